@@ -1,0 +1,75 @@
+"""The error tree; every error a user can cause is one line: where, what was found, what would do.
+
+    NvmesimError                exit code 2 unless said otherwise
+    +-- InputError              something the user gave is wrong
+    |   +-- UnitError           a text with a unit does not parse
+    |   +-- ScenarioError       a scenario file, a --set, or a workload in it
+    |   +-- CatalogError        an unknown or broken profile
+    |   +-- CaptureError        a capture that cannot be read
+    |   +-- GeometryError       a RAID that cannot be built, or has failed
+    |   +-- FitError            captures that cannot determine a profile
+    +-- NetworkError            a lowered network breaks a rule of `network`
+    +-- DeadlockError           requests are left and no event is
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class NvmesimError(Exception):
+    """Base of every error nvmesim raises on purpose; its text is one line."""
+
+    exit_code = 2
+
+
+class InputError(NvmesimError):
+    """Something the user gave is wrong; the text says where, what was found and what would do."""
+
+
+class UnitError(InputError):
+    """A text such as ``"80 us"`` does not parse."""
+
+
+class ScenarioError(InputError):
+    """A scenario file, a ``--set`` or a workload in it is wrong."""
+
+
+class CatalogError(InputError):
+    """A profile is unknown or broken."""
+
+
+class CaptureError(InputError):
+    """A capture cannot be read."""
+
+
+class GeometryError(InputError):
+    """A RAID cannot be built so, or has lost more members than it survives."""
+
+
+class FitError(InputError):
+    """Captures do not determine what was asked of them."""
+
+
+class NetworkError(NvmesimError):
+    """A lowered network breaks a rule of `nvmesim.network`."""
+
+
+class DeadlockError(NvmesimError):
+    """Requests are left and no event is: every one of them waits at a gate."""
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Return a hint naming what *name* may have meant, or what there is.
+
+    >>> nearest("raid55", ["raid5", "raid6"])
+    "did you mean 'raid5'?"
+    >>> nearest("zzz", ["raid5", "raid6"])
+    'known: raid5, raid6'
+    """
+    names = list(known)
+    close = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
+    if close:
+        return f"did you mean {close[0]!r}?"
+    return "known: " + ", ".join(names)
