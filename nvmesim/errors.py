@@ -1,15 +1,15 @@
 """The error tree; every error a user can cause is one line: where, what was found, what would do.
 
-    NvmesimError                exit code 2 unless said otherwise
-    +-- InputError              something the user gave is wrong
-    |   +-- UnitError           a text with a unit does not parse
-    |   +-- ScenarioError       a scenario file, a --set, or a workload in it
-    |   +-- CatalogError        an unknown or broken profile
-    |   +-- CaptureError        a capture that cannot be read
-    |   +-- GeometryError       a RAID that cannot be built, or has failed
-    |   +-- FitError            captures that cannot determine a profile
-    +-- NetworkError            a lowered network breaks a rule of `network`
-    +-- DeadlockError           requests are left and no event is
+NvmesimError                exit code 2 unless said otherwise
++-- InputError              something the user gave is wrong
+|   +-- UnitError           a text with a unit does not parse
+|   +-- ScenarioError       a scenario file, a --set, or a workload in it
+|   +-- CatalogError        an unknown or broken profile
+|   +-- CaptureError        a capture that cannot be read
+|   +-- GeometryError       a RAID that cannot be built, or has failed
+|   +-- FitError            captures that cannot determine a profile
++-- NetworkError            a lowered network breaks a rule of `network`
++-- DeadlockError           requests are left and no event is
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""."""
+"""Readers of captures: one registry, one common table."""

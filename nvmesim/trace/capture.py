@@ -1,0 +1,146 @@
+"""What every reader returns: one capture a file, with its measurements and, if the file has them, its requests.
+
+A *measurement* is one row of results under one set of conditions (a fio job group, a DiskSpd time
+span, a row of a points table). Latencies are seconds here because they come as results, not as
+clock ticks; `clat` and `lat` are fio's (lat = slat + clat) and are never mixed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import polars as pl
+
+Op = Literal["read", "write"]
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """Under what load something was measured; None is unknown, never a default."""
+
+    read_fraction: float | None = None
+    """Fraction of requests that read, 0 to 1."""
+    access: Literal["random", "sequential"] | None = None
+    block_size: int | Mapping[int, float] | None = None
+    """Bytes, or bytes -> fraction for a mix."""
+    jobs: int | None = None
+    """Threads or processes that submit."""
+    iodepth: int | None = None
+    """Outstanding requests per job over all its targets (fio iodepth; DiskSpd -o times targets)."""
+    targets: int | None = None
+    """Drives, files or volumes under test."""
+    engine: str | None = None
+    direct: bool | None = None
+    rate_iops: float | None = None
+    """A rate limit in force, requests/s in all."""
+    duration_s: float | None = None
+    ramp_s: float | None = None
+    cpus: int | None = None
+    """Logical CPUs of the host."""
+
+    @property
+    def outstanding(self) -> int | None:
+        """Requests in flight in all: jobs x iodepth, if both are known."""
+        if self.jobs is None or self.iodepth is None:
+            return None
+        return self.jobs * self.iodepth
+
+
+@dataclass(frozen=True)
+class Latency:
+    """One latency distribution as the file has it; what the file lacks is None or empty."""
+
+    count: int
+    mean_s: float | None = None
+    min_s: float | None = None
+    max_s: float | None = None
+    stddev_s: float | None = None
+    percentiles_s: Mapping[float, float] = field(default_factory=dict)
+    """Percent (99.9) -> seconds; never averaged over jobs."""
+    bin_s: np.ndarray | None = None
+    """float64[n_bins], s: representative value of each histogram bin, ascending."""
+    bin_count: np.ndarray | None = None
+    """int64[n_bins]: samples in each bin."""
+
+
+@dataclass(frozen=True)
+class OpResult:
+    """What reads, or writes, of one measurement did."""
+
+    count: int
+    bytes: int
+    iops: float
+    bytes_per_s: float
+    clat: Latency | None = None
+    lat: Latency | None = None
+    slat: Latency | None = None
+
+
+@dataclass(frozen=True)
+class CpuUse:
+    """CPU time that a measurement took."""
+
+    user_pct: float | None
+    """Percent of one logical CPU, all jobs together."""
+    system_pct: float | None
+    total_pct: float
+    """user + system, percent of one logical CPU, all jobs together (200 = two logical CPUs busy)."""
+    per_job_pct: float | None = None
+    """Percent of one logical CPU per job: near 100 the job, not the drive, was measured."""
+    scope: Literal["jobs", "host"] = "jobs"
+    """Whether the jobs' own time was counted or that of the whole host."""
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One set of conditions and what was measured under it."""
+
+    label: str
+    conditions: Conditions
+    ops: Mapping[Op, OpResult]
+    cpu: CpuUse | None = None
+    disk_util_pct: Mapping[str, float] = field(default_factory=dict)
+    source: str = ""
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Capture:
+    """One file, read.
+
+    ``requests`` is a lazy Polars frame, a row a request in completion order, with the columns
+    ``issue_ns`` (Int64, null if unknown), ``complete_ns`` (Int64), ``latency_ns`` (Int64),
+    ``op`` (Enum read/write), ``bytes`` (Int64), ``offset`` (Int64, null if unknown),
+    ``device`` (String) and ``depth`` (Int32: outstanding on the device at issue, this one
+    included; null if unknown). Times count from the start of the capture.
+    """
+
+    file: Path
+    format: str
+    version: str | None
+    measurements: tuple[Measurement, ...]
+    rows: int
+    skipped: int = 0
+    requests: pl.LazyFrame | None = None
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Captures:
+    """All captures that were asked for, in the order of their files."""
+
+    files: tuple[Capture, ...]
+
+    @property
+    def measurements(self) -> tuple[Measurement, ...]:
+        """Every measurement of every file, in order."""
+        return tuple(m for capture in self.files for m in capture.measurements)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Every warning, prefixed with its file's name."""
+        return tuple(f"{c.file.name}: {w}" for c in self.files for w in c.warnings)
