@@ -1,1 +1,1 @@
-"""."""
+"""Parts with sourced numbers: drives, CPUs, stacks, RAID engines, platforms."""

@@ -1,0 +1,272 @@
+"""The profiles a scenario refers to: drives, CPUs, stacks, RAID engines, platforms.
+
+Every number is a *quantity*: a text with its unit, and how far to trust it. A profile file is TOML;
+`calibrate` writes one, `nvmesim catalog show` prints one, and a scenario may hold one as a table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from nvmesim import units
+
+Basis = Literal["measured", "fitted", "datasheet", "assumed"]
+
+
+class Frozen(BaseModel):
+    """Immutable; unknown keys are refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Quantity(Frozen):
+    """A number with its basis: ``value`` in the unit that its field names, ``low``..``high`` 95 %."""
+
+    value: float
+    low: float | None = None
+    high: float | None = None
+    basis: Basis = "assumed"
+    source: str = ""
+
+
+def _quantity(parse: Callable[[str], float]) -> Callable[[Any], Any]:
+    """Let a field be written as a text, a number, or a table with value, low, high, basis, source."""
+
+    def number(value: Any) -> Any:
+        return parse(value) if isinstance(value, str) else value
+
+    def coerce(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {k: number(v) if k in ("value", "low", "high") else v for k, v in value.items()}
+        if isinstance(value, str | int | float) and not isinstance(value, bool):
+            return {"value": number(value)}
+        return value
+
+    return coerce
+
+
+Time = Annotated[Quantity, BeforeValidator(_quantity(units.parse_time_ps))]
+"""Picoseconds; written "54 us"."""
+Size = Annotated[Quantity, BeforeValidator(_quantity(units.parse_size))]
+"""Bytes; written "512 KiB"."""
+Bandwidth = Annotated[Quantity, BeforeValidator(_quantity(units.parse_bandwidth))]
+"""Bytes per second; written "3.2 GB/s"."""
+Rate = Annotated[Quantity, BeforeValidator(_quantity(units.parse_rate))]
+"""Per second; written "640k/s"."""
+Number = Annotated[Quantity, BeforeValidator(_quantity(float))]
+"""A plain number: cycles, a count, a factor."""
+
+
+class GarbageCollection(Frozen):
+    """Episodes in which the drive programs slower: an alternating on/off process per drive."""
+
+    on: Time
+    """Mean length of an episode (exponential)."""
+    off: Time
+    """Mean time between episodes (exponential)."""
+    factor: Number
+    """How many times longer a program takes during an episode, >= 1."""
+
+
+class ReadSide(Frozen):
+    """How the drive reads: bank of dies, channel, controller (DESIGN 3)."""
+
+    base: Time
+    """Constant part of a 4 KiB read: controller firmware, and the host when host_included."""
+    die: Time
+    """Mean time a die is busy for one unit."""
+    die_cv: Number = Quantity(value=0.1)
+    """Coefficient of variation of the die time (gamma distributed)."""
+    channel: Time
+    """Time a channel is busy for one unit of 4 KiB."""
+    unit: Size = Quantity(value=4096)
+    """Bytes that one die reads at once: a larger command forks into units."""
+
+
+class WriteSide(Frozen):
+    """How the drive writes: acknowledged from a buffer, programmed behind it (DESIGN 3)."""
+
+    base: Time
+    """Time to acknowledge a 4 KiB write while the buffer has room."""
+    base_cv: Number = Quantity(value=0.1)
+    program: Time
+    """Time one die is busy to program one unit; dies x unit / program is the sustained rate."""
+    program_cv: Number = Quantity(value=0.1)
+    unit: Size = Quantity(value=4096)
+    """Bytes that one program puts on a die."""
+    buffer: Size
+    """Power-protected buffer: writes wait when the backlog is larger."""
+    suspend: Time | None = None
+    """A read waits this long for a program in service to be suspended; None: for its end."""
+    gc: GarbageCollection | None = None
+
+
+class DriveProfile(Frozen):
+    """One drive: mechanistic (dies, channels, controller) unless ``latencies`` are given.
+
+    Source of the structure: DESIGN 3, tried against a measured Samsung 980 PRO.
+    """
+
+    kind: Literal["drive"] = "drive"
+    name: str
+    model: str = ""
+    interface: Literal["nvme", "sata", "sas"] = "nvme"
+    link: str = "pcie3 x4"
+    capacity: Size
+    state: Literal["fresh", "steady"] = "steady"
+    logical_sector: Size = Quantity(value=512, basis="datasheet")
+    physical_sector: Size = Quantity(value=4096, basis="assumed")
+    host_included: bool = False
+    """Whether ``read.base`` and ``write.base`` still hold the host that measured them (DESIGN 5)."""
+    captured_on: str | None = None
+    """The stack whose time was taken out of the captures."""
+    host_submit: Time | None = None
+    """With host_included: the host CPU time per request that is inside the bases."""
+    dies: Number
+    channels: Number
+    commands: Rate
+    """Commands per second the controller can take."""
+    read_bandwidth: Bandwidth
+    write_bandwidth: Bandwidth
+    tags: Number = Quantity(value=1024, basis="assumed")
+    """Commands the drive holds at once, over all its queues."""
+    read: ReadSide
+    write: WriteSide
+    fresh: dict[str, Any] | None = None
+    """Values that differ in state "fresh", by dotted key: {"read.unit" = "32 KiB"}."""
+    power_active_w: Number | None = None
+    power_idle_w: Number | None = None
+    price: Number | None = None
+    latencies: EmpiricalLatencies | None = None
+    notes: str = ""
+
+
+class EmpiricalLatencies(Frozen):
+    """Latencies drawn from a capture itself; honest only at the queue depth of that capture."""
+
+    queue_depth: int = Field(ge=1)
+    block_size: Size
+    read_us: tuple[float, ...] = ()
+    """Samples in the order they were measured, us."""
+    write_us: tuple[float, ...] = ()
+    block: int = Field(default=1, ge=1)
+    """Draw runs of this many consecutive samples (1: independent draws); keeps episodes."""
+    source: str = ""
+
+
+DriveProfile.model_rebuild()
+
+
+class CpuProfile(Frozen):
+    """One CPU package."""
+
+    kind: Literal["cpu"] = "cpu"
+    name: str
+    model: str = ""
+    cores: int = Field(ge=1)
+    threads_per_core: int = Field(default=2, ge=1, le=8)
+    ghz: Number
+    """Base frequency."""
+    turbo_ghz: Number | None = None
+    """All-core turbo."""
+    smt_yield: Number = Quantity(value=1.25, low=1.15, high=1.35, basis="assumed")
+    """Work of two busy siblings, in units of one busy thread on an idle core."""
+    lanes: int = Field(default=48, ge=0)
+    pcie_generation: int = Field(default=3, ge=1, le=6)
+    interconnect: Literal["upi", "xgmi", "qpi", "none"] = "upi"
+    interconnect_links: int = Field(default=2, ge=0)
+    interconnect_rate: str = "10.4 GT/s"
+    memory_channels: int = Field(default=6, ge=1)
+    memory_rate: str = "2666 MT/s"
+    tdp_w: Number | None = None
+    price: Number | None = None
+    sources: tuple[str, ...] = ()
+    notes: str = ""
+
+
+class StackProfile(Frozen):
+    """What one request costs the host's CPUs, in cycles, and how threads wait."""
+
+    kind: Literal["stack"] = "stack"
+    name: str
+    model: str = ""
+    submit: Number
+    """Cycles per request on the submitting thread."""
+    complete: Number
+    """Cycles per completion, without the two shared costs."""
+    wakeup: Number = Quantity(value=0)
+    """Cycles per wake-up: paid when a completion finds its thread asleep."""
+    interrupt: Number = Quantity(value=0)
+    """Cycles per interrupt, per (thread, drive) completion queue: one serves all that wait."""
+    per_child: Number = Quantity(value=0)
+    """Cycles for every command beyond the first that a request becomes (splitting, no RAID)."""
+    per_kib: Number = Quantity(value=0)
+    """Cycles per KiB moved: copies and checksums of the stack."""
+    latency: Time = Quantity(value=0)
+    """Constant latency of the stack that costs no cycles of this model."""
+    remote: Number = Quantity(value=1.0)
+    """Factor on the cycles of a request whose drive is on the other socket."""
+    polled: bool = False
+    """A polling thread takes a whole logical CPU at any load, and needs no interrupt."""
+    filesystems: dict[str, Number] = Field(default_factory=dict)
+    """Extra cycles per request by file system."""
+    guests: dict[str, Number] = Field(default_factory=dict)
+    """Extra cycles per request by guest kind."""
+    sources: tuple[str, ...] = ()
+    notes: str = ""
+
+
+class RaidEngineProfile(Frozen):
+    """What sits above the members: where its work is done and what it costs."""
+
+    kind: Literal["raid-engine"] = "raid-engine"
+    name: str
+    model: str = ""
+    runs_on: Literal["host", "controller"] = "host"
+    per_request: Number = Quantity(value=0)
+    """Host cycles per volume request."""
+    per_child: Number = Quantity(value=0)
+    """Host cycles per member command."""
+    serial_read: Time = Quantity(value=0)
+    """Time in the engine's one serial section per read request (a lock, a controller's core)."""
+    serial_write: Time = Quantity(value=0)
+    """The same per write request."""
+    serial_child: Time = Quantity(value=0)
+    """The same per member command."""
+    workers: Number = Quantity(value=1)
+    """Servers of the serial section (md: 1 + group_thread_cnt)."""
+    latency: Time = Quantity(value=0)
+    """Constant latency per request."""
+    parity_rate: Bandwidth = Quantity(value=10e9)
+    """Bytes per second that one core XORs (host) or the controller does."""
+    uplink: str | None = None
+    """A controller's own PCIe link, "pcie3 x8"."""
+    cache: Size = Quantity(value=0)
+    """Write-back cache."""
+    merge: Literal["6.1", "6.12", "none"] = "6.12"
+    """How its bios become drive commands (Linux md by kernel version)."""
+    levels: tuple[str, ...] = ("raid0", "raid1", "raid10", "raid5", "raid6")
+    columns: int | None = None
+    interleave: Size | None = None
+    sources: tuple[str, ...] = ()
+    notes: str = ""
+
+
+class PlatformProfile(Frozen):
+    """A server whose sockets, adapters and slots a scenario may take over."""
+
+    kind: Literal["platform"] = "platform"
+    name: str
+    model: str = ""
+    server: dict[str, Any]
+    """The [server] table of a scenario."""
+    adapters: tuple[dict[str, Any], ...] = ()
+    slots: int | None = None
+    sources: tuple[str, ...] = ()
+    notes: str = ""
+
+
+Profile = DriveProfile | CpuProfile | StackProfile | RaidEngineProfile | PlatformProfile
