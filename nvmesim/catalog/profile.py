@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from nvmesim import units
+from nvmesim.errors import UnitError
 
 Basis = Literal["measured", "fitted", "datasheet", "assumed"]
 
@@ -23,9 +24,11 @@ class Frozen(BaseModel):
 
 
 class Quantity(Frozen):
-    """A number with its basis: ``value`` in the unit that its field names, ``low``..``high`` 95 %."""
+    """A number >= 0 and its basis: ``value`` in its field's unit, ``low``..``high`` 95 %."""
 
-    value: float
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    value: float = Field(ge=0)
     low: float | None = None
     high: float | None = None
     basis: Basis = "assumed"
@@ -33,10 +36,15 @@ class Quantity(Frozen):
 
 
 def _quantity(parse: Callable[[str], float]) -> Callable[[Any], Any]:
-    """Let a field be written as a text, a number, or a table with value, low, high, basis, source."""
+    """Let a field be a text, a number, or a table with value, low, high, basis, source."""
 
     def number(value: Any) -> Any:
-        return parse(value) if isinstance(value, str) else value
+        if not isinstance(value, str):
+            return value
+        try:
+            return parse(value)
+        except UnitError as error:
+            raise ValueError(str(error)) from None
 
     def coerce(value: Any) -> Any:
         if isinstance(value, dict):
@@ -120,7 +128,7 @@ class DriveProfile(Frozen):
     logical_sector: Size = Quantity(value=512, basis="datasheet")
     physical_sector: Size = Quantity(value=4096, basis="assumed")
     host_included: bool = False
-    """Whether ``read.base`` and ``write.base`` still hold the host that measured them (DESIGN 5)."""
+    """Whether ``read.base`` and ``write.base`` still hold the host that measured them."""
     captured_on: str | None = None
     """The stack whose time was taken out of the captures."""
     host_submit: Time | None = None

@@ -1,0 +1,245 @@
+"""A scenario with every name looked up and every default taken: what `model.lower` reads.
+
+Indices are positions in the tuples of `ResolvedScenario`; times are int picoseconds, sizes int
+bytes, rates per second. Nothing here is text with a unit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from nvmesim.catalog.links import Link
+from nvmesim.catalog.profile import CpuProfile, DriveProfile, RaidEngineProfile, StackProfile
+
+TargetKind = Literal["volume", "drive"]
+OutstandingPer = Literal["thread-target", "thread"]
+
+
+@dataclass(frozen=True)
+class Socket:
+    """One CPU package in its socket."""
+
+    index: int
+    cpu: CpuProfile
+    ghz: float
+    """Frequency in force: base, all-core turbo or stated."""
+    memory_bytes_per_s: float
+    """Usable bandwidth of its DIMMs; 0 if it has none."""
+
+    @property
+    def has_memory(self) -> bool:
+        """Whether DIMMs are fitted here."""
+        return self.memory_bytes_per_s > 0
+
+    @property
+    def logical_cpus(self) -> int:
+        """Threads that the operating system sees."""
+        return self.cpu.cores * self.cpu.threads_per_core
+
+
+@dataclass(frozen=True)
+class Interconnect:
+    """What joins two sockets, per pair of sockets."""
+
+    link: Link
+    """All links together; ``link.lanes`` is their number."""
+    efficiency: float
+    """Data bytes per raw byte (already applied by `links.transfer_time_ps` at its default)."""
+    latency_ps: int
+    """Added to whatever crosses."""
+    credits: int | None = None
+    """Cache lines outstanding per direction; None: the wire alone is the limit."""
+
+
+@dataclass(frozen=True)
+class Adapter:
+    """A switch, retimer card, controller or VMD domain between drives and a socket."""
+
+    index: int
+    name: str
+    kind: Literal["adapter", "switch", "controller", "vmd"]
+    link: Link
+    """Its uplink."""
+    socket: int
+    latency_ps: int = 0
+    """Added per command."""
+    commands_per_s: float | None = None
+    """Commands it takes in all; None: no limit but its link."""
+    cycles_per_command: float = 0.0
+    """Host cycles that each command through it costs more (VMD)."""
+
+
+@dataclass(frozen=True)
+class Drive:
+    """One physical drive."""
+
+    index: int
+    name: str
+    """As "drive0", unless the scenario names it."""
+    profile: DriveProfile
+    """With the state of the scenario applied."""
+    socket: int
+    """Where it is attached: its own or its adapter's."""
+    adapter: int | None
+    link: Link
+    """Its own port, at the generation that both ends have."""
+    delay_ps: int = 0
+    """Added to each command, for a member across a network."""
+
+
+@dataclass(frozen=True)
+class Volume:
+    """A RAID volume over drives."""
+
+    index: int
+    name: str
+    level: Literal["raid0", "raid1", "raid10", "raid5", "raid6"]
+    members: tuple[int, ...]
+    """Indices of drives, in the order of their member numbers."""
+    layout: str
+    """As "left-symmetric" for RAID5/6; "near", "far" or "offset" for RAID10; else ""."""
+    copies: int
+    """Copies of each chunk: RAID1 all members, RAID10 as its layout says, else 1."""
+    chunk: int
+    engine: RaidEngineProfile
+    degraded: tuple[int, ...] = ()
+    """Member numbers that are missing."""
+    rebuild: bool = False
+    read_policy: Literal["md", "round-robin", "shortest-queue", "first"] = "md"
+    rmw_level: int = 1
+    stripe_cache: int = 256
+    bitmap: Literal["none", "internal", "external"] = "none"
+    spares: tuple[int, ...] = ()
+    """Indices of idle drives that stand by."""
+    columns: int | None = None
+    """Members that one stripe covers, if fewer than all (Storage Spaces)."""
+    logical_sector: int = 512
+    """What the volume presents; smaller than the drives' physical sector costs them a read."""
+    member_bytes: int = 0
+    """Usable size of each member: that of the smallest."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """What a workload opens: a volume or drive, or one of several files that share it evenly."""
+
+    kind: TargetKind
+    index: int
+    name: str
+    part: int = 0
+    """This file's number among the ``parts`` on the same volume or drive."""
+    parts: int = 1
+
+
+@dataclass(frozen=True)
+class WorkloadGroup:
+    """Threads that do the same thing."""
+
+    name: str
+    targets: tuple[Target, ...]
+    block_sizes: tuple[tuple[int, float], ...] = ((4096, 1.0),)
+    """Read sizes: (bytes, fraction), fractions sum to 1."""
+    write_block_sizes: tuple[tuple[int, float], ...] | None = None
+    """Write sizes where they differ; None: as ``block_sizes``."""
+    access: Literal["random", "sequential"] = "random"
+    random_fraction: float = 1.0
+    """Of requests that jump (DiskSpd -rs, fio percentage_random); 0 when sequential."""
+    align: int = 4096
+    """Requests start at offset + k * align."""
+    offset: int = 0
+    stride: int | None = None
+    """Sequential: distance between starts of requests; None: their size."""
+    interlocked: bool = False
+    """Sequential: the threads of a target share one position (DiskSpd -si)."""
+    thread_stride: int = 0
+    """Sequential: distance between the threads' first positions (DiskSpd -T)."""
+    read: float = 1.0
+    """Fraction of requests that read."""
+    threads: int = 1
+    """Per target or in all, as the next field says."""
+    threads_are_per_target: bool = True
+    outstanding: int = 1
+    outstanding_per: OutstandingPer = "thread-target"
+    """Whether a thread keeps ``outstanding`` at every target it opens, or over all of them."""
+    span: int | None = None
+    """Bytes of each target that are touched; None: all."""
+    socket: int | None = None
+    """Where the threads run; None: everywhere."""
+    filesystem: str = "raw"
+    guest: str = "none"
+    rate: float | None = None
+    """Open loop: requests per second of the whole group, however many are outstanding."""
+    arrivals: Literal["poisson", "paced"] = "poisson"
+    rate_limit: float | None = None
+    """Closed loop: requests per second and thread (and target, if outstanding is so) at most."""
+    trace: Path | None = None
+    """A capture whose arrivals are replayed, open loop."""
+    speed: float = 1.0
+    """Of the replay: 2.0 presses twice as hard."""
+    think_ps: int = 0
+    """Pause of a thread after every ``think_every`` requests."""
+    think_every: int = 1
+
+    @property
+    def is_open(self) -> bool:
+        """Whether requests arrive by the clock."""
+        return self.rate is not None or self.trace is not None
+
+    @property
+    def n_threads(self) -> int:
+        """Threads in all.
+
+        >>> two = (Target("drive", 0, "drive0"), Target("drive", 1, "drive1"))
+        >>> WorkloadGroup("w", two, threads=32).n_threads
+        64
+        """
+        return self.threads * (len(self.targets) if self.threads_are_per_target else 1)
+
+    @property
+    def in_flight(self) -> int:
+        """Requests that a closed loop keeps outstanding in all.
+
+        >>> two = (Target("drive", 0, "drive0"), Target("drive", 1, "drive1"))
+        >>> WorkloadGroup("w", two, threads=32, outstanding=4).in_flight
+        256
+        >>> WorkloadGroup("w", two, threads=3, threads_are_per_target=False,
+        ...               outstanding=8, outstanding_per="thread").in_flight
+        24
+        """
+        opened = 1 if self.threads_are_per_target else len(self.targets)
+        per_thread = self.outstanding * (opened if self.outstanding_per == "thread-target" else 1)
+        return self.n_threads * per_thread
+
+
+@dataclass(frozen=True)
+class RunSettings:
+    """When to stop: exactly one of the first three is set."""
+
+    precision: float | None = 0.01
+    """Relative half-width of the 95 % interval of total IOPS."""
+    requests: int | None = None
+    duration_ps: int | None = None
+    seed: int = 1
+
+
+@dataclass(frozen=True)
+class ResolvedScenario:
+    """Everything a prediction depends on."""
+
+    name: str
+    stack: StackProfile
+    sockets: tuple[Socket, ...]
+    interconnect: Interconnect | None
+    adapters: tuple[Adapter, ...]
+    drives: tuple[Drive, ...]
+    volumes: tuple[Volume, ...]
+    workload: tuple[WorkloadGroup, ...]
+    run: RunSettings = field(default_factory=RunSettings)
+    background: float = 0.0
+    """Share of logical CPUs that other work keeps busy."""
+    assumptions: tuple[str, ...] = ()
+    """Catalog numbers in use that are assumed, and defaults that the scenario left open."""
+    ignored: tuple[str, ...] = ()
+    """Options of DiskSpd lines and fio files that do not shape the load."""
