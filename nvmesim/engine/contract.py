@@ -1,0 +1,141 @@
+"""What both engines promise, and what they return: the order of events is defined here, once.
+
+1. The clock is int64 ps. Within one instant, phase A handles everything that *ends*: departures,
+   timers, and all that follows in zero time (release a gate, fork, join, destage). Phase A only
+   counts up and down, so its order does not matter.
+2. Phase B then *dispatches* what arrived, sorted by (station, order): each station starts or queues
+   its arrivals. Only phase B reads state that others change. What it lets pass (a gate's grant, a new
+   request) continues in a further phase A of the same instant, until the instant is quiet.
+3. A token's order is (request number, child, unit). A station's *touch* (a gate with freed slots, a
+   die that may start a program) comes after its arrivals. After the stations come the chooser
+   (children with alternatives) and the source (users that submit, by user number).
+4. A service time is fixed when the token is dispatched and is at least 1 ps.
+5. No event and unfinished requests: DeadlockError.
+
+Tried before (DESIGN 4): a plain priority queue differs on 43-82 % of random fork-join networks, because
+forks make exact ties; with this order none of 7,000 differed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+Ints = npt.NDArray[np.int64]
+
+TOUCH_ORDER: Final = 1 << 62
+"""Order of a station's touch: behind every token."""
+ORDER_SHIFT: Final = 24
+"""A token's order is request << 24 | child << 12 | unit."""
+CHILD_SHIFT: Final = 12
+
+PURPOSE_PLAN: Final = 1
+PURPOSE_KIND: Final = 2
+PURPOSE_GAP: Final = 3
+PURPOSE_GC: Final = 4
+PURPOSE_PROGRAM: Final = 5
+PURPOSE_SERIES: Final = 6
+PURPOSE_DESTAGE: Final = 7
+PURPOSE_FIRST_FREE: Final = 16
+"""Operations' own purposes start here; a bank visit uses two in a row."""
+
+HIST_BITS: Final = 7
+"""128 bins per octave: a bin is at most 1/128 wide, its middle at most 0.4 % off."""
+HIST_OCTAVES: Final = 62
+HIST_BINS: Final = HIST_OCTAVES << HIST_BITS
+
+
+class Acc(IntEnum):
+    """Columns of `Batch.stations`."""
+
+    VISITS = 0
+    WAIT = 1
+    """ps between arrival and start (gates: and grant)."""
+    SERVICE = 2
+    """ps of service, as the clock sees it (gates: slot-ps held)."""
+    WORK = 3
+    """ps of service before the load-dependent factor."""
+
+
+class Status(IntEnum):
+    """Why `advance` returned."""
+
+    COMPLETED = 0
+    IDLE = 1
+    """No event is left."""
+    TIME = 2
+    """The next event lies beyond the time limit."""
+    RECORD_FULL = 3
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Statistics of what completed during one call of `advance`."""
+
+    status: Status
+    start_ps: int
+    end_ps: int
+    count: Ints
+    """int64[2]: measured completions, read and write."""
+    latency_sum_ps: Ints
+    """int64[2, 2]: read and write x lat and clat."""
+    latency_max_ps: Ints
+    """int64[2, 2]"""
+    histogram: Ints
+    """int64[2, 2, HIST_BINS]"""
+    flows: Ints
+    """int64[n_flows]: completions."""
+    alternatives: Ints
+    """int64[n_alts]: children sent to each alternative."""
+    plans: Ints
+    """int64[n_plans]: requests that took each plan."""
+    stations: Ints
+    """int64[n_stations, 4], see `Acc`."""
+    outstanding: int
+    """Requests in flight at the end."""
+
+    @property
+    def completions(self) -> int:
+        """Measured completions of both operations."""
+        return int(self.count.sum())
+
+
+REQUEST_FIELDS: Final = ("request", "group", "user", "flow", "submit_ps", "issue_ps", "complete_ps")
+
+
+class Engine(Protocol):
+    """A network in motion."""
+
+    def advance(self, completions: int, until_ps: int) -> Batch:
+        """Run until so many measured requests have completed, or the clock would pass until_ps."""
+        ...
+
+    def records(self) -> Ints:
+        """Return and forget int64[n, 7] of REQUEST_FIELDS, a row a completion (if recording)."""
+        ...
+
+
+def bin_index(value_ps: int) -> int:
+    """Bin of a latency; exact below 2**HIST_BITS, then HIST_BITS bits of mantissa.
+
+    >>> bin_index(5), bin_index(128), bin_index(129)
+    (5, 128, 129)
+    """
+    shift = max(0, value_ps.bit_length() - 1 - HIST_BITS)
+    return (shift << HIST_BITS) + (value_ps >> shift)
+
+
+def bin_middle() -> npt.NDArray[np.float64]:
+    """float64[HIST_BINS], ps: middle of every bin.
+
+    >>> float(bin_middle()[129])
+    129.0
+    """
+    index = np.arange(HIST_BINS)
+    shift = np.maximum(0, (index >> HIST_BITS) - 1)
+    mantissa = index - (shift << HIST_BITS)
+    return (mantissa + 0.5 * (shift > 0)) * np.exp2(shift)

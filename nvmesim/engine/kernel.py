@@ -1,0 +1,861 @@
+"""The compiled engine's loop: one function, no objects, resumable between instants.
+
+`contract.py` defines the order of events; the comments here say where each rule lives. The state is
+arrays that the caller keeps: `Run` never grows, the rest (`tokens`, `heap_*`, `pending`, `resume`)
+grows with what is outstanding and is returned.
+
+Event numbers on the heap: e >= 0 is a token that departs; -1 - s is a check of die s;
+-1 - n_stations - u is a timer of user u.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from nvmesim.engine.contract import (
+    CHILD_SHIFT,
+    HIST_BITS,
+    ORDER_SHIFT,
+    PURPOSE_DESTAGE,
+    PURPOSE_GAP,
+    PURPOSE_GC,
+    PURPOSE_KIND,
+    PURPOSE_PLAN,
+    PURPOSE_PROGRAM,
+    PURPOSE_SERIES,
+    TOUCH_ORDER,
+)
+from nvmesim.network import Kind, Op
+from nvmesim.rng import below, mix, quantile
+
+Array = np.ndarray
+
+FIFO, DELAY, GATE, DIE = (int(k) for k in (Kind.FIFO, Kind.DELAY, Kind.GATE, Kind.DIE))
+END, VISIT, VISIT_BANK, VISIT_LANE = (
+    int(o) for o in (Op.END, Op.VISIT, Op.VISIT_BANK, Op.VISIT_LANE)
+)
+VISIT_CPU, VISIT_SERIES, ACQUIRE, RELEASE = (
+    int(o) for o in (Op.VISIT_CPU, Op.VISIT_SERIES, Op.ACQUIRE, Op.RELEASE)
+)
+ACQUIRE_THREAD, RELEASE_THREAD, FORK, SPLIT = (
+    int(o) for o in (Op.ACQUIRE_THREAD, Op.RELEASE_THREAD, Op.FORK, Op.SPLIT)
+)
+DESTAGE, MARK = int(Op.DESTAGE), int(Op.MARK)
+
+# Columns of `tokens`. A root (the request itself) and a child share some columns.
+PC, PARENT, LEFT, ROOT, ORDER, LANE, SETUP, NEXT = range(8)
+MEMBER = USER = 8  # child: its member; root: its user
+ARRIVED, KEY, SUBMIT, ISSUE, PLAN, FLOW, SCALED = 9, 10, 11, 12, 13, 14, 15
+TOKEN_FIELDS = 16
+
+# Scalars that outlive a call.
+NOW, N_HEAP, N_FREE, NEXT_REQUEST, LIVE, N_RECORDS = range(6)
+N_SCALARS = 6
+
+TOUCH = -1  # entity of a pending touch
+
+
+class Net(NamedTuple):
+    """The arrays of `network.Network` that the loop reads, in kernel form."""
+
+    kind: Array
+    servers: Array
+    scale_ptr: Array
+    scale: Array
+    die_dist: Array
+    die_gate: Array
+    die_suspend: Array
+    die_gc: Array
+    gc_on: Array
+    gc_off: Array
+    gc_factor: Array
+    dist: Array
+    series: Array
+    series_ptr: Array
+    series_block: Array
+    ops: Array
+    plan_phase: Array
+    phase_child: Array
+    child_alt: Array
+    alt_program: Array
+    alt_member: Array
+    order: Array
+    flow_program: Array
+    flow_write: Array
+    flow_order_ptr: Array
+    flow_order_len: Array
+    flow_stream: Array
+    group_flow: Array
+    group_kinds: Array
+    group_threshold: Array
+    threshold: Array
+    group_targets: Array
+    group_measured: Array
+    group_open: Array
+    group_gap: Array
+    group_think: Array
+    thread_gate: Array
+    thread_cpu: Array
+    thread_interval: Array
+    user_group: Array
+    user_thread: Array
+    user_target: Array
+    user_stream: Array
+    arrival_ps: Array
+    arrival_flow: Array
+    user_arrival: Array
+
+
+class Run(NamedTuple):
+    """State of fixed size, and the statistics of the current batch."""
+
+    scalars: Array  # int64[N_SCALARS]
+    keys: Array  # int64[2]: key of the run, key of background processes
+    free_at: Array  # int64[n_stations]: when the one server (or a die's reads) is free
+    server_ptr: Array  # int64[n_stations]: first row in server_free of a station with several
+    server_free: Array  # int64[*]: heap of the times the servers are free
+    inside: Array  # int64[n_stations]: tokens inside a station with a scale
+    slots: Array  # int64[n_stations]: free slots of a gate
+    held_since: Array  # int64[n_stations]: when the slots last changed
+    head: Array  # int64[n_stations]: first token that waits at a gate, -1
+    tail: Array
+    touched: Array  # int64[n_stations]: a touch is pending
+    backlog: Array  # int64[n_stations]: programs that wait for a die
+    programs: Array  # int64[n_stations]: programs started on a die
+    program_end: Array  # int64[n_stations]: end of the program in service, -1: none
+    checked: Array  # int64[n_stations]: a check of the die is on the heap
+    gc_episode: Array  # int64[n_gc]: number of the current episode or pause
+    gc_end: Array  # int64[n_gc]: its end
+    batch_wait: Array  # int64[n_threads, n_batch_targets]
+    thread_next: Array  # int64[n_threads]: next target of the round robin
+    thread_due: Array  # int64[n_threads]: earliest next submission under a rate limit
+    stream: Array  # int64[n_streams]: position of sequential streams
+    group_count: Array  # int64[n_groups]: submissions
+    user_cursor: Array  # int64[n_users]: next arrival of a replayed trace
+    user_paced: Array  # int64[n_users]: its timer was the rate limit's
+    member_load: Array  # int64[n_members]: outstanding children
+    series_count: Array  # int64[n_stations]
+    count: Array  # int64[2]
+    latency_sum: Array  # int64[2, 2]
+    latency_max: Array  # int64[2, 2]
+    histogram: Array  # int64[2, 2, HIST_BINS]
+    flows: Array  # int64[n_flows]
+    alts: Array  # int64[n_alts]
+    plans: Array  # int64[n_plans]
+    acc: Array  # int64[n_stations, 4]
+    record: Array  # int64[capacity, 7]; capacity 0: no recording
+
+
+@njit(cache=True, inline="always")
+def heap_push(heap_t, heap_e, n, t, e):  # type: ignore[no-untyped-def]
+    """Push (t, e) on a 4-ary heap of n entries ordered by t; ties need no order (contract 1)."""
+    i = n
+    while i > 0:
+        up = (i - 1) >> 2
+        if heap_t[up] <= t:
+            break
+        heap_t[i] = heap_t[up]
+        heap_e[i] = heap_e[up]
+        i = up
+    heap_t[i] = t
+    heap_e[i] = e
+
+
+@njit(cache=True, inline="always")
+def heap_pop(heap_t, heap_e, n):  # type: ignore[no-untyped-def]
+    """Remove the root of a 4-ary heap of n entries."""
+    n -= 1
+    t = heap_t[n]
+    e = heap_e[n]
+    i = 0
+    while True:
+        child = (i << 2) + 1
+        if child >= n:
+            break
+        best = child
+        least = heap_t[child]
+        for other in range(child + 1, min(child + 4, n)):
+            if heap_t[other] < least:
+                least = heap_t[other]
+                best = other
+        if least >= t:
+            break
+        heap_t[i] = least
+        heap_e[i] = heap_e[best]
+        i = best
+    heap_t[i] = t
+    heap_e[i] = e
+
+
+@njit(cache=True, inline="always")
+def replace_first(free, base, n, value):  # type: ignore[no-untyped-def]
+    """Replace the least of the binary heap free[base : base + n] by *value*."""
+    i = 0
+    while True:
+        child = 2 * i + 1
+        if child >= n:
+            break
+        if child + 1 < n and free[base + child + 1] < free[base + child]:
+            child += 1
+        if free[base + child] >= value:
+            break
+        free[base + i] = free[base + child]
+        i = child
+    free[base + i] = value
+
+
+@njit(cache=True, inline="always")
+def bin_of(value):  # type: ignore[no-untyped-def]
+    """Histogram bin of a latency in ps, as `contract.bin_index`."""
+    shift = 0
+    rest = value >> (HIST_BITS + 1)
+    while rest >= 256:
+        rest >>= 8
+        shift += 8
+    while rest > 0:
+        rest >>= 1
+        shift += 1
+    return (shift << HIST_BITS) + (value >> shift)
+
+
+@njit(cache=True)
+def sort_pending(pending, n):  # type: ignore[no-untyped-def]
+    """Sort pending[:n] by (station, order): rule 2. Heap sort, so no fan-out is quadratic."""
+    for start in range((n - 2) // 2, -1, -1):
+        _sift(pending, start, n)
+    for end in range(n - 1, 0, -1):
+        for f in range(3):
+            pending[0, f], pending[end, f] = pending[end, f], pending[0, f]
+        _sift(pending, 0, end)
+
+
+@njit(cache=True)
+def _sift(pending, root, n):  # type: ignore[no-untyped-def]
+    while True:
+        child = 2 * root + 1
+        if child >= n:
+            return
+        if child + 1 < n and _before(pending, child, child + 1):
+            child += 1
+        if not _before(pending, root, child):
+            return
+        for f in range(3):
+            pending[root, f], pending[child, f] = pending[child, f], pending[root, f]
+        root = child
+
+
+@njit(cache=True, inline="always")
+def _before(pending, i, j):  # type: ignore[no-untyped-def]
+    if pending[i, 0] != pending[j, 0]:
+        return pending[i, 0] < pending[j, 0]
+    return pending[i, 1] < pending[j, 1]
+
+
+@njit(cache=True)
+def episode_factor(net, run, gc, t):  # type: ignore[no-untyped-def]
+    """Advance drive *gc*'s alternating process to t; return its factor (1 << 16: no episode).
+
+    Times are keyed by (drive, episode), so they do not depend on the load (DESIGN 4).
+    """
+    while run.gc_end[gc] <= t:
+        run.gc_episode[gc] += 1
+        episode = run.gc_episode[gc]
+        row = net.gc_on[gc] if episode & 1 else net.gc_off[gc]
+        key = mix(mix(run.keys[1], gc), PURPOSE_GC)
+        run.gc_end[gc] += max(1, quantile(net.dist, row, mix(key, episode)))
+    return net.gc_factor[gc] if run.gc_episode[gc] & 1 else 1 << 16
+
+
+@njit(cache=True)
+def grow_rows(array, capacity):  # type: ignore[no-untyped-def]
+    """Copy of a two-dimensional *array* with *capacity* rows."""
+    larger = np.empty((capacity, array.shape[1]), np.int64)
+    larger[: array.shape[0]] = array
+    return larger
+
+
+@njit(cache=True)
+def grow(array, capacity):  # type: ignore[no-untyped-def]
+    """Copy of a one-dimensional *array* with *capacity* entries."""
+    larger = np.empty(capacity, np.int64)
+    larger[: array.shape[0]] = array
+    return larger
+
+
+@njit(cache=True, inline="always")
+def hold(run, gate, t):  # type: ignore[no-untyped-def]
+    """Subtract the slot-time that was free at *gate* since its slots last changed.
+
+    The caller of `advance` adds slots x window, so what is left is the slot-time held.
+    """
+    run.acc[gate, 2] += run.slots[gate] * (run.held_since[gate] - t)
+    run.held_since[gate] = t
+
+
+@njit(cache=True, inline="always")
+def seize(run, gate, amount, t):  # type: ignore[no-untyped-def]
+    """Take *amount* slots."""
+    hold(run, gate, t)
+    run.slots[gate] -= amount
+
+
+@njit(cache=True, nogil=True)
+def advance(net, run, tokens, heap_t, heap_e, free, pending, resume, target, until):  # type: ignore[no-untyped-def]
+    """Run instants until *target* measured completions, no event, or an event beyond *until*.
+
+    Returns (status, tokens, heap_t, heap_e, free, pending, resume).
+    """
+    n_stations = net.kind.shape[0]
+    n_users = net.user_group.shape[0]
+    chooser = n_stations
+    source = n_stations + 1
+    first_timer = -1 - n_stations
+    ops = net.ops
+    now = run.scalars[NOW]
+    n_heap = run.scalars[N_HEAP]
+    n_free = run.scalars[N_FREE]
+    next_request = run.scalars[NEXT_REQUEST]
+    live = run.scalars[LIVE]
+    n_records = run.scalars[N_RECORDS]
+    capacity = tokens.shape[0]
+    burst = resume.shape[0] - capacity  # most children of one operation, see compiled.py
+    done = np.int64(0)
+    status = 0
+
+    while True:
+        if done >= target:
+            break
+        if run.record.shape[0] > 0 and n_records + 2 * capacity > run.record.shape[0]:
+            status = 3
+            break
+        if n_heap == 0:
+            status = 1
+            break
+        t = heap_t[0]
+        if t > until:
+            status = 2
+            break
+        now = t
+        n_resume = 0
+        n_pending = 0
+        sources = 0
+        must_sort = False
+        # Phase A, first part: every event of this instant.
+        while n_heap > 0 and heap_t[0] == t:
+            e = heap_e[0]
+            heap_pop(heap_t, heap_e, n_heap)
+            n_heap -= 1
+            sources += 1
+            if e >= 0:
+                scaled = tokens[e, SCALED]
+                if scaled >= 0:
+                    run.inside[scaled] -= 1
+                    tokens[e, SCALED] = -1
+                resume[n_resume] = e
+                n_resume += 1
+            elif e > first_timer:
+                s = -1 - e
+                run.checked[s] = 0
+                end = run.program_end[s]
+                if end >= 0:
+                    if end > t:  # reads suspended it meanwhile
+                        heap_push(heap_t, heap_e, n_heap, end, e)
+                        n_heap += 1
+                        continue
+                    run.program_end[s] = -1
+                    gate = net.die_gate[s]
+                    if gate >= 0:
+                        hold(run, gate, t)
+                        run.slots[gate] += 1
+                        if run.head[gate] >= 0 and run.touched[gate] == 0:
+                            run.touched[gate] = 1
+                            pending[n_pending, 0] = gate
+                            pending[n_pending, 1] = TOUCH_ORDER
+                            pending[n_pending, 2] = TOUCH
+                            n_pending += 1
+                if run.touched[s] == 0:
+                    run.touched[s] = 1
+                    pending[n_pending, 0] = s
+                    pending[n_pending, 1] = TOUCH_ORDER
+                    pending[n_pending, 2] = TOUCH
+                    n_pending += 1
+            else:
+                pending[n_pending, 0] = source
+                pending[n_pending, 1] = first_timer - e
+                pending[n_pending, 2] = first_timer - e
+                n_pending += 1
+        # Rounds of phase A and phase B until the instant is quiet.
+        while n_resume > 0 or n_pending > 0:
+            while n_resume > 0:
+                if n_free < burst:
+                    # Room for what is outstanding: double everything that is sized by it.
+                    more = 2 * capacity
+                    tokens = grow_rows(tokens, more)
+                    for k in range(capacity, more):
+                        tokens[k, SCALED] = -1
+                    heap_t = grow(heap_t, heap_t.shape[0] + capacity)
+                    heap_e = grow(heap_e, heap_e.shape[0] + capacity)
+                    free = grow(free, more)
+                    pending = grow_rows(pending, pending.shape[0] + capacity)
+                    resume = grow(resume, resume.shape[0] + capacity)
+                    for i in range(capacity):
+                        free[n_free] = more - 1 - i
+                        n_free += 1
+                    capacity = more
+                n_resume -= 1
+                k = resume[n_resume]
+                pc = tokens[k, PC]
+                while True:
+                    code = ops[pc, 0]
+                    if code <= ACQUIRE and code != END:
+                        # A station or gate: it decides in phase B.
+                        if code == VISIT_BANK:
+                            lane = below(mix(tokens[k, KEY], ops[pc, 6]), ops[pc, 4])
+                            tokens[k, LANE] = lane
+                            s = ops[pc, 1] + lane
+                        elif code == VISIT_LANE:
+                            s = ops[pc, 1] + tokens[k, LANE] % ops[pc, 4]
+                        elif code == VISIT_CPU:
+                            root = tokens[k, ROOT]
+                            s = net.thread_cpu[net.user_thread[tokens[root, USER]]]
+                        else:
+                            s = ops[pc, 1]
+                        tokens[k, PC] = pc
+                        pending[n_pending, 0] = s
+                        pending[n_pending, 1] = tokens[k, ORDER]
+                        pending[n_pending, 2] = k
+                        n_pending += 1
+                        break
+                    if code == ACQUIRE_THREAD:
+                        root = tokens[k, ROOT]
+                        tokens[k, PC] = pc
+                        pending[n_pending, 0] = net.thread_gate[net.user_thread[tokens[root, USER]]]
+                        pending[n_pending, 1] = tokens[k, ORDER]
+                        pending[n_pending, 2] = k
+                        n_pending += 1
+                        break
+                    if code == RELEASE or code == RELEASE_THREAD:
+                        if code == RELEASE:
+                            gate = ops[pc, 1]
+                            amount = ops[pc, 2]
+                        else:
+                            root = tokens[k, ROOT]
+                            gate = net.thread_gate[net.user_thread[tokens[root, USER]]]
+                            amount = np.int64(1)
+                        hold(run, gate, t)
+                        run.slots[gate] += amount
+                        if run.head[gate] >= 0 and run.touched[gate] == 0:
+                            run.touched[gate] = 1
+                            must_sort = True
+                            pending[n_pending, 0] = gate
+                            pending[n_pending, 1] = TOUCH_ORDER
+                            pending[n_pending, 2] = TOUCH
+                            n_pending += 1
+                        pc += 1
+                    elif code == MARK:
+                        tokens[k, ISSUE] = t
+                        pc += 1
+                    elif code == FORK:
+                        root = tokens[k, ROOT]
+                        plan = tokens[root, PLAN]
+                        phase = net.plan_phase[plan] + ops[pc, 1]
+                        first = net.phase_child[phase]
+                        n = net.phase_child[phase + 1] - first
+                        pc += 1
+                        if n == 0:
+                            continue
+                        tokens[k, PC] = pc
+                        tokens[k, LEFT] = n
+                        ordinal = first - net.phase_child[net.plan_phase[plan]] + n
+                        for i in range(n - 1, -1, -1):
+                            n_free -= 1
+                            c = free[n_free]
+                            child = first + i
+                            tokens[c, PARENT] = k
+                            tokens[c, ROOT] = root
+                            tokens[c, ORDER] = tokens[root, ORDER] + (ordinal << CHILD_SHIFT)
+                            tokens[c, KEY] = mix(tokens[root, KEY], ordinal << CHILD_SHIFT)
+                            tokens[c, SETUP] = 0
+                            tokens[c, LANE] = 0
+                            ordinal -= 1
+                            alt = net.child_alt[child]
+                            if net.child_alt[child + 1] - alt == 1:
+                                run.alts[alt] += 1
+                                member = net.alt_member[alt]
+                                run.member_load[member] += 1
+                                tokens[c, MEMBER] = member
+                                tokens[c, PC] = net.alt_program[alt]
+                                resume[n_resume] = c
+                                n_resume += 1
+                            else:
+                                tokens[c, PC] = child  # until the chooser has decided
+                                must_sort = True
+                                pending[n_pending, 0] = chooser
+                                pending[n_pending, 1] = tokens[c, ORDER]
+                                pending[n_pending, 2] = c
+                                n_pending += 1
+                        break
+                    elif code == SPLIT:
+                        n = ops[pc, 1]
+                        tokens[k, PC] = pc + 1
+                        tokens[k, LEFT] = n
+                        root = tokens[k, ROOT]
+                        for unit in range(n, 0, -1):
+                            n_free -= 1
+                            c = free[n_free]
+                            tokens[c, PARENT] = k
+                            tokens[c, ROOT] = root
+                            tokens[c, ORDER] = tokens[k, ORDER] + unit
+                            tokens[c, KEY] = mix(tokens[k, KEY], unit)
+                            tokens[c, SETUP] = 0
+                            tokens[c, LANE] = 0
+                            tokens[c, MEMBER] = -1
+                            tokens[c, PC] = ops[pc, 2]
+                            resume[n_resume] = c
+                            n_resume += 1
+                        break
+                    elif code == DESTAGE:
+                        for unit in range(ops[pc, 2]):
+                            bits = mix(mix(tokens[k, KEY], PURPOSE_DESTAGE), unit)
+                            s = ops[pc, 1] + below(bits, ops[pc, 4])
+                            run.backlog[s] += 1
+                            if run.touched[s] == 0:
+                                run.touched[s] = 1
+                                must_sort = True
+                                pending[n_pending, 0] = s
+                                pending[n_pending, 1] = TOUCH_ORDER
+                                pending[n_pending, 2] = TOUCH
+                                n_pending += 1
+                        pc += 1
+                    else:  # END
+                        parent = tokens[k, PARENT]
+                        if parent >= 0:
+                            if tokens[k, MEMBER] >= 0:
+                                run.member_load[tokens[k, MEMBER]] -= 1
+                            free[n_free] = k
+                            n_free += 1
+                            tokens[parent, LEFT] -= 1
+                            if tokens[parent, LEFT] > 0:
+                                break
+                            k = parent
+                            pc = tokens[k, PC]
+                            continue
+                        user = tokens[k, USER]
+                        group = net.user_group[user]
+                        flow = tokens[k, FLOW]
+                        live -= 1
+                        if net.group_measured[group] == 1:
+                            done += 1
+                            w = net.flow_write[flow]
+                            lat = t - tokens[k, SUBMIT]
+                            clat = t - tokens[k, ISSUE]
+                            run.count[w] += 1
+                            run.latency_sum[w, 0] += lat
+                            run.latency_sum[w, 1] += clat
+                            run.latency_max[w, 0] = max(run.latency_max[w, 0], lat)
+                            run.latency_max[w, 1] = max(run.latency_max[w, 1], clat)
+                            run.histogram[w, 0, bin_of(lat)] += 1
+                            run.histogram[w, 1, bin_of(clat)] += 1
+                        run.flows[flow] += 1
+                        if run.record.shape[0] > 0:
+                            row = run.record[n_records]
+                            row[0] = tokens[k, ORDER] >> ORDER_SHIFT
+                            row[1] = group
+                            row[2] = user
+                            row[3] = flow
+                            row[4] = tokens[k, SUBMIT]
+                            row[5] = tokens[k, ISSUE]
+                            row[6] = t
+                            n_records += 1
+                        free[n_free] = k
+                        n_free += 1
+                        if net.group_open[group] == 0:
+                            if net.group_think[group] > 0:
+                                heap_push(
+                                    heap_t,
+                                    heap_e,
+                                    n_heap,
+                                    t + net.group_think[group],
+                                    first_timer - user,
+                                )
+                                n_heap += 1
+                            else:
+                                pending[n_pending, 0] = source
+                                pending[n_pending, 1] = user
+                                pending[n_pending, 2] = user
+                                n_pending += 1
+                        break
+            # Phase B. One source's arrivals are in token order already, station by station.
+            if n_pending > 1 and (sources > 1 or must_sort):
+                sort_pending(pending, n_pending)
+            must_sort = False
+            todo = n_pending
+            n_pending = 0
+            for i in range(todo):
+                s = pending[i, 0]
+                k = pending[i, 2]
+                if s < n_stations:
+                    kind = net.kind[s]
+                    if kind == GATE:
+                        if k >= 0:
+                            pc = tokens[k, PC]
+                            run.acc[s, 0] += 1
+                            code = ops[pc, 0]
+                            amount = ops[pc, 2] if code == ACQUIRE else np.int64(1)
+                            if run.head[s] < 0 and run.slots[s] >= amount:
+                                seize(run, s, amount, t)
+                                if code != ACQUIRE:
+                                    tokens[k, SETUP] += ops[pc, 1] + ops[pc, 2]
+                                tokens[k, PC] = pc + 1
+                                resume[n_resume] = k
+                                n_resume += 1
+                            else:
+                                tokens[k, ARRIVED] = t
+                                tokens[k, NEXT] = -1
+                                if run.head[s] < 0:
+                                    run.head[s] = k
+                                else:
+                                    tokens[run.tail[s], NEXT] = k
+                                run.tail[s] = k
+                                if code != ACQUIRE and ops[pc, 3] == 1:
+                                    root = tokens[k, ROOT]
+                                    thread = net.user_thread[tokens[root, USER]]
+                                    flow = tokens[root, FLOW]
+                                    group = net.user_group[tokens[root, USER]]
+                                    place = (flow - net.group_flow[group]) // net.group_kinds[group]
+                                    if run.batch_wait[thread, place] == 0:
+                                        tokens[k, SETUP] += ops[pc, 2]
+                                    run.batch_wait[thread, place] += 1
+                        else:
+                            run.touched[s] = 0
+                            while run.head[s] >= 0:
+                                k = run.head[s]
+                                pc = tokens[k, PC]
+                                code = ops[pc, 0]
+                                amount = ops[pc, 2] if code == ACQUIRE else np.int64(1)
+                                if run.slots[s] < amount:
+                                    break
+                                seize(run, s, amount, t)
+                                run.acc[s, 1] += t - tokens[k, ARRIVED]
+                                run.head[s] = tokens[k, NEXT]
+                                if code != ACQUIRE and ops[pc, 3] == 1:
+                                    root = tokens[k, ROOT]
+                                    thread = net.user_thread[tokens[root, USER]]
+                                    flow = tokens[root, FLOW]
+                                    group = net.user_group[tokens[root, USER]]
+                                    place = (flow - net.group_flow[group]) // net.group_kinds[group]
+                                    run.batch_wait[thread, place] -= 1
+                                tokens[k, PC] = pc + 1
+                                resume[n_resume] = k
+                                n_resume += 1
+                        continue
+                    if k < 0:  # touch of a die: start a program if it is idle
+                        run.touched[s] = 0
+                        if run.program_end[s] >= 0 or run.backlog[s] == 0 or run.checked[s] == 1:
+                            continue
+                        if run.free_at[s] > t:
+                            run.checked[s] = 1
+                            heap_push(heap_t, heap_e, n_heap, run.free_at[s], -1 - s)
+                            n_heap += 1
+                            continue
+                        run.backlog[s] -= 1
+                        run.programs[s] += 1
+                        key = mix(mix(run.keys[1], s), PURPOSE_PROGRAM)
+                        work = quantile(net.dist, net.die_dist[s], mix(key, run.programs[s]))
+                        gc = net.die_gc[s]
+                        if gc >= 0:
+                            work = (work * episode_factor(net, run, gc, t)) >> 16
+                        work = max(1, work)
+                        run.program_end[s] = t + work
+                        run.acc[s, 2] += work
+                        run.acc[s, 3] += work
+                        heap_push(heap_t, heap_e, n_heap, t + work, -1 - s)
+                        n_heap += 1
+                        continue
+                    # A visit: its service is fixed here.
+                    pc = tokens[k, PC]
+                    code = ops[pc, 0]
+                    work = ops[pc, 3]
+                    row = ops[pc, 2]
+                    if code == VISIT_SERIES:
+                        block = net.series_block[row]
+                        first = net.series_ptr[row]
+                        n = run.series_count[s]
+                        run.series_count[s] += 1
+                        key = mix(mix(run.keys[1], s), PURPOSE_SERIES)
+                        room = net.series_ptr[row + 1] - first - block + 1
+                        start = below(mix(key, n // block), room)
+                        work += net.series[first + start + n % block]
+                    elif row >= 0:
+                        work += quantile(net.dist, row, mix(tokens[k, KEY], ops[pc, 6] + 1))
+                    if code == VISIT_CPU:
+                        work += tokens[k, SETUP]
+                        tokens[k, SETUP] = 0
+                    if ops[pc, 5] > 0:
+                        plan = tokens[tokens[k, ROOT], PLAN]
+                        n = (
+                            net.phase_child[net.plan_phase[plan + 1]]
+                            - net.phase_child[net.plan_phase[plan]]
+                        )
+                        if code == VISIT_CPU:
+                            n = max(0, n - 1)
+                        work += ops[pc, 5] * n
+                    work = max(1, work)
+                    service = work
+                    if kind == FIFO:
+                        c = net.servers[s]
+                        if c == 1:
+                            start = max(t, run.free_at[s])
+                            run.free_at[s] = start + service
+                        else:
+                            at = run.server_ptr[s]
+                            start = max(t, run.server_free[at])
+                            scale = net.scale_ptr[s]
+                            if scale >= 0:
+                                busy = min(run.inside[s] + 1, c)
+                                service = max(1, (service * net.scale[scale + busy - 1]) >> 16)
+                                run.inside[s] += 1
+                                tokens[k, SCALED] = s
+                            replace_first(run.server_free, at, c, start + service)
+                    elif kind == DELAY:
+                        start = t
+                    else:  # DIE
+                        start = max(t, run.free_at[s])
+                        end = run.program_end[s]
+                        if end > t:
+                            suspend = net.die_suspend[s]
+                            if suspend < 0:
+                                start = max(start, end)
+                            else:
+                                if run.free_at[s] <= t:
+                                    start = t + suspend
+                                    run.program_end[s] += suspend
+                                run.program_end[s] += service
+                        run.free_at[s] = start + service
+                    run.acc[s, 0] += 1
+                    run.acc[s, 1] += start - t
+                    run.acc[s, 2] += service
+                    run.acc[s, 3] += work
+                    tokens[k, PC] = pc + 1
+                    after = ops[pc, 4] if code == VISIT else np.int64(0)
+                    heap_push(heap_t, heap_e, n_heap, start + service + after, k)
+                    n_heap += 1
+                elif s == chooser:
+                    # Fewest outstanding children; a tie goes to the first named (md, rule 3).
+                    child = tokens[k, PC]
+                    best = net.child_alt[child]
+                    least = run.member_load[net.alt_member[best]]
+                    for alt in range(best + 1, net.child_alt[child + 1]):
+                        load = run.member_load[net.alt_member[alt]]
+                        if load < least:
+                            least = load
+                            best = alt
+                    member = net.alt_member[best]
+                    run.alts[best] += 1
+                    run.member_load[member] += 1
+                    tokens[k, MEMBER] = member
+                    tokens[k, PC] = net.alt_program[best]
+                    resume[n_resume] = k
+                    n_resume += 1
+                else:
+                    # The source: user k submits.
+                    user = k
+                    group = net.user_group[user]
+                    thread = net.user_thread[user]
+                    opened = net.group_open[group]
+                    interval = net.thread_interval[thread]
+                    if interval > 0 and opened == 0 and run.user_paced[user] == 0:
+                        due = max(t, run.thread_due[thread])
+                        run.thread_due[thread] = due + interval
+                        if due > t:
+                            run.user_paced[user] = 1
+                            heap_push(heap_t, heap_e, n_heap, due, first_timer - user)
+                            n_heap += 1
+                            continue
+                    run.user_paced[user] = 0
+                    if n_free == 0:
+                        more = 2 * capacity
+                        tokens = grow_rows(tokens, more)
+                        heap_t = grow(heap_t, heap_t.shape[0] + capacity)
+                        heap_e = grow(heap_e, heap_e.shape[0] + capacity)
+                        free = grow(free, more)
+                        pending = grow_rows(pending, pending.shape[0] + capacity)
+                        resume = grow(resume, resume.shape[0] + capacity)
+                        for j in range(capacity, more):
+                            tokens[j, SCALED] = -1
+                        for j in range(capacity):
+                            free[n_free] = more - 1 - j
+                            n_free += 1
+                        capacity = more
+                    n_free -= 1
+                    k = free[n_free]
+                    number = run.group_count[group]
+                    run.group_count[group] += 1
+                    key = mix(mix(run.keys[0], group), number)
+                    if opened == 2:
+                        flow = net.arrival_flow[run.user_cursor[user]]
+                    else:
+                        place = net.user_target[user]
+                        if place < 0:
+                            place = run.thread_next[thread]
+                            step = place + 1
+                            run.thread_next[thread] = step if step < net.group_targets[group] else 0
+                        chosen = 0
+                        n = net.group_kinds[group]
+                        if n > 1:
+                            u = below(mix(key, PURPOSE_KIND), 1 << 32)
+                            base = net.group_threshold[group]
+                            while chosen < n - 1 and u >= net.threshold[base + chosen]:
+                                chosen += 1
+                        flow = net.group_flow[group] + place * net.group_kinds[group] + chosen
+                    length = net.flow_order_len[flow]
+                    stream = net.flow_stream[flow]
+                    if stream >= 0:
+                        stream += net.user_stream[user]
+                        at = run.stream[stream] % length
+                        run.stream[stream] += 1
+                    else:
+                        at = below(mix(key, PURPOSE_PLAN), length)
+                    plan = net.order[net.flow_order_ptr[flow] + at]
+                    run.plans[plan] += 1
+                    tokens[k, PC] = net.flow_program[flow]
+                    tokens[k, PARENT] = -1
+                    tokens[k, ROOT] = k
+                    tokens[k, ORDER] = next_request << ORDER_SHIFT
+                    tokens[k, KEY] = key
+                    tokens[k, SETUP] = 0
+                    tokens[k, LANE] = 0
+                    tokens[k, USER] = user
+                    tokens[k, SUBMIT] = t
+                    tokens[k, ISSUE] = t
+                    tokens[k, PLAN] = plan
+                    tokens[k, FLOW] = flow
+                    next_request += 1
+                    live += 1
+                    resume[n_resume] = k
+                    n_resume += 1
+                    if opened == 1:
+                        gap = max(
+                            1, quantile(net.dist, net.group_gap[group], mix(key, PURPOSE_GAP))
+                        )
+                        heap_push(heap_t, heap_e, n_heap, t + gap, first_timer - user)
+                        n_heap += 1
+                    elif opened == 2:
+                        run.user_cursor[user] += 1
+                        at = run.user_cursor[user]
+                        if at < net.user_arrival[user + 1]:
+                            due = max(t, net.arrival_ps[at])
+                            heap_push(heap_t, heap_e, n_heap, due, first_timer - user)
+                            n_heap += 1
+            sources = n_resume
+
+    run.scalars[NOW] = now
+    run.scalars[N_HEAP] = n_heap
+    run.scalars[N_FREE] = n_free
+    run.scalars[NEXT_REQUEST] = next_request
+    run.scalars[LIVE] = live
+    run.scalars[N_RECORDS] = n_records
+    return status, tokens, heap_t, heap_e, free, pending, resume

@@ -1,0 +1,320 @@
+"""The narrow waist: stations, gates and flow programs as flat arrays.
+
+Everything above this module talks of drives and RAID; everything below it talks of these arrays.
+A *token* (a request, or a child that it forked) walks through a *program*: operations that visit a
+station, acquire or release a gate, fork children and wait for them. What a request forks is looked
+up in its *plan*; a plan has phases, a phase has children, a child has one program per alternative.
+
+Time is int64 picoseconds. No array holds a unit to convert.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from enum import IntEnum
+
+import numpy as np
+import numpy.typing as npt
+
+from nvmesim.errors import NetworkError
+
+Ints = npt.NDArray[np.int64]
+
+MAX_CHILDREN = 4095
+"""Children of one plan, and units of one split: both fit 12 bits of a token's order."""
+SCALE_ONE = 1 << 16
+"""A service factor of 1 in `Network.scale`."""
+HORIZON_PS = 1 << 61
+"""Largest time and largest service: sums of two of them still fit int64 (26 days)."""
+N_FIELDS = 7
+"""Columns of `Network.ops`: code, a, b, c, d, e, purpose."""
+
+
+class Kind(IntEnum):
+    """What a station is."""
+
+    FIFO = 0
+    """``servers`` servers, one first-come-first-served queue, service fixed at its start."""
+    DELAY = 1
+    """Infinitely many servers."""
+    GATE = 2
+    """``servers`` slots, held from acquire to release; a FIFO queue of those who wait."""
+    DIE = 3
+    """One server with two classes: tokens first-come-first-served, and behind them programs,
+    which start only when the die falls idle and belong to no token (DESIGN 3)."""
+
+
+class Op(IntEnum):
+    """Operations of a program: the columns a, b, c, d, e mean what is said here.
+
+    Service of a visit is c ps plus, if b >= 0, a draw from distribution b; at least 1 ps.
+    """
+
+    END = 0
+    """The token ends: a child is joined by its parent, a request completes."""
+    VISIT = 1
+    """Station a; after the departure the token is delayed d ps more; e ps are added per child of
+    the request's plan."""
+    VISIT_BANK = 2
+    """One of the d stations from a on, drawn; the token remembers which (its lane)."""
+    VISIT_LANE = 3
+    """Station a + lane mod d."""
+    VISIT_CPU = 4
+    """The CPU station of the request's thread, with what its gate charged (the setup); e ps are
+    added per child of the request's plan beyond the first."""
+    VISIT_SERIES = 5
+    """Delay station a; service from series b, in runs of the series' block length."""
+    ACQUIRE = 6
+    """b slots of gate a."""
+    RELEASE = 7
+    """b slots of gate a."""
+    ACQUIRE_THREAD = 8
+    """The gate of the request's thread. Setup: a ps if the gate was idle; b ps if no other token
+    of this thread and target waits (c = 1), so one interrupt serves all that wait."""
+    RELEASE_THREAD = 9
+    """The gate of the request's thread."""
+    FORK = 10
+    """The children of phase a of the request's plan; continue when the last has ended."""
+    SPLIT = 11
+    """a children with the program at b; continue when the last has ended."""
+    DESTAGE = 12
+    """b programs on drawn dies of the bank of d stations from a on; the token goes on at once."""
+    MARK = 13
+    """The request is issued: fio's clat counts from here."""
+
+
+VISITS = (Op.VISIT, Op.VISIT_BANK, Op.VISIT_LANE, Op.VISIT_CPU, Op.VISIT_SERIES)
+
+
+@dataclass(frozen=True)
+class Network:
+    """A lowered fork-join queueing network: all that an engine reads.
+
+    Ids index the arrays directly; a pointer array of n + 1 entries delimits n rows (CSR).
+    """
+
+    station_names: tuple[str, ...]
+    station_kind: Ints  # [n_stations] Kind
+    station_servers: Ints  # [n_stations] servers or slots, >= 1
+    station_scale: Ints  # [n_stations] start of its rows in `scale`, -1: none
+    scale: Ints  # [*] service factor / SCALE_ONE by number busy, 1..servers
+
+    die_dist: Ints  # [n_stations] distribution of a program's time, -1: no programs
+    die_gate: Ints  # [n_stations] gate whose slot a finished program releases, -1: none
+    die_suspend_ps: Ints  # [n_stations] a read waits so long for a program, -1: for its end
+    die_gc: Ints  # [n_stations] row in gc_*, -1: none
+    gc_on_dist: Ints  # [n_gc] distribution of an episode's length
+    gc_off_dist: Ints  # [n_gc] distribution of the time between episodes
+    gc_factor: Ints  # [n_gc] program time during an episode / SCALE_ONE
+
+    dist: Ints  # [n_dists, rng.TABLE] quantile tables, ps
+    series: Ints  # [*] samples, ps, all series behind each other
+    series_ptr: Ints  # [n_series + 1]
+    series_block: Ints  # [n_series] length of a run of consecutive samples, >= 1
+
+    ops: Ints  # [n_ops, N_FIELDS]
+
+    plan_phase_ptr: Ints  # [n_plans + 1] into phases
+    phase_child_ptr: Ints  # [n_phases + 1] into children
+    child_alt_ptr: Ints  # [n_children + 1] into alternatives
+    alt_program: Ints  # [n_alts] first operation of the child's program
+    alt_member: Ints  # [n_alts] member whose outstanding children decide, >= 0
+    n_members: int
+    order: Ints  # [*] plan ids that flows draw from or go through
+
+    flow_program: Ints  # [n_flows] first operation
+    flow_write: Ints  # [n_flows] 1: writes
+    flow_bytes: Ints  # [n_flows]
+    flow_order_ptr: Ints  # [n_flows] first entry in `order`
+    flow_order_len: Ints  # [n_flows] entries, >= 1
+    flow_stream: Ints  # [n_flows] -1: drawn; else first of the stream counters (sequential)
+
+    group_flow: Ints  # [n_groups] first flow; flow = this + target * kinds + kind
+    group_kinds: Ints  # [n_groups] kinds (operation x size) per target
+    group_threshold_ptr: Ints  # [n_groups] first of its kinds' cumulative thresholds
+    threshold: Ints  # [*] cumulative probability x 2**32; the last is 2**32
+    group_targets: Ints  # [n_groups]
+    group_measured: Ints  # [n_groups] 0: background, not in the statistics
+    group_open: Ints  # [n_groups] 0 closed loop; 1 gaps from gap_dist; 2 arrivals from `arrival_*`
+    group_gap_dist: Ints  # [n_groups] distribution of the gaps of an open loop, -1
+    group_think_ps: Ints  # [n_groups] pause of a user after a completion
+
+    thread_gate: Ints  # [n_threads] gate of the thread
+    thread_cpu: Ints  # [n_threads] station of its CPUs
+    thread_interval_ps: Ints  # [n_threads] least time between two submissions, 0: none
+    thread_first: Ints  # [n_threads] target its round robin starts at
+    n_batch_targets: int  # targets per thread that share interrupts, >= 1
+
+    user_group: Ints  # [n_users]
+    user_thread: Ints  # [n_users]
+    user_target: Ints  # [n_users] target within the group, -1: round robin of its thread
+    user_stream: Ints  # [n_users] added to flow_stream: which counter it advances
+    n_streams: int
+    stream_start: Ints  # [n_streams] where in the cyclic order a stream starts
+
+    arrival_ps: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
+    arrival_flow: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
+    user_arrival_ptr: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
+
+    @property
+    def n_stations(self) -> int:
+        """Number of stations and gates."""
+        return len(self.station_kind)
+
+    @property
+    def max_burst(self) -> int:
+        """Most children that one operation makes."""
+        phases = int(np.diff(self.phase_child_ptr).max(initial=0))
+        splits = self.ops[self.ops[:, 0] == Op.SPLIT, 1]
+        return max(1, phases, int(splits.max(initial=0)))
+
+    def check(self) -> None:
+        """Raise NetworkError naming the first array or operation that breaks a rule above.
+
+        The compiled engine reads out of bounds and wraps silently; this is what prevents it.
+        """
+        _check_arrays(self)
+        _check_stations(self)
+        _check_ops(self)
+        _check_plans(self)
+        _check_load(self)
+
+
+def _require(ok: bool | np.bool_, what: str) -> None:
+    if not ok:
+        raise NetworkError(f"network: {what}")
+
+
+def _within(values: Ints, low: int, high: int, what: str) -> None:
+    """Require low <= values < high, naming the first that is not."""
+    bad = np.flatnonzero((values < low) | (values >= high))
+    if bad.size:
+        i = int(bad[0])
+        found = int(np.ravel(values)[i])
+        raise NetworkError(f"network: {what}[{i}] is {found}; expected {low} to {high - 1}")
+
+
+def _check_arrays(net: Network) -> None:
+    for item in fields(net):
+        value = getattr(net, item.name)
+        if isinstance(value, np.ndarray):
+            _require(value.dtype == np.int64, f"{item.name} is {value.dtype}, not int64")
+            _require(value.flags.c_contiguous, f"{item.name} is not contiguous")
+    n = net.n_stations
+    for name in ("servers", "scale"):
+        _require(len(getattr(net, f"station_{name}")) == n, f"station_{name} has not {n} rows")
+    for name in ("dist", "gate", "suspend_ps", "gc"):
+        _require(len(getattr(net, f"die_{name}")) == n, f"die_{name} has not {n} rows")
+    _require(len(net.station_names) == n, f"station_names has not {n} rows")
+
+
+def _check_stations(net: Network) -> None:
+    n = net.n_stations
+    _within(net.station_kind, 0, len(Kind), "station_kind")
+    _within(net.station_servers, 1, 1 << 31, "station_servers")
+    _require(
+        bool((net.station_servers[net.station_kind == Kind.DIE] == 1).all()),
+        "a die has one server",
+    )
+    for s in np.flatnonzero(net.station_scale >= 0):
+        end = int(net.station_scale[s] + net.station_servers[s])
+        _require(end <= len(net.scale), f"scale of station {s} ends past the table")
+    _within(net.scale, 1, 1 << 24, "scale")
+    n_dists = len(net.dist)
+    _within(net.die_dist, -1, n_dists, "die_dist")
+    _within(net.die_gate, -1, n, "die_gate")
+    gates = net.die_gate[net.die_gate >= 0]
+    _require(bool((net.station_kind[gates] == Kind.GATE).all()), "die_gate names no gate")
+    _within(net.die_gc, -1, len(net.gc_factor), "die_gc")
+    _within(net.gc_on_dist, 0, n_dists, "gc_on_dist")
+    _within(net.gc_off_dist, 0, n_dists, "gc_off_dist")
+    _within(net.gc_factor, SCALE_ONE, 1 << 30, "gc_factor")
+    _within(net.dist, 0, HORIZON_PS >> 14, "dist")
+    _require(bool((np.diff(net.dist[:, : net.dist.shape[1] // 2]) >= 0).all()), "dist falls")
+    _within(net.series, 0, HORIZON_PS >> 14, "series")
+    _within(net.series_block, 1, 1 << 31, "series_block")
+
+
+def _check_ops(net: Network) -> None:
+    n, n_ops = net.n_stations, len(net.ops)
+    _require(net.ops.ndim == 2 and net.ops.shape[1] == N_FIELDS, "ops has not N_FIELDS columns")
+    _within(net.ops[:, 0].copy(), 0, len(Op), "ops.code")
+    _require(n_ops > 0 and net.ops[-1, 0] == Op.END, "the last operation is not END")
+    for i, (code, a, b, c, d, e, _) in enumerate(net.ops.tolist()):
+        where = f"operation {i} ({Op(code).name})"
+        if code in VISITS:
+            limit = len(net.series_block) if code == Op.VISIT_SERIES else len(net.dist)
+            _require(-1 <= b < limit, f"{where} draws from {b}, which is not there")
+            _require(0 <= c < HORIZON_PS >> 14 and 0 <= e < 1 << 40, f"{where} has service {c}")
+        if code == Op.VISIT or code == Op.VISIT_SERIES:
+            _require(0 <= a < n and net.station_kind[a] != Kind.GATE, f"{where}: station {a}")
+            _require(0 <= d < HORIZON_PS >> 14, f"{where} has delay {d}")
+        elif code in (Op.VISIT_BANK, Op.VISIT_LANE, Op.DESTAGE):
+            _require(d >= 1 and a >= 0 and a + d <= n, f"{where}: stations {a} to {a + d}")
+            kinds = net.station_kind[a : a + d]
+            _require(bool((kinds != Kind.GATE).all()), f"{where}: a gate is no bank")
+            if code == Op.DESTAGE:
+                _require(bool((net.die_dist[a : a + d] >= 0).all()), f"{where}: no program time")
+                _require(0 <= b <= MAX_CHILDREN, f"{where}: {b} programs")
+        elif code in (Op.ACQUIRE, Op.RELEASE):
+            _require(0 <= a < n and net.station_kind[a] == Kind.GATE, f"{where}: gate {a}")
+            _require(1 <= b <= net.station_servers[a], f"{where}: {b} slots")
+        elif code == Op.SPLIT:
+            _require(1 <= a <= MAX_CHILDREN and 0 <= b < n_ops, f"{where}: {a} children at {b}")
+
+
+def _check_plans(net: Network) -> None:
+    for name, pointer, size in (
+        ("plan_phase_ptr", net.plan_phase_ptr, len(net.phase_child_ptr) - 1),
+        ("phase_child_ptr", net.phase_child_ptr, len(net.child_alt_ptr) - 1),
+        ("child_alt_ptr", net.child_alt_ptr, len(net.alt_program)),
+        ("series_ptr", net.series_ptr, len(net.series)),
+    ):
+        ok = len(pointer) >= 1 and pointer[0] == 0 and pointer[-1] == size
+        _require(ok and bool((np.diff(pointer) >= 0).all()), f"{name} is no row pointer")
+    _require(bool((np.diff(net.child_alt_ptr) >= 1).all()), "a child has no program")
+    _within(net.alt_program, 0, len(net.ops), "alt_program")
+    _within(net.alt_member, 0, max(net.n_members, 1), "alt_member")
+    n_plans = len(net.plan_phase_ptr) - 1
+    _within(net.order, 0, n_plans, "order")
+    children = np.diff(net.phase_child_ptr[net.plan_phase_ptr])
+    _within(children, 0, MAX_CHILDREN + 1, "children of plan")
+    phases = np.diff(net.plan_phase_ptr)
+    needed = int(net.ops[net.ops[:, 0] == Op.FORK, 1].max(initial=-1)) + 1
+    _require(n_plans == 0 or int(phases.min()) >= needed, f"a plan has fewer than {needed} phases")
+    _require(bool((np.diff(net.series_ptr) >= net.series_block).all()), "series below its block")
+
+
+def _check_load(net: Network) -> None:
+    n_flows, n_threads = len(net.flow_program), len(net.thread_gate)
+    _within(net.flow_program, 0, len(net.ops), "flow_program")
+    _within(net.flow_write, 0, 2, "flow_write")
+    _within(net.flow_order_len, 1, 1 << 31, "flow_order_len")
+    _within(net.flow_order_ptr + net.flow_order_len, 1, len(net.order) + 1, "flow_order_ptr")
+    last = net.group_flow + net.group_targets * net.group_kinds
+    _within(last, 1, n_flows + 1, "group_flow")
+    _within(net.group_kinds, 1, n_flows + 1, "group_kinds")
+    _within(net.group_threshold_ptr + net.group_kinds, 1, len(net.threshold) + 1, "threshold")
+    _within(net.group_gap_dist, -1, len(net.dist), "group_gap_dist")
+    _within(net.user_group, 0, len(net.group_flow), "user_group")
+    _within(net.user_thread, 0, n_threads, "user_thread")
+    _within(net.thread_gate, 0, net.n_stations, "thread_gate")
+    _within(net.thread_cpu, 0, net.n_stations, "thread_cpu")
+    _within(net.thread_interval_ps, 0, HORIZON_PS >> 14, "thread_interval_ps")
+    targets = net.group_targets[net.user_group]
+    _require(bool((net.user_target < targets).all()), "a user's target is not in its group")
+    streams = net.flow_stream[net.flow_stream >= 0]
+    top = int(streams.max(initial=-1)) + int(net.user_stream.max(initial=0))
+    _require(top < max(net.n_streams, 1), "a stream counter is missing")
+    _require(len(net.stream_start) == net.n_streams, "stream_start has not n_streams rows")
+    last_kind = net.group_threshold_ptr + net.group_kinds - 1
+    _require(bool((net.threshold[last_kind] == 1 << 32).all()), "thresholds do not end at 1")
+    gates = net.station_kind[net.thread_gate]
+    _require(bool((gates == Kind.GATE).all()), "thread_gate names no gate")
+    cpus = net.station_kind[net.thread_cpu]
+    _require(bool((cpus != Kind.GATE).all()), "thread_cpu names a gate")
+    replay = net.group_open[net.user_group] == 2
+    if replay.any():
+        _require(len(net.user_arrival_ptr) == len(net.user_group) + 1, "user_arrival_ptr")
+        _within(net.arrival_flow, 0, n_flows, "arrival_flow")
+        _within(net.arrival_ps, 0, HORIZON_PS, "arrival_ps")
