@@ -1,4 +1,4 @@
-"""What every reader returns: one capture a file, with its measurements and, if the file has them, its requests.
+"""What every reader returns: a capture of one file, its measurements and, if it has them, requests.
 
 A *measurement* is one row of results under one set of conditions (a fio job group, a DiskSpd time
 span, a row of a points table). Latencies are seconds here because they come as results, not as
@@ -41,6 +41,8 @@ class Conditions:
     ramp_s: float | None = None
     cpus: int | None = None
     """Logical CPUs of the host."""
+    depth_mean: float | None = None
+    """Mean outstanding at issue as recovered from a trace, whose iodepth nobody stated."""
 
     @property
     def outstanding(self) -> int | None:
@@ -88,7 +90,7 @@ class CpuUse:
     """Percent of one logical CPU, all jobs together."""
     system_pct: float | None
     total_pct: float
-    """user + system, percent of one logical CPU, all jobs together (200 = two logical CPUs busy)."""
+    """user + system, percent of one logical CPU, all jobs together (200 = two are busy)."""
     per_job_pct: float | None = None
     """Percent of one logical CPU per job: near 100 the job, not the drive, was measured."""
     scope: Literal["jobs", "host"] = "jobs"
@@ -134,6 +136,8 @@ class Captures:
     """All captures that were asked for, in the order of their files."""
 
     files: tuple[Capture, ...]
+    unread: tuple[str, ...] = ()
+    """Files of a folder or glob that no reader could read, each with the reason."""
 
     @property
     def measurements(self) -> tuple[Measurement, ...]:
@@ -142,5 +146,10 @@ class Captures:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Every warning, prefixed with its file's name."""
-        return tuple(f"{c.file.name}: {w}" for c in self.files for w in c.warnings)
+        """Every warning of every file and measurement, prefixed with its name; then `unread`."""
+        said = [f"{c.file.name}: {w}" for c in self.files for w in c.warnings]
+        for capture in self.files:
+            for measurement in capture.measurements:
+                name = f"{capture.file.name} ({measurement.label})"
+                said += [f"{name}: {w}" for w in measurement.warnings]
+        return (*said, *(f"not read: {reason}" for reason in self.unread))

@@ -1,0 +1,211 @@
+"""The readers of captures, and reading files with the one whose content it is.
+
+A reader is a module with ``sniff(head) -> bool`` and ``read(source) -> Capture``; it is imported
+when a file may be its own. The first reader whose `sniff` accepts wins, and a test holds that no
+sample is accepted by two, so the order only saves imports.
+"""
+
+from __future__ import annotations
+
+import glob
+import importlib
+import re
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from types import ModuleType
+from typing import Final, Protocol
+
+from nvmesim.errors import CaptureError, nearest
+from nvmesim.trace.capture import Capture, Captures
+from nvmesim.trace.text import Head, Source, shown
+
+PathText = str | PathLike[str]
+
+
+class Reader(Protocol):
+    """What reads one format."""
+
+    @property
+    def name(self) -> str:
+        """Name of the format, as `nvmesim trace` shows it."""
+
+    def sniff(self, head: Head) -> bool:
+        """Whether content that starts with *head* is of this format; never raises."""
+
+    def read(self, source: Source) -> Capture:
+        """Read *source*, or raise CaptureError: one line: file, what was found, what would do."""
+
+    def parts(self, path: Path, asked: Collection[Path]) -> tuple[Path, ...]:
+        """All files of the capture that *path* is one of, the one to read first; often just it."""
+
+
+@dataclass(frozen=True)
+class LazyReader:
+    """A reader whose module is imported when it is first used."""
+
+    name: str
+    module: str
+
+    def _load(self) -> ModuleType:
+        return importlib.import_module(f"nvmesim.trace.{self.module}")
+
+    def sniff(self, head: Head) -> bool:
+        """Whether content that starts with *head* is of this format."""
+        return bool(self._load().sniff(head))
+
+    def read(self, source: Source) -> Capture:
+        """Read *source* or raise CaptureError."""
+        capture: Capture = self._load().read(source)
+        return capture
+
+    def parts(self, path: Path, asked: Collection[Path]) -> tuple[Path, ...]:
+        """All files of the capture that *path* is one of; a module without `parts` has one."""
+        find: Callable[[Path, Collection[Path]], tuple[Path, ...]] | None
+        find = getattr(self._load(), "parts", None)
+        return find(path, asked) if find else (path,)
+
+
+READERS: Final[tuple[Reader, ...]] = (
+    # name of the format, module of nvmesim.trace
+)
+
+
+def find_reader(source: Source) -> Reader:
+    """Return the reader whose format *source* has, judged by its content alone.
+
+    Raises
+    ------
+    CaptureError
+        If the file cannot be opened, is empty or is of no known format.
+    """
+    if not source.head.raw.strip():
+        raise source.error("is empty", "repeat the capture")
+    for reader in READERS:
+        if reader.sniff(source.head):
+            return reader
+    start = next((line for line in source.head.text.split("\n") if line.strip()), "")
+    raise source.error(
+        f"is no capture that nvmesim knows (it starts {shown(start, 40)!r})",
+        "known formats: " + ", ".join(reader.name for reader in READERS),
+    )
+
+
+def read_capture(path: PathText) -> Capture:
+    """Read the one file *path*.
+
+    Raises
+    ------
+    CaptureError
+        One line: the file, what was found, what would do.
+    """
+    source = Source(Path(path))
+    reader = find_reader(source)
+    return _read(reader, source)
+
+
+def read_captures(
+    paths: PathText | Iterable[PathText],
+    *,
+    progress: Callable[[Path, int, int], None] | None = None,
+) -> Captures:
+    """Read every capture named by *paths*: files, folders (with what is in them) and globs.
+
+    A file named by itself must be readable. In a folder or a glob other files may lie about (job
+    files, notes): those that cannot be read are listed in ``unread`` with the reason, never
+    passed over in silence. *progress* is called with each file, its number and how many there are.
+
+    Raises
+    ------
+    CaptureError
+        If a named file cannot be read, or there is no capture at all.
+    """
+    named = [paths] if isinstance(paths, str | PathLike) else list(paths)
+    found = _expand(named)
+    done: set[Path] = set()
+    captures: list[Capture] = []
+    unread: list[str] = []
+    for number, (path, is_named) in enumerate(found.items()):
+        if progress is not None:
+            progress(path, number, len(found))
+        if path in done:
+            continue
+        try:
+            reader = find_reader(Source(path))
+            parts = reader.parts(path, found.keys())
+            captures.append(_read(reader, Source(parts[0], parts)))
+            done.update(parts)
+        except CaptureError as error:
+            if is_named:
+                raise
+            unread.append(str(error))
+    if not captures:
+        raise _nothing(named, unread)
+    return Captures(tuple(captures), unread=tuple(unread))
+
+
+def _nothing(named: list[PathText], unread: list[str]) -> CaptureError:
+    if len(unread) == 1:
+        return CaptureError(unread[0])
+    where = ", ".join(str(path) for path in named) or "no path given"
+    reason = f"none of {len(unread)} files is a capture, the first: {unread[0]}" if unread else ""
+    return CaptureError(f"{where}: {reason or 'holds no file'}; give captures of a drive")
+
+
+def _read(reader: Reader, source: Source) -> Capture:
+    """Read, with the errors that any hostile file can cause turned into one line."""
+    try:
+        return reader.read(source)
+    except (RecursionError, MemoryError, OverflowError) as error:
+        what = {RecursionError: "is nested too deeply", MemoryError: "needs too much memory"}
+        found = what.get(type(error), "holds a number out of any range")
+        raise source.error(f"{found} for a {reader.name} capture", "repeat the capture") from None
+
+
+def _expand(named: list[PathText]) -> dict[Path, bool]:
+    """Map every file to whether it was named itself; order: as given, folders in natural order."""
+    found: dict[Path, bool] = {}
+    for item in named:
+        path = Path(item)
+        if path.is_dir():
+            for file in _files_in(path):
+                found.setdefault(file, False)
+        elif glob.has_magic(str(item)) and not path.exists():
+            matches = sorted(map(Path, glob.glob(str(item), recursive=True)), key=_natural)
+            if not matches:
+                raise CaptureError(f"{item}: no file matches; check the pattern")
+            for match in matches:
+                for file in _files_in(match) if match.is_dir() else [match]:
+                    found.setdefault(file, False)
+        else:
+            _must_exist(path)
+            found[path] = True
+    return found
+
+
+def _must_exist(path: Path) -> None:
+    if path.exists():
+        return
+    folder = path.parent
+    names = [entry.name for entry in folder.iterdir()] if folder.is_dir() else []
+    hint = nearest(path.name, names) if names else f"there is no folder {folder}"
+    raise CaptureError(f"{path}: no such file; {shown(hint, 120)}")
+
+
+def _files_in(folder: Path) -> list[Path]:
+    """All files below *folder*, in natural order; hidden ones are left out."""
+    files = (
+        path
+        for path in folder.rglob("*")
+        if path.is_file() and not any(p.startswith(".") for p in path.relative_to(folder).parts)
+    )
+    return sorted(files, key=_natural)
+
+
+def _natural(path: Path) -> list[tuple[int, int, str]]:
+    """Sort key: digits as numbers, so that qd2 comes before qd16."""
+    return [
+        (0, int(piece), "") if piece.isdecimal() and len(piece) < 19 else (1, 0, piece)
+        for piece in re.split(r"([0-9]+)", str(path))
+    ]

@@ -1,0 +1,179 @@
+"""What every reader of `READERS` must do, on every sample in the folder `data`.
+
+A sample is added by laying it into ``data/<name of the format>/``; nothing else is needed.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nvmesim.errors import CaptureError
+from nvmesim.trace.capture import Capture, Latency
+from nvmesim.trace.registry import READERS, read_capture
+from nvmesim.trace.text import Source
+
+DATA = Path(__file__).parent / "data"
+SAMPLES = sorted(
+    path for reader in READERS for path in (DATA / reader.name).glob("*") if path.is_file()
+)
+IDS = [f"{path.parent.name}/{path.name}" for path in SAMPLES]
+MAX_TRUNCATED_BYTES = 120_000
+"""Larger samples are cut at every 10 % only: reading them a hundred times takes too long."""
+
+
+def _expanded(path: Path) -> bytes:
+    return Source(path).raw()
+
+
+def _total(capture: Capture) -> int:
+    return sum(op.count for m in capture.measurements for op in m.ops.values())
+
+
+def _check_latency(latency: Latency) -> None:
+    numbers = [latency.mean_s, latency.min_s, latency.max_s, latency.stddev_s]
+    numbers += list(latency.percentiles_s.values())
+    for number in numbers:
+        assert number is None or (math.isfinite(number) and 0 <= number < 1e6)
+    values = [latency.percentiles_s[p] for p in sorted(latency.percentiles_s)]
+    assert values == sorted(values)
+    assert all(0 <= p <= 100 for p in latency.percentiles_s)
+    if latency.bin_s is not None:
+        assert latency.bin_count is not None
+        assert latency.bin_s.dtype == "float64"
+        assert latency.bin_count.dtype == "int64"
+        assert (latency.bin_s[1:] > latency.bin_s[:-1]).all()
+        assert (latency.bin_count >= 0).all()
+
+
+def _check_capture(capture: Capture) -> None:
+    """Hold the contract of `Capture`, whatever the file was."""
+    assert capture.rows >= 0
+    assert capture.skipped >= 0
+    for measurement in capture.measurements:
+        assert set(measurement.ops) <= {"read", "write"}
+        for op in measurement.ops.values():
+            assert op.count >= 0
+            assert op.bytes >= 0
+            assert math.isfinite(op.iops)
+            assert op.iops >= 0
+            assert math.isfinite(op.bytes_per_s)
+            for latency in (op.clat, op.lat, op.slat):
+                if latency is not None:
+                    _check_latency(latency)
+    if capture.requests is not None:
+        schema = capture.requests.collect_schema()
+        expected = ["issue_ns", "complete_ns", "latency_ns", "op", "bytes", "offset", "device"]
+        assert set(schema.names()) >= {*expected, "depth"}
+
+
+def _read_or_refuse(path: Path) -> Capture | None:
+    try:
+        capture = read_capture(path)
+        _check_capture(capture)
+        if capture.requests is not None:
+            capture.requests.collect()
+    except CaptureError as error:
+        assert "\n" not in str(error)
+        assert str(path) in str(error)
+        return None
+    return capture
+
+
+def test_names_are_unique() -> None:
+    assert max(Counter(reader.name for reader in READERS).values(), default=1) == 1
+
+
+@pytest.mark.parametrize("reader", READERS, ids=lambda reader: reader.name)
+def test_every_reader_has_a_sample(reader) -> None:
+    assert any(path.parent.name == reader.name for path in SAMPLES)
+
+
+@pytest.mark.parametrize("path", SAMPLES, ids=IDS)
+def test_exactly_one_reader_accepts_a_sample(path: Path) -> None:
+    head = Source(path).head
+    assert [reader.name for reader in READERS if reader.sniff(head)] == [path.parent.name]
+
+
+@pytest.mark.parametrize("path", SAMPLES, ids=IDS)
+def test_a_sample_reads(path: Path) -> None:
+    capture = read_capture(path)
+    _check_capture(capture)
+    assert capture.file == path
+    assert capture.rows > 0
+    assert capture.skipped == 0
+    if capture.requests is not None:
+        assert capture.requests.collect().height > 0
+
+
+@pytest.mark.parametrize("path", SAMPLES, ids=IDS)
+def test_name_and_compression_do_not_matter(path: Path, tmp_path: Path) -> None:
+    import gzip
+    import lzma
+
+    import zstandard
+
+    raw = _expanded(path)
+    first = read_capture(path)
+    for pack in (gzip.compress, lzma.compress, zstandard.ZstdCompressor().compress):
+        packed = tmp_path / "capture.dat"
+        packed.write_bytes(pack(raw))
+        capture = read_capture(packed)
+        assert (capture.format, capture.version) == (first.format, first.version)
+        assert (capture.rows, _total(capture)) == (first.rows, _total(first))
+
+
+@pytest.mark.parametrize("path", SAMPLES, ids=IDS)
+def test_encodings_of_windows(path: Path, tmp_path: Path) -> None:
+    """PowerShell writes UTF-16 with a mark and CRLF; editors add a mark."""
+    if b"\0" in _expanded(path):
+        pytest.skip("not text")
+    text = Source(path).text().replace("\n", "\r\n")
+    first = read_capture(path)
+    for encoding in ("utf-16", "utf-8-sig"):
+        other = tmp_path / path.name.removesuffix(".gz")
+        other.write_bytes(text.encode(encoding))
+        capture = read_capture(other)
+        assert capture.format == first.format
+        assert (capture.rows, _total(capture)) == (first.rows, _total(first))
+
+
+@pytest.mark.parametrize("path", SAMPLES, ids=IDS)
+def test_cut_anywhere(path: Path, tmp_path: Path) -> None:
+    """A cut file is refused, or its complete rows are read: no traceback, never more rows."""
+    raw = _expanded(path)
+    whole = read_capture(path).rows
+    cut = tmp_path / path.name.removesuffix(".gz")
+    for percent in range(0, 100, 1 if len(raw) <= MAX_TRUNCATED_BYTES else 10):
+        cut.write_bytes(raw[: len(raw) * percent // 100])
+        capture = _read_or_refuse(cut)
+        assert capture is None or capture.rows <= whole
+
+
+@pytest.mark.parametrize("path", SAMPLES, ids=IDS)
+@settings(max_examples=12, deadline=None, derandomize=True)
+@given(data=st.data())
+def test_mutated_bytes(path: Path, tmp_path_factory: pytest.TempPathFactory, data) -> None:
+    """Any damage is either read within the contract or refused in one line."""
+    raw = bytearray(_expanded(path)[:40_000])
+    for _ in range(data.draw(st.integers(1, 8))):
+        at = data.draw(st.integers(0, len(raw) - 1))
+        new = data.draw(st.sampled_from([b"", b"-", b"9" * 40, b"NaN", b"\0", b"\n", b'"', b"[" * 9]))
+        raw[at : at + data.draw(st.integers(0, 12))] = new
+    damaged = tmp_path_factory.mktemp("damaged") / path.name.removesuffix(".gz")
+    damaged.write_bytes(bytes(raw))
+    _read_or_refuse(damaged)
+
+
+def test_the_samples_fit_json() -> None:
+    """Every sample can be described as the JSON object of `nvmesim trace --json`."""
+    describe = pytest.importorskip("nvmesim.trace.describe_capture")
+    for path in SAMPLES:
+        text = json.dumps(describe.describe_capture(read_capture(path)), allow_nan=False)
+        assert json.loads(text)["format"]
