@@ -1,0 +1,69 @@
+"""What lowering yields: the network, and what each of its stations, flows and children stands for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from nvmesim.network import Network
+from nvmesim.scenario.resolved import ResolvedScenario
+
+StationKind = Literal["cpu", "thread", "drive", "link", "raid-engine", "gate", "delay"]
+
+
+@dataclass(frozen=True)
+class StationInfo:
+    """One station of a report: it may stand for several of the network (the dies of a drive)."""
+
+    name: str
+    """As "drive0 dies", "socket0 cpu", "drive0 port up", "upi 0>1", "quad uplink up"."""
+    kind: StationKind
+    first: int
+    """First station of the network."""
+    count: int = 1
+    """How many consecutive stations it stands for."""
+    servers: int = 1
+    """Servers in all."""
+    drive: int | None = None
+    socket: int | None = None
+    adapter: int | None = None
+    resource: str = ""
+    """What a relief would buy more of: "cores", "dies", "commands", "read_bandwidth",
+    "write_bandwidth", "program", "port", "uplink", "interconnect", "engine", "threads", ""."""
+
+
+@dataclass(frozen=True)
+class FlowInfo:
+    """One kind of request of one group at one target."""
+
+    group: int
+    target: int
+    """Position in the group's targets."""
+    write: bool
+    n_bytes: int
+
+
+@dataclass(frozen=True)
+class ChildInfo:
+    """One alternative of a child: a command to one drive."""
+
+    drive: int
+    """Index of the drive, -1 if the alternative is no drive command."""
+    write: bool
+    n_bytes: int
+    n_bios: int
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """A scenario as a network, with the way back to its names."""
+
+    scenario: ResolvedScenario
+    network: Network
+    stations: tuple[StationInfo, ...]
+    flows: tuple[FlowInfo, ...]
+    """[n_flows]"""
+    children: tuple[ChildInfo, ...]
+    """[n_alts], as `Network.alt_program`"""
+    warnings: tuple[str, ...] = ()
+    assumptions: tuple[str, ...] = ()
