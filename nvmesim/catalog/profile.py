@@ -107,6 +107,8 @@ class WriteSide(Frozen):
     """Bytes that one program puts on a die."""
     buffer: Size
     """Power-protected buffer: writes wait when the backlog is larger."""
+    commands: Rate | None = None
+    """Write commands per second the controller can take, where fewer than ``commands``."""
     suspend: Time | None = None
     """A read waits this long for a program in service to be suspended; None: for its end."""
     gc: GarbageCollection | None = None
@@ -209,6 +211,8 @@ class StackProfile(Frozen):
     """Cycles per wake-up: paid when a completion finds its thread asleep."""
     interrupt: Number = Quantity(value=0)
     """Cycles per interrupt, per (thread, drive) completion queue: one serves all that wait."""
+    per_write: Number = Quantity(value=0)
+    """Cycles that a write costs more than a read."""
     per_child: Number = Quantity(value=0)
     """Cycles for every command beyond the first that a request becomes (splitting, no RAID)."""
     per_kib: Number = Quantity(value=0)
@@ -257,6 +261,8 @@ class RaidEngineProfile(Frozen):
     merge: Literal["6.1", "6.12", "none"] = "6.12"
     """How its bios become drive commands (Linux md by kernel version)."""
     levels: tuple[str, ...] = ("raid0", "raid1", "raid10", "raid5", "raid6")
+    by_level: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    """Values that differ by level: {"raid5" = {"serial_write" = "1.9 us"}}."""
     columns: int | None = None
     interleave: Size | None = None
     sources: tuple[str, ...] = ()

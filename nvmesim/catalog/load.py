@@ -1,0 +1,271 @@
+"""Profiles by catalog name, from a TOML file, or from a table in a scenario."""
+
+from __future__ import annotations
+
+import functools
+import tomllib
+from collections.abc import Iterator, Mapping
+from importlib import resources
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import Any, Final, Literal, TypeVar, cast, overload
+
+from pydantic import ValidationError
+
+from nvmesim.catalog.problems import first_problem
+from nvmesim.catalog.profile import (
+    CpuProfile,
+    DriveProfile,
+    Frozen,
+    PlatformProfile,
+    Profile,
+    Quantity,
+    RaidEngineProfile,
+    StackProfile,
+)
+from nvmesim.errors import CatalogError, nearest
+
+Kind = Literal["drive", "cpu", "stack", "raid-engine", "platform"]
+
+MODELS: Final[dict[Kind, type[Profile]]] = {
+    "drive": DriveProfile,
+    "cpu": CpuProfile,
+    "stack": StackProfile,
+    "raid-engine": RaidEngineProfile,
+    "platform": PlatformProfile,
+}
+_FOLDERS: Final[dict[Kind, str]] = {
+    "drive": "drives",
+    "cpu": "cpus",
+    "stack": "stacks",
+    "raid-engine": "raid_engines",
+    "platform": "platforms",
+}
+Model = TypeVar("Model", bound=Frozen)
+
+
+def names(kind: Kind) -> list[str]:
+    """Return the names of the catalog entries of *kind*, sorted.
+
+    >>> "xeon-gold-6130" in names("cpu")
+    True
+    """
+    return sorted(_entries(kind))
+
+
+@overload
+def get(kind: Literal["drive"], name: str) -> DriveProfile: ...
+@overload
+def get(kind: Literal["cpu"], name: str) -> CpuProfile: ...
+@overload
+def get(kind: Literal["stack"], name: str) -> StackProfile: ...
+@overload
+def get(kind: Literal["raid-engine"], name: str) -> RaidEngineProfile: ...
+@overload
+def get(kind: Literal["platform"], name: str) -> PlatformProfile: ...
+@overload
+def get(kind: Kind, name: str) -> Profile: ...
+def get(kind: Kind, name: str) -> Profile:
+    """Return the catalog entry *name*; CatalogError with the nearest name if there is none.
+
+    >>> get("cpu", "xeon-gold-6130").cores
+    16
+    """
+    return _get(kind, name)
+
+
+def find(name: str) -> Profile:
+    """Return the catalog entry *name* of whatever kind; CatalogError if no kind has it.
+
+    >>> find("linux-md").kind
+    'raid-engine'
+    """
+    for kind in MODELS:
+        if name in _entries(kind):
+            return _get(kind, name)
+    known = [entry for kind in MODELS for entry in _entries(kind)]
+    raise CatalogError(f"the catalog has no {name!r}; {nearest(name, known)}")
+
+
+def load(kind: Kind, reference: str | Mapping[str, Any], base: Path | None = None) -> Profile:
+    """Return the profile that *reference* means: a catalog name, a TOML file, or a table.
+
+    A relative path is resolved against *base*. CatalogError says what is wrong with it.
+
+    >>> cpu = load("cpu", {"cores": 8, "ghz": 3.9, "lanes": 48})
+    >>> cpu.name, cpu.ghz.value
+    ('inline', 3.9)
+    """
+    if isinstance(reference, Mapping):
+        return from_table(kind, reference, base=base)
+    if reference.endswith(".toml") or "/" in reference or "\\" in reference:
+        return read(kind, (base or Path()) / reference)
+    return get(kind, reference)
+
+
+def read(kind: Kind | None, path: Path) -> Profile:
+    """Return the profile in the TOML file *path*, of *kind* or of the kind that it states."""
+    table = read_toml(path, CatalogError)
+    try:
+        return from_table(kind, table, name=path.stem, base=path.parent)
+    except CatalogError as error:
+        raise CatalogError(f"{path}: {error}") from None
+
+
+def read_toml(path: Path, error: type[Exception]) -> dict[str, Any]:
+    """Return the tables of *path*; *error* in one line if there is no such file or it is broken."""
+    try:
+        return tomllib.loads(path.read_bytes().decode("utf-8-sig"))
+    except FileNotFoundError:
+        raise error(f"{path}: no such file") from None
+    except IsADirectoryError:
+        raise error(f"{path}: is a folder, not a TOML file") from None
+    except OSError as reason:
+        raise error(f"{path}: cannot be read: {reason.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as reason:
+        text = " ".join(str(reason).split())
+        raise error(f"{path}: not TOML: {text}") from None
+
+
+def from_table(
+    kind: Kind | None,
+    table: Mapping[str, Any],
+    *,
+    name: str = "inline",
+    base: Path | None = None,
+) -> Profile:
+    """Return the profile in *table*, which may change another one: ``extends = "linux-libaio"``.
+
+    >>> from_table("stack", {"cycles_per_io": 12000}).submit.value
+    6000.0
+    """
+    values = dict(table)
+    stated = values.get("kind", kind)
+    if stated is None:
+        raise CatalogError(f"kind is missing; one of {', '.join(MODELS)}")
+    if stated not in MODELS:
+        raise CatalogError(f"kind is {stated!r}; {nearest(str(stated), MODELS)}")
+    if kind is not None and stated != kind:
+        raise CatalogError(f"is a {stated} profile; a {kind} profile is needed here")
+    known = cast(Kind, stated)
+    if known == "stack":
+        values = _split_cycles(values)
+    extends = values.pop("extends", None)
+    if extends is not None:
+        values = _merged(load(known, extends, base).model_dump(exclude_unset=True), values)
+    return _validated(MODELS[known], {"name": name, **values})
+
+
+def with_state(profile: DriveProfile, state: Literal["fresh", "steady"]) -> DriveProfile:
+    """Return *profile* in *state*: the values of its table ``fresh`` put in their places.
+
+    >>> drive = get("drive", "intel-p4610-1.6tb")
+    >>> with_state(drive, "fresh").commands.value > drive.commands.value
+    True
+    """
+    if state == profile.state or not profile.fresh or state == "steady":
+        return profile
+    values = profile.model_dump(exclude_unset=True)
+    values.update(state="fresh", fresh=None)
+    for key, value in profile.fresh.items():
+        *path, last = key.split(".")
+        target = values
+        for part in path:
+            target = target.setdefault(part, {})
+        target[last] = value
+    return _validated(DriveProfile, values)
+
+
+def with_level(engine: RaidEngineProfile, level: str) -> RaidEngineProfile:
+    """Return *engine* as it is for *level*: its table ``by_level`` put in place.
+
+    >>> with_level(get("raid-engine", "linux-md"), "raid5").serial_write.value
+    1910000.0
+    """
+    changes = engine.by_level.get(level)
+    if not changes:
+        return engine
+    values = {**engine.model_dump(exclude_unset=True), **changes, "by_level": {}}
+    return _validated(RaidEngineProfile, values)
+
+
+def assumed(profile: Frozen) -> Iterator[tuple[str, Quantity]]:
+    """Yield (dotted key, quantity) of each number in *profile* whose basis is "assumed".
+
+    Numbers that are zero cost nothing and are not named.
+
+    >>> [key for key, _ in assumed(get("cpu", "xeon-gold-6130"))]
+    ['turbo_ghz', 'smt_yield', 'tdp_w']
+    """
+    for key, quantity in quantities(profile):
+        if quantity.basis == "assumed" and quantity.value:
+            yield key, quantity
+
+
+def quantities(profile: Frozen, prefix: str = "") -> Iterator[tuple[str, Quantity]]:
+    """Yield (dotted key, quantity) of each number in *profile*."""
+    for name in type(profile).model_fields:
+        value = getattr(profile, name)
+        if isinstance(value, Quantity):
+            yield prefix + name, value
+        elif isinstance(value, Frozen):
+            yield from quantities(value, f"{prefix}{name}.")
+        elif isinstance(value, dict):
+            for key, inner in value.items():
+                if isinstance(inner, Quantity):
+                    yield f"{prefix}{name}.{key}", inner
+
+
+@functools.cache
+def _entries(kind: Kind) -> dict[str, Traversable]:
+    if kind not in _FOLDERS:
+        raise CatalogError(f"the catalog has no kind {kind!r}; {nearest(kind, MODELS)}")
+    folder = resources.files("nvmesim.catalog") / "data" / _FOLDERS[kind]
+    files = folder.iterdir() if folder.is_dir() else iter(())
+    return {file.name[:-5]: file for file in files if file.name.endswith(".toml")}
+
+
+@functools.cache
+def _get(kind: Kind, name: str) -> Profile:
+    file = _entries(kind).get(name)
+    if file is None:
+        raise CatalogError(f"the catalog has no {kind} {name!r}; {nearest(name, names(kind))}")
+    try:
+        return from_table(kind, tomllib.loads(file.read_text("utf-8")), name=name)
+    except CatalogError as error:
+        raise CatalogError(f"catalog {kind} {name}: {error}") from None
+
+
+def _validated(model: type[Model], values: Mapping[str, Any]) -> Model:
+    try:
+        return model.model_validate(values)
+    except ValidationError as error:
+        raise CatalogError(first_problem(error, model)) from None
+
+
+def _merged(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
+    """Put *new* over *old*, table by table; a quantity is replaced as a whole."""
+    result = dict(old)
+    for key, value in new.items():
+        before = result.get(key)
+        is_part = isinstance(before, Mapping) and isinstance(value, Mapping)
+        if is_part and "value" not in value and isinstance(before, Mapping):
+            result[key] = _merged(before, value)
+        else:
+            result[key] = value
+    return result
+
+
+def _split_cycles(values: dict[str, Any]) -> dict[str, Any]:
+    """``cycles_per_io`` is half submission, half completion (assumed)."""
+    if "cycles_per_io" not in values:
+        return values
+    rest = {key: value for key, value in values.items() if key != "cycles_per_io"}
+    both = {"submit", "complete"} & rest.keys()
+    if both:
+        raise CatalogError(f"cycles_per_io and {both.pop()} say the same thing; write one")
+    cycles = values["cycles_per_io"]
+    if isinstance(cycles, bool) or not isinstance(cycles, int | float) or not cycles >= 0:
+        raise CatalogError(f"cycles_per_io is {cycles!r}; a number of cycles, at least 0")
+    half = {"value": cycles / 2, "basis": "assumed", "source": "cycles_per_io, halved"}
+    return {**rest, "submit": half, "complete": half}
