@@ -1,0 +1,252 @@
+"""Compiled scanner of blkparse text: bytes in, event columns out, no Python per line.
+
+It runs under Numba without the interpreter lock; with the JIT off it is plain (slow) Python, so
+every byte goes through ``int`` first and nothing relies on wrap-around.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, ParamSpec, TypeVar, cast
+
+import numpy as np
+from numba import njit
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+NEWLINE: Final = 10
+RETURN: Final = 13
+SPACE: Final = 32
+TAB: Final = 9
+COMMA: Final = 44
+DOT: Final = 46
+PLUS: Final = 43
+ZERO: Final = 48
+OPEN_PAREN: Final = 40
+OPEN_BRACKET: Final = 91
+CLOSE_BRACKET: Final = 93
+MAX_DIGITS: Final = 18
+"""Any number of 18 digits fits int64; longer ones are damage, not data."""
+MAX_SECTOR: Final = 2**53
+MAX_SECTORS: Final = 2**31
+MAX_SECONDS: Final = 3_000_000_000
+"""Epoch seconds pass; ten times as many nanoseconds would leave int64."""
+
+READ: Final = 0
+WRITE: Final = 1
+FLUSH: Final = 2
+OTHER: Final = 3
+UNKNOWN: Final = 4
+
+SKIPPED: Final = 0
+BOOKKEEPING: Final = 1
+"""D and C lines without a sector range: steps of the flush sequence."""
+LINES: Final = 2
+EVENTS: Final = 3
+N_COUNTERS: Final = 4
+
+
+def compiled(function: Callable[P, R]) -> Callable[P, R]:
+    """*function* through Numba, without the interpreter lock, cached on disk."""
+    return cast(Callable[P, R], njit(cache=True, nogil=True)(function))
+
+
+@compiled
+def _blank(buf: np.ndarray, i: int, end: int) -> int:
+    """Index of the next byte from *i* on that is neither space nor tab."""
+    while i < end and (int(buf[i]) == SPACE or int(buf[i]) == TAB):
+        i += 1
+    return i
+
+
+@compiled
+def _number(buf: np.ndarray, i: int, end: int) -> tuple[int, int]:
+    """The decimal at *i* and the index behind it; -1 if there is none or it is too long."""
+    first = i
+    value = 0
+    while i < end:
+        digit = int(buf[i]) - ZERO
+        if digit < 0 or digit > 9:
+            break
+        if i - first < MAX_DIGITS:
+            value = value * 10 + digit
+        i += 1
+    if i == first or i - first > MAX_DIGITS:
+        return -1, i
+    return value, i
+
+
+@compiled
+def _time(buf: np.ndarray, i: int, end: int) -> tuple[int, int]:
+    """Nanoseconds of ``seconds.fraction`` at *i* (1 to 9 decimals) and the index behind it."""
+    seconds, i = _number(buf, i, end)
+    if seconds < 0 or seconds > MAX_SECONDS or i >= end or int(buf[i]) != DOT:
+        return -1, i
+    first = i + 1
+    fraction, i = _number(buf, first, end)
+    digits = i - first
+    if fraction < 0 or digits > 9:
+        return -1, i
+    while digits < 9:
+        fraction *= 10
+        digits += 1
+    return seconds * 1_000_000_000 + fraction, i
+
+
+@compiled
+def _token(buf: np.ndarray, i: int, end: int) -> int:
+    """Index behind the run of bytes at *i* that are not blank."""
+    while i < end and int(buf[i]) > SPACE:
+        i += 1
+    return i
+
+
+@compiled
+def _operation(buf: np.ndarray, i: int, stop: int) -> int:
+    """What an RWBS field says: its first letter, or the one behind a preflush F."""
+    letter = int(buf[i])
+    if letter == 70:
+        if stop - i == 1:
+            return FLUSH
+        letter = int(buf[i + 1])
+        if letter == 78:
+            return FLUSH
+    if letter == 82:
+        return READ
+    if letter == 87:
+        return WRITE
+    return OTHER
+
+
+@compiled
+def _line_end(buf: np.ndarray, i: int, end: int) -> int:
+    """Index of the next newline from *i* on, or *end*."""
+    while i < end and int(buf[i]) != NEWLINE:
+        i += 1
+    return i
+
+
+@compiled
+def _closed(buf: np.ndarray, first: int, stop: int) -> bool:
+    """Whether the tail ``[process]`` or ``(elapsed) [0]`` is whole, so the line was not cut."""
+    if first >= stop or (int(buf[first]) != OPEN_BRACKET and int(buf[first]) != OPEN_PAREN):
+        return False
+    last = stop - 1
+    while last > first and (int(buf[last]) == SPACE or int(buf[last]) == RETURN):
+        last -= 1
+    return int(buf[last]) == CLOSE_BRACKET
+
+
+@compiled
+def _prefix(buf: np.ndarray, i: int, end: int) -> tuple[int, int, int]:
+    """Device, time in ns and the index of the action, from ``maj,min cpu seq time pid``."""
+    major, i = _number(buf, i, end)
+    if major < 0 or i >= end or int(buf[i]) != COMMA:
+        return -1, -1, i
+    minor, i = _number(buf, i + 1, end)
+    cpu, i = _number(buf, _blank(buf, i, end), end)
+    sequence, i = _number(buf, _blank(buf, i, end), end)
+    if minor < 0 or cpu < 0 or sequence < 0 or major >= 4096 or minor >= 2**20:
+        return -1, -1, i
+    time, i = _time(buf, _blank(buf, i, end), end)
+    pid, i = _number(buf, _blank(buf, i, end), end)
+    if time < 0 or pid < 0:
+        return -1, -1, i
+    return major * 2**20 + minor, time, _blank(buf, i, end)
+
+
+@compiled
+def _paired(action: int) -> bool:
+    """Whether pairing needs events of this action: C, D, Q or R."""
+    return action == 67 or action == 68 or action == 81 or action == 82
+
+
+@compiled
+def _among(device: int, known: np.ndarray) -> bool:
+    for k in range(known.shape[0]):  # noqa: SIM110
+        if known[k] == device:
+            return True
+    return False
+
+
+@compiled
+def _range(buf: np.ndarray, i: int, end: int) -> tuple[int, int, int]:
+    """Sector, sectors (-1: none given, -2: damaged) and the index behind, from ``S + n``."""
+    sector, i = _number(buf, i, end)
+    if sector < 0:
+        return -1, -1 if i < end and int(buf[i]) == OPEN_BRACKET else -2, i
+    i = _blank(buf, i, end)
+    if i >= end or int(buf[i]) != PLUS:
+        return sector, -1 if i < end and int(buf[i]) == OPEN_BRACKET else -2, i
+    n, i = _number(buf, _blank(buf, i + 1, end), end)
+    if n < 0 or sector > MAX_SECTOR or n > MAX_SECTORS:
+        return sector, -2, i
+    return sector, n, i
+
+
+@compiled
+def scan_default(
+    buf: np.ndarray,
+    start: int,
+    end: int,
+    commands: np.ndarray,
+    events: np.ndarray,
+    codes: np.ndarray,
+    others: np.ndarray,
+    counters: np.ndarray,
+) -> tuple[int, int]:
+    """Scan whole lines of blkparse's default form; number of events and of odd lines.
+
+    buf: uint8[n]. commands: int64[k], devices whose Q events nobody needs. events:
+    int64[room, 4], out: time ns, device, sector, sectors. codes: uint8[2, room], out: action
+    letter, operation. others: int64[2, room], out: bounds of lines that are no events (kept
+    while there is room). counters: int64[N_COUNTERS], added to.
+    """
+    row = 0
+    odd = 0
+    i = start
+    while i < end:
+        first = _blank(buf, i, end)
+        device, time, j = _prefix(buf, first, end)
+        if device < 0 or j >= end:
+            stop = _line_end(buf, first, end)
+            counters[LINES] += 1
+            if odd < others.shape[1]:
+                others[0, odd] = i
+                others[1, odd] = stop
+                odd += 1
+            else:
+                counters[SKIPPED] += 1
+            i = stop + 1
+            continue
+        action = int(buf[j])
+        after = _token(buf, j, end)
+        mark = _blank(buf, after, end)
+        behind = _token(buf, mark, end)
+        counters[LINES] += 1
+        if behind == mark or after - j > 2:
+            counters[SKIPPED] += 1
+            i = _line_end(buf, behind, end) + 1
+            continue
+        counters[EVENTS] += 1
+        if after - j > 1 or not _paired(action):
+            i = _line_end(buf, behind, end) + 1
+            continue
+        sector, n, tail = _range(buf, _blank(buf, behind, end), end)
+        stop = _line_end(buf, tail, end)
+        if n == -2 or not _closed(buf, _blank(buf, tail, stop), stop):
+            counters[SKIPPED] += 1
+            counters[EVENTS] -= 1
+        elif n <= 0:
+            counters[BOOKKEEPING] += action != 81
+        elif action != 81 or not _among(device, commands):
+            events[row, 0] = time
+            events[row, 1] = device
+            events[row, 2] = sector
+            events[row, 3] = n
+            codes[0, row] = action
+            codes[1, row] = _operation(buf, mark, behind)
+            row += 1
+        i = stop + 1
+    return row, odd

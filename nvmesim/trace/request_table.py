@@ -1,0 +1,177 @@
+"""From blocks of requests to a `Capture`: the table, kept or read again, and its statistics.
+
+A reader of a request-level format is a function ``blocks(source, notes)`` that yields `Block`s in
+file order. It runs once for the statistics; the table is kept while it is small, else it is the
+same function again behind a lazy frame, so that a trace larger than memory is read in batches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import polars as pl
+from polars.io.plugins import register_io_source
+
+from nvmesim.trace import pairing_kernel as kernel
+from nvmesim.trace.capture import Capture
+from nvmesim.trace.pairing import Notes
+from nvmesim.trace.tally import Tally
+from nvmesim.trace.tally_kernel import UNKNOWN_TIME
+from nvmesim.trace.text import Source
+
+KEEP_ROWS: Final = 2_000_000
+"""Rows kept in memory (about 60 bytes each); a longer table is read again when asked for."""
+
+OPS: Final = ("read", "write")
+SCHEMA: Final = pl.Schema(
+    {
+        "issue_ns": pl.Int64(),
+        "complete_ns": pl.Int64(),
+        "latency_ns": pl.Int64(),
+        "op": pl.Enum(OPS),
+        "bytes": pl.Int64(),
+        "offset": pl.Int64(),
+        "device": pl.String(),
+        "depth": pl.Int32(),
+    }
+)
+
+
+@dataclass(frozen=True)
+class Block:
+    """Some requests. rows: int64[N_OUT, n] as in the pairing kernel; names: device by index.
+
+    `UNKNOWN_TIME` stands for an unknown issue, completion or offset, 0 for an unknown depth and
+    2 or more for an unknown operation.
+    """
+
+    rows: np.ndarray
+    names: list[str]
+
+
+Blocks = Callable[[Source, Notes], Iterator[Block]]
+
+
+def block_frame(block: Block) -> pl.DataFrame:
+    """The rows of *block* as a frame of `SCHEMA`."""
+    rows = block.rows
+    issue, complete = rows[kernel.OUT_ISSUE], rows[kernel.OUT_COMPLETE]
+    ops = pl.Series([*OPS, None], dtype=SCHEMA["op"])
+    names = pl.Series([*block.names, None], dtype=pl.String)
+    issues, completes = _known(issue), _known(complete)
+    depth = pl.Series(rows[kernel.OUT_DEPTH].astype(np.int32))
+    return pl.DataFrame(
+        [
+            issues.alias("issue_ns"),
+            completes.alias("complete_ns"),
+            (completes - issues).alias("latency_ns"),
+            ops.gather(np.minimum(rows[kernel.OUT_OP], len(OPS))).alias("op"),
+            pl.Series("bytes", rows[kernel.OUT_BYTES]),
+            _known(rows[kernel.OUT_OFFSET]).alias("offset"),
+            names.gather(rows[kernel.OUT_DEVICE]).alias("device"),
+            (depth if depth.min() else depth.replace(0, None)).alias("depth"),
+        ]
+    )
+
+
+def _known(values: np.ndarray) -> pl.Series:
+    """*values* with null for `UNKNOWN_TIME`."""
+    series = pl.Series(values)
+    return series.replace(UNKNOWN_TIME, None) if bool((values == UNKNOWN_TIME).any()) else series
+
+
+def lazy_table(capture: Source, blocks: Blocks) -> pl.LazyFrame:
+    """A lazy frame that reads *capture* again, batch by batch, whenever it is collected."""
+
+    def frames() -> Iterator[pl.DataFrame]:
+        return (block_frame(block) for block in blocks(capture, Notes()))
+
+    return _lazy(frames)
+
+
+def _kept_table(kept: list[Block]) -> pl.LazyFrame:
+    """A lazy frame over blocks in memory, in order of completion."""
+    whole: list[pl.DataFrame] = []
+
+    def frames() -> Iterator[pl.DataFrame]:
+        if not whole:
+            frame = pl.concat([block_frame(block) for block in kept])
+            if not frame["complete_ns"].is_sorted():
+                frame = frame.sort("complete_ns", maintain_order=True)
+            whole.append(frame)
+        return iter(whole)
+
+    return _lazy(frames)
+
+
+def _lazy(frames: Callable[[], Iterator[pl.DataFrame]]) -> pl.LazyFrame:
+    def source(
+        with_columns: list[str] | None,
+        predicate: pl.Expr | None,
+        n_rows: int | None,
+        batch_size: int | None,
+    ) -> Iterator[pl.DataFrame]:
+        left = n_rows
+        for whole in frames():
+            frame = whole
+            if left is not None:
+                frame = frame.head(left)
+                left -= frame.height
+            if predicate is not None:
+                frame = frame.filter(predicate)
+            yield frame if with_columns is None else frame.select(with_columns)
+            if left == 0:
+                return
+
+    return register_io_source(source, schema=SCHEMA)
+
+
+def requests_capture(
+    source: Source,
+    format_name: str,
+    blocks: Blocks,
+    *,
+    version: str | None = None,
+    engine: str | None = None,
+) -> Capture:
+    """Read *source* through *blocks* into a capture, a measurement a device.
+
+    Raises CaptureError if the file holds no request at all.
+    """
+    notes = Notes()
+    tally = Tally()
+    kept: list[Block] = []
+    for block in blocks(source, notes):
+        tally.add(block)
+        if tally.rows <= KEEP_ROWS:
+            kept.append(block)
+        else:
+            kept.clear()
+    if tally.rows == 0:
+        why = "; ".join(notes.warnings) or f"{notes.skipped} lines skipped"
+        raise source.error(
+            f"{format_name} without one whole request ({why})",
+            "capture both issues and completions",
+        )
+    in_memory = tally.rows <= KEEP_ROWS
+    table = _kept_table(kept) if in_memory else lazy_table(source, blocks)
+    return Capture(
+        file=source.path,
+        format=format_name,
+        version=version,
+        measurements=tally.measurements(engine),
+        rows=tally.rows,
+        skipped=notes.skipped,
+        requests=table,
+        warnings=tuple(_summed(notes)),
+    )
+
+
+def _summed(notes: Notes) -> list[str]:
+    warnings = list(dict.fromkeys(notes.warnings))
+    if notes.skipped:
+        warnings.append(f"{notes.skipped} lines skipped that are neither events nor summary")
+    return warnings
