@@ -1,0 +1,77 @@
+# Each target works alone on a machine that has Python >= 3.11, pip and make; what it needs it creates.
+
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && echo $$p && break; done)
+VENV ?= .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.nvmesim-installed
+WORKERS ?= 2
+
+# Tests marked "browser" load the HTML report in headless Chromium; without one they are left out.
+BROWSER := $(shell command -v chromium || command -v chromium-browser || command -v google-chrome)
+ifeq ($(BROWSER),)
+NO_BROWSER = and not browser
+endif
+PYTEST = $(BIN)/python -m pytest -q -n $(WORKERS)
+
+.DEFAULT_GOAL := help
+.PHONY: help venv run test test-all test-bounds lint browser-word bench theory lock clean
+
+help:
+	@echo "make run       calibrate on the captures in calibration/local-disk, predict a RAID5 of such drives"
+	@echo "make test      lint, types, layers, tests (without the slow ones)"
+	@echo "make test-all  the same with the slow tests, and the engines once with bounds checking"
+	@echo "make bench     benchmarks"
+	@echo "make theory    simulated against exact results of queueing theory"
+	@echo "make venv      only the environment in $(VENV)"
+
+venv: $(STAMP)
+
+$(STAMP): requirements.lock pyproject.toml
+	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed, none was found; set PYTHON=..." >&2; exit 1; }
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) >/dev/null 2>&1 \
+		|| $(PYTHON) -m venv --clear --without-pip $(VENV)
+	@if $(BIN)/python -m pip --version >/dev/null 2>&1; then pip="$(BIN)/python -m pip"; \
+	else pip="$(PYTHON) -m pip --python $(BIN)/python"; fi; set -x; \
+	$$pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock && \
+	$$pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps -e .
+	touch $@
+
+run: venv
+	@mkdir -p build
+	$(BIN)/nvmesim calibrate calibration/local-disk --name local-disk -o build/local-disk.toml
+	$(BIN)/nvmesim run examples/raid5.toml
+
+lint: venv
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+
+browser-word:
+	@test -n "$(BROWSER)" || echo "No Chromium here: the tests that look at the HTML report in a browser are left out."
+
+test: lint browser-word
+	$(PYTEST) -m "not slow $(NO_BROWSER)"
+
+test-all: lint browser-word
+	$(PYTEST) -m "slow or not slow $(NO_BROWSER)"
+	$(MAKE) test-bounds
+
+# Numba reads out of bounds silently; here it checks. A cache of its own: the flag is not part of the key.
+test-bounds: venv
+	NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=build/numba-bounds $(PYTEST) -m "not slow" tests/engine
+
+bench: venv
+	$(BIN)/python -m pytest -q -s --benchmark-columns=min,mean,stddev,rounds benchmarks
+
+theory: venv
+	$(BIN)/python -m pytest -q -s tests/theory
+
+# For developers: after a change of the dependencies (uv is not one of them).
+lock:
+	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+		--no-header --no-annotate --extra dev pyproject.toml -o requirements.lock
+
+clean:
+	rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .benchmarks .hypothesis
