@@ -248,7 +248,7 @@ class RaidMap:
         if self.level == 1:
             return smallest
         if self.level == 0:
-            return self._zones[-1].end if self._zones else 0
+            return self.zones[-1].end if self.zones else 0
         rows = smallest // self.chunk
         if self.level == 10:
             kind, copies = layout_copies(self.level, self.members, self.layout)
@@ -258,7 +258,7 @@ class RaidMap:
         return rows * self.data_disks * self.chunk
 
     @cached_property
-    def _zones(self) -> tuple[Zone, ...]:
+    def zones(self) -> tuple[Zone, ...]:
         """Zones of raid0, by the members' usable sizes; one open zone when sizes are unknown."""
         if self.member_sizes is None:
             return (Zone(0, 2**63, 0, tuple(range(self.members)), 0),)
@@ -274,7 +274,7 @@ class RaidMap:
         return tuple(zones)
 
     def _locate_zone(self, offset: int) -> Place:
-        zone = next(zone for zone in self._zones if offset < zone.end)
+        zone = next(zone for zone in self.zones if offset < zone.end)
         count = len(zone.members)
         member = zone.members[(offset // self.chunk - zone.first_chunk) % count]
         row = (offset - zone.start) // self.chunk // count
@@ -316,7 +316,7 @@ class RaidMap:
         return (row * self.data_disks + places.index(member)) * self.chunk + inside
 
     def _zone_data_at(self, member: int, member_offset: int) -> int | None:
-        for zone in self._zones:
+        for zone in self.zones:
             count = len(zone.members)
             length = (zone.end - zone.start) // count
             inside = member_offset - zone.member_start

@@ -1,0 +1,101 @@
+"""Requests on raid0, raid1 and raid10: cut, copied, and merged again.
+
+The block layer first cuts a request into pieces of the volume's max_sectors counted from the
+request's own start (for raid0 that is the chunk), then md cuts each at chunk boundaries. Hence a
+misaligned request of k chunks on raid0 is 2k bios. Source: md ground truth, kernel 6.1.192.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from nvmesim.model.raid_geometry import Op, RaidGeometry
+from nvmesim.model.raid_map import Place
+from nvmesim.model.raid_merge import Bio, Command, merge_bios, unmerged
+
+RawChild = tuple[tuple[int, ...], bool, int, int, int]
+"""Member alternatives, is a write, member offset, bytes, bios."""
+
+
+def submission_pieces(offset: int, length: int, cut: int, chunk: int | None) -> list[Bio]:
+    """Pieces of a request in the order in which the kernel submits them, as (0, offset, length).
+
+    A remainder is queued behind what was cut off before it, and newer remainders before older ones,
+    so the tails of misaligned pieces come last and backwards.
+    Source: Linux block/blk-core.c, __submit_bio_noacct.
+
+    >>> [start for _, start, _ in submission_pieces(32, 128, cut=64, chunk=64)]
+    [32, 96, 128, 64]
+    """
+    work = [(offset, length)]
+    done: list[Bio] = []
+    while work:
+        start, left = work.pop(0)
+        rest: list[tuple[int, int]] = []
+        if left > cut:
+            rest.append((start + cut, left - cut))
+            left = cut
+        if chunk is not None:
+            inside = chunk - start % chunk
+            if left > inside:
+                rest.append((start + inside, left - inside))
+                left = inside
+        done.append((0, start, left))
+        work = rest + work
+    return done
+
+
+def plan_pieces(
+    geometry: RaidGeometry, op: Op, offset: int, length: int, *, below: bool = False
+) -> list[RawChild]:
+    """Children of one request on a raid0, raid1 or raid10.
+
+    *below* says that the request lies where rebuilding members are good already.
+    """
+    level = geometry.level
+    cut = min(geometry.chunk, geometry.max_sectors) if level == 0 else geometry.max_sectors
+    pieces = submission_pieces(offset, length, cut, None if level == 1 else geometry.chunk)
+    if op == "read":
+        return [_read(geometry, start, size, below) for _, start, size in pieces]
+    bios = [
+        (member, member_offset, size)
+        for _, start, size in pieces
+        for member, member_offset in geometry.address_map.locate(start)
+        if member not in geometry.degraded
+    ]
+    commands = _merge_writes(geometry, bios)
+    return [((c.member,), True, c.start, c.end - c.start, c.bios) for c in commands]
+
+
+def _merge_writes(geometry: RaidGeometry, bios: Sequence[Bio]) -> list[Command]:
+    """Kernel 6.1 plugs a write as a whole; 6.12 does so only for the sake of a bitmap."""
+    plugged = geometry.kernel == "6.1" or (geometry.level != 0 and geometry.bitmap != "none")
+    if not plugged:
+        return unmerged(bios)
+    return merge_bios(bios, geometry.kernel == "6.1", geometry.max_sectors)
+
+
+def _read(geometry: RaidGeometry, offset: int, length: int, below: bool) -> RawChild:
+    places = geometry.address_map.locate(offset)
+    order = read_order(geometry, places, below)
+    return tuple(member for member, _ in order), False, order[0][1], length, 1
+
+
+def read_order(geometry: RaidGeometry, places: Sequence[Place], below: bool) -> list[Place]:
+    """Copies that a read may go to, md's preference first.
+
+    raid10 reads only non-rotational copies if members are mixed, and of a far or offset layout on
+    rotational members always the first copy.
+    """
+    lost = geometry.degraded if below else geometry.lost
+    live = [place for place in places if place[0] not in lost]
+    if geometry.level == 1:
+        live = [p for p in live if p[0] not in geometry.write_mostly] or live
+    elif geometry.level == 10 and geometry.rotational:
+        flags = geometry.rotational
+        fast = [place for place in live if not flags[place[0]]]
+        if fast:
+            live = fast
+        elif not geometry.layout_name.startswith("near"):
+            live = live[:1]
+    return live[:1] if geometry.read_policy == "first" else live

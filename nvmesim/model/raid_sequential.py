@@ -1,0 +1,87 @@
+"""Sequential streams: the exact cycle of plans, with the stripe cache as the stream keeps it.
+
+On raid5/6 a row is written several times, once for each chunk of its stripe, and md still
+holds what it read or wrote before: a sub-stripe stream reads far less than random writes do.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+
+from nvmesim.model.raid_arrays import PlanSet, PlanTable, build_table, table_plan
+from nvmesim.model.raid_geometry import Op, RaidGeometry
+from nvmesim.model.raid_map import BLOCK
+from nvmesim.model.raid_plan import raw_plan
+from nvmesim.model.raid_stripe_cache import StripeCache
+
+MAX_REQUESTS: Final = 1 << 15
+"""Requests of a cycle that are followed; a longer cycle (odd block sizes) is cut there."""
+
+
+def sequential_table(
+    geometry: RaidGeometry, op: Op, block_size: int, offset: int, *, below: bool = False
+) -> PlanTable:
+    """The cycle of plans of a stream at queue depth 1, once the stripe cache is warm."""
+    small, repeats, per_chunk, keeps = _reduced(geometry, block_size, offset)
+    n_requests = _cycle(small, block_size)
+    start = offset % _period(small)
+    cache = StripeCache(max(small.stripe_cache, 8 * _rows(small)))
+    if repeats == 1:
+        cache = StripeCache(small.stripe_cache)
+    stripe = small.data_disks * small.chunk if small.level in (5, 6) else small.chunk
+    warm = 0 if small.level not in (5, 6) else -(-2 * stripe // block_size)
+    base = 2 * _period(small) * -(-(warm * block_size + 1) // _period(small))
+    plans = PlanSet()
+    numbers: list[int] = []
+    for k in range(-warm, n_requests):
+        if not keeps and k % per_chunk == 0:
+            cache = StripeCache(8)
+        place = base + start + k * block_size
+        plan = raw_plan(small, op, place, block_size, cache, below=below)
+        if k >= 0:
+            numbers.append(plans.add(table_plan(plan)))
+    groups = np.array(numbers, np.int32).reshape(-1, 1, per_chunk)
+    order = np.repeat(groups, repeats, axis=1).reshape(-1)
+    return build_table(plans.plans, order, geometry.members, block_size, is_sequential=True)
+
+
+def _reduced(
+    geometry: RaidGeometry, block_size: int, offset: int
+) -> tuple[RaidGeometry, int, int, bool]:
+    """A geometry with the smallest chunk that shows the same plans, and how to spread its cycle.
+
+    All rows of a chunk meet the same fate, so requests that divide a chunk are followed for one of
+    them. Returns the geometry, how often each group of requests comes in the real chunk, the size
+    of a group, and whether the cache holds a chunk's rows until the next chunk of the stripe.
+    """
+    unit = max(block_size, BLOCK)
+    chunk = geometry.chunk
+    if geometry.level == 1 or chunk % unit or unit % block_size or offset % unit:
+        return geometry, 1, 1, True
+    keeps = geometry.level not in (5, 6) or chunk // BLOCK <= geometry.stripe_cache
+    # Starting inside a chunk only turns the cycle, which repeats anyway.
+    return replace(geometry, chunk=unit), chunk // unit, unit // block_size, keeps
+
+
+def _rows(geometry: RaidGeometry) -> int:
+    return geometry.chunk // BLOCK
+
+
+def _period(geometry: RaidGeometry) -> int:
+    if geometry.level == 1:
+        return BLOCK
+    if geometry.level in (5, 6):
+        return len(geometry.stripe_roles) * geometry.data_disks * geometry.chunk
+    return geometry.members * geometry.chunk
+
+
+def _cycle(geometry: RaidGeometry, block_size: int) -> int:
+    """Requests until the stream is at the same place of the layout again."""
+    if geometry.level == 1:
+        return 1
+    period = _period(geometry)
+    return min(math.lcm(period, block_size) // block_size, MAX_REQUESTS)
