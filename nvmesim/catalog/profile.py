@@ -7,6 +7,7 @@ Every number is a *quantity*: a text with its unit, and how far to trust it. A p
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
@@ -56,15 +57,24 @@ def _quantity(parse: Callable[[str], float]) -> Callable[[Any], Any]:
     return coerce
 
 
-Time = Annotated[Quantity, BeforeValidator(_quantity(units.parse_time_ps))]
+@dataclass(frozen=True)
+class UnitOf:
+    """Marks a field of quantities with what its numbers are, so that they can be written out."""
+
+    what: Literal["time", "size", "bandwidth", "rate", "number"]
+
+
+Time = Annotated[Quantity, BeforeValidator(_quantity(units.parse_time_ps)), UnitOf("time")]
 """Picoseconds; written "54 us"."""
-Size = Annotated[Quantity, BeforeValidator(_quantity(units.parse_size))]
+Size = Annotated[Quantity, BeforeValidator(_quantity(units.parse_size)), UnitOf("size")]
 """Bytes; written "512 KiB"."""
-Bandwidth = Annotated[Quantity, BeforeValidator(_quantity(units.parse_bandwidth))]
+Bandwidth = Annotated[
+    Quantity, BeforeValidator(_quantity(units.parse_bandwidth)), UnitOf("bandwidth")
+]
 """Bytes per second; written "3.2 GB/s"."""
-Rate = Annotated[Quantity, BeforeValidator(_quantity(units.parse_rate))]
+Rate = Annotated[Quantity, BeforeValidator(_quantity(units.parse_rate)), UnitOf("rate")]
 """Per second; written "640k/s"."""
-Number = Annotated[Quantity, BeforeValidator(_quantity(float))]
+Number = Annotated[Quantity, BeforeValidator(_quantity(float)), UnitOf("number")]
 """A plain number: cycles, a count, a factor."""
 
 
@@ -92,6 +102,9 @@ class ReadSide(Frozen):
     """Time a channel is busy for one unit of 4 KiB."""
     unit: Size = Quantity(value=4096)
     """Bytes that one die reads at once: a larger command forks into units."""
+    split: Time = Quantity(value=0)
+    """Controller time per unit of a command that forks, one unit after the other (map look-ups and
+    their DMA descriptors); nothing for a command of one unit, whose time is in ``commands``."""
 
 
 class WriteSide(Frozen):

@@ -1,0 +1,121 @@
+"""Profiles as text: numbers with their units, and a whole profile as the TOML that loads it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, get_args
+
+from pydantic.fields import FieldInfo
+
+from nvmesim import units
+from nvmesim.catalog.profile import Frozen, Quantity, UnitOf
+
+
+def show_quantity(profile: Frozen, key: str) -> str:
+    """Return the number at dotted *key* of *profile* with its unit.
+
+    >>> from nvmesim.catalog.load import get
+    >>> show_quantity(get("drive", "intel-p4610-1.6tb"), "read.die")
+    '60 us'
+    """
+    current: Any = profile
+    what = "number"
+    for part in key.split("."):
+        if isinstance(current, dict):
+            current = current[part]
+        else:
+            what = what_is(type(current).model_fields[part])
+            current = getattr(current, part)
+    return show_value(current.value, what)
+
+
+def show_value(value: float, what: str) -> str:
+    """Return *value* with the unit of what it is, exact to 12 digits.
+
+    >>> show_value(54_000_000, "time"), show_value(640e3, "rate"), show_value(2.08e9, "bandwidth")
+    ('54 us', '640k/s', '2.08 GB/s')
+    """
+    if what == "time":
+        return f"{value / units.PS_PER_US:.12g} us"
+    if what == "size":
+        return units.format_size(round(value))
+    if what == "bandwidth":
+        return f"{value / 1e9:.12g} GB/s"
+    if what == "rate":
+        return f"{value / 1e3:.12g}k/s"
+    return f"{value:.12g}"
+
+
+def what_is(field: FieldInfo) -> str:
+    """Return what the numbers of *field* are: time, size, bandwidth, rate or number."""
+    marks = list(field.metadata)
+    for argument in get_args(field.annotation):
+        marks += getattr(argument, "__metadata__", ())
+    return next((mark.what for mark in marks if isinstance(mark, UnitOf)), "number")
+
+
+def to_toml(profile: Frozen) -> str:
+    """Return the TOML file that loads *profile* again: what was set, texts with units.
+
+    >>> from nvmesim.catalog.load import get
+    >>> print(to_toml(get("drive", "hdd-7200")).splitlines()[0])
+    kind = "drive"
+    """
+    head = [f'kind = "{profile.kind}"'] if hasattr(profile, "kind") else []
+    return "\n".join(head + _lines(profile, "")) + "\n"
+
+
+def _lines(model: Frozen, path: str) -> list[str]:
+    """Plain keys first, then one table for each part, as TOML needs."""
+    plain: list[str] = []
+    tables: list[str] = []
+    for name, field in type(model).model_fields.items():
+        value = getattr(model, name)
+        if name not in model.model_fields_set or name == "kind" or value is None:
+            continue
+        inner = f"{path}.{name}" if path else name
+        if isinstance(value, Quantity):
+            plain.append(f"{name} = {_quantity(value, what_is(field))}")
+        elif isinstance(value, Frozen):
+            tables += ["", f"[{inner}]", *_lines(value, inner)]
+        elif isinstance(value, dict):
+            tables += ["", f"[{inner}]"]
+            tables += [f"{_key(key)} = {_any(item)}" for key, item in value.items()]
+        else:
+            plain.append(f"{name} = {_any(value)}")
+    return plain + tables
+
+
+def _quantity(quantity: Quantity, what: str) -> str:
+    """Return an inline table; numbers in base units stay numbers."""
+    parts = []
+    for key in ("value", "low", "high"):
+        number = getattr(quantity, key)
+        if number is not None:
+            text = show_value(number, what)
+            parts.append(f"{key} = {repr(float(number)) if what == 'number' else _text(text)}")
+    parts.append(f"basis = {_text(quantity.basis)}")
+    if quantity.source:
+        parts.append(f"source = {_text(quantity.source)}")
+    return "{ " + ", ".join(parts) + " }"
+
+
+def _any(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, Quantity):
+        return _quantity(value, "number")
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{_key(k)} = {_any(v)}" for k, v in value.items()) + " }"
+    if isinstance(value, tuple | list):
+        return "[" + ", ".join(_any(item) for item in value) + "]"
+    return _text(value) if isinstance(value, str) else repr(value)
+
+
+def _key(key: str) -> str:
+    return key if key.replace("-", "").replace("_", "").isalnum() and key.isascii() else _text(key)
+
+
+def _text(text: str) -> str:
+    """A TOML basic string: JSON's escapes are TOML's."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

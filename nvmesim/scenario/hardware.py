@@ -1,0 +1,327 @@
+"""Sockets, interconnect, adapters and drives of a scenario, looked up and checked together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, cast
+
+from nvmesim import units
+from nvmesim.catalog import load as catalog
+from nvmesim.catalog.links import (
+    SOCKET_EFFICIENCY,
+    SOCKET_LATENCY_PS,
+    Link,
+    memory_bandwidth,
+    parse_link,
+    pcie,
+    slower,
+    socket_link,
+)
+from nvmesim.catalog.profile import CpuProfile, DriveProfile, Profile
+from nvmesim.catalog.text import show_quantity
+from nvmesim.errors import CatalogError, ScenarioError, UnitError, nearest
+from nvmesim.scenario.resolved import Adapter, Drive, Interconnect, Socket
+from nvmesim.scenario.schema import AdapterSpec, DriveSpec, Scenario, SocketSpec
+
+VMD_CYCLES: Final = 5000.0
+"""Host cycles that a command through a VMD domain costs more. Assumed: a fifth of the 25.1k of
+Windows Server 2019, as switching VMD on costs 10 to 25 % (Team, 2019 scaling article)."""
+CONTROLLER_COMMANDS_PER_S: Final = 1.65e6
+"""Commands a controller takes. Source: Team, 2019: LSI 9460-16i stops at 1.5 to 1.8 M."""
+_LINK_OF: Final = {"nvme": "pcie", "sata": "sata", "sas": "sas"}
+
+
+@dataclass
+class Notes:
+    """What the user is told beside the answer; filled while a scenario is resolved."""
+
+    assumptions: list[str] = field(default_factory=list)
+    ignored: list[str] = field(default_factory=list)
+    _named: set[str] = field(default_factory=set)
+
+    def assume(self, text: str) -> None:
+        """Add *text* once."""
+        if text not in self.assumptions:
+            self.assumptions.append(text)
+
+    def profile(self, profile: Profile) -> None:
+        """Name the numbers of *profile* that are assumed, once for each profile."""
+        key = f"{profile.kind} {profile.name}"
+        if key in self._named:
+            return
+        self._named.add(key)
+        for name, quantity in catalog.assumed(profile):
+            because = f" ({quantity.source})" if quantity.source else ""
+            shown = show_quantity(profile, name)
+            self.assume(f"{key}: {name} = {shown} is assumed{because}")
+
+
+def profile(
+    kind: catalog.Kind, reference: str | Mapping[str, Any], base: Path, key: str
+) -> Profile:
+    """Return the profile that *reference* means; ScenarioError naming *key* if there is none."""
+    try:
+        return catalog.load(kind, reference, base)
+    except CatalogError as error:
+        raise ScenarioError(f"{key}: {error}") from None
+
+
+def resolve_sockets(scenario: Scenario, notes: Notes) -> tuple[Socket, ...]:
+    """Return the sockets with frequency and memory; one of them at least has memory."""
+    sockets = tuple(
+        _socket(index, spec, scenario.base, notes)
+        for index, spec in enumerate(scenario.server.sockets)
+    )
+    if not any(socket.has_memory for socket in sockets):
+        raise ScenarioError("server.sockets: memory is false on every socket; one needs DIMMs")
+    return sockets
+
+
+def _socket(index: int, spec: SocketSpec, base: Path, notes: Notes) -> Socket:
+    key = f"server.sockets.{index}"
+    cpu = cast(CpuProfile, profile("cpu", spec.cpu, base, f"{key}.cpu"))
+    notes.profile(cpu)
+    if spec.ghz == "turbo":
+        if cpu.turbo_ghz is None:
+            raise ScenarioError(f"{key}.ghz is 'turbo', which {cpu.name} does not state; a number")
+        ghz = cpu.turbo_ghz.value
+    else:
+        ghz = cpu.ghz.value if spec.ghz == "base" else float(spec.ghz)
+    if not ghz > 0:
+        raise ScenarioError(f"{key}.ghz is {ghz:g}; above 0")
+    return Socket(index, cpu, ghz, _memory(spec, cpu, key, notes))
+
+
+def _memory(spec: SocketSpec, cpu: CpuProfile, key: str, notes: Notes) -> float:
+    """Bytes per second of the DIMMs; 0 if there are none."""
+    if spec.memory is False:
+        return 0.0
+    stated = None if spec.memory is True else spec.memory
+    channels = (stated.channels if stated else None) or cpu.memory_channels
+    rate = (stated.rate if stated else None) or cpu.memory_rate
+    if stated is None:
+        notes.assume(f"{key}.memory: {channels} channels of {rate}, all that {cpu.name} has")
+    try:
+        return memory_bandwidth(channels, rate)
+    except UnitError as error:
+        raise ScenarioError(f"{key}.memory: {error}") from None
+
+
+def resolve_interconnect(
+    scenario: Scenario, sockets: tuple[Socket, ...], notes: Notes
+) -> Interconnect | None:
+    """Return what joins the sockets; None if there is one socket."""
+    if len(sockets) < 2:
+        return None
+    spec = scenario.server.interconnect
+    cpu = sockets[0].cpu
+    links = spec.links or min(socket.cpu.interconnect_links for socket in sockets)
+    kind = spec.kind or cpu.interconnect
+    same_kind = kind == cpu.interconnect
+    rate = spec.rate or (cpu.interconnect_rate if same_kind else None)
+    left_out = [key for key in ("kind", "links", "rate") if getattr(spec, key) is None]
+    if left_out:
+        stated = ", ".join(left_out)
+        notes.assume(f"server.interconnect: {stated} from {cpu.name}: {links} x {kind} at {rate}")
+    if kind == "none" or links < 1:
+        raise ScenarioError(f"server.interconnect: {cpu.name} joins no second socket; state kind")
+    try:
+        link = socket_link(kind, links, rate)
+    except UnitError as error:
+        raise ScenarioError(f"server.interconnect: {error}") from None
+    if spec.latency is None:
+        notes.assume(f"server.interconnect: crossing adds {SOCKET_LATENCY_PS / 1000:g} ns")
+    latency = SOCKET_LATENCY_PS if spec.latency is None else spec.latency
+    return Interconnect(link, SOCKET_EFFICIENCY[kind], latency, spec.credits)
+
+
+def resolve_adapters(
+    scenario: Scenario, sockets: tuple[Socket, ...], notes: Notes
+) -> tuple[Adapter, ...]:
+    """Return the adapters; their names differ and their sockets exist."""
+    adapters: list[Adapter] = []
+    for index, spec in enumerate(scenario.adapters):
+        key = f"adapters.{index}"
+        if spec.name in (adapter.name for adapter in adapters):
+            raise ScenarioError(f"{key}.name is {spec.name!r}, which another adapter has")
+        _check_socket(spec.socket, sockets, f"{key}.socket")
+        if "socket" not in spec.model_fields_set and len(sockets) > 1:
+            notes.assume(f"{key}: socket not stated, 0 taken")
+        adapters.append(_adapter(index, spec, sockets[spec.socket], notes))
+    return tuple(adapters)
+
+
+def _adapter(index: int, spec: AdapterSpec, socket: Socket, notes: Notes) -> Adapter:
+    link = parse_link(spec.link)
+    if link.kind not in ("pcie", "dmi"):
+        raise ScenarioError(f"adapters.{index}.link is {spec.link!r}; an uplink is PCIe or DMI")
+    link = _trained(link, pcie(socket.cpu.pcie_generation, 16), spec.name, socket.cpu.name, notes)
+    cycles, commands = spec.cycles_per_command, spec.commands
+    if spec.kind == "vmd" and cycles is None:
+        cycles = VMD_CYCLES
+        notes.assume(f"adapter {spec.name}: a command through VMD costs {cycles:g} cycles more")
+    if spec.kind == "controller" and commands is None:
+        commands = CONTROLLER_COMMANDS_PER_S
+        notes.assume(f"adapter {spec.name}: the controller takes {commands / 1e6:g} M commands/s")
+    return Adapter(
+        index, spec.name, spec.kind, link, socket.index, spec.latency or 0, commands, cycles or 0.0
+    )
+
+
+def resolve_drives(
+    scenario: Scenario,
+    sockets: tuple[Socket, ...],
+    adapters: tuple[Adapter, ...],
+    notes: Notes,
+) -> tuple[Drive, ...]:
+    """Return one entry per physical drive; each is attached to something that is there."""
+    drives: list[Drive] = []
+    for number, spec in enumerate(scenario.drives):
+        drives += _equal_drives(number, len(drives), spec, scenario.base, sockets, adapters, notes)
+    names = [drive.name for drive in drives]
+    for name in names:
+        if names.count(name) > 1:
+            raise ScenarioError(f"drives: {name!r} is the name of two drives")
+    check_lanes(sockets, adapters, tuple(drives))
+    return tuple(drives)
+
+
+def _equal_drives(
+    number: int,
+    first: int,
+    spec: DriveSpec,
+    base: Path,
+    sockets: tuple[Socket, ...],
+    adapters: tuple[Adapter, ...],
+    notes: Notes,
+) -> list[Drive]:
+    """Return the drives of one ``[[drives]]`` table, numbered from *first*."""
+    key = f"drives.{number}"
+    part = cast(DriveProfile, profile("drive", spec.profile, base, f"{key}.profile"))
+    in_state = _in_state(part, spec, key, notes)
+    notes.profile(in_state)
+    adapter = _adapter_of(spec, adapters, key)
+    socket = _socket_of(spec, adapter, sockets, key, notes)
+    link = _drive_link(in_state, spec, adapter, sockets[socket], key, notes)
+    drives = []
+    for offset in range(spec.count):
+        index = first + offset
+        name = f"drive{index}"
+        if spec.name is not None:
+            name = spec.name if spec.count == 1 else f"{spec.name}{offset}"
+        at = None if adapter is None else adapter.index
+        drives.append(Drive(index, name, in_state, socket, at, link, spec.delay))
+    return drives
+
+
+def _in_state(part: DriveProfile, spec: DriveSpec, key: str, notes: Notes) -> DriveProfile:
+    if spec.state != part.state and not (spec.state == "fresh" and part.fresh):
+        notes.assume(f"{key}: {part.name} has no values for state {spec.state}; {part.state} taken")
+        return part
+    try:
+        return catalog.with_state(part, spec.state)
+    except CatalogError as error:
+        raise ScenarioError(f"{key}.profile: fresh: {error}") from None
+
+
+def _adapter_of(spec: DriveSpec, adapters: tuple[Adapter, ...], key: str) -> Adapter | None:
+    if spec.behind is None:
+        return None
+    found = next((adapter for adapter in adapters if adapter.name == spec.behind), None)
+    if found is None:
+        known = [adapter.name for adapter in adapters]
+        hint = nearest(spec.behind, known) if known else "the scenario has no adapters"
+        raise ScenarioError(f"{key}.behind is {spec.behind!r}, which is no adapter; {hint}")
+    return found
+
+
+def _socket_of(
+    spec: DriveSpec,
+    adapter: Adapter | None,
+    sockets: tuple[Socket, ...],
+    key: str,
+    notes: Notes,
+) -> int:
+    if adapter is not None:
+        return adapter.socket
+    if spec.socket is None:
+        if len(sockets) > 1:
+            notes.assume(f"{key}: socket not stated, 0 taken")
+        return 0
+    _check_socket(spec.socket, sockets, f"{key}.socket")
+    return spec.socket
+
+
+def _drive_link(
+    part: DriveProfile,
+    spec: DriveSpec,
+    adapter: Adapter | None,
+    socket: Socket,
+    key: str,
+    notes: Notes,
+) -> Link:
+    """Return the drive's port at the generation that both of its ends have."""
+    try:
+        link = parse_link(spec.link or part.link)
+    except UnitError as error:
+        raise ScenarioError(f"{key}.link: {error}") from None
+    if link.kind != _LINK_OF[part.interface]:
+        raise ScenarioError(
+            f"{key}.link is {str(link)!r}; {part.name} has {part.interface.upper()}, "
+            f"write for example {part.link!r}"
+        )
+    if adapter is None:
+        other, at = pcie(socket.cpu.pcie_generation, 16), socket.cpu.name
+    elif adapter.kind in ("adapter", "vmd"):
+        other, at = adapter.link, adapter.name
+    else:
+        return link
+    return _trained(link, other, key, at, notes)
+
+
+def _trained(link: Link, other: Link, name: str, at: str, notes: Notes) -> Link:
+    trained = slower(link, other)
+    if trained != link:
+        notes.assume(f"{name}: {link} runs as {trained} at {at}")
+    return trained
+
+
+def _check_socket(socket: int, sockets: tuple[Socket, ...], key: str) -> None:
+    if socket >= len(sockets):
+        there = "socket 0 only" if len(sockets) == 1 else f"sockets 0 to {len(sockets) - 1}"
+        raise ScenarioError(f"{key} is {socket}; the server has {there}")
+
+
+def check_lanes(
+    sockets: tuple[Socket, ...], adapters: tuple[Adapter, ...], drives: tuple[Drive, ...]
+) -> None:
+    """Raise ScenarioError if the links at a socket need more lanes than its CPU has."""
+    for socket in sockets:
+        direct = sum(
+            drive.link.pcie_lanes
+            for drive in drives
+            if drive.adapter is None and drive.socket == socket.index
+        )
+        uplinks = [adapter for adapter in adapters if adapter.socket == socket.index]
+        used = direct + sum(adapter.link.pcie_lanes for adapter in uplinks)
+        if used > socket.cpu.lanes:
+            parts = [f"drives {direct}"] if direct else []
+            parts += [f"{adapter.name} {adapter.link.pcie_lanes}" for adapter in uplinks]
+            raise ScenarioError(
+                f"socket {socket.index} needs {used} PCIe lanes ({', '.join(parts)}); "
+                f"{socket.cpu.name} has {socket.cpu.lanes}"
+            )
+    for adapter in adapters:
+        behind = sum(drive.link.pcie_lanes for drive in drives if drive.adapter == adapter.index)
+        if adapter.kind == "vmd" and behind > adapter.link.pcie_lanes:
+            raise ScenarioError(
+                f"adapter {adapter.name}: {behind} lanes of drives; "
+                f"a VMD domain of {adapter.link} has {adapter.link.pcie_lanes}"
+            )
+
+
+def capacity_bytes(drive: Drive) -> int:
+    """Return the size of *drive* in bytes, whole 4 KiB pages."""
+    return int(drive.profile.capacity.value) // units.SIZE_BYTES["KiB"] // 4 * 4096

@@ -1,0 +1,144 @@
+"""Scenario files: TOML and ``--set`` changes in, a checked `Scenario` or one good error out."""
+
+from __future__ import annotations
+
+import copy
+import tomllib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from pydantic import ValidationError
+
+from nvmesim.catalog import load as catalog
+from nvmesim.catalog.problems import first_problem
+from nvmesim.catalog.profile import PlatformProfile
+from nvmesim.errors import CatalogError, InputError, ScenarioError
+from nvmesim.scenario.resolve import resolve
+from nvmesim.scenario.schema import Scenario
+
+_REFERENCES: Final = ("stack", "cpu", "profile", "engine")
+_LISTS: Final = ("volume", "workload")
+
+
+def load_scenario(path: str | Path, sets: Iterable[str] = ()) -> Scenario:
+    """Return the scenario in the TOML file *path*, changed by *sets* ("volume.chunk=64 KiB").
+
+    It is checked as a whole, names and geometry included; ScenarioError or GeometryError says in
+    one line where, what was found and what would do.
+    """
+    file = Path(path)
+    tables = catalog.read_toml(file, ScenarioError)
+    try:
+        return scenario_from_dict(apply_sets(tables, sets), base=file.parent)
+    except InputError as error:
+        raise type(error)(f"{file}: {error}") from None
+
+
+def scenario_from_dict(tables: Mapping[str, Any], base: str | Path = ".") -> Scenario:
+    """Return the scenario in *tables*, shaped as the file is; checked as `load_scenario` does.
+
+    Relative paths are resolved against *base*.
+
+    >>> scenario = scenario_from_dict({"server": {"sockets": [{"cpu": "xeon-gold-6130"}]},
+    ...     "drives": [{"profile": "sata-ssd", "count": 2}], "workload": {"outstanding": 32}})
+    >>> scenario.drives[0].count
+    2
+    """
+    try:
+        scenario = Scenario.model_validate(_with_platform(tables))
+    except ValidationError as error:
+        raise ScenarioError(first_problem(error, Scenario)) from None
+    scenario._base = Path(base)
+    resolve(scenario)
+    return scenario
+
+
+def apply_sets(tables: Mapping[str, Any], sets: Iterable[str]) -> dict[str, Any]:
+    """Return a copy of *tables* with each ``key=value`` of *sets* put in place.
+
+    Elements of lists are addressed by number, and a part of a profile that is named by a text
+    through that text: ``drives.0.profile.read.die=50 us`` changes one number of a catalog entry.
+
+    >>> apply_sets({"drives": [{"count": 4}]}, ["drives.0.count=8", "run.seed=2"])
+    {'drives': [{'count': 8}], 'run': {'seed': 2}}
+    """
+    changed = copy.deepcopy(dict(tables))
+    for text in sets:
+        key, equals, value = text.partition("=")
+        if not equals or not key.strip():
+            raise ScenarioError(f"--set {text!r} is not KEY=VALUE, such as drives.0.count=8")
+        _put(changed, key.strip().split("."), _value(value.strip()), text)
+    return changed
+
+
+def _value(text: str) -> Any:
+    """A TOML value, or the text itself when it is none ("512 KiB" needs no quotes)."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def _put(tables: dict[str, Any], path: list[str], value: Any, said: str) -> None:
+    """Walk *path*, making tables on the way, and put *value* at its end."""
+    path = _numbered(tables, path)
+    current: Any = tables
+    for depth, part in enumerate(path):
+        here = ".".join(path[:depth])
+        slot = _position(part, current, here, said) if isinstance(current, list) else part
+        if depth == len(path) - 1:
+            current[slot] = value
+        else:
+            name = path[depth - 1] if isinstance(current, list) else part
+            current = _inner(current, slot, name, f"{here}.{part}".strip("."), said)
+
+
+def _numbered(tables: Mapping[str, Any], path: list[str]) -> list[str]:
+    """Let ``workload.read`` and ``workload.0.read`` both mean the only workload there is."""
+    if path[0] not in _LISTS or len(path) < 2:
+        return path
+    holder = tables.get(path[0], {})
+    if isinstance(holder, list) and len(holder) == 1 and not path[1].isdigit():
+        return [path[0], "0", *path[1:]]
+    if isinstance(holder, Mapping) and path[1] == "0" and len(path) > 2:
+        return [path[0], *path[2:]]
+    return path
+
+
+def _inner(holder: Any, slot: Any, name: str, here: str, said: str) -> Any:
+    """Return the table or list in *slot*; a named profile becomes a table that extends it."""
+    if isinstance(holder, dict):
+        holder.setdefault(slot, {})
+    found = holder[slot]
+    if isinstance(found, str) and name in _REFERENCES:
+        found = holder[slot] = {"extends": found}
+    if not isinstance(found, dict | list):
+        raise ScenarioError(f"--set {said!r}: {here} is {found!r}, which has no parts")
+    return found
+
+
+def _position(part: str, items: list[Any], here: str, said: str) -> int:
+    if not part.isdigit() or int(part) >= len(items):
+        there = f"elements 0 to {len(items) - 1}" if items else "no elements"
+        raise ScenarioError(f"--set {said!r}: {here} has {there}, not {part!r}")
+    return int(part)
+
+
+def _with_platform(tables: Mapping[str, Any]) -> dict[str, Any]:
+    """Put the server and adapters of ``server.platform`` under what the scenario says itself."""
+    merged = dict(tables)
+    server = merged.get("server")
+    name = server.get("platform") if isinstance(server, Mapping) else None
+    if not isinstance(server, Mapping) or not isinstance(name, str):
+        return merged
+    try:
+        platform = catalog.get("platform", name)
+    except CatalogError as error:
+        raise ScenarioError(f"server.platform: {error}") from None
+    if not isinstance(platform, PlatformProfile):  # pragma: no cover - get returns its kind
+        raise ScenarioError(f"server.platform: {name!r} is no platform")
+    merged["server"] = {**platform.server, **server}
+    if platform.adapters:
+        merged.setdefault("adapters", [dict(adapter) for adapter in platform.adapters])
+    return merged

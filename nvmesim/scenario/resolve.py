@@ -1,0 +1,72 @@
+"""From a checked file to everything a prediction depends on: names looked up, defaults taken."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from nvmesim.catalog.profile import StackProfile
+from nvmesim.scenario.hardware import (
+    Notes,
+    profile,
+    resolve_adapters,
+    resolve_drives,
+    resolve_interconnect,
+    resolve_sockets,
+)
+from nvmesim.scenario.resolved import ResolvedScenario, RunSettings
+from nvmesim.scenario.schema import RunSpec, Scenario
+from nvmesim.scenario.volumes import resolve_volumes
+from nvmesim.scenario.workloads import resolve_workload
+
+DEFAULT_PRECISION = 0.01
+
+
+def resolve(scenario: Scenario) -> ResolvedScenario:
+    """Return *scenario* with every name looked up, every default taken, and both listed.
+
+    Raises ScenarioError or GeometryError: one line that names the key, the value and what would do.
+
+    >>> from nvmesim.scenario.load import scenario_from_dict
+    >>> resolved = resolve(scenario_from_dict({
+    ...     "server": {"stack": "spdk", "sockets": [{"cpu": "xeon-gold-6130"}]},
+    ...     "drives": [{"profile": "intel-p4610-1.6tb", "count": 4}],
+    ...     "volume": {"raid": "raid5"},
+    ...     "workload": {"threads": 8, "outstanding": 16, "read": 0.7}}))
+    >>> [drive.name for drive in resolved.drives], resolved.workload[0].in_flight
+    (['drive0', 'drive1', 'drive2', 'drive3'], 128)
+    """
+    notes = Notes()
+    stack = cast(
+        StackProfile, profile("stack", scenario.server.stack, scenario.base, "server.stack")
+    )
+    if "stack" not in scenario.server.model_fields_set:
+        notes.assume(f"server.stack: {stack.name} taken")
+    notes.profile(stack)
+    sockets = resolve_sockets(scenario, notes)
+    interconnect = resolve_interconnect(scenario, sockets, notes)
+    adapters = resolve_adapters(scenario, sockets, notes)
+    drives = resolve_drives(scenario, sockets, adapters, notes)
+    volumes = resolve_volumes(scenario, drives, notes)
+    workload = resolve_workload(scenario, stack, sockets, drives, volumes, notes)
+    return ResolvedScenario(
+        name=scenario.name,
+        stack=stack,
+        sockets=sockets,
+        interconnect=interconnect,
+        adapters=adapters,
+        drives=drives,
+        volumes=volumes,
+        workload=workload,
+        run=_run(scenario.run),
+        background=scenario.server.background,
+        assumptions=tuple(notes.assumptions),
+        ignored=tuple(notes.ignored),
+    )
+
+
+def _run(spec: RunSpec) -> RunSettings:
+    """Precision is asked unless the length of the run is stated."""
+    precision = spec.precision
+    if precision is None and spec.requests is None and spec.duration is None:
+        precision = DEFAULT_PRECISION
+    return RunSettings(precision, spec.requests, spec.duration, spec.seed)

@@ -1,0 +1,276 @@
+"""The scenario file as models: exactly the keys that a file may have, each checked by itself.
+
+What needs two keys or the catalog (members enough for the level, lanes over the budget, an unknown
+adapter) is checked by `nvmesim.scenario.resolve`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, PlainSerializer, PrivateAttr, model_validator
+
+from nvmesim import units
+from nvmesim.errors import UnitError
+from nvmesim.scenario.fields import Duration, Fraction, LinkText, PerSecond, Size, Strict
+
+PAGE_BYTES = 4096
+RaidLevel = Literal["raid0", "raid1", "raid10", "raid5", "raid6"]
+
+
+def _reference(value: Any) -> Any:
+    if isinstance(value, str | dict):
+        return value
+    raise ValueError("a catalog name, the path of a TOML file, or a table is needed")
+
+
+Reference = Annotated[Any, BeforeValidator(_reference)]
+"""A profile: catalog name, path, or table."""
+
+
+def _mix(value: Any) -> Any:
+    """Read one size, or a table of sizes with their fractions."""
+    if isinstance(value, str):
+        pairs: list[tuple[Any, Any]] = [(value, 1.0)]
+    elif isinstance(value, dict) and value:
+        pairs = list(value.items())
+    else:
+        raise ValueError("a size needs its unit; write '4 KiB' or { \"4 KiB\" = 0.7, ... }")
+    return tuple(sorted(_mix_part(text, share) for text, share in pairs))
+
+
+def _mix_part(text: Any, share: Any) -> tuple[int, float]:
+    try:
+        size = units.parse_size(str(text))
+    except UnitError as error:
+        raise ValueError(str(error)) from None
+    if size < 512 or size % 512:
+        raise ValueError(f"{text!r} is not a multiple of 512 B")
+    if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share <= 1:
+        raise ValueError(f"the fraction of {text!r} is {share!r}; above 0, at most 1")
+    return size, float(share)
+
+
+def _mix_text(mix: tuple[tuple[int, float], ...]) -> Any:
+    if len(mix) == 1:
+        return units.format_size(mix[0][0])
+    return {units.format_size(size): share for size, share in mix}
+
+
+Mix = Annotated[tuple[tuple[int, float], ...], BeforeValidator(_mix), PlainSerializer(_mix_text)]
+"""((bytes, fraction), ...), sorted by size."""
+
+
+class MemorySpec(Strict):
+    """DIMMs of one socket, where they differ from the CPU's catalog entry."""
+
+    channels: int | None = Field(default=None, ge=1, le=16)
+    rate: str | None = None
+
+
+class SocketSpec(Strict):
+    """One CPU socket."""
+
+    cpu: Reference
+    ghz: Annotated[float, Field(gt=0, le=10)] | Literal["base", "turbo"] = "base"
+    memory: bool | MemorySpec = True
+
+
+class InterconnectSpec(Strict):
+    """Links between sockets; what is left out comes from the CPU's catalog entry."""
+
+    kind: Literal["upi", "qpi", "xgmi"] | None = None
+    links: int | None = Field(default=None, ge=1, le=8)
+    rate: str | None = None
+    latency: Duration | None = None
+    credits: int | None = Field(default=None, ge=1)
+
+
+class ServerSpec(Strict):
+    """The server around the drives."""
+
+    platform: str | None = None
+    stack: Reference = "linux-io_uring"
+    sockets: tuple[SocketSpec, ...] = Field(min_length=1, max_length=8)
+    interconnect: InterconnectSpec = InterconnectSpec()
+    background: Fraction = Field(default=0.0, ge=0, lt=1)
+
+
+class AdapterSpec(Strict):
+    """A switch, retimer card, controller or VMD domain."""
+
+    name: str = Field(min_length=1)
+    kind: Literal["adapter", "switch", "controller", "vmd"] = "adapter"
+    link: LinkText
+    socket: int = Field(default=0, ge=0)
+    latency: Duration | None = None
+    commands: PerSecond | None = None
+    cycles_per_command: float | None = Field(default=None, ge=0)
+
+
+class DriveSpec(Strict):
+    """One or several equal drives."""
+
+    profile: Reference
+    count: int = Field(default=1, ge=1, le=1024)
+    name: str | None = None
+    socket: int | None = Field(default=None, ge=0)
+    behind: str | None = None
+    link: LinkText | None = None
+    state: Literal["fresh", "steady"] = "steady"
+    delay: Duration = 0
+
+    @model_validator(mode="after")
+    def _one_place(self) -> DriveSpec:
+        if self.socket is not None and self.behind is not None:
+            raise ValueError("socket and behind exclude each other; the adapter has its socket")
+        return self
+
+
+class VolumeSpec(Strict):
+    """A RAID volume."""
+
+    name: str | None = None
+    raid: RaidLevel
+    layout: str | None = None
+    chunk: Size | None = None
+    engine: Reference = "linux-md"
+    degraded: tuple[int, ...] = ()
+    rebuild: bool = False
+    members: tuple[int, ...] | None = None
+    read_policy: Literal["md", "round-robin", "shortest-queue", "first"] = "md"
+    rmw_level: Literal[0, 1, 2] = 1
+    stripe_cache: int = Field(default=256, ge=17, le=32768)
+    bitmap: Literal["none", "internal", "external"] = "none"
+    spares: int = Field(default=0, ge=0)
+    columns: int | None = Field(default=None, ge=2)
+    logical_sector: Size = 512
+
+    @model_validator(mode="after")
+    def _chunk_fits_pages(self) -> VolumeSpec:
+        if self.chunk is not None and (self.chunk < PAGE_BYTES or self.chunk % PAGE_BYTES):
+            text = units.format_size(self.chunk)
+            raise ValueError(f"chunk is {text}; a multiple of 4 KiB, at least 4 KiB, is needed")
+        if self.logical_sector not in (512, PAGE_BYTES):
+            text = units.format_size(self.logical_sector)
+            raise ValueError(f"logical_sector is {text}; 512 B or 4 KiB")
+        return self
+
+
+Targets = Annotated[
+    str | int | tuple[str | int, ...],
+    BeforeValidator(lambda value: tuple(value) if isinstance(value, list) else value),
+]
+
+
+class WorkloadSpec(Strict):
+    """One group of threads, or a DiskSpd line, a fio file, a trace or a rate in their place."""
+
+    name: str | None = None
+    block_size: Mix | None = None
+    access: Literal["random", "sequential"] | None = None
+    align: Size | None = None
+    offset: Size | None = None
+    read: Fraction | None = Field(default=None, ge=0, le=1)
+    threads: int | None = Field(default=None, ge=1, le=65536)
+    threads_total: int | None = Field(default=None, ge=1, le=65536)
+    outstanding: int | None = Field(default=None, ge=1, le=65536)
+    targets: Targets | None = None
+    span: Size | None = None
+    socket: int | None = Field(default=None, ge=0)
+    filesystem: Literal["raw", "ntfs", "ext4", "xfs"] = "raw"
+    guest: Literal["none", "hyper-v", "kvm-virtio", "kvm-passthrough"] = "none"
+    interlocked: bool | None = None
+    stride: Size | None = None
+    random_fraction: Fraction | None = Field(default=None, ge=0, le=1)
+    think_time: Duration | None = None
+    think_every: int | None = Field(default=None, ge=1)
+    rate_limit: PerSecond | None = None
+    diskspd: str | None = None
+    fio: str | None = None
+    trace: str | None = None
+    speed: float | None = Field(default=None, gt=0)
+    rate: PerSecond | None = None
+    arrivals: Literal["poisson", "paced"] | None = None
+
+    @model_validator(mode="after")
+    def _one_source(self) -> WorkloadSpec:
+        given = self.model_fields_set
+        sources = [key for key in ("diskspd", "fio", "trace", "rate") if getattr(self, key)]
+        if len(sources) > 1:
+            raise ValueError(f"{' and '.join(sources)} exclude each other; keep one")
+        if not sources and not given & {"threads", "threads_total", "outstanding"}:
+            raise ValueError("says no load: threads and outstanding, rate, trace, diskspd or fio")
+        if {"threads", "threads_total"} <= given:
+            raise ValueError("threads (per target) and threads_total exclude each other; keep one")
+        self._check_companions(sources[0] if sources else "", given)
+        return self
+
+    def _check_companions(self, source: str, given: set[str]) -> None:
+        """Refuse keys that *source* already says or that need another one."""
+        for key in sorted(given - _COMPANIONS[source]):
+            if source:
+                raise ValueError(f"{key} cannot be given beside {source}")
+            raise ValueError(f"{key} needs {'trace' if key == 'speed' else 'rate'}")
+
+
+_ANY = {"name", "targets", "span", "socket", "filesystem", "guest"}
+_SHAPE = {"block_size", "access", "align", "offset", "read", "stride", "random_fraction"}
+_CLOSED = {"threads", "threads_total", "outstanding", "think_time", "think_every", "rate_limit"}
+_COMPANIONS = {
+    "": _ANY | _SHAPE | _CLOSED | {"interlocked"},
+    "diskspd": _ANY | {"diskspd"},
+    "fio": _ANY | {"fio"},
+    "trace": _ANY | {"trace", "speed"},
+    "rate": _ANY | _SHAPE | {"rate", "arrivals", "threads", "threads_total"},
+}
+
+
+class RunSpec(Strict):
+    """When to stop."""
+
+    precision: Fraction | None = Field(default=None, gt=0, lt=1)
+    requests: int | None = Field(default=None, ge=1)
+    duration: Duration | None = Field(default=None, gt=0)
+    seed: int = Field(default=1, ge=0, lt=2**63)
+
+    @model_validator(mode="after")
+    def _one_rule(self) -> RunSpec:
+        given = [key for key in ("precision", "requests", "duration") if getattr(self, key)]
+        if len(given) > 1:
+            raise ValueError(f"{' and '.join(given)} exclude each other; keep one")
+        return self
+
+
+def _listed(value: Any) -> Any:
+    """A single table where several are allowed is a list of one."""
+    return (value,) if isinstance(value, dict) else value
+
+
+class Scenario(Strict):
+    """A scenario file, checked key by key; `resolve` looks its names up."""
+
+    name: str = ""
+    server: ServerSpec
+    adapters: tuple[AdapterSpec, ...] = ()
+    drives: tuple[DriveSpec, ...] = Field(min_length=1)
+    volume: Annotated[tuple[VolumeSpec, ...], BeforeValidator(_listed)] = ()
+    workload: Annotated[tuple[WorkloadSpec, ...], BeforeValidator(_listed)] = Field(min_length=1)
+    run: RunSpec = RunSpec()
+    _base: Path = PrivateAttr(default=Path())
+
+    @property
+    def base(self) -> Path:
+        """Folder against which relative paths are resolved: the scenario file's own."""
+        return self._base
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the tables of a scenario file that says the same, texts with units.
+
+        >>> scenario_tables = {"server": {"sockets": [{"cpu": "xeon-gold-6130"}]},
+        ...     "drives": [{"profile": "hdd-7200"}], "workload": {"outstanding": 4}}
+        >>> Scenario.model_validate(scenario_tables).to_dict()["workload"]
+        [{'outstanding': 4}]
+        """
+        return self.model_dump(mode="json", exclude_unset=True)

@@ -1,0 +1,245 @@
+"""Workload groups of a scenario: targets found, defaults taken, other tools' options translated."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final
+
+from nvmesim import units
+from nvmesim.catalog.profile import StackProfile
+from nvmesim.errors import ScenarioError, nearest
+from nvmesim.scenario import diskspd, fio_job
+from nvmesim.scenario.hardware import Notes, capacity_bytes
+from nvmesim.scenario.loads import ParsedLoad
+from nvmesim.scenario.resolved import Drive, Socket, Target, Volume, WorkloadGroup
+from nvmesim.scenario.schema import Scenario, WorkloadSpec
+from nvmesim.scenario.volumes import volume_bytes
+
+DEFAULT_BLOCK: Final = ((4096, 1.0),)
+
+
+class Places:
+    """What a workload can be aimed at, by name and by number, with sizes."""
+
+    def __init__(self, drives: tuple[Drive, ...], volumes: tuple[Volume, ...]) -> None:
+        self._bytes: dict[tuple[str, int], int] = {}
+        by_drive = [Target("drive", drive.index, drive.name) for drive in drives]
+        by_volume = [Target("volume", volume.index, volume.name) for volume in volumes]
+        self.named = {target.name: target for target in by_drive + by_volume}
+        self.all = tuple(by_volume or by_drive)
+        """Volumes if there are any, else drives: what a number means."""
+        for drive in drives:
+            self._bytes["drive", drive.index] = capacity_bytes(drive)
+        for volume in volumes:
+            self._bytes["volume", volume.index] = volume_bytes(volume)
+
+    def size(self, target: Target) -> int:
+        """Return the bytes of *target*: its share, if it is one of several files."""
+        whole = self._bytes[target.kind, target.index]
+        return whole // target.parts // 4096 * 4096
+
+    def files(self, n_files: int) -> tuple[Target, ...]:
+        """Return *n_files* targets over all places, one after another, sharing evenly."""
+        n_places = len(self.all)
+        targets = []
+        for number in range(n_files):
+            place = self.all[number % n_places]
+            parts = n_files // n_places + (number % n_places < n_files % n_places)
+            part = number // n_places
+            targets.append(Target(place.kind, place.index, place.name, part, parts))
+        return tuple(targets)
+
+
+def resolve_workload(
+    scenario: Scenario,
+    stack: StackProfile,
+    sockets: tuple[Socket, ...],
+    drives: tuple[Drive, ...],
+    volumes: tuple[Volume, ...],
+    notes: Notes,
+) -> tuple[WorkloadGroup, ...]:
+    """Return the groups of all ``[[workload]]`` tables; a fio file may bring several."""
+    places = Places(drives, volumes)
+    groups: list[WorkloadGroup] = []
+    for index, spec in enumerate(scenario.workload):
+        key = f"workload.{index}"
+        if spec.socket is not None and spec.socket >= len(sockets):
+            raise ScenarioError(f"{key}.socket is {spec.socket}; there are {len(sockets)} sockets")
+        _note_costs(spec, stack, notes)
+        groups += _groups(index, key, spec, scenario.base, places, notes)
+    return tuple(groups)
+
+
+def _note_costs(spec: WorkloadSpec, stack: StackProfile, notes: Notes) -> None:
+    """Say so when the stack has no cost for the file system or guest in use."""
+    if spec.filesystem != "raw" and spec.filesystem not in stack.filesystems:
+        notes.assume(f"stack {stack.name}: no cost known for {spec.filesystem}; 0 taken")
+    if spec.guest != "none" and spec.guest not in stack.guests:
+        notes.assume(f"stack {stack.name}: no cost known for guest {spec.guest}; 0 taken")
+
+
+def _groups(
+    index: int, key: str, spec: WorkloadSpec, base: Path, places: Places, notes: Notes
+) -> list[WorkloadGroup]:
+    if spec.diskspd is not None:
+        loads = [diskspd.parse(spec.diskspd, key=f"{key}.diskspd")]
+    elif spec.fio is not None:
+        loads = fio_job.load(spec.fio, base, key=f"{key}.fio")
+    else:
+        return [_own_group(index, key, spec, base, places)]
+    groups = []
+    for load in loads:
+        notes.ignored += [f"{key}: {text}" for text in load.ignored if text not in notes.ignored]
+        groups.append(_foreign_group(index, key, spec, load, places, notes))
+    return groups
+
+
+def _own_group(
+    index: int, key: str, spec: WorkloadSpec, base: Path, places: Places
+) -> WorkloadGroup:
+    """Return the group that the scenario's own keys describe."""
+    sizes = spec.block_size or DEFAULT_BLOCK
+    if abs(sum(share for _, share in sizes) - 1) > 1e-6:
+        total = sum(share for _, share in sizes)
+        raise ScenarioError(f"{key}.block_size: fractions sum to {total:g}; they must sum to 1")
+    access = spec.access or "random"
+    fields: dict[str, Any] = {
+        "block_sizes": sizes,
+        "access": access,
+        "align": spec.align if spec.align is not None else sizes[0][0],
+        "offset": spec.offset or 0,
+        "read": 1.0 if spec.read is None else spec.read,
+        "span": spec.span,
+        "stride": spec.stride,
+        "interlocked": bool(spec.interlocked),
+        "random_fraction": _random_fraction(spec.random_fraction, access),
+        "think_ps": spec.think_time or 0,
+        "think_every": spec.think_every or 1,
+        "rate_limit": spec.rate_limit,
+        "rate": spec.rate,
+        "arrivals": spec.arrivals or "poisson",
+        "speed": spec.speed or 1.0,
+        "trace": _trace(spec, base, key),
+        **_threads(spec),
+    }
+    targets = find_targets(spec.targets, places, key)
+    return _checked(spec, fields, targets, places, index, key, spec.name or f"group{index}")
+
+
+def _random_fraction(stated: float | None, access: str) -> float:
+    if stated is not None:
+        return stated
+    return 1.0 if access == "random" else 0.0
+
+
+def _threads(spec: WorkloadSpec) -> dict[str, Any]:
+    """Return thread counts: per target as DiskSpd -t, or in all as fio numjobs."""
+    in_all = spec.threads_total is not None
+    return {
+        "threads": (spec.threads_total if in_all else spec.threads) or 1,
+        "threads_are_per_target": not in_all,
+        "outstanding": spec.outstanding or 1,
+        "outstanding_per": "thread" if in_all else "thread-target",
+    }
+
+
+def _trace(spec: WorkloadSpec, base: Path, key: str) -> Path | None:
+    if spec.trace is None:
+        return None
+    path = base / spec.trace
+    if not path.is_file():
+        raise ScenarioError(f"{key}.trace is {spec.trace!r}; there is no such file")
+    return path
+
+
+def _foreign_group(
+    index: int, key: str, spec: WorkloadSpec, load: ParsedLoad, places: Places, notes: Notes
+) -> WorkloadGroup:
+    """Return the group of a DiskSpd line or a fio section; the scenario's targets come first."""
+    if spec.targets is not None or not load.files:
+        targets = find_targets(spec.targets, places, key)
+    elif all(file in places.named for file in load.files):
+        targets = tuple(places.named[file] for file in load.files)
+    else:
+        targets = places.files(len(load.files))
+        if len(load.files) < len(places.all):
+            used = ", ".join(target.name for target in targets)
+            notes.assume(f"{key}: {len(load.files)} files named, taken to be on {used} only")
+    fields = dict(load.fields)
+    smallest = min(places.size(target) for target in targets)
+    if load.span_percent is not None:
+        fields["span"] = int(smallest * load.span_percent / 100) // 4096 * 4096
+    if load.offset_percent is not None:
+        fields["offset"] = int(smallest * load.offset_percent / 100) // 4096 * 4096
+    if spec.span is not None:
+        fields["span"] = spec.span
+    name = spec.name or load.name
+    return _checked(spec, fields, targets, places, index, key, name)
+
+
+def find_targets(
+    wanted: str | int | tuple[str | int, ...] | None, places: Places, key: str
+) -> tuple[Target, ...]:
+    """Return the targets that *wanted* names: "all", a count of files, names, or numbers."""
+    if wanted is None or wanted == "all":
+        return places.all
+    if isinstance(wanted, int):
+        if not 1 <= wanted <= 4096:
+            raise ScenarioError(f"{key}.targets is {wanted}; a count of files is 1 to 4096")
+        return places.files(wanted)
+    chosen = (wanted,) if isinstance(wanted, str) else wanted
+    if not chosen:
+        raise ScenarioError(f"{key}.targets is empty; leave it out for all")
+    return tuple(_one_target(one, places, key) for one in chosen)
+
+
+def _one_target(wanted: str | int, places: Places, key: str) -> Target:
+    if isinstance(wanted, int):
+        if not 0 <= wanted < len(places.all):
+            kind = places.all[0].kind
+            raise ScenarioError(
+                f"{key}.targets names {kind} {wanted}; there are 0 to {len(places.all) - 1}"
+            )
+        return places.all[wanted]
+    if wanted not in places.named:
+        hint = nearest(wanted, places.named)
+        raise ScenarioError(f"{key}.targets names {wanted!r}, which is no volume or drive; {hint}")
+    return places.named[wanted]
+
+
+def _checked(
+    spec: WorkloadSpec,
+    fields: dict[str, Any],
+    targets: tuple[Target, ...],
+    places: Places,
+    index: int,
+    key: str,
+    name: str,
+) -> WorkloadGroup:
+    """Return the group if its requests fit its targets."""
+    group = WorkloadGroup(
+        name=name,
+        targets=targets,
+        socket=fields.pop("socket", None) if spec.socket is None else spec.socket,
+        filesystem=spec.filesystem,
+        guest=spec.guest,
+        **fields,
+    )
+    if group.align < 512 or group.align % 512:
+        text = units.format_size(group.align)
+        raise ScenarioError(f"{key}.align is {text}; a multiple of 512 B is needed")
+    largest = max(size for size, _ in group.block_sizes + (group.write_block_sizes or ()))
+    for target in targets:
+        size = places.size(target)
+        span = size - group.offset if group.span is None else group.span
+        if group.offset + span > size:
+            said = units.format_size(group.offset + span)
+            raise ScenarioError(
+                f"{key}: offset + span is {said}; {target.name} offers {units.format_size(size)}"
+            )
+        if span < largest:
+            raise ScenarioError(
+                f"{key}: a request of {units.format_size(largest)} does not fit in the "
+                f"{units.format_size(max(span, 0))} of {target.name}"
+            )
+    return group
