@@ -89,7 +89,7 @@ def _word(buf: np.ndarray, at: int, size: int) -> int:
 
 @compiled
 def _letter(action: int) -> int:
-    """blkparse's letter of an event that pairing needs, else 0."""
+    """The letter blkparse has for an event that pairing needs, else 0."""
     if action == QUEUE:
         return 81
     if action == REQUEUE:

@@ -108,6 +108,8 @@ class Measurement:
     disk_util_pct: Mapping[str, float] = field(default_factory=dict)
     source: str = ""
     warnings: tuple[str, ...] = ()
+    mixed: OpResult | None = None
+    """Requests of which the file does not say whether they read or wrote; not part of `ops`."""
 
 
 @dataclass(frozen=True)

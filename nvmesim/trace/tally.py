@@ -102,6 +102,7 @@ class Tally:
             conditions=conditions,
             ops=ops,
             warnings=tuple(warnings),
+            mixed=self._op_result(device * N_OPS + len(OPS), span_s) if counts[-1] else None,
         )
 
     def _op_result(self, group: int, span_s: float) -> OpResult:
