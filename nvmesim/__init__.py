@@ -1,3 +1,59 @@
-"""Predict how NVMe storage scales before the hardware is bought."""
+"""Predict how NVMe storage scales before the hardware is bought.
+
+The public names are imported when they are first used, so that `import nvmesim` stays quick.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from nvmesim import catalog as catalog
+    from nvmesim.model.raid_map import raid_map as raid_map
+    from nvmesim.result.result import Result as Result
+    from nvmesim.scenario.schema import Scenario as Scenario
+    from nvmesim.trace.capture import Captures as Captures
+    from nvmesim.trace.registry import read_captures as read_captures
 
 __version__ = "0.1.0"
+
+__all__ = ["Captures", "Result", "Scenario", "catalog", "raid_map", "read_captures"]
+
+_HOME: Final = {
+    # public name: "module:name in it", or a module that is public as a whole
+    "Captures": "nvmesim.trace.capture:Captures",
+    "Result": "nvmesim.result.result:Result",
+    "Scenario": "nvmesim.scenario.schema:Scenario",
+    "catalog": "nvmesim.catalog",
+    "raid_map": "nvmesim.model.raid_map:raid_map",
+    "read_captures": "nvmesim.trace.registry:read_captures",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'nvmesim' has no attribute {name!r}")
+    home, _, inside = _HOME[name].partition(":")
+    module = importlib.import_module(home)
+    value = getattr(module, inside) if inside else module
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
+class _Package(ModuleType):
+    """Keeps `nvmesim.simulate` the function when the submodule of that name is imported."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if isinstance(value, ModuleType) and ":" in _HOME.get(name, ""):
+            return
+        super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package

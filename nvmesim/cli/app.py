@@ -1,0 +1,112 @@
+"""The group of commands, and how its errors become one line and an exit code."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import sys
+from collections.abc import Sequence
+from typing import Final, NoReturn
+
+import click
+
+from nvmesim import __version__
+from nvmesim.errors import NvmesimError, nearest
+
+DONE, NOT_MET, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
+
+COMMANDS: Final = {
+    # command: (module of nvmesim.cli that has it under the same name, module that does the work)
+    "run": ("run", "nvmesim.simulate"),
+    "trace": ("trace", "nvmesim.trace.registry"),
+    "catalog": ("catalog", "nvmesim.catalog.load"),
+}
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are imported when they are named."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the commands whose work can be done, in the order of the table."""
+        return [name for name, (_, needs) in COMMANDS.items() if _exists(needs)]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return the command, imported now, or None if there is none."""
+        if cmd_name not in self.list_commands(ctx):
+            return None
+        module, _ = COMMANDS[cmd_name]
+        command = getattr(importlib.import_module(f"nvmesim.cli.{module}"), module)
+        return command if isinstance(command, click.Command) else None
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As click does, with the nearest name in the error."""
+        known = self.list_commands(ctx)
+        if args and not args[0].startswith("-") and args[0] not in known:
+            raise click.UsageError(f"no command {args[0]!r}; {nearest(args[0], known)}", ctx)
+        return super().resolve_command(ctx, args)
+
+
+def _exists(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:
+        return False
+
+
+@click.group(
+    cls=LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Example: nvmesim run server.toml --set drives.0.count=8",
+)
+@click.version_option(__version__, prog_name="nvmesim", message="%(prog)s %(version)s")
+def nvmesim() -> None:
+    """Predict how NVMe storage scales before the hardware is bought.
+
+    Exit codes: 0 done; 1 ran, but the asked precision or budget was not met, or the load has no
+    steady state; 2 bad input or usage; 130 interrupted, what was finished is kept.
+    """
+
+
+def run_command(arguments: Sequence[str]) -> int:
+    """Run the command line *arguments* and return its exit code; every error is one line."""
+    try:
+        code = nvmesim.main(list(arguments), prog_name="nvmesim", standalone_mode=False)
+    except NvmesimError as error:
+        return _complain(str(error), error.exit_code)
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.ctx.get_help() if error.ctx else "", err=True)
+        return BAD_INPUT
+    except click.ClickException as error:
+        context = getattr(error, "ctx", None)
+        hint = f" (see {context.command_path} --help)" if context else ""
+        return _complain(error.format_message() + hint, BAD_INPUT)
+    except (click.Abort, KeyboardInterrupt):
+        return _complain("interrupted", INTERRUPTED)
+    except BrokenPipeError:
+        # The reader has gone: nothing is left to say, not even at interpreter exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return DONE
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        return _complain(f"{where}{error.strerror or error}", BAD_INPUT)
+    except MemoryError:
+        return _complain("needs more memory than there is", BAD_INPUT)
+    return code if isinstance(code, int) else DONE
+
+
+def _complain(text: str, code: int) -> int:
+    from nvmesim.result.summary import one_line
+
+    click.echo(f"nvmesim: {one_line(text)}", err=True)
+    return code
+
+
+def main() -> NoReturn:
+    """Run the command line of this process."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")
+    sys.exit(run_command(sys.argv[1:]))

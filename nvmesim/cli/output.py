@@ -1,0 +1,82 @@
+"""What commands write: JSON on stdout, files that appear whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+
+from nvmesim.errors import InputError
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
+verbose_option = click.option("-v", "--verbose", is_flag=True, help="Print everything known.")
+
+
+def output_path(help_text: str, *names: str, required: bool = False) -> Any:
+    """Return an option whose value is a file to write."""
+    kind = click.Path(dir_okay=False, path_type=Path)
+    return click.option(*names, type=kind, required=required, metavar="FILE", help=help_text)
+
+
+def to_text(value: Any, *, indent: int | None = 2) -> str:
+    """Return *value* as JSON; numbers that JSON has no name for become null.
+
+    >>> to_text({"p99": float("nan"), "n": 1}, indent=None)
+    '{"p99": null, "n": 1}'
+    """
+    return json.dumps(_plain(value), indent=indent, ensure_ascii=False, allow_nan=False)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(k): _plain(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(v) for v in value]
+    if isinstance(value, str | bool | int) or value is None:
+        return value
+    if hasattr(value, "item"):  # a NumPy scalar
+        return _plain(value.item())
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return str(value)
+
+
+def print_json(value: Any) -> None:
+    """Print *value* as one JSON object over several lines."""
+    click.echo(to_text(value))
+
+
+def check_writable(*paths: Path | None) -> None:
+    """Raise InputError now if one of *paths* could not be written later."""
+    for path in paths:
+        if path is None:
+            continue
+        if path.is_dir():
+            raise InputError(f"{path}: is a folder; name a file to write")
+        if not path.parent.is_dir():
+            raise InputError(f"{path}: there is no folder {path.parent}; create it first")
+        if not os.access(path.parent, os.W_OK):
+            raise InputError(f"{path}: the folder {path.parent} cannot be written")
+
+
+@contextmanager
+def written(path: Path) -> Iterator[Path]:
+    """Give a file beside *path* to write, renamed to it at the end; none is left on an error."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        yield beside
+        os.replace(beside, path)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write *text* to *path*, whole or not at all."""
+    with written(path) as beside:
+        beside.write_text(text, encoding="utf-8")

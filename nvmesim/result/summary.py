@@ -1,0 +1,209 @@
+"""A result in words and rows: what the terminal, the report and the charts all say alike."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from nvmesim.result.result import Cpu, Distribution, Interval, OpStats, Result, StationStats
+
+COLUMNS: Final = ("mean", "p50", "p99", "p99.9")
+FULL: Final = 0.9
+"""Utilization from which a station counts as full."""
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069]+")
+
+
+def one_line(text: str) -> str:
+    r"""Return *text* without line breaks and control characters: safe to print.
+
+    >>> one_line("a\nb\x1b[31mc")
+    'a b [31mc'
+    """
+    return _CONTROL.sub(" ", text).encode("utf-8", "replace").decode("utf-8")
+
+
+def kiops(per_s: float) -> str:
+    """Thousands of requests per second, four digits.
+
+    >>> kiops(2_719_800.0), kiops(512_340.0), kiops(679.0)
+    ('2,720 k', '512.3 k', '0.679 k')
+    """
+    thousands = per_s / 1e3
+    if thousands >= 1000:
+        return f"{thousands:,.0f} k"
+    return f"{thousands:.4g} k" if thousands >= 100 else f"{thousands:.3g} k"
+
+
+def plus_minus(interval: Interval) -> str:
+    """Half the width of the interval, in percent of the value.
+
+    >>> plus_minus(Interval(100.0, 99.5, 100.5))
+    '± 0.5 %'
+    """
+    if not interval.value or not math.isfinite(interval.high - interval.low):
+        return ""
+    half = 50 * (interval.high - interval.low) / interval.value
+    return f"± {half:.1f} %" if half >= 0.095 else "± <0.1 %"
+
+
+def microseconds(seconds: float | None) -> str:
+    """A latency in us without its unit, three to four digits; "-" if unknown.
+
+    >>> microseconds(78.52e-6), microseconds(1.2345e-3), microseconds(None)
+    ('78.5', '1,234', '-')
+    """
+    if seconds is None or not math.isfinite(seconds):
+        return "-"
+    us = seconds * 1e6
+    return f"{us:,.0f}" if us >= 100 else f"{us:.3g}"
+
+
+def percent(share: float) -> str:
+    """A share in percent.
+
+    >>> percent(0.0712), percent(0.934), percent(0.0)
+    ('7.1 %', '93 %', '0 %')
+    """
+    if not math.isfinite(share):
+        return "-"
+    return f"{share * 100:.1f} %" if 0 < share < 0.1 else f"{share * 100:.0f} %"
+
+
+def gain(share: float) -> str:
+    """A relative change, signed.
+
+    >>> gain(0.1234), gain(-0.002)
+    ('+12.3 %', '-0.2 %')
+    """
+    return f"{share * 100:+.1f} %"
+
+
+def gigabytes(bytes_per_s: float) -> str:
+    """A bandwidth in GB/s (10**9) without its unit.
+
+    >>> gigabytes(5.97e9), gigabytes(59.3e6)
+    ('5.97', '0.0593')
+    """
+    return f"{bytes_per_s / 1e9:.3g}"
+
+
+def latency_at(distribution: Distribution, column: str) -> float | None:
+    """The mean ("mean") or a percentile ("p99.9") of *distribution*, s."""
+    if column == "mean":
+        return distribution.mean
+    return distribution.percentiles.get(float(column[1:]))
+
+
+@dataclass(frozen=True)
+class OpRow:
+    """One line of the answer, as text."""
+
+    name: str
+    iops: str
+    plus_minus: str
+    gigabytes: str
+    latencies: tuple[str, ...]
+    """us, as COLUMNS."""
+
+
+def op_rows(result: Result) -> list[OpRow]:
+    """Total, and reads and writes if both are there."""
+    both = result.read is not None and result.write is not None
+    only = "read" if result.read is not None else "write"
+    rows = [("total" if both else only, result.total)]
+    if both:
+        rows += [(n, s) for n, s in (("read", result.read), ("write", result.write)) if s]
+    return [_op_row(name, stats) for name, stats in rows]
+
+
+def _op_row(name: str, stats: OpStats) -> OpRow:
+    latencies = tuple(microseconds(latency_at(stats.latency, c)) for c in COLUMNS)
+    rate = stats.iops
+    bandwidth = gigabytes(stats.bytes_per_s.value)
+    return OpRow(name, kiops(rate.value), plus_minus(rate), bandwidth, latencies)
+
+
+def cpu_sentence(cpu: Cpu) -> str:
+    """Both utilizations and the cost per IO, in one line."""
+    return (
+        f"{percent(cpu.logical_utilization)} as the operating system shows it, "
+        f"{percent(cpu.physical_utilization)} of what the cores can do; "
+        f"{cpu.cycles_per_io / 1e3:.1f} kcycles per IO, {cpu.ghz_per_miops:.1f} GHz per MIOPS"
+    )
+
+
+def sureness(result: Result) -> str:
+    """How sure the total is, in one sentence."""
+    width = plus_minus(result.total.iops) or "unknown"
+    state = "precision reached" if result.converged else "precision not reached"
+    return (
+        f"{width} on IOPS (95 %) from {result.requests:,} requests, {result.simulated_s:.3g} s of "
+        f"load after {result.warmup_s:.3g} s of warm-up; {state}"
+    )
+
+
+def relief_gain(relief_gain_value: float, low: float, high: float) -> str:
+    """A gain with its interval.
+
+    >>> relief_gain(0.12, 0.11, 0.13)
+    '+12.0 % (+11.0 .. +13.0)'
+    """
+    return f"{gain(relief_gain_value)} ({low * 100:+.1f} .. {high * 100:+.1f})"
+
+
+@dataclass(frozen=True)
+class StationGroup:
+    """Stations that do the same for different drives, as one line."""
+
+    label: str
+    kind: str
+    members: tuple[StationStats, ...]
+
+    @property
+    def busiest(self) -> StationStats:
+        """The station with the highest utilization."""
+        return max(self.members, key=lambda s: s.utilization)
+
+    @property
+    def least(self) -> float:
+        """The lowest utilization."""
+        return min(s.utilization for s in self.members)
+
+
+def station_groups(stations: Iterable[StationStats]) -> list[StationGroup]:
+    """Stations along the path, those of the drives put together by what they are."""
+    groups: dict[tuple[str, str], list[StationStats]] = {}
+    for station in stations:
+        groups.setdefault((_role(station), station.kind), []).append(station)
+    return [StationGroup(label, kind, tuple(s)) for (label, kind), s in groups.items()]
+
+
+def _role(station: StationStats) -> str:
+    """Name of *station* without the drive's own name."""
+    if station.drive is None:
+        return station.name
+    _, _, role = station.name.partition(" ")
+    return f"drive {role}" if role else "drive"
+
+
+def plural(count: int, noun: str) -> str:
+    """Return the count with its noun.
+
+    >>> plural(1, "warning"), plural(3, "warning")
+    ('1 warning', '3 warnings')
+    """
+    return f"{count:,} {noun}" + ("" if count == 1 else "s")
+
+
+def joined(names: Sequence[str], limit: int = 4) -> str:
+    """The first few names, and how many more there are.
+
+    >>> joined(["a", "b", "c", "d", "e"], 2)
+    'a, b and 3 more'
+    """
+    if len(names) <= limit:
+        return ", ".join(names)
+    return f"{', '.join(names[:limit])} and {len(names) - limit} more"
