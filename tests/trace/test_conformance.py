@@ -26,6 +26,7 @@ SAMPLES = sorted(
 IDS = [f"{path.parent.name}/{path.name}" for path in SAMPLES]
 MAX_TRUNCATED_BYTES = 120_000
 """Larger samples are cut at every 10 % only: reading them a hundred times takes too long."""
+DAMAGE = [b"", b"-", b"9" * 40, b"NaN", b"\0", b"\n", b'"', b"[" * 9, b"1e999", b"\xff\xfe"]
 
 
 def _expanded(path: Path) -> bytes:
@@ -74,16 +75,19 @@ def _check_capture(capture: Capture) -> None:
 
 
 def _read_or_refuse(path: Path) -> Capture | None:
+    refusal = ""
     try:
         capture = read_capture(path)
         _check_capture(capture)
         if capture.requests is not None:
             capture.requests.collect()
     except CaptureError as error:
-        assert "\n" not in str(error)
-        assert str(path) in str(error)
-        return None
-    return capture
+        refusal = str(error)
+    if not refusal:
+        return capture
+    assert "\n" not in refusal
+    assert str(path) in refusal
+    return None
 
 
 def test_names_are_unique() -> None:
@@ -164,7 +168,7 @@ def test_mutated_bytes(path: Path, tmp_path_factory: pytest.TempPathFactory, dat
     raw = bytearray(_expanded(path)[:40_000])
     for _ in range(data.draw(st.integers(1, 8))):
         at = data.draw(st.integers(0, len(raw) - 1))
-        new = data.draw(st.sampled_from([b"", b"-", b"9" * 40, b"NaN", b"\0", b"\n", b'"', b"[" * 9]))
+        new = data.draw(st.sampled_from(DAMAGE))
         raw[at : at + data.draw(st.integers(0, 12))] = new
     damaged = tmp_path_factory.mktemp("damaged") / path.name.removesuffix(".gz")
     damaged.write_bytes(bytes(raw))

@@ -1,0 +1,206 @@
+"""fio jobs that ran together become one measurement: counts add, histograms merge.
+
+Percentiles of separate jobs are never averaged: without histograms (json+) the merged measurement
+has none, and says so.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from itertools import groupby
+from typing import Final, TypeVar
+
+from nvmesim.trace.capture import Conditions, CpuUse, Measurement, Op, OpResult
+from nvmesim.trace.doubts import doubt
+from nvmesim.trace.fio_jobs import OPS, Job
+from nvmesim.trace.histogram import merge_latencies
+from nvmesim.trace.text import shown
+
+RUNTIME_SPREAD: Final = 0.05
+"""Jobs whose run times differ by more did not load the drive together all the time."""
+COUNT_TOLERANCE: Final = 0.01
+"""fio 2.1 prints whole IOPS only: 133 of 133.9 is the worst of its own sample."""
+T = TypeVar("T")
+
+
+def groups(jobs: Iterable[Job]) -> list[list[Job]]:
+    """Split *jobs* into those that ran together: a stonewall or wait starts the next group."""
+    found: list[list[Job]] = []
+    for _, together in groupby(jobs, key=lambda job: (job.host, job.group)):
+        members = list(together)
+        current = members[:1]
+        for job, before in zip(members[1:], members, strict=False):
+            waits = job.options.flag("wait_for_previous") or "wait_for" in job.options.given
+            if waits and job.name != before.name:
+                found.append(current)
+                current = []
+            current.append(job)
+        found.append(current)
+    return found
+
+
+def measure(jobs: list[Job], disk_util_pct: Mapping[str, float]) -> Measurement:
+    """Merge *jobs*, at least one with requests, into one measurement with its doubts."""
+    active = [job for job in jobs if job.ops]
+    ops = {op: _merge_op([job.ops[op] for job in active if op in job.ops]) for op in OPS}
+    merged: dict[Op, OpResult] = {op: result for op, result in ops.items() if result is not None}
+    names = list(dict.fromkeys(job.name for job in active))
+    label = shown("+".join(names), 60)
+    if active[0].host:
+        label = f"{active[0].host}: {label}"
+    measurement = Measurement(
+        label=label,
+        conditions=_conditions(active),
+        ops=merged,
+        cpu=_cpu(active),
+        disk_util_pct=disk_util_pct,
+        source="fio",
+        warnings=tuple(_notes(jobs, active, merged)),
+    )
+    return doubt(measurement, is_polled=any(_is_polled(job) for job in active))
+
+
+def _merge_op(results: list[OpResult]) -> OpResult | None:
+    if len(results) < 2:
+        return results[0] if results else None
+    return OpResult(
+        count=sum(r.count for r in results),
+        bytes=sum(r.bytes for r in results),
+        iops=sum(r.iops for r in results),
+        bytes_per_s=sum(r.bytes_per_s for r in results),
+        clat=merge_latencies([r.clat for r in results]),
+        lat=merge_latencies([r.lat for r in results]),
+        slat=merge_latencies([r.slat for r in results]),
+    )
+
+
+def _same(values: Iterable[T | None]) -> T | None:
+    """Return the value that all share, else None."""
+    distinct = list(dict.fromkeys(values))
+    return distinct[0] if len(distinct) == 1 else None
+
+
+def _conditions(jobs: list[Job]) -> Conditions:
+    options = [job.options for job in jobs]
+    names = [o.filenames() for o in options]
+    runtime = max(job.runtime_s for job in jobs)
+    return Conditions(
+        read_fraction=_read_fraction(jobs),
+        access=_same(o.access() for o in options),
+        block_size=_block_size(jobs),
+        jobs=sum(job.threads for job in jobs),
+        iodepth=_same(job.options.iodepth(job.depth) for job in jobs),
+        targets=None if None in names else len({n for some in names for n in some or ()}),
+        engine=_same(o.given.get("ioengine", "psync") if o else None for o in options),
+        direct=_same(o.direct() for o in options),
+        rate_iops=_rate(jobs),
+        duration_s=runtime or None,
+        ramp_s=_same((o.seconds("ramp_time") or 0.0) if o else None for o in options),
+    )
+
+
+def _read_fraction(jobs: list[Job]) -> float | None:
+    """What the options ask for if all jobs ask the same, else what was counted."""
+    asked = _same(job.options.read_fraction() for job in jobs)
+    if asked is not None:
+        return asked
+    reads = sum(job.ops["read"].count for job in jobs if "read" in job.ops)
+    return reads / sum(job.count for job in jobs)
+
+
+def _block_size(jobs: list[Job]) -> int | dict[int, float] | None:
+    """Bytes, or the mix weighted by the requests counted; None where neither source says it."""
+    weights: dict[int, float] = {}
+    total = sum(job.count for job in jobs)
+    for job in jobs:
+        for op, result in job.ops.items():
+            sizes = job.options.block_sizes(op) or _size_counted(result)
+            if sizes is None:
+                return None
+            for size, share in sizes.items():
+                weights[size] = weights.get(size, 0.0) + share * result.count / total
+    if len(weights) == 1:
+        return next(iter(weights))
+    return dict(sorted(weights.items()))
+
+
+def _size_counted(result: OpResult) -> dict[int, float] | None:
+    """Return the size of requests that were all alike, from bytes and count; else None.
+
+    Counts of old versions are rounded, and counts and bytes are read a moment apart.
+    """
+    mean = result.bytes / result.count
+    size = 1 << max(0, round(math.log2(max(mean, 1.0))))
+    return {size: 1.0} if size >= 512 and abs(mean / size - 1) < COUNT_TOLERANCE else None
+
+
+def _rate(jobs: list[Job]) -> float | None:
+    limits = []
+    for job in jobs:
+        sizes = {op: result.bytes / result.count for op, result in job.ops.items() if result.bytes}
+        limit = job.options.rate_iops(sizes)
+        limits.append(None if limit is None else limit * job.threads)
+    known = [limit for limit in limits if limit is not None]
+    return sum(known) if known and len(known) == len(limits) else None
+
+
+def _cpu(jobs: list[Job]) -> CpuUse | None:
+    """Sum over jobs: fio's figures are means over the threads of an entry, in % of their time."""
+    user = system = 0.0
+    busiest = 0.0
+    for job in jobs:
+        if job.user_pct is None or job.system_pct is None:
+            return None
+        user += job.user_pct * job.threads
+        system += job.system_pct * job.threads
+        busiest = max(busiest, job.user_pct + job.system_pct)
+    return CpuUse(user, system, user + system, busiest)
+
+
+def _is_polled(job: Job) -> bool:
+    """Whether the job spins for completions, so that its CPU is full at any load."""
+    engine = job.options.given.get("ioengine", "")
+    return engine.startswith("spdk") or bool(job.options.flag("hipri"))
+
+
+def _notes(jobs: list[Job], active: list[Job], ops: Mapping[Op, OpResult]) -> list[str]:
+    notes = [note for job in jobs for note in job.notes]
+    idle = [job.name for job in jobs if not job.ops and not job.notes]
+    if idle:
+        notes.append(f"{len(idle)} jobs did no request: {shown(', '.join(idle), 40)}")
+    if len(active) > 1:
+        notes += _merge_notes(active, ops)
+    for key, what in _SHAPERS.items():
+        if any(key in job.options.given for job in active):
+            notes.append(what)
+    if any(job.options.given.get("rate") for job in active) and _rate(active) is None:
+        notes.append("some of the jobs were rate limited")
+    return notes
+
+
+def _merge_notes(jobs: list[Job], ops: Mapping[Op, OpResult]) -> list[str]:
+    notes = []
+    had = any(r.clat and r.clat.percentiles_s for job in jobs for r in job.ops.values())
+    has = all(result.clat and result.clat.percentiles_s for result in ops.values())
+    if had and not has:
+        notes.append(
+            f"percentiles of {len(jobs)} separate jobs cannot be merged and are left out; capture "
+            "with group_reporting or --output-format=json+"
+        )
+    times = [job.runtime_s for job in jobs]
+    if min(times) < (1 - RUNTIME_SPREAD) * max(times):
+        notes.append(
+            f"jobs ran together but for {min(times):g} to {max(times):g} s: the load was not "
+            "the same throughout"
+        )
+    if _same(job.options.iodepth(job.depth) for job in jobs) is None:
+        notes.append("jobs of different iodepth ran together: the depth of the drive is unclear")
+    return notes
+
+
+_SHAPERS: Final = {
+    "thinktime": "thinktime: the jobs paused, fewer requests were outstanding than iodepth says",
+    "latency_target": "latency_target: fio searched a depth, the run mixes several",
+    "startdelay": "startdelay: not all jobs ran all the time",
+}

@@ -1,0 +1,283 @@
+"""One entry of fio's ``jobs`` as numbers: its counts, latencies, CPU time and options."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final
+
+import numpy as np
+
+from nvmesim.trace.capture import Latency, Op, OpResult
+from nvmesim.trace.fields import MAX_COUNT, MAX_LATENCY_S, MAX_RATE, Fields
+from nvmesim.trace.fio_options import Options
+from nvmesim.trace.histogram import fio_bin_value
+from nvmesim.trace.text import shown
+
+OPS: Final[tuple[Op, ...]] = ("read", "write")
+_NS, _US = 1e-9, 1e-6
+_RAW_INDEX_MARK: Final = "FIO_IO_U_PLAT_"
+"""fio 2.2.12 to 2.19 print the bin's index beside keys of this name, later ones its midpoint."""
+_GROUPED_RATIO: Final = 0.75
+"""Thread time over wall time that must exceed numjobs before more threads are believed."""
+_GROUPED_MIN_S: Final = 0.5
+
+
+@dataclass(frozen=True)
+class Job:
+    """One entry: a job, or all jobs of a group that fio merged."""
+
+    name: str
+    host: str
+    group: int
+    error: int
+    threads: int
+    options: Options
+    depth: int | None
+    """fio's latency_depth."""
+    ops: Mapping[Op, OpResult]
+    mixed: bool
+    """Reads and writes were reported as one."""
+    runtime_s: float
+    user_pct: float | None
+    system_pct: float | None
+    notes: tuple[str, ...]
+
+    @property
+    def count(self) -> int:
+        """Requests that were counted, all operations."""
+        return sum(op.count for op in self.ops.values())
+
+
+def read_jobs(entries: list[Fields], common: Mapping[str, object]) -> list[Job]:
+    """Read all *entries*; *common* are the ``global options`` beneath the jobs' own."""
+    names = Counter(_identity(entry) for entry in entries)
+    return [_job(entry, common, names[_identity(entry)]) for entry in entries]
+
+
+def _identity(entry: Fields) -> tuple[str, int, str]:
+    name = entry.text("jobname") or "job"
+    return entry.text("hostname") or "", entry.count("groupid") or 0, name
+
+
+def _job(entry: Fields, common: Mapping[str, object], same_name: int) -> Job:
+    own = entry.fields("job options")
+    options = Options({**common, **(own.table if own else {})})
+    host, group, name = _identity(entry)
+    runtimes = {op: _runtime_s(entry, op) for op in (*OPS, "mixed")}
+    ops = {op: result for op in OPS if (result := _op_result(entry, op)) is not None}
+    mixed = entry.fields("mixed")
+    is_mixed = not ops and mixed is not None and bool(mixed.count("total_ios"))
+    if is_mixed and (pure := _only_op(options)) is not None:
+        result = _op_result(entry, "mixed")
+        ops, is_mixed = ({pure: result} if result else {}), False
+    runtime = max(runtimes.values())
+    threads, notes = _threads(entry, options, same_name, runtime)
+    return Job(
+        name=name,
+        host=host,
+        group=group,
+        error=_error(entry),
+        threads=threads,
+        options=options,
+        depth=entry.count("latency_depth"),
+        ops=ops,
+        mixed=is_mixed,
+        runtime_s=runtime,
+        user_pct=entry.number("usr_cpu", most=1e6),
+        system_pct=entry.number("sys_cpu", most=1e6),
+        notes=(*notes, *_other_work(entry)),
+    )
+
+
+def _error(entry: Fields) -> int:
+    error = entry.table.get("error")
+    # Some versions print the errno with its sign.
+    return abs(error) if type(error) is int else entry.count("error") or 0
+
+
+def describe_error(number: int) -> str:
+    """Return errno *number* with its meaning.
+
+    >>> describe_error(28)
+    'error=28 (No space left on device)'
+    """
+    if number == errno.EILSEQ:  # what fio reports when verify finds other data than it wrote
+        return f"error={number} (verify found wrong data)"
+    known = 0 < number < 4096
+    return f"error={number}" + (f" ({os.strerror(number)})" if known else "")
+
+
+def _runtime_s(entry: Fields, op: str) -> float:
+    table = entry.fields(op)
+    runtime = table.number("runtime", most=MAX_LATENCY_S * 1e6) if table else None
+    return (runtime or 0.0) / 1000
+
+
+def _only_op(options: Options) -> Op | None:
+    """Return the one operation of a job that only reads or only writes, else None."""
+    fraction = options.read_fraction()
+    if fraction == 1.0:
+        return "read"
+    return "write" if fraction == 0.0 else None
+
+
+def _threads(
+    entry: Fields, options: Options, same_name: int, runtime_s: float
+) -> tuple[int, tuple[str, ...]]:
+    """Return how many threads this entry stands for, and a note if the options say otherwise.
+
+    `job_runtime` sums over grouped threads (fio 3.8 on); before, an entry is one thread if there
+    are as many entries of its name as numjobs asks for.
+    """
+    asked = max(1, options.whole("numjobs", 1) or 1)
+    if asked > 1 and same_name % asked == 0:
+        return 1, ()
+    thread_ms = entry.number("job_runtime", most=1e15)
+    if thread_ms is None or runtime_s < _GROUPED_MIN_S:
+        return asked, ()
+    ran = thread_ms / 1000 / runtime_s
+    if ran < asked + _GROUPED_RATIO:
+        return asked, ()
+    note = f"{round(ran)} threads ran where numjobs says {asked}: jobs of several sections merged"
+    return round(ran), (note,)
+
+
+def _other_work(entry: Fields) -> list[str]:
+    notes = []
+    trim, sync = entry.fields("trim"), entry.fields("sync")
+    if trim and (count := trim.count("total_ios")):
+        notes.append(f"{count} trims are left out")
+    if sync and (count := sync.count("total_ios")):
+        notes.append(f"{count} flushes (fsync) ran between the requests")
+    if count := entry.count("total_err"):
+        notes.append(f"{count} requests failed and were continued over")
+    return notes
+
+
+def _op_result(entry: Fields, op: str) -> OpResult | None:
+    table = entry.fields(op)
+    if table is None:
+        return None
+    runtime_s = _runtime_s(entry, op)
+    iops = table.number("iops", most=MAX_RATE)
+    count = table.count("total_ios")
+    if count is None:  # before fio 2.1.5 or so there is only the rate
+        count = round((iops or 0.0) * runtime_s)
+    if count == 0:
+        return None
+    n_bytes = table.number("io_bytes", most=MAX_COUNT) or 0
+    if "io_kbytes" not in table.table:  # before fio 2.21 the key io_bytes held KiB
+        n_bytes *= 1024
+    rate = table.number("bw_bytes", most=MAX_RATE)
+    if rate is None:
+        rate = 1024 * (table.number("bw", most=MAX_RATE / 1024) or 0.0)
+    return OpResult(
+        count=count,
+        bytes=int(n_bytes),
+        iops=iops if iops is not None else (count / runtime_s if runtime_s else 0.0),
+        bytes_per_s=rate,
+        clat=_latency(table, "clat", count),
+        lat=_latency(table, "lat", count),
+        slat=_latency(table, "slat", count),
+    )
+
+
+def _latency(op: Fields, kind: str, op_count: int) -> Latency | None:
+    """Return the distribution at ``<kind>_ns`` (fio 3) or *kind* in us (fio 2), if it has samples.
+
+    A synchronous engine has no slat, ``gtod_reduce`` nothing at all: N is 0 or all numbers are.
+    """
+    table, unit = op.fields(f"{kind}_ns"), _NS
+    if table is None:
+        table, unit = op.fields(kind), _US
+    if table is None:
+        return None
+    count = table.count("N")
+    mean = _seconds(table, "mean", unit)
+    top = _seconds(table, "max", unit)
+    if count == 0 or not mean or not top:
+        return None
+    latency = Latency(
+        count=op_count if count is None else count,
+        mean_s=mean,
+        min_s=_seconds(table, "min", unit),
+        max_s=top,
+        stddev_s=_seconds(table, "stddev", unit),
+        percentiles_s=_percentiles(table, unit),
+        **_bins(table, unit),
+    )
+    _check_order(table, latency, unit)
+    return latency
+
+
+def _seconds(table: Fields, key: str, unit: float) -> float | None:
+    value = table.number(key, most=MAX_LATENCY_S / unit)
+    return None if value is None else value * unit
+
+
+def _check_order(table: Fields, latency: Latency, unit: float) -> None:
+    """Refuse numbers that contradict each other: a digit was lost or added."""
+    low, mean, high = latency.min_s or 0.0, latency.mean_s or 0.0, latency.max_s or 0.0
+    # fio 2 cuts min and max to whole microseconds.
+    if not low - unit <= mean * 1.001 or not mean <= high * 1.001 + unit:
+        raise table.source.error(
+            f"{table.at('mean')} is {mean / unit:g}, outside min {low / unit:g} and max "
+            f"{high / unit:g}",
+            "repeat the capture",
+        )
+    values = [latency.percentiles_s[p] for p in sorted(latency.percentiles_s)]
+    if any(a > b for a, b in pairwise(values)):
+        raise table.source.error(f"{table.at('percentile')} decreases", "repeat the capture")
+
+
+def _percentiles(table: Fields, unit: float) -> dict[float, float]:
+    """Percent -> s; the unused slots of fio up to 3.3 (``"0.00" : 0``) are left out."""
+    given = table.fields("percentile")
+    found: dict[float, float] = {}
+    for key in given.table if given else ():
+        assert given is not None
+        try:
+            percent = float(key)
+        except ValueError:
+            percent = -1.0
+        if not 0 <= percent <= 100:
+            raise table.source.error(
+                f"{given.where} has the key {shown(key, 20)!r}, not a percentage",
+                "repeat the capture",
+            )
+        value = _seconds(given, key, unit)
+        if value is not None and (percent > 0 or value > 0):
+            found[percent] = value
+    return found if any(found.values()) else {}
+
+
+def _bins(table: Fields, unit: float) -> dict[str, np.ndarray]:
+    """Return the bins of json+ as the arrays of `Latency`, nothing if there are none."""
+    given = table.fields("bins")
+    if given is None or not given.table:
+        return {}
+    raw_index = any(key.startswith(_RAW_INDEX_MARK) for key in given.table)
+    pairs = [pair for pair in given.table.items() if not pair[0].startswith(_RAW_INDEX_MARK)]
+    try:
+        keys = np.array([int(key) for key, _ in pairs], dtype=np.int64)
+        counts = np.array([value for _, value in pairs])
+        if counts.dtype.kind != "i" or (counts < 0).any() or (keys < 0).any():
+            raise ValueError
+        if keys.size and keys.max() * unit > MAX_LATENCY_S:
+            raise ValueError
+        if raw_index and keys.size and keys.max() >= 64 * 40:
+            raise ValueError
+    except (ValueError, OverflowError):
+        raise table.source.error(
+            f"{given.where} holds something that is no count of a bin", "repeat the capture"
+        ) from None
+    if not keys.size:
+        return {}
+    values = (fio_bin_value(keys) if raw_index else keys.astype(np.float64)) * unit
+    order = np.argsort(values)
+    return {"bin_s": values[order], "bin_count": counts[order].astype(np.int64)}

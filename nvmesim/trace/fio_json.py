@@ -1,0 +1,294 @@
+"""fio ``--output-format=json`` and ``json+``, of any version and with whatever stands around it.
+
+A file may hold a banner, error lines and ETA lines before the object, other formats after it, and
+several objects: of ``--status-interval`` each is cumulative and the last one counts; of runs
+appended to one file each counts. Source: fio stat.c, client.c; fio HOWTO.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from nvmesim.trace.capture import Capture, Measurement
+from nvmesim.trace.fields import Fields
+from nvmesim.trace.fio_groups import groups, measure
+from nvmesim.trace.fio_jobs import Job, describe_error, read_jobs
+from nvmesim.trace.text import Head, Source, shown
+
+_MARK: Final = re.compile(r'"fio version"\s*:')
+_ETA: Final = re.compile(r"^Jobs: \d+ \(f=\d+\)", re.MULTILINE)
+_OPEN: Final = re.compile(r"^[ \t]*\{", re.MULTILINE)
+_STRAY: Final = re.compile(r"^(?:fio: |fio\[|Jobs: |client <|<\w+> )[^\n]*\n?", re.MULTILINE)
+"""Lines that other threads of fio print into its JSON (fio issue 1685)."""
+_NOT_A_NUMBER: Final = re.compile(r"(:\s*)(-?)(?:nan|inf)\b")
+_STDERR: Final = re.compile(r"^fio: .+$", re.MULTILINE)
+_ALL_CLIENTS: Final = "All clients"
+MAX_FAILED_PARSES: Final = 20
+"""Places that look like an object and are none, after which the file is given up."""
+
+
+def sniff(head: Head) -> bool:
+    """Whether *head* has fio's JSON, or only the ETA lines that may stand before it."""
+    if _MARK.search(head.text):
+        return True
+    return not head.whole and bool(_ETA.search(head.text)) and "(groupid=" not in head.text
+
+
+def read(source: Source) -> Capture:
+    """Read every run in *source*; CaptureError if one is cut off, failed or has no latencies."""
+    found = _parse(source)
+    runs = _final_runs(found.objects)
+    warnings = list(found.warnings)
+    jobs_seen = 0
+    measurements: list[Measurement] = []
+    for run in runs:
+        root = Fields(source, "", run)
+        entries = _entries(root)
+        jobs_seen += len(entries)
+        measurements += _measure_run(root, entries, found.stderr, warnings)
+    _must_have_latencies(source, measurements)
+    version = str(runs[-1]["fio version"]).removeprefix("fio-")
+    return Capture(
+        file=source.path,
+        format="fio-json",
+        version=shown(version, 30),
+        measurements=tuple(measurements),
+        rows=jobs_seen,
+        skipped=found.stray_lines,
+        warnings=tuple(dict.fromkeys(warnings)),
+    )
+
+
+@dataclass
+class _Found:
+    """What a text holds: fio's objects, and what stood around them."""
+
+    objects: list[dict[str, Any]] = field(default_factory=list)
+    stderr: str = ""
+    stray_lines: int = 0
+    warnings: list[str] = field(default_factory=list)
+
+
+def _parse(source: Source) -> _Found:
+    text = source.text()
+    try:
+        return _objects(source, text)
+    except json.JSONDecodeError as first:
+        # Only now: both repairs touch the whole text, and a good file needs neither.
+        mended, strays = _STRAY.subn("", text)
+        mended = _NOT_A_NUMBER.sub(_spell_constant, mended)
+        try:
+            found = _objects(source, mended)
+        except json.JSONDecodeError:
+            raise _broken(source, text, first) from None
+        found.stray_lines = strays
+        if strays:
+            found.warnings.append(f"{strays} lines of fio's messages stood inside the JSON")
+        found.stderr = found.stderr or _last_message(text)
+        return found
+    except ValueError as error:  # an integer of more digits than Python converts
+        raise source.error(
+            f"holds a number that cannot be read ({shown(error, 50)})", "repeat the capture"
+        ) from None
+
+
+def _spell_constant(match: re.Match[str]) -> str:
+    name = "NaN" if match.group(0).endswith("nan") else f"{match.group(2)}Infinity"
+    return match.group(1) + name
+
+
+def _objects(source: Source, text: str) -> _Found:
+    """Find fio's objects in *text*; JSONDecodeError of the first place if it starts none."""
+    decoder = json.JSONDecoder(object_pairs_hook=_keep_duplicates)
+    found = _Found()
+    first_error: json.JSONDecodeError | None = None
+    failed = at = 0
+    last_end = 0
+    while match := _OPEN.search(text, at):
+        start = match.end() - 1
+        try:
+            value, at = decoder.raw_decode(text, start)
+        except json.JSONDecodeError as error:
+            failed += 1
+            first_error = first_error or error
+            at = start + 1
+            if failed >= MAX_FAILED_PARSES:
+                break
+            continue
+        if isinstance(value, dict) and "fio version" in value:
+            if not found.objects:
+                found.stderr = _last_message(text[:start])
+            found.objects.append(value)
+            last_end = at
+    if first_error is not None and (not found.objects or _MARK.search(text, last_end)):
+        raise first_error
+    if not found.objects:
+        raise source.error(
+            'holds JSON, but none with the key "fio version" at its top',
+            "give the output of fio --output-format=json",
+        )
+    if "terminating on signal" in text:
+        found.warnings.append("the run was interrupted by a signal")
+    return found
+
+
+def _keep_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return a dict; fio repeats the key ``filename`` for several files, which ':' joins too."""
+    table = dict(pairs)
+    if len(table) < len(pairs):
+        names = [str(value) for key, value in pairs if key == "filename"]
+        if len(names) > 1:
+            table["filename"] = ":".join(names)
+    return table
+
+
+def _last_message(text: str) -> str:
+    messages = _STDERR.findall(text)
+    return shown(messages[-1].removeprefix("fio: "), 80) if messages else ""
+
+
+def _broken(source: Source, text: str, error: json.JSONDecodeError) -> Exception:
+    line = text.count("\n", 0, error.pos) + 1
+    if not text[error.pos :].strip() or error.msg.startswith("Unterminated string"):
+        found = f"ends inside the JSON, at line {line}"
+        return source.error(found, "the run was cut off or the file copied in part: repeat it")
+    near = shown(text[error.pos : error.pos + 30].split("\n")[0], 30)
+    return source.error(f"line {line} is no JSON near {near!r}", "repeat the capture")
+
+
+def _final_runs(objects: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the last object of every run: those of ``--status-interval`` are cumulative."""
+    return [
+        one
+        for one, following in zip(objects, [*objects[1:], None], strict=True)
+        if following is None or not _continues(one, following)
+    ]
+
+
+def _continues(one: Mapping[str, Any], following: Mapping[str, Any]) -> bool:
+    """Whether *following* is a later report of the same run, not of the next run."""
+    before, after = _progress(one), _progress(following)
+    if before is None or after is None or before.keys() != after.keys():
+        return False
+    if any(after[key] < before[key] for key in before):
+        return False
+    starts = [_started(table) for table in (one, following)]
+    if starts[0] is None or starts[1] is None:
+        return True
+    # elapsed is rounded up to a second, so the start of one run moves by one at most.
+    return abs(starts[1] - starts[0]) <= 1
+
+
+def _jobs_of(table: Mapping[str, Any]) -> list[dict[str, Any]]:
+    jobs = table.get("jobs") or table.get("client_stats")
+    return [job for job in jobs if isinstance(job, dict)] if isinstance(jobs, list) else []
+
+
+def _progress(table: Mapping[str, Any]) -> dict[tuple[int, str], int] | None:
+    """Requests so far, by job."""
+    done: dict[tuple[int, str], int] = {}
+    for index, job in enumerate(_jobs_of(table)):
+        directions = [job.get(op) for op in ("read", "write", "trim", "mixed")]
+        counts = [d.get("total_ios") for d in directions if isinstance(d, dict)]
+        known = [count for count in counts if isinstance(count, int)]
+        if len(known) < len(counts):
+            return None
+        done[index, str(job.get("jobname"))] = sum(known)
+    return done
+
+
+def _started(table: Mapping[str, Any]) -> float | None:
+    stamp = table.get("timestamp")
+    elapsed = [job.get("elapsed") for job in _jobs_of(table)]
+    known = [e for e in elapsed if isinstance(e, int | float)]
+    if not isinstance(stamp, int | float) or not stamp or not known:
+        return None
+    return float(stamp - max(known))
+
+
+def _entries(root: Fields) -> list[Fields]:
+    """Return the job entries; in client/server mode those of the clients, not fio's sum of them."""
+    entries = list(root.rows("jobs"))
+    if not entries:
+        clients = list(root.rows("client_stats"))
+        entries = [e for e in clients if e.text("jobname") != _ALL_CLIENTS] or clients
+    if not entries:
+        raise root.source.error(
+            "has no jobs", "fio ran none: look at its messages and repeat the capture"
+        )
+    return entries
+
+
+def _common_options(root: Fields) -> Mapping[str, object]:
+    """``global options``: a table, in client/server mode a list of tables."""
+    given = root.table.get("global options")
+    tables = given if isinstance(given, list) else [given]
+    common: dict[str, object] = {}
+    for table in tables:
+        if isinstance(table, dict):
+            common.update(table)
+    return common
+
+
+def _measure_run(
+    root: Fields, entries: list[Fields], stderr: str, warnings: list[str]
+) -> Iterator[Measurement]:
+    """Yield the measurements of one run; a failed group is left out with a warning, never alone."""
+    together = groups(read_jobs(entries, _common_options(root)))
+    problems = [_problem(jobs) for jobs in together]
+    good = [jobs for jobs, problem in zip(together, problems, strict=True) if not problem]
+    bad = [problem for problem in problems if problem]
+    if not good:
+        reason = f" ({stderr})" if stderr else ""
+        raise root.source.error(bad[0] + reason, "mend the cause and repeat the capture")
+    warnings += [f"left out: {problem}" for problem in bad]
+    hosts = {job.host for jobs in good for job in jobs}
+    if len(hosts) > 1:
+        warnings.append(f"{len(hosts)} clients ran together, a measurement each")
+    util = _disk_util(root) if len(together) == 1 else {}
+    for jobs in good:
+        yield measure(jobs, util)
+
+
+def _problem(jobs: list[Job]) -> str:
+    """Say why nothing can be learned from *jobs*; empty if something can."""
+    for job in jobs:
+        if job.error:
+            return f"job {shown(job.name, 40)!r} failed with {describe_error(job.error)}"
+    for job in jobs:
+        if job.mixed:
+            return (
+                f"job {shown(job.name, 40)!r} reports reads and writes as one "
+                "(unified_rw_reporting=mixed)"
+            )
+    if not any(job.ops for job in jobs):
+        name = shown(jobs[0].name, 40)
+        trimmed = any("trims" in note for job in jobs for note in job.notes)
+        what = "only trims" if trimmed else "no read and no write"
+        return f"job {name!r} has zero samples: it did {what}"
+    return ""
+
+
+def _disk_util(root: Fields) -> dict[str, float]:
+    """Drive -> busy %; a RAID device has its own entry and one a member."""
+    found = {}
+    for entry in root.rows("disk_util"):
+        name, util = entry.text("name"), entry.number("util", most=1e6)
+        if name and util is not None:
+            found[shown(name, 40)] = util
+    return found
+
+
+def _must_have_latencies(source: Source, measurements: list[Measurement]) -> None:
+    for measurement in measurements:
+        for op in measurement.ops.values():
+            if op.clat is not None or op.lat is not None:
+                return
+    raise source.error(
+        "has no latencies (gtod_reduce or disable_lat and disable_clat)",
+        "capture without these options",
+    )
