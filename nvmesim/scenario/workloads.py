@@ -66,7 +66,10 @@ def resolve_workload(
         if spec.socket is not None and spec.socket >= len(sockets):
             raise ScenarioError(f"{key}.socket is {spec.socket}; there are {len(sockets)} sockets")
         _note_costs(spec, stack, notes)
-        groups += _groups(index, key, spec, scenario.base, places, notes)
+        for group in _groups(index, key, spec, scenario.base, places, notes):
+            if group.socket is not None and group.socket >= len(sockets):
+                raise ScenarioError(f"{key}: NUMA node {group.socket} is no socket of this server")
+            groups.append(group)
     return tuple(groups)
 
 
