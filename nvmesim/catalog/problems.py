@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import types
-from typing import Annotated, Any, Union, get_args, get_origin
+from typing import Annotated, Any, Final, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
 
 from nvmesim.errors import nearest
 
@@ -20,7 +22,7 @@ def first_problem(error: ValidationError, model: type[BaseModel]) -> str:
     ...     CpuProfile.model_validate({"name": "x", "cores": 0, "ghz": 2.1})
     ... except ValidationError as error:
     ...     first_problem(error, CpuProfile)
-    'cores is 0; input should be greater than or equal to 1'
+    'cores is 0; at least 1'
     """
     problems = error.errors(include_url=False)
     # An unknown key explains a missing one, so it comes first.
@@ -38,8 +40,54 @@ def first_problem(error: ValidationError, model: type[BaseModel]) -> str:
     if problem["type"] == "literal_error":
         options = str(problem["ctx"]["expected"]).replace("'", "").replace(" or ", ", ")
         return f"{key} is {found!r}; {nearest(str(found), options.split(', '))}"
-    message = problem["msg"]
-    return f"{key} is {_short(found)}; {message[0].lower()}{message[1:]}"
+    return f"{key} is {_short(found)}; {_wanted(problem, model, loc)}"
+
+
+_WANTED: Final = {
+    "finite_number": "a finite number",
+    "tuple_type": "a list",
+    "too_short": "at least one",
+    "string_type": "a text",
+    "int_type": "a whole number",
+    "int_parsing": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "float_parsing": "a number",
+    "bool_type": "true or false",
+    "bool_parsing": "true or false",
+    "model_type": "a table",
+    "dict_type": "a table",
+}
+_BOUNDS: Final = {"ge": "at least", "gt": "above", "le": "at most", "lt": "below"}
+
+
+def _wanted(problem: ErrorDetails, model: type[BaseModel], loc: tuple[int | str, ...]) -> str:
+    """Say what would do: the whole range for a number out of it, a type for another."""
+    kind = problem["type"]
+    if kind in _WANTED:
+        return f"{_WANTED[kind]} is needed"
+    context = problem.get("ctx", {})
+    bounds = [f"{word} {context[key]:g}" for key, word in _BOUNDS.items() if key in context]
+    bounds += [text for text in _bounds_of(model, loc) if text not in bounds]
+    if bounds:
+        bounds.sort(key=lambda text: text.startswith(("at most", "below")))
+        text = " and ".join(bounds)
+        return re.sub(r"^at least (\S+) and at most (\S+)$", r"from \1 to \2", text)
+    message: str = problem["msg"]
+    return message[0].lower() + message[1:]
+
+
+def _bounds_of(model: type[BaseModel], loc: tuple[int | str, ...]) -> list[str]:
+    """Return the bounds that the field at *loc* states."""
+    holder = _model_at(model, loc[:-1])
+    field = holder.model_fields.get(str(loc[-1])) if holder is not None and loc else None
+    found = [] if field is None else field.metadata
+    return [
+        f"{word} {getattr(mark, key):g}"
+        for key, word in _BOUNDS.items()
+        for mark in found
+        if isinstance(getattr(mark, key, None), int | float)
+    ]
 
 
 def keys_at(model: type[BaseModel], loc: tuple[int | str, ...]) -> list[str]:
@@ -49,13 +97,17 @@ def keys_at(model: type[BaseModel], loc: tuple[int | str, ...]) -> list[str]:
     >>> keys_at(DriveProfile, ("read",))[:2]
     ['base', 'die']
     """
+    found = _model_at(model, loc)
+    return list(found.model_fields) if found is not None else []
+
+
+def _model_at(model: type[BaseModel], loc: tuple[int | str, ...]) -> type[BaseModel] | None:
     current: Any = model
     for part in loc:
         inner = _model_in(current)
         if inner is not None and part in inner.model_fields:
             current = inner.model_fields[str(part)].annotation
-    inner = _model_in(current)
-    return list(inner.model_fields) if inner is not None else []
+    return _model_in(current)
 
 
 def _model_in(annotation: Any) -> type[BaseModel] | None:

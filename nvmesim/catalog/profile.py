@@ -36,8 +36,11 @@ class Quantity(Frozen):
     source: str = ""
 
 
-def _quantity(parse: Callable[[str], float]) -> Callable[[Any], Any]:
-    """Let a field be a text, a number, or a table with value, low, high, basis, source."""
+def _quantity(parse: Callable[[str], float], example: str = "") -> Callable[[Any], Any]:
+    """Let a field be a text, or a table with value, low, high, basis, source.
+
+    With an *example* of its unit a bare number is refused: 54 could be ps or us.
+    """
 
     def number(value: Any) -> Any:
         if not isinstance(value, str):
@@ -50,8 +53,12 @@ def _quantity(parse: Callable[[str], float]) -> Callable[[Any], Any]:
     def coerce(value: Any) -> Any:
         if isinstance(value, dict):
             return {k: number(v) if k in ("value", "low", "high") else v for k, v in value.items()}
-        if isinstance(value, str | int | float) and not isinstance(value, bool):
+        if isinstance(value, str):
             return {"value": number(value)}
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            if example:
+                raise ValueError(f"it needs its unit; write for example {example!r}")
+            return {"value": value}
         return value
 
     return coerce
@@ -64,15 +71,15 @@ class UnitOf:
     what: Literal["time", "size", "bandwidth", "rate", "number"]
 
 
-Time = Annotated[Quantity, BeforeValidator(_quantity(units.parse_time_ps)), UnitOf("time")]
+Time = Annotated[Quantity, BeforeValidator(_quantity(units.parse_time_ps, "54 us")), UnitOf("time")]
 """Picoseconds; written "54 us"."""
-Size = Annotated[Quantity, BeforeValidator(_quantity(units.parse_size)), UnitOf("size")]
+Size = Annotated[Quantity, BeforeValidator(_quantity(units.parse_size, "512 KiB")), UnitOf("size")]
 """Bytes; written "512 KiB"."""
 Bandwidth = Annotated[
-    Quantity, BeforeValidator(_quantity(units.parse_bandwidth)), UnitOf("bandwidth")
+    Quantity, BeforeValidator(_quantity(units.parse_bandwidth, "3.2 GB/s")), UnitOf("bandwidth")
 ]
 """Bytes per second; written "3.2 GB/s"."""
-Rate = Annotated[Quantity, BeforeValidator(_quantity(units.parse_rate)), UnitOf("rate")]
+Rate = Annotated[Quantity, BeforeValidator(_quantity(units.parse_rate, "640k/s")), UnitOf("rate")]
 """Per second; written "640k/s"."""
 Number = Annotated[Quantity, BeforeValidator(_quantity(float)), UnitOf("number")]
 """A plain number: cycles, a count, a factor."""

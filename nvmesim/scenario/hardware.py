@@ -30,6 +30,16 @@ VMD_CYCLES: Final = 5000.0
 Windows Server 2019, as switching VMD on costs 10 to 25 % (Team, 2019 scaling article)."""
 CONTROLLER_COMMANDS_PER_S: Final = 1.65e6
 """Commands a controller takes. Source: Team, 2019: LSI 9460-16i stops at 1.5 to 1.8 M."""
+_RARELY: Final = (
+    "turbo_ghz",
+    "tdp_w",
+    "power_active_w",
+    "power_idle_w",
+    "price",
+    "workers",
+    "remote",
+)
+_ONLY_IF_USED: Final = ("filesystems.", "guests.")
 _LINK_OF: Final = {"nvme": "pcie", "sata": "sata", "sas": "sas"}
 
 
@@ -46,13 +56,18 @@ class Notes:
         if text not in self.assumptions:
             self.assumptions.append(text)
 
-    def profile(self, profile: Profile) -> None:
-        """Name the numbers of *profile* that are assumed, once for each profile."""
+    def profile(self, profile: Profile, *used: str) -> None:
+        """Name the numbers of *profile* that are assumed, once for each profile.
+
+        Those that few runs use (a turbo frequency, a guest's cost) are named if they are *used*.
+        """
         key = f"{profile.kind} {profile.name}"
         if key in self._named:
             return
         self._named.add(key)
         for name, quantity in catalog.assumed(profile):
+            if name not in used and (name in _RARELY or name.startswith(_ONLY_IF_USED)):
+                continue
             because = f" ({quantity.source})" if quantity.source else ""
             shown = show_quantity(profile, name)
             self.assume(f"{key}: {name} = {shown} is assumed{because}")
@@ -82,7 +97,7 @@ def resolve_sockets(scenario: Scenario, notes: Notes) -> tuple[Socket, ...]:
 def _socket(index: int, spec: SocketSpec, base: Path, notes: Notes) -> Socket:
     key = f"server.sockets.{index}"
     cpu = cast(CpuProfile, profile("cpu", spec.cpu, base, f"{key}.cpu"))
-    notes.profile(cpu)
+    notes.profile(cpu, *(["turbo_ghz"] if spec.ghz == "turbo" else []))
     if spec.ghz == "turbo":
         if cpu.turbo_ghz is None:
             raise ScenarioError(f"{key}.ghz is 'turbo', which {cpu.name} does not state; a number")

@@ -41,7 +41,7 @@ def resolve(scenario: Scenario) -> ResolvedScenario:
     )
     if "stack" not in scenario.server.model_fields_set:
         notes.assume(f"server.stack: {stack.name} taken")
-    notes.profile(stack)
+    notes.profile(stack, *_used_of_stack(scenario))
     sockets = resolve_sockets(scenario, notes)
     interconnect = resolve_interconnect(scenario, sockets, notes)
     adapters = resolve_adapters(scenario, sockets, notes)
@@ -64,9 +64,15 @@ def resolve(scenario: Scenario) -> ResolvedScenario:
     )
 
 
+def _used_of_stack(scenario: Scenario) -> list[str]:
+    """Return the numbers of the stack that only some scenarios use."""
+    used = [f"filesystems.{spec.filesystem}" for spec in scenario.workload]
+    used += [f"guests.{spec.guest}" for spec in scenario.workload]
+    return used + (["remote"] if len(scenario.server.sockets) > 1 else [])
+
+
 def _run(spec: RunSpec) -> RunSettings:
-    """Precision is asked unless the length of the run is stated."""
-    precision = spec.precision
-    if precision is None and spec.requests is None and spec.duration is None:
-        precision = DEFAULT_PRECISION
-    return RunSettings(precision, spec.requests, spec.duration, spec.seed)
+    """No precision is asked when the length of the run is stated."""
+    if spec.requests is not None or spec.duration is not None:
+        return RunSettings(None, spec.requests, spec.duration, spec.seed)
+    return RunSettings(spec.precision or DEFAULT_PRECISION, None, None, spec.seed)

@@ -215,10 +215,10 @@ class WorkloadGroup:
 
 @dataclass(frozen=True)
 class RunSettings:
-    """When to stop: exactly one of the first three is set."""
+    """When to stop: at a precision; or at requests or a duration, whichever is reached first."""
 
     precision: float | None = 0.01
-    """Relative half-width of the 95 % interval of total IOPS."""
+    """Relative half-width of the 95 % interval of total IOPS; None if the length is stated."""
     requests: int | None = None
     duration_ps: int | None = None
     seed: int = 1

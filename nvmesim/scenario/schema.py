@@ -228,19 +228,12 @@ _COMPANIONS = {
 
 
 class RunSpec(Strict):
-    """When to stop."""
+    """When to stop: at a precision, unless requests or a duration are stated."""
 
     precision: Fraction | None = Field(default=None, gt=0, lt=1)
     requests: int | None = Field(default=None, ge=1)
     duration: Duration | None = Field(default=None, gt=0)
     seed: int = Field(default=1, ge=0, lt=2**63)
-
-    @model_validator(mode="after")
-    def _one_rule(self) -> RunSpec:
-        given = [key for key in ("precision", "requests", "duration") if getattr(self, key)]
-        if len(given) > 1:
-            raise ValueError(f"{' and '.join(given)} exclude each other; keep one")
-        return self
 
 
 def _listed(value: Any) -> Any:
