@@ -57,6 +57,7 @@ class Latency:
     """One latency distribution as the file has it; what the file lacks is None or empty."""
 
     count: int
+    """Samples; 0 if the source (a datasheet) does not say how many there were."""
     mean_s: float | None = None
     min_s: float | None = None
     max_s: float | None = None
@@ -74,6 +75,7 @@ class OpResult:
     """What reads, or writes, of one measurement did."""
 
     count: int
+    """Requests; 0 if the source (a datasheet) gives rates only."""
     bytes: int
     iops: float
     bytes_per_s: float

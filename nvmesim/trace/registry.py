@@ -70,6 +70,7 @@ class LazyReader:
 READERS: Final[tuple[Reader, ...]] = (
     # name of the format, module of nvmesim.trace
     LazyReader("fio-json", "fio_json"),
+    LazyReader("points", "points"),
 )
 
 
