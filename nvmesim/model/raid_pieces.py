@@ -18,7 +18,7 @@ RawChild = tuple[tuple[int, ...], bool, int, int, int]
 
 
 def submission_pieces(offset: int, length: int, cut: int, chunk: int | None) -> list[Bio]:
-    """Pieces of a request in the order in which the kernel submits them, as (0, offset, length).
+    """Pieces of a request in the order in which raid1, 10, 5 and 6 submit them: (0, start, length).
 
     A remainder is queued behind what was cut off before it, and newer remainders before older ones,
     so the tails of misaligned pieces come last and backwards.
@@ -45,6 +45,24 @@ def submission_pieces(offset: int, length: int, cut: int, chunk: int | None) -> 
     return done
 
 
+def striped_pieces(offset: int, length: int, cut: int, chunk: int) -> list[Bio]:
+    """Pieces of a raid0 request in order: of each piece that crosses a chunk the tail comes first.
+
+    Source: Linux drivers/md/raid0.c, raid0_make_request as of 6.1.192 and 6.12.
+
+    >>> [start for _, start, _ in striped_pieces(32, 128, cut=64, chunk=64)]
+    [64, 32, 128, 96]
+    """
+    done: list[Bio] = []
+    for start in range(offset, offset + length, cut):
+        left = min(cut, offset + length - start)
+        inside = chunk - start % chunk
+        if left > inside:
+            done.append((0, start + inside, left - inside))
+        done.append((0, start, min(left, inside)))
+    return done
+
+
 def plan_pieces(
     geometry: RaidGeometry, op: Op, offset: int, length: int, *, below: bool = False
 ) -> list[RawChild]:
@@ -53,8 +71,12 @@ def plan_pieces(
     *below* says that the request lies where rebuilding members are good already.
     """
     level = geometry.level
-    cut = min(geometry.chunk, geometry.max_sectors) if level == 0 else geometry.max_sectors
-    pieces = submission_pieces(offset, length, cut, None if level == 1 else geometry.chunk)
+    if level == 0:
+        cut = min(geometry.chunk, geometry.max_sectors)
+        pieces = striped_pieces(offset, length, cut, geometry.chunk)
+    else:
+        chunk = None if level == 1 else geometry.chunk
+        pieces = submission_pieces(offset, length, geometry.max_sectors, chunk)
     if op == "read":
         return [_read(geometry, start, size, below) for _, start, size in pieces]
     bios = [
