@@ -1,0 +1,216 @@
+"""One drive as stations and programs: dies, channels, controller, write buffer, port (DESIGN 3).
+
+A read: command, constant part, one die and channel per unit, data, port. A write: port, command,
+data, room in the buffer, acknowledgement; its units are programmed on their dies behind that.
+The empirical drive is one delay station that draws from its capture.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from nvmesim.catalog.links import command_time_ps
+from nvmesim.catalog.profile import DriveProfile
+from nvmesim.model.builder import Builder, Row, const, ints, op
+from nvmesim.model.distributions import gamma_table
+from nvmesim.network import MAX_CHILDREN, Kind, Op
+from nvmesim.scenario.resolved import Drive
+from nvmesim.units import PS_PER_S
+
+SLOT_DIE, SLOT_RMW_DIE, SLOT_ACK = 0, 1, 2
+
+
+@dataclass(frozen=True)
+class HostShare:
+    """Host time that a drive's constant parts still hold, to be taken out (DESIGN 5)."""
+
+    read_ps: int = 0
+    write_ps: int = 0
+
+
+class DriveModel:
+    """The stations of one drive, and its programs for any command."""
+
+    def __init__(self, b: Builder, drive: Drive, *, writes: bool, tags: bool, host: HostShare):
+        self._b = b
+        self._drive = drive
+        self._host = host
+        self.profile: DriveProfile = drive.profile
+        self._units: dict[int, int] = {}
+        p, name = self.profile, drive.name
+        self._series: dict[bool, tuple[int, int]] = {}
+        if p.latencies is not None:
+            self._add_empirical()
+            return
+        self._tags = -1
+        if tags:
+            self._tags = b.station(f"{name} tags", Kind.GATE, round(p.tags.value))
+            b.report(f"{name} tags", "gate", self._tags, drive=drive.index)
+        self._command = b.station(f"{name} commands", Kind.FIFO)
+        b.report(f"{name} commands", "drive", self._command, drive=drive.index, resource="commands")
+        self._mapper = -1
+        self._add_bank(writes)
+        self._add_data(writes)
+
+    def _add_bank(self, writes: bool) -> None:
+        b, p, drive = self._b, self.profile, self._drive
+        self._n_dies, self._n_channels = round(p.dies.value), round(p.channels.value)
+        gate, dist, gc = -1, -1, -1
+        if writes:
+            slots = max(1, round(p.write.buffer.value / p.write.unit.value))
+            gate = b.station(f"{drive.name} buffer", Kind.GATE, slots)
+            b.report(
+                f"{drive.name} write buffer", "gate", gate, drive=drive.index, resource="buffer"
+            )
+            dist = b.dist(gamma_table(p.write.program.value, p.write.program_cv.value))
+            if p.write.gc is not None:
+                g = p.write.gc
+                gc = b.gc(g.on.value, g.off.value, g.factor.value)
+        self._buffer = gate
+        suspend = -1 if p.write.suspend is None else round(p.write.suspend.value)
+        kind = Kind.DIE if writes else Kind.FIFO
+        self._dies = len(b.stations)
+        for i in range(self._n_dies):
+            b.station(
+                f"{drive.name} die{i}", kind, 1,
+                die_dist=dist, die_gate=gate, die_suspend_ps=suspend if writes else -1, die_gc=gc,
+            )  # fmt: skip
+        b.report(
+            f"{drive.name} dies", "drive", self._dies, self._n_dies,
+            drive=drive.index, resource="dies",
+        )  # fmt: skip
+        self._channels = len(b.stations)
+        for i in range(self._n_channels):
+            b.station(f"{drive.name} channel{i}", Kind.FIFO)
+        b.report(
+            f"{drive.name} channels", "drive", self._channels, self._n_channels,
+            drive=drive.index, resource="channels",
+        )  # fmt: skip
+        self._read_dist = b.dist(gamma_table(p.read.die.value, p.read.die_cv.value))
+
+    def _add_data(self, writes: bool) -> None:
+        b, drive = self._b, self._drive
+        self._read_data = b.station(f"{drive.name} read data", Kind.FIFO)
+        b.report(
+            f"{drive.name} read data", "drive", self._read_data,
+            drive=drive.index, resource="read_bandwidth",
+        )  # fmt: skip
+        self._up = b.station(f"{drive.name} port up", Kind.FIFO)
+        self._down = self._up
+        if drive.link.full_duplex:
+            self._down = b.station(f"{drive.name} port down", Kind.FIFO)
+        b.report(f"{drive.name} port up", "link", self._up, drive=drive.index, resource="port")
+        if writes:
+            self._write_data = b.station(f"{drive.name} write data", Kind.FIFO)
+            b.report(
+                f"{drive.name} write data", "drive", self._write_data,
+                drive=drive.index, resource="write_bandwidth",
+            )  # fmt: skip
+            self._ack = b.station(f"{drive.name} acknowledge", Kind.DELAY)
+            p = self.profile.write
+            mean = max(1.0, p.base.value - self._host.write_ps)
+            self._ack_dist = b.dist(gamma_table(mean, p.base_cv.value))
+            if self._down != self._up:
+                b.report(
+                    f"{drive.name} port down", "link", self._down,
+                    drive=drive.index, resource="port",
+                )  # fmt: skip
+
+    def _add_empirical(self) -> None:
+        """A delay station per operation that draws runs of the capture's own samples."""
+        b, drive = self._b, self._drive
+        table = self.profile.latencies
+        if table is None:
+            return
+        for write, samples in ((False, table.read_us), (True, table.write_us)):
+            if samples:
+                host = self._host.write_ps if write else self._host.read_ps
+                ticks = np.maximum(1, np.round(np.asarray(samples) * 1e6) - host)
+                station = b.station(f"{drive.name} {'write' if write else 'read'}", Kind.DELAY)
+                row = b.add_series(ints(ticks.astype(np.int64)), min(table.block, len(samples)))
+                self._series[write] = (station, row)
+                name = b.stations[station].name
+                b.report(f"{name} latency", "delay", station, drive=drive.index)
+
+    def can(self, write: bool) -> bool:
+        """Whether the profile knows such an operation (an empirical one may not)."""
+        return self.profile.latencies is None or write in self._series
+
+    def rows(self, write: bool, n_bytes: int) -> list[Row]:
+        """Operations of one command up to the drive's own port, data at the host's side."""
+        if self.profile.latencies is not None:
+            station, row = self._series[write]
+            return [op(Op.VISIT_SERIES, station, row)]
+        rows = self._write(n_bytes) if write else self._read(n_bytes)
+        if self._tags >= 0:
+            rows = [op(Op.ACQUIRE, self._tags, 1), *rows, op(Op.RELEASE, self._tags, 1)]
+        return rows
+
+    def _command_row(self, write: bool, delay_ps: int) -> Row:
+        rate = self.profile.commands.value
+        if write and self.profile.write.commands is not None:
+            rate = self.profile.write.commands.value
+        return const(self._command, round(PS_PER_S / rate), delay_ps)
+
+    def _read(self, n_bytes: int) -> list[Row]:
+        p = self.profile
+        base = max(0, round(p.read.base.value) - self._host.read_ps) + self._drive.delay_ps
+        up = command_time_ps(self._drive.link, "read", n_bytes, "up")
+        if not self._drive.link.full_duplex:
+            up += command_time_ps(self._drive.link, "read", n_bytes, "down")
+        return [
+            self._command_row(False, base),
+            *self._media(n_bytes, SLOT_DIE),
+            const(self._read_data, round(n_bytes * PS_PER_S / p.read_bandwidth.value)),
+            const(self._up, up),
+        ]
+
+    def _media(self, n_bytes: int, slot: int) -> list[Row]:
+        """Die and channel of each unit; a command larger than a unit forks (DESIGN 3)."""
+        unit = round(self.profile.read.unit.value)
+        n = min(MAX_CHILDREN, math.ceil(n_bytes / unit))
+        each = min(unit, max(4096, n_bytes))
+        if n == 1:
+            return self._unit(each, slot)
+        if unit not in self._units:
+            mapped: list[Row] = []
+            split = round(self.profile.read.split.value)
+            if split:
+                self._mapper = self._b.station(f"{self._drive.name} unit map", Kind.FIFO)
+                self._b.report(
+                    f"{self._drive.name} unit map", "drive", self._mapper,
+                    drive=self._drive.index, resource="commands",
+                )  # fmt: skip
+                mapped = [const(self._mapper, split)]
+            rows = [*mapped, *self._unit(each, slot), op(Op.END)]
+            self._units[unit] = self._b.program(rows)
+        return [op(Op.SPLIT, n, self._units[unit])]
+
+    def _unit(self, n_bytes: int, slot: int) -> list[Row]:
+        channel = round(self.profile.read.channel.value * n_bytes / 4096)
+        return [
+            op(Op.VISIT_BANK, self._dies, self._read_dist, 0, self._n_dies, slot=slot),
+            op(Op.VISIT_LANE, self._channels, -1, max(1, channel), self._n_channels),
+        ]
+
+    def _write(self, n_bytes: int) -> list[Row]:
+        p = self.profile
+        down = command_time_ps(self._drive.link, "write", n_bytes, "down")
+        if not self._drive.link.full_duplex:
+            down += command_time_ps(self._drive.link, "write", n_bytes, "up")
+        slots = self._b.stations[self._buffer].servers
+        n = min(slots, MAX_CHILDREN, math.ceil(n_bytes / p.write.unit.value))
+        # 512e: less than a physical sector costs the drive a read of its own before the write
+        partial = n_bytes % round(p.physical_sector.value) != 0
+        return [
+            const(self._down, down, self._drive.delay_ps),
+            self._command_row(True, 0),
+            const(self._write_data, round(n_bytes * PS_PER_S / p.write_bandwidth.value)),
+            *(self._unit(4096, SLOT_RMW_DIE) if partial else []),
+            op(Op.ACQUIRE, self._buffer, n),
+            op(Op.VISIT, self._ack, self._ack_dist, slot=SLOT_ACK),
+            op(Op.DESTAGE, self._dies, n, d=self._n_dies),
+        ]

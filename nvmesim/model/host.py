@@ -1,0 +1,126 @@
+"""Sockets, threads and what a request costs them (DESIGN 3, CPU).
+
+A socket is one station with a server per logical CPU, whose speed depends on how many are busy
+(SMT). A submitting thread is a gate with one slot: it works on one request at a time. Two costs are
+shared between requests: a wake-up, paid only by a completion that finds its thread asleep, and an
+interrupt, paid once for all completions of a (thread, target) that wait together.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nvmesim.catalog.profile import StackProfile
+from nvmesim.model.builder import Builder, Row, op
+from nvmesim.network import SCALE_ONE, Kind, Op
+from nvmesim.scenario.resolved import Socket, WorkloadGroup
+
+
+def smt_factors(cores: int, threads_per_core: int, smt_yield: float) -> list[int]:
+    """Service factor x SCALE_ONE by number of busy logical CPUs, 1..cores x threads_per_core.
+
+    Idle cores fill first; each core with all siblings busy does ``smt_yield`` of one thread's work.
+    The loss is spread over all that are busy, so that work done per second is exact at every level.
+    Source of the yield: DESIGN 3 (about 1.25), published as "up to 30 %" (dasher.com).
+
+    >>> [round(f / 65536, 3) for f in smt_factors(2, 2, 1.25)]
+    [1.0, 1.0, 1.333, 1.6]
+    """
+    factors = []
+    for busy in range(1, cores * threads_per_core + 1):
+        extra = max(0, busy - cores)
+        shared = extra / (threads_per_core - 1) if threads_per_core > 1 else 0.0
+        capacity = min(busy, cores) + shared * (smt_yield - 1)
+        factors.append(round(SCALE_ONE * busy / capacity))
+    return factors
+
+
+@dataclass(frozen=True)
+class Cycles:
+    """Cycles of one request on its thread's socket."""
+
+    submit: float
+    complete: float
+    per_child: float
+    wakeup: float
+    interrupt: float
+
+    @property
+    def alone(self) -> float:
+        """Cycles of a request that nothing shares its costs with."""
+        return self.submit + self.complete + self.wakeup + self.interrupt
+
+
+def request_cycles(
+    stack: StackProfile, group: WorkloadGroup, n_bytes: int, *, remote: float
+) -> Cycles:
+    """Cycles of a request of *n_bytes*; *remote* is the share of its work on the other socket."""
+    factor = 1 + (stack.remote.value - 1) * remote
+    extra = stack.per_kib.value * n_bytes / 1024
+    if group.filesystem != "raw" and group.filesystem in stack.filesystems:
+        extra += stack.filesystems[group.filesystem].value
+    if group.guest != "none" and group.guest in stack.guests:
+        extra += stack.guests[group.guest].value
+    return Cycles(
+        submit=(stack.submit.value + extra / 2) * factor,
+        complete=(stack.complete.value + extra / 2) * factor,
+        per_child=stack.per_child.value * factor,
+        wakeup=0.0 if stack.polled else stack.wakeup.value * factor,
+        interrupt=0.0 if stack.polled else stack.interrupt.value * factor,
+    )
+
+
+class Host:
+    """CPU stations of the sockets, and the threads that were started on them."""
+
+    def __init__(self, b: Builder, sockets: tuple[Socket, ...], background: float) -> None:
+        self._b = b
+        self._sockets = sockets
+        self._stretch = 1 / (1 - background)
+        self.cpu: list[int] = []
+        self.thread_gate: list[int] = []
+        self.thread_cpu: list[int] = []
+        self.thread_interval: list[int] = []
+        self.thread_first: list[int] = []
+        for socket in sockets:
+            cpu = socket.cpu
+            scale = smt_factors(cpu.cores, cpu.threads_per_core, cpu.smt_yield.value)
+            name = f"socket{socket.index} cpu"
+            station = b.station(name, Kind.FIFO, socket.logical_cpus, scale=scale)
+            b.report(name, "cpu", station, socket=socket.index, resource="cores")
+            self.cpu.append(station)
+
+    def ps(self, cycles: float, socket: int) -> int:
+        """Picoseconds that *cycles* take on one thread of *socket* whose siblings are idle."""
+        return round(cycles * self._stretch * 1e3 / self._sockets[socket].ghz)
+
+    def add_thread(self, name: str, socket: int, interval_ps: int, first_target: int) -> int:
+        """Start a thread on *socket*; return its number."""
+        gate = self._b.station(name, Kind.GATE, 1)
+        self.thread_gate.append(gate)
+        self.thread_cpu.append(self.cpu[socket])
+        self.thread_interval.append(interval_ps)
+        self.thread_first.append(first_target)
+        return len(self.thread_gate) - 1
+
+    def submit_rows(
+        self, cycles: Cycles, engine: float, per_child: float, socket: int
+    ) -> list[Row]:
+        """Submission: the thread, then its CPU for the stack's and the RAID engine's cycles."""
+        work = self.ps(cycles.submit + engine + per_child, socket)
+        each = self.ps(cycles.per_child + per_child, socket)
+        return [
+            op(Op.ACQUIRE_THREAD),
+            op(Op.VISIT_CPU, 0, -1, max(1, work), 0, each),
+            op(Op.RELEASE_THREAD),
+            op(Op.MARK),
+        ]
+
+    def complete_rows(self, cycles: Cycles, socket: int) -> list[Row]:
+        """Completion: wake-up and interrupt are paid by whom they concern."""
+        wake, interrupt = self.ps(cycles.wakeup, socket), self.ps(cycles.interrupt, socket)
+        return [
+            op(Op.ACQUIRE_THREAD, wake, interrupt, 1),
+            op(Op.VISIT_CPU, 0, -1, max(1, self.ps(cycles.complete, socket))),
+            op(Op.RELEASE_THREAD),
+        ]

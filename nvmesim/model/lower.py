@@ -1,0 +1,371 @@
+"""From a resolved scenario to a network: the only place that knows both.
+
+Every workload group becomes one network group per socket that its threads run on, so that programs
+know where the memory is. Threads without a socket are spread over the sockets in turn.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from nvmesim.errors import ScenarioError
+from nvmesim.model.builder import (
+    Builder,
+    Plans,
+    Row,
+    ints,
+    make_network,
+    op,
+    plan_arrays,
+    station_arrays,
+)
+from nvmesim.model.distributions import exponential_table
+from nvmesim.model.drive import DriveModel, HostShare
+from nvmesim.model.host import Cycles, Host, request_cycles
+from nvmesim.model.lowered import FlowInfo, Lowered, StationInfo
+from nvmesim.model.path import Paths
+from nvmesim.model.volume import Commands, DriveTarget, RequestKind, VolumeTarget
+from nvmesim.network import Kind, Network, Op
+from nvmesim.scenario.resolved import ResolvedScenario, Target, WorkloadGroup
+from nvmesim.units import PS_PER_S
+
+AnyTarget = DriveTarget | VolumeTarget
+
+
+@dataclass
+class _Load:
+    """Flows, groups, users as they are added."""
+
+    flow_rows: list[tuple[int, int, int, int, int, int]] = field(default_factory=list)
+    flows: list[FlowInfo] = field(default_factory=list)
+    group_rows: list[tuple[int, int, int, int, int, int, int, int]] = field(default_factory=list)
+    threshold: list[int] = field(default_factory=list)
+    users: list[tuple[int, int, int, int]] = field(default_factory=list)
+    stream_start: list[int] = field(default_factory=list)
+    max_targets: int = 1
+    n_phases: int = 1
+
+
+def lower(scenario: ResolvedScenario) -> Lowered:
+    """Return *scenario* as a checked network, with the way back to its names.
+
+    Raises ScenarioError for what no model exists for, GeometryError for an array that cannot be.
+    """
+    return _Lowering(scenario).lowered()
+
+
+class _Lowering:
+    def __init__(self, scenario: ResolvedScenario) -> None:
+        self.scenario = scenario
+        self.b = Builder()
+        self.plans = Plans()
+        self.load = _Load()
+        self.warnings: list[str] = []
+        self.host = Host(self.b, scenario.sockets, scenario.background)
+        self.paths = Paths(self.b, scenario)
+        self.drives = self._drives()
+        self.commands = Commands(self.b, scenario, self.drives, self.paths, self.plans)
+        self.targets: dict[tuple[str, int], AnyTarget] = {}
+        self._stack_station = -1
+
+    def lowered(self) -> Lowered:
+        for index, group in enumerate(self.scenario.workload):
+            for socket, n_threads in self._spread(group):
+                self._add_group(index, group, socket, n_threads)
+        self._warn_empirical()
+        self.plans.pad(self.load.n_phases)
+        # An END of its own, so that the last operation always is one.
+        self.b.program([op(Op.END)])
+        return Lowered(
+            scenario=self.scenario,
+            network=self._network(),
+            stations=tuple(self._used_stations()),
+            flows=tuple(self.load.flows),
+            children=tuple(self.commands.infos),
+            warnings=tuple(self.warnings),
+            assumptions=self.scenario.assumptions,
+        )
+
+    def _used_stations(self) -> list[StationInfo]:
+        gates = [s for s in self.b.infos if s.kind != "thread"]
+        first, count = min(self.host.thread_gate), len(self.host.thread_gate)
+        self.b.report("threads", "thread", first, count, resource="threads")
+        return [*gates, self.b.infos[-1]]
+
+    # -- drives ---------------------------------------------------------------------------------
+
+    def _drives(self) -> dict[int, DriveModel]:
+        writes = any(g.read < 1 or g.trace is not None for g in self.scenario.workload)
+        in_flight = sum(g.in_flight for g in self.scenario.workload if not g.is_open)
+        opened = any(g.is_open for g in self.scenario.workload)
+        models = {}
+        for drive in self.scenario.drives:
+            tags = opened or in_flight * self._fan_out() > drive.profile.tags.value
+            models[drive.index] = DriveModel(
+                self.b, drive, writes=writes, tags=tags, host=self._host_share(drive.index)
+            )
+        return models
+
+    def _fan_out(self) -> int:
+        """Most commands that one request may have outstanding at one drive: a bound."""
+        chunks = [v.chunk for v in self.scenario.volumes if v.chunk]
+        sizes = [size for g in self.scenario.workload for size, _ in g.block_sizes]
+        if not chunks or not sizes:
+            return 1
+        return 2 + max(sizes) // min(chunks)
+
+    def _host_share(self, drive: int) -> HostShare:
+        """Host time that a profile with host_included already holds (DESIGN 5).
+
+        The scenario's stack then adds only what exceeds it.
+        """
+        where = self.scenario.drives[drive]
+        if not where.profile.host_included:
+            return HostShare()
+        group = self.scenario.workload[0]
+        cycles = request_cycles(self.scenario.stack, group, 4096, remote=0.0)
+        own = self.host.ps(cycles.alone, where.socket) + round(self.scenario.stack.latency.value)
+        held = where.profile.host_submit
+        share = own if held is None else min(own, round(held.value))
+        return HostShare(share, share)
+
+    # -- groups ---------------------------------------------------------------------------------
+
+    def _spread(self, group: WorkloadGroup) -> list[tuple[int, list[int]]]:
+        """Thread numbers of the group by socket."""
+        n = 1 if group.trace is not None else group.n_threads
+        if group.socket is not None:
+            return [(group.socket, list(range(n)))]
+        sockets = [s.index for s in self.scenario.sockets]
+        spread = [
+            (s, [t for t in range(n) if t % len(sockets) == i]) for i, s in enumerate(sockets)
+        ]
+        return [(s, threads) for s, threads in spread if threads]
+
+    def _memory(self, socket: int) -> int:
+        """Return the socket whose memory threads of *socket* use: its own or the first with any."""
+        sockets = self.scenario.sockets
+        if sockets[socket].has_memory:
+            return socket
+        fitted = [s.index for s in sockets if s.has_memory]
+        if not fitted:
+            raise ScenarioError(
+                "server.sockets: no socket has memory; leave out memory = false on one of them"
+            )
+        return fitted[0]
+
+    def _target(self, target: Target) -> AnyTarget:
+        key = (target.kind, target.index)
+        if key not in self.targets:
+            if target.kind == "drive":
+                self.targets[key] = DriveTarget(target.index, self.commands)
+            else:
+                volume = self.scenario.volumes[target.index]
+                self.targets[key] = VolumeTarget(
+                    self.b, self.scenario, volume, self.commands, self.paths
+                )
+        return self.targets[key]
+
+    def _add_group(self, index: int, group: WorkloadGroup, socket: int, threads: list[int]) -> None:
+        kinds = request_kinds(group)
+        number = len(self.load.group_rows)
+        first_flow = len(self.load.flow_rows)
+        first_threshold = len(self.load.threshold)
+        total = 0.0
+        for _, _, share in kinds:
+            total += share
+            self.load.threshold.append(round(total * (1 << 32)))
+        self.load.threshold[-1] = 1 << 32
+        sequential = group.access == "sequential"
+        streams = len(self.load.stream_start)
+        n_streams = self._add_streams(group, threads, sequential)
+        for place, target in enumerate(group.targets):
+            base = streams + place * (n_streams // len(group.targets)) if sequential else -1
+            for write, n_bytes, _ in kinds:
+                self._add_flow(index, group, place, target, write, n_bytes, socket, base)
+        gap = -1
+        if group.rate is not None:
+            mean = PS_PER_S * group.n_threads / group.rate
+            table = (
+                exponential_table(mean)
+                if group.arrivals == "poisson"
+                else np.full_like(exponential_table(1e6), round(mean))
+            )
+            gap = self.b.dist(table)
+        self.load.group_rows.append(
+            (first_flow, len(kinds), first_threshold, len(group.targets), 1,
+             1 if group.rate is not None else 0, gap, group.think_ps // max(1, group.think_every))
+        )  # fmt: skip
+        self.load.max_targets = max(self.load.max_targets, len(group.targets))
+        self._add_users(group, number, socket, threads)
+
+    def _add_streams(self, group: WorkloadGroup, threads: list[int], sequential: bool) -> int:
+        """Counters of sequential streams: one per target and thread, or one per target."""
+        if not sequential:
+            return 0
+        per_target = 1 if group.interlocked else len(threads)
+        n = per_target * len(group.targets)
+        # Threads start apart; a large odd step spreads them over any cycle.
+        self.load.stream_start += [(i % per_target) * 7919 for i in range(n)]
+        return n
+
+    def _add_flow(
+        self,
+        index: int,
+        group: WorkloadGroup,
+        place: int,
+        target: Target,
+        write: bool,
+        n_bytes: int,
+        socket: int,
+        stream: int,
+    ) -> None:
+        model = self._target(target)
+        memory = self._memory(socket)
+        for drive in model.members:
+            if not self.drives[drive].can(write):
+                name = self.scenario.drives[drive].profile.name
+                raise ScenarioError(
+                    f"drives: profile {name!r} holds no {'write' if write else 'read'} latencies; "
+                    "calibrate it on a capture that has them"
+                )
+        kind = RequestKind(
+            write, n_bytes, group.access, min(group.align, n_bytes) or n_bytes, group.offset,
+            group.span, self._depth(group), socket, memory,
+        )  # fmt: skip
+        planned = model.plan(kind)
+        self.load.n_phases = max(self.load.n_phases, planned.n_phases)
+        program = self.b.program(self._request_rows(group, model, kind, planned.n_phases))
+        self.load.flow_rows.append(
+            (program, int(write), n_bytes, planned.order_start, planned.order_len, stream)
+        )
+        self.load.flows.append(FlowInfo(index, place, write, n_bytes))
+
+    def _depth(self, group: WorkloadGroup) -> int:
+        if group.is_open:
+            return 1
+        return max(1, group.in_flight // len(group.targets))
+
+    def _request_rows(
+        self, group: WorkloadGroup, model: AnyTarget, kind: RequestKind, n_phases: int
+    ) -> list[Row]:
+        remote = self._remote_share(model, kind.socket, kind.memory)
+        stack = self.scenario.stack
+        cycles = request_cycles(stack, group, kind.n_bytes, remote=remote)
+        engine, per_child = model.host_cycles() if isinstance(model, VolumeTarget) else (0.0, 0.0)
+        engine += self._adapter_cycles(model)
+        rows = self.host.submit_rows(cycles, engine, per_child, kind.socket)
+        latency = round(stack.latency.value)
+        if latency:
+            rows.append(op(Op.VISIT, self._latency_station(), -1, latency))
+        rows += model.before_rows(kind)
+        for phase in range(n_phases):
+            if phase:
+                rows += model.between_rows(kind, phase, n_phases)
+            rows.append(op(Op.FORK, phase))
+        rows += model.after_rows(kind)
+        return [*rows, *self.host.complete_rows(cycles, kind.socket), op(Op.END)]
+
+    def _latency_station(self) -> int:
+        if self._stack_station < 0:
+            self._stack_station = self.b.station("stack latency", Kind.DELAY)
+            self.b.report("stack latency", "delay", self._stack_station)
+        return self._stack_station
+
+    def _remote_share(self, model: AnyTarget, socket: int, memory: int) -> float:
+        """Share of the target's drives whose doorbells or data lie on another socket."""
+        drives = [self.scenario.drives[d] for d in model.members]
+        far = [d for d in drives if d.socket != socket or memory != socket]
+        return len(far) / len(drives)
+
+    def _adapter_cycles(self, model: AnyTarget) -> float:
+        """Mean host cycles that adapters (VMD) add per command of the target's drives."""
+        adapters = [self.scenario.drives[d].adapter for d in model.members]
+        costs = [
+            0.0 if a is None else self.scenario.adapters[a].cycles_per_command for a in adapters
+        ]
+        return sum(costs) / len(costs)
+
+    def _add_users(
+        self, group: WorkloadGroup, number: int, socket: int, threads: list[int]
+    ) -> None:
+        n_targets = len(group.targets)
+        per_target = group.threads if group.threads_are_per_target else None
+        interval = 0
+        if group.rate_limit is not None:
+            interval = round(PS_PER_S / group.rate_limit)
+        for position, t in enumerate(threads):
+            place = -1
+            if per_target is not None:
+                place = t // per_target
+            elif n_targets == 1:
+                place = 0
+            thread = self.host.add_thread(
+                f"{group.name} thread{t}", socket, interval, t % n_targets
+            )
+            stream = 0 if group.interlocked or group.access == "random" else position
+            spread = group.outstanding_per == "thread-target" and place < 0
+            if group.is_open:
+                self.load.users.append((number, thread, place, stream))
+                continue
+            for j in range(n_targets if spread else 1):
+                where = j if spread else place
+                self.load.users += [(number, thread, where, stream)] * group.outstanding
+
+    def _warn_empirical(self) -> None:
+        for drive in self.scenario.drives:
+            table = drive.profile.latencies
+            if table is None:
+                continue
+            depth = sum(g.in_flight for g in self.scenario.workload) / len(self.scenario.drives)
+            if abs(depth - table.queue_depth) > 0.1 * table.queue_depth:
+                self.warnings.append(
+                    f"{drive.name}: latencies were captured at queue depth {table.queue_depth} "
+                    f"and are replayed at {depth:g}; the prediction is not to be trusted there"
+                )
+                return
+
+    # -- arrays ---------------------------------------------------------------------------------
+
+    def _network(self) -> Network:
+        load, host = self.load, self.host
+        flow = np.array(load.flow_rows, np.int64)
+        group = np.array(load.group_rows, np.int64)
+        user = np.array(load.users, np.int64)
+        return make_network(
+            **station_arrays(self.b),
+            **plan_arrays(self.plans),
+            n_members=len(self.scenario.drives),
+            flow_program=ints(flow[:, 0]), flow_write=ints(flow[:, 1]), flow_bytes=ints(flow[:, 2]),
+            flow_order_ptr=ints(flow[:, 3]), flow_order_len=ints(flow[:, 4]),
+            flow_stream=ints(flow[:, 5]),
+            group_flow=ints(group[:, 0]), group_kinds=ints(group[:, 1]),
+            group_threshold_ptr=ints(group[:, 2]), threshold=ints(load.threshold),
+            group_targets=ints(group[:, 3]), group_measured=ints(group[:, 4]),
+            group_open=ints(group[:, 5]), group_gap_dist=ints(group[:, 6]),
+            group_think_ps=ints(group[:, 7]),
+            thread_gate=ints(host.thread_gate), thread_cpu=ints(host.thread_cpu),
+            thread_interval_ps=ints(host.thread_interval), thread_first=ints(host.thread_first),
+            n_batch_targets=load.max_targets,
+            user_group=ints(user[:, 0]), user_thread=ints(user[:, 1]),
+            user_target=ints(user[:, 2]), user_stream=ints(user[:, 3]),
+            n_streams=len(load.stream_start), stream_start=ints(load.stream_start),
+        )  # fmt: skip
+
+
+def request_kinds(group: WorkloadGroup) -> list[tuple[bool, int, float]]:
+    """(write, bytes, share) of a group; shares sum to 1.
+
+    >>> from nvmesim.scenario.resolved import WorkloadGroup
+    >>> request_kinds(WorkloadGroup("w", (), block_sizes=((4096, 1.0),), read=0.7))
+    [(False, 4096, 0.7), (True, 4096, 0.30000000000000004)]
+    """
+    writes = group.write_block_sizes or group.block_sizes
+    kinds = [(False, size, group.read * share) for size, share in group.block_sizes]
+    kinds += [(True, size, (1 - group.read) * share) for size, share in writes]
+    return [kind for kind in kinds if kind[2] > 0]
+
+
+__all__ = ["Cycles", "lower", "request_kinds"]
