@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nvmesim.errors import NetworkError
+from nvmesim.rng import TABLE
 
 Ints = npt.NDArray[np.int64]
 
@@ -26,6 +27,8 @@ SCALE_ONE = 1 << 16
 """A service factor of 1 in `Network.scale`."""
 HORIZON_PS = 1 << 61
 """Largest time and largest service: sums of two of them still fit int64 (26 days)."""
+PURPOSE_FIRST_FREE = 16
+"""Purposes of operations start here (engines use the lower ones); a bank visit takes two."""
 N_FIELDS = 7
 """Columns of `Network.ops`: code, a, b, c, d, e, purpose."""
 
@@ -177,7 +180,10 @@ class Network:
         _check_stations(self)
         _check_ops(self)
         _check_plans(self)
-        _check_load(self)
+        _check_flows(self)
+        _check_users(self)
+        _check_nesting(self)
+        _check_progress(self)
 
 
 def _require(ok: bool | np.bool_, what: str) -> None:
@@ -194,18 +200,33 @@ def _within(values: Ints, low: int, high: int, what: str) -> None:
         raise NetworkError(f"network: {what}[{i}] is {found}; expected {low} to {high - 1}")
 
 
+_ROWS = {
+    "station_kind": "station_servers station_scale die_dist die_gate die_suspend_ps die_gc",
+    "gc_on_dist": "gc_off_dist gc_factor",
+    "alt_program": "alt_member",
+    "flow_program": "flow_write flow_bytes flow_order_ptr flow_order_len flow_stream",
+    "group_flow": "group_kinds group_threshold_ptr group_targets group_measured group_open"
+    " group_gap_dist group_think_ps",
+    "thread_gate": "thread_cpu thread_interval_ps thread_first",
+    "user_group": "user_thread user_target user_stream",
+    "arrival_ps": "arrival_flow",
+}
+"""Arrays that have one row a thing, by the first of them."""
+
+
 def _check_arrays(net: Network) -> None:
     for item in fields(net):
         value = getattr(net, item.name)
         if isinstance(value, np.ndarray):
             _require(value.dtype == np.int64, f"{item.name} is {value.dtype}, not int64")
             _require(value.flags.c_contiguous, f"{item.name} is not contiguous")
-    n = net.n_stations
-    for name in ("servers", "scale"):
-        _require(len(getattr(net, f"station_{name}")) == n, f"station_{name} has not {n} rows")
-    for name in ("dist", "gate", "suspend_ps", "gc"):
-        _require(len(getattr(net, f"die_{name}")) == n, f"die_{name} has not {n} rows")
-    _require(len(net.station_names) == n, f"station_names has not {n} rows")
+            _require(value.ndim == (2 if item.name in ("dist", "ops") else 1), f"{item.name}.ndim")
+    _require(len(net.station_names) == net.n_stations, "station_names and station_kind differ")
+    for first, others in _ROWS.items():
+        n = len(getattr(net, first))
+        for name in others.split():
+            _require(len(getattr(net, name)) == n, f"{name} has not {n} rows, as {first}")
+    _require(net.dist.shape[1] == TABLE, f"dist has {net.dist.shape[1]} columns, not {TABLE}")
 
 
 def _check_stations(net: Network) -> None:
@@ -216,12 +237,15 @@ def _check_stations(net: Network) -> None:
         bool((net.station_servers[net.station_kind == Kind.DIE] == 1).all()),
         "a die has one server",
     )
+    _within(net.station_scale, -1, len(net.scale) + 1, "station_scale")
     for s in np.flatnonzero(net.station_scale >= 0):
+        _require(net.station_kind[s] == Kind.FIFO, f"station {s} has a scale and is no FIFO")
         end = int(net.station_scale[s] + net.station_servers[s])
         _require(end <= len(net.scale), f"scale of station {s} ends past the table")
     _within(net.scale, 1, 1 << 24, "scale")
     n_dists = len(net.dist)
     _within(net.die_dist, -1, n_dists, "die_dist")
+    _within(net.die_suspend_ps, -1, HORIZON_PS >> 14, "die_suspend_ps")
     _within(net.die_gate, -1, n, "die_gate")
     gates = net.die_gate[net.die_gate >= 0]
     _require(bool((net.station_kind[gates] == Kind.GATE).all()), "die_gate names no gate")
@@ -237,28 +261,36 @@ def _check_stations(net: Network) -> None:
 
 def _check_ops(net: Network) -> None:
     n, n_ops = net.n_stations, len(net.ops)
-    _require(net.ops.ndim == 2 and net.ops.shape[1] == N_FIELDS, "ops has not N_FIELDS columns")
+    _require(net.ops.shape[1] == N_FIELDS, "ops has not N_FIELDS columns")
     _within(net.ops[:, 0].copy(), 0, len(Op), "ops.code")
     _require(n_ops > 0 and net.ops[-1, 0] == Op.END, "the last operation is not END")
     for i, (code, a, b, c, d, e, _) in enumerate(net.ops.tolist()):
         where = f"operation {i} ({Op(code).name})"
         if code in VISITS:
             limit = len(net.series_block) if code == Op.VISIT_SERIES else len(net.dist)
-            _require(-1 <= b < limit, f"{where} draws from {b}, which is not there")
+            least = 0 if code == Op.VISIT_SERIES else -1
+            _require(least <= b < limit, f"{where} draws from {b}, which is not there")
             _require(0 <= c < HORIZON_PS >> 14 and 0 <= e < 1 << 40, f"{where} has service {c}")
         if code == Op.VISIT or code == Op.VISIT_SERIES:
             _require(0 <= a < n and net.station_kind[a] != Kind.GATE, f"{where}: station {a}")
             _require(0 <= d < HORIZON_PS >> 14, f"{where} has delay {d}")
+            # who is inside is counted to the end of the delay: it would slow the others down
+            _require(d == 0 or net.station_scale[a] < 0, f"{where}: delay behind a scale")
         elif code in (Op.VISIT_BANK, Op.VISIT_LANE, Op.DESTAGE):
             _require(d >= 1 and a >= 0 and a + d <= n, f"{where}: stations {a} to {a + d}")
             kinds = net.station_kind[a : a + d]
             _require(bool((kinds != Kind.GATE).all()), f"{where}: a gate is no bank")
             if code == Op.DESTAGE:
+                _require(bool((kinds == Kind.DIE).all()), f"{where}: not every station is a die")
                 _require(bool((net.die_dist[a : a + d] >= 0).all()), f"{where}: no program time")
                 _require(0 <= b <= MAX_CHILDREN, f"{where}: {b} programs")
         elif code in (Op.ACQUIRE, Op.RELEASE):
             _require(0 <= a < n and net.station_kind[a] == Kind.GATE, f"{where}: gate {a}")
             _require(1 <= b <= net.station_servers[a], f"{where}: {b} slots")
+        elif code == Op.ACQUIRE_THREAD:
+            _require(0 <= a < 1 << 40 and 0 <= b < 1 << 40, f"{where}: setup {a}, {b}")
+        elif code == Op.FORK:
+            _require(0 <= a < n_ops, f"{where}: phase {a}")
         elif code == Op.SPLIT:
             _require(1 <= a <= MAX_CHILDREN and 0 <= b < n_ops, f"{where}: {a} children at {b}")
 
@@ -285,36 +317,130 @@ def _check_plans(net: Network) -> None:
     _require(bool((np.diff(net.series_ptr) >= net.series_block).all()), "series below its block")
 
 
-def _check_load(net: Network) -> None:
-    n_flows, n_threads = len(net.flow_program), len(net.thread_gate)
+def _check_flows(net: Network) -> None:
+    n_flows, n_order = len(net.flow_program), len(net.order)
     _within(net.flow_program, 0, len(net.ops), "flow_program")
     _within(net.flow_write, 0, 2, "flow_write")
+    _within(net.flow_order_ptr, 0, n_order, "flow_order_ptr")
     _within(net.flow_order_len, 1, 1 << 31, "flow_order_len")
-    _within(net.flow_order_ptr + net.flow_order_len, 1, len(net.order) + 1, "flow_order_ptr")
+    _within(net.flow_order_ptr + net.flow_order_len, 1, n_order + 1, "flow_order_ptr")
+    _within(net.group_flow, 0, n_flows, "group_flow")
+    _within(net.group_kinds, 1, n_flows + 1, "group_kinds")
+    _within(net.group_targets, 1, n_flows + 1, "group_targets")
     last = net.group_flow + net.group_targets * net.group_kinds
     _within(last, 1, n_flows + 1, "group_flow")
-    _within(net.group_kinds, 1, n_flows + 1, "group_kinds")
-    _within(net.group_threshold_ptr + net.group_kinds, 1, len(net.threshold) + 1, "threshold")
+    n_thresholds = len(net.threshold)
+    _within(net.group_threshold_ptr, 0, n_thresholds, "group_threshold_ptr")
+    ends = net.group_threshold_ptr + net.group_kinds
+    _within(ends, 1, n_thresholds + 1, "threshold")
+    for start, end in zip(net.group_threshold_ptr, ends, strict=True):
+        levels = net.threshold[start:end]
+        ok = levels[0] >= 0 and levels[-1] == 1 << 32 and bool((np.diff(levels) >= 0).all())
+        _require(ok, "thresholds do not rise to 1")
+    _within(net.group_measured, 0, 2, "group_measured")
+    _within(net.group_open, 0, 3, "group_open")
     _within(net.group_gap_dist, -1, len(net.dist), "group_gap_dist")
-    _within(net.user_group, 0, len(net.group_flow), "user_group")
-    _within(net.user_thread, 0, n_threads, "user_thread")
+    _require(bool((net.group_gap_dist[net.group_open == 1] >= 0).all()), "an open loop has no gaps")
+    _within(net.group_think_ps, 0, HORIZON_PS >> 14, "group_think_ps")
+
+
+def _check_users(net: Network) -> None:
+    n_threads = len(net.thread_gate)
     _within(net.thread_gate, 0, net.n_stations, "thread_gate")
     _within(net.thread_cpu, 0, net.n_stations, "thread_cpu")
     _within(net.thread_interval_ps, 0, HORIZON_PS >> 14, "thread_interval_ps")
-    targets = net.group_targets[net.user_group]
-    _require(bool((net.user_target < targets).all()), "a user's target is not in its group")
-    streams = net.flow_stream[net.flow_stream >= 0]
-    top = int(streams.max(initial=-1)) + int(net.user_stream.max(initial=0))
-    _require(top < max(net.n_streams, 1), "a stream counter is missing")
-    _require(len(net.stream_start) == net.n_streams, "stream_start has not n_streams rows")
-    last_kind = net.group_threshold_ptr + net.group_kinds - 1
-    _require(bool((net.threshold[last_kind] == 1 << 32).all()), "thresholds do not end at 1")
     gates = net.station_kind[net.thread_gate]
     _require(bool((gates == Kind.GATE).all()), "thread_gate names no gate")
     cpus = net.station_kind[net.thread_cpu]
     _require(bool((cpus != Kind.GATE).all()), "thread_cpu names a gate")
-    replay = net.group_open[net.user_group] == 2
-    if replay.any():
-        _require(len(net.user_arrival_ptr) == len(net.user_group) + 1, "user_arrival_ptr")
-        _within(net.arrival_flow, 0, n_flows, "arrival_flow")
-        _within(net.arrival_ps, 0, HORIZON_PS, "arrival_ps")
+    _within(net.user_group, 0, len(net.group_flow), "user_group")
+    _within(net.user_thread, 0, n_threads, "user_thread")
+    targets = net.group_targets[net.user_group]
+    _within(net.user_target, -1, 1 << 31, "user_target")
+    _require(bool((net.user_target < targets).all()), "a user's target is not in its group")
+    shares = bool((net.ops[net.ops[:, 0] == Op.ACQUIRE_THREAD, 3] == 1).any())
+    most = int(targets.max(initial=1)) if shares else 1
+    _within(np.array([net.n_batch_targets]), most, 1 << 31, "n_batch_targets")
+    robin = net.user_target < 0
+    turns = np.full(n_threads, np.iinfo(np.int64).max)
+    np.minimum.at(turns, net.user_thread[robin], targets[robin])
+    same = turns[net.user_thread[robin]] == targets[robin]
+    _require(bool(same.all()), "users of one round robin have different numbers of targets")
+    _require(bool((net.thread_first >= 0).all()), "thread_first is negative")
+    _require(bool((net.thread_first < turns).all()), "a round robin starts at no target")
+    _check_streams(net)
+    _check_arrivals(net)
+
+
+def _check_streams(net: Network) -> None:
+    _within(net.user_stream, 0, 1 << 31, "user_stream")
+    _within(net.flow_stream, -1, max(net.n_streams, 1), "flow_stream")
+    top = int(net.flow_stream.max(initial=-1))
+    if top >= 0:
+        top += int(net.user_stream.max(initial=0))
+        _require(top < net.n_streams, f"stream counter {top} is missing")
+    _require(len(net.stream_start) == net.n_streams, "stream_start has not n_streams rows")
+    _within(net.stream_start, 0, 1 << 61, "stream_start")
+
+
+def _check_arrivals(net: Network) -> None:
+    replayed = np.flatnonzero(net.group_open[net.user_group] == 2)
+    pointer = net.user_arrival_ptr
+    if len(pointer) or replayed.size:
+        _require(len(pointer) == len(net.user_group) + 1, "user_arrival_ptr has a row too few")
+        _within(pointer, 0, len(net.arrival_ps) + 1, "user_arrival_ptr")
+        _require(bool((np.diff(pointer) >= 0).all()), "user_arrival_ptr falls")
+    _within(net.arrival_ps, 0, HORIZON_PS, "arrival_ps")
+    for user in replayed:
+        group = net.user_group[user]
+        first = net.group_flow[group]
+        end = first + net.group_targets[group] * net.group_kinds[group]
+        flows = net.arrival_flow[pointer[user] : pointer[user + 1]]
+        _within(flows, int(first), int(end), f"arrival_flow of user {user}")
+
+
+def _counts(net: Network, codes: tuple[Op, ...], starts: Ints) -> Ints:
+    """int64[n]: operations among *codes* in the programs that begin at *starts*."""
+    ends = np.flatnonzero(net.ops[:, 0] == Op.END)
+    ends = ends[np.searchsorted(ends, starts)]
+    total = np.concatenate([[0], np.cumsum(np.isin(net.ops[:, 0], codes))])
+    return np.asarray(total[ends] - total[starts], np.int64)
+
+
+def _check_nesting(net: Network) -> None:
+    """Only a request forks, and a unit does not split: orders and keys would not be unique."""
+    units = net.ops[net.ops[:, 0] == Op.SPLIT, 2]
+    _require(not _counts(net, (Op.FORK,), net.alt_program).any(), "a child forks")
+    _require(not _counts(net, (Op.FORK, Op.SPLIT), units).any(), "a unit forks or splits")
+
+
+def _check_progress(net: Network) -> None:
+    """A closed loop without a pause must take time, or its instant would never end."""
+    moves = np.isin(net.ops[:, 0], VISITS)
+    splits = np.flatnonzero(net.ops[:, 0] == Op.SPLIT)
+    units_move = _counts(net, VISITS, net.ops[splits, 2]) > 0
+    moves[splits] = units_move
+    total = np.concatenate([[0], np.cumsum(moves)])
+    ends = np.flatnonzero(net.ops[:, 0] == Op.END)
+
+    def takes_time(starts: Ints) -> npt.NDArray[np.bool_]:
+        return np.asarray(total[ends[np.searchsorted(ends, starts)]] > total[starts])
+
+    quick = np.flatnonzero(~takes_time(net.flow_program))
+    if not quick.size:
+        return
+    alternatives = np.concatenate([[0], np.cumsum(takes_time(net.alt_program))])
+    n_alts = np.diff(net.child_alt_ptr)
+    child = np.diff(alternatives[net.child_alt_ptr]) == n_alts
+    phase = np.diff(np.concatenate([[0], np.cumsum(child)])[net.phase_child_ptr]) > 0
+    for g in np.flatnonzero((net.group_open == 0) & (net.group_think_ps == 0)):
+        first = int(net.group_flow[g])
+        end = first + int(net.group_targets[g] * net.group_kinds[g])
+        for flow in quick[(quick >= first) & (quick < end)]:
+            start = int(net.flow_program[flow])
+            ops = net.ops[start : int(ends[np.searchsorted(ends, start)])]
+            forks = ops[ops[:, 0] == Op.FORK, 1]
+            at = int(net.flow_order_ptr[flow])
+            plans = net.order[at : at + int(net.flow_order_len[flow])]
+            slow = phase[net.plan_phase_ptr[plans][:, None] + forks].any(axis=1)
+            _require(bool(slow.all()), f"flow {flow} takes no time: its closed loop never advances")

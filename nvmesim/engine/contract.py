@@ -3,27 +3,32 @@
 1. The clock is int64 ps. Within one instant, phase A handles everything that *ends*: departures,
    timers, and all that follows in zero time (release a gate, fork, join, destage). Phase A only
    counts up and down, so its order does not matter.
-2. Phase B then *dispatches* what arrived, sorted by (station, order): each station starts or queues
-   its arrivals. Only phase B reads state that others change. What it lets pass (a gate's grant, a new
-   request) continues in a further phase A of the same instant, until the instant is quiet.
+2. Phase B then *dispatches* what arrived, sorted by (station, order): each station starts or
+   queues its arrivals. Only phase B reads state that others change. What it lets pass (a gate's
+   grant, a new request) continues in a further phase A of the same instant, until it is quiet.
 3. A token's order is (request number, child, unit). A station's *touch* (a gate with freed slots, a
    die that may start a program) comes after its arrivals. After the stations come the chooser
    (children with alternatives) and the source (users that submit, by user number).
 4. A service time is fixed when the token is dispatched and is at least 1 ps.
 5. No event and unfinished requests: DeadlockError.
 
-Tried before (DESIGN 4): a plain priority queue differs on 43-82 % of random fork-join networks, because
-forks make exact ties; with this order none of 7,000 differed.
+Tried before (DESIGN 4): a plain priority queue differs on 43-82 % of random fork-join networks,
+because forks make exact ties; with this order none of 7,000 differed.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
+
+from nvmesim.errors import DeadlockError
+from nvmesim.network import Network
+from nvmesim.rng import mix
 
 Ints = npt.NDArray[np.int64]
 
@@ -40,9 +45,6 @@ PURPOSE_GC: Final = 4
 PURPOSE_PROGRAM: Final = 5
 PURPOSE_SERIES: Final = 6
 PURPOSE_DESTAGE: Final = 7
-PURPOSE_FIRST_FREE: Final = 16
-"""Operations' own purposes start here; a bank visit uses two in a row."""
-
 HIST_BITS: Final = 7
 """128 bins per octave: a bin is at most 1/128 wide, its middle at most 0.4 % off."""
 HIST_OCTAVES: Final = 62
@@ -119,6 +121,17 @@ class Engine(Protocol):
         ...
 
 
+def run_key(seed: int, replication: int, purpose: int) -> int:
+    """Key of one run's draws: purpose 0 for requests, 1 for background processes."""
+    return int(mix(mix(seed, replication), purpose))
+
+
+def deadlock(net: Network, gates: Iterable[int], live: int) -> DeadlockError:
+    """Return the error of rule 5, naming the *gates* with a queue and the *live* requests."""
+    names = ", ".join(net.station_names[g] for g in gates) or "no gate"
+    return DeadlockError(f"deadlock: {live} requests wait at {names}")
+
+
 def bin_index(value_ps: int) -> int:
     """Bin of a latency; exact below 2**HIST_BITS, then HIST_BITS bits of mantissa.
 
@@ -138,4 +151,5 @@ def bin_middle() -> npt.NDArray[np.float64]:
     index = np.arange(HIST_BINS)
     shift = np.maximum(0, (index >> HIST_BITS) - 1)
     mantissa = index - (shift << HIST_BITS)
-    return (mantissa + 0.5 * (shift > 0)) * np.exp2(shift)
+    middle: npt.NDArray[np.float64] = (mantissa + 0.5 * (shift > 0)) * np.exp2(shift)
+    return middle

@@ -9,10 +9,9 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from nvmesim.engine.contract import PURPOSE_FIRST_FREE
 from nvmesim.model.distributions import Ints, exponential_table
 from nvmesim.model.lowered import StationInfo, StationKind
-from nvmesim.network import SCALE_ONE, Kind, Network, Op
+from nvmesim.network import PURPOSE_FIRST_FREE, SCALE_ONE, Kind, Network, Op
 from nvmesim.rng import TABLE
 
 Row = tuple[int, int, int, int, int, int, int]
