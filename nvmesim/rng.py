@@ -10,10 +10,12 @@ number generators", OOPSLA 2014 (finaliser "variant 13").
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable
+from typing import Any, Final
 
 import numpy as np
-from numba import njit, uint64
+import numpy.typing as npt
+from numba import config, njit, uint64
 
 _M1: Final = np.uint64(0xBF58476D1CE4E5B9)
 _M2: Final = np.uint64(0x94D049BB133111EB)
@@ -34,7 +36,44 @@ TABLE: Final = 2 * (CELLS + 1)
 """Entries of one quantile table: CELLS + 1 edges, then CELLS + 1 edges of the last cell."""
 
 
-@njit(cache=True, inline="always")
+_MASK: Final = (1 << 64) - 1
+_JIT_OFF: Final = bool(getattr(config, "DISABLE_JIT", False))
+
+
+def plain_mix(key: int, word: int) -> int:
+    """`mix` in Python integers.
+
+    >>> plain_mix(0, 0) == mix(0, 0), plain_mix(-5, 7) == mix(-5, 7)
+    (True, True)
+    """
+    x = (int(key) + (int(word) + 1) * int(_GOLDEN)) & _MASK
+    x = ((x ^ (x >> 30)) * int(_M1)) & _MASK
+    x = ((x ^ (x >> 27)) * int(_M2)) & _MASK
+    x ^= x >> 31
+    return x - (1 << 64) if x >> 63 else x
+
+
+def plain_below(bits: int, n: int) -> int:
+    """`below` in Python integers."""
+    return (((int(bits) & _MASK) >> 32) * int(n)) >> 32
+
+
+def plain_quantile(table: np.ndarray, row: int, bits: int) -> int:
+    """`quantile` in Python integers."""
+    u = int(bits) & _MASK
+    cell, fraction = u >> 52, (u >> 40) & 0xFFF
+    if cell == CELLS - 1:
+        cell, fraction = CELLS + 1 + fraction, (u >> 28) & 0xFFF
+    low, high = int(table[row, cell]), int(table[row, cell + 1])
+    return low + (((high - low) * fraction) >> 12)
+
+
+def _compiled(plain: Callable[..., int]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Decorator: compile, or take *plain* where the JIT is off, as NumPy warns of meant wraps."""
+    return lambda f: plain if _JIT_OFF else njit(cache=True, inline="always")(f)
+
+
+@_compiled(plain_mix)
 def mix(key, word):  # type: ignore[no-untyped-def]
     """Return int64: *key* and *word* (int64) hashed to 64 random bits."""
     x = uint64(key) + (uint64(word) + uint64(1)) * _GOLDEN
@@ -43,13 +82,13 @@ def mix(key, word):  # type: ignore[no-untyped-def]
     return np.int64(x ^ (x >> _S31))
 
 
-@njit(cache=True, inline="always")
+@_compiled(plain_below)
 def below(bits, n):  # type: ignore[no-untyped-def]
     """Return floor(u * n) for the uniform u in *bits*; n < 2**31."""
     return np.int64(((uint64(bits) >> _S32) * uint64(n)) >> _S32)
 
 
-@njit(cache=True, inline="always")
+@_compiled(plain_quantile)
 def quantile(table, row, bits):  # type: ignore[no-untyped-def]
     """Return the value of the distribution in ``table[row]`` at the uniform in *bits*.
 
@@ -68,7 +107,7 @@ def quantile(table, row, bits):  # type: ignore[no-untyped-def]
     return low + (((table[row, cell + 1] - low) * fraction) >> 12)
 
 
-def table_levels() -> np.ndarray:
+def table_levels() -> npt.NDArray[np.float64]:
     """Return float64[TABLE]: the probability at each edge of a quantile table.
 
     >>> levels = table_levels()
@@ -79,4 +118,5 @@ def table_levels() -> np.ndarray:
     tail = 1 - (1 - grid) / CELLS
     # the quantile of an unbounded distribution at 1 is infinite: stop half a cell before it
     top = 1 - 0.5 / CELLS**2
-    return np.minimum(np.concatenate([grid, tail]), top)
+    levels: npt.NDArray[np.float64] = np.minimum(np.concatenate([grid, tail]), top)
+    return levels

@@ -5,10 +5,17 @@ from __future__ import annotations
 import numpy as np
 
 from nvmesim.engine import kernel
-from nvmesim.engine.contract import HIST_BINS, REQUEST_FIELDS, Acc, Batch, Ints, Status
-from nvmesim.errors import DeadlockError
+from nvmesim.engine.contract import (
+    HIST_BINS,
+    REQUEST_FIELDS,
+    Acc,
+    Batch,
+    Ints,
+    Status,
+    deadlock,
+    run_key,
+)
 from nvmesim.network import HORIZON_PS, Kind, Network
-from nvmesim.rng import mix
 
 
 def kernel_net(net: Network) -> kernel.Net:
@@ -26,11 +33,6 @@ def kernel_net(net: Network) -> kernel.Net:
         net.thread_interval_ps, net.user_group, net.user_thread, net.user_target,
         net.user_stream, net.arrival_ps, net.arrival_flow, net.user_arrival_ptr,
     )  # fmt: skip
-
-
-def run_key(seed: int, replication: int, purpose: int) -> int:
-    """Key of one run's draws: purpose 0 for requests, 1 for background processes."""
-    return int(mix(mix(np.int64(seed), np.int64(replication)), np.int64(purpose)))
 
 
 def _initial(net: Network, seed: int, replication: int, record: int) -> kernel.Run:
@@ -57,7 +59,7 @@ def _initial(net: Network, seed: int, replication: int, record: int) -> kernel.R
         stream=net.stream_start.copy() if net.n_streams else zeros(1),
         group_count=zeros(len(net.group_flow)), user_cursor=cursor, user_paced=zeros(n_users),
         member_load=zeros(max(1, net.n_members)), series_count=zeros(n),
-        count=zeros(2), latency_sum=zeros(2, 2), latency_max=zeros(2, 2),
+        completed=zeros(2), latency_sum=zeros(2, 2), latency_max=zeros(2, 2),
         histogram=zeros(2, 2, HIST_BINS), flows=zeros(len(net.flow_program)),
         alts=zeros(max(1, len(net.alt_program))), plans=zeros(len(net.plan_phase_ptr) - 1),
         acc=zeros(n, len(Acc)), record=zeros(record, len(REQUEST_FIELDS)),
@@ -77,7 +79,7 @@ class CompiledEngine:
         self._network = net
         self._net = kernel_net(net)
         n_users = len(net.user_group)
-        slots = max(64, 2 * n_users)
+        slots = max(64, 2 * n_users, 2 * net.max_burst)
         self._run = _initial(net, seed, replication, 1 << 18 if record else 0)
         slack = net.n_stations + n_users + 8
         self._tokens = np.zeros((slots, kernel.TOKEN_FIELDS), np.int64)
@@ -125,19 +127,18 @@ class CompiledEngine:
         run = self._run
         start = int(run.scalars[kernel.NOW])
         for array in (
-            run.count, run.latency_sum, run.latency_max, run.histogram, run.flows, run.alts,
+            run.completed, run.latency_sum, run.latency_max, run.histogram, run.flows, run.alts,
             run.plans, run.acc,
         ):  # fmt: skip
             array[...] = 0
-        status, self._tokens, self._heap_t, self._heap_e, self._free, self._pending, self._resume = (
-            kernel.advance(
-                self._net, run, self._tokens, self._heap_t, self._heap_e, self._free,
-                self._pending, self._resume, completions, until_ps,
-            )
+        status, *grown = kernel.advance(
+            self._net, run, self._tokens, self._heap_t, self._heap_e, self._free,
+            self._pending, self._resume, completions, until_ps,
         )  # fmt: skip
+        self._tokens, self._heap_t, self._heap_e, self._free, self._pending, self._resume = grown
         live = int(run.scalars[kernel.LIVE])
         if status == Status.IDLE and live:
-            raise DeadlockError(self._deadlock(live))
+            raise deadlock(self._network, np.flatnonzero(run.head >= 0), live)
         return self._batch(Status(status), start)
 
     def _batch(self, status: Status, start: int) -> Batch:
@@ -149,17 +150,11 @@ class CompiledEngine:
         ] * (end - run.held_since[gates])
         run.held_since[gates] = end
         return Batch(
-            status, start, end, run.count.copy(), run.latency_sum.copy(), run.latency_max.copy(),
+            status, start, end,
+            run.completed.copy(), run.latency_sum.copy(), run.latency_max.copy(),
             run.histogram.copy(), run.flows.copy(), run.alts.copy(), run.plans.copy(),
             run.acc.copy(), int(run.scalars[kernel.LIVE]),
         )  # fmt: skip
-
-    def _deadlock(self, live: int) -> str:
-        waiting = [
-            name for name, head in zip(self._network.station_names, self._run.head, strict=True)
-            if head >= 0
-        ]  # fmt: skip
-        return f"deadlock: {live} requests wait at {', '.join(waiting) or 'no gate'}"
 
     def records(self) -> Ints:
         """Return and forget int64[n, 7], a row a completion: see `contract.REQUEST_FIELDS`."""

@@ -1,0 +1,482 @@
+"""The reference engine: the same network in SimPy processes, written to be read and extended.
+
+Every request, child and unit is a SimPy process that walks its program (`_walk`); what it meets are
+the stations of `stations.py`. Completion times and statistics equal those of the compiled engine.
+
+A station of your own takes the place of the one of that name::
+
+    class Flaky(Fifo):
+        def served(self, work_ps):
+            return super().served(work_ps) + (5_000_000 if self.account.visits % 100 == 0 else 0)
+
+    ReferenceEngine(net, stations={"drive 0 controller": Flaky})
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+import simpy
+
+from nvmesim.engine.contract import (
+    CHILD_SHIFT,
+    HIST_BINS,
+    ORDER_SHIFT,
+    PURPOSE_DESTAGE,
+    PURPOSE_GAP,
+    PURPOSE_GC,
+    PURPOSE_KIND,
+    PURPOSE_PLAN,
+    PURPOSE_PROGRAM,
+    PURPOSE_SERIES,
+    REQUEST_FIELDS,
+    Batch,
+    Ints,
+    Status,
+    bin_index,
+    deadlock,
+    run_key,
+)
+from nvmesim.engine.stations import (
+    KINDS,
+    Die,
+    Gate,
+    Instant,
+    Operation,
+    Request,
+    Station,
+    Token,
+    Visit,
+    World,
+)
+from nvmesim.network import HORIZON_PS, SCALE_ONE, VISITS, Kind, Network, Op
+from nvmesim.rng import below, mix, quantile
+
+Walk = Generator[simpy.Event, Any, None]
+Factory = Callable[[World, int], Station]
+
+
+class Step(NamedTuple):
+    """A token's stay at a station, or its hold of a gate's slots.
+
+    ``depart_ps`` is -1 while a gate is held, and for good if a program releases it.
+    """
+
+    request: int
+    child: int
+    unit: int
+    station: int
+    arrive_ps: int
+    start_ps: int
+    depart_ps: int
+
+
+class ReferenceEngine:
+    """A network run by SimPy; see `contract.Engine`.
+
+    *timeline* is for how many requests, from the first, every step is recorded (`steps`);
+    *stations* replaces stations by name: see `stations.Station` for what a class of yours may do.
+    """
+
+    def __init__(
+        self,
+        net: Network,
+        *,
+        seed: int = 1,
+        replication: int = 0,
+        record: bool = False,
+        timeline: int = 0,
+        stations: Mapping[str, Factory] | None = None,
+    ) -> None:
+        net.check()
+        self.net = net
+        self.env = simpy.Environment()
+        self.instant = Instant(self.env)
+        self._ops = [Operation(*row) for row in net.ops.tolist()]
+        self._request_key = run_key(seed, replication, 0)
+        self._background_key = run_key(seed, replication, 1)
+        self._make_stations(dict(stations or {}))
+        self._records: list[tuple[int, ...]] | None = [] if record else None
+        self._timeline = timeline
+        self._steps: list[Step] = []
+        self._open_steps: dict[tuple[int, int], list[int]] = {}
+        self._n_requests = 0
+        self._live = 0
+        self._member_load = [0] * max(1, net.n_members)
+        self._gc_episode = [0] * len(net.gc_factor)
+        self._gc_end = [0] * len(net.gc_factor)
+        self._group_count = [0] * len(net.group_flow)
+        self._stream = net.stream_start.tolist()
+        self._thread_next = net.thread_first.tolist()
+        self._thread_due = [0] * len(net.thread_gate)
+        self._open_batch()
+        for user in range(len(net.user_group)):
+            self.env.process(self._user(user))
+
+    def _make_stations(self, replaced: dict[str, Factory]) -> None:
+        net = self.net
+        self.gates: dict[int, Gate] = {}
+        self.stations: list[Station] = []
+        # gates first: a die keeps the gate that its programs release
+        made: dict[int, Station] = {}
+        for s in sorted(range(net.n_stations), key=lambda s: net.station_kind[s] != Kind.GATE):
+            factory = replaced.pop(net.station_names[s], KINDS[Kind(net.station_kind[s])])
+            made[s] = factory(self, s)
+            gate = made[s]
+            if isinstance(gate, Gate):
+                self.gates[s] = gate
+        if replaced:
+            raise KeyError(f"no station is called {', '.join(replaced)}")
+        self.stations = [made[s] for s in range(net.n_stations)]
+
+    @property
+    def now(self) -> int:
+        """The clock, ps."""
+        return int(self.env.now)
+
+    # Running.
+
+    def advance(self, completions: int, until_ps: int = HORIZON_PS) -> Batch:
+        """Run until so many measured requests have completed, or the clock would pass until_ps.
+
+        Raises DeadlockError when requests are left and no event is.
+        """
+        self._open_batch()
+        status = self._run(completions, until_ps)
+        if status == Status.IDLE and self._live:
+            waiting = (s.number for s in self.stations if s.waiting)
+            raise deadlock(self.net, waiting, self._live)
+        return self._close_batch(status)
+
+    def _run(self, completions: int, until_ps: int) -> Status:
+        while self._done < completions:
+            instant = self.env.peek()
+            if instant == float("inf"):
+                return Status.IDLE
+            if instant > until_ps:
+                return Status.TIME
+            while self.env.peek() == instant:
+                self.env.step()
+        return Status.COMPLETED
+
+    def records(self) -> Ints:
+        """Return and forget int64[n, 7], a row a completion: see `contract.REQUEST_FIELDS`."""
+        rows = self._records or []
+        if self._records is not None:
+            self._records = []
+        return np.array(rows, np.int64).reshape(-1, len(REQUEST_FIELDS))
+
+    def steps(self) -> list[Step]:
+        """Every step so far of the first *timeline* requests, by start."""
+        return sorted(self._steps, key=lambda step: (step.start_ps, step))
+
+    def note(self, visit: Visit, station: Station, start_ps: int, depart_ps: int) -> None:
+        """Record a step of the first *timeline* requests."""
+        request, child, unit = visit.token.name
+        if request >= self._timeline:
+            return
+        if depart_ps < 0:
+            held = self._open_steps.setdefault((visit.token.order, station.number), [])
+            held.append(len(self._steps))
+        self._steps.append(
+            Step(request, child, unit, station.number, visit.arrive_ps, start_ps, depart_ps)
+        )
+
+    def note_release(self, token: Token, station: Station) -> None:
+        """Close the step that holds the gate: the token's own, else its request's."""
+        for order in (token.order, token.request.number << ORDER_SHIFT):
+            held = self._open_steps.get((order, station.number))
+            if held:
+                at = held.pop(0)
+                self._steps[at] = self._steps[at]._replace(depart_ps=self.now)
+                return
+
+    # Users: they submit in phase B, by user number, behind all stations.
+
+    def _user(self, user: int) -> Walk:
+        kind = int(self.net.group_open[self.net.user_group[user]])
+        return (self._closed_user, self._open_user, self._replayed_user)[kind](user)
+
+    def _closed_user(self, user: int) -> Walk:
+        think = int(self.net.group_think_ps[self.net.user_group[user]])
+        while True:
+            request = yield self._turn(user, self._pace)
+            yield request.process
+            if think:
+                yield self.env.timeout(think)
+
+    def _open_user(self, user: int) -> Walk:
+        row = int(self.net.group_gap_dist[self.net.user_group[user]])
+        while True:
+            request = yield self._turn(user, self._submit)
+            yield self.env.timeout(max(1, self._draw(row, request.key, PURPOSE_GAP)))
+
+    def _replayed_user(self, user: int) -> Walk:
+        net = self.net
+        for at in range(int(net.user_arrival_ptr[user]), int(net.user_arrival_ptr[user + 1])):
+            wait = int(net.arrival_ps[at]) - self.now
+            if wait > 0:
+                yield self.env.timeout(wait)
+            yield self._turn(user, partial(self._submit, flow=int(net.arrival_flow[at])))
+
+    def _turn(self, user: int, action: Callable[[int, simpy.Event], None]) -> simpy.Event:
+        """Enlist *user* at the source; the event's value is the request that it submits."""
+        turn = self.env.event()
+        self.instant.add(self.net.n_stations + 1, user, lambda: action(user, turn))
+        return turn
+
+    def _pace(self, user: int, turn: simpy.Event) -> None:
+        """Submit, or wait for the next submission that the thread's rate limit allows."""
+        thread = int(self.net.user_thread[user])
+        interval = int(self.net.thread_interval_ps[thread])
+        if interval == 0:
+            self._submit(user, turn)
+            return
+        due = max(self.now, self._thread_due[thread])
+        self._thread_due[thread] = due + interval
+        if due == self.now:
+            self._submit(user, turn)
+            return
+        timer = self.env.timeout(due - self.now)
+        source = self.net.n_stations + 1
+        submit = partial(self._submit, user, turn)
+        assert timer.callbacks is not None
+        timer.callbacks.append(lambda _: self.instant.add(source, user, submit))
+
+    def _submit(self, user: int, turn: simpy.Event, flow: int | None = None) -> None:
+        net = self.net
+        group = int(net.user_group[user])
+        number = self._group_count[group]
+        self._group_count[group] += 1
+        key = mix(mix(self._request_key, group), number)
+        if flow is None:
+            flow = self._choose_flow(user, group, key)
+        plan = self._choose_plan(user, flow, key)
+        phases = net.plan_phase_ptr[plan : plan + 2]
+        first, end = net.phase_child_ptr[phases].tolist()
+        request = Request(
+            number=self._n_requests,
+            key=key,
+            user=user,
+            group=group,
+            thread=int(net.user_thread[user]),
+            flow=flow,
+            place=(flow - int(net.group_flow[group])) // int(net.group_kinds[group]),
+            plan=plan,
+            n_children=end - first,
+            submit_ps=self.now,
+            issue_ps=self.now,
+        )
+        self._n_requests += 1
+        self._live += 1
+        request.process = self.env.process(self._request(request))
+        turn.succeed(request)
+
+    def _choose_flow(self, user: int, group: int, key: int) -> int:
+        """Target (fixed, or the thread's round robin) and kind (drawn)."""
+        net = self.net
+        place = int(net.user_target[user])
+        if place < 0:
+            thread = int(net.user_thread[user])
+            place = self._thread_next[thread]
+            self._thread_next[thread] = (place + 1) % int(net.group_targets[group])
+        kinds = int(net.group_kinds[group])
+        first = int(net.group_threshold_ptr[group])
+        u = below(mix(key, PURPOSE_KIND), 1 << 32)
+        kind = int(np.searchsorted(net.threshold[first : first + kinds - 1], u, side="right"))
+        return int(net.group_flow[group]) + place * kinds + kind
+
+    def _choose_plan(self, user: int, flow: int, key: int) -> int:
+        """Next of the user's sequential stream, or drawn."""
+        net = self.net
+        length = int(net.flow_order_len[flow])
+        if net.flow_stream[flow] >= 0:
+            stream = int(net.flow_stream[flow] + net.user_stream[user])
+            at = self._stream[stream] % length
+            self._stream[stream] += 1
+        else:
+            at = below(mix(key, PURPOSE_PLAN), length)
+        plan = int(net.order[net.flow_order_ptr[flow] + at])
+        self._plans[plan] += 1
+        return plan
+
+    # Tokens.
+
+    def _request(self, request: Request) -> Walk:
+        token = Token(request.number << ORDER_SHIFT, request.key, request)
+        yield from self._walk(token, int(self.net.flow_program[request.flow]))
+        self._complete(request)
+
+    def _walk(self, token: Token, pc: int) -> Walk:
+        """Follow the program at operation *pc* to its end."""
+        while (op := self._ops[pc]).code != Op.END:
+            pc += 1
+            if op.code in VISITS:
+                yield self._station(token, op).arrive(token, op)
+            elif op.code == Op.ACQUIRE or op.code == Op.ACQUIRE_THREAD:
+                yield self._gate(token, op).arrive(token, op)
+            elif op.code == Op.RELEASE or op.code == Op.RELEASE_THREAD:
+                gate = self._gate(token, op)
+                gate.release(op.b if op.code == Op.RELEASE else 1)
+                self.note_release(token, gate)
+            elif op.code == Op.DESTAGE:
+                self._destage(token, op)
+            elif op.code == Op.MARK:
+                token.request.issue_ps = self.now
+            else:
+                children = self._fork(token, op) if op.code == Op.FORK else self._split(token, op)
+                if children:
+                    yield self.env.all_of(children)
+
+    def _station(self, token: Token, op: Operation) -> Station:
+        if op.code == Op.VISIT_CPU:
+            return self.stations[int(self.net.thread_cpu[token.request.thread])]
+        if op.code == Op.VISIT_BANK:
+            token.lane = below(mix(token.key, op.purpose), op.d)
+        if op.code == Op.VISIT_BANK or op.code == Op.VISIT_LANE:
+            return self.stations[op.a + token.lane % op.d]
+        return self.stations[op.a]
+
+    def _gate(self, token: Token, op: Operation) -> Gate:
+        if op.code == Op.ACQUIRE or op.code == Op.RELEASE:
+            return self.gates[op.a]
+        return self.gates[int(self.net.thread_gate[token.request.thread])]
+
+    def _destage(self, token: Token, op: Operation) -> None:
+        for unit in range(op.b):
+            bits = mix(mix(token.key, PURPOSE_DESTAGE), unit)
+            die = self.stations[op.a + below(bits, op.d)]
+            assert isinstance(die, Die)
+            die.destage()
+
+    def _split(self, token: Token, op: Operation) -> list[simpy.Process]:
+        units = range(1, op.a + 1)
+        tokens = [Token(token.order + u, mix(token.key, -u), token.request) for u in units]
+        return [self.env.process(self._walk(unit, op.b)) for unit in tokens]
+
+    def _fork(self, token: Token, op: Operation) -> list[simpy.Process]:
+        net, request = self.net, token.request
+        first_phase = int(net.plan_phase_ptr[request.plan])
+        first_child = int(net.phase_child_ptr[first_phase])
+        start, end = net.phase_child_ptr[first_phase + op.a : first_phase + op.a + 2].tolist()
+        processes = []
+        for child in range(start, end):
+            word = (child - first_child + 1) << CHILD_SHIFT
+            order = (request.number << ORDER_SHIFT) + word
+            walker = Token(order, mix(request.key, word), request)
+            processes.append(self.env.process(self._child(walker, child)))
+        return processes
+
+    def _child(self, token: Token, child: int) -> Walk:
+        first, end = self.net.child_alt_ptr[child : child + 2].tolist()
+        if end - first == 1:
+            self._take(first)
+            chosen = first
+        else:
+            choice = self.env.event()
+            choose = partial(self._choose, choice, range(first, end))
+            self.instant.add(self.net.n_stations, token.order, choose)
+            chosen = yield choice
+        yield from self._walk(token, int(self.net.alt_program[chosen]))
+        self._member_load[self.net.alt_member[chosen]] -= 1
+
+    def _choose(self, choice: simpy.Event, alternatives: range) -> None:
+        """Phase B: the member with the fewest outstanding children; a tie goes to the first."""
+        chosen = min(alternatives, key=lambda alt: self._member_load[self.net.alt_member[alt]])
+        self._take(chosen)
+        choice.succeed(chosen)
+
+    def _take(self, alternative: int) -> None:
+        self._alternatives[alternative] += 1
+        self._member_load[self.net.alt_member[alternative]] += 1
+
+    # Draws.
+
+    def _draw(self, row: int, key: int, word: int) -> int:
+        return int(quantile(self.net.dist, row, mix(key, word)))
+
+    def work_ps(self, visit: Visit, station: Station) -> int:
+        """Service of *visit* before any load-dependent factor; at least 1 ps."""
+        token, op = visit.token, visit.op
+        work = op.c
+        if op.code == Op.VISIT_SERIES:
+            work += self._sample(op.b, station)
+        elif op.b >= 0:
+            work += self._draw(op.b, token.key, op.purpose + 1)
+        if op.code == Op.VISIT_CPU:
+            work += token.setup_ps
+            token.setup_ps = 0
+            return max(1, work + op.e * max(0, token.request.n_children - 1))
+        return max(1, work + op.e * token.request.n_children)
+
+    def _sample(self, series: int, station: Station) -> int:
+        """Next sample of a station's block bootstrap of *series*."""
+        net = self.net
+        first, end = net.series_ptr[series : series + 2].tolist()
+        block, offset = divmod(station.n_series, int(net.series_block[series]))
+        station.n_series += 1
+        room = end - first - int(net.series_block[series]) + 1
+        key = mix(mix(self._background_key, station.number), PURPOSE_SERIES)
+        return int(net.series[first + below(mix(key, block), room) + offset])
+
+    def program_ps(self, station: Station, number: int) -> int:
+        """Time of a die's *number*-th program, if it starts now."""
+        row, gc = int(self.net.die_dist[station.number]), int(self.net.die_gc[station.number])
+        key = mix(mix(self._background_key, station.number), PURPOSE_PROGRAM)
+        work = self._draw(row, key, number)
+        return max(1, work * self._episode_factor(gc) // SCALE_ONE if gc >= 0 else work)
+
+    def _episode_factor(self, gc: int) -> int:
+        """Move a drive's alternating process to now; its factor / SCALE_ONE."""
+        net = self.net
+        key = mix(mix(self._background_key, gc), PURPOSE_GC)
+        while self._gc_end[gc] <= self.now:
+            self._gc_episode[gc] += 1
+            row = net.gc_on_dist[gc] if self._gc_episode[gc] % 2 else net.gc_off_dist[gc]
+            self._gc_end[gc] += max(1, self._draw(int(row), key, self._gc_episode[gc]))
+        return int(net.gc_factor[gc]) if self._gc_episode[gc] % 2 else SCALE_ONE
+
+    # Statistics of a batch.
+
+    def _open_batch(self) -> None:
+        net = self.net
+        self._done = 0
+        self._start_ps = self.now
+        self._count = np.zeros(2, np.int64)
+        self._latency_sum = np.zeros((2, 2), np.int64)
+        self._latency_max = np.zeros((2, 2), np.int64)
+        self._histogram = np.zeros((2, 2, HIST_BINS), np.int64)
+        self._flows = np.zeros(len(net.flow_program), np.int64)
+        self._alternatives = np.zeros(max(1, len(net.alt_program)), np.int64)
+        self._plans = np.zeros(len(net.plan_phase_ptr) - 1, np.int64)
+
+    def _complete(self, request: Request) -> None:
+        net = self.net
+        self._live -= 1
+        self._flows[request.flow] += 1
+        if net.group_measured[request.group]:
+            self._done += 1
+            w = int(net.flow_write[request.flow])
+            self._count[w] += 1
+            for i, since in enumerate((request.submit_ps, request.issue_ps)):
+                latency = self.now - since
+                self._latency_sum[w, i] += latency
+                self._latency_max[w, i] = max(self._latency_max[w, i], latency)
+                self._histogram[w, i, bin_index(latency)] += 1
+        if self._records is not None:
+            self._records.append(
+                (request.number, request.group, request.user, request.flow,
+                 request.submit_ps, request.issue_ps, self.now)
+            )  # fmt: skip
+
+    def _close_batch(self, status: Status) -> Batch:
+        accounts = [station.close_batch() for station in self.stations]
+        stations = [(a.visits, a.wait_ps, a.service_ps, a.work_ps) for a in accounts]
+        return Batch(
+            status, self._start_ps, self.now, self._count, self._latency_sum, self._latency_max,
+            self._histogram, self._flows, self._alternatives, self._plans,
+            np.array(stations, np.int64).reshape(-1, 4), self._live,
+        )  # fmt: skip

@@ -1,0 +1,434 @@
+"""Stations of the reference engine: one class a kind, in SimPy, to be read and extended.
+
+A token *arrives* at a station while an instant runs; the station *dispatches* it when the instant's
+arrivals are all in (`contract.py`, rules 1 to 3). Your own station is a subclass: override
+`Station.start_of` when only the queueing differs, or `Station.dispatch` when everything does, and
+call `Station.depart` for every token. `reference.ReferenceEngine(stations={"name": MyStation})`
+puts it in the place of the station of that name.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter, deque
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from operator import itemgetter
+from typing import Any, Final, NamedTuple, Protocol
+
+import simpy
+from simpy.events import NORMAL, EventPriority
+
+from nvmesim.engine.contract import CHILD_SHIFT, ORDER_SHIFT, TOUCH_ORDER
+from nvmesim.network import SCALE_ONE, Kind, Network, Op
+
+LATE: Final = EventPriority(NORMAL + 1)
+"""SimPy priority of the end of an instant: behind everything that ends in it."""
+
+
+class Operation(NamedTuple):
+    """A row of `Network.ops`."""
+
+    code: int
+    a: int
+    b: int
+    c: int
+    d: int
+    e: int
+    purpose: int
+
+
+@dataclass(eq=False)
+class Token:
+    """What walks through a program: a request, or a child or unit of one."""
+
+    order: int
+    key: int
+    request: Request
+    lane: int = 0
+    setup_ps: int = 0
+    """What the gate of its thread charged; its next CPU visit pays it."""
+
+    @property
+    def name(self) -> tuple[int, int, int]:
+        """Request, child and unit number."""
+        low = (1 << CHILD_SHIFT) - 1
+        return self.order >> ORDER_SHIFT, (self.order >> CHILD_SHIFT) & low, self.order & low
+
+
+@dataclass(eq=False)
+class Request:
+    """What a user submitted."""
+
+    number: int
+    key: int
+    user: int
+    group: int
+    thread: int
+    flow: int
+    place: int
+    """Target within the group."""
+    plan: int
+    n_children: int
+    submit_ps: int
+    issue_ps: int
+    process: simpy.Process | None = None
+
+
+@dataclass
+class Account:
+    """What a station adds up in a batch; see `contract.Acc`."""
+
+    visits: int = 0
+    wait_ps: int = 0
+    service_ps: int = 0
+    work_ps: int = 0
+
+
+class Visit(simpy.Event):
+    """A token's stay at a station: the event that its process waits for."""
+
+    def __init__(self, env: simpy.Environment, token: Token, op: Operation) -> None:
+        super().__init__(env)
+        self.token = token
+        self.op = op
+        self.arrive_ps = int(env.now)
+
+    def end(self, delay_ps: int) -> None:
+        """Let the token go on in *delay_ps*, as a `simpy.Timeout` does."""
+        self._ok = True
+        self._value = None
+        self.env.schedule(self, delay=delay_ps)
+
+
+class _EndOfInstant(simpy.Event):
+    def __init__(self, env: simpy.Environment) -> None:
+        super().__init__(env)
+        self._ok = True
+        self._value = None
+        env.schedule(self, priority=LATE)
+
+
+class Instant:
+    """Phase B of an instant: what arrived in it, dispatched by (rank, order) when it is quiet.
+
+    The event at its end has the lowest priority, so it comes after all that phase A does in zero
+    time; what it lets pass arrives in a further round, with an end of its own.
+    """
+
+    def __init__(self, env: simpy.Environment) -> None:
+        self._env = env
+        self._pending: list[tuple[int, int, Callable[[], None]]] = []
+
+    def add(self, rank: int, order: int, action: Callable[[], None]) -> None:
+        """Call *action* at the end of this round; ranks are stations, then chooser, then source."""
+        if not self._pending:
+            end = _EndOfInstant(self._env)
+            assert end.callbacks is not None
+            end.callbacks.append(self._dispatch)
+        self._pending.append((rank, order, action))
+
+    def _dispatch(self, _: simpy.Event) -> None:
+        todo, self._pending = self._pending, []
+        for _rank, _order, action in sorted(todo, key=itemgetter(0, 1)):
+            action()
+
+
+class World(Protocol):
+    """What a station sees of the engine."""
+
+    net: Network
+    env: simpy.Environment
+    instant: Instant
+    gates: dict[int, Gate]
+
+    def work_ps(self, visit: Visit, station: Station) -> int:
+        """Service of *visit* before any load-dependent factor: base, draw, setup, children."""
+        ...
+
+    def program_ps(self, station: Station, number: int) -> int:
+        """Time of a die's *number*-th program, if it starts now."""
+        ...
+
+    def note(self, visit: Visit, station: Station, start_ps: int, depart_ps: int) -> None:
+        """Record a step, if the timeline wants it; depart -1: a gate, left by `note_release`."""
+        ...
+
+    def note_release(self, token: Token, station: Station) -> None:
+        """Record that *token* released slots of a gate."""
+        ...
+
+
+class Station:
+    """Infinitely many servers (the DELAY kind), and the base of all stations.
+
+    A subclass may override `start_of` (when does this service start?), `served` (how long does so
+    much work take?), `left` (a token has gone), or `dispatch` (everything): then it must `depart`
+    every token that it gets, now or later.
+    """
+
+    def __init__(self, world: World, number: int) -> None:
+        self.world = world
+        self.number = number
+        self.name = world.net.station_names[number]
+        self.servers = int(world.net.station_servers[number])
+        self.account = Account()
+        self.n_series = 0
+        """Visits so far whose service came from a series."""
+        self._touched = False
+
+    @property
+    def now(self) -> int:
+        """The clock, ps."""
+        return int(self.world.env.now)
+
+    @property
+    def waiting(self) -> int:
+        """Tokens that wait with no departure in sight: only gates have them."""
+        return 0
+
+    def arrive(self, token: Token, op: Operation) -> Visit:
+        """Phase A: enlist *token* for dispatch; return the event that its process waits for."""
+        visit = Visit(self.world.env, token, op)
+        self.world.instant.add(self.number, token.order, lambda: self.dispatch(visit))
+        return visit
+
+    def dispatch(self, visit: Visit) -> None:
+        """Phase B: fix the service of a visit."""
+        work = self.world.work_ps(visit, self)
+        service = self.served(work)
+        self.depart(visit, self.start_of(service), service, work)
+
+    def served(self, work_ps: int) -> int:
+        """Service time of *work_ps* that arrives now."""
+        return work_ps
+
+    def start_of(self, service_ps: int) -> int:
+        """When a service of *service_ps* that is dispatched now starts; takes the server."""
+        return self.now
+
+    def left(self) -> None:
+        """Phase A: a token has departed."""
+
+    def depart(self, visit: Visit, start_ps: int, service_ps: int, work_ps: int) -> None:
+        """Account a visit and schedule its end, *service_ps* after *start_ps*, not before now."""
+        self.account.visits += 1
+        self.account.wait_ps += start_ps - visit.arrive_ps
+        self.account.service_ps += service_ps
+        self.account.work_ps += work_ps
+        end = start_ps + service_ps
+        self.world.note(visit, self, start_ps, end)
+        assert visit.callbacks is not None
+        visit.callbacks.append(lambda _: self.left())
+        after = visit.op.d if visit.op.code == Op.VISIT else 0
+        visit.end(end + after - self.now)
+
+    def request_touch(self) -> None:
+        """Phase A: call `touch` once, behind this round's arrivals."""
+        if not self._touched:
+            self._touched = True
+            self.world.instant.add(self.number, TOUCH_ORDER, self._touch)
+
+    def touch(self) -> None:
+        """Phase B: something became free here."""
+
+    def _touch(self) -> None:
+        self._touched = False
+        self.touch()
+
+    def close_batch(self) -> Account:
+        """Return what was added up since the last call."""
+        account, self.account = self.account, Account()
+        return account
+
+
+class Fifo(Station):
+    """``servers`` servers and one first-come-first-served queue.
+
+    A service is fixed at dispatch and nothing overtakes, so its start is known at once: the
+    earliest time that a server is free. With a scale, the speed depends on the number busy.
+    """
+
+    def __init__(self, world: World, number: int) -> None:
+        super().__init__(world, number)
+        self._free_at = [0] * self.servers
+        self._inside = 0
+        first = int(world.net.station_scale[number])
+        self._factors: list[int] = []
+        if first >= 0:
+            self._factors = world.net.scale[first : first + self.servers].tolist()
+
+    def served(self, work_ps: int) -> int:
+        """Scale the work by the number busy, this one included."""
+        self._inside += 1
+        if not self._factors:
+            return work_ps
+        busy = min(self._inside, self.servers)
+        return max(1, work_ps * self._factors[busy - 1] // SCALE_ONE)
+
+    def start_of(self, service_ps: int) -> int:
+        """Take the server that is free first."""
+        start = max(self.now, self._free_at[0])
+        heapq.heapreplace(self._free_at, start + service_ps)
+        return start
+
+    def left(self) -> None:
+        """Count the token out."""
+        self._inside -= 1
+
+
+class Gate(Station):
+    """Slots, and a first-come-first-served queue of those who want some.
+
+    The gate of a thread also charges the setup of its CPU (`Op.ACQUIRE_THREAD`): a wake-up if the
+    thread slept, one interrupt for all tokens of a thread and target that wait together.
+    """
+
+    def __init__(self, world: World, number: int) -> None:
+        super().__init__(world, number)
+        self.free = self.servers
+        self._since = 0
+        self._queue: deque[Visit] = deque()
+        self._batches: Counter[tuple[int, int]] = Counter()
+
+    @property
+    def waiting(self) -> int:
+        """Tokens in the queue."""
+        return len(self._queue)
+
+    def dispatch(self, visit: Visit) -> None:
+        """Grant the slots, or queue behind those who wait."""
+        self.account.visits += 1
+        if not self._queue and self.free >= _slots(visit.op):
+            if visit.op.code == Op.ACQUIRE_THREAD:
+                visit.token.setup_ps += visit.op.a + visit.op.b
+            self._grant(visit)
+        else:
+            self._queue.append(visit)
+            self._join_batch(visit)
+
+    def touch(self) -> None:
+        """Grant slots to those who wait, in order, while there are enough."""
+        while self._queue and self.free >= _slots(self._queue[0].op):
+            visit = self._queue.popleft()
+            if _shares_interrupt(visit.op):
+                self._batches[_batch(visit)] -= 1
+            self._grant(visit)
+
+    def release(self, slots: int) -> None:
+        """Phase A: take *slots* back."""
+        self._settle()
+        self.free += slots
+        if self._queue:
+            self.request_touch()
+
+    def close_batch(self) -> Account:
+        """Return what was added up, slots still held included."""
+        self._settle()
+        return super().close_batch()
+
+    def _settle(self) -> None:
+        """Account the slot-time held since the slots last changed."""
+        self.account.service_ps += (self.servers - self.free) * (self.now - self._since)
+        self._since = self.now
+
+    def _grant(self, visit: Visit) -> None:
+        self._settle()
+        self.free -= _slots(visit.op)
+        self.account.wait_ps += self.now - visit.arrive_ps
+        self.world.note(visit, self, self.now, -1)
+        visit.end(0)
+
+    def _join_batch(self, visit: Visit) -> None:
+        if _shares_interrupt(visit.op):
+            if self._batches[_batch(visit)] == 0:
+                visit.token.setup_ps += visit.op.b
+            self._batches[_batch(visit)] += 1
+
+
+def _slots(op: Operation) -> int:
+    return op.b if op.code == Op.ACQUIRE else 1
+
+
+def _shares_interrupt(op: Operation) -> bool:
+    return op.code == Op.ACQUIRE_THREAD and op.c == 1
+
+
+def _batch(visit: Visit) -> tuple[int, int]:
+    """Thread and target: what an interrupt serves at once."""
+    return visit.token.request.thread, visit.token.request.place
+
+
+class Die(Station):
+    """One server for tokens, first come first served; programs start only when it falls idle.
+
+    At most one program is in service. A token waits for its end, or, on a drive that suspends
+    programs, for the suspension; the program then ends so much later.
+    """
+
+    def __init__(self, world: World, number: int) -> None:
+        super().__init__(world, number)
+        self._free_at = 0
+        self._backlog = 0
+        self._started = 0
+        self._program_end = -1
+        self._wakes = False
+        self._suspend = int(world.net.die_suspend_ps[number])
+        self._buffer = world.gates.get(int(world.net.die_gate[number]))
+
+    def start_of(self, service_ps: int) -> int:
+        """Wait for earlier tokens and for the program in service, or suspend it."""
+        now = self.now
+        start = max(now, self._free_at)
+        if self._program_end > now:
+            if self._suspend < 0:
+                start = max(start, self._program_end)
+            else:
+                if self._free_at <= now:
+                    start = now + self._suspend
+                    self._program_end += self._suspend
+                self._program_end += service_ps
+        self._free_at = start + service_ps
+        return start
+
+    def destage(self) -> None:
+        """Phase A: one more program waits for this die."""
+        self._backlog += 1
+        self.request_touch()
+
+    def touch(self) -> None:
+        """Start a program if one waits and the die is idle, or look again when it will be."""
+        if self._program_end >= 0 or self._backlog == 0 or self._wakes:
+            return
+        if self._free_at > self.now:
+            self._wakes = True
+            self.world.env.process(self._wake())
+            return
+        self._backlog -= 1
+        self._started += 1
+        work = self.world.program_ps(self, self._started)
+        self._program_end = self.now + work
+        self.account.service_ps += work
+        self.account.work_ps += work
+        self.world.env.process(self._program())
+
+    def _wake(self) -> Generator[simpy.Event, Any, None]:
+        yield self.world.env.timeout(self._free_at - self.now)
+        self._wakes = False
+        self.request_touch()
+
+    def _program(self) -> Generator[simpy.Event, Any, None]:
+        while self._program_end > self.now:  # again, if tokens suspended it meanwhile
+            yield self.world.env.timeout(self._program_end - self.now)
+        self._program_end = -1
+        if self._buffer is not None:
+            self._buffer.release(1)
+        self.request_touch()
+
+
+KINDS: Final[dict[Kind, Callable[[World, int], Station]]] = {
+    Kind.FIFO: Fifo,
+    Kind.DELAY: Station,
+    Kind.GATE: Gate,
+    Kind.DIE: Die,
+}
