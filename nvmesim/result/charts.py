@@ -1,0 +1,383 @@
+"""Charts of a result (Altair): each function draws one answer, with units, readable in grey.
+
+Every chart takes its data along (no URL), so it can be saved or inlined with no network.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import altair as alt
+
+from nvmesim.result import palette, summary
+from nvmesim.result.result import CurvePoint, Distribution, OpStats, Result
+
+WIDTH: Final = 560
+MOST_POINTS: Final = 240
+"""Points of one line: more than the eye resolves only make the page heavier."""
+FEWEST_BEYOND: Final = 10
+"""A tail is drawn as far as this many samples lie beyond it."""
+FIRST_SHARE: Final = 0.002
+"""The fastest few per mille are a flat line that only stretches the axis."""
+TAIL_LABELS: Final = (
+    "datum.value == 0 ? '0 %' : datum.value == 1 ? '90 %' : datum.value == 2 ? '99 %' : "
+    "datum.value == 3 ? '99.9 %' : datum.value == 4 ? '99.99 %' : datum.value == 5 ? '99.999 %' : "
+    "'99.9999 %'"
+)
+LOG_LABELS: Final = "datum.value >= 1 ? format(datum.value, ',') : format(datum.value, '~g')"
+
+
+def chart(result: Result, *, width: int = WIDTH) -> alt.VConcatChart:
+    """All charts of *result*, one below the other."""
+    found = [_titled(c, title, width) for title, c in all_charts(result).items()]
+    stacked = alt.VConcatChart(vconcat=found)
+    apart = alt.ScaleResolveMap(color="independent", strokeDash="independent")
+    stacked.resolve = alt.Resolve(scale=apart)
+    return stacked
+
+
+def all_charts(result: Result) -> dict[str, alt.LayerChart]:
+    """Title -> chart, of those that *result* has data for."""
+    found: dict[str, alt.LayerChart] = {"Busy, along the path": utilization(result)}
+    if result.bottleneck.reliefs:
+        found["What relief would bring"] = reliefs(result)
+    if len(result.total.latency.bin_s):
+        found["Latency"] = latency_cdf(result)
+    if len(result.curve) > 1:
+        found["Throughput against outstanding requests"] = throughput_curve(result)
+        found["Latency against throughput"] = latency_curve(result)
+    if len(result.members) > 1:
+        found["What each drive does"] = members(result)
+    return found
+
+
+def _titled(drawn: alt.LayerChart, title: str, width: int) -> alt.LayerChart:
+    return drawn.properties(title=title, width=width)
+
+
+def log_ticks(values: Sequence[float], most: int = 14) -> list[float]:
+    """Ticks 1, 2, 5, 10, … over the range of *values*, fewer per decade over many decades.
+
+    >>> log_ticks([8.0, 60.0])
+    [10.0, 20.0, 50.0]
+    """
+    known = [v for v in values if v > 0 and math.isfinite(v)]
+    if not known:
+        return [1.0]
+    low, high = min(known), max(known)
+    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    steps = (1, 2, 5) if 3 * len(decades) <= most + 6 else (1,)
+    ticks = [float(f"{s}e{d}") for d in decades for s in steps]
+    inside = [t for t in ticks if low * 0.999 <= t <= high * 1.001]
+    return inside or [float(f"{low:.2g}"), float(f"{high:.2g}")]
+
+
+def layered(*layers: alt.Chart, height: int | alt.Step) -> alt.LayerChart:
+    """Layers over each other."""
+    return alt.LayerChart(layer=list(layers), height=height)
+
+
+def _legend() -> alt.Legend:
+    return alt.Legend(orient="top", title=None, symbolOpacity=1)
+
+
+def inline(rows: Sequence[Mapping[str, Any]]) -> alt.InlineData:
+    """Data that travel inside the chart."""
+    return alt.InlineData(values=[dict(row) for row in rows])
+
+
+# Latency ---------------------------------------------------------------------------------------
+
+
+def latency_cdf(result: Result) -> alt.LayerChart:
+    """Share of requests that are faster, against latency; each step up is one more nine."""
+    parts = {"total": result.total, "read": result.read, "write": result.write}
+    both = result.read is not None and result.write is not None
+    drawn = {n: s for n, s in parts.items() if s is not None and (both or n == "total")}
+    rows = [row for name, stats in drawn.items() for row in _nines(name, stats.latency)]
+    marks = [row for name, stats in drawn.items() for row in _percentile_marks(name, stats)]
+    names = list(drawn)
+    colour = alt.Color("op:N", sort=names, scale=_op_scale(names), legend=_legend())
+    x = alt.X(
+        "us:Q",
+        title="latency, us (log)",
+        scale=alt.Scale(type="log", nice=False),
+        axis=alt.Axis(labelExpr=LOG_LABELS, values=log_ticks([row["us"] for row in rows])),
+    )
+    y = alt.Y(
+        "nines:Q",
+        title="share of requests that are faster",
+        scale=alt.Scale(domainMin=0, nice=False),
+        axis=alt.Axis(values=[0, 1, 2, 3, 4, 5, 6], labelExpr=TAIL_LABELS),
+    )
+    dash = alt.StrokeDash(
+        "op:N",
+        sort=names,
+        scale=alt.Scale(domain=names, range=_dashes(names)),
+        legend=_legend(),
+    )
+    line = alt.Chart(inline(rows)).mark_line(strokeWidth=2).encode(x, y, colour, dash)
+    points = alt.Chart(inline(marks)).mark_point(filled=True, size=45).encode(x, y, colour)
+    points = points.encode(
+        tooltip=[alt.Tooltip("op:N"), alt.Tooltip("which:N"), alt.Tooltip("us:Q", format=",.1f")]
+    )
+    return layered(line, points, height=260)
+
+
+def _op_scale(names: Sequence[str]) -> alt.Scale:
+    colours = {"total": palette.TOTAL, "read": palette.READ, "write": palette.WRITE}
+    return alt.Scale(domain=list(names), range=[colours[n] for n in names])
+
+
+def _dashes(names: Sequence[str]) -> list[list[int]]:
+    dashes = {"total": [1, 0], "read": [6, 3], "write": [2, 2]}
+    return [dashes[n] for n in names]
+
+
+def _nines(name: str, distribution: Distribution) -> list[dict[str, Any]]:
+    """Points of the CDF on an axis of nines, -log10(1 - p), evenly spread over it."""
+    total = int(distribution.bin_count.sum())
+    below = distribution.bin_count.cumsum()
+    rows: list[dict[str, Any]] = []
+    last = -1.0
+    step = math.log10(max(10.0, total)) / MOST_POINTS
+    for value, count in zip(distribution.bin_s.tolist(), below.tolist(), strict=True):
+        if total - count < FEWEST_BEYOND:
+            break
+        if count < FIRST_SHARE * total:
+            continue
+        nines = math.log10(total / (total - count))
+        if nines - last >= step or not rows:
+            rows.append({"op": name, "us": rounded(value * 1e6), "nines": round(nines, 4)})
+            last = nines
+    return rows
+
+
+def _percentile_marks(name: str, stats: OpStats) -> list[dict[str, Any]]:
+    return [
+        {
+            "op": name,
+            "which": f"p{p:g}",
+            "us": rounded(value * 1e6),
+            "nines": -math.log10(1 - p / 100),
+        }
+        for p, value in stats.latency.percentiles.items()
+        if value is not None
+    ]
+
+
+def rounded(value: float) -> float:
+    """Four significant digits: less page, and nobody sees more."""
+    return float(f"{value:.4g}")
+
+
+# Stations --------------------------------------------------------------------------------------
+
+
+def utilization(result: Result) -> alt.LayerChart:
+    """How busy each station along the path is; of equal stations the busiest, and their range."""
+    rows: list[dict[str, Any]] = [
+        {
+            "station": _group_label(group),
+            "kind": group.kind,
+            "busy": round(group.busiest.utilization, 4),
+            "least": round(group.least, 4),
+            "text": summary.percent(group.busiest.utilization),
+        }
+        for group in summary.station_groups(result.stations)
+        if group.kind not in ("delay", "gate") or group.busiest.resource
+    ]
+    order = [row["station"] for row in rows]
+    kinds = [k for k in palette.KINDS if any(row["kind"] == k for row in rows)]
+    colours = [palette.KINDS[k] for k in kinds]
+    data = inline(rows)
+    top = max([1.0, *(float(row["busy"]) for row in rows)])
+    x = alt.X(
+        "busy:Q",
+        title="busy",
+        scale=alt.Scale(domain=[0, top * 1.08], nice=False),
+        axis=alt.Axis(format="%", values=[0, 0.25, 0.5, 0.75, 0.9, 1]),
+    )
+    y = alt.Y("station:N", title=None, sort=order, axis=alt.Axis(labelLimit=230))
+    kind = alt.Color(
+        "kind:N", sort=kinds, scale=alt.Scale(domain=kinds, range=colours), legend=_legend()
+    )
+    bars = alt.Chart(data).mark_bar(height={"band": 0.68}).encode(x, y, kind)
+    ranges = (
+        alt.Chart(data).mark_tick(thickness=2, size=11, color="#ffffff").encode(alt.X("least:Q"), y)
+    )
+    ranges = ranges.transform_filter("datum.busy - datum.least > 0.02")
+    texts = alt.Chart(data).mark_text(align="left", dx=4).encode(x, y, alt.Text("text:N"))
+    full = alt.Chart(inline([{"full": summary.FULL}])).mark_rule(
+        strokeDash=[4, 3], color=palette.ACCENT
+    )
+    return layered(bars, ranges, full.encode(alt.X("full:Q")), texts, height=alt.Step(22))
+
+
+def _group_label(group: summary.StationGroup) -> str:
+    many = len(group.members)
+    return f"{group.label} (busiest of {many})" if many > 1 else group.label
+
+
+# What relief brings ------------------------------------------------------------------------------
+
+
+def reliefs(result: Result) -> alt.LayerChart:
+    """IOPS with each relief, simulated again, against today's."""
+    now = result.total.iops.value / 1e3
+    rows: list[dict[str, Any]] = [
+        {
+            "change": summary.one_line(relief.change),
+            "kiops": rounded(relief.iops.value / 1e3),
+            "low": rounded(now * (1 + relief.gain_low)),
+            "high": rounded(now * (1 + relief.gain_high)),
+            "gain": summary.gain(relief.gain),
+        }
+        for relief in result.bottleneck.reliefs
+    ]
+    order = [row["change"] for row in rows]
+    data = inline(rows)
+    most = max([now, *(float(row["high"]) for row in rows)])
+    y = alt.Y("change:N", title=None, sort=order, axis=alt.Axis(labelLimit=290))
+    x = alt.X("kiops:Q", title="kIOPS", scale=alt.Scale(domain=[0, most * 1.12], nice=False))
+    bars = alt.Chart(data).mark_bar(height={"band": 0.6}, color=palette.READ).encode(x, y)
+    whiskers = alt.Chart(data).mark_rule(strokeWidth=2).encode(alt.X("low:Q"), alt.X2("high:Q"), y)
+    texts = (
+        alt.Chart(data).mark_text(align="left", dx=6).encode(alt.X("high:Q"), y, alt.Text("gain:N"))
+    )
+    today = alt.Chart(inline([{"now": rounded(now)}])).mark_rule(
+        strokeDash=[4, 3], color=palette.ACCENT
+    )
+    return layered(bars, whiskers, today.encode(alt.X("now:Q")), texts, height=alt.Step(30))
+
+
+# Curves ----------------------------------------------------------------------------------------
+
+
+def throughput_curve(result: Result) -> alt.LayerChart:
+    """Simulated throughput against outstanding requests, under its bound lines."""
+    rows = [{"n": p.outstanding, "kiops": rounded(p.iops / 1e3)} for p in result.curve]
+    most = max(float(row["kiops"]) for row in rows)
+    bounds = _bounds(result)
+    top = max([most, *(b["kiops"] for b in bounds[:1])]) * 1.25
+    x = alt.X(
+        "n:Q",
+        title="outstanding requests (log)",
+        scale=alt.Scale(type="log", base=2, nice=False),
+        axis=alt.Axis(labelExpr=LOG_LABELS, values=[p.outstanding for p in result.curve]),
+    )
+    y = alt.Y("kiops:Q", title="kIOPS", scale=alt.Scale(domain=[0, top], clamp=True, nice=False))
+    data = inline(rows)
+    line = alt.Chart(data).mark_line(color=palette.READ, strokeWidth=2).encode(x, y)
+    points = (
+        alt.Chart(data)
+        .mark_point(color=palette.READ, filled=True, size=40)
+        .encode(x, y, tooltip=[alt.Tooltip("n:Q"), alt.Tooltip("kiops:Q", format=",.0f")])
+    )
+    layers = [line, points, *_bound_layers(bounds, top), *_no_waiting(result.curve, top, x, y)]
+    return layered(*layers, *_operating_point(result, x, y), height=270)
+
+
+def _bounds(result: Result) -> list[dict[str, Any]]:
+    """The tightest bounds, least first; those within 6 % of each other share one line."""
+    found: list[dict[str, Any]] = []
+    for name, iops in sorted(result.bottleneck.bounds.items(), key=lambda pair: pair[1]):
+        if not math.isfinite(iops):
+            continue
+        kiops = rounded(iops / 1e3)
+        if found and kiops < found[-1]["kiops"] * 1.06:
+            continue
+        found.append({"kiops": kiops, "text": f"bound: {name}"})
+    return found[:3]
+
+
+def _bound_layers(bounds: Sequence[dict[str, Any]], top: float) -> list[alt.Chart]:
+    shown = inline([b for b in bounds if b["kiops"] <= top])
+    rule = alt.Chart(shown).mark_rule(strokeDash=[4, 3], color=palette.ACCENT)
+    text = alt.Chart(shown).mark_text(align="left", baseline="bottom", dx=5, dy=-3, fontSize=10)
+    y = alt.Y("kiops:Q")
+    return [rule.encode(y), text.encode(y, alt.Text("text:N"), x=alt.value(0))]
+
+
+def _no_waiting(curve: Sequence[CurvePoint], top: float, x: alt.X, y: alt.Y) -> list[alt.Chart]:
+    """The bound of light load: outstanding / latency at the least load."""
+    first, last = curve[0], curve[-1]
+    each = first.iops / first.outstanding / 1e3
+    if each <= 0:
+        return []
+    growth = min(last.outstanding, top / each) / first.outstanding
+    n = [first.outstanding * growth ** (i / 40) for i in range(41)]
+    rows = [{"n": rounded(v), "kiops": rounded(min(top, v * each))} for v in n]
+    line = alt.Chart(inline(rows)).mark_line(strokeDash=[2, 3], color=palette.MUTED)
+    text = alt.Chart(inline(rows[36:37])).mark_text(align="right", dx=-7, fontSize=10)
+    return [line.encode(x, y), text.encode(x, y, text=alt.value("bound: no waiting"))]
+
+
+def _operating_point(result: Result, x: alt.X, y: alt.Y) -> list[alt.Chart]:
+    now = inline([{"n": result.outstanding, "kiops": rounded(result.total.iops.value / 1e3)}])
+    if not result.curve[0].outstanding <= result.outstanding <= result.curve[-1].outstanding:
+        return []
+    ring = alt.Chart(now).mark_point(size=170, strokeWidth=2.5, color=palette.ACCENT, opacity=1)
+    text = alt.Chart(now).mark_text(align="right", dx=-12, dy=-8, fontWeight="bold")
+    return [ring.encode(x, y), text.encode(x, y, text=alt.value("this load"))]
+
+
+def latency_curve(result: Result) -> alt.LayerChart:
+    """Mean and p99 against throughput: where it bends, more load only waits."""
+    rows: list[dict[str, Any]] = []
+    for point in result.curve:
+        both = {"mean": point.mean_s, "p99": point.p99_s}
+        rows += [
+            {"kiops": rounded(point.iops / 1e3), "us": rounded(v * 1e6), "which": name,
+             "n": point.outstanding}
+            for name, v in both.items()
+            if v is not None and math.isfinite(v)
+        ]  # fmt: skip
+    names = ["mean", "p99"]
+    scale = alt.Scale(domain=names, range=[palette.READ, palette.WRITE])
+    dashes = alt.Scale(domain=names, range=[[1, 0], [6, 3]])
+    ticks = log_ticks([float(str(row["us"])) for row in rows])
+    shared = alt.Chart(inline(rows)).encode(
+        alt.X("kiops:Q", title="kIOPS", scale=alt.Scale(zero=True, nice=False)),
+        alt.Y("us:Q", title="latency, us (log)", scale=alt.Scale(type="log", nice=False, padding=12),
+              axis=alt.Axis(labelExpr=LOG_LABELS, values=ticks)),
+        alt.Color("which:N", sort=names, scale=scale, legend=_legend()),
+        order="n:Q",
+        tooltip=[alt.Tooltip("n:Q", title="outstanding"), alt.Tooltip("kiops:Q", format=",.0f"),
+                 alt.Tooltip("us:Q", format=",.0f")],
+    )  # fmt: skip
+    line = shared.mark_line(strokeWidth=2).encode(
+        alt.StrokeDash("which:N", sort=names, scale=dashes, legend=_legend())
+    )
+    return layered(line, shared.mark_point(filled=True, size=36), height=240)
+
+
+# Members ---------------------------------------------------------------------------------------
+
+
+def members(result: Result) -> alt.LayerChart:
+    """Commands per second that each drive serves."""
+    rate = result.total.iops.value / 1e3
+    rows: list[dict[str, Any]] = []
+    for number, member in enumerate(result.members):
+        both = {"reads": member.reads_per_request, "writes": member.writes_per_request}
+        rows += [
+            {"drive": summary.one_line(member.name), "number": number, "what": what,
+             "kiops": rounded(each * rate), "each": rounded(each)}
+            for what, each in both.items()
+        ]  # fmt: skip
+    names = ["reads", "writes"]
+    scale = alt.Scale(domain=names, range=[palette.READ, palette.WRITE])
+    order = [summary.one_line(m.name) for m in result.members]
+    bars = alt.Chart(inline(rows)).mark_bar().encode(
+        alt.X("drive:N", title=None, sort=order,
+              axis=alt.Axis(labelAngle=-45 if len(order) > 8 else 0, labelLimit=90)),
+        alt.Y("kiops:Q", title="commands, kIOPS"),
+        alt.Color("what:N", sort=names, scale=scale, legend=_legend()),
+        tooltip=[alt.Tooltip("drive:N"), alt.Tooltip("what:N"),
+                 alt.Tooltip("kiops:Q", format=",.1f"),
+                 alt.Tooltip("each:Q", title="per request")],
+    )  # fmt: skip
+    return layered(bars, height=200)

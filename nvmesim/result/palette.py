@@ -1,0 +1,56 @@
+"""Colours of the charts and the picture; they stay apart in grey and for the colour-blind."""
+
+from __future__ import annotations
+
+from typing import Final
+
+KINDS: Final = {
+    "cpu": "#0072b2",
+    "thread": "#56b4e9",
+    "raid-engine": "#d55e00",
+    "link": "#e69f00",
+    "drive": "#009e73",
+    "gate": "#cc79a7",
+    "delay": "#999999",
+}
+"""By kind of station. Source: Okabe and Ito, colour-universal design palette."""
+
+READ: Final = "#2a78b8"
+WRITE: Final = "#f0a63c"
+TOTAL: Final = "#7a7f87"
+ACCENT: Final = "#c2202c"
+MUTED: Final = "#8a9099"
+
+LOAD_STEPS: Final = ((0.5, "#8fcfc3"), (0.75, "#e0aa35"), (0.9, "#d9622b"), (None, "#b81d29"))
+"""(utilization below which, colour): the busier, the darker, so that order survives in grey."""
+
+
+def load_colour(utilization: float) -> str:
+    """Colour of a load.
+
+    >>> load_colour(0.2), load_colour(0.97)
+    ('#8fcfc3', '#b81d29')
+    """
+    for limit, colour in LOAD_STEPS:
+        if limit is not None and utilization < limit:
+            return colour
+    return LOAD_STEPS[-1][1]
+
+
+def load_legend() -> list[tuple[str, str]]:
+    """Return (words, colour) of every step, least first.
+
+    >>> load_legend()[0]
+    ('below 50 %', '#8fcfc3')
+    """
+    words = []
+    below = 0.0
+    for limit, colour in LOAD_STEPS:
+        if limit is None:
+            words.append((f"over {below:.0%}".replace("%", " %"), colour))
+        elif below == 0:
+            words.append((f"below {limit:.0%}".replace("%", " %"), colour))
+        else:
+            words.append((f"{below * 100:.0f}–{limit * 100:.0f} %", colour))
+        below = limit or 1.0
+    return words
