@@ -66,6 +66,11 @@ def _initial(net: Network, seed: int, replication: int, record: int) -> kernel.R
     )  # fmt: skip
 
 
+def _longer(array: Ints, n: int) -> Ints:
+    """Copy of *array* with *n* rows of zeros more."""
+    return np.concatenate([array, np.zeros((n, *array.shape[1:]), np.int64)])
+
+
 class CompiledEngine:
     """A network run by the Numba kernel; see `contract.Engine`.
 
@@ -131,15 +136,35 @@ class CompiledEngine:
             run.plans, run.acc,
         ):  # fmt: skip
             array[...] = 0
-        status, *grown = kernel.advance(
-            self._net, run, self._tokens, self._heap_t, self._heap_e, self._free,
-            self._pending, self._resume, completions, until_ps,
-        )  # fmt: skip
-        self._tokens, self._heap_t, self._heap_e, self._free, self._pending, self._resume = grown
+        run.scalars[kernel.DONE] = 0
+        while (status := self._call(completions, until_ps)) == kernel.GROW:
+            self._grow()
         live = int(run.scalars[kernel.LIVE])
         if status == Status.IDLE and live:
             raise deadlock(self._network, np.flatnonzero(run.head >= 0), live)
         return self._batch(Status(status), start)
+
+    def _call(self, completions: int, until_ps: int) -> int:
+        return int(
+            kernel.advance(
+                self._net, self._run, self._tokens, self._heap_t, self._heap_e, self._free,
+                self._pending, self._resume, completions, until_ps,
+            )
+        )  # fmt: skip
+
+    def _grow(self) -> None:
+        """Double everything that is sized by the number of tokens."""
+        old = len(self._tokens)
+        self._tokens = _longer(self._tokens, old)
+        self._tokens[old:, kernel.SCALED] = -1
+        self._heap_t = _longer(self._heap_t, old)
+        self._heap_e = _longer(self._heap_e, old)
+        self._pending = _longer(self._pending, old)
+        self._resume = _longer(self._resume, old)
+        self._free = _longer(self._free, old)
+        n_free = int(self._run.scalars[kernel.N_FREE])
+        self._free[n_free : n_free + old] = np.arange(2 * old - 1, old - 1, -1)
+        self._run.scalars[kernel.N_FREE] = n_free + old
 
     def _batch(self, status: Status, start: int) -> Batch:
         run, net = self._run, self._network

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from nvmesim.network import PURPOSE_FIRST_FREE
-from nvmesim.network import Kind, Network, Op
+from nvmesim.network import PURPOSE_FIRST_FREE, Kind, Network, Op
 from nvmesim.rng import TABLE, table_levels
 
 Row = tuple[int, ...]
@@ -124,6 +123,13 @@ class NetworkBuilder:
         self.scale += scale
         return self.station(Kind.FIFO, servers, name, scale=start)
 
+    def fifos(self, servers: Sequence[int]) -> int:
+        """Return the first of several FIFO stations."""
+        first = len(self.stations)
+        for c in servers:
+            self.fifo(c)
+        return first
+
     def delay(self, name: str = "") -> int:
         return self.station(Kind.DELAY, 1, name)
 
@@ -132,10 +138,11 @@ class NetworkBuilder:
 
     def dies(self, n: int, program: int, gate: int = -1, suspend_ps: int = -1, gc: int = -1) -> int:
         """Return the first of *n* dies whose programs take the distribution *program*."""
-        return [
-            self.station(Kind.DIE, die_dist=program, die_gate=gate, suspend_ps=suspend_ps, gc=gc)
-            for _ in range(n)
-        ][0]
+        first = len(self.stations)
+        die = {"die_dist": program, "die_gate": gate, "suspend_ps": suspend_ps, "gc": gc}
+        for _ in range(n):
+            self.station(Kind.DIE, **die)
+        return first
 
     def episodes(self, on: int, off: int, factor: int) -> int:
         self.gc.append((on, off, factor))

@@ -74,7 +74,7 @@ class RandomNetwork:
         self.banks = []
         for _ in range(roll(1, 2)):
             n = roll(1, 4)
-            self.banks.append(([net.fifo(roll(1, 2)) for _ in range(n)][0], n))
+            self.banks.append((net.fifos([roll(1, 2) for _ in range(n)]), n))
         self.die_banks = []
         for _ in range(roll(0, 2)):
             n, slots = roll(1, 4), roll(1, 5)
