@@ -13,9 +13,9 @@ from typing import Final, TypeVar
 
 from nvmesim.trace.capture import Conditions, CpuUse, Measurement, Op, OpResult
 from nvmesim.trace.doubts import doubt
-from nvmesim.trace.fio_jobs import OPS, Job
+from nvmesim.trace.fio_jobs import OPS, Job, describe_error
 from nvmesim.trace.histogram import merge_latencies
-from nvmesim.trace.text import shown
+from nvmesim.trace.text import Source, shown
 
 RUNTIME_SPREAD: Final = 0.05
 """Jobs whose run times differ by more did not load the drive together all the time."""
@@ -40,9 +40,61 @@ def groups(jobs: Iterable[Job]) -> list[list[Job]]:
     return found
 
 
+def measure_groups(
+    source: Source,
+    jobs: list[Job],
+    disk_util_pct: Mapping[str, float],
+    warnings: list[str],
+    message: str = "",
+) -> list[Measurement]:
+    """Return a measurement for each group of *jobs* that ran together.
+
+    A failed group is left out and said in *warnings*; if all failed, CaptureError with the first
+    reason and fio's own *message*. Utilization is of the whole file: with several groups of none.
+    """
+    together = groups(jobs)
+    problems = [_problem(members) for members in together]
+    good = [members for members, problem in zip(together, problems, strict=True) if not problem]
+    failed = [problem for problem in problems if problem]
+    if not good:
+        reason = f" ({message})" if message else ""
+        raise source.error(failed[0] + reason, "mend the cause and repeat the capture")
+    warnings += [f"left out: {problem}" for problem in failed]
+    hosts = {job.host for members in good for job in members}
+    if len(hosts) > 1:
+        warnings.append(f"{len(hosts)} clients ran together, a measurement each")
+    measurements = [measure(m, disk_util_pct if len(together) == 1 else {}) for m in good]
+    _must_have_latencies(source, measurements)
+    return measurements
+
+
+def _problem(jobs: list[Job]) -> str:
+    """Say why nothing can be learned from *jobs*; empty if something can."""
+    for job in jobs:
+        if job.error:
+            return f"job {shown(job.name, 40)!r} failed with {describe_error(job.error)}"
+    if any(job.results for job in jobs):
+        return ""
+    trimmed = any("trims" in note for job in jobs for note in job.notes)
+    what = "only trims" if trimmed else "no read and no write"
+    return f"job {shown(jobs[0].name, 40)!r} has zero samples: it did {what}"
+
+
+def _must_have_latencies(source: Source, measurements: list[Measurement]) -> None:
+    for measurement in measurements:
+        mixed = [measurement.mixed] if measurement.mixed else []
+        for op in (*measurement.ops.values(), *mixed):
+            if op.clat is not None or op.lat is not None:
+                return
+    raise source.error(
+        "has no latencies (gtod_reduce or disable_lat and disable_clat)",
+        "capture without these options",
+    )
+
+
 def measure(jobs: list[Job], disk_util_pct: Mapping[str, float]) -> Measurement:
     """Merge *jobs*, at least one with requests, into one measurement with its doubts."""
-    active = [job for job in jobs if job.ops]
+    active = [job for job in jobs if job.results]
     ops = {op: _merge_op([job.ops[op] for job in active if op in job.ops]) for op in OPS}
     merged: dict[Op, OpResult] = {op: result for op, result in ops.items() if result is not None}
     names = list(dict.fromkeys(job.name for job in active))
@@ -57,6 +109,7 @@ def measure(jobs: list[Job], disk_util_pct: Mapping[str, float]) -> Measurement:
         disk_util_pct=disk_util_pct,
         source="fio",
         warnings=tuple(_notes(jobs, active, merged)),
+        mixed=_merge_op([job.mixed for job in active if job.mixed]),
     )
     return doubt(measurement, is_polled=any(_is_polled(job) for job in active))
 
@@ -81,6 +134,16 @@ def _same(values: Iterable[T | None]) -> T | None:
     return distinct[0] if len(distinct) == 1 else None
 
 
+def _total(values: Iterable[int | None]) -> int | None:
+    """Return the sum, None if a part is unknown."""
+    total = 0
+    for value in values:
+        if value is None:
+            return None
+        total += value
+    return total
+
+
 def _conditions(jobs: list[Job]) -> Conditions:
     options = [job.options for job in jobs]
     names = [o.filenames() for o in options]
@@ -89,14 +152,14 @@ def _conditions(jobs: list[Job]) -> Conditions:
         read_fraction=_read_fraction(jobs),
         access=_same(o.access() for o in options),
         block_size=_block_size(jobs),
-        jobs=sum(job.threads for job in jobs),
+        jobs=_total(job.threads for job in jobs),
         iodepth=_same(job.options.iodepth(job.depth) for job in jobs),
         targets=None if None in names else len({n for some in names for n in some or ()}),
-        engine=_same(o.given.get("ioengine", "psync") if o else None for o in options),
+        engine=_same(o.engine() for o in options),
         direct=_same(o.direct() for o in options),
         rate_iops=_rate(jobs),
         duration_s=runtime or None,
-        ramp_s=_same((o.seconds("ramp_time") or 0.0) if o else None for o in options),
+        ramp_s=_same(o.ramp_s() for o in options),
     )
 
 
@@ -105,6 +168,8 @@ def _read_fraction(jobs: list[Job]) -> float | None:
     asked = _same(job.options.read_fraction() for job in jobs)
     if asked is not None:
         return asked
+    if any(job.mixed for job in jobs):
+        return None
     reads = sum(job.ops["read"].count for job in jobs if "read" in job.ops)
     return reads / sum(job.count for job in jobs)
 
@@ -114,7 +179,8 @@ def _block_size(jobs: list[Job]) -> int | dict[int, float] | None:
     weights: dict[int, float] = {}
     total = sum(job.count for job in jobs)
     for job in jobs:
-        for op, result in job.ops.items():
+        whose: list[tuple[Op, OpResult]] = list(job.ops.items())
+        for op, result in whose or [("read", result) for result in job.results]:
             sizes = job.options.block_sizes(op) or _size_counted(result)
             if sizes is None:
                 return None
@@ -140,7 +206,7 @@ def _rate(jobs: list[Job]) -> float | None:
     for job in jobs:
         sizes = {op: result.bytes / result.count for op, result in job.ops.items() if result.bytes}
         limit = job.options.rate_iops(sizes)
-        limits.append(None if limit is None else limit * job.threads)
+        limits.append(None if limit is None or job.threads is None else limit * job.threads)
     known = [limit for limit in limits if limit is not None]
     return sum(known) if known and len(known) == len(limits) else None
 
@@ -150,7 +216,7 @@ def _cpu(jobs: list[Job]) -> CpuUse | None:
     user = system = 0.0
     busiest = 0.0
     for job in jobs:
-        if job.user_pct is None or job.system_pct is None:
+        if job.user_pct is None or job.system_pct is None or job.threads is None:
             return None
         user += job.user_pct * job.threads
         system += job.system_pct * job.threads
@@ -166,7 +232,12 @@ def _is_polled(job: Job) -> bool:
 
 def _notes(jobs: list[Job], active: list[Job], ops: Mapping[Op, OpResult]) -> list[str]:
     notes = [note for job in jobs for note in job.notes]
-    idle = [job.name for job in jobs if not job.ops and not job.notes]
+    if any(job.mixed for job in active):
+        notes.append(
+            "reads and writes are reported as one (unified_rw_reporting=mixed): neither can be "
+            "calibrated on"
+        )
+    idle = [job.name for job in jobs if not job.results and not job.notes]
     if idle:
         notes.append(f"{len(idle)} jobs did no request: {shown(', '.join(idle), 40)}")
     if len(active) > 1:

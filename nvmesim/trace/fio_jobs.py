@@ -19,7 +19,7 @@ from nvmesim.trace.histogram import fio_bin_value
 from nvmesim.trace.text import shown
 
 OPS: Final[tuple[Op, ...]] = ("read", "write")
-_NS, _US = 1e-9, 1e-6
+_NS_PER_S, _US_PER_S = 1e9, 1e6
 _RAW_INDEX_MARK: Final = "FIO_IO_U_PLAT_"
 """fio 2.2.12 to 2.19 print the bin's index beside keys of this name, later ones its midpoint."""
 _GROUPED_RATIO: Final = 0.75
@@ -35,13 +35,14 @@ class Job:
     host: str
     group: int
     error: int
-    threads: int
+    threads: int | None
+    """How many threads the entry stands for, None if it does not say."""
     options: Options
     depth: int | None
     """fio's latency_depth."""
     ops: Mapping[Op, OpResult]
-    mixed: bool
-    """Reads and writes were reported as one."""
+    mixed: OpResult | None
+    """Reads and writes, where they were reported as one only."""
     runtime_s: float
     user_pct: float | None
     system_pct: float | None
@@ -50,7 +51,12 @@ class Job:
     @property
     def count(self) -> int:
         """Requests that were counted, all operations."""
-        return sum(op.count for op in self.ops.values())
+        return sum(result.count for result in self.results)
+
+    @property
+    def results(self) -> list[OpResult]:
+        """What was done, by operation, or as one if the file has it so."""
+        return [*self.ops.values(), *([self.mixed] if self.mixed else [])]
 
 
 def read_jobs(entries: list[Fields], common: Mapping[str, object]) -> list[Job]:
@@ -70,11 +76,9 @@ def _job(entry: Fields, common: Mapping[str, object], same_name: int) -> Job:
     host, group, name = _identity(entry)
     runtimes = {op: _runtime_s(entry, op) for op in (*OPS, "mixed")}
     ops = {op: result for op in OPS if (result := _op_result(entry, op)) is not None}
-    mixed = entry.fields("mixed")
-    is_mixed = not ops and mixed is not None and bool(mixed.count("total_ios"))
-    if is_mixed and (pure := _only_op(options)) is not None:
-        result = _op_result(entry, "mixed")
-        ops, is_mixed = ({pure: result} if result else {}), False
+    mixed = None if ops else _op_result(entry, "mixed")
+    if mixed is not None and (pure := _only_op(options)) is not None:
+        ops, mixed = {pure: mixed}, None
     runtime = max(runtimes.values())
     threads, notes = _threads(entry, options, same_name, runtime)
     return Job(
@@ -86,7 +90,7 @@ def _job(entry: Fields, common: Mapping[str, object], same_name: int) -> Job:
         options=options,
         depth=entry.count("latency_depth"),
         ops=ops,
-        mixed=is_mixed,
+        mixed=mixed,
         runtime_s=runtime,
         user_pct=entry.number("usr_cpu", most=1e6),
         system_pct=entry.number("sys_cpu", most=1e6),
@@ -192,42 +196,42 @@ def _latency(op: Fields, kind: str, op_count: int) -> Latency | None:
 
     A synchronous engine has no slat, ``gtod_reduce`` nothing at all: N is 0 or all numbers are.
     """
-    table, unit = op.fields(f"{kind}_ns"), _NS
+    table, per_s = op.fields(f"{kind}_ns"), _NS_PER_S
     if table is None:
-        table, unit = op.fields(kind), _US
+        table, per_s = op.fields(kind), _US_PER_S
     if table is None:
         return None
     count = table.count("N")
-    mean = _seconds(table, "mean", unit)
-    top = _seconds(table, "max", unit)
+    mean = _seconds(table, "mean", per_s)
+    top = _seconds(table, "max", per_s)
     if count == 0 or not mean or not top:
         return None
     latency = Latency(
         count=op_count if count is None else count,
         mean_s=mean,
-        min_s=_seconds(table, "min", unit),
+        min_s=_seconds(table, "min", per_s),
         max_s=top,
-        stddev_s=_seconds(table, "stddev", unit),
-        percentiles_s=_percentiles(table, unit),
-        **_bins(table, unit),
+        stddev_s=_seconds(table, "stddev", per_s),
+        percentiles_s=_percentiles(table, per_s),
+        **_bins(table, per_s),
     )
-    _check_order(table, latency, unit)
+    _check_order(table, latency, per_s)
     return latency
 
 
-def _seconds(table: Fields, key: str, unit: float) -> float | None:
-    value = table.number(key, most=MAX_LATENCY_S / unit)
-    return None if value is None else value * unit
+def _seconds(table: Fields, key: str, per_s: float) -> float | None:
+    value = table.number(key, most=MAX_LATENCY_S * per_s)
+    return None if value is None else value / per_s
 
 
-def _check_order(table: Fields, latency: Latency, unit: float) -> None:
+def _check_order(table: Fields, latency: Latency, per_s: float) -> None:
     """Refuse numbers that contradict each other: a digit was lost or added."""
     low, mean, high = latency.min_s or 0.0, latency.mean_s or 0.0, latency.max_s or 0.0
     # fio 2 cuts min and max to whole microseconds.
-    if not low - unit <= mean * 1.001 or not mean <= high * 1.001 + unit:
+    if not low - 1 / per_s <= mean * 1.001 or not mean <= high * 1.001 + 1 / per_s:
         raise table.source.error(
-            f"{table.at('mean')} is {mean / unit:g}, outside min {low / unit:g} and max "
-            f"{high / unit:g}",
+            f"{table.at('mean')} is {mean * per_s:g}, outside min {low * per_s:g} and max "
+            f"{high * per_s:g}",
             "repeat the capture",
         )
     values = [latency.percentiles_s[p] for p in sorted(latency.percentiles_s)]
@@ -235,7 +239,7 @@ def _check_order(table: Fields, latency: Latency, unit: float) -> None:
         raise table.source.error(f"{table.at('percentile')} decreases", "repeat the capture")
 
 
-def _percentiles(table: Fields, unit: float) -> dict[float, float]:
+def _percentiles(table: Fields, per_s: float) -> dict[float, float]:
     """Percent -> s; the unused slots of fio up to 3.3 (``"0.00" : 0``) are left out."""
     given = table.fields("percentile")
     found: dict[float, float] = {}
@@ -250,13 +254,13 @@ def _percentiles(table: Fields, unit: float) -> dict[float, float]:
                 f"{given.where} has the key {shown(key, 20)!r}, not a percentage",
                 "repeat the capture",
             )
-        value = _seconds(given, key, unit)
+        value = _seconds(given, key, per_s)
         if value is not None and (percent > 0 or value > 0):
             found[percent] = value
     return found if any(found.values()) else {}
 
 
-def _bins(table: Fields, unit: float) -> dict[str, np.ndarray]:
+def _bins(table: Fields, per_s: float) -> dict[str, np.ndarray]:
     """Return the bins of json+ as the arrays of `Latency`, nothing if there are none."""
     given = table.fields("bins")
     if given is None or not given.table:
@@ -268,7 +272,7 @@ def _bins(table: Fields, unit: float) -> dict[str, np.ndarray]:
         counts = np.array([value for _, value in pairs])
         if counts.dtype.kind != "i" or (counts < 0).any() or (keys < 0).any():
             raise ValueError
-        if keys.size and keys.max() * unit > MAX_LATENCY_S:
+        if keys.size and keys.max() / per_s > MAX_LATENCY_S:
             raise ValueError
         if raw_index and keys.size and keys.max() >= 64 * 40:
             raise ValueError
@@ -278,6 +282,6 @@ def _bins(table: Fields, unit: float) -> dict[str, np.ndarray]:
         ) from None
     if not keys.size:
         return {}
-    values = (fio_bin_value(keys) if raw_index else keys.astype(np.float64)) * unit
+    values = (fio_bin_value(keys) if raw_index else keys.astype(np.float64)) / per_s
     order = np.argsort(values)
     return {"bin_s": values[order], "bin_count": counts[order].astype(np.int64)}

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from nvmesim.trace.capture import Capture, Measurement
 from nvmesim.trace.fields import Fields
-from nvmesim.trace.fio_groups import groups, measure
-from nvmesim.trace.fio_jobs import Job, describe_error, read_jobs
+from nvmesim.trace.fio_groups import measure_groups
+from nvmesim.trace.fio_jobs import read_jobs
 from nvmesim.trace.text import Head, Source, shown
 
 _MARK: Final = re.compile(r'"fio version"\s*:')
@@ -49,8 +49,8 @@ def read(source: Source) -> Capture:
         root = Fields(source, "", run)
         entries = _entries(root)
         jobs_seen += len(entries)
-        measurements += _measure_run(root, entries, found.stderr, warnings)
-    _must_have_latencies(source, measurements)
+        jobs = read_jobs(entries, _common_options(root))
+        measurements += measure_groups(source, jobs, _disk_util(root), warnings, found.stderr)
     version = str(runs[-1]["fio version"]).removeprefix("fio-")
     return Capture(
         file=source.path,
@@ -234,45 +234,6 @@ def _common_options(root: Fields) -> Mapping[str, object]:
     return common
 
 
-def _measure_run(
-    root: Fields, entries: list[Fields], stderr: str, warnings: list[str]
-) -> Iterator[Measurement]:
-    """Yield the measurements of one run; a failed group is left out with a warning, never alone."""
-    together = groups(read_jobs(entries, _common_options(root)))
-    problems = [_problem(jobs) for jobs in together]
-    good = [jobs for jobs, problem in zip(together, problems, strict=True) if not problem]
-    bad = [problem for problem in problems if problem]
-    if not good:
-        reason = f" ({stderr})" if stderr else ""
-        raise root.source.error(bad[0] + reason, "mend the cause and repeat the capture")
-    warnings += [f"left out: {problem}" for problem in bad]
-    hosts = {job.host for jobs in good for job in jobs}
-    if len(hosts) > 1:
-        warnings.append(f"{len(hosts)} clients ran together, a measurement each")
-    util = _disk_util(root) if len(together) == 1 else {}
-    for jobs in good:
-        yield measure(jobs, util)
-
-
-def _problem(jobs: list[Job]) -> str:
-    """Say why nothing can be learned from *jobs*; empty if something can."""
-    for job in jobs:
-        if job.error:
-            return f"job {shown(job.name, 40)!r} failed with {describe_error(job.error)}"
-    for job in jobs:
-        if job.mixed:
-            return (
-                f"job {shown(job.name, 40)!r} reports reads and writes as one "
-                "(unified_rw_reporting=mixed)"
-            )
-    if not any(job.ops for job in jobs):
-        name = shown(jobs[0].name, 40)
-        trimmed = any("trims" in note for job in jobs for note in job.notes)
-        what = "only trims" if trimmed else "no read and no write"
-        return f"job {name!r} has zero samples: it did {what}"
-    return ""
-
-
 def _disk_util(root: Fields) -> dict[str, float]:
     """Drive -> busy %; a RAID device has its own entry and one a member."""
     found = {}
@@ -281,14 +242,3 @@ def _disk_util(root: Fields) -> dict[str, float]:
         if name and util is not None:
             found[shown(name, 40)] = util
     return found
-
-
-def _must_have_latencies(source: Source, measurements: list[Measurement]) -> None:
-    for measurement in measurements:
-        for op in measurement.ops.values():
-            if op.clat is not None or op.lat is not None:
-                return
-    raise source.error(
-        "has no latencies (gtod_reduce or disable_lat and disable_clat)",
-        "capture without these options",
-    )

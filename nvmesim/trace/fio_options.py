@@ -64,10 +64,15 @@ def parse_seconds(text: str) -> float | None:
 
 
 class Options:
-    """One job's options, with those of ``[global]`` beneath them."""
+    """One job's options, with those of ``[global]`` beneath them.
 
-    def __init__(self, given: Mapping[str, object]) -> None:
+    An absent option has fio's default if the options are *complete*, as in its JSON; in a banner
+    or a terse line, which name a few of them, it is unknown.
+    """
+
+    def __init__(self, given: Mapping[str, object], *, complete: bool = True) -> None:
         self.given = {_ALIASES.get(key, key): str(value) for key, value in given.items()}
+        self.complete = complete and bool(given)
 
     def __bool__(self) -> bool:
         return bool(self.given)
@@ -110,7 +115,9 @@ class Options:
     def access(self) -> Access | None:
         """Whether requests go to random places; None for hybrids of both."""
         text = self.given.get("rw", "read").strip().lower()
-        if not self or self.whole("percentage_random", 100) != 100:
+        if "rw" not in self.given and not self.complete:
+            return None
+        if self.whole("percentage_random", 100) != 100:
             return None
         if "rand" in text:
             return None if ":" in text and not text.endswith(":1") else "random"
@@ -118,7 +125,7 @@ class Options:
 
     def read_fraction(self) -> float | None:
         """Fraction of reads that the options ask for, None if they do not say."""
-        if not self:
+        if "rw" not in self.given and not self.complete:
             return None
         kind = self.rw.removeprefix("rand")
         if kind in ("read", "write"):
@@ -132,19 +139,21 @@ class Options:
         ):
             write = self.whole("rwmixwrite")
             read = None if write is None else 100 - write
-        elif "rwmixread" not in self.given:
+        elif "rwmixread" not in self.given and self.complete:
             read = 50
         return None if read is None or not 0 <= read <= 100 else read / 100
 
     def block_sizes(self, op: Op) -> dict[int, float] | None:
         """Bytes -> fraction of the requests of *op*; None if the options do not fix it."""
         which = 0 if op == "read" else 1
-        if not self or "bsrange" in self.given:
+        if "bsrange" in self.given:
             return None
         split = self.per_op("bssplit")
         if split is not None:
             return self._split(split[which])
         sizes = self.per_op("bs")
+        if sizes is None and not self.complete:
+            return None
         size = DEFAULT_BLOCK_BYTES if sizes is None else parse_bytes(sizes[which], self.kb_base)
         return {size: 1.0} if size else None
 
@@ -179,15 +188,23 @@ class Options:
             return 1
         if "latency_target" in self.given and reported is not None:
             return reported
-        return self.whole("iodepth", 1)
+        return self.whole("iodepth", 1 if self.complete else None)
 
     def direct(self) -> bool | None:
         """Whether the page cache was bypassed; None if the options are unknown."""
-        if not self:
-            return None
         if (buffered := self.flag("buffered")) is not None:
             return not buffered
-        return self.flag("direct") or False
+        return bool(self.flag("direct")) if self.complete else self.flag("direct")
+
+    def engine(self) -> str | None:
+        """Name of the I/O engine, None if it is unknown."""
+        return self.given.get("ioengine", "psync" if self.complete else None)
+
+    def ramp_s(self) -> float | None:
+        """Lead-in that was not measured, s; None if it is unknown."""
+        if "ramp_time" in self.given:
+            return self.seconds("ramp_time")
+        return 0.0 if self.complete else None
 
     def filenames(self) -> tuple[str, ...] | None:
         r"""Return the files or drives of the job, None if fio named them itself.

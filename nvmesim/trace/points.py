@@ -160,8 +160,9 @@ def _measurement(row: _Row) -> Measurement:
     )
     latencies = {name: _latencies(row, name) for name in ("", "read_", "write_")}
     iops, warnings = _iops(row, conditions, latencies[""].get("lat"))
-    if 0 < fraction < 1 and latencies[""]:
-        warnings.append("latencies of a mix are of reads and writes together and are left out")
+    is_mix = 0 < fraction < 1 and bool(latencies[""])
+    if is_mix:
+        warnings.append("the latencies of a mix are those of reads and writes together")
     ops: dict[Op, OpResult] = {}
     for op, share in (("read", fraction), ("write", 1 - fraction)):
         if share > 0:
@@ -174,6 +175,7 @@ def _measurement(row: _Row) -> Measurement:
         cpu=_cpu(row, conditions),
         source=row.get("source") or "",
         warnings=tuple(warnings),
+        mixed=_result(iops, conditions, latencies[""]) if is_mix else None,
     )
     # The number of samples behind a datasheet's figures is unknown: no doubts about it.
     return replace(doubt(replace(measurement, ops={})), ops=ops)

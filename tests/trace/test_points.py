@@ -71,7 +71,10 @@ def test_latencies_of_a_mix(tmp_path: Path) -> None:
     assert m.ops["read"].clat is None
     assert m.ops["write"].clat is not None
     assert m.ops["write"].clat.percentiles_s == pytest.approx({99.0: 40e-6})
-    assert m.warnings[0].startswith("latencies of a mix")
+    assert m.mixed is not None
+    assert m.mixed.clat is not None
+    assert m.mixed.clat.percentiles_s == pytest.approx({99.0: 90e-6})
+    assert m.warnings[0].startswith("the latencies of a mix")
 
 
 def test_an_unknown_column_is_said(tmp_path: Path) -> None:
