@@ -71,6 +71,16 @@ READERS: Final[tuple[Reader, ...]] = (
     # name of the format, module of nvmesim.trace
     LazyReader("fio-json", "fio_json"),
     LazyReader("points", "points"),
+    LazyReader("diskspd-xml", "diskspd_xml"),
+    LazyReader("diskspd-text", "diskspd_text"),
+    LazyReader("blkparse", "blkparse"),
+    LazyReader("blktrace", "blktrace_binary"),
+    LazyReader("tracepoints", "tracepoints"),
+    LazyReader("biosnoop", "biosnoop"),
+    LazyReader("biolatency", "biolatency"),
+    LazyReader("public-trace", "public_traces"),
+    LazyReader("iometer", "iometer"),
+    LazyReader("iostat", "iostat"),
 )
 
 

@@ -173,5 +173,5 @@ def requests_capture(
 def _summed(notes: Notes) -> list[str]:
     warnings = list(dict.fromkeys(notes.warnings))
     if notes.skipped:
-        warnings.append(f"{notes.skipped} lines skipped that are neither events nor summary")
+        warnings.append(f"{notes.skipped} lines skipped: damaged, or of no known kind")
     return warnings

@@ -8,7 +8,7 @@ import numpy as np
 
 from nvmesim.trace import tally_kernel as kernel
 from nvmesim.trace.capture import Conditions, Latency, Measurement, Op, OpResult
-from nvmesim.trace.pairing_kernel import OUT_DEVICE
+from nvmesim.trace.pairing_kernel import OUT_COMPLETE, OUT_DEVICE
 
 if TYPE_CHECKING:
     from nvmesim.trace.request_table import Block
@@ -43,6 +43,10 @@ class Tally:
         if device.size and int(device.max()) > last:
             rows = rows.copy()
             rows[OUT_DEVICE] = np.minimum(device, last)
+        if (rows[OUT_COMPLETE] != kernel.UNKNOWN_TIME).any():
+            more = self._sums.shape[1] - self._bins.shape[0]
+            new_bins = np.zeros((more, kernel.N_BINS), np.int64)
+            self._bins = np.concatenate((self._bins, new_bins)) if more else self._bins
         kernel.tally(rows, N_OPS, self._sums, self._squares, self._bins, self._sizes)
 
     def measurements(self, engine: str | None = None) -> tuple[Measurement, ...]:
@@ -64,7 +68,6 @@ class Tally:
         sums[[kernel.LONGEST, kernel.LAST, kernel.NEXT_OFFSET]] = np.iinfo(np.int64).min
         self._sums = np.concatenate((self._sums, sums), axis=1)
         self._squares = np.concatenate((self._squares, np.zeros(more)))
-        self._bins = np.concatenate((self._bins, np.zeros((more, kernel.N_BINS), np.int64)))
         sizes = np.zeros((more, kernel.N_SIZES + 1, 2), np.int64)
         sizes[:, kernel.N_SIZES, 0] = -1
         self._sizes = np.concatenate((self._sizes, sizes))
