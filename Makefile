@@ -39,7 +39,7 @@ $(STAMP): requirements.lock pyproject.toml
 
 run: venv
 	@mkdir -p build
-	$(BIN)/nvmesim calibrate calibration/local-disk --name local-disk -o build/local-disk.toml
+	$(BIN)/nvmesim calibrate calibration/local-disk/*.json --name local-disk -o build/local-disk.toml
 	$(BIN)/nvmesim run examples/raid5.toml
 
 lint: venv

@@ -13,7 +13,7 @@ shift; [ $# -eq 0 ] || shift
 points=${*:-}
 size=${SIZE:-4g}
 
-mkdir -p "$scratch"
+mkdir -p "$scratch" "$out/logs"
 cd "$scratch"
 trap 'rm -f capture.dat' EXIT
 
@@ -41,7 +41,7 @@ record() { # name rwmixread iodepth
   fio --name="$name" $common --rw="$rw" $mix --iodepth="$depth" --time_based --runtime=8 --ramp_time=2 \
       --write_lat_log="$name" --log_avg_msec=100 --output-format=json+ --output="$out/$name.json"
   note "$name" "$before"
-  mv "${name}"_clat.*.log "$out/"
+  mv "${name}"_clat.*.log "$out/logs/"
   rm -f "${name}"_lat.*.log "${name}"_slat.*.log
   sleep 2
 }
@@ -60,9 +60,9 @@ for rw in randread randwrite; do
     before=$(stat_line)
     # shellcheck disable=SC2086
     fio --name="$name" $common --rw="$rw" --iodepth="$depth" --number_ios=12000 \
-        --write_lat_log="$name" --output-format=json+ --output="$out/$name.json"
+        --write_lat_log="$name" --output-format=json+ --output="$out/logs/$name.json"
     note "$name" "$before"
-    gzip -9n < "${name}_clat.1.log" > "$out/${name}_clat.1.log.gz"
+    gzip -9n < "${name}_clat.1.log" > "$out/logs/${name}_clat.1.log.gz"
     rm -f "$name"_*.log
   done
 done
