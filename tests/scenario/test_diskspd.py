@@ -1,0 +1,157 @@
+"""DiskSpd command lines: what shapes the load, what is listed as ignored, what is refused."""
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nvmesim.errors import ScenarioError
+from nvmesim.scenario.diskspd import parse
+from nvmesim.scenario.load import scenario_from_dict
+from nvmesim.scenario.resolve import resolve
+
+# RUVDS, 2022, NVMe across UPI.
+PUBLISHED = "DiskSpd64.exe -b4K -t32 -o32 -w0 -d10 -r -S -c100G F:/testfile.dat G:/testfile.dat"
+
+
+def test_a_published_line():
+    load = parse(PUBLISHED)
+    assert load.files == ("F:/testfile.dat", "G:/testfile.dat")
+    assert load.fields["block_sizes"] == ((4096, 1.0),)
+    assert (load.fields["access"], load.fields["read"]) == ("random", 1.0)
+    assert (load.fields["threads"], load.fields["outstanding"]) == (32, 32)
+    assert load.fields["span"] == 100 * 2**30
+    assert load.ignored == ("-d10", "-S")
+
+
+def test_defaults_are_diskspds():
+    fields = parse("x.dat").fields
+    assert fields["block_sizes"] == ((65536, 1.0),)
+    assert (fields["threads"], fields["outstanding"], fields["read"]) == (1, 2, 1.0)
+    assert (fields["access"], fields["random_fraction"]) == ("sequential", 0.0)
+
+
+@pytest.mark.parametrize(
+    ("flags", "expected"),
+    [
+        ("-w30", {"read": 0.7}),
+        ("-r", {"access": "random", "align": 65536, "random_fraction": 1.0}),
+        ("-b4K -r64K", {"align": 65536}),
+        ("-b4K -r8b", {"align": 32768}),
+        ("-rs70", {"access": "random", "random_fraction": 0.7}),
+        ("-si", {"access": "sequential", "interlocked": True}),
+        ("-s128k", {"stride": 131072}),
+        ("-si4096", {"interlocked": True, "stride": 4096}),
+        ("-T1M", {"thread_stride": 2**20}),
+        ("-F8 -o4", {"threads": 8, "threads_are_per_target": False, "outstanding": 4}),
+        ("-F8 -o4", {"outstanding_per": "thread-target"}),
+        ("-F8 -O4", {"outstanding": 4, "outstanding_per": "thread"}),
+        ("-t8 -o4", {"threads": 8, "threads_are_per_target": True}),
+        ("-B1G:10G", {"offset": 2**30, "span": 10 * 2**30}),
+        ("-B1G -f3G", {"offset": 2**30, "span": 2 * 2**30}),
+        ("-f10G", {"span": 10 * 2**30}),
+        ("-b4K -g1000i", {"rate_limit": 1000.0}),
+        ("-b4K -g4096", {"rate_limit": 1000.0}),
+        ("-i16 -j5", {"think_every": 16, "think_ps": 5 * 10**9}),
+    ],
+)
+def test_flags_that_shape_the_load(flags, expected):
+    fields = parse(flags).fields
+    assert {key: fields[key] for key in expected} == expected
+
+
+@pytest.mark.parametrize(
+    "flag",
+    "-d60 -W5 -C0 -D500 -L -Zr -Z20M -x -n -a0,1 -ag0,1 -z -l -I3 -Sh -Suw -Rxml -v -frs -h".split(),
+)
+def test_flags_that_do_not_are_listed(flag):
+    assert flag in parse(flag).ignored
+
+
+def test_a_cached_run_is_said_not_to_be_modelled():
+    assert any("file cache" in text for text in parse("-b4K").ignored)
+    assert not any("file cache" in text for text in parse("-b4K -Sh").ignored)
+
+
+@pytest.mark.parametrize(
+    ("line", "match"),
+    [
+        ("-q", "'-q' is not a DiskSpd flag"),
+        ("-b4X", "'-b4X' needs a size"),
+        ("-b", "needs a size"),
+        ("-b1000", "not a multiple of 512"),
+        ("-w", "'-w' needs a whole number from 0 to 100"),
+        ("-w101", "from 0 to 100"),
+        ("-w-5", "from 0 to 100"),
+        ("-t0", "from 1"),
+        ("-o", "needs a whole number"),
+        ("-r -s", "conflicts with -r"),
+        ("-F2 -t2", "cannot be used together"),
+        ("-O4", "needs -F"),
+        ("-F2 -O4 -o4", "exclude each other"),
+        ("-si -T1M", "conflicts with -si"),
+        ("-i4", "needs both -i and -j"),
+        ("-rdpct90/10", "is not modelled"),
+        ("-rdabs90/10G", "is not modelled"),
+        ("-p", "not modelled"),
+        ("-Xprofile.xml", "write its flags instead"),
+        ("-B10G -f1G", "behind the end"),
+        ("-g0", "from 1"),
+        ('"F:/x', "unclosed quote"),
+    ],
+)
+def test_lines_that_are_refused(line, match):
+    with pytest.raises(ScenarioError, match=re.escape(match)) as caught:
+        parse(line, key="workload.0.diskspd")
+    assert str(caught.value).startswith("workload.0.diskspd: ")
+    assert "\n" not in str(caught.value)
+
+
+def scenario(line, n_drives=4, **tables):
+    return resolve(
+        scenario_from_dict(
+            {
+                "server": {"stack": "spdk", "sockets": [{"cpu": "xeon-gold-6130"}]},
+                "drives": [{"profile": "intel-p4610-1.6tb", "count": n_drives}],
+                "workload": {"diskspd": line},
+                **tables,
+            }
+        )
+    )
+
+
+def test_named_targets_are_laid_on_what_is_there():
+    two = scenario(PUBLISHED, 2).workload[0]
+    assert [target.name for target in two.targets] == ["drive0", "drive1"]
+    assert (two.n_threads, two.in_flight) == (64, 2048)
+    four = scenario(PUBLISHED)
+    assert [target.name for target in four.workload[0].targets] == ["drive0", "drive1"]
+    assert any("2 files named" in text for text in four.assumptions)
+    volume = scenario(PUBLISHED, volume={"raid": "raid0"}).workload[0]
+    assert [(t.name, t.part, t.parts) for t in volume.targets] == [
+        ("volume0", 0, 2),
+        ("volume0", 1, 2),
+    ]
+
+
+def test_a_line_without_targets_means_all():
+    resolved = scenario("-b4K -t32 -o32 -w30 -r -S -d10")
+    assert len(resolved.workload[0].targets) == 4
+    assert resolved.ignored == ("workload.0: -S", "workload.0: -d10")
+
+
+def test_a_file_larger_than_the_drive_is_refused():
+    with pytest.raises(ScenarioError, match="offset \\+ span is 100 TiB"):
+        scenario("-b4K -c100T x.dat", 1)
+
+
+@given(st.lists(st.text("aborstwSTFBOdhi0123456789KMG:-/", max_size=6), max_size=5))
+def test_any_line_parses_or_is_one_line(words):
+    try:
+        parse(" ".join("-" + word for word in words))
+    except ScenarioError as caught:
+        error = str(caught)
+    else:
+        error = ""
+    assert "\n" not in error

@@ -1,0 +1,229 @@
+"""fio job files: inheritance, sizes, mixes, what is ignored and what is refused."""
+
+import re
+
+import pytest
+
+from nvmesim.errors import ScenarioError
+from nvmesim.scenario.fio_job import load, parse
+from nvmesim.scenario.load import load_scenario, scenario_from_dict
+from nvmesim.scenario.resolve import resolve
+
+
+def only(content):
+    """Return the one load of a job with the options in *content*."""
+    (one,) = parse("[job]\n" + content)
+    return one
+
+
+def test_global_is_inherited_by_what_follows():
+    loads = parse(
+        """
+        ; two jobs together
+        [global]
+        ioengine=libaio
+        direct=1
+        bs=4k
+        [readers]
+        rw=randread
+        iodepth=32
+        numjobs=4
+        [global]
+        bs=64k
+        [writer]
+        rw=write
+        """
+    )
+    assert [load.name for load in loads] == ["readers", "writer"]
+    readers, writer = (load.fields for load in loads)
+    assert (readers["threads"], readers["outstanding"], readers["outstanding_per"]) == (
+        4,
+        32,
+        "thread",
+    )
+    assert readers["threads_are_per_target"] is False
+    assert readers["block_sizes"] == ((4096, 1.0),)
+    assert writer["block_sizes"] == ((65536, 1.0),)
+    assert (writer["access"], writer["read"]) == ("sequential", 0.0)
+
+
+@pytest.mark.parametrize(
+    ("text", "n_bytes"),
+    [("4k", 4096), ("4kb", 4096), ("4K", 4096), ("1m", 2**20), ("512", 512), ("64ki", 64000)],
+)
+def test_sizes_are_fios(text, n_bytes):
+    """kb_base is 1024: plain suffixes are binary, and fio's "ki" is the decimal one."""
+    if n_bytes % 512:
+        assert n_bytes == 64000
+    assert only(f"bs={text}").fields["block_sizes"] == ((n_bytes, 1.0),)
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        ("rw=randread", {"access": "random", "read": 1.0}),
+        ("rw=randwrite", {"access": "random", "read": 0.0}),
+        ("readwrite=randrw", {"read": 0.5}),
+        ("rw=randrw\nrwmixread=70", {"read": 0.7}),
+        ("rw=randrw\nrwmixwrite=20", {"read": 0.8}),
+        ("rw=randrw\nrwmixread=70\nrwmixwrite=20", {"read": 0.8}),
+        ("rw=rw", {"access": "sequential", "read": 0.5}),
+        ("rw=randread:8", {"random_fraction": 0.125}),
+        ("rw=read:4k\nbs=4k", {"stride": 8192}),
+        ("rw=randread\npercentage_random=80", {"random_fraction": 0.8}),
+        ("bssplit=4k/60:64k/40", {"block_sizes": ((4096, 0.6), (65536, 0.4))}),
+        ("bssplit=4k/60:64k/", {"block_sizes": ((4096, 0.6), (65536, 0.4))}),
+        ("bssplit=4k:64k", {"block_sizes": ((4096, 0.5), (65536, 0.5))}),
+        ("bsrange=4k-8k", {"block_sizes": ((4096, 0.5), (8192, 0.5))}),
+        ("rw=randwrite\nbs=4k,8k", {"block_sizes": ((8192, 1.0),)}),
+        ("rw=randrw\nbs=4k,8k", {"write_block_sizes": ((8192, 1.0),), "align": 4096}),
+        ("bs=8k\nba=4k", {"align": 4096}),
+        ("rw=read\nrate_iops=1000", {"rate_limit": 1000.0}),
+        ("rw=write\nrate_iops=1000,500", {"rate_limit": 500.0}),
+        ("rw=randrw\nrate_iops=1000,500", {"rate_limit": 1500.0}),
+        ("rw=read\nbs=4k\nrate=4m", {"rate_limit": 1024.0}),
+        ("thinktime=100\nthinktime_blocks=4", {"think_ps": 10**8, "think_every": 4}),
+        ("thinktime=2ms", {"think_ps": 2 * 10**9}),
+        ("filename=/dev/a:/dev/b\nsize=8g", {"span": 4 * 2**30}),
+        ("offset=1g\nsize=2g", {"offset": 2**30, "span": 2 * 2**30}),
+        ("offset_increment=1g", {"thread_stride": 2**30}),
+        ("numa_cpu_nodes=1", {"socket": 1}),
+        ("ioengine=libaio\niodepth=8", {"outstanding": 8}),
+        ("ioengine=psync\niodepth=8", {"outstanding": 1}),
+    ],
+)
+def test_options_that_shape_the_load(content, expected):
+    fields = only(content).fields
+    assert {key: fields[key] for key in expected} == expected
+
+
+def test_files_are_split_at_colons_that_are_not_escaped():
+    assert only(r"filename=/dev/a:/dev/b\:1").files == ("/dev/a", "/dev/b:1")
+
+
+def test_ignored_options_are_listed():
+    ignored = only(
+        "runtime=60\ntime_based\nramp_time=5\ngroup_reporting\nioengine=libaio\n"
+        "direct=0\nwrite_lat_log=x\nrandom_distribution=random\nfsync=0"
+    ).ignored
+    for text in ("runtime=60", "time_based=1", "ramp_time=5", "ioengine=libaio"):
+        assert text in ignored
+    assert any("page cache" in text for text in ignored)
+
+
+def test_a_synchronous_engine_says_why_its_depth_is_one():
+    assert "iodepth=8: engine psync is synchronous, 1 taken" in only("iodepth=8").ignored
+
+
+@pytest.mark.parametrize(
+    ("content", "match"),
+    [
+        ("[job]\nrw=randreed", "rw=randreed is no load; one of read, write"),
+        ("[job]\nrw=trim", "trims are not modelled"),
+        ("[job]\niodpth=4", "'iodpth' is not a known fio option; did you mean 'iodepth'?"),
+        ("[job]\niodepth=0", "iodepth=0 needs a whole number from 1"),
+        ("[job]\niodepth=-1", "needs a whole number"),
+        ("[job]\niodepth=", "needs a whole number"),
+        ("[job]\nbs=4x", "bs=4x needs a size"),
+        ("[job]\nbs=1000", "not a multiple of 512"),
+        ("[job]\nbs=0", "not a multiple of 512"),
+        ("[job]\nbssplit=4k/60:64k/10", "sum to 100"),
+        ("[job]\nbssplit=4k/60:64k/60", "sum to 100"),
+        ("[job]\nbsrange=64k-4k", "a smaller and a larger size"),
+        ("[job]\nbsrange=512-1m", "at most 256"),
+        ("[job]\nrandom_distribution=zipf:1.2", "not modelled"),
+        ("[job]\nfsync=1", "not modelled"),
+        ("[job]\nverify=crc32c", "reads back"),
+        ("[job]\nrate_process=poisson", "open loop; use rate and arrivals"),
+        ("[job]\nsize=120%", "a share from 0% to 100%"),
+        ("[job]\nthinktime=4parsec", "thinktime=4parsec needs a time"),
+        ("[job]\ninclude=other.fio", "is not followed"),
+        ("rw=read", "stands before the first section"),
+        ("[job\nrw=read", "is no section"),
+        ("", "no job section"),
+        ("[global]\nrw=read", "no job section"),
+        ("[a]\nrw=read\n[b]\nstonewall\nrw=write", "name one of a, b, as 'FILE#a'"),
+    ],
+)
+def test_files_that_are_refused(content, match):
+    with pytest.raises(ScenarioError, match=re.escape(match)) as caught:
+        parse(content, where="job.fio")
+    assert str(caught.value).startswith("job.fio")
+    assert "\n" not in str(caught.value)
+
+
+JOB = """
+[global]
+ioengine=libaio
+direct=1
+filename=/dev/nvme0n1
+size=50%
+runtime=30
+[read]
+rw=randread
+iodepth=32
+[write]
+stonewall
+rw=randwrite
+"""
+
+
+@pytest.fixture
+def lab(tmp_path):
+    (tmp_path / "job.fio").write_text(JOB, "utf-8")
+    return tmp_path
+
+
+def tables(fio):
+    return {
+        "server": {"stack": "linux-libaio", "sockets": [{"cpu": "xeon-gold-6130"}]},
+        "drives": [{"profile": "intel-p4510-1tb", "count": 2}],
+        "workload": {"fio": fio},
+    }
+
+
+def test_one_section_of_a_file(lab):
+    resolved = resolve(scenario_from_dict(tables("job.fio#read"), lab))
+    (group,) = resolved.workload
+    assert (group.name, group.read, group.in_flight) == ("read", 1.0, 32)
+    assert group.span == 10**12 // 2 // 4096 * 4096
+    assert [target.name for target in group.targets] == ["drive0"]
+    assert "workload.0: runtime=30" in resolved.ignored
+
+
+def test_serial_sections_must_be_chosen_from(lab):
+    with pytest.raises(
+        ScenarioError, match=r"workload\.0\.fio: job\.fio: its sections run one after"
+    ):
+        scenario_from_dict(tables("job.fio"), lab)
+    with pytest.raises(ScenarioError, match="has no section 'raed'; did you mean 'read'"):
+        scenario_from_dict(tables("job.fio#raed"), lab)
+
+
+def test_sections_together_are_groups(lab):
+    (lab / "two.fio").write_text("[a]\nrw=read\n[b]\nrw=randwrite\nnumjobs=3\n", "utf-8")
+    groups = resolve(scenario_from_dict(tables("two.fio"), lab)).workload
+    assert [(group.name, group.n_threads) for group in groups] == [("a", 1), ("b", 3)]
+
+
+def test_a_missing_file_is_named(lab):
+    with pytest.raises(ScenarioError, match=r"'no\.fio'; there is no such file"):
+        scenario_from_dict(tables("no.fio"), lab)
+
+
+def test_a_path_is_relative_to_the_scenario(lab, example):
+    (example.parent / "here.fio").write_text("[a]\nrw=read\nbs=1m\n", "utf-8")
+    scenario = load_scenario(example, ['workload=[{ fio = "here.fio" }]'])
+    assert resolve(scenario).workload[0].block_sizes == ((2**20, 1.0),)
+
+
+def test_a_command_line_is_accepted_too():
+    (one,) = load("fio --name=x --rw=randread --bs=4k --iodepth=16 --ioengine=io_uring", "")
+    assert (one.name, one.fields["outstanding"]) == ("x", 16)
+    with pytest.raises(ScenarioError, match="is no option"):
+        load("--rw=randread /dev/nvme0n1", "")
+
+
+def test_a_numa_node_must_be_a_socket(lab):
+    with pytest.raises(ScenarioError, match="NUMA node 3 is no socket"):
+        scenario_from_dict(tables("--name=x --rw=read --numa_cpu_nodes=3"), lab)

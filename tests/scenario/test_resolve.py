@@ -1,0 +1,229 @@
+"""Resolution: targets, volumes, links, and what the user is told was assumed."""
+
+import pytest
+
+from nvmesim.errors import GeometryError, ScenarioError
+from nvmesim.scenario.load import scenario_from_dict
+from nvmesim.scenario.resolve import resolve
+from nvmesim.scenario.volumes import check_degraded, copy_sets, geometry
+
+
+def scenario(**changes):
+    """Return two P4610 on one socket under DiskSpd's most common load, resolved."""
+    tables = {
+        "server": {"stack": "spdk", "sockets": [{"cpu": "xeon-gold-6130"}]},
+        "drives": [{"profile": "intel-p4610-1.6tb", "count": 2}],
+        "workload": {"threads": 4, "outstanding": 8},
+    }
+    return resolve(scenario_from_dict({**tables, **changes}))
+
+
+def drives(n, **keys):
+    return [{"profile": "intel-p4610-1.6tb", "count": n, **keys}]
+
+
+def names(group):
+    return [(target.name, target.part, target.parts) for target in group.targets]
+
+
+def test_without_volumes_every_drive_is_a_target():
+    group = scenario().workload[0]
+    assert names(group) == [("drive0", 0, 1), ("drive1", 0, 1)]
+    assert (group.n_threads, group.in_flight) == (8, 64)
+
+
+def test_threads_in_all_share_their_outstanding():
+    group = scenario(workload={"threads_total": 10, "outstanding": 8}).workload[0]
+    assert (group.n_threads, group.in_flight, group.outstanding_per) == (10, 80, "thread")
+
+
+def test_a_volume_hides_its_drives_unless_named():
+    tables = {"volume": {"raid": "raid0"}}
+    assert names(scenario(**tables).workload[0]) == [("volume0", 0, 1)]
+    workload = {"threads": 1, "targets": ["drive1", "volume0"]}
+    assert names(scenario(**tables, workload=workload).workload[0]) == [
+        ("drive1", 0, 1),
+        ("volume0", 0, 1),
+    ]
+
+
+def test_a_count_is_files_that_share_evenly():
+    workload = {"threads": 15, "outstanding": 16, "targets": 4}
+    group = scenario(volume={"raid": "raid1"}, workload=workload).workload[0]
+    assert names(group) == [("volume0", part, 4) for part in range(4)]
+    assert group.n_threads == 60
+    three = scenario(workload={"threads": 1, "targets": 3}).workload[0]
+    assert names(three) == [("drive0", 0, 2), ("drive1", 0, 1), ("drive0", 1, 2)]
+
+
+def test_a_single_name_is_a_target():
+    assert names(scenario(workload={"threads": 1, "targets": "drive1"}).workload[0]) == [
+        ("drive1", 0, 1)
+    ]
+
+
+def test_links_train_to_the_lower_generation_and_say_so():
+    resolved = scenario(drives=[{"profile": "samsung-980pro-1tb"}])
+    assert str(resolved.drives[0].link) == "pcie3 x4"
+    assert any("runs as pcie3 x4" in text for text in resolved.assumptions)
+
+
+def test_a_switch_lets_drives_keep_their_generation():
+    resolved = scenario(
+        adapters=[{"name": "switch", "kind": "switch", "link": "pcie3 x8"}],
+        drives=[{"profile": "samsung-980pro-1tb", "count": 8, "behind": "switch"}],
+    )
+    assert {str(drive.link) for drive in resolved.drives} == {"pcie4 x4"}
+
+
+def test_only_uplinks_use_lanes_of_drives_behind_them():
+    adapters = [{"name": "sw", "kind": "switch", "link": "pcie3 x16"}]
+    assert len(scenario(adapters=adapters, drives=drives(24, behind="sw")).drives) == 24
+    with pytest.raises(ScenarioError, match=r"needs 96 PCIe lanes \(drives 96\)"):
+        scenario(drives=drives(24))
+
+
+def test_a_vmd_domain_has_sixteen_lanes():
+    adapters = [{"name": "vmd0", "kind": "vmd", "link": "pcie3 x16"}]
+    resolved = scenario(adapters=adapters, drives=drives(4, behind="vmd0"))
+    assert resolved.adapters[0].cycles_per_command > 0
+    with pytest.raises(ScenarioError, match="20 lanes of drives; a VMD domain"):
+        scenario(adapters=adapters, drives=drives(5, behind="vmd0"))
+
+
+def test_sata_drives_use_no_lanes():
+    resolved = scenario(drives=[{"profile": "sata-ssd", "count": 100}])
+    assert {drive.link.pcie_lanes for drive in resolved.drives} == {0}
+
+
+def test_one_socket_has_no_interconnect():
+    assert scenario().interconnect is None
+
+
+def test_what_the_catalog_fills_in_is_listed():
+    server = {"stack": "windows-2019", "sockets": [{"cpu": "xeon-gold-6130"}] * 2}
+    resolved = scenario(server=server)
+    assert resolved.interconnect.link.lanes == 3
+    text = "\n".join(resolved.assumptions)
+    assert "server.interconnect: kind, links, rate from xeon-gold-6130: 3 x upi" in text
+    assert "cpu xeon-gold-6130: smt_yield = 1.25 is assumed" in text
+    assert "drive intel-p4610-1.6tb: read.die = 60 us is assumed" in text
+    assert "drives.0: socket not stated, 0 taken" in text
+    assert "hyper-v" not in text
+    assert "turbo" not in text
+
+
+def test_a_cost_that_is_not_known_is_said():
+    resolved = scenario(workload={"threads": 1, "filesystem": "ntfs", "guest": "hyper-v"})
+    assert any("no cost known for ntfs" in text for text in resolved.assumptions)
+    assert any("guest hyper-v" in text for text in resolved.assumptions)
+
+
+def test_open_loop():
+    group = scenario(workload={"rate": "500k/s", "arrivals": "paced", "read": 0}).workload[0]
+    assert (group.rate, group.arrivals, group.is_open, group.read) == (5e5, "paced", True, 0.0)
+
+
+def test_a_trace_is_found_beside_the_scenario(tmp_path):
+    (tmp_path / "day.blkparse").write_text("", "utf-8")
+    tables = {
+        "server": {"sockets": [{"cpu": "xeon-gold-6130"}]},
+        "drives": drives(1),
+        "workload": {"trace": "day.blkparse", "speed": 2.0},
+    }
+    group = resolve(scenario_from_dict(tables, tmp_path)).workload[0]
+    assert group.trace == tmp_path / "day.blkparse"
+    assert group.speed == 2.0
+
+
+def test_several_volumes_each_with_members_and_spares():
+    volumes = [
+        {"name": "fast", "raid": "raid0", "members": [0, 1]},
+        {"name": "safe", "raid": "raid5", "members": [2, 3, 4], "spares": 1},
+    ]
+    resolved = scenario(drives=drives(6), volume=volumes)
+    assert resolved.volumes[1].spares == (5,)
+    assert names(resolved.workload[0]) == [("fast", 0, 1), ("safe", 0, 1)]
+    with pytest.raises(ScenarioError, match="drive1 is in fast already"):
+        scenario(drives=drives(6), volume=[volumes[0], {**volumes[1], "members": [1, 2, 3]}])
+    with pytest.raises(ScenarioError, match=r"volume\.1\.members is missing"):
+        scenario(drives=drives(6), volume=[volumes[0], {"raid": "raid0"}])
+    with pytest.raises(ScenarioError, match="'fast', which a drive or volume has"):
+        scenario(drives=drives(6), volume=[volumes[0], {**volumes[1], "name": "fast"}])
+
+
+def test_spares_are_kept_out_of_a_volume_of_all():
+    resolved = scenario(drives=drives(5), volume={"raid": "raid5", "spares": 1})
+    assert resolved.volumes[0].members == (0, 1, 2, 3)
+    assert resolved.volumes[0].spares == (4,)
+
+
+def test_engine_sets_defaults_by_level():
+    raid5 = scenario(drives=drives(3), volume={"raid": "raid5"}).volumes[0]
+    raid0 = scenario(drives=drives(3), volume={"raid": "raid0"}).volumes[0]
+    assert raid5.engine.serial_write.value > 0 == raid0.engine.serial_write.value
+    spaces = scenario(volume={"raid": "raid1", "engine": "storage-spaces-mirror"}).volumes[0]
+    assert spaces.chunk == 256 * 1024
+
+
+def test_members_of_unequal_size_use_the_smallest():
+    mixed = [{"profile": "intel-p4610-1.6tb"}, {"profile": "intel-p4510-1tb"}]
+    resolved = scenario(drives=mixed, volume={"raid": "raid0"})
+    assert resolved.volumes[0].member_bytes <= 10**12
+    assert any("members differ in size" in text for text in resolved.assumptions)
+
+
+def test_names_of_drives():
+    two = drives(2, name="ssd") + drives(1, name="spare")
+    assert [drive.name for drive in scenario(drives=two).drives] == ["ssd0", "ssd1", "spare"]
+    with pytest.raises(ScenarioError, match="'a' is the name of two drives"):
+        scenario(drives=drives(1, name="a") + drives(1, name="a"))
+
+
+@pytest.mark.parametrize(
+    ("level", "least"), [("raid0", 2), ("raid1", 2), ("raid10", 2), ("raid5", 3), ("raid6", 4)]
+)
+def test_too_few_members(level, least):
+    geometry(level, least, None)
+    with pytest.raises(GeometryError, match=f"needs at least {least} members, it has {least - 1}"):
+        geometry(level, least - 1, None)
+
+
+@pytest.mark.parametrize(
+    ("level", "layout", "match"),
+    [
+        ("raid10", "near1", "2 to 4 copies"),
+        ("raid10", "far9", "2 to 4 copies"),
+        ("raid10", "left", "near2, far2"),
+        ("raid0", "near2", "raid0 has none"),
+        ("raid5", "left-symetric", "did you mean 'left-symmetric'"),
+    ],
+)
+def test_layouts_that_do_not_exist(level, layout, match):
+    with pytest.raises(GeometryError, match=match):
+        geometry(level, 4, layout)
+
+
+@pytest.mark.parametrize("layout", ["near", "far", "offset"])
+@pytest.mark.parametrize("n_members", [3, 4, 5])
+def test_raid10_fails_exactly_when_a_chunk_is_gone(layout, n_members):
+    for a in range(n_members):
+        for b in range(a + 1, n_members):
+            lost = {a, b} in copy_sets(layout, n_members, 2)
+            if lost:
+                with pytest.raises(GeometryError, match="has failed"):
+                    check_degraded("raid10", n_members, layout, 2, (a, b))
+            else:
+                check_degraded("raid10", n_members, layout, 2, (a, b))
+
+
+def test_nothing_heavy_is_imported():
+    import subprocess
+    import sys
+
+    code = (
+        "import sys, nvmesim.scenario.load; "
+        "print([m for m in ('polars', 'altair', 'scipy', 'numba') if m in sys.modules])"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "[]"
