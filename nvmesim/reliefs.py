@@ -1,0 +1,331 @@
+"""Changes that could relieve a bottleneck: functions from one resolved scenario to another.
+
+None of them promises anything: each is simulated again (DESIGN 6). A change that does not apply to
+a scenario returns None.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from nvmesim.catalog.links import PCIE_LANES, SOCKET_RATES, Link, parse_link, pcie
+from nvmesim.catalog.profile import CpuProfile, DriveProfile, Quantity, RaidEngineProfile
+from nvmesim.result.bottleneck import MORE_OUTSTANDING, Full
+from nvmesim.scenario.resolved import Drive, ResolvedScenario, Target, Volume, WorkloadGroup
+
+MOST: Final = 5
+"""Reliefs simulated for one answer."""
+TOP_PCIE: Final = 6
+
+
+@dataclass(frozen=True)
+class Change:
+    """A changed scenario, and what was changed in words that follow "with"."""
+
+    text: str
+    scenario: ResolvedScenario
+
+
+Maker = Callable[[ResolvedScenario], Change | None]
+
+
+def times(quantity: Quantity, factor: float) -> Quantity:
+    """*quantity* multiplied, as an assumed number.
+
+    >>> times(Quantity(value=10.0, basis="fitted"), 0.5).value
+    5.0
+    """
+    return Quantity(value=quantity.value * factor, basis="assumed", source="what-if")
+
+
+def _cpus(s: ResolvedScenario, change: Callable[[CpuProfile], CpuProfile]) -> ResolvedScenario:
+    return replace(s, sockets=tuple(replace(k, cpu=change(k.cpu)) for k in s.sockets))
+
+
+def one_more_core(s: ResolvedScenario) -> Change:
+    """One core more in every socket."""
+    text = "one more core" if len(s.sockets) == 1 else "one more core per socket"
+    return Change(text, _cpus(s, lambda c: c.model_copy(update={"cores": c.cores + 1})))
+
+
+def twice_the_cores(s: ResolvedScenario) -> Change:
+    """Every socket with twice as many cores."""
+    changed = _cpus(s, lambda c: c.model_copy(update={"cores": 2 * c.cores}))
+    return Change("twice the cores", changed)
+
+
+def more_ghz(s: ResolvedScenario) -> Change:
+    """Every core 10 % faster."""
+    faster = tuple(replace(k, ghz=k.ghz * 1.1) for k in s.sockets)
+    return Change("10 % more GHz", replace(s, sockets=faster))
+
+
+def _closed(s: ResolvedScenario, change: Callable[[WorkloadGroup], WorkloadGroup]) -> Change | None:
+    if all(g.is_open for g in s.workload):
+        return None
+    groups = tuple(g if g.is_open else change(g) for g in s.workload)
+    return None if groups == s.workload else Change("", replace(s, workload=groups))
+
+
+def twice_the_threads(s: ResolvedScenario) -> Change | None:
+    """Twice the threads, each with half as much outstanding where that is possible."""
+
+    def change(group: WorkloadGroup) -> WorkloadGroup:
+        fewer = max(1, group.outstanding // 2)
+        return replace(group, threads=2 * group.threads, outstanding=fewer)
+
+    changed = _closed(s, change)
+    if changed is None:
+        return None
+    same = all(g.outstanding % 2 == 0 for g in s.workload if not g.is_open)
+    note = " (as many outstanding in all)" if same else ""
+    return replace(changed, text=f"twice the threads{note}")
+
+
+def twice_the_outstanding(s: ResolvedScenario) -> Change | None:
+    """Twice as many requests outstanding per thread."""
+    changed = _closed(s, lambda g: replace(g, outstanding=2 * g.outstanding))
+    return replace(changed, text=MORE_OUTSTANDING) if changed else None
+
+
+def scaled_outstanding(s: ResolvedScenario, factor: float) -> ResolvedScenario | None:
+    """Return *s* with *factor* times as much outstanding per thread, or with fewer threads.
+
+    None if there is nothing left to halve, or the factor does not come out even.
+    """
+
+    def change(group: WorkloadGroup) -> WorkloadGroup:
+        per_thread = group.outstanding * factor
+        if per_thread >= 1:
+            return replace(group, outstanding=int(per_thread) if per_thread % 1 == 0 else 0)
+        threads = group.threads * per_thread
+        return replace(group, outstanding=1, threads=int(threads) if threads % 1 == 0 else 0)
+
+    groups = tuple(g if g.is_open else change(g) for g in s.workload)
+    if any(g.threads < 1 or g.outstanding < 1 for g in groups):
+        return None
+    return replace(s, workload=groups)
+
+
+def _profiles(
+    s: ResolvedScenario, change: Callable[[DriveProfile], DriveProfile]
+) -> ResolvedScenario:
+    drives = tuple(
+        d if d.profile.latencies is not None else replace(d, profile=change(d.profile))
+        for d in s.drives
+    )
+    return replace(s, drives=drives)
+
+
+def twice_the_commands(s: ResolvedScenario) -> Change:
+    """Drives whose controllers take twice the commands."""
+
+    def change(p: DriveProfile) -> DriveProfile:
+        write = p.write
+        if write.commands is not None:
+            write = write.model_copy(update={"commands": times(write.commands, 2)})
+        return p.model_copy(update={"commands": times(p.commands, 2), "write": write})
+
+    return Change("drives with twice the command rate", _profiles(s, change))
+
+
+def twice_the_dies(s: ResolvedScenario) -> Change:
+    """Drives with twice the dies: twice the reads and programs at once."""
+
+    def change(p: DriveProfile) -> DriveProfile:
+        more = {"dies": times(p.dies, 2), "channels": times(p.channels, 2)}
+        return p.model_copy(update=more)
+
+    return Change("drives with twice the dies and channels", _profiles(s, change))
+
+
+def twice_the_bandwidth(s: ResolvedScenario) -> Change:
+    """Drives with twice the sequential bandwidth."""
+
+    def change(p: DriveProfile) -> DriveProfile:
+        return p.model_copy(
+            update={
+                "read_bandwidth": times(p.read_bandwidth, 2),
+                "write_bandwidth": times(p.write_bandwidth, 2),
+            }
+        )
+
+    return Change("drives with twice the bandwidth", _profiles(s, change))
+
+
+def twice_the_buffer(s: ResolvedScenario) -> Change:
+    """Drives with twice the write buffer and drain rate."""
+
+    def change(p: DriveProfile) -> DriveProfile:
+        write = p.write.model_copy(
+            update={
+                "buffer": times(p.write.buffer, 2),
+                "program": times(p.write.program, 0.5),
+            }
+        )
+        return p.model_copy(update={"write": write})
+
+    return Change("drives that sustain twice the writes", _profiles(s, change))
+
+
+def one_more_drive(s: ResolvedScenario) -> Change | None:
+    """One more drive, like the last: in every volume under load, or as a target of its own."""
+    used = {(t.kind, t.index) for g in s.workload for t in g.targets}
+    volumes = [v for v in s.volumes if ("volume", v.index) in used]
+    if any(v.degraded for v in volumes) or any(t.parts > 1 for g in s.workload for t in g.targets):
+        return None
+    if volumes:
+        return _more_members(s, volumes)
+    drive = _copy_of(s, s.drives[-1], len(s.drives))
+    new = Target("drive", drive.index, drive.name)
+    groups = tuple(replace(g, targets=(*g.targets, new)) for g in s.workload)
+    own = any(g.threads_are_per_target and not g.is_open for g in groups)
+    text = "one more drive" + (" with threads of its own" if own else "")
+    return Change(text, replace(s, drives=(*s.drives, drive), workload=groups))
+
+
+def _copy_of(s: ResolvedScenario, drive: Drive, index: int) -> Drive:
+    taken = {d.name for d in s.drives}
+    name = next(
+        f"drive{i}" for i in range(index, index + len(taken) + 1) if f"drive{i}" not in taken
+    )
+    return replace(drive, index=index, name=name)
+
+
+def _more_members(s: ResolvedScenario, volumes: Sequence[Volume]) -> Change | None:
+    drives, changed = list(s.drives), {v.index: v for v in s.volumes}
+    for volume in volumes:
+        # A mirror grows by whole sets of copies; RAID1 by one more copy.
+        step = volume.copies if volume.level == "raid10" else 1
+        added = tuple(range(len(drives), len(drives) + step))
+        for index in added:
+            at = replace(s, drives=tuple(drives))
+            drives.append(_copy_of(at, s.drives[volume.members[-1]], index))
+        copies = volume.copies + 1 if volume.level == "raid1" else volume.copies
+        members = (*volume.members, *added)
+        changed[volume.index] = replace(volume, members=members, copies=copies)
+    grown = replace(s, drives=tuple(drives), volumes=tuple(changed[v.index] for v in s.volumes))
+    n = (len(drives) - len(s.drives)) // len(volumes)
+    text = "one more drive" if n == 1 else f"{n} more drives"
+    return Change(text + (" in each volume" if len(volumes) > 1 else ""), grown)
+
+
+def wider(link: Link) -> Link | None:
+    """The next better PCIe link: a generation up; from the newest, twice the lanes.
+
+    >>> from nvmesim.catalog.links import parse_link
+    >>> str(wider(parse_link("pcie3 x4")))
+    'pcie4 x4'
+    """
+    if link.kind != "pcie":
+        return None
+    if link.generation < TOP_PCIE:
+        return pcie(link.generation + 1, link.lanes)
+    return pcie(link.generation, 2 * link.lanes) if 2 * link.lanes in PCIE_LANES else None
+
+
+def faster_ports(s: ResolvedScenario) -> Change | None:
+    """Drive ports a PCIe generation up."""
+    links = [wider(d.link) for d in s.drives]
+    if all(link is None for link in links):
+        return None
+    drives = tuple(replace(d, link=link or d.link) for d, link in zip(s.drives, links, strict=True))
+    return Change(
+        f"drive ports of {next(link for link in links if link)}", replace(s, drives=drives)
+    )
+
+
+def wider_uplinks(s: ResolvedScenario) -> Change | None:
+    """Uplinks of adapters, and of RAID controllers, a generation up."""
+    adapters = tuple(replace(a, link=wider(a.link) or a.link) for a in s.adapters)
+    volumes = tuple(replace(v, engine=_wider_engine(v)) for v in s.volumes)
+    if (adapters, volumes) == (s.adapters, s.volumes):
+        return None
+    changed = replace(s, adapters=adapters, volumes=volumes)
+    return Change("uplinks a PCIe generation up", changed)
+
+
+def _wider_engine(volume: Volume) -> RaidEngineProfile:
+    if not volume.engine.uplink:
+        return volume.engine
+    better = wider(parse_link(volume.engine.uplink))
+    return volume.engine.model_copy(update={"uplink": str(better)}) if better else volume.engine
+
+
+def one_more_interconnect(s: ResolvedScenario) -> Change | None:
+    """One link more between the sockets."""
+    joined = s.interconnect
+    if joined is None or joined.link.kind not in SOCKET_RATES:
+        return None
+    old = joined.link
+    n = old.lanes + 1
+    link = replace(old, lanes=n, raw_bytes_per_s=old.raw_bytes_per_s / old.lanes * n)
+    more_credits = None if joined.credits is None else joined.credits * n // old.lanes
+    changed = replace(s, interconnect=replace(joined, link=link, credits=more_credits))
+    return Change(f"{n} {old.kind.upper()} links instead of {old.lanes}", changed)
+
+
+def shorter_serial_section(s: ResolvedScenario) -> Change | None:
+    """A RAID engine whose serial section is half as long."""
+
+    def change(volume: Volume) -> Volume:
+        e = volume.engine
+        halved = {
+            k: times(getattr(e, k), 0.5) for k in ("serial_read", "serial_write", "serial_child")
+        }
+        return replace(volume, engine=e.model_copy(update=halved))
+
+    if not s.volumes:
+        return None
+    volumes = tuple(change(v) for v in s.volumes)
+    return Change("a RAID engine with half the serial time", replace(s, volumes=volumes))
+
+
+def more_commands_through_adapters(s: ResolvedScenario) -> Change | None:
+    """Adapters that take twice the commands."""
+    adapters = tuple(
+        replace(a, commands_per_s=2 * a.commands_per_s) if a.commands_per_s else a
+        for a in s.adapters
+    )
+    if adapters == s.adapters:
+        return None
+    return Change("adapters with twice the command rate", replace(s, adapters=adapters))
+
+
+BY_RESOURCE: Final[dict[str, tuple[Maker, ...]]] = {
+    "cores": (one_more_core, more_ghz, twice_the_cores),
+    "threads": (twice_the_threads, more_ghz),
+    "dies": (one_more_drive, twice_the_dies),
+    "channels": (one_more_drive, twice_the_dies),
+    "commands": (one_more_drive, twice_the_commands),
+    "read_bandwidth": (one_more_drive, twice_the_bandwidth),
+    "write_bandwidth": (one_more_drive, twice_the_bandwidth),
+    "program": (one_more_drive, twice_the_buffer),
+    "buffer": (one_more_drive, twice_the_buffer),
+    "port": (faster_ports, one_more_drive),
+    "uplink": (wider_uplinks,),
+    "adapter": (more_commands_through_adapters, wider_uplinks),
+    "interconnect": (one_more_interconnect,),
+    "engine": (shorter_serial_section,),
+}
+"""What to try for each `StationInfo.resource`, most to the point first."""
+
+
+def choose(scenario: ResolvedScenario, stations: Sequence[Full], stop: Full | None) -> list[Change]:
+    """Return the changes worth simulating: for what stops it, then for those next in line.
+
+    *stations* come as `bottleneck.ranked` sorts them. Without a bottleneck, outstanding is first.
+    """
+    makers: list[Maker] = []
+    if stop is not None:
+        makers += BY_RESOURCE.get(stop.info.resource, ())
+    else:
+        makers.append(twice_the_outstanding)
+    resources = dict.fromkeys(f.info.resource for f in stations if f is not stop)
+    next_in_line = [r for r in resources if r in BY_RESOURCE][:3]
+    makers += [BY_RESOURCE[r][0] for r in next_in_line]
+    makers.append(twice_the_outstanding)
+    made = (maker(scenario) for maker in dict.fromkeys(makers))
+    return [change for change in made if change is not None][:MOST]

@@ -1,0 +1,275 @@
+"""What stops it: utilization, operational bounds, and one honest sentence.
+
+Bounds are asymptotic: no throughput exceeds servers over demand at any station, nor, where a
+request does one thing after the other, the number outstanding over the sum of its demands. Source:
+Denning and Buzen, "The operational analysis of queueing network models", ACM Computing Surveys
+10(3), 1978. A bound says what a station could do at most; what a change brings is simulated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from nvmesim.engine.contract import Acc
+from nvmesim.model.lowered import Lowered, StationInfo
+from nvmesim.network import Kind, Op
+from nvmesim.result.result import Bottleneck, Relief, Verdict
+from nvmesim.result.stations import (
+    Totals,
+    busy,
+    cpu_scale,
+    fullest,
+    is_delay,
+    rows_of,
+)
+from nvmesim.units import PS_PER_S, format_iops
+
+FULL: Final = 0.90
+"""Utilization above which a station is what stops it (DESIGN 6)."""
+VERDICTS: Final[dict[str, Verdict]] = {
+    "cpu": "cpu",
+    "thread": "cpu",
+    "drive": "drive",
+    "link": "link",
+    "raid-engine": "raid-engine",
+}
+LATENCY_BOUND: Final = "outstanding over the sum of demands"
+MORE_OUTSTANDING: Final = "twice as many outstanding"
+"""The relief that a latency-bound answer is about."""
+
+
+@dataclass(frozen=True)
+class Full:
+    """A station with how full its fullest part is, and what it could do at most."""
+
+    info: StationInfo
+    utilization: float
+    bound_iops: float
+
+
+def ranked(lowered: Lowered, totals: Totals) -> list[Full]:
+    """Stations that do work, those first that allow least; gates that only wait are left out."""
+    found = [
+        Full(info, fullest(lowered.network, info, totals), bound(lowered, info, totals))
+        for info in lowered.stations
+        if info.kind in VERDICTS
+    ]
+    return sorted((f for f in found if f.bound_iops < np.inf), key=lambda f: f.bound_iops)
+
+
+def bound(lowered: Lowered, info: StationInfo, totals: Totals) -> float:
+    """Requests per second that *info* allows; infinite where nothing is done.
+
+    Servers / demand, demand being service time per request: of the fullest station where they
+    differ by more than chance. A CPU counts with its cores' full yield: work times the factor of
+    all siblings busy. A thread counts without the time that it waits for a CPU.
+    """
+    net = lowered.network
+    if is_delay(net, info) or not totals.requests:
+        return float("inf")
+    if info.kind == "cpu":
+        work = float(totals.stations[info.first, Acc.WORK]) * cpu_scale(net, info)
+        return _bound(work / int(net.station_servers[info.first]), totals.requests)
+    if info.kind == "thread":
+        return _bound(_thread_time(lowered, info, totals), totals.requests)
+    rows = rows_of(info)
+    each = totals.stations[rows, Acc.SERVICE] / net.station_servers[rows]
+    skewed = fullest(net, info, totals) > float(busy(net, info, totals).mean()) * (1 + 1e-9)
+    return _bound(float(each.max() if skewed else each.mean()), totals.requests)
+
+
+def _bound(service_ps: float, requests: int) -> float:
+    return PS_PER_S * requests / service_ps if service_ps > 0 else float("inf")
+
+
+def _thread_time(lowered: Lowered, info: StationInfo, totals: Totals) -> float:
+    """Ps of the busiest thread (or of all alike) without waiting for a CPU."""
+    held = totals.stations[rows_of(info), Acc.SERVICE]
+    cpus = np.unique(lowered.network.thread_cpu)
+    waited = float(totals.stations[cpus, Acc.WAIT].sum())
+    working = max(0.0, 1 - waited / max(1.0, float(held.sum())))
+    skewed = fullest(lowered.network, info, totals) > 1.000001 * float(
+        busy(lowered.network, info, totals).mean()
+    )
+    return float(held.max() if skewed else held.mean()) * working
+
+
+def is_serial(lowered: Lowered) -> bool:
+    """Whether a request does one thing after the other: no operation has several children."""
+    net = lowered.network
+    children = np.diff(net.phase_child_ptr)
+    splits = net.ops[net.ops[:, 0] == Op.SPLIT, 1]
+    return int(children.max(initial=0)) <= 1 and int(splits.max(initial=0)) <= 1
+
+
+def latency_bound(lowered: Lowered, totals: Totals, in_flight: int) -> float | None:
+    """Outstanding over the sum of demands, requests/s; None where it does not hold.
+
+    It holds for closed loops whose requests do one thing after the other. Buffered programs belong
+    to no request, so dies that program are left out; delays after a visit are not counted, which
+    only makes the bound larger.
+    """
+    if not in_flight or not totals.requests or not is_serial(lowered):
+        return None
+    net = lowered.network
+    visited = (net.station_kind != Kind.GATE) & (net.die_dist < 0)
+    demand = float(totals.stations[visited, Acc.SERVICE].sum()) / totals.requests
+    return in_flight * PS_PER_S / demand if demand > 0 else None
+
+
+def bounds(lowered: Lowered, totals: Totals, in_flight: int) -> dict[str, float]:
+    """Station -> requests per second that it allows at most, least first."""
+    found = {f.info.name: f.bound_iops for f in ranked(lowered, totals)}
+    serial = latency_bound(lowered, totals, in_flight)
+    if serial is not None:
+        found[LATENCY_BOUND] = serial
+    return dict(sorted(found.items(), key=lambda item: item[1]))
+
+
+def limiting(lowered: Lowered, totals: Totals) -> Full | None:
+    """The station that stops it: the fullest above `FULL`, None if there is none.
+
+    A thread that holds on while it waits for a full CPU is not what stops it: the CPU is.
+    """
+    full = [f for f in ranked(lowered, totals) if f.utilization > FULL]
+    working = [f for f in full if f.info.kind != "thread"]
+    if any(f.info.kind == "cpu" for f in working):
+        full = working
+    return max(full, key=lambda f: f.utilization, default=None)
+
+
+def full_gate(lowered: Lowered, totals: Totals) -> StationInfo | None:
+    """A gate with (nearly) all slots taken, such as a drive's tags or its write buffer."""
+    for info in lowered.stations:
+        if info.kind == "gate" and fullest(lowered.network, info, totals) > FULL:
+            return info
+    return None
+
+
+def judge(
+    lowered: Lowered,
+    totals: Totals,
+    *,
+    in_flight: int,
+    reliefs: Sequence[Relief] = (),
+    backlog_per_s: float | None = None,
+    offered: float | None = None,
+) -> Bottleneck:
+    """Return the verdict, its evidence and its sentence.
+
+    *offered* is the rate of an open loop, *backlog_per_s* not None if it has no steady state.
+    """
+    all_bounds = bounds(lowered, totals, in_flight)
+    first = ranked(lowered, totals)
+    stop = limiting(lowered, totals) or (first[0] if backlog_per_s is not None and first else None)
+    most = max(first, key=lambda f: f.utilization, default=None)
+    shown = stop or most
+    verdict: Verdict = "latency-bound"
+    if backlog_per_s is not None:
+        verdict = "unstable"
+    elif stop is not None:
+        verdict = VERDICTS[stop.info.kind]
+    text = _sentence(lowered, totals, stop, most, reliefs, backlog_per_s, offered)
+    return Bottleneck(
+        verdict=verdict,
+        sentence=text,
+        station=shown.info.name if shown else None,
+        kind=shown.info.kind if shown else None,
+        utilization=shown.utilization if shown else 0.0,
+        bound_iops=min(all_bounds.values(), default=0.0),
+        bounds=all_bounds,
+        reliefs=tuple(reliefs),
+        backlog_per_s=backlog_per_s,
+    )
+
+
+def _sentence(
+    lowered: Lowered,
+    totals: Totals,
+    stop: Full | None,
+    most: Full | None,
+    reliefs: Sequence[Relief],
+    backlog_per_s: float | None,
+    offered: float | None,
+) -> str:
+    if backlog_per_s is not None:
+        return _unstable(stop, backlog_per_s, offered)
+    if stop is not None:
+        also = also_full(lowered, totals, stop)
+        return f"Stopped by {describe(lowered, stop)}{also}: {best_relief(reliefs)}."
+    nothing = "Nothing is full"
+    if most is not None:
+        nothing += f" (most so {most.info.name}, {most.utilization:.0%} busy)"
+    if offered is not None:
+        room = f"; the bound of {most.info.name} is {format_iops(most.bound_iops)}" if most else ""
+        return f"{nothing}: the offered {format_iops(offered)} are carried{room}."
+    gate = full_gate(lowered, totals)
+    held = f"; all slots of {gate.name} are taken" if gate is not None else ""
+    deeper = [r for r in reliefs if r.change == MORE_OUTSTANDING]
+    return f"{nothing}{held}: bound by latency; {best_relief(deeper or reliefs)}."
+
+
+def also_full(lowered: Lowered, totals: Totals, stop: Full) -> str:
+    """Name the fullest station of another kind that is full as well."""
+    others = [
+        f
+        for f in ranked(lowered, totals)
+        if f.utilization > FULL and f.info.resource != stop.info.resource
+        if f.info.kind != "thread"
+    ]
+    if not others:
+        return ""
+    other = max(others, key=lambda f: f.utilization)
+    return f", with {other.info.name} {other.utilization:.0%} busy too"
+
+
+def _unstable(stop: Full | None, backlog_per_s: float, offered: float | None) -> str:
+    what = f"The offered {format_iops(offered)} have" if offered else "The load has"
+    why = f"; {stop.info.name} carries at most {format_iops(stop.bound_iops)}" if stop else ""
+    return f"{what} no steady state: the backlog grows by {backlog_per_s:,.0f} requests/s{why}."
+
+
+def describe(lowered: Lowered, full: Full) -> str:
+    """Name of what is full, as a person says it, with how full it is."""
+    info = full.info
+    percent = f"{full.utilization:.0%} busy"
+    if info.kind == "cpu":
+        return f"the CPU of socket {info.socket or 0} ({percent})"
+    if info.kind == "thread":
+        one = "one thread is" if info.servers == 1 else f"the {info.servers} threads are each"
+        return f"its threads ({percent}; {one} serial, which more cores do not change)"
+    if info.kind == "raid-engine":
+        return f"{info.name}, one section that requests pass one by one ({percent})"
+    alike = sum(
+        1
+        for f in lowered.stations
+        if f.resource == info.resource and f.kind == info.kind and f.drive is not None
+    )
+    others = f"; {alike} alike" if info.drive is not None and alike > 1 else ""
+    return f"{info.name} ({percent}{others})"
+
+
+def best_relief(reliefs: Sequence[Relief]) -> str:
+    """The relief that brings most, in words.
+
+    >>> from nvmesim.result.result import Interval
+    >>> best_relief([Relief("one more core", Interval(2.8e6, 2.7e6, 2.9e6), 0.034, 0.03, 0.04)])
+    'one more core would give 2.8 MIOPS (+3.4 %, re-simulated)'
+    >>> best_relief([])
+    'no change was re-simulated'
+    """
+    if not reliefs:
+        return "no change was re-simulated"
+    best = max(reliefs, key=lambda r: r.gain)
+    if best.gain_low <= 0 or best.gain < 0.005:
+        return (
+            f"none of {len(reliefs)} changes re-simulated brings more than its uncertainty or 0.5 %"
+        )
+    return (
+        f"{best.change} would give {format_iops(best.iops.value)} "
+        f"({100 * best.gain:+.1f} %, re-simulated)"
+    )

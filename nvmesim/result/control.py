@@ -1,0 +1,340 @@
+"""Runs an engine until the answer is good enough, or says that it is not.
+
+Three ways to stop (DESIGN 4): a precision, an exact number of requests, or a simulated time; the
+last two count from the end of the warm-up. An open loop whose backlog grows is stopped as unstable.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+
+from nvmesim.engine.contract import Batch, Engine, Ints, Status
+from nvmesim.network import HORIZON_PS
+from nvmesim.result.latency import enough, samples
+from nvmesim.result.steady import Col, Collector, Floats, Reducer, Window, column, relative_half
+from nvmesim.units import PS_PER_S
+
+MIN_REQUESTS: Final = 200_000
+"""Least number of measured requests behind a precision (DESIGN 4)."""
+MAX_REQUESTS: Final = 20_000_000
+MAX_BATCH: Final = 1 << 14
+BATCHES: Final = 64
+"""Batches that the least run is cut into."""
+TAIL_FACTOR: Final = 5
+"""The 99th percentile may be so many times less precise than IOPS (DESIGN 4: 5 % against 1 %)."""
+CHECK_EVERY: Final = 16
+"""Batches between two looks at an open loop's backlog."""
+GROWTH: Final = 0.005
+"""Backlog growth, relative to completions, below which an open loop is called stable."""
+MIN_BACKLOG: Final = 500
+"""Growth in requests over the looked-at half that noise of a stable queue does not reach: at 99 %
+load, 200,000 requests long, the chance is 0.99**500 < 1 %, and all eight eighths must rise too."""
+TRICKLE: Final = 1024
+
+Progress = Callable[[str, float], None]
+"""Called with what is being done and how far it is, 0 to 1."""
+Recorder = Callable[[Ints], None]
+"""Called with the rows of `Engine.records`."""
+
+
+@dataclass(frozen=True)
+class Goal:
+    """When to stop."""
+
+    precision: float | None = 0.01
+    """Relative 95 % half-width of total IOPS; the p99's is `TAIL_FACTOR` times as much."""
+    requests: int | None = None
+    duration_ps: int | None = None
+    least: int = MIN_REQUESTS
+    most: int = MAX_REQUESTS
+    wall_s: float = math.inf
+    """Give up after so much real time."""
+
+    @property
+    def batch(self) -> int:
+        """Completions of the first batches."""
+        return min(MAX_BATCH, max(1, (self.requests or self.least) // BATCHES))
+
+
+@dataclass(frozen=True)
+class Load:
+    """What the controller must know of the load."""
+
+    is_open: bool = False
+    """Requests arrive by the clock."""
+    replayed: bool = False
+    """Arrivals end: a trace. Then nothing is warm-up, all of it is the answer."""
+    in_flight: int = 0
+    """Requests that a closed loop keeps; there is no warm-up shorter than a few rounds."""
+    buffers: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
+    """Gates of write buffers: full or not, they must have settled."""
+    buffer_slots: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What a controlled run left."""
+
+    window: Window
+    head: Floats
+    """float64[n, len(Col)]: the first batches of the run, warm-up included, all of `batch`."""
+    batch: int
+    warmup_requests: int
+    """Completions before the window."""
+    converged: bool
+    backlog_per_s: float | None = None
+    """Not None: unstable, and the backlog grows by so many requests a second."""
+    interrupted: bool = False
+    warnings: tuple[str, ...] = ()
+
+
+class Controller:
+    """One run of one engine towards a goal."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        reducer: Reducer,
+        goal: Goal,
+        load: Load,
+        *,
+        record: Recorder | None = None,
+        progress: Progress | None = None,
+    ) -> None:
+        self._engine, self._goal, self._load = engine, goal, load
+        self._record, self._progress = record, progress
+        self._kept = Collector(reducer, goal.batch)
+        self._batch = goal.batch
+        self._warm = True
+        self._settled = True
+        self._growth: float | None = None
+        self._ended = False
+        self._now = 0
+        self._dropped = 0
+        self._started = time.perf_counter()
+
+    def run(self) -> Measured:
+        """Run to the goal; a KeyboardInterrupt ends it early and is noted, not raised."""
+        interrupted, converged = False, False
+        try:
+            converged = self._to_goal()
+        except KeyboardInterrupt:
+            interrupted = True
+        return self._measured(converged, interrupted)
+
+    def _to_goal(self) -> bool:
+        if self._load.replayed:
+            self._until(self._goal.requests or self._goal.most)
+            return self._ended or self._goal.requests is not None
+        if self._goal.requests is not None:
+            return self._exactly(self._goal.requests)
+        if self._goal.duration_ps is not None:
+            return self._as_long_as(self._goal.duration_ps)
+        return self._as_precise_as(self._goal.precision or 0.01)
+
+    def _advance(self, completions: int, until_ps: int = HORIZON_PS) -> None:
+        """Add one batch of *completions*, fewer if the run ends."""
+        parts: list[Batch] = []
+        left = completions
+        while left > 0:
+            batch = self._engine.advance(left, until_ps)
+            parts.append(batch)
+            left -= batch.completions
+            if self._record is not None:
+                self._record(self._engine.records())
+            if batch.status == Status.IDLE:
+                self._ended = True
+            if batch.status in (Status.IDLE, Status.TIME):
+                break
+        self._now = parts[-1].end_ps
+        if sum(part.completions for part in parts) or not len(self._kept):
+            self._kept.add(*parts)
+
+    def _until(self, requests: int, until_ps: int = HORIZON_PS) -> bool:
+        """Run to so many kept completions; False if the run must not go on."""
+        done = self._kept.requests
+        start = done
+        while done < requests and not self._ended:
+            self._advance(min(self._kept.batch, requests - done), until_ps)
+            now = self._kept.requests
+            if now == done:
+                break
+            done = now
+            self._report((done - start) / max(1, requests - start))
+            if len(self._kept) % CHECK_EVERY == 0 and self._is_unstable():
+                return False
+            if time.perf_counter() - self._started > self._goal.wall_s:
+                return False
+        return not self._ended
+
+    def _report(self, share: float) -> None:
+        if self._progress is not None:
+            self._progress("simulating", min(1.0, share))
+
+    def _is_unstable(self) -> bool:
+        if self._load.is_open and not self._load.replayed:
+            self._growth = backlog_growth(self._kept.records)
+        return self._growth is not None
+
+    def _drop_warmup(self) -> None:
+        """Decide on the warm-up, once."""
+        before = self._kept.requests
+        cut, self._warm = self._kept.warmup()
+        self._kept.drop(cut)
+        self._dropped += before - self._kept.requests
+
+    def _exactly(self, requests: int) -> bool:
+        if not self._until(requests):
+            return False
+        self._drop_warmup()
+        return self._until(requests) and not self._is_unstable()
+
+    def _as_long_as(self, duration_ps: int) -> bool:
+        end = duration_ps
+        many = 1 << 62
+        self._kept.batch = self._pilot(duration_ps)
+        going = self._until(many, end)
+        if self._growth is None and (going or self._now < end) and not self._ended:
+            self._drop_warmup()
+            window = self._kept.window(0)
+            end = int(window.warmup_ps) + duration_ps
+            self._until(many, end)
+        return not self._is_unstable() and self._wall_left()
+
+    def _wall_left(self) -> bool:
+        return time.perf_counter() - self._started <= self._goal.wall_s
+
+    def _pilot(self, duration_ps: int) -> int:
+        """Completions of a batch, if *duration_ps* is to have `BATCHES` of them."""
+        self._advance(TRICKLE // 8, duration_ps)
+        window = self._kept.window(0)
+        share = window.requests / max(1.0, window.duration_ps)
+        return min(MAX_BATCH, max(8, round(share * duration_ps / BATCHES)))
+
+    def _as_precise_as(self, precision: float) -> bool:
+        goal = self._goal
+        target = goal.least + max(goal.least // 8, 4 * self._load.in_flight)
+        while True:
+            target = min(target, goal.most)
+            if not self._until(target):
+                return False
+            if self._is_unstable():
+                return False
+            excess, window = self._excess(precision)
+            if excess <= 1:
+                return True
+            done = self._kept.requests
+            if done >= goal.most:
+                return False
+            wish = done - window.requests + window.requests * excess**2
+            target = int(min(max(wish * 1.05, 1.25 * done), 2 * done))
+
+    def _excess(self, precision: float) -> tuple[float, Window]:
+        """How many times too wide the intervals are, and the window they are of."""
+        cut, self._warm = self._kept.warmup()
+        window = self._kept.window(cut)
+        self._settled = not filling(window, self._load)
+        if not self._warm or not self._settled or window.requests < self._goal.least:
+            return math.inf, window
+        excess = relative_half(window.iops()) / precision
+        data = samples(window, None)
+        if data is not None and enough(data.size, 99):
+            excess = max(excess, data.relative_half(0.99) / (precision * TAIL_FACTOR))
+        return excess, window
+
+    def _measured(self, converged: bool, interrupted: bool) -> Measured:
+        fixed = self._goal.requests is not None or self._goal.duration_ps is not None
+        cut = 0
+        if not self._load.replayed and not (fixed and converged):
+            cut, self._warm = self._kept.warmup()
+        self._dropped += int(self._kept.records[:cut, Col.READS : Col.WRITES + 1].sum())
+        window = self._kept.window(cut)
+        self._settled = not filling(window, self._load)
+        head = np.array(self._kept.head)
+        return Measured(
+            window, head, self._batch, self._dropped, converged, self._growth, interrupted,
+            tuple(self._warnings(converged, interrupted, window)),
+        )  # fmt: skip
+
+    def _warnings(self, converged: bool, interrupted: bool, window: Window) -> list[str]:
+        out = []
+        if interrupted:
+            out.append(f"interrupted: {window.requests:,} requests were finished")
+        if self._growth is not None:
+            return out
+        if not self._warm and not self._load.replayed:
+            out.append("the warm-up may not have been over: a longer run may give other numbers")
+        if not self._settled:
+            share, left = fill_level(window, self._load)
+            out.append(
+                f"a write buffer was still filling ({share:.0%} full at the end): writes fall to "
+                f"the rate it drains at after about {left:.2g} s more"
+            )
+        if not converged and not interrupted and self._goal.precision is not None:
+            half = relative_half(window.iops())
+            out.append(
+                f"the precision asked for was not reached: IOPS are within {half:.2%} after "
+                f"{window.requests:,} requests"
+            )
+        return out
+
+
+def backlog_growth(records: Floats) -> float | None:
+    """Requests a second by which the backlog of an open loop grows; None if it is stable.
+
+    Over the later half of the records, the number outstanding at the ends of eight eighths must
+    rise every time, by more than `GROWTH` of what completes and by `MIN_BACKLOG` in all.
+    """
+    half = records[len(records) // 2 :]
+    if len(half) < 8:
+        return None
+    ends = (np.arange(9) * (len(half) - 1)) // 8
+    level = half[ends, Col.OUTSTANDING]
+    grown = float(level[-1] - level[0])
+    done = float(column(half, Col.READS, None)[1:].sum())
+    if not (np.diff(level) > 0).all() or grown < max(GROWTH * done, MIN_BACKLOG):
+        return None
+    return grown / float(half[1:, Col.DURATION].sum()) * PS_PER_S
+
+
+def _levels(window: Window, load: Load) -> Floats:
+    """float64[n_groups, n_buffers]: mean share of each write buffer's slots in use."""
+    return np.array(
+        [
+            sum(s.stations[load.buffers, 2] for s in group)
+            / sum(s.duration_ps for s in group)
+            / load.buffer_slots
+            for group in window.groups(8)
+        ]
+    )
+
+
+def filling(window: Window, load: Load) -> bool:
+    """Whether a write buffer fills steadily and is not full: the drain rate is yet to be met.
+
+    Seen in eighths of the window: every one of the later half is above the one before, by 2 % of
+    the slots in all.
+    """
+    if not load.buffers.size or window.duration_ps <= 0:
+        return False
+    late = _levels(window, load)[-5:]
+    if len(late) < 5:
+        return False
+    rising = (np.diff(late, axis=0) > 0).all(axis=0) & (late[-1] - late[0] > 0.02)
+    return bool((rising & (late[-1] < 0.97)).any())
+
+
+def fill_level(window: Window, load: Load) -> tuple[float, float]:
+    """Share of the fullest filling buffer in use, and the seconds until it is full."""
+    levels = _levels(window, load)
+    rise = (levels[-1] - levels[-5]) / 4
+    buffer = int(np.argmax(np.where(rise > 0, levels[-1], -1.0)))
+    eighth = window.duration_ps / len(levels) / PS_PER_S
+    left = (1 - float(levels[-1, buffer])) / max(float(rise[buffer]), 1e-12) * eighth
+    return float(levels[-1, buffer]), left

@@ -1,0 +1,195 @@
+"""Percentiles and their intervals from histograms.
+
+The interval of a percentile comes from the *proportion* below it: its variance is estimated from
+the proportions in groups of neighbouring batches (so that autocorrelation counts), and the interval
+of the proportion is inverted through the pooled distribution. Percentiles are never averaged.
+
+Source: Law and Kelton, Simulation Modeling and Analysis, chapter 9; Chen and Kelton, "Quantile and
+tolerance-interval estimation in simulation", EJOR 168, 2006.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from nvmesim.engine.contract import HIST_BITS, Ints, bin_middle
+from nvmesim.result.result import PERCENTILES, Distribution, Interval
+from nvmesim.result.steady import Floats, Window, half_width
+from nvmesim.units import PS_PER_S
+
+MIN_BEYOND: Final = 100
+"""Samples that must lie beyond a percentile for it to be reported (DESIGN 4)."""
+LATENCY, CLAT = 0, 1
+"""Second index of the histograms."""
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Histograms of groups of batches, trimmed to the bins in use."""
+
+    groups: Ints
+    """int64[n_groups, n_bins]"""
+    low_ps: Floats
+    """float64[n_bins]: lower edges"""
+    width_ps: Floats
+    """float64[n_bins]"""
+    middle_ps: Floats
+    """float64[n_bins]"""
+    max_ps: float
+
+    @property
+    def counts(self) -> Ints:
+        """int64[n_bins]: all groups together."""
+        return np.asarray(self.groups.sum(axis=0))
+
+    @property
+    def size(self) -> int:
+        """Number of samples."""
+        return int(self.groups.sum())
+
+    def quantile(self, p: float) -> float:
+        """Latency in ps below which the share *p* lies, interpolated within its bin."""
+        cumulative = np.cumsum(self.counts)
+        target = min(max(p, 0.0), 1.0) * cumulative[-1]
+        i = min(int(np.searchsorted(cumulative, target)), len(cumulative) - 1)
+        before = float(cumulative[i - 1]) if i else 0.0
+        inside = (target - before) / max(1.0, float(cumulative[i]) - before)
+        return min(float(self.low_ps[i] + inside * self.width_ps[i]), self.max_ps)
+
+    def below(self, value_ps: float) -> Floats:
+        """float64[n_groups]: samples below *value_ps*, interpolated within its bin."""
+        share = np.clip((value_ps - self.low_ps) / self.width_ps, 0.0, 1.0)
+        return np.asarray(self.groups @ share)
+
+    def half_share(self, p: float) -> float:
+        """95 % half-width of the share below the quantile *p*."""
+        sizes = self.groups.sum(axis=1)
+        residuals = self.below(self.quantile(p)) - p * sizes
+        return half_width(residuals - residuals.mean()) / self.size
+
+    def interval(self, p: float) -> tuple[float, float]:
+        """95 % interval of the quantile *p*, ps."""
+        half = self.half_share(p)
+        return self.quantile(p - half), self.quantile(p + half)
+
+    def relative_half(self, p: float) -> float:
+        """Half the width of `interval` relative to the quantile."""
+        low, high = self.interval(p)
+        return (high - low) / 2 / max(self.quantile(p), 1.0)
+
+
+def samples(window: Window, operation: int | None, kind: int = LATENCY) -> Samples | None:
+    """Histograms of reads (0), writes (1) or both (None); None if there are no samples."""
+    rows = [
+        sum((_histogram(s.histogram, operation, kind) for s in group[1:]),
+            start=_histogram(group[0].histogram, operation, kind))
+        for group in window.groups()
+    ]  # fmt: skip
+    groups = np.array(rows)
+    used = np.flatnonzero(groups.any(axis=0))
+    if not used.size:
+        return None
+    bins = np.arange(used[0], used[-1] + 1)
+    shift = np.maximum(0, (bins >> HIST_BITS) - 1)
+    width = np.exp2(shift)
+    middle = bin_middle()[bins]
+    low = middle - 0.5 * width * (shift > 0)
+    maxima = window.total.latency_max_ps[:, kind]
+    largest = maxima.max() if operation is None else maxima[operation]
+    return Samples(groups[:, bins], low, width, middle, float(largest))
+
+
+def _histogram(histogram: Ints, operation: int | None, kind: int) -> Ints:
+    if operation is None:
+        return np.asarray(histogram[0, kind] + histogram[1, kind])
+    return np.asarray(histogram[operation, kind])
+
+
+def percentile_name(percent: float) -> str:
+    """Name in tables and JSON.
+
+    >>> percentile_name(99.9)
+    'p99.9'
+    """
+    return f"p{percent:g}"
+
+
+def enough(size: int, percent: float) -> bool:
+    """Whether *size* samples say anything about a percentile: 100 must lie beyond it.
+
+    >>> enough(200_000, 99.9), enough(200_000, 99.99)
+    (True, False)
+    """
+    return size * (1 - percent / 100) >= MIN_BEYOND - 1e-6
+
+
+def distribution(
+    window: Window, operation: int | None, kind: int = LATENCY, *, stable: bool = True
+) -> Distribution | None:
+    """Latency distribution of an operation, s; None without samples.
+
+    Unless *stable*, there is no distribution to report: mean, max and percentiles are not a number.
+    """
+    data = samples(window, operation, kind)
+    if data is None:
+        return None
+    used = np.flatnonzero(data.counts)
+    bins = data.middle_ps[used] / PS_PER_S, data.counts[used]
+    if not stable:
+        return Distribution(math.nan, math.nan, dict.fromkeys(PERCENTILES), {}, *bins)
+    mean = window.mean_latency_s(operation, clat=kind == CLAT)
+    known = [q for q in PERCENTILES if enough(data.size, q)]
+    intervals = {"mean": (mean.low, mean.high)}
+    for q in known:
+        low, high = data.interval(q / 100)
+        intervals[percentile_name(q)] = (low / PS_PER_S, high / PS_PER_S)
+    percentiles = {
+        q: data.quantile(q / 100) / PS_PER_S if q in known else None for q in PERCENTILES
+    }
+    finite = {k: v for k, v in intervals.items() if all(map(math.isfinite, v))}
+    return Distribution(mean.value, data.max_ps / PS_PER_S, percentiles, finite, *bins)
+
+
+def tail_warnings(named: Sequence[tuple[str, Distribution]]) -> list[str]:
+    """One sentence on the percentiles of all operations that have too few samples, if any."""
+    parts, worst = [], 0.0
+    for name, dist in named:
+        missing = [q for q, value in dist.percentiles.items() if value is None]
+        if missing:
+            names = ", ".join(percentile_name(q) for q in missing)
+            parts.append(f"{names} of {int(dist.bin_count.sum()):,} {name}")
+            worst = max(worst, *missing)
+    if not parts:
+        return []
+    needed = round(MIN_BEYOND / (1 - worst / 100))
+    return [
+        f"too few samples for {'; '.join(parts)}: {MIN_BEYOND} must lie beyond a percentile, "
+        f"{needed:,} requests are needed for {percentile_name(worst)}"
+    ]
+
+
+def paired_difference(a: Samples, b: Samples, p: float) -> Interval:
+    """Quantile of *b* minus that of *a*, ps, with the interval of paired groups.
+
+    By linearisation: a quantile moves by the excess of samples below it over the density there
+    (Bahadur 1966). Groups are paired, so common random numbers shrink the interval.
+    """
+    n = min(len(a.groups), len(b.groups))
+    residuals = _influence(b, p)[:n] - _influence(a, p)[:n]
+    value = b.quantile(p) - a.quantile(p)
+    half = half_width(residuals - residuals.mean())
+    return Interval(value, value - half, value + half)
+
+
+def _influence(data: Samples, p: float) -> Floats:
+    """float64[n_groups], ps: what each group contributes to the quantile's error."""
+    step = min(p, 1 - p) / 4
+    spread = max(data.quantile(p + step) - data.quantile(p - step), 1.0)
+    density = 2 * step * data.size / spread
+    sizes = data.groups.sum(axis=1)
+    return np.asarray((p * sizes - data.below(data.quantile(p))) / density)

@@ -1,0 +1,147 @@
+"""Differences between two runs that share their random numbers.
+
+Requests of both runs draw the same numbers (`nvmesim.rng`), so what chance does to one it does to
+the other, and the interval of the difference is narrower than those of the two. Source: common
+random numbers, Law and Kelton, Simulation Modeling and Analysis, chapter 11.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from nvmesim.result.latency import enough, paired_difference, samples
+from nvmesim.result.result import Interval, Relief
+from nvmesim.result.steady import (
+    N_GROUPS,
+    Col,
+    Floats,
+    Window,
+    column,
+    grouped,
+    half_width,
+    mser,
+    per_second,
+)
+from nvmesim.units import PS_PER_S, format_iops
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What changes from scenario *a* to *b*, each with the interval of the difference."""
+
+    a: str
+    b: str
+    iops_a: Interval
+    iops_b: Interval
+    iops: Interval
+    """b - a"""
+    gain: Interval
+    """Relative: 0.1 is 10 % more."""
+    mean_s: Interval
+    """Mean latency, b - a."""
+    p99_s: Interval | None
+    """99th percentile, b - a; None where too few samples."""
+    requests: int
+    """Measured in each."""
+    warnings: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        """Return the difference in one sentence."""
+        low, high = 100 * self.gain.low, 100 * self.gain.high
+        return (
+            f"{self.b} against {self.a}: {format_iops(self.iops_b.value)} against "
+            f"{format_iops(self.iops_a.value)}, {100 * self.gain.value:+.2f} % "
+            f"({low:+.2f} to {high:+.2f} %)"
+        )
+
+
+def common_warmup(a: Floats, b: Floats) -> int:
+    """Records to leave out of both runs: the later of their warm-ups, by throughput (MSER)."""
+    n = min(len(a), len(b))
+    edges = np.arange(n // 2 + 1)
+    rates = (column(x[:n], Col.READS, None) / np.maximum(1.0, x[:n, Col.DURATION]) for x in (a, b))
+    return max(mser(rate, edges) for rate in rates)
+
+
+def gain(a: Floats, b: Floats) -> Interval:
+    """Throughput of *b* over that of *a*, less 1; records float64[n, len(Col)], paired by row.
+
+    Both ratios are linearised and their residuals subtracted group by group.
+
+    >>> rows = np.ones((8, 10))
+    >>> gain(rows, rows)
+    Interval(value=0.0, low=0.0, high=0.0)
+    """
+    n = min(len(a), len(b))
+    a, b = a[:n], b[:n]
+    rate_a, rate_b = _rate(a), _rate(b)
+    if rate_a <= 0:
+        return Interval(0.0, 0.0, 0.0)
+    residuals = (_relative(b, rate_b) - _relative(a, rate_a)) * rate_b / rate_a
+    half = half_width(grouped(residuals, min(N_GROUPS, max(2, n // 2))))
+    value = rate_b / rate_a - 1
+    return Interval(value, value - half, value + half)
+
+
+def _rate(records: Floats) -> float:
+    duration = float(records[:, Col.DURATION].sum())
+    return float(column(records, Col.READS, None).sum()) / duration if duration > 0 else 0.0
+
+
+def _relative(records: Floats, rate: float) -> Floats:
+    """float64[n]: what each record adds to the relative error of the run's rate."""
+    whole = rate * float(records[:, Col.DURATION].sum())
+    counts = column(records, Col.READS, None)
+    return np.asarray((counts - rate * records[:, Col.DURATION]) / max(whole, 1e-300))
+
+
+def relief(text: str, base: Interval, head: Floats, changed: Floats) -> Relief:
+    """A relief from the first batches of the base run (*head*) and those of the *changed* one.
+
+    The gain is that of the pair; the IOPS are the base's, from its whole run, with that gain.
+    """
+    n = min(len(head), len(changed))
+    cut = common_warmup(head, changed)
+    change = gain(head[cut:n], changed[cut:n])
+    iops = base.value * (1 + change.value)
+    own = (base.high - base.low) / 2 * (1 + change.value)
+    half = float(np.hypot(own, base.value * (change.high - change.low) / 2))
+    return Relief(
+        text, Interval(iops, max(0.0, iops - half), iops + half),
+        change.value, change.low, change.high,
+    )  # fmt: skip
+
+
+def compared(names: tuple[str, str], a: Window, b: Window, warnings: tuple[str, ...]) -> Comparison:
+    """The comparison of two windows whose batches pair up one by one."""
+    change = gain(a.records, b.records)
+    iops_a, iops_b = a.iops(), b.iops()
+    half = (change.high - change.low) / 2 * iops_a.value
+    difference = iops_b.value - iops_a.value
+    first, second = samples(a, None), samples(b, None)
+    p99 = None
+    if first and second and enough(min(first.size, second.size), 99):
+        moved = paired_difference(first, second, 0.99)
+        p99 = Interval(*(v / PS_PER_S for v in (moved.value, moved.low, moved.high)))
+    return Comparison(
+        *names, iops_a, iops_b, Interval(difference, difference - half, difference + half),
+        change, _mean_difference(a, b), p99, min(a.requests, b.requests), warnings,
+    )  # fmt: skip
+
+
+def _mean_difference(a: Window, b: Window) -> Interval:
+    means = [w.mean_latency_s(None).value for w in (a, b)]
+    parts = []
+    for window, mean in zip((a, b), means, strict=True):
+        count = column(window.records, Col.READS, None)
+        sums = column(window.records, Col.READ_LAT, None) / PS_PER_S
+        parts.append((sums - mean * count) / max(1.0, float(count.sum())))
+    n = min(map(len, parts))
+    half = half_width(grouped(parts[1][:n] - parts[0][:n]))
+    value = means[1] - means[0]
+    return Interval(value, value - half, value + half)
+
+
+__all__ = ["Comparison", "common_warmup", "compared", "gain", "per_second", "relief"]

@@ -1,0 +1,102 @@
+"""One row a request, streamed into a Parquet file: memory stays flat, the file appears whole."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from types import TracebackType
+from typing import Final
+
+import numpy as np
+
+from nvmesim.engine.contract import REQUEST_FIELDS, Ints
+from nvmesim.model.lowered import Lowered
+from nvmesim.units import PS_PER_S
+
+ROWS_PER_PART: Final = 1 << 20
+
+
+class RequestWriter:
+    """Collects rows of `Engine.records` in parts beside *path*; `finish` makes the file of them.
+
+    Leaving it without `finish`, or an error while it runs, leaves no file behind.
+    """
+
+    def __init__(self, path: Path, lowered: Lowered) -> None:
+        self._path = Path(path)
+        self._lowered = lowered
+        self._folder = Path(
+            tempfile.mkdtemp(prefix=f".{self._path.name}.", dir=self._path.parent or Path())
+        )
+        self._rows: list[Ints] = []
+        self._n_rows = 0
+        self._n_parts = 0
+
+    def __enter__(self) -> RequestWriter:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def __call__(self, rows: Ints) -> None:
+        """Add int64[n, 7] of `REQUEST_FIELDS`."""
+        self._rows.append(rows)
+        self._n_rows += len(rows)
+        if self._n_rows >= ROWS_PER_PART:
+            self._flush()
+
+    def _flush(self) -> None:
+        import polars as pl
+
+        if not self._rows:
+            return
+        table = np.concatenate(self._rows)
+        frame = pl.DataFrame({name: table[:, i] for i, name in enumerate(REQUEST_FIELDS)})
+        frame.write_parquet(self._folder / f"{self._n_parts:06}.parquet")
+        self._rows, self._n_rows = [], 0
+        self._n_parts += 1
+
+    def finish(self, warmup_ps: float) -> None:
+        """Write the file; rows that completed by *warmup_ps* have ``warmup = true``."""
+        import polars as pl
+
+        self._flush()
+        flows = pl.LazyFrame(
+            {
+                "flow": np.arange(len(self._lowered.flows)),
+                "workload": [f.group for f in self._lowered.flows],
+                "target": [self._target(f.group, f.target) for f in self._lowered.flows],
+                "op": ["write" if f.write else "read" for f in self._lowered.flows],
+                "bytes": [f.n_bytes for f in self._lowered.flows],
+            }
+        )
+        whole = self._folder / "whole.parquet"
+        source = (
+            pl.scan_parquet(self._folder / "0*.parquet")
+            if self._n_parts
+            else pl.LazyFrame({name: np.zeros(0, np.int64) for name in REQUEST_FIELDS})
+        )
+        source.join(flows, on="flow", how="left", maintain_order="left").select(
+            "request",
+            "workload",
+            "target",
+            "op",
+            "bytes",
+            "user",
+            (pl.col("submit_ps") / PS_PER_S).alias("submit_s"),
+            ((pl.col("issue_ps") - pl.col("submit_ps")) / PS_PER_S).alias("slat_s"),
+            ((pl.col("complete_ps") - pl.col("issue_ps")) / PS_PER_S).alias("clat_s"),
+            ((pl.col("complete_ps") - pl.col("submit_ps")) / PS_PER_S).alias("latency_s"),
+            (pl.col("complete_ps") <= warmup_ps).alias("warmup"),
+        ).sink_parquet(whole)
+        os.replace(whole, self._path)
+
+    def _target(self, group: int, target: int) -> str:
+        return self._lowered.scenario.workload[group].targets[target].name
