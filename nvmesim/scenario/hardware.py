@@ -189,6 +189,7 @@ def resolve_drives(
     scenario: Scenario,
     sockets: tuple[Socket, ...],
     adapters: tuple[Adapter, ...],
+    interconnect: Interconnect | None,
     notes: Notes,
 ) -> tuple[Drive, ...]:
     """Return one entry per physical drive; each is attached to something that is there."""
@@ -199,7 +200,7 @@ def resolve_drives(
     for name in names:
         if names.count(name) > 1:
             raise ScenarioError(f"drives: {name!r} is the name of two drives")
-    check_lanes(sockets, adapters, tuple(drives))
+    check_lanes(sockets, adapters, tuple(drives), interconnect)
     return tuple(drives)
 
 
@@ -309,8 +310,21 @@ def _check_socket(socket: int, sockets: tuple[Socket, ...], key: str) -> None:
         raise ScenarioError(f"{key} is {socket}; the server has {there}")
 
 
+def free_lanes(cpu: CpuProfile, interconnect: Interconnect | None) -> int:
+    """Return the lanes that devices may use: each xGMI link takes 16 of an EPYC's own.
+
+    Source: prime-wow.com/?p=263980, EPYC: 128 lanes also with two sockets, 64 of each join them.
+    """
+    if interconnect is None or interconnect.link.kind != "xgmi":
+        return cpu.lanes
+    return max(0, cpu.lanes - 16 * interconnect.link.lanes)
+
+
 def check_lanes(
-    sockets: tuple[Socket, ...], adapters: tuple[Adapter, ...], drives: tuple[Drive, ...]
+    sockets: tuple[Socket, ...],
+    adapters: tuple[Adapter, ...],
+    drives: tuple[Drive, ...],
+    interconnect: Interconnect | None = None,
 ) -> None:
     """Raise ScenarioError if the links at a socket need more lanes than its CPU has."""
     for socket in sockets:
@@ -321,12 +335,13 @@ def check_lanes(
         )
         uplinks = [adapter for adapter in adapters if adapter.socket == socket.index]
         used = direct + sum(adapter.link.pcie_lanes for adapter in uplinks)
-        if used > socket.cpu.lanes:
+        free = free_lanes(socket.cpu, interconnect)
+        if used > free:
             parts = [f"drives {direct}"] if direct else []
             parts += [f"{adapter.name} {adapter.link.pcie_lanes}" for adapter in uplinks]
             raise ScenarioError(
                 f"socket {socket.index} needs {used} PCIe lanes ({', '.join(parts)}); "
-                f"{socket.cpu.name} has {socket.cpu.lanes}"
+                f"{socket.cpu.name} has {free}"
             )
     for adapter in adapters:
         behind = sum(drive.link.pcie_lanes for drive in drives if drive.adapter == adapter.index)

@@ -45,7 +45,7 @@ def resolve(scenario: Scenario) -> ResolvedScenario:
     sockets = resolve_sockets(scenario, notes)
     interconnect = resolve_interconnect(scenario, sockets, notes)
     adapters = resolve_adapters(scenario, sockets, notes)
-    drives = resolve_drives(scenario, sockets, adapters, notes)
+    drives = resolve_drives(scenario, sockets, adapters, interconnect, notes)
     volumes = resolve_volumes(scenario, drives, notes)
     workload = resolve_workload(scenario, stack, sockets, drives, volumes, notes)
     return ResolvedScenario(

@@ -229,11 +229,7 @@ def _with_spares(
 
 
 def volume_bytes(volume: Volume) -> int:
-    """Return the usable size of *volume*, from its smallest member.
-
-    >>> geometry("raid6", 8, None)
-    ('left-symmetric', 1)
-    """
+    """Return the usable bytes of *volume*: parity and copies taken off, the smallest member each."""
     n = len(volume.members)
     data = {"raid5": n - 1, "raid6": n - 2}.get(volume.level, n)
     return data * volume.member_bytes // volume.copies

@@ -63,7 +63,28 @@ def test_flags_that_shape_the_load(flags, expected):
 
 @pytest.mark.parametrize(
     "flag",
-    "-d60 -W5 -C0 -D500 -L -Zr -Z20M -x -n -a0,1 -ag0,1 -z -l -I3 -Sh -Suw -Rxml -v -frs -h".split(),
+    [
+        "-d60",
+        "-W5",
+        "-C0",
+        "-D500",
+        "-L",
+        "-Zr",
+        "-Z20M",
+        "-x",
+        "-n",
+        "-a0,1",
+        "-ag0,1",
+        "-z",
+        "-l",
+        "-I3",
+        "-Sh",
+        "-Suw",
+        "-Rxml",
+        "-v",
+        "-frs",
+        "-h",
+    ],
 )
 def test_flags_that_do_not_are_listed(flag):
     assert flag in parse(flag).ignored

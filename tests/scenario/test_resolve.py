@@ -83,6 +83,14 @@ def test_only_uplinks_use_lanes_of_drives_behind_them():
         scenario(drives=drives(24))
 
 
+def test_xgmi_takes_lanes_of_its_own_socket():
+    server = {"stack": "spdk", "sockets": [{"cpu": "epyc-7763"}]}
+    assert len(scenario(server=server, drives=drives(32)).drives) == 32
+    two = {**server, "sockets": [{"cpu": "epyc-7763"}] * 2}
+    with pytest.raises(ScenarioError, match="epyc-7763 has 64"):
+        scenario(server=two, drives=drives(32, socket=0))
+
+
 def test_a_vmd_domain_has_sixteen_lanes():
     adapters = [{"name": "vmd0", "kind": "vmd", "link": "pcie3 x16"}]
     resolved = scenario(adapters=adapters, drives=drives(4, behind="vmd0"))

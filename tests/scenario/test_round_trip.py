@@ -89,8 +89,26 @@ def test_groups_are_whole(tables):
 
 
 KEYS = st.sampled_from(
-    "server drives volume workload run 0 1 count read chunk link profile stack links threads"
-    " block_size seed x".split()
+    [
+        "server",
+        "drives",
+        "volume",
+        "workload",
+        "run",
+        "0",
+        "1",
+        "count",
+        "read",
+        "chunk",
+        "link",
+        "profile",
+        "stack",
+        "links",
+        "threads",
+        "block_size",
+        "seed",
+        "x",
+    ]
 )
 VALUES = st.one_of(
     st.integers(-5, 5).map(str),
