@@ -229,7 +229,7 @@ def _with_spares(
 
 
 def volume_bytes(volume: Volume) -> int:
-    """Return the usable bytes of *volume*: parity and copies taken off, the smallest member each."""
+    """Return the usable bytes of *volume*: parity and copies off, the smallest member each."""
     n = len(volume.members)
     data = {"raid5": n - 1, "raid6": n - 2}.get(volume.level, n)
     return data * volume.member_bytes // volume.copies
