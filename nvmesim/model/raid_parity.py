@@ -160,11 +160,11 @@ class ParityPlanner:
             logged = span.full != (1 << geometry.data_disks) - 1
             parity = self._roles[turn][1][0]
             if cache is None:
-                work = self._work(op, turn, span, 0, below)
+                work = self.decide(op, turn, span, 0, below)
                 done.append(RowRange(first, span.n_rows, work, logged, parity))
                 continue
             for row in range(first, first + span.n_rows):
-                work = self._work(op, turn, span, cache.get(row), below)
+                work = self.decide(op, turn, span, cache.get(row), below)
                 cache.put(row, work.cached)
                 last = done[-1] if done else None
                 if last and last.work is work and last.first_row + last.n_rows == row:
@@ -173,7 +173,8 @@ class ParityPlanner:
                     done.append(RowRange(row, 1, work, logged, parity))
         return done
 
-    def _work(self, op: Op, turn: int, span: Span, cached: int, below: bool) -> RowWork:
+    def decide(self, op: Op, turn: int, span: Span, cached: int, below: bool) -> RowWork:
+        """What md does to a row of *span*, of the stripe *turn* of the layout's period."""
         is_read = op == "read"
         key = (turn, span.full, span.partial, cached, is_read, below)
         work = self._works.get(key)

@@ -13,6 +13,7 @@ from typing import Final
 import numpy as np
 
 from nvmesim.model.raid_arrays import PlanSet, PlanTable, build_table, table_plan
+from nvmesim.model.raid_depth import DepthModel
 from nvmesim.model.raid_geometry import Op, RaidGeometry
 from nvmesim.model.raid_map import BLOCK
 from nvmesim.model.raid_plan import raw_plan
@@ -85,3 +86,27 @@ def _cycle(geometry: RaidGeometry, block_size: int) -> int:
         return 1
     period = _period(geometry)
     return min(math.lcm(period, block_size) // block_size, MAX_REQUESTS)
+
+
+def needs_depth_model(geometry: RaidGeometry, block_size: int, depth: int) -> bool:
+    """Whether writes of a stream meet in the rows of a raid5 or raid6.
+
+    They do with more than a chunk in flight, or if one request overflows the stripe cache.
+    """
+    if geometry.level not in (5, 6):
+        return False
+    stripes = -(-block_size // (geometry.chunk * geometry.data_disks))
+    overflows = stripes * _rows(geometry) > geometry.stripe_cache
+    return (depth > 1 and depth * block_size > geometry.chunk) or overflows
+
+
+def coalesced_table(
+    geometry: RaidGeometry, block_size: int, offset: int, depth: int, *, below: bool = False
+) -> PlanTable:
+    """The cycle of plans of a stream of writes at queue depth *depth* on raid5 or raid6."""
+    model = DepthModel(geometry, block_size, depth, below=below)
+    plans = PlanSet()
+    numbers = [plans.add(table_plan(plan)) for plan in model.cycle(offset)]
+    return build_table(
+        plans.plans, np.array(numbers, np.int32), geometry.members, block_size, is_sequential=True
+    )

@@ -30,7 +30,7 @@ from nvmesim.model.raid_arrays import (
 from nvmesim.model.raid_geometry import Op, RaidGeometry
 from nvmesim.model.raid_map import BLOCK
 from nvmesim.model.raid_plan import SECTOR, bitmap_phase, raw_plan
-from nvmesim.model.raid_sequential import sequential_table
+from nvmesim.model.raid_sequential import coalesced_table, needs_depth_model, sequential_table
 
 __all__ = ["Expectation", "PlanTable", "expectation", "plan_table"]
 
@@ -94,6 +94,8 @@ def _with_rebuilding(
         if weight:
             if access == "random":
                 table = _random_table(geometry, op, block_size, align, offset, span, below)
+            elif op == "write" and needs_depth_model(geometry, block_size, depth):
+                table = coalesced_table(geometry, block_size, offset, depth, below=below)
             else:
                 table = sequential_table(geometry, op, block_size, offset, below=below)
             parts.append((table, weight))
