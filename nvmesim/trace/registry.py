@@ -70,6 +70,8 @@ class LazyReader:
 READERS: Final[tuple[Reader, ...]] = (
     # name of the format, module of nvmesim.trace
     LazyReader("fio-json", "fio_json"),
+    LazyReader("fio-terse", "fio_terse"),
+    LazyReader("fio-text", "fio_text"),
     LazyReader("points", "points"),
     LazyReader("diskspd-xml", "diskspd_xml"),
     LazyReader("diskspd-text", "diskspd_text"),

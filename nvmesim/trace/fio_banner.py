@@ -1,0 +1,69 @@
+"""What fio prints before any result: its version, the jobs' main options, how many it starts."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Final
+
+from nvmesim.trace.fio_options import Options
+
+_VERSION: Final = re.compile(r"^fio-([0-9][^\s;]*)\s*$", re.MULTILINE)
+_JOB: Final = re.compile(
+    r"^(?P<name>[^\n]+?): \(g=(?P<group>\d+)\): rw=(?P<rw>\w+)[^,\n]*, bs=(?P<bs>[^\n]+?), "
+    r"ioengine=(?P<engine>\w+), iodepth=(?P<depth>\d+)",
+    re.MULTILINE,
+)
+_SIZES: Final = re.compile(r"\(?([RWT])?\)?\s*([0-9.]+\w*)-([0-9.]+\w*)")
+_STARTING: Final = re.compile(r"^Starting (\d+) (?:process|thread)", re.MULTILINE)
+_OLD_SIZES: Final = re.compile(r"([0-9.]+\w*)-([0-9.]+\w*)")
+_OLD_KB: Final = re.compile(r"(?<=[0-9])([KMG])i?B?$")
+
+
+@dataclass(frozen=True)
+class Banner:
+    """Version, options by (group, job name), and the number of threads; each may be missing."""
+
+    version: str | None = None
+    options: dict[tuple[int, str], Options] = field(default_factory=dict)
+    threads: int | None = None
+
+    def of(self, group: int, name: str) -> Options:
+        """Return what is known of the options of a job, perhaps nothing."""
+        return self.options.get((group, name), Options({}, complete=False))
+
+
+def read_banner(text: str) -> Banner:
+    r"""Find the banner in *text*.
+
+    >>> b = read_banner("j: (g=0): rw=randread, bs=(R) 4096B-4096B, (W) 4096B-4096B, (T) 4096B-"
+    ...                 "4096B, ioengine=libaio, iodepth=32\nfio-3.33\nStarting 1 process\n")
+    >>> b.version, b.of(0, "j").whole("iodepth"), b.of(0, "j").block_sizes("read"), b.threads
+    ('3.33', 32, {4096: 1.0}, 1)
+    """
+    version = _VERSION.search(text)
+    starting = _STARTING.search(text)
+    options = {}
+    for match in _JOB.finditer(text):
+        given = {"rw": match["rw"], "ioengine": match["engine"], "iodepth": match["depth"]}
+        if sizes := _block_sizes(match["bs"]):
+            given["bs"] = sizes
+        options[int(match["group"]), match["name"]] = Options(given, complete=False)
+    return Banner(
+        version=version.group(1) if version else None,
+        options=options,
+        threads=int(starting.group(1)) if starting and len(starting.group(1)) < 8 else None,
+    )
+
+
+def _block_sizes(text: str) -> str | None:
+    """Return ``read,write`` sizes if each is one size; ranges are left unknown.
+
+    fio 3 prints ``(R) 4096B-4096B, (W) ...``, fio 2 ``4K-4K/4K-4K/4K-4K``.
+    """
+    pairs = [(m.group(2), m.group(3)) for m in _SIZES.finditer(text)][:2]
+    if "(R)" not in text:
+        pairs = [(m.group(1), m.group(2)) for m in _OLD_SIZES.finditer(text)][:2]
+    if not pairs or any(low != high for low, high in pairs):
+        return None
+    return ",".join(_OLD_KB.sub(r"\1", low) for low, _ in pairs)
