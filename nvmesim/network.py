@@ -72,8 +72,11 @@ class Op(IntEnum):
     RELEASE = 7
     """b slots of gate a."""
     ACQUIRE_THREAD = 8
-    """The gate of the request's thread. Setup: a ps if the gate was idle; b ps if no other token
-    of this thread and target waits (c = 1), so one interrupt serves all that wait."""
+    """The gate of the request's thread. Setup, paid at the next CPU visit: if the gate was idle for
+    s ps, a x s / (s + d) ps (a wake-up costs more the longer the thread slept, half of a at d;
+    d = 0: always a); and b ps if c = 1 and no interrupt of this thread and target runs (one serves
+    all that arrives while it runs, for b ps). With e = 1 the token goes to the front of the
+    queue."""
     RELEASE_THREAD = 9
     """The gate of the request's thread."""
     FORK = 10
@@ -233,6 +236,8 @@ def _check_stations(net: Network) -> None:
     n = net.n_stations
     _within(net.station_kind, 0, len(Kind), "station_kind")
     _within(net.station_servers, 1, 1 << 31, "station_servers")
+    fifo = net.station_kind == Kind.FIFO
+    _within(net.station_servers[fifo], 1, 1 << 20, "servers of FIFO")
     _require(
         bool((net.station_servers[net.station_kind == Kind.DIE] == 1).all()),
         "a die has one server",
@@ -289,6 +294,7 @@ def _check_ops(net: Network) -> None:
             _require(1 <= b <= net.station_servers[a], f"{where}: {b} slots")
         elif code == Op.ACQUIRE_THREAD:
             _require(0 <= a < 1 << 40 and 0 <= b < 1 << 40, f"{where}: setup {a}, {b}")
+            _require(0 <= d < HORIZON_PS >> 14, f"{where}: half {d}")
         elif code == Op.FORK:
             _require(0 <= a < n_ops, f"{where}: phase {a}")
         elif code == Op.SPLIT:
@@ -321,6 +327,7 @@ def _check_flows(net: Network) -> None:
     n_flows, n_order = len(net.flow_program), len(net.order)
     _within(net.flow_program, 0, len(net.ops), "flow_program")
     _within(net.flow_write, 0, 2, "flow_write")
+    _within(net.flow_bytes, 0, 1 << 40, "flow_bytes")
     _within(net.flow_order_ptr, 0, n_order, "flow_order_ptr")
     _within(net.flow_order_len, 1, 1 << 31, "flow_order_len")
     _within(net.flow_order_ptr + net.flow_order_len, 1, n_order + 1, "flow_order_ptr")

@@ -228,9 +228,13 @@ class StackProfile(Frozen):
     complete: Number
     """Cycles per completion, without the two shared costs."""
     wakeup: Number = Quantity(value=0)
-    """Cycles per wake-up: paid when a completion finds its thread asleep."""
+    """Cycles of a wake-up after a long sleep: paid when a completion finds its thread asleep."""
+    wakeup_half: Time = Quantity(value=0)
+    """Sleep after which a wake-up costs half of ``wakeup``: caches cool and idle states deepen with
+    time. 0: a wake-up always costs ``wakeup``."""
     interrupt: Number = Quantity(value=0)
-    """Cycles per interrupt, per (thread, drive) completion queue: one serves all that wait."""
+    """Cycles per interrupt, per (thread, drive) completion queue: one serves all that complete
+    while it runs."""
     per_write: Number = Quantity(value=0)
     """Cycles that a write costs more than a read."""
     per_child: Number = Quantity(value=0)

@@ -45,6 +45,7 @@ PURPOSE_GC: Final = 4
 PURPOSE_PROGRAM: Final = 5
 PURPOSE_SERIES: Final = 6
 PURPOSE_DESTAGE: Final = 7
+
 HIST_BITS: Final = 7
 """128 bins per octave: a bin is at most 1/128 wide, its middle at most 0.4 % off."""
 HIST_OCTAVES: Final = 62
@@ -119,6 +120,17 @@ class Engine(Protocol):
     def records(self) -> Ints:
         """Return and forget int64[n, 7] of REQUEST_FIELDS, a row a completion (if recording)."""
         ...
+
+
+def wake_up_ps(most: int, slept: int, half: int) -> int:
+    """Cost of waking a thread: grows with its sleep towards *most*, half of it at *half*.
+
+    Both engines compute it so, in doubles and rounded down; half 0: always *most*.
+
+    >>> wake_up_ps(6_000_000, 15_000_000, 15_000_000), wake_up_ps(7, 0, 0)
+    (3000000, 7)
+    """
+    return int(most * (slept / (slept + half))) if half else most
 
 
 def run_key(seed: int, replication: int, purpose: int) -> int:

@@ -134,7 +134,8 @@ class Run(NamedTuple):
     checked: Array  # int64[n_stations]: a check of the die is on the heap
     gc_episode: Array  # int64[n_gc]: number of the current episode or pause
     gc_end: Array  # int64[n_gc]: its end
-    batch_wait: Array  # int64[n_threads, n_batch_targets]
+    interrupt_end: Array  # int64[n_threads, n_batch_targets]: end of the last interrupt
+    idle_since: Array  # int64[n_stations]: when a gate's slots were last released
     thread_next: Array  # int64[n_threads]: next target of the round robin
     thread_due: Array  # int64[n_threads]: earliest next submission under a rate limit
     stream: Array  # int64[n_streams]: position of sequential streams
@@ -439,6 +440,7 @@ def advance(net, run, tokens, heap_t, heap_e, free, pending, resume, target, unt
                             amount = np.int64(1)
                         hold(run, gate, t)
                         run.slots[gate] += amount
+                        run.idle_since[gate] = t
                         if run.head[gate] >= 0 and run.touched[gate] == 0:
                             run.touched[gate] = 1
                             must_sort = True
@@ -600,30 +602,43 @@ def advance(net, run, tokens, heap_t, heap_e, free, pending, resume, target, unt
                             run.acc[s, 0] += 1
                             code = ops[pc, 0]
                             amount = ops[pc, 2] if code == ACQUIRE else np.int64(1)
+                            by_thread = code != ACQUIRE
+                            if by_thread and ops[pc, 3] == 1:
+                                # An interrupt serves all that arrives while it runs.
+                                root = tokens[k, ROOT]
+                                thread = net.user_thread[tokens[root, USER]]
+                                flow = tokens[root, FLOW]
+                                group = net.user_group[tokens[root, USER]]
+                                place = (flow - net.group_flow[group]) // net.group_kinds[group]
+                                if t >= run.interrupt_end[thread, place]:
+                                    tokens[k, SETUP] += ops[pc, 2]
+                                    run.interrupt_end[thread, place] = t + ops[pc, 2]
                             if run.head[s] < 0 and run.slots[s] >= amount:
                                 seize(run, s, amount, t)
-                                if code != ACQUIRE:
-                                    tokens[k, SETUP] += ops[pc, 1] + ops[pc, 2]
+                                if by_thread and ops[pc, 1] > 0:
+                                    # As contract.wake_up_ps.
+                                    wake = ops[pc, 1]
+                                    if ops[pc, 4] > 0:
+                                        slept = t - run.idle_since[s]
+                                        wake = np.int64(wake * (slept / (slept + ops[pc, 4])))
+                                    tokens[k, SETUP] += wake
                                 tokens[k, PC] = pc + 1
                                 resume[n_resume] = k
                                 n_resume += 1
                             else:
                                 tokens[k, ARRIVED] = t
-                                tokens[k, NEXT] = -1
-                                if run.head[s] < 0:
+                                if by_thread and ops[pc, 5] == 1:
+                                    tokens[k, NEXT] = run.head[s]
+                                    if run.head[s] < 0:
+                                        run.tail[s] = k
                                     run.head[s] = k
                                 else:
-                                    tokens[run.tail[s], NEXT] = k
-                                run.tail[s] = k
-                                if code != ACQUIRE and ops[pc, 3] == 1:
-                                    root = tokens[k, ROOT]
-                                    thread = net.user_thread[tokens[root, USER]]
-                                    flow = tokens[root, FLOW]
-                                    group = net.user_group[tokens[root, USER]]
-                                    place = (flow - net.group_flow[group]) // net.group_kinds[group]
-                                    if run.batch_wait[thread, place] == 0:
-                                        tokens[k, SETUP] += ops[pc, 2]
-                                    run.batch_wait[thread, place] += 1
+                                    tokens[k, NEXT] = -1
+                                    if run.head[s] < 0:
+                                        run.head[s] = k
+                                    else:
+                                        tokens[run.tail[s], NEXT] = k
+                                    run.tail[s] = k
                         else:
                             run.touched[s] = 0
                             while run.head[s] >= 0:
@@ -636,13 +651,6 @@ def advance(net, run, tokens, heap_t, heap_e, free, pending, resume, target, unt
                                 seize(run, s, amount, t)
                                 run.acc[s, 1] += t - tokens[k, ARRIVED]
                                 run.head[s] = tokens[k, NEXT]
-                                if code != ACQUIRE and ops[pc, 3] == 1:
-                                    root = tokens[k, ROOT]
-                                    thread = net.user_thread[tokens[root, USER]]
-                                    flow = tokens[root, FLOW]
-                                    group = net.user_group[tokens[root, USER]]
-                                    place = (flow - net.group_flow[group]) // net.group_kinds[group]
-                                    run.batch_wait[thread, place] -= 1
                                 tokens[k, PC] = pc + 1
                                 resume[n_resume] = k
                                 n_resume += 1

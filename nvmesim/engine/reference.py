@@ -106,6 +106,7 @@ class ReferenceEngine:
         self._n_requests = 0
         self._live = 0
         self._member_load = [0] * max(1, net.n_members)
+        self._interrupt_end: dict[tuple[int, int], int] = {}
         self._gc_episode = [0] * len(net.gc_factor)
         self._gc_end = [0] * len(net.gc_factor)
         self._group_count = [0] * len(net.group_flow)
@@ -428,6 +429,15 @@ class ReferenceEngine:
         key = mix(mix(self._background_key, station.number), PURPOSE_PROGRAM)
         work = self._draw(row, key, number)
         return max(1, work * self._episode_factor(gc) // SCALE_ONE if gc >= 0 else work)
+
+    def interrupt_ps(self, visit: Visit) -> int:
+        """Time of the interrupt that *visit* raises now, 0 if one of its thread and target runs."""
+        request = visit.token.request
+        key = (request.thread, request.place)
+        if self.now < self._interrupt_end.get(key, 0):
+            return 0
+        self._interrupt_end[key] = self.now + visit.op.b
+        return visit.op.b
 
     def _episode_factor(self, gc: int) -> int:
         """Move a drive's alternating process to now; its factor / SCALE_ONE."""

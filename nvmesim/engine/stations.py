@@ -10,7 +10,7 @@ puts it in the place of the station of that name.
 from __future__ import annotations
 
 import heapq
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from operator import itemgetter
@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple, Protocol
 import simpy
 from simpy.events import NORMAL, EventPriority
 
-from nvmesim.engine.contract import CHILD_SHIFT, ORDER_SHIFT, TOUCH_ORDER
+from nvmesim.engine.contract import CHILD_SHIFT, ORDER_SHIFT, TOUCH_ORDER, wake_up_ps
 from nvmesim.network import SCALE_ONE, Kind, Network, Op
 
 LATE: Final = EventPriority(NORMAL + 1)
@@ -148,6 +148,10 @@ class World(Protocol):
 
     def program_ps(self, station: Station, number: int) -> int:
         """Time of a die's *number*-th program, if it starts now."""
+        ...
+
+    def interrupt_ps(self, visit: Visit) -> int:
+        """Time of the interrupt that *visit* raises now, 0 if one of its thread and target runs."""
         ...
 
     def note(self, visit: Visit, station: Station, start_ps: int, depart_ps: int) -> None:
@@ -280,8 +284,9 @@ class Fifo(Station):
 class Gate(Station):
     """Slots, and a first-come-first-served queue of those who want some.
 
-    The gate of a thread also charges the setup of its CPU (`Op.ACQUIRE_THREAD`): a wake-up if the
-    thread slept, one interrupt for all tokens of a thread and target that wait together.
+    The gate of a thread also charges the setup of its CPU (`Op.ACQUIRE_THREAD`): a wake-up that
+    grows with the time the thread slept, and an interrupt, which serves all tokens of its thread
+    and target that arrive while it runs.
     """
 
     def __init__(self, world: World, number: int) -> None:
@@ -289,7 +294,7 @@ class Gate(Station):
         self.free = self.servers
         self._since = 0
         self._queue: deque[Visit] = deque()
-        self._batches: Counter[tuple[int, int]] = Counter()
+        self._idle_since = 0
 
     @property
     def waiting(self) -> int:
@@ -297,28 +302,31 @@ class Gate(Station):
         return len(self._queue)
 
     def dispatch(self, visit: Visit) -> None:
-        """Grant the slots, or queue behind those who wait."""
+        """Grant the slots, or queue behind those who wait (or before them, `Op.ACQUIRE_THREAD`)."""
         self.account.visits += 1
+        by_thread = visit.op.code == Op.ACQUIRE_THREAD
+        if by_thread and visit.op.c == 1:
+            visit.token.setup_ps += self.world.interrupt_ps(visit)
         if not self._queue and self.free >= _slots(visit.op):
-            if visit.op.code == Op.ACQUIRE_THREAD:
-                visit.token.setup_ps += visit.op.a + visit.op.b
+            if by_thread and visit.op.a > 0:
+                slept = self.now - self._idle_since
+                visit.token.setup_ps += wake_up_ps(visit.op.a, slept, visit.op.d)
             self._grant(visit)
+        elif by_thread and visit.op.e == 1:
+            self._queue.appendleft(visit)
         else:
             self._queue.append(visit)
-            self._join_batch(visit)
 
     def touch(self) -> None:
         """Grant slots to those who wait, in order, while there are enough."""
         while self._queue and self.free >= _slots(self._queue[0].op):
-            visit = self._queue.popleft()
-            if _shares_interrupt(visit.op):
-                self._batches[_batch(visit)] -= 1
-            self._grant(visit)
+            self._grant(self._queue.popleft())
 
     def release(self, slots: int) -> None:
         """Phase A: take *slots* back."""
         self._settle()
         self.free += slots
+        self._idle_since = self.now
         if self._queue:
             self.request_touch()
 
@@ -339,24 +347,9 @@ class Gate(Station):
         self.world.note(visit, self, self.now, -1)
         visit.end(0)
 
-    def _join_batch(self, visit: Visit) -> None:
-        if _shares_interrupt(visit.op):
-            if self._batches[_batch(visit)] == 0:
-                visit.token.setup_ps += visit.op.b
-            self._batches[_batch(visit)] += 1
-
 
 def _slots(op: Operation) -> int:
     return op.b if op.code == Op.ACQUIRE else 1
-
-
-def _shares_interrupt(op: Operation) -> bool:
-    return op.code == Op.ACQUIRE_THREAD and op.c == 1
-
-
-def _batch(visit: Visit) -> tuple[int, int]:
-    """Thread and target: what an interrupt serves at once."""
-    return visit.token.request.thread, visit.token.request.place
 
 
 class Die(Station):

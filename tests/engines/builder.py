@@ -44,8 +44,10 @@ def release(gate: int, slots: int = 1) -> Row:
     return (Op.RELEASE, gate, slots, 0, 0, 0)
 
 
-def acquire_thread(wake_ps: int = 0, interrupt_ps: int = 0, shared: int = 0) -> Row:
-    return (Op.ACQUIRE_THREAD, wake_ps, interrupt_ps, shared, 0, 0)
+def acquire_thread(
+    wake_ps: int = 0, interrupt_ps: int = 0, shared: int = 0, half_ps: int = 0, first: int = 0
+) -> Row:
+    return (Op.ACQUIRE_THREAD, wake_ps, interrupt_ps, shared, half_ps, first)
 
 
 RELEASE_THREAD: Row = (Op.RELEASE_THREAD, 0, 0, 0, 0, 0)

@@ -154,7 +154,9 @@ class RandomNetwork:
         return [(self.some(self.child_programs), self.roll(0, 3)) for _ in range(n)]
 
     def threaded(self, rows: list[b.Row]) -> list[b.Row]:
-        setup = b.acquire_thread(self.roll(0, 3), self.roll(0, 3), self.roll(0, 1))
+        setup = b.acquire_thread(
+            self.roll(0, 3), self.roll(0, 3), self.roll(0, 1), self.roll(0, 3), self.roll(0, 1)
+        )
         cpu = b.on_cpu(per_child=self.roll(0, 2), **self.work())
         return [setup, cpu, b.RELEASE_THREAD, *rows]
 
