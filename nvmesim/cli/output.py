@@ -5,20 +5,24 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
 from nvmesim.errors import InputError
 
+Decorated = TypeVar("Decorated", bound=Callable[..., Any])
+
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 verbose_option = click.option("-v", "--verbose", is_flag=True, help="Print everything known.")
 
 
-def output_path(help_text: str, *names: str, required: bool = False) -> Any:
+def output_path(
+    help_text: str, *names: str, required: bool = False
+) -> Callable[[Decorated], Decorated]:
     """Return an option whose value is a file to write."""
     kind = click.Path(dir_okay=False, path_type=Path)
     return click.option(*names, type=kind, required=required, metavar="FILE", help=help_text)

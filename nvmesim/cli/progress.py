@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import signal
 import sys
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import FrameType
 
 import click
+
+Report = Callable[[str, float], None]
+"""Called with what is being done and how far it is, 0 to 1."""
 
 
 @contextmanager
@@ -20,6 +26,50 @@ def working(what: str) -> Iterator[None]:
 
     with Console(stderr=True).status(Text(what)):
         yield
+
+
+@contextmanager
+def progress_bar() -> Iterator[Report | None]:
+    """Give what moves a bar on stderr, None if that is no terminal; the bar goes when done."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    from nvmesim.result.summary import one_line
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=1.0)
+
+        def report(what: str, share: float) -> None:
+            bar.update(task, description=escape(one_line(what)), completed=share)
+
+        yield report
+
+
+@contextmanager
+def noting_interrupt() -> Iterator[list[int]]:
+    """Give a list that is empty unless Ctrl-C was pressed; the body still sees KeyboardInterrupt.
+
+    A body that keeps what was finished may swallow the exception: the exit code still tells.
+    """
+    pressed: list[int] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield pressed
+        return
+
+    def note(number: int, frame: FrameType | None) -> None:
+        pressed.append(number)
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGINT, note)
+    try:
+        yield pressed
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def say_if_compiling(engine: str) -> None:

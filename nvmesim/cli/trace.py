@@ -25,20 +25,21 @@ LISTED = 20
 @json_option
 @verbose_option
 def trace(captures: tuple[str, ...], as_json: bool, verbose: bool) -> int:
-    """Show what is in a capture: format, conditions, counts, latencies, warnings.
+    """Show what is in a capture.
 
-    CAPTURE is a file, a folder or a glob; formats are told by content. With --json one object a
-    file is printed, each on a line of its own.
+    Format, conditions, counts, latencies and warnings of each file. CAPTURE is a file, a folder or
+    a glob; formats are told by content. With --json one object a file is printed, each on a line
+    of its own.
     """
     from nvmesim.trace.registry import read_captures
 
     with working("reading captures"):
         found = read_captures(captures)
     if as_json:
-        from nvmesim.cli.capture_view import to_json
+        from nvmesim.trace.describe_capture import describe_capture
 
         for capture in found.files:
-            click.echo(to_text(to_json(capture), indent=None))
+            click.echo(to_text(describe_capture(capture), indent=None))
         for reason in found.unread:
             click.echo(f"nvmesim: not read: {reason}", err=True)
     else:

@@ -241,7 +241,7 @@ def reliefs(result: Result) -> alt.LayerChart:
     data = inline(rows)
     most = max([now, *(float(row["high"]) for row in rows)])
     y = alt.Y("change:N", title=None, sort=order, axis=alt.Axis(labelLimit=290))
-    x = alt.X("kiops:Q", title="kIOPS", scale=alt.Scale(domain=[0, most * 1.12], nice=False))
+    x = alt.X("kiops:Q", title="kIOPS", scale=alt.Scale(domain=[0, most * 1.25], nice=False))
     bars = alt.Chart(data).mark_bar(height={"band": 0.6}, color=palette.READ).encode(x, y)
     whiskers = alt.Chart(data).mark_rule(strokeWidth=2).encode(alt.X("low:Q"), alt.X2("high:Q"), y)
     texts = (
@@ -341,7 +341,8 @@ def latency_curve(result: Result) -> alt.LayerChart:
     ticks = log_ticks([float(str(row["us"])) for row in rows])
     shared = alt.Chart(inline(rows)).encode(
         alt.X("kiops:Q", title="kIOPS", scale=alt.Scale(zero=True, nice=False)),
-        alt.Y("us:Q", title="latency, us (log)", scale=alt.Scale(type="log", nice=False, padding=12),
+        alt.Y("us:Q", title="latency, us (log)",
+              scale=alt.Scale(type="log", nice=False, padding=12),
               axis=alt.Axis(labelExpr=LOG_LABELS, values=ticks)),
         alt.Color("which:N", sort=names, scale=scale, legend=_legend()),
         order="n:Q",

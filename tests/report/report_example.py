@@ -110,11 +110,11 @@ def scenario(n_drives, n_sockets=2, *, name="example", adapters=False, raid="rai
 
 def stations(resolved, load):
     out = [StationStats("submitting threads", "thread", 32, 0.41, 1e-6, 2e-6, 1.0)]
-    for s in resolved.sockets:
-        out.append(
-            StationStats(f"socket{s.index} cpu", "cpu", 32, 0.35 + 0.2 * s.index, 0.0, 5.1e-6, 1.2,
-                         "cores", socket=s.index)
-        )  # fmt: skip
+    out += [
+        StationStats(f"socket{s.index} cpu", "cpu", 32, 0.35 + 0.2 * s.index, 0.0, 5.1e-6, 1.2,
+                     "cores", socket=s.index)
+        for s in resolved.sockets
+    ]  # fmt: skip
     out.append(StationStats("data engine", "raid-engine", 1, 0.63, 2e-6, 1.9e-6, 0.3, "engine"))
     if resolved.interconnect:
         out += [
@@ -169,7 +169,7 @@ def result(n_drives=8, n_sockets=2, *, name="8 x P4610, RAID5, two sockets", ada
     )
     bottleneck = Bottleneck(
         "drive",
-        f"The dies of the drives are 94 % busy: they allow at most {iops * 1.05 / 1e3:.0f} kIOPS." + text,
+        f"The dies are 94 % busy: they allow at most {iops * 1.05 / 1e3:.0f} kIOPS." + text,
         "drive0 dies", "drive", load, iops * 1.05,
         {"drive0 dies": iops * 1.05, "data engine": iops * 1.6, "upi 1>0": iops * 1.9,
          "socket0 cpu": iops * 2.8},
@@ -184,6 +184,6 @@ def result(n_drives=8, n_sockets=2, *, name="8 x P4610, RAID5, two sockets", ada
         name, "compiled", 1, 412_000, 0.66, 1.8, 0.021, True, total, read, write, members,
         stations(resolved, load), cpu, bottleneck, 256, curve, {},
         ("p99.99 has fewer than 100 samples beyond it: not reported" + text, *warnings),
-        ("intel-p4610-1.6tb: dies = 64 (assumed)", "xeon-gold-6130: smt_yield = 1.25 (assumed)" + text),
+        ("p4610: dies = 64 (assumed)", "xeon-gold-6130: smt_yield = 1.25 (assumed)" + text),
         "0.1.0", resolved,
     )  # fmt: skip

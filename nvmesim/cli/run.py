@@ -1,0 +1,108 @@
+"""`nvmesim run`: predict what a scenario does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from nvmesim.cli.output import (
+    check_writable,
+    json_option,
+    output_path,
+    print_json,
+    verbose_option,
+    write_text,
+)
+from nvmesim.cli.progress import noting_interrupt, progress_bar, say_if_compiling, working
+
+if TYPE_CHECKING:
+    from nvmesim.result.result import Result
+    from nvmesim.scenario.schema import Scenario
+
+ENGINES = ("compiled", "simpy")
+EXAMPLE = "Example: nvmesim run server.toml --set drives.0.count=8 --report server.html"
+
+
+@click.command(epilog=EXAMPLE)
+@click.argument("scenario", metavar="SCENARIO.toml")
+@click.option(
+    "--set", "sets", multiple=True, metavar="KEY=VALUE",
+    help="Change one value of the scenario, such as server.interconnect.links=3; repeatable.",
+)  # fmt: skip
+@click.option("--engine", type=click.Choice(ENGINES), default="compiled", show_default=True)
+@click.option("--seed", type=click.IntRange(0, 2**62), help="Random numbers; else the file's.")
+@click.option("--precision", metavar="SHARE", help="Stop at this 95 % interval of IOPS, as 1%.")
+@output_path("Write one self-contained HTML page.", "--report")
+@output_path("Write one row per request (Parquet).", "--requests")
+@output_path("Write every step of some requests as an HTML chart.", "--timeline")
+@json_option
+@verbose_option
+def run(
+    scenario: str, sets: tuple[str, ...], engine: str, seed: int | None, precision: str | None,
+    report: Path | None, requests: Path | None, timeline: Path | None, as_json: bool, verbose: bool,
+) -> int:  # fmt: skip
+    """Predict what a scenario does.
+
+    IOPS, GB/s, latency, CPU, what the bottleneck is, and what relieving it would bring.
+    """
+    check_writable(report, requests, timeline)
+    share = _share(precision)
+    from nvmesim.scenario.load import load_scenario
+    from nvmesim.simulate import simulate
+
+    loaded = load_scenario(scenario, sets)
+    say_if_compiling(engine)
+    with noting_interrupt() as pressed, progress_bar() as progress:
+        result = simulate(
+            loaded, engine=engine, seed=seed, precision=share, curve=report is not None,
+            requests_file=requests, progress=progress,
+        )  # fmt: skip
+    _print(result, as_json, verbose)
+    if report is not None:
+        _write_report(report, result, Path(scenario), sets)
+    if timeline is not None and not pressed:
+        _write_timeline(timeline, loaded, result.seed)
+    if pressed:
+        return 130
+    return 0 if result.converged and result.bottleneck.verdict != "unstable" else 1
+
+
+def _share(text: str | None) -> float | None:
+    if text is None:
+        return None
+    from nvmesim.errors import UnitError
+    from nvmesim.units import parse_fraction
+
+    share = parse_fraction(text)
+    if not 1e-4 <= share <= 0.5:
+        raise UnitError(f"--precision {text!r} is out of range; write 0.01% to 50%")
+    return share
+
+
+def _print(result: Result, as_json: bool, verbose: bool) -> None:
+    if as_json:
+        print_json(result.to_json())
+        return
+    from nvmesim.result.terminal import result_view, show
+
+    show(result_view(result, verbose=verbose))
+
+
+def _write_report(path: Path, result: Result, scenario: Path, sets: tuple[str, ...]) -> None:
+    from nvmesim.result.report import page
+
+    with working("writing the report"):
+        text = scenario.read_text("utf-8-sig", errors="replace")
+        write_text(path, page(result, scenario_text=text, changes=sets))
+    click.echo(f"nvmesim: wrote {path}", err=True)
+
+
+def _write_timeline(path: Path, scenario: Scenario, seed: int) -> None:
+    from nvmesim.cli.timeline import timeline
+    from nvmesim.result.report import chart_page
+
+    with working("recording every step"):
+        write_text(path, chart_page(timeline(scenario, seed=seed), "Every step of some requests"))
+    click.echo(f"nvmesim: wrote {path}", err=True)

@@ -1,0 +1,53 @@
+"""The chart of single requests: where each waited, and what served it (Altair)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import altair as alt
+
+from nvmesim.result import palette
+from nvmesim.result.charts import inline, layered, rounded
+
+
+def request_timeline(steps: Sequence[Mapping[str, Any]]) -> alt.LayerChart:
+    """A lane for each request and each of its commands; thin: waiting, thick: being served.
+
+    Each step has request, child, station, kind, and arrive, start and depart in us. Slots that are
+    held at a gate are drawn only while they are waited for.
+    """
+    rows = [_row(step) for step in steps]
+    lanes = list(dict.fromkeys(str(row["lane"]) for row in rows))
+    kinds = [k for k in palette.KINDS if any(row["kind"] == k for row in rows)]
+    colours = alt.Scale(domain=kinds, range=[palette.KINDS[k] for k in kinds])
+    lane = alt.Y("lane:N", title=None, sort=lanes, axis=alt.Axis(labelLimit=160))
+    kind = alt.Color(
+        "kind:N", sort=kinds, scale=colours, legend=alt.Legend(orient="top", title=None)
+    )
+    tips = [
+        alt.Tooltip("station:N"),
+        alt.Tooltip("waits:Q", title="waits, us"),
+        alt.Tooltip("served:Q", title="served, us"),
+    ]
+    waiting = alt.Chart(inline(rows)).mark_bar(height=3, opacity=0.55)
+    serving = alt.Chart(inline([r for r in rows if r["kind"] != "gate"])).mark_bar(height=11)
+    x = alt.X("arrive:Q", title="us since the first request was submitted")
+    return layered(
+        waiting.encode(x, alt.X2("start:Q"), lane, kind, tooltip=tips),
+        serving.encode(alt.X("start:Q"), alt.X2("depart:Q"), lane, kind, tooltip=tips),
+        height=alt.Step(16),
+    )
+
+
+def _row(step: Mapping[str, Any]) -> dict[str, Any]:
+    child = int(step["child"])
+    request = f"request {step['request']}"
+    return {
+        "lane": request if child <= 0 else f"{request}, command {child}",
+        "station": step["station"],
+        "kind": step["kind"],
+        **{name: round(float(step[name]), 3) for name in ("arrive", "start", "depart")},
+        "waits": rounded(step["start"] - step["arrive"]),
+        "served": rounded(step["depart"] - step["start"]),
+    }

@@ -1,0 +1,125 @@
+"""Self-contained HTML pages: nothing is loaded, and every text from the input is escaped."""
+
+from __future__ import annotations
+
+import functools
+import html
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from importlib import resources
+from typing import TYPE_CHECKING, Any, Final
+
+from nvmesim.result.summary import one_line
+
+if TYPE_CHECKING:
+    from altair import LayerChart
+
+NONCE: Final = "nvmesim"
+"""Only scripts that carry it run; those of an input could not, even if one got through."""
+_POLICY: Final = (
+    f"default-src 'none'; style-src 'unsafe-inline'; script-src 'nonce-{NONCE}' 'unsafe-eval'; "
+    "img-src data:; font-src data:; base-uri 'none'; form-action 'none'"
+)
+
+
+def escaped(text: object) -> str:
+    """*text* on one line, safe between tags and in quoted attributes.
+
+    >>> escaped('<b>"x"</b>')
+    '&lt;b&gt;&quot;x&quot;&lt;/b&gt;'
+    """
+    return html.escape(one_line(str(text)), quote=True)
+
+
+def lines_escaped(text: str) -> str:
+    """*text* with its line breaks, safe between tags."""
+    lines = text.replace("\r\n", "\n").replace("\t", "    ").split("\n")
+    return "\n".join(html.escape(one_line(line), quote=True) for line in lines)
+
+
+def table(
+    headings: Sequence[str], rows: Iterable[Sequence[str]], *, classes: Sequence[str] = (),
+    left: Sequence[int] = (),
+) -> str:  # fmt: skip
+    """An HTML table; cells are HTML already, headings are text; *left*: left-aligned columns."""
+
+    def cells(tag: str, texts: Sequence[str]) -> str:
+        marks = [' class="left"' if i in left else "" for i in range(len(texts))]
+        return "".join(f"<{tag}{m}>{t}</{tag}>" for t, m in zip(texts, marks, strict=True))
+
+    body = []
+    for number, row in enumerate(rows):
+        css = classes[number] if number < len(classes) else ""
+        body.append(f"<tr{f' class={css}' if css else ''}>{cells('td', row)}</tr>")
+    head = cells("th", [escaped(h) for h in headings])
+    return (
+        f'<div class="scroll"><table><thead><tr>{head}</tr></thead>'
+        f"<tbody>{''.join(body)}</tbody></table></div>"
+    )
+
+
+def listing(lines: Iterable[str]) -> str:
+    """An HTML list of texts."""
+    return f"<ul>{''.join(f'<li>{escaped(line)}</li>' for line in lines)}</ul>"
+
+
+def facts(pairs: Iterable[tuple[str, str]]) -> str:
+    """Names and values, both texts."""
+    return f"<dl>{''.join(f'<dt>{escaped(k)}</dt><dd>{escaped(v)}</dd>' for k, v in pairs)}</dl>"
+
+
+def script_json(value: Any) -> str:
+    r"""JSON that cannot end the script element it stands in.
+
+    >>> script_json("</script><!--")
+    '"\\u003c/script\\u003e\\u003c!--"'
+    """
+    text = json.dumps(value, separators=(",", ":"), allow_nan=False)
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def figure(number: int, drawn: LayerChart, title: str, caption: str) -> str:
+    """Where chart *number* goes, and its data."""
+    spec: dict[str, Any] = drawn.properties(width="container").to_dict(context={})
+    spec.pop("$schema", None)
+    spec.pop("config", None)
+    return (
+        f'<figure><h3>{escaped(title)}</h3><div class="chart" data-spec="spec{number}"></div>'
+        f'<script type="application/json" id="spec{number}">{script_json(spec)}</script>'
+        f"<figcaption>{escaped(caption)}</figcaption></figure>"
+    )
+
+
+def figures(charts: Mapping[str, tuple[LayerChart, str]]) -> str:
+    """All charts: title -> (chart, caption)."""
+    parts = [figure(i, c, title, said) for i, (title, (c, said)) in enumerate(charts.items())]
+    return f'<div class="charts">{"".join(parts)}</div>'
+
+
+def document(title: str, body: str) -> str:
+    """The whole page with the one copy of the charts' code that it needs."""
+    return (
+        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
+        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{escaped(title)}</title><style>{_asset('report.css')}</style></head>\n"
+        f"<body>\n{body}\n"
+        "<noscript><p>The charts need JavaScript; the tables hold their numbers.</p></noscript>\n"
+        f'<script nonce="{NONCE}">{_bundle()}</script>\n'
+        f'<script nonce="{NONCE}">{_asset("report.js")}</script>\n</body></html>\n'
+    )
+
+
+def _asset(name: str) -> str:
+    return (resources.files("nvmesim.result") / "assets" / name).read_text("utf-8")
+
+
+@functools.cache
+def _bundle() -> str:
+    """Vega, Vega-Lite and vega-embed of the version that Altair writes."""
+    import altair
+    import vl_convert
+
+    version = ".".join(altair.SCHEMA_VERSION.lstrip("v").split(".")[:2])
+    code: str = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;", version)
+    return code.replace("</script", "<\\/script").replace("<!--", "<\\!--")

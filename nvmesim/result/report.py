@@ -1,0 +1,269 @@
+"""The report of a result: one HTML page to send to a colleague, readable with no network."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from nvmesim.result import page as html
+from nvmesim.result import summary
+from nvmesim.result.page import escaped
+from nvmesim.result.picture import picture
+from nvmesim.result.result import OpStats, Relief, Result, StationStats
+
+if TYPE_CHECKING:
+    from altair import LayerChart
+
+CAPTIONS: Final = {
+    "Busy, along the path": (
+        "Share of the time that each station works; of equal stations the busiest, a white mark "
+        "at the least busy. Dashed: 90 %, from where a station counts as full."
+    ),
+    "What relief would bring": (
+        "Each change simulated again with the same random numbers; black: 95 % interval of the "
+        "change, dashed: as it is now."
+    ),
+    "Latency": "Each grid line up is one more nine. Dots are the percentiles of the table.",
+    "Throughput against outstanding requests": (
+        "Simulated; dashed: what the busiest stations and the unloaded latency allow."
+    ),
+    "Latency against throughput": "Beyond the bend more outstanding requests only wait.",
+    "What each drive does": "Commands that each drive serves, after splitting and merging.",
+}
+
+
+def page(result: Result, *, scenario_text: str = "", changes: Sequence[str] = ()) -> str:
+    """Return the report of *result* as one HTML page that loads nothing.
+
+    *scenario_text* is the file it was run from, *changes* the ``--set`` values applied to it.
+    """
+    parts = [
+        _answer(result),
+        _warnings(result),
+        _relief_section(result.bottleneck.reliefs),
+        _server(result),
+        _chart_section(result),
+        _latency_section(result),
+        _station_section(result),
+        _member_section(result),
+        _assumptions(result),
+        _provenance(result, scenario_text, changes),
+    ]
+    return html.document(f"{result.scenario} · nvmesim", "\n".join(p for p in parts if p))
+
+
+def chart_page(drawn: LayerChart, title: str, caption: str = "") -> str:
+    """Return a page with one chart."""
+    body = f"<h1>{escaped(title)}</h1>" + html.figures({title: (drawn, caption)})
+    return html.document(title, body)
+
+
+def fragment(result: Result) -> str:
+    """What a notebook shows of *result*: numbers, reason, server."""
+    rows = [_answer_row(row) for row in summary.op_rows(result)]
+    return (
+        f"<div><h3>{escaped(result.scenario)}</h3>{html.table(_ANSWER_HEADINGS, rows)}"
+        f"<p><b>{escaped(result.bottleneck.sentence)}</b></p>{picture(result)}</div>"
+    )
+
+
+# The answer ---------------------------------------------------------------------------------------
+
+_ANSWER_HEADINGS: Final = ("", "IOPS", "95 %", "GB/s", *(f"{c}, µs" for c in summary.COLUMNS))
+
+
+def _answer_row(row: summary.OpRow) -> list[str]:
+    cells = [row.name, row.iops, row.plus_minus, row.gigabytes, *row.latencies]
+    return [escaped(cell) for cell in cells]
+
+
+def _answer(result: Result) -> str:
+    stop = result.bottleneck
+    total, cpu = result.total, result.cpu
+    p99 = summary.latency_at(total.latency, "p99")
+    cards = [
+        (f"{summary.kiops(total.iops.value)}IOPS", f"throughput, {summary.plus_minus(total.iops)}"),
+        (f"{summary.gigabytes(total.bytes_per_s.value)} GB/s", "moved, reads and writes"),
+        (f"{summary.microseconds(total.latency.mean)} µs", "mean latency"),
+        (f"{summary.microseconds(p99)} µs", "p99 latency"),
+        (summary.percent(cpu.logical_utilization), "CPU as the system shows it"),
+    ]
+    shown = "".join(f'<div class="card"><b>{escaped(b)}</b><span>{escaped(s)}</span></div>'
+                    for b, s in cards)  # fmt: skip
+    rows = [_answer_row(row) for row in summary.op_rows(result)]
+    several = html.table(_ANSWER_HEADINGS, rows, classes=("first",)) if len(rows) > 1 else ""
+    return (
+        f"<h1>{escaped(result.scenario)}</h1>"
+        '<p class="soft">Predicted by simulation, before the hardware is bought</p>'
+        f'<div class="cards">{shown}</div>'
+        f'<p class="why"><span class="badge">{escaped(stop.verdict)}</span> '
+        f"{escaped(stop.sentence)}</p>{several}<p><b>How sure:</b> {escaped(summary.sureness(result))}. "
+        f"{escaped(_uncertainty(result))}</p>"
+        f"<p><b>CPU:</b> {escaped(summary.cpu_sentence(cpu))}.</p>"
+    )
+
+
+def _uncertainty(result: Result) -> str:
+    """What the interval covers, by where it comes from."""
+    calibration = result.uncertainty.get("calibration")
+    assumed = summary.plural(len(result.assumptions), "assumption")
+    if isinstance(calibration, Mapping) and isinstance(calibration.get("iops"), float):
+        return f"Of this, {calibration['iops']:.1%} comes from the calibration of the drives."
+    if not result.assumptions:
+        return "The interval is that of the simulation."
+    return f"The interval is that of the simulation alone; the {assumed} below are not in it."
+
+
+def _warnings(result: Result) -> str:
+    if not result.warnings:
+        return ""
+    count = summary.plural(len(result.warnings), "warning")
+    return f'<div class="warnings"><h3>{count}</h3>{html.listing(result.warnings)}</div>'
+
+
+def _relief_section(reliefs: Sequence[Relief]) -> str:
+    if not reliefs:
+        return ""
+    rows = [
+        [
+            escaped(relief.change),
+            escaped(summary.kiops(relief.iops.value)),
+            escaped(summary.gain(relief.gain)),
+            escaped(f"{relief.gain_low * 100:+.1f} .. {relief.gain_high * 100:+.1f} %"),
+        ]
+        for relief in reliefs
+    ]
+    faint = ["" if relief.gain_low > 0.02 else "faint" for relief in reliefs]
+    headings = ("change", "IOPS", "gain", "95 %")
+    return "<h2>What would relieve it, and what would not</h2>" + html.table(
+        headings, rows, classes=faint
+    )
+
+
+def _server(result: Result) -> str:
+    drawn = picture(result)
+    if not drawn:
+        return ""
+    return f"<h2>The server under this load</h2><figure>{drawn}</figure>"
+
+
+def _chart_section(result: Result) -> str:
+    from nvmesim.result.charts import all_charts
+
+    charts = {t: (c, CAPTIONS.get(t, "")) for t, c in all_charts(result).items()}
+    return "<h2>Charts</h2>" + html.figures(charts)
+
+
+# Tables -------------------------------------------------------------------------------------------
+
+
+def _latency_section(result: Result) -> str:
+    parts = {"total": result.total, "read": result.read, "write": result.write}
+    both = result.read is not None and result.write is not None
+    named = {n: s for n, s in parts.items() if s is not None and (both or n == "total")}
+    columns = ["mean", *(f"p{p:g}" for p in sorted(result.total.latency.percentiles))]
+    rows = [_latency_row(name, stats, columns) for name, stats in named.items()]
+    headings = ("µs", *columns, "max")
+    note = "From submission to completion, as the application sees it; below it the 95 % interval."
+    return f"<h2>Latency</h2>{html.table(headings, rows)}<p class='soft'>{note}</p>"
+
+
+def _latency_row(name: str, stats: OpStats, columns: Sequence[str]) -> list[str]:
+    cells = [escaped(name)]
+    for column in columns:
+        value = summary.latency_at(stats.latency, column)
+        cell = escaped(summary.microseconds(value))
+        if value is not None and column in stats.latency.intervals:
+            low, high = (summary.microseconds(v) for v in stats.latency.intervals[column])
+            cell += f"<small>{escaped(low)} .. {escaped(high)}</small>"
+        cells.append(cell)
+    return [*cells, escaped(summary.microseconds(stats.latency.max))]
+
+
+_STATION_HEADINGS: Final = (
+    "station",
+    "kind",
+    "servers",
+    "busy",
+    "wait, µs",
+    "service, µs",
+    "visits",
+)
+
+
+def _station_section(result: Result) -> str:
+    groups = summary.station_groups(result.stations)
+    rows = []
+    for group in groups:
+        many = len(group.members)
+        label = f"{group.label}, busiest of {many}" if many > 1 else group.label
+        rows.append(_station_row(group.busiest, label))
+    every = [_station_row(station, station.name) for station in result.stations]
+    folded = ""
+    if len(every) > len(rows):
+        inner = html.table(_STATION_HEADINGS, every, left=(1,))
+        folded = f"<details><summary>All {len(every)} stations</summary>{inner}</details>"
+    return f"<h2>Stations</h2>{html.table(_STATION_HEADINGS, rows, left=(1,))}{folded}"
+
+
+def _station_row(station: StationStats, label: str) -> list[str]:
+    cells = (
+        label,
+        station.kind,
+        f"{station.servers:,}",
+        summary.percent(station.utilization),
+        summary.microseconds(station.wait_mean_s),
+        summary.microseconds(station.service_mean_s),
+        f"{station.visits_per_request:.3g}",
+    )
+    return [escaped(cell) for cell in cells]
+
+
+def _member_section(result: Result) -> str:
+    if not result.members:
+        return ""
+    headings = (
+        "drive",
+        "reads",
+        "writes",
+        "read bios",
+        "write bios",
+        "KiB read",
+        "KiB written",
+        "busy",
+    )
+    rows = []
+    for m in result.members:
+        counts = (m.reads_per_request, m.writes_per_request, m.read_bios_per_request,
+                  m.write_bios_per_request, m.read_bytes_per_request / 1024,
+                  m.write_bytes_per_request / 1024)  # fmt: skip
+        cells = [m.name, *(f"{c:.4g}" for c in counts), summary.percent(m.utilization)]
+        rows.append([escaped(cell) for cell in cells])
+    return f"<h2>Drives, per request</h2>{html.table(headings, rows)}"
+
+
+# Doubts and provenance ----------------------------------------------------------------------------
+
+
+def _assumptions(result: Result) -> str:
+    if not result.assumptions:
+        return ""
+    return f"<h2>Assumed</h2>{html.listing(result.assumptions)}"
+
+
+def _provenance(result: Result, scenario_text: str, changes: Sequence[str]) -> str:
+    bound = result.bottleneck.bound_iops
+    pairs = [
+        ("nvmesim", result.version),
+        ("engine, seed", f"{result.engine}, {result.seed}"),
+        ("simulated", f"{result.requests:,} requests, {result.simulated_s:.4g} s of load"),
+        ("warm-up left out", f"{result.warmup_s:.4g} s"),
+        ("computing time", f"{result.wall_s:.3g} s"),
+        ("in flight", f"{result.outstanding:,} requests"),
+        ("asymptotic bound", f"{summary.kiops(bound)}IOPS" if math.isfinite(bound) else "none"),
+    ]
+    pairs += [("changed by", f"--set {change}") for change in changes]
+    text = f"<pre>{html.lines_escaped(scenario_text)}</pre>" if scenario_text else ""
+    title = "<h3>The scenario file</h3>" if text else ""
+    return f"<h2>Where this comes from</h2>{html.facts(pairs)}{title}{text}"
