@@ -1,0 +1,220 @@
+"""What a real Linux md did: the measured cases, and the same cases planned.
+
+md ground truth: kernels 6.1.192 and 6.12.117, mdadm 4.2, fio 3.33, members of 1 GiB.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nvmesim.model.raid_arrays import PlanTable, expectation
+from nvmesim.model.raid_geometry import Op, Plan, RaidGeometry
+from nvmesim.model.raid_plan import plan_request
+from nvmesim.model.raid_stripe_cache import StripeCache
+from nvmesim.model.raid_table import plan_table
+
+DATA = Path(__file__).parent / "data"
+MEMBER = 1 << 30
+KIB = 1024
+
+Vector = NDArray[np.float64]
+"""Per request: read bios, write bios, read bytes, write bytes."""
+
+
+def rows_of(name: str) -> list[dict[str, str]]:
+    with gzip.open(DATA / name, "rt", newline="") as text:
+        return list(csv.DictReader(text))
+
+
+@dataclass(frozen=True)
+class Case:
+    """One measured case."""
+
+    row: dict[str, str]
+
+    @property
+    def name(self) -> str:
+        r = self.row
+        parts = [
+            r["kernel"].rpartition(".")[0],
+            "raid" + r["level"],
+            r["layout"],
+            f"{r['members']}x{r['chunk_kib'] or 0}K",
+            r["op"],
+            f"{r['bs_kib']}K",
+            f"align{r['align_kib']}K+{r['offset_kib']}K",
+            "qd" + r["iodepth"],
+            f"x{r['n_ios']}",
+            "" if r["bitmap"] == "none" else r["bitmap"],
+            r["tag"].strip(";").replace(";", ","),
+            f"sc{r['stripe_cache']}" if r["stripe_cache"] else "",
+            f"rmw{r['rmw_level']}" if r["rmw_level"] else "",
+            f"rot{r['rot']}",
+            r["sched"],
+            r["dev_delay_us"],
+        ]
+        return " ".join(part for part in parts if part)
+
+    @property
+    def op(self) -> Op:
+        return "read" if "read" in self.row["op"] else "write"
+
+    @property
+    def is_random(self) -> bool:
+        return self.row["op"].startswith("rand")
+
+    @property
+    def block_size(self) -> int:
+        return int(float(self.row["bs_kib"]) * KIB)
+
+    @property
+    def align(self) -> int:
+        return int(float(self.row["align_kib"]) * KIB)
+
+    @property
+    def offset(self) -> int:
+        return int(float(self.row["offset_kib"]) * KIB)
+
+    @property
+    def n_ios(self) -> int:
+        return int(self.row["n_ios"])
+
+    @property
+    def depth(self) -> int:
+        return int(self.row["iodepth"])
+
+    @property
+    def measured(self) -> Vector:
+        r = self.row
+        return np.array(
+            [
+                float(r["read_bios_per_io"]),
+                float(r["write_bios_per_io"]),
+                float(r["read_amp"]) * self.block_size,
+                float(r["write_amp"]) * self.block_size,
+            ]
+        )
+
+    @property
+    def measured_commands(self) -> Vector:
+        return np.array([float(self.row["reads_per_io"]), float(self.row["writes_per_io"])])
+
+    @property
+    def rounding(self) -> Vector:
+        """Half a unit of the last digit in the file (3 digits of bios, 4 of amplification)."""
+        size = self.block_size
+        return np.array([0.5e-3, 0.5e-3, 0.5e-4 * size, 0.5e-4 * size]) * (1 + 1e-9)
+
+    @cached_property
+    def geometry(self) -> RaidGeometry:
+        r = self.row
+        failed = re.search(r"failed=([\d+]+)", r["tag"])
+        n = int(r["members"])
+        rotational = r["rot"]
+        flags = rotational if len(rotational) == n else rotational * n
+        return RaidGeometry(
+            int(r["level"]),
+            n,
+            int(r["chunk_kib"] or 0) * KIB,
+            "left-symmetric" if r["layout"].startswith("dm-raid") else r["layout"] or None,
+            degraded=tuple(map(int, failed[1].split("+"))) if failed else (),
+            rmw_level=int(r["rmw_level"] or 1),
+            kernel=r["kernel"].rpartition(".")[0],
+            journal="ppl" if r["bitmap"] == "ppl" else "none",
+            stripe_cache=int(r["stripe_cache"] or 256),
+            rotational=tuple(flag == "1" for flag in flags[:n]),
+            write_mostly=(0,) if "writemostly" in r["tag"] else (),
+            member_size=MEMBER,
+        )
+
+    @property
+    def last_start(self) -> int:
+        capacity = self.geometry.address_map.capacity
+        assert capacity is not None
+        return (capacity - self.offset - self.block_size) // self.align
+
+    def table(self) -> PlanTable:
+        return cached_table(self.geometry, self.op, self.block_size, self.align, self.offset)
+
+    def random_offsets(self, rng: np.random.Generator, n: int) -> list[int]:
+        return (self.offset + rng.integers(0, self.last_start + 1, n) * self.align).tolist()
+
+    def sequential_offsets(self) -> list[int]:
+        return [self.offset + k * self.block_size for k in range(self.n_ios)]
+
+    def plans(self, offsets: list[int]) -> Iterator[Plan]:
+        """Plans of requests at *offsets*, one after the other, from a cold stripe cache."""
+        cache = StripeCache(self.geometry.stripe_cache)
+        flushes = "fsync" in self.row["tag"]
+        for k, start in enumerate(offsets):
+            is_last = k == len(offsets) - 1
+            yield plan_request(
+                self.geometry,
+                self.op,
+                start,
+                self.block_size,
+                cache,
+                flush=flushes and not is_last,
+            )
+
+
+@lru_cache(maxsize=512)
+def cached_table(
+    geometry: RaidGeometry, op: Op, block_size: int, align: int, offset: int
+) -> PlanTable:
+    return plan_table(geometry, op, block_size, align=align, offset=offset)
+
+
+def plan_vector(plan: Plan) -> Vector:
+    reads, writes = plan.count("read"), plan.count("write")
+    return np.array([reads[1], writes[1], reads[2], writes[2]], float)
+
+
+def commands_vector(plan: Plan) -> Vector:
+    return np.array([plan.count("read")[0], plan.count("write")[0]], float)
+
+
+def table_mean(table: PlanTable) -> Vector:
+    mean = expectation(table)
+    return np.array([mean.read_bios, mean.write_bios, mean.read_bytes, mean.write_bytes])
+
+
+def table_commands(table: PlanTable) -> Vector:
+    mean = expectation(table)
+    return np.array([mean.reads, mean.writes])
+
+
+def plan_sums(table: PlanTable) -> NDArray[np.float64]:
+    """float64[n_plans, 6]: read bios, write bios, read bytes, write bytes, reads, writes."""
+    plan_of_phase = np.repeat(np.arange(table.n_plans), np.diff(table.plan_phase_ptr))
+    plan = np.repeat(plan_of_phase, np.diff(table.phase_child_ptr))
+    write = table.child_is_write.astype(float)
+    values = [
+        (1 - write) * table.child_bios,
+        write * table.child_bios,
+        (1 - write) * table.child_bytes,
+        write * table.child_bytes,
+        1 - write,
+        write,
+    ]
+    return np.stack([np.bincount(plan, v, minlength=table.n_plans) for v in values], axis=1)
+
+
+def table_error(table: PlanTable, n_ios: int) -> tuple[Vector, Vector]:
+    """Standard error of a mean over *n_ios* random requests: bios and bytes, and commands."""
+    deviation = plan_sums(table)[table.order].std(axis=0) / math.sqrt(n_ios)
+    return deviation[:4], deviation[4:]
+
+
+def cases() -> list[Case]:
+    return [Case(row) for row in rows_of("cases.csv.gz")]
