@@ -1,0 +1,158 @@
+"""The catalog's drives and CPUs behind the names that machines give them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from nvmesim.catalog import load as catalog
+from nvmesim.describe.facts import Cpu, Disk
+from nvmesim.describe.sizes import pcie_parts
+from nvmesim.trace.text import shown
+
+SAME_SIZE: Final = 0.1
+"""Drives of one series and capacity differ less: 3.84 and 4 TB do not."""
+
+_SERIES: Final[tuple[tuple[re.Pattern[str], tuple[str, ...]], ...]] = (
+    (re.compile(r"SSDPE2KE0(?:16|32|64)T8|\bP4610\b"), ("intel-p4610-1.6tb", "intel-p4610-6.4tb")),
+    (re.compile(r"SSDPE2KX0\d0T8|\bP4510\b"), ("intel-p4510-1tb",)),
+    (re.compile(r"7450.*MTFDK\w\w\d+T\dTFR|7450[ _]PRO", re.I), ("micron-7450-pro-3.84tb",)),
+    (re.compile(r"Samsung SSD 980 PRO", re.I), ("samsung-980pro-1tb",)),
+)
+"""Model strings of catalog drives. Source: the vendors' part numbers (Intel SSDPE2KE: P4600 and
+P4610, T8 the latter; SSDPE2KX: P4510; Micron MTFDK..TFR: 7450 PRO, TFS: MAX)."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """How a scenario names a part, and what had to be supposed for it."""
+
+    toml: str
+    assumed: str = ""
+
+
+def drive_part(disk: Disk, link: str | None) -> Part:
+    """Return the profile of *disk*: a catalog entry, or a stand-in that says that it is one."""
+    series = next((names for pattern, names in _SERIES if pattern.search(disk.model)), ())
+    for name in series:
+        if disk.size is None or _alike(disk.size, _capacity(name)):
+            return Part(json.dumps(name))
+    what = shown(disk.model) or "a drive without a model's name"
+    if series:
+        nearest = min(series, key=lambda name: abs(_capacity(name) - (disk.size or 0)))
+        return _stand_in(nearest, disk, f"{what} is of that series, of another capacity")
+    stand_in, why = _nearest_kind(disk, link)
+    return _stand_in(stand_in, disk, f"{what} is not in the catalog; {why} stands in for it")
+
+
+def _capacity(name: str) -> float:
+    return catalog.get("drive", name).capacity.value
+
+
+def _alike(size: int, capacity: float) -> bool:
+    return abs(size - capacity) <= SAME_SIZE * capacity
+
+
+def _nearest_kind(disk: Disk, link: str | None) -> tuple[str, str]:
+    if disk.rotates:
+        return "hdd-7200", "a 7,200 rpm disk"
+    if disk.interface == "sata":
+        return "sata-ssd", "a SATA SSD"
+    if disk.interface == "sas":
+        return "sas-ssd", "a SAS SSD"
+    if link and pcie_parts(link)[0] >= 4:
+        return "micron-7450-pro-3.84tb", "a data-centre drive on PCIe 4.0"
+    return "intel-p4510-1tb", "a data-centre drive on PCIe 3.0"
+
+
+def _stand_in(name: str, disk: Disk, why: str) -> Part:
+    table = {"extends": name, "name": f"stand-in for {shown(disk.model) or 'an unnamed drive'}"}
+    if disk.size:
+        table["capacity"] = f"{disk.size} B"
+    text = f"{why} ({name}): calibrate on captures of it, and name that profile"
+    return Part(inline(table), text)
+
+
+def inline(table: Mapping[str, Any]) -> str:
+    """Return *table* as an inline TOML table.
+
+    >>> inline({"extends": "x", "cores": 4, "ghz": 2.5})
+    '{ extends = "x", cores = 4, ghz = 2.5 }'
+    """
+    return "{ " + ", ".join(f"{key} = {toml(value)}" for key, value in table.items()) + " }"
+
+
+def toml(value: str | int | float | bool) -> str:
+    r"""Return *value* as TOML; JSON's escapes are TOML's, but for DEL.
+
+    >>> toml('a"b'), toml(True)
+    ('"a\\"b"', 'true')
+    """
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def cpu_part(cpu: Cpu, lanes: int, generation: int) -> Part:
+    """Return the CPU: a catalog entry where its name is known, else a table of what was read.
+
+    *lanes* and *generation* are the least that the drives' links prove.
+    """
+    name = catalog_cpu(cpu.model)
+    if name is None:
+        return _unknown_cpu(cpu, lanes, generation)
+    profile = catalog.get("cpu", name)
+    changes: dict[str, Any] = {}
+    if cpu.cores != profile.cores:
+        changes["cores"] = cpu.cores
+    if cpu.threads_per_core != profile.threads_per_core:
+        changes["threads_per_core"] = cpu.threads_per_core
+    if lanes > profile.lanes:
+        changes["lanes"] = lanes
+    if not changes:
+        return Part(json.dumps(name))
+    listed = ", ".join(f"{key} {value}" for key, value in changes.items())
+    return Part(inline({"extends": name, **changes}), f"{name} as seen, not as sold: {listed}")
+
+
+def catalog_cpu(model: str) -> str | None:
+    """Return the catalog entry of a CPU by the name that it gives itself.
+
+    >>> catalog_cpu("Intel(R) Xeon(R) Gold 6130 CPU @ 2.10GHz"), catalog_cpu("AMD EPYC")
+    ('xeon-gold-6130', None)
+    """
+    words = _words(model)
+    for name in catalog.names("cpu"):
+        if words and words == _words(catalog.get("cpu", name).model):
+            return name
+    return None
+
+
+def _words(model: str) -> list[str]:
+    plain = re.sub(r"\((?:R|TM|C)\)|@.*$|\b\d+-Core\b", " ", model, flags=re.I)
+    return [word for word in plain.lower().split() if word not in ("cpu", "processor", "intel")]
+
+
+def _unknown_cpu(cpu: Cpu, lanes: int, generation: int) -> Part:
+    ghz = cpu.base_ghz
+    said = "its clock is in its name"
+    if ghz is None and cpu.bogomips:
+        ghz, said = round(cpu.bogomips / 2000, 2), "its clock is taken as half its BogoMIPS"
+    if ghz is None:
+        ghz, said = 2.5, "its clock is not known and set to 2.5 GHz"
+    table: dict[str, Any] = {
+        "name": shown(cpu.model) or "unknown CPU",
+        "cores": cpu.cores,
+        "threads_per_core": cpu.threads_per_core,
+        "ghz": ghz,
+        "lanes": max(lanes, 48),
+        "pcie_generation": generation,
+    }
+    if re.search(r"\bAMD\b|EPYC", cpu.model):
+        table |= {"interconnect": "xgmi", "interconnect_links": 3, "interconnect_rate": "18 GT/s"}
+    what = shown(cpu.model) or "the CPU"
+    return Part(
+        inline(table),
+        f"{what} is not in the catalog: {said}; its lanes, memory and socket links are guesses",
+    )

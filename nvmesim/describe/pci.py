@@ -1,0 +1,277 @@
+"""Readers of ``lspci -vv`` and ``lspci -tv``: where NVMe drives are attached, and how fast."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from nvmesim.describe.facts import Facts, Slot, Uplink, natural
+from nvmesim.describe.sizes import pcie_text, slower_link
+from nvmesim.trace.text import Head, Source, shown
+
+_ADDRESS: Final = re.compile(
+    r"^((?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]) ([^:\n]+): (.*)$", re.M
+)
+_SPEED: Final = re.compile(r"Speed ([\d.]+) ?GT/s[^,]*, Width x(\d+)")
+_BUSES: Final = re.compile(r"Bus: primary=([0-9a-f]+), secondary=([0-9a-f]+)")
+_CONTROLLERS: Final = ("RAID bus controller", "Serial Attached SCSI controller")
+VMD_NAME: Final = "Volume Management Device"
+VMD_DOMAIN: Final = 0x10000
+"""Linux numbers the PCI domains behind VMD from here."""
+VMD_LANES: Final = 16
+_EMULATED: Final = re.compile(r"QEMU|Red Hat|VirtualBox|VMware", re.I)
+"""Emulated devices state 2.5 GT/s x1 whatever carries them."""
+
+
+@dataclass(frozen=True)
+class Function:
+    """One PCI function; the links are texts such as "pcie3 x4"."""
+
+    address: str
+    kind: str
+    model: str
+    node: int | None = None
+    link: str | None = None
+    fastest: str | None = None
+    port: str = ""
+    """Root Port, Upstream Port, Downstream Port, Endpoint; "" if it does not say."""
+    secondary: int | None = None
+    """Bus below a bridge."""
+    denied: bool = False
+
+    @property
+    def domain(self) -> int:
+        """The PCI domain."""
+        return int(self.address.split(":")[0], 16)
+
+    @property
+    def bus(self) -> int:
+        """The bus it is on."""
+        return int(self.address.split(":")[1], 16)
+
+    @property
+    def emulated(self) -> bool:
+        """Whether a hypervisor made it up."""
+        return bool(_EMULATED.search(self.model))
+
+
+def full_address(text: str) -> str:
+    """Return *text* with its domain.
+
+    >>> full_address("41:00.0"), full_address("10000:01:00.0")
+    ('0000:41:00.0', '10000:01:00.0')
+    """
+    return text if text.count(":") == 2 else f"0000:{text}"
+
+
+def sniff_lspci(head: Head) -> bool:
+    """Whether *head* starts with a PCI function as lspci prints it."""
+    first = next((line for line in head.text.split("\n") if line.strip()), "")
+    return bool(_ADDRESS.match(first))
+
+
+def read_lspci(source: Source) -> Facts:
+    """Read ``lspci -vv``."""
+    text = source.text()
+    if not re.search(r"^\s+(?:Control|Capabilities|Subsystem): ", text, re.M):
+        raise source.error("is lspci without details", "run lspci -vv as root")
+    functions = [_function(block) for block in re.split(r"\n\s*\n", text) if block.strip()]
+    found = [function for function in functions if function is not None]
+    drives = [f for f in found if f.kind.startswith("Non-Volatile memory controller")]
+    if not drives:
+        raise source.error("lists no NVMe controller", "run lspci -vv on the server itself")
+    for drive in drives:
+        if drive.link is None and not drive.denied and not drive.emulated:
+            raise source.error(
+                f"is cut: {drive.address} has no link status (LnkSta)", "run lspci -vv again"
+            )
+    return _facts(found, drives)
+
+
+def _function(block: str) -> Function | None:
+    head = _ADDRESS.match(block.lstrip("\n"))
+    if head is None:
+        return None
+    kind = re.sub(r" \[[0-9a-f]{4}\]$", "", head.group(2))
+    buses = _BUSES.search(block)
+    port = re.search(r"Express \(v\d\) ([A-Z][A-Za-z]+(?: [A-Z][a-z]+)*)", block)
+    node = re.search(r"^\s+NUMA node: (\d+)$", block, re.M)
+    return Function(
+        address=full_address(head.group(1)),
+        kind=kind,
+        model=re.sub(r" \((?:rev|prog-if) .*$", "", head.group(3)),
+        node=int(node.group(1)) if node else None,
+        link=_link(block, "LnkSta:"),
+        fastest=_link(block, "LnkCap:"),
+        port=port.group(1) if port else "",
+        secondary=int(buses.group(2), 16) if buses else None,
+        denied="<access denied>" in block,
+    )
+
+
+def _link(block: str, key: str) -> str | None:
+    line = re.search(rf"^\s+{key}\s*(.*)$", block, re.M)
+    speed = _SPEED.search(line.group(1)) if line else None
+    return pcie_text(float(speed.group(1)), int(speed.group(2))) if speed else None
+
+
+def _facts(functions: list[Function], drives: list[Function]) -> Facts:
+    bridges = {(f.domain, f.secondary): f for f in functions if f.secondary is not None}
+    vmds = sorted(
+        (f for f in functions if VMD_NAME in f.model and f.secondary is None),
+        key=lambda f: natural(f.address),
+    )
+    facts = Facts()
+    for drive in drives:
+        facts.slots.append(_slot(drive, bridges, vmds, facts))
+    facts.read.append(f"{len(drives)} NVMe controllers: {_places(facts.slots)}")
+    for function in functions:
+        if function.kind in _CONTROLLERS and VMD_NAME not in function.model:
+            facts.assumed.append(_controller(function))
+    if any(drive.denied for drive in drives):
+        facts.assumed.append("lspci was not run as root: links are those of the drive profiles")
+    if any(drive.emulated for drive in drives):
+        facts.assumed.append("emulated NVMe says nothing true of links: those of the profiles hold")
+    return facts
+
+
+def _places(slots: list[Slot]) -> str:
+    shapes = [f"{slot.link or 'link unknown'}, node {slot.node}" for slot in slots]
+    return "; ".join(f"{shapes.count(shape)} x {shape}" for shape in dict.fromkeys(shapes))
+
+
+def _controller(function: Function) -> str:
+    link = function.link or "pcie3 x8"
+    return (
+        f"the controller at {function.address} ({shown(function.model)}, {link}) is left out; if "
+        "drives are behind it, give it an [[adapters]] table of kind controller"
+    )
+
+
+def _slot(
+    drive: Function,
+    bridges: Mapping[tuple[int, int], Function],
+    vmds: list[Function],
+    facts: Facts,
+) -> Slot:
+    path = _bridges_above(drive, bridges)
+    link = None if drive.emulated or drive.denied else drive.link
+    if link and path and not path[0].emulated:
+        link = slower_link(link, path[0].link)
+    if link and drive.fastest and slower_link(link, drive.fastest) != drive.fastest:
+        facts.read.append(f"{drive.address} runs at {link} of the {drive.fastest} it can")
+    uplink = _switch(path) or _vmd(drive, vmds, facts)
+    node = next((f.node for f in [drive, *path] if f.node is not None), None)
+    if node is None and uplink:
+        node = uplink.node
+    return Slot(
+        address=drive.address,
+        model=_model(drive.model),
+        link=link,
+        node=node,
+        uplink=uplink,
+    )
+
+
+def _model(text: str) -> str:
+    return re.sub(r"^(.*?) (?:Corporation|Co Ltd|Inc\.?) ", r"\1 ", text)
+
+
+def _bridges_above(
+    function: Function, bridges: Mapping[tuple[int, int], Function]
+) -> list[Function]:
+    """Return the bridges between *function* and the CPU, the nearest first."""
+    path: list[Function] = []
+    current = function
+    while (bridge := bridges.get((current.domain, current.bus))) and bridge not in path:
+        path.append(bridge)
+        current = bridge
+    return path
+
+
+def _switch(path: Iterable[Function]) -> Uplink | None:
+    """Return the uplink of the switch nearest to the CPU, if there is one."""
+    ports = [bridge for bridge in path if bridge.port.startswith("Upstream")]
+    if not ports:
+        return None
+    top = ports[-1]
+    link = None if top.emulated else top.link
+    return Uplink("switch", top.address, link, top.node, model=_model(top.model))
+
+
+def _vmd(drive: Function, vmds: list[Function], facts: Facts) -> Uplink | None:
+    """Return the VMD domain of *drive*: Linux counts them as it finds the controllers."""
+    number = drive.domain - VMD_DOMAIN
+    if number < 0:
+        return None
+    generation = (drive.link or "pcie3 x4").split(" x")[0]
+    link = f"{generation} x{VMD_LANES}"
+    text = f"a VMD domain is taken to have {VMD_LANES} lanes of its drives' generation"
+    if text not in facts.assumed:
+        facts.assumed.append(text)
+    if number >= len(vmds):
+        facts.assumed.append(f"no VMD controller is listed for PCI domain {drive.domain:x}")
+        return Uplink("vmd", f"{drive.domain:x}", link)
+    return Uplink("vmd", vmds[number].address, link, vmds[number].node)
+
+
+_TREE_BUS: Final = re.compile(r"\[(?:([0-9a-f]{4,8}):)?([0-9a-f]{2})(?:-[0-9a-f]{2})?\]")
+_TREE_DEVICE: Final = re.compile(r"(?<![\w:.])([0-9a-f]{2}\.[0-7])(?=-\[|\s|$)(?:  (.*))?")
+_TREE_NVME: Final = re.compile(r"NVMe|NVM Express|Non-Volatile memory|Optane|\bSSD\b", re.I)
+
+
+def sniff_lspci_tree(head: Head) -> bool:
+    """Whether *head* starts as ``lspci -tv``."""
+    return bool(re.match(r"\s*-(?:\+-)?\[[0-9a-f:-]+\]-", head.text))
+
+
+def read_lspci_tree(source: Source) -> Facts:
+    """Read ``lspci -tv``: which NVMe drives there are and what they share; no links, no nodes."""
+    facts = Facts()
+    above: list[tuple[int, str, str]] = []  # column, bus with domain, device that leads there
+    named = False
+    for line in source.text().split("\n"):
+        tokens = _tokens(line)
+        if tokens:
+            above = [entry for entry in above if entry[0] < tokens[0].start()]
+        leads = ""
+        for token in tokens:
+            if token.re is _TREE_BUS:
+                domain = token.group(1) or (above[-1][1].split(":")[0] if above else "0000")
+                above.append((token.start(), f"{domain}:{token.group(2)}", leads))
+                continue
+            bus = above[-1][1] if above else "0000:00"
+            leads, name = f"{bus}:{token.group(1)}", token.group(2) or ""
+            named = named or bool(name)
+            if _TREE_NVME.search(name):
+                uplink = _tree_uplink([entry[2] for entry in above])
+                facts.slots.append(Slot(address=leads, model=_model(name), uplink=uplink))
+    if not named:
+        raise source.error("is lspci -t without names", "run lspci -tv, better lspci -vv as root")
+    if not facts.slots:
+        raise source.error("shows no NVMe drive", "run lspci -vv as root on the server itself")
+    facts.read.append(f"{len(facts.slots)} NVMe controllers in the tree")
+    facts.assumed.append("lspci -tv shows no link and no NUMA node: lspci -vv as root does")
+    return facts
+
+
+def _tokens(line: str) -> list[re.Match[str]]:
+    """Return buses and devices of a line of the tree in order; the name ends it."""
+    found: list[re.Match[str]] = []
+    device = None
+    for match in _TREE_DEVICE.finditer(line):
+        device = match
+        found.append(match)
+        if match.group(2):
+            break
+    end = device.start() if device and device.group(2) else len(line)
+    found += [match for match in _TREE_BUS.finditer(line) if match.start() < end]
+    return sorted(found, key=lambda match: match.start())
+
+
+def _tree_uplink(leads: list[str]) -> Uplink | None:
+    """Return the switch of a drive below a root port, an upstream and a downstream port."""
+    bridges = [lead for lead in leads if lead]
+    return Uplink("switch", bridges[1]) if len(bridges) >= 3 else None
