@@ -21,6 +21,7 @@ COMMANDS: Final = {
     "run": ("run", "nvmesim.simulate"),
     "trace": ("trace", "nvmesim.trace.registry"),
     "catalog": ("catalog", "nvmesim.catalog.load"),
+    "describe": ("describe", "nvmesim.describe"),
 }
 
 
