@@ -46,7 +46,7 @@ _SUMMARY = re.compile(
     rb"\s*$|CPU ?\d+ \(|Total \(|Throughput \(|Events \(|Input file |"
     rb"\s+(Reads? |Writes? |IO unplugs|Read depth|PC |(Allocation|Dispatch|Completion) wait)"
 )
-_SKIPS = re.compile(rb"Skips: (\d+) forward \((\d+)")
+_SKIPS = re.compile(rb"Skips: [\d,.']+ forward \(([\d,.']{1,30})")
 
 
 def sniff(head: Head) -> bool:
@@ -154,7 +154,8 @@ class _OddLines:
         for line in scanned.odd:
             skips = _SKIPS.match(line)
             if skips:
-                self.lost += min(int(skips.group(2)[:15]), 10**15)
+                # Thousands are separated as the locale has it.
+                self.lost += int(re.sub(rb"\D", b"", skips[1])[:15] or b"0")
             elif not _SUMMARY.match(line):
                 notes.skipped += 1
         return scanned.events

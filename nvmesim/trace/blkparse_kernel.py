@@ -69,8 +69,8 @@ def _number(buf: np.ndarray, i: int, end: int) -> tuple[int, int]:
         digit = int(buf[i]) - ZERO
         if digit < 0 or digit > 9:
             break
-        if i - first < MAX_DIGITS:
-            value = value * 10 + digit
+        # Beyond 18 digits this may wrap; then it is not used.
+        value = value * 10 + digit
         i += 1
     if i == first or i - first > MAX_DIGITS:
         return -1, i
@@ -139,21 +139,70 @@ def _closed(buf: np.ndarray, first: int, stop: int) -> bool:
 
 
 @compiled
-def _prefix(buf: np.ndarray, i: int, end: int) -> tuple[int, int, int]:
-    """Device, time in ns and the index of the action, from ``maj,min cpu seq time pid``."""
-    major, i = _number(buf, i, end)
+def _digits(buf: np.ndarray, i: int) -> int:
+    """The three-digit number at *i*, or a negative one if a byte is no digit."""
+    a, b, c = int(buf[i]) - ZERO, int(buf[i + 1]) - ZERO, int(buf[i + 2]) - ZERO
+    if a < 0 or a > 9 or b < 0 or b > 9 or c < 0 or c > 9:
+        return -1
+    return a * 100 + b * 10 + c
+
+
+@compiled
+def _aligned_time(buf: np.ndarray, first: int, dot: int) -> int:
+    """Nanoseconds of a time with 9 decimals whose point is at *dot*; -1: look closely.
+
+    From *first* on there must be nothing but digits and blanks: CPU, sequence, seconds. blkparse
+    aligns its columns, so nearly every line has its point where the line before had it.
+    """
+    if int(buf[dot]) != DOT or int(buf[dot + 10]) != SPACE:
+        return -1
+    odd = 0
+    for i in range(first, dot):
+        byte = int(buf[i])
+        odd |= (byte != SPACE) & ((byte < ZERO) | (byte > 57))
+    seconds = 0
+    scale = 1
+    i = dot - 1
+    while i >= first and int(buf[i]) != SPACE and scale <= MAX_SECONDS:
+        seconds += (int(buf[i]) - ZERO) * scale
+        scale *= 10
+        i -= 1
+    high, middle, low = _digits(buf, dot + 1), _digits(buf, dot + 4), _digits(buf, dot + 7)
+    fields = int(buf[first]) == SPACE and i > first and int(buf[i]) == SPACE
+    if odd or not fields or scale == 1 or (high | middle | low) < 0 or seconds > MAX_SECONDS:
+        return -1
+    return seconds * 1_000_000_000 + high * 1_000_000 + middle * 1000 + low
+
+
+@compiled
+def _prefix(buf: np.ndarray, line: int, end: int, column: int) -> tuple[int, int, int, int]:
+    """Device, time in ns, index of the action and of the time's point on the line at *line*.
+
+    The fields are ``maj,min cpu seq time pid``. *column*: where the point was on an earlier line.
+    """
+    major, i = _number(buf, _blank(buf, line, end), end)
     if major < 0 or i >= end or int(buf[i]) != COMMA:
-        return -1, -1, i
+        return -1, -1, i, column
     minor, i = _number(buf, i + 1, end)
-    cpu, i = _number(buf, _blank(buf, i, end), end)
-    sequence, i = _number(buf, _blank(buf, i, end), end)
-    if minor < 0 or cpu < 0 or sequence < 0 or major >= 4096 or minor >= 2**20:
-        return -1, -1, i
-    time, i = _time(buf, _blank(buf, i, end), end)
+    if minor < 0 or major >= 4096 or minor >= 2**20:
+        return -1, -1, i, column
+    time = -1
+    if line + column > i and line + column + 10 < end:
+        time = _aligned_time(buf, i, line + column)
+    if time >= 0:
+        i = line + column + 10
+    else:
+        cpu, i = _number(buf, _blank(buf, i, end), end)
+        sequence, i = _number(buf, _blank(buf, i, end), end)
+        if cpu < 0 or sequence < 0:
+            return -1, -1, i, column
+        i = _blank(buf, i, end)
+        column = _number(buf, i, end)[1] - line
+        time, i = _time(buf, i, end)
     pid, i = _number(buf, _blank(buf, i, end), end)
     if time < 0 or pid < 0:
-        return -1, -1, i
-    return major * 2**20 + minor, time, _blank(buf, i, end)
+        return -1, -1, i, column
+    return major * 2**20 + minor, time, _blank(buf, i, end), column
 
 
 @compiled
@@ -205,12 +254,12 @@ def scan_default(
     """
     row = 0
     odd = 0
+    column = 0
     i = start
     while i < end:
-        first = _blank(buf, i, end)
-        device, time, j = _prefix(buf, first, end)
+        device, time, j, column = _prefix(buf, i, end, column)
         if device < 0 or j >= end:
-            stop = _line_end(buf, first, end)
+            stop = _line_end(buf, i, end)
             counters[LINES] += 1
             if odd < others.shape[1]:
                 others[0, odd] = i

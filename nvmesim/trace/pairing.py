@@ -201,7 +201,8 @@ class Pairer:
             )
             done += int(n)
             if i >= rows.shape[0]:
-                return out[:, :done]
+                # A copy: a view would keep the room for all events alive.
+                return np.ascontiguousarray(out[:, :done])
             self._enlarge()
 
     def _enlarge(self) -> None:

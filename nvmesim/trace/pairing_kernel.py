@@ -93,22 +93,30 @@ def _give(pool: np.ndarray, counters: np.ndarray, node: int) -> None:
 
 
 @compiled
-def _fill(pool: np.ndarray, node: int, event: np.ndarray, op: int, depth: int, left: int) -> None:
-    pool[node, DEVICE] = event[1]
-    pool[node, SECTOR] = event[2]
-    pool[node, SECTORS] = event[3]
-    pool[node, ISSUE] = event[0]
+def _fill(
+    pool: np.ndarray,
+    node: int,
+    time: int,
+    device: int,
+    sector: int,
+    n: int,
+    op: int,
+    depth: int,
+    left: int,
+) -> None:
+    pool[node, DEVICE] = device
+    pool[node, SECTOR] = sector
+    pool[node, SECTORS] = n
+    pool[node, ISSUE] = time
     pool[node, DEPTH] = depth
     pool[node, OP] = op
     pool[node, LEFT] = left
 
 
 @compiled
-def _same(pool: np.ndarray, node: int, event: np.ndarray) -> bool:
+def _same(pool: np.ndarray, node: int, device: int, sector: int, n: int) -> bool:
     return bool(
-        pool[node, SECTOR] == event[2]
-        and pool[node, SECTORS] == event[3]
-        and pool[node, DEVICE] == event[1]
+        pool[node, SECTOR] == sector and pool[node, SECTORS] == n and pool[node, DEVICE] == device
     )
 
 
@@ -117,23 +125,26 @@ def _chain(
     pool: np.ndarray,
     heads: np.ndarray,
     devices: np.ndarray,
-    event: np.ndarray,
-    op: int,
     counters: np.ndarray,
+    time: int,
+    device: int,
+    sector: int,
+    n: int,
+    op: int,
 ) -> None:
     """Put an issue at the end of its chain, so that equal keys complete in order of issue."""
-    bucket = _bucket(event[1], event[2], event[3], heads.shape[0])
+    bucket = _bucket(device, sector, n, heads.shape[0])
     node = heads[bucket]
     last = -1
     while node >= 0:
-        if pool[node, ISSUE] == event[0] and _same(pool, node, event):
+        if pool[node, ISSUE] == time and _same(pool, node, device, sector, n):
             counters[DUPLICATES] += 1
             return
         last = node
         node = pool[node, NEXT]
-    devices[FLYING, event[1]] += 1
+    devices[FLYING, device] += 1
     node = _take(pool, counters)
-    _fill(pool, node, event, op, devices[FLYING, event[1]], -1)
+    _fill(pool, node, time, device, sector, n, op, devices[FLYING, device], -1)
     if last < 0:
         heads[bucket] = node
     else:
@@ -142,16 +153,22 @@ def _chain(
 
 @compiled
 def _unchain(
-    pool: np.ndarray, heads: np.ndarray, devices: np.ndarray, event: np.ndarray, newest: bool
+    pool: np.ndarray,
+    heads: np.ndarray,
+    devices: np.ndarray,
+    device: int,
+    sector: int,
+    n: int,
+    newest: bool,
 ) -> int:
     """Take the oldest (or *newest*) issue of this key out of its chain; -1 if there is none."""
-    bucket = _bucket(event[1], event[2], event[3], heads.shape[0])
+    bucket = _bucket(device, sector, n, heads.shape[0])
     node = heads[bucket]
     before = -1
     found = -1
     found_before = -1
     while node >= 0:
-        if _same(pool, node, event):
+        if _same(pool, node, device, sector, n):
             found = node
             found_before = before
             if not newest:
@@ -164,23 +181,29 @@ def _unchain(
         heads[bucket] = pool[found, NEXT]
     else:
         pool[found_before, NEXT] = pool[found, NEXT]
-    devices[FLYING, event[1]] -= 1
+    devices[FLYING, device] -= 1
     return int(found)
 
 
 @compiled
 def _append(
-    pool: np.ndarray, devices: np.ndarray, event: np.ndarray, op: int, counters: np.ndarray
+    pool: np.ndarray,
+    devices: np.ndarray,
+    counters: np.ndarray,
+    time: int,
+    device: int,
+    sector: int,
+    n: int,
+    op: int,
 ) -> None:
     """Put a bio at the end of its device's list."""
-    device = event[1]
     tail = devices[TAIL, device]
-    if tail >= 0 and pool[tail, ISSUE] == event[0] and _same(pool, tail, event):
+    if tail >= 0 and pool[tail, ISSUE] == time and _same(pool, tail, device, sector, n):
         counters[DUPLICATES] += 1
         return
     devices[FLYING, device] += 1
     node = _take(pool, counters)
-    _fill(pool, node, event, op, devices[FLYING, device], event[3])
+    _fill(pool, node, time, device, sector, n, op, devices[FLYING, device], n)
     if tail < 0:
         devices[HEAD, device] = node
     else:
@@ -201,24 +224,22 @@ def _remove(pool: np.ndarray, devices: np.ndarray, device: int, before: int, nod
 
 
 @compiled
-def _cover(pool: np.ndarray, devices: np.ndarray, event: np.ndarray) -> int:
+def _cover(pool: np.ndarray, devices: np.ndarray, device: int, sector: int, n: int) -> int:
     """The bio that this completion finishes; -1: none holds it, -2: it has sectors left.
 
     An equal range is preferred to a larger one that holds it, the older to the newer.
     """
-    device = event[1]
     node = devices[HEAD, device]
     before = -1
     found = -1
     found_before = -1
     while node >= 0:
-        if pool[node, SECTOR] == event[2] and pool[node, SECTORS] == event[3]:
+        if pool[node, SECTOR] == sector and pool[node, SECTORS] == n:
             found = node
             found_before = before
             break
         inside = (
-            pool[node, SECTOR] <= event[2]
-            and event[2] + event[3] <= pool[node, SECTOR] + pool[node, SECTORS]
+            pool[node, SECTOR] <= sector and sector + n <= pool[node, SECTOR] + pool[node, SECTORS]
         )
         if inside and found < 0:
             found = node
@@ -227,7 +248,7 @@ def _cover(pool: np.ndarray, devices: np.ndarray, event: np.ndarray) -> int:
         node = pool[node, NEXT]
     if found < 0:
         return -1
-    pool[found, LEFT] -= event[3]
+    pool[found, LEFT] -= n
     if pool[found, LEFT] > 0:
         return -2
     _remove(pool, devices, device, found_before, found)
@@ -285,36 +306,38 @@ def pair_events(
     while i < events.shape[0]:
         if counters[FREE] < 0:
             break
-        event = events[i]
+        time = events[i, 0]
+        device = events[i, 1]
+        sector = events[i, 2]
+        n = events[i, 3]
         action = int(codes[0, i])
         op = int(codes[1, i])
-        device = event[1]
         node = -1
         if action == ISSUED:
             if devices[COMMANDS, device] == 0:
                 _first_command(pool, devices, device, counters)
-            _chain(pool, heads, devices, event, op, counters)
+            _chain(pool, heads, devices, counters, time, device, sector, n, op)
         elif action == COMPLETED and devices[COMMANDS, device] == 1:
-            node = _unchain(pool, heads, devices, event, False)
+            node = _unchain(pool, heads, devices, device, sector, n, False)
             if node == -1:
                 counters[UNMATCHED] += 1
         elif action == COMPLETED:
-            node = _cover(pool, devices, event)
+            node = _cover(pool, devices, device, sector, n)
             if node == -1:
                 counters[UNMATCHED] += 1
         elif action == QUEUED and devices[COMMANDS, device] == 0:
-            _append(pool, devices, event, op, counters)
+            _append(pool, devices, counters, time, device, sector, n, op)
         elif action == REQUEUED and devices[COMMANDS, device] == 1:
-            lost = _unchain(pool, heads, devices, event, True)
+            lost = _unchain(pool, heads, devices, device, sector, n, True)
             if lost >= 0:
                 counters[REQUEUES] += 1
                 _give(pool, counters, lost)
         if node >= 0:
             kind = pool[node, OP]
-            if event[0] - pool[node, ISSUE] > LONGEST_NS:
+            if time - pool[node, ISSUE] > LONGEST_NS:
                 counters[LOST] += 1
             elif kind <= WRITE or kind > OTHER:
-                _emit(out, rows, pool, node, event[0])
+                _emit(out, rows, pool, node, time)
                 rows += 1
             else:
                 counters[OTHERS] += 1

@@ -159,7 +159,7 @@ def iometer() -> str:
             f"{2583021 * 4096},{1106960 * 4096},2583021,1106960,16,,,,"
         )
         lines += ["'Results", f"'{names}", f"ALL,All,{figures}", f"MANAGER,HOST1,{figures}"]
-        lines += [f"PROCESSOR,CPU {k},{',' * 21}{40 + k}.5,6.0,34.5,2600000000" for k in range(4)]
+        lines += [f"PROCESSOR,CPU {k},{',' * 22}{40 + k}.5,6.0,34.5,2600000000" for k in range(4)]
         lines += [f"WORKER,Worker 1,{figures}", f"DISK,PHYSICALDRIVE:1,{figures}"]
         lines += ["'Time Stamp", f"2024-07-01 10:0{run + 1}:00:000"]
     return "\n".join(lines) + "\n"
