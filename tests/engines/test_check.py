@@ -1,0 +1,143 @@
+"""`Network.check` rejects what the kernel would read out of bounds."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+
+import numpy as np
+import pytest
+
+from nvmesim.errors import NetworkError
+from nvmesim.network import HORIZON_PS, Network, Op
+from tests.engines import builder as b
+from tests.engines.mutations import array_names, changed
+from tests.engines.strategies import random_network
+
+SEEDS = range(12)
+UNUSED_WITHOUT_ROUND_ROBIN = {"thread_first"}
+ARRAYS = [item.name for item in fields(Network) if item.type == "Ints" and item.name != "ops"]
+
+
+@pytest.mark.parametrize("name", ARRAYS)
+@pytest.mark.parametrize("value", [-2, 1 << 62])
+def test_out_of_range_is_rejected(name: str, value: int) -> None:
+    if value > 0 and name in UNUSED_WITHOUT_ROUND_ROBIN:
+        pytest.skip("a thread whose users have fixed targets ignores it")
+    tried = 0
+    for net in map(random_network, SEEDS):
+        if name not in array_names(net):
+            continue
+        size = getattr(net, name).size
+        for at in {0, size // 2, size - 1}:
+            tried += 1
+            with pytest.raises(NetworkError, match="network: "):
+                changed(net, name, at, value).check()
+    assert tried
+
+
+@pytest.mark.parametrize("name", ARRAYS)
+def test_wrong_type_or_layout_is_rejected(name: str) -> None:
+    net = random_network(0)
+    for array in (getattr(net, name).astype(np.int32), np.repeat(getattr(net, name), 2)[::2]):
+        if array.size > 1:
+            with pytest.raises(NetworkError, match=name):
+                replace(net, **{name: array}).check()
+
+
+def one_program(*rows: b.Row) -> b.NetworkBuilder:
+    """Stations: 0 FIFO, 1 gate of 2, 2 die, 3 FIFO with a scale; distribution 0; series 0."""
+    net = b.NetworkBuilder()
+    net.fifo()
+    net.gate(2)
+    net.dies(1, net.uniform(1, 2))
+    net.fifo(2, scale=[1 << 16, 1 << 17])
+    net.samples([1, 2])
+    net.closed(net.program(b.visit(0, 5), *rows), 1)
+    return net
+
+
+@pytest.mark.parametrize(
+    ("row", "text"),
+    [
+        (b.visit(1), "station 1"),
+        (b.visit(9), "station 9"),
+        (b.visit(0, ps=-1), "service -1"),
+        (b.visit(0, ps=HORIZON_PS), "service"),
+        (b.visit(0, dist=1), "draws from 1"),
+        (b.visit(0, after=-1), "delay -1"),
+        (b.visit(3, after=1), "delay behind a scale"),
+        (b.visit(0, per_child=1 << 40), "service"),
+        (b.bank(5, 2), "stations 5 to 7"),
+        (b.bank(0, 2), "a gate is no bank"),
+        (b.lane(0, 0), "stations 0 to 0"),
+        (b.sample(0, 1), "draws from 1"),
+        (b.sample(0, -1), "draws from -1"),
+        (b.acquire(0), "gate 0"),
+        (b.acquire(1, 3), "3 slots"),
+        (b.release(1, 0), "0 slots"),
+        (b.acquire_thread(-1), "setup -1"),
+        (b.destage(0, 1), "not every station is a die"),
+        (b.destage(2, 1, 5000), "5000 programs"),
+        (b.fork(0), "fewer than 1 phases"),
+        (b.fork(-1), "phase -1"),
+        (b.split(0, 0), "0 children"),
+        (b.split(1, 99), "1 children at 99"),
+        (b.split(1, 0), "a unit forks or splits"),
+        ((99, 0, 0, 0, 0, 0), "ops.code"),
+    ],
+)
+def test_bad_operation(row: b.Row, text: str) -> None:
+    with pytest.raises(NetworkError, match=text):
+        one_program(row).build().check()
+
+
+def test_a_child_does_not_fork() -> None:
+    net = b.NetworkBuilder()
+    station = net.fifo()
+    child = net.program(b.visit(station, 1), b.fork(0))
+    net.closed(net.program(b.fork(0)), 1, plan=net.plan([[(child, 0)]]))
+    with pytest.raises(NetworkError, match="a child forks"):
+        net.build().check()
+
+
+def test_a_loop_that_takes_no_time() -> None:
+    net = b.NetworkBuilder()
+    net.closed(net.program(b.MARK, b.fork(0)), 1, plan=net.plan([]))
+    with pytest.raises(NetworkError, match="takes no time"):
+        net.build().check()
+
+
+def test_a_loop_whose_children_take_time() -> None:
+    net = b.NetworkBuilder()
+    child = net.program(b.visit(net.fifo(), 1))
+    net.closed(net.program(b.fork(0)), 1, plan=net.plan([[(child, 0)]]))
+    net.build().check()
+
+
+def test_thread_gates_and_rows() -> None:
+    net = one_program().build()
+    for mutant, text in (
+        (replace(net, thread_gate=np.zeros(1, np.int64)), "thread_gate names no gate"),
+        (replace(net, thread_cpu=np.ones(1, np.int64)), "thread_cpu names a gate"),
+        (replace(net, user_target=np.zeros(0, np.int64)), "user_target has not 1 rows"),
+        (replace(net, station_names=("a",)), "station_names"),
+        (replace(net, ops=net.ops[:-1].copy()), "the last operation is not END"),
+        (replace(net, dist=net.dist[:, :-1].copy()), "columns"),
+    ):
+        with pytest.raises(NetworkError, match=text):
+            mutant.check()
+
+
+def test_shared_interrupts_need_a_column_a_target() -> None:
+    net = b.NetworkBuilder()
+    station = net.fifo()
+    program = net.program(b.acquire_thread(shared=1), b.visit(station, 1), b.RELEASE_THREAD)
+    plan = net.plan()
+    net.group([[b.Flow(program, [plan])]] * 3, [b.User(net.thread())])
+    with pytest.raises(NetworkError, match="n_batch_targets"):
+        replace(net.build(), n_batch_targets=2).check()
+
+
+def test_every_operation_is_in_the_random_networks() -> None:
+    codes = np.concatenate([random_network(seed).ops[:, 0] for seed in range(30)])
+    assert set(np.unique(codes).tolist()) == set(Op)

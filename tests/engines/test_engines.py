@@ -1,0 +1,226 @@
+"""Beyond completion times: growing, recording, timelines, a user's own stations."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from nvmesim.engine.compiled import CompiledEngine
+from nvmesim.engine.contract import Engine, Status, bin_index, bin_middle
+from nvmesim.engine.kernel import bin_of
+from nvmesim.engine.reference import ReferenceEngine, Step
+from nvmesim.engine.stations import Fifo, Station, Visit
+from nvmesim.errors import DeadlockError
+from nvmesim.network import HORIZON_PS, Network
+from nvmesim.rng import below, mix, plain_below, plain_mix, plain_quantile, quantile
+from tests.engines import builder as b
+from tests.engines.test_equality import assert_equal
+
+ENGINES = (CompiledEngine, ReferenceEngine)
+
+
+def two_children() -> Network:
+    """One request at a time: a CPU of 2, a fork to two disks (5, and 3 behind a gate), CPU of 1."""
+    net = b.NetworkBuilder()
+    cpu, disk, other, gate = net.fifo(name="cpu"), net.fifo(), net.fifo(), net.gate()
+    left = net.program(b.visit(disk, 5))
+    right = net.program(b.acquire(gate), b.visit(other, 3), b.release(gate))
+    plan = net.plan([[(left, 0)], [(right, 1)]])
+    net.closed(net.program(b.visit(cpu, 2), b.MARK, b.fork(), b.visit(cpu, 1)), 1, plan=plan)
+    return net.build()
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_request_step_by_step(engine: type[CompiledEngine] | type[ReferenceEngine]) -> None:
+    run = engine(two_children(), record=True)
+    batch = run.advance(2, HORIZON_PS)
+    assert run.records().tolist() == [[0, 0, 0, 0, 0, 2, 8], [1, 0, 0, 0, 8, 10, 16]]
+    assert batch.latency_sum_ps.tolist() == [[16, 12], [0, 0]]
+    # the third request is at the CPU
+    assert batch.stations[0].tolist() == [5, 0, 8, 8]
+    assert batch.stations[3].tolist() == [2, 0, 6, 0]
+    assert (batch.status, batch.end_ps, batch.outstanding) == (Status.COMPLETED, 16, 1)
+
+
+def test_timeline() -> None:
+    run = ReferenceEngine(two_children(), timeline=1)
+    run.advance(2, HORIZON_PS)
+    assert run.steps() == [
+        Step(request=0, child=0, unit=0, station=0, arrive_ps=0, start_ps=0, depart_ps=2),
+        Step(request=0, child=1, unit=0, station=1, arrive_ps=2, start_ps=2, depart_ps=7),
+        Step(request=0, child=2, unit=0, station=2, arrive_ps=2, start_ps=2, depart_ps=5),
+        Step(request=0, child=2, unit=0, station=3, arrive_ps=2, start_ps=2, depart_ps=5),
+        Step(request=0, child=0, unit=0, station=0, arrive_ps=7, start_ps=7, depart_ps=8),
+    ]
+
+
+class TwiceAsSlow(Fifo):
+    def served(self, work_ps: int) -> int:
+        return 2 * super().served(work_ps)
+
+
+class LastComeFirstServed(Station):
+    """One server that takes the youngest: a queue of its own, so departures are not known early."""
+
+    def __init__(self, *args: object) -> None:
+        super().__init__(*args)  # type: ignore[arg-type]
+        self.queue: list[Visit] = []
+        self.busy = False
+
+    @property
+    def waiting(self) -> int:
+        return len(self.queue)
+
+    def dispatch(self, visit: Visit) -> None:
+        self.queue.append(visit)
+        self.request_touch()
+
+    def touch(self) -> None:
+        if not self.busy and self.queue:
+            self.busy = True
+            visit = self.queue.pop()
+            work = self.world.work_ps(visit, self)
+            self.depart(visit, self.now, work, work)
+
+    def left(self) -> None:
+        self.busy = False
+        self.request_touch()
+
+
+def test_a_station_of_a_user_replaces_one() -> None:
+    slow = b.NetworkBuilder()
+    station = slow.fifo(name="disk")
+    slow.closed(slow.program(b.visit(station, 8, dist=slow.uniform(4, 4))), 3)
+    fast = b.NetworkBuilder()
+    station = fast.fifo(name="disk")
+    fast.closed(fast.program(b.visit(station, 4, dist=fast.uniform(2, 2))), 3)
+    theirs = ReferenceEngine(fast.build(), record=True, stations={"disk": TwiceAsSlow})
+    ours = CompiledEngine(slow.build(), record=True)
+    theirs.advance(50, HORIZON_PS)
+    ours.advance(50, HORIZON_PS)
+    np.testing.assert_array_equal(theirs.records(), ours.records())
+
+
+def test_a_station_with_a_queue_of_its_own() -> None:
+    net = b.NetworkBuilder()
+    station = net.fifo(name="disk")
+    program = net.program(b.visit(station, 10))
+    arrivals = [(0, 0), (1, 0), (2, 0)]
+    net.group([[b.Flow(program, [net.plan()])]], [b.User(net.thread(), arrivals=arrivals)],
+              replay=True)  # fmt: skip
+    run = ReferenceEngine(net.build(), record=True, stations={"disk": LastComeFirstServed})
+    assert run.advance(3, HORIZON_PS).end_ps == 30
+    assert run.records()[:, [0, 6]].tolist() == [[0, 10], [2, 20], [1, 30]]
+
+
+def test_an_unknown_station_is_named() -> None:
+    with pytest.raises(KeyError, match="dsik"):
+        ReferenceEngine(two_children(), stations={"dsik": TwiceAsSlow})
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_deadlock(engine: type[CompiledEngine] | type[ReferenceEngine]) -> None:
+    net = b.NetworkBuilder()
+    station, x, y = net.fifo(), net.gate(name="x"), net.gate(name="y")
+    one = net.program(b.acquire(x), b.visit(station, 1), b.acquire(y), b.release(y), b.release(x))
+    two = net.program(b.acquire(y), b.visit(station, 1), b.acquire(x), b.release(x), b.release(y))
+    for program in (one, two):
+        net.closed(program, 1)
+    with pytest.raises(DeadlockError, match="deadlock: 2 requests wait at x, y"):
+        engine(net.build()).advance(10, HORIZON_PS)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_why_it_stopped(engine: type[CompiledEngine] | type[ReferenceEngine]) -> None:
+    net = b.NetworkBuilder()
+    program = net.program(b.visit(net.fifo(), 10))
+    net.group([[b.Flow(program, [net.plan()])]],
+              [b.User(net.thread(), arrivals=[(5, 0), (5, 0), (90, 0)])], replay=True)  # fmt: skip
+    run: Engine = engine(net.build())
+    stops = [run.advance(n, until) for n, until in ((1, 4), (0, 99), (1, 99), (9, 30), (9, 200))]
+    assert [(s.status, s.end_ps, s.outstanding, s.completions) for s in stops] == [
+        (Status.TIME, 0, 0, 0),
+        (Status.COMPLETED, 0, 0, 0),
+        (Status.COMPLETED, 15, 1, 1),
+        (Status.TIME, 25, 0, 1),
+        (Status.IDLE, 100, 0, 1),
+    ]
+
+
+def test_room_for_bursts_and_backlogs_is_made() -> None:
+    """Forks of 60 that split in 40, and an open loop that outruns its station."""
+    net = b.NetworkBuilder()
+    disk, slow = net.fifo(3), net.fifo()
+    unit = net.program(b.visit(disk, 1))
+    child = net.program(b.split(40, unit), b.visit(slow, 1))
+    plan = net.plan([[(child, 0)]] * 60)
+    net.closed(net.program(b.fork(), b.visit(slow, 2)), 2, plan=plan)
+    net.opened(net.program(b.visit(slow, 9)), gap=net.uniform(1, 3), plan=net.plan([]))
+    built = net.build()
+    batches, _, _ = assert_equal(built)
+    assert batches[-1].outstanding > 200
+    run = CompiledEngine(built)
+    run.advance(10, HORIZON_PS)
+    assert len(run._tokens) > 2 * 60 * 40
+
+
+def queue(users: int = 4) -> Network:
+    net = b.NetworkBuilder()
+    net.closed(net.program(b.visit(net.fifo(2), dist=net.exponential(1000))), users)
+    return net.build()
+
+
+def test_records_that_do_not_fit_stop_the_run() -> None:
+    run, n = CompiledEngine(queue(), record=True), 700_000
+    rows, left, statuses = [], n, []
+    while left > 0:
+        batch = run.advance(left, HORIZON_PS)
+        left -= batch.completions
+        statuses.append(batch.status)
+        rows.append(run.records())
+    assert statuses[:2] == [Status.RECORD_FULL] * 2
+    assert statuses[-1] == Status.COMPLETED
+    records = np.concatenate(rows)
+    assert len(records) == n - left
+    # nothing is lost between two batches
+    assert (np.diff(records[:, 6]) >= 0).all()
+    assert np.isin(np.arange(n - 10), records[:, 0]).all()
+
+
+def test_records_of_a_growing_backlog() -> None:
+    net = b.NetworkBuilder()
+    net.opened(
+        net.program(b.visit(net.delay(), dist=net.uniform(0, 3_000_000))), net.uniform(1, 19)
+    )
+    run = CompiledEngine(net.build(), record=True)
+    rows, done = [], 0
+    while done < 400_000:
+        done += run.advance(400_000 - done, HORIZON_PS).completions
+        rows.append(run.records())
+    assert len(run._tokens) > 100_000
+    assert len(np.concatenate(rows)) == done
+
+
+def test_bins() -> None:
+    middle = bin_middle()
+    for value in [*range(300), *(3**k for k in range(5, 39)), (1 << 61) + 12345]:
+        at = bin_index(value)
+        assert bin_of(value) == at
+        assert abs(middle[at] - value) <= value / 256 + 0.5
+
+
+def test_draws_of_both_modes_agree() -> None:
+    words = np.random.default_rng(1).integers(-(1 << 63), 1 << 63, (500, 2)).tolist()
+    net = b.NetworkBuilder()
+    net.exponential(12345)
+    net.uniform(3, 1 << 40)
+    table = np.array(net.dists)
+    for key, word in [*words, (0, 0), (-1, -1), (5, -9)]:
+        bits = mix(key, word)
+        assert bits == plain_mix(key, word)
+        assert below(bits, 48) == plain_below(bits, 48)
+        assert below(bits, 1 << 32) == plain_below(bits, 1 << 32)
+        for row in range(2):
+            assert quantile(table, row, bits) == plain_quantile(table, row, bits)
+    top = -1  # all ones: the last cell of the last cell
+    assert quantile(table, 0, top) == plain_quantile(table, 0, top)

@@ -1,0 +1,121 @@
+"""Exact results of queueing theory, in the units of their arguments.
+
+Sources: Kleinrock, "Queueing Systems" I (M/M/c, M/G/1, G/M/1, finite populations); Reiser and
+Lavenberg, JACM 27 (1980), mean value analysis; Nelson and Tantawi, IEEE ToC 37 (1988), fork-join.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from itertools import product
+
+import numpy as np
+import numpy.typing as npt
+from scipy.optimize import brentq
+
+Floats = npt.NDArray[np.float64]
+
+
+def mm1_sojourn(rate: float, service: float) -> float:
+    return service / (1 - rate * service)
+
+
+def erlang_c(c: int, load: float) -> float:
+    """Probability of waiting in M/M/c at *load* erlangs."""
+    terms = [load**k / math.factorial(k) for k in range(c)]
+    last = load**c / math.factorial(c) * c / (c - load)
+    return last / (sum(terms) + last)
+
+
+def mmc_wait(c: int, rate: float, service: float) -> float:
+    return erlang_c(c, rate * service) * service / (c - rate * service)
+
+
+def mg1_wait(rate: float, mean: float, second_moment: float) -> float:
+    """Pollaczek-Khinchine."""
+    return rate * second_moment / (2 * (1 - rate * mean))
+
+
+def gm1_sojourn(service: float, gap_transform: Callable[[float], float]) -> float:
+    """G/M/1: service / (1 - sigma), sigma the root of A*(mu - mu sigma) = sigma below 1."""
+    sigma = brentq(lambda x: gap_transform((1 - x) / service) - x, 0, 1 - 1e-7)
+    return service / (1 - float(sigma))
+
+
+def mm1k_throughput(k: int, rate: float, service: float) -> float:
+    rho = rate * service
+    blocked = (1 - rho) * rho**k / (1 - rho ** (k + 1)) if rho != 1 else 1 / (k + 1)
+    return rate * (1 - blocked)
+
+
+def repairman_throughput(n: int, think: float, service: float, c: int = 1) -> float:
+    """M/M/c//n: *n* machines fail after *think*, *c* repairmen take *service* each."""
+    p = [1.0]
+    for broken in range(1, n + 1):
+        p.append(p[-1] * (n - broken + 1) / think * service / min(broken, c))
+    busy = sum(min(broken, c) * q for broken, q in enumerate(p)) / sum(p)
+    return busy / service
+
+
+def mva_throughput(n: int, demands: Sequence[float], think: float = 0.0) -> float:
+    """Exact mean value analysis, one class, single-server stations."""
+    d = np.array(demands)
+    queue, x = np.zeros(len(d)), 0.0
+    for users in range(1, n + 1):
+        residence = d * (1 + queue)
+        x = users / (think + float(residence.sum()))
+        queue = x * residence
+    return x
+
+
+def mva_classes(users: Sequence[int], demands: Floats, think: Sequence[float]) -> Floats:
+    """Exact multi-class MVA: throughput a class; *demands* is [class, station]."""
+    n_classes, n_stations = demands.shape
+    queues = {(0,) * n_classes: np.zeros(n_stations)}
+    x = np.zeros(n_classes)
+    for population in product(*(range(n + 1) for n in users)):
+        if not any(population):
+            continue
+        x, queue = np.zeros(n_classes), np.zeros(n_stations)
+        for k in range(n_classes):
+            if population[k]:
+                fewer = (*population[:k], population[k] - 1, *population[k + 1 :])
+                residence = demands[k] * (1 + queues[fewer])
+                x[k] = population[k] / (think[k] + residence.sum())
+                queue += x[k] * residence
+        queues[population] = queue
+    return x
+
+
+def harmonic(n: int) -> float:
+    return sum(1 / k for k in range(1, n + 1))
+
+
+def squared_max_of_exponentials(n: int, mean: float) -> float:
+    """E[max^2] of *n* independent exponentials: variance plus squared mean."""
+    variance = sum(1 / k**2 for k in range(1, n + 1))
+    return mean**2 * (variance + harmonic(n) ** 2)
+
+
+def nelson_tantawi(n: int, rate: float, service: float) -> float:
+    """Sojourn of a fork-join of *n* M/M/1: exact for n = 2, an approximation beyond."""
+    rho = rate * service
+    two = (12 - rho) / 8 * mm1_sojourn(rate, service)
+    ratio = harmonic(n) / harmonic(2)
+    return two * (ratio + 4 / 11 * (1 - ratio) * rho)
+
+
+def kingman(rate: float, service: float, gap_variance: float, service_variance: float) -> float:
+    """Upper bound of the wait in G/G/1."""
+    return rate * (gap_variance + service_variance) / (2 * (1 - rate * service))
+
+
+def moments(table: npt.NDArray[np.int64]) -> tuple[float, float]:
+    """Mean and second moment of what a quantile table yields: linear between its edges."""
+    n = len(table) // 2
+    edges = np.concatenate([table[: n - 1], table[n:]]).astype(float)
+    weight = np.concatenate([np.full(n - 2, 1 / (n - 1)), [0], np.full(n - 1, (n - 1) ** -2.0)])
+    low, high = edges[:-1], edges[1:]
+    first = float(weight @ (low + high) / 2)
+    return first, float(weight @ (low**2 + low * high + high**2) / 3)
