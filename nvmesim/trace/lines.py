@@ -15,11 +15,14 @@ CHUNK: Final = 4 << 20
 """Bytes read at a time: some 60,000 events; more is slower, for it leaves the cache."""
 NEWLINE: Final = 10
 
+LONGEST_LINE: Final = 64 << 20
+
 
 def chunks(source: Source, size: int = CHUNK) -> Iterator[np.ndarray]:
     """Yield uint8 arrays of whole lines in UTF-8; only the last may lack its newline.
 
-    Line ends stay as they are (LF or CRLF). A line longer than *size* makes a longer array.
+    Line ends stay as they are (LF or CRLF). A line longer than *size* makes a longer array,
+    one longer than 64 MiB a CaptureError.
     """
     with source.open() as file:
         read = _Recoder(file, source.encoding)
@@ -33,6 +36,8 @@ def chunks(source: Source, size: int = CHUNK) -> Iterator[np.ndarray]:
                 break
             cut = _last_newline(data, stop) + 1
             carried = data[cut:stop]
+            if carried.size > LONGEST_LINE:
+                raise source.error("has a line longer than 64 MiB", "repeat the capture")
             if cut:
                 yield data[:cut]
         if carried.size:
