@@ -57,24 +57,26 @@ def _titled(drawn: alt.LayerChart, title: str, width: int) -> alt.LayerChart:
     return drawn.properties(title=title, width=width)
 
 
-def log_ticks(values: Sequence[float], most: int = 14) -> list[float]:
+def log_ticks(values: Sequence[float]) -> list[float]:
     """Ticks 1, 2, 5, 10, … over the range of *values*, fewer per decade over many decades.
 
-    >>> log_ticks([8.0, 60.0])
-    [10.0, 20.0, 50.0]
+    >>> log_ticks([8.0, 600.0])
+    [10.0, 20.0, 50.0, 100.0, 200.0, 500.0]
     """
     known = [v for v in values if v > 0 and math.isfinite(v)]
     if not known:
         return [1.0]
     low, high = min(known), max(known)
     decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    steps = (1, 2, 5) if 3 * len(decades) <= most + 6 else (1,)
+    steps: tuple[float, ...] = (1, 2, 5) if high / low < 10**5 else (1,)
+    if high / low < 20:
+        steps = (1, 1.5, 2, 3, 4, 5, 7)
     ticks = [float(f"{s}e{d}") for d in decades for s in steps]
     inside = [t for t in ticks if low * 0.999 <= t <= high * 1.001]
     return inside or [float(f"{low:.2g}"), float(f"{high:.2g}")]
 
 
-def layered(*layers: alt.Chart, height: int | alt.Step) -> alt.LayerChart:
+def layered(*layers: alt.Chart, height: int) -> alt.LayerChart:
     """Layers over each other."""
     return alt.LayerChart(layer=list(layers), height=height)
 
@@ -198,7 +200,7 @@ def utilization(result: Result) -> alt.LayerChart:
         "busy:Q",
         title="busy",
         scale=alt.Scale(domain=[0, top * 1.08], nice=False),
-        axis=alt.Axis(format="%", values=[0, 0.25, 0.5, 0.75, 0.9, 1]),
+        axis=alt.Axis(format="%", values=[0, 0.25, 0.5, 0.75, 0.9]),
     )
     y = alt.Y("station:N", title=None, sort=order, axis=alt.Axis(labelLimit=230))
     kind = alt.Color(
@@ -213,7 +215,7 @@ def utilization(result: Result) -> alt.LayerChart:
     full = alt.Chart(inline([{"full": summary.FULL}])).mark_rule(
         strokeDash=[4, 3], color=palette.ACCENT
     )
-    return layered(bars, ranges, full.encode(alt.X("full:Q")), texts, height=alt.Step(22))
+    return layered(bars, ranges, full.encode(alt.X("full:Q")), texts, height=22 * len(rows))
 
 
 def _group_label(group: summary.StationGroup) -> str:
@@ -241,7 +243,8 @@ def reliefs(result: Result) -> alt.LayerChart:
     data = inline(rows)
     most = max([now, *(float(row["high"]) for row in rows)])
     y = alt.Y("change:N", title=None, sort=order, axis=alt.Axis(labelLimit=290))
-    x = alt.X("kiops:Q", title="kIOPS", scale=alt.Scale(domain=[0, most * 1.25], nice=False))
+    scale = alt.Scale(domain=[0, most * 1.25], nice=False)
+    x = alt.X("kiops:Q", title="kIOPS", scale=scale, axis=alt.Axis(tickCount=6))
     bars = alt.Chart(data).mark_bar(height={"band": 0.6}, color=palette.READ).encode(x, y)
     whiskers = alt.Chart(data).mark_rule(strokeWidth=2).encode(alt.X("low:Q"), alt.X2("high:Q"), y)
     texts = (
@@ -250,7 +253,7 @@ def reliefs(result: Result) -> alt.LayerChart:
     today = alt.Chart(inline([{"now": rounded(now)}])).mark_rule(
         strokeDash=[4, 3], color=palette.ACCENT
     )
-    return layered(bars, whiskers, today.encode(alt.X("now:Q")), texts, height=alt.Step(30))
+    return layered(bars, whiskers, today.encode(alt.X("now:Q")), texts, height=30 * len(rows))
 
 
 # Curves ----------------------------------------------------------------------------------------

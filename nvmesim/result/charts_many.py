@@ -67,4 +67,4 @@ def heat_map(results: Mapping[str, Result], *, of: str = "load") -> alt.LayerCha
         alt.Text("text:N"),
         color=alt.condition("datum.busy > 0.75", alt.value("#ffffff"), alt.value("#1c1f24")),
     )
-    return layered(cells, texts, height=alt.Step(20))
+    return layered(cells, texts, height=20 * len(stations))

@@ -36,7 +36,7 @@ def request_timeline(steps: Sequence[Mapping[str, Any]]) -> alt.LayerChart:
     return layered(
         waiting.encode(x, alt.X2("start:Q"), lane, kind, tooltip=tips),
         serving.encode(alt.X("start:Q"), alt.X2("depart:Q"), lane, kind, tooltip=tips),
-        height=alt.Step(16),
+        height=16 * max(1, len(lanes)),
     )
 
 

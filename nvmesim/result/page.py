@@ -83,6 +83,7 @@ def figure(number: int, drawn: LayerChart, title: str, caption: str) -> str:
     spec: dict[str, Any] = drawn.properties(width="container").to_dict(context={})
     spec.pop("$schema", None)
     spec.pop("config", None)
+    spec["autosize"] = {"type": "fit-x", "contains": "padding"}
     return (
         f'<figure><h3>{escaped(title)}</h3><div class="chart" data-spec="spec{number}"></div>'
         f'<script type="application/json" id="spec{number}">{script_json(spec)}</script>'

@@ -108,7 +108,7 @@ def picture(result: Result) -> str:
     _chips(canvas, plan, load, scenario)
     _crossings(canvas, plan, scenario, load)
     for place in plan.places:
-        cpu = next((c for c in result.cpu.sockets if c.name == f"socket{place.socket.index}"), None)
+        cpu = next((c for c in result.cpu.sockets if _is_of(c, place.socket)), None)
         _socket(canvas, plan, place, cpu)
         for group in place.groups:
             _group(canvas, plan, group, load, result)
@@ -243,10 +243,14 @@ def _chips(canvas: Canvas, plan: _Plan, load: Loads, scenario: ResolvedScenario)
     for name, _, busy in shown:
         words = engines.get(name, name)
         canvas.rect(x, 8, width, 34, "box", radius=5, tip=f"{words}: {summary.percent(busy)} busy")
-        canvas.text(x + 9, 22, words, size=11, room=width - 60)
+        canvas.text(x + 9, 22, words, size=11, room=width - 50)
         canvas.text(x + width - 9, 22, summary.percent(busy), "b", size=11, anchor="end")
         _bar(canvas, x + 9, 28, width - 18, busy, height=6)
         x += width + 10
+
+
+def _is_of(cpu: SocketCpu, socket: Socket) -> bool:
+    return cpu.name.split(" ")[0] == f"socket{socket.index}"
 
 
 def _socket(canvas: Canvas, plan: _Plan, place: _Place, cpu: SocketCpu | None) -> None:
@@ -347,19 +351,19 @@ def _drive(
     canvas.rect(x, y, width, height, "box", radius=3, tip=tip)
     canvas.text(x + 8, base, drive.name, size=size, room=86)
     bar = x + 96
-    bar_width = max(60.0, width - 96 - 46 - 210)
+    bar_width = max(60.0, width - 96 - 46 - 214)
     _bar(canvas, bar, y + height / 2 - 4, bar_width, busy, height=8)
     canvas.text(bar + bar_width + 42, base, summary.percent(busy), "b", size=size, anchor="end")
-    canvas.text(x + width - 8, base, words, "s", size=size - 0.5, anchor="end", room=200)
+    canvas.text(x + width - 8, base, words, "s", size=size - 0.5, anchor="end", room=212)
 
 
 def _drive_words(member: MemberStats | None, result: Result) -> str:
-    """Commands that a drive serves."""
+    """Commands per second that a drive serves."""
     if member is None:
         return ""
     rate = result.total.iops.value
     both = (("read", member.reads_per_request), ("write", member.writes_per_request))
-    parts = [f"{what} {summary.kiops(each * rate)}/s" for what, each in both if each > 0]
+    parts = [f"{what} {summary.kiops(each * rate)}" for what, each in both if each > 0]
     return " · ".join(parts) or "idle"
 
 
@@ -423,4 +427,6 @@ def _legend(canvas: Canvas, plan: _Plan, scenario: ResolvedScenario) -> None:
         _pipe(canvas, x, y - 4, 26, plan.pipe(link), 0.0)
         canvas.text(x + 32, y, words, "s", size=10.5)
         x += 32 + text_width(words, 10.5) + 12
-    canvas.text(WIDTH - MARGIN, y, "upper pipe: to the host", "s", size=10.5, anchor="end")
+    canvas.text(
+        WIDTH - MARGIN, y, "upper pipe: to the host; drives: kIOPS", "s", size=10.5, anchor="end"
+    )

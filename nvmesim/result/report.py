@@ -98,7 +98,8 @@ def _answer(result: Result) -> str:
         '<p class="soft">Predicted by simulation, before the hardware is bought</p>'
         f'<div class="cards">{shown}</div>'
         f'<p class="why"><span class="badge">{escaped(stop.verdict)}</span> '
-        f"{escaped(stop.sentence)}</p>{several}<p><b>How sure:</b> {escaped(summary.sureness(result))}. "
+        f"{escaped(stop.sentence)}</p>{several}"
+        f"<p><b>How sure:</b> {escaped(summary.sureness(result))}. "
         f"{escaped(_uncertainty(result))}</p>"
         f"<p><b>CPU:</b> {escaped(summary.cpu_sentence(cpu))}.</p>"
     )

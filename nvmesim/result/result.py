@@ -195,6 +195,18 @@ class Result:
     resolved: Any = None
     """The `ResolvedScenario`, for pictures; not in the JSON."""
 
+    def chart(self) -> Any:
+        """All charts of this result (Altair)."""
+        from nvmesim.result.charts import chart
+
+        return chart(self)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: numbers, reason, server."""
+        from nvmesim.result.report import fragment
+
+        return fragment(self)
+
     def to_json(self) -> dict[str, Any]:
         """Return the object that `run --json` prints."""
         b = self.bottleneck

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -13,6 +13,9 @@ from nvmesim.result.result import Cpu, Distribution, Interval, OpStats, Result, 
 COLUMNS: Final = ("mean", "p50", "p99", "p99.9")
 FULL: Final = 0.9
 """Utilization from which a station counts as full."""
+_PATH: Final = {"thread": 0, "cpu": 1, "raid-engine": 2, "drive": 8}
+_LINKS: Final = ("interconnect", "uplink", "adapter-commands", "port")
+"""Resources of links, from the sockets outwards."""
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069]+")
 
 
@@ -46,7 +49,7 @@ def plus_minus(interval: Interval) -> str:
     if not interval.value or not math.isfinite(interval.high - interval.low):
         return ""
     half = 50 * (interval.high - interval.low) / interval.value
-    return f"± {half:.1f} %" if half >= 0.095 else "± <0.1 %"
+    return f"± {half:.1f} %" if half >= 0.095 else f"± {half:.2f} %"
 
 
 def microseconds(seconds: float | None) -> str:
@@ -174,19 +177,52 @@ class StationGroup:
 
 
 def station_groups(stations: Iterable[StationStats]) -> list[StationGroup]:
-    """Stations along the path, those of the drives put together by what they are."""
+    """Stations along the path, those of the drives and adapters put together by what they are."""
+    every = sorted(stations, key=_along)
+    names: dict[int, list[str]] = {}
+    for station in every:
+        if station.drive is not None:
+            names.setdefault(station.drive, []).append(station.name)
+    own = {drive: _common_words(said) for drive, said in names.items()}
     groups: dict[tuple[str, str], list[StationStats]] = {}
-    for station in stations:
-        groups.setdefault((_role(station), station.kind), []).append(station)
-    return [StationGroup(label, kind, tuple(s)) for (label, kind), s in groups.items()]
+    for station in every:
+        groups.setdefault((_role(station, own), station.kind), []).append(station)
+    return [
+        StationGroup(label if len(found) > 1 else found[0].name, kind, tuple(found))
+        for (label, kind), found in groups.items()
+    ]
 
 
-def _role(station: StationStats) -> str:
-    """Name of *station* without the drive's own name."""
-    if station.drive is None:
-        return station.name
-    _, _, role = station.name.partition(" ")
-    return f"drive {role}" if role else "drive"
+def _along(station: StationStats) -> int:
+    """Where on the way from the thread to the dies *station* is; equal places keep their order."""
+    if station.kind == "link":
+        return _LINKS.index(station.resource) + 4 if station.resource in _LINKS else 4
+    return _PATH.get(station.kind, 3 if station.drive is None else 8)
+
+
+def _common_words(names: Sequence[str]) -> int:
+    """How many words all *names* begin with: those of the drive's own name.
+
+    >>> _common_words(["rack A commands", "rack A port up", "rack A port down"])
+    2
+    """
+    split = [name.split(" ") for name in names]
+    same = 0
+    for words in zip(*split, strict=False):
+        if len(set(words)) > 1:
+            break
+        same += 1
+    return max(1, min(same, min(len(words) for words in split) - 1))
+
+
+def _role(station: StationStats, own: Mapping[int, int]) -> str:
+    """What *station* is at its drive or adapter, without the name of that."""
+    words = station.name.split(" ")
+    if station.drive is not None:
+        return " ".join(["drive", *words[own[station.drive] :]])
+    if station.adapter is not None:
+        return " ".join(["adapter", *words[-2 if station.resource == "uplink" else -1 :]])
+    return station.name
 
 
 def plural(count: int, noun: str) -> str:

@@ -176,7 +176,7 @@ def result(n_drives=8, n_sockets=2, *, name="8 x P4610, RAID5, two sockets", ada
         reliefs,
     )  # fmt: skip
     sockets = tuple(
-        SocketCpu(f"socket{i}", 0.35 + 0.2 * i, 0.49 + 0.24 * i, 2.1, 16, 2)
+        SocketCpu(f"socket{i} cpu", 0.35 + 0.2 * i, 0.49 + 0.24 * i, 2.1, 16, 2)
         for i in range(n_sockets)
     )
     cpu = Cpu(0.45, 0.61, 24_900.0, 24.9, sockets)

@@ -3,6 +3,8 @@
 const line = "rgba(128,128,128,0.28)";
 const ink = { labelColor: "currentColor", titleColor: "currentColor" };
 const config = {
+  // Texts are measured with this font, so that nothing is cut.
+  font: getComputedStyle(document.body).fontFamily,
   background: "transparent",
   view: { stroke: null },
   axis: {
