@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from nvmesim.describe.facts import Facts, Slot, Uplink, natural
@@ -164,8 +164,9 @@ def _slot(
         facts.read.append(f"{drive.address} runs at {link} of the {drive.fastest} it can")
     uplink = _switch(path) or _vmd(drive, vmds, facts)
     node = next((f.node for f in [drive, *path] if f.node is not None), None)
-    if node is None and uplink:
-        node = uplink.node
+    if uplink:
+        node = uplink.node if node is None else node
+        uplink = replace(uplink, node=node if uplink.node is None else uplink.node)
     return Slot(
         address=drive.address,
         model=_model(drive.model),

@@ -200,7 +200,7 @@ def _placed(disk: Disk, slot: Slot | None, sockets: Sockets) -> PlacedDrive:
 def _complete(
     array: Array, drives: list[PlacedDrive], assumed: list[str]
 ) -> tuple[PlacedArray, list[PlacedDrive]]:
-    """Give each missing member a drive: the one being rebuilt, the faulty one, one like the rest."""
+    """Give each missing member a drive: the one being rebuilt, a faulty one, one like the rest."""
     members, there, added = list(array.members), [*array.replacing, *array.faulty], []
     degraded = tuple(role for role, name in enumerate(members) if name is None)
     for role in degraded:

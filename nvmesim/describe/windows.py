@@ -39,7 +39,7 @@ def sniff_windows(head: Head) -> bool:
     text = head.text
     if not _TELLING.search(text) or "FriendlyName" not in text:
         return False
-    return bool(re.match(r'\s*(?:[\[{"#]|[A-Za-z]+\s*[:,]|(?:[A-Za-z]+ +)+[A-Za-z]+ *\n)', text))
+    return bool(re.match(r'\s*(?:[\[{"#]|[A-Za-z]+\s*[:,;]|(?:[A-Za-z]+ +)+[A-Za-z]+ *\n)', text))
 
 
 def read_windows(source: Source) -> Facts:
@@ -64,7 +64,7 @@ def _rows(source: Source) -> Iterator[Row]:
     start = text.lstrip()[:1]
     if start in ("{", "["):
         yield from _json_rows(load_json(source, "the command | ConvertTo-Json"))
-    elif start in ('"', "#"):
+    elif start in ('"', "#") or re.match(r"\s*[A-Za-z]+[,;]", text):
         yield from _csv_rows(source, text)
     elif re.search(r"^ *-+(?: +-+)+ *$", text, re.M):
         yield from _table_rows(source, text)

@@ -1,0 +1,117 @@
+"""Dumps of other tools, cut, contradictory or broken: one line, never a traceback."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from nvmesim.describe import describe
+from nvmesim.errors import InputError
+from tests.describe import dumps_of_servers as made
+
+DATA = Path(__file__).parent / "data"
+LSTOPO = made.lstopo([made.lstopo_drive("nvme0n1", "0000:01:00.0", "X")])
+
+
+def problem(tmp_path: Path, *dumps: str) -> str:
+    """Return the error that *dumps* cause."""
+    files = []
+    for number, dump in enumerate(dumps):
+        file = tmp_path / f"dump{number}"
+        file.write_text(dump, encoding="utf-8")
+        files.append(file)
+    with pytest.raises(InputError) as caught:
+        describe(files)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("sample", "said"),
+    [
+        ("mdadm_detail_raid5_export.txt", "give mdadm --detail"),
+        ("mdadm_examine.txt", "give mdadm --detail"),
+        ("nvme_list.txt", "give nvme list -o json"),
+        ("nvme_smart_log.json", "give nvme list -o json"),
+        ("nvme_id_ctrl.txt", "give nvme list -o json"),
+        ("lsblk.txt", "give nvme list -o json"),
+    ],
+)
+def test_other_tools_are_named(sample: str, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        describe([DATA / sample])
+
+
+@pytest.mark.parametrize(
+    ("dump", "said"),
+    [
+        ("", "is empty"),
+        ("hello\n", "is no dump that nvmesim knows"),
+        ("Architektur:   x86_64\nCPU(s):   4\n", "LC_ALL=C lscpu"),
+        ("01:00.0 Non-Volatile memory controller: Intel SSD\n", "run lspci -vv as root"),
+        (made.XEON.split("Socket")[0], "sockets, cores or threads per core are missing"),
+        (made.XEON.replace("Socket(s):           2", "Socket(s):           -"), "not a number"),
+        (made.NUMACTL_ONE_SIDED[:150], "2 nodes are announced"),
+        (made.nvme("01:00.0").split("\t\tLnkSta")[0], "has no link status"),
+        ('{"Devices": [', "cut or broken JSON"),
+        ('{"Devices": []}', "lists no NVMe drive"),
+        ("[" * 9_000 + '"FriendlyName MediaType"', "cut or broken JSON"),
+        (LSTOPO[:900], "cut or broken XML"),
+        (LSTOPO.replace('"hwloc2.dtd">', '"x" [<!ENTITY a "b">]>'), "declares entities"),
+        (LSTOPO.replace("<topology", "<object>" * 100 + "<topology", 1), "nested too deeply"),
+        ("Personalities : [raid5]\nmd0 : active raid5 a[0]\n", "is cut"),
+        ("Personalities : [raid5]\nunused devices: <none>\n", "no active array"),
+        (
+            "Personalities : [linear]\nmd0 : active linear sda[0]\n      8 blocks\n\n"
+            "unused devices: <none>\n",
+            "does not model",
+        ),
+        (made.WINDOWS_VIRTUAL_DISK.replace("Mirror", "Magic"), "Simple, Mirror and Parity"),
+        (made.WINDOWS_TABLE.split("\n1  ")[0], "lists no disk"),
+        (made.XEON, "name no drive"),
+    ],
+)
+def test_bad_dumps_are_said_in_one_line(tmp_path: Path, dump: str, said: str) -> None:
+    assert said in problem(tmp_path, dump)
+
+
+def test_cut_array_is_refused(tmp_path: Path) -> None:
+    whole = (DATA / "mdadm_detail_raid5_clean.txt").read_text()
+    assert "lists 3 of 4 devices" in problem(tmp_path, whole[: whole.rindex("       4")])
+
+
+def test_dumps_of_different_servers_are_refused(tmp_path: Path) -> None:
+    other = made.XEON.replace("socket:  16", "socket:  8")
+    one = problem(tmp_path, made.XEON, other, made.nvme("01:00.0"))
+    assert one == ("dump0 says 2 sockets of 16 cores, dump1 2 of 8; give the dumps of one server")
+    assert "windows" in problem(tmp_path, made.XEON, made.WINDOWS_DISKS)
+    assert "NUMA node 5" in problem(tmp_path, made.XEON, made.nvme("01:00.0", node=5))
+
+
+def test_no_file_and_missing_file() -> None:
+    with pytest.raises(InputError, match="no file is named"):
+        describe([])
+    with pytest.raises(InputError, match="No such file"):
+        describe(["/nonexistent/lscpu.txt"])
+
+
+@pytest.mark.parametrize("sample", sorted(file.name for file in DATA.iterdir()))
+def test_damaged_samples_never_fail_otherwise(tmp_path: Path, sample: str) -> None:
+    """Cut, repeated and changed bytes end in a scenario or in an InputError."""
+    whole = (DATA / sample).read_bytes()
+    chance = random.Random(sample)
+    for _ in range(25):
+        data = bytearray(whole)
+        for _ in range(chance.randrange(4)):
+            at = chance.randrange(len(data))
+            data[at : at + chance.randrange(1, 40)] = chance.choice(
+                [b"", b"-", b"9" * 30, b"\x00", b"[0]", b"\n", bytes(data[:20]), b"Width x7"]
+            )
+        file = tmp_path / sample
+        file.write_bytes(bytes(data[: chance.randrange(1, len(data) + 1)]))
+        try:
+            describe([file, DATA / "nvme_list.json"])
+        except InputError as error:
+            assert "\n" not in str(error)  # noqa: PT017

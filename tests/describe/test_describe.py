@@ -1,0 +1,281 @@
+"""What `nvmesim describe` makes of real and of made-up dumps."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nvmesim.describe import describe
+from nvmesim.scenario.load import load_scenario
+from nvmesim.scenario.resolve import resolve
+from tests.describe import dumps_of_servers as made
+
+DATA = Path(__file__).parent / "data"
+P4610 = "INTEL SSDPE2KE016T8"
+Describe = Callable[..., tuple[dict[str, Any], str]]
+
+
+@pytest.fixture
+def described(tmp_path: Path) -> Describe:
+    """Describe texts and sample names; return the tables and the text, loaded as users would."""
+
+    def run(*dumps: str) -> tuple[dict[str, Any], str]:
+        files = []
+        for number, dump in enumerate(dumps):
+            if (DATA / dump[:60]).is_file():
+                files.append(DATA / dump)
+                continue
+            file = tmp_path / f"dump{number}.txt"
+            file.write_text(dump, encoding="utf-8")
+            files.append(file)
+        text = describe(files)
+        out = tmp_path / "scenario.toml"
+        out.write_text(text, encoding="utf-8")
+        resolve(load_scenario(out))
+        return tomllib.loads(text), " ".join(text.replace("#", "").split())
+
+    return run
+
+
+def test_everything_of_a_real_guest_together(described: Describe) -> None:
+    tables, text = described(
+        "lscpu.txt",
+        "lspci_vv.txt",
+        "nvme_list.json",
+        "numactl_H.txt",
+        "mdadm_detail_raid5_degraded.txt",
+        "mdstat_raid5_degraded.txt",
+    )
+    assert len(tables["server"]["sockets"]) == 2
+    assert sum(drives["count"] for drives in tables["drives"]) == 5
+    assert {drives["socket"] for drives in tables["drives"]} == {0, 1}
+    assert all("link" not in drives for drives in tables["drives"])
+    volume = tables["volume"]
+    assert (volume["raid"], volume["chunk"], volume["degraded"]) == ("raid5", "64 KiB", [2])
+    # Roles of mdadm --detail: nvme3, nvme4, the faulty nvme1, nvme2; numbers count nvme1 first.
+    assert volume["members"] == [2, 3, 0, 1]
+    assert "emulated NVMe says nothing true of links" in text
+    assert "/proc/mdstat does not say" not in text
+
+
+@pytest.mark.parametrize("dump", ["lscpu.txt", "lscpu.json", "lscpu_p.txt"])
+def test_all_forms_of_lscpu_count_alike(described: Describe, dump: str) -> None:
+    tables, _ = described(dump, "nvme_list.json")
+    sockets = tables["server"]["sockets"]
+    assert [(s["cpu"]["cores"], s["cpu"]["threads_per_core"]) for s in sockets] == [(1, 1)] * 2
+
+
+def test_a_catalog_cpu_and_drive_are_named(described: Describe) -> None:
+    disks = [(f"nvme{n}n1", P4610, 1600321314816) for n in range(4)]
+    tables, text = described(made.XEON, made.nvme_list(disks))
+    assert [socket["cpu"] for socket in tables["server"]["sockets"]] == ["xeon-gold-6130"] * 2
+    assert tables["drives"][0]["profile"] == "intel-p4610-1.6tb"
+    assert "stand in" not in text
+    assert "stands in" not in text
+
+
+def test_hyper_threading_off_is_seen(described: Describe) -> None:
+    off = made.XEON.replace("core:  2", "core:  1").replace("64\n", "32\n")
+    tables, text = described(off, "nvme_list.json")
+    assert tables["server"]["sockets"][0]["cpu"] == {
+        "extends": "xeon-gold-6130",
+        "threads_per_core": 1,
+    }
+    assert "as seen, not as sold" in text
+
+
+def test_other_capacity_of_a_known_series_is_said(described: Describe) -> None:
+    tables, text = described(made.nvme_list([("nvme0n1", "INTEL SSDPE2KE032T8", 3200631791616)]))
+    assert tables["drives"][0]["profile"]["extends"] == "intel-p4610-1.6tb"
+    assert tables["drives"][0]["profile"]["capacity"] == "3200631791616 B"
+    assert "of that series, of another capacity" in text
+
+
+def test_switch_and_downgraded_link(described: Describe) -> None:
+    ports = "".join(
+        made.bridge(f"03:0{n}.0", 4 + n, "Downstream Port (Slot+)", "8GT/s x4") for n in range(4)
+    )
+    lspci = (
+        made.bridge("00:01.0", 2, "Root Port (Slot+)", "8GT/s x16", node=1)
+        + made.bridge("02:00.0", 3, "Upstream Port", "8GT/s x8")
+        + ports
+        + "".join(made.nvme(f"0{4 + n}:00.0", node=1) for n in range(3))
+        + made.nvme("07:00.0", "8GT/s x2", "8GT/s x4", node=1)
+    )
+    tables, text = described(made.XEON, lspci)
+    (adapter,) = tables["adapters"]
+    assert adapter == {"name": "switch0", "kind": "switch", "link": "pcie3 x8", "socket": 1}
+    assert [d["behind"] for d in tables["drives"]] == ["switch0"] * 2
+    assert [(d["count"], d["link"]) for d in tables["drives"]] == [
+        (3, "pcie3 x4"),
+        (1, "pcie3 x2"),
+    ]
+    assert "0000:07:00.0 runs at pcie3 x2 of the pcie3 x4 it can" in text
+
+
+def test_drives_behind_vmd(described: Describe) -> None:
+    vmd = (
+        "5d:05.5 RAID bus controller: Intel Corporation Volume Management Device NVMe RAID "
+        "Controller (rev 04)\n\tControl: I/O- Mem+\n\tNUMA node: 1\n\n"
+    )
+    drives = "".join(made.nvme(f"10000:0{n}:00.0", node=1) for n in range(1, 5))
+    tables, text = described(made.XEON, vmd + drives)
+    assert tables["adapters"] == [{"name": "vmd0", "kind": "vmd", "link": "pcie3 x16", "socket": 1}]
+    assert "VMD domain is taken to have 16 lanes" in text
+    assert "[[adapters]]" not in text.replace("[[adapters]] name", "")
+
+
+def test_addresses_of_nvme_cli_2_place_each_drive(described: Describe) -> None:
+    lspci = made.nvme("10:00.0", node=1) + made.nvme("90:00.0", node=0)
+    disks = [("nvme0n1", P4610, 1600321314816), ("nvme1n1", "Samsung SSD 980 PRO 1TB", 10**12)]
+    listed = made.nvme_list(disks, ["0000:10:00.0", "0000:90:00.0"])
+    tables, text = described(made.XEON, lspci, listed)
+    assert [(d["profile"], d["socket"]) for d in tables["drives"]] == [
+        ("intel-p4610-1.6tb", 1),
+        ("samsung-980pro-1tb", 0),
+    ]
+    assert "both are taken in order" not in text
+
+
+def test_lspci_without_root_leaves_links_open(described: Describe) -> None:
+    denied = (
+        "41:00.0 Non-Volatile memory controller: Samsung Electronics Co Ltd NVMe SSD\n"
+        "\tControl: I/O-\n\tNUMA node: 0\n\tCapabilities: <access denied>\n"
+    )
+    tables, text = described(denied)
+    assert "link" not in tables["drives"][0]
+    assert "not run as root" in text
+
+
+def test_tree_alone_counts_drives(described: Describe) -> None:
+    tables, text = described("lspci_tv.txt")
+    assert sum(drives["count"] for drives in tables["drives"]) == 5
+    assert "lspci -tv shows no link" in text
+
+
+def test_switch_in_a_tree(described: Describe) -> None:
+    tree = (
+        "-+-[0000:80]-+-01.0-[81-86]----00.0-[82-86]--+-04.0-[83]----00.0  Samsung NVMe SSD\n"
+        " |           |                               \\-05.0-[84]----00.0  Samsung NVMe SSD\n"
+        " |           \\-02.0-[87]----00.0  Samsung NVMe SSD\n"
+        " \\-[0000:00]-+-00.0  Intel Corporation Host Bridge\n"
+    )
+    tables, _ = described(tree)
+    assert [(d["count"], d.get("behind")) for d in tables["drives"]] == [(2, "switch0"), (1, None)]
+
+
+def test_lstopo_alone_is_enough(described: Describe) -> None:
+    drive = made.lstopo_drive
+    behind = "".join(
+        made.lstopo_bridge(
+            f"0000:03:0{n}.0",
+            drive(f"nvme{n}n1", f"0000:0{4 + n}:00.0", "Samsung SSD 980 PRO 1TB"),
+            "3.938462",
+        )
+        for n in range(2)
+    )
+    switch = made.lstopo_bridge("0000:02:00.0", behind, "15.753846")
+    first = made.lstopo_bridge("0000:00:01.0", switch, "15.753846")
+    second = drive("nvme2n1", "0000:c1:00.0", "Samsung SSD 980 PRO 1TB", "7.876923")
+    tables, text = described(made.lstopo([first, second]))
+    assert [socket["cpu"] for socket in tables["server"]["sockets"]] == ["epyc-7763"] * 2
+    assert tables["adapters"][0]["link"] == "pcie3 x16"
+    assert [(d["count"], d["link"]) for d in tables["drives"]] == [(2, "pcie3 x4"), (1, "pcie4 x4")]
+    assert tables["drives"][1]["socket"] == 1
+    assert "lstopo gives bandwidths" in text
+
+
+def test_drives_behind_a_raid_controller_in_lstopo(described: Describe) -> None:
+    disks = "".join(
+        f'<object type="OSDev" name="sd{x}" osdev_type="0"><info name="Size" value="937684566"/>'
+        '<info name="SectorSize" value="512"/><info name="Model" value="PM1643"/></object>'
+        for x in "ab"
+    )
+    card = (
+        '<object type="PCIDev" pci_busid="0000:18:00.0" pci_type="0104 [1000:0014] [1028:1fd4] 01" '
+        f'pci_link_speed="7.876923">{disks}</object>'
+    )
+    tables, _ = described(made.lstopo([card]))
+    assert tables["adapters"][0]["kind"] == "controller"
+    assert tables["adapters"][0]["link"] == "pcie3 x8"
+    assert tables["drives"][0]["behind"] == "controller0"
+    assert tables["drives"][0]["profile"]["extends"] == "sas-ssd"
+
+
+def test_memory_on_one_socket_only(described: Describe) -> None:
+    tables, _ = described(made.XEON, made.NUMACTL_ONE_SIDED, "nvme_list.json")
+    assert [s.get("memory", True) for s in tables["server"]["sockets"]] == [True, False]
+
+
+def test_unknown_cpu_has_the_lanes_that_its_drives_prove(described: Describe) -> None:
+    lspci = "".join(made.nvme(f"{n:02x}:00.0", "32GT/s x4", "32GT/s x4") for n in range(16, 40))
+    unknown = made.XEON.replace("Gold 6130", "Gold 9999").replace(
+        "Socket(s):           2", "Socket(s):           1"
+    )
+    tables, _ = described(unknown.replace("node(s):        2", "node(s):        1"), lspci)
+    cpu = tables["server"]["sockets"][0]["cpu"]
+    assert (cpu["lanes"], cpu["pcie_generation"], cpu["ghz"]) == (96, 5, 2.1)
+
+
+@pytest.mark.parametrize(
+    ("dump", "expected"),
+    [
+        ("mdadm_detail_raid10.txt", {"raid": "raid10", "layout": "near2", "chunk": "512 KiB"}),
+        ("mdadm_detail_raid1_spare.txt", {"raid": "raid1", "spares": 1, "members": [0, 1]}),
+        ("mdadm_detail_raid6.txt", {"raid": "raid6", "bitmap": "internal"}),
+        ("mdadm_detail_raid5_recovery.txt", {"degraded": [2], "rebuild": True}),
+        ("mdstat_raid5_recovery.txt", {"degraded": [2], "rebuild": True}),
+        ("mdstat_raid6_bitmap.txt", {"raid": "raid6", "chunk": "256 KiB", "bitmap": "internal"}),
+        ("mdstat_raid5_clean.txt", {"layout": "left-symmetric", "members": [2, 3, 0, 1]}),
+    ],
+)
+def test_arrays_of_a_real_md(described: Describe, dump: str, expected: dict[str, Any]) -> None:
+    tables, _ = described(dump)
+    found = {key: tables["volume"].get(key) for key in expected}
+    assert found == expected
+
+
+def test_two_arrays_are_two_volumes(described: Describe) -> None:
+    tables, _ = described("mdstat_raid0_raid1.txt")
+    assert [volume["raid"] for volume in tables["volume"]] == ["raid0", "raid1"]
+
+
+def test_mdstat_says_that_roles_are_supposed(described: Describe) -> None:
+    _, text = described("mdstat_raid5_clean.txt")
+    assert "/proc/mdstat does not say the roles" in text
+
+
+def test_windows_pool_and_mirror(described: Describe) -> None:
+    tables, text = described(made.WINDOWS_DISKS, made.WINDOWS_POOL, made.WINDOWS_VIRTUAL_DISK)
+    assert tables["server"]["stack"] == "windows-2019"
+    assert [(d["profile"], d["count"]) for d in tables["drives"][:1]] == [
+        ("micron-7450-pro-3.84tb", 6)
+    ]
+    assert tables["drives"][1]["profile"]["extends"] == "sata-ssd"
+    volume = tables["volume"]
+    assert volume["members"] == [0, 1, 2, 3, 4, 5]
+    assert (volume["engine"], volume["layout"], volume["chunk"], volume["columns"]) == (
+        "storage-spaces-mirror",
+        "near2",
+        "256 KiB",
+        3,
+    )
+    assert "storage pool 'Pool1'" in text
+
+
+def test_windows_table_in_utf16(described: Describe, tmp_path: Path) -> None:
+    file = tmp_path / "disks.txt"
+    file.write_text(made.WINDOWS_TABLE, encoding="utf-16")
+    tables = tomllib.loads(describe([file]))
+    assert [(d["count"], d["profile"]) for d in tables["drives"]][1] == (2, "intel-p4610-1.6tb")
+    assert tables["drives"][0]["profile"]["extends"] == "hdd-7200"
+
+
+def test_names_from_a_dump_cannot_leave_their_line(described: Describe) -> None:
+    hostile = 'x"]\n[server]\nstack = "spdk"\x7f\u2028#'
+    tables, _ = described(made.nvme_list([("nvme0n1", hostile, 10**12)]))
+    assert tables["server"]["stack"] == "linux-io_uring"
