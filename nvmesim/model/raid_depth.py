@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 import random
+from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -39,6 +40,7 @@ MOST: Final = 1 << 15
 class _Cell:
     """Rows of one stripe that every request covers alike."""
 
+    key: int
     stripe: int
     first_row: int  # on the members
     cached: int = 0
@@ -87,7 +89,8 @@ class DepthModel:
         self._finished = 0
         self._unit = BLOCK
         self._capacity = 0
-        self._active = 0  # cells that md holds
+        self._active = 0  # cells that md works on
+        self._idle: OrderedDict[int, None] = OrderedDict()  # cells in the cache, oldest first
         self._is_blocked = False
         self._parts: list[tuple[_Cell, int, int, int]] = []  # of a request that is let in
         self._start = 0
@@ -165,7 +168,7 @@ class DepthModel:
                         self._is_blocked = True
                         return touched
                     room -= 1
-                    self._active += 1
+                    self._take(cell)
                 cell.waiting.setdefault(data, []).append(request)
                 cell.covered[data] = cell.covered.get(data, 0) + n_bytes
                 touched.append(cell)
@@ -194,7 +197,7 @@ class DepthModel:
     def _cell(self, key: int, stripe: int) -> _Cell:
         cell = self._cells.get(key)
         if cell is None:
-            cell = self._cells[key] = _Cell(stripe, key * (self._unit // BLOCK))
+            cell = self._cells[key] = _Cell(key, stripe, key * (self._unit // BLOCK))
         return cell
 
     def _start_cell(self, cell: _Cell, now: int) -> None:
@@ -259,6 +262,17 @@ class DepthModel:
         cell.writing = ()
         if not cell.waiting:
             self._active -= 1
+            self._idle[cell.key] = None
+
+    def _take(self, cell: _Cell) -> None:
+        """Work on a cell; to make room in the stripe cache the oldest idle one is forgotten."""
+        self._active += 1
+        if cell.key in self._idle:
+            del self._idle[cell.key]
+        elif self._active + len(self._idle) > self._capacity:
+            oldest, _ = self._idle.popitem(last=False)
+            self._cells.pop(oldest).cached = 0
+        self._cells[cell.key] = cell
 
     def _plan(self, share: _Share) -> list[list[RawChild]]:
         log = [share.logs] if self._geometry.journal == "ppl" else []

@@ -96,8 +96,8 @@ def needs_depth_model(geometry: RaidGeometry, block_size: int, depth: int) -> bo
     if geometry.level not in (5, 6):
         return False
     stripes = -(-block_size // (geometry.chunk * geometry.data_disks))
-    overflows = stripes * _rows(geometry) > geometry.stripe_cache
-    return (depth > 1 and depth * block_size > geometry.chunk) or overflows
+    rows = min(stripes * _rows(geometry), -(-block_size // BLOCK))
+    return (depth > 1 and depth * block_size > geometry.chunk) or rows > geometry.stripe_cache
 
 
 def coalesced_table(

@@ -46,7 +46,8 @@ def overflows(case: Case) -> bool:
     geometry = case.geometry
     if geometry.level not in (5, 6) or case.op == "read":
         return False
-    rows = -(-case.block_size // (geometry.chunk * geometry.data_disks)) * geometry.chunk // 4096
+    stripes = -(-case.block_size // (geometry.chunk * geometry.data_disks))
+    rows = min(stripes * geometry.chunk, case.block_size) // 4096
     return rows * case.depth > geometry.stripe_cache
 
 

@@ -1,0 +1,86 @@
+"""Sequential writes at depth on raid5/6, against the measured cases at queue depth 32."""
+
+import numpy as np
+import pytest
+
+from nvmesim.model.raid_depth import DepthModel
+from nvmesim.model.raid_geometry import RaidGeometry
+from nvmesim.model.raid_table import expectation, plan_table
+from tests.raid.md_truth import Case, cases
+from tests.raid.test_table import check_arrays
+
+KIB = 1024
+LIMIT = 0.10
+"""Of bytes: what repeated runs of one case scatter by, and the goal."""
+N_SEEDS = 12
+
+
+def is_sub_stripe_stream(case: Case) -> bool:
+    if case.row["level"] not in ("5", "6") or case.row["op"] != "write" or case.depth != 32:
+        return False
+    stripe = case.geometry.chunk * case.geometry.data_disks
+    return case.block_size % stripe != 0 and case.row["bitmap"] != "ppl"
+
+
+STREAMS = [case for case in cases() if is_sub_stripe_stream(case)]
+
+
+def model_bytes(case: Case) -> np.ndarray:
+    """Bytes read and written per byte of the stream, mean over seeds."""
+    sums = np.zeros(2)
+    for seed in range(N_SEEDS):
+        model = DepthModel(case.geometry, case.block_size, case.depth, seed=seed)
+        for plan in model.run(0, case.n_ios):
+            for phase in plan:
+                for _, is_write, _, n_bytes, _ in phase:
+                    sums[int(is_write)] += n_bytes
+    return sums / (N_SEEDS * case.n_ios * case.block_size)
+
+
+def test_the_measured_streams_are_all_here():
+    assert len(STREAMS) == 47
+
+
+@pytest.mark.parametrize("case", [pytest.param(case, id=case.name) for case in STREAMS])
+def test_stream_at_depth_32_is_within_ten_percent(case):
+    read, written = model_bytes(case)
+    measured_read, measured_written = case.measured[2:] / case.block_size
+    assert written == pytest.approx(measured_written, rel=LIMIT)
+    assert read + written == pytest.approx(measured_read + measured_written, rel=LIMIT)
+
+
+@pytest.mark.parametrize(("level", "members"), [(5, 4), (5, 6), (6, 6)])
+@pytest.mark.parametrize("block_size", [4, 8, 64, 96, 256])
+def test_depth_saves_parity_but_never_data(level, members, block_size):
+    geometry = RaidGeometry(level, members, 64 * KIB)
+    size = block_size * KIB
+    shallow = expectation(plan_table(geometry, "write", size, "sequential"))
+    deep_table = plan_table(geometry, "write", size, "sequential", depth=64)
+    deep = expectation(deep_table)
+    check_arrays(deep_table)
+    full = geometry.members / geometry.data_disks * size
+    assert full - 1e-6 <= deep.write_bytes <= shallow.write_bytes + 1e-6
+    assert np.all(np.diff(deep_table.phase_child_ptr)[1::2] >= 1)
+
+
+def test_depth_within_a_chunk_changes_nothing():
+    geometry = RaidGeometry(5, 4, 512 * KIB)
+    shallow = plan_table(geometry, "write", 4096, "sequential")
+    deep = plan_table(geometry, "write", 4096, "sequential", depth=32)
+    np.testing.assert_array_equal(shallow.order, deep.order)
+
+
+def test_the_same_stream_gives_the_same_table():
+    geometry = RaidGeometry(5, 5, 64 * KIB)
+    first, second = (plan_table(geometry, "write", 8192, "sequential", depth=32) for _ in "ab")
+    np.testing.assert_array_equal(first.order, second.order)
+    np.testing.assert_array_equal(first.child_bytes, second.child_bytes)
+
+
+def test_a_request_that_overflows_the_stripe_cache_reads():
+    geometry = RaidGeometry(5, 4, 512 * KIB)
+    size = 6144 * KIB
+    mean = expectation(plan_table(geometry, "write", size, "sequential"))
+    assert mean.read_bytes > 0.02 * size
+    roomy = RaidGeometry(5, 4, 512 * KIB, stripe_cache=2048)
+    assert expectation(plan_table(roomy, "write", size, "sequential")).read_bytes == 0

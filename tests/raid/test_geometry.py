@@ -1,0 +1,113 @@
+"""Geometry and single requests: what is refused, and the shape of a plan."""
+
+import re
+
+import pytest
+
+from nvmesim.errors import GeometryError, InputError
+from nvmesim.model.raid_geometry import RaidGeometry, survives
+from nvmesim.model.raid_plan import plan_request
+
+KIB = 1024
+
+
+@pytest.mark.parametrize(
+    ("keys", "text"),
+    [
+        ({"degraded": (0, 1)}, "raid5 of 4 members has failed: members 0 and 1 are missing"),
+        ({"degraded": (4,)}, "degraded names member 4; the array has members 0 to 3"),
+        ({"degraded": (1,), "rebuilding": (1,)}, "member 1 is both missing and rebuilding"),
+        ({"kernel": "6.11"}, "kernel is '6.11'; did you mean '6.1'?"),
+        ({"bitmap": "interal"}, "did you mean 'internal'?"),
+        ({"read_policy": "rr"}, "read_policy is 'rr'"),
+        ({"journal": "ppl", "level": 6}, "only raid5 has one"),
+        ({"rmw_level": 3}, "md knows 0, 1 and 2"),
+        ({"rebuilt": 1.5}, "a fraction from 0 to 1"),
+        ({"stripe_cache": 4}, "md takes 17 to 32768"),
+        ({"max_sectors": 100}, "max_sectors is 100 bytes"),
+        ({"rotational": (True,)}, "rotational has 1 flags for 4 members"),
+        ({"chunk": 6144}, "multiple of 4 KiB"),
+        ({"members": 2}, "it takes at least 3"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_one_line(keys, text):
+    arguments = {"level": 5, "members": 4, "chunk": 64 * KIB} | keys
+    with pytest.raises(GeometryError, match=re.escape(text)) as caught:
+        RaidGeometry(**arguments)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("level", "members", "layout", "lost", "lives"),
+    [
+        (0, 4, None, (0,), False),
+        (1, 3, None, (0, 1), True),
+        (1, 3, None, (0, 1, 2), False),
+        (6, 5, None, (0, 1), True),
+        (6, 5, None, (0, 1, 2), False),
+        (10, 4, "near2", (0, 2), True),
+        (10, 4, "near2", (2, 3), False),
+        (10, 5, "near2", (4, 0), False),
+        (10, 4, "far2", (0, 3), False),
+        (10, 4, "far2", (0, 2), True),
+        (10, 6, "far3", (0, 1), True),
+        (10, 6, "offset3", (5, 0, 1), False),
+    ],
+)
+def test_which_losses_an_array_survives(level, members, layout, lost, lives):
+    keys = {"chunk": 64 * KIB, "layout": layout, "degraded": lost}
+    if lives:
+        geometry = RaidGeometry(level, members, **keys)
+        assert survives(level, members, geometry.layout_name, lost)
+        assert plan_request(geometry, "read", 0, 4096).phases
+    else:
+        with pytest.raises(GeometryError, match="has failed"):
+            RaidGeometry(level, members, **keys)
+
+
+def test_a_rebuilding_member_that_fails_loses_the_array():
+    with pytest.raises(GeometryError, match="has failed"):
+        RaidGeometry(5, 4, 64 * KIB, degraded=(0,), rebuilding=(1,))
+
+
+def test_texts_are_taken_for_level_and_chunk():
+    geometry = RaidGeometry("raid10", 4, "64 KiB", "n2")
+    assert (geometry.level, geometry.chunk, geometry.layout) == (10, 65536, "near2")
+
+
+def test_a_plan_keeps_member_offsets():
+    plan = plan_request(RaidGeometry(5, 4, 64 * KIB), "write", 192 * KIB + 4096, 4096)
+    assert [child.member_offset for phase in plan.phases for child in phase] == [
+        64 * KIB + 4096
+    ] * 4
+    assert {child.member_alternatives for child in plan.phases[1]} == {(3,), (2,)}
+
+
+def test_flush_and_bitmap_reach_every_live_member():
+    geometry = RaidGeometry(5, 4, 64 * KIB, degraded=(3,), bitmap="internal")
+    plan = plan_request(geometry, "write", 0, 4096, first_dirty=True, flush=True)
+    first, *_, last = plan.phases
+    assert [(c.member_alternatives, c.n_bytes) for c in first] == [((m,), 512) for m in range(3)]
+    assert [(c.member_alternatives, c.n_bytes) for c in last] == [((m,), 0) for m in range(3)]
+
+
+def test_a_rebuilding_member_is_read_below_the_point_only():
+    geometry = RaidGeometry(
+        5, 4, 64 * KIB, rebuilding=(0,), rebuilt=0.5, member_size=64 * KIB * 100
+    )
+    low = plan_request(geometry, "read", 0, 4096)
+    high = plan_request(geometry, "read", 192 * KIB * 80, 4096)
+    assert low.count("read")[0] == 1
+    assert high.count("read")[0] == 3
+
+
+@pytest.mark.parametrize(("offset", "length"), [(0, 100), (100, 512), (-512, 512), (0, 0)])
+def test_requests_that_no_volume_takes(offset, length):
+    with pytest.raises(InputError, match="multiples of 512"):
+        plan_request(RaidGeometry(5, 4, 64 * KIB), "read", offset, length)
+
+
+def test_a_request_beyond_the_volume():
+    geometry = RaidGeometry(5, 4, 64 * KIB, member_size=64 * KIB)
+    with pytest.raises(InputError, match="ends beyond the volume"):
+        plan_request(geometry, "read", 192 * KIB, 4096)

@@ -1,0 +1,159 @@
+"""Address maps: every measured block, and laws for any geometry."""
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nvmesim.errors import GeometryError, InputError
+from nvmesim.model.raid_map import BLOCK, RaidMap, raid_map
+from tests.raid.md_truth import DATA, KIB, rows_of
+
+CHUNK = 64 * KIB
+PARITY_LAYOUTS = [
+    "left-symmetric",
+    "left-asymmetric",
+    "right-symmetric",
+    "right-asymmetric",
+    "parity-first",
+    "parity-last",
+]
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in DATA.glob("layout_*.csv.gz")))
+def test_every_block_of_a_measured_layout(name):
+    level, layout, members = re.fullmatch(r"layout_(\d+)_(.*)_(\d+)\.csv\.gz", name).groups()
+    rows = rows_of(name)
+    size = (max(int(row["member_block"]) for row in rows) + 1) * BLOCK
+    found = raid_map(
+        level, int(members), CHUNK, None if layout == "default" else layout, member_size=size
+    )
+    copies: dict[int, set[tuple[int, int]]] = {}
+    for row in rows:
+        member, place = int(row["member"]), int(row["member_block"]) * BLOCK
+        logical = int(row["logical_block"])
+        if logical < 0:
+            stripe, inside = divmod(place, CHUNK)
+            offset = stripe * found.data_disks * CHUNK + inside
+            assert found.parity(offset)["PQ".index(row["kind"])] == (member, place)
+            assert found.data_at(member, place) is None
+        else:
+            copies.setdefault(logical, set()).add((member, place))
+            assert found.data_at(member, place) == logical * BLOCK
+    assert found.capacity == len(copies) * BLOCK
+    for logical, places in copies.items():
+        assert set(found.locate(logical * BLOCK)) == places
+
+
+@st.composite
+def maps(draw) -> RaidMap:
+    level = draw(st.sampled_from([0, 1, 5, 6, 10]))
+    least = {0: 2, 1: 2, 5: 3, 6: 4, 10: 2}[level]
+    members = draw(st.integers(least, 9))
+    chunk = draw(st.sampled_from([4 * KIB, 8 * KIB]))
+    layout = None
+    sizes: int | list[int] = draw(st.integers(2, 9)) * chunk
+    if level == 0:
+        layout = draw(st.sampled_from(["original", "alternate"]))
+        lengths = st.lists(st.integers(1, 5), min_size=members, max_size=members)
+        sizes = [n * chunk + draw(st.sampled_from([0, BLOCK])) for n in draw(lengths)]
+    elif level in (5, 6):
+        layout = draw(st.sampled_from(PARITY_LAYOUTS))
+    elif level == 10:
+        kind = draw(st.sampled_from(["near", "far", "offset"]))
+        layout = f"{kind}{draw(st.integers(1, min(members, 4)))}"
+    return raid_map(level, members, chunk, layout, sizes)
+
+
+@given(maps())
+def test_maps_are_one_to_one(found):
+    """Each block has all its copies on different members, apart from parity and from each other."""
+    taken: dict[tuple[int, int], int] = {}
+    parity: set[tuple[int, int]] = set()
+    for offset in range(0, found.capacity, BLOCK):
+        places = found.locate(offset)
+        assert len({member for member, _ in places}) == len(places) == found.copies
+        parity.update(found.parity(offset))
+        for place in places:
+            assert taken.setdefault(place, offset) == offset
+            assert found.data_at(*place) == offset
+            assert place[1] < found.member_sizes[place[0]]
+    assert not parity & set(taken)
+    for member in range(found.members):
+        for place in range(0, found.member_sizes[member], BLOCK):
+            offset = found.data_at(member, place)
+            assert taken.get((member, place)) == offset
+    for member, place in parity:
+        assert found.data_at(member, place) is None
+
+
+@given(maps(), st.integers(0, BLOCK - 1))
+def test_bytes_of_a_block_stay_together(found, inside):
+    if not found.capacity:
+        return
+    for (m0, start), (m1, byte) in zip(found.locate(0), found.locate(inside), strict=True):
+        assert (m0, start + inside) == (m1, byte)
+
+
+@given(maps())
+def test_capacity_is_what_redundancy_leaves(found):
+    chunks = sum(size // found.chunk for size in found.member_sizes)
+    if found.level == 0:
+        assert found.capacity == chunks * found.chunk
+    if found.level in (5, 6):
+        assert found.capacity * found.members == chunks * found.chunk * found.data_disks
+    assert found.capacity * found.copies <= sum(found.member_sizes)
+
+
+def test_zones_of_unequal_members():
+    original = raid_map(0, 3, CHUNK, "original", [CHUNK, 2 * CHUNK, 2 * CHUNK])
+    alternate = raid_map(0, 3, CHUNK, "alternate", [CHUNK, 2 * CHUNK, 2 * CHUNK])
+    assert original.capacity == alternate.capacity == 5 * CHUNK
+    assert [original.locate(k * CHUNK)[0] for k in (3, 4)] == [(2, CHUNK), (1, CHUNK)]
+    assert [alternate.locate(k * CHUNK)[0] for k in (3, 4)] == [(1, CHUNK), (2, CHUNK)]
+
+
+def test_capacity_is_unknown_without_a_member_size():
+    found = raid_map("raid5", 4, "64 KiB")
+    assert found.capacity is None
+    assert found.locate(10**15)
+
+
+@pytest.mark.parametrize(
+    ("args", "text"),
+    [
+        (("raid5", 2, "64 KiB"), "raid5 with 2 members; it takes at least 3"),
+        (("raid6", 3, "64 KiB"), "it takes at least 4"),
+        (("raid0", 1, "64 KiB"), "raid0 with 1 member; it takes at least 2"),
+        (("raid5", 4, "6 KiB"), "chunk is 6 KiB for raid5; it is a multiple of 4 KiB"),
+        (("raid5", 4, "100 KiB"), "chunk is 100 KiB for raid5; it is a power of two"),
+        (("raid5", 4, None), "chunk is missing"),
+        (("raid5", 4, "64 KiB", "left-symetric"), "did you mean 'left-symmetric'"),
+        (("raid10", 4, "64 KiB", "nera2"), "did you mean 'near2'"),
+        (("raid10", 3, "64 KiB", "near4"), "at most 3 copies"),
+        (("raid10", 3, "64 KiB", "near0"), "at least 1 copy"),
+        (("raid7", 3, "64 KiB"), "level is 'raid7'"),
+        (("raid1", 2, None, "left-symmetric"), "raid1 has no layouts"),
+        (("raid0", 2, "64 KiB", None, [CHUNK]), "member_size has 1 values for 2 members"),
+        (("raid0", 2, "64 KiB", None, "4 KiB"), "at least one chunk"),
+        (("raid1", 2, None, None, 0), "more than 0 bytes"),
+    ],
+)
+def test_geometry_that_cannot_be_is_one_line(args, text):
+    with pytest.raises(GeometryError, match=re.escape(text)) as caught:
+        raid_map(*args)
+    assert "\n" not in str(caught.value)
+
+
+def test_places_that_do_not_exist():
+    found = raid_map(5, 4, CHUNK, member_size=CHUNK)
+    with pytest.raises(InputError, match="below the capacity, 196608"):
+        found.locate(3 * CHUNK)
+    with pytest.raises(InputError, match="members 0 to 3"):
+        found.data_at(4, 0)
+    with pytest.raises(InputError, match="at least 0"):
+        found.data_at(0, -1)
+    with pytest.raises(GeometryError, match="give member_size"):
+        raid_map(10, 4, CHUNK, "far2").locate(0)
+    assert found.data_at(0, CHUNK) is None

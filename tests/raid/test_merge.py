@@ -1,0 +1,84 @@
+"""The plug: bios into commands."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nvmesim.model.raid_geometry import RaidGeometry
+from nvmesim.model.raid_merge import BLOCK, merge_bios, merge_rows
+from nvmesim.model.raid_plan import plan_request
+
+KIB = 1024
+runs = st.lists(
+    st.tuples(
+        st.permutations(range(4)).flatmap(
+            lambda order: st.integers(1, 4).map(lambda n: tuple(order[:n]))
+        ),
+        st.integers(0, 60),
+        st.integers(1, 60),
+    ),
+    max_size=6,
+)
+
+
+@given(runs, st.booleans(), st.sampled_from([4, 20, 64]))
+def test_runs_of_rows_merge_as_their_bios_do(found, newest_first, max_rows):
+    bios = [
+        (member, row * BLOCK, BLOCK)
+        for members, first, n_rows in found
+        for row in range(first, first + n_rows)
+        for member in members
+    ]
+    slow = merge_bios(bios, newest_first, max_rows * BLOCK)
+    fast = merge_rows(found, newest_first, max_rows * BLOCK)
+    assert [(c.member, c.start, c.end, c.bios) for c in fast] == [
+        (c.member, c.start, c.end, c.bios) for c in slow
+    ]
+
+
+@given(runs, st.booleans())
+def test_merging_loses_no_byte(found, newest_first):
+    commands = merge_rows(found, newest_first, 128 * BLOCK)
+    bios = sum(len(members) * n_rows for members, _, n_rows in found)
+    assert sum(c.bios for c in commands) == bios
+    assert sum(c.end - c.start for c in commands) == bios * BLOCK
+
+
+@pytest.mark.parametrize(
+    ("kernel", "level", "members", "chunk", "offset", "size", "commands", "bios"),
+    [
+        ("6.1", 0, 4, 64, 0, 512, 4, 8),
+        ("6.12", 0, 4, 64, 0, 512, 8, 8),
+        ("6.1", 0, 4, 64, 32, 128, 3, 4),
+        ("6.1", 0, 4, 64, 32, 256, 4, 8),
+        ("6.1", 0, 8, 512, 256, 4096, 16, 16),
+        ("6.12", 0, 4, 64, 32, 256, 8, 8),
+        ("6.1", 10, 4, 64, 0, 256, 4, 8),
+        ("6.12", 10, 4, 64, 0, 256, 8, 8),
+        ("6.1", 10, 4, 512, 0, 2048, 10, 10),
+        ("6.1", 5, 4, 64, 0, 192, 4, 64),
+        ("6.12", 5, 4, 64, 0, 192, 4, 64),
+        ("6.1", 5, 4, 512, 0, 3072, 8, 1024),
+    ],
+)
+def test_write_commands_as_measured(kernel, level, members, chunk, offset, size, commands, bios):
+    geometry = RaidGeometry(level, members, chunk * KIB, kernel=kernel)
+    plan = plan_request(geometry, "write", offset * KIB, size * KIB)
+    assert plan.count("write")[:2] == (commands, bios)
+
+
+@pytest.mark.parametrize(
+    ("level", "layout", "members", "chunk", "offset", "size", "commands"),
+    [
+        (0, None, 4, 64, 0, 512, 8),
+        (0, None, 4, 64, 32, 256, 8),
+        (10, "near2", 4, 512, 0, 2048, 5),
+        (10, "far2", 6, 512, 0, 3072, 7),
+        (10, "near2", 4, 64, 32, 256, 5),
+        (5, None, 4, 64, 32, 192, 4),
+    ],
+)
+def test_reads_are_not_merged(level, layout, members, chunk, offset, size, commands):
+    geometry = RaidGeometry(level, members, chunk * KIB, layout)
+    plan = plan_request(geometry, "read", offset * KIB, size * KIB)
+    assert plan.count("read") == (commands, commands, size * KIB)

@@ -1,0 +1,72 @@
+"""Rebuild and check as background load."""
+
+import pytest
+
+from nvmesim.errors import GeometryError
+from nvmesim.model.raid_geometry import RaidGeometry
+from nvmesim.model.raid_rebuild import check_plan_table, rebuild_plan_table, rebuilding
+from nvmesim.model.raid_table import expectation
+from tests.raid.test_table import check_arrays
+
+KIB = 1024
+
+
+@pytest.mark.parametrize(("level", "members", "sources"), [(5, 4, 3), (5, 8, 7), (6, 6, 5)])
+def test_parity_levels_read_every_survivor(level, members, sources):
+    geometry = RaidGeometry(level, members, 64 * KIB, degraded=(1,))
+    table = rebuild_plan_table(geometry, 1)
+    check_arrays(table)
+    mean = expectation(table)
+    assert mean.reads == sources
+    assert mean.writes == 1
+    assert mean.member_writes[1] == 1
+    assert mean.read_bytes == sources * table.request_bytes
+
+
+def test_two_lost_members_leave_fewer_to_read():
+    geometry = RaidGeometry(6, 6, 64 * KIB, degraded=(1, 2))
+    assert expectation(rebuild_plan_table(geometry, 1)).reads == 4
+
+
+@pytest.mark.parametrize(
+    ("level", "layout", "sources"),
+    [(1, None, {(1, 2, 3)}), (10, "near2", {(1,)}), (10, "far2", {(1,), (3,)})],
+)
+def test_mirrors_read_one_copy_of_what_is_lost(level, layout, sources):
+    geometry = RaidGeometry(level, 4, 64 * KIB, layout, degraded=(0,))
+    table = rebuild_plan_table(geometry, 0)
+    check_arrays(table)
+    assert {table.plan(i)[0][0][0] for i in range(table.n_plans)} == sources
+    assert table.request_bytes == 64 * KIB
+
+
+def test_a_check_reads_all_members():
+    assert expectation(check_plan_table(RaidGeometry(1, 3))).reads == 3
+    assert expectation(check_plan_table(RaidGeometry(6, 6, 64 * KIB))).writes == 0
+    assert expectation(check_plan_table(RaidGeometry(10, 4, 64 * KIB))).read_bios == 4
+
+
+def test_a_spare_takes_the_place_of_a_lost_member():
+    geometry = RaidGeometry(6, 6, 64 * KIB, degraded=(1, 2))
+    spare = rebuilding(geometry, 2, 0.5)
+    assert (spare.degraded, spare.rebuilding, spare.rebuilt) == ((1,), (2,), 0.5)
+    assert rebuilding(spare, 2, 0.75).rebuilt == 0.75
+
+
+@pytest.mark.parametrize(
+    ("geometry", "member", "text"),
+    [
+        (RaidGeometry(0, 4, 64 * KIB), 0, "raid0 has no redundancy"),
+        (RaidGeometry(5, 4, 64 * KIB), 0, "member 0 is not missing"),
+    ],
+)
+def test_nothing_to_rebuild(geometry, member, text):
+    with pytest.raises(GeometryError, match=text):
+        rebuild_plan_table(geometry, member)
+
+
+def test_units_and_levels_that_cannot_be():
+    with pytest.raises(GeometryError, match="multiple of 4 KiB"):
+        rebuild_plan_table(RaidGeometry(5, 4, 64 * KIB, degraded=(0,)), 0, unit=1000)
+    with pytest.raises(GeometryError, match="nothing to check"):
+        check_plan_table(RaidGeometry(0, 4, 64 * KIB))
