@@ -170,6 +170,19 @@ def twice_the_buffer(s: ResolvedScenario) -> Change:
     return Change("drives that sustain twice the writes", _profiles(s, change))
 
 
+def small_buffers(s: ResolvedScenario) -> ResolvedScenario:
+    """Return *s* with write buffers a sixteenth as large, yet of eight units per die at least."""
+
+    def change(p: DriveProfile) -> DriveProfile:
+        w = p.write
+        least = 8 * p.dies.value * w.unit.value
+        smaller = min(w.buffer.value, max(least, w.buffer.value / 16))
+        buffer = w.buffer.model_copy(update={"value": smaller})
+        return p.model_copy(update={"write": w.model_copy(update={"buffer": buffer})})
+
+    return _profiles(s, change)
+
+
 def one_more_drive(s: ResolvedScenario) -> Change | None:
     """One more drive, like the last: in every volume under load, or as a target of its own."""
     used = {(t.kind, t.index) for g in s.workload for t in g.targets}

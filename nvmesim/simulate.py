@@ -19,7 +19,7 @@ from nvmesim.engine.contract import Engine
 from nvmesim.errors import InputError, nearest
 from nvmesim.model.lowered import Lowered
 from nvmesim.network import HORIZON_PS, Network
-from nvmesim.reliefs import Change, choose, scaled_outstanding
+from nvmesim.reliefs import Change, choose, scaled_outstanding, small_buffers
 from nvmesim.result import bottleneck, paired
 from nvmesim.result.control import (
     MAX_REQUESTS,
@@ -273,6 +273,7 @@ class _Answer:
     def __post_init__(self) -> None:
         self.totals = Totals.of(self.measured.window)
         self.stable = self.measured.backlog_per_s is None
+        self.small = self._fills_slowly()
 
     def explore(self, reliefs: bool, curve: bool, draws: int, progress: Progress | None) -> None:
         """Simulate the what-ifs that were asked for."""
@@ -287,6 +288,17 @@ class _Answer:
                 self.ready.scenario, self.ready.seed, self._again, draws, progress
             )
 
+    def _fills_slowly(self) -> bool:
+        """Whether what-if runs would mostly fill write buffers: then theirs are made smaller.
+
+        How much a buffer holds does not matter once it is full (or never fills), except to
+        episodes of garbage collection, which it bridges.
+        """
+        ready = self.ready
+        episodes = len(ready.lowered.network.gc_factor)
+        long = self.measured.warmup_requests > SHORT_REQUESTS
+        return long and bool(ready.load.buffers.size) and not episodes
+
     def _can_gain(self) -> bool:
         """An open loop that is carried completes what arrives: no change brings more."""
         return not self.ready.load.is_open or not self.stable
@@ -297,7 +309,8 @@ class _Answer:
         stop = bottleneck.limiting(lowered, self.totals)
         changes = choose(self.ready.scenario, stations, stop)
         base = self.measured.window.iops()
-        # The kernel holds no lock, so runs in threads overlap; each is its own, so no order matters.
+        head = self._again(self.ready.scenario).records if self.small else self.measured.head
+        # The kernel holds no lock, so runs in threads overlap; each is its own.
         with ThreadPoolExecutor(min(MAX_THREADS, os.cpu_count() or 1)) as pool:
             try:
                 runs = pool.map(self._changed, changes)
@@ -305,7 +318,7 @@ class _Answer:
                     if progress is not None:
                         progress(f"what if: {change.text}", (i + 1) / len(changes))
                     if changed is not None:
-                        yield paired.relief(change.text, base, self.measured.head, changed)
+                        yield paired.relief(change.text, base, head, changed)
             except KeyboardInterrupt:
                 pool.shutdown(cancel_futures=True)
                 raise
@@ -320,11 +333,14 @@ class _Answer:
 
     def _again(self, scenario: ResolvedScenario) -> Collector:
         """Run another scenario shortly, paired with the first batches of this one."""
+        if self.small:
+            scenario = small_buffers(scenario)
         other = prepare(scenario, self.ready.make, self.ready.seed)
         requests = max(SHORT_REQUESTS, 20 * other.load.in_flight)
-        requests += self.measured.warmup_requests
-        at_hand = len(self.measured.head) * self.measured.batch
-        return _short(other, self.measured.batch, min(requests, at_hand))
+        if not self.small:
+            requests += self.measured.warmup_requests
+            requests = min(requests, len(self.measured.head) * self.measured.batch)
+        return _short(other, self.measured.batch, requests)
 
     def _curve(self, progress: Progress | None) -> Iterator[CurvePoint]:
         """Throughput against outstanding, in powers of two around the workload's own."""

@@ -198,15 +198,14 @@ def _sentence(
 ) -> str:
     if backlog_per_s is not None:
         return _unstable(stop, backlog_per_s, offered)
+    if offered is not None:
+        return _carried(most, offered)
     if stop is not None:
         also = also_full(lowered, totals, stop)
         return f"Stopped by {describe(lowered, stop)}{also}: {best_relief(reliefs)}."
     nothing = "Nothing is full"
     if most is not None:
         nothing += f" (most so {most.info.name}, {most.utilization:.0%} busy)"
-    if offered is not None:
-        room = f"; the bound of {most.info.name} is {format_iops(most.bound_iops)}" if most else ""
-        return f"{nothing}: the offered {format_iops(offered)} are carried{room}."
     gate = full_gate(lowered, totals)
     held = f"; all slots of {gate.name} are taken" if gate is not None else ""
     deeper = [r for r in reliefs if r.change == MORE_OUTSTANDING]
@@ -225,6 +224,16 @@ def also_full(lowered: Lowered, totals: Totals, stop: Full) -> str:
         return ""
     other = max(others, key=lambda f: f.utilization)
     return f", with {other.info.name} {other.utilization:.0%} busy too"
+
+
+def _carried(most: Full | None, offered: float) -> str:
+    text = f"The offered {format_iops(offered)} are carried"
+    if most is None:
+        return f"{text}."
+    return (
+        f"{text}; fullest is {most.info.name} ({most.utilization:.0%} busy), "
+        f"which allows {format_iops(most.bound_iops)} at most."
+    )
 
 
 def _unstable(stop: Full | None, backlog_per_s: float, offered: float | None) -> str:

@@ -24,6 +24,13 @@ from nvmesim.units import PS_PER_S
 
 MIN_BEYOND: Final = 100
 """Samples that must lie beyond a percentile for it to be reported (DESIGN 4)."""
+MAX_TAIL_ERROR: Final = 1.6
+"""Largest 95 % half-width of the share beyond a reported percentile, relative to that share.
+
+Samples that arrive in a few episodes are not as many as they look; at 1 the interval has no upper
+end. Measured: M/M/1 at 95 % load, 120,000 requests, whose p99.9 its interval covered in 16 % of
+runs, is hardly ever reported then.
+"""
 LATENCY, CLAT = 0, 1
 """Second index of the histograms."""
 
@@ -73,9 +80,15 @@ class Samples:
         return half_width(residuals - residuals.mean()) / self.size
 
     def interval(self, p: float) -> tuple[float, float]:
-        """95 % interval of the quantile *p*, ps."""
+        """95 % interval of the quantile *p*, ps; its high end is infinite where no sample tells."""
         half = self.half_share(p)
-        return self.quantile(p - half), self.quantile(p + half)
+        high = self.quantile(p + half) if p + half < 1 else math.inf
+        return self.quantile(p - half), high
+
+    def tells(self, percent: float) -> bool:
+        """Whether there are enough samples beyond a percentile, in enough episodes."""
+        p = percent / 100
+        return enough(self.size, percent) and self.half_share(p) <= MAX_TAIL_ERROR * (1 - p)
 
     def relative_half(self, p: float) -> float:
         """Half the width of `interval` relative to the quantile."""
@@ -143,7 +156,7 @@ def distribution(
     if not stable:
         return Distribution(math.nan, math.nan, dict.fromkeys(PERCENTILES), {}, *bins)
     mean = window.mean_latency_s(operation, clat=kind == CLAT)
-    known = [q for q in PERCENTILES if enough(data.size, q)]
+    known = [q for q in PERCENTILES if data.tells(q)]
     intervals = {"mean": (mean.low, mean.high)}
     for q in known:
         low, high = data.interval(q / 100)

