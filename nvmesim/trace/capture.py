@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Final, Literal
 
 import numpy as np
 import polars as pl
@@ -132,7 +132,25 @@ class Capture:
     rows: int
     skipped: int = 0
     requests: pl.LazyFrame | None = None
+    series: pl.DataFrame | None = None
+    """Means over windows of time, where a file has no more than that: ``time_s`` (Float64, end of
+    the window), ``op``, ``kind`` (clat, lat, slat in s; iops; bytes_per_s) and ``value``."""
     warnings: tuple[str, ...] = ()
+
+
+REQUEST_SCHEMA: Final = pl.Schema(
+    {
+        "issue_ns": pl.Int64(),
+        "complete_ns": pl.Int64(),
+        "latency_ns": pl.Int64(),
+        "op": pl.Enum(("read", "write")),
+        "bytes": pl.Int64(),
+        "offset": pl.Int64(),
+        "device": pl.String(),
+        "depth": pl.Int32(),
+    }
+)
+"""Columns of `Capture.requests`."""
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,8 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+import polars as pl
+
 from nvmesim.trace.capture import Capture, Conditions, CpuUse, Latency, Measurement, OpResult
 from nvmesim.trace.histogram import merge_latencies
 
@@ -40,6 +42,7 @@ def describe_capture(capture: Capture) -> Table:
         "ops": _all_ops(measurements),
         "warnings": list(dict.fromkeys(warnings)),
         "has_requests": capture.requests is not None,
+        "series": _series(capture),
         "measurements": [_measurement(m) for m in measurements],
     }
 
@@ -112,6 +115,20 @@ def _latency(latency: Latency | None, kind: str) -> Table | None:
     table["stddev"] = _finite(latency.stddev_s)
     table["bins"] = 0 if latency.bin_s is None else len(latency.bin_s)
     return table
+
+
+def _series(capture: Capture) -> list[Table]:
+    """Windowed means by kind and operation: how many windows, and their mean and range."""
+    if capture.series is None:
+        return []
+    value = pl.col("value")
+    grouped = capture.series.group_by("kind", "op", maintain_order=True).agg(
+        pl.len().alias("windows"),
+        value.mean().alias("mean"),
+        value.min().alias("min"),
+        value.max().alias("max"),
+    )
+    return grouped.to_dicts()
 
 
 def _cpu(cpu: CpuUse | None) -> Table | None:

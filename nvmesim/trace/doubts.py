@@ -68,6 +68,7 @@ def _sample_doubts(measurement: Measurement) -> list[str]:
     for op, result in measurement.ops.items():
         if result.count < MIN_SAMPLES:
             found.append(f"only {result.count} {op}s: too few to calibrate on")
+            continue
         for kind in ("clat", "lat"):
             latency: Latency | None = getattr(result, kind)
             text = _percentile_doubt(latency)

@@ -103,7 +103,7 @@ def measure(jobs: list[Job], disk_util_pct: Mapping[str, float]) -> Measurement:
         label = f"{active[0].host}: {label}"
     measurement = Measurement(
         label=label,
-        conditions=_conditions(active),
+        conditions=conditions_of(active),
         ops=merged,
         cpu=_cpu(active),
         disk_util_pct=disk_util_pct,
@@ -144,7 +144,8 @@ def _total(values: Iterable[int | None]) -> int | None:
     return total
 
 
-def _conditions(jobs: list[Job]) -> Conditions:
+def conditions_of(jobs: list[Job]) -> Conditions:
+    """Return what holds for all of *jobs*, which ran together; None where they differ."""
     options = [job.options for job in jobs]
     names = [o.filenames() for o in options]
     runtime = max(job.runtime_s for job in jobs)

@@ -16,7 +16,7 @@ from typing import Any, Final
 from nvmesim.trace.capture import Capture, Measurement
 from nvmesim.trace.fields import Fields
 from nvmesim.trace.fio_groups import measure_groups
-from nvmesim.trace.fio_jobs import read_jobs
+from nvmesim.trace.fio_jobs import Job, read_jobs
 from nvmesim.trace.text import Head, Source, shown
 
 _MARK: Final = re.compile(r'"fio version"\s*:')
@@ -51,16 +51,28 @@ def read(source: Source) -> Capture:
         jobs_seen += len(entries)
         jobs = read_jobs(entries, _common_options(root))
         measurements += measure_groups(source, jobs, _disk_util(root), warnings, found.stderr)
-    version = str(runs[-1]["fio version"]).removeprefix("fio-")
     return Capture(
         file=source.path,
         format="fio-json",
-        version=shown(version, 30),
+        version=_version(runs[-1]),
         measurements=tuple(measurements),
         rows=jobs_seen,
         skipped=found.stray_lines,
         warnings=tuple(dict.fromkeys(warnings)),
     )
+
+
+def jobs_of_runs(source: Source) -> list[tuple[str, list[Job]]]:
+    """Return version and jobs of every run in *source*, without judging whether they are good."""
+    found = []
+    for run in _final_runs(_parse(source).objects):
+        root = Fields(source, "", run)
+        found.append((_version(run), read_jobs(_entries(root), _common_options(root))))
+    return found
+
+
+def _version(run: Mapping[str, Any]) -> str:
+    return shown(str(run["fio version"]).removeprefix("fio-"), 30)
 
 
 @dataclass

@@ -38,6 +38,18 @@ def fio_bin_value(index: np.ndarray | int) -> np.ndarray:
     return np.where(index < 2 << FIO_BITS, index, middle).astype(np.float64)
 
 
+def fio_bin_index(value: np.ndarray) -> np.ndarray:
+    """Bin of each value, the inverse of `fio_bin_value`; int64[n] >= 0 -> int64[n].
+
+    >>> fio_bin_index(np.array([0, 127, 128, 255, 256])).tolist()
+    [0, 127, 128, 191, 192]
+    """
+    # frexp is exact below 2**53 ns, a hundred days.
+    octave = np.maximum(np.frexp(value.astype(np.float64))[1] - 1 - FIO_BITS, 0).astype(np.int64)
+    index: np.ndarray = (octave << FIO_BITS) + (value >> octave)
+    return index
+
+
 def percentiles_of_bins(
     bin_s: np.ndarray, bin_count: np.ndarray, percents: Iterable[float]
 ) -> dict[float, float]:

@@ -43,6 +43,7 @@ _MAGIC: Final = {
     "bzip2": b"BZh",
 }
 _ARCHIVES: Final = {b"PK\x03\x04": "a zip archive", b"7z\xbc\xaf": "a 7z archive"}
+_ZLIB: Final = (b"x\x01", b"x\x9c", b"x\xda")
 _BOMS: Final = (
     (codecs.BOM_UTF8, "utf-8-sig"),
     (codecs.BOM_UTF16_LE, "utf-16"),
@@ -106,6 +107,11 @@ class Source:
         for magic, what in _ARCHIVES.items():
             if start.startswith(magic):
                 raise self.error(f"is {what}", "unpack it and give the files")
+        if start.startswith(_ZLIB):
+            raise self.error(
+                "is bare zlib data, as fio writes with log_store_compressed",
+                "expand it with fio --inflate-log",
+            )
         return next((name for name, magic in _MAGIC.items() if start.startswith(magic)), None)
 
     def open(self) -> BinaryIO:
