@@ -64,7 +64,7 @@ class DepthModel:
     """Runs a stream and hands out what each request reads and writes.
 
     A row's reads belong to its first request, its parity to the last, each data block to its own:
-    so every request has work of its own and the bytes add up.
+    so the bytes add up, and every request has work of its own unless several write one block.
     """
 
     def __init__(
@@ -229,11 +229,17 @@ class DepthModel:
         data_members = self._geometry.stripe_roles[turn][0]
         data = {member: index for index, member in enumerate(data_members)}
         idle = [o for o in owners if not self._has_data(cell, o, members, data_members)]
-        parity_owner = idle[-1] if idle else owners[-1]
+        # Parity goes to requests that would otherwise have nothing to write, else to the last.
+        takers = idle or owners[-1:]
+        n_parity = 0
         by_owner: dict[int, list[int]] = {}
         for member in members:
             index = data.get(member)
-            owner = parity_owner if index is None else cell.waiting[index][-1]
+            if index is None:
+                owner = takers[n_parity % len(takers)]
+                n_parity += 1
+            else:
+                owner = cell.waiting[index][-1]
             by_owner.setdefault(owner, []).append(member)
         for owner, theirs in by_owner.items():
             self._shares[owner].writes.append((tuple(theirs), cell.first_row, rows))
@@ -241,7 +247,7 @@ class DepthModel:
         if self._geometry.journal == "ppl" and parity in members:
             logged = 0 if len(members) == self._geometry.members else rows
             log = ((parity,), True, 0, (1 + logged) * BLOCK, 1)
-            self._shares[parity_owner].logs.append(log)
+            self._shares[takers[0]].logs.append(log)
 
     @staticmethod
     def _has_data(
