@@ -198,7 +198,7 @@ def test_commands_after_merging_with_parity_mostly_agree():
     """raid5 and 6 submit from the md thread: how its rows fall into plugs is a matter of timing.
 
     Nine of ten cases agree; the others are misaligned or cross stripes, and md's commands there
-    are up to 40 % more (on 6.12 up to 2.2 times), never a different number of bytes or bios.
+    are up to 40 % more (on 6.12 up to 2.4 times), never a different number of bytes or bios.
     """
     found = [c for c in AT_DEPTH_1 if c.row["level"] in ("5", "6") and "fsync" not in c.row["tag"]]
     agree = 0
