@@ -18,7 +18,7 @@ from nvmesim import __version__
 from nvmesim.engine.contract import Engine
 from nvmesim.errors import InputError, nearest
 from nvmesim.model.lowered import Lowered
-from nvmesim.network import HORIZON_PS, Network
+from nvmesim.network import HORIZON_PS, Kind, Network
 from nvmesim.reliefs import Change, choose, scaled_outstanding, small_buffers
 from nvmesim.result import bottleneck, paired
 from nvmesim.result.control import (
@@ -179,10 +179,12 @@ def load_of(lowered: Lowered) -> Load:
     groups, net = lowered.scenario.workload, lowered.network
     steady = [d.index for d in lowered.scenario.drives if d.profile.state == "steady"]
     buffers = _buffers(net, lowered, steady)
+    queues = (net.station_kind != Kind.GATE) & (net.station_kind != Kind.DELAY)
     return Load(
         is_open=any(g.is_open for g in groups),
         replayed=all(g.trace is not None for g in groups),
         in_flight=sum(g.in_flight for g in groups if not g.is_open),
+        servers=np.where(queues, net.station_servers, 0),
         buffers=buffers,
         buffer_slots=net.station_servers[buffers],
     )
@@ -271,7 +273,9 @@ class _Answer:
     interrupted: bool = False
 
     def __post_init__(self) -> None:
-        self.totals = Totals.of(self.measured.window)
+        window, growth = self.measured.window, self.measured.backlog_per_s or 0.0
+        arrived = window.requests + round(growth * window.duration_ps / PS_PER_S)
+        self.totals = replace(Totals.of(window), requests=arrived)
         self.stable = self.measured.backlog_per_s is None
         self.small = self._fills_slowly()
 
@@ -306,7 +310,7 @@ class _Answer:
     def _reliefs(self, progress: Progress | None) -> Iterator[Relief]:
         lowered = self.ready.lowered
         stations = bottleneck.ranked(lowered, self.totals)
-        stop = bottleneck.limiting(lowered, self.totals)
+        stop = bottleneck.limiting(stations)
         changes = choose(self.ready.scenario, stations, stop)
         base = self.measured.window.iops()
         head = self._again(self.ready.scenario).records if self.small else self.measured.head

@@ -9,7 +9,7 @@ Denning and Buzen, "The operational analysis of queueing network models", ACM Co
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -130,16 +130,17 @@ def bounds(lowered: Lowered, totals: Totals, in_flight: int) -> dict[str, float]
     return dict(sorted(found.items(), key=lambda item: item[1]))
 
 
-def limiting(lowered: Lowered, totals: Totals) -> Full | None:
-    """The station that stops it: the fullest above `FULL`, None if there is none.
+def limiting(stations: Sequence[Full]) -> Full | None:
+    """The one of `ranked` that stops it: the fullest above `FULL`, None if there is none.
 
-    A thread that holds on while it waits for a full CPU is not what stops it: the CPU is.
+    A thread that holds on while it waits for a full CPU is not what stops it: the CPU is. Of those
+    full within a percent the CPU comes first, being first on a request's way.
     """
-    full = [f for f in ranked(lowered, totals) if f.utilization > FULL]
+    full = [f for f in stations if f.utilization > FULL]
     working = [f for f in full if f.info.kind != "thread"]
     if any(f.info.kind == "cpu" for f in working):
         full = working
-    return max(full, key=lambda f: f.utilization, default=None)
+    return max(full, key=lambda f: (round(f.utilization, 2), f.info.kind == "cpu"), default=None)
 
 
 def full_gate(lowered: Lowered, totals: Totals) -> StationInfo | None:
@@ -165,9 +166,19 @@ def judge(
     """
     all_bounds = bounds(lowered, totals, in_flight)
     first = ranked(lowered, totals)
-    stop = limiting(lowered, totals) or (first[0] if backlog_per_s is not None and first else None)
+    if backlog_per_s is not None:
+        # Stations see what passes those before them, so demands per request are not known; what
+        # completes beside a growing backlog is what the full station carries.
+        arrived = totals.requests * PS_PER_S / max(1.0, totals.duration_ps)
+        carried = max(0.0, arrived - backlog_per_s)
+        first = [replace(f, bound_iops=carried) for f in first]
+    stop = limiting(first)
     most = max(first, key=lambda f: f.utilization, default=None)
+    if backlog_per_s is not None:
+        stop = stop or most
     shown = stop or most
+    if backlog_per_s is not None:
+        all_bounds = {shown.info.name: shown.bound_iops} if shown else {}
     verdict: Verdict = "latency-bound"
     if backlog_per_s is not None:
         verdict = "unstable"
@@ -238,7 +249,7 @@ def _carried(most: Full | None, offered: float) -> str:
 
 def _unstable(stop: Full | None, backlog_per_s: float, offered: float | None) -> str:
     what = f"The offered {format_iops(offered)} have" if offered else "The load has"
-    why = f"; {stop.info.name} carries at most {format_iops(stop.bound_iops)}" if stop else ""
+    why = f"; {stop.info.name} is full at {format_iops(stop.bound_iops)}" if stop else ""
     return f"{what} no steady state: the backlog grows by {backlog_per_s:,.0f} requests/s{why}."
 
 

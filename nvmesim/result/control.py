@@ -32,6 +32,8 @@ CHECK_EVERY: Final = 16
 """Batches between two looks at an open loop's backlog."""
 GROWTH: Final = 0.005
 """Backlog growth, relative to completions, below which an open loop is called stable."""
+RELAXATIONS: Final = 25
+"""Relaxation times that an open loop must be watched for."""
 MIN_BACKLOG: Final = 500
 """Growth in requests over the looked-at half that noise of a stable queue does not reach: at 99 %
 load, 200,000 requests long, the chance is 0.99**500 < 1 %, and all eight eighths must rise too."""
@@ -72,6 +74,8 @@ class Load:
     """Arrivals end: a trace. Then nothing is warm-up, all of it is the answer."""
     in_flight: int = 0
     """Requests that a closed loop keeps; there is no warm-up shorter than a few rounds."""
+    servers: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
+    """int64[n_stations]: servers where requests queue for service, else 0; empty: not looked at."""
     buffers: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
     """Gates of write buffers: full or not, they must have settled."""
     buffer_slots: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
@@ -230,7 +234,8 @@ class Controller:
             if excess <= 1:
                 return True
             done = self._kept.requests
-            if done >= goal.most:
+            if done >= goal.most or self._is_hopeless(window):
+                self._growth = self._overload(window)
                 return False
             wish = done - window.requests + window.requests * excess**2
             target = int(min(max(wish * 1.05, 1.25 * done), 2 * done))
@@ -242,11 +247,34 @@ class Controller:
         self._settled = not filling(window, self._load)
         if not self._warm or not self._settled or window.requests < self._goal.least:
             return math.inf, window
+        excess = math.sqrt(relaxation(window, self._load))
+        if excess > 1:
+            return excess, window
         excess = relative_half(window.iops()) / precision
         data = samples(window, None)
         if data is not None and enough(data.size, 99):
             excess = max(excess, data.relative_half(0.99) / (precision * TAIL_FACTOR))
         return excess, window
+
+    def _is_close(self, window: Window) -> bool:
+        return bool(len(window.records)) and relaxation(window, self._load) > 1
+
+    def _is_hopeless(self, window: Window) -> bool:
+        """Whether an open loop is so close to its bound that no run here shows its steady state."""
+        if window.requests < 2 * self._goal.least:
+            return False
+        return relaxation(window, self._load) * window.requests > self._goal.most
+
+    def _overload(self, window: Window) -> float | None:
+        """Growth of the backlog if a station was given more work than the window has room for."""
+        if not self._load.is_open:
+            return None
+        noise = 3 / np.sqrt(np.maximum(1.0, window.total.stations[:, 0]))
+        if not (loads(window, self._load) > 1 + noise).any():
+            return None
+        level = window.records[:, Col.OUTSTANDING]
+        grown = float(level[-1] - level[0])
+        return grown / float(window.records[1:, Col.DURATION].sum()) * PS_PER_S
 
     def _measured(self, converged: bool, interrupted: bool) -> Measured:
         fixed = self._goal.requests is not None or self._goal.duration_ps is not None
@@ -276,7 +304,13 @@ class Controller:
                 f"a write buffer was still filling ({share:.0%} full at the end): writes fall to "
                 f"the rate it drains at after about {left:.2g} s more"
             )
-        if not converged and not interrupted and self._goal.precision is not None:
+        if self._is_close(window):
+            out.append(
+                f"the load is {loads(window, self._load).max():.2%} of what its fullest station "
+                "can do: so close to the bound, latencies keep changing for longer than was "
+                "simulated"
+            )
+        elif not converged and not interrupted and self._goal.precision is not None:
             half = relative_half(window.iops())
             out.append(
                 f"the precision asked for was not reached: IOPS are within {half:.2%} after "
@@ -301,6 +335,31 @@ def backlog_growth(records: Floats) -> float | None:
     if not (np.diff(level) > 0).all() or grown < max(GROWTH * done, MIN_BACKLOG):
         return None
     return grown / float(half[1:, Col.DURATION].sum()) * PS_PER_S
+
+
+def loads(window: Window, load: Load) -> Floats:
+    """float64[n_stations]: work that arrived, over what the servers can do in the window."""
+    if not load.is_open or not load.servers.size or not window.snapshots:
+        return np.zeros(0)
+    service = window.total.stations[:, 2]
+    room = np.maximum(load.servers, 1) * max(1.0, window.duration_ps)
+    return np.asarray(np.where(load.servers > 0, service / room, 0.0))
+
+
+def relaxation(window: Window, load: Load) -> float:
+    """How many times longer an open loop should be watched than *window*; below 1 if long enough.
+
+    A queue at load r forgets its state in about 4 / (1 - r)^2 service times, the relaxation time
+    1 / (mu (1 - sqrt r)^2) of M/M/1 (Cohen, The Single Server Queue, 1982); `RELAXATIONS` of them
+    are asked for. Infinite at or beyond full load.
+    """
+    share = loads(window, load)
+    busy = share > 0.9  # below, the least run is long enough
+    if not busy.any():
+        return 0.0
+    visits = window.total.stations[busy, 0]
+    left = np.maximum(1 - share[busy], 1e-9)
+    return float((RELAXATIONS * 4 / left**2 / np.maximum(visits, 1.0)).max())
 
 
 def _levels(window: Window, load: Load) -> Floats:

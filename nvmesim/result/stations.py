@@ -34,6 +34,7 @@ class Totals:
 
     duration_ps: float
     requests: int
+    """Measured completions, and what arrived beyond them where the backlog grows."""
     stations: Floats
     """float64[n_stations, 4], see `Acc`"""
     children: Floats
