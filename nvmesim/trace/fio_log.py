@@ -51,7 +51,7 @@ def parts(path: Path, asked: Collection[Path]) -> tuple[Path, ...]:
 def read(source: Source) -> Capture:
     """Read a log and those of the jobs that ran with it; CaptureError if it has no whole row."""
     name, run = parse_name(source.path), find_run(source.path)
-    sources = [source, *(Source(path) for path in source.parts if path != source.path)]
+    sources = [source, *(Source(p, (), source.on_read) for p in source.parts if p != source.path)]
     version = version_of(run.version) if run else None
     rows = [sample_rows(part) for part in sources]
     if not rows[0]:

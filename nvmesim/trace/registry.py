@@ -125,13 +125,13 @@ def read_capture(path: PathText) -> Capture:
 def read_captures(
     paths: PathText | Iterable[PathText],
     *,
-    progress: Callable[[Path, int, int], None] | None = None,
+    progress: Callable[[int, int], None] | None = None,
 ) -> Captures:
     """Read every capture named by *paths*: files, folders (with what is in them) and globs.
 
     A file named by itself must be readable. In a folder or a glob other files may lie about (job
     files, notes): those that cannot be read are listed in ``unread`` with the reason, never
-    passed over in silence. *progress* is called with each file, its number and how many there are.
+    passed over in silence. *progress* is told how many bytes are read and how many there are.
 
     Raises
     ------
@@ -143,15 +143,14 @@ def read_captures(
     done: set[Path] = set()
     captures: list[Capture] = []
     unread: list[str] = []
-    for number, (path, is_named) in enumerate(found.items()):
-        if progress is not None:
-            progress(path, number, len(found))
+    on_read = None if progress is None else _Progress(list(found), progress).read
+    for path, is_named in found.items():
         if path in done:
             continue
         try:
-            reader = find_reader(Source(path))
+            reader = find_reader(Source(path, on_read=on_read))
             parts = reader.parts(path, found.keys())
-            captures.append(_read(reader, Source(parts[0], parts)))
+            captures.append(_read(reader, Source(parts[0], parts, on_read)))
             done.update(parts)
         except CaptureError as error:
             if is_named:
@@ -160,6 +159,25 @@ def read_captures(
     if not captures:
         raise _nothing(named, unread)
     return Captures(tuple(captures), unread=tuple(unread))
+
+
+class _Progress:
+    """How far all files are read; a file that is read again does not set it back."""
+
+    def __init__(self, paths: list[Path], tell: Callable[[int, int], None]) -> None:
+        self._sizes = {path: path.stat().st_size for path in paths if path.is_file()}
+        self._done: dict[Path, int] = {}
+        self._sum = 0
+        self._total = sum(self._sizes.values())
+        self._tell = tell
+
+    def read(self, path: Path, position: int) -> None:
+        """Take note that *path* is read up to *position*."""
+        further = min(position, self._sizes.get(path, 0)) - self._done.get(path, 0)
+        if further > 0:
+            self._done[path] = self._done.get(path, 0) + further
+            self._sum += further
+            self._tell(self._sum, self._total)
 
 
 def _nothing(named: list[PathText], unread: list[str]) -> CaptureError:

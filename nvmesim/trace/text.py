@@ -6,7 +6,6 @@ gz, zst, xz and bz2 are recognised by their first bytes. Text may be UTF-8 or UT
 
 from __future__ import annotations
 
-import atexit
 import bz2
 import codecs
 import gzip
@@ -14,13 +13,11 @@ import importlib
 import io
 import lzma
 import re
-import shutil
 import stat
-import tempfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property
 from pathlib import Path
 from typing import BinaryIO, Final, cast
 
@@ -36,6 +33,7 @@ EXPANDED_RATIO: Final = 100
 ZSTD_WINDOW_BYTES: Final = 1 << 27
 """The zstd tool's own default limit (``--long=27``)."""
 
+_BUFFER_BYTES: Final = 1 << 18
 _MAGIC: Final = {
     "gzip": b"\x1f\x8b",
     "zstd": b"\x28\xb5\x2f\xfd",
@@ -82,15 +80,22 @@ class Head:
 class Source:
     """One file to read; nothing is opened before it is asked for."""
 
-    def __init__(self, path: Path, parts: tuple[Path, ...] = ()) -> None:
+    def __init__(
+        self,
+        path: Path,
+        parts: tuple[Path, ...] = (),
+        on_read: Callable[[Path, int], None] | None = None,
+    ) -> None:
         self.path = path
+        self.on_read = on_read
+        """Told how far in the file (bytes, as compressed) reading has come."""
         self.parts = parts or (path,)
         """All files of this capture (the jobs' logs of one fio run), this one among them."""
 
     def error(self, found: str, do: str = "") -> CaptureError:
         """Return the one-line error for this file: what was *found*, what would *do*."""
         text = f"{self.path}: {found}" + (f"; {do}" if do else "")
-        return CaptureError(" ".join(text.split()))
+        return CaptureError(_CONTROL.sub(" ", text))
 
     @cached_property
     def compression(self) -> str | None:
@@ -118,13 +123,14 @@ class Source:
         """Open the expanded bytes; reading past the bound on expansion is a CaptureError."""
         kind = self.compression
         try:
-            if kind is None:
-                return self.path.open("rb")
-            limit = EXPANDED_FLOOR_BYTES + EXPANDED_RATIO * self.path.stat().st_size
-            raw = _Expanded(self, _expander(kind, self), limit)
+            raw: io.RawIOBase = _Watched(self)
+            if kind is not None:
+                limit = EXPANDED_FLOOR_BYTES + EXPANDED_RATIO * self.path.stat().st_size
+                packed = cast(BinaryIO, io.BufferedReader(raw, _BUFFER_BYTES))
+                raw = _Expanded(self, packed, _expander(kind, packed, self), limit)
         except OSError as error:
             raise self.error(f"cannot be read ({error.strerror or error})") from None
-        return cast(BinaryIO, io.BufferedReader(raw, 1 << 18))
+        return cast(BinaryIO, io.BufferedReader(raw, _BUFFER_BYTES))
 
     @cached_property
     def head(self) -> Head:
@@ -160,42 +166,6 @@ class Source:
             return self.head.text
         return _unix(self.raw(limit).decode(self.encoding, "replace"))
 
-    def lines(self) -> Iterator[str]:
-        """Yield the lines without their ends, in constant memory."""
-        with (
-            self.open() as file,
-            io.TextIOWrapper(file, self.encoding, "replace", newline=None) as text,
-        ):
-            for line in text:
-                yield line.rstrip("\n")
-
-    def plain_path(self) -> Path:
-        """Path of an uncompressed UTF-8 copy for a Polars scan, the file itself if it is one.
-
-        A copy lives in a temporary folder until the interpreter ends.
-        """
-        if self.compression is None and self.encoding == "utf-8":
-            return self.path
-        return self._copy
-
-    @cached_property
-    def _copy(self) -> Path:
-        with tempfile.NamedTemporaryFile(
-            "w", dir=_scratch(), suffix=".txt", delete=False, encoding="utf-8", newline="\n"
-        ) as out:
-            try:
-                out.writelines(f"{line}\n" for line in self.lines())
-            except OSError as error:
-                raise self.error(f"cannot be expanded ({error.strerror or error})") from None
-        return Path(out.name)
-
-
-@cache
-def _scratch() -> Path:
-    folder = Path(tempfile.mkdtemp(prefix="nvmesim-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return folder
-
 
 def _unix(text: str) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
@@ -214,11 +184,26 @@ def _encoding(raw: bytes) -> str:
     return "utf-8"
 
 
+class _Watched(io.FileIO):
+    """A file that tells how far it has been read."""
+
+    def __init__(self, source: Source) -> None:
+        super().__init__(source.path, "r")
+        self._source, self._done = source, 0
+
+    def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]
+        got = super().readinto(buffer) or 0
+        self._done += got
+        if self._source.on_read is not None:
+            self._source.on_read(self._source.path, self._done)
+        return got
+
+
 class _Expanded(io.RawIOBase):
     """A decompressed stream that stops at a bound and names its file in every error."""
 
-    def __init__(self, source: Source, inner: BinaryIO, limit: int) -> None:
-        self._source, self._inner, self._left = source, inner, limit
+    def __init__(self, source: Source, packed: BinaryIO, inner: BinaryIO, limit: int) -> None:
+        self._source, self._packed, self._inner, self._left = source, packed, inner, limit
 
     def readable(self) -> bool:
         return True
@@ -249,16 +234,17 @@ class _Expanded(io.RawIOBase):
 
     def close(self) -> None:
         self._inner.close()
+        self._packed.close()
         super().close()
 
 
-def _expander(kind: str, source: Source) -> BinaryIO:
+def _expander(kind: str, packed: BinaryIO, source: Source) -> BinaryIO:
     if kind == "gzip":
-        return cast(BinaryIO, gzip.open(source.path, "rb"))
+        return cast(BinaryIO, gzip.GzipFile(fileobj=packed, mode="rb"))
     if kind == "xz":
-        return cast(BinaryIO, lzma.open(source.path, "rb"))
+        return cast(BinaryIO, lzma.LZMAFile(packed))
     if kind == "bzip2":
-        return cast(BinaryIO, bz2.open(source.path, "rb"))
+        return cast(BinaryIO, bz2.BZ2File(packed))
     try:
         zstandard = importlib.import_module("zstandard")
     except ImportError:
@@ -267,6 +253,4 @@ def _expander(kind: str, source: Source) -> BinaryIO:
             "install zstandard or expand the file with zstd -d",
         ) from None
     decompressor = zstandard.ZstdDecompressor(max_window_size=ZSTD_WINDOW_BYTES)
-    return cast(
-        BinaryIO, decompressor.stream_reader(source.path.open("rb"), read_across_frames=True)
-    )
+    return cast(BinaryIO, decompressor.stream_reader(packed, read_across_frames=True))
