@@ -107,11 +107,12 @@ def _table(
     replacing: list[str] = []
     for role, rest in rows:
         state, _, device = rest.rpartition(" ")
-        if not device.startswith("/"):
+        if not device.startswith("/dev/") or device.endswith("/"):
             state, device = rest, ""
         disk = whole_disk(device)
         if role == "-":
-            (faulty if "faulty" in state else spares).append(disk)
+            found = faulty if "faulty" in state else spares
+            found += [disk] if disk else []
         elif "rebuilding" in state or not device:
             members[int(role)] = None
             replacing += [disk] if device else []
@@ -168,7 +169,8 @@ def _mdstat_array(source: Source, block: str, facts: Facts) -> Array | None:
     if state == "inactive":
         facts.read.append(f"{name} is inactive and left out")
         return None
-    devices = [(whole_disk(d), int(n), flags) for d, n, flags in _MEMBER.findall(rest)]
+    found = _MEMBER.findall(rest)
+    devices = [(whole_disk(d), int(n), flags) for d, n, flags in found if not d.endswith("/")]
     shape = lines[1] if len(lines) > 1 else ""
     if not devices or " blocks" not in shape:
         raise source.error(f"is cut: {name} has no members or no size", "copy /proc/mdstat again")
