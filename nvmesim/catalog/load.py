@@ -214,6 +214,8 @@ def quantities(profile: Frozen, prefix: str = "") -> Iterator[tuple[str, Quantit
             for key, inner in value.items():
                 if isinstance(inner, Quantity):
                     yield f"{prefix}{name}.{key}", inner
+                elif isinstance(inner, Frozen):
+                    yield from quantities(inner, f"{prefix}{name}.{key}.")
 
 
 @functools.cache

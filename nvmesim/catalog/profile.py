@@ -109,9 +109,12 @@ class ReadSide(Frozen):
     """Time a channel is busy for one unit of 4 KiB."""
     unit: Size = Quantity(value=4096)
     """Bytes that one die reads at once: a larger command forks into units."""
+    engines: Number | None = None
+    """Data engines that serve commands larger than ``unit``, one engine a command: after one die
+    read the command's units go through its engine one by one, ``split`` each. None: the command
+    forks instead, each unit on its own die (DESIGN 3)."""
     split: Time = Quantity(value=0)
-    """Controller time per unit of a command that forks, one unit after the other (map look-ups and
-    their DMA descriptors); nothing for a command of one unit, whose time is in ``commands``."""
+    """Time of one unit in a data engine."""
 
 
 class WriteSide(Frozen):
@@ -217,6 +220,21 @@ class CpuProfile(Frozen):
     notes: str = ""
 
 
+class FileSection(Frozen):
+    """A part of every request that each file (target) lets through one request at a time.
+
+    Two sockets hand such a section to each other at the pace of a cache line that travels, however
+    wide the link between them is.
+    """
+
+    read: Time
+    """Per read of one file."""
+    write: Time | None = None
+    """Per write; None: as a read."""
+    across: bool = True
+    """Only while the threads of the load run on more than one socket."""
+
+
 class StackProfile(Frozen):
     """What one request costs the host's CPUs, in cycles, and how threads wait."""
 
@@ -249,6 +267,8 @@ class StackProfile(Frozen):
     """A polling thread takes a whole logical CPU at any load, and needs no interrupt."""
     filesystems: dict[str, Number] = Field(default_factory=dict)
     """Extra cycles per request by file system."""
+    sections: dict[str, FileSection] = Field(default_factory=dict)
+    """By file system: what the requests of one file pass one by one."""
     guests: dict[str, Number] = Field(default_factory=dict)
     """Extra cycles per request by guest kind."""
     sources: tuple[str, ...] = ()

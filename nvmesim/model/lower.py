@@ -237,7 +237,8 @@ class _Lowering:
         )  # fmt: skip
         planned = model.plan(kind)
         self.load.n_phases = max(self.load.n_phases, planned.n_phases)
-        program = self.b.program(self._request_rows(group, model, kind, planned.n_phases))
+        rows = self._request_rows(group, target, model, kind, planned.n_phases)
+        program = self.b.program(rows)
         self.load.flow_rows.append(
             (program, int(write), n_bytes, planned.order_start, planned.order_len, stream)
         )
@@ -249,14 +250,20 @@ class _Lowering:
         return max(1, group.in_flight // len(group.targets))
 
     def _request_rows(
-        self, group: WorkloadGroup, model: AnyTarget, kind: RequestKind, n_phases: int
+        self,
+        group: WorkloadGroup,
+        target: Target,
+        model: AnyTarget,
+        kind: RequestKind,
+        n_phases: int,
     ) -> list[Row]:
         remote = self._remote_share(model, kind.socket, kind.memory)
         stack = self.scenario.stack
-        cycles = request_cycles(stack, group, kind.n_bytes, remote=remote)
+        cycles = request_cycles(stack, group, kind.n_bytes, remote=remote, write=kind.write)
         engine, per_child = model.host_cycles() if isinstance(model, VolumeTarget) else (0.0, 0.0)
         engine += self._adapter_cycles(model)
         rows = self.host.submit_rows(cycles, engine, per_child, kind.socket)
+        rows += self.host.section_rows(stack, group, target, kind.write)
         latency = round(stack.latency.value)
         if latency:
             rows.append(op(Op.VISIT, self._latency_station(), -1, latency))

@@ -39,7 +39,7 @@ _RARELY: Final = (
     "workers",
     "remote",
 )
-_ONLY_IF_USED: Final = ("filesystems.", "guests.")
+_ONLY_IF_USED: Final = ("filesystems.", "guests.", "sections.")
 _LINK_OF: Final = {"nvme": "pcie", "sata": "sata", "sas": "sas"}
 
 
