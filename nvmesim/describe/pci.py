@@ -40,6 +40,8 @@ class Function:
     secondary: int | None = None
     """Bus below a bridge."""
     denied: bool = False
+    whole: bool = True
+    """Whether nothing of its description is missing."""
 
     @property
     def domain(self) -> int:
@@ -83,7 +85,7 @@ def read_lspci(source: Source) -> Facts:
     if not drives:
         raise source.error("lists no NVMe controller", "run lspci -vv on the server itself")
     for drive in drives:
-        if drive.link is None and not drive.denied and not drive.emulated:
+        if not drive.whole:
             raise source.error(
                 f"is cut: {drive.address} has no link status (LnkSta)", "run lspci -vv again"
             )
@@ -108,6 +110,7 @@ def _function(block: str) -> Function | None:
         port=port.group(1) if port else "",
         secondary=int(buses.group(2), 16) if buses else None,
         denied="<access denied>" in block,
+        whole="Capabilities:" in block and ("LnkSta:" in block or "LnkCap:" not in block),
     )
 
 
@@ -132,6 +135,9 @@ def _facts(functions: list[Function], drives: list[Function]) -> Facts:
             facts.assumed.append(_controller(function))
     if any(drive.denied for drive in drives):
         facts.assumed.append("lspci was not run as root: links are those of the drive profiles")
+    silent = [d.address for d in drives if not (d.link or d.denied or d.emulated)]
+    if silent:
+        facts.assumed.append(f"the link of {', '.join(silent)} is not said: its profile's holds")
     if any(drive.emulated for drive in drives):
         facts.assumed.append("emulated NVMe says nothing true of links: those of the profiles hold")
     return facts

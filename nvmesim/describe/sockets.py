@@ -23,7 +23,9 @@ class Sockets:
             return max(named) + 1
         seen = [slot.node for slot in self._facts.slots if slot.node is not None]
         count = len(self._nodes) or max(seen, default=0) + 1
-        self._assumed.append(f"{count} socket(s), one for each NUMA node seen")
+        known = bool(self._nodes or seen)
+        what = f"{count}, one for each NUMA node seen" if known else "one"
+        self._assumed.append(f"sockets: {what}; lscpu counts them")
         return count
 
     def of_node(self, node: int, what: str) -> int:

@@ -151,6 +151,17 @@ def test_lspci_without_root_leaves_links_open(described: Describe) -> None:
     assert "not run as root" in text
 
 
+@pytest.mark.parametrize("status", ["\t\tLnkSta:\tSpeed unknown, Width x0\n", ""])
+def test_links_of_a_cloud_are_left_open(described: Describe, status: str) -> None:
+    cloud = (
+        "00:1f.0 Non-Volatile memory controller: Amazon.com, Inc. NVMe SSD Controller\n"
+        f"\tControl: I/O-\n\tCapabilities: [70] Express (v2) Endpoint, MSI 00\n{status}"
+    )
+    tables, text = described(cloud)
+    assert "link" not in tables["drives"][0]
+    assert "the link of 0000:00:1f.0 is not said" in text
+
+
 def test_tree_alone_counts_drives(described: Describe) -> None:
     tables, text = described("lspci_tv.txt")
     assert sum(drives["count"] for drives in tables["drives"]) == 5
