@@ -14,13 +14,26 @@ if TYPE_CHECKING:
     from nvmesim import catalog as catalog
     from nvmesim.model.raid_map import raid_map as raid_map
     from nvmesim.result.result import Result as Result
+    from nvmesim.scenario.load import load_scenario as load_scenario
     from nvmesim.scenario.schema import Scenario as Scenario
+    from nvmesim.simulate import compare as compare
+    from nvmesim.simulate import simulate as simulate
     from nvmesim.trace.capture import Captures as Captures
     from nvmesim.trace.registry import read_captures as read_captures
 
 __version__ = "0.1.0"
 
-__all__ = ["Captures", "Result", "Scenario", "catalog", "raid_map", "read_captures"]
+__all__ = [
+    "Captures",
+    "Result",
+    "Scenario",
+    "catalog",
+    "compare",
+    "load_scenario",
+    "raid_map",
+    "read_captures",
+    "simulate",
+]
 
 _HOME: Final = {
     # public name: "module:name in it", or a module that is public as a whole
@@ -28,8 +41,11 @@ _HOME: Final = {
     "Result": "nvmesim.result.result:Result",
     "Scenario": "nvmesim.scenario.schema:Scenario",
     "catalog": "nvmesim.catalog",
+    "compare": "nvmesim.simulate:compare",
+    "load_scenario": "nvmesim.scenario.load:load_scenario",
     "raid_map": "nvmesim.model.raid_map:raid_map",
     "read_captures": "nvmesim.trace.registry:read_captures",
+    "simulate": "nvmesim.simulate:simulate",
 }
 
 

@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from nvmesim.scenario.schema import Scenario
 
 ENGINES = ("compiled", "simpy")
+CAPTION = (
+    "Recorded by the SimPy engine from the first moment of the load. Thin: waiting, thick: being "
+    "served; a command is what one drive is asked to do for its request."
+)
 EXAMPLE = "Example: nvmesim run server.toml --set drives.0.count=8 --report server.html"
 
 
@@ -104,5 +108,7 @@ def _write_timeline(path: Path, scenario: Scenario, seed: int) -> None:
     from nvmesim.result.report import chart_page
 
     with working("recording every step"):
-        write_text(path, chart_page(timeline(scenario, seed=seed), "Every step of some requests"))
+        drawn = timeline(scenario, seed=seed)
+        title = f"{scenario.name or path.stem}: every step of the first requests"
+        write_text(path, chart_page(drawn, title, CAPTION))
     click.echo(f"nvmesim: wrote {path}", err=True)

@@ -84,8 +84,9 @@ def figure(number: int, drawn: LayerChart, title: str, caption: str) -> str:
     spec.pop("$schema", None)
     spec.pop("config", None)
     spec["autosize"] = {"type": "fit-x", "contains": "padding"}
+    heading = f"<h3>{escaped(title)}</h3>" if title else ""
     return (
-        f'<figure><h3>{escaped(title)}</h3><div class="chart" data-spec="spec{number}"></div>'
+        f'<figure>{heading}<div class="chart" data-spec="spec{number}"></div>'
         f'<script type="application/json" id="spec{number}">{script_json(spec)}</script>'
         f"<figcaption>{escaped(caption)}</figcaption></figure>"
     )

@@ -21,8 +21,8 @@ CAPTIONS: Final = {
         "at the least busy. Dashed: 90 %, from where a station counts as full."
     ),
     "What relief would bring": (
-        "Each change simulated again with the same random numbers; black: 95 % interval of the "
-        "change, dashed: as it is now."
+        "Each change simulated again with the same random numbers; thin line: 95 % interval of "
+        "the change, dashed: as it is now."
     ),
     "Latency": "Each grid line up is one more nine. Dots are the percentiles of the table.",
     "Throughput against outstanding requests": (
@@ -55,7 +55,7 @@ def page(result: Result, *, scenario_text: str = "", changes: Sequence[str] = ()
 
 def chart_page(drawn: LayerChart, title: str, caption: str = "") -> str:
     """Return a page with one chart."""
-    body = f"<h1>{escaped(title)}</h1>" + html.figures({title: (drawn, caption)})
+    body = f"<h1>{escaped(title)}</h1>" + html.figures({"": (drawn, caption)})
     return html.document(title, body)
 
 

@@ -1,0 +1,53 @@
+"""Run the command line in this process: quick, and with what it printed."""
+
+from dataclasses import dataclass
+
+import pytest
+
+from nvmesim.cli.app import run_command
+
+SMALL = """
+name = "one drive"
+[server]
+stack = "linux-io_uring"
+[[server.sockets]]
+cpu = "xeon-gold-6130"
+[[drives]]
+profile = "samsung-980pro-1tb"
+count = 1
+[[workload]]
+block_size = "4 KiB"
+threads = 1
+outstanding = 4
+[run]
+requests = 20000
+"""
+
+
+@dataclass(frozen=True)
+class Said:
+    """What a command line did."""
+
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def nvmesim(capfd):
+    """Run ``nvmesim`` with the given arguments."""
+
+    def run(*arguments: object) -> Said:
+        code = run_command([str(a) for a in arguments])
+        printed = capfd.readouterr()
+        return Said(code, printed.out, printed.err)
+
+    return run
+
+
+@pytest.fixture
+def scenario(tmp_path):
+    """A scenario that takes well under a second."""
+    path = tmp_path / "one.toml"
+    path.write_text(SMALL, encoding="utf-8")
+    return path

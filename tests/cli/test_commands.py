@@ -1,0 +1,172 @@
+"""Help, version, `trace`, `catalog`, and what every command has in common."""
+
+import json
+
+import click
+import pytest
+
+from nvmesim import __version__
+from nvmesim.catalog import names
+from nvmesim.catalog.load import MODELS
+from nvmesim.cli.app import COMMANDS, LazyGroup, run_command
+from nvmesim.cli.app import nvmesim as group
+
+FIO = {
+    "fio version": "fio-3.35",
+    "jobs": [
+        {
+            "jobname": "qd4",
+            "error": 0,
+            "job options": {"rw": "randread", "bs": "4k", "iodepth": "4", "ioengine": "libaio"},
+            "read": {
+                "total_ios": 200000,
+                "io_bytes": 819200000,
+                "bw_bytes": 81920000,
+                "iops": 20000.0,
+                "runtime": 10000,
+                "lat_ns": {"min": 50000, "max": 900000, "mean": 80000.0, "stddev": 9000.0},
+                "clat_ns": {
+                    "min": 49000, "max": 899000, "mean": 78000.0, "stddev": 9000.0,
+                    "N": 200000,
+                    "percentile": {"50.000000": 76000, "99.000000": 130000, "99.900000": 200000},
+                },
+            },
+            "usr_cpu": 5.0,
+            "sys_cpu": 15.0,
+        }
+    ],
+}  # fmt: skip
+
+
+@pytest.fixture
+def capture(tmp_path):
+    path = tmp_path / "qd4.json"
+    path.write_text(json.dumps(FIO), encoding="utf-8")
+    return path
+
+
+def commands():
+    """Every command and subcommand that help lists."""
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        yield name, command
+        if isinstance(command, click.Group):
+            yield from ((f"{name} {n}", c) for n, c in command.commands.items())
+
+
+def test_version(nvmesim):
+    said = nvmesim("--version")
+    assert (said.code, said.out) == (0, f"nvmesim {__version__}\n")
+
+
+def test_help_lists_what_there_is(nvmesim):
+    said = nvmesim("--help")
+    assert said.code == 0
+    for name, _ in commands():
+        assert f"  {name.split()[0]} " in said.out
+    summaries = said.out.split("Commands:")[1]
+    assert "..." not in summaries  # every command's summary fits its line
+
+
+def test_no_arguments_print_the_help_as_an_error(nvmesim):
+    said = nvmesim()
+    assert (said.code, said.out) == (2, "")
+    assert "Usage: nvmesim" in said.err
+
+
+@pytest.mark.parametrize(("name", "command"), list(commands()))
+def test_every_command_has_help_with_an_example(nvmesim, name, command):
+    said = nvmesim(*name.split(), "--help")
+    assert said.code == 0
+    assert f"Example: nvmesim {name.split()[0]}" in said.out
+    assert isinstance(command, click.Command)
+
+
+def test_a_command_without_its_module_is_not_listed(monkeypatch, nvmesim):
+    monkeypatch.setitem(COMMANDS, "fly", ("fly", "nvmesim.no_such_module"))
+    monkeypatch.setitem(COMMANDS, "swim", ("swim", "nvmesim.no_package.inside"))
+    listed = LazyGroup("x").list_commands(click.Context(group))
+    assert "fly" not in listed
+    assert "swim" not in listed
+    assert nvmesim("fly").code == 2
+
+
+def test_a_capture_in_a_table(nvmesim, capture):
+    said = nvmesim("trace", capture)
+    assert said.code == 0
+    for words in ("fio-json 3.35", "random 4 KiB, 1x4", "200,000", "20 k", "130", "20 %"):
+        assert words in said.out
+
+
+def test_a_capture_as_json_is_one_object_on_one_line(nvmesim, capture):
+    said = nvmesim("trace", capture, "--json")
+    assert said.out.count("\n") == 1
+    found = json.loads(said.out)
+    assert {"file", "format", "version", "conditions", "rows", "skipped", "ops", "warnings"} <= set(
+        found
+    )
+    assert found["ops"]["read"]["count"] == 200_000
+
+
+def test_several_captures_as_json_are_a_line_each(nvmesim, capture, tmp_path):
+    (tmp_path / "two.json").write_text(json.dumps(FIO), encoding="utf-8")
+    (tmp_path / "notes.txt").write_text("not a capture", encoding="utf-8")
+    said = nvmesim("trace", tmp_path, "--json")
+    assert len([json.loads(line) for line in said.out.splitlines()]) == 2
+    assert "notes.txt" in said.err
+
+
+@pytest.mark.parametrize("name", ["missing.json", "empty.json"])
+def test_a_capture_that_cannot_be_read(nvmesim, tmp_path, name):
+    (tmp_path / "empty.json").touch()
+    said = nvmesim("trace", tmp_path / name)
+    assert said.code == 2
+    assert said.err.startswith("nvmesim: ")
+    assert name in said.err
+
+
+def test_the_catalog_lists_every_entry(nvmesim):
+    said = nvmesim("catalog")
+    assert said.out == nvmesim("catalog", "list").out
+    for name in (*names("drive"), *names("cpu"), *names("stack"), *names("raid-engine")):
+        assert name in said.out
+
+
+def test_the_catalog_as_json(nvmesim):
+    every = json.loads(nvmesim("catalog", "list", "--json").out)
+    cpus = json.loads(nvmesim("catalog", "--json", "list", "--kind", "cpu").out)
+    assert [e for e in every if e["kind"] == "cpu"] == cpus
+    assert {"kind", "name", "model", "numbers", "assumed"} == cpus[0].keys()
+
+
+@pytest.mark.parametrize("name", [name for kind in MODELS for name in names(kind)])
+def test_every_entry_can_be_shown(nvmesim, name):
+    assert name in nvmesim("catalog", "show", name).out
+    assert json.loads(nvmesim("catalog", "show", name, "--json").out)["name"] == name
+
+
+def test_an_entry_shows_unit_basis_and_source(nvmesim):
+    said = nvmesim("catalog", "show", "samsung-980pro-1tb")
+    assert "read.die" in said.out
+    assert " us " in said.out
+    assert any(basis in said.out for basis in ("measured", "fitted"))
+
+
+def test_an_unknown_entry_names_the_nearest(nvmesim):
+    said = nvmesim("catalog", "show", "samsung-980pro")
+    assert said.code == 2
+    assert "did you mean 'samsung-980pro-1tb'?" in said.err
+
+
+def test_a_reader_that_goes_away_is_no_error(monkeypatch):
+    from nvmesim.cli import app
+
+    def gone(*args, **kwargs):
+        raise BrokenPipeError
+
+    silenced = []
+    monkeypatch.setattr(app.nvmesim, "main", gone)
+    monkeypatch.setattr(app.os, "dup2", lambda *fds: silenced.append(fds))
+    assert run_command(["catalog"]) == 0
+    assert silenced

@@ -1,0 +1,193 @@
+"""`nvmesim run`: answers, files that appear whole or not at all, exit codes."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import polars as pl
+import pytest
+
+OPTIONS_THAT_WRITE = ("--report", "--requests", "--timeline")
+
+
+def leftovers(folder, *expected):
+    return sorted(p.name for p in folder.iterdir() if p.name not in expected)
+
+
+def test_a_person_reads_the_answer(nvmesim, scenario):
+    said = nvmesim("run", scenario)
+    assert said.code == 0
+    assert said.err == ""
+    lines = said.out.splitlines()
+    assert lines[0] == "one drive"
+    assert " ".join(lines[2].split()) == "IOPS 95 % GB/s mean us p50 us p99 us p99.9 us"
+    assert lines[3].startswith("read ")
+    assert any(line.startswith("why ") for line in lines)
+    assert all(line == line.rstrip() and len(line) <= 120 for line in lines)
+    assert "--verbose lists them" in said.out
+
+
+def test_verbose_lists_assumptions_stations_and_members(nvmesim, scenario):
+    said = nvmesim("run", scenario, "--verbose")
+    assert "--verbose" not in said.out
+    for words in ("drive0 dies", "per request", "assumed"):
+        assert words in said.out
+
+
+def test_json_has_what_the_interface_says(nvmesim, scenario):
+    said = nvmesim("run", scenario, "--json", "--seed", 7)
+    answer = json.loads(said.out)
+    assert said.code == 0
+    assert answer["seed"] == 7
+    assert answer["write"] is None
+    assert answer["read"]["latency_s"].keys() == {
+        *("mean", "p50", "p90", "p95", "p99", "p99.9", "p99.99", "max")
+    }
+    assert {"value", "low", "high"} == answer["total"]["iops"].keys()
+    assert answer["bottleneck"]["verdict"] == "latency-bound"
+
+
+def test_set_changes_a_value_and_the_seed_only_the_draws(nvmesim, scenario):
+    iops = [
+        json.loads(nvmesim("run", scenario, "--json", *more).out)["total"]["iops"]["value"]
+        for more in ((), ("--set", "workload.0.outstanding=1"), ("--seed", 2), ())
+    ]
+    assert iops[0] == iops[3]
+    assert iops[1] < 0.5 * iops[0]
+    assert iops[2] == pytest.approx(iops[0], rel=0.02)
+
+
+def test_every_file_is_written(nvmesim, scenario, tmp_path):
+    files = [tmp_path / n for n in ("r.html", "q.parquet", "t.html")]
+    options = [x for pair in zip(OPTIONS_THAT_WRITE, files, strict=True) for x in pair]
+    said = nvmesim("run", scenario, *options)
+    assert said.code == 0
+    assert leftovers(tmp_path, "one.toml") == ["q.parquet", "r.html", "t.html"]
+    report = files[0].read_text("utf-8")
+    assert "one drive" in report
+    assert "outstanding = 4" in report  # the scenario's own text
+    assert pl.read_parquet(files[1]).height >= 20_000
+    assert "every step" in files[2].read_text("utf-8")
+    assert "wrote" in said.err
+    assert "wrote" not in said.out
+
+
+def test_an_engine_of_ones_own_choice_gives_the_same_answer(nvmesim, scenario):
+    few = ("--set", "run.requests=3000")
+    both = [
+        json.loads(nvmesim("run", scenario, "--json", *few, "--engine", engine).out)
+        for engine in ("compiled", "simpy")
+    ]
+    assert both[0]["total"]["iops"]["value"] == both[1]["total"]["iops"]["value"]
+    assert both[1]["engine"] == "simpy"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["run", "none.toml"], "none.toml"),
+        (["run", "SCENARIO", "--set", "drives.0.cuont=2"], "cuont"),
+        (["run", "SCENARIO", "--set", "drives"], "KEY=VALUE"),
+        (["run", "SCENARIO", "--precision", "2"], "out of range"),
+        (["run", "SCENARIO", "--precision", "one"], "not a fraction"),
+        (["run", "SCENARIO", "--precision", "nan%"], "not a fraction"),
+        (["run", "SCENARIO", "--engine", "fast"], "--engine"),
+        (["run", "SCENARIO", "--seed", "-1"], "--seed"),
+        (["run", "SCENARIO", "--report", "no/such/folder/r.html"], "no/such/folder"),
+        (["run"], "Missing argument"),
+        (["runn", "SCENARIO"], "did you mean 'run'?"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_code_two(nvmesim, scenario, tmp_path, arguments, message):
+    said = nvmesim(*[scenario if a == "SCENARIO" else a for a in arguments])
+    assert said.code == 2
+    assert said.out == ""
+    assert said.err.startswith("nvmesim: ")
+    assert said.err.count("\n") == 1
+    assert message in said.err
+    assert leftovers(tmp_path) == ["one.toml"]
+
+
+def test_control_characters_of_the_input_do_not_reach_the_terminal(nvmesim, scenario):
+    text = scenario.read_text("utf-8").replace('"one drive"', '"a\\u001b[31mb[red]c\\nd"')
+    scenario.write_text(text, encoding="utf-8")
+    said = nvmesim("run", scenario)
+    assert "\x1b" not in said.out
+    assert said.out.splitlines()[0] == "a [31mb[red]c d"
+
+
+def test_precision_that_is_not_reached_exits_with_one(nvmesim, scenario, monkeypatch):
+    import dataclasses
+
+    module = sys.modules["nvmesim.simulate"]
+    real = module.simulate
+    monkeypatch.setattr(
+        module, "simulate", lambda *a, **k: dataclasses.replace(real(*a, **k), converged=False)
+    )
+    assert nvmesim("run", scenario).code == 1
+
+
+def test_a_load_without_steady_state_exits_with_one(nvmesim, scenario):
+    said = nvmesim(
+        "run", scenario, "--json", "--set", "run={}",
+        "--set", 'workload.0={block_size = "4 KiB", threads = 16, rate = "3M/s"}',
+    )  # fmt: skip
+    assert said.code == 1
+    answer = json.loads(said.out)
+    assert answer["bottleneck"]["verdict"] == "unstable"
+    assert answer["bottleneck"]["backlog_per_s"] > 0
+
+
+@pytest.mark.parametrize("option", OPTIONS_THAT_WRITE)
+def test_no_file_is_left_by_a_failure(nvmesim, scenario, tmp_path, monkeypatch, option):
+    from nvmesim.errors import DeadlockError
+
+    def fail(*args, **kwargs):
+        raise DeadlockError("deadlock: 3 requests wait")
+
+    monkeypatch.setattr(sys.modules["nvmesim.simulate"], "simulate", fail)
+    said = nvmesim("run", scenario, option, tmp_path / "out")
+    assert said.code == 2
+    assert said.err == "nvmesim: deadlock: 3 requests wait\n"
+    assert leftovers(tmp_path) == ["one.toml"]
+
+
+def test_no_part_of_a_report_is_left_on_a_full_disk(nvmesim, scenario, tmp_path, monkeypatch):
+    from pathlib import Path
+
+    def full(path, *args, **kwargs):
+        path.touch()
+        raise OSError(28, "No space left on device", str(path))
+
+    monkeypatch.setattr(Path, "write_text", full)
+    said = nvmesim("run", scenario, "--report", tmp_path / "r.html")
+    assert said.code == 2
+    assert "No space left on device" in said.err
+    assert "one drive" in said.out  # the answer itself is not lost
+    assert leftovers(tmp_path) == ["one.toml"]
+
+
+def test_an_older_report_is_kept_when_the_new_one_fails(nvmesim, scenario, tmp_path):
+    old = tmp_path / "r.html"
+    old.write_text("old", encoding="utf-8")
+    nvmesim("run", scenario, "--report", old, "--set", "drives.0.count=0")
+    assert old.read_text("utf-8") == "old"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="no SIGINT for a child there")
+def test_ctrl_c_keeps_what_is_finished(scenario):
+    command = [
+        *(sys.executable, "-c", "from nvmesim.cli import main; main()"),
+        *("run", str(scenario), "--json", "--set", "run={}", "--precision", "0.01%"),
+    ]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
+        time.sleep(4)
+        child.send_signal(signal.SIGINT)
+        out, _ = child.communicate(timeout=60)
+    assert child.returncode == 130
+    answer = json.loads(out)
+    assert not answer["converged"]
+    assert any(w.startswith("interrupted") for w in answer["warnings"])

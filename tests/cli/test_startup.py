@@ -1,0 +1,67 @@
+"""Nothing heavy is imported before it is needed, and the public names are what they should be."""
+
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+import nvmesim
+
+HEAVY = ["numba", "numpy", "polars", "altair", "scipy", "pydantic", "simpy", "rich", "vl_convert"]
+IMPORT_S, HELP_S = 0.3, 0.6
+"""Limits of the first second with the tool; of three runs the best, as others use the machine."""
+
+
+def python(code, **environment):
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True, text=True, check=True, env={**os.environ, **environment},
+    )  # fmt: skip
+
+
+HELP = "from nvmesim.cli.app import run_command; run_command(['--help'])"
+
+
+@pytest.mark.parametrize("code", ["import nvmesim", HELP])
+def test_nothing_heavy_is_imported(code):
+    said = python(f"{code}\nimport sys\nprint('LOADED', *sys.modules)")
+    loaded = said.stdout.split("LOADED")[1].split()
+    assert not set(HEAVY) & set(loaded)
+
+
+@pytest.mark.parametrize(("code", "limit"), [("import nvmesim", IMPORT_S), (HELP, HELP_S)])
+def test_the_first_second(code, limit):
+    python(code)
+    times = []
+    for _ in range(3):
+        start = time.perf_counter()
+        python(code)
+        times.append(time.perf_counter() - start)
+    print(f"{code[:40]}: {min(times):.3f} s with the interpreter's own start, limit {limit} s")
+    assert min(times) < limit
+
+
+def test_public_names():
+    assert nvmesim.__all__ == sorted(nvmesim.__all__)
+    assert set(nvmesim._HOME) == set(nvmesim.__all__)
+    for name in nvmesim.__all__:
+        assert getattr(nvmesim, name) is not None
+        assert name in dir(nvmesim)
+
+
+def test_an_unknown_name_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="no attribute 'simulat'"):
+        _ = nvmesim.simulat
+
+
+def test_functions_stay_functions_when_modules_of_their_names_are_imported():
+    code = "import nvmesim, nvmesim.simulate\nfrom nvmesim import catalog\n"
+    python(f"{code}assert callable(nvmesim.simulate)\nassert catalog.names('cpu')")
+
+
+def test_the_notice_of_compiling_comes_once(tmp_path):
+    code = "from nvmesim.cli.progress import say_if_compiling as s; s('compiled'); s('simpy')"
+    fresh = python(code, NUMBA_CACHE_DIR=str(tmp_path))
+    assert fresh.stderr == "nvmesim: compiling the engine (once, about 20 s)…\n"
