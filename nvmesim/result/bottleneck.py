@@ -26,6 +26,7 @@ from nvmesim.result.stations import (
     is_delay,
     rows_of,
 )
+from nvmesim.result.summary import percent
 from nvmesim.units import PS_PER_S, format_iops
 
 FULL: Final = 0.90
@@ -216,7 +217,7 @@ def _sentence(
         return f"Stopped by {describe(lowered, stop)}{also}: {best_relief(reliefs)}."
     nothing = "Nothing is full"
     if most is not None:
-        nothing += f" (most so {most.info.name}, {most.utilization:.0%} busy)"
+        nothing += f" (most so {most.info.name}, {percent(most.utilization)} busy)"
     gate = full_gate(lowered, totals)
     held = f"; all slots of {gate.name} are taken" if gate is not None else ""
     deeper = [r for r in reliefs if r.change == MORE_OUTSTANDING]
@@ -234,15 +235,17 @@ def also_full(lowered: Lowered, totals: Totals, stop: Full) -> str:
     if not others:
         return ""
     other = max(others, key=lambda f: f.utilization)
-    return f", with {other.info.name} {other.utilization:.0%} busy too"
+    return f", with {other.info.name} {percent(other.utilization)} busy too"
 
 
 def _carried(most: Full | None, offered: float) -> str:
     text = f"The offered {format_iops(offered)} are carried"
     if most is None:
         return f"{text}."
+    if most.bound_iops < 1.01 * offered:
+        text = f"The offered {format_iops(offered)} are within 1 % of what can be carried"
     return (
-        f"{text}; fullest is {most.info.name} ({most.utilization:.0%} busy), "
+        f"{text}; fullest is {most.info.name} ({percent(most.utilization)} busy), "
         f"which allows {format_iops(most.bound_iops)} at most."
     )
 
@@ -256,21 +259,21 @@ def _unstable(stop: Full | None, backlog_per_s: float, offered: float | None) ->
 def describe(lowered: Lowered, full: Full) -> str:
     """Name of what is full, as a person says it, with how full it is."""
     info = full.info
-    percent = f"{full.utilization:.0%} busy"
+    busy_text = f"{percent(full.utilization)} busy"
     if info.kind == "cpu":
-        return f"the CPU of socket {info.socket or 0} ({percent})"
+        return f"the CPU of socket {info.socket or 0} ({busy_text})"
     if info.kind == "thread":
         one = "one thread is" if info.servers == 1 else f"the {info.servers} threads are each"
-        return f"its threads ({percent}; {one} serial, which more cores do not change)"
+        return f"its threads ({busy_text}; {one} serial, which more cores do not change)"
     if info.kind == "raid-engine":
-        return f"{info.name}, one section that requests pass one by one ({percent})"
+        return f"{info.name}, one section that requests pass one by one ({busy_text})"
     alike = sum(
         1
         for f in lowered.stations
         if f.resource == info.resource and f.kind == info.kind and f.drive is not None
     )
     others = f"; {alike} alike" if info.drive is not None and alike > 1 else ""
-    return f"{info.name} ({percent}{others})"
+    return f"{info.name} ({busy_text}{others})"
 
 
 def best_relief(reliefs: Sequence[Relief]) -> str:

@@ -18,6 +18,7 @@ from nvmesim.engine.contract import Batch, Engine, Ints, Status
 from nvmesim.network import HORIZON_PS
 from nvmesim.result.latency import enough, samples
 from nvmesim.result.steady import Col, Collector, Floats, Reducer, Window, column, relative_half
+from nvmesim.result.summary import percent
 from nvmesim.units import PS_PER_S
 
 MIN_REQUESTS: Final = 200_000
@@ -301,19 +302,19 @@ class Controller:
         if not self._settled:
             share, left = fill_level(window, self._load)
             out.append(
-                f"a write buffer was still filling ({share:.0%} full at the end): writes fall to "
+                f"a write buffer was still filling ({percent(share)} full at the end): writes fall to "
                 f"the rate it drains at after about {left:.2g} s more"
             )
         if self._is_close(window):
             out.append(
-                f"the load is {loads(window, self._load).max():.2%} of what its fullest station "
+                f"the load is {100 * loads(window, self._load).max():.2f} % of what its fullest station "
                 "can do: so close to the bound, latencies keep changing for longer than was "
                 "simulated"
             )
         elif not converged and not interrupted and self._goal.precision is not None:
             half = relative_half(window.iops())
             out.append(
-                f"the precision asked for was not reached: IOPS are within {half:.2%} after "
+                f"the precision asked for was not reached: IOPS are within {100 * half:.2g} % after "
                 f"{window.requests:,} requests"
             )
         return out
