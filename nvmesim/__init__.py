@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from nvmesim.scenario.schema import Scenario as Scenario
     from nvmesim.simulate import compare as compare
     from nvmesim.simulate import simulate as simulate
+    from nvmesim.sizing import size_cpu as size_cpu
     from nvmesim.trace.capture import Captures as Captures
     from nvmesim.trace.registry import read_captures as read_captures
 
@@ -33,6 +34,7 @@ __all__ = [
     "raid_map",
     "read_captures",
     "simulate",
+    "size_cpu",
 ]
 
 _HOME: Final = {
@@ -46,6 +48,7 @@ _HOME: Final = {
     "raid_map": "nvmesim.model.raid_map:raid_map",
     "read_captures": "nvmesim.trace.registry:read_captures",
     "simulate": "nvmesim.simulate:simulate",
+    "size_cpu": "nvmesim.sizing:size_cpu",
 }
 
 

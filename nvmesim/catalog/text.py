@@ -79,8 +79,13 @@ def _lines(model: Frozen, path: str) -> list[str]:
         elif isinstance(value, Frozen):
             tables += ["", f"[{inner}]", *_lines(value, inner)]
         elif isinstance(value, dict):
-            tables += ["", f"[{inner}]"]
-            tables += [f"{_key(key)} = {_any(item)}" for key, item in value.items()]
+            parts = {k: v for k, v in value.items() if isinstance(v, Frozen)}
+            parts = {k: v for k, v in parts.items() if not isinstance(v, Quantity)}
+            if len(parts) < len(value) or not value:
+                tables += ["", f"[{inner}]"]
+            tables += [f"{_key(k)} = {_any(v)}" for k, v in value.items() if k not in parts]
+            for key, part in parts.items():
+                tables += ["", f"[{inner}.{_key(key)}]", *_lines(part, f"{inner}.{_key(key)}")]
         else:
             plain.append(f"{name} = {_any(value)}")
     return plain + tables

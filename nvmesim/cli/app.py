@@ -21,6 +21,8 @@ COMMANDS: Final = {
     "run": ("run", "nvmesim.simulate"),
     "trace": ("trace", "nvmesim.trace.registry"),
     "catalog": ("catalog", "nvmesim.catalog.load"),
+    "size": ("size", "nvmesim.sizing"),
+    "validate": ("validate", "nvmesim.validate"),
     "describe": ("describe", "nvmesim.describe"),
 }
 

@@ -116,7 +116,8 @@ def test_parts_of_one_request_sum_to_the_data_sheet(name):
 
 def test_windows_cycles_follow_from_the_one_drive_row():
     stack = load.get("stack", "windows-2019")
-    cycles = stack.submit.value + stack.complete.value
+    # 64 threads sleep before all completions but the 12.7 % that find them busy
+    cycles = stack.submit.value + stack.complete.value + (1 - 0.127) * stack.wakeup.value
     assert cycles == pytest.approx(0.127 * 64 * 2.1e9 / 680e3, rel=0.001)
 
 
