@@ -152,7 +152,7 @@ class _Section:
     ) -> tuple[dict[Op, OpResult], list[float]]:
         """Split the body at its direction lines; return results and run times, s."""
         starts = list(_DIRECTION.finditer(self.body))
-        ends = [*(match.start() for match in starts[1:]), len(self.body)]
+        ends = [*(match.start() for match in starts), len(self.body)][1:]
         ops: dict[Op, OpResult] = {}
         runtimes = []
         for match, end in zip(starts, ends, strict=True):
