@@ -155,7 +155,7 @@ def test_a_cut_report_is_refused(tmp_path: Path) -> None:
     path.write_text(OLD_REPORT.replace("err= 0", "err= 5"))
     with pytest.raises(CaptureError, match=r"job 'rr' failed with error=5 \(Input/output error\)"):
         read_capture(path)
-    path.write_text(OLD_REPORT.replace("  read :", "  read :"))
+    path.write_text(OLD_REPORT.replace("  read :", "  none :"))
     with pytest.raises(CaptureError, match="job 'rr' has zero samples"):
         read_capture(path)
     terse = (DATA / "fio-terse" / "randrw_4k_qd4.terse_v5.txt").read_text()
