@@ -505,7 +505,7 @@ def advance(net, run, tokens, heap_t, heap_e, free, pending, resume, target, unt
                             tokens[c, ORDER] = tokens[k, ORDER] + unit
                             tokens[c, KEY] = mix(tokens[k, KEY], -unit)  # no purpose is negative
                             tokens[c, SETUP] = 0
-                            tokens[c, LANE] = 0
+                            tokens[c, LANE] = tokens[k, LANE]
                             tokens[c, MEMBER] = -1
                             tokens[c, PC] = ops[pc, 2]
                             resume[n_resume] = c

@@ -355,7 +355,9 @@ class ReferenceEngine:
 
     def _split(self, token: Token, op: Operation) -> list[simpy.Process]:
         units = range(1, op.a + 1)
-        tokens = [Token(token.order + u, mix(token.key, -u), token.request) for u in units]
+        tokens = [
+            Token(token.order + u, mix(token.key, -u), token.request, token.lane) for u in units
+        ]
         return [self.env.process(self._walk(unit, op.b)) for unit in tokens]
 
     def _fork(self, token: Token, op: Operation) -> list[simpy.Process]:

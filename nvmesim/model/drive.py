@@ -51,7 +51,7 @@ class DriveModel:
             b.report(f"{name} tags", "gate", self._tags, drive=drive.index)
         self._command = b.station(f"{name} commands", Kind.FIFO)
         b.report(f"{name} commands", "drive", self._command, drive=drive.index, resource="commands")
-        self._mapper = -1
+        self._engines, self._stream = -1, -1
         self._add_bank(writes)
         self._add_data(writes)
 
@@ -158,36 +158,55 @@ class DriveModel:
     def _read(self, n_bytes: int) -> list[Row]:
         p = self.profile
         base = max(0, round(p.read.base.value) - self._host.read_ps) + self._drive.delay_ps
+        first = self._command_row(False, base)
+        unit = round(p.read.unit.value)
+        n = min(MAX_CHILDREN, math.ceil(n_bytes / unit))
+        if n > 1 and p.read.engines is not None:
+            return [first, *self._streamed(n, unit)]
+        return [first, *self._media(n, min(unit, max(4096, n_bytes))), *self._out(n_bytes)]
+
+    def _out(self, n_bytes: int) -> list[Row]:
+        """Read data through the controller and the port."""
         up = command_time_ps(self._drive.link, "read", n_bytes, "up")
         if not self._drive.link.full_duplex:
             up += command_time_ps(self._drive.link, "read", n_bytes, "down")
+        rate = self.profile.read_bandwidth.value
         return [
-            self._command_row(False, base),
-            *self._media(n_bytes, SLOT_DIE),
-            const(self._read_data, round(n_bytes * PS_PER_S / p.read_bandwidth.value)),
+            const(self._read_data, round(n_bytes * PS_PER_S / rate)),
             const(self._up, up),
         ]
 
-    def _media(self, n_bytes: int, slot: int) -> list[Row]:
+    def _media(self, n: int, each: int) -> list[Row]:
         """Die and channel of each unit; a command larger than a unit forks (DESIGN 3)."""
-        unit = round(self.profile.read.unit.value)
-        n = min(MAX_CHILDREN, math.ceil(n_bytes / unit))
-        each = min(unit, max(4096, n_bytes))
         if n == 1:
-            return self._unit(each, slot)
-        if unit not in self._units:
-            mapped: list[Row] = []
-            split = round(self.profile.read.split.value)
-            if split:
-                self._mapper = self._b.station(f"{self._drive.name} unit map", Kind.FIFO)
-                self._b.report(
-                    f"{self._drive.name} unit map", "drive", self._mapper,
-                    drive=self._drive.index, resource="commands",
-                )  # fmt: skip
-                mapped = [const(self._mapper, split)]
-            rows = [*mapped, *self._unit(each, slot), op(Op.END)]
-            self._units[unit] = self._b.program(rows)
-        return [op(Op.SPLIT, n, self._units[unit])]
+            return self._unit(each, SLOT_DIE)
+        if each not in self._units:
+            self._units[each] = self._b.program([*self._unit(each, SLOT_DIE), op(Op.END)])
+        return [op(Op.SPLIT, n, self._units[each])]
+
+    def _streamed(self, n: int, unit: int) -> list[Row]:
+        """One die, then the units one by one through the command's data engine and out.
+
+        Found on the Samsung 980 PRO at 64 KiB: at depth 1 the latency is 153 us with a p99 of 167,
+        which 16 units on independent dies would spread to 280; at depth 8 it spreads to 610 us
+        and 27.3 kIOPS, which one serial controller would hold to 370 us and 32 kIOPS.
+        """
+        engines = self.profile.read.engines
+        count = 1 if engines is None else max(1, round(engines.value))
+        if self._engines < 0:
+            b, name = self._b, self._drive.name
+            self._engines = len(b.stations)
+            for i in range(count):
+                b.station(f"{name} engine{i}", Kind.FIFO)
+            b.report(
+                f"{name} data engines", "drive", self._engines, count,
+                drive=self._drive.index, resource="commands",
+            )  # fmt: skip
+            split = max(1, round(self.profile.read.split.value))
+            lane = op(Op.VISIT_LANE, self._engines, -1, split, count)
+            self._stream = b.program([lane, *self._out(unit), op(Op.END)])
+        die = op(Op.VISIT_BANK, self._dies, self._read_dist, 0, self._n_dies, slot=SLOT_DIE)
+        return [die, op(Op.SPLIT, n, self._stream)]
 
     def _unit(self, n_bytes: int, slot: int) -> list[Row]:
         channel = round(self.profile.read.channel.value * n_bytes / 4096)
