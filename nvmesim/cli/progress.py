@@ -42,7 +42,7 @@ def progress_bar() -> Iterator[Report | None]:
 
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("", total=1.0)
+        task = bar.add_task("starting", total=1.0)
 
         def report(what: str, share: float) -> None:
             bar.update(task, description=escape(one_line(what)), completed=share)

@@ -63,11 +63,14 @@ def run(
             loaded, engine=engine, seed=seed, precision=share, curve=report is not None,
             requests_file=requests, progress=progress,
         )  # fmt: skip
-    _print(result, as_json, verbose)
-    if report is not None:
-        _write_report(report, result, Path(scenario), sets)
-    if timeline is not None and not pressed:
-        _write_timeline(timeline, loaded, result.seed)
+    # Files first: a reader of stdout may go away. The answer in any case: a disk may be full.
+    try:
+        if report is not None:
+            _write_report(report, result, Path(scenario), sets)
+        if timeline is not None and not pressed:
+            _write_timeline(timeline, loaded, result.seed)
+    finally:
+        _print(result, as_json, verbose)
     if pressed:
         return 130
     return 0 if result.converged and result.bottleneck.verdict != "unstable" else 1

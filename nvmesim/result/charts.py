@@ -21,6 +21,8 @@ FEWEST_BEYOND: Final = 10
 """A tail is drawn as far as this many samples lie beyond it."""
 FIRST_SHARE: Final = 0.002
 """The fastest few per mille are a flat line that only stretches the axis."""
+LABEL_SHARE: Final = 0.08
+"""Of an axis' length: what a label needs, so that two do not touch."""
 TAIL_LABELS: Final = (
     "datum.value == 0 ? '0 %' : datum.value == 1 ? '90 %' : datum.value == 2 ? '99 %' : "
     "datum.value == 3 ? '99.9 %' : datum.value == 4 ? '99.99 %' : datum.value == 5 ? '99.999 %' : "
@@ -263,8 +265,9 @@ def throughput_curve(result: Result) -> alt.LayerChart:
     """Simulated throughput against outstanding requests, under its bound lines."""
     rows = [{"n": p.outstanding, "kiops": rounded(p.iops / 1e3)} for p in result.curve]
     most = max(float(row["kiops"]) for row in rows)
-    bounds = _bounds(result)
-    top = max([most, *(b["kiops"] for b in bounds[:1])]) * 1.25
+    least = min((b for b in result.bottleneck.bounds.values() if math.isfinite(b)), default=0.0)
+    top = max(most, least / 1e3) * 1.25
+    bounds = _bounds(result, top)
     x = alt.X(
         "n:Q",
         title="outstanding requests (log)",
@@ -279,25 +282,23 @@ def throughput_curve(result: Result) -> alt.LayerChart:
         .mark_point(color=palette.READ, filled=True, size=40)
         .encode(x, y, tooltip=[alt.Tooltip("n:Q"), alt.Tooltip("kiops:Q", format=",.0f")])
     )
-    layers = [line, points, *_bound_layers(bounds, top), *_no_waiting(result.curve, top, x, y)]
+    layers = [line, points, *_bound_layers(bounds), *_no_waiting(result.curve, top, x, y)]
     return layered(*layers, *_operating_point(result, x, y), height=270)
 
 
-def _bounds(result: Result) -> list[dict[str, Any]]:
-    """The tightest bounds, least first; those within 6 % of each other share one line."""
+def _bounds(result: Result, top: float) -> list[dict[str, Any]]:
+    """The tightest bounds below *top*, least first; those too close to label share one line."""
     found: list[dict[str, Any]] = []
     for name, iops in sorted(result.bottleneck.bounds.items(), key=lambda pair: pair[1]):
-        if not math.isfinite(iops):
-            continue
-        kiops = rounded(iops / 1e3)
-        if found and kiops < found[-1]["kiops"] * 1.06:
+        kiops = rounded(iops / 1e3) if math.isfinite(iops) else math.inf
+        if kiops > top or (found and kiops - found[-1]["kiops"] < LABEL_SHARE * top):
             continue
         found.append({"kiops": kiops, "text": f"bound: {name}"})
     return found[:3]
 
 
-def _bound_layers(bounds: Sequence[dict[str, Any]], top: float) -> list[alt.Chart]:
-    shown = inline([b for b in bounds if b["kiops"] <= top])
+def _bound_layers(bounds: Sequence[dict[str, Any]]) -> list[alt.Chart]:
+    shown = inline(bounds)
     rule = alt.Chart(shown).mark_rule(strokeDash=[4, 3], color=palette.ACCENT)
     text = alt.Chart(shown).mark_text(align="left", baseline="bottom", dx=5, dy=-3, fontSize=10)
     y = alt.Y("kiops:Q")
@@ -314,7 +315,8 @@ def _no_waiting(curve: Sequence[CurvePoint], top: float, x: alt.X, y: alt.Y) -> 
     n = [first.outstanding * growth ** (i / 40) for i in range(41)]
     rows = [{"n": rounded(v), "kiops": rounded(min(top, v * each))} for v in n]
     line = alt.Chart(inline(rows)).mark_line(strokeDash=[2, 3], color=palette.MUTED)
-    text = alt.Chart(inline(rows[36:37])).mark_text(align="right", dx=-7, fontSize=10)
+    middle = [row for row in rows if row["kiops"] >= 0.45 * rows[-1]["kiops"]][:1]
+    text = alt.Chart(inline(middle)).mark_text(align="right", dx=-7, fontSize=10)
     return [line.encode(x, y), text.encode(x, y, text=alt.value("bound: no waiting"))]
 
 

@@ -170,6 +170,18 @@ def test_no_part_of_a_report_is_left_on_a_full_disk(nvmesim, scenario, tmp_path,
     assert leftovers(tmp_path) == ["one.toml"]
 
 
+def test_a_report_is_written_even_if_nobody_reads_the_answer(scenario, tmp_path):
+    command = [
+        *(sys.executable, "-c", "from nvmesim.cli import main; main()"),
+        *("run", str(scenario), "--report", str(tmp_path / "r.html")),
+    ]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
+        child.stdout.close()
+        said = child.stderr.read().decode()
+    assert "Traceback" not in said
+    assert (tmp_path / "r.html").stat().st_size > 100_000
+
+
 def test_an_older_report_is_kept_when_the_new_one_fails(nvmesim, scenario, tmp_path):
     old = tmp_path / "r.html"
     old.write_text("old", encoding="utf-8")

@@ -21,7 +21,3 @@ document.querySelectorAll(".chart").forEach((place) => {
   const options = { actions: false, renderer: "svg", config, loader: { http: {}, baseURL: "" } };
   vegaEmbed(place, spec, options).catch((error) => { place.textContent = String(error); });
 });
-// What is folded away on the screen belongs on paper.
-window.addEventListener("beforeprint", () => {
-  document.querySelectorAll("details").forEach((part) => { part.open = true; });
-});
