@@ -47,6 +47,8 @@ SHORT_REQUESTS: Final = 100_000
 """Requests of a what-if run: common random numbers make so few enough."""
 SLOW_ENGINE: Final = 10
 """The SimPy engine's runs are so many times shorter at most."""
+MIN_PAIRED: Final = 16
+"""Batches of the run that what-ifs can be paired with, at least."""
 MAX_THREADS: Final = 4
 LONGEST: Final = 4
 """A what-if run is so many times longer at most, while its write buffers fill."""
@@ -278,6 +280,8 @@ class _Answer:
         self.totals = replace(Totals.of(window), requests=arrived)
         self.stable = self.measured.backlog_per_s is None
         self.small = self._fills_slowly()
+        # What-ifs pair with the run's first batches, unless these are not alike.
+        self.own_base = self.small or len(self.measured.head) < MIN_PAIRED
 
     def explore(self, reliefs: bool, curve: bool, draws: int, progress: Progress | None) -> None:
         """Simulate the what-ifs that were asked for."""
@@ -313,7 +317,9 @@ class _Answer:
         stop = bottleneck.limiting(stations)
         changes = choose(self.ready.scenario, stations, stop)
         base = self.measured.window.iops()
-        head = self._again(self.ready.scenario).records if self.small else self.measured.head
+        head = self.measured.head
+        if self.own_base:
+            head = self._again(self.ready.scenario).records
         # The kernel holds no lock, so runs in threads overlap; each is its own.
         with ThreadPoolExecutor(min(MAX_THREADS, os.cpu_count() or 1)) as pool:
             try:
@@ -343,6 +349,7 @@ class _Answer:
         requests = max(SHORT_REQUESTS, 20 * other.load.in_flight)
         if not self.small:
             requests += self.measured.warmup_requests
+        if not self.own_base:
             requests = min(requests, len(self.measured.head) * self.measured.batch)
         return _short(other, self.measured.batch, requests)
 

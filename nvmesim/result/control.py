@@ -88,7 +88,8 @@ class Measured:
 
     window: Window
     head: Floats
-    """float64[n, len(Col)]: the first batches of the run, warm-up included, all of `batch`."""
+    """float64[n, len(Col)]: the first batches of the run, warm-up included, all of `batch`; none
+    where batches differ (a run of a stated duration)."""
     batch: int
     warmup_requests: int
     """Completions before the window."""
@@ -285,7 +286,7 @@ class Controller:
         self._dropped += int(self._kept.records[:cut, Col.READS : Col.WRITES + 1].sum())
         window = self._kept.window(cut)
         self._settled = not filling(window, self._load)
-        head = np.array(self._kept.head)
+        head = np.array(self._kept.head).reshape(-1, len(Col))
         return Measured(
             window, head, self._batch, self._dropped, converged, self._growth, interrupted,
             tuple(self._warnings(converged, interrupted, window)),
@@ -302,20 +303,20 @@ class Controller:
         if not self._settled:
             share, left = fill_level(window, self._load)
             out.append(
-                f"a write buffer was still filling ({percent(share)} full at the end): writes fall to "
-                f"the rate it drains at after about {left:.2g} s more"
+                f"a write buffer was still filling ({percent(share)} full at the end): writes fall "
+                f"to the rate it drains at after about {left:.2g} s more"
             )
         if self._is_close(window):
+            load = 100 * loads(window, self._load).max()
             out.append(
-                f"the load is {100 * loads(window, self._load).max():.2f} % of what its fullest station "
-                "can do: so close to the bound, latencies keep changing for longer than was "
-                "simulated"
+                f"the load is {load:.2f} % of what its fullest station can do: so close to the "
+                "bound, latencies keep changing for longer than was simulated"
             )
         elif not converged and not interrupted and self._goal.precision is not None:
             half = relative_half(window.iops())
             out.append(
-                f"the precision asked for was not reached: IOPS are within {100 * half:.2g} % after "
-                f"{window.requests:,} requests"
+                "the precision asked for was not reached: IOPS are within "
+                f"{100 * half:.2g} % after {window.requests:,} requests"
             )
         return out
 

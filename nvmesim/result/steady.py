@@ -190,7 +190,10 @@ class Collector:
         self._span = 1
         self._dropped_ps = 0.0
         self.head: list[Floats] = []
-        """The first `MAX_RECORDS` records, as they were: for comparison with another run."""
+        """The first `MAX_RECORDS` records, as they were, until one had another size than the
+        first batch was asked to have: for comparison with another run."""
+        self._first_batch = batch
+        self._comparable = True
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -211,7 +214,9 @@ class Collector:
         for part in parts[1:]:
             row = _merge_rows(row, self._reducer.record(part))
             snapshot = snapshot + self._reducer.snapshot(part)
-        if len(self.head) < MAX_RECORDS:
+        whole = row[Col.READS] + row[Col.WRITES] >= self._first_batch == self.batch
+        self._comparable &= bool(whole) and len(self.head) < MAX_RECORDS
+        if self._comparable:
             self.head.append(row)
         self._append(row, Snapshot(**{**vars(snapshot), "n_records": 1}))
 

@@ -1,0 +1,158 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from nvmesim import reliefs
+from nvmesim.catalog.links import parse_link
+from nvmesim.model.lower import lower
+from nvmesim.model.lowered import StationInfo
+from nvmesim.result.bottleneck import Full
+from nvmesim.scenario.resolve import resolve
+from nvmesim.scenario.resolved import ResolvedScenario
+from tests.result.scenarios import CPU, scenario
+
+ALL = sorted({maker for makers in reliefs.BY_RESOURCE.values() for maker in makers}
+             | {reliefs.twice_the_outstanding}, key=lambda f: f.__name__)  # fmt: skip
+
+
+def resolved(**options: Any) -> ResolvedScenario:
+    return resolve(scenario(**options))
+
+
+VOLUMES: dict[str, dict[str, Any] | None] = {
+    "jbod": None,
+    "raid0": {"raid": "raid0"},
+    "raid1": {"raid": "raid1"},
+    "raid10": {"raid": "raid10", "layout": "near2"},
+    "raid5": {"raid": "raid5"},
+    "raid6": {"raid": "raid6"},
+}
+
+
+@pytest.mark.parametrize("volume", VOLUMES.values(), ids=VOLUMES.keys())
+@pytest.mark.parametrize("maker", ALL, ids=lambda f: f.__name__)
+def test_every_change_makes_a_scenario_that_can_be_lowered(
+    maker: reliefs.Maker, volume: dict[str, Any] | None
+) -> None:
+    base = resolved(drives=4, volume=volume, read=0.5)
+    change = maker(base)
+    if change is not None:
+        assert change.scenario != base
+        assert change.text
+        lower(change.scenario)
+
+
+def test_one_more_drive_goes_into_the_volume() -> None:
+    change = reliefs.one_more_drive(resolved(drives=4, volume={"raid": "raid5"}))
+    assert change is not None
+    assert change.text == "one more drive"
+    assert change.scenario.volumes[0].members == (0, 1, 2, 3, 4)
+    assert [d.name for d in change.scenario.drives] == [f"drive{i}" for i in range(5)]
+
+
+def test_a_mirror_grows_by_whole_sets() -> None:
+    base = resolved(drives=4, volume={"raid": "raid10", "layout": "near2"})
+    change = reliefs.one_more_drive(base)
+    assert change is not None
+    assert change.text == "2 more drives"
+    assert len(change.scenario.volumes[0].members) == 6
+
+
+def test_a_degraded_volume_takes_no_more_drives() -> None:
+    base = resolved(drives=4, volume={"raid": "raid5", "degraded": [1]})
+    assert reliefs.one_more_drive(base) is None
+
+
+def test_an_open_loop_has_no_outstanding_to_double() -> None:
+    base = resolved(rate="10k/s")
+    assert reliefs.twice_the_outstanding(base) is None
+    assert reliefs.twice_the_threads(base) is None
+
+
+def test_twice_the_threads_keeps_what_is_outstanding() -> None:
+    base = resolved(threads=2, outstanding=8)
+    change = reliefs.twice_the_threads(base)
+    assert change is not None
+    assert change.scenario.workload[0].in_flight == base.workload[0].in_flight
+    odd = reliefs.twice_the_threads(resolved(threads=2, outstanding=1))
+    assert odd is not None
+    assert odd.text == "twice the threads"
+
+
+@pytest.mark.parametrize(
+    ("factor", "threads", "outstanding"),
+    [(0.5, 4, 4), (0.125, 4, 1), (0.0625, 2, 1), (0.03125, 1, 1), (4.0, 4, 32)],
+)
+def test_outstanding_is_scaled_down_to_fewer_threads(
+    factor: float, threads: int, outstanding: int
+) -> None:
+    changed = reliefs.scaled_outstanding(resolved(threads=4, outstanding=8), factor)
+    assert changed is not None
+    group = changed.workload[0]
+    assert (group.threads, group.outstanding) == (threads, outstanding)
+
+
+def test_less_than_one_outstanding_is_none() -> None:
+    assert reliefs.scaled_outstanding(resolved(threads=4, outstanding=8), 1 / 64) is None
+    assert reliefs.scaled_outstanding(resolved(threads=4, outstanding=3), 0.5) is None
+
+
+def test_one_more_interconnect_is_wider() -> None:
+    two = [{"cpu": {**CPU, "interconnect": "upi"}}, {"cpu": {**CPU, "interconnect": "upi"}}]
+    base = resolved(sockets=two)
+    assert base.interconnect is not None
+    change = reliefs.one_more_interconnect(base)
+    assert change is not None
+    joined = change.scenario.interconnect
+    assert joined is not None
+    assert joined.link.lanes == base.interconnect.link.lanes + 1
+    per_link = base.interconnect.link.raw_bytes_per_s / base.interconnect.link.lanes
+    assert joined.link.raw_bytes_per_s == pytest.approx(per_link * joined.link.lanes)
+    assert reliefs.one_more_interconnect(resolved()) is None
+
+
+def test_the_fastest_link_cannot_be_wider() -> None:
+    assert reliefs.wider(parse_link("pcie6 x32")) is None
+    assert reliefs.wider(parse_link("sata3")) is None
+    assert str(reliefs.wider(parse_link("pcie6 x4"))) == "pcie6 x8"
+
+
+def test_smaller_buffers_keep_their_units() -> None:
+    base = resolved(read=0.5)
+    small = reliefs.small_buffers(base)
+    write = small.drives[0].profile.write
+    assert write.buffer.value == 8 * 32 * 4096  # eight units per die: the floor
+    assert write.program == base.drives[0].profile.write.program
+
+
+def full(resource: str, kind: str, bound: float) -> Full:
+    return Full(StationInfo(resource, kind, 0, resource=resource), 0.5, bound)  # type: ignore[arg-type]
+
+
+def test_what_stops_it_is_relieved_first() -> None:
+    base = resolved(drives=2)
+    stations = [full("commands", "drive", 1e5), full("cores", "cpu", 2e5)]
+    texts = [c.text for c in reliefs.choose(base, stations, stations[0])]
+    assert texts[:2] == [
+        "one more drive with threads of its own",
+        "drives with twice the command rate",
+    ]
+    assert "one more core" in texts
+    assert texts[-1] == "twice as many outstanding"
+    assert len(texts) <= reliefs.MOST
+
+
+def test_without_a_bottleneck_outstanding_comes_first() -> None:
+    stations = [full("commands", "drive", 1e5)]
+    assert reliefs.choose(resolved(), stations, None)[0].text == "twice as many outstanding"
+
+
+def test_changes_leave_the_base_alone() -> None:
+    base = resolved(drives=3)
+    before = replace(base)
+    for maker in ALL:
+        maker(base)
+    assert base == before
