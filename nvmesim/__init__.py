@@ -49,7 +49,6 @@ _HOME: Final = {
     "read_captures": "nvmesim.trace.registry:read_captures",
     "simulate": "nvmesim.simulate:simulate",
     "size_cpu": "nvmesim.sizing:size_cpu",
-    "size_cpu": "nvmesim.sizing:size_cpu",
 }
 
 

@@ -32,7 +32,11 @@ class LazyGroup(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the commands whose work can be done, in the order of the table."""
-        return [name for name, (_, needs) in COMMANDS.items() if _exists(needs)]
+        return [
+            name
+            for name, (module, needs) in COMMANDS.items()
+            if _exists(f"nvmesim.cli.{module}") and _exists(needs)
+        ]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Return the command, imported now, or None if there is none."""
