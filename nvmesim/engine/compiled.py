@@ -90,7 +90,7 @@ class CompiledEngine:
         slack = net.n_stations + n_users + 8
         self._tokens = np.zeros((slots, kernel.TOKEN_FIELDS), np.int64)
         self._tokens[:, kernel.SCALED] = -1
-        self._heap_t = np.zeros(slots + slack, np.int64)
+        self._heap_t = np.full(slots + slack, kernel.FOREVER, np.int64)
         self._heap_e = np.zeros(slots + slack, np.int64)
         self._free = np.arange(slots, dtype=np.int64)[::-1].copy()
         self._pending = np.zeros((slots + slack, 3), np.int64)
@@ -159,6 +159,7 @@ class CompiledEngine:
         self._tokens = _longer(self._tokens, old)
         self._tokens[old:, kernel.SCALED] = -1
         self._heap_t = _longer(self._heap_t, old)
+        self._heap_t[-old:] = kernel.FOREVER
         self._heap_e = _longer(self._heap_e, old)
         self._pending = _longer(self._pending, old)
         self._resume = _longer(self._resume, old)

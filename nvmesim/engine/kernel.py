@@ -10,10 +10,10 @@ Event numbers on the heap: e >= 0 is a token that departs; -1 - s is a check of 
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
+from numba import njit, uint64
 
 from nvmesim.engine.contract import (
     CHILD_SHIFT,
@@ -32,6 +32,11 @@ from nvmesim.network import Kind, Op
 from nvmesim.rng import below, mix, quantile
 
 Array = np.ndarray
+
+# Nothing here allocates; counting references to arrays that others own would cost 10 to 25 %.
+_LEAN: dict[str, Any] = {"cache": True, "_nrt": False}
+compiled: Any = njit(**_LEAN)
+inlined: Any = njit(inline="always", **_LEAN)
 
 FIFO, DELAY, GATE, DIE = (int(k) for k in (Kind.FIFO, Kind.DELAY, Kind.GATE, Kind.DIE))
 END, VISIT, VISIT_BANK, VISIT_LANE = (
@@ -60,6 +65,8 @@ N_SCALARS = 12
 GROW = 4
 """Status: `compiled` must make room for more tokens and call again."""
 
+FOREVER = 1 << 62  # behind the last entry of the heap
+ONE, TWO, THREE = np.uint64(1), np.uint64(2), np.uint64(3)
 TOUCH = -1  # entity of a pending touch
 
 
@@ -155,12 +162,12 @@ class Run(NamedTuple):
     record: Array  # int64[capacity, 7]; capacity 0: no recording
 
 
-@njit(cache=True, inline="always")
+@inlined
 def heap_push(heap_t, heap_e, n, t, e):  # type: ignore[no-untyped-def]
-    """Push (t, e) on a 4-ary heap of n entries ordered by t; ties need no order (contract 1)."""
-    i = n
+    """Push (t, e) on a 4-ary heap of n entries ordered by t; ties need no order (rule 1)."""
+    i = uint64(n)
     while i > 0:
-        up = (i - 1) >> 2
+        up = (i - ONE) >> TWO
         if heap_t[up] <= t:
             break
         heap_t[i] = heap_t[up]
@@ -170,23 +177,27 @@ def heap_push(heap_t, heap_e, n, t, e):  # type: ignore[no-untyped-def]
     heap_e[i] = e
 
 
-@njit(cache=True, inline="always")
-def heap_pop(heap_t, heap_e, n):  # type: ignore[no-untyped-def]
-    """Remove the root of a 4-ary heap of n entries."""
-    n -= 1
-    t = heap_t[n]
-    e = heap_e[n]
-    i = 0
+@inlined
+def heap_replace(heap_t, heap_e, n, t, e):  # type: ignore[no-untyped-def]
+    """Replace the root of a 4-ary heap of n entries by (t, e).
+
+    Behind its entries the heap is FOREVER, so that a node has four children to compare: selects
+    instead of branches, which a processor cannot predict here.
+    """
+    i = uint64(0)
+    size = uint64(n)
     while True:
-        child = (i << 2) + 1
-        if child >= n:
+        child = (i << TWO) + ONE
+        if child >= size:
             break
-        best = child
-        least = heap_t[child]
-        for other in range(child + 1, min(child + 4, n)):
-            if heap_t[other] < least:
-                least = heap_t[other]
-                best = other
+        first, second = heap_t[child], heap_t[child + ONE]
+        third, fourth = heap_t[child + TWO], heap_t[child + THREE]
+        low = child + uint64(second < first)
+        high = child + TWO + uint64(fourth < third)
+        least = min(first, second)
+        other = min(third, fourth)
+        best = high if other < least else low
+        least = min(least, other)
         if least >= t:
             break
         heap_t[i] = least
@@ -196,30 +207,61 @@ def heap_pop(heap_t, heap_e, n):  # type: ignore[no-untyped-def]
     heap_e[i] = e
 
 
-@njit(cache=True, inline="always")
+@inlined
+def heap_pop(heap_t, heap_e, n):  # type: ignore[no-untyped-def]
+    """Remove the root of a 4-ary heap of n entries."""
+    n -= 1
+    t = heap_t[n]
+    heap_t[n] = FOREVER
+    if n > 0:
+        heap_replace(heap_t, heap_e, n, t, heap_e[n])
+
+
+@inlined
+def heap_second(heap_t):  # type: ignore[no-untyped-def]
+    """Return the least time but for the root's."""
+    return min(min(heap_t[1], heap_t[2]), min(heap_t[3], heap_t[4]))
+
+
+@compiled
+def heap_insert(heap_t, heap_e, n, hole, t, e):  # type: ignore[no-untyped-def]
+    """Push (t, e), or put it in the place of the root if that is a *hole*; return the new n."""
+    if hole:
+        heap_replace(heap_t, heap_e, n, t, e)
+        return n
+    heap_push(heap_t, heap_e, n, t, e)
+    return n + 1
+
+
+@inlined
 def replace_first(free, base, n, value):  # type: ignore[no-untyped-def]
     """Replace the least of the binary heap free[base : base + n] by *value*."""
-    i = 0
+    root = uint64(base)
+    last = uint64(n - 1)
+    i = uint64(0)
     while True:
-        child = 2 * i + 1
-        if child >= n:
+        child = (i << ONE) + ONE
+        if child >= last:  # no child, or one
+            if child == last and free[root + child] < value:
+                free[root + i] = free[root + child]
+                i = child
             break
-        if child + 1 < n and free[base + child + 1] < free[base + child]:
-            child += 1
-        if free[base + child] >= value:
+        left, right = free[root + child], free[root + child + ONE]
+        least = min(left, right)
+        if least >= value:
             break
-        free[base + i] = free[base + child]
-        i = child
-    free[base + i] = value
+        free[root + i] = least
+        i = child + uint64(right < left)
+    free[root + i] = value
 
 
-@njit(cache=True, inline="always")
+@inlined
 def scaled(work, factor):  # type: ignore[no-untyped-def]
     """Return (work * factor) >> 16 by halves, so that the product cannot wrap."""
     return (work >> 16) * factor + (((work & 0xFFFF) * factor) >> 16)
 
 
-@njit(cache=True, inline="always")
+@inlined
 def bin_of(value):  # type: ignore[no-untyped-def]
     """Histogram bin of a latency in ps, as `contract.bin_index`."""
     shift = 0
@@ -233,7 +275,7 @@ def bin_of(value):  # type: ignore[no-untyped-def]
     return (shift << HIST_BITS) + (value >> shift)
 
 
-@njit(cache=True)
+@compiled
 def sort_pending(pending, n):  # type: ignore[no-untyped-def]
     """Sort pending[:n] by (station, order): rule 2. Heap sort, so no fan-out is quadratic."""
     for start in range((n - 2) // 2, -1, -1):
@@ -244,7 +286,7 @@ def sort_pending(pending, n):  # type: ignore[no-untyped-def]
         _sift(pending, 0, end)
 
 
-@njit(cache=True)
+@compiled
 def _sift(pending, root, n):  # type: ignore[no-untyped-def]
     while True:
         child = 2 * root + 1
@@ -259,14 +301,14 @@ def _sift(pending, root, n):  # type: ignore[no-untyped-def]
         root = child
 
 
-@njit(cache=True, inline="always")
+@inlined
 def _before(pending, i, j):  # type: ignore[no-untyped-def]
     if pending[i, 0] != pending[j, 0]:
         return pending[i, 0] < pending[j, 0]
     return pending[i, 1] < pending[j, 1]
 
 
-@njit(cache=True)
+@compiled
 def episode_factor(net, run, gc, t):  # type: ignore[no-untyped-def]
     """Advance drive *gc*'s alternating process to t; return its factor (1 << 16: no episode).
 
@@ -281,7 +323,7 @@ def episode_factor(net, run, gc, t):  # type: ignore[no-untyped-def]
     return net.gc_factor[gc] if run.gc_episode[gc] & 1 else 1 << 16
 
 
-@njit(cache=True, inline="always")
+@inlined
 def hold(run, gate, t):  # type: ignore[no-untyped-def]
     """Subtract the slot-time that was free at *gate* since its slots last changed.
 
@@ -291,14 +333,14 @@ def hold(run, gate, t):  # type: ignore[no-untyped-def]
     run.held_since[gate] = t
 
 
-@njit(cache=True, inline="always")
+@inlined
 def seize(run, gate, amount, t):  # type: ignore[no-untyped-def]
     """Take *amount* slots."""
     hold(run, gate, t)
     run.slots[gate] -= amount
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True, **_LEAN)
 def advance(net, run, tokens, heap_t, heap_e, free, pending, resume, target, until):  # type: ignore[no-untyped-def]
     """Run instants until *target* measured completions, no event, or an event beyond *until*.
 
@@ -322,6 +364,7 @@ def advance(net, run, tokens, heap_t, heap_e, free, pending, resume, target, unt
     sources = run.scalars[SOURCES]
     must_sort = run.scalars[MUST_SORT] != 0
     t = now
+    hole = False  # the root of the heap is taken, and its place free
     capacity = tokens.shape[0]
     burst = resume.shape[0] - capacity  # most children of one operation, see compiled.py
     done = run.scalars[DONE]
@@ -350,9 +393,14 @@ def advance(net, run, tokens, heap_t, heap_e, free, pending, resume, target, unt
         # Phase A, first part: every event of this instant (none is left if it was interrupted).
         while n_heap > 0 and heap_t[0] == t:
             e = heap_e[0]
-            heap_pop(heap_t, heap_e, n_heap)
-            n_heap -= 1
             sources += 1
+            if heap_second(heap_t) > t:
+                # The instant's last: the next push takes its place, which saves half the work.
+                hole = True
+                heap_t[0] = FOREVER
+            else:
+                heap_pop(heap_t, heap_e, n_heap)
+                n_heap -= 1
             if e >= 0:
                 station = tokens[e, SCALED]
                 if station >= 0:
@@ -366,8 +414,8 @@ def advance(net, run, tokens, heap_t, heap_e, free, pending, resume, target, unt
                 end = run.program_end[s]
                 if end >= 0:
                     if end > t:  # reads suspended it meanwhile
-                        heap_push(heap_t, heap_e, n_heap, end, e)
-                        n_heap += 1
+                        n_heap = heap_insert(heap_t, heap_e, n_heap, hole, end, e)
+                        hole = False
                         continue
                     run.program_end[s] = -1
                     gate = net.die_gate[s]
@@ -568,14 +616,15 @@ def advance(net, run, tokens, heap_t, heap_e, free, pending, resume, target, unt
                         n_free += 1
                         if net.group_open[group] == 0:
                             if net.group_think[group] > 0:
-                                heap_push(
+                                n_heap = heap_insert(
                                     heap_t,
                                     heap_e,
                                     n_heap,
+                                    hole,
                                     t + net.group_think[group],
                                     first_timer - user,
                                 )
-                                n_heap += 1
+                                hole = False
                             else:
                                 pending[n_pending, 0] = source
                                 pending[n_pending, 1] = user
@@ -594,7 +643,7 @@ def advance(net, run, tokens, heap_t, heap_e, free, pending, resume, target, unt
             for i in range(todo):
                 s = pending[i, 0]
                 k = pending[i, 2]
-                if s < n_stations:
+                if 0 <= s < n_stations:  # the 0 spares a test for -1 at every index
                     kind = net.kind[s]
                     if kind == GATE:
                         if k >= 0:
@@ -661,8 +710,10 @@ def advance(net, run, tokens, heap_t, heap_e, free, pending, resume, target, unt
                             continue
                         if run.free_at[s] > t:
                             run.checked[s] = 1
-                            heap_push(heap_t, heap_e, n_heap, run.free_at[s], -1 - s)
-                            n_heap += 1
+                            n_heap = heap_insert(
+                                heap_t, heap_e, n_heap, hole, run.free_at[s], -1 - s
+                            )
+                            hole = False
                             continue
                         run.backlog[s] -= 1
                         run.programs[s] += 1
@@ -675,8 +726,8 @@ def advance(net, run, tokens, heap_t, heap_e, free, pending, resume, target, unt
                         run.program_end[s] = t + work
                         run.acc[s, 2] += work
                         run.acc[s, 3] += work
-                        heap_push(heap_t, heap_e, n_heap, t + work, -1 - s)
-                        n_heap += 1
+                        n_heap = heap_insert(heap_t, heap_e, n_heap, hole, t + work, -1 - s)
+                        hole = False
                         continue
                     # A visit: its service is fixed here.
                     pc = tokens[k, PC]
@@ -744,8 +795,8 @@ def advance(net, run, tokens, heap_t, heap_e, free, pending, resume, target, unt
                     run.acc[s, 3] += work
                     tokens[k, PC] = pc + 1
                     after = ops[pc, 4] if code == VISIT else np.int64(0)
-                    heap_push(heap_t, heap_e, n_heap, start + service + after, k)
-                    n_heap += 1
+                    n_heap = heap_insert(heap_t, heap_e, n_heap, hole, start + service + after, k)
+                    hole = False
                 elif s == chooser:
                     # Fewest outstanding children; a tie goes to the first named (md, rule 3).
                     child = tokens[k, PC]
@@ -775,8 +826,10 @@ def advance(net, run, tokens, heap_t, heap_e, free, pending, resume, target, unt
                         run.thread_due[thread] = due + interval
                         if due > t:
                             run.user_paced[user] = 1
-                            heap_push(heap_t, heap_e, n_heap, due, first_timer - user)
-                            n_heap += 1
+                            n_heap = heap_insert(
+                                heap_t, heap_e, n_heap, hole, due, first_timer - user
+                            )
+                            hole = False
                             continue
                     run.user_paced[user] = 0
                     n_free -= 1
@@ -830,16 +883,20 @@ def advance(net, run, tokens, heap_t, heap_e, free, pending, resume, target, unt
                         gap = max(
                             1, quantile(net.dist, net.group_gap[group], mix(key, PURPOSE_GAP))
                         )
-                        heap_push(heap_t, heap_e, n_heap, t + gap, first_timer - user)
-                        n_heap += 1
+                        n_heap = heap_insert(
+                            heap_t, heap_e, n_heap, hole, t + gap, first_timer - user
+                        )
+                        hole = False
                     elif opened == 2:
                         run.user_cursor[user] += 1
                         at = run.user_cursor[user]
                         if at < net.user_arrival[user + 1]:
                             due = net.arrival_ps[at]
                             if due > t:
-                                heap_push(heap_t, heap_e, n_heap, due, first_timer - user)
-                                n_heap += 1
+                                n_heap = heap_insert(
+                                    heap_t, heap_e, n_heap, hole, due, first_timer - user
+                                )
+                                hole = False
                             else:  # n_pending <= i: the row has been read
                                 must_sort = True
                                 pending[n_pending, 0] = source
@@ -847,6 +904,10 @@ def advance(net, run, tokens, heap_t, heap_e, free, pending, resume, target, unt
                                 pending[n_pending, 2] = user
                                 n_pending += 1
             sources = n_resume
+        if hole:
+            heap_pop(heap_t, heap_e, n_heap)
+            n_heap -= 1
+            hole = False
         if mid:
             status = GROW
             break
