@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 
 from nvmesim import __version__
-from nvmesim.engine.contract import Engine
+from nvmesim.engine.contract import Acc, Engine
 from nvmesim.errors import InputError, nearest
 from nvmesim.model.lowered import Lowered
 from nvmesim.network import HORIZON_PS, Kind, Network
@@ -45,6 +45,9 @@ EngineFactory = Callable[..., Engine]
 
 SHORT_REQUESTS: Final = 100_000
 """Requests of a what-if run: common random numbers make so few enough."""
+LEAST_REQUESTS: Final = 20_000
+SHORT_VISITS: Final = 2_000_000
+"""Station visits of a what-if run: large requests are many, so fewer of them are simulated."""
 SLOW_ENGINE: Final = 10
 """The SimPy engine's runs are so many times shorter at most."""
 MIN_PAIRED: Final = 16
@@ -296,6 +299,10 @@ class _Answer:
                 self.ready.scenario, self.ready.seed, self._again, draws, progress
             )
 
+    def _short_requests(self) -> int:
+        visits = float(self.totals.stations[:, Acc.VISITS].sum()) / max(1, self.totals.requests)
+        return min(SHORT_REQUESTS, max(LEAST_REQUESTS, round(SHORT_VISITS / max(visits, 1.0))))
+
     def _fills_slowly(self) -> bool:
         """Whether what-if runs would mostly fill write buffers: then theirs are made smaller.
 
@@ -346,7 +353,7 @@ class _Answer:
         if self.small:
             scenario = small_buffers(scenario)
         other = prepare(scenario, self.ready.make, self.ready.seed)
-        requests = max(SHORT_REQUESTS, 20 * other.load.in_flight)
+        requests = max(self._short_requests(), 20 * other.load.in_flight)
         if not self.small:
             requests += self.measured.warmup_requests
         if not self.own_base:

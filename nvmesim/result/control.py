@@ -172,7 +172,8 @@ class Controller:
             if now == done:
                 break
             done = now
-            self._report((done - start) / max(1, requests - start))
+            share = (done - start) / max(1, requests - start)
+            self._report(max(share, self._now / until_ps))
             if len(self._kept) % CHECK_EVERY == 0 and self._is_unstable():
                 return False
             if time.perf_counter() - self._started > self._goal.wall_s:

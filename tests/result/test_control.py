@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -160,3 +161,45 @@ def test_progress_is_told() -> None:
     ).run()  # fmt: skip
     assert told
     assert all(0 <= share <= 1 and math.isfinite(share) for share in told)
+
+
+def test_a_replayed_trace_is_simulated_whole_and_has_no_warm_up() -> None:
+    arrivals = np.cumsum(np.random.default_rng(1).exponential(2 * MEAN_PS, 5000)).astype(np.int64)
+    net = replace(
+        network([MEAN_PS]), group_open=np.array([2]), arrival_ps=arrivals,
+        arrival_flow=np.zeros(5000, np.int64), user_arrival_ptr=np.array([0, 5000]),
+    )  # fmt: skip
+    load = Load(is_open=True, replayed=True)
+    measured = Controller(CompiledEngine(net), plain_reducer(), Goal(0.01), load).run()
+    assert measured.converged
+    assert measured.window.requests == 5000
+    assert measured.window.warmup_ps == 0
+    assert not measured.warnings
+
+
+class Filling(CompiledEngine):
+    """Queue 0's accumulator plays a write buffer's: full after 40 batches."""
+
+    calls = 0
+
+    def advance(self, completions: int, until_ps: int = HORIZON_PS) -> Batch:
+        batch = super().advance(completions, until_ps)
+        self.calls += 1
+        share = min(1.0, self.calls / 120)
+        batch.stations[0, 2] = round(share * 10 * (batch.end_ps - batch.start_ps))
+        return batch
+
+
+def test_a_run_goes_on_until_write_buffers_have_filled() -> None:
+    load = Load(buffers=np.array([0]), buffer_slots=np.array([10]))
+    net = network([MEAN_PS], users=4)
+    goal = Goal(0.01, least=20_000)
+    measured = Controller(Filling(net), plain_reducer(), goal, load).run()
+    assert measured.converged
+    total = measured.window.requests + measured.warmup_requests
+    assert total >= 120 * goal.batch
+    short = Controller(
+        Filling(net), plain_reducer(), Goal(0.01, least=20_000, most=30_000), load
+    ).run()
+    assert not short.converged
+    assert "a write buffer was still filling" in short.warnings[0]
