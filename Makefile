@@ -60,7 +60,7 @@ test-all: lint browser-word
 
 # Numba reads out of bounds silently; here it checks. A cache of its own: the flag is not part of the key.
 test-bounds: venv
-	NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=build/numba-bounds $(PYTEST) -m "not slow" tests/engine
+	NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=build/numba-bounds $(PYTEST) -m "not slow" tests/engines
 
 bench: venv
 	$(BIN)/python -m pytest -q -s --benchmark-columns=min,mean,stddev,rounds benchmarks
