@@ -66,7 +66,7 @@ bench: venv
 	$(BIN)/python -m pytest -q -s --benchmark-columns=min,mean,stddev,rounds benchmarks
 
 theory: venv
-	$(BIN)/python -m pytest -q -s tests/theory
+	$(BIN)/python -m tests.theory
 
 # For developers: after a change of the dependencies (uv is not one of them).
 lock:
