@@ -1,0 +1,95 @@
+"""The bench that a capture was made on, simulated: one drive, the host and the link around it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from nvmesim.catalog.links import Link, parse_link
+from nvmesim.catalog.profile import CpuProfile, DriveProfile, Quantity, StackProfile
+from nvmesim.engine.compiled import CompiledEngine
+from nvmesim.engine.contract import bin_middle
+from nvmesim.fit.points import PERCENTS, Point
+from nvmesim.model.lower import lower
+from nvmesim.scenario.resolved import Drive, ResolvedScenario, Socket, Target, WorkloadGroup
+from nvmesim.units import PS_PER_S
+
+
+@dataclass(frozen=True)
+class Host:
+    """What measured: its stack, its clock, the drive's link, its cores (None: one per job)."""
+
+    stack: StackProfile
+    ghz: float
+    link: Link
+    cores: int | None = None
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the simulated bench measured; seconds."""
+
+    iops: float
+    mean_s: float
+    percentiles_s: Mapping[float, float] = field(default_factory=dict)
+    cpu_s: float = 0.0
+
+
+def free_host(link: str = "pcie4 x4") -> Host:
+    """Return a host that costs nothing: for captures whose host stays in the drive's constants."""
+    none = Quantity(value=1.0, basis="assumed")
+    stack = StackProfile(name="none", submit=none, complete=none)
+    return Host(stack, 1000.0, parse_link(link))
+
+
+def measure(
+    profile: DriveProfile, host: Host, point: Point, *, requests: int = 40_000, seed: int = 1
+) -> Answer:
+    """Simulate *point* on a bench with *profile*; *requests* after a warm-up.
+
+    The warm-up covers the write buffer, so that writes are measured in their steady state.
+    """
+    lowered = lower(_scenario(profile, host, point))
+    engine = CompiledEngine(lowered.network, seed=seed)
+    filled = 0.0
+    if point.read_fraction < 1:
+        filled = 2 * profile.write.buffer.value / point.block_size / (1 - point.read_fraction)
+    engine.advance(round(max(3_000, 12 * point.outstanding, min(filled, 5e5))))
+    batch = engine.advance(requests)
+    window = batch.end_ps - batch.start_ps
+    n = batch.completions
+    kind = 1 if point.percentiles_of == "clat" else 0
+    cumulative = np.cumsum(batch.histogram[:, kind].sum(axis=0))
+    middle = bin_middle()
+    tail = {p: float(middle[np.searchsorted(cumulative, p / 100 * n)]) / PS_PER_S for p in PERCENTS}
+    cpus = [s for s in lowered.stations if s.kind == "cpu"]
+    busy = sum(int(batch.stations[s.first : s.first + s.count, 2].sum()) for s in cpus)
+    return Answer(
+        iops=n / window * PS_PER_S,
+        mean_s=float(batch.latency_sum_ps[:, 0].sum()) / n / PS_PER_S,
+        percentiles_s=tail,
+        cpu_s=busy / n / PS_PER_S,
+    )
+
+
+def _scenario(profile: DriveProfile, host: Host, point: Point) -> ResolvedScenario:
+    cores = host.cores or max(1, point.jobs)
+    clock = Quantity(value=host.ghz)
+    cpu = CpuProfile(name="capture", cores=cores, threads_per_core=1, ghz=clock)
+    drives = tuple(Drive(i, f"drive{i}", profile, 0, None, host.link) for i in range(point.targets))
+    group = WorkloadGroup(
+        "capture",
+        tuple(Target("drive", d.index, d.name) for d in drives),
+        block_sizes=((point.block_size, 1.0),),
+        access="random" if point.random else "sequential",
+        align=point.block_size,
+        read=point.read_fraction,
+        threads=point.jobs,
+        threads_are_per_target=False,
+        outstanding=point.iodepth,
+        outstanding_per="thread",
+    )
+    socket = Socket(0, cpu, host.ghz, 1e12)
+    return ResolvedScenario("capture", host.stack, (socket,), None, (), drives, (), (group,))

@@ -1,0 +1,280 @@
+"""From captures of one drive to a profile with its evidence.
+
+Time is counted once (DESIGN 5): with a host (`captured_on`) the bench is simulated with that host's
+costs and link, so the profile holds the drive alone; without one, the host stays in the profile's
+constants (`host_included`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from nvmesim.catalog.profile import DriveProfile, Quantity
+from nvmesim.errors import FitError
+from nvmesim.fit.bench import Host, free_host, measure
+from nvmesim.fit.evidence import DriveFit, Judged
+from nvmesim.fit.points import Point, hold_out, points_of
+from nvmesim.fit.read_side import (
+    Progress,
+    ReadFit,
+    blank_reads,
+    fit_large_reads,
+    fit_reads,
+    with_reads,
+)
+from nvmesim.fit.write_side import WriteFit, blank_writes, fit_writes
+from nvmesim.trace.capture import Captures
+
+FINAL_REQUESTS = 120_000
+UNIT = 4096
+
+
+def fit_drive(
+    captures: Captures | Sequence[Point],
+    *,
+    name: str = "fitted",
+    host: Host | None = None,
+    captured_on: str | None = None,
+    held_out: Sequence[str] = (),
+    tell: Progress = lambda _: None,
+) -> DriveFit:
+    """Fit a drive on the points of *captures* that are not held out.
+
+    *host* is what measured them (None: it stays in the profile); *held_out* are rules such as
+    ``"QD=16"``; *tell* is called with what is being done. Raises FitError when the captures do not
+    determine a drive.
+    """
+    if isinstance(captures, Captures):
+        points, notes = points_of(captures)
+        notes += list(captures.warnings)
+    else:
+        points, notes = list(captures), []
+    points = hold_out(points, held_out)
+    return _Fitting(points, notes, name, host, captured_on, tell).fit()
+
+
+class _Fitting:
+    def __init__(
+        self,
+        points: Sequence[Point],
+        notes: list[str],
+        name: str,
+        host: Host | None,
+        captured_on: str | None,
+        tell: Progress,
+    ) -> None:
+        self.points = [p.with_totals() for p in points] if host is None else list(points)
+        self.notes = notes
+        self.name = name
+        self.included = host is None
+        self.host = host or free_host()
+        self.captured_on = captured_on
+        self.tell = tell
+        self.free: list[str] = []
+
+    def fit(self) -> DriveFit:
+        used = [p for p in self.points if not p.held_out and self._is_of_the_drive(p)]
+        reads = [p for p in used if p.read_fraction == 1]
+        writes = [p for p in used if p.read_fraction == 0]
+        mixes = [p for p in used if 0 < p.read_fraction < 1]
+        if not reads and not writes:
+            raise FitError(
+                "no point measures the drive alone: all are mixes, held out or CPU-bound; "
+                "add a capture of reads or of writes with more jobs or less depth"
+            )
+        profile = self._template()
+        if reads:
+            profile = self._reads(profile, reads)
+        if writes:
+            profile = self._writes(profile, writes, mixes)
+        judged = [self._judge(profile, p) for p in self.points]
+        self._doubt(used, reads, writes, judged)
+        return DriveFit(profile, tuple(judged), tuple(dict.fromkeys(self.notes)), tuple(self.free))
+
+    def _is_of_the_drive(self, point: Point) -> bool:
+        """Whether *point* measures the drive: a CPU-bound one does only with a host to simulate."""
+        if point.is_cpu_bound and self.included:
+            self.notes.append(
+                f"{point.name}: a job was {point.per_job_pct:.0f} % busy, so the host was measured "
+                "and not the drive; the point is not fitted"
+            )
+            return False
+        return True
+
+    def _template(self) -> DriveProfile:
+        q = Quantity
+        top = max(p.iops * p.block_size for p in self.points)
+        cpu = [p.cpu_s for p in self.points if p.outstanding == 1 and p.cpu_s]
+        said = "usr + sys at depth 1"
+        held = q(value=round(1e12 * max(cpu, default=0.0)), basis="measured", source=said)
+        return DriveProfile(
+            name=self.name,
+            link=str(self.host.link),
+            capacity=q(value=1e12, basis="assumed"),
+            host_included=self.included,
+            captured_on=self.captured_on,
+            host_submit=held if self.included and cpu else None,
+            dies=q(value=64),
+            channels=q(value=8),
+            commands=q(value=1e6),
+            read_bandwidth=q(value=max(7e9, 2 * top), basis="assumed"),
+            write_bandwidth=q(value=max(5e9, 2 * top), basis="assumed"),
+            read=blank_reads(),
+            write=blank_writes(),
+        )
+
+    # -- reads ----------------------------------------------------------------------------------
+
+    def _reads(self, template: DriveProfile, reads: Sequence[Point]) -> DriveProfile:
+        small = [p for p in reads if p.block_size <= UNIT]
+        large = [p for p in reads if p.block_size > UNIT]
+        if not small:
+            size = min(p.block_size for p in large)
+            small = [p for p in large if p.block_size == size]
+            large = [p for p in large if p.block_size != size]
+            read = template.read.model_copy(update={"unit": Quantity(value=size, basis="assumed")})
+            template = template.model_copy(update={"read": read})
+            self.notes.append(f"no reads of 4 KiB: {size} bytes are taken as the drive's unit")
+        found = fit_reads(template, self.host, small, self.tell)
+        profile = self._with_sources(template, found, small)
+        if large:
+            size = max(p.block_size for p in large)
+            chosen = [p for p in large if p.block_size == size]
+            profile, bounds = fit_large_reads(profile, self.host, chosen, self.tell)
+            profile = self._large_sources(profile, bounds, chosen)
+        return profile
+
+    def _with_sources(
+        self, template: DriveProfile, found: ReadFit, points: Sequence[Point]
+    ) -> DriveProfile:
+        source = _sources(points)
+        profile = with_reads(template, found.values, found.dies)
+        dies = Quantity(value=found.dies, basis="assumed", source="too few depths to tell")
+        if found.fitted_dies:
+            dies = Quantity(value=found.dies, basis="fitted", source=source)
+        read = profile.read.model_copy(
+            update={
+                "base": found.quantity("base", source),
+                "die": found.quantity("die", source),
+                "die_cv": found.quantity("cv", source),
+            }
+        )
+        self.free += [f"read {n}" for n in found.bounds]
+        if found.fitted_dies:
+            self.free.append("dies")
+        else:
+            self.notes.append(
+                f"reads at {len({p.outstanding for p in points})} depth(s): the number of dies "
+                f"({found.dies}) is assumed, so the tail at other depths is not to be trusted"
+            )
+        return profile.model_copy(
+            update={"dies": dies, "commands": found.quantity("commands", source), "read": read}
+        )
+
+    def _large_sources(
+        self,
+        profile: DriveProfile,
+        bounds: dict[str, tuple[float, float]],
+        points: Sequence[Point],
+    ) -> DriveProfile:
+        if profile.read.engines is None:
+            return profile
+        source = _sources(points)
+        low, high = bounds["split"]
+        update = {
+            "engines": Quantity(value=profile.read.engines.value, basis="fitted", source=source),
+            "split": Quantity(
+                value=profile.read.split.value, low=low, high=high, basis="fitted", source=source
+            ),
+        }
+        self.free += ["read engines", "read split"]
+        return profile.model_copy(update={"read": profile.read.model_copy(update=update)})
+
+    # -- writes ---------------------------------------------------------------------------------
+
+    def _writes(
+        self, template: DriveProfile, writes: Sequence[Point], mixes: Sequence[Point]
+    ) -> DriveProfile:
+        size = min(p.block_size for p in writes)
+        chosen = [p for p in writes if p.block_size == size]
+        if size > UNIT:
+            write = template.write.model_copy(
+                update={"unit": Quantity(value=size, basis="assumed")}
+            )
+            template = template.model_copy(update={"write": write})
+        found = fit_writes(template, self.host, chosen, mixes, self.tell)
+        if not found.told_by_mix:
+            self.notes.append(
+                "no capture of a mix: what limits writes is taken to be the drain, which reads "
+                "wait for; a 70/30 capture would tell"
+            )
+        return self._write_sources(found, chosen)
+
+    def _write_sources(self, found: WriteFit, points: Sequence[Point]) -> DriveProfile:
+        source = _sources(points)
+        profile, w = found.profile, found.profile.write
+
+        def fitted(name: str, value: float) -> Quantity:
+            if name not in found.bounds:
+                return Quantity(value=value, basis="assumed")
+            low, high = found.bounds[name]
+            return Quantity(value=value, low=low, high=high, basis="fitted", source=source)
+
+        update: dict[str, Quantity | None] = {
+            "base": fitted("base", w.base.value),
+            "base_cv": fitted("cv", w.base_cv.value),
+        }
+        if found.limit == "through":
+            update["program_cv"] = update.pop("base_cv")
+        if found.limit == "controller" and w.commands is not None:
+            update["commands"] = fitted("rate", w.commands.value)
+        elif "rate" in found.bounds:
+            low, high = (profile.dies.value / r * 1e12 for r in found.bounds["rate"][::-1])
+            update["program"] = Quantity(
+                value=w.program.value, low=low, high=high, basis="fitted", source=source
+            )
+        self.free += [f"write {n}" for n in found.bounds]
+        return profile.model_copy(update={"write": w.model_copy(update=update)})
+
+    # -- evidence -------------------------------------------------------------------------------
+
+    def _judge(self, profile: DriveProfile, point: Point) -> Judged:
+        self.tell(f"checking {point.name}")
+        host = self.host
+        return Judged(point, measure(profile, host, point, requests=FINAL_REQUESTS))
+
+    def _doubt(
+        self,
+        used: Sequence[Point],
+        reads: Sequence[Point],
+        writes: Sequence[Point],
+        judged: Sequence[Judged],
+    ) -> None:
+        if self.included:
+            self.notes.append(
+                "no --captured-on: the host's constant part stays in the profile "
+                "(host_included = true)"
+            )
+        if not writes:
+            self.notes.append("no writes were measured: the write side is assumed")
+        if not reads:
+            self.notes.append("no reads were measured: the read side is assumed")
+        for j in judged:
+            error = j.residual["iops"]
+            if abs(error) > 0.1 and not (j.point.is_cpu_bound and self.included):
+                self.notes.append(
+                    f"{j.point.name}: the fitted drive does {100 * error:+.0f} % IOPS; a mechanism "
+                    "is missing there, or the point was disturbed"
+                )
+        if len(used) == 1:
+            self.notes.append("one point: every number but the latency at its depth is a guess")
+
+
+def _sources(points: Sequence[Point]) -> str:
+    files = dict.fromkeys(p.source for p in points if p.source)
+    where = [p.name for p in points]
+    named = ", ".join(files) if len(files) <= 4 else f"{len(files)} captures"
+    return f"{named or 'points'}: {', '.join(where)}"
+
+
+__all__ = ["DriveFit", "fit_drive"]

@@ -1,0 +1,145 @@
+"""What a fit returns: the profile, and how far each measured point is from it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from nvmesim.catalog.profile import DriveProfile, StackProfile
+from nvmesim.fit.bench import Answer
+from nvmesim.fit.points import Point
+
+
+@dataclass(frozen=True)
+class Judged:
+    """One point, measured and simulated."""
+
+    point: Point
+    answer: Answer
+
+    @property
+    def measured(self) -> dict[str, float | None]:
+        """Named figures of the capture: IOPS, seconds."""
+        p = self.point
+        named = {f"p{k:g}_s": v for k, v in p.percentiles_s.items()}
+        return {"iops": p.iops, "mean_s": p.mean_s, **named, "cpu_s": p.cpu_s}
+
+    @property
+    def model(self) -> dict[str, float | None]:
+        """Return the same figures, simulated."""
+        a = self.answer
+        named = {f"p{k:g}_s": a.percentiles_s.get(k) for k in self.point.percentiles_s}
+        return {"iops": a.iops, "mean_s": a.mean_s, **named, "cpu_s": a.cpu_s}
+
+    @property
+    def residual(self) -> dict[str, float]:
+        """Simulated / measured - 1, where both are known."""
+        model = self.model
+        both = {k: (model[k], v) for k, v in self.measured.items() if v}
+        return {k: m / v - 1 for k, (m, v) in both.items() if m is not None and v is not None}
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the object of the interface."""
+        p = self.point
+        return {
+            "op": p.op,
+            "block_size": p.block_size,
+            "jobs": p.jobs,
+            "iodepth": p.iodepth,
+            "queue_depth": p.outstanding,
+            "held_out": p.held_out,
+            "cpu_bound": p.is_cpu_bound,
+            "source": p.source,
+            "measured": self.measured,
+            "model": self.model,
+            "residual": self.residual,
+        }
+
+
+@dataclass(frozen=True)
+class DriveFit:
+    """A fitted drive and the evidence for it."""
+
+    profile: DriveProfile
+    points: tuple[Judged, ...]
+    warnings: tuple[str, ...] = ()
+    free_parameters: tuple[str, ...] = ()
+
+    @property
+    def residuals(self) -> npt.NDArray[np.float64]:
+        """float64[n_points]: simulated / measured IOPS - 1."""
+        return np.array([j.residual["iops"] for j in self.points])
+
+    @property
+    def held_out(self) -> npt.NDArray[np.bool_]:
+        """bool[n_points]: not used for fitting."""
+        return np.array([j.point.held_out for j in self.points], bool)
+
+    @property
+    def worst(self) -> float:
+        """Largest |relative error| on IOPS: of the held-out points, if there are any."""
+        chosen = self.held_out if self.held_out.any() else np.ones(len(self.points), bool)
+        return float(np.abs(self.residuals[chosen]).max())
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the object that ``calibrate --json`` prints."""
+        return {
+            "profile": self.profile.model_dump(mode="json"),
+            "points": [j.to_json() for j in self.points],
+            "free_parameters": list(self.free_parameters),
+            "warnings": list(self.warnings),
+        }
+
+
+@dataclass(frozen=True)
+class StackFit:
+    """A fitted stack and the evidence for it."""
+
+    profile: StackProfile
+    points: tuple[Judged, ...]
+    ghz: float
+    warnings: tuple[str, ...] = ()
+    drive: DriveProfile | None = None
+    """The drive that was fitted along with it."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the object that ``calibrate --stack --json`` prints."""
+        return {
+            "profile": self.profile.model_dump(mode="json"),
+            "ghz": self.ghz,
+            "points": [j.to_json() for j in self.points],
+            "warnings": list(self.warnings),
+        }
+
+
+def intervals(
+    names: Sequence[str],
+    values: npt.NDArray[np.float64],
+    jacobian: npt.NDArray[np.float64],
+    residuals: npt.NDArray[np.float64],
+) -> Mapping[str, tuple[float, float]]:
+    """95 % intervals of parameters fitted on a logarithmic scale, from the fit's curvature.
+
+    ``values`` float64[n_parameters]; ``jacobian`` float64[n_residuals, n_parameters]: of residuals
+    in units of their standard error, to the logarithm of the parameters. The residuals' own size
+    counts where it is above 1. A parameter that the points do not determine gets a factor of e
+    either way. Source: Seber and Wild, Nonlinear Regression, section 5.1.
+    """
+    n_residuals, n_parameters = jacobian.shape
+    freedom = max(1, n_residuals - n_parameters)
+    scale = max(1.0, float(residuals @ residuals) / freedom)
+    information = jacobian.T @ jacobian
+    ridge = np.eye(n_parameters) * 1e-6 * max(1e-12, float(np.trace(information)))
+    covariance = np.linalg.inv(information + ridge) * scale
+    half = np.minimum(1.0, 1.96 * np.sqrt(np.diag(covariance)))
+    return {
+        name: (float(value * np.exp(-h)), float(value * np.exp(h)))
+        for name, value, h in zip(names, values, half, strict=True)
+    }
+
+
+__all__ = ["DriveFit", "Judged", "StackFit", "intervals"]

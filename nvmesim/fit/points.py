@@ -1,0 +1,224 @@
+"""Captures as points: what was asked of the drive, and what it answered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from nvmesim.errors import FitError
+from nvmesim.trace.capture import Captures, Latency, Measurement, OpResult
+from nvmesim.units import format_size, parse_size
+
+PERCENTS = (50.0, 99.0, 99.9)
+"""Percentiles that a fit looks at."""
+MIN_BEYOND = 20
+"""Samples beyond a percentile for it to count in a fit."""
+CPU_BOUND_PCT = 90.0
+"""A job that keeps its logical CPU so busy measured itself, not the drive."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """One measured point; times are seconds, None is unknown."""
+
+    label: str
+    read_fraction: float
+    random: bool
+    block_size: int
+    jobs: int
+    iodepth: int
+    iops: float
+    mean_s: float | None
+    """Mean total latency (slat + clat) if the file has it, else of clat."""
+    percentiles_s: Mapping[float, float] = field(default_factory=dict)
+    percentiles_of: str = "clat"
+    totals_s: Mapping[float, float] = field(default_factory=dict)
+    """Percentiles of total latency, if the file has them beside those of clat."""
+    cpu_s: float | None = None
+    """CPU time per request, all jobs together."""
+    per_job_pct: float | None = None
+    targets: int = 1
+    held_out: bool = False
+    source: str = ""
+
+    @property
+    def outstanding(self) -> int:
+        """Requests in flight in all."""
+        return self.jobs * self.iodepth
+
+    def with_totals(self) -> Point:
+        """Return the point with percentiles of total latency, where the file has them.
+
+        A host that stays in the profile has no submission of its own for clat to leave out.
+        """
+        if not self.totals_s:
+            return self
+        return replace(self, percentiles_s=self.totals_s, percentiles_of="lat")
+
+    @property
+    def is_cpu_bound(self) -> bool:
+        """Whether a job was as busy as one logical CPU can be."""
+        return self.per_job_pct is not None and self.per_job_pct >= CPU_BOUND_PCT
+
+    @property
+    def op(self) -> str:
+        """Name of the operation, as fio has it.
+
+        >>> Point("", 0.7, True, 4096, 1, 1, 1.0, None).op
+        'randrw:70'
+        """
+        plain = {1.0: "read", 0.0: "write"}
+        prefix = "rand" if self.random else ""
+        name = plain.get(self.read_fraction)
+        return prefix + (name if name else f"rw:{round(100 * self.read_fraction)}")
+
+    @property
+    def name(self) -> str:
+        """Short description.
+
+        >>> Point("", 1.0, True, 4096, 2, 32, 1.0, None).name
+        'randread 4 KiB 2 x 32'
+        """
+        return f"{self.op} {format_size(self.block_size)} {self.jobs} x {self.iodepth}"
+
+
+def points_of(captures: Captures) -> tuple[list[Point], list[str]]:
+    """All usable points of *captures*, and why others are not.
+
+    Raises FitError if nothing is left.
+    """
+    points: list[Point] = []
+    notes: list[str] = []
+    for capture in captures.files:
+        for measurement in capture.measurements:
+            made = _point(measurement)
+            where = f"{capture.file.name}: {measurement.label or 'measurement'}"
+            if isinstance(made, str):
+                notes.append(f"{where} is not used: {made}")
+            else:
+                points.append(replace(made, source=capture.file.name))
+    points = _without_repeats(points, notes)
+    if not points:
+        reason = notes[0] if notes else "no capture holds a measurement"
+        raise FitError(f"nothing to fit: {reason}")
+    return points, notes
+
+
+def hold_out(points: Iterable[Point], rules: Iterable[str]) -> list[Point]:
+    """Mark the points that a rule such as ``QD=16`` or ``BS=64 KiB`` names as held out.
+
+    Raises FitError for a rule that cannot be read or names no point.
+
+    >>> p = Point("", 1.0, True, 4096, 1, 16, 1.0, None)
+    >>> hold_out([p], ["QD=16"])[0].held_out
+    True
+    """
+    marked = list(points)
+    for rule in rules:
+        key, _, value = rule.partition("=")
+        hits = [i for i, p in enumerate(marked) if _matches(p, key.strip().upper(), value.strip())]
+        if not hits:
+            raise FitError(
+                f"--hold-out {rule}: no point is so; write QD=16, BS='64 KiB' or OP=read"
+            )
+        for i in hits:
+            marked[i] = replace(marked[i], held_out=True)
+    return marked
+
+
+def _matches(point: Point, key: str, value: str) -> bool:
+    if key == "QD" and value.isdigit():
+        return point.outstanding == int(value)
+    if key == "BS":
+        return point.block_size == parse_size(value)
+    if key == "OP":
+        return value in (point.op, point.op.removeprefix("rand"))
+    if key == "JOBS" and value.isdigit():
+        return point.jobs == int(value)
+    raise FitError(f"--hold-out {key}={value}: write QD=16, BS='64 KiB', OP=randread or JOBS=4")
+
+
+def _point(m: Measurement) -> Point | str:
+    c = m.conditions
+    if not m.ops:
+        return "it does not say what was read and what written"
+    if c.block_size is None or not isinstance(c.block_size, int):
+        return "no single block size is known"
+    if c.jobs is None or c.iodepth is None:
+        return "the queue depth is not known"
+    if c.rate_iops is not None:
+        return "a rate limit was in force"
+    iops = sum(r.iops for r in m.ops.values())
+    if iops <= 0:
+        return "it did no requests"
+    reads = m.ops.get("read")
+    fraction = (reads.iops / iops) if reads else 0.0
+    mixed = 0.01 < fraction < 0.99
+    result = _combined(list(m.ops.values()))
+    percentiles, kind = ({}, "clat") if mixed else _percentiles(result)
+    totals = {} if mixed or result.lat is None else _table_percentiles(result.lat)
+    cpu = m.cpu.total_pct / 100 / iops if m.cpu else None
+    per_job = m.cpu.per_job_pct if m.cpu else None
+    if m.cpu and per_job is None and m.cpu.scope == "jobs":
+        per_job = m.cpu.total_pct / c.jobs
+    return Point(
+        label=m.label, read_fraction=fraction if mixed else round(fraction),
+        random=c.access != "sequential", block_size=c.block_size, jobs=c.jobs,
+        iodepth=c.iodepth, iops=iops, mean_s=_mean(list(m.ops.values())),
+        percentiles_s=percentiles, percentiles_of=kind, totals_s=totals, cpu_s=cpu,
+        per_job_pct=per_job,
+        targets=c.targets or 1,
+    )  # fmt: skip
+
+
+def _combined(results: list[OpResult]) -> OpResult:
+    return max(results, key=lambda r: r.count or r.iops)
+
+
+def _mean(results: list[OpResult]) -> float | None:
+    """Mean latency over both operations, weighted by their rates."""
+    total = weight = 0.0
+    for r in results:
+        for table in (r.lat, r.clat):
+            if table is not None and table.mean_s is not None:
+                total += table.mean_s * r.iops
+                weight += r.iops
+                break
+    return total / weight if weight else None
+
+
+def _percentiles(result: OpResult) -> tuple[dict[float, float], str]:
+    for kind, table in (("clat", result.clat), ("lat", result.lat)):
+        if table is None:
+            continue
+        found = _table_percentiles(table)
+        if found:
+            return found, kind
+    return {}, "clat"
+
+
+def _table_percentiles(table: Latency) -> dict[float, float]:
+    """Percentiles with enough samples beyond them; from bins where the file has them."""
+    enough = [p for p in PERCENTS if not table.count or table.count * (1 - p / 100) >= MIN_BEYOND]
+    if table.bin_s is not None and table.bin_count is not None and len(table.bin_s):
+        cumulative = np.cumsum(table.bin_count)
+        ranks = [np.ceil(p / 100 * cumulative[-1]) for p in enough]
+        return {
+            p: float(table.bin_s[np.searchsorted(cumulative, r)])
+            for p, r in zip(enough, ranks, strict=True)
+        }
+    return {p: float(table.percentiles_s[p]) for p in enough if p in table.percentiles_s}
+
+
+def _without_repeats(points: list[Point], notes: list[str]) -> list[Point]:
+    """Keep the longest run of each point: single-request runs beside json+ repeat conditions."""
+    kept: dict[tuple[str, int, int, int], Point] = {}
+    for point in points:
+        key = (point.op.split(":")[0], point.block_size, point.jobs, point.iodepth)
+        if key in kept:
+            notes.append(f"{point.source}: {point.name} was measured already; the first is used")
+        else:
+            kept[key] = point
+    return list(kept.values())
