@@ -130,6 +130,9 @@ class WriteSide(Frozen):
     """Bytes that one program puts on a die."""
     buffer: Size
     """Power-protected buffer: writes wait when the backlog is larger."""
+    through: bool = False
+    """No buffer: a write is acknowledged when its die has programmed it (disks without a write
+    cache, virtual disks)."""
     commands: Rate | None = None
     """Write commands per second the controller can take, where fewer than ``commands``."""
     suspend: Time | None = None
@@ -166,6 +169,8 @@ class DriveProfile(Frozen):
     write_bandwidth: Bandwidth
     tags: Number = Quantity(value=1024, basis="assumed")
     """Commands the drive holds at once, over all its queues."""
+    max_transfer: Size | None = None
+    """Largest command; None: no less than the host's own limit."""
     read: ReadSide
     write: WriteSide
     fresh: dict[str, Any] | None = None

@@ -21,6 +21,7 @@ from nvmesim.scenario.resolved import Drive
 from nvmesim.units import PS_PER_S
 
 SLOT_DIE, SLOT_RMW_DIE, SLOT_ACK = 0, 1, 2
+SECTOR = 512
 
 
 @dataclass(frozen=True)
@@ -139,12 +140,15 @@ class DriveModel:
         """Whether the profile knows such an operation (an empirical one may not)."""
         return self.profile.latencies is None or write in self._series
 
-    def rows(self, write: bool, n_bytes: int) -> list[Row]:
-        """Operations of one command up to the drive's own port, data at the host's side."""
+    def rows(self, write: bool, n_bytes: int, *, misaligned: bool = False) -> list[Row]:
+        """Operations of one command up to the drive's own port, data at the host's side.
+
+        *misaligned*: it starts inside a physical sector (512e), so that it touches one more.
+        """
         if self.profile.latencies is not None:
             station, row = self._series[write]
             return [op(Op.VISIT_SERIES, station, row)]
-        rows = self._write(n_bytes) if write else self._read(n_bytes)
+        rows = (self._write if write else self._read)(n_bytes, misaligned)
         if self._tags >= 0:
             rows = [op(Op.ACQUIRE, self._tags, 1), *rows, op(Op.RELEASE, self._tags, 1)]
         return rows
@@ -155,12 +159,13 @@ class DriveModel:
             rate = self.profile.write.commands.value
         return const(self._command, round(PS_PER_S / rate), delay_ps)
 
-    def _read(self, n_bytes: int) -> list[Row]:
+    def _read(self, n_bytes: int, misaligned: bool) -> list[Row]:
         p = self.profile
         base = max(0, round(p.read.base.value) - self._host.read_ps) + self._drive.delay_ps
         first = self._command_row(False, base)
         unit = round(p.read.unit.value)
-        n = min(MAX_CHILDREN, math.ceil(n_bytes / unit))
+        more = round(p.physical_sector.value) - SECTOR if misaligned else 0
+        n = min(MAX_CHILDREN, math.ceil((n_bytes + more) / unit))
         if n > 1 and p.read.engines is not None:
             return [first, *self._streamed(n, unit)]
         return [first, *self._media(n, min(unit, max(4096, n_bytes))), *self._out(n_bytes)]
@@ -215,21 +220,44 @@ class DriveModel:
             op(Op.VISIT_LANE, self._channels, -1, max(1, channel), self._n_channels),
         ]
 
-    def _write(self, n_bytes: int) -> list[Row]:
+    def _write(self, n_bytes: int, misaligned: bool) -> list[Row]:
         p = self.profile
         down = command_time_ps(self._drive.link, "write", n_bytes, "down")
         if not self._drive.link.full_duplex:
             down += command_time_ps(self._drive.link, "write", n_bytes, "up")
         slots = self._b.stations[self._buffer].servers
-        n = min(slots, MAX_CHILDREN, math.ceil(n_bytes / p.write.unit.value))
+        sector = round(p.physical_sector.value)
+        more = sector - SECTOR if misaligned else 0
+        n = min(slots, MAX_CHILDREN, math.ceil((n_bytes + more) / p.write.unit.value))
         # 512e: less than a physical sector costs the drive a read of its own before the write
-        partial = n_bytes % round(p.physical_sector.value) != 0
+        first = [] if not (misaligned or n_bytes % sector) else self._unit(4096, SLOT_RMW_DIE)
+        if misaligned and n_bytes >= sector:
+            first = self._media(2, 4096)  # both ends
+        if p.write.through:
+            return self._write_through(n_bytes, down)
         return [
             const(self._down, down, self._drive.delay_ps),
             self._command_row(True, 0),
             const(self._write_data, round(n_bytes * PS_PER_S / p.write_bandwidth.value)),
-            *(self._unit(4096, SLOT_RMW_DIE) if partial else []),
+            *first,
             op(Op.ACQUIRE, self._buffer, n),
             op(Op.VISIT, self._ack, self._ack_dist, slot=SLOT_ACK),
             op(Op.DESTAGE, self._dies, n, d=self._n_dies),
+        ]
+
+    def _write_through(self, n_bytes: int, down: int) -> list[Row]:
+        """Port, command, data, then the dies themselves; the constant part comes last."""
+        p = self.profile
+        n = min(MAX_CHILDREN, math.ceil(n_bytes / p.write.unit.value))
+        dist = self._b.dist(gamma_table(p.write.program.value, p.write.program_cv.value))
+        die = op(Op.VISIT_BANK, self._dies, dist, 0, self._n_dies, slot=SLOT_DIE)
+        served = [die]
+        if n > 1:
+            served = [op(Op.SPLIT, n, self._b.program([die, op(Op.END)]))]
+        return [
+            const(self._down, down, self._drive.delay_ps),
+            self._command_row(True, 0),
+            const(self._write_data, round(n_bytes * PS_PER_S / p.write_bandwidth.value)),
+            *served,
+            op(Op.VISIT, self._ack, self._ack_dist, slot=SLOT_ACK),
         ]
