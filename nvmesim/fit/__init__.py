@@ -1,1 +1,1 @@
-"""."""
+"""Captures to profiles, with the evidence for every number."""
