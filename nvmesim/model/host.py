@@ -120,16 +120,17 @@ class Host:
         return len(self.thread_gate) - 1
 
     def submit_rows(
-        self, cycles: Cycles, engine: float, per_child: float, socket: int
+        self, cycles: Cycles, engine: float, per_child: float, socket: int, *, closed: bool = True
     ) -> list[Row]:
         """Submission: the thread, then its CPU for the stack's and the RAID engine's cycles.
 
-        A thread submits what it has just reaped before it reaps more, so a submission goes first.
+        In a closed loop a thread submits what it has just reaped before it reaps more, so a
+        submission goes first; arrivals from outside wait their turn, or they would starve it.
         """
         work = self.ps(cycles.submit + engine + per_child, socket)
         each = self.ps(cycles.per_child + per_child, socket)
         return [
-            op(Op.ACQUIRE_THREAD, e=1),
+            op(Op.ACQUIRE_THREAD, e=int(closed)),
             op(Op.VISIT_CPU, 0, -1, max(1, work), 0, each),
             op(Op.RELEASE_THREAD),
             op(Op.MARK),
