@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from nvmesim.errors import ScenarioError
+from nvmesim.model.background import BackgroundGroup, destage_group, rebuild_group
 from nvmesim.model.builder import (
     Builder,
     Plans,
@@ -24,9 +25,10 @@ from nvmesim.model.builder import (
 from nvmesim.model.distributions import exponential_table
 from nvmesim.model.drive import DriveModel, HostShare
 from nvmesim.model.host import Cycles, Host, request_cycles
-from nvmesim.model.lowered import FlowInfo, Lowered, StationInfo
+from nvmesim.model.lowered import FlowInfo, Lowered, RebuildInfo, StationInfo
 from nvmesim.model.path import Paths
-from nvmesim.model.volume import Commands, DriveTarget, RequestKind, VolumeTarget
+from nvmesim.model.request import RequestKind
+from nvmesim.model.volume import Commands, DriveTarget, VolumeTarget
 from nvmesim.network import Kind, Network, Op
 from nvmesim.scenario.resolved import ResolvedScenario, Target, WorkloadGroup
 from nvmesim.units import PS_PER_S
@@ -69,11 +71,18 @@ class _Lowering:
         self.commands = Commands(self.b, scenario, self.drives, self.paths, self.plans)
         self.targets: dict[tuple[str, int], AnyTarget] = {}
         self._stack_station = -1
+        self._started: list[tuple[WorkloadGroup, int, int, list[int]]] = []
+        self._cached: dict[tuple[int, int], list[tuple[RequestKind, float]]] = {}
+        self.rebuilds: list[RebuildInfo] = []
 
     def lowered(self) -> Lowered:
         for index, group in enumerate(self.scenario.workload):
             for socket, n_threads in self._spread(group):
                 self._add_group(index, group, socket, n_threads)
+        for started in self._started:
+            self._add_users(*started)
+        self._n_threads = len(self.host.thread_gate)
+        self._add_background()
         self._warn_empirical()
         self.plans.pad(self.load.n_phases)
         # An END of its own, so that the last operation always is one.
@@ -86,11 +95,12 @@ class _Lowering:
             children=tuple(self.commands.infos),
             warnings=tuple(self.warnings),
             assumptions=self.scenario.assumptions,
+            rebuilds=tuple(self.rebuilds),
         )
 
     def _used_stations(self) -> list[StationInfo]:
         gates = [s for s in self.b.infos if s.kind != "thread"]
-        first, count = min(self.host.thread_gate), len(self.host.thread_gate)
+        first, count = min(self.host.thread_gate), self._n_threads
         self.b.report("threads", "thread", first, count, resource="threads")
         return [*gates, self.b.infos[-1]]
 
@@ -183,8 +193,11 @@ class _Lowering:
         n_streams = self._add_streams(group, threads, sequential)
         for place, target in enumerate(group.targets):
             base = streams + place * (n_streams // len(group.targets)) if sequential else -1
-            for write, n_bytes, _ in kinds:
-                self._add_flow(index, group, place, target, write, n_bytes, socket, base)
+            for write, n_bytes, share in kinds:
+                self._add_flow(
+                    index, group, place, target, write, n_bytes, socket, base,
+                    share=share * group.n_threads, streams=n_streams // len(group.targets),
+                )  # fmt: skip
         gap = -1
         if group.rate is not None:
             mean = PS_PER_S * group.n_threads / group.rate
@@ -199,7 +212,55 @@ class _Lowering:
              1 if group.rate is not None else 0, gap, group.think_ps // max(1, group.think_every))
         )  # fmt: skip
         self.load.max_targets = max(self.load.max_targets, len(group.targets))
-        self._add_users(group, number, socket, threads)
+        # Threads are numbered in a row, after all stations that targets need.
+        self._started.append((group, number, socket, threads))
+
+    # -- background -----------------------------------------------------------------------------
+
+    def _add_background(self) -> None:
+        """Rebuilds, and what write-back caches write later."""
+        for key, written in self._cached.items():
+            target = self.targets["volume", key[1]]
+            if isinstance(target, VolumeTarget):
+                self._add_background_group(destage_group(target, written))
+        for volume in self.scenario.volumes:
+            if not volume.rebuild:
+                continue
+            target = self._target(Target("volume", volume.index, volume.name))
+            if isinstance(target, VolumeTarget):
+                name = f"{volume.name} rebuild"
+                counter = self.b.station(name, Kind.DELAY)
+                memory = self._memory(self.scenario.drives[volume.members[0]].socket)
+                group, info = rebuild_group(
+                    target, self.scenario, self.commands, self.host, counter, memory
+                )
+                self.rebuilds.append(info)
+                self._add_background_group(group)
+
+    def _add_background_group(self, group: BackgroundGroup) -> None:
+        load, number = self.load, len(self.load.group_rows)
+        total, first_threshold = 0.0, len(load.threshold)
+        shares = sum(flow.share for flow in group.flows)
+        first_flow, stream = len(load.flow_rows), -1
+        if group.is_stream:
+            stream = len(load.stream_start)
+            load.stream_start.append(0)
+        for flow in group.flows:
+            total += flow.share / shares
+            load.threshold.append(round(total * (1 << 32)))
+            planned = flow.planned
+            load.n_phases = max(load.n_phases, planned.n_phases)
+            program = self.b.program(flow.rows)
+            load.flow_rows.append(
+                (program, int(flow.write), flow.n_bytes, planned.order_start, planned.order_len,
+                 stream)
+            )  # fmt: skip
+            load.flows.append(FlowInfo(-1, 0, flow.write, flow.n_bytes, group.deferred))
+        load.threshold[-1] = 1 << 32
+        load.group_rows.append((first_flow, len(group.flows), first_threshold, 1, 0, 0, -1, 0))
+        for i, (users, interval) in enumerate(group.users):
+            thread = self.host.add_thread(f"{group.name}{i}", group.socket, interval, 0)
+            load.users += [(number, thread, 0, 0)] * users
 
     def _add_streams(self, group: WorkloadGroup, threads: list[int], sequential: bool) -> int:
         """Counters of sequential streams: one per target and thread, or one per target."""
@@ -221,6 +282,9 @@ class _Lowering:
         n_bytes: int,
         socket: int,
         stream: int,
+        *,
+        share: float,
+        streams: int,
     ) -> None:
         model = self._target(target)
         memory = self._memory(socket)
@@ -233,8 +297,10 @@ class _Lowering:
                 )
         kind = RequestKind(
             write, n_bytes, group.access, min(group.align, n_bytes) or n_bytes, group.offset,
-            group.span, self._depth(group), socket, memory,
+            group.span, self._depth(group), socket, memory, max(1, streams),
         )  # fmt: skip
+        if isinstance(model, VolumeTarget) and model.is_cached(kind):
+            self._cached.setdefault((socket, target.index), []).append((kind, share))
         planned = model.plan(kind)
         self.load.n_phases = max(self.load.n_phases, planned.n_phases)
         rows = self._request_rows(group, target, model, kind, planned.n_phases)
@@ -262,17 +328,14 @@ class _Lowering:
         cycles = request_cycles(stack, group, kind.n_bytes, remote=remote, write=kind.write)
         engine, per_child = model.host_cycles() if isinstance(model, VolumeTarget) else (0.0, 0.0)
         engine += self._adapter_cycles(model)
-        rows = self.host.submit_rows(cycles, engine, per_child, kind.socket)
+        rows = self.host.submit_rows(
+            cycles, engine, per_child, kind.socket, closed=not group.is_open
+        )
         rows += self.host.section_rows(stack, group, target, kind.write)
         latency = round(stack.latency.value)
         if latency:
             rows.append(op(Op.VISIT, self._latency_station(), -1, latency))
-        rows += model.before_rows(kind)
-        for phase in range(n_phases):
-            if phase:
-                rows += model.between_rows(kind, phase, n_phases)
-            rows.append(op(Op.FORK, phase))
-        rows += model.after_rows(kind)
+        rows += model.request_rows(kind, n_phases)
         return [*rows, *self.host.complete_rows(cycles, kind.socket), op(Op.END)]
 
     def _latency_station(self) -> int:
