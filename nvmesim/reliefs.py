@@ -187,7 +187,8 @@ def one_more_drive(s: ResolvedScenario) -> Change | None:
     """One more drive, like the last: in every volume under load, or as a target of its own."""
     used = {(t.kind, t.index) for g in s.workload for t in g.targets}
     volumes = [v for v in s.volumes if ("volume", v.index) in used]
-    if any(v.degraded for v in volumes) or any(t.parts > 1 for g in s.workload for t in g.targets):
+    files = any(t.parts > 1 for g in s.workload for t in g.targets)
+    if files or any(v.degraded or v.rebuild or v.columns for v in volumes):
         return None
     if volumes:
         return _more_members(s, volumes)

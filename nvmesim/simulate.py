@@ -34,7 +34,14 @@ from nvmesim.result.control import (
 from nvmesim.result.latency import CLAT, LATENCY, distribution, enough, samples, tail_warnings
 from nvmesim.result.paired import Comparison
 from nvmesim.result.result import CurvePoint, Interval, OpStats, Relief, Result
-from nvmesim.result.stations import Totals, cpu_stats, member_stats, reducer, station_stats
+from nvmesim.result.stations import (
+    Totals,
+    cpu_stats,
+    member_stats,
+    rebuild_stats,
+    reducer,
+    station_stats,
+)
 from nvmesim.result.steady import MAX_RECORDS, Collector, Floats
 from nvmesim.scenario.resolved import ResolvedScenario
 from nvmesim.scenario.schema import Scenario
@@ -417,6 +424,7 @@ class _Answer:
             warnings=self._all_warnings(total),
             assumptions=ready.lowered.assumptions,
             version=__version__,
+            rebuild=rebuild_stats(ready.lowered, self.totals),
             resolved=ready.scenario,
         )  # fmt: skip
 

@@ -37,10 +37,26 @@ class FlowInfo:
     """One kind of request of one group at one target."""
 
     group: int
+    """-1: background work."""
     target: int
     """Position in the group's targets."""
     write: bool
     n_bytes: int
+    deferred: bool = False
+    """Background work whose commands count as those of the measured requests."""
+
+
+@dataclass(frozen=True)
+class RebuildInfo:
+    """A rebuild or check that runs beside the load."""
+
+    volume: str
+    drive: str | None
+    """Being restored; None: a check of all."""
+    station: int
+    """Its visits are units of the rebuild."""
+    unit_bytes: int
+    member_bytes: int
 
 
 @dataclass(frozen=True)
@@ -67,3 +83,4 @@ class Lowered:
     """[n_alts], as `Network.alt_program`"""
     warnings: tuple[str, ...] = ()
     assumptions: tuple[str, ...] = ()
+    rebuilds: tuple[RebuildInfo, ...] = ()

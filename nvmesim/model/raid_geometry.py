@@ -28,7 +28,9 @@ from nvmesim.units import parse_size
 
 Op = Literal["read", "write"]
 
-KERNELS: Final = ("6.1", "6.12")
+KERNELS: Final = ("6.1", "6.12", "none")
+"""Block layers whose merging is known; "none": an engine that sends what touches as one command,
+and cuts at chunks only."""
 READ_POLICIES: Final = ("md", "first", "round-robin", "shortest-queue")
 BITMAPS: Final = ("none", "internal", "external")
 JOURNALS: Final = ("none", "ppl")
@@ -77,10 +79,10 @@ class RaidGeometry:
 
     ``degraded`` are members that are missing. ``rebuilding`` are members that are present and
     written but hold good data only below ``rebuilt`` (a fraction of the member). ``kernel`` picks
-    the block layer's merge rule. ``max_sectors`` (bytes) and ``max_segments`` (of 4 KiB) are the
-    members' limits on one command. ``stripe_cache`` is md's ``stripe_cache_size``, in rows.
-    ``rotational`` flags the members; left out, none is. ``write_mostly`` members of a raid1 serve
-    reads only when no other can.
+    the block layer's merge rule ("none": an engine that is not md). ``max_sectors`` (bytes) and
+    ``max_segments`` (of 4 KiB) are the members' limits on one command. ``stripe_cache`` is md's
+    ``stripe_cache_size``, in rows. ``rotational`` flags the members; left out, none is.
+    ``write_mostly`` members of a raid1 serve reads only when no other can.
     Defaults are md's, and those of the members in the md ground truth.
 
     >>> RaidGeometry(5, 4, "64 KiB").data_disks

@@ -9,7 +9,7 @@ tail, else the oldest request of that member); checked against the md ground tru
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -142,3 +142,23 @@ def _extend(plug: Plug, members: tuple[int, ...], row: int, n_rows: int) -> int:
         command.end += n_rows * BLOCK
         command.bios += n_rows
     return n_rows
+
+
+def joined(
+    children: Sequence[tuple[tuple[int, ...], bool, int, int, int]], max_bytes: int
+) -> list[tuple[tuple[int, ...], bool, int, int, int]]:
+    """What touches, as one command of one bio: an engine that plans whole strips.
+
+    >>> joined([((0,), True, 4096, 4096, 1), ((0,), True, 0, 4096, 1)], 8192)
+    [((0,), True, 0, 8192, 1)]
+    """
+    done: list[tuple[tuple[int, ...], bool, int, int, int]] = []
+    for members, is_write, start, size, _ in sorted(children):
+        if done:
+            last = done[-1]
+            touches = last[:2] == (members, is_write) and last[2] + last[3] == start
+            if touches and last[3] + size <= max_bytes:
+                done[-1] = (members, is_write, last[2], last[3] + size, 1)
+                continue
+        done.append((members, is_write, start, size, 1))
+    return done

@@ -71,7 +71,7 @@ def plan_pieces(
     *below* says that the request lies where rebuilding members are good already.
     """
     level = geometry.level
-    if level == 0:
+    if level == 0 and geometry.kernel != "none":
         cut = min(geometry.chunk, geometry.max_sectors)
         pieces = striped_pieces(offset, length, cut, geometry.chunk)
     else:

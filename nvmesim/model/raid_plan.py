@@ -12,6 +12,7 @@ from typing import Final
 
 from nvmesim.errors import InputError
 from nvmesim.model.raid_geometry import Child, Op, Plan, RaidGeometry
+from nvmesim.model.raid_merge import joined
 from nvmesim.model.raid_parity import ParityPlanner
 from nvmesim.model.raid_pieces import RawChild, plan_pieces
 from nvmesim.model.raid_stripe_cache import StripeCache
@@ -37,6 +38,21 @@ def raw_plan(
     below: bool = False,
 ) -> RawPlan:
     """Phases of a request without checks or a bitmap; *below* as in `plan_pieces`."""
+    phases = _kernel_plan(geometry, op, offset, length, cache, below=below)
+    if geometry.kernel == "none":
+        return [joined(children, geometry.max_sectors) for children in phases]
+    return phases
+
+
+def _kernel_plan(
+    geometry: RaidGeometry,
+    op: Op,
+    offset: int,
+    length: int,
+    cache: StripeCache | None,
+    *,
+    below: bool,
+) -> RawPlan:
     if geometry.level not in (5, 6):
         return [plan_pieces(geometry, op, offset, length, below=below)]
     planner = parity_planner(geometry)

@@ -16,6 +16,7 @@ from nvmesim.model.raid_arrays import PlanSet, PlanTable, build_table, table_pla
 from nvmesim.model.raid_depth import DepthModel
 from nvmesim.model.raid_geometry import Op, RaidGeometry
 from nvmesim.model.raid_map import BLOCK
+from nvmesim.model.raid_merge import joined
 from nvmesim.model.raid_plan import raw_plan
 from nvmesim.model.raid_stripe_cache import StripeCache
 
@@ -106,7 +107,10 @@ def coalesced_table(
     """The cycle of plans of a stream of writes at queue depth *depth* on raid5 or raid6."""
     model = DepthModel(geometry, block_size, depth, below=below)
     plans = PlanSet()
-    numbers = [plans.add(table_plan(plan)) for plan in model.cycle(offset)]
+    cycle = model.cycle(offset)
+    if geometry.kernel == "none":
+        cycle = [[joined(phase, geometry.max_sectors) for phase in plan] for plan in cycle]
+    numbers = [plans.add(table_plan(plan)) for plan in cycle]
     return build_table(
         plans.plans, np.array(numbers, np.int32), geometry.members, block_size, is_sequential=True
     )

@@ -7,40 +7,30 @@ their children get the programs of real drives.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Literal
+from typing import Final
 
 import numpy as np
 
 from nvmesim.catalog.links import command_time_ps, parse_link
 from nvmesim.model.builder import Builder, Child, Plans, Row, const, ints, op
+from nvmesim.model.distributions import Ints
 from nvmesim.model.drive import DriveModel
 from nvmesim.model.lowered import ChildInfo
 from nvmesim.model.path import Paths
-from nvmesim.model.raid_geometry import RaidGeometry
-from nvmesim.model.raid_table import PlanTable, plan_table
+from nvmesim.model.raid_arrays import PlanTable
+from nvmesim.model.raid_map import BLOCK
+from nvmesim.model.raid_volume import volume_parts, volume_table
+from nvmesim.model.request import RequestKind
 from nvmesim.network import Kind, Op
-from nvmesim.scenario.resolved import Drive, ResolvedScenario, Volume
+from nvmesim.scenario.resolved import Drive, ResolvedScenario, Volume, WorkloadGroup
 from nvmesim.units import PS_PER_S
 
-Access = Literal["random", "sequential"]
-
-
-@dataclass(frozen=True)
-class RequestKind:
-    """What a group does to a target: one operation, one size, from one socket's memory."""
-
-    write: bool
-    n_bytes: int
-    access: Access
-    align: int
-    offset: int
-    span: int | None
-    depth: int
-    """Requests in flight at the target: a sequential stream coalesces with it (md, RAID5/6)."""
-    socket: int
-    memory: int
+CACHE_BYTES: Final = 16 << 20
+"""Of a controller's write-back cache, what the model holds: in steady state a cache of any size is
+either full or not filling, and a small one shows that sooner."""
 
 
 @dataclass(frozen=True)
@@ -69,13 +59,21 @@ class Commands:
         self._paths = paths
         self.plans = plans
         self.infos: list[ChildInfo] = []
-        self._programs: dict[tuple[int, bool, int, int, bool], int] = {}
+        self._programs: dict[tuple[int, bool, int, int, bool, bool], int] = {}
 
-    def program(self, drive: int, write: bool, n_bytes: int, memory: int, direct: bool) -> int:
+    def program(
+        self,
+        drive: int,
+        write: bool,
+        n_bytes: int,
+        memory: int,
+        direct: bool,
+        misaligned: bool = False,
+    ) -> int:
         """First operation of a command of *n_bytes*; *direct*: it ends at the drive's port."""
-        key = (drive, write, n_bytes, memory, direct)
+        key = (drive, write, n_bytes, memory, direct, misaligned)
         if key not in self._programs:
-            rows = self._drives[drive].rows(write, max(1, n_bytes))
+            rows = self._drives[drive].rows(write, max(1, n_bytes), misaligned=misaligned)
             way: list[Row] = []
             if not direct:
                 where: Drive = self._scenario.drives[drive]
@@ -92,12 +90,53 @@ class Commands:
         bios: int,
         memory: int,
         direct: bool,
+        misaligned: bool = False,
     ) -> Child:
         """One child of a plan, with what it stands for."""
         for drive in drives:
             self.infos.append(ChildInfo(drive, write, n_bytes, bios))
-        programs = tuple(self.program(d, write, n_bytes, memory, direct) for d in drives)
+        programs = tuple(
+            self.program(d, write, n_bytes, memory, direct, misaligned) for d in drives
+        )
         return Child(programs, drives)
+
+    def bind(
+        self, table: PlanTable, drives: tuple[int, ...], memory: int, direct: bool, misaligned: bool
+    ) -> tuple[int, int]:
+        """Add a table's plans, its members being *drives*; return the first id and the phases."""
+
+        def bound(i: int) -> Child:
+            members = table.child_alt[table.child_alt_ptr[i] : table.child_alt_ptr[i + 1]]
+            return self.child(
+                tuple(drives[m] for m in members.tolist()),
+                bool(table.child_is_write[i]),
+                int(table.child_bytes[i]),
+                int(table.child_bios[i]),
+                memory,
+                direct,
+                misaligned,
+            )
+
+        children = [bound(i) for i in range(len(table.child_bytes))]
+        phases = [children[a:b] for a, b in pairwise(table.phase_child_ptr.tolist())]
+        marks = table.plan_phase_ptr.tolist()
+        ids = [self.plans.plan(phases[a:b]) for a, b in pairwise(marks)]
+        return ids[0], max(b - a for a, b in pairwise(marks))
+
+    def sector(self, drives: tuple[int, ...]) -> int:
+        """Largest physical sector among *drives*, bytes."""
+        profiles = [self._scenario.drives[d].profile for d in drives]
+        return max(round(p.physical_sector.value) for p in profiles)
+
+
+def aligned_order(aligned: Ints, misaligned: Ints, share: tuple[int, int]) -> Ints:
+    """An order in which *share* = (m, n) of the requests take their plan from *misaligned*.
+
+    >>> aligned_order(ints([0, 1]), ints([2, 3]), (1, 2)).tolist()
+    [2, 3, 0, 1]
+    """
+    m, n = share
+    return ints(np.concatenate([*[misaligned] * m, *[aligned] * (n - m)]))
 
 
 class DriveTarget:
@@ -109,25 +148,25 @@ class DriveTarget:
         self.members = (drive,)
 
     def plan(self, kind: RequestKind) -> Planned:
-        """One plan of one command."""
-        child = self._commands.child(
-            (self._drive,), kind.write, kind.n_bytes, 1, kind.memory, direct=False
+        """One plan of one command; another for those that start inside a physical sector."""
+        share = kind.misaligned(self._commands.sector(self.members))
+        order = aligned_order(
+            ints([self._plan(kind, False)] if share[0] < share[1] else []),
+            ints([self._plan(kind, True)] if share[0] else []),
+            share,
         )
-        plan = self._commands.plans.plan([[child]])
-        start, length = self._commands.plans.add_order(ints([plan]))
+        start, length = self._commands.plans.add_order(order)
         return Planned(start, length, 1)
 
-    def before_rows(self, kind: RequestKind) -> list[Row]:
-        """Return what precedes the commands: nothing."""
-        return []
+    def _plan(self, kind: RequestKind, misaligned: bool) -> int:
+        child = self._commands.child(
+            self.members, kind.write, kind.n_bytes, 1, kind.memory, False, misaligned
+        )
+        return self._commands.plans.plan([[child]])
 
-    def between_rows(self, kind: RequestKind, phase: int, n_phases: int) -> list[Row]:
-        """Return what lies between two phases: nothing."""
-        return []
-
-    def after_rows(self, kind: RequestKind) -> list[Row]:
-        """Return what follows the commands: nothing."""
-        return []
+    def request_rows(self, kind: RequestKind, n_phases: int) -> list[Row]:
+        """The command itself."""
+        return [op(Op.FORK, 0)]
 
 
 class VolumeTarget:
@@ -141,69 +180,177 @@ class VolumeTarget:
         commands: Commands,
         paths: Paths,
     ) -> None:
+        self._b = b
         self._scenario = scenario
-        self._volume = volume
         self._commands = commands
         self._engine = volume.engine
+        self.volume = volume
         self.members = volume.members
-        self._on_controller = self._engine.runs_on == "controller"
-        self._serial = b.station(f"{volume.name} engine", Kind.FIFO, self._workers())
+        self.on_controller = self._engine.runs_on == "controller"
+        workers = max(1, round(self._engine.workers.value))
+        self._serial = b.station(f"{volume.name} engine", Kind.FIFO, workers)
         self._used = self._engine.serial_read.value + self._engine.serial_write.value > 0
         if self._used or self._engine.serial_child.value > 0:
             b.report(f"{volume.name} engine", "raid-engine", self._serial, resource="engine")
         self._uplink = (-1, -1)
-        if self._on_controller and self._engine.uplink:
+        if self.on_controller and self._engine.uplink:
             self._link = parse_link(self._engine.uplink)
             self._uplink = paths.link_pair(volume.name, self._link)
-        self.geometry = volume_geometry(volume)
+        self.geometry = volume_parts(volume, scenario.drives)[0].geometry
+        self._has_parity = volume.level in ("raid5", "raid6")
+        self._rows_gate = self._stripe_cache()
+        self._room, self._dirty = self._write_cache()
 
-    def _workers(self) -> int:
-        return max(1, round(self._engine.workers.value))
+    # -- gates ----------------------------------------------------------------------------------
+
+    def _stripe_cache(self) -> int:
+        """Gate of md's stripe cache, if more rows may be wanted at once than it has; else -1.
+
+        A write holds its rows from its first read to its last write. Kernels since 4.1 may let the
+        cache grow when memory allows; the size given is what they start from.
+        """
+        if not self._has_parity or self._engine.merge == "none":
+            return -1
+        groups = [g for g in self._scenario.workload if self._is_target(g) and g.read < 1]
+        most = 0
+        for g in groups:
+            sizes = [size for size, _ in g.write_block_sizes or g.block_sizes]
+            most += 1 << 30 if g.is_open else g.in_flight * max(map(self.rows_held, sizes))
+        if most <= self.volume.stripe_cache:
+            return -1
+        name = f"{self.volume.name} stripe cache"
+        gate = self._b.station(name, Kind.GATE, self.volume.stripe_cache)
+        self._b.report(name, "gate", gate, resource="stripe_cache")
+        return gate
+
+    def _is_target(self, group: WorkloadGroup) -> bool:
+        mine = ("volume", self.volume.index)
+        return any((t.kind, t.index) == mine for t in group.targets)
+
+    def rows_held(self, n_bytes: int) -> int:
+        """Rows of 4 KiB across the members that a write of *n_bytes* holds."""
+        stripes = -(-n_bytes // (self.volume.chunk * self.geometry.data_disks))
+        per_stripe = min(-(-n_bytes // BLOCK), self.volume.chunk // BLOCK)
+        return max(1, min(stripes * per_stripe, self.volume.stripe_cache))
+
+    def _write_cache(self) -> tuple[int, int]:
+        """Gates of a controller's write-back cache: free room, and what waits to be written."""
+        groups = [g for g in self._scenario.workload if self._is_target(g)]
+        replayed = any(g.trace is not None for g in groups)
+        writes = any(g.read < 1 for g in groups)
+        if not self.on_controller or self._engine.cache.value < BLOCK or replayed or not writes:
+            return -1, -1
+        slots = int(min(self._engine.cache.value, CACHE_BYTES)) // BLOCK
+        sizes = [s for g in groups for s, _ in g.write_block_sizes or g.block_sizes]
+        if any(g.access == "sequential" for g in groups):
+            sizes.append(self.volume.chunk * self.geometry.data_disks)
+        name = f"{self.volume.name} write cache"
+        room = self._b.station(name, Kind.GATE, slots)
+        self._b.report(name, "gate", room, resource="buffer")
+        # Its slots are what is dirty: it starts with one write's worth, which a destager takes.
+        one = min(slots, -(-max(sizes) // BLOCK))
+        dirty = self._b.station(f"{self.volume.name} dirty", Kind.GATE, one)
+        return room, dirty
+
+    def is_cached(self, kind: RequestKind) -> bool:
+        """Whether the request ends in the controller's cache, and a destager does the rest."""
+        return kind.write and self._room >= 0
+
+    # -- plans ----------------------------------------------------------------------------------
 
     def plan(self, kind: RequestKind) -> Planned:
         """The plan table of *kind*, its children bound to the members' drives."""
-        table = plan_table(
-            self.geometry,
-            "write" if kind.write else "read",
-            kind.n_bytes,
-            access=kind.access,
-            align=kind.align,
-            offset=kind.offset,
-            span=kind.span,
-            depth=kind.depth,
-        )
-        first, n_phases = self._bind(table, kind.memory)
-        start, length = self._commands.plans.add_order(table.order.astype(np.int64) + first)
-        return Planned(start, length, n_phases)
+        if self.is_cached(kind):
+            nothing = self._commands.plans.plan([[]])
+            return Planned(*self._commands.plans.add_order(ints([nothing])), 0)
+        return self.member_plan(kind)
 
-    def _bind(self, table: PlanTable, memory: int) -> tuple[int, int]:
-        """Add the table's plans; return the first one's id and the number of phases."""
-        children = [self._bound_child(table, i, memory) for i in range(len(table.child_bytes))]
-        bounds = table.phase_child_ptr.tolist()
-        phases = [children[a:b] for a, b in pairwise(bounds)]
-        marks = table.plan_phase_ptr.tolist()
-        ids = [self._commands.plans.plan(phases[a:b]) for a, b in pairwise(marks)]
-        return ids[0], max(b - a for a, b in pairwise(marks))
+    def member_plan(self, kind: RequestKind) -> Planned:
+        """What the members do for *kind*, whether the request waits for it or not."""
+        share = self._misaligned(kind)
+        if self._has_parity and share[0]:
+            kind = replace(
+                kind, offset=kind.offset // BLOCK * BLOCK, align=math.lcm(kind.align, BLOCK)
+            )
+        table = volume_table(self.volume, self._scenario.drives, kind)
+        orders, phases = [], 0
+        for misaligned, needed in ((False, share[0] < share[1]), (True, share[0] > 0)):
+            order = ints([])
+            if needed:
+                first, phases = self._commands.bind(
+                    table, self.members, kind.memory, self.on_controller, misaligned
+                )
+                order = table.order.astype(np.int64) + first
+            orders.append(order)
+        order = aligned_order(orders[0], orders[1], share)
+        return Planned(*self._commands.plans.add_order(order), phases)
 
-    def _bound_child(self, table: PlanTable, i: int, memory: int) -> Child:
-        alternatives = table.child_alt[table.child_alt_ptr[i] : table.child_alt_ptr[i + 1]]
-        drives = tuple(self._volume.members[m] for m in alternatives.tolist())
-        return self._commands.child(
-            drives,
-            bool(table.child_is_write[i]),
-            int(table.child_bytes[i]),
-            int(table.child_bios[i]),
-            memory,
-            self._on_controller,
-        )
+    def _misaligned(self, kind: RequestKind) -> tuple[int, int]:
+        """Share of the requests whose commands start inside a physical sector of the members.
+
+        md's raid5/6 sends whole 4 KiB blocks and pays by reading them; an engine that keeps rows of
+        512-byte sectors on 4K media leaves that to the drives.
+        """
+        sector = self._commands.sector(self.members)
+        own_rows = self._engine.merge == "none" and self.volume.logical_sector < sector
+        if self._has_parity and not own_rows:
+            return 0, 1
+        return kind.misaligned(sector)
 
     def host_cycles(self) -> tuple[float, float]:
         """Host cycles per request and per child, 0 for an engine on a controller."""
-        if self._on_controller:
+        if self.on_controller:
             return 0.0, 0.0
         return self._engine.per_request.value, self._engine.per_child.value
 
-    def before_rows(self, kind: RequestKind) -> list[Row]:
+    # -- programs -------------------------------------------------------------------------------
+
+    def request_rows(self, kind: RequestKind, n_phases: int) -> list[Row]:
+        """The request from the engine's entry to its answer."""
+        if self.is_cached(kind):
+            slots = self._slots(kind.n_bytes)
+            return [
+                *self._entry(kind),
+                op(Op.ACQUIRE, self._room, slots),
+                op(Op.RELEASE, self._dirty, slots),
+            ]
+        return [*self._entry(kind), *self.member_rows(kind, n_phases), *self._answer(kind)]
+
+    def destage_rows(self, kind: RequestKind, n_phases: int) -> list[Row]:
+        """What a destager does again and again: take what is dirty, write it, give room."""
+        slots = self._slots(kind.n_bytes)
+        return [
+            op(Op.ACQUIRE, self._dirty, slots),
+            *self.member_rows(kind, n_phases),
+            op(Op.RELEASE, self._room, slots),
+        ]
+
+    def gathered_bytes(self, kind: RequestKind) -> int:
+        """Bytes of a sequential stream that the cache writes at once: a full stripe of parity."""
+        if not self._has_parity or kind.access != "sequential":
+            return kind.n_bytes
+        return min(self.volume.chunk * self.geometry.data_disks, self._cache_bytes())
+
+    def _cache_bytes(self) -> int:
+        return self._b.stations[self._dirty].servers * BLOCK
+
+    def _slots(self, n_bytes: int) -> int:
+        return min(-(-n_bytes // BLOCK), self._b.stations[self._dirty].servers)
+
+    def member_rows(self, kind: RequestKind, n_phases: int) -> list[Row]:
+        """All phases of a request, its rows of the stripe cache held meanwhile."""
+        rows: list[Row] = []
+        for phase in range(n_phases):
+            if phase:
+                rows += self._between(kind, phase, n_phases)
+            rows.append(op(Op.FORK, phase))
+        if self._rows_gate < 0 or not kind.write:
+            return rows
+        held = self.rows_held(kind.n_bytes)
+        release = op(Op.RELEASE, self._rows_gate, held)
+        return [op(Op.ACQUIRE, self._rows_gate, held), *rows, release]
+
+    def _entry(self, kind: RequestKind) -> list[Row]:
         """Serial section of the engine, and a controller's uplink for the data of a write."""
         serial = self._engine.serial_write if kind.write else self._engine.serial_read
         each = round(self._engine.serial_child.value)
@@ -217,39 +364,27 @@ class VolumeTarget:
             rows.append(const(self._uplink[1], time))
         return rows
 
-    def between_rows(self, kind: RequestKind, phase: int, n_phases: int) -> list[Row]:
-        """Parity is computed before the last phase of a RAID5/6 write, on a host CPU."""
-        parity = self._volume.level in ("raid5", "raid6")
-        if not (parity and kind.write and phase == n_phases - 1):
+    def serial_rows(self, times: int) -> list[Row]:
+        """The serial section of a write, *times* over: what a rebuild takes of it."""
+        service = round(self._engine.serial_write.value)
+        return [const(self._serial, service)] * times if service else []
+
+    def _between(self, kind: RequestKind, phase: int, n_phases: int) -> list[Row]:
+        """Parity is computed before the last phase of a RAID5/6 write."""
+        if not (self._has_parity and kind.write and phase == n_phases - 1):
             return []
-        time = round(kind.n_bytes * PS_PER_S / self._engine.parity_rate.value)
-        if self._on_controller:
+        return self.parity_rows(kind.n_bytes)
+
+    def parity_rows(self, n_bytes: int) -> list[Row]:
+        """Parity of *n_bytes*, on a host CPU or in the controller."""
+        time = round(n_bytes * PS_PER_S / self._engine.parity_rate.value)
+        if self.on_controller:
             return [const(self._serial, time)] if self._used else []
         return [op(Op.VISIT_CPU, 0, -1, max(1, time))]
 
-    def after_rows(self, kind: RequestKind) -> list[Row]:
+    def _answer(self, kind: RequestKind) -> list[Row]:
         """A controller's uplink for the data of a read."""
         if self._uplink[0] < 0 or kind.write:
             return []
         time = command_time_ps(self._link, "read", kind.n_bytes, "up")
         return [const(self._uplink[0], time)]
-
-
-def volume_geometry(volume: Volume) -> RaidGeometry:
-    """The planner's geometry of a resolved volume."""
-    layout = volume.layout or None
-    if volume.level == "raid10":
-        layout = f"{volume.layout}{volume.copies}"
-    return RaidGeometry(
-        level=volume.level,  # type: ignore[arg-type]  # a name is accepted and normalised
-        members=len(volume.members),
-        chunk=volume.chunk if volume.level != "raid1" else 0,
-        layout=layout,
-        degraded=volume.degraded,
-        rmw_level=volume.rmw_level,
-        kernel=volume.engine.merge if volume.engine.merge != "none" else "6.12",
-        read_policy=volume.read_policy,
-        bitmap="none",
-        stripe_cache=volume.stripe_cache,
-        member_size=volume.member_bytes or None,
-    )

@@ -68,13 +68,15 @@ class RequestWriter:
         import polars as pl
 
         self._flush()
+        # Background work (a rebuild, a cache that destages) is nobody's request.
+        asked = [(i, f) for i, f in enumerate(self._lowered.flows) if f.group >= 0]
         flows = pl.LazyFrame(
             {
-                "flow": np.arange(len(self._lowered.flows)),
-                "workload": [f.group for f in self._lowered.flows],
-                "target": [self._target(f.group, f.target) for f in self._lowered.flows],
-                "op": ["write" if f.write else "read" for f in self._lowered.flows],
-                "bytes": [f.n_bytes for f in self._lowered.flows],
+                "flow": np.array([i for i, _ in asked], np.int64),
+                "workload": [f.group for _, f in asked],
+                "target": [self._target(f.group, f.target) for _, f in asked],
+                "op": ["write" if f.write else "read" for _, f in asked],
+                "bytes": [f.n_bytes for _, f in asked],
             }
         )
         whole = self._folder / "whole.parquet"
@@ -83,7 +85,7 @@ class RequestWriter:
             if self._n_parts
             else pl.LazyFrame({name: np.zeros(0, np.int64) for name in REQUEST_FIELDS})
         )
-        source.join(flows, on="flow", how="left", maintain_order="left").select(
+        source.join(flows, on="flow", how="inner", maintain_order="left").select(
             "request",
             "workload",
             "target",

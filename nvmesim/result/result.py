@@ -85,6 +85,22 @@ class MemberStats:
 
 
 @dataclass(frozen=True)
+class Rebuild:
+    """A rebuild beside the load: how fast, and how long for the whole member at this load."""
+
+    volume: str
+    drive: str | None
+    """Being restored; None: a check of all members."""
+    bytes_per_s: float
+    hours: float
+    """inf if it does not advance (null in the JSON)."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return volume, drive, bytes_per_s, hours."""
+        return {**vars(self), "hours": self.hours if self.hours < float("inf") else None}
+
+
+@dataclass(frozen=True)
 class StationStats:
     """One station along the path."""
 
@@ -192,6 +208,7 @@ class Result:
     warnings: tuple[str, ...] = ()
     assumptions: tuple[str, ...] = ()
     version: str = ""
+    rebuild: Rebuild | None = None
     resolved: Any = None
     """The `ResolvedScenario`, for pictures; not in the JSON."""
 
@@ -242,6 +259,7 @@ class Result:
                     for r in b.reliefs
                 ],
             },
+            "rebuild": self.rebuild.to_json() if self.rebuild else None,
             "uncertainty": dict(self.uncertainty),
             "warnings": list(self.warnings),
             "assumptions": list(self.assumptions),

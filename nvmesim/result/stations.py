@@ -15,9 +15,9 @@ from typing import Final
 import numpy as np
 
 from nvmesim.engine.contract import Acc, Ints
-from nvmesim.model.lowered import Lowered, StationInfo
+from nvmesim.model.lowered import Lowered, RebuildInfo, StationInfo
 from nvmesim.network import SCALE_ONE, Kind, Network
-from nvmesim.result.result import Cpu, MemberStats, SocketCpu, StationStats
+from nvmesim.result.result import Cpu, MemberStats, Rebuild, SocketCpu, StationStats
 from nvmesim.result.steady import Floats, Reducer, Snapshot, Window
 from nvmesim.units import PS_PER_S
 
@@ -83,7 +83,8 @@ def child_sums(lowered: Lowered, measured: Ints) -> Callable[[Ints], Floats]:
     """
     n_alts, n_drives = len(lowered.children), len(lowered.scenario.drives)
     drive = np.array([c.drive for c in lowered.children], np.int64)
-    known = np.flatnonzero((drive >= 0) & (measured_alternatives(lowered.network, measured) > 0))
+    counted = measured | np.array([flow.deferred for flow in lowered.flows], np.int64)
+    known = np.flatnonzero((drive >= 0) & (measured_alternatives(lowered.network, counted) > 0))
     weights = np.zeros((n_alts, N_CHILD_SUMS))
     for i, child in enumerate(lowered.children):
         weights[i, int(child.write) :: 2] = 1, child.n_bios, child.n_bytes
@@ -162,15 +163,39 @@ def _servers(net: Network, info: StationInfo) -> Ints:
 
 def member_stats(lowered: Lowered, totals: Totals) -> tuple[MemberStats, ...]:
     """What each drive did, per measured request; its utilization is that of its fullest station."""
-    requests = max(1, totals.requests)
-    return tuple(
-        MemberStats(
-            drive.name,
-            *(float(value) / requests for value in totals.children[drive.index]),
-            utilization=drive_utilization(lowered, totals, drive.index),
-        )
-        for drive in lowered.scenario.drives
+    return tuple(_member(lowered, totals, d.index, d.name) for d in lowered.scenario.drives)
+
+
+def _member(lowered: Lowered, totals: Totals, drive: int, name: str) -> MemberStats:
+    reads, writes, read_bios, write_bios, read_bytes, write_bytes = (
+        float(value) / max(1, totals.requests) for value in totals.children[drive]
     )
+    return MemberStats(
+        name=name,
+        reads_per_request=reads,
+        writes_per_request=writes,
+        read_bios_per_request=read_bios,
+        write_bios_per_request=write_bios,
+        read_bytes_per_request=read_bytes,
+        write_bytes_per_request=write_bytes,
+        utilization=drive_utilization(lowered, totals, drive),
+    )
+
+
+def rebuild_stats(lowered: Lowered, totals: Totals) -> Rebuild | None:
+    """The rebuild beside the load, the slowest where several run; None if there is none.
+
+    Its units are counted by the visits of one station; the rate of the window is taken to last.
+    """
+    found = [_rebuild(info, totals) for info in lowered.rebuilds]
+    return max(found, key=lambda rebuild: rebuild.hours, default=None)
+
+
+def _rebuild(info: RebuildInfo, totals: Totals) -> Rebuild:
+    units = float(totals.stations[info.station, Acc.VISITS])
+    rate = units * info.unit_bytes * PS_PER_S / max(1.0, totals.duration_ps)
+    hours = info.member_bytes / rate / 3600 if rate > 0 else math.inf
+    return Rebuild(info.volume, info.drive, rate, hours)
 
 
 def drive_utilization(lowered: Lowered, totals: Totals, drive: int) -> float:

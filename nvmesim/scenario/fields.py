@@ -62,6 +62,11 @@ PerSecond = Annotated[
     float, text_of(units.parse_rate, "a rate", "500k/s"), PlainSerializer(_rate_text)
 ]
 """Requests per second; written "500k/s"."""
+BytesPerSecond = Annotated[
+    int, text_of(units.parse_bandwidth, "a bandwidth", "200 MB/s"),
+    PlainSerializer(lambda value: f"{value} B/s"),
+]  # fmt: skip
+"""Bytes per second; written "200 MB/s"."""
 Fraction = Annotated[float, BeforeValidator(_fraction)]
 """A fraction; written 0.01 or "1%"."""
 LinkText = Annotated[str, text_of(_link_text, "a link", "pcie3 x4")]

@@ -107,10 +107,19 @@ class Volume:
     degraded: tuple[int, ...] = ()
     """Member numbers that are missing."""
     rebuild: bool = False
+    """A rebuild runs beside the load: of ``rebuilding``, or a check of all if none is."""
+    rebuilding: int | None = None
+    """Member number that is being restored, on its own drive or on a spare."""
+    rebuilt: float = 0.5
+    """Fraction of that member that is good already."""
+    sync_speed_min: int = 1_024_000
+    """Bytes per second of each member that a rebuild keeps whatever the load."""
+    sync_speed_max: int = 204_800_000
     read_policy: Literal["md", "round-robin", "shortest-queue", "first"] = "md"
     rmw_level: int = 1
     stripe_cache: int = 256
     bitmap: Literal["none", "internal", "external"] = "none"
+    journal: Literal["none", "ppl"] = "none"
     spares: tuple[int, ...] = ()
     """Indices of idle drives that stand by."""
     columns: int | None = None
@@ -119,6 +128,8 @@ class Volume:
     """What the volume presents; smaller than the drives' physical sector costs them a read."""
     member_bytes: int = 0
     """Usable size of each member: that of the smallest."""
+    zone_bytes: tuple[int, ...] = ()
+    """Usable size of each member where they differ and all of it is used (RAID0 of md)."""
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,15 @@ from pydantic import BeforeValidator, Field, PlainSerializer, PrivateAttr, model
 
 from nvmesim import units
 from nvmesim.errors import UnitError
-from nvmesim.scenario.fields import Duration, Fraction, LinkText, PerSecond, Size, Strict
+from nvmesim.scenario.fields import (
+    BytesPerSecond,
+    Duration,
+    Fraction,
+    LinkText,
+    PerSecond,
+    Size,
+    Strict,
+)
 
 PAGE_BYTES = 4096
 RaidLevel = Literal["raid0", "raid1", "raid10", "raid5", "raid6"]
@@ -138,11 +146,15 @@ class VolumeSpec(Strict):
     engine: Reference = "linux-md"
     degraded: tuple[int, ...] = ()
     rebuild: bool = False
+    rebuilt: Fraction = Field(default=0.5, ge=0, le=1)
+    sync_speed_min: BytesPerSecond = Field(default=1_024_000, gt=0)
+    sync_speed_max: BytesPerSecond = Field(default=204_800_000, gt=0)
     members: tuple[int, ...] | None = None
     read_policy: Literal["md", "round-robin", "shortest-queue", "first"] = "md"
     rmw_level: Literal[0, 1, 2] = 1
     stripe_cache: int = Field(default=256, ge=17, le=32768)
     bitmap: Literal["none", "internal", "external"] = "none"
+    journal: Literal["none", "ppl"] = "none"
     spares: int = Field(default=0, ge=0)
     columns: int | None = Field(default=None, ge=2)
     logical_sector: Size = 512

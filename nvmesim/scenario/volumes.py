@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Final, cast
 
 from nvmesim import units
@@ -49,7 +50,7 @@ def resolve_volumes(
                 )
             taken[member] = name
         volumes.append(_volume(index, name, spec, key, members, scenario, drives, notes))
-    return _with_spares(scenario, tuple(volumes), drives)
+    return _with_spares(scenario, tuple(volumes), drives, notes)
 
 
 def _members(
@@ -90,12 +91,10 @@ def _volume(
         chunk = int(engine.interleave.value) if engine.interleave else DEFAULT_CHUNK
         if spec.raid != "raid1":
             notes.assume(f"{key}.chunk: {units.format_size(chunk)}, the default of {engine.name}")
-    columns = spec.columns or engine.columns
-    if columns is not None and columns > len(members):
-        raise GeometryError(f"{key}.columns is {columns}; the volume has {len(members)} members")
-    sizes = [capacity_bytes(drives[member]) for member in members]
-    if len(set(sizes)) > 1:
-        notes.assume(f"{key}: members differ in size; {units.format_size(min(sizes))} of each used")
+    _check_choices(spec, key, engine, copies, len(members))
+    sizes = [capacity_bytes(drives[member]) // chunk * chunk for member in members]
+    zoned = spec.raid == "raid0" and len(set(sizes)) > 1 and engine.merge != "none"
+    _note_mixture(key, members, drives, sizes, zoned, notes)
     return Volume(
         index=index,
         name=name,
@@ -111,10 +110,69 @@ def _volume(
         rmw_level=spec.rmw_level,
         stripe_cache=spec.stripe_cache,
         bitmap=spec.bitmap,
-        columns=columns,
+        columns=spec.columns or engine.columns,
         logical_sector=spec.logical_sector,
-        member_bytes=min(sizes) // chunk * chunk,
+        journal=spec.journal,
+        rebuilt=spec.rebuilt,
+        sync_speed_min=min(spec.sync_speed_min, spec.sync_speed_max),
+        sync_speed_max=spec.sync_speed_max,
+        member_bytes=min(sizes),
+        zone_bytes=tuple(sizes) if zoned else (),
     )
+
+
+def _check_choices(
+    spec: VolumeSpec, key: str, engine: RaidEngineProfile, copies: int, n_members: int
+) -> None:
+    """Refuse what the level or the engine does not have."""
+    if spec.journal == "ppl" and spec.raid != "raid5":
+        raise GeometryError(f"{key}.journal is 'ppl' for {spec.raid}; only raid5 has one")
+    if spec.rebuild and spec.raid == "raid0":
+        raise GeometryError(f"{key}.rebuild is true; raid0 has no redundancy to rebuild from")
+    if engine.merge == "none":
+        for name in ("bitmap", "journal"):
+            if getattr(spec, name) != "none":
+                raise GeometryError(
+                    f"{key}.{name} is {getattr(spec, name)!r}; {engine.name} is no Linux md, leave"
+                    " it out"
+                )
+    columns = spec.columns or engine.columns
+    if columns is None:
+        return
+    width = columns * (copies if spec.raid == "raid10" else 1)
+    if width > n_members:
+        of = f" of {copies} copies" if width > columns else ""
+        raise GeometryError(f"{key}.columns is {columns}{of}; the volume has {n_members} members")
+    least = MIN_MEMBERS[spec.raid]
+    if width < least:
+        raise GeometryError(f"{key}.columns is {columns}; {spec.raid} needs at least {least}")
+    if spec.raid == "raid1":
+        raise GeometryError(f"{key}.columns is {columns}; raid1 has one column, take raid10")
+
+
+def _note_mixture(
+    key: str,
+    members: tuple[int, ...],
+    drives: tuple[Drive, ...],
+    sizes: list[int],
+    zoned: bool,
+    notes: Notes,
+) -> None:
+    """Say what members of different sizes and kinds mean for the volume."""
+    if zoned:
+        notes.assume(f"{key}: members differ in size; beyond the shorter ones only the longer work")
+    elif len(set(sizes)) > 1:
+        unused = sum(sizes) - len(sizes) * min(sizes)
+        notes.assume(
+            f"{key}: members differ in size; {units.format_size(min(sizes))} of each used, "
+            f"{unused / sum(sizes):.0%} of the capacity lies idle"
+        )
+    kinds = sorted({drives[member].profile.name for member in members})
+    if len(kinds) > 1:
+        notes.assume(
+            f"{key}: members differ ({', '.join(kinds)}); what goes to several of them ends with "
+            "the slowest"
+        )
 
 
 def _engine(spec: VolumeSpec, key: str, scenario: Scenario, notes: Notes) -> RaidEngineProfile:
@@ -211,25 +269,65 @@ def copy_sets(layout: str, n_members: int, copies: int) -> list[set[int]]:
 
 
 def _with_spares(
-    scenario: Scenario, volumes: tuple[Volume, ...], drives: tuple[Drive, ...]
+    scenario: Scenario, volumes: tuple[Volume, ...], drives: tuple[Drive, ...], notes: Notes
 ) -> tuple[Volume, ...]:
     """Give each volume its spares from the drives that no volume uses."""
     used = {member for volume in volumes for member in volume.members}
     free = [drive.index for drive in drives if drive.index not in used]
-    result = []
+    result: list[Volume] = []
     for volume, spec in zip(volumes, scenario.volume, strict=True):
         if spec.spares > len(free):
             raise ScenarioError(
                 f"{volume.name}: spares is {spec.spares}; {len(free)} drives are in no volume"
             )
         mine, free = free[: spec.spares], free[spec.spares :]
-        values = {**volume.__dict__, "spares": tuple(mine)}
-        result.append(Volume(**values))
+        volume = replace(volume, spares=tuple(mine))
+        starts = bool(mine) and "rebuild" not in spec.model_fields_set
+        if volume.degraded and (volume.rebuild or starts):
+            volume = _rebuilding(volume, drives, notes, starts=starts)
+        if (
+            volume.rebuild
+            and "rebuilt" not in spec.model_fields_set
+            and volume.rebuilding is not None
+        ):
+            notes.assume(f"{volume.name}: the rebuild is half done, which is its mean")
+        result.append(volume)
     return tuple(result)
+
+
+def _rebuilding(volume: Volume, drives: tuple[Drive, ...], notes: Notes, *, starts: bool) -> Volume:
+    """Return *volume* with its first missing member restored: on a spare, if there is one.
+
+    A hot spare takes the place at once, whether a rebuild was asked for or not (*starts*).
+    """
+    number = volume.degraded[0]
+    members, spares = list(volume.members), volume.spares
+    if spares:
+        members[number], spares = spares[0], spares[1:]
+        if capacity_bytes(drives[members[number]]) < volume.member_bytes:
+            raise GeometryError(
+                f"{volume.name}: {drives[members[number]].name} is too small a spare; members use "
+                f"{units.format_size(volume.member_bytes)}"
+            )
+    if starts:
+        name = drives[members[number]].name
+        notes.assume(f"{volume.name}: the hot spare {name} takes over member {number}")
+    return replace(
+        volume,
+        members=tuple(members),
+        spares=spares,
+        degraded=volume.degraded[1:],
+        rebuild=True,
+        rebuilding=number,
+    )
 
 
 def volume_bytes(volume: Volume) -> int:
     """Return the usable bytes of *volume*: parity and copies off, the smallest member each."""
+    if volume.zone_bytes:
+        return sum(volume.zone_bytes)
     n = len(volume.members)
-    data = {"raid5": n - 1, "raid6": n - 2}.get(volume.level, n)
-    return data * volume.member_bytes // volume.copies
+    parity = {"raid5": 1, "raid6": 2}.get(volume.level, 0)
+    if parity and volume.columns:
+        return n * volume.member_bytes * (volume.columns - parity) // volume.columns
+    return (n - parity) * volume.member_bytes // volume.copies

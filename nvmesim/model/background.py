@@ -1,0 +1,128 @@
+"""Work beside the load: rebuild and check of an array, and what a write-back cache writes later.
+
+Neither is in the statistics of requests (`Network.group_measured` 0), but both use the stations.
+
+A rebuild is a paced closed loop, as md does it: 128 KiB of each member at a time, the next only
+when that is done (md waits so while there is other IO and the rebuild is faster than
+``sync_speed_min``), never faster than ``sync_speed_max``. Below the minimum md does not wait: a
+second stream with many windows outstanding holds that rate. Source: Linux drivers/md/md.c,
+md_do_sync and is_mddev_idle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from nvmesim.model.builder import Row, const, op
+from nvmesim.model.host import Host
+from nvmesim.model.lowered import RebuildInfo
+from nvmesim.model.raid_map import BLOCK
+from nvmesim.model.raid_volume import background_table
+from nvmesim.model.request import RequestKind
+from nvmesim.model.volume import Commands, Planned, VolumeTarget
+from nvmesim.network import Op
+from nvmesim.scenario.resolved import ResolvedScenario
+from nvmesim.units import PS_PER_S
+
+WINDOW: Final = 128 << 10
+"""Bytes of a member that md rebuilds before it looks whether others want the array.
+Source: md.c, md_do_sync: window = 32 * (PAGE_SIZE / 512) sectors."""
+FORCED: Final = 16
+"""Windows outstanding in the stream that keeps the least rebuild speed."""
+BATCH_ROWS: Final = 8
+"""Rows that md's raid5 thread handles in one go. Source: md raid5.h, MAX_STRIPE_BATCH."""
+DESTAGERS: Final = 16
+"""Writes per member that a controller's cache has outstanding. Assumed."""
+
+
+@dataclass(frozen=True)
+class BackgroundFlow:
+    """One kind of background request."""
+
+    rows: tuple[Row, ...]
+    write: bool
+    n_bytes: int
+    planned: Planned
+    share: float = 1.0
+
+
+@dataclass(frozen=True)
+class BackgroundGroup:
+    """Users that do background requests for ever."""
+
+    name: str
+    socket: int
+    flows: tuple[BackgroundFlow, ...]
+    users: tuple[tuple[int, int], ...]
+    """(users, ps between two submissions of theirs), a thread each."""
+    is_stream: bool
+    deferred: bool
+    """Whether its commands count as those of the measured requests (a write-back cache)."""
+
+
+def rebuild_group(
+    target: VolumeTarget,
+    scenario: ResolvedScenario,
+    commands: Commands,
+    host: Host,
+    counter: int,
+    memory: int,
+) -> tuple[BackgroundGroup, RebuildInfo]:
+    """The rebuild (or check) of a volume; *counter* is a delay station that counts its units."""
+    volume = target.volume
+    table = background_table(volume, scenario.drives)
+    first, n_phases = commands.bind(table, volume.members, memory, target.on_controller, False)
+    planned = Planned(*commands.plans.add_order(table.order.astype(np.int64) + first), n_phases)
+    socket = scenario.drives[volume.members[0]].socket
+    unit = table.request_bytes
+    cycles, per_child = target.host_cycles()
+    work = host.ps(cycles + per_child * len(volume.members), socket)
+    batches = -(-unit // (BATCH_ROWS * BLOCK)) if volume.level in ("raid5", "raid6") else 1
+    rows = [const(counter, 1), op(Op.VISIT_CPU, 0, -1, max(1, work))]
+    rows += [*target.serial_rows(batches), op(Op.FORK, 0)]
+    if volume.level in ("raid5", "raid6"):
+        rows += target.parity_rows(unit * (len(volume.members) - 1))
+    rows += [op(Op.FORK, 1), op(Op.END)]
+    windows = max(1, WINDOW // unit)
+    users = [(FORCED * windows, round(unit * PS_PER_S / volume.sync_speed_min))]
+    free = volume.sync_speed_max - volume.sync_speed_min
+    if free > 0:
+        users.append((windows, round(unit * PS_PER_S / free)))
+    number = volume.rebuilding
+    group = BackgroundGroup(
+        f"{volume.name} rebuild", socket,
+        (BackgroundFlow(tuple(rows), number is not None, unit, planned),), tuple(users),
+        is_stream=True, deferred=False,
+    )  # fmt: skip
+    drive = None if number is None else scenario.drives[volume.members[number]].name
+    return group, RebuildInfo(volume.name, drive, counter, unit, volume.member_bytes)
+
+
+def destage_group(
+    target: VolumeTarget, written: Sequence[tuple[RequestKind, float]]
+) -> BackgroundGroup:
+    """What a write-back cache writes later: the kinds in *written*, each with its share."""
+    flows = []
+    for kind, share in written:
+        later = destaged(target, kind)
+        planned = target.member_plan(later)
+        rows = (*target.destage_rows(later, planned.n_phases), op(Op.END))
+        part = share * kind.n_bytes / later.n_bytes
+        flows.append(BackgroundFlow(rows, True, later.n_bytes, planned, part))
+    socket = written[0][0].socket
+    sequential = written[0][0].access == "sequential"
+    users = ((DESTAGERS * len(target.members), 0),)
+    name = f"{target.volume.name} destage"
+    return BackgroundGroup(name, socket, tuple(flows), users, is_stream=sequential, deferred=True)
+
+
+def destaged(target: VolumeTarget, kind: RequestKind) -> RequestKind:
+    """The write that *kind* becomes in the cache: sequential ones gather to full stripes."""
+    stripe = target.gathered_bytes(kind)
+    if stripe <= kind.n_bytes:
+        return replace(kind, depth=1)
+    return replace(kind, n_bytes=stripe, align=stripe, offset=0, depth=1)
