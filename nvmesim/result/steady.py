@@ -36,7 +36,7 @@ GROUPINGS: Final = (N_GROUPS, 12, 6)
 """Batch means that an interval is made of (Schmeiser: 10 to 30), and coarser ones as a check.
 
 Chosen by coverage: M/M/1 at 70 and 85 % load, 300 runs of 200,000: mean 98 and 97 %, p99 95 and
-96 %, p99.9 95 and 94 %; with 24 groups alone 96 and 94, 94 and 94, 91 and 90 %.
+96 %, p99.9 95 and 94 %; with 24 groups alone 96 and 94 %, 94 and 94 %, 91 and 90 %.
 """
 CONFIDENCE: Final = 0.95
 
