@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from nvmesim.simulate import compare as compare
     from nvmesim.simulate import simulate as simulate
     from nvmesim.sizing import size_cpu as size_cpu
+    from nvmesim.sweep.api import sweep as sweep
     from nvmesim.trace.capture import Captures as Captures
     from nvmesim.trace.registry import read_captures as read_captures
 
@@ -35,6 +36,7 @@ __all__ = [
     "read_captures",
     "simulate",
     "size_cpu",
+    "sweep",
 ]
 
 _HOME: Final = {
@@ -49,6 +51,7 @@ _HOME: Final = {
     "read_captures": "nvmesim.trace.registry:read_captures",
     "simulate": "nvmesim.simulate:simulate",
     "size_cpu": "nvmesim.sizing:size_cpu",
+    "sweep": "nvmesim.sweep.api:sweep",
 }
 
 

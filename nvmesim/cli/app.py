@@ -24,6 +24,7 @@ COMMANDS: Final = {
     "size": ("size", "nvmesim.sizing"),
     "validate": ("validate", "nvmesim.validate"),
     "describe": ("describe", "nvmesim.describe"),
+    "sweep": ("sweep", "nvmesim.sweep"),
 }
 
 
