@@ -118,7 +118,8 @@ class RandomNetwork:
             if self.die_banks and self.chance(60):
                 first, n, _, _ = self.die_banks[roll(0, len(self.die_banks) - 1)]
             other, m = self.banks[roll(0, len(self.banks) - 1)]
-            return [b.bank(first, n, **self.work()), b.lane(other, m, **self.work())]
+            again = b.lane(other, m, **self.work())
+            return [again] if self.chance(20) else [b.bank(first, n, **self.work()), again]
         if kind == 7 and self.die_banks:
             first, n, buffer, slots = self.die_banks[roll(0, len(self.die_banks) - 1)]
             amount = roll(1, slots)
@@ -133,7 +134,9 @@ class RandomNetwork:
 
     def programs(self) -> None:
         roll, net = self.roll, self.b
-        units = [net.program(*self.steps(2)) for _ in range(2)]
+        first, n = self.banks[0]
+        follow = b.lane(first, n, **self.work())
+        units = [net.program(follow, *self.steps(1)), net.program(*self.steps(2))]
         self.child_programs = []
         for _ in range(roll(1, 4)):
             rows = self.steps(3)

@@ -164,6 +164,15 @@ def test_room_for_bursts_and_backlogs_is_made() -> None:
     assert len(run._tokens) > 2 * 60 * 40
 
 
+def test_room_for_many_submissions_at_once_is_made() -> None:
+    net = b.NetworkBuilder()
+    flow = b.Flow(net.program(b.visit(net.fifo(), 9)), [net.plan()])
+    thread, gap = net.thread(), net.uniform(5, 5)
+    net.group([[flow]], [b.User(thread) for _ in range(40)], gap=gap)
+    batches, _, _ = assert_equal(net.build())
+    assert batches[-1].outstanding > 80
+
+
 def queue(users: int = 4) -> Network:
     net = b.NetworkBuilder()
     net.closed(net.program(b.visit(net.fifo(2), dist=net.exponential(1000))), users)

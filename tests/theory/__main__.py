@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import sys
 
-from tests.theory.cases import FALSE_ALARM, all_cases, outcome
+from tests.theory.cases import FALSE_ALARM, HEADER, all_cases, outcome, table_row
 
 
 def main() -> int:
     cases = all_cases()
+    print(HEADER)
     bad = 0
-    print(f"{'system':44} {'simulated':>10} {'exact':>10} {'error':>8} {'allowed':>8}")
     for case in cases:
         result = outcome(case, len(cases))
         bad += not result.is_good
-        mark = "" if result.is_good else "  <-- off"
-        print(
-            f"{case.name:44} {result.simulated:10.5f} {case.exact:10.5f} "
-            f"{result.error / case.exact:8.3%} {result.allowed / case.exact:8.3%}{mark}"
-        )
+        print(table_row(result))
     print(f"{len(cases)} systems, {bad} off; a correct engine fails with probability {FALSE_ALARM}")
     return 1 if bad else 0
 

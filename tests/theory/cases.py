@@ -335,3 +335,16 @@ def all_cases() -> list[Case]:
         *open_queues(), *general_queues(), *tandem_and_gates(), *closed_networks(), *fork_join(),
     ]  # fmt: skip
     return [replace(case, seed=seed) for seed, case in enumerate(cases, start=1)]
+
+
+HEADER = f"{'system':44} {'simulated':>10} {'exact':>10} {'error':>8} {'allowed':>8}"
+
+
+def table_row(result: Outcome) -> str:
+    """One line of the table that `make theory` prints."""
+    exact = result.case.exact
+    mark = "" if result.is_good else "  <-- off"
+    return (
+        f"{result.case.name:44} {result.simulated:10.5f} {exact:10.5f} "
+        f"{result.error / exact:8.3%} {result.allowed / exact:8.3%}{mark}"
+    )

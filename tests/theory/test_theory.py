@@ -9,17 +9,18 @@ from nvmesim.engine.compiled import CompiledEngine
 from nvmesim.network import HORIZON_PS
 from tests.engines import builder as b
 from tests.engines.strategies import numpy_roll
-from tests.theory.cases import Case, all_cases, outcome
+from tests.theory.cases import Case, all_cases, outcome, table_row
 from tests.theory.formulas import mva_classes, mva_throughput, repairman_throughput
 
 CASES = all_cases()
-TEETH = 0.12
+TEETH = 0.15
 """No allowed error is so wide that it proves nothing (relative to the exact value)."""
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
 def test_simulated_is_exact(case: Case) -> None:
     result = outcome(case, len(CASES))
+    print(table_row(result))  # make theory shows it
     assert result.is_good, (result.simulated, case.exact, result.allowed)
     assert result.allowed < TEETH * case.exact
 
