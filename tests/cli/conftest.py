@@ -1,6 +1,8 @@
 """Run the command line in this process: quick, and with what it printed."""
 
+from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
+from io import StringIO
 
 import pytest
 
@@ -31,6 +33,15 @@ class Said:
     code: int
     out: str
     err: str
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _compiled_engine(tmp_path_factory):
+    """Compile the engine before the first test: a cold cache would add its notice to stderr."""
+    path = tmp_path_factory.mktemp("warm") / "one.toml"
+    path.write_text(SMALL, encoding="utf-8")
+    with redirect_stdout(StringIO()), redirect_stderr(StringIO()):
+        run_command(["run", str(path), "--json"])
 
 
 @pytest.fixture
