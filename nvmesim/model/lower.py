@@ -107,9 +107,10 @@ class _Lowering:
     # -- drives ---------------------------------------------------------------------------------
 
     def _drives(self) -> dict[int, DriveModel]:
-        writes = any(g.read < 1 or g.trace is not None for g in self.scenario.workload)
+        rebuild = any(v.rebuild for v in self.scenario.volumes)
+        writes = rebuild or any(g.read < 1 or g.trace is not None for g in self.scenario.workload)
         in_flight = sum(g.in_flight for g in self.scenario.workload if not g.is_open)
-        opened = any(g.is_open for g in self.scenario.workload)
+        opened = rebuild or any(g.is_open for g in self.scenario.workload)
         models = {}
         for drive in self.scenario.drives:
             tags = opened or in_flight * self._fan_out() > drive.profile.tags.value

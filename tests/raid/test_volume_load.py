@@ -1,0 +1,245 @@
+"""Rebuilds beside the load, gates of engines, sectors, and arrays that have failed."""
+
+import json
+
+import numpy as np
+import pytest
+
+import nvmesim as ns
+from nvmesim.cli.app import run_command
+from nvmesim.engine.reference import ReferenceEngine
+from nvmesim.errors import GeometryError, ScenarioError
+from tests.raid.volumes import ready_for, scenario, simulated
+
+RAID5 = {"raid": "raid5", "chunk": "64 KiB"}
+LOST = {**RAID5, "degraded": [1]}
+MIB = 1 << 20
+
+
+def run(volume, load=None, requests=20_000, **more):
+    return ns.simulate(scenario(volume, load, **more), requests=requests, reliefs=False)
+
+
+def test_a_rebuild_runs_at_its_largest_speed_and_says_how_long_it_takes():
+    light = {"threads": 1, "outstanding": 1}
+    result = run({**LOST, "rebuild": True}, light)
+    assert result.rebuild is not None
+    assert result.rebuild.bytes_per_s == pytest.approx(204.8e6, rel=0.02)
+    size = 1.6e12
+    assert result.rebuild.hours == pytest.approx(size / 204.8e6 / 3600, rel=0.05)
+    found = json.loads(json.dumps(result.to_json()))["rebuild"]
+    assert {"bytes_per_s", "hours", "drive", "volume"} <= found.keys()
+    assert found["drive"] == "drive1"
+    assert run(LOST, light, 5_000).to_json()["rebuild"] is None
+
+
+def test_limits_of_the_rebuild_speed():
+    load = {"threads": 4, "outstanding": 16}
+    slow = run({**LOST, "rebuild": True, "sync_speed_max": "20 MB/s"}, load)
+    assert slow.rebuild.bytes_per_s == pytest.approx(20e6, rel=0.15)
+    fast = {**LOST, "rebuild": True, "sync_speed_max": "2 GB/s"}
+    paced = run(fast, load)  # one window at a time
+    forced = run({**fast, "sync_speed_min": "1.5 GB/s"}, load)
+    assert 200e6 < paced.rebuild.bytes_per_s < 1.2e9
+    assert forced.rebuild.bytes_per_s > 1.2 * paced.rebuild.bytes_per_s
+
+
+def test_what_the_rebuild_costs_the_load():
+    load = {"threads": 4, "outstanding": 16, "read": 1.0}
+    latency = [
+        run({**LOST, **more}, load).total.latency.mean
+        for more in ({}, {"rebuild": True, "rebuilt": 0.0}, {"rebuild": True, "rebuilt": 1.0})
+    ]
+    assert latency[1] > 1.02 * latency[0]
+    assert latency[2] < latency[1]  # what is restored needs no other member
+
+
+def test_disks_rebuild_at_the_least_speed_under_load():
+    """With a deep queue on slow disks one window at a time would fall below sync_speed_min."""
+    load = {"threads": 4, "outstanding": 32}
+    drives = [{"profile": "hdd-7200", "count": 4}]
+    result = run({**LOST, "rebuild": True}, load, 3_000, drives=drives)
+    assert result.rebuild.bytes_per_s == pytest.approx(1.024e6, rel=0.25)
+
+
+def test_a_check_reads_every_member_beside_the_load():
+    load = {"threads": 1, "outstanding": 1, "read": 1.0}
+    result = run({**RAID5, "rebuild": True}, load)
+    assert result.rebuild.drive is None
+    assert result.rebuild.bytes_per_s == pytest.approx(204.8e6, rel=0.02)
+    # what the check reads belongs to no request
+    assert sum(m.reads_per_request for m in result.members) == pytest.approx(1, rel=0.01)
+
+
+@pytest.mark.parametrize("rebuild", [None, True, False])
+def test_a_hot_spare_takes_over_unless_told_not_to(rebuild):
+    asked = {} if rebuild is None else {"rebuild": rebuild}
+    ready = ready_for({**LOST, "spares": 1, **asked}, count=5)
+    volume = ready.scenario.volumes[0]
+    if rebuild is False:
+        assert (volume.members, volume.spares, volume.degraded) == ((0, 1, 2, 3), (4,), (1,))
+        return
+    assert (volume.members, volume.spares, volume.degraded) == ((0, 4, 2, 3), (), ())
+    assert volume.rebuilding == 1
+    says = any("hot spare drive4" in text for text in ready.scenario.assumptions)
+    assert says == (rebuild is None)
+
+
+def test_a_spare_that_is_too_small():
+    drives = [
+        {"profile": "intel-p4610-6.4tb", "count": 4},
+        {"profile": "intel-p4610-1.6tb"},
+    ]
+    with pytest.raises(GeometryError, match="drive4 is too small a spare"):
+        ready_for({**LOST, "spares": 1}, drives=drives)
+
+
+def test_the_second_missing_member_of_a_raid6_stays_missing():
+    volume = ready_for({"raid": "raid6", "degraded": [0, 3], "rebuild": True}, count=6)
+    found = volume.scenario.volumes[0]
+    assert (found.rebuilding, found.degraded) == (0, (3,))
+
+
+@pytest.mark.parametrize("level", ["raid5", "raid6", "raid1", "raid10"])
+def test_both_engines_agree_on_a_rebuild(level):
+    volume = {"raid": level, "chunk": "64 KiB", "degraded": [1], "rebuild": True}
+    same(ready_for(volume, {"threads": 2, "outstanding": 2}, count=4), 300)
+
+
+def test_both_engines_agree_on_a_write_back_cache_and_a_stripe_cache():
+    cached = {**RAID5, "engine": "hardware-raid"}
+    same(ready_for(cached, {"threads": 2, "outstanding": 2}), 300)
+    held = {**RAID5, "stripe_cache": 17}
+    same(ready_for(held, {"threads": 2, "outstanding": 32, "read": 0.0}), 300)
+
+
+def same(ready, requests):
+    network = ready.lowered.network
+    compiled = ready.make(network, seed=5).advance(requests, 1 << 60)
+    simpy = ReferenceEngine(network, seed=5).advance(requests, 1 << 60)
+    assert compiled.end_ps == simpy.end_ps
+    np.testing.assert_array_equal(compiled.histogram, simpy.histogram)
+    np.testing.assert_array_equal(compiled.alternatives, simpy.alternatives)
+
+
+def test_a_small_stripe_cache_holds_writes_back():
+    load = {"threads": 8, "outstanding": 16, "read": 0.0}
+    small, large = (run({**RAID5, "stripe_cache": rows}, load) for rows in (32, 8192))
+    assert small.total.iops.value < 0.8 * large.total.iops.value
+    gate = next(s for s in small.stations if s.name.endswith("stripe cache"))
+    assert gate.utilization > 0.9
+    assert not any(s.name.endswith("stripe cache") for s in large.stations)
+
+
+def test_reads_do_not_wait_for_the_stripe_cache():
+    load = {"threads": 8, "outstanding": 16, "read": 1.0}
+    small, large = (run({**RAID5, "stripe_cache": rows}, load) for rows in (17, 8192))
+    assert small.total.iops.value == pytest.approx(large.total.iops.value)
+
+
+def test_the_controllers_cache_hides_the_members_from_a_light_load():
+    light = {"threads": 1, "outstanding": 1, "read": 0.0}
+    cached = {**RAID5, "engine": "hardware-raid"}
+    plain = {**cached, "engine": "tri-mode-9460"}
+    drives = [{"profile": "sas-ssd", "count": 4}]
+    fast, slow = (run(v, light, 5_000, drives=drives) for v in (cached, plain))
+    assert fast.total.latency.mean < 0.6 * slow.total.latency.mean
+
+
+def test_the_controllers_cache_is_no_faster_than_the_members_in_the_long_run():
+    heavy = {"threads": 8, "outstanding": 16, "read": 0.0}
+    drives = [{"profile": "hdd-7200", "count": 4}]
+    cached = {**RAID5, "engine": "hardware-raid"}
+    plain = {**cached, "engine": "tri-mode-9460"}
+    found = [run(v, heavy, 12_000, drives=drives).total.iops.value for v in (cached, plain)]
+    assert found[0] == pytest.approx(found[1], rel=0.25)
+
+
+def test_a_sector_inside_another_costs_the_drive_reads():
+    """4 KiB writes that start inside a 4 KiB sector: both ends are read first (512e)."""
+    alone = {"threads": 1, "outstanding": 1, "read": 0.0}
+    straight, inside = (run({"raid": "raid0"}, {**alone, "offset": o}) for o in ("0 B", "512 B"))
+    assert inside.total.latency.mean > straight.total.latency.mean + 50e-6
+    some = run({"raid": "raid0"}, {**alone, "align": "512 B"})  # 7 of 8 requests
+    between = some.total.latency.mean - straight.total.latency.mean
+    whole = inside.total.latency.mean - straight.total.latency.mean
+    assert between == pytest.approx(7 / 8 * whole, rel=0.1)
+
+
+def test_512_byte_rows_on_4k_media_multiply_the_penalty_of_storage_spaces():
+    """A cluster that is not aligned: two reads and two writes as ever, each of two sectors, and
+    each write with two reads in its drive: 4 commands, 12 sectors and more."""
+    load = {"read": 0.0, "threads": 1, "outstanding": 1, "offset": "512 B"}
+    volume = {"raid": "raid5", "engine": "storage-spaces-parity", "chunk": "64 KiB"}
+    ready = ready_for(volume, load)
+    np.testing.assert_allclose(simulated(ready, 500).sum(axis=0)[:2], [2, 2])
+    aligned = ready_for(volume, {**load, "offset": "0 B"})
+    dies = [visits(r) for r in (aligned, ready)]
+    assert dies == pytest.approx([2, 8], abs=0.05)
+    # a volume of 4 KiB sectors reads and writes both blocks itself
+    own = ready_for({**volume, "logical_sector": "4 KiB"}, load)
+    np.testing.assert_allclose(simulated(own, 500).sum(axis=0)[5], 4 * 4096, rtol=0.2)
+
+
+def visits(ready):
+    batch = ready.make(ready.lowered.network, seed=1).advance(2_000, 1 << 60)
+    rows = [s for s in ready.lowered.stations if s.name.endswith(" dies")]
+    return sum(batch.stations[s.first : s.first + s.count, 0].sum() for s in rows) / 2_000
+
+
+def test_a_bitmap_costs_a_stream_one_write_a_region_and_random_writes_nothing():
+    load = {"read": 0.0, "threads": 1, "outstanding": 1, "block_size": "1 MiB"}
+    volume = {"raid": "raid1", "bitmap": "internal"}
+    stream = ready_for(volume, {**load, "access": "sequential"}, count=2)
+    found = simulated(stream, 640).sum(axis=0)
+    assert found[1] == pytest.approx(2 + 2 / 64, rel=0.005)
+    random = simulated(ready_for(volume, load, count=2), 640).sum(axis=0)
+    assert random[1] == pytest.approx(2)
+
+
+def test_a_partial_parity_log_is_a_phase_of_its_own():
+    load = {"read": 0.0, "threads": 1, "outstanding": 1}
+    plain, logged = (run({**RAID5, "journal": j}, load, 4_000) for j in ("none", "ppl"))
+    assert sum(m.writes_per_request for m in logged.members) == pytest.approx(3, rel=1e-3)
+    assert logged.total.latency.mean > plain.total.latency.mean
+
+
+FAILED = {
+    "raid5": ({"raid": "raid5", "degraded": [0, 2]}, "array has failed"),
+    "raid0": ({"raid": "raid0", "degraded": [1]}, "array has failed"),
+    "raid6": ({"raid": "raid6", "degraded": [0, 1, 2]}, "array has failed"),
+    "raid1": ({"raid": "raid1", "degraded": [0, 1, 2, 3]}, "array has failed"),
+    "raid10": ({"raid": "raid10", "degraded": [2, 3]}, "array has failed"),
+    "columns": (
+        {"raid": "raid5", "engine": "storage-spaces-parity", "columns": 3, "degraded": [0, 3]},
+        "array has failed",
+    ),
+    "too few": ({"raid": "raid6", "members": [0, 1, 2]}, "needs at least 4"),
+    "no rebuild": ({"raid": "raid0", "rebuild": True}, "no redundancy"),
+    "ppl": ({"raid": "raid6", "journal": "ppl"}, "only raid5"),
+    "bitmap": ({"raid": "raid5", "engine": "intel-vroc", "bitmap": "internal"}, "no Linux md"),
+    "wide": ({"raid": "raid10", "engine": "storage-spaces-mirror", "columns": 3}, "columns is 3"),
+    "narrow": ({"raid": "raid5", "engine": "storage-spaces-parity", "columns": 2}, "at least 3"),
+    "chunk": ({"raid": "raid5", "chunk": "6 KiB"}, "multiple of 4 KiB"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FAILED)
+def test_what_cannot_be_is_said_in_one_line(name):
+    volume, words = FAILED[name]
+    with pytest.raises((GeometryError, ScenarioError), match=words) as caught:
+        ready_for(volume)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_failed_array_is_an_answer_on_the_command_line(tmp_path, capsys):
+    file = tmp_path / "failed.toml"
+    file.write_text(
+        '[server]\n[[server.sockets]]\ncpu = "epyc-9654"\n[[drives]]\n'
+        'profile = "intel-p4610-1.6tb"\ncount = 4\n'
+        '[volume]\nraid = "raid5"\ndegraded = [0, 2]\n[workload]\nthreads = 1\n'
+    )
+    assert run_command(["run", str(file)]) == 2
+    said = capsys.readouterr().err.strip().splitlines()
+    assert len(said) == 1
+    assert "the array has failed" in said[0]
