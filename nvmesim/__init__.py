@@ -12,6 +12,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from nvmesim import catalog as catalog
+    from nvmesim.fit.drive import fit_drive as fit_drive
+    from nvmesim.fit.evidence import DriveFit as DriveFit
+    from nvmesim.fit.evidence import StackFit as StackFit
+    from nvmesim.fit.stack import fit_stack as fit_stack
     from nvmesim.model.raid_map import raid_map as raid_map
     from nvmesim.result.result import Result as Result
     from nvmesim.scenario.load import load_scenario as load_scenario
@@ -27,10 +31,14 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Captures",
+    "DriveFit",
     "Result",
     "Scenario",
+    "StackFit",
     "catalog",
     "compare",
+    "fit_drive",
+    "fit_stack",
     "load_scenario",
     "raid_map",
     "read_captures",
@@ -42,10 +50,14 @@ __all__ = [
 _HOME: Final = {
     # public name: "module:name in it", or a module that is public as a whole
     "Captures": "nvmesim.trace.capture:Captures",
+    "DriveFit": "nvmesim.fit.evidence:DriveFit",
     "Result": "nvmesim.result.result:Result",
     "Scenario": "nvmesim.scenario.schema:Scenario",
+    "StackFit": "nvmesim.fit.evidence:StackFit",
     "catalog": "nvmesim.catalog",
     "compare": "nvmesim.simulate:compare",
+    "fit_drive": "nvmesim.fit.drive:fit_drive",
+    "fit_stack": "nvmesim.fit.stack:fit_stack",
     "load_scenario": "nvmesim.scenario.load:load_scenario",
     "raid_map": "nvmesim.model.raid_map:raid_map",
     "read_captures": "nvmesim.trace.registry:read_captures",

@@ -19,6 +19,7 @@ DONE, NOT_MET, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 COMMANDS: Final = {
     # command: (module of nvmesim.cli that has it under the same name, module that does the work)
     "run": ("run", "nvmesim.simulate"),
+    "calibrate": ("calibrate", "nvmesim.fit.drive"),
     "trace": ("trace", "nvmesim.trace.registry"),
     "catalog": ("catalog", "nvmesim.catalog.load"),
     "size": ("size", "nvmesim.sizing"),

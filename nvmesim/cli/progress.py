@@ -29,6 +29,21 @@ def working(what: str) -> Iterator[None]:
 
 
 @contextmanager
+def steps(what: str) -> Iterator[Callable[[str], None]]:
+    """Give what names the step in hand beside a spinner on stderr; silent if no terminal."""
+    if not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    from rich.console import Console
+    from rich.text import Text
+
+    from nvmesim.result.summary import one_line
+
+    with Console(stderr=True).status(Text(what)) as status:
+        yield lambda step: status.update(Text(one_line(f"{what}: {step}")))
+
+
+@contextmanager
 def progress_bar() -> Iterator[Report | None]:
     """Give what moves a bar on stderr, None if that is no terminal; the bar goes when done."""
     if not sys.stderr.isatty():

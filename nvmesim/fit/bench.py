@@ -34,7 +34,8 @@ class Answer:
     iops: float
     mean_s: float
     percentiles_s: Mapping[float, float] = field(default_factory=dict)
-    cpu_s: float = 0.0
+    cpu_s: float | None = None
+    """CPU time per request; None: a bench without a host."""
 
 
 def free_host(link: str = "pcie4 x4") -> Host:

@@ -8,11 +8,13 @@ constants (`host_included`).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from nvmesim.catalog.profile import DriveProfile, Quantity
 from nvmesim.errors import FitError
 from nvmesim.fit.bench import Host, free_host, measure
 from nvmesim.fit.evidence import DriveFit, Judged
+from nvmesim.fit.host import parse_host
 from nvmesim.fit.points import Point, hold_out, points_of
 from nvmesim.fit.read_side import (
     Progress,
@@ -40,15 +42,18 @@ def fit_drive(
 ) -> DriveFit:
     """Fit a drive on the points of *captures* that are not held out.
 
-    *host* is what measured them (None: it stays in the profile); *held_out* are rules such as
-    ``"QD=16"``; *tell* is called with what is being done. Raises FitError when the captures do not
-    determine a drive.
+    *captured_on* names what measured them, ``"STACK[,LINK[,CPU]]"``, unless *host* is that; with
+    neither it stays in the profile. *held_out* are rules such as ``"QD=16"``; *tell* is called with
+    what is being done. Raises FitError when the captures do not determine a drive.
     """
     if isinstance(captures, Captures):
         points, notes = points_of(captures)
-        notes += list(captures.warnings)
     else:
         points, notes = list(captures), []
+    if captured_on is not None and host is None:
+        asked = parse_host(captured_on)
+        host, captured_on = asked.host, asked.text
+        notes += asked.notes
     points = hold_out(points, held_out)
     return _Fitting(points, notes, name, host, captured_on, tell).fit()
 
@@ -87,7 +92,7 @@ class _Fitting:
             profile = self._reads(profile, reads)
         if writes:
             profile = self._writes(profile, writes, mixes)
-        judged = [self._judge(profile, p) for p in self.points]
+        judged = [self._judge(profile, p, p in used) for p in self.points]
         self._doubt(used, reads, writes, judged)
         return DriveFit(profile, tuple(judged), tuple(dict.fromkeys(self.notes)), tuple(self.free))
 
@@ -222,10 +227,11 @@ class _Fitting:
 
         update: dict[str, Quantity | None] = {
             "base": fitted("base", w.base.value),
-            "base_cv": fitted("cv", w.base_cv.value),
         }
         if found.limit == "through":
-            update["program_cv"] = update.pop("base_cv")
+            update["program_cv"] = fitted("cv", w.program_cv.value)
+        else:
+            update["base_cv"] = fitted("cv", w.base_cv.value)
         if found.limit == "controller" and w.commands is not None:
             update["commands"] = fitted("rate", w.commands.value)
         elif "rate" in found.bounds:
@@ -238,10 +244,10 @@ class _Fitting:
 
     # -- evidence -------------------------------------------------------------------------------
 
-    def _judge(self, profile: DriveProfile, point: Point) -> Judged:
+    def _judge(self, profile: DriveProfile, point: Point, used: bool) -> Judged:
         self.tell(f"checking {point.name}")
-        host = self.host
-        return Judged(point, measure(profile, host, point, requests=FINAL_REQUESTS))
+        answer = measure(profile, self.host, point, requests=FINAL_REQUESTS)
+        return Judged(point, replace(answer, cpu_s=None) if self.included else answer, used)
 
     def _doubt(
         self,

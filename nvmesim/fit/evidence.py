@@ -20,6 +20,8 @@ class Judged:
 
     point: Point
     answer: Answer
+    used: bool = True
+    """Whether it was fitted; held-out points were not."""
 
     @property
     def measured(self) -> dict[str, float | None]:
@@ -52,6 +54,7 @@ class Judged:
             "iodepth": p.iodepth,
             "queue_depth": p.outstanding,
             "held_out": p.held_out,
+            "fitted": self.used and not p.held_out,
             "cpu_bound": p.is_cpu_bound,
             "source": p.source,
             "measured": self.measured,

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from nvmesim.errors import FitError
+from nvmesim.fit.notes import doubts, named
 from nvmesim.trace.capture import Captures, Latency, Measurement, OpResult
 from nvmesim.units import format_size, parse_size
 
@@ -40,6 +41,8 @@ class Point:
     """CPU time per request, all jobs together."""
     per_job_pct: float | None = None
     targets: int = 1
+    count: int = 0
+    """Requests it rests on; 0 if the source does not say."""
     held_out: bool = False
     source: str = ""
 
@@ -85,25 +88,27 @@ class Point:
 
 
 def points_of(captures: Captures) -> tuple[list[Point], list[str]]:
-    """All usable points of *captures*, and why others are not.
+    """All usable points of *captures*, and what to say of them and of the files.
 
     Raises FitError if nothing is left.
     """
     points: list[Point] = []
-    notes: list[str] = []
+    unused: dict[str, list[str]] = {}
     for capture in captures.files:
         for measurement in capture.measurements:
             made = _point(measurement)
-            where = f"{capture.file.name}: {measurement.label or 'measurement'}"
             if isinstance(made, str):
-                notes.append(f"{where} is not used: {made}")
+                unused.setdefault(made, []).append(capture.file.name)
             else:
                 points.append(replace(made, source=capture.file.name))
-    points = _without_repeats(points, notes)
     if not points:
-        reason = notes[0] if notes else "no capture holds a measurement"
-        raise FitError(f"nothing to fit: {reason}")
-    return points, notes
+        reasons = [f"{names[0]}: {why}" for why, names in unused.items()]
+        raise FitError(f"nothing to fit: {reasons[0] if reasons else 'no capture holds results'}")
+    points, dropped = _without_repeats(sorted(points, key=_order))
+    said = [f"not used, {why}: {named(names)}" for why, names in unused.items()]
+    if dropped:
+        said.append(f"measured more than once, the longest run is used and not: {named(dropped)}")
+    return points, [*said, *_short_tails(points), *doubts(captures, {p.source for p in points})]
 
 
 def hold_out(points: Iterable[Point], rules: Iterable[str]) -> list[Point]:
@@ -168,8 +173,7 @@ def _point(m: Measurement) -> Point | str:
         random=c.access != "sequential", block_size=c.block_size, jobs=c.jobs,
         iodepth=c.iodepth, iops=iops, mean_s=_mean(list(m.ops.values())),
         percentiles_s=percentiles, percentiles_of=kind, totals_s=totals, cpu_s=cpu,
-        per_job_pct=per_job,
-        targets=c.targets or 1,
+        per_job_pct=per_job, targets=c.targets or 1, count=sum(r.count for r in m.ops.values()),
     )  # fmt: skip
 
 
@@ -212,13 +216,38 @@ def _table_percentiles(table: Latency) -> dict[float, float]:
     return {p: float(table.percentiles_s[p]) for p in enough if p in table.percentiles_s}
 
 
-def _without_repeats(points: list[Point], notes: list[str]) -> list[Point]:
-    """Keep the longest run of each point: single-request runs beside json+ repeat conditions."""
-    kept: dict[tuple[str, int, int, int], Point] = {}
-    for point in points:
-        key = (point.op.split(":")[0], point.block_size, point.jobs, point.iodepth)
-        if key in kept:
-            notes.append(f"{point.source}: {point.name} was measured already; the first is used")
-        else:
-            kept[key] = point
-    return list(kept.values())
+def _without_repeats(points: list[Point]) -> tuple[list[Point], list[str]]:
+    """Keep the longest run of each point: single-request runs repeat the conditions of others.
+
+    Returns the kept points and the sources of the others.
+    """
+    same: dict[tuple[object, ...], list[Point]] = {}
+    for p in points:
+        key = (_mix(p), p.random, p.block_size, p.jobs, p.iodepth, p.targets)
+        same.setdefault(key, []).append(p)
+    kept = [max(group, key=lambda p: p.count) for group in same.values()]
+    used = {p.source for p in kept}
+    return kept, [p.source for p in points if p.source not in used]
+
+
+def _order(p: Point) -> tuple[float, bool, int, int, int]:
+    """Reads, mixes, writes; small before large, shallow before deep."""
+    return (-p.read_fraction, not p.random, p.block_size, p.outstanding, p.jobs)
+
+
+def _mix(point: Point) -> int:
+    """Share of reads in steps of 5 %: a 70/30 run measures 69.9 or 70.2 % each time."""
+    return round(20 * point.read_fraction)
+
+
+def _short_tails(points: list[Point]) -> list[str]:
+    """Name the points whose file has too few requests for a percentile that a fit looks at."""
+    few = [
+        f"{p.name} (p{q:g})"
+        for p in points
+        for q in PERCENTS
+        if p.percentiles_s and p.count and p.count * (1 - q / 100) < MIN_BEYOND
+    ]
+    if not few:
+        return []
+    return [f"fewer than {MIN_BEYOND} requests beyond a percentile, not fitted: {named(few, 6)}"]

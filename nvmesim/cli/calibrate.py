@@ -1,0 +1,127 @@
+"""`nvmesim calibrate`: from captures to a drive profile or a stack, with the evidence."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from nvmesim.cli.output import check_writable, json_option, output_path, print_json, write_text
+from nvmesim.cli.progress import say_if_compiling, steps, working
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from nvmesim.fit.evidence import DriveFit, StackFit
+    from nvmesim.trace.capture import Captures
+
+    Tell = Callable[[str], None]
+
+EXAMPLE = "Example: nvmesim calibrate fio/*.json -o drive.toml --hold-out QD=16"
+
+
+@click.command(epilog=EXAMPLE)
+@click.argument("captures", nargs=-1, required=True, metavar="CAPTURE...")
+@output_path("Write the profile (TOML).", "-o", "--output")
+@click.option("--name", metavar="NAME", help="Name of the profile; else that of the file.")
+@click.option(
+    "--captured-on", metavar="STACK[,LINK[,CPU]]",
+    help="What measured, as linux-io_uring,'pcie4 x4','2.4 GHz': its time is taken out.",
+)  # fmt: skip
+@click.option(
+    "--hold-out", "held_out", multiple=True, metavar="RULE",
+    help="Do not fit QD=16, BS='64 KiB', OP=randread or JOBS=4, but judge it; repeatable.",
+)  # fmt: skip
+@click.option("--stack", "is_stack", is_flag=True, help="Fit the host's CPU costs instead.")
+@click.option("--cpu", metavar="NAME", help="With --stack: a catalog CPU, or '2.4 GHz'.")
+@click.option("--link", metavar="LINK", help="With --stack: the drive's link, 'pcie4 x4'.")
+@output_path("Write measured against fitted as one HTML page.", "--report")
+@json_option
+def calibrate(
+    captures: tuple[str, ...], output: Path | None, name: str | None, captured_on: str | None,
+    held_out: tuple[str, ...], is_stack: bool, cpu: str | None, link: str | None,
+    report: Path | None, as_json: bool,
+) -> int:  # fmt: skip
+    """Fit a profile to captures of one drive.
+
+    CAPTURE is a file, a folder or a glob, in any mix of formats. With --stack the CPU costs of the
+    host that made the captures are fitted instead of the drive.
+    """
+    _check_options(is_stack, captured_on, cpu, link)
+    check_writable(output, report)
+    title = name or (output.stem if output else Path(captures[0]).stem) or "fitted"
+    say_if_compiling("compiled")
+    fit: DriveFit | StackFit
+    with steps("calibrating") as tell:
+        tell("reading captures")
+        found = _read(captures)
+        if is_stack and cpu:
+            fit = _fit_stack(found, title, cpu, link, held_out, tell)
+        else:
+            fit = _fit_drive(found, title, captured_on, held_out, tell)
+    _write(fit, output, report)
+    if as_json:
+        print_json(fit.to_json())
+    else:
+        from nvmesim.cli.calibrate_view import fit_view
+        from nvmesim.result.terminal import show
+
+        show(fit_view(fit))
+    return 0
+
+
+def _check_options(
+    is_stack: bool, captured_on: str | None, cpu: str | None, link: str | None
+) -> None:
+    """Raise InputError for options that do not go together."""
+    from nvmesim.errors import InputError
+
+    if is_stack and captured_on:
+        raise InputError("--captured-on is for drives; with --stack name the --cpu and --link")
+    if is_stack and not cpu:
+        raise InputError("--stack needs --cpu, a catalog CPU or a clock such as '2.4 GHz'")
+    if not is_stack and (cpu or link):
+        option = "--cpu" if cpu else "--link"
+        raise InputError(f"{option} is for --stack; a drive's host goes into --captured-on")
+
+
+def _read(paths: tuple[str, ...]) -> Captures:
+    from nvmesim.trace.registry import read_captures
+
+    return read_captures(paths)
+
+
+def _fit_drive(
+    captures: Captures, title: str, captured_on: str | None, held_out: tuple[str, ...], tell: Tell
+) -> DriveFit:
+    from nvmesim.fit.drive import fit_drive
+
+    return fit_drive(captures, name=title, captured_on=captured_on, held_out=held_out, tell=tell)
+
+
+def _fit_stack(
+    captures: Captures, title: str, cpu: str, link: str | None, held_out: tuple[str, ...],
+    tell: Tell,
+) -> StackFit:  # fmt: skip
+    from nvmesim.fit.host import LINK, parse_clock
+    from nvmesim.fit.stack import fit_stack
+
+    ghz = parse_clock(cpu)
+    wire = link or LINK
+    return fit_stack(captures, ghz=ghz, name=title, link=wire, held_out=held_out, tell=tell)
+
+
+def _write(fit: DriveFit | StackFit, output: Path | None, report: Path | None) -> None:
+    """Write what was asked for, each file whole or not at all."""
+    from nvmesim.catalog.text import to_toml
+
+    if output is not None:
+        write_text(output, to_toml(fit.profile))
+        click.echo(f"nvmesim: wrote {output}", err=True)
+    if report is not None:
+        from nvmesim.fit.report import fit_page
+
+        with working("writing the report"):
+            write_text(report, fit_page(fit))
+        click.echo(f"nvmesim: wrote {report}", err=True)
