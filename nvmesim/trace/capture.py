@@ -175,3 +175,68 @@ class Captures:
                 name = f"{capture.file.name} ({measurement.label})"
                 said += [f"{name}: {w}" for w in measurement.warnings]
         return (*said, *(f"not read: {reason}" for reason in self.unread))
+
+    @property
+    def table(self) -> pl.DataFrame:
+        """A row per measurement and operation: conditions, IOPS, bytes/s, latencies in seconds.
+
+        >>> Captures(()).table.columns[:4]
+        ['file', 'label', 'op', 'read_fraction']
+        """
+        rows = [
+            _row(capture, m, op, result)
+            for capture in self.files
+            for m in capture.measurements
+            for op, result in m.ops.items()
+        ]
+        return pl.DataFrame(rows, schema=TABLE_SCHEMA)
+
+    def _repr_html_(self) -> str:
+        """Return the table, for a notebook."""
+        return self.table._repr_html_()
+
+
+TABLE_PERCENTILES = (50.0, 90.0, 99.0, 99.9)
+TABLE_SCHEMA: Mapping[str, type[pl.DataType]] = {
+    "file": pl.String,
+    "label": pl.String,
+    "op": pl.String,
+    "read_fraction": pl.Float64,
+    "access": pl.String,
+    "block_size": pl.Int64,
+    "jobs": pl.Int64,
+    "iodepth": pl.Int64,
+    "targets": pl.Int64,
+    "count": pl.Int64,
+    "iops": pl.Float64,
+    "bytes_per_s": pl.Float64,
+    "lat_mean_s": pl.Float64,
+    "clat_mean_s": pl.Float64,
+    **{f"clat_p{p:g}_s": pl.Float64 for p in TABLE_PERCENTILES},
+    "cpu_pct": pl.Float64,
+}
+"""Columns of `Captures.table`; a mix of block sizes has a null block_size."""
+
+
+def _row(capture: Capture, m: Measurement, op: str, result: OpResult) -> dict[str, object]:
+    c = m.conditions
+    clat = result.clat
+    tail = clat.percentiles_s if clat else {}
+    return {
+        "file": capture.file.name,
+        "label": m.label,
+        "op": op,
+        "read_fraction": c.read_fraction,
+        "access": c.access,
+        "block_size": c.block_size if isinstance(c.block_size, int) else None,
+        "jobs": c.jobs,
+        "iodepth": c.iodepth,
+        "targets": c.targets,
+        "count": result.count,
+        "iops": result.iops,
+        "bytes_per_s": result.bytes_per_s,
+        "lat_mean_s": result.lat.mean_s if result.lat else None,
+        "clat_mean_s": clat.mean_s if clat else None,
+        **{f"clat_p{p:g}_s": tail.get(p) for p in TABLE_PERCENTILES},
+        "cpu_pct": m.cpu.total_pct if m.cpu else None,
+    }
