@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from nvmesim.simulate import simulate as simulate
     from nvmesim.sizing import size_cpu as size_cpu
     from nvmesim.sweep.api import sweep as sweep
+    from nvmesim.sweep.ranking import rank as rank
+    from nvmesim.sweep.sensitivity import sensitivity as sensitivity
     from nvmesim.trace.capture import Captures as Captures
     from nvmesim.trace.registry import read_captures as read_captures
 
@@ -41,7 +43,9 @@ __all__ = [
     "fit_stack",
     "load_scenario",
     "raid_map",
+    "rank",
     "read_captures",
+    "sensitivity",
     "simulate",
     "size_cpu",
     "sweep",
@@ -60,7 +64,9 @@ _HOME: Final = {
     "fit_stack": "nvmesim.fit.stack:fit_stack",
     "load_scenario": "nvmesim.scenario.load:load_scenario",
     "raid_map": "nvmesim.model.raid_map:raid_map",
+    "rank": "nvmesim.sweep.ranking:rank",
     "read_captures": "nvmesim.trace.registry:read_captures",
+    "sensitivity": "nvmesim.sweep.sensitivity:sensitivity",
     "simulate": "nvmesim.simulate:simulate",
     "size_cpu": "nvmesim.sizing:size_cpu",
     "sweep": "nvmesim.sweep.api:sweep",

@@ -10,7 +10,7 @@ from typing import Any, Final
 import polars as pl
 
 from nvmesim.errors import InputError
-from nvmesim.scenario.load import load_scenario
+from nvmesim.scenario.load import load_scenario, scenario_from_dict
 from nvmesim.scenario.schema import Scenario
 from nvmesim.simulate import EngineFactory
 from nvmesim.sweep.content import content_of
@@ -114,7 +114,7 @@ def sweep(
 def tables_of(scenario: Scenario | str | Path | Mapping[str, Any]) -> tuple[dict[str, Any], str]:
     """Return the tables of a scenario and the folder that its relative paths start from."""
     if isinstance(scenario, Mapping):
-        return dict(scenario), "."
+        scenario = scenario_from_dict(scenario)
     found = scenario if isinstance(scenario, Scenario) else load_scenario(scenario)
     return found.to_dict(), str(found.base.absolute())
 
