@@ -7,6 +7,7 @@ know where the memory is. Threads without a socket are spread over the sockets i
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 
@@ -22,16 +23,20 @@ from nvmesim.model.builder import (
     plan_arrays,
     station_arrays,
 )
-from nvmesim.model.distributions import exponential_table
+from nvmesim.model.distributions import Ints, exponential_table
 from nvmesim.model.drive import DriveModel, HostShare
 from nvmesim.model.host import Cycles, Host, request_cycles
 from nvmesim.model.lowered import FlowInfo, Lowered, RebuildInfo, StationInfo
 from nvmesim.model.path import Paths
+from nvmesim.model.replay import Replay, read_replay
 from nvmesim.model.request import RequestKind
 from nvmesim.model.volume import Commands, DriveTarget, VolumeTarget
 from nvmesim.network import Kind, Network, Op
 from nvmesim.scenario.resolved import ResolvedScenario, Target, WorkloadGroup
 from nvmesim.units import PS_PER_S
+
+REPLAY_THREADS = 16
+"""Threads that a replayed trace is spread over, if the scenario does not ask for more."""
 
 AnyTarget = DriveTarget | VolumeTarget
 
@@ -71,6 +76,8 @@ class _Lowering:
         self.commands = Commands(self.b, scenario, self.drives, self.paths, self.plans)
         self.targets: dict[tuple[str, int], AnyTarget] = {}
         self._stack_station = -1
+        self._traces: dict[tuple[Path, float], Replay] = {}
+        self._arrivals: dict[int, tuple[Replay, int, int, int]] = {}
         self._started: list[tuple[WorkloadGroup, int, int, list[int]]] = []
         self._cached: dict[tuple[int, int], list[tuple[RequestKind, float]]] = {}
         self.rebuilds: list[RebuildInfo] = []
@@ -146,7 +153,9 @@ class _Lowering:
 
     def _spread(self, group: WorkloadGroup) -> list[tuple[int, list[int]]]:
         """Thread numbers of the group by socket."""
-        n = 1 if group.trace is not None else group.n_threads
+        n = group.n_threads
+        if group.trace is not None:  # a trace does not say how many threads it came from
+            n = max(n, min(REPLAY_THREADS, sum(s.logical_cpus for s in self.scenario.sockets)))
         if group.socket is not None:
             return [(group.socket, list(range(n)))]
         sockets = [s.index for s in self.scenario.sockets]
@@ -180,7 +189,8 @@ class _Lowering:
         return self.targets[key]
 
     def _add_group(self, index: int, group: WorkloadGroup, socket: int, threads: list[int]) -> None:
-        kinds = request_kinds(group)
+        replay = self._replay(group)
+        kinds = request_kinds(group) if replay is None else list(replay.kinds)
         number = len(self.load.group_rows)
         first_flow = len(self.load.flow_rows)
         first_threshold = len(self.load.threshold)
@@ -210,11 +220,49 @@ class _Lowering:
             gap = self.b.dist(table)
         self.load.group_rows.append(
             (first_flow, len(kinds), first_threshold, len(group.targets), 1,
-             1 if group.rate is not None else 0, gap, group.think_ps // max(1, group.think_every))
+             2 if replay else int(group.rate is not None), gap,
+             group.think_ps // max(1, group.think_every))
         )  # fmt: skip
         self.load.max_targets = max(self.load.max_targets, len(group.targets))
+        if replay is not None:
+            self._arrivals[number] = (replay, first_flow, len(kinds), len(group.targets))
         # Threads are numbered in a row, after all stations that targets need.
         self._started.append((group, number, socket, threads))
+
+    def _replay(self, group: WorkloadGroup) -> Replay | None:
+        """Arrivals of the group's trace, read once."""
+        if group.trace is None:
+            return None
+        key = (group.trace, group.speed)
+        if key not in self._traces:
+            self._traces[key] = read_replay(group.trace, group.speed)
+            self.warnings += self._traces[key].notes
+        return self._traces[key]
+
+    def _arrival_arrays(self) -> dict[str, Ints]:
+        """Arrivals of each user: those of its trace in turn, over all users of all sockets."""
+        if not self._arrivals:
+            return {}
+        shares: dict[int, list[int]] = {}
+        traced = [u for u, row in enumerate(self.load.users) if row[0] in self._arrivals]
+        for user in traced:
+            replay = self._arrivals[self.load.users[user][0]][0]
+            shares.setdefault(id(replay), []).append(user)
+        times, flows, pointer = [], [], [0]
+        for user, row in enumerate(self.load.users):
+            if row[0] in self._arrivals:
+                replay, first, n_kinds, n_targets = self._arrivals[row[0]]
+                users = shares[id(replay)]
+                mine = slice(users.index(user), None, len(users))
+                place = replay.device[mine] % n_targets
+                times.append(replay.arrival_ps[mine])
+                flows.append(first + place * n_kinds + replay.kind[mine])
+            pointer.append(pointer[-1] + (len(times[-1]) if row[0] in self._arrivals else 0))
+        return {
+            "arrival_ps": ints(np.concatenate(times)),
+            "arrival_flow": ints(np.concatenate(flows)),
+            "user_arrival_ptr": ints(pointer),
+        }
 
     # -- background -----------------------------------------------------------------------------
 
@@ -297,7 +345,7 @@ class _Lowering:
                     "calibrate it on a capture that has them"
                 )
         kind = RequestKind(
-            write, n_bytes, group.access, min(group.align, n_bytes) or n_bytes, group.offset,
+            write, n_bytes, group.access, group.align or n_bytes, group.offset,
             group.span, self._depth(group), socket, memory, max(1, streams),
         )  # fmt: skip
         if isinstance(model, VolumeTarget) and model.is_cached(kind):
@@ -369,7 +417,9 @@ class _Lowering:
             interval = round(PS_PER_S / group.rate_limit)
         for position, t in enumerate(threads):
             place = -1
-            if per_target is not None:
+            if group.trace is not None:
+                place = 0  # each arrival names its own
+            elif per_target is not None:
                 place = t // per_target
             elif n_targets == 1:
                 place = 0
@@ -408,6 +458,7 @@ class _Lowering:
         return make_network(
             **station_arrays(self.b),
             **plan_arrays(self.plans),
+            **self._arrival_arrays(),
             n_members=len(self.scenario.drives),
             flow_program=ints(flow[:, 0]), flow_write=ints(flow[:, 1]), flow_bytes=ints(flow[:, 2]),
             flow_order_ptr=ints(flow[:, 3]), flow_order_len=ints(flow[:, 4]),
