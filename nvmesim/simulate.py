@@ -43,6 +43,7 @@ from nvmesim.result.stations import (
     station_stats,
 )
 from nvmesim.result.steady import MAX_RECORDS, Collector, Floats
+from nvmesim.result.waiting import Waits
 from nvmesim.scenario.resolved import ResolvedScenario
 from nvmesim.scenario.schema import Scenario
 from nvmesim.units import PS_PER_S
@@ -90,6 +91,7 @@ def simulate(
     requests: int | None = None,
     reliefs: bool = True,
     curve: bool = False,
+    waits: bool = False,
     calibration_draws: int = 0,
     requests_file: str | Path | None = None,
     max_requests: int = MAX_REQUESTS,
@@ -101,7 +103,8 @@ def simulate(
     *engine* is "compiled", "simpy", or a callable (network, seed=, record=) -> Engine. *seed*,
     *precision* (relative, of IOPS) and *requests* (exactly so many after the warm-up) take the
     place of the scenario's own. *reliefs* simulates what could relieve the bottleneck, *curve*
-    throughput against outstanding, *calibration_draws* (8 is a start) how far the intervals of
+    throughput against outstanding, *waits* what a striped
+    volume loses to its slowest member, *calibration_draws* (8 is a start) how far the intervals of
     fitted numbers move the answer. *requests_file* gets one row a request (Parquet). The run ends
     unconverged after *max_requests* or *max_wall_s*; a KeyboardInterrupt ends it with what there
     is, unconverged and with a warning.
@@ -120,6 +123,8 @@ def simulate(
     if not measured.interrupted:
         try:
             answer.explore(reliefs, curve, calibration_draws, progress)
+            if waits:
+                answer.study_waits(progress)
         except KeyboardInterrupt:
             answer.warnings.append("interrupted: what-ifs were left out")
             answer.interrupted = True
@@ -280,6 +285,7 @@ class _Answer:
     measured: Measured
     reliefs: tuple[Relief, ...] = ()
     curve: tuple[CurvePoint, ...] = ()
+    waits: Waits | None = None
     calibration: Mapping[str, float] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
     interrupted: bool = False
@@ -309,6 +315,14 @@ class _Answer:
     def _short_requests(self) -> int:
         visits = float(self.totals.stations[:, Acc.VISITS].sum()) / max(1, self.totals.requests)
         return min(SHORT_REQUESTS, max(LEAST_REQUESTS, round(SHORT_VISITS / max(visits, 1.0))))
+
+    def study_waits(self, progress: Progress | None) -> None:
+        """Simulate what a striped volume loses to its slowest member."""
+        from nvmesim.waiting import study
+
+        if progress is not None:
+            progress("waiting for the slowest member", 0.0)
+        self.waits = study(self.ready.scenario, self.ready.seed)
 
     def _fills_slowly(self) -> bool:
         """Whether what-if runs would mostly fill write buffers: then theirs are made smaller.
@@ -425,6 +439,7 @@ class _Answer:
             assumptions=ready.lowered.assumptions,
             version=__version__,
             rebuild=rebuild_stats(ready.lowered, self.totals),
+            waits=self.waits,
             resolved=ready.scenario,
         )  # fmt: skip
 

@@ -61,7 +61,7 @@ def run(
     with noting_interrupt() as pressed, progress_bar() as progress:
         result = simulate(
             loaded, engine=engine, seed=seed, precision=share, curve=report is not None,
-            requests_file=requests, progress=progress,
+            waits=report is not None, requests_file=requests, progress=progress,
         )  # fmt: skip
     # Files first: a reader of stdout may go away. The answer in any case: a disk may be full.
     try:

@@ -52,6 +52,10 @@ def all_charts(result: Result) -> dict[str, alt.LayerChart]:
         found["Latency against throughput"] = latency_curve(result)
     if len(result.members) > 1:
         found["What each drive does"] = members(result)
+    if result.waits is not None:
+        from nvmesim.result import charts_waiting  # it draws with what is here
+
+        found |= charts_waiting.charts(result.waits)
     return found
 
 

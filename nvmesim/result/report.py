@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from nvmesim.result import page as html
-from nvmesim.result import summary
+from nvmesim.result import summary, waiting
 from nvmesim.result.page import escaped
 from nvmesim.result.picture import picture
 from nvmesim.result.result import OpStats, Relief, Result, StationStats
@@ -30,6 +30,7 @@ CAPTIONS: Final = {
     ),
     "Latency against throughput": "Beyond the bend more outstanding requests only wait.",
     "What each drive does": "Commands that each drive serves, after splitting and merging.",
+    **waiting.CAPTIONS,
 }
 
 
@@ -92,6 +93,10 @@ def _answer(result: Result) -> str:
     shown = "".join(f'<div class="card"><b>{escaped(b)}</b><span>{escaped(s)}</span></div>'
                     for b, s in cards)  # fmt: skip
     rows = [_answer_row(row) for row in summary.op_rows(result)]
+    rebuild = ""
+    if result.rebuild is not None:
+        said = escaped(summary.rebuild_sentence(result.rebuild))
+        rebuild = f"<p><b>Rebuild:</b> {said}.</p>"
     several = html.table(_ANSWER_HEADINGS, rows, classes=("first",)) if len(rows) > 1 else ""
     return (
         f"<h1>{escaped(result.scenario)}</h1>"
@@ -101,7 +106,7 @@ def _answer(result: Result) -> str:
         f"{escaped(stop.sentence)}</p>{several}"
         f"<p><b>How sure:</b> {escaped(summary.sureness(result))}. "
         f"{escaped(_uncertainty(result))}</p>"
-        f"<p><b>CPU:</b> {escaped(summary.cpu_sentence(cpu))}.</p>"
+        f"<p><b>CPU:</b> {escaped(summary.cpu_sentence(cpu))}.</p>{rebuild}"
     )
 
 

@@ -9,6 +9,8 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from nvmesim.result.waiting import Waits
+
 PERCENTILES = (50.0, 90.0, 95.0, 99.0, 99.9, 99.99)
 Verdict = Literal["cpu", "drive", "link", "raid-engine", "latency-bound", "unstable"]
 SCHEMA = 1
@@ -209,6 +211,8 @@ class Result:
     assumptions: tuple[str, ...] = ()
     version: str = ""
     rebuild: Rebuild | None = None
+    waits: Waits | None = None
+    """What a striped volume loses to its slowest member, if it was asked for."""
     resolved: Any = None
     """The `ResolvedScenario`, for pictures; not in the JSON."""
 
@@ -260,6 +264,7 @@ class Result:
                 ],
             },
             "rebuild": self.rebuild.to_json() if self.rebuild else None,
+            "waits": self.waits.to_json() if self.waits else None,
             "uncertainty": dict(self.uncertainty),
             "warnings": list(self.warnings),
             "assumptions": list(self.assumptions),

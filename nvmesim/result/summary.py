@@ -8,7 +8,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from nvmesim.result.result import Cpu, Distribution, Interval, OpStats, Result, StationStats
+from nvmesim.result.result import (
+    Cpu,
+    Distribution,
+    Interval,
+    OpStats,
+    Rebuild,
+    Result,
+    StationStats,
+)
 
 COLUMNS: Final = ("mean", "p50", "p99", "p99.9")
 FULL: Final = 0.9
@@ -135,6 +143,21 @@ def cpu_sentence(cpu: Cpu) -> str:
         f"{percent(cpu.logical_utilization)} as the operating system shows it, "
         f"{percent(cpu.physical_utilization)} of what the cores can do; "
         f"{cpu.cycles_per_io / 1e3:.1f} kcycles per IO, {cpu.ghz_per_miops:.1f} GHz per MIOPS"
+    )
+
+
+def rebuild_sentence(rebuild: Rebuild) -> str:
+    """How fast a rebuild or check goes beside the load, and how long it takes.
+
+    >>> rebuild_sentence(Rebuild("volume0", "drive1", 204.8e6, 2.17))
+    'volume0: drive1 is rebuilt at 205 MB/s, 2.2 hours for the whole member at this load'
+    """
+    what = f"{rebuild.drive} is rebuilt" if rebuild.drive else "all members are checked"
+    if not math.isfinite(rebuild.hours):
+        return f"{rebuild.volume}: {what}, yet nothing moved during the run"
+    return (
+        f"{rebuild.volume}: {what} at {rebuild.bytes_per_s / 1e6:,.3g} MB/s, "
+        f"{rebuild.hours:.2g} hours for the whole member at this load"
     )
 
 

@@ -1,0 +1,148 @@
+"""Wait for the slowest: what a striped request loses to the member that answers last.
+
+The worked example and the words are those of a 2014 text on RAID0 of SSDs: a request on several
+members takes as long as the slowest, the others are idle meanwhile, and the more members there are
+the likelier one of them is slow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+
+LATENCY: Final = "Wait for the slowest: latency"
+BUSY: Final = "Wait for the slowest: members at work"
+SCALING: Final = "Wait for the slowest: more members"
+CAPTIONS: Final = {
+    LATENCY: (
+        "By request size: 5 to 95 % of the requests (bar), median (mark) and mean (dot), for the "
+        "members and for the volume, which ends with the slowest of them in each phase. Steps "
+        "recorded by the SimPy engine, at most 32 requests in flight, small write buffers."
+    ),
+    BUSY: (
+        "Share of the time of their requests in which members work; for the rest they wait for a "
+        "sibling (or serve other requests)."
+    ),
+    SCALING: (
+        "Requests of one chunk a member, one at a time, against so many members by themselves "
+        "(dashed): what is missing is the wait for the slowest."
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Slowest:
+    """One request on several members."""
+
+    time: float
+    """Of the request: that of its slowest member."""
+    slowest: int
+    busy: tuple[float, ...]
+    """Share of that time in which each member works; it waits for the rest."""
+    efficiency: float
+    """Mean over the slowest: what n members do of n times one."""
+
+
+def wait_for_slowest(latencies: Sequence[float]) -> Slowest:
+    """A request whose members take *latencies*, in any unit.
+
+    >>> example = wait_for_slowest([4.1, 2.2, 1.9, 1.4, 1.0, 9.7, 5.4, 8.6])
+    >>> example.time, [f"{share:.0%}" for share in example.busy]
+    (9.7, ['42%', '23%', '20%', '14%', '10%', '100%', '56%', '89%'])
+    """
+    times = np.asarray(latencies, np.float64)
+    if times.size == 0 or not np.all(np.isfinite(times)) or times.min() < 0 or times.max() <= 0:
+        raise ValueError("latencies are finite, not negative, and one of them is above 0")
+    worst = int(times.argmax())
+    busy = tuple((times / times[worst]).tolist())
+    return Slowest(float(times[worst]), worst, busy, float(times.mean() / times[worst]))
+
+
+def mean_of_slowest(latencies: Sequence[float] | Floats, members: int) -> float:
+    """Mean of the slowest of *members* independent draws from *latencies*: exact, no sampling.
+
+    The i-th smallest of N is the largest of n draws with probability (i/N)^n - ((i-1)/N)^n.
+
+    >>> mean_of_slowest([1.0, 3.0], 1), mean_of_slowest([1.0, 3.0], 2)
+    (2.0, 2.5)
+    """
+    ordered = np.sort(np.asarray(latencies, np.float64))
+    below = np.arange(len(ordered) + 1) / len(ordered)
+    return float(ordered @ np.diff(below**members))
+
+
+def efficiency(latencies: Sequence[float] | Floats, members: int) -> float:
+    """What *members* that wait for one another do of *members* times the mean of one.
+
+    Their latencies are independent draws from *latencies*; one request is outstanding.
+
+    >>> efficiency([1.0, 1.0], 8), efficiency([1.0, 3.0], 2)
+    (1.0, 0.8)
+    """
+    return float(np.mean(latencies)) / mean_of_slowest(latencies, members)
+
+
+@dataclass(frozen=True)
+class MemberWait:
+    """One member under requests of one size."""
+
+    name: str
+    latencies_s: tuple[float, ...]
+    """Its share of each request, from the fork to its own last command; evenly thinned."""
+    busy: float
+    """Share of the time its requests take (phase by phase) in which it works on them."""
+    last: float
+    """Share of the phases with siblings in which it was the last."""
+
+
+@dataclass(frozen=True)
+class SizeWait:
+    """Requests of one size on the volume."""
+
+    n_bytes: int
+    op: str
+    members: tuple[MemberWait, ...]
+    volume_s: tuple[float, ...]
+    """Time of each request in its members, all phases; evenly thinned."""
+
+
+@dataclass(frozen=True)
+class ScalePoint:
+    """Members that share each request, a chunk each, one request at a time."""
+
+    members: int
+    op: str
+    efficiency: float
+    """Throughput over members x the throughput of one member alone."""
+
+
+@dataclass(frozen=True)
+class Waits:
+    """What a striped volume loses to its slowest member."""
+
+    volume: str
+    sizes: tuple[SizeWait, ...]
+    scaling: tuple[ScalePoint, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the volume, its scaling, and per size the medians and shares."""
+        return {
+            "volume": self.volume,
+            "scaling": [asdict(point) for point in self.scaling],
+            "sizes": [_size_json(size) for size in self.sizes],
+        }
+
+
+def _size_json(size: SizeWait) -> dict[str, Any]:
+    members = [
+        {"name": m.name, "mean_s": float(np.mean(m.latencies_s)), "busy": m.busy, "last": m.last}
+        for m in size.members
+    ]
+    mean = float(np.mean(size.volume_s))
+    return {"block_size": size.n_bytes, "op": size.op, "mean_s": mean, "members": members}

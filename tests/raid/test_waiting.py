@@ -1,0 +1,194 @@
+"""Wait for the slowest: the worked example, how it grows with the members, uneven members."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import nvmesim as ns
+from nvmesim.catalog.load import get
+from nvmesim.catalog.profile import EmpiricalLatencies
+from nvmesim.result import charts_waiting
+from nvmesim.result.waiting import efficiency, mean_of_slowest, wait_for_slowest
+from nvmesim.scenario.resolve import resolve
+from nvmesim.waiting import scaling, study
+from tests.raid.volumes import scenario
+
+EXAMPLE_MS = [4.1, 2.2, 1.9, 1.4, 1.0, 9.7, 5.4, 8.6]
+RAID0 = {"raid": "raid0", "chunk": "512 KiB", "engine": "none"}
+
+
+def test_the_worked_example_to_the_digit():
+    found = wait_for_slowest(EXAMPLE_MS)
+    assert found.time == 9.7
+    assert found.slowest == 5
+    assert found.busy[5] == 1.0
+    assert round(found.busy[3] * 100) == 14
+    assert found.efficiency == pytest.approx(np.mean(EXAMPLE_MS) / 9.7)
+
+
+@pytest.mark.parametrize("engine", ["compiled", "simpy"])
+def test_the_worked_example_simulated(engine):
+    """4 MiB on eight drives that take these times: each request ends with the slowest."""
+    drives = [{"profile": constant(ms)} for ms in EXAMPLE_MS]
+    load = {"block_size": "4 MiB", "read": 0.0, "threads": 1, "outstanding": 1}
+    result = ns.simulate(
+        scenario(RAID0, load, drives=drives), engine=engine, requests=200, reliefs=False
+    )
+    assert result.total.clat.mean == pytest.approx(9.7e-3, rel=2e-3)
+    waits = study(resolve(scenario(RAID0, load, drives=drives)), counts=(1,))
+    whole = next(size for size in waits.sizes if size.n_bytes == 4 << 20)
+    shares = [round(member.busy * 100) for member in whole.members]
+    assert shares == [42, 23, 20, 14, 10, 100, 56, 89]
+    assert [member.last for member in whole.members] == [0, 0, 0, 0, 0, 1, 0, 0]
+    assert np.mean(whole.volume_s) == pytest.approx(9.7e-3, rel=1e-6)
+
+
+def constant(ms):
+    return captured([ms * 1000])
+
+
+def captured(write_us, read_us=(), block=1):
+    profile = get("drive", "sata-ssd").model_dump(mode="json", exclude_none=True)
+    return {
+        "extends": profile["name"],
+        "host_included": False,
+        "latencies": {
+            "queue_depth": 1, "block_size": "512 KiB", "block": block,
+            "write_us": list(write_us), "read_us": list(read_us),
+        },
+    }  # fmt: skip
+
+
+def ssd_of_2014(n=20_000, seed=1):
+    """512 KiB writes of 1.2 ms that now and then fall to 50 MB/s, as the text tells of its drives.
+
+    Made up so that seven members lose 10 %; what it shows further out is then a prediction.
+    """
+    rng = np.random.default_rng(seed)
+    base = rng.gamma(2500.0, 1200 / 2500, n)
+    stalled = rng.random(n) < 0.0022
+    return np.where(stalled, 512 * 1024 / 50e6 * 1e6 * 0.8, base)
+
+
+def test_the_mean_of_the_slowest_is_what_resampling_tends_to():
+    samples = ssd_of_2014()
+    rng = np.random.default_rng(2)
+    for n in (2, 7, 20):
+        drawn = rng.choice(samples, (200_000, n)).max(axis=1).mean()
+        assert mean_of_slowest(samples, n) == pytest.approx(drawn, rel=0.005)
+    assert mean_of_slowest(samples, 100_000) == pytest.approx(samples.max(), rel=1e-6)
+
+
+def test_the_fall_with_the_members_from_a_capture():
+    """About 10 % at 7 members, 20 to 25 % further out (text C); even reads hardly suffer."""
+    samples = ssd_of_2014()
+    assert 1 - efficiency(samples, 7) == pytest.approx(0.10, abs=0.03)
+    further = [1 - efficiency(samples, n) for n in range(15, 25)]
+    assert any(0.20 <= loss <= 0.25 for loss in further)
+    reads = np.random.default_rng(3).gamma(400.0, 1.0, 4000)
+    assert 1 - efficiency(reads, 7) < 0.08
+
+
+def points(drives, counts, op, volume=RAID0):
+    resolved = resolve(scenario(volume, drives=drives))
+    found = scaling(resolved, resolved.volumes[0], counts, units=400_000)
+    return {p.members: p.efficiency for p in found if p.op == op}
+
+
+def test_the_empirical_drive_falls_as_its_capture_says():
+    samples, reads = ssd_of_2014(), np.random.default_rng(3).gamma(2500.0, 0.4, 4000)
+    drives = [{"profile": captured(samples, reads), "count": 4}]
+    counts = (1, 2, 7, 16)
+    for op, latencies in (("write", samples), ("read", reads)):
+        found = points(drives, counts, op)
+        for n in counts:
+            assert found[n] == pytest.approx(efficiency(latencies, n), abs=0.025)
+    assert found[7] > 0.95  # reads
+
+
+def with_episodes(on="10 ms"):
+    """A drive that programs 8 times slower in episodes longer than its buffer lasts (8 ms)."""
+    return {
+        "extends": "sata-ssd",
+        "write": {
+            "unit": "64 KiB", "program": "4 ms", "buffer": "4 MiB",
+            "gc": {"on": on, "off": "600 ms", "factor": 8},
+        },
+    }  # fmt: skip
+
+
+def test_the_fall_with_the_members_from_episodes_of_garbage_collection():
+    """Independent episodes: any member's holds all of them up; even members lose nothing."""
+    counts = (1, 2, 7, 16)
+    episodes = points([{"profile": with_episodes(), "count": 4}], counts, "write")
+    even = points([{"profile": with_episodes("1 us"), "count": 4}], counts, "write")
+    assert 1 > episodes[2] > episodes[7] > episodes[16]
+    assert 1 - episodes[7] == pytest.approx(0.10, abs=0.05)
+    assert 1 - episodes[16] == pytest.approx(0.20, abs=0.08)
+    assert 1 - even[16] < 0.04
+
+
+def test_uneven_members_do_the_slowest_times_their_number():
+    """One member behind a network: throughput tends to members x the slowest, not x the mean."""
+    near = {"profile": "intel-p4610-1.6tb", "count": 3}
+    far = {"profile": "intel-p4610-1.6tb", "delay": "2 ms"}
+    volume = {**RAID0, "chunk": "64 KiB"}
+    even = points([{**near, "count": 4}], (1, 4), "write", volume)
+    uneven = points([near, far], (1, 3, 4), "write", volume)
+    assert uneven[3] > 0.95
+    # three fast ones and a slow one: the mean is that of four, each by itself
+    assert uneven[4] < 0.5 * even[4]
+    resolved = resolve(scenario(volume, {"block_size": "256 KiB", "read": 0.0}, drives=[near, far]))
+    whole = study(resolved, counts=(1,)).sizes[-1]
+    assert whole.members[3].busy > 0.95
+    assert whole.members[3].last > 0.9
+    assert max(member.busy for member in whole.members[:3]) < 0.3
+
+
+@pytest.mark.parametrize("level", ["raid1", "raid5", "raid6", "raid10"])
+def test_other_levels_wait_too(level):
+    chunk = {} if level == "raid1" else {"chunk": "64 KiB"}
+    resolved = resolve(scenario({"raid": level, **chunk}, {"read": 0.0}, count=4))
+    waits = study(resolved, counts=(1, 2))
+    last = waits.sizes[-1]
+    assert all(0 < member.busy <= 1 for member in last.members)
+    assert sum(member.last for member in last.members) > 0
+    mean = np.mean([np.mean(m.latencies_s) for m in last.members])
+    assert np.mean(last.volume_s) >= mean
+
+
+def test_a_volume_without_siblings_has_nothing_to_show():
+    resolved = resolve(scenario(RAID0))
+    alone = replace(resolved, volumes=(), workload=())
+    assert study(alone) is None
+
+
+def test_json_and_charts_carry_it():
+    asked = scenario({**RAID0, "chunk": "16 KiB"}, {"read": 1.0}, count=4)
+    result = ns.simulate(asked, requests=2_000, reliefs=False, waits=True)
+    found = json.loads(json.dumps(result.to_json()))["waits"]
+    assert [size["block_size"] for size in found["sizes"]] == [4096, 16384, 65536]
+    assert {point["op"] for point in found["scaling"]} == {"read", "write"}
+    drawn = charts_waiting.charts(result.waits)
+    assert len(drawn) == 3
+    for chart in drawn.values():
+        assert len(json.dumps(chart.to_dict())) < 60_000
+    assert charts_waiting.charts(None) == {}
+    from nvmesim.result.report import page
+
+    text = page(result)
+    assert all(title in text for title in drawn)
+
+
+def test_latencies_that_cannot_be():
+    for bad in ([], [1.0, float("nan")], [-1.0, 2.0], [0.0]):
+        with pytest.raises(ValueError, match="latencies"):
+            wait_for_slowest(bad)
+
+
+def test_a_capture_needs_no_read_latencies():
+    assert EmpiricalLatencies(queue_depth=1, block_size="4 KiB", write_us=(5.0,)).read_us == ()
+    found = points([{"profile": constant(1.0), "count": 2}], (1, 2), "read")
+    assert found == {}
