@@ -26,6 +26,7 @@ COMMANDS: Final = {
     "validate": ("validate", "nvmesim.validate"),
     "describe": ("describe", "nvmesim.describe"),
     "sweep": ("sweep", "nvmesim.sweep"),
+    "choose": ("choose", "nvmesim.choose"),
 }
 
 

@@ -1,0 +1,350 @@
+"""The cheapest candidate that meets a goal, its runner-ups, and why the others were rejected.
+
+What follows from the parts alone goes first; then operational bounds from a short run of each (no
+throughput exceeds servers over demand, at any station); only what is left is simulated to the
+precision asked for, the cheapest first, until one holds and enough runner-ups do too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from itertools import islice
+from typing import Any, Final, Literal
+
+import polars as pl
+
+from nvmesim.choose.candidates import Fixed, fixed, with_failed
+from nvmesim.choose.goal import PERFORMANCE, Goal
+from nvmesim.errors import InputError
+from nvmesim.scenario.load import scenario_from_dict
+from nvmesim.scenario.resolve import resolve
+from nvmesim.sweep.api import Progress, simulate_all, tables_of
+from nvmesim.sweep.frame import to_frame
+from nvmesim.sweep.plan import make_plan, put
+from nvmesim.sweep.point import Answer, Job, Settings
+from nvmesim.sweep.workers import usable_cpus
+from nvmesim.units import PS_PER_US, format_iops
+
+State = Literal["chosen", "runner-up", "rejected", "not simulated"]
+PILOT_REQUESTS: Final = 3_000
+SLACK: Final = 1.1
+"""A bound from a short run must miss the goal by more than this factor to reject."""
+AT_LEAST: Final = ("capacity", "survives", "iops", "bandwidth")
+COLUMNS: Final = {
+    # constraint: (column of a point, the end of its interval that must hold)
+    "iops": ("iops", "iops_low"),
+    "bandwidth": ("bytes_per_s", "bytes_per_s"),
+    "cpu": ("cpu_logical", "cpu_logical"),
+    "mean": ("lat_mean_us", "lat_mean_us"),
+    "p50": ("lat_p50_us", "lat_p50_us"),
+    "p99": ("lat_p99_us", "lat_p99_high_us"),
+    "p99_9": ("lat_p99_9_us", "lat_p99_9_us"),
+}
+
+
+@dataclass
+class Candidate:
+    """One design and what became of it."""
+
+    number: int
+    values: tuple[Any, ...]
+    tables: dict[str, Any]
+    fixed: Fixed | None = None
+    row: dict[str, Any] = field(default_factory=dict)
+    state: State = "not simulated"
+    failed: str = ""
+    """The first constraint that it misses; "scenario" if it cannot be built."""
+    reason: str = ""
+
+    def cost(self, what: str) -> float:
+        """What the objective counts."""
+        found = getattr(self.fixed, what) if self.fixed else None
+        return float("inf") if found is None else float(found)
+
+    def reject(self, constraint: str, reason: str) -> None:
+        """Note the first reason against it."""
+        self.state, self.failed, self.reason = "rejected", constraint, reason
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The answer."""
+
+    goal: Goal
+    keys: tuple[str, ...]
+    candidates: tuple[Candidate, ...]
+    nearest: str
+    """Where nothing meets the goal: which constraint fails first, and by how much."""
+
+    @property
+    def chosen(self) -> Candidate | None:
+        """The best that meets the goal."""
+        return next((c for c in self.candidates if c.state == "chosen"), None)
+
+    @property
+    def runner_ups(self) -> list[Candidate]:
+        """Others that meet it, best first."""
+        return [c for c in self.candidates if c.state == "runner-up"]
+
+    def named(self, candidate: Candidate) -> str:
+        """Its values in words."""
+        short = _short_keys(self.keys)
+        return ", ".join(f"{k} {v}" for k, v in zip(short, candidate.values, strict=True))
+
+    def frame(self) -> pl.DataFrame:
+        """One row a candidate, the chosen first: values, state, reason, figures, results."""
+        parts = [
+            {"state": c.state, "failed": c.failed or None, "reason": c.reason or None,
+             **(asdict(c.fixed) if c.fixed else dict.fromkeys(Fixed.__dataclass_fields__))}
+            for c in self.candidates
+        ]  # fmt: skip
+        found = to_frame(self.keys, [c.values for c in self.candidates],
+                         [c.row for c in self.candidates])  # fmt: skip
+        said = pl.DataFrame(parts, infer_schema_length=None)
+        n = len(self.keys)
+        left, right = found[:, :n], found[:, n:]
+        return pl.concat([left, said, right.drop("drives", strict=False)], how="horizontal")
+
+    def chart(self) -> Any:
+        """Throughput against the objective, of all that were simulated (Altair)."""
+        from nvmesim.result.charts_sweep import pareto
+
+        names = pl.Series("name", [self.named(c) for c in self.candidates])
+        what = self.goal.objective.minimize
+        unit = {"price": self.goal.currency, "power": "W", "drives": ""}[what]
+        frame = self.frame().with_columns(names)
+        return pareto(frame, what, "iops", label="name", units=f"{what}, {unit}".rstrip(", "))
+
+    def __str__(self) -> str:
+        """Return the answer in one sentence."""
+        best, what = self.chosen, self.goal.objective.minimize
+        if best is None:
+            return self.nearest
+        return f"{self.named(best)}: least {what} ({best.cost(what):,.6g}) that meets the goal"
+
+
+def choose(
+    goal: Goal,
+    *,
+    workers: int | None = None,
+    everything: bool = False,
+    progress: Progress | None = None,
+) -> Choice:
+    """Return the candidate of *goal* with the least objective that meets every constraint.
+
+    *everything* simulates all that screening leaves, for a complete Pareto chart.
+    """
+    search = _Search(goal, workers, progress)
+    search.screen_parts()
+    search.screen_bounds()
+    search.simulate(everything)
+    return search.choice()
+
+
+class _Search:
+    def __init__(self, goal: Goal, workers: int | None, progress: Progress | None) -> None:
+        self.goal, self._workers, self._progress = goal, workers, progress
+        named = goal.scenario if isinstance(goal.scenario, dict) else goal.base / goal.scenario
+        tables, self._base = tables_of(named)
+        if isinstance(goal.scenario, dict):
+            self._base = str(goal.base.absolute())
+        self._settings = Settings()
+        plan = make_plan(goal.candidates)
+        self.keys = tuple(axis.key for axis in plan.axes)
+        self.all = [
+            Candidate(i, values, put(tables, dict(zip(self.keys, values, strict=True))))
+            for i, values in enumerate(plan.points())
+        ]
+
+    def left(self) -> list[Candidate]:
+        """Those not rejected, least objective first."""
+        found = [c for c in self.all if c.state != "rejected"]
+        return sorted(found, key=lambda c: (c.cost(self.goal.objective.minimize), c.number))
+
+    def screen_parts(self) -> None:
+        """Reject what cannot be built, and what its parts alone rule out."""
+        for candidate in self.all:
+            try:
+                resolved = resolve(scenario_from_dict(candidate.tables, self._base))
+            except InputError as error:
+                candidate.reject("scenario", str(error))
+                continue
+            candidate.fixed = fixed(resolved, self.goal)
+            self._judge_parts(candidate)
+            try:
+                candidate.tables = with_failed(candidate.tables, resolved, self.goal.failed)
+                resolve(scenario_from_dict(candidate.tables, self._base))
+            except InputError as error:
+                if candidate.state != "rejected":
+                    candidate.reject("survives", f"{self.goal.failed} failed: {error}")
+
+        if all(c.failed == "scenario" for c in self.all):
+            raise InputError(f"no candidate can be built; the first: {self.all[0].reason}")
+
+    def _judge_parts(self, candidate: Candidate) -> None:
+        for name in type(self.goal.constraints).model_fields:
+            limit = getattr(self.goal.constraints, name)
+            if limit is None or name in PERFORMANCE:
+                continue
+            value = float(getattr(candidate.fixed, name))
+            if not _holds(name, value, float(limit)):
+                candidate.reject(name, _miss(name, value, float(limit), self.goal.currency))
+                return
+
+    def screen_bounds(self) -> None:
+        """Reject what no station of a short run could carry."""
+        asked = self.goal.constraints.iops
+        if asked is None:
+            return
+        settings = Settings(requests=PILOT_REQUESTS, seed=self._settings.seed)
+        for answer in self._answers(self.left(), settings, "bounds"):
+            candidate, row = self.all[answer.number], answer.row
+            if row.get("error") is not None:
+                candidate.reject("scenario", row["error"])
+            elif row["verdict"] != "unstable" and row["bound_iops"] * SLACK < asked:
+                candidate.row = {**row, "error": None}
+                at = format_iops(row["bound_iops"])
+                candidate.reject(
+                    "iops",
+                    f"{row['station']} allows {at} at most, "
+                    f"{_by(row['bound_iops'], asked)} short of {format_iops(asked)}",
+                )
+
+    def simulate(self, everything: bool) -> None:
+        """Simulate the cheapest first, until one holds and the runner-ups do."""
+        found = 0
+        size = max(1, self._workers or usable_cpus())
+        waiting = iter(self.left())
+        while group := list(islice(waiting, size)):
+            if found > self.goal.runner_ups and not everything:
+                return
+            for answer in self._answers(group, self._settings, "simulated"):
+                self._judge(self.all[answer.number], answer)
+            for candidate in group:
+                if candidate.state != "rejected":
+                    candidate.state = "runner-up" if found else "chosen"
+                    found += 1
+
+    def _answers(self, group: Iterable[Candidate], settings: Settings, what: str) -> list[Answer]:
+        jobs = [Job(c.number, c.tables, self._base, settings) for c in group]
+        answers = []
+        for answer in simulate_all(iter(jobs), len(jobs), workers=self._workers):
+            answers.append(answer)
+            if self._progress is not None:
+                done = len(answers) if what == "bounds" else sum(bool(c.row) for c in self.all)
+                self._progress(f"{what}: {done} of {len(self.left())}", done / len(self.all))
+        return answers
+
+    def _judge(self, candidate: Candidate, answer: Answer) -> None:
+        candidate.row = row = answer.row
+        if row.get("error") is not None:
+            candidate.reject("scenario", row["error"])
+            return
+        if row["verdict"] == "unstable":
+            text = "the load has no steady state: the backlog grows"
+            candidate.reject("iops", f"{text} by {row['backlog_per_s']:,.0f} requests/s")
+            return
+        for name in PERFORMANCE:
+            limit = getattr(self.goal.constraints, name)
+            if limit is not None and not self._check(candidate, name, row):
+                return
+
+    def _check(self, candidate: Candidate, name: str, row: Mapping[str, Any]) -> bool:
+        column, sure = COLUMNS[name]
+        limit = float(getattr(self.goal.constraints, name))
+        if name in ("mean", "p50", "p99", "p99_9"):
+            limit /= PS_PER_US
+        value = row[column]
+        if value is None:
+            candidate.reject(name, f"{name} is not known: too few samples")
+        elif not _holds(name, value, limit):
+            candidate.reject(name, _miss(name, value, limit, ""))
+        elif row[sure] is not None and not _holds(name, row[sure], limit):
+            candidate.reject(name, f"{name} holds, but not for sure: {_say(name, row[sure], '')} "
+                             f"is inside its interval")  # fmt: skip
+        return candidate.state != "rejected"
+
+    def choice(self) -> Choice:
+        """Order: chosen, runner-ups, not simulated, rejected."""
+        order = {"chosen": 0, "runner-up": 1, "not simulated": 2, "rejected": 3}
+        what = self.goal.objective.minimize
+        ordered = sorted(self.all, key=lambda c: (order[c.state], c.cost(what), c.number))
+        for candidate in ordered:
+            if candidate.state == "not simulated":
+                candidate.reason = f"no less {what} than the runner-ups"
+        met = any(c.state == "chosen" for c in self.all)
+        return Choice(self.goal, self.keys, tuple(ordered), "" if met else self._nearest())
+
+    def _nearest(self) -> str:
+        """Which constraint fails first: the first that none passes of those that passed before."""
+        alive = self.all
+        for name in ("scenario", *type(self.goal.constraints).model_fields):
+            failing = [c for c in alive if c.failed == name]
+            if len(failing) == len(alive):
+                return self._said(name, alive)
+            alive = [c for c in alive if c.failed != name]
+        return "no candidate meets the goal"
+
+    def _said(self, name: str, failing: list[Candidate]) -> str:
+        n = len(failing)
+        among = f"the {n} of {len(self.all)} candidates" if n < len(self.all) else f"{n} candidates"
+        what = "survives" if name == "survives" and self.goal.failed else name
+        known = [(v, c) for c in failing if (v := self._value(name, c)) is not None]
+        if not known:
+            return f"nothing meets the goal: {what} fails first, in {among}: {failing[0].reason}"
+        best = (max if name in AT_LEAST else min)(known, key=lambda pair: pair[0])[1]
+        short = _short_keys(self.keys)
+        words = ", ".join(f"{k} {v}" for k, v in zip(short, best.values, strict=True))
+        return (
+            f"nothing meets the goal: {what} fails first, in all of {among} that get so far; "
+            f"nearest is {words}: {best.reason}"
+        )
+
+    def _value(self, name: str, candidate: Candidate) -> float | None:
+        if name in PERFORMANCE:
+            column = "bound_iops" if "allows" in candidate.reason else COLUMNS[name][0]
+            value = candidate.row.get(column)
+        else:
+            value = getattr(candidate.fixed, name, None)
+        return None if value is None else float(value)
+
+
+def _short_keys(keys: Iterable[str]) -> list[str]:
+    """The last word of each key, or the whole where two share it."""
+    named = list(keys)
+    last = [k.rpartition(".")[2] for k in named]
+    return [
+        short if last.count(short) == 1 else key for short, key in zip(last, named, strict=True)
+    ]
+
+
+def _holds(name: str, value: float, limit: float) -> bool:
+    return value >= limit if name in AT_LEAST else value <= limit
+
+
+def _miss(name: str, value: float, limit: float, currency: str) -> str:
+    relation = "short of" if name in AT_LEAST else "above"
+    return (
+        f"{name} {_say(name, value, currency)} is {_by(value, limit)} {relation} "
+        f"{_say(name, limit, currency)}"
+    )
+
+
+def _by(value: float, limit: float) -> str:
+    return f"{abs(value / limit - 1):.1%}" if limit else f"{value:g}"
+
+
+def _say(name: str, value: float, currency: str) -> str:
+    if name == "iops":
+        return format_iops(value)
+    if name == "capacity":
+        return f"{value / 1e12:.4g} TB"
+    if name == "bandwidth":
+        return f"{value / 1e9:.4g} GB/s"
+    if name == "cpu":
+        return f"{value:.1%}"
+    if name in ("mean", "p50", "p99", "p99_9"):
+        return f"{value:,.4g} us"
+    unit = {"power": " W", "price": f" {currency}"}.get(name, "")
+    return f"{value:,.6g}{unit}"
