@@ -180,16 +180,21 @@ def _span(text: str, said: str) -> Span | None:
         return None
     low, high = (Decimal(end[1].replace("_", "")) for end in ends if end)
     unit = ends[1][2]
-    if ends[0][2] not in ("", unit):
+    if ends[0][2] not in _alike(unit):
         raise InputError(f"{said}: {text!r} has two units, {ends[0][2]!r} and {unit!r}")
     step, factor = _step(parts[2], unit, said) if len(parts) == 3 else (None, None)
     return Span(low, high, unit, step, factor)
 
 
+def _alike(unit: str) -> tuple[str, ...]:
+    """Return the ways of writing *unit* that mean the same: "200k" beside "k/s"."""
+    return ("", unit, unit.removesuffix("/s"))
+
+
 def _step(text: str, unit: str, said: str) -> tuple[Decimal | None, Decimal | None]:
     is_factor = text.strip()[:1] in ("x", "*", "×")
     found = _NUMBER.fullmatch(text.strip()[1:] if is_factor else text)
-    if found is None or (found[2] not in ("", unit)) or (is_factor and found[2]):
+    if found is None or (found[2] not in _alike(unit)) or (is_factor and found[2]):
         raise InputError(f"{said}: the step {text.strip()!r} is no number such as 4 or x2")
     number = Decimal(found[1].replace("_", ""))
     return (None, number) if is_factor else (number, None)
