@@ -18,6 +18,8 @@ from nvmesim.scenario.resolved import Drive, ResolvedScenario, Target, Volume, W
 MOST: Final = 5
 """Reliefs simulated for one answer."""
 TOP_PCIE: Final = 6
+MOST_STRIPES: Final = 32768
+"""Largest stripe_cache_size that md takes."""
 
 
 @dataclass(frozen=True)
@@ -297,6 +299,27 @@ def shorter_serial_section(s: ResolvedScenario) -> Change | None:
     return Change("a RAID engine with half the serial time", replace(s, volumes=volumes))
 
 
+def larger_stripe_cache(s: ResolvedScenario) -> Change | None:
+    """Four times md's stripe cache, where the load's writes want more rows than it has."""
+    changed = []
+    for volume in s.volumes:
+        rows = 0
+        for group in s.workload:
+            here = ("volume", volume.index) in {(t.kind, t.index) for t in group.targets}
+            if here and group.read < 1:
+                size = max(size for size, _ in group.write_block_sizes or group.block_sizes)
+                rows += group.in_flight * max(1, min(size, volume.chunk) // 4096)
+        if volume.level in ("raid5", "raid6") and volume.engine.merge != "none":
+            more = min(4 * volume.stripe_cache, MOST_STRIPES) if rows > volume.stripe_cache else 0
+            volume = replace(volume, stripe_cache=max(more, volume.stripe_cache))
+        changed.append(volume)
+    if tuple(changed) == s.volumes:
+        return None
+    sizes = sorted({v.stripe_cache for v, old in zip(changed, s.volumes, strict=True) if v != old})
+    text = f"a stripe cache of {' or '.join(map(str, sizes))} rows"
+    return Change(text, replace(s, volumes=tuple(changed)))
+
+
 def more_commands_through_adapters(s: ResolvedScenario) -> Change | None:
     """Adapters that take twice the commands."""
     adapters = tuple(
@@ -336,7 +359,7 @@ def choose(scenario: ResolvedScenario, stations: Sequence[Full], stop: Full | No
     if stop is not None:
         makers += BY_RESOURCE.get(stop.info.resource, ())
     else:
-        makers.append(twice_the_outstanding)
+        makers += [twice_the_outstanding, larger_stripe_cache]
     resources = dict.fromkeys(f.info.resource for f in stations if f is not stop)
     next_in_line = [r for r in resources if r in BY_RESOURCE][:3]
     makers += [BY_RESOURCE[r][0] for r in next_in_line]

@@ -220,7 +220,7 @@ def _sentence(
         nothing += f" (most so {most.info.name}, {percent(most.utilization)} busy)"
     gate = full_gate(lowered, totals)
     held = f"; all slots of {gate.name} are taken" if gate is not None else ""
-    deeper = [r for r in reliefs if r.change == MORE_OUTSTANDING]
+    deeper = [r for r in reliefs if r.change == MORE_OUTSTANDING and r.gain_low > 0]
     return f"{nothing}{held}: bound by latency; {best_relief(deeper or reliefs)}."
 
 

@@ -210,11 +210,11 @@ class Result:
     warnings: tuple[str, ...] = ()
     assumptions: tuple[str, ...] = ()
     version: str = ""
+    resolved: Any = None
+    """The `ResolvedScenario`, for pictures; not in the JSON."""
     rebuild: Rebuild | None = None
     waits: Waits | None = None
     """What a striped volume loses to its slowest member, if it was asked for."""
-    resolved: Any = None
-    """The `ResolvedScenario`, for pictures; not in the JSON."""
 
     def chart(self) -> Any:
         """All charts of this result (Altair)."""
