@@ -27,6 +27,7 @@ COMMANDS: Final = {
     "describe": ("describe", "nvmesim.describe"),
     "sweep": ("sweep", "nvmesim.sweep"),
     "choose": ("choose", "nvmesim.choose"),
+    "lab": ("lab", "nvmesim.sweep"),
 }
 
 

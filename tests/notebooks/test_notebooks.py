@@ -1,0 +1,125 @@
+"""The notebooks: short cells, no outputs in git, and every cell runs."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import json
+import shutil
+import time
+import warnings
+from pathlib import Path
+
+import pytest
+
+from nvmesim.cli.app import run_command
+from nvmesim.cli.lab import sources
+
+BOOKS = sorted(sources()[0].glob("*.ipynb"))
+MOST_LINES = 9
+LONGEST_S = 120
+
+
+def cells(book, kind="code"):
+    found = json.loads(book.read_text("utf-8"))["cells"]
+    return ["".join(c["source"]) for c in found if c["cell_type"] == kind]
+
+
+def test_the_stories_are_there():
+    assert [b.name[:2] for b in BOOKS] == [f"{n:02}" for n in range(1, 9)]
+
+
+@pytest.mark.parametrize("book", BOOKS, ids=lambda b: b.stem[:2])
+def test_cells_are_short_and_outputs_stripped(book):
+    found = json.loads(book.read_text("utf-8"))
+    assert (found["nbformat"], found["nbformat_minor"]) == (4, 5)
+    assert len({c["id"] for c in found["cells"]}) == len(found["cells"])
+    for cell in found["cells"]:
+        if cell["cell_type"] == "code":
+            assert cell["outputs"] == []
+            assert cell["execution_count"] is None
+            assert len(cell["source"]) <= MOST_LINES
+            ast.parse("".join(cell["source"]))
+    assert cells(book, "markdown")[0].startswith(f"# {int(book.name[:2])}. ")
+    assert len(cells(book, "markdown")) >= 4
+
+
+def shown(value):
+    """Render as a notebook would."""
+    for how in ("_repr_mimebundle_", "_repr_html_"):
+        if hasattr(value, how):
+            assert getattr(value, how)() is not None
+            return
+    repr(value)
+
+
+def run_cell(text, names):
+    tree = ast.parse(text)
+    last = tree.body[-1]
+    if isinstance(last, ast.Expr):
+        tree.body.pop()
+    exec(compile(tree, "<cell>", "exec"), names)
+    if isinstance(last, ast.Expr):
+        value = eval(compile(ast.Expression(last.value), "<cell>", "eval"), names)
+        if value is not None:
+            shown(value)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("book", BOOKS, ids=lambda b: b.stem[:2])
+def test_every_cell_runs_in_time(book, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    shutil.copytree(sources()[1], tmp_path / "captures", ignore=shutil.ignore_patterns("logs"))
+    monkeypatch.chdir(tmp_path)
+    started = time.monotonic()
+    names = {"__name__": "__main__", "display": shown}
+    has_widgets = importlib.util.find_spec("ipywidgets") is not None
+    for text in cells(book):
+        if "ipywidgets" in text and not has_widgets:
+            continue
+        with warnings.catch_warnings():
+            if "ipywidgets" in text:
+                warnings.simplefilter("ignore")
+            run_cell(text, names)
+    assert time.monotonic() - started < LONGEST_S
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("book", BOOKS[1:2], ids=lambda b: b.stem[:2])
+def test_a_kernel_runs_it(book, tmp_path, monkeypatch):
+    nbclient = pytest.importorskip("nbclient")
+    nbformat = pytest.importorskip("nbformat")
+    pytest.importorskip("ipykernel")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        notebook = nbformat.read(book, 4)
+        nbformat.validate(notebook)
+        nbclient.NotebookClient(
+            notebook, timeout=LONGEST_S, resources={"metadata": {"path": str(book.parent)}}
+        ).execute()
+
+
+def test_lab_copies_once_and_keeps_changes(tmp_path, capfd):
+    folder = tmp_path / "mine"
+    assert run_command(["lab", str(folder), "--copy-only"]) == 0
+    changed = folder / BOOKS[0].name
+    changed.write_text("mine")
+    (folder / BOOKS[1].name).unlink()
+    assert run_command(["lab", str(folder), "--copy-only"]) == 0
+    assert "1 files copied" in capfd.readouterr().out
+    assert changed.read_text() == "mine"
+    assert list((folder / "captures").glob("randread_qd1.json"))
+
+
+def test_lab_without_jupyter_says_what_to_install(tmp_path, capfd, monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    from nvmesim.cli.lab import lab
+
+    with pytest.raises(Exception, match=r"nvmesim\[lab\]"):
+        lab.callback(Path(tmp_path), False, None, False)
+    file = tmp_path / "file"
+    file.write_text("")
+    monkeypatch.undo()
+    assert run_command(["lab", str(file), "--copy-only"]) == 2
+    assert "is a file" in capfd.readouterr().err
