@@ -147,7 +147,9 @@ class DriveModel:
         """
         if self.profile.latencies is not None:
             station, row = self._series[write]
-            return [op(Op.VISIT_SERIES, station, row)]
+            delay = self._drive.delay_ps
+            away = [const(station, delay)] if delay else []
+            return [*away, op(Op.VISIT_SERIES, station, row)]
         rows = (self._write if write else self._read)(n_bytes, misaligned)
         if self._tags >= 0:
             rows = [op(Op.ACQUIRE, self._tags, 1), *rows, op(Op.RELEASE, self._tags, 1)]

@@ -30,7 +30,7 @@ from nvmesim.model.lowered import FlowInfo, Lowered, RebuildInfo, StationInfo
 from nvmesim.model.path import Paths
 from nvmesim.model.replay import Replay, read_replay
 from nvmesim.model.request import RequestKind
-from nvmesim.model.volume import Commands, DriveTarget, VolumeTarget
+from nvmesim.model.volume import Commands, DriveTarget, VolumeTarget, check_can
 from nvmesim.network import Kind, Network, Op
 from nvmesim.scenario.resolved import ResolvedScenario, Target, WorkloadGroup
 from nvmesim.units import PS_PER_S
@@ -132,7 +132,12 @@ class _Lowering:
         sizes = [size for g in self.scenario.workload for size, _ in g.block_sizes]
         if not chunks or not sizes:
             return 1
-        return 2 + max(sizes) // min(chunks)
+        rows = [
+            v.level in ("raid5", "raid6") and v.engine.merge != "none"
+            for v in self.scenario.volumes
+        ]
+        # md sends rows of 4 KiB, which may not merge
+        return 2 + max(sizes) // (4096 if any(rows) else min(chunks))
 
     def _host_share(self, drive: int) -> HostShare:
         """Host time that a profile with host_included already holds (DESIGN 5).
@@ -338,12 +343,7 @@ class _Lowering:
         model = self._target(target)
         memory = self._memory(socket)
         for drive in model.members:
-            if not self.drives[drive].can(write):
-                name = self.scenario.drives[drive].profile.name
-                raise ScenarioError(
-                    f"drives: profile {name!r} holds no {'write' if write else 'read'} latencies; "
-                    "calibrate it on a capture that has them"
-                )
+            check_can(self.drives[drive], write)
         kind = RequestKind(
             write, n_bytes, group.access, group.align or n_bytes, group.offset,
             group.span, self._depth(group), socket, memory, max(1, streams),

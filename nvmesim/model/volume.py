@@ -15,6 +15,7 @@ from typing import Final
 import numpy as np
 
 from nvmesim.catalog.links import command_time_ps, parse_link
+from nvmesim.errors import ScenarioError
 from nvmesim.model.builder import Builder, Child, Plans, Row, const, ints, op
 from nvmesim.model.distributions import Ints
 from nvmesim.model.drive import DriveModel
@@ -73,6 +74,7 @@ class Commands:
         """First operation of a command of *n_bytes*; *direct*: it ends at the drive's port."""
         key = (drive, write, n_bytes, memory, direct, misaligned)
         if key not in self._programs:
+            check_can(self._drives[drive], write)
             rows = self._drives[drive].rows(write, max(1, n_bytes), misaligned=misaligned)
             way: list[Row] = []
             if not direct:
@@ -127,6 +129,15 @@ class Commands:
         """Largest physical sector among *drives*, bytes."""
         profiles = [self._scenario.drives[d].profile for d in drives]
         return max(round(p.physical_sector.value) for p in profiles)
+
+
+def check_can(drive: DriveModel, write: bool) -> None:
+    """Raise ScenarioError for a captured drive that holds no such latencies."""
+    if not drive.can(write):
+        raise ScenarioError(
+            f"drives: profile {drive.profile.name!r} holds no {'write' if write else 'read'} "
+            "latencies; calibrate it on a capture that has them"
+        )
 
 
 def aligned_order(aligned: Ints, misaligned: Ints, share: tuple[int, int]) -> Ints:

@@ -243,3 +243,59 @@ def test_a_failed_array_is_an_answer_on_the_command_line(tmp_path, capsys):
     said = capsys.readouterr().err.strip().splitlines()
     assert len(said) == 1
     assert "the array has failed" in said[0]
+
+
+def test_an_engine_of_ones_own_in_ten_lines(tmp_path):
+    """A profile beside the scenario: its serial section is the ceiling, its levels are checked."""
+    engine = tmp_path / "mine.toml"
+    engine.write_text(
+        'kind = "raid-engine"\nname = "mine"\nruns_on = "controller"\nuplink = "pcie4 x8"\n'
+        'serial_read = { value = "10 us", basis = "assumed", source = "a guess" }\n'
+        'serial_write = { value = "20 us", basis = "assumed", source = "a guess" }\n'
+        'merge = "none"\nlevels = ["raid10", "raid5"]\n'
+    )
+    load = {"threads": 8, "outstanding": 8}
+    read = run({"raid": "raid10", "engine": str(engine)}, {**load, "read": 1.0})
+    write = run({"raid": "raid10", "engine": str(engine)}, {**load, "read": 0.0})
+    assert read.total.iops.value == pytest.approx(100_000, rel=0.02)
+    assert write.total.iops.value == pytest.approx(50_000, rel=0.02)
+    assert read.bottleneck.verdict == "raid-engine"
+    with pytest.raises(GeometryError, match=r"mine has raid10, raid5"):
+        ready_for({"raid": "raid6", "engine": str(engine)})
+
+
+def test_the_penalty_of_raid5_is_what_the_request_makes_of_it():
+    """Per write: 4 commands at random, few in a stream, 16 times the bytes of 512 B each way."""
+    alone = {"read": 0.0, "threads": 1, "outstanding": 1}
+    five = {"count": 5}
+    random = simulated(ready_for(RAID5, alone, **five), 2_000).sum(axis=0)
+    assert random[:2].sum() == pytest.approx(4)
+    stripe = {**alone, "access": "sequential", "block_size": "256 KiB"}
+    stream = simulated(ready_for(RAID5, stripe, **five), 2_000).sum(axis=0)
+    assert stream[5] / (256 * 1024) == pytest.approx(1.25, rel=0.01)
+    assert stream[4] == 0
+    tiny = simulated(ready_for(RAID5, {**alone, "block_size": "512 B"}, **five), 2_000).sum(axis=0)
+    assert tiny[4:].sum() / 512 == pytest.approx(32)  # 2 reads and 2 writes of 4 KiB: 16 times each
+
+
+def test_a_network_delay_counts_for_a_captured_drive_too():
+    latencies = {"queue_depth": 1, "block_size": "4 KiB", "read_us": [100.0]}
+    drive = {"profile": {"extends": "sata-ssd", "host_included": False, "latencies": latencies}}
+    load = {"read": 1.0, "threads": 1, "outstanding": 1}
+    near, far = (
+        run({"raid": "raid0"}, load, 2_000, drives=[{**drive, "count": 2, "delay": delay}])
+        for delay in ("0 us", "500 us")
+    )
+    assert far.total.latency.mean - near.total.latency.mean == pytest.approx(500e-6, rel=1e-3)
+
+
+@pytest.mark.parametrize("state", [{}, {"degraded": [1], "rebuild": True}])
+def test_a_capture_that_lacks_what_the_volume_needs(state):
+    """RAID5 writes read too, and a rebuild writes."""
+    latencies = {"queue_depth": 1, "block_size": "4 KiB", "write_us": [100.0]}
+    load = {"read": 0.0}
+    if state:
+        latencies, load = {**latencies, "read_us": [90.0], "write_us": []}, {"read": 1.0}
+    drives = [{"profile": {"extends": "sata-ssd", "latencies": latencies}, "count": 4}]
+    with pytest.raises(ScenarioError, match="holds no (read|write) latencies"):
+        ready_for({**RAID5, **state}, load, drives=drives)
