@@ -75,6 +75,15 @@ def measure(
     )
 
 
+def effort(point: Point, *, fine: bool) -> int:
+    """Requests to simulate *point* with while searching: deep queues forget slowly.
+
+    Tried on the 980 PRO at 4 x 64: p99 of 25,000 requests scatters by 7 % over seeds, and the
+    number of dies follows it; of 120,000 by 4 %.
+    """
+    return min(150_000, 25_000 + 400 * point.outstanding) if fine else 15_000
+
+
 def _scenario(profile: DriveProfile, host: Host, point: Point) -> ResolvedScenario:
     cores = host.cores or max(1, point.jobs)
     clock = Quantity(value=host.ghz)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from nvmesim.catalog.profile import DriveProfile, Quantity, ReadSide
-from nvmesim.fit.bench import Host, measure
+from nvmesim.fit.bench import Host, effort, measure
 from nvmesim.fit.evidence import intervals
 from nvmesim.fit.points import Point
 from nvmesim.fit.search import Floats, Solution, misfit, solve
@@ -22,8 +22,12 @@ US = 1e6
 CHANNEL_PS = 3 * US
 """Channel time of 4 KiB. Assumed: 1.2 GB/s and overhead; with few dies it hardly shows."""
 ASSUMED_DIES = 64
-DIES_GRID = (0.8, 1.0, 1.2, 1.45, 1.75, 2.2)
+DIES_GRID = (0.8, 1.0, 1.25, 1.6, 2.2)
 """Tried numbers of dies, in units of ceiling x die time (Little's law: what keeps it busy)."""
+DIES_NEAR = (0.88, 1.0, 1.12)
+"""Tried again around the best, with more requests."""
+STEPS = (0.015, 0.25, 0.1, 0.015)
+"""Finite differences of latency, base / die, cv and commands."""
 REQUESTS = 25_000
 ENGINES = (1, 2, 3, 4, 5, 6)
 
@@ -52,66 +56,132 @@ def fit_reads(
     template: DriveProfile, host: Host, points: Sequence[Point], tell: Progress
 ) -> ReadFit:
     """Fit the read side on 4 KiB *points* (more depths, more parameters)."""
-    names = ("base", "die", "cv", "commands")
-    ordered = sorted(points, key=lambda p: p.outstanding)
-    latency = _first_latency(ordered) * 1e12
-    ceiling = 1.02 * max(p.iops for p in points)
-    overhead = _host_ps(host)
-    die = max(1.0, 0.8 * (latency - overhead))
-    depths = len({p.outstanding for p in points})
-    base = max(0.5 * US, 0.1 * (latency - overhead))
+    return _Search(template, host, points, tell).fit()
 
-    def profile(x: Sequence[float] | Floats, dies: int) -> DriveProfile:
-        return with_reads(template, dict(zip(names, x, strict=False)), dies)
 
-    def at_dies(dies: int, start: Sequence[float], free: int, rounds: int) -> Solution:
-        fixed = list(start[free:])
+@dataclass(frozen=True)
+class _Try:
+    """A number of dies with the best values of the rest."""
+
+    dies: int
+    found: Solution
+    fixed: tuple[float, ...] = ()
+
+    @property
+    def cost(self) -> float:
+        return self.found.cost
+
+    @property
+    def free(self) -> list[float]:
+        return [float(v) for v in self.found.values]
+
+
+class _Search:
+    """Least squares over (latency, base / die, cv, commands) for every number of dies.
+
+    Latency is base + die: the shallowest point pins it whatever the two shares are, so that the
+    search does not run along the valley where one grows as the other falls.
+    """
+
+    def __init__(
+        self, template: DriveProfile, host: Host, points: Sequence[Point], tell: Progress
+    ) -> None:
+        self.template, self.host, self.points, self.tell = template, host, points, tell
+        ordered = sorted(points, key=lambda p: p.outstanding)
+        self.depths = len({p.outstanding for p in points})
+        self.ceiling = 1.02 * max(p.iops for p in points)
+        self.latency = max(1.0, _first_latency(ordered) * 1e12 - _host_ps(host))
+
+    def fit(self) -> ReadFit:
+        start = [self.latency, 0.1, 0.1, self.ceiling if self.depths > 1 else 4 * self.ceiling]
+        if self.depths < 3:
+            free = 3 if self.depths == 1 else 4
+            self.tell("reads: the constant part" + (" and the ceiling" if free == 4 else ""))
+            found = self._at(ASSUMED_DIES, start[:free], start[free:], 8, fine=True)
+            return _result(found, fitted_dies=False)
+        near = self._near(self._coarse(start))
+        best = min(near, key=lambda t: t.cost)
+        vertex = _vertex([t.dies for t in near], [t.cost for t in near])
+        if vertex not in [t.dies for t in near]:
+            self.tell(f"reads: {vertex} dies, more requests")
+            near.append(self._at(vertex, best.free, (), 8, fine=True))
+        return _result(min(near, key=lambda t: t.cost), fitted_dies=True)
+
+    def _coarse(self, start: list[float]) -> _Try:
+        """The best of a grid that spans what Little's law allows, with few requests."""
+        busy = max(1.0, self.ceiling * self.latency / 1.1e12)
+        tries: list[_Try] = []
+        for dies in dict.fromkeys(max(1, round(busy * f)) for f in DIES_GRID):
+            self.tell(f"reads: {dies} dies")
+            tries.append(self._at(dies, tries[-1].free if tries else start, (), 5, fine=False))
+            if tries[-1].cost > 6 * min(t.cost for t in tries):
+                break
+        return min(tries, key=lambda t: t.cost)
+
+    def _near(self, about: _Try) -> list[_Try]:
+        """Its neighbours, with more requests."""
+        tries = []
+        for dies in dict.fromkeys(max(1, round(about.dies * f)) for f in DIES_NEAR):
+            self.tell(f"reads: {dies} dies, more requests")
+            tries.append(self._at(dies, about.free, (), 8, fine=True))
+        return tries
+
+    def _at(
+        self, dies: int, start: Sequence[float], fixed: Sequence[float], rounds: int, *, fine: bool
+    ) -> _Try:
+        sizes = [effort(p, fine=fine) for p in self.points]
 
         def residuals(x: Floats) -> list[float]:
-            made = profile([*x, *fixed], dies)
-            return [r for p in points for r in misfit(p, measure(made, host, p, requests=REQUESTS))]
+            made = with_reads(self.template, _values([*x, *fixed]), dies)
+            out: list[float] = []
+            for p, n in zip(self.points, sizes, strict=True):
+                out += misfit(p, measure(made, self.host, p, requests=n))
+            return out
 
-        low = [0.05 * US, 0.05 * latency, 0.01, ceiling / 1.3]
-        high = [latency, latency, 0.6, 30 * ceiling]
-        return solve(residuals, start[:free], rounds=rounds, low=low[:free], high=high[:free])
-
-    start = [base, die, 0.1, ceiling]
-    if depths < 3:
-        free = 3 if depths == 1 else 4
-        start[3] = ceiling if depths == 2 else 4 * ceiling
-        tell("reads: fitting the constant part" + (" and the ceiling" if free == 4 else ""))
-        found = at_dies(ASSUMED_DIES, start, free, 8)
-        return _result(names, found, start, ASSUMED_DIES, fitted_dies=False)
-    busy = max(1.0, ceiling * die / 1e12)
-    best: tuple[float, int, Solution] | None = None
-    for factor in DIES_GRID:
-        dies = max(1, round(busy * factor))
-        tell(f"reads: {dies} dies")
-        found = at_dies(dies, start, 4, 4)
-        if best is None or found.cost < best[0]:
-            best = (found.cost, dies, found)
-        elif found.cost > 6 * best[0] and factor > 1:
-            break
-    if best is None:
-        return _result(names, at_dies(ASSUMED_DIES, start, 4, 4), start, ASSUMED_DIES, False)
-    for factor in (0.94, 1.06):
-        dies = max(1, round(best[1] * factor))
-        tell(f"reads: {dies} dies")
-        found = at_dies(dies, best[2].values.tolist(), 4, 4)
-        if found.cost < best[0]:
-            best = (found.cost, dies, found)
-    tell(f"reads: {best[1]} dies, last rounds")
-    last = at_dies(best[1], best[2].values.tolist(), 4, 8)
-    return _result(names, last, start, best[1], fitted_dies=True)
+        free = len(start)
+        low = [0.2 * self.latency, 2e-3, 0.01, self.ceiling / 1.3][:free]
+        high = [1.5 * self.latency, 2.0, 0.6, 30 * self.ceiling][:free]
+        found = solve(residuals, start, rounds=rounds, low=low, high=high, step=STEPS[:free])
+        return _Try(dies, found, tuple(fixed))
 
 
-def _result(
-    names: Sequence[str], found: Solution, start: Sequence[float], dies: int, fitted_dies: bool
-) -> ReadFit:
-    free = len(found.values)
-    values = dict(zip(names, [*found.values, *start[free:]], strict=True))
-    spread = intervals(names[:free], found.values, found.jacobian, found.residuals)
-    return ReadFit(values, dict(spread), dies, fitted_dies, found.cost)
+NAMES = ("base", "die", "cv", "commands")
+
+
+def _values(x: Sequence[float] | Floats) -> dict[str, float]:
+    """Parameters of the search as those of the profile."""
+    latency, share = float(x[0]), float(x[1])
+    base = latency * share / (1 + share)
+    return {"base": base, "die": latency - base, "cv": float(x[2]), "commands": float(x[3])}
+
+
+def _vertex(dies: Sequence[int], costs: Sequence[float]) -> int:
+    """Where a parabola through the costs, over the logarithm of *dies*, is lowest.
+
+    >>> _vertex([10, 20, 40], [4.0, 1.0, 4.0]), _vertex([10], [1.0])
+    (20, 10)
+    """
+    best = dies[int(np.argmin(costs))]
+    if len(dies) < 3:
+        return best
+    a, b, _ = np.polyfit(np.log(dies), costs, 2)
+    if a <= 0:
+        return best
+    return int(np.clip(round(float(np.exp(-b / 2 / a))), min(dies), max(dies)))
+
+
+def _result(best: _Try, fitted_dies: bool) -> ReadFit:
+    free = len(best.found.values)
+    values = _values([*best.found.values, *best.fixed])
+    share = values["base"] / (values["base"] + values["die"])
+    # derivatives of the search's logarithms to those of the profile's numbers
+    turn = np.eye(free)
+    turn[0, :2] = share, 1 - share
+    turn[1, :2] = 1.0, -1.0
+    jacobian = best.found.jacobian @ turn
+    at = np.array([values[n] for n in NAMES[:free]])
+    spread = intervals(NAMES[:free], at, jacobian, best.found.residuals)
+    return ReadFit(values, dict(spread), best.dies, fitted_dies, best.cost)
 
 
 def with_reads(template: DriveProfile, values: dict[str, float], dies: int) -> DriveProfile:

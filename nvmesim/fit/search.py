@@ -57,12 +57,17 @@ def solve(
     residuals: Callable[[Floats], Sequence[float]],
     start: Sequence[float],
     *,
-    step: float = 0.02,
+    step: float | Sequence[float] = 0.02,
     rounds: int = 8,
     low: Sequence[float] | None = None,
     high: Sequence[float] | None = None,
 ) -> Solution:
-    """Minimise the sum of squares over positive parameters, from *start*; *step* is relative."""
+    """Minimise the sum of squares over positive parameters, from *start*.
+
+    *step* is that of the finite differences, relative, for all or for each parameter: a weak one
+    needs a long step to be seen above the noise of the simulation.
+    """
+    steps = np.broadcast_to(np.asarray(step, float), (len(start),))
     first = np.log(np.asarray(start, float))
     bounds = (
         np.log(np.asarray(low, float)) if low is not None else first - 3.0,
@@ -79,11 +84,13 @@ def solve(
         columns = []
         for i in range(len(logs)):
             moved = logs.copy()
-            moved[i] += step if logs[i] + step < bounds[1][i] else -step
+            moved[i] += steps[i] if logs[i] + steps[i] < bounds[1][i] else -steps[i]
             columns.append((at(moved) - base) / (moved[i] - logs[i]))
         return np.stack(columns, axis=1)
 
-    found = least_squares(at, first, jac=slope, bounds=bounds, max_nfev=rounds, x_scale=0.1)
+    found = least_squares(
+        at, first, jac=slope, bounds=bounds, max_nfev=rounds, x_scale=0.1, ftol=2e-3, xtol=1e-5
+    )
     return Solution(
         np.asarray(np.exp(found.x)), float(found.cost), np.asarray(found.jac), np.asarray(found.fun)
     )
