@@ -13,10 +13,10 @@ from typing import Final
 
 import numpy as np
 import polars as pl
-from polars.io.plugins import register_io_source
 
 from nvmesim.trace import pairing_kernel as kernel
-from nvmesim.trace.capture import Capture
+from nvmesim.trace.capture import REQUEST_SCHEMA, Capture
+from nvmesim.trace.lazy_table import lazy_table
 from nvmesim.trace.pairing import Notes
 from nvmesim.trace.tally import Tally
 from nvmesim.trace.tally_kernel import UNKNOWN_TIME
@@ -26,18 +26,6 @@ KEEP_ROWS: Final = 2_000_000
 """Rows kept in memory (about 60 bytes each); a longer table is read again when asked for."""
 
 OPS: Final = ("read", "write")
-SCHEMA: Final = pl.Schema(
-    {
-        "issue_ns": pl.Int64(),
-        "complete_ns": pl.Int64(),
-        "latency_ns": pl.Int64(),
-        "op": pl.Enum(OPS),
-        "bytes": pl.Int64(),
-        "offset": pl.Int64(),
-        "device": pl.String(),
-        "depth": pl.Int32(),
-    }
-)
 
 
 @dataclass(frozen=True)
@@ -56,10 +44,10 @@ Blocks = Callable[[Source, Notes], Iterator[Block]]
 
 
 def block_frame(block: Block) -> pl.DataFrame:
-    """The rows of *block* as a frame of `SCHEMA`."""
+    """The rows of *block* as a frame of `REQUEST_SCHEMA`."""
     rows = block.rows
     issue, complete = rows[kernel.OUT_ISSUE], rows[kernel.OUT_COMPLETE]
-    ops = pl.Series([*OPS, None], dtype=SCHEMA["op"])
+    ops = pl.Series([*OPS, None], dtype=REQUEST_SCHEMA["op"])
     names = pl.Series([*block.names, None], dtype=pl.String)
     issues, completes = _known(issue), _known(complete)
     depth = pl.Series(rows[kernel.OUT_DEPTH].astype(np.int32))
@@ -83,13 +71,13 @@ def _known(values: np.ndarray) -> pl.Series:
     return series.replace(UNKNOWN_TIME, None) if bool((values == UNKNOWN_TIME).any()) else series
 
 
-def lazy_table(capture: Source, blocks: Blocks) -> pl.LazyFrame:
+def reread_table(capture: Source, blocks: Blocks) -> pl.LazyFrame:
     """A lazy frame that reads *capture* again, batch by batch, whenever it is collected."""
 
     def frames() -> Iterator[pl.DataFrame]:
         return (block_frame(block) for block in blocks(capture, Notes()))
 
-    return _lazy(frames)
+    return lazy_table(frames, REQUEST_SCHEMA)
 
 
 def _kept_table(kept: list[Block]) -> pl.LazyFrame:
@@ -104,29 +92,7 @@ def _kept_table(kept: list[Block]) -> pl.LazyFrame:
             whole.append(frame)
         return iter(whole)
 
-    return _lazy(frames)
-
-
-def _lazy(frames: Callable[[], Iterator[pl.DataFrame]]) -> pl.LazyFrame:
-    def source(
-        with_columns: list[str] | None,
-        predicate: pl.Expr | None,
-        n_rows: int | None,
-        batch_size: int | None,
-    ) -> Iterator[pl.DataFrame]:
-        left = n_rows
-        for whole in frames():
-            frame = whole
-            if left is not None:
-                frame = frame.head(left)
-                left -= frame.height
-            if predicate is not None:
-                frame = frame.filter(predicate)
-            yield frame if with_columns is None else frame.select(with_columns)
-            if left == 0:
-                return
-
-    return register_io_source(source, schema=SCHEMA)
+    return lazy_table(frames, REQUEST_SCHEMA)
 
 
 def requests_capture(
@@ -157,7 +123,7 @@ def requests_capture(
             "capture both issues and completions",
         )
     in_memory = tally.rows <= KEEP_ROWS
-    table = _kept_table(kept) if in_memory else lazy_table(source, blocks)
+    table = _kept_table(kept) if in_memory else reread_table(source, blocks)
     return Capture(
         file=source.path,
         format=format_name,
