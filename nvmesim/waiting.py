@@ -14,7 +14,7 @@ from typing import Final
 
 import numpy as np
 
-from nvmesim.catalog.profile import DriveProfile
+from nvmesim.catalog.profile import DriveProfile, Quantity
 from nvmesim.engine.compiled import CompiledEngine
 from nvmesim.engine.reference import ReferenceEngine, Step
 from nvmesim.errors import InputError
@@ -98,9 +98,14 @@ def _on(
         outstanding=max(1, min(depth, in_flight // threads)),
         outstanding_per="thread-target",
     )  # fmt: skip
-    quiet = replace(volume, rebuild=False)
-    volumes = tuple(quiet if v.index == volume.index else v for v in scenario.volumes)
+    volumes = tuple(_plain(v) for v in scenario.volumes)
     return small_buffers(replace(scenario, volumes=volumes, workload=(load,)))
+
+
+def _plain(volume: Volume) -> Volume:
+    """*volume* without a rebuild, and with members that its requests wait for: no write cache."""
+    engine = volume.engine.model_copy(update={"cache": Quantity(value=0)})
+    return replace(volume, rebuild=False, engine=engine)
 
 
 def _recorded(scenario: ResolvedScenario, volume: Volume, n_bytes: int) -> int:
@@ -253,8 +258,8 @@ def _striped(
     )
     n = len(drives)
     array = replace(
-        volume, index=0, level="raid0", members=tuple(range(n)), layout="", copies=1, chunk=chunk,
-        degraded=(), rebuild=False, rebuilding=None, spares=(), columns=None, bitmap="none",
+        _plain(volume), index=0, level="raid0", members=tuple(range(n)), layout="", copies=1,
+        chunk=chunk, degraded=(), rebuilding=None, spares=(), columns=None, bitmap="none",
         journal="none", zone_bytes=(),
     )  # fmt: skip
     target = Target("volume", 0, volume.name) if n > 1 else Target("drive", 0, "member0")

@@ -297,5 +297,5 @@ def test_a_capture_that_lacks_what_the_volume_needs(state):
     if state:
         latencies, load = {**latencies, "read_us": [90.0], "write_us": []}, {"read": 1.0}
     drives = [{"profile": {"extends": "sata-ssd", "latencies": latencies}, "count": 4}]
-    with pytest.raises(ScenarioError, match="holds no (read|write) latencies"):
+    with pytest.raises(ScenarioError, match=r"holds no (read|write) latencies"):
         ready_for({**RAID5, **state}, load, drives=drives)

@@ -159,6 +159,14 @@ def test_other_levels_wait_too(level):
     assert np.mean(last.volume_s) >= mean
 
 
+def test_a_write_cache_does_not_hide_the_members():
+    volume = {"raid": "raid5", "engine": "hardware-raid", "chunk": "64 KiB", "degraded": [1]}
+    resolved = resolve(scenario({**volume, "rebuild": True}, {"read": 0.0}, count=4))
+    sizes = study(resolved, counts=(1,)).sizes
+    assert [size.op for size in sizes] == ["write"] * 3
+    assert all(len(size.members) == 4 for size in sizes)
+
+
 def test_a_volume_without_siblings_has_nothing_to_show():
     resolved = resolve(scenario(RAID0))
     alone = replace(resolved, volumes=(), workload=())
