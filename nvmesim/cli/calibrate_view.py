@@ -57,7 +57,7 @@ def _cell(judged: Judged, key: str) -> str:
 
     >>> from types import SimpleNamespace
     >>> _cell(SimpleNamespace(measured={"iops": 560e3}, residual={"iops": -0.021}), "iops")
-    '560k  -2.1 %'
+    '560 k  -2.1 %'
     """
     measured = judged.measured.get(key)
     if measured is None:
