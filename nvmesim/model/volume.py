@@ -21,7 +21,7 @@ from nvmesim.model.distributions import Ints
 from nvmesim.model.drive import DriveModel
 from nvmesim.model.lowered import ChildInfo
 from nvmesim.model.path import Paths
-from nvmesim.model.raid_arrays import PlanTable
+from nvmesim.model.raid_arrays import PlanTable, TableChild
 from nvmesim.model.raid_map import BLOCK
 from nvmesim.model.raid_volume import volume_parts, volume_table
 from nvmesim.model.request import RequestKind
@@ -106,20 +106,21 @@ class Commands:
         self, table: PlanTable, drives: tuple[int, ...], memory: int, direct: bool, misaligned: bool
     ) -> tuple[int, int]:
         """Add a table's plans, its members being *drives*; return the first id and the phases."""
-
-        def bound(i: int) -> Child:
-            members = table.child_alt[table.child_alt_ptr[i] : table.child_alt_ptr[i + 1]]
-            return self.child(
-                tuple(drives[m] for m in members.tolist()),
-                bool(table.child_is_write[i]),
-                int(table.child_bytes[i]),
-                int(table.child_bios[i]),
-                memory,
-                direct,
-                misaligned,
-            )
-
-        children = [bound(i) for i in range(len(table.child_bytes))]
+        made: dict[TableChild, tuple[Child, list[ChildInfo]]] = {}
+        children: list[Child] = []
+        alternatives = table.child_alt.tolist()
+        for (low, high), write, n_bytes, bios in zip(
+            pairwise(table.child_alt_ptr.tolist()), table.child_is_write.tolist(),
+            table.child_bytes.tolist(), table.child_bios.tolist(), strict=True,
+        ):  # fmt: skip
+            key = (tuple(alternatives[low:high]), write, n_bytes, bios)
+            if key not in made:  # rows of md repeat the same few children
+                where = tuple(drives[m] for m in key[0])
+                new = self.child(where, write, n_bytes, bios, memory, direct, misaligned)
+                made[key] = new, self.infos[-len(where) :]
+            else:
+                self.infos += made[key][1]
+            children.append(made[key][0])
         phases = [children[a:b] for a, b in pairwise(table.phase_child_ptr.tolist())]
         marks = table.plan_phase_ptr.tolist()
         ids = [self.plans.plan(phases[a:b]) for a, b in pairwise(marks)]
