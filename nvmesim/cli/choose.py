@@ -91,6 +91,7 @@ def _print(choice: Choice) -> None:
         headings = ("candidate", choice.goal.objective.minimize, "drives", "W", "IOPS", "p99 us",
                     "CPU", "stopped by")  # fmt: skip
         parts += [Text(), rows_view(headings, [_row(choice, c) for c in met], left=1)]
+        parts += [plain(f"warning  {text}", "yellow") for text in _doubts(met[0])]
     rejected = [c for c in choice.candidates if c.state == "rejected"]
     if rejected:
         lines = [f"{choice.named(c)}: {c.reason}" for c in rejected[:REJECTED_SHOWN]]
@@ -102,6 +103,12 @@ def _print(choice: Choice) -> None:
     if idle:
         parts.append(plain(f"{idle} not simulated: no better than the runner-ups (--all)", "dim"))
     show(Group(*parts))
+
+
+def _doubts(candidate: Candidate) -> list[str]:
+    """Warnings of the chosen one; percentiles that nobody asked for are left out."""
+    said = str(candidate.row.get("warnings") or "").split("; ")
+    return [text for text in said if text and not text.startswith("too few samples")]
 
 
 def _row(choice: Choice, candidate: Candidate) -> tuple[str, ...]:

@@ -86,8 +86,8 @@ def sweep(
 
     *output* is a Parquet file; what is finished is kept beside it, and *resume* goes on from there
     after any interruption. Finished points also stay in the user's cache folder unless *cache* is
-    False. A combination that cannot be gets a row with its ``error``; a value that no combination
-    takes, or a key that does not exist, raises InputError before anything is simulated.
+    False. A combination that cannot be gets a row with its ``error``; a key that does not exist, or
+    takes none of its values, raises InputError before anything is simulated.
     """
     settings = Settings(engine, seed, precision, requests, max_requests, cache)
     plan = make_plan(over, samples, method or ("grid" if samples is None else "lhs"), sample_seed)

@@ -18,6 +18,8 @@ from nvmesim import __version__
 
 _IGNORED = ("name", "ignored")
 """Parts of a scenario that no number depends on."""
+_NO_MATTER = ("__pycache__", "assets", "cli", "choose", "describe", "fit", "validate")
+"""Packages that a point does not pass: how it is asked for, drawn or printed."""
 
 
 def content_of(value: Any) -> str:
@@ -35,8 +37,8 @@ def content_of(value: Any) -> str:
 def fingerprint() -> str:
     """Return what stands for this version of the program with its catalog.
 
-    The text of every module and catalog file goes in, so that an edited one counts as another
-    version.
+    The text of every module that a point passes and of the catalog goes in, so that an edited one
+    counts as another version.
     """
     digest = hashlib.sha256(__version__.encode())
     for name, file in sorted(_files(resources.files("nvmesim"), "")):
@@ -49,8 +51,7 @@ def _files(folder: Traversable, path: str) -> list[tuple[str, Traversable]]:
     for item in folder.iterdir():
         name = f"{path}/{item.name}"
         if item.is_dir():
-            # How a result is drawn or printed does not change it.
-            if item.name not in ("__pycache__", "assets", "cli"):
+            if item.name not in _NO_MATTER:
                 found += _files(item, name)
         elif item.name.endswith((".py", ".toml")) and "charts" not in item.name:
             found.append((name, item))

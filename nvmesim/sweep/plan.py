@@ -19,7 +19,7 @@ from nvmesim.sweep.values import Choice, Span, as_choice, parse_values
 Method = Literal["grid", "random", "lhs"]
 METHODS: Final = ("grid", "random", "lhs")
 TRIES: Final = 64
-"""Combinations that a value is tried in before it is called wrong."""
+"""Combinations that a value is tried in before it counts as impossible."""
 MOST_POINTS: Final = 50_000_000
 
 
@@ -200,27 +200,32 @@ def expanded(tables: Any, key: str) -> list[str]:
 
 
 def check(tables: Mapping[str, Any], base: str, plan: Plan) -> str:
-    """Raise the error of a value that no point takes; return a digest of what the others mean.
+    """Raise the error of a key that takes none of its values; return a digest of what they mean.
 
-    A combination that cannot be (a RAID6 of three drives) is no error: its row says why.
+    A value or combination that cannot be (a RAID6 of three drives, more lanes than a CPU has) is no
+    error: its row says why.
     """
-    digests = [
-        _check_value(tables, base, plan, number, value)
-        for number, axis in enumerate(plan.axes)
-        for value in axis.ends()
-    ]
+    digests: list[str] = []
+    for number, axis in enumerate(plan.axes):
+        found = [_meaning(tables, base, plan, number, value) for value in axis.ends()]
+        if all(isinstance(meaning, InputError) for meaning in found):
+            raise InputError(f"{axis.key} = {axis.ends()[0]!r}: {found[0]}")
+        digests += map(str, found)
     return content_of(digests)
 
 
-def _check_value(tables: Mapping[str, Any], base: str, plan: Plan, number: int, value: Any) -> str:
+def _meaning(
+    tables: Mapping[str, Any], base: str, plan: Plan, number: int, value: Any
+) -> str | InputError:
+    """What a value of axis *number* makes of the scenario, in the first point that can be."""
     axis = plan.axes[number]
-    first: ScenarioError | InputError | None = None
+    first: InputError | None = None
     for changes in itertools.chain([{axis.key: value}], _combinations(plan, number, value)):
         try:
             return content_of(scenario_from_dict(put(tables, changes), base))
         except InputError as error:
             first = first or error
-    raise InputError(f"{axis.key} = {value!r}: {first}") from None
+    return first or InputError("cannot be")
 
 
 def _combinations(plan: Plan, number: int, value: Any) -> Iterator[dict[str, Any]]:
