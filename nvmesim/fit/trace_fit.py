@@ -1,0 +1,419 @@
+"""Fit a drive to a trace of single requests with mixed sizes and varying depths.
+
+The candidate drive is simulated under the trace's own arrivals, and the percentiles of each class
+of requests (operation and size, operation and depth) are matched: so a latency is fitted given the
+depth at which it was measured. How large reads and writes are served is tried in turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from nvmesim.catalog.profile import DriveProfile, Quantity
+from nvmesim.errors import FitError
+from nvmesim.fit.arrivals import Arrivals, Replayer
+from nvmesim.fit.bench import Host, free_host
+from nvmesim.fit.classes import JudgedClass, classes_of, everything, judge, misfits
+from nvmesim.fit.evidence import intervals
+from nvmesim.fit.read_side import CHANNEL_PS, blank_reads
+from nvmesim.fit.search import Floats, Solution, solve
+from nvmesim.fit.write_side import blank_writes
+
+UNIT = 4096
+MAX_REQUESTS = 12_000
+"""Requests simulated at each step of the search; a longer trace is fitted on runs of it."""
+MIN_REQUESTS = 100
+SIMULATED = 12_000
+"""Requests that a step simulates at least, over several runs of a short trace."""
+MAX_RUNS = 8
+SCREENED = 4_000
+"""Requests that structures are compared on."""
+SCREEN_ROUNDS, FINE_ROUNDS = 4, 6
+FAR = (0.25, 0.5, 2.0, 4.0)
+"""Numbers of dies tried first, in units of the first guess; then nearer to the best."""
+NEAR = (0.7, 1.4)
+CLOSE = (0.87, 1.0, 1.15)
+ENGINES = (0, 1, 2, 4)
+
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Structure:
+    """What is tried in turn and not searched."""
+
+    dies: int = 32
+    engines: int = 0
+    """Data engines of large reads; 0: they fork over dies."""
+    through: bool = False
+    """Writes end on their dies; else in a buffer."""
+
+
+@dataclass(frozen=True)
+class TraceFit:
+    """A drive fitted to a trace, and the evidence."""
+
+    profile: DriveProfile
+    classes: tuple[JudgedClass, ...]
+    warnings: tuple[str, ...] = ()
+    free_parameters: tuple[str, ...] = ()
+    cost: float = 0.0
+    """Half the sum of squared residuals, in standard errors."""
+    structure: Structure = field(default_factory=Structure)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the evidence as an object, as `DriveFit.to_json` does."""
+        return {
+            "profile": self.profile.model_dump(mode="json"),
+            "points": [c.to_json() for c in self.classes],
+            "free_parameters": list(self.free_parameters),
+            "warnings": list(self.warnings),
+        }
+
+
+def fit_trace(
+    arrivals: Arrivals,
+    *,
+    name: str,
+    host: Host | None = None,
+    captured_on: str | None = None,
+    held_out: Arrivals | None = None,
+    tell: Progress = lambda text: None,
+) -> TraceFit:
+    """Fit a drive to *arrivals*; *held_out* is replayed on it and judged.
+
+    Raises FitError if there are too few requests.
+    """
+    if len(arrivals) < MIN_REQUESTS:
+        raise FitError(
+            f"{arrivals.source}: {len(arrivals)} requests are too few to fit a drive to; "
+            f"{MIN_REQUESTS} are needed"
+        )
+    return _Fitting(arrivals, name, host, captured_on, tell).fit(held_out)
+
+
+class _Fitting:
+    def __init__(
+        self,
+        arrivals: Arrivals,
+        name: str,
+        host: Host | None,
+        captured_on: str | None,
+        tell: Progress,
+    ) -> None:
+        self.all = arrivals
+        self.used = arrivals.windows(MAX_REQUESTS)
+        self.name, self.captured_on, self.tell = name, captured_on, tell
+        self.included = host is None
+        self.host = host or free_host()
+        runs = int(np.clip(-(-SIMULATED // len(self.used)), 1, MAX_RUNS))
+        self.replayer = Replayer(self.used, self.host, runs=runs)
+        self.classes = classes_of(self.used)
+        if not self.classes:
+            raise FitError(f"{arrivals.source}: no operation and size has enough requests")
+        few = arrivals.windows(SCREENED)
+        self.screen = (Replayer(few, self.host), classes_of(few))
+        self.start = _Start(self.used)
+        self.template = self._template()
+
+    def fit(self, held_out: Arrivals | None) -> TraceFit:
+        best = self._search()
+        profile = self._profile(best)
+        judged = judge(
+            [everything(self.used), *self.classes], self.replayer.latencies_s(profile),
+            held_out=False,
+        )  # fmt: skip
+        if held_out is not None and len(held_out):
+            self.tell("replaying what was held out")
+            judged += replayed(profile, held_out, self.host)
+        return TraceFit(
+            profile, tuple(judged), tuple(self._doubts(judged)), tuple(self.start.names),
+            best.found.cost, best.structure,
+        )  # fmt: skip
+
+    # -- search ---------------------------------------------------------------------------------
+
+    def _search(self) -> _Try:
+        """Screen structures with few requests, twice as each choice depends on the others."""
+        s = self.start
+        best = self._at(Structure(s.dies), s.values, SCREEN_ROUNDS)
+        for turn in range(2):
+            before = best.structure
+            if s.writes.any():
+                best = self._better(
+                    best, [replace(best.structure, through=t) for t in (False, True)]
+                )
+            if s.units > 1:
+                best = self._better(best, [replace(best.structure, engines=n) for n in ENGINES])
+            factors = NEAR if turn else FAR
+            dies = dict.fromkeys(max(1, round(best.structure.dies * f)) for f in factors)
+            best = self._better(best, [replace(best.structure, dies=n) for n in dies])
+            if turn and best.structure == before:
+                break
+        return self._refined(best)
+
+    def _refined(self, best: _Try) -> _Try:
+        """Least squares with all requests, for the number of dies and its neighbours."""
+        tries = []
+        for dies in dict.fromkeys(max(1, round(best.structure.dies * f)) for f in CLOSE):
+            structure = replace(best.structure, dies=dies)
+            tries.append(self._at(structure, _values(best), FINE_ROUNDS, fine=True))
+        return min(tries, key=lambda t: t.found.cost)
+
+    def _better(self, best: _Try, structures: Sequence[Structure]) -> _Try:
+        """The best of *best* and *structures*, each searched from the best's values."""
+        start = best
+        for structure in structures:
+            if structure == start.structure:
+                continue
+            tried = self._at(structure, _values(start), SCREEN_ROUNDS)
+            if tried.found.cost < best.found.cost:
+                best = tried
+        return best
+
+    def _at(
+        self, structure: Structure, start: Sequence[float], rounds: int, *, fine: bool = False
+    ) -> _Try:
+        self.tell(
+            f"trace: {structure.dies} dies"
+            + (f", {structure.engines} data engines" if structure.engines else "")
+            + (", no write buffer" if structure.through else "")
+            + (", all requests" if fine else "")
+        )
+        s = self.start
+        replayer, classes = (self.replayer, self.classes) if fine else self.screen
+
+        def residuals(x: Floats) -> list[float]:
+            return misfits(classes, replayer.latencies_s(self._made(x, structure)))
+
+        inside = np.clip(np.asarray(start), s.low, s.high).tolist()
+        found = solve(residuals, inside, rounds=rounds, low=s.low, high=s.high, step=s.steps)
+        return _Try(structure, found)
+
+    # -- profiles -------------------------------------------------------------------------------
+
+    def _template(self) -> DriveProfile:
+        q = Quantity
+        return DriveProfile(
+            name=self.name, link=str(self.host.link),
+            capacity=q(value=1e12, basis="assumed"),
+            host_included=self.included, captured_on=self.captured_on,
+            dies=q(value=32), channels=q(value=8), commands=q(value=1e6),
+            read_bandwidth=q(value=1e11, basis="assumed"),
+            write_bandwidth=q(value=1e11, basis="assumed"),
+            read=blank_reads().model_copy(update={"unit": q(value=self.start.unit)}),
+            write=blank_writes().model_copy(update={"unit": q(value=self.start.unit)}),
+        )  # fmt: skip
+
+    def _made(self, x: Sequence[float] | Floats, structure: Structure) -> DriveProfile:
+        v = dict(zip(self.start.names, (float(value) for value in x), strict=True))
+        return built(self.template, v, structure)
+
+    def _profile(self, best: _Try) -> DriveProfile:
+        """The fitted drive, with intervals and what each number rests on."""
+        s, found = self.start, best.found
+        bounds = intervals(s.names, found.values, found.jacobian, found.residuals)
+        values = dict(zip(s.names, found.values.tolist(), strict=True))
+        source = f"{self.all.source}: {len(self.used)} requests one by one"
+        return with_intervals(built(self.template, values, best.structure), values, bounds, source)
+
+    def _doubts(self, judged: Sequence[JudgedClass]) -> list[str]:
+        s, said = self.start, []
+        if self.included:
+            said.append(
+                "no --captured-on: the host's constant part stays in the profile "
+                "(host_included = true)"
+            )
+        if len(self.used) < len(self.all):
+            said.append(
+                f"{self.all.source}: fitted on {len(self.used):,} of {len(self.all):,} requests"
+            )
+        if not s.writes.any():
+            said.append("no writes in the trace: the write side is assumed")
+        if s.writes.all():
+            said.append("no reads in the trace: the read side is assumed")
+        if int(self.used.depth.max()) < 8:
+            said.append(
+                f"at most {int(self.used.depth.max())} requests were outstanding: the number of "
+                "dies is not told by this trace, nor is the tail at greater depth"
+            )
+        for c in judged:
+            error = c.residual.get(50.0, 0.0)
+            if abs(error) > 0.1:
+                said.append(f"{c.label}: the fitted drive has p50 {100 * error:+.0f} %")
+        return said
+
+
+@dataclass(frozen=True)
+class _Try:
+    structure: Structure
+    found: Solution
+
+
+def _values(tried: _Try) -> list[float]:
+    return [float(v) for v in tried.found.values]
+
+
+class _Start:
+    """Where a search begins, from the trace alone; times ps."""
+
+    def __init__(self, a: Arrivals) -> None:
+        self.writes = a.write
+        self.unit = UNIT if int(a.size.min()) <= UNIT else int(a.size.min())
+        self.units = max(1, -(-int(a.size[~a.write].max(initial=0)) // self.unit))
+        rows: list[tuple[str, float, float, float, float]] = []
+        slope_r = slope_w = 0.0
+        if not a.write.all():
+            latency, slope_r = self._line(a, write=False)
+            rate = _peak_rate(a)
+            rows += [
+                ("latency", latency, latency / 5, latency * 3, 0.02),
+                ("share", 0.3, 2e-3, 50.0, 0.2),
+                ("cv", 0.2, 0.01, 1.5, 0.1),
+                ("commands", 3 * rate, rate, 1000 * rate, 0.1),
+            ]
+            if self.units > 1:
+                rows.append(("read_slope", slope_r / 3, slope_r / 100, slope_r * 10, 0.05))
+        if a.write.any():
+            latency, slope_w = self._line(a, write=True)
+            program = 2 * latency if a.write.all() else max(latency, self._line(a, write=False)[0])
+            rows += [
+                ("write_latency", latency, latency / 20, latency * 3, 0.02),
+                ("write_cv", 0.2, 0.01, 1.5, 0.1),
+                ("program", program, program / 100, program * 30, 0.1),
+            ]
+            if int(a.size[a.write].max()) > self.unit:
+                rows.append(("write_slope", slope_w, slope_w / 30, slope_w * 10, 0.05))
+        self.names = [r[0] for r in rows]
+        self.values = [r[1] for r in rows]
+        self.low = [r[2] for r in rows]
+        self.high = [r[3] for r in rows]
+        self.steps = [r[4] for r in rows]
+        self.dies = int(np.clip(np.quantile(a.depth, 0.99), 4, 64))
+
+    def _line(self, a: Arrivals, *, write: bool) -> tuple[float, float]:
+        """Latency of one unit at small depth, and what each unit more adds, ps.
+
+        The lower quartile: what hardly waited.
+        """
+        of_op = a.write == write
+        shallow = of_op & (a.depth <= np.quantile(a.depth[of_op], 0.25))
+        sizes = [int(s) for s in np.unique(a.size[shallow])]
+        quartile = [float(np.quantile(a.latency_s[shallow & (a.size == s)], 0.25)) for s in sizes]
+        first = quartile[0] * 1e12
+        if len(sizes) < 2:
+            return first, max(1e5, first / 50)
+        slope = (quartile[-1] * 1e12 - first) / max(1, (sizes[-1] - sizes[0]) // self.unit)
+        return first, max(1e5, slope)
+
+
+def _peak_rate(a: Arrivals) -> float:
+    """Most requests per second over any 64 arrivals in a row."""
+    step = min(64, len(a) - 1)
+    spans = a.at_ps[step:] - a.at_ps[:-step]
+    return float(step / max(1, int(spans.min())) * 1e12)
+
+
+def built(template: DriveProfile, v: dict[str, float], structure: Structure) -> DriveProfile:
+    """Return *template* with these values (ps, 1/s) and this structure.
+
+    A slope is the time of each further unit: in the data engine, or in the drive's data path.
+    """
+    q = Quantity
+    unit = template.read.unit.value
+    update: dict[str, Any] = {
+        "dies": q(value=structure.dies),
+        "channels": q(value=min(8, structure.dies)),
+    }
+    if "latency" in v:
+        base = v["latency"] * v["share"] / (1 + v["share"])
+        read: dict[str, Any] = {
+            "base": q(value=base),
+            "die": q(value=v["latency"] - base),
+            "die_cv": q(value=v["cv"]),
+            "channel": q(value=min(CHANNEL_PS, 0.05 * v["latency"])),
+        }
+        update["commands"] = q(value=v["commands"])
+        if structure.engines and "read_slope" in v:
+            read["engines"] = q(value=structure.engines)
+            read["split"] = q(value=v["read_slope"])
+        elif "read_slope" in v:
+            update["read_bandwidth"] = q(value=unit / v["read_slope"] * 1e12)
+        update["read"] = template.read.model_copy(update=read)
+    if "program" in v:
+        through = structure.through
+        write: dict[str, Any] = {
+            "base": q(value=v["write_latency"]),
+            "base_cv": q(value=0.1 if through else v["write_cv"]),
+            "program": q(value=v["program"]),
+            "program_cv": q(value=v["write_cv"] if through else 0.1),
+            "through": through,
+        }
+        if "write_slope" in v:
+            update["write_bandwidth"] = q(value=unit / v["write_slope"] * 1e12)
+        update["write"] = template.write.model_copy(update=write)
+    return template.model_copy(update=update)
+
+
+def with_intervals(
+    profile: DriveProfile,
+    values: dict[str, float],
+    bounds: Any,
+    source: str,
+) -> DriveProfile:
+    """Return *profile* with each fitted number's interval and source."""
+    unit = profile.read.unit.value
+
+    def q(value: float, low: float, high: float) -> Quantity:
+        return Quantity(value=value, low=low, high=high, basis="fitted", source=source)
+
+    def same(name: str, value: Quantity) -> Quantity:
+        """Scaled as *name* is: base and die carry the relative interval of the latency."""
+        low, high = bounds[name]
+        scale = value.value / values[name]
+        return q(value.value, low * scale, high * scale)
+
+    def rate(name: str, value: Quantity) -> Quantity:
+        low, high = bounds[name]
+        return q(value.value, unit / high * 1e12, unit / low * 1e12)
+
+    read, write, top = {}, {}, {"dies": profile.dies.model_copy(update={"basis": "fitted"})}
+    if "latency" in values:
+        share = values["share"]
+        low, high = bounds["share"]
+        latency = values["latency"]
+        wide = bounds["latency"][1] / latency
+        base = [latency * s / (1 + s) for s in (low, share, high)]
+        read["base"] = q(base[1], base[0] / wide, base[2] * wide)
+        read["die"] = q(latency - base[1], (latency - base[2]) / wide, (latency - base[0]) * wide)
+        read["die_cv"] = q(values["cv"], *bounds["cv"])
+        top["commands"] = q(values["commands"], *bounds["commands"])
+        if profile.read.engines is not None:
+            read["split"] = same("read_slope", profile.read.split)
+        elif "read_slope" in values:
+            top["read_bandwidth"] = rate("read_slope", profile.read_bandwidth)
+    if "program" in values:
+        write["base"] = same("write_latency", profile.write.base)
+        spread = "program_cv" if profile.write.through else "base_cv"
+        write[spread] = q(values["write_cv"], *bounds["write_cv"])
+        write["program"] = same("program", profile.write.program)
+        if "write_slope" in values:
+            top["write_bandwidth"] = rate("write_slope", profile.write_bandwidth)
+    return profile.model_copy(
+        update={
+            **top,
+            "read": profile.read.model_copy(update=read),
+            "write": profile.write.model_copy(update=write),
+        }
+    )
+
+
+def replayed(profile: DriveProfile, arrivals: Arrivals, host: Host | None) -> list[JudgedClass]:
+    """Replay *arrivals* on *profile*: all requests, then by class, measured beside simulated."""
+    replayer = Replayer(arrivals, host or free_host(profile.link))
+    classes = [everything(arrivals), *classes_of(arrivals)]
+    return judge(classes, replayer.latencies_s(profile), held_out=True)

@@ -1,0 +1,97 @@
+"""Simulations of known drives, written out as the files that users have."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from nvmesim.catalog.profile import CpuProfile, DriveProfile, Quantity
+from nvmesim.engine.compiled import CompiledEngine
+from nvmesim.fit.bench import free_host
+from nvmesim.fit.drive import fit_drive  # noqa: F401
+from nvmesim.model.lower import lower
+from nvmesim.scenario.resolved import Drive, ResolvedScenario, Socket, Target, WorkloadGroup
+
+US = 1e6
+
+
+def known_drive(**update: object) -> DriveProfile:
+    """The drive of DESIGN 3, with writes and no host."""
+    profile = DriveProfile.model_validate({
+        "name": "known", "link": "pcie4 x4", "capacity": "1 TB", "host_included": True,
+        "dies": 48, "channels": 8, "commands": "780k/s",
+        "read_bandwidth": "7 GB/s", "write_bandwidth": "5 GB/s",
+        "read": {"base": "11 us", "die": "54 us", "die_cv": 0.1, "channel": "3 us"},
+        "write": {"base": "15 us", "base_cv": 0.15, "program": "200 us", "buffer": "4 MiB"},
+    })  # fmt: skip
+    return profile.model_copy(update=update)
+
+
+def scenario_of(
+    profile: DriveProfile, outstanding: int, sizes: Sequence[tuple[int, float]], read: float
+) -> ResolvedScenario:
+    host = free_host(profile.link)
+    cpu = CpuProfile(name="host", cores=1, threads_per_core=1, ghz=Quantity(value=host.ghz))
+    group = WorkloadGroup(
+        "load", (Target("drive", 0, "drive0"),), block_sizes=tuple(sizes), read=read,
+        threads=1, outstanding=outstanding,
+    )  # fmt: skip
+    drive = Drive(0, "drive0", profile, 0, None, host.link)
+    socket = Socket(0, cpu, host.ghz, 1e12)
+    return ResolvedScenario("load", host.stack, (socket,), None, (), (drive,), (), (group,))
+
+
+def requests_of(
+    profile: DriveProfile, outstanding: int, n: int, *,
+    sizes: Sequence[tuple[int, float]] = ((4096, 1.0),), read: float = 0.7, seed: int = 1,
+) -> np.ndarray:  # fmt: skip
+    """int64[n, 4]: submit ps, complete ps, write, bytes; in order of completion."""
+    lowered = lower(scenario_of(profile, outstanding, sizes, read))
+    engine = CompiledEngine(lowered.network, seed=seed, record=True)
+    rows = []
+    while sum(map(len, rows)) < n:
+        engine.advance(min(n, 1 << 16))
+        rows.append(engine.records())
+    table = np.concatenate(rows)[:n]
+    flows = lowered.flows
+    write = np.array([f.write for f in flows])[table[:, 3]]
+    size = np.array([f.n_bytes for f in flows])[table[:, 3]]
+    return np.stack([table[:, 4], table[:, 6], write.astype(np.int64), size], axis=1)
+
+
+def varying_depth(
+    profile: DriveProfile, depths: Sequence[int], each: int, seed: int = 1, **load: object
+) -> np.ndarray:
+    """Segments of *each* requests at each depth, one after the other; as `requests_of`."""
+    parts, begin = [], 0
+    for i, depth in enumerate(depths):
+        part = requests_of(profile, depth, each, seed=1000 * seed + i, **load)  # type: ignore[arg-type]
+        part[:, :2] += begin
+        begin = int(part[:, 1].max()) + 20_000_000_000  # idle: the write buffer drains
+        parts.append(part)
+    return np.concatenate(parts)
+
+
+def write_blkparse(path: Path, rows: np.ndarray, device: str = "259,0") -> None:
+    """Default text of blkparse: queue, issue and completion of every request."""
+    rng = np.random.default_rng(1)
+    sector = rng.permutation(4 * len(rows))[: len(rows)] * 2048
+    events = []
+    for i, (submit, complete, write, size) in enumerate(rows.tolist()):
+        what = f"{'WS' if write else 'R'} {sector[i]} + {size // 512}"
+        events.append((submit, 0, f"Q {what} [fio]"))
+        events.append((submit, 1, f"D {what} [fio]"))
+        events.append((complete, 2, f"C {what} [0]"))
+    events.sort()
+    with path.open("w") as file:
+        for number, (at, _, text) in enumerate(events, 1):
+            code, _, rest = text.partition(" ")
+            ns = at // 1000
+            clock = f"{ns // 10**9:5d}.{ns % 10**9:09d}"
+            file.write(f"{device:>7} {0:4d} {number:8d} {clock} {143:5d}  {code} {rest:>3}\n")
+
+
+__all__ = ["known_drive", "replace", "requests_of", "varying_depth", "write_blkparse"]
