@@ -1,0 +1,1 @@
+"""How fast the engines are, against other simulators and a C program: `python -m benchmarks`."""
