@@ -82,12 +82,13 @@ def child_sums(lowered: Lowered, measured: Ints) -> Callable[[Ints], Floats]:
     Children of background work (a rebuild) are left out: they belong to no request.
     """
     n_alts, n_drives = len(lowered.children), len(lowered.scenario.drives)
-    drive = np.array([c.drive for c in lowered.children], np.int64)
+    rows = [(c.drive, c.write, c.n_bios, c.n_bytes) for c in lowered.children]
+    drive, write, bios, size = np.array(rows, np.int64).reshape(-1, 4).T
     counted = measured | np.array([flow.deferred for flow in lowered.flows], np.int64)
     known = np.flatnonzero((drive >= 0) & (measured_alternatives(lowered.network, counted) > 0))
     weights = np.zeros((n_alts, N_CHILD_SUMS))
-    for i, child in enumerate(lowered.children):
-        weights[i, int(child.write) :: 2] = 1, child.n_bios, child.n_bytes
+    for column, values in enumerate((np.ones(n_alts), bios, size)):
+        weights[np.arange(n_alts), 2 * column + write] = values
     place, weights = drive[known], weights[known]
 
     def sums(alternatives: Ints) -> Floats:
