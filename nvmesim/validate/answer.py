@@ -32,10 +32,10 @@ class Fitted:
     name: str
     value: float
     unit: str
-    only_here: bool
-    about: str
-    residual: float
-    """Of its input row, relative or in points."""
+    only_here: bool = False
+    about: str = ""
+    residual: float | None = None
+    """Of its input row, relative; None if it was fitted together with others."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,13 @@ def answer(question: Question, progress: Progress | None = None) -> Prediction:
     """
     say = progress or (lambda text, share: None)
     say(f"{question.name}: calibrating", 0.0)
-    calibration = _Calibration(question, _changes(question))
+    drive: tuple[Fitted, ...] = ()
+    if question.drive_fit is not None:
+        from nvmesim.validate.drive_fit import with_drive
+
+        question, numbers = with_drive(question)
+        drive = tuple(Fitted(name, value, unit) for name, value, unit in numbers)
+    calibration = _Calibration(question)
     predictor, fitted = calibration.run()
     central = {key: predictor.value(key) for key in question.asked}
     others = list(_variations(question))
@@ -77,7 +83,7 @@ def answer(question: Question, progress: Progress | None = None) -> Prediction:
     return Prediction(
         values={key: _interval(question, key, v, up[key], down[key]) for key, v in central.items()},
         verdicts={key: value.verdict for key, value in central.items()},
-        fitted=fitted,
+        fitted=drive + fitted,
         moved=moved,
     )
 
@@ -113,21 +119,11 @@ def filled(item: Fit | Uncertain, x: float) -> tuple[Change, ...]:
     return tuple((item.only, change.replace("{x}", f"{x:.9g}")) for change in item.set)
 
 
-def _changes(question: Question) -> tuple[Change, ...]:
-    """Changes that a fit of the whole drive brings."""
-    if question.drive_fit is None:
-        return ()
-    from nvmesim.validate.drive_fit import fitted_changes
-
-    return fitted_changes(question)
-
-
 @dataclass
 class _Calibration:
     """Chooses the fits' numbers, one after the other; simulations are shared between calls."""
 
     question: Question
-    base: tuple[Change, ...]
     seen: dict[tuple[object, ...], Result] = field(default_factory=dict)
 
     def run(
@@ -137,7 +133,7 @@ class _Calibration:
         requests: int = REQUESTS,
     ) -> tuple[Predictor, tuple[Fitted, ...]]:
         """Return a predictor under *changes*, with *inputs* in the place of their rows."""
-        at = (*self.base, *changes)
+        at = changes
         found: list[Fitted] = []
         for fit in self.question.fits:
             key = (fit.config, fit.metric, fit.reference)

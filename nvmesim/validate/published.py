@@ -33,6 +33,8 @@ class Config(_Strict):
     kind: Literal["simulate", "ceiling", "sizing"] = "simulate"
     set: tuple[str, ...] = ()
     """Changes of the scenario, as `nvmesim run --set`."""
+    point: tuple[int, int] | None = None
+    """(jobs, iodepth) of a point that a drive fit may use."""
     link: str = ""
     """Of a ceiling: the link whose command rate is asked for."""
     iops: float = 0
@@ -72,10 +74,14 @@ class Uncertain(_Strict):
 
 
 class DriveFit(_Strict):
-    """The drive and its stack are fitted as `nvmesim calibrate` does, on the input rows."""
+    """The drive and its stack are fitted as `nvmesim calibrate --stack` does, on input rows."""
 
-    captures: str
-    """CSV of points in the folder; only rows that the set's roles call inputs are used."""
+    set: str = ""
+    """Folder of the set whose inputs are used, relative to this one; empty: this one."""
+    ghz: float = Field(gt=0)
+    link: str = "pcie4 x4"
+    stack_only: str = "*"
+    """Configurations that run on the fitted stack, as a glob of their names."""
 
 
 class _File(_Strict):
