@@ -38,6 +38,11 @@ FAR = (0.25, 0.5, 2.0, 4.0)
 NEAR = (0.7, 1.4)
 CLOSE = (0.87, 1.0, 1.15)
 ENGINES = (0, 1, 2, 4)
+MOST_COMMANDS = 10
+"""Ceiling on commands per second that is looked for, in units of the highest rate in the trace:
+above it a trace does not tell one ceiling from another."""
+DRIFT = 0.15
+"""Relative difference of medians between the trace's halves that is said."""
 
 Progress = Callable[[str], None]
 
@@ -216,7 +221,10 @@ class _Fitting:
     def _profile(self, best: _Try) -> DriveProfile:
         """The fitted drive, with intervals and what each number rests on."""
         s, found = self.start, best.found
-        bounds = intervals(s.names, found.values, found.jacobian, found.residuals)
+        bounds = dict(intervals(s.names, found.values, found.jacobian, found.residuals))
+        if "commands" in bounds and bounds["commands"][1] > 2 * found.values[3]:
+            # not told by the trace: anything from its highest rate up
+            bounds["commands"] = (s.low[3], max(bounds["commands"][1], s.high[3]))
         values = dict(zip(s.names, found.values.tolist(), strict=True))
         source = f"{self.all.source}: {len(self.used)} requests one by one"
         return with_intervals(built(self.template, values, best.structure), values, bounds, source)
@@ -240,6 +248,12 @@ class _Fitting:
             said.append(
                 f"at most {int(self.used.depth.max())} requests were outstanding: the number of "
                 "dies is not told by this trace, nor is the tail at greater depth"
+            )
+        drift = _drift(self.used)
+        if abs(drift) > DRIFT:
+            said.append(
+                f"{self.all.source}: latencies drift, the second half is {100 * drift:+.0f} % of "
+                "the first at the same size and depth; one drive cannot be both"
             )
         for c in judged:
             error = c.residual.get(50.0, 0.0)
@@ -274,7 +288,7 @@ class _Start:
                 ("latency", latency, latency / 5, latency * 3, 0.02),
                 ("share", 0.3, 2e-3, 50.0, 0.2),
                 ("cv", 0.2, 0.01, 1.5, 0.1),
-                ("commands", 3 * rate, rate, 1000 * rate, 0.1),
+                ("commands", 3 * rate, rate, MOST_COMMANDS * rate, 0.1),
             ]
             if self.units > 1:
                 rows.append(("read_slope", slope_r / 3, slope_r / 100, slope_r * 10, 0.05))
@@ -309,6 +323,15 @@ class _Start:
             return first, max(1e5, first / 50)
         slope = (quartile[-1] * 1e12 - first) / max(1, (sizes[-1] - sizes[0]) // self.unit)
         return first, max(1e5, slope)
+
+
+def _drift(a: Arrivals) -> float:
+    """Median, over (operation, size, depth) classes, of the change of p50 from half to half."""
+    first, second = a.halves()
+    before = {c.label: c.percentiles_s.get(50.0) for c in classes_of(first)}
+    after = {c.label: c.percentiles_s.get(50.0) for c in classes_of(second)}
+    changes = [after[k] / v - 1 for k, v in before.items() if v and after.get(k)]  # type: ignore[operator]
+    return float(np.median(changes)) if changes else 0.0
 
 
 def _peak_rate(a: Arrivals) -> float:
