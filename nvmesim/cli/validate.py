@@ -105,10 +105,12 @@ def _view(scores: Sequence[Score]) -> RenderableType:
                   for f in one.prediction.fitted]  # fmt: skip
         parts.append(Text())
     found = summary(scores)
-    said = (
-        f"{found.met} of {found.targets} targets within their budgets, "
-        f"{found.covered:.0%} inside their 95 % intervals"
-    )
+    said = "shown, not scored"
+    if found.targets:
+        said = (
+            f"{found.met} of {found.targets} targets within their budgets, "
+            f"{found.covered:.0%} inside their 95 % intervals"
+        )
     return Group(*parts, plain(said, "bold"))
 
 

@@ -95,13 +95,14 @@ def report(score: Score) -> str:
 
 def _headline(score: Score) -> str:
     found = summary([score])
+    if not found.targets:
+        return "**Shown, not scored.**"
     said = [f"{found.met} of {found.targets} targets within their budgets"]
     if not math.isnan(found.iops_median):
         said.append(f"median error of IOPS {100 * found.iops_median:.1f} %")
     if not math.isnan(found.cpu_worst):
         said.append(f"CPU within {found.cpu_worst:.1f} points")
-    if found.targets:
-        said.append(f"{found.covered:.0%} of the targets inside their 95 % intervals")
+    said.append(f"{found.covered:.0%} of the targets inside their 95 % intervals")
     return f"**{'; '.join(said)}.**"
 
 

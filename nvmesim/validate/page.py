@@ -24,10 +24,13 @@ def page(scores: Sequence[Score]) -> str:
             "Each dot is a target; what the simulator says is full there.",
         )
     found = summary(scores)
-    head = (
-        f"<h1>Predicted against measured</h1><p>{found.met} of {found.targets} targets within "
-        f"their budgets; {found.covered:.0%} inside their 95 % intervals.</p>"
-    )
+    said = "Shown, not scored."
+    if found.targets:
+        said = (
+            f"{found.met} of {found.targets} targets within their budgets; {found.covered:.0%} "
+            "inside their 95 % intervals."
+        )
+    head = f"<h1>Predicted against measured</h1><p>{said}</p>"
     body = head + (html.figures(charts) if charts else "") + "".join(_set(s) for s in scores)
     return html.document("Predicted against measured", body)
 

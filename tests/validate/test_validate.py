@@ -1,0 +1,169 @@
+import json
+
+import pytest
+
+from nvmesim.cli.app import run_command
+from nvmesim.scenario.load import scenario_from_dict
+from nvmesim.simulate import simulate
+from nvmesim.validate import Question, answer, read_set, score
+from nvmesim.validate.markdown import report, scoreboard
+from nvmesim.validate.page import page
+from nvmesim.validate.score import summary
+from tests.validate.conftest import PUBLISHED
+
+QUICK = ("interfaces", "team-trimode")
+
+
+def scored(name):
+    published = read_set(PUBLISHED / name)
+    return score(published, answer(Question.of(published)))
+
+
+@pytest.fixture(scope="module")
+def quick():
+    return [scored(name) for name in QUICK]
+
+
+@pytest.mark.parametrize("which", range(len(QUICK)))
+def test_reports_are_current(quick, which):
+    one = quick[which]
+    assert report(one) == (PUBLISHED / QUICK[which] / "report.md").read_text("utf-8")
+
+
+def test_ceilings_lie_below_the_published_by_what_the_protocol_takes(quick):
+    errors = [line.error for line in quick[0].targets]
+    assert all(-0.21 < e < -0.05 for e in errors)
+
+
+def test_scoreboard_and_page_name_every_target(quick):
+    board, html = scoreboard(quick), page(quick)
+    for one in quick:
+        for line in one.targets:
+            assert line.row.config in board
+            assert line.row.config in html
+    assert "What is not explained" in html
+    assert "https://" not in html.split("<script")[0]
+
+
+def test_summary_counts_targets_only(quick):
+    found = summary(quick)
+    assert found.targets == sum(len(s.targets) for s in quick)
+    assert 0 <= found.covered <= 1
+    assert found.ranges_met <= found.ranges
+
+
+def test_command_line(capsys, tmp_path):
+    html = tmp_path / "v.html"
+    assert run_command(["validate", "interfaces", "--json", "--report", str(html)]) == 0
+    rows = json.loads(capsys.readouterr().out)["sets"]
+    assert {
+        "set",
+        "role",
+        "config",
+        "metric",
+        "measured",
+        "predicted",
+        "error",
+        "within_budget",
+    } <= (rows[0].keys())
+    assert {"value", "low", "high"} == rows[0]["predicted"].keys()
+    assert html.stat().st_size > 10_000
+
+
+def test_a_missed_budget_is_exit_code_1(copied, capsys):
+    folder = copied("interfaces", set={"iops = 0.21": "iops = 0.01"})
+    assert run_command(["validate", str(folder)]) == 1
+    assert "0 of 3 targets" in capsys.readouterr().out
+
+
+def test_new_makes_a_set_that_runs(tmp_path, capsys):
+    folder = tmp_path / "mine"
+    assert run_command(["validate", "new", str(folder)]) == 0
+    assert run_command(["validate", str(folder)]) in (0, 1)
+    assert "mine" in capsys.readouterr().out
+    assert run_command(["validate", "new", str(folder)]) == 2
+    assert run_command(["validate", "new"]) == 2
+
+
+# -- the physics behind the sets -------------------------------------------------------------
+
+
+def two_sockets(**workload):
+    return scenario_from_dict({
+        "server": {
+            "stack": "windows-2016",
+            "sockets": [{"cpu": "xeon-gold-6250"}, {"cpu": "xeon-gold-6250"}],
+            "interconnect": {"links": workload.pop("links", 2)},
+        },
+        "drives": [{"profile": "intel-p4610-1.6tb", "count": 2, "state": "fresh"}],
+        "workload": {"threads": 32, "outstanding": 32, **workload},
+    })  # fmt: skip
+
+
+def iops(**workload):
+    return simulate(two_sockets(**workload), reliefs=False, requests=60_000)
+
+
+def test_a_file_is_handed_between_sockets():
+    spread = iops(filesystem="ntfs")
+    assert spread.total.iops.value == pytest.approx(590e3, rel=0.01)
+    assert "handed between sockets" in spread.bottleneck.sentence
+    writes = iops(filesystem="ntfs", read=0.0)
+    assert writes.total.iops.value == pytest.approx(590e3, rel=0.01)
+    assert iops(filesystem="ntfs", socket=0).total.iops.value > 1e6
+    assert iops().total.iops.value > 1e6  # raw drives have no such section
+
+
+def test_a_third_link_changes_nothing_there():
+    two, three = (iops(filesystem="ntfs", links=n).total.iops for n in (2, 3))
+    assert three.value == pytest.approx(two.value, rel=0.002)
+
+
+def test_cycles_in_proportion_cannot_explain_both_operations():
+    """A remote factor that fits the crossing reads keeps writes a third below them."""
+
+    def crossing(read):
+        tables = {
+            "server": {
+                "stack": {"extends": "windows-2016", "remote": 4.3,
+                          "sections": {"ntfs": {"read": "0 us"}}},
+                "sockets": [{"cpu": "xeon-gold-6250"}, {"cpu": "xeon-gold-6250", "memory": False}],
+            },
+            "drives": [{"profile": "intel-p4610-1.6tb", "count": 2, "socket": 1,
+                        "state": "fresh"}],
+            "workload": {"threads": 32, "outstanding": 32, "filesystem": "ntfs", "read": read},
+        }  # fmt: skip
+        scenario = scenario_from_dict(tables)
+        return simulate(scenario, reliefs=False, requests=60_000).total.iops.value
+
+    assert crossing(1.0) == pytest.approx(530e3, rel=0.05)
+    assert crossing(0.0) < 0.8 * 597e3
+
+
+def test_writes_cost_their_own_cycles():
+    one = {"filesystem": "ntfs", "socket": 0}
+    reads, writes = iops(**one), iops(read=0.0, **one)
+    more = writes.cpu.cycles_per_io - reads.cpu.cycles_per_io
+    assert more == pytest.approx(10_500, rel=0.05)
+
+
+# -- figures to reach ------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_team_jbod_reaches_its_figures():
+    one = scored("team-jbod")
+    by = {(line.row.config, line.row.metric): line for line in one.lines}
+    for drives in ("2 drives", "3 drives", "4 drives"):
+        assert abs(by[f"6130, {drives}", "iops"].error) <= 0.06
+        assert abs(by[f"6130, {drives}", "cpu_pct"].error) <= 2.5
+    assert by["6128, 4 drives", "iops"].within_budget
+    assert by["6128, 4 drives", "cpu_pct"].predicted.value > 99
+    assert by["rule", "carries"].predicted.value == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(p.parent.name for p in PUBLISHED.glob("*/set.toml")))
+def test_every_report_is_current(name):
+    """To three digits: the last one may differ between machines."""
+    assert report(scored(name)) == (PUBLISHED / name / "report.md").read_text("utf-8")
