@@ -45,6 +45,35 @@ def test_a_point_is_what_run_says(small):
     assert {k: frame[k][0] for k in row} == row
 
 
+def precise(small, **workload):
+    tables = {k: v for k, v in small.to_dict().items() if k != "run"}
+    return put(tables, {f"workload.0.{k}": v for k, v in workload.items()})
+
+
+def test_a_point_stops_when_it_is_precise_and_agrees_with_a_long_run(small):
+    scenario = precise(small)
+    row = ns.sweep(scenario, {"workload.0.outstanding": [4]}, workers=1).row(0, named=True)
+    whole = ns.simulate(ns.Scenario.model_validate(scenario), reliefs=False)
+    assert 40_000 <= row["requests"] < 200_000 <= whole.requests
+    assert row["converged"]
+    assert row["iops_high"] - row["iops_low"] <= 0.02 * row["iops"]
+    assert row["lat_p99_high_us"] - row["lat_p99_low_us"] <= 0.1 * row["lat_p99_us"]
+    assert row["iops"] == pytest.approx(whole.total.iops.value, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    "workload",
+    [
+        {"read": 0.0, "outstanding": 64},  # a write buffer fills
+        {"threads": 64, "outstanding": 128},  # more in flight than a short run could turn over
+    ],
+)
+def test_a_point_that_is_not_steady_at_once_is_simulated_longer(small, workload):
+    over = {"run.seed": [1]}
+    row = ns.sweep(precise(small, **workload), over, workers=1, max_requests=400_000)
+    assert row["requests"][0] > 100_000
+
+
 def test_rows_do_not_depend_on_the_number_of_workers(small):
     one = ns.sweep(small, OVER, workers=1, cache=False)
     two = ns.sweep(small, OVER, workers=2, cache=False)
