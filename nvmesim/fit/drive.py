@@ -109,7 +109,7 @@ class _Fitting:
     def _template(self) -> DriveProfile:
         q = Quantity
         top = max(p.iops * p.block_size for p in self.points)
-        cpu = [p.cpu_s for p in self.points if p.outstanding == 1 and p.cpu_s]
+        cpu = [p.cpu_s for p in self.points if p.iodepth == 1 and p.cpu_s]
         said = "usr + sys at depth 1"
         held = q(value=round(1e12 * max(cpu, default=0.0)), basis="measured", source=said)
         return DriveProfile(
@@ -156,7 +156,8 @@ class _Fitting:
         profile = with_reads(template, found.values, found.dies)
         dies = Quantity(value=found.dies, basis="assumed", source="too few depths to tell")
         if found.fitted_dies:
-            dies = Quantity(value=found.dies, basis="fitted", source=source)
+            low, high = found.bounds["dies"]
+            dies = Quantity(value=found.dies, low=low, high=high, basis="fitted", source=source)
         read = profile.read.model_copy(
             update={
                 "base": found.quantity("base", source),
@@ -164,13 +165,16 @@ class _Fitting:
                 "die_cv": found.quantity("cv", source),
             }
         )
-        self.free += [f"read {n}" for n in found.bounds]
-        if found.fitted_dies:
-            self.free.append("dies")
-        else:
+        self.free += ["dies" if n == "dies" else f"read {n}" for n in found.bounds]
+        if not found.fitted_dies:
             self.notes.append(
                 f"reads at {len({p.outstanding for p in points})} depth(s): the number of dies "
                 f"({found.dies}) is assumed, so the tail at other depths is not to be trusted"
+            )
+        if "commands" not in found.bounds:
+            self.notes.append(
+                "no point reaches a ceiling: the commands per second of the drive are assumed; "
+                "a deeper queue would tell"
             )
         return profile.model_copy(
             update={"dies": dies, "commands": found.quantity("commands", source), "read": read}

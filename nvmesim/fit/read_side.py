@@ -24,7 +24,9 @@ CHANNEL_PS = 3 * US
 ASSUMED_DIES = 64
 DIES_GRID = (0.8, 1.0, 1.25, 1.6, 2.2)
 """Tried numbers of dies, in units of ceiling x die time (Little's law: what keeps it busy)."""
-DIES_NEAR = (0.88, 1.0, 1.12)
+FAST = 800e3
+"""Controller's commands per second where no point shows a ceiling. Assumed: a PCIe 4.0 drive."""
+DIES_NEAR = (1.0, 0.88, 1.12)
 """Tried again around the best, with more requests."""
 STEPS = (0.015, 0.25, 0.1, 0.015)
 """Finite differences of latency, base / die, cv and commands."""
@@ -88,24 +90,41 @@ class _Search:
     ) -> None:
         self.template, self.host, self.points, self.tell = template, host, points, tell
         ordered = sorted(points, key=lambda p: p.outstanding)
+        self.fixed: list[float] = []
         self.depths = len({p.outstanding for p in points})
         self.ceiling = 1.02 * max(p.iops for p in points)
-        self.latency = max(1.0, _first_latency(ordered) * 1e12 - _host_ps(host))
+        self.held = held_ps(template)
+        self.latency = _first_latency(ordered) * 1e12 - _host_ps(host) - self.held
+        self.latency = max(0.2 * self.held, 1.0, self.latency)
+
+    @property
+    def full(self) -> bool:
+        """Whether the deepest point shows a ceiling: each request got half of what one alone gets.
+
+        Without one the controller's rate cannot be told, and is not fitted.
+        """
+        each = [p.iops / p.outstanding for p in self.points]
+        return min(each) < 0.5 * max(each)
 
     def fit(self) -> ReadFit:
-        start = [self.latency, 0.1, 0.1, self.ceiling if self.depths > 1 else 4 * self.ceiling]
+        rate = self.ceiling if self.full else max(FAST, 4 * self.ceiling)
+        start, self.fixed = [self.latency, 0.1, 0.1], [rate]
+        if self.full:
+            start, self.fixed = [*start, rate], []
         if self.depths < 3:
-            free = 3 if self.depths == 1 else 4
-            self.tell("reads: the constant part" + (" and the ceiling" if free == 4 else ""))
-            found = self._at(ASSUMED_DIES, start[:free], start[free:], 8, fine=True)
-            return _result(found, fitted_dies=False)
+            self.tell("reads: the constant part" + (" and the ceiling" if self.full else ""))
+            found = self._at(ASSUMED_DIES, start, 10, fine=True)
+            return self._result(found, None)
         near = self._near(self._coarse(start))
+        vertex, spread = _vertex(near)
         best = min(near, key=lambda t: t.cost)
-        vertex = _vertex([t.dies for t in near], [t.cost for t in near])
         if vertex not in [t.dies for t in near]:
             self.tell(f"reads: {vertex} dies, more requests")
-            near.append(self._at(vertex, best.free, (), 8, fine=True))
-        return _result(min(near, key=lambda t: t.cost), fitted_dies=True)
+            near.append(self._at(vertex, best.free, 8, fine=True))
+        best = min(near, key=lambda t: t.cost)
+        # once more from there, with fresh differences: the intervals rest on them
+        last = self._at(best.dies, best.free, 6, fine=True)
+        return self._result(last, _Valley.through(near, spread))
 
     def _coarse(self, start: list[float]) -> _Try:
         """The best of a grid that spans what Little's law allows, with few requests."""
@@ -113,26 +132,27 @@ class _Search:
         tries: list[_Try] = []
         for dies in dict.fromkeys(max(1, round(busy * f)) for f in DIES_GRID):
             self.tell(f"reads: {dies} dies")
-            tries.append(self._at(dies, tries[-1].free if tries else start, (), 5, fine=False))
+            # too few dies push commands away, where a search that starts there would stay
+            guess = [*tries[-1].free[:3], *start[3:]] if tries else start
+            tries.append(self._at(dies, guess, 5, fine=False))
             if tries[-1].cost > 6 * min(t.cost for t in tries):
                 break
         return min(tries, key=lambda t: t.cost)
 
     def _near(self, about: _Try) -> list[_Try]:
         """Its neighbours, with more requests."""
-        tries = []
+        tries: list[_Try] = []
         for dies in dict.fromkeys(max(1, round(about.dies * f)) for f in DIES_NEAR):
             self.tell(f"reads: {dies} dies, more requests")
-            tries.append(self._at(dies, about.free, (), 8, fine=True))
+            first = self._at(dies, about.free, 6, fine=True)
+            tries.append(self._at(dies, first.free, 5, fine=True))
         return tries
 
-    def _at(
-        self, dies: int, start: Sequence[float], fixed: Sequence[float], rounds: int, *, fine: bool
-    ) -> _Try:
+    def _at(self, dies: int, start: Sequence[float], rounds: int, *, fine: bool) -> _Try:
         sizes = [effort(p, fine=fine) for p in self.points]
 
         def residuals(x: Floats) -> list[float]:
-            made = with_reads(self.template, _values([*x, *fixed]), dies)
+            made = with_reads(self.template, _values([*x, *self.fixed], self.held), dies)
             out: list[float] = []
             for p, n in zip(self.points, sizes, strict=True):
                 out += misfit(p, measure(made, self.host, p, requests=n))
@@ -142,46 +162,98 @@ class _Search:
         low = [0.2 * self.latency, 2e-3, 0.01, self.ceiling / 1.3][:free]
         high = [1.5 * self.latency, 2.0, 0.6, 30 * self.ceiling][:free]
         found = solve(residuals, start, rounds=rounds, low=low, high=high, step=STEPS[:free])
-        return _Try(dies, found, tuple(fixed))
+        return _Try(dies, found, tuple(self.fixed))
+
+    def _result(self, best: _Try, valley: _Valley | None) -> ReadFit:
+        """The values with their intervals: from the curvature, and from the dies' own doubt."""
+        free = len(best.found.values)
+        values = _values([*best.found.values, *best.fixed], self.held)
+        names = NAMES[:free]
+        at = np.array([values[n] for n in names])
+        spread = dict(intervals(names, at, best.found.jacobian @ self._turn(values, free),
+                                best.found.residuals))  # fmt: skip
+        if valley is None:
+            return ReadFit(values, spread, best.dies, False, best.cost)
+        own = self._moves(valley, names)
+        for name, move in own.items():
+            low, high = spread[name]
+            half = min(1.0, float(np.hypot(np.log(high / low) / 2, 1.96 * move * valley.sigma)))
+            spread[name] = values[name] * float(np.exp(-half)), values[name] * float(np.exp(half))
+        factor = float(np.exp(1.96 * valley.sigma))
+        spread["dies"] = best.dies / factor, best.dies * factor
+        return ReadFit(values, spread, best.dies, True, best.cost)
+
+    def _turn(self, values: dict[str, float], free: int) -> Floats:
+        """Derivatives of the search's logarithms to those of the profile's numbers."""
+        turn = np.eye(free)
+        own = values["base"] - self.held
+        share = own / (own + values["die"])
+        turn[0, :2] = share, 1 - share
+        turn[1, :2] = 1.0, -1.0
+        turn[:, 0] *= values["base"] / own
+        return turn
+
+    def _moves(self, valley: _Valley, names: Sequence[str]) -> dict[str, float]:
+        """How far each number follows the dies: d log(value) / d log(dies)."""
+        logs: dict[str, list[float]] = {n: [] for n in names}
+        for t in valley.tries:
+            values = _values([*t.found.values, *t.fixed], self.held)
+            for n in names:
+                logs[n].append(float(np.log(values[n])))
+        at = np.log([t.dies for t in valley.tries])
+        return {n: abs(float(np.polyfit(at, y, 1)[0])) for n, y in logs.items()}
+
+
+@dataclass(frozen=True)
+class _Valley:
+    """The tried numbers of dies that the points can hardly tell apart."""
+
+    tries: tuple[_Try, ...]
+    sigma: float
+    """Standard error of log(dies)."""
+
+    @staticmethod
+    def through(tries: Sequence[_Try], sigma: float) -> _Valley | None:
+        """Return the valley, None if too few numbers were tried."""
+        return _Valley(tuple(tries), sigma) if len({t.dies for t in tries}) > 1 else None
 
 
 NAMES = ("base", "die", "cv", "commands")
+LEAST_SIGMA = 0.02
+"""Standard error of log(dies) at least: the simulation's own noise moves the best by so much."""
 
 
-def _values(x: Sequence[float] | Floats) -> dict[str, float]:
+def held_ps(template: DriveProfile) -> float:
+    """Host time that the constant parts hold, ps: they cannot be shorter."""
+    return template.host_submit.value if template.host_submit is not None else 0.0
+
+
+def _values(x: Sequence[float] | Floats, held: float) -> dict[str, float]:
     """Parameters of the search as those of the profile."""
     latency, share = float(x[0]), float(x[1])
-    base = latency * share / (1 + share)
-    return {"base": base, "die": latency - base, "cv": float(x[2]), "commands": float(x[3])}
+    die = latency / (1 + share)
+    return {
+        "base": held + latency - die, "die": die, "cv": float(x[2]), "commands": float(x[3]),
+    }  # fmt: skip
 
 
-def _vertex(dies: Sequence[int], costs: Sequence[float]) -> int:
-    """Where a parabola through the costs, over the logarithm of *dies*, is lowest.
+def _vertex(tries: Sequence[_Try]) -> tuple[int, float]:
+    """Where a parabola through the costs, over log(dies), is lowest, and the standard error there.
 
-    >>> _vertex([10, 20, 40], [4.0, 1.0, 4.0]), _vertex([10], [1.0])
-    (20, 10)
+    Half the chi-square rises by 1/2 at one standard error.
     """
-    best = dies[int(np.argmin(costs))]
-    if len(dies) < 3:
-        return best
-    a, b, _ = np.polyfit(np.log(dies), costs, 2)
+    best = min(tries, key=lambda t: t.cost)
+    dies = [t.dies for t in tries]
+    if len(set(dies)) < 3:
+        return best.dies, 1.0 / best.dies
+    a, b, _ = np.polyfit(np.log(dies), [t.cost for t in tries], 2)
     if a <= 0:
-        return best
-    return int(np.clip(round(float(np.exp(-b / 2 / a))), min(dies), max(dies)))
-
-
-def _result(best: _Try, fitted_dies: bool) -> ReadFit:
-    free = len(best.found.values)
-    values = _values([*best.found.values, *best.fixed])
-    share = values["base"] / (values["base"] + values["die"])
-    # derivatives of the search's logarithms to those of the profile's numbers
-    turn = np.eye(free)
-    turn[0, :2] = share, 1 - share
-    turn[1, :2] = 1.0, -1.0
-    jacobian = best.found.jacobian @ turn
-    at = np.array([values[n] for n in NAMES[:free]])
-    spread = intervals(NAMES[:free], at, jacobian, best.found.residuals)
-    return ReadFit(values, dict(spread), best.dies, fitted_dies, best.cost)
+        return best.dies, 0.15
+    freedom = max(1, len(best.found.residuals) - len(best.found.values) - 1)
+    scale = max(1.0, 2 * best.cost / freedom)
+    sigma = max(LEAST_SIGMA, float(np.sqrt(scale / 2 / a)))
+    at = round(float(np.exp(np.clip(-b / 2 / a, 0.0, 12.0))))
+    return int(np.clip(at, min(dies), max(dies))), sigma
 
 
 def with_reads(template: DriveProfile, values: dict[str, float], dies: int) -> DriveProfile:

@@ -61,36 +61,69 @@ def solve(
     rounds: int = 8,
     low: Sequence[float] | None = None,
     high: Sequence[float] | None = None,
+    jacobian: Floats | None = None,
 ) -> Solution:
     """Minimise the sum of squares over positive parameters, from *start*.
 
     *step* is that of the finite differences, relative, for all or for each parameter: a weak one
-    needs a long step to be seen above the noise of the simulation.
+    needs a long step to be seen above the noise of the simulation. They are taken once, or not at
+    all if *jacobian* is known of a problem nearby, and then corrected by each step's own outcome.
+    Source: Broyden, Mathematics of Computation 19 (1965).
     """
-    steps = np.broadcast_to(np.asarray(step, float), (len(start),))
     first = np.log(np.asarray(start, float))
     bounds = (
         np.log(np.asarray(low, float)) if low is not None else first - 3.0,
         np.log(np.asarray(high, float)) if high is not None else first + 3.0,
     )
     first = np.clip(first, bounds[0] + 1e-9, bounds[1] - 1e-9)
-
-    def at(logs: Floats) -> Floats:
-        return np.asarray(residuals(np.exp(logs)), float)
-
-    # diff_step is relative to |x|, and x is a logarithm here: make the step itself constant.
-    def slope(logs: Floats) -> Floats:
-        base = at(logs)
-        columns = []
-        for i in range(len(logs)):
-            moved = logs.copy()
-            moved[i] += steps[i] if logs[i] + steps[i] < bounds[1][i] else -steps[i]
-            columns.append((at(moved) - base) / (moved[i] - logs[i]))
-        return np.stack(columns, axis=1)
-
+    steps = np.broadcast_to(np.asarray(step, float), (len(start),))
+    slope = _Slope(residuals, np.where(first + steps < bounds[1], steps, -steps), jacobian)
     found = least_squares(
-        at, first, jac=slope, bounds=bounds, max_nfev=rounds, x_scale=0.1, ftol=2e-3, xtol=1e-5
-    )
+        slope.value, first, jac=slope.jacobian, bounds=bounds, max_nfev=rounds, x_scale=0.1,
+        ftol=2e-3, xtol=1e-5,
+    )  # fmt: skip
     return Solution(
         np.asarray(np.exp(found.x)), float(found.cost), np.asarray(found.jac), np.asarray(found.fun)
     )
+
+
+class _Slope:
+    """Residuals over logarithms of parameters, and how they change with these."""
+
+    def __init__(
+        self,
+        residuals: Callable[[Floats], Sequence[float]],
+        steps: Floats,
+        known: Floats | None,
+    ) -> None:
+        self._residuals, self._steps, self._known = residuals, steps, known
+        self._last: tuple[Floats, Floats] | None = None
+        self._seen: tuple[Floats, Floats] | None = None
+
+    def value(self, logs: Floats) -> Floats:
+        """Return float64[n_residuals] at *logs*."""
+        if self._seen is None or not np.array_equal(self._seen[0], logs):
+            self._seen = logs.copy(), np.asarray(self._residuals(np.exp(logs)), float)
+        return self._seen[1]
+
+    def jacobian(self, logs: Floats) -> Floats:
+        """Return float64[n_residuals, n_parameters] at *logs*."""
+        base = self.value(logs)
+        if self._known is None:
+            self._known = self._differences(logs, base)
+        elif self._last is not None:
+            moved = logs - self._last[0]
+            length = float(moved @ moved)
+            if length > 0:
+                missed = base - self._last[1] - self._known @ moved
+                self._known = self._known + np.outer(missed, moved) / length
+        self._last = logs.copy(), base
+        return self._known
+
+    def _differences(self, logs: Floats, base: Floats) -> Floats:
+        columns = []
+        for i, step in enumerate(self._steps):
+            moved = logs.copy()
+            moved[i] += step
+            columns.append((np.asarray(self._residuals(np.exp(moved)), float) - base) / step)
+        return np.stack(columns, axis=1)

@@ -17,7 +17,7 @@ from nvmesim.catalog.profile import DriveProfile, Quantity, WriteSide
 from nvmesim.fit.bench import Host, measure
 from nvmesim.fit.evidence import intervals
 from nvmesim.fit.points import Point
-from nvmesim.fit.read_side import Progress
+from nvmesim.fit.read_side import Progress, held_ps
 from nvmesim.fit.search import Floats, Solution, misfit, solve
 
 US = 1e6
@@ -89,9 +89,10 @@ def _fit(
         return [r for p in points for r in misfit(p, measure(made, host, p, requests=REQUESTS))]
 
     share = 0.2 if limit == "through" else 0.8
-    start = [max(0.5 * US, share * latency), 0.15, ceiling][: len(names)]
-    low = [0.02 * latency, 0.01, ceiling / 1.3][: len(names)]
-    high = [1.5 * latency, 1.5, 30 * ceiling][: len(names)]
+    least = max(0.02 * latency, held_ps(template))
+    start = [max(0.5 * US, 1.1 * least, share * latency), 0.15, ceiling][: len(names)]
+    low = [least, 0.01, ceiling / 1.3][: len(names)]
+    high = [1.5 * max(latency, least), 1.5, 30 * ceiling][: len(names)]
     found: Solution = solve(residuals, start, rounds=7, low=low, high=high)
     spread = intervals(names, found.values, found.jacobian, found.residuals)
     return profile(found.values), dict(spread), found.cost
