@@ -13,10 +13,13 @@ from nvmesim.cli.progress import say_if_compiling, steps, working
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from nvmesim.fit.empirical import EmpiricalFit
     from nvmesim.fit.evidence import DriveFit, StackFit
+    from nvmesim.fit.trace_fit import TraceFit
     from nvmesim.trace.capture import Captures
 
     Tell = Callable[[str], None]
+    AnyFit = DriveFit | StackFit | TraceFit | EmpiricalFit
 
 EXAMPLE = "Example: nvmesim calibrate fio/*.json -o drive.toml --hold-out QD=16"
 
@@ -33,6 +36,10 @@ EXAMPLE = "Example: nvmesim calibrate fio/*.json -o drive.toml --hold-out QD=16"
     "--hold-out", "held_out", multiple=True, metavar="RULE",
     help="Do not fit QD=16, BS='64 KiB', OP=randread or JOBS=4, but judge it; repeatable.",
 )  # fmt: skip
+@click.option(
+    "--empirical", "is_empirical", is_flag=True,
+    help="Draw latencies from the capture itself; only for its own queue depth.",
+)  # fmt: skip
 @click.option("--stack", "is_stack", is_flag=True, help="Fit the host's CPU costs instead.")
 @click.option("--cpu", metavar="NAME", help="With --stack: a catalog CPU, or '2.4 GHz'.")
 @click.option("--link", metavar="LINK", help="With --stack: the drive's link, 'pcie4 x4'.")
@@ -40,8 +47,8 @@ EXAMPLE = "Example: nvmesim calibrate fio/*.json -o drive.toml --hold-out QD=16"
 @json_option
 def calibrate(
     captures: tuple[str, ...], output: Path | None, name: str | None, captured_on: str | None,
-    held_out: tuple[str, ...], is_stack: bool, cpu: str | None, link: str | None,
-    report: Path | None, as_json: bool,
+    held_out: tuple[str, ...], is_empirical: bool, is_stack: bool, cpu: str | None,
+    link: str | None, report: Path | None, as_json: bool,
 ) -> int:  # fmt: skip
     """Fit a profile to captures of one drive.
 
@@ -52,11 +59,13 @@ def calibrate(
     check_writable(output, report)
     title = name or (output.stem if output else Path(captures[0]).stem) or "fitted"
     say_if_compiling("compiled")
-    fit: DriveFit | StackFit
+    fit: AnyFit
     with steps("calibrating") as tell:
         tell("reading captures")
         found = _read(captures)
-        if is_stack and cpu:
+        if is_empirical:
+            fit = _empirical(found, title, captured_on)
+        elif is_stack and cpu:
             fit = _fit_stack(found, title, cpu, link, held_out, tell)
         else:
             fit = _fit_drive(found, title, captured_on, held_out, tell)
@@ -64,11 +73,17 @@ def calibrate(
     if as_json:
         print_json(fit.to_json())
     else:
-        from nvmesim.cli.calibrate_view import fit_view
-        from nvmesim.result.terminal import show
-
-        show(fit_view(fit))
+        _show(fit)
     return 0
+
+
+def _show(fit: AnyFit) -> None:
+    from nvmesim.cli.calibrate_samples import samples_view
+    from nvmesim.cli.calibrate_view import fit_view
+    from nvmesim.fit.evidence import DriveFit, StackFit
+    from nvmesim.result.terminal import show
+
+    show(fit_view(fit) if isinstance(fit, DriveFit | StackFit) else samples_view(fit))
 
 
 def _check_options(
@@ -94,10 +109,22 @@ def _read(paths: tuple[str, ...]) -> Captures:
 
 def _fit_drive(
     captures: Captures, title: str, captured_on: str | None, held_out: tuple[str, ...], tell: Tell
-) -> DriveFit:
+) -> DriveFit | TraceFit:
+    from nvmesim.cli.calibrate_samples import from_trace, is_trace
     from nvmesim.fit.drive import fit_drive
 
+    if is_trace(captures) and not held_out:
+        return from_trace(captures, title, captured_on, tell)
     return fit_drive(captures, name=title, captured_on=captured_on, held_out=held_out, tell=tell)
+
+
+def _empirical(captures: Captures, title: str, captured_on: str | None) -> EmpiricalFit:
+    from nvmesim.cli.calibrate_samples import empirical
+    from nvmesim.errors import InputError
+
+    if captured_on:
+        raise InputError("--empirical keeps the host in the samples; leave out --captured-on")
+    return empirical(captures, title)
 
 
 def _fit_stack(
@@ -112,7 +139,7 @@ def _fit_stack(
     return fit_stack(captures, ghz=ghz, name=title, link=wire, held_out=held_out, tell=tell)
 
 
-def _write(fit: DriveFit | StackFit, output: Path | None, report: Path | None) -> None:
+def _write(fit: AnyFit, output: Path | None, report: Path | None) -> None:
     """Write what was asked for, each file whole or not at all."""
     from nvmesim.catalog.text import to_toml
 
@@ -120,8 +147,12 @@ def _write(fit: DriveFit | StackFit, output: Path | None, report: Path | None) -
         write_text(output, to_toml(fit.profile))
         click.echo(f"nvmesim: wrote {output}", err=True)
     if report is not None:
+        from nvmesim.errors import InputError
+        from nvmesim.fit.evidence import DriveFit, StackFit
         from nvmesim.fit.report import fit_page
 
+        if not isinstance(fit, DriveFit | StackFit):
+            raise InputError("--report is for fits to points; use --json for a fit to requests")
         with working("writing the report"):
             write_text(report, fit_page(fit))
         click.echo(f"nvmesim: wrote {report}", err=True)
