@@ -23,12 +23,12 @@ from nvmesim.model.builder import (
     plan_arrays,
     station_arrays,
 )
-from nvmesim.model.distributions import Ints, exponential_table
+from nvmesim.model.distributions import exponential_table
 from nvmesim.model.drive import DriveModel, HostShare
 from nvmesim.model.host import Cycles, Host, request_cycles
 from nvmesim.model.lowered import FlowInfo, Lowered, RebuildInfo, StationInfo
 from nvmesim.model.path import Paths
-from nvmesim.model.replay import Replay, read_replay
+from nvmesim.model.replay import Replay, Replayed, arrival_arrays, read_replay
 from nvmesim.model.request import RequestKind
 from nvmesim.model.volume import Commands, DriveTarget, VolumeTarget, check_can
 from nvmesim.network import Kind, Network, Op
@@ -77,7 +77,7 @@ class _Lowering:
         self.targets: dict[tuple[str, int], AnyTarget] = {}
         self._stack_station = -1
         self._traces: dict[tuple[Path, float], Replay] = {}
-        self._arrivals: dict[int, tuple[Replay, int, int, int]] = {}
+        self._arrivals: dict[int, Replayed] = {}
         self._started: list[tuple[WorkloadGroup, int, int, list[int]]] = []
         self._cached: dict[tuple[int, int], list[tuple[RequestKind, float]]] = {}
         self.rebuilds: list[RebuildInfo] = []
@@ -230,7 +230,7 @@ class _Lowering:
         )  # fmt: skip
         self.load.max_targets = max(self.load.max_targets, len(group.targets))
         if replay is not None:
-            self._arrivals[number] = (replay, first_flow, len(kinds), len(group.targets))
+            self._arrivals[number] = Replayed(replay, first_flow, len(group.targets))
         # Threads are numbered in a row, after all stations that targets need.
         self._started.append((group, number, socket, threads))
 
@@ -243,31 +243,6 @@ class _Lowering:
             self._traces[key] = read_replay(group.trace, group.speed)
             self.warnings += self._traces[key].notes
         return self._traces[key]
-
-    def _arrival_arrays(self) -> dict[str, Ints]:
-        """Arrivals of each user: those of its trace in turn, over all users of all sockets."""
-        if not self._arrivals:
-            return {}
-        shares: dict[int, list[int]] = {}
-        traced = [u for u, row in enumerate(self.load.users) if row[0] in self._arrivals]
-        for user in traced:
-            replay = self._arrivals[self.load.users[user][0]][0]
-            shares.setdefault(id(replay), []).append(user)
-        times, flows, pointer = [], [], [0]
-        for user, row in enumerate(self.load.users):
-            if row[0] in self._arrivals:
-                replay, first, n_kinds, n_targets = self._arrivals[row[0]]
-                users = shares[id(replay)]
-                mine = slice(users.index(user), None, len(users))
-                place = replay.device[mine] % n_targets
-                times.append(replay.arrival_ps[mine])
-                flows.append(first + place * n_kinds + replay.kind[mine])
-            pointer.append(pointer[-1] + (len(times[-1]) if row[0] in self._arrivals else 0))
-        return {
-            "arrival_ps": ints(np.concatenate(times)),
-            "arrival_flow": ints(np.concatenate(flows)),
-            "user_arrival_ptr": ints(pointer),
-        }
 
     # -- background -----------------------------------------------------------------------------
 
@@ -458,7 +433,7 @@ class _Lowering:
         return make_network(
             **station_arrays(self.b),
             **plan_arrays(self.plans),
-            **self._arrival_arrays(),
+            **arrival_arrays([row[0] for row in load.users], self._arrivals),
             n_members=len(self.scenario.drives),
             flow_program=ints(flow[:, 0]), flow_write=ints(flow[:, 1]), flow_bytes=ints(flow[:, 2]),
             flow_order_ptr=ints(flow[:, 3]), flow_order_len=ints(flow[:, 4]),

@@ -6,6 +6,7 @@ so each request goes to a drawn place of its target. Devices of the trace become
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -88,3 +89,41 @@ def _replay(frame: pl.DataFrame, speed: float, notes: tuple[str, ...]) -> Replay
     return Replay(
         kinds, kind.reshape(-1).astype(np.int64), arrival, rank[device.reshape(-1)], notes
     )
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """A network group that replays a trace."""
+
+    replay: Replay
+    first_flow: int
+    n_targets: int
+
+
+def arrival_arrays(
+    user_group: Sequence[int], groups: Mapping[int, Replayed]
+) -> dict[str, npt.NDArray[np.int64]]:
+    """Arrivals of each user, for `Network`: those of its trace in turn, over all that replay it."""
+    if not groups:
+        return {}
+    sharing: dict[int, list[int]] = {}
+    for user, group in enumerate(user_group):
+        if group in groups:
+            sharing.setdefault(id(groups[group].replay), []).append(user)
+    times, flows, pointer = [], [], [0]
+    for user, group in enumerate(user_group):
+        n = 0
+        if group in groups:
+            of = groups[group]
+            users = sharing[id(of.replay)]
+            mine = slice(users.index(user), None, len(users))
+            place = of.replay.device[mine] % of.n_targets
+            times.append(of.replay.arrival_ps[mine])
+            flows.append(of.first_flow + place * len(of.replay.kinds) + of.replay.kind[mine])
+            n = len(times[-1])
+        pointer.append(pointer[-1] + n)
+    return {
+        "arrival_ps": np.concatenate(times),
+        "arrival_flow": np.concatenate(flows),
+        "user_arrival_ptr": np.array(pointer, np.int64),
+    }
