@@ -39,7 +39,8 @@ def answers_of_cluster(address: str, jobs: Iterable[Job]) -> Iterator[Answer]:
                 found.append(future)
             return found
 
-        waiting = distributed.as_completed(submit(max(LEAST_AHEAD, AHEAD * threads)))
+        first = submit(max(LEAST_AHEAD, AHEAD * threads))
+        waiting = distributed.as_completed(first, loop=client.loop)
         for future in waiting:
             yield _answer(future, running.pop(future))
             for more in submit(1):

@@ -153,30 +153,31 @@ def put(tables: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]
     >>> put({"drives": [{"count": 1}, {"count": 2}]}, {"drives.*.count": 8})
     {'drives': [{'count': 8}, {'count': 8}]}
     """
-    changed = copy.deepcopy(dict(tables))
-    for key, value in changes.items():
-        for path in expanded(changed, key):
-            changed = _put_one(changed, path, value)
-    return changed
-
-
-def _put_one(tables: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
-    """As ``--set`` does, which takes texts: a marker goes in, the value takes its place."""
-    marker = "\x00value\x00"
+    paths = [(path, value) for key, value in changes.items() for path in expanded(tables, key)]
+    # As ``--set`` does, which takes texts: markers go in, the values take their places.
+    markers = {f"\x00{number}\x00": value for number, (_, value) in enumerate(paths)}
+    sets = [f"{path}={marker}" for (path, _), marker in zip(paths, markers, strict=True)]
     try:
-        changed = apply_sets(tables, [f"{path}={marker}"])
+        changed = apply_sets(tables, sets)
     except ScenarioError as error:
-        said = f"--set {f'{path}={marker}'!r}"
-        raise ScenarioError(str(error).replace(said, path)) from None
-    return {k: _replaced(v, marker, copy.deepcopy(value)) for k, v in changed.items()}
+        raise ScenarioError(_without_markers(str(error), sets)) from None
+    return {k: _replaced(v, markers) for k, v in changed.items()}
 
 
-def _replaced(found: Any, marker: str, value: Any) -> Any:
+def _without_markers(text: str, sets: Sequence[str]) -> str:
+    for said in sets:
+        text = text.replace(f"--set {said!r}", said.partition("=")[0])
+    return text
+
+
+def _replaced(found: Any, markers: Mapping[str, Any]) -> Any:
     if isinstance(found, dict):
-        return {k: _replaced(v, marker, value) for k, v in found.items()}
+        return {k: _replaced(v, markers) for k, v in found.items()}
     if isinstance(found, list):
-        return [_replaced(v, marker, value) for v in found]
-    return value if isinstance(found, str) and found == marker else found
+        return [_replaced(v, markers) for v in found]
+    if isinstance(found, str) and found in markers:
+        return copy.deepcopy(markers[found])
+    return found
 
 
 def expanded(tables: Any, key: str) -> list[str]:

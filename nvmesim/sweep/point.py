@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
@@ -87,8 +88,9 @@ class Answer:
 
     @classmethod
     def from_text(cls, text: str) -> Answer:
-        """Return the answer that `to_text` wrote."""
-        return cls(*json.loads(text))
+        """Return the answer that `to_text` wrote; names of columns are held once for all."""
+        number, row, *rest = json.loads(text)
+        return cls(number, {sys.intern(k): v for k, v in row.items()}, *rest)
 
 
 def answer(job: Job) -> Answer:

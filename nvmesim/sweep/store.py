@@ -158,7 +158,7 @@ class Store:
             if number == 0 and whole == 0 and found is not None:
                 check_same(self.partial, found, head)
             elif found is not None:
-                answer = Answer(*found)
+                answer = Answer.from_text(line.decode())
                 self.answers[answer.number] = answer
             else:
                 break
