@@ -11,7 +11,7 @@ from nvmesim.catalog.links import Link, parse_link
 from nvmesim.catalog.profile import CpuProfile, DriveProfile, Quantity, StackProfile
 from nvmesim.engine.compiled import CompiledEngine
 from nvmesim.engine.contract import bin_middle
-from nvmesim.fit.points import PERCENTS, Point
+from nvmesim.fit.points import PERCENTS, Bins, Point
 from nvmesim.model.lower import lower
 from nvmesim.scenario.resolved import Drive, ResolvedScenario, Socket, Target, WorkloadGroup
 from nvmesim.units import PS_PER_S
@@ -36,6 +36,7 @@ class Answer:
     percentiles_s: Mapping[float, float] = field(default_factory=dict)
     cpu_s: float | None = None
     """CPU time per request; None: a bench without a host."""
+    bins: Bins | None = None
 
 
 def free_host(link: str = "pcie4 x4") -> Host:
@@ -62,7 +63,8 @@ def measure(
     window = batch.end_ps - batch.start_ps
     n = batch.completions
     kind = 1 if point.percentiles_of == "clat" else 0
-    cumulative = np.cumsum(batch.histogram[:, kind].sum(axis=0))
+    counts = batch.histogram[:, kind].sum(axis=0)
+    cumulative = np.cumsum(counts)
     middle = bin_middle()
     tail = {p: float(middle[np.searchsorted(cumulative, p / 100 * n)]) / PS_PER_S for p in PERCENTS}
     cpus = [s for s in lowered.stations if s.kind == "cpu"]
@@ -72,6 +74,7 @@ def measure(
         mean_s=float(batch.latency_sum_ps[:, 0].sum()) / n / PS_PER_S,
         percentiles_s=tail,
         cpu_s=busy / n / PS_PER_S,
+        bins=Bins(middle / PS_PER_S, counts),
     )
 
 

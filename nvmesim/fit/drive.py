@@ -15,6 +15,7 @@ from nvmesim.errors import FitError
 from nvmesim.fit.bench import Host, free_host, measure
 from nvmesim.fit.evidence import DriveFit, Judged
 from nvmesim.fit.host import parse_host
+from nvmesim.fit.notes import rounds
 from nvmesim.fit.points import Point, hold_out, points_of
 from nvmesim.fit.read_side import (
     Progress,
@@ -269,9 +270,14 @@ class _Fitting:
             self.notes.append("no writes were measured: the write side is assumed")
         if not reads:
             self.notes.append("no reads were measured: the read side is assumed")
-        for j in judged:
+        missed = [j for j in judged if abs(j.residual["iops"]) > 0.1]
+        for name, kind in (("reads", reads), ("writes", writes)):
+            law = rounds([p.outstanding for p in kind], [p.iops for p in kind])
+            if law and any(j.point in kind for j in missed):
+                self.notes.append(f"{name}: {law}")
+        for j in missed:
             error = j.residual["iops"]
-            if abs(error) > 0.1 and not (j.point.is_cpu_bound and self.included):
+            if not (j.point.is_cpu_bound and self.included):
                 self.notes.append(
                     f"{j.point.name}: the fitted drive does {100 * error:+.0f} % IOPS; a mechanism "
                     "is missing there, or the point was disturbed"

@@ -88,6 +88,13 @@ class DriveFit:
         chosen = self.held_out if self.held_out.any() else np.ones(len(self.points), bool)
         return float(np.abs(self.residuals[chosen]).max())
 
+    def chart(self) -> Any:
+        """Return all charts, one below the other (Altair)."""
+        return _stacked(self)
+
+    def _repr_html_(self) -> str:
+        return _fragment(self)
+
     def to_json(self) -> dict[str, Any]:
         """Return the object that ``calibrate --json`` prints."""
         return {
@@ -109,6 +116,13 @@ class StackFit:
     drive: DriveProfile | None = None
     """The drive that was fitted along with it."""
 
+    def chart(self) -> Any:
+        """Return all charts, one below the other (Altair)."""
+        return _stacked(self)
+
+    def _repr_html_(self) -> str:
+        return _fragment(self)
+
     def to_json(self) -> dict[str, Any]:
         """Return the object that ``calibrate --stack --json`` prints."""
         return {
@@ -117,6 +131,22 @@ class StackFit:
             "points": [j.to_json() for j in self.points],
             "warnings": list(self.warnings),
         }
+
+
+def _stacked(fit: DriveFit | StackFit) -> Any:
+    import altair as alt
+
+    from nvmesim.fit.charts import all_charts
+
+    charts = [c.properties(title=t, width=560) for t, c in all_charts(fit).items()]
+    apart = alt.ScaleResolveMap(color="independent", shape="independent")
+    return alt.VConcatChart(vconcat=charts, resolve=alt.Resolve(scale=apart))
+
+
+def _fragment(fit: DriveFit | StackFit) -> str:
+    from nvmesim.fit.report import fragment
+
+    return fragment(fit)
 
 
 def intervals(

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+import numpy.typing as npt
 
 from nvmesim.errors import FitError
 from nvmesim.fit.notes import doubts, named
@@ -18,6 +19,14 @@ MIN_BEYOND = 20
 """Samples beyond a percentile for it to count in a fit."""
 CPU_BOUND_PCT = 90.0
 """A job that keeps its logical CPU so busy measured itself, not the drive."""
+
+
+@dataclass(frozen=True, eq=False)
+class Bins:
+    """A latency distribution: seconds, ascending, and requests at each."""
+
+    at_s: npt.NDArray[np.float64]
+    count: npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -37,10 +46,13 @@ class Point:
     percentiles_of: str = "clat"
     totals_s: Mapping[float, float] = field(default_factory=dict)
     """Percentiles of total latency, if the file has them beside those of clat."""
+    total_bins: Bins | None = None
     cpu_s: float | None = None
     """CPU time per request, all jobs together."""
     per_job_pct: float | None = None
     targets: int = 1
+    bins: Bins | None = None
+    """The whole distribution that ``percentiles_s`` is of, where the file has it."""
     count: int = 0
     """Requests it rests on; 0 if the source does not say."""
     held_out: bool = False
@@ -58,7 +70,9 @@ class Point:
         """
         if not self.totals_s:
             return self
-        return replace(self, percentiles_s=self.totals_s, percentiles_of="lat")
+        return replace(
+            self, percentiles_s=self.totals_s, percentiles_of="lat", bins=self.total_bins
+        )
 
     @property
     def is_cpu_bound(self) -> bool:
@@ -173,7 +187,9 @@ def _point(m: Measurement) -> Point | str:
         random=c.access != "sequential", block_size=c.block_size, jobs=c.jobs,
         iodepth=c.iodepth, iops=iops, mean_s=_mean(list(m.ops.values())),
         percentiles_s=percentiles, percentiles_of=kind, totals_s=totals, cpu_s=cpu,
-        per_job_pct=per_job, targets=c.targets or 1, count=sum(r.count for r in m.ops.values()),
+        bins=None if mixed else _bins(result.clat if kind == "clat" else result.lat),
+        total_bins=None if mixed else _bins(result.lat), per_job_pct=per_job,
+        targets=c.targets or 1, count=sum(r.count for r in m.ops.values()),
     )  # fmt: skip
 
 
@@ -201,6 +217,12 @@ def _percentiles(result: OpResult) -> tuple[dict[float, float], str]:
         if found:
             return found, kind
     return {}, "clat"
+
+
+def _bins(table: Latency | None) -> Bins | None:
+    if table is None or table.bin_s is None or table.bin_count is None or not len(table.bin_s):
+        return None
+    return Bins(table.bin_s, table.bin_count)
 
 
 def _table_percentiles(table: Latency) -> dict[float, float]:
@@ -232,7 +254,7 @@ def _without_repeats(points: list[Point]) -> tuple[list[Point], list[str]]:
 
 def _order(p: Point) -> tuple[float, bool, int, int, int]:
     """Reads, mixes, writes; small before large, shallow before deep."""
-    return (-p.read_fraction, not p.random, p.block_size, p.outstanding, p.jobs)
+    return (-_mix(p), not p.random, p.block_size, p.outstanding, p.jobs)
 
 
 def _mix(point: Point) -> int:

@@ -114,7 +114,7 @@ class _Search:
         if self.depths < 3:
             self.tell("reads: the constant part" + (" and the ceiling" if self.full else ""))
             found = self._at(ASSUMED_DIES, start, 10, fine=True)
-            return self._result(found, None)
+            return self._result(found)
         near = self._near(self._coarse(start))
         vertex, spread = _vertex(near)
         best = min(near, key=lambda t: t.cost)
@@ -124,7 +124,7 @@ class _Search:
         best = min(near, key=lambda t: t.cost)
         # once more from there, with fresh differences: the intervals rest on them
         last = self._at(best.dies, best.free, 6, fine=True)
-        return self._result(last, _Valley.through(near, spread))
+        return self._result(last, _Valley(tuple(near), spread))
 
     def _coarse(self, start: list[float]) -> _Try:
         """The best of a grid that spans what Little's law allows, with few requests."""
@@ -160,11 +160,11 @@ class _Search:
 
         free = len(start)
         low = [0.2 * self.latency, 2e-3, 0.01, self.ceiling / 1.3][:free]
-        high = [1.5 * self.latency, 2.0, 0.6, 30 * self.ceiling][:free]
+        high = [1.5 * self.latency, 2.0, 1.2, 30 * self.ceiling][:free]
         found = solve(residuals, start, rounds=rounds, low=low, high=high, step=STEPS[:free])
         return _Try(dies, found, tuple(self.fixed))
 
-    def _result(self, best: _Try, valley: _Valley | None) -> ReadFit:
+    def _result(self, best: _Try, valley: _Valley | None = None) -> ReadFit:
         """The values with their intervals: from the curvature, and from the dies' own doubt."""
         free = len(best.found.values)
         values = _values([*best.found.values, *best.fixed], self.held)
@@ -174,8 +174,7 @@ class _Search:
                                 best.found.residuals))  # fmt: skip
         if valley is None:
             return ReadFit(values, spread, best.dies, False, best.cost)
-        own = self._moves(valley, names)
-        for name, move in own.items():
+        for name, move in self._moves(valley, [n for n in names if n != "commands"]).items():
             low, high = spread[name]
             half = min(1.0, float(np.hypot(np.log(high / low) / 2, 1.96 * move * valley.sigma)))
             spread[name] = values[name] * float(np.exp(-half)), values[name] * float(np.exp(half))
@@ -195,6 +194,8 @@ class _Search:
 
     def _moves(self, valley: _Valley, names: Sequence[str]) -> dict[str, float]:
         """How far each number follows the dies: d log(value) / d log(dies)."""
+        if len({t.dies for t in valley.tries}) < 2:
+            return {}
         logs: dict[str, list[float]] = {n: [] for n in names}
         for t in valley.tries:
             values = _values([*t.found.values, *t.fixed], self.held)
@@ -211,11 +212,6 @@ class _Valley:
     tries: tuple[_Try, ...]
     sigma: float
     """Standard error of log(dies)."""
-
-    @staticmethod
-    def through(tries: Sequence[_Try], sigma: float) -> _Valley | None:
-        """Return the valley, None if too few numbers were tried."""
-        return _Valley(tuple(tries), sigma) if len({t.dies for t in tries}) > 1 else None
 
 
 NAMES = ("base", "die", "cv", "commands")

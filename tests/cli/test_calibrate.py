@@ -1,0 +1,138 @@
+"""`nvmesim calibrate`: profiles that appear whole or not at all, evidence, errors in one line."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from nvmesim.catalog import load
+from nvmesim.fit.points import Point
+from tests.fit.bench import fio_json
+
+POINTS = """\
+# an invented drive
+op,block_size,jobs,iodepth,iops,lat_mean_us,p50_us,p99_us,cpu_pct
+randread,4 KiB,1,1,12500,80,78,95,12
+randread,4 KiB,1,8,92000,87,82,150,48
+"""
+
+
+@pytest.fixture
+def points(tmp_path):
+    path = tmp_path / "points.csv"
+    path.write_text(POINTS, encoding="utf-8")
+    return path
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(p.name for p in folder.iterdir())
+
+
+def test_a_profile_that_loads_and_a_table(nvmesim, points, tmp_path):
+    said = nvmesim("calibrate", points, "-o", tmp_path / "drive.toml", "--name", "mine")
+    assert said.code == 0
+    assert "wrote" in said.err
+    profile = load.read("drive", tmp_path / "drive.toml")
+    assert profile.name == "mine"
+    assert profile.host_included
+    assert profile.read.die.basis == "fitted"
+    lines = said.out.splitlines()
+    assert lines[0] == "mine: drive"
+    assert lines[2].split()[:4] == ["point", "IOPS", "mean", "us"]
+    assert sum(line.startswith("randread 4 KiB 1 x") for line in lines) == 2
+    assert "warning" in said.out
+    assert all(len(line) <= 120 for line in lines)
+    assert names(tmp_path) == ["drive.toml", "points.csv"]
+
+
+def test_evidence_as_json(nvmesim, points):
+    said = nvmesim(
+        "calibrate", points, "--json", "--hold-out", "QD=8", "--captured-on",
+        "linux-io_uring,pcie4 x4,2.4 GHz",
+    )  # fmt: skip
+    answer = json.loads(said.out)
+    assert said.code == 0
+    assert answer.keys() >= {"profile", "points", "warnings"}
+    assert [p["held_out"] for p in answer["points"]] == [False, True]
+    point = answer["points"][1]
+    assert point["queue_depth"] == 8
+    assert point["residual"]["iops"] == pytest.approx(
+        point["model"]["iops"] / point["measured"]["iops"] - 1
+    )
+    assert answer["profile"]["host_included"] is False
+    assert "linux-io_uring" in answer["profile"]["captured_on"]
+
+
+def test_a_report_that_loads_nothing(nvmesim, points, tmp_path):
+    said = nvmesim("calibrate", points, "--report", tmp_path / "r.html")
+    text = (tmp_path / "r.html").read_text(encoding="utf-8")
+    assert said.code == 0
+    assert "randread 4 KiB 1 x 8" in text
+    assert "https://" not in text.split("<script")[0]
+    for title in ("Throughput against queue depth", "Latency against queue depth"):
+        assert title in text
+
+
+def test_a_folder_with_other_files_in_it(nvmesim, tmp_path):
+    folder = tmp_path / "captures"
+    folder.mkdir()
+    for depth, iops in ((1, 12_500), (8, 92_000)):
+        p = Point("p", 1.0, True, 4096, 1, depth, iops, depth / iops, count=10**6)
+        (folder / f"{depth}.json").write_text(fio_json(p), encoding="utf-8")
+    (folder / "notes.md").write_text("how it was done\n", encoding="utf-8")
+    said = nvmesim("calibrate", folder, "--json")
+    answer = json.loads(said.out)
+    assert [p["queue_depth"] for p in answer["points"]] == [1, 8]
+    assert "no captures, not read: notes.md" in answer["warnings"]
+    globbed = nvmesim("calibrate", f"{folder}/*.json", "--json")
+    assert len(json.loads(globbed.out)["points"]) == 2
+
+
+FULL = """\
+op,block_size,jobs,iodepth,iops,lat_mean_us,cpu_pct
+randread,4 KiB,1,64,300000,210,99
+"""
+NO_CPU = """\
+op,block_size,jobs,iodepth,iops,lat_mean_us
+randread,4 KiB,1,1,12500,80
+randread,4 KiB,1,8,92000,87
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "words"),
+    [
+        (POINTS, ["--hold-out", "QD=5"], "--hold-out QD=5: no point is so"),
+        (POINTS, ["--captured-on", "linux-uring"], "did you mean"),
+        (POINTS, ["--captured-on", "linux-libaio,pcie7 x4"], "pcie7"),
+        (POINTS, ["--cpu", "2.4 GHz"], "--cpu is for --stack"),
+        (POINTS, ["--stack"], "--stack needs --cpu"),
+        (POINTS, ["--stack", "--cpu", "2.4 GHz", "--captured-on", "spdk"], "--captured-on is for"),
+        (POINTS, ["--stack", "--cpu", "xeon-gold-613x"], "did you mean"),
+        (POINTS, ["--stack", "--cpu", "240 GHz"], "out of range"),
+        (NO_CPU, ["--stack", "--cpu", "2.4 GHz"], "CPU cost needs reads at two depths"),
+        (FULL, [], "no point measures the drive alone"),
+        (POINTS, ["--hold-out", "OP=read"], "no point measures the drive alone"),
+        ("", [], "is empty"),
+        ("just words\n", [], "is no capture that nvmesim knows"),
+        ('{"fio version": "fio-3.35", "jobs": [{"jobname"', [], "p.csv"),
+        (POINTS.replace("12500", "nan"), [], "line 3: iops is NaN"),
+    ],
+)
+def test_bad_input_is_one_line_and_leaves_no_file(nvmesim, tmp_path, text, options, words):
+    path = tmp_path / "p.csv"
+    path.write_text(text, encoding="utf-8")
+    said = nvmesim("calibrate", path, "-o", tmp_path / "out.toml", *options)
+    assert (said.code, said.out) == (2, "")
+    assert len(said.err.splitlines()) == 1
+    assert words in said.err
+    assert names(tmp_path) == ["p.csv"]
+
+
+def test_no_such_file_and_no_such_folder(nvmesim, points, tmp_path):
+    said = nvmesim("calibrate", tmp_path / "pints.csv")
+    assert said.code == 2
+    assert "did you mean 'points.csv'" in said.err
+    said = nvmesim("calibrate", points, "-o", tmp_path / "no" / "drive.toml")
+    assert (said.code, said.out) == (2, "")
+    assert "there is no folder" in said.err
