@@ -43,18 +43,24 @@ def empirical(captures: Captures, name: str) -> EmpiricalFit:
 
 def from_trace(captures: Captures, name: str, captured_on: str | None, tell: Tell) -> TraceFit:
     """Return a drive fitted to the longest capture of single requests, its last third held out."""
+    from dataclasses import replace
+
     from nvmesim.fit.arrivals import arrivals_of
+    from nvmesim.fit.episodes import suggestions
     from nvmesim.fit.host import parse_host
     from nvmesim.fit.trace_fit import fit_trace
 
     host = parse_host(captured_on).host if captured_on else None
     longest = max((c for c in captures.files if c.requests is not None), key=lambda c: c.rows)
-    arrivals = arrivals_of(longest)
+    said: list[str] = []
+    arrivals = arrivals_of(longest, said)
+    said += suggestions(captures)
     cut = len(arrivals) * 2 // 3
-    return fit_trace(
+    fit = fit_trace(
         arrivals.part(0, cut), name=name, host=host, captured_on=captured_on,
         held_out=arrivals.part(cut, len(arrivals)), tell=tell,
     )  # fmt: skip
+    return replace(fit, warnings=(*said, *fit.warnings))
 
 
 def samples_view(fit: EmpiricalFit | TraceFit) -> RenderableType:

@@ -13,6 +13,7 @@ from dataclasses import replace
 from nvmesim.catalog.profile import DriveProfile, Quantity
 from nvmesim.errors import FitError
 from nvmesim.fit.bench import Host, free_host, measure
+from nvmesim.fit.episodes import suggestions
 from nvmesim.fit.evidence import DriveFit, Judged
 from nvmesim.fit.host import parse_host
 from nvmesim.fit.notes import rounds
@@ -49,6 +50,7 @@ def fit_drive(
     """
     if isinstance(captures, Captures):
         points, notes = points_of(captures)
+        notes += suggestions(captures)
     else:
         points, notes = list(captures), []
     if captured_on is not None and host is None:
