@@ -63,7 +63,8 @@ def answer(question: Question, progress: Progress | None = None) -> Prediction:
         from nvmesim.validate.drive_fit import with_drive
 
         question, numbers = with_drive(question)
-        drive = tuple(Fitted(name, value, unit) for name, value, unit in numbers)
+        again = {change.partition("=")[0] for fit in question.fits for change in fit.set}
+        drive = tuple(Fitted(n, value, unit) for n, value, unit in numbers if n not in again)
     calibration = _Calibration(question)
     predictor, fitted = calibration.run()
     central = {key: predictor.value(key) for key in question.asked}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -36,7 +36,8 @@ def with_drive(question: Question) -> tuple[Question, tuple[tuple[str, float, st
     drive = {**scenario["drives"][0], "profile": found.drive.model_dump(mode="json")}
     scenario["drives"] = [drive, *scenario["drives"][1:]]
     numbers = tuple(_numbers(parts))
-    doubts = tuple(_doubts(parts, asked.stack_only))
+    solved = {change.partition("=")[0] for fit in question.fits for change in fit.set}
+    doubts = tuple(_doubts(parts, asked.stack_only, solved))
     return (
         replace(question, scenario=scenario, drive_fit=None, uncertain=question.uncertain + doubts),
         numbers,
@@ -93,16 +94,17 @@ def _numbers(parts: Mapping[str, Frozen]) -> Iterator[tuple[str, float, str]]:
         yield key, quantity.value / scale, unit.strip()
 
 
-def _doubts(parts: Mapping[str, Frozen], stack_only: str) -> Iterator[Uncertain]:
-    """What the fit's intervals leave open.
+def _doubts(
+    parts: Mapping[str, Frozen], stack_only: str, solved: Collection[str]
+) -> Iterator[Uncertain]:
+    """What the fit's intervals leave open, of numbers that the set's own fits do not solve again.
 
-    The cycles of a request itself and those of interrupts and wake-ups add up to what was measured,
-    so they do not vary apart: the set's own fit of the former follows each of the latter.
+    The numbers of a fit hang together: what one takes another gives. So each is moved to the ends
+    of its interval while those that an input row pins (constant part, ceiling, a full thread's
+    cycles) follow.
     """
     for key, quantity in _fitted(parts):
-        if quantity.low is None or quantity.high is None:
-            continue
-        if key in ("server.stack.submit", "server.stack.complete"):
+        if quantity.low is None or quantity.high is None or key in solved:
             continue
         scale, unit = _unit(key)
         yield Uncertain(

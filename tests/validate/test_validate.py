@@ -1,11 +1,12 @@
 import json
+import re
 
 import pytest
 
 from nvmesim.cli.app import run_command
 from nvmesim.scenario.load import scenario_from_dict
 from nvmesim.simulate import simulate
-from nvmesim.validate import Question, answer, read_set, score
+from nvmesim.validate import Question, answer, find_sets, read_set, score
 from nvmesim.validate.markdown import report, scoreboard
 from nvmesim.validate.page import page
 from nvmesim.validate.score import summary
@@ -162,8 +163,29 @@ def test_team_jbod_reaches_its_figures():
     assert by["rule", "carries"].predicted.value == 1
 
 
+def alike(new, old):
+    """The same words, and numbers within 3 % (last digits may differ)."""
+    number = re.compile(r"\d+(?:\.\d+)?(?:e[+-]?\d+)?")
+    assert number.sub("#", new) == number.sub("#", old)
+    ours, theirs = ([float(n) for n in number.findall(text)] for text in (new, old))
+    assert ours == pytest.approx(theirs, rel=0.03, abs=0.3)
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("name", sorted(p.parent.name for p in PUBLISHED.glob("*/set.toml")))
-def test_every_report_is_current(name):
-    """To three digits: the last one may differ between machines."""
-    assert report(scored(name)) == (PUBLISHED / name / "report.md").read_text("utf-8")
+def test_reports_and_scoreboard_are_current():
+    scores = [scored(path.name) for path in find_sets()]
+    for one in scores:
+        alike(report(one), (one.published.folder / "report.md").read_text("utf-8"))
+    alike(scoreboard(scores), (PUBLISHED / "SCOREBOARD.md").read_text("utf-8"))
+
+
+def test_the_scoreboard_is_that_of_the_reports():
+    """Every predicted cell of the scoreboard stands in the report of its set, and the other way."""
+    board = (PUBLISHED / "SCOREBOARD.md").read_text("utf-8")
+    for path in find_sets():
+        title = read_set(path).file.title
+        section = board.split(f"## {title}\n")[1].split("\n## ")[0]
+        cells = {line.split(" | ")[2] for line in section.splitlines() if line.count(" | ") == 3}
+        assert cells
+        text = (path / "report.md").read_text("utf-8")
+        assert all(cell in text for cell in cells - {"predicted (95 %)"})
