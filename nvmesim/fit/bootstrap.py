@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from nvmesim.fit.empirical import RUN_LENGTHS, decorrelation_length
+from nvmesim.fit.series import RUN_LENGTHS, decorrelation_length
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]

@@ -6,8 +6,9 @@ to forget. Such a drive is honest only at the queue depth of its capture (DESIGN
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import contextlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,11 @@ import polars as pl
 from nvmesim.catalog.profile import DriveProfile, EmpiricalLatencies, Quantity
 from nvmesim.errors import FitError
 from nvmesim.fit.arrivals import arrivals_of
+from nvmesim.fit.bootstrap import Interval, percentile_intervals
+from nvmesim.fit.families import Choice, choose
 from nvmesim.fit.read_side import blank_reads
+from nvmesim.fit.series import RUN_LENGTHS, decorrelation_length, thinned
+from nvmesim.fit.tail import beyond
 from nvmesim.fit.write_side import blank_writes
 from nvmesim.trace.capture import Capture, Conditions, Latency
 
@@ -26,12 +31,10 @@ Floats = npt.NDArray[np.float64]
 MAX_SAMPLES = 20_000
 """Samples kept per operation; a file of them stays below 200 kB."""
 MIN_SAMPLES = 100
+PERCENTS = (50.0, 90.0, 99.0, 99.9, 99.99)
+"""Percentiles given with their intervals."""
 FROM_BINS = 4_000
 """Samples made of a histogram: its quantiles, evenly spaced."""
-RUN_LENGTHS = 4
-"""Decorrelation lengths in a run."""
-FORGOTTEN = 0.1
-"""Autocorrelation below which the past is taken to be forgotten."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,10 @@ class EmpiricalFit:
     warnings: tuple[str, ...] = ()
     lengths: tuple[int, ...] = ()
     """Decorrelation length of each operation's series, requests; empty for a histogram."""
+    families: Mapping[str, Choice] = field(default_factory=dict)
+    """Operation -> how parametric families compare with the samples."""
+    percentiles_s: Mapping[str, Mapping[float, Interval]] = field(default_factory=dict)
+    """Operation -> percent -> value with its interval; beyond the sample from a Pareto tail."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the evidence as an object."""
@@ -49,6 +56,14 @@ class EmpiricalFit:
             "profile": self.profile.model_dump(mode="json"),
             "points": [],
             "decorrelation_requests": list(self.lengths),
+            "families": {op: choice.to_json() for op, choice in self.families.items()},
+            "percentiles_s": {
+                op: {
+                    f"p{p:g}": {"value": v.value, "low": v.low, "high": v.high}
+                    for p, v in table.items()
+                }
+                for op, table in self.percentiles_s.items()
+            },
             "warnings": list(self.warnings),
         }
 
@@ -63,56 +78,6 @@ def fit_empirical(capture: Capture, *, name: str) -> EmpiricalFit:
     if capture.requests is not None:
         return _of_requests(capture, name, notes)
     return _of_bins(capture, name, notes)
-
-
-def decorrelation_length(series: Floats, most: int | None = None) -> int:
-    """Smallest lag from which the autocorrelation stays below 0.1 or what noise would show.
-
-    *series*: float64[n] in order. 1 for independent samples. The autocorrelation is averaged over
-    lags k to 2k, so that one lucky lag does not end the search; *most* defaults to n / 10.
-    Source: Law, Simulation Modeling and Analysis, section 9.5 (batch sizes).
-
-    >>> decorrelation_length(np.random.default_rng(1).normal(size=5000))
-    1
-    """
-    n = len(series)
-    longest = max(1, n // 10) if most is None else most
-    ranks = np.argsort(np.argsort(series, kind="stable"), kind="stable").astype(float)
-    rho = _autocorrelation(ranks, 2 * longest)
-    limit = max(FORGOTTEN, 1.96 / np.sqrt(n))
-    lag = 1
-    while lag < longest and float(np.mean(rho[lag : 2 * lag + 1])) > limit:
-        lag = max(lag + 1, lag * 5 // 4)
-    return min(lag, longest)
-
-
-def thinned(series: Floats, most: int, run: int) -> Floats:
-    """At most *most* samples: runs of *run* consecutive ones, evenly spread, in order.
-
-    A series that fits is returned whole.
-
-    >>> thinned(np.arange(10.0), 4, 2).tolist()
-    [0.0, 1.0, 8.0, 9.0]
-    """
-    if len(series) <= most:
-        return series
-    length = int(np.clip(run, 1, most))
-    count = max(1, most // length)
-    starts = np.linspace(0, len(series) - length, count).round().astype(int)
-    return np.concatenate([series[s : s + length] for s in starts])
-
-
-def _autocorrelation(series: Floats, lags: int) -> Floats:
-    """float64[lags + 1], by the fast Fourier transform; 0 beyond the series."""
-    n = len(series)
-    centred = series - series.mean()
-    size = 1 << (2 * n - 1).bit_length()
-    spectrum = np.fft.rfft(centred, size)
-    covariance = np.fft.irfft(np.abs(spectrum) ** 2, size)[: min(lags + 1, n)]
-    out = np.zeros(lags + 1)
-    if covariance[0] > 0:
-        out[: len(covariance)] = covariance / covariance[0]
-    return out
 
 
 def _of_requests(capture: Capture, name: str, notes: list[str]) -> EmpiricalFit:
@@ -142,7 +107,8 @@ def _of_requests(capture: Capture, name: str, notes: list[str]) -> EmpiricalFit:
         block=_block(lengths, kept),
         source=f"{capture.file.name}: requests one by one",
     )
-    return _fit(name, table, notes, tuple(lengths))
+    fit = _fit(name, table, notes, tuple(lengths))
+    return replace(fit, **_evidence(series))
 
 
 def _block(lengths: Sequence[int], kept: Sequence[Sequence[float]]) -> int:
@@ -153,6 +119,25 @@ def _block(lengths: Sequence[int], kept: Sequence[Sequence[float]]) -> int:
     shortest = min(len(samples) for samples in kept if samples)
     longest = max(lengths)
     return 1 if longest == 1 else max(1, min(RUN_LENGTHS * longest, shortest // 4))
+
+
+def _evidence(series: Sequence[Floats]) -> dict[str, Any]:
+    """Families and percentiles of both operations, from whole series."""
+    families: dict[str, Choice] = {}
+    percentiles: dict[str, Mapping[float, Interval]] = {}
+    for op, samples in zip(("read", "write"), series, strict=True):
+        if len(samples) < MIN_SAMPLES:
+            continue
+        if len(samples) >= 2 * MIN_SAMPLES:
+            families[op] = choose(samples)
+        few = samples[: 5 * MAX_SAMPLES]
+        table = dict(percentile_intervals(few, PERCENTS, trials=200))
+        for percent in PERCENTS:
+            if percent not in table and percent > 90:
+                with contextlib.suppress(FitError):  # further out than the sample can carry
+                    table[percent] = beyond(few, percent, trials=200)
+        percentiles[op] = table
+    return {"families": families, "percentiles_s": percentiles}
 
 
 def _series(capture: Capture, notes: list[str]) -> tuple[tuple[Floats, Floats], Floats, Floats]:

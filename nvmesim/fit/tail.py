@@ -1,7 +1,7 @@
 """Percentiles beyond the sample: a generalized Pareto tail above a high threshold.
 
-Source: Pickands 1975 (the law of excesses), Hosking and Wallis 1987 (its fit by probability-weighted
-moments, steadier than maximum likelihood for some hundreds of excesses).
+Source: Pickands 1975 (the law of excesses), Hosking and Wallis 1987 (its fit by
+probability-weighted moments, steadier than maximum likelihood for some hundreds of excesses).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ FURTHEST = 100.0
 
 @dataclass(frozen=True)
 class Tail:
-    """P(X > x) = share * (1 + shape (x - threshold) / scale) ** (-1 / shape) above the threshold."""
+    """P(X > x) = share (1 + shape (x - threshold) / scale) ** (-1 / shape), x over threshold."""
 
     threshold: float
     share: float

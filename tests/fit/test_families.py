@@ -97,7 +97,7 @@ def test_a_percentile_beyond_the_sample_has_an_interval_that_covers() -> None:
 
 @pytest.mark.slow
 def test_tail_intervals_cover_at_the_stated_rate() -> None:
-    assert 0.88 <= tail_coverage(200) <= 1.0
+    assert 0.90 <= tail_coverage(200) <= 0.99  # 0.905 as of writing
 
 
 def test_what_the_sample_cannot_carry_is_refused() -> None:

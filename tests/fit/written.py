@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +11,6 @@ import numpy as np
 from nvmesim.catalog.profile import CpuProfile, DriveProfile, Quantity
 from nvmesim.engine.compiled import CompiledEngine
 from nvmesim.fit.bench import free_host
-from nvmesim.fit.drive import fit_drive  # noqa: F401
 from nvmesim.model.lower import lower
 from nvmesim.scenario.resolved import Drive, ResolvedScenario, Socket, Target, WorkloadGroup
 
@@ -94,4 +93,36 @@ def write_blkparse(path: Path, rows: np.ndarray, device: str = "259,0") -> None:
             file.write(f"{device:>7} {0:4d} {number:8d} {clock} {143:5d}  {code} {rest:>3}\n")
 
 
-__all__ = ["known_drive", "replace", "requests_of", "varying_depth", "write_blkparse"]
+def write_fio(path: Path, rows: np.ndarray, iodepth: int) -> None:
+    """JSON of fio 3: one job, 4 KiB random reads."""
+    span_s = float(rows[:, 1].max() - rows[:, 0].min()) / 1e12
+    ns = (rows[:, 1] - rows[:, 0]) / 1000
+    percents = (1, 5, 10, 20, 30, 40, 50, 60, 70, 80, 90, 95, 99, 99.5, 99.9, 99.95, 99.99)
+    table = {f"{p:.6f}": round(float(np.percentile(ns, p))) for p in percents}
+    latency = {"min": round(ns.min()), "max": round(ns.max()), "mean": float(ns.mean()),
+               "stddev": float(ns.std()), "N": len(ns)}  # fmt: skip
+    iops, size = len(ns) / span_s, int(rows[0, 3])
+    nothing = {"min": 0, "max": 0, "mean": 0.0, "stddev": 0.0, "N": 0}
+
+    def side(on: bool) -> dict[str, object]:
+        return {
+            "io_bytes": size * len(ns) if on else 0, "bw_bytes": round(size * iops) if on else 0,
+            "bw": round(size * iops / 1024) if on else 0, "iops": iops if on else 0.0,
+            "runtime": round(1000 * span_s) if on else 0, "total_ios": len(ns) if on else 0,
+            "slat_ns": nothing, "clat_ns": {**latency, "percentile": table} if on else nothing,
+            "lat_ns": latency if on else nothing,
+        }  # fmt: skip
+
+    options = {"rw": "randread", "bs": "4k", "iodepth": str(iodepth), "ioengine": "io_uring",
+               "direct": "1", "filename": "/dev/nvme0n1"}  # fmt: skip
+    job = {
+        "jobname": "job", "groupid": 0, "error": 0, "elapsed": round(span_s) + 1,
+        "job options": options, "read": side(True), "write": side(False), "trim": side(False),
+        "job_runtime": round(1000 * span_s), "usr_cpu": 0.0, "sys_cpu": 0.0, "ctx": 0,
+        "majf": 0, "minf": 0,
+    }  # fmt: skip
+    whole = {"fio version": "fio-3.36", "timestamp": 0, "time": "", "jobs": [job]}
+    path.write_text(json.dumps(whole, indent=2))
+
+
+__all__ = ["known_drive", "requests_of", "varying_depth", "write_blkparse", "write_fio"]
