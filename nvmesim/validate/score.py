@@ -85,7 +85,7 @@ def _line(published: Published, row: Row, prediction: Prediction) -> Line:
 def error(row: Row, predicted: float) -> float:
     """How far *predicted* is from what was measured: a share of it, or points.
 
-    >>> error(Row("c", "iops", 200.0, None, None, "target"), 210.0)
+    >>> round(error(Row("c", "iops", 200.0, None, None, "target"), 210.0), 6)
     0.05
     >>> error(Row("c", "loss_pct", None, 10, 25, "target", "d"), 28.0)
     3.0
