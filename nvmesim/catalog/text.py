@@ -38,7 +38,10 @@ def show_value(value: float, what: str) -> str:
     if what == "time":
         return f"{value / units.PS_PER_US:.12g} us"
     if what == "size":
-        return units.format_size(round(value))
+        size = round(value)
+        # drives are sold in powers of ten
+        is_decimal = size and size % 10**9 == 0 and size % 2**30 != 0
+        return f"{size // 10**9} GB" if is_decimal else units.format_size(size)
     if what == "bandwidth":
         return f"{value / 1e9:.12g} GB/s"
     if what == "rate":
@@ -114,6 +117,8 @@ def _any(value: Any) -> str:
         return "{ " + ", ".join(f"{_key(k)} = {_any(v)}" for k, v in value.items()) + " }"
     if isinstance(value, tuple | list):
         return "[" + ", ".join(_any(item) for item in value) + "]"
+    if isinstance(value, str) and "\n" in value:
+        return '"""\n' + "\n".join(_text(line)[1:-1] for line in value.split("\n")) + '"""'
     return _text(value) if isinstance(value, str) else repr(value)
 
 

@@ -96,7 +96,6 @@ QD1_US = {
     "intel-p4610-6.4tb": (77, 18),
     "intel-p4510-1tb": (77, 18),
     "micron-7450-pro-3.84tb": (80, 15),
-    "samsung-980pro-1tb": (60, 15),
     "sata-ssd": (110, 52),
 }
 
