@@ -82,9 +82,9 @@ def test_the_catalog_follows_the_sweep(catalog):
     found = errors(drive, host(stack), SWEEP)
     for p in SWEEP:
         e = found[p.label]
-        assert abs(e["iops"]) < (0.03 if not p.is_cpu_bound else 0.06), p.label
+        assert abs(e["iops"]) < (0.03 if not p.is_cpu_bound else 0.05), p.label
         if not p.is_cpu_bound:
-            assert abs(e["p99"]) < 0.15, p.label  # goal 12 %
+            assert abs(e["p99"]) < 0.12, p.label
             assert abs(e["p99.9"]) < 0.20, p.label
 
 
@@ -133,7 +133,7 @@ def test_other_depths_from_three(from_three):
 def test_full_threads_with_the_cost_fitted_on_all_but_the_deepest(catalog):
     drive, stack = catalog
     found = errors(drive, host(stack), [p for p in SWEEP if p.is_cpu_bound])
-    assert {name: abs(e["iops"]) < 0.06 for name, e in found.items()} == {
+    assert {name: abs(e["iops"]) < 0.05 for name, e in found.items()} == {
         "1x32": True, "1x128": True,
     }  # fmt: skip
 
