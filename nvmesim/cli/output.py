@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -71,7 +72,17 @@ def check_writable(*paths: Path | None) -> None:
 
 @contextmanager
 def written(path: Path) -> Iterator[Path]:
-    """Give a file beside *path* to write, renamed to it at the end; none is left on an error."""
+    """Give a file beside *path* to write, renamed to it at the end; none is left on an error.
+
+    A link is followed. What is no regular file (/dev/null, a pipe) is written to, not replaced.
+    """
+    path = path.resolve()
+    if path.exists() and not path.is_file():
+        with tempfile.TemporaryDirectory() as folder:
+            beside = Path(folder) / path.name
+            yield beside
+            path.write_bytes(beside.read_bytes())
+        return
     beside = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         yield beside

@@ -41,6 +41,7 @@ class DriveModel:
         self._host = host
         self.profile: DriveProfile = drive.profile
         self._units: dict[int, int] = {}
+        self._sequential = False
         p, name = self.profile, drive.name
         self._series: dict[bool, tuple[int, int]] = {}
         if p.latencies is not None:
@@ -140,16 +141,20 @@ class DriveModel:
         """Whether the profile knows such an operation (an empirical one may not)."""
         return self.profile.latencies is None or write in self._series
 
-    def rows(self, write: bool, n_bytes: int, *, misaligned: bool = False) -> list[Row]:
+    def rows(
+        self, write: bool, n_bytes: int, *, misaligned: bool = False, sequential: bool = False
+    ) -> list[Row]:
         """Operations of one command up to the drive's own port, data at the host's side.
 
         *misaligned*: it starts inside a physical sector (512e), so that it touches one more.
+        *sequential*: it follows its neighbour, so that programs are full and a disk's arm stays.
         """
         if self.profile.latencies is not None:
             station, row = self._series[write]
             delay = self._drive.delay_ps
             away = [const(station, delay)] if delay else []
             return [*away, op(Op.VISIT_SERIES, station, row)]
+        self._sequential = sequential
         rows = (self._write if write else self._read)(n_bytes, misaligned)
         if self._tags >= 0:
             rows = [op(Op.ACQUIRE, self._tags, 1), *rows, op(Op.RELEASE, self._tags, 1)]
@@ -185,6 +190,8 @@ class DriveModel:
 
     def _media(self, n: int, each: int) -> list[Row]:
         """Die and channel of each unit; a command larger than a unit forks (DESIGN 3)."""
+        if self._sequential and self._n_dies == 1:
+            return []  # one arm, already there
         if n == 1:
             return self._unit(each, SLOT_DIE)
         if each not in self._units:
@@ -230,7 +237,7 @@ class DriveModel:
         slots = self._b.stations[self._buffer].servers
         sector = round(p.physical_sector.value)
         more = sector - SECTOR if misaligned else 0
-        n = min(slots, MAX_CHILDREN, math.ceil((n_bytes + more) / p.write.unit.value))
+        n = min(slots, MAX_CHILDREN, self._programs(n_bytes + more))
         # 512e: less than a physical sector costs the drive a read of its own before the write
         first = [] if not (misaligned or n_bytes % sector) else self._unit(4096, SLOT_RMW_DIE)
         if misaligned and n_bytes >= sector:
@@ -242,18 +249,32 @@ class DriveModel:
             self._command_row(True, 0),
             const(self._write_data, round(n_bytes * PS_PER_S / p.write_bandwidth.value)),
             *first,
-            op(Op.ACQUIRE, self._buffer, n),
+            *([op(Op.ACQUIRE, self._buffer, n)] if n else []),
             op(Op.VISIT, self._ack, self._ack_dist, slot=SLOT_ACK),
-            op(Op.DESTAGE, self._dies, n, d=self._n_dies),
+            *([op(Op.DESTAGE, self._dies, n, d=self._n_dies)] if n else []),
         ]
+
+    def _programs(self, n_bytes: int) -> int:
+        """Programs that a write of *n_bytes* takes.
+
+        Random writes take one a unit, write amplification and garbage collection included. A
+        stream fills whole pages and leaves nothing to collect: it drains at the sequential
+        bandwidth, so it takes so many fewer (none, if that is less than half of one).
+        """
+        p = self.profile
+        units = n_bytes / p.write.unit.value
+        if not self._sequential:
+            return math.ceil(units)
+        drain = p.dies.value * p.write.unit.value / p.write.program.value * PS_PER_S
+        return round(units * min(1.0, drain / p.write_bandwidth.value))
 
     def _write_through(self, n_bytes: int, down: int) -> list[Row]:
         """Port, command, data, then the dies themselves; the constant part comes last."""
         p = self.profile
-        n = min(MAX_CHILDREN, math.ceil(n_bytes / p.write.unit.value))
+        n = min(MAX_CHILDREN, self._programs(n_bytes))
         dist = self._b.dist(gamma_table(p.write.program.value, p.write.program_cv.value))
         die = op(Op.VISIT_BANK, self._dies, dist, 0, self._n_dies, slot=SLOT_DIE)
-        served = [die]
+        served = [die] if n else []
         if n > 1:
             served = [op(Op.SPLIT, n, self._b.program([die, op(Op.END)]))]
         return [

@@ -248,6 +248,7 @@ class _Lowering:
 
     def _add_background(self) -> None:
         """Rebuilds, and what write-back caches write later."""
+        self.commands.sequential = False
         for key, written in self._cached.items():
             target = self.targets["volume", key[1]]
             if isinstance(target, VolumeTarget):
@@ -260,6 +261,7 @@ class _Lowering:
                 name = f"{volume.name} rebuild"
                 counter = self.b.station(name, Kind.DELAY)
                 memory = self._memory(self.scenario.drives[volume.members[0]].socket)
+                self.commands.sequential = True
                 group, info = rebuild_group(
                     target, self.scenario, self.commands, self.host, counter, memory
                 )
@@ -325,6 +327,7 @@ class _Lowering:
         )  # fmt: skip
         if isinstance(model, VolumeTarget) and model.is_cached(kind):
             self._cached.setdefault((socket, target.index), []).append((kind, share))
+        self.commands.sequential = group.access == "sequential"
         planned = model.plan(kind)
         self.load.n_phases = max(self.load.n_phases, planned.n_phases)
         rows = self._request_rows(group, target, model, kind, planned.n_phases)

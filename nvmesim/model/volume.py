@@ -60,7 +60,9 @@ class Commands:
         self._paths = paths
         self.plans = plans
         self.infos: list[ChildInfo] = []
-        self._programs: dict[tuple[int, bool, int, int, bool, bool], int] = {}
+        self._programs: dict[tuple[int, bool, int, int, bool, bool, bool], int] = {}
+        self.sequential = False
+        """Whether the requests that are being planned run in sequence."""
 
     def program(
         self,
@@ -72,10 +74,12 @@ class Commands:
         misaligned: bool = False,
     ) -> int:
         """First operation of a command of *n_bytes*; *direct*: it ends at the drive's port."""
-        key = (drive, write, n_bytes, memory, direct, misaligned)
+        key = (drive, write, n_bytes, memory, direct, misaligned, self.sequential)
         if key not in self._programs:
             check_can(self._drives[drive], write)
-            rows = self._drives[drive].rows(write, max(1, n_bytes), misaligned=misaligned)
+            rows = self._drives[drive].rows(
+                write, max(1, n_bytes), misaligned=misaligned, sequential=self.sequential
+            )
             way: list[Row] = []
             if not direct:
                 where: Drive = self._scenario.drives[drive]
