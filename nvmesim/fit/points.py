@@ -47,6 +47,8 @@ class Point:
     totals_s: Mapping[float, float] = field(default_factory=dict)
     """Percentiles of total latency, if the file has them beside those of clat."""
     total_bins: Bins | None = None
+    slat_s: float | None = None
+    """Mean submission time, if the file has it: total latency less clat."""
     cpu_s: float | None = None
     """CPU time per request, all jobs together."""
     per_job_pct: float | None = None
@@ -66,8 +68,12 @@ class Point:
     def with_totals(self) -> Point:
         """Return the point with percentiles of total latency, where the file has them.
 
-        A host that stays in the profile has no submission of its own for clat to leave out.
+        A host that stays in the profile has no submission of its own for clat to leave out. Where
+        the file has only clat's, the mean submission time is added: it varies little beside them.
         """
+        if not self.totals_s and self.slat_s and self.percentiles_of == "clat":
+            shifted = {p: v + self.slat_s for p, v in self.percentiles_s.items()}
+            return replace(self, percentiles_s=shifted, percentiles_of="lat", bins=None)
         if not self.totals_s:
             return self
         return replace(
@@ -187,6 +193,7 @@ def _point(m: Measurement) -> Point | str:
         random=c.access != "sequential", block_size=c.block_size, jobs=c.jobs,
         iodepth=c.iodepth, iops=iops, mean_s=_mean(list(m.ops.values())),
         percentiles_s=percentiles, percentiles_of=kind, totals_s=totals, cpu_s=cpu,
+        slat_s=_submission(result),
         bins=None if mixed else _bins(result.clat if kind == "clat" else result.lat),
         total_bins=None if mixed else _bins(result.lat), per_job_pct=per_job,
         targets=c.targets or 1, count=sum(r.count for r in m.ops.values()),
@@ -195,6 +202,15 @@ def _point(m: Measurement) -> Point | str:
 
 def _combined(results: list[OpResult]) -> OpResult:
     return max(results, key=lambda r: r.count or r.iops)
+
+
+def _submission(result: OpResult) -> float | None:
+    """Mean total latency less mean clat, s, where both are known."""
+    if result.lat is None or result.clat is None:
+        return None
+    if result.lat.mean_s is None or result.clat.mean_s is None:
+        return None
+    return max(0.0, result.lat.mean_s - result.clat.mean_s)
 
 
 def _mean(results: list[OpResult]) -> float | None:

@@ -184,7 +184,7 @@ class CurvePoint:
     p99_s: float | None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Result:
     """A prediction."""
 
@@ -221,6 +221,22 @@ class Result:
         from nvmesim.result.charts import chart
 
         return chart(self)
+
+    def __repr__(self) -> str:
+        """Return one line: the scenario, its IOPS, the verdict."""
+        iops = self.total.iops.value
+        return f"<Result {self.scenario!r}: {iops:.0f} IOPS, {self.bottleneck.verdict}>"
+
+    def __str__(self) -> str:
+        """What `nvmesim run` prints."""
+        from rich.console import Console
+
+        from nvmesim.result.terminal import result_view
+
+        console = Console(width=120, color_system=None, record=False)
+        with console.capture() as said:
+            console.print(result_view(self))
+        return "\n".join(line.rstrip() for line in said.get().splitlines())
 
     def _repr_html_(self) -> str:
         """What a notebook shows: numbers, reason, server."""
