@@ -19,8 +19,9 @@ from nvmesim.fit.arrivals import Arrivals, Replayer
 from nvmesim.fit.bench import Host, free_host
 from nvmesim.fit.classes import JudgedClass, classes_of, everything, judge, misfits
 from nvmesim.fit.evidence import intervals
-from nvmesim.fit.read_side import CHANNEL_PS, blank_reads
+from nvmesim.fit.read_side import blank_reads
 from nvmesim.fit.search import Floats, Solution, solve
+from nvmesim.fit.trace_profile import Structure, built, with_intervals
 from nvmesim.fit.write_side import blank_writes
 
 UNIT = 4096
@@ -36,7 +37,8 @@ SCREEN_ROUNDS, FINE_ROUNDS = 4, 6
 FAR = (0.25, 0.5, 2.0, 4.0)
 """Numbers of dies tried first, in units of the first guess; then nearer to the best."""
 NEAR = (0.7, 1.4)
-CLOSE = (0.87, 1.0, 1.15)
+LESS, MORE = (0.85, 0.7, 0.55), (1.18, 1.4, 1.8)
+"""Numbers of dies with all requests, in units of the best of the screening."""
 ENGINES = (0, 1, 2, 4)
 MOST_COMMANDS = 10
 """Ceiling on commands per second that is looked for, in units of the highest rate in the trace:
@@ -45,17 +47,6 @@ DRIFT = 0.15
 """Relative difference of medians between the trace's halves that is said."""
 
 Progress = Callable[[str], None]
-
-
-@dataclass(frozen=True)
-class Structure:
-    """What is tried in turn and not searched."""
-
-    dies: int = 32
-    engines: int = 0
-    """Data engines of large reads; 0: they fork over dies."""
-    through: bool = False
-    """Writes end on their dies; else in a buffer."""
 
 
 @dataclass(frozen=True)
@@ -126,8 +117,9 @@ class _Fitting:
         self.template = self._template()
 
     def fit(self, held_out: Arrivals | None) -> TraceFit:
-        best = self._search()
-        profile = self._profile(best)
+        tries = self._search()
+        best = tries[0]
+        profile = self._profile(tries)
         judged = judge(
             [everything(self.used), *self.classes], self.replayer.latencies_s(profile),
             held_out=False,
@@ -142,7 +134,7 @@ class _Fitting:
 
     # -- search ---------------------------------------------------------------------------------
 
-    def _search(self) -> _Try:
+    def _search(self) -> list[_Try]:
         """Screen structures with few requests, twice as each choice depends on the others."""
         s = self.start
         best = self._at(Structure(s.dies), s.values, SCREEN_ROUNDS)
@@ -161,13 +153,23 @@ class _Fitting:
                 break
         return self._refined(best)
 
-    def _refined(self, best: _Try) -> _Try:
-        """Least squares with all requests, for the number of dies and its neighbours."""
-        tries = []
-        for dies in dict.fromkeys(max(1, round(best.structure.dies * f)) for f in CLOSE):
-            structure = replace(best.structure, dies=dies)
-            tries.append(self._at(structure, _values(best), FINE_ROUNDS, fine=True))
-        return min(tries, key=lambda t: t.found.cost)
+    def _refined(self, best: _Try) -> list[_Try]:
+        """Least squares with all requests for a ladder of numbers of dies, the best first."""
+        about = self._at(best.structure, _values(best), FINE_ROUNDS, fine=True)
+        tries = [about]
+        for factors in (LESS, MORE):
+            last = about
+            for factor in factors:
+                structure = replace(
+                    about.structure, dies=max(1, round(about.structure.dies * factor))
+                )
+                if structure in [t.structure for t in tries]:
+                    continue
+                last = self._at(structure, _values(last), FINE_ROUNDS - 2, fine=True)
+                tries.append(last)
+                if last.found.cost - about.found.cost > 6 * _scale(about.found):
+                    break
+        return sorted(tries, key=lambda t: t.found.cost)
 
     def _better(self, best: _Try, structures: Sequence[Structure]) -> _Try:
         """The best of *best* and *structures*, each searched from the best's values."""
@@ -218,16 +220,27 @@ class _Fitting:
         v = dict(zip(self.start.names, (float(value) for value in x), strict=True))
         return built(self.template, v, structure)
 
-    def _profile(self, best: _Try) -> DriveProfile:
+    def _profile(self, tries: Sequence[_Try]) -> DriveProfile:
         """The fitted drive, with intervals and what each number rests on."""
-        s, found = self.start, best.found
-        bounds = dict(intervals(s.names, found.values, found.jacobian, found.residuals))
+        s, best = self.start, tries[0]
+        found = best.found
+        bounds = averaged(s.names, tries)
         if "commands" in bounds and bounds["commands"][1] > 2 * found.values[3]:
-            # not told by the trace: anything from its highest rate up
+            # not told by the trace: anything from its highest rate up; a write's own time then
+            # holds, or not, what the controller takes
+            if "write_latency" in bounds:
+                slower = 1e12 / bounds["commands"][0] - 1e12 / found.values[3]
+                low, high = bounds["write_latency"]
+                bounds["write_latency"] = (max(low / 2, low - slower), high)
             bounds["commands"] = (s.low[3], max(bounds["commands"][1], s.high[3]))
         values = dict(zip(s.names, found.values.tolist(), strict=True))
         source = f"{self.all.source}: {len(self.used)} requests one by one"
-        return with_intervals(built(self.template, values, best.structure), values, bounds, source)
+        near = [t.structure.dies for t in tries if weight(t, best) > 0.02]
+        drive = built(self.template, values, best.structure)
+        dies = Quantity(
+            value=best.structure.dies, low=min(near), high=max(near), basis="fitted", source=source
+        )
+        return with_intervals(drive.model_copy(update={"dies": dies}), values, bounds, source)
 
     def _doubts(self, judged: Sequence[JudgedClass]) -> list[str]:
         s, said = self.start, []
@@ -266,6 +279,40 @@ class _Fitting:
 class _Try:
     structure: Structure
     found: Solution
+
+
+def _scale(found: Solution) -> float:
+    """Size of the residuals in units of what was expected, at least 1."""
+    return max(1.0, 2 * found.cost / max(1, len(found.residuals) - len(found.values)))
+
+
+def weight(tried: _Try, best: _Try) -> float:
+    """Likelihood of *tried* in units of the best's."""
+    return float(np.exp(-(tried.found.cost - best.found.cost) / _scale(best.found)))
+
+
+def averaged(names: Sequence[str], tries: Sequence[_Try]) -> dict[str, tuple[float, float]]:
+    """95 % intervals over all numbers of dies, each by its likelihood; the best comes first.
+
+    The variance is that within a number of dies and that between them. Source: Buckland, Burnham
+    and Augustin 1997, Model selection: an integral part of inference.
+    """
+    weights = np.array([weight(t, tries[0]) for t in tries])
+    weights /= weights.sum()
+    logs = np.log([t.found.values for t in tries])
+    half = np.empty_like(logs)
+    for i, t in enumerate(tries):
+        found = t.found
+        spread = intervals(names, found.values, found.jacobian, found.residuals)
+        half[i] = [np.log(high / low) / 2 for low, high in spread.values()]
+    mean = weights @ logs
+    wide = np.sqrt(weights @ ((half / 1.96) ** 2 + (logs - mean) ** 2)) * 1.96
+    low, high = np.exp(mean - wide), np.exp(mean + wide)
+    best = tries[0].found.values
+    return {
+        name: (float(min(a, v)), float(max(b, v)))
+        for name, a, b, v in zip(names, low, high, best, strict=True)
+    }
 
 
 def _values(tried: _Try) -> list[float]:
@@ -339,100 +386,6 @@ def _peak_rate(a: Arrivals) -> float:
     step = min(64, len(a) - 1)
     spans = a.at_ps[step:] - a.at_ps[:-step]
     return float(step / max(1, int(spans.min())) * 1e12)
-
-
-def built(template: DriveProfile, v: dict[str, float], structure: Structure) -> DriveProfile:
-    """Return *template* with these values (ps, 1/s) and this structure.
-
-    A slope is the time of each further unit: in the data engine, or in the drive's data path.
-    """
-    q = Quantity
-    unit = template.read.unit.value
-    update: dict[str, Any] = {
-        "dies": q(value=structure.dies),
-        "channels": q(value=min(8, structure.dies)),
-    }
-    if "latency" in v:
-        base = v["latency"] * v["share"] / (1 + v["share"])
-        read: dict[str, Any] = {
-            "base": q(value=base),
-            "die": q(value=v["latency"] - base),
-            "die_cv": q(value=v["cv"]),
-            "channel": q(value=min(CHANNEL_PS, 0.05 * v["latency"])),
-        }
-        update["commands"] = q(value=v["commands"])
-        if structure.engines and "read_slope" in v:
-            read["engines"] = q(value=structure.engines)
-            read["split"] = q(value=v["read_slope"])
-        elif "read_slope" in v:
-            update["read_bandwidth"] = q(value=unit / v["read_slope"] * 1e12)
-        update["read"] = template.read.model_copy(update=read)
-    if "program" in v:
-        through = structure.through
-        write: dict[str, Any] = {
-            "base": q(value=v["write_latency"]),
-            "base_cv": q(value=0.1 if through else v["write_cv"]),
-            "program": q(value=v["program"]),
-            "program_cv": q(value=v["write_cv"] if through else 0.1),
-            "through": through,
-        }
-        if "write_slope" in v:
-            update["write_bandwidth"] = q(value=unit / v["write_slope"] * 1e12)
-        update["write"] = template.write.model_copy(update=write)
-    return template.model_copy(update=update)
-
-
-def with_intervals(
-    profile: DriveProfile,
-    values: dict[str, float],
-    bounds: Any,
-    source: str,
-) -> DriveProfile:
-    """Return *profile* with each fitted number's interval and source."""
-    unit = profile.read.unit.value
-
-    def q(value: float, low: float, high: float) -> Quantity:
-        return Quantity(value=value, low=low, high=high, basis="fitted", source=source)
-
-    def same(name: str, value: Quantity) -> Quantity:
-        """Scaled as *name* is: base and die carry the relative interval of the latency."""
-        low, high = bounds[name]
-        scale = value.value / values[name]
-        return q(value.value, low * scale, high * scale)
-
-    def rate(name: str, value: Quantity) -> Quantity:
-        low, high = bounds[name]
-        return q(value.value, unit / high * 1e12, unit / low * 1e12)
-
-    read, write, top = {}, {}, {"dies": profile.dies.model_copy(update={"basis": "fitted"})}
-    if "latency" in values:
-        share = values["share"]
-        low, high = bounds["share"]
-        latency = values["latency"]
-        wide = bounds["latency"][1] / latency
-        base = [latency * s / (1 + s) for s in (low, share, high)]
-        read["base"] = q(base[1], base[0] / wide, base[2] * wide)
-        read["die"] = q(latency - base[1], (latency - base[2]) / wide, (latency - base[0]) * wide)
-        read["die_cv"] = q(values["cv"], *bounds["cv"])
-        top["commands"] = q(values["commands"], *bounds["commands"])
-        if profile.read.engines is not None:
-            read["split"] = same("read_slope", profile.read.split)
-        elif "read_slope" in values:
-            top["read_bandwidth"] = rate("read_slope", profile.read_bandwidth)
-    if "program" in values:
-        write["base"] = same("write_latency", profile.write.base)
-        spread = "program_cv" if profile.write.through else "base_cv"
-        write[spread] = q(values["write_cv"], *bounds["write_cv"])
-        write["program"] = same("program", profile.write.program)
-        if "write_slope" in values:
-            top["write_bandwidth"] = rate("write_slope", profile.write_bandwidth)
-    return profile.model_copy(
-        update={
-            **top,
-            "read": profile.read.model_copy(update=read),
-            "write": profile.write.model_copy(update=write),
-        }
-    )
 
 
 def replayed(profile: DriveProfile, arrivals: Arrivals, host: Host | None) -> list[JudgedClass]:
