@@ -19,6 +19,7 @@ def page(scores: Sequence[Score]) -> str:
             _against(scores),
             "Both axes logarithmic; bars are 95 % intervals; the line is a perfect prediction.",
         )
+    if any(row["role"] == "target" for row in _points(scores)):
         charts["Errors by what stopped the prediction"] = (
             _residuals(scores),
             "Each dot is a target; what the simulator says is full there.",
@@ -41,6 +42,7 @@ def _points(scores: Sequence[Score]) -> list[dict[str, Any]]:
             "set": s.published.name, "row": line.row.config, "measured": line.row.measured,
             "predicted": line.predicted.value, "low": line.predicted.low,
             "high": line.predicted.high, "error": 100 * line.error, "stopped by": line.verdict,
+            "role": line.row.role,
         }
         for s in scores for line in s.lines
         if line.row.role != "input" and line.row.metric == "iops" and line.row.measured
@@ -73,7 +75,8 @@ def _residuals(scores: Sequence[Score]) -> Any:
     import altair as alt
     import polars as pl
 
-    dots = alt.Chart(pl.DataFrame(_points(scores))).mark_circle(size=60).encode(
+    targets = [row for row in _points(scores) if row["role"] == "target"]
+    dots = alt.Chart(pl.DataFrame(targets)).mark_circle(size=60).encode(
         x=alt.X("error:Q", title="error of IOPS, %"),
         y=alt.Y("stopped by:N", title="stopped by"),
         color=alt.Color("set:N"),
