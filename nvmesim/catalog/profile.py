@@ -213,7 +213,9 @@ class CpuProfile(Frozen):
     smt_yield: Number = Quantity(value=1.25, low=1.15, high=1.35, basis="assumed")
     """Work of two busy siblings, in units of one busy thread on an idle core."""
     lanes: int = Field(default=48, ge=0)
-    pcie_generation: int = Field(default=3, ge=1, le=6)
+    pcie_generation: int = Field(default=5, ge=1, le=6)
+    """Left out (a CPU of the user's own): the newest in servers, so that it is the drive's own link
+    that counts, as when a profile is fitted without a stated link."""
     interconnect: Literal["upi", "xgmi", "qpi", "none"] = "upi"
     interconnect_links: int = Field(default=2, ge=0)
     interconnect_rate: str = "10.4 GT/s"
