@@ -21,7 +21,7 @@ help:
 	@echo "make run       calibrate on the captures in calibration/local-disk, predict a RAID5 of such drives"
 	@echo "make test      lint, types, layers, tests (without the slow ones)"
 	@echo "make test-all  the same with the slow tests, and the engines once with bounds checking"
-	@echo "make bench     benchmarks"
+	@echo "make bench     speed: both engines against SimPy, salabim, Ciw and a C program"
 	@echo "make theory    simulated against exact results of queueing theory"
 	@echo "make venv      only the environment in $(VENV)"
 
@@ -63,7 +63,7 @@ test-bounds: venv
 	NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=build/numba-bounds $(PYTEST) -m "not slow" tests/engines
 
 bench: venv
-	$(BIN)/python -m pytest -q -s --benchmark-columns=min,mean,stddev,rounds benchmarks
+	$(BIN)/python -m benchmarks
 
 theory: venv
 	$(BIN)/python -m tests.theory

@@ -60,11 +60,24 @@ def _initial(net: Network, seed: int, replication: int, record: int) -> kernel.R
         stream=net.stream_start.copy() if net.n_streams else zeros(1),
         group_count=zeros(len(net.group_flow)), user_cursor=cursor, user_paced=zeros(n_users),
         member_load=zeros(max(1, net.n_members)), series_count=zeros(n),
-        completed=zeros(2), latency_sum=zeros(2, 2), latency_max=zeros(2, 2),
-        histogram=zeros(2, 2, HIST_BINS), flows=zeros(len(net.flow_program)),
-        alts=zeros(max(1, len(net.alt_program))), plans=zeros(len(net.plan_phase_ptr) - 1),
-        acc=zeros(n, len(Acc)), record=zeros(record, len(REQUEST_FIELDS)),
+        **_statistics(net),
+        record=zeros(record, len(REQUEST_FIELDS)),
     )  # fmt: skip
+
+
+def _statistics(net: Network) -> dict[str, Ints]:
+    """What a batch counts, at zero.
+
+    New arrays are cheaper than old ones cleared and copied: the system hands out zeros, and few of
+    the histogram's bins are ever touched.
+    """
+    shapes = {
+        "completed": (2,), "latency_sum": (2, 2), "latency_max": (2, 2),
+        "histogram": (2, 2, HIST_BINS), "flows": (len(net.flow_program),),
+        "alts": (max(1, len(net.alt_program)),), "plans": (len(net.plan_phase_ptr) - 1,),
+        "acc": (net.n_stations, len(Acc)),
+    }  # fmt: skip
+    return {name: np.zeros(shape, np.int64) for name, shape in shapes.items()}
 
 
 def _longer(array: Ints, n: int) -> Ints:
@@ -130,13 +143,8 @@ class CompiledEngine:
         Raises DeadlockError when requests are left and no event is.
         """
         self._make_room()
-        run = self._run
+        self._run = run = self._run._replace(**_statistics(self._network))
         start = int(run.scalars[kernel.NOW])
-        for array in (
-            run.completed, run.latency_sum, run.latency_max, run.histogram, run.flows, run.alts,
-            run.plans, run.acc,
-        ):  # fmt: skip
-            array[...] = 0
         run.scalars[kernel.DONE] = 0
         while (status := self._call(completions, until_ps)) == kernel.GROW:
             self._grow()
@@ -178,9 +186,8 @@ class CompiledEngine:
         run.held_since[gates] = end
         return Batch(
             status, start, end,
-            run.completed.copy(), run.latency_sum.copy(), run.latency_max.copy(),
-            run.histogram.copy(), run.flows.copy(), run.alts.copy(), run.plans.copy(),
-            run.acc.copy(), int(run.scalars[kernel.LIVE]),
+            run.completed, run.latency_sum, run.latency_max, run.histogram, run.flows, run.alts,
+            run.plans, run.acc, int(run.scalars[kernel.LIVE]),
         )  # fmt: skip
 
     def records(self) -> Ints:
