@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import functools
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -12,6 +13,8 @@ from typing import Any, Final, Literal, TypeVar, cast, overload
 
 from pydantic import ValidationError
 
+from nvmesim.catalog.paths import is_path as is_path
+from nvmesim.catalog.paths import outside
 from nvmesim.catalog.problems import first_problem
 from nvmesim.catalog.profile import (
     CpuProfile,
@@ -27,6 +30,8 @@ from nvmesim.errors import CatalogError, nearest
 
 Kind = Literal["drive", "cpu", "stack", "raid-engine", "platform"]
 
+MAX_TOML_BYTES: Final = 1 << 24
+"""Sixteen times the whole catalog; a larger file is no scenario and no profile."""
 MODELS: Final[dict[Kind, type[Profile]]] = {
     "drive": DriveProfile,
     "cpu": CpuProfile,
@@ -98,7 +103,7 @@ def load(kind: Kind, reference: str | Mapping[str, Any], base: Path | None = Non
     """
     if isinstance(reference, Mapping):
         return from_table(kind, reference, base=base)
-    if reference.endswith(".toml") or "/" in reference or "\\" in reference:
+    if is_path(reference):
         return read(kind, (base or Path()) / reference)
     return get(kind, reference)
 
@@ -106,25 +111,54 @@ def load(kind: Kind, reference: str | Mapping[str, Any], base: Path | None = Non
 def read(kind: Kind | None, path: Path) -> Profile:
     """Return the profile in the TOML file *path*, of *kind* or of the kind that it states."""
     table = read_toml(path, CatalogError)
+    _check_bases(path, table)
     try:
         return from_table(kind, table, name=path.stem, base=path.parent)
     except CatalogError as error:
         raise CatalogError(f"{path}: {error}") from None
 
 
+def _check_bases(path: Path, table: Mapping[str, Any]) -> None:
+    """Follow ``extends`` from file to file: none may lead elsewhere, or back to one before."""
+    seen = {path.resolve()}
+    while isinstance(reference := table.get("extends"), str) and is_path(reference):
+        elsewhere = outside({"extends": reference}, path.parent)
+        if elsewhere:
+            raise CatalogError(f"{path}: {elsewhere}")
+        path = path.parent / reference
+        if path.resolve() in seen:
+            raise CatalogError(f"{path}: extends itself; extend a catalog entry")
+        seen.add(path.resolve())
+        table = read_toml(path, CatalogError)
+
+
 def read_toml(path: Path, error: type[Exception]) -> dict[str, Any]:
     """Return the tables of *path*; *error* in one line if there is no such file or it is broken."""
     try:
-        return tomllib.loads(path.read_bytes().decode("utf-8-sig"))
+        return tomllib.loads(_toml_text(path))
     except FileNotFoundError:
         raise error(f"{path}: no such file") from None
     except IsADirectoryError:
         raise error(f"{path}: is a folder, not a TOML file") from None
     except OSError as reason:
         raise error(f"{path}: cannot be read: {reason.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as reason:
+    except RecursionError:
+        raise error(f"{path}: is nested too deeply; write it as plain tables") from None
+    except ValueError as reason:  # no TOML, no text, or a number of thousands of digits
         text = " ".join(str(reason).split())
         raise error(f"{path}: not TOML: {text}") from None
+
+
+def _toml_text(path: Path) -> str:
+    """The text of a small file, UTF-8 or the UTF-16 that PowerShell's ``>`` writes."""
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise ValueError("it is a device or a pipe; write a file")
+    with path.open("rb") as file:
+        data = file.read(MAX_TOML_BYTES + 1)
+    if len(data) > MAX_TOML_BYTES:
+        raise ValueError(f"it is larger than {MAX_TOML_BYTES >> 20} MiB")
+    is_wide = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    return data.decode("utf-16" if is_wide else "utf-8-sig")
 
 
 def from_table(
@@ -151,6 +185,8 @@ def from_table(
     if known == "stack":
         values = _split_cycles(values)
     extends = values.pop("extends", None)
+    if extends is not None and not isinstance(extends, str | Mapping):
+        raise CatalogError(f"extends is {extends!r}; name a catalog entry or a file")
     if extends is not None:
         values = _merged(load(known, extends, base).model_dump(exclude_unset=True), values)
     return _validated(MODELS[known], {"name": name, **values})

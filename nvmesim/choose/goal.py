@@ -8,6 +8,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import Field, PrivateAttr, ValidationError
 
 from nvmesim.catalog.load import read_toml
+from nvmesim.catalog.paths import outside
 from nvmesim.catalog.problems import first_problem
 from nvmesim.errors import InputError
 from nvmesim.scenario.fields import Duration, Fraction, PerSecond, Size, Strict
@@ -86,7 +87,11 @@ def load_goal(path: str | Path) -> Goal:
     """Return the goal in the TOML file *path*; InputError in one line."""
     file = Path(path)
     try:
-        goal = goal_from_dict(read_toml(file, InputError), file.parent)
+        tables = read_toml(file, InputError)
+        elsewhere = outside(tables, file.parent)
+        if elsewhere:
+            raise InputError(elsewhere)
+        goal = goal_from_dict(tables, file.parent)
     except InputError as error:
         text = str(error)
         raise type(error)(text if text.startswith(str(file)) else f"{file}: {text}") from None

@@ -154,13 +154,13 @@ def hold_out(points: Iterable[Point], rules: Iterable[str]) -> list[Point]:
 
 
 def _matches(point: Point, key: str, value: str) -> bool:
-    if key == "QD" and value.isdigit():
+    if key == "QD" and value.isdecimal():
         return point.outstanding == int(value)
     if key == "BS":
         return point.block_size == parse_size(value)
     if key == "OP":
         return value in (point.op, point.op.removeprefix("rand"))
-    if key == "JOBS" and value.isdigit():
+    if key == "JOBS" and value.isdecimal():
         return point.jobs == int(value)
     raise FitError(f"--hold-out {key}={value}: write QD=16, BS='64 KiB', OP=randread or JOBS=4")
 

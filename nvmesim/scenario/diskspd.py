@@ -10,11 +10,11 @@ from typing import Any, Final
 
 from nvmesim import units
 from nvmesim.errors import ScenarioError, nearest
-from nvmesim.scenario.loads import ParsedLoad
+from nvmesim.scenario.loads import ParsedLoad, whole
 
 DEFAULT_BLOCK: Final = 64 * 1024
 DEFAULT_OUTSTANDING: Final = 2
-_SIZE: Final = re.compile(r"^(\d+)([kmgtb]?)$", re.IGNORECASE)
+_SIZE: Final = re.compile(r"^([0-9]{1,18})([kmgtb]?)$", re.IGNORECASE)
 _SCALE: Final = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 
 
@@ -39,9 +39,10 @@ class _Line:
         return number * (self.block if suffix == "b" else _SCALE[suffix])
 
     def number(self, flag: str, text: str, low: int, high: int) -> int:
-        if not text.isdigit() or not low <= int(text) <= high:
+        number = whole(text)
+        if number is None or not low <= number <= high:
             raise self.fail(flag, f"needs a whole number from {low} to {high}")
-        return int(text)
+        return number
 
 
 def parse(line: str, *, key: str = "diskspd") -> ParsedLoad:
@@ -65,7 +66,7 @@ def parse(line: str, *, key: str = "diskspd") -> ParsedLoad:
                 raise state.fail(flag, "is not a multiple of 512 bytes")
     for flag in flags:
         _read(flag, state)
-    if "-S" not in "".join(f[:2] for f in flags):
+    if not {"-S", "-h"} & {flag[:2] for flag in flags}:
         state.ignored.append("no -S: the file cache that DiskSpd would use is not modelled")
     return ParsedLoad("diskspd", _fields(state), tuple(files), ignored=tuple(state.ignored))
 
@@ -152,6 +153,16 @@ def _throttle(flag: str, text: str, state: _Line) -> None:
     state.values["rate_limit"] = float(amount) if by_iops else amount * 1000 / state.block
 
 
+def _caching(flag: str, text: str, state: _Line) -> None:
+    """-S: no file cache; with w (as h, and the old -h) writes go through the drive's cache too."""
+    if not re.fullmatch(r"[bhmruw]*", text):
+        raise state.fail(flag, "knows b, h, m, r, u and w")
+    if flag == "-h" or "h" in text or "w" in text:
+        state.values["write_through"] = True
+    else:
+        state.ignored.append(flag)
+
+
 _READERS: Final[dict[str, Callable[[str, str, _Line], None]]] = {
     "b": _block,
     "o": _whole("outstanding", 1, 65536),
@@ -169,8 +180,10 @@ _READERS: Final[dict[str, Callable[[str, str, _Line], None]]] = {
     "g": _throttle,
     "i": _whole("burst", 1, 10**9),
     "j": _whole("pause_ms", 1, 10**9),
+    "S": _caching,
+    "h": _caching,
 }
-_IGNORED: Final = tuple(f"-{letter}" for letter in "SdWCDLZxnazlIeyvRh")
+_IGNORED: Final = tuple(f"-{letter}" for letter in "dWCDLZxnazlIeyvR")
 _REFUSED: Final = {
     "-p": "(the same offsets in parallel) shapes the load in a way that is not modelled",
     "-X": "names a profile; write its flags instead",
@@ -200,6 +213,7 @@ def _fields(state: _Line) -> dict[str, Any]:
         "interlocked": values.get("interlocked", False),
         "thread_stride": values.get("thread_stride", 0),
         "rate_limit": values.get("rate_limit"),
+        "write_through": values.get("write_through", False) and values.get("write_percent", 0) > 0,
     }
     return {**fields, **_threads(values), **_span(state), **_think(values)}
 

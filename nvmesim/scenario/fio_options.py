@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from nvmesim import units
 from nvmesim.errors import ScenarioError
-from nvmesim.scenario.loads import ParsedLoad
+from nvmesim.scenario.loads import ParsedLoad, whole
 
 if TYPE_CHECKING:
     from nvmesim.scenario.fio_job import Section
@@ -26,7 +26,7 @@ HONOURED: Final = (
     *("rw", "bs", "bssplit", "bsrange", "ba", "iodepth", "numjobs", "rwmixread", "rwmixwrite"),
     *("rate_iops", "rate", "filename", "size", "filesize", "offset", "offset_increment"),
     *("percentage_random", "thinktime", "thinktime_blocks", "ioengine", "numa_cpu_nodes", "direct"),
-    *("nrfiles",),
+    *("nrfiles", "fsync", "fdatasync", "sync"),
 )
 IGNORED: Final = (
     *("runtime", "time_based", "ramp_time", "group_reporting", "new_group", "name", "thread"),
@@ -66,6 +66,7 @@ IGNORED: Final = (
     *("error_dump", "allow_mounted_write", "allow_file_create", "pre_read", "uid", "gid"),
     *("exec_prerun", "exec_postrun", "ioscheduler", "io_submit_mode", "kb_base", "unit_base"),
     *("steadystate", "ss", "ss_dur", "ss_ramp", "ss_interval", "cmdprio_percentage", "rate_cycle"),
+    *("end_fsync", "fsync_on_close", "write_barrier"),
     *("rate_ignore_thinktime", "thinktime_blocks_type", "serialize_overlap", "stats", "group_id"),
 )
 
@@ -77,9 +78,6 @@ def _off(value: str) -> bool:
 _NOT_MODELLED: Final = "shapes the load in a way that is not modelled"
 REFUSED: Final[dict[str, tuple[Callable[[str], bool], str]]] = {
     "random_distribution": (lambda value: value in ("", "random"), _NOT_MODELLED),
-    "fsync": (_off, _NOT_MODELLED),
-    "fdatasync": (_off, _NOT_MODELLED),
-    "sync": (_off, _NOT_MODELLED),
     "sync_file_range": (_off, _NOT_MODELLED),
     "verify": (_off, "reads back what it wrote, which is not modelled"),
     "do_verify": (_off, "reads back what it wrote, which is not modelled"),
@@ -126,13 +124,14 @@ class _Job:
         text = self.options.get(option)
         if text is None:
             return default
-        if not text.isdigit() or not low <= int(text) <= high:
+        number = whole(text)
+        if number is None or not low <= number <= high:
             raise self.fail(option, f"needs a whole number from {low} to {high}")
-        return int(text)
+        return number
 
     def bytes_of(self, option: str, text: str) -> int:
         """kb_base is 1024, so 4k and 4kb are 4096 and 4ki is 4000: fio's own way round."""
-        match = re.fullmatch(r"(\d+)([kmgtp]?i?)b?", text.strip().lower())
+        match = re.fullmatch(r"([0-9]{1,18})([kmgtp]?i?)b?", text.strip().lower())
         scales = {**_SCALE, **_DECIMAL}
         if match is None or match.group(2) not in scales:
             raise self.fail(option, "needs a size; write for example 4k")
@@ -156,7 +155,7 @@ class _Job:
         if not text.endswith("%"):
             return None
         number = text[:-1]
-        if not number.replace(".", "", 1).isdigit() or not 0 <= float(number) <= 100:
+        if not re.fullmatch(r"[0-9]{1,3}(\.[0-9]*)?", number) or not 0 <= float(number) <= 100:
             raise self.fail(option, "needs a share from 0% to 100%")
         return float(number)
 
@@ -184,6 +183,7 @@ def fields_of(section: Section, where: str) -> ParsedLoad:
         "think_ps": _think(job),
         "think_every": job.whole("thinktime_blocks", 1, 1, 10**9),
         "socket": _socket(job),
+        **_syncs(job, direction),
         **_jumps(job, access, run, sizes),
     }
     span, span_percent = _span(job, len(files))
@@ -264,7 +264,7 @@ def _range(job: _Job, text: str) -> Sizes:
 def _split(job: _Job, text: str) -> Sizes:
     """Read "4k/60:64k/40"; a blank share takes an even part of what is left."""
     parts = [part.partition("/") for part in text.split(":") if part]
-    shares = [float(share) if share.isdigit() else None for _, _, share in parts]
+    shares = [float(share) if whole(share) is not None else None for _, _, share in parts]
     rest = 100 - sum(share for share in shares if share is not None)
     blanks = shares.count(None)
     if not parts or rest < 0 or (not blanks and rest > 1e-9):
@@ -307,6 +307,17 @@ def _span(job: _Job, n_files: int) -> tuple[int | None, float | None]:
     return (size if size is None else size // max(n_files, 1)), None
 
 
+def _syncs(job: _Job, direction: str) -> dict[str, Any]:
+    """fsync and fdatasync count writes; a sync mode makes each write reach the media (FUA)."""
+    every = job.whole("fsync", 0, 0, 10**9) or job.whole("fdatasync", 0, 0, 10**9)
+    mode = job.options.get("sync", "none").lower()
+    if mode not in ("0", "none", "", "1", "sync", "dsync"):
+        raise job.fail("sync", "needs none, sync or dsync")
+    if direction == "read":
+        return {}
+    return {"sync_every": every, "write_through": mode in ("1", "sync", "dsync")}
+
+
 def _rate_limit(job: _Job, direction: str, sizes: Sizes, write_sizes: Sizes) -> float | None:
     """Return requests per second of one job; caps are per direction, a mix has their sum."""
     if "rate_iops" in job.options:
@@ -324,7 +335,7 @@ def _rate_limit(job: _Job, direction: str, sizes: Sizes, write_sizes: Sizes) -> 
 def _think(job: _Job) -> int:
     """Picoseconds of thinktime; microseconds unless it says otherwise."""
     text = job.options.get("thinktime", "0").lower()
-    match = re.fullmatch(r"(\d+)([a-z]*)", text)
+    match = re.fullmatch(r"([0-9]{1,12})([a-z]*)", text)
     if match is None or match.group(2) not in _TIME_PS:
         raise job.fail("thinktime", "needs a time; write for example 100us")
     return int(match.group(1)) * _TIME_PS[match.group(2)]
@@ -333,7 +344,7 @@ def _think(job: _Job) -> int:
 def _socket(job: _Job) -> int | None:
     """One NUMA node is a socket; several mean everywhere."""
     nodes = job.options.get("numa_cpu_nodes", "")
-    return int(nodes) if nodes.isdigit() else None
+    return whole(nodes)
 
 
 def _ignored(job: _Job) -> list[str]:
@@ -343,6 +354,10 @@ def _ignored(job: _Job) -> list[str]:
         shown.append(f"ioengine={job.options['ioengine']}")
     if job.options.get("direct", "0") == "0" and "direct" in job.options:
         shown.append("direct=0: the page cache that fio would use is not modelled")
+    if "write_barrier" in job.options:
+        shown[shown.index(f"write_barrier={job.options['write_barrier']}")] += (
+            ": no engine acts on it"
+        )
     if "nrfiles" in job.options:
         shown.append(f"nrfiles={job.options['nrfiles']}")
     return shown

@@ -11,6 +11,7 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from nvmesim.catalog import load as catalog
+from nvmesim.catalog.paths import outside
 from nvmesim.catalog.problems import first_problem
 from nvmesim.catalog.profile import PlatformProfile
 from nvmesim.errors import CatalogError, InputError, ScenarioError
@@ -29,8 +30,14 @@ def load_scenario(path: str | Path, sets: Iterable[str] = ()) -> Scenario:
     """
     file = Path(path)
     tables = catalog.read_toml(file, ScenarioError)
+    changes = list(sets)
     try:
-        return scenario_from_dict(apply_sets(tables, sets), base=file.parent)
+        changed = apply_sets(tables, changes)
+        typed = [_value(change.partition("=")[2].strip()) for change in changes]
+        elsewhere = outside(changed, file.parent, trusted=typed)
+        if elsewhere:
+            raise ScenarioError(elsewhere)
+        return scenario_from_dict(changed, base=file.parent)
     except InputError as error:
         raise type(error)(f"{file}: {error}") from None
 

@@ -2,8 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
+
+_WHOLE: Final = re.compile(r"[0-9]{1,18}")
+
+
+def whole(text: str) -> int | None:
+    """Return the whole number that *text* is, None if it is none of at most 18 digits.
+
+    `str.isdigit` takes a superscript two as a digit and `int` refuses thousands of them.
+
+    >>> whole("32"), whole("-1"), whole("²"), whole("9" * 5000)
+    (32, None, None, None)
+    """
+    return int(text) if _WHOLE.fullmatch(text) else None
 
 
 @dataclass(frozen=True)

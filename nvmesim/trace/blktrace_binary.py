@@ -72,7 +72,10 @@ def read(source: Source) -> Capture:
 def blocks(source: Source, notes: Notes) -> Iterator[Block]:
     """The requests of all CPUs' files in batches, in order of completion."""
     found = source.parts if len(source.parts) > 1 else parts(source.path)
-    files = [_events(Source(path), notes) for path in found]
+    files = [
+        _events(source if path == source.path else Source(path, (), source.on_read), notes)
+        for path in found
+    ]
     yield from paired_blocks(_from_zero(_merged(files)), notes, device_name)
 
 

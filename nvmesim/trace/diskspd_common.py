@@ -22,6 +22,8 @@ S_PER_MS: Final = 1e-3
 LONGEST_MS: Final = 1e8
 """A day and more is no latency."""
 LARGEST: Final = 1e18
+SHORTEST_S: Final = 0.001
+"""Test times are printed in hundredths; a shorter one makes rates without end."""
 BUSY_PCT: Final = 95.0
 EXACT_ASYNC: Final = (2, 2)
 """Release notes of 2.2: older versions inflate latency at more than one outstanding request."""
@@ -101,10 +103,10 @@ class Counts:
         """Add *count* requests with this mean and population standard deviation (exact sums)."""
         self.count += count
         self.bytes += n_bytes
-        if mean_ms is not None and mean_ms >= 0 and count:
+        if mean_ms is not None and 0 <= mean_ms <= LONGEST_MS and count:
             self.timed += count
             self.latency_ms += mean_ms * count
-            self.squares += ((stddev or 0.0) ** 2 + mean_ms**2) * count
+            self.squares += (min(max(stddev or 0.0, 0.0), LONGEST_MS) ** 2 + mean_ms**2) * count
 
     def latency(self) -> Latency | None:
         """Mean and deviation, if every request had them."""
@@ -156,7 +158,7 @@ class Span:
 
 def measurements(span: Span, version: str | None) -> list[Measurement]:
     """The total of *span*, then each target if there are several; empty without a test time."""
-    if span.seconds is None or not 0 < span.seconds < LARGEST:
+    if span.seconds is None or not SHORTEST_S <= span.seconds < LARGEST:
         return []
     total = span.total or _summed(span)
     warnings = [*span.warnings, *_warnings(span, version)]
@@ -316,7 +318,7 @@ def _latency(
 
 
 def _seconds(milliseconds: float | None) -> float | None:
-    if milliseconds is None or milliseconds < 0:
+    if milliseconds is None or not 0 <= milliseconds <= LONGEST_MS:
         return None
     return milliseconds * S_PER_MS
 

@@ -80,8 +80,10 @@ def read(source: Source) -> Capture:
 
 def _sections(source: Source, text: str) -> Iterator[_Section]:
     starts = list(_SECTION.finditer(text))
+    if not starts:
+        return
     ends = [match.start() for match in starts[1:]]
-    run_status = text.find("\nRun status group", starts[-1].end()) if starts else -1
+    run_status = text.find("\nRun status group", starts[-1].end())
     ends.append(run_status if run_status >= 0 else len(text))
     for match, end in zip(starts, ends, strict=True):
         body = text[match.end() : end]

@@ -119,7 +119,7 @@ def read_capture(path: PathText) -> Capture:
     """
     source = Source(Path(path))
     reader = find_reader(source)
-    return _read(reader, source)
+    return guarded_read(reader, source)
 
 
 def read_captures(
@@ -150,7 +150,7 @@ def read_captures(
         try:
             reader = find_reader(Source(path, on_read=on_read))
             parts = reader.parts(path, found.keys())
-            captures.append(_read(reader, Source(parts[0], parts, on_read)))
+            captures.append(guarded_read(reader, Source(parts[0], parts, on_read)))
             done.update(parts)
         except CaptureError as error:
             if is_named:
@@ -188,8 +188,8 @@ def _nothing(named: list[PathText], unread: list[str]) -> CaptureError:
     return CaptureError(f"{where}: {reason or 'holds no file'}; give captures of a drive")
 
 
-def _read(reader: Reader, source: Source) -> Capture:
-    """Read, with the errors that any hostile file can cause turned into one line."""
+def guarded_read(reader: Reader, source: Source) -> Capture:
+    """Read *source* with *reader*; what any hostile file can cause is a CaptureError as well."""
     try:
         return reader.read(source)
     except (RecursionError, MemoryError, OverflowError) as error:

@@ -166,7 +166,7 @@ def test_a_table_may_change_a_part_of_an_entry():
     [
         (None, "no such file"),
         (b"kind = ", "not TOML"),
-        (b"\xff\xfe", "not TOML"),
+        (b"\xff\xfe\x00", "not TOML"),
         (b'kind = "cpu"', "is a cpu profile"),
     ],
 )

@@ -1,0 +1,189 @@
+"""Fuzz the readers: ``python -m tests.fuzz [TARGET ...] --cases N`` or ``--seconds S``.
+
+Counts add up over runs in ``build/fuzz/counts.json``; an input that falls is kept, shortened, in
+``build/fuzz/found``. With atheris installed ``--atheris TARGET`` lets coverage guide the cases.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import random
+import signal
+import sys
+import time
+import traceback
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from types import FrameType
+
+from tests.fuzz.mutate import mutated
+from tests.fuzz.targets import ROOT, TARGETS, Target
+
+OUT = ROOT / "build" / "fuzz"
+LONGEST_S = 10
+"""A case that takes longer counts as fallen."""
+ROUND = 2000
+
+
+class TooSlowError(Exception):
+    """A case took longer than `LONGEST_S`."""
+
+
+def _late(number: int, frame: FrameType | None) -> None:
+    raise TooSlowError(f"more than {LONGEST_S} s")
+
+
+def _place(error: BaseException) -> str:
+    """What fell and where: the same place is kept once."""
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if "nvmesim" in f.filename]
+    last = frames[-1] if frames else traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__} {Path(last.filename).name}:{last.lineno}"
+
+
+def falls(target: Target, data: bytes) -> BaseException | None:
+    """What *data* raises that is no refusal, or None."""
+    signal.setitimer(signal.ITIMER_REAL, LONGEST_S)
+    try:
+        target.run(data)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        return error
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+    return None
+
+
+def shortened(target: Target, data: bytes, place: str) -> bytes:
+    """*data* with pieces left out while it still falls at *place*."""
+    size = len(data) // 2
+    deadline = time.monotonic() + 20
+    while size and time.monotonic() < deadline:
+        at = 0
+        while at < len(data):
+            shorter = data[:at] + data[at + size :]
+            error = falls(target, shorter)
+            if error is not None and _place(error) == place:
+                data = shorter
+            else:
+                at += size
+        size //= 2
+    return data
+
+
+class Campaign:
+    """A run over some targets, its counts and what fell."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = random.Random(seed)
+        self.cases: Counter[str] = Counter()
+        self.read: Counter[str] = Counter()
+        self.seconds: Counter[str] = Counter()
+        self.found: dict[str, str] = {}
+
+    def round(self, target: Target, seeds: Sequence[bytes], cases: int) -> None:
+        """Run *cases* cases of *target*."""
+        start = time.process_time()
+        for _ in range(cases):
+            data = mutated(self.rng, seeds)
+            signal.setitimer(signal.ITIMER_REAL, LONGEST_S)
+            try:
+                self.read[target.name] += target.run(data)
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:
+                signal.setitimer(signal.ITIMER_REAL, 0)
+                self.keep(target, data, error)
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            self.cases[target.name] += 1
+        self.seconds[target.name] += time.process_time() - start
+
+    def keep(self, target: Target, data: bytes, error: BaseException) -> None:
+        """Write what fell, once a place."""
+        place = _place(error)
+        key = f"{target.name}: {place}"
+        if key in self.found:
+            return
+        small = shortened(target, data, place)
+        name = f"{target.name}-{hashlib.sha256(small).hexdigest()[:10]}"
+        self.found[key] = name
+        folder = OUT / "found" / target.name
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(small)
+        text = "".join(traceback.format_exception(error))
+        (folder / f"{name}.txt").write_text(f"{key}\n\n{text}")
+        print(f"FELL {key}: {error!s:.120} -> {name}", flush=True)
+
+    def save(self) -> None:
+        """Add the counts to those of earlier runs."""
+        OUT.mkdir(parents=True, exist_ok=True)
+        path = OUT / "counts.json"
+        before = json.loads(path.read_text()) if path.exists() else {}
+        for name, count in self.cases.items():
+            row = before.setdefault(name, {"cases": 0, "read": 0, "cpu_s": 0.0})
+            row["cases"] += count
+            row["read"] += self.read[name]
+            row["cpu_s"] = round(row["cpu_s"] + self.seconds[name], 1)
+        part = path.with_suffix(".part")
+        part.write_text(json.dumps(before, indent=1))
+        part.replace(path)
+        self.cases.clear()
+        self.read.clear()
+        self.seconds.clear()
+
+
+def _atheris(target: Target, seconds: int) -> None:
+    import atheris  # type: ignore[import-not-found]
+
+    folder = OUT / "atheris" / target.name
+    folder.mkdir(parents=True, exist_ok=True)
+    for number, seed in enumerate(dict.fromkeys(target.seeds())):
+        (folder / f"seed{number}").write_bytes(seed)
+    atheris.instrument_all()
+    atheris.Setup([sys.argv[0], str(folder), f"-max_total_time={seconds}"], target.run)
+    atheris.Fuzz()
+
+
+def main() -> None:
+    names = [target.name for target in TARGETS]
+    parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
+    parser.add_argument("targets", nargs="*", choices=[*names, []], help="left out: all")
+    parser.add_argument("--cases", type=int, default=1_000_000, help="of each, with earlier runs")
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="stop after")
+    parser.add_argument("--seed", type=int, default=time.time_ns() % 2**32)
+    parser.add_argument("--atheris", action="store_true", help="coverage-guided, one target")
+    asked = parser.parse_args()
+    chosen = [t for t in TARGETS if not asked.targets or t.name in asked.targets]
+    signal.signal(signal.SIGALRM, _late)
+    if asked.atheris:
+        _atheris(chosen[0], int(min(asked.seconds, 600)))
+        return
+    campaign = Campaign(asked.seed)
+    seeds = {target.name: target.seeds() for target in chosen}
+    path = OUT / "counts.json"
+    before = json.loads(path.read_text()) if path.exists() else {}
+    done = Counter({name: row["cases"] for name, row in before.items()})
+    start = time.monotonic()
+    try:
+        while time.monotonic() - start < asked.seconds:
+            left = [t for t in chosen if done[t.name] < asked.cases]
+            if not left:
+                break
+            for target in left:
+                campaign.round(target, seeds[target.name], ROUND)
+                done[target.name] += ROUND
+            campaign.save()
+    except KeyboardInterrupt:
+        campaign.save()
+    rows = json.loads(path.read_text())
+    for name, row in rows.items():
+        speed = row["cases"] / max(row["cpu_s"], 1e-9)
+        print(f"{name:14} {row['cases']:>10,} cases {row['read']:>10,} read {speed:7,.0f} a CPU s")
+    sys.exit(1 if campaign.found else 0)
+
+
+if __name__ == "__main__":
+    main()
