@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 import math
 import os
-import tempfile
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
 from nvmesim.errors import InputError
+from nvmesim.files import write_text as write_text
+from nvmesim.files import written as written
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
@@ -68,30 +68,3 @@ def check_writable(*paths: Path | None) -> None:
             raise InputError(f"{path}: there is no folder {path.parent}; create it first")
         if not os.access(path.parent, os.W_OK):
             raise InputError(f"{path}: the folder {path.parent} cannot be written")
-
-
-@contextmanager
-def written(path: Path) -> Iterator[Path]:
-    """Give a file beside *path* to write, renamed to it at the end; none is left on an error.
-
-    A link is followed. What is no regular file (/dev/null, a pipe) is written to, not replaced.
-    """
-    path = path.resolve()
-    if path.exists() and not path.is_file():
-        with tempfile.TemporaryDirectory() as folder:
-            beside = Path(folder) / path.name
-            yield beside
-            path.write_bytes(beside.read_bytes())
-        return
-    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        yield beside
-        os.replace(beside, path)
-    finally:
-        beside.unlink(missing_ok=True)
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write *text* to *path*, whole or not at all."""
-    with written(path) as beside:
-        beside.write_text(text, encoding="utf-8")

@@ -12,7 +12,8 @@ import numpy as np
 from nvmesim.fit.evidence import DriveFit, Judged, StackFit
 from nvmesim.fit.points import Bins
 from nvmesim.result import palette
-from nvmesim.result.charts import LOG_LABELS, TAIL_LABELS, inline, layered, log_ticks, rounded
+from nvmesim.result.charts import TAIL_LABELS
+from nvmesim.result.charts_base import LOG_LABELS, inline, layered, log_ticks, rounded
 from nvmesim.units import format_size
 
 COLOURS: Final = (palette.READ, palette.WRITE, "#009e73", "#cc79a7", "#56b4e9", "#7a7f87")

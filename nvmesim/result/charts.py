@@ -12,9 +12,21 @@ from typing import Any, Final
 import altair as alt
 
 from nvmesim.result import palette, summary
+from nvmesim.result.charts_base import (
+    LOG_LABELS,
+    PERCENT_LABELS,
+    WIDTH,
+    Column,
+    Drawing,
+    column,
+    inline,
+    layered,
+    legend,
+    log_ticks,
+    rounded,
+)
 from nvmesim.result.result import CurvePoint, Distribution, OpStats, Result
 
-WIDTH: Final = 560
 MOST_POINTS: Final = 240
 """Points of one line: more than the eye resolves only make the page heavier."""
 FEWEST_BEYOND: Final = 10
@@ -28,21 +40,16 @@ TAIL_LABELS: Final = (
     "datum.value == 3 ? '99.9 %' : datum.value == 4 ? '99.99 %' : datum.value == 5 ? '99.999 %' : "
     "'99.9999 %'"
 )
-LOG_LABELS: Final = "datum.value >= 1 ? format(datum.value, ',') : format(datum.value, '~g')"
 
 
-def chart(result: Result, *, width: int = WIDTH) -> alt.VConcatChart:
+def chart(result: Result, *, width: int = WIDTH) -> Column:
     """All charts of *result*, one below the other."""
-    found = [_titled(c, title, width) for title, c in all_charts(result).items()]
-    stacked = alt.VConcatChart(vconcat=found)
-    apart = alt.ScaleResolveMap(color="independent", strokeDash="independent")
-    stacked.resolve = alt.Resolve(scale=apart)
-    return stacked
+    return column(all_charts(result), width)
 
 
-def all_charts(result: Result) -> dict[str, alt.LayerChart]:
+def all_charts(result: Result) -> dict[str, Drawing]:
     """Title -> chart, of those that *result* has data for."""
-    found: dict[str, alt.LayerChart] = {"Busy, along the path": utilization(result)}
+    found: dict[str, Drawing] = {"Busy, along the path": utilization(result)}
     if result.bottleneck.reliefs:
         found["What relief would bring"] = reliefs(result)
     if len(result.total.latency.bin_s):
@@ -59,47 +66,10 @@ def all_charts(result: Result) -> dict[str, alt.LayerChart]:
     return found
 
 
-def _titled(drawn: alt.LayerChart, title: str, width: int) -> alt.LayerChart:
-    return drawn.properties(title=title, width=width)
-
-
-def log_ticks(values: Sequence[float]) -> list[float]:
-    """Ticks 1, 2, 5, 10, … over the range of *values*, fewer per decade over many decades.
-
-    >>> log_ticks([8.0, 600.0])
-    [10.0, 20.0, 50.0, 100.0, 200.0, 500.0]
-    """
-    known = [v for v in values if v > 0 and math.isfinite(v)]
-    if not known:
-        return [1.0]
-    low, high = min(known), max(known)
-    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    steps: tuple[float, ...] = (1, 2, 5) if high / low < 10**5 else (1,)
-    if high / low < 20:
-        steps = (1, 1.5, 2, 3, 4, 5, 7)
-    ticks = [float(f"{s}e{d}") for d in decades for s in steps]
-    inside = [t for t in ticks if low * 0.999 <= t <= high * 1.001]
-    return inside or [float(f"{low:.2g}"), float(f"{high:.2g}")]
-
-
-def layered(*layers: alt.Chart, height: int) -> alt.LayerChart:
-    """Layers over each other."""
-    return alt.LayerChart(layer=list(layers), height=height)
-
-
-def _legend() -> alt.Legend:
-    return alt.Legend(orient="top", title=None, symbolOpacity=1)
-
-
-def inline(rows: Sequence[Mapping[str, Any]]) -> alt.InlineData:
-    """Data that travel inside the chart."""
-    return alt.InlineData(values=[dict(row) for row in rows])
-
-
 # Latency ---------------------------------------------------------------------------------------
 
 
-def latency_cdf(result: Result) -> alt.LayerChart:
+def latency_cdf(result: Result) -> Drawing:
     """Share of requests that are faster, against latency; each step up is one more nine."""
     parts = {"total": result.total, "read": result.read, "write": result.write}
     both = result.read is not None and result.write is not None
@@ -107,7 +77,8 @@ def latency_cdf(result: Result) -> alt.LayerChart:
     rows = [row for name, stats in drawn.items() for row in _nines(name, stats.latency)]
     marks = [row for name, stats in drawn.items() for row in _percentile_marks(name, stats)]
     names = list(drawn)
-    colour = alt.Color("op:N", sort=names, scale=_op_scale(names), legend=_legend())
+    shown = legend(lines=True) if both else None
+    colour = alt.Color("op:N", sort=names, scale=_op_scale(names), legend=shown)
     x = alt.X(
         "us:Q",
         title="latency, us (log)",
@@ -124,14 +95,23 @@ def latency_cdf(result: Result) -> alt.LayerChart:
         "op:N",
         sort=names,
         scale=alt.Scale(domain=names, range=_dashes(names)),
-        legend=_legend(),
+        legend=shown,
     )
     line = alt.Chart(inline(rows)).mark_line(strokeWidth=2).encode(x, y, colour, dash)
     points = alt.Chart(inline(marks)).mark_point(filled=True, size=45).encode(x, y, colour)
     points = points.encode(
         tooltip=[alt.Tooltip("op:N"), alt.Tooltip("which:N"), alt.Tooltip("us:Q", format=",.1f")]
     )
-    return layered(line, points, height=260)
+    return layered(line, points, height=260, says=_said_of_latency(drawn))
+
+
+def _said_of_latency(drawn: Mapping[str, OpStats]) -> str:
+    def one(name: str, stats: OpStats) -> str:
+        known = [f"p{p:g} {summary.microseconds(v)} us"
+                 for p, v in stats.latency.percentiles.items() if v is not None]  # fmt: skip
+        return f"{name}: mean {summary.microseconds(stats.latency.mean)} us, {', '.join(known)}"
+
+    return f"Latency. {'; '.join(one(n, s) for n, s in drawn.items())}."
 
 
 def _op_scale(names: Sequence[str]) -> alt.Scale:
@@ -176,15 +156,10 @@ def _percentile_marks(name: str, stats: OpStats) -> list[dict[str, Any]]:
     ]
 
 
-def rounded(value: float) -> float:
-    """Four significant digits: less page, and nobody sees more."""
-    return float(f"{value:.4g}")
-
-
 # Stations --------------------------------------------------------------------------------------
 
 
-def utilization(result: Result) -> alt.LayerChart:
+def utilization(result: Result) -> Drawing:
     """How busy each station along the path is; of equal stations the busiest, and their range."""
     rows: list[dict[str, Any]] = [
         {
@@ -205,12 +180,12 @@ def utilization(result: Result) -> alt.LayerChart:
     x = alt.X(
         "busy:Q",
         title="busy",
-        scale=alt.Scale(domain=[0, top * 1.08], nice=False),
-        axis=alt.Axis(format="%", values=[0, 0.25, 0.5, 0.75, 0.9]),
+        scale=alt.Scale(domain=[0, top * 1.16], nice=False),
+        axis=alt.Axis(labelExpr=PERCENT_LABELS, values=[0, 0.25, 0.5, 0.75, 0.9]),
     )
     y = alt.Y("station:N", title=None, sort=order, axis=alt.Axis(labelLimit=230))
     kind = alt.Color(
-        "kind:N", sort=kinds, scale=alt.Scale(domain=kinds, range=colours), legend=_legend()
+        "kind:N", sort=kinds, scale=alt.Scale(domain=kinds, range=colours), legend=legend()
     )
     bars = alt.Chart(data).mark_bar(height={"band": 0.68}).encode(x, y, kind)
     ranges = (
@@ -221,18 +196,20 @@ def utilization(result: Result) -> alt.LayerChart:
     full = alt.Chart(inline([{"full": summary.FULL}])).mark_rule(
         strokeDash=[4, 3], color=palette.ACCENT
     )
-    return layered(bars, ranges, full.encode(alt.X("full:Q")), texts, height=22 * len(rows))
+    said = ", ".join(f"{row['station']} {row['text']}" for row in rows)
+    layers = (bars, ranges, full.encode(alt.X("full:Q")), texts)
+    return layered(*layers, height=22 * len(rows), says=f"How busy each station is. {said}.")
 
 
 def _group_label(group: summary.StationGroup) -> str:
     many = len(group.members)
-    return f"{group.label} (busiest of {many})" if many > 1 else group.label
+    return f"{group.label} × {many}" if many > 1 else group.label
 
 
 # What relief brings ------------------------------------------------------------------------------
 
 
-def reliefs(result: Result) -> alt.LayerChart:
+def reliefs(result: Result) -> Drawing:
     """IOPS with each relief, simulated again, against today's."""
     now = result.total.iops.value / 1e3
     rows: list[dict[str, Any]] = [
@@ -259,13 +236,16 @@ def reliefs(result: Result) -> alt.LayerChart:
     today = alt.Chart(inline([{"now": rounded(now)}])).mark_rule(
         strokeDash=[4, 3], color=palette.ACCENT
     )
-    return layered(bars, whiskers, today.encode(alt.X("now:Q")), texts, height=30 * len(rows))
+    said = "; ".join(f"{row['change']}: {row['kiops']:,.5g} kIOPS, {row['gain']}" for row in rows)
+    layers = (bars, whiskers, today.encode(alt.X("now:Q")), texts)
+    says = f"What relief would bring, from {now:,.4g} kIOPS now. {said}."
+    return layered(*layers, height=30 * len(rows), says=says)
 
 
 # Curves ----------------------------------------------------------------------------------------
 
 
-def throughput_curve(result: Result) -> alt.LayerChart:
+def throughput_curve(result: Result) -> Drawing:
     """Simulated throughput against outstanding requests, under its bound lines."""
     rows = [{"n": p.outstanding, "kiops": rounded(p.iops / 1e3)} for p in result.curve]
     most = max(float(row["kiops"]) for row in rows)
@@ -287,7 +267,10 @@ def throughput_curve(result: Result) -> alt.LayerChart:
         .encode(x, y, tooltip=[alt.Tooltip("n:Q"), alt.Tooltip("kiops:Q", format=",.0f")])
     )
     layers = [line, points, *_bound_layers(bounds), *_no_waiting(result.curve, top, x, y)]
-    return layered(*layers, *_operating_point(result, x, y), height=270)
+    said = ", ".join(f"{row['kiops']:,.4g} at {row['n']:,}" for row in rows)
+    layers += _operating_point(result, x, y)
+    says = f"Throughput in kIOPS at so many outstanding requests: {said}."
+    return layered(*layers, height=270, says=says)
 
 
 def _bounds(result: Result, top: float) -> list[dict[str, Any]]:
@@ -333,7 +316,7 @@ def _operating_point(result: Result, x: alt.X, y: alt.Y) -> list[alt.Chart]:
     return [ring.encode(x, y), text.encode(x, y, text=alt.value("this load"))]
 
 
-def latency_curve(result: Result) -> alt.LayerChart:
+def latency_curve(result: Result) -> Drawing:
     """Mean and p99 against throughput: where it bends, more load only waits."""
     rows: list[dict[str, Any]] = []
     for point in result.curve:
@@ -353,21 +336,39 @@ def latency_curve(result: Result) -> alt.LayerChart:
         alt.Y("us:Q", title="latency, us (log)",
               scale=alt.Scale(type="log", nice=False, padding=12),
               axis=alt.Axis(labelExpr=LOG_LABELS, values=ticks)),
-        alt.Color("which:N", sort=names, scale=scale, legend=_legend()),
+        alt.Color("which:N", sort=names, scale=scale, legend=legend(lines=True)),
         order="n:Q",
         tooltip=[alt.Tooltip("n:Q", title="outstanding"), alt.Tooltip("kiops:Q", format=",.0f"),
                  alt.Tooltip("us:Q", format=",.0f")],
     )  # fmt: skip
     line = shared.mark_line(strokeWidth=2).encode(
-        alt.StrokeDash("which:N", sort=names, scale=dashes, legend=_legend())
+        alt.StrokeDash("which:N", sort=names, scale=dashes, legend=legend(lines=True))
     )
-    return layered(line, shared.mark_point(filled=True, size=36), height=240)
+    said = ", ".join(f"{row['which']} {row['us']:,.4g} us at {row['kiops']:,.4g}" for row in rows)
+    bounds = _latency_bounds(result)
+    says = f"Latency against throughput in kIOPS: {said}."
+    return layered(*bounds, line, shared.mark_point(filled=True, size=36), height=240, says=says)
+
+
+def _latency_bounds(result: Result) -> list[alt.Chart]:
+    """No throughput right of the fullest station's bound, no mean below that of the least load."""
+    most = max(p.iops for p in result.curve)
+    bound = result.bottleneck.bound_iops
+    layers = []
+    if math.isfinite(bound) and 0 < bound <= 1.5 * most:
+        at = alt.Chart(inline([{"kiops": rounded(bound / 1e3), "text": "bound"}]))
+        rule = at.mark_rule(strokeDash=[4, 3], color=palette.ACCENT).encode(alt.X("kiops:Q"))
+        text = at.mark_text(align="right", dx=-4, fontSize=10)
+        layers += [rule, text.encode(alt.X("kiops:Q"), alt.Text("text:N"), y=alt.value(6))]
+    light = alt.Chart(inline([{"us": rounded(result.curve[0].mean_s * 1e6)}]))
+    rule = light.mark_rule(strokeDash=[2, 3], color=palette.MUTED).encode(alt.Y("us:Q"))
+    return [*layers, rule]
 
 
 # Members ---------------------------------------------------------------------------------------
 
 
-def members(result: Result) -> alt.LayerChart:
+def members(result: Result) -> Drawing:
     """Commands per second that each drive serves."""
     rate = result.total.iops.value / 1e3
     rows: list[dict[str, Any]] = []
@@ -385,9 +386,11 @@ def members(result: Result) -> alt.LayerChart:
         alt.X("drive:N", title=None, sort=order,
               axis=alt.Axis(labelAngle=-45 if len(order) > 8 else 0, labelLimit=90)),
         alt.Y("kiops:Q", title="commands, kIOPS"),
-        alt.Color("what:N", sort=names, scale=scale, legend=_legend()),
+        alt.Color("what:N", sort=names, scale=scale, legend=legend()),
         tooltip=[alt.Tooltip("drive:N"), alt.Tooltip("what:N"),
                  alt.Tooltip("kiops:Q", format=",.1f"),
                  alt.Tooltip("each:Q", title="per request")],
     )  # fmt: skip
-    return layered(bars, height=200)
+    total = [sum(r["kiops"] for r in rows if r["number"] == i) for i in range(len(order))]
+    said = f"{min(total):,.4g} to {max(total):,.4g} kIOPS of commands for each of {len(order)}"
+    return layered(bars, height=200, says=f"What each drive serves: {said} drives.")

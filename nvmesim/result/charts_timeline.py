@@ -3,40 +3,57 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import altair as alt
 
-from nvmesim.result import palette
-from nvmesim.result.charts import inline, layered, rounded
+from nvmesim.result import palette, summary
+from nvmesim.result.charts_base import Drawing, inline, layered, legend, nothing, rounded
+
+LANE: Final = 17
 
 
-def request_timeline(steps: Sequence[Mapping[str, Any]]) -> alt.LayerChart:
+def request_timeline(steps: Sequence[Mapping[str, Any]]) -> Drawing:
     """A lane for each request and each of its commands; thin: waiting, thick: being served.
 
     Each step has request, child, station, kind, and arrive, start and depart in us. Slots that are
     held at a gate are drawn only while they are waited for.
+
+    >>> step = {"request": 0, "child": 1, "station": "drive0 die5", "kind": "drive"}
+    >>> request_timeline([step | {"arrive": 0.0, "start": 2.0, "depart": 60.0}]).description
+    'Steps of 1 request in 1 lane, over 60 us.'
     """
     rows = [_row(step) for step in steps]
+    if not rows:
+        return nothing("no step was recorded")
     lanes = list(dict.fromkeys(str(row["lane"]) for row in rows))
     kinds = [k for k in palette.KINDS if any(row["kind"] == k for row in rows)]
     colours = alt.Scale(domain=kinds, range=[palette.KINDS[k] for k in kinds])
     lane = alt.Y("lane:N", title=None, sort=lanes, axis=alt.Axis(labelLimit=160))
-    kind = alt.Color(
-        "kind:N", sort=kinds, scale=colours, legend=alt.Legend(orient="top", title=None)
-    )
+    kind = alt.Color("kind:N", sort=kinds, scale=colours, legend=legend())
     tips = [
         alt.Tooltip("station:N"),
         alt.Tooltip("waits:Q", title="waits, us"),
         alt.Tooltip("served:Q", title="served, us"),
     ]
     waiting = alt.Chart(inline(rows)).mark_bar(height=3, opacity=0.55)
-    serving = alt.Chart(inline([r for r in rows if r["kind"] != "gate"])).mark_bar(height=11)
-    x = alt.X("arrive:Q", title="us since the first request was submitted")
+    serving = alt.Chart(inline([r for r in rows if r["kind"] != "gate"])).mark_bar(
+        height=11, stroke="#ffffff", strokeWidth=0.5
+    )
+    first = min(float(step["arrive"]) for step in steps)
+    last = max(float(step["depart"]) for step in steps)
+    x = alt.X(
+        "arrive:Q",
+        title="us since the first request was submitted",
+        scale=alt.Scale(domain=[first, last], nice=False),
+    )
+    requests = len({step["request"] for step in steps})
     return layered(
         waiting.encode(x, alt.X2("start:Q"), lane, kind, tooltip=tips),
         serving.encode(alt.X("start:Q"), alt.X2("depart:Q"), lane, kind, tooltip=tips),
-        height=16 * max(1, len(lanes)),
+        height=LANE * len(lanes),
+        says=f"Steps of {summary.plural(requests, 'request')} in "
+        f"{summary.plural(len(lanes), 'lane')}, over {last - first:,.4g} us.",
     )
 
 

@@ -10,14 +10,23 @@ import numpy as np
 
 from nvmesim import units
 from nvmesim.result import palette, summary
-from nvmesim.result.charts import LOG_LABELS, inline, layered, log_ticks, rounded
+from nvmesim.result.charts_base import (
+    LOG_LABELS,
+    PERCENT_LABELS,
+    Drawing,
+    inline,
+    layered,
+    legend,
+    log_ticks,
+    rounded,
+)
 from nvmesim.result.waiting import BUSY, LATENCY, SCALING, MemberWait, SizeWait, Waits
 
-MOST_MEMBERS: Final = 8
-"""Members drawn one by one; of more, the fastest, the middle and the slowest."""
+MOST_MEMBERS: Final = 4
+"""Members drawn one by one; of more, the fastest, the middle and the slowest at each size."""
 
 
-def charts(waits: Waits | None) -> dict[str, alt.LayerChart]:
+def charts(waits: Waits | None) -> dict[str, Drawing]:
     """Title -> chart, of those that there is something to draw for."""
     if waits is None:
         return {}
@@ -31,12 +40,16 @@ def charts(waits: Waits | None) -> dict[str, alt.LayerChart]:
     return found
 
 
-def _shown(members: Sequence[MemberWait]) -> list[MemberWait]:
-    """All members, or three that stand for many."""
+def _shown(members: Sequence[MemberWait]) -> dict[str, MemberWait]:
+    """All members by name, or three that stand for many."""
     if len(members) <= MOST_MEMBERS:
-        return list(members)
+        return {m.name: m for m in members}
     ordered = sorted(members, key=lambda m: float(np.mean(m.latencies_s)))
-    return [ordered[0], ordered[len(ordered) // 2], ordered[-1]]
+    return {
+        "fastest member": ordered[0],
+        "middle member": ordered[len(ordered) // 2],
+        "slowest member": ordered[-1],
+    }
 
 
 def _label(size: SizeWait) -> str:
@@ -56,11 +69,13 @@ def _row(size: SizeWait, name: str, what: str, latencies_s: Sequence[float]) -> 
     }
 
 
-def latency(waits: Waits) -> alt.LayerChart:
+def latency(waits: Waits) -> Drawing:
     """Latencies of the members and of the volume, for each request size."""
     rows = []
     for size in waits.sizes:
-        rows += [_row(size, m.name, "member", m.latencies_s) for m in _shown(size.members)]
+        rows += [
+            _row(size, name, "member", m.latencies_s) for name, m in _shown(size.members).items()
+        ]
         rows.append(_row(size, waits.volume, "volume", size.volume_s))
     data = inline(rows)
     kinds = ["member", "volume"]
@@ -77,17 +92,19 @@ def latency(waits: Waits) -> alt.LayerChart:
         "what:N",
         sort=kinds,
         scale=alt.Scale(domain=kinds, range=[palette.READ, palette.ACCENT]),
-        legend=alt.Legend(orient="top", title=None, symbolOpacity=1),
+        legend=legend(),
     )
     tips = [alt.Tooltip(f"{key}:Q", format=",.0f") for key in ("low", "middle", "mean", "high")]
     base = alt.Chart(data).encode(y, colour, tooltip=[alt.Tooltip("row:N"), *tips])
     bars = base.mark_bar(opacity=0.35, height={"band": 0.55}).encode(x, alt.X2("high:Q"))
     middles = base.mark_tick(thickness=2, size=14).encode(alt.X("middle:Q"))
     means = base.mark_point(filled=True, size=34).encode(alt.X("mean:Q"))
-    return layered(bars, middles, means, height=20 * len(rows))
+    said = "; ".join(f"{r['row']} {r['low']:,.4g} to {r['high']:,.4g} us, median {r['middle']:,.4g}"
+                     for r in rows)  # fmt: skip
+    return layered(bars, middles, means, height=20 * len(rows), says=f"Latency of {said}.")
 
 
-def busy(waits: Waits) -> alt.LayerChart:
+def busy(waits: Waits) -> Drawing:
     """Share of its requests' time in which each member works, for each request size.
 
     Sizes that no two members share are left out: nobody waits.
@@ -95,20 +112,20 @@ def busy(waits: Waits) -> alt.LayerChart:
     shared = [s for s in waits.sizes if any(m.last > 0 for m in s.members)]
     rows: list[dict[str, Any]] = [
         {
-            "row": f"{_label(size)}: {summary.one_line(m.name)}",
+            "row": f"{_label(size)}: {summary.one_line(name)}",
             "busy": round(m.busy, 4),
             "last": round(m.last, 4),
             "text": summary.percent(m.busy),
         }
         for size in shared
-        for m in _shown(size.members)
+        for name, m in _shown(size.members).items()
     ]
     order = [row["row"] for row in rows]
     x = alt.X(
         "busy:Q",
         title="at work while its requests run",
         scale=alt.Scale(domain=[0, 1.08], nice=False),
-        axis=alt.Axis(format="%", values=[0, 0.25, 0.5, 0.75, 1]),
+        axis=alt.Axis(labelExpr=PERCENT_LABELS, values=[0, 0.25, 0.5, 0.75, 1]),
     )
     y = alt.Y("row:N", title=None, sort=order, axis=alt.Axis(labelLimit=230))
     base = alt.Chart(inline(rows)).encode(
@@ -122,10 +139,12 @@ def busy(waits: Waits) -> alt.LayerChart:
     )
     bars = base.mark_bar(height={"band": 0.68}, color=palette.KINDS["drive"])
     texts = base.mark_text(align="left", dx=4).encode(alt.Text("text:N"))
-    return layered(bars, texts, height=20 * len(rows))
+    said = ", ".join(f"{row['row']} {row['text']}" for row in rows)
+    says = f"Share of its requests' time in which each member works: {said}."
+    return layered(bars, texts, height=20 * len(rows), says=says)
 
 
-def scaling(waits: Waits) -> alt.LayerChart:
+def scaling(waits: Waits) -> Drawing:
     """What n members that wait for one another do of n times one, for reads and writes."""
     rows: list[dict[str, Any]] = [
         {"n": p.members, "op": f"{p.op}s", "share": round(p.efficiency, 4)} for p in waits.scaling
@@ -139,20 +158,20 @@ def scaling(waits: Waits) -> alt.LayerChart:
         "share:Q",
         title="throughput, share of members x one",
         scale=alt.Scale(domain=[min(0.7, least - 0.05), 1.02], nice=False),
-        axis=alt.Axis(format="%"),
+        axis=alt.Axis(labelExpr=PERCENT_LABELS),
     )
-    legend = alt.Legend(orient="top", title=None, symbolOpacity=1)
+    shown = legend(lines=True)
     colour = alt.Color(
         "op:N",
         sort=names,
         scale=alt.Scale(domain=names, range=[colours[n] for n in names]),
-        legend=legend,
+        legend=shown,
     )
     dash = alt.StrokeDash(
         "op:N",
         sort=names,
         scale=alt.Scale(domain=names, range=[dashes[n] for n in names]),
-        legend=legend,
+        legend=shown,
     )
     base = alt.Chart(inline(rows)).encode(
         x, y, colour, tooltip=[alt.Tooltip("n:Q"), alt.Tooltip("share:Q", format=".1%")]
@@ -160,4 +179,6 @@ def scaling(waits: Waits) -> alt.LayerChart:
     line = base.mark_line(strokeWidth=2).encode(dash)
     full = alt.Chart(inline([{"all": 1}])).mark_rule(strokeDash=[4, 3], color=palette.MUTED)
     points = base.mark_point(filled=True, size=40)
-    return layered(full.encode(alt.Y("all:Q")), line, points, height=230)
+    said = ", ".join(f"{r['op']} of {r['n']} {summary.percent(float(r['share']))}" for r in rows)
+    says = f"Throughput as a share of members times one: {said}."
+    return layered(full.encode(alt.Y("all:Q")), line, points, height=230, says=says)

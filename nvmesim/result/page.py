@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import html
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import resources
 from typing import TYPE_CHECKING, Any, Final
@@ -39,23 +40,37 @@ def lines_escaped(text: str) -> str:
 
 def table(
     headings: Sequence[str], rows: Iterable[Sequence[str]], *, classes: Sequence[str] = (),
-    left: Sequence[int] = (),
+    left: Sequence[int] = (), name: str = "table",
 ) -> str:  # fmt: skip
-    """An HTML table; cells are HTML already, headings are text; *left*: left-aligned columns."""
+    """An HTML table; cells are HTML already, headings are text; *left*: left-aligned columns.
 
-    def cells(tag: str, texts: Sequence[str]) -> str:
-        marks = [' class="left"' if i in left else "" for i in range(len(texts))]
-        return "".join(f"<{tag}{m}>{t}</{tag}>" for t, m in zip(texts, marks, strict=True))
+    Where it is wider than the screen it scrolls, with the keyboard too; *name* says what it is.
+    """
+
+    def cells(texts: Sequence[str], scope: str) -> str:
+        """A row of headings, or one whose first cell is its heading."""
+        parts = []
+        for i, text in enumerate(texts):
+            heading = i == 0 or scope == "col"
+            tag = f'th scope="{scope}"' if heading else "td"
+            mark = ' class="left"' if i in left else ""
+            parts.append(f"<{tag}{mark}>{text}</{tag[:2]}>")
+        return "".join(parts)
 
     body = []
     for number, row in enumerate(rows):
         css = classes[number] if number < len(classes) else ""
-        body.append(f"<tr{f' class={css}' if css else ''}>{cells('td', row)}</tr>")
-    head = cells("th", [escaped(h) for h in headings])
-    return (
-        f'<div class="scroll"><table><thead><tr>{head}</tr></thead>'
-        f"<tbody>{''.join(body)}</tbody></table></div>"
+        body.append(f"<tr{f' class={css}' if css else ''}>{cells(row, 'row')}</tr>")
+    head = cells([escaped(h) for h in headings], "col")
+    return scrolled(
+        f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(body)}</tbody></table>", name
     )
+
+
+def scrolled(inner: str, name: str) -> str:
+    """HTML that may be wider than the screen, in a region that the keyboard scrolls."""
+    said = escaped(name)
+    return f'<div class="scroll" role="region" tabindex="0" aria-label="{said}">{inner}</div>'
 
 
 def listing(lines: Iterable[str]) -> str:
@@ -79,16 +94,19 @@ def script_json(value: Any) -> str:
 
 
 def figure(number: int, drawn: LayerChart, title: str, caption: str) -> str:
-    """Where chart *number* goes, and its data."""
+    """Where chart *number* goes, its data, and what a reader hears in its place."""
     spec: dict[str, Any] = drawn.properties(width="container").to_dict(context={})
     spec.pop("$schema", None)
     spec.pop("config", None)
     spec["autosize"] = {"type": "fit-x", "contains": "padding"}
     heading = f"<h3>{escaped(title)}</h3>" if title else ""
+    said = escaped(spec.pop("description", None) or title or caption)
+    below = f"<figcaption>{escaped(caption)}</figcaption>" if caption else ""
     return (
-        f'<figure>{heading}<div class="chart" data-spec="spec{number}"></div>'
+        f'<figure>{heading}<div class="chart" data-spec="spec{number}" role="img" '
+        f'aria-label="{said}"></div>'
         f'<script type="application/json" id="spec{number}">{script_json(spec)}</script>'
-        f"<figcaption>{escaped(caption)}</figcaption></figure>"
+        f"{below}</figure>"
     )
 
 
@@ -98,6 +116,26 @@ def figures(charts: Mapping[str, tuple[LayerChart, str]]) -> str:
     return f'<div class="charts">{"".join(parts)}</div>'
 
 
+def section(title: str, body: str) -> str:
+    """A part of the page under its heading, which the contents lead to."""
+    return f'<section id="{anchor(title)}"><h2>{escaped(title)}</h2>{body}</section>'
+
+
+def anchor(title: str) -> str:
+    """The name of a section in an address.
+
+    >>> anchor("Drives, per request")
+    'drives-per-request'
+    """
+    return "-".join(re.findall("[a-z0-9]+", title.lower()))
+
+
+def contents(titles: Iterable[str]) -> str:
+    """Links to the sections."""
+    links = "".join(f'<a href="#{anchor(t)}">{escaped(t)}</a>' for t in titles)
+    return f'<nav aria-label="On this page">{links}</nav>'
+
+
 def document(title: str, body: str) -> str:
     """The whole page with the one copy of the charts' code that it needs."""
     return (
@@ -105,7 +143,7 @@ def document(title: str, body: str) -> str:
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>{escaped(title)}</title><style>{_asset('report.css')}</style></head>\n"
-        f"<body>\n{body}\n"
+        f"<body>\n<main>\n{body}\n</main>\n"
         "<noscript><p>The charts need JavaScript; the tables hold their numbers.</p></noscript>\n"
         f'<script nonce="{NONCE}">{_bundle()}</script>\n'
         f'<script nonce="{NONCE}">{_asset("report.js")}</script>\n</body></html>\n'

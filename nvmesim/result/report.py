@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from nvmesim.result import page as html
 from nvmesim.result import summary, waiting
@@ -13,12 +13,12 @@ from nvmesim.result.picture import picture
 from nvmesim.result.result import OpStats, Relief, Result, StationStats
 
 if TYPE_CHECKING:
-    from altair import LayerChart
+    from altair import LayerChart, VConcatChart
 
 CAPTIONS: Final = {
     "Busy, along the path": (
-        "Share of the time that each station works; of equal stations the busiest, a white mark "
-        "at the least busy. Dashed: 90 %, from where a station counts as full."
+        "Share of the time that each station works; of equal ones (× how many) the busiest, a "
+        "white mark at the least busy. Dashed: 90 %, from where a station counts as full."
     ),
     "What relief would bring": (
         "Each change simulated again with the same random numbers; thin line: 95 % interval of "
@@ -39,25 +39,33 @@ def page(result: Result, *, scenario_text: str = "", changes: Sequence[str] = ()
 
     *scenario_text* is the file it was run from, *changes* the ``--set`` values applied to it.
     """
+    sections = {
+        "What would relieve it, and what would not": _reliefs(result.bottleneck.reliefs),
+        "The server under this load": _server(result),
+        "Charts": _charts(result),
+        "Latency": _latency(result),
+        "Stations": _stations(result),
+        "Drives, per request": _members(result),
+        "Assumed": html.listing(result.assumptions) if result.assumptions else "",
+        "Where this comes from": _provenance(result, scenario_text, changes),
+    }
+    known = {title: body for title, body in sections.items() if body}
     parts = [
         _answer(result),
         _warnings(result),
-        _relief_section(result.bottleneck.reliefs),
-        _server(result),
-        _chart_section(result),
-        _latency_section(result),
-        _station_section(result),
-        _member_section(result),
-        _assumptions(result),
-        _provenance(result, scenario_text, changes),
+        html.contents(known),
+        *(html.section(title, body) for title, body in known.items()),
     ]
     return html.document(f"{result.scenario} · nvmesim", "\n".join(p for p in parts if p))
 
 
-def chart_page(drawn: LayerChart, title: str, caption: str = "") -> str:
-    """Return a page with one chart."""
-    body = f"<h1>{escaped(title)}</h1>" + html.figures({"": (drawn, caption)})
-    return html.document(title, body)
+def chart_page(drawn: LayerChart | VConcatChart, title: str, caption: str = "") -> str:
+    """Return a page with one chart, or with those of a column."""
+    column = getattr(drawn, "vconcat", None)
+    found: dict[str, tuple[Any, str]] = {"": (drawn, caption)}
+    if column is not None:
+        found = {str(c.title): (c, "") for c in column}
+    return html.document(title, f"<h1>{escaped(title)}</h1>{html.figures(found)}")
 
 
 def fragment(result: Result) -> str:
@@ -97,7 +105,11 @@ def _answer(result: Result) -> str:
     if result.rebuild is not None:
         said = escaped(summary.rebuild_sentence(result.rebuild))
         rebuild = f"<p><b>Rebuild:</b> {said}.</p>"
-    several = html.table(_ANSWER_HEADINGS, rows, classes=("first",)) if len(rows) > 1 else ""
+    if result.sync is not None:
+        rebuild += f"<p><b>Flushes:</b> {escaped(summary.sync_sentence(result.sync))}.</p>"
+    several = ""
+    if len(rows) > 1:
+        several = html.table(_ANSWER_HEADINGS, rows, classes=("first",), name="Reads and writes")
     return (
         f"<h1>{escaped(result.scenario)}</h1>"
         '<p class="soft">Predicted by simulation, before the hardware is bought</p>'
@@ -128,7 +140,7 @@ def _warnings(result: Result) -> str:
     return f'<div class="warnings"><h3>{count}</h3>{html.listing(result.warnings)}</div>'
 
 
-def _relief_section(reliefs: Sequence[Relief]) -> str:
+def _reliefs(reliefs: Sequence[Relief]) -> str:
     if not reliefs:
         return ""
     rows = [
@@ -142,29 +154,27 @@ def _relief_section(reliefs: Sequence[Relief]) -> str:
     ]
     faint = ["" if relief.gain_low > 0.02 else "faint" for relief in reliefs]
     headings = ("change", "IOPS", "gain", "95 %")
-    return "<h2>What would relieve it, and what would not</h2>" + html.table(
-        headings, rows, classes=faint
-    )
+    return html.table(headings, rows, classes=faint, name="Changes that were simulated")
 
 
 def _server(result: Result) -> str:
     drawn = picture(result)
     if not drawn:
         return ""
-    return f"<h2>The server under this load</h2><figure>{drawn}</figure>"
+    return f"<figure>{html.scrolled(drawn, 'The server')}</figure>"
 
 
-def _chart_section(result: Result) -> str:
+def _charts(result: Result) -> str:
     from nvmesim.result.charts import all_charts
 
     charts = {t: (c, CAPTIONS.get(t, "")) for t, c in all_charts(result).items()}
-    return "<h2>Charts</h2>" + html.figures(charts)
+    return html.figures(charts)
 
 
 # Tables -------------------------------------------------------------------------------------------
 
 
-def _latency_section(result: Result) -> str:
+def _latency(result: Result) -> str:
     parts = {"total": result.total, "read": result.read, "write": result.write}
     both = result.read is not None and result.write is not None
     named = {n: s for n, s in parts.items() if s is not None and (both or n == "total")}
@@ -172,7 +182,7 @@ def _latency_section(result: Result) -> str:
     rows = [_latency_row(name, stats, columns) for name, stats in named.items()]
     headings = ("µs", *columns, "max")
     note = "From submission to completion, as the application sees it; below it the 95 % interval."
-    return f"<h2>Latency</h2>{html.table(headings, rows)}<p class='soft'>{note}</p>"
+    return f"{html.table(headings, rows, name='Latency')}<p class='soft'>{note}</p>"
 
 
 def _latency_row(name: str, stats: OpStats, columns: Sequence[str]) -> list[str]:
@@ -198,7 +208,7 @@ _STATION_HEADINGS: Final = (
 )
 
 
-def _station_section(result: Result) -> str:
+def _stations(result: Result) -> str:
     groups = summary.station_groups(result.stations)
     rows = []
     for group in groups:
@@ -208,9 +218,9 @@ def _station_section(result: Result) -> str:
     every = [_station_row(station, station.name) for station in result.stations]
     folded = ""
     if len(every) > len(rows):
-        inner = html.table(_STATION_HEADINGS, every, left=(1,))
+        inner = html.table(_STATION_HEADINGS, every, left=(1,), name="All stations")
         folded = f"<details><summary>All {len(every)} stations</summary>{inner}</details>"
-    return f"<h2>Stations</h2>{html.table(_STATION_HEADINGS, rows, left=(1,))}{folded}"
+    return html.table(_STATION_HEADINGS, rows, left=(1,), name="Stations") + folded
 
 
 def _station_row(station: StationStats, label: str) -> list[str]:
@@ -221,12 +231,21 @@ def _station_row(station: StationStats, label: str) -> list[str]:
         summary.percent(station.utilization),
         summary.microseconds(station.wait_mean_s),
         summary.microseconds(station.service_mean_s),
-        f"{station.visits_per_request:.3g}",
+        _aligned(station.visits_per_request),
     )
     return [escaped(cell) for cell in cells]
 
 
-def _member_section(result: Result) -> str:
+def _aligned(count: float) -> str:
+    """A count per request with as many decimals as its neighbours above and below.
+
+    >>> _aligned(0.0123), _aligned(1.0), _aligned(64.0)
+    ('0.012', '1.000', '64.000')
+    """
+    return f"{count:,.3f}" if count < 1000 else f"{count:,.0f}"
+
+
+def _members(result: Result) -> str:
     if not result.members:
         return ""
     headings = (
@@ -244,18 +263,12 @@ def _member_section(result: Result) -> str:
         counts = (m.reads_per_request, m.writes_per_request, m.read_bios_per_request,
                   m.write_bios_per_request, m.read_bytes_per_request / 1024,
                   m.write_bytes_per_request / 1024)  # fmt: skip
-        cells = [m.name, *(f"{c:.4g}" for c in counts), summary.percent(m.utilization)]
+        cells = [m.name, *(_aligned(c) for c in counts), summary.percent(m.utilization)]
         rows.append([escaped(cell) for cell in cells])
-    return f"<h2>Drives, per request</h2>{html.table(headings, rows)}"
+    return html.table(headings, rows, name="Drives, per request")
 
 
 # Doubts and provenance ----------------------------------------------------------------------------
-
-
-def _assumptions(result: Result) -> str:
-    if not result.assumptions:
-        return ""
-    return f"<h2>Assumed</h2>{html.listing(result.assumptions)}"
 
 
 def _provenance(result: Result, scenario_text: str, changes: Sequence[str]) -> str:
@@ -272,4 +285,4 @@ def _provenance(result: Result, scenario_text: str, changes: Sequence[str]) -> s
     pairs += [("changed by", f"--set {change}") for change in changes]
     text = f"<pre>{html.lines_escaped(scenario_text)}</pre>" if scenario_text else ""
     title = "<h3>The scenario file</h3>" if text else ""
-    return f"<h2>Where this comes from</h2>{html.facts(pairs)}{title}{text}"
+    return f"{html.facts(pairs)}{title}{text}"

@@ -8,7 +8,7 @@ import math
 import pytest
 
 from nvmesim.result import charts
-from nvmesim.result.charts_many import heat_map, scaling_curve
+from nvmesim.result.charts_sweep import heat, scaling
 from nvmesim.result.charts_timeline import request_timeline
 from nvmesim.result.palette import KINDS, LOAD_STEPS
 from tests.report.report_example import result
@@ -75,10 +75,10 @@ def test_percentile_dots_lie_where_the_table_says(example):
 
 def test_equal_stations_share_one_bar(example):
     found = {r["station"]: r for r in rows(charts.utilization(example).to_dict()) if "busy" in r}
-    assert "drive dies (busiest of 24)" in found
+    assert "drive dies × 24" in found
     assert len(found) == 11
     busiest = max(s.utilization for s in example.stations if s.name.endswith(" dies"))
-    assert found["drive dies (busiest of 24)"]["busy"] == pytest.approx(busiest, abs=1e-3)
+    assert found["drive dies × 24"]["busy"] == pytest.approx(busiest, abs=1e-3)
 
 
 def test_bounds_that_coincide_share_one_line(example):
@@ -94,13 +94,13 @@ def test_all_of_them_as_one_chart(example):
 
 
 def test_scaling_has_the_line_of_n_times_one():
-    spec = scaling_curve({n: result(n) for n in (2, 4, 8)}).to_dict()
-    ideal = {r["n"]: r["kiops"] for r in rows(spec) if r.get("text") == "n × one"}
+    spec = scaling({n: result(n) for n in (2, 4, 8)}).to_dict()
+    ideal = {r["n"]: r["kiops"] for r in rows(spec) if r.get("line", "").startswith("n × one")}
     assert ideal[8] == pytest.approx(4 * ideal[2])
 
 
 def test_the_heat_map_has_a_cell_for_each_station_and_case():
-    found = list(rows(heat_map({str(n): result(n) for n in (2, 4)}).to_dict()))
+    found = list(rows(heat({str(n): result(n) for n in (2, 4)}).to_dict()))
     assert {r["case"] for r in found} == {"2", "4"}
     assert {"station", "busy", "text"} <= found[0].keys()
 

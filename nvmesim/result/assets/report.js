@@ -9,15 +9,23 @@ const config = {
   view: { stroke: null },
   axis: {
     ...ink, gridColor: line, domainColor: "rgba(128,128,128,0.7)", tickColor: line,
-    titleFontWeight: 500, labelFontSize: 11, titleFontSize: 12,
+    titleFontWeight: 500, labelFontSize: 11, titleFontSize: 12, labelOverlap: true,
   },
-  legend: { ...ink, labelFontSize: 12 },
+  legend: { ...ink, labelFontSize: 12, titleFontWeight: 500 },
   title: { color: "currentColor" },
   text: { color: "currentColor", fontSize: 11 },
   rule: { color: "currentColor" },
 };
+// On a phone names take a third of the width at most, and legends more lines.
+const fit = (spec, width) => {
+  if (spec === null || typeof spec !== "object") return;
+  if (spec.labelLimit) spec.labelLimit = Math.min(spec.labelLimit, 0.34 * width);
+  if (spec.orient === "top" && spec.columns) spec.columns = width < 500 ? 3 : spec.columns;
+  Object.entries(spec).forEach(([key, inner]) => key === "datasets" || fit(inner, width));
+};
 document.querySelectorAll(".chart").forEach((place) => {
   const spec = JSON.parse(document.getElementById(place.dataset.spec).textContent);
+  fit(spec, place.clientWidth);
   const options = { actions: false, renderer: "svg", config, loader: { http: {}, baseURL: "" } };
   vegaEmbed(place, spec, options).catch((error) => { place.textContent = String(error); });
 });
