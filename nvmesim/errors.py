@@ -65,11 +65,14 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
     >>> nearest("raid55", ["raid5", "raid6"])
     "did you mean 'raid5'?"
+    >>> nearest("RAID5", ["raid5", "raid6"])
+    "did you mean 'raid5'?"
     >>> nearest("zzz", ["raid5", "raid6"])
     'known: raid5, raid6'
     """
     names = list(known)
-    close = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
+    folded = {other.casefold(): other for other in names}
+    close = difflib.get_close_matches(name.casefold(), folded, n=1, cutoff=0.6)
     if close:
-        return f"did you mean {close[0]!r}?"
+        return f"did you mean {folded[close[0]]!r}?"
     return "known: " + ", ".join(names)

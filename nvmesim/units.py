@@ -40,7 +40,7 @@ FREQUENCY_HZ: Final = {"Hz": 1, "kHz": 10**3, "MHz": 10**6, "GHz": 10**9}
 TRANSFERS: Final = {"MT/s": 10**6, "GT/s": 10**9}
 _SCALE: Final = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9}
 
-_NUMBER = re.compile(r"^\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*(\S*)\s*$")
+_NUMBER = re.compile(r"^\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,2})?)\s*(\S*)\s*$")
 
 
 def _split(text: str, what: str, example: str) -> tuple[Fraction, str]:
@@ -54,9 +54,9 @@ def _split(text: str, what: str, example: str) -> tuple[Fraction, str]:
 def _scaled(text: str, units: dict[str, int], what: str, example: str) -> int:
     number, unit = _split(text, what, example)
     if unit not in units:
-        found = f"unit {unit!r}" if unit else "no unit"
+        found = f"has unit {unit!r}, which is not {what}" if unit else "has no unit"
         raise UnitError(
-            f"{text!r} has {found}, which is not {what}; write a number and one of "
+            f"{text!r} {found}; write a number and one of "
             f"{', '.join(units)}, for example {example!r}"
         )
     value = number * units[unit]

@@ -88,8 +88,11 @@ def find(name: str) -> Profile:
     for kind in MODELS:
         if name in _entries(kind):
             return _get(kind, name)
-    known = [entry for kind in MODELS for entry in _entries(kind)]
-    raise CatalogError(f"the catalog has no {name!r}; {nearest(name, known)}")
+    known = sorted(entry for kind in MODELS for entry in _entries(kind))
+    raise CatalogError(
+        f"the catalog has no {name!r}; {nearest(name, known)}; a profile of your own is named by "
+        "its file, as my-drive.toml"
+    )
 
 
 def load(kind: Kind, reference: str | Mapping[str, Any], base: Path | None = None) -> Profile:

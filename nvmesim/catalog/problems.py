@@ -40,7 +40,15 @@ def first_problem(error: ValidationError, model: type[BaseModel]) -> str:
     if problem["type"] == "literal_error":
         options = str(problem["ctx"]["expected"]).replace("'", "").replace(" or ", ", ")
         return f"{key} is {found!r}; {nearest(str(found), options.split(', '))}"
-    return f"{key} is {_short(found)}; {_wanted(problem, model, loc)}"
+    return f"{key} is {_short(found)}; {_wanted(problem, model, loc)}{_as_share(problem)}"
+
+
+def _as_share(problem: ErrorDetails) -> str:
+    """Say how a fraction is written to somebody who meant percent."""
+    found, most = problem["input"], problem.get("ctx", {}).get("le")
+    if most == 1 and isinstance(found, int | float) and 1 < found <= 100:
+        return f"; for percent write {found / 100:g} or '{found:g}%'"
+    return ""
 
 
 _WANTED: Final = {

@@ -9,6 +9,8 @@ import click
 from nvmesim.cli.output import json_option, print_json
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from nvmesim.catalog.profile import Frozen, Profile
 
 KINDS = ("drive", "cpu", "stack", "raid-engine", "platform")
@@ -41,14 +43,16 @@ def list_entries(outer_json: bool, kind: str | None, as_json: bool) -> int:
 
 
 @catalog.command("show", epilog="Example: nvmesim catalog show samsung-980pro-1tb")
-@click.argument("name")
+@click.argument("name", metavar="NAME|FILE.toml")
 @json_option
 @click.pass_obj
 def show_entry(outer_json: bool, name: str, as_json: bool) -> int:
-    """Show one entry: every number with its basis, interval and source."""
-    from nvmesim.catalog.load import find
+    """Show one entry, or a profile of your own: each number with its basis, interval and source."""
+    from pathlib import Path
 
-    profile = find(name)
+    from nvmesim.catalog.load import find, is_path, read
+
+    profile = read(None, Path(name)) if is_path(name) else find(name)
     if as_json or outer_json:
         print_json(profile.model_dump(mode="json", exclude_none=True))
     else:
@@ -101,9 +105,10 @@ def _print_entry(profile: Profile) -> None:
 
     from nvmesim.result.terminal import bullets, plain, rows_view, show
 
-    parts = [plain(profile.name, "bold"), plain(f"{profile.kind}: {profile.model}", "dim"), Text()]
-    facts = [(key, text, "", "", "") for key, text in _facts(profile)]
-    rows = [*facts, *_numbers(profile)]
+    what = ": ".join(text for text in (profile.kind, profile.model) if text)
+    parts = [plain(profile.name, "bold"), plain(what, "dim"), Text()]
+    facts = [(key, text, "", "", "") for key, text in _facts(profile) + _tables(profile)]
+    rows = [*facts, *_numbers(profile), *_variants(profile)]
     show(Group(*parts, rows_view(("key", "value", "95 %", "basis", "source"), rows, left=5)))
     notes = [line for line in profile.notes.splitlines() if line]
     sources = list(getattr(profile, "sources", ()))
@@ -116,10 +121,48 @@ def _facts(profile: Frozen) -> list[tuple[str, str]]:
     """What is not a number with a basis."""
     hidden = {"kind", "name", "model", "notes", "sources", "fresh", "latencies"}
     plain = (str, int, float, bool)
+    values = ((key, getattr(profile, key)) for key in type(profile).model_fields)
     return [
-        (key, str(value))
-        for key, value in ((k, getattr(profile, k)) for k in type(profile).model_fields)
+        (key, ("yes" if value else "no") if isinstance(value, bool) else str(value))
+        for key, value in values
         if key not in hidden and isinstance(value, plain)
+    ]
+
+
+def _tables(profile: Profile) -> list[tuple[str, str]]:
+    """What a platform puts into a scenario, a line for each value, addressed as --set does."""
+    if profile.kind != "platform":
+        return []
+    return list(_flat("server", profile.server)) + list(_flat("adapters", profile.adapters))
+
+
+def _flat(key: str, value: Any) -> Iterator[tuple[str, str]]:
+    if isinstance(value, dict | list | tuple):
+        inner = value.items() if isinstance(value, dict) else enumerate(value)
+        for name, part in inner:
+            yield from _flat(f"{key}.{name}", part)
+    else:
+        yield key, str(value)
+
+
+def _variants(profile: Profile) -> list[tuple[str, ...]]:
+    """The numbers that differ by RAID level, or while the drive is fresh."""
+    from nvmesim.catalog.load import with_level, with_state
+
+    changed: dict[str, Profile]
+    if profile.kind == "raid-engine":
+        changed = {level: with_level(profile, level) for level in profile.by_level}
+        keys = {level: tuple(table) for level, table in profile.by_level.items()}
+    elif profile.kind == "drive" and profile.fresh:
+        changed = {"fresh": with_state(profile, "fresh")}
+        keys = {"fresh": tuple(profile.fresh)}
+    else:
+        return []
+    return [
+        (f"{name}: {row[0]}", *row[1:])
+        for name, variant in changed.items()
+        for row in [(k, t, "", "", "") for k, t in _facts(variant)] + _numbers(variant)
+        if row[0] in keys[name]
     ]
 
 

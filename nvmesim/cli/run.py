@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -63,6 +64,7 @@ def run(
             loaded, engine=engine, seed=seed, precision=share, curve=report is not None,
             waits=report is not None, requests_file=requests, progress=progress,
         )  # fmt: skip
+    result = replace(result, changes=sets)
     # Files first: a reader of stdout may go away. The answer in any case: a disk may be full.
     try:
         if report is not None:

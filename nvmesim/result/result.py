@@ -218,6 +218,8 @@ class Result:
 
     def chart(self) -> Any:
         """All charts of this result (Altair)."""
+    changes: tuple[str, ...] = ()
+    """The ``--set`` values that the scenario's file was changed by."""
         from nvmesim.result.charts import chart
 
         return chart(self)
@@ -254,6 +256,7 @@ class Result:
             "engine": self.engine,
             "seed": self.seed,
             "requests": self.requests,
+            "changes": list(self.changes),
             "simulated_s": self.simulated_s,
             "wall_s": self.wall_s,
             "warmup_s": self.warmup_s,

@@ -37,12 +37,14 @@ def one_line(text: str) -> str:
 
 
 def kiops(per_s: float) -> str:
-    """Thousands of requests per second, four digits.
+    """Thousands of requests per second, or less than one thousand as they are.
 
     >>> kiops(2_719_800.0), kiops(512_340.0), kiops(679.0)
-    ('2,720 k', '512.3 k', '0.679 k')
+    ('2,720 k', '512.3 k', '679')
     """
     thousands = per_s / 1e3
+    if per_s < 999.5:
+        return f"{per_s:.3g}"
     if thousands >= 1000:
         return f"{thousands:,.0f} k"
     return f"{thousands:.4g} k" if thousands >= 100 else f"{thousands:.3g} k"

@@ -36,6 +36,7 @@ def result_view(result: Result, *, verbose: bool = False) -> RenderableType:
     """The answer: numbers, how sure, why, what relieves it, what to doubt."""
     parts: list[RenderableType] = [
         plain(result.scenario, "bold"),
+        *(plain(f"with {change}", "dim") for change in result.changes),
         Text(),
         _answer(result),
         Text(),

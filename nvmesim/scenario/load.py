@@ -19,7 +19,7 @@ from nvmesim.scenario.resolve import resolve
 from nvmesim.scenario.schema import Scenario
 
 _REFERENCES: Final = ("stack", "cpu", "profile", "engine")
-_LISTS: Final = ("volume", "workload")
+_LISTS: Final = ("volume", "workload", "drives", "adapters")
 
 
 def load_scenario(path: str | Path, sets: Iterable[str] = ()) -> Scenario:
@@ -102,7 +102,10 @@ def _put(tables: dict[str, Any], path: list[str], value: Any, said: str) -> None
 
 
 def _numbered(tables: Mapping[str, Any], path: list[str]) -> list[str]:
-    """Let ``workload.read`` and ``workload.0.read`` both mean the only workload there is."""
+    """Let ``workload.read`` and ``workload.0.read`` both mean the only workload there is.
+
+    The same for volumes, drives and adapters: a list of one needs no number.
+    """
     if path[0] not in _LISTS or len(path) < 2:
         return path
     holder = tables.get(path[0], {})

@@ -153,6 +153,22 @@ def test_an_entry_shows_unit_basis_and_source(nvmesim):
     assert any(basis in said.out for basis in ("measured", "fitted"))
 
 
+def test_an_entry_shows_what_differs_by_level_or_while_fresh(nvmesim):
+    assert "raid5: serial_write" in nvmesim("catalog", "show", "linux-md").out
+    assert "fresh: write.program" in nvmesim("catalog", "show", "intel-p4610-1.6tb").out
+
+
+def test_a_platform_shows_the_server_it_stands_for(nvmesim):
+    assert "server.sockets.1.cpu" in nvmesim("catalog", "show", "supermicro-x11ddw-nt").out
+
+
+def test_a_profile_of_ones_own_is_shown(nvmesim, tmp_path):
+    own = tmp_path / "own.toml"
+    own.write_text('kind = "drive"\nextends = "sata-ssd"\ncommands = "77k/s"\n')
+    assert "77k/s" in nvmesim("catalog", "show", own).out
+    assert nvmesim("catalog", "show", tmp_path / "none.toml").code == 2
+
+
 def test_an_unknown_entry_names_the_nearest(nvmesim):
     said = nvmesim("catalog", "show", "samsung-980pro")
     assert said.code == 2

@@ -87,8 +87,8 @@ def test_too_few_samples_beyond_give_no_percentile() -> None:
     assert found.percentiles[99.0] is None
     assert "p99" not in found.intervals
     assert tail_warnings([("requests", found)]) == [
-        "too few samples for p99, p99.9, p99.99 of 9,999 requests: 100 must lie beyond a "
-        "percentile, 1,000,000 requests are needed for p99.99"
+        "too few samples for p99, p99.9 of 9,999 requests: 100 must lie beyond a percentile, "
+        "100,000 requests are needed for p99.9"
     ]
 
 
