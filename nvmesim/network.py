@@ -45,6 +45,11 @@ class Kind(IntEnum):
     DIE = 3
     """One server with two classes: tokens first-come-first-served, and behind them programs,
     which start only when the die falls idle and belong to no token (DESIGN 3)."""
+    ROUNDS = 4
+    """One server that, when it falls idle, takes all that wait, up to ``round_most``, as one round:
+    the base, then the services of its members, one after the other. They leave at the round's end,
+    or each when its own service ends (``round_in_order``). A host thread that serves a virtual
+    disk's queue works so, and a controller that fetches what a doorbell announced."""
 
 
 class Op(IntEnum):
@@ -109,6 +114,11 @@ class Network:
     die_gate: Ints  # [n_stations] gate whose slot a finished program releases, -1: none
     die_suspend_ps: Ints  # [n_stations] a read waits so long for a program, -1: for its end
     die_gc: Ints  # [n_stations] row in gc_*, -1: none
+    die_backlog: Ints  # [n_stations] programs that wait at time 0, each in a slot of the die's gate
+    round_most: Ints  # [n_stations] most members of a round, >= 1
+    round_base_ps: Ints  # [n_stations] what a round takes besides its members, >= 0
+    round_base_dist: Ints  # [n_stations] distribution of what is added to that, -1: none
+    round_in_order: Ints  # [n_stations] 0: members leave at the round's end; 1: one by one
     gc_on_dist: Ints  # [n_gc] distribution of an episode's length
     gc_off_dist: Ints  # [n_gc] distribution of the time between episodes
     gc_factor: Ints  # [n_gc] program time during an episode / SCALE_ONE
@@ -174,6 +184,13 @@ class Network:
         splits = self.ops[self.ops[:, 0] == Op.SPLIT, 1]
         return max(1, phases, int(splits.max(initial=0)))
 
+    def slots_held(self) -> Ints:
+        """int64[n_stations]: slots of gates that the programs of `die_backlog` hold at time 0."""
+        held = np.zeros(self.n_stations, np.int64)
+        gated = self.die_gate >= 0
+        np.add.at(held, self.die_gate[gated], self.die_backlog[gated])
+        return held
+
     def check(self) -> None:
         """Raise NetworkError naming the first array or operation that breaks a rule above.
 
@@ -204,7 +221,8 @@ def _within(values: Ints, low: int, high: int, what: str) -> None:
 
 
 _ROWS = {
-    "station_kind": "station_servers station_scale die_dist die_gate die_suspend_ps die_gc",
+    "station_kind": "station_servers station_scale die_dist die_gate die_suspend_ps die_gc"
+    " die_backlog round_most round_base_ps round_base_dist round_in_order",
     "gc_on_dist": "gc_off_dist gc_factor",
     "alt_program": "alt_member",
     "flow_program": "flow_write flow_bytes flow_order_ptr flow_order_len flow_stream",
@@ -238,10 +256,8 @@ def _check_stations(net: Network) -> None:
     _within(net.station_servers, 1, 1 << 31, "station_servers")
     fifo = net.station_kind == Kind.FIFO
     _within(net.station_servers[fifo], 1, 1 << 20, "servers of FIFO")
-    _require(
-        bool((net.station_servers[net.station_kind == Kind.DIE] == 1).all()),
-        "a die has one server",
-    )
+    single = np.isin(net.station_kind, (Kind.DIE, Kind.ROUNDS))
+    _require(bool((net.station_servers[single] == 1).all()), "a die or rounds have one server")
     _within(net.station_scale, -1, len(net.scale) + 1, "station_scale")
     for s in np.flatnonzero(net.station_scale >= 0):
         _require(net.station_kind[s] == Kind.FIFO, f"station {s} has a scale and is no FIFO")
@@ -255,6 +271,13 @@ def _check_stations(net: Network) -> None:
     gates = net.die_gate[net.die_gate >= 0]
     _require(bool((net.station_kind[gates] == Kind.GATE).all()), "die_gate names no gate")
     _within(net.die_gc, -1, len(net.gc_factor), "die_gc")
+    _check_backlog(net)
+    others = net.die_gate[net.station_kind != Kind.DIE]
+    _require(bool((others == -1).all()), "die_gate of a station that is no die")
+    _within(net.round_most, 1, 1 << 31, "round_most")
+    _within(net.round_base_ps, 0, HORIZON_PS >> 14, "round_base_ps")
+    _within(net.round_base_dist, -1, n_dists, "round_base_dist")
+    _within(net.round_in_order, 0, 2, "round_in_order")
     _within(net.gc_on_dist, 0, n_dists, "gc_on_dist")
     _within(net.gc_off_dist, 0, n_dists, "gc_off_dist")
     _within(net.gc_factor, SCALE_ONE, 1 << 30, "gc_factor")
@@ -262,6 +285,16 @@ def _check_stations(net: Network) -> None:
     _require(bool((np.diff(net.dist[:, : net.dist.shape[1] // 2]) >= 0).all()), "dist falls")
     _within(net.series, 0, HORIZON_PS >> 14, "series")
     _within(net.series_block, 1, 1 << 31, "series_block")
+
+
+def _check_backlog(net: Network) -> None:
+    """Programs that wait at the start are a die's, and fit the gate that they will release."""
+    _within(net.die_backlog, 0, 1 << 31, "die_backlog")
+    waits = np.flatnonzero(net.die_backlog)
+    able = (net.station_kind[waits] == Kind.DIE) & (net.die_dist[waits] >= 0)
+    _require(bool(able.all()), "die_backlog of a station without programs")
+    held = net.slots_held()
+    _require(bool((held <= net.station_servers).all()), "die_backlog exceeds its gate")
 
 
 def _check_ops(net: Network) -> None:

@@ -23,6 +23,7 @@ def kernel_net(net: Network) -> kernel.Net:
     return kernel.Net(
         net.station_kind, net.station_servers, net.station_scale, net.scale,
         net.die_dist, net.die_gate, net.die_suspend_ps, net.die_gc,
+        net.round_most, net.round_base_ps, net.round_base_dist, net.round_in_order,
         net.gc_on_dist, net.gc_off_dist, net.gc_factor,
         net.dist, net.series, net.series_ptr, net.series_block, net.ops,
         net.plan_phase_ptr, net.phase_child_ptr, net.child_alt_ptr, net.alt_program,
@@ -50,9 +51,9 @@ def _initial(net: Network, seed: int, replication: int, record: int) -> kernel.R
     return kernel.Run(
         scalars=zeros(kernel.N_SCALARS), keys=keys, free_at=zeros(n),
         server_ptr=pointer[:-1].astype(np.int64), server_free=zeros(max(1, int(pointer[-1]))),
-        inside=zeros(n), slots=net.station_servers.copy(), held_since=zeros(n),
-        head=minus.copy(), tail=minus.copy(), touched=zeros(n), backlog=zeros(n),
-        programs=zeros(n), program_end=minus.copy(), checked=zeros(n),
+        inside=zeros(n), slots=net.station_servers - net.slots_held(), held_since=zeros(n),
+        head=minus.copy(), tail=minus.copy(), touched=zeros(n), backlog=net.die_backlog.copy(),
+        programs=zeros(n), program_end=minus.copy(), checked=np.minimum(net.die_backlog, 1),
         gc_episode=zeros(len(net.gc_factor)), gc_end=zeros(len(net.gc_factor)),
         interrupt_end=zeros(len(net.thread_gate), net.n_batch_targets),
         idle_since=zeros(n),
@@ -112,7 +113,7 @@ class CompiledEngine:
         self._start_users()
 
     def _start_users(self) -> None:
-        """Every user submits at time 0, those of a trace at its first arrival."""
+        """At time 0 users submit (those of a trace at its first arrival), dies start programs."""
         net, run = self._network, self._run
         first = np.zeros(len(net.user_group), np.int64)
         begins = np.ones(len(first), bool)
@@ -124,9 +125,11 @@ class CompiledEngine:
                 first[user] = net.arrival_ps[start]
         users = np.flatnonzero(begins)
         users = users[np.argsort(first[users], kind="stable")]  # a sorted array is a heap
-        self._heap_t[: len(users)] = first[users]
-        self._heap_e[: len(users)] = -1 - net.n_stations - users
-        run.scalars[kernel.N_HEAP] = len(users)
+        dies = np.flatnonzero(net.die_backlog)
+        n = len(dies) + len(users)
+        self._heap_t[:n] = np.concatenate([np.zeros(len(dies), np.int64), first[users]])
+        self._heap_e[:n] = np.concatenate([-1 - dies, -1 - net.n_stations - users])
+        run.scalars[kernel.N_HEAP] = n
 
     def _make_room(self) -> None:
         """Keep room to record every request that could complete in one instant."""

@@ -7,8 +7,10 @@
    queues its arrivals. Only phase B reads state that others change. What it lets pass (a gate's
    grant, a new request) continues in a further phase A of the same instant, until it is quiet.
 3. A token's order is (request number, child, unit). A station's *touch* (a gate with freed slots, a
-   die that may start a program) comes after its arrivals. After the stations come the chooser
-   (children with alternatives) and the source (users that submit, by user number).
+   die that may start a program, a round that may start) comes after its arrivals. After the
+   stations come the chooser (children with alternatives) and the source (users that submit, by
+   user number). An arrival at an idle station of rounds asks for its touch in the instant's next
+   phase B, so that a round takes all that arrived in this one.
 4. A service time is fixed when the token is dispatched and is at least 1 ps.
 5. No event and unfinished requests: DeadlockError.
 
@@ -45,6 +47,7 @@ PURPOSE_GC: Final = 4
 PURPOSE_PROGRAM: Final = 5
 PURPOSE_SERIES: Final = 6
 PURPOSE_DESTAGE: Final = 7
+PURPOSE_ROUND: Final = 8
 
 HIST_BITS: Final = 7
 """128 bins per octave: a bin is at most 1/128 wide, its middle at most 0.4 % off."""
@@ -57,11 +60,13 @@ class Acc(IntEnum):
 
     VISITS = 0
     WAIT = 1
-    """ps between arrival and start (gates: and grant)."""
+    """ps between arrival and start (gates: and grant; rounds: and departure, but for the own
+    service, so that here too wait and service add up to the stay)."""
     SERVICE = 2
-    """ps of service, as the clock sees it (gates: slot-ps held)."""
+    """ps of service, as the clock sees it (gates: slot-ps held; a round's base is its first
+    member's)."""
     WORK = 3
-    """ps of service before the load-dependent factor."""
+    """ps of service before the load-dependent factor (rounds: as if every round were full)."""
 
 
 class Status(IntEnum):

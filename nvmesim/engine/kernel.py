@@ -4,7 +4,8 @@
 arrays that the caller keeps: `Run` never grows, the rest (`tokens`, `heap_*`, `pending`, `resume`)
 grows with what is outstanding (`compiled.CompiledEngine._grow`).
 
-Event numbers on the heap: e >= 0 is a token that departs; -1 - s is a check of die s;
+Event numbers on the heap: e >= 0 is a token that departs; -1 - s is a check of die s, or the end of
+a round of station s;
 -1 - n_stations - u is a timer of user u.
 """
 
@@ -25,6 +26,7 @@ from nvmesim.engine.contract import (
     PURPOSE_KIND,
     PURPOSE_PLAN,
     PURPOSE_PROGRAM,
+    PURPOSE_ROUND,
     PURPOSE_SERIES,
     TOUCH_ORDER,
 )
@@ -38,7 +40,9 @@ _LEAN: dict[str, Any] = {"cache": True, "_nrt": False}
 compiled: Any = njit(**_LEAN)
 inlined: Any = njit(inline="always", **_LEAN)
 
-FIFO, DELAY, GATE, DIE = (int(k) for k in (Kind.FIFO, Kind.DELAY, Kind.GATE, Kind.DIE))
+FIFO, DELAY, GATE, DIE, ROUNDS = (
+    int(k) for k in (Kind.FIFO, Kind.DELAY, Kind.GATE, Kind.DIE, Kind.ROUNDS)
+)
 END, VISIT, VISIT_BANK, VISIT_LANE = (
     int(o) for o in (Op.END, Op.VISIT, Op.VISIT_BANK, Op.VISIT_LANE)
 )
@@ -53,6 +57,7 @@ DESTAGE, MARK = int(Op.DESTAGE), int(Op.MARK)
 # Columns of `tokens`. A root (the request itself) and a child share some columns.
 PC, PARENT, LEFT, ROOT, ORDER, LANE, SETUP, NEXT = range(8)
 MEMBER = USER = 8  # child: its member; root: its user
+WORK = LEFT  # of a token that waits for a round: no child of it is left then
 ARRIVED, KEY, SUBMIT, ISSUE, PLAN, FLOW, SCALED = 9, 10, 11, 12, 13, 14, 15
 TOKEN_FIELDS = 16
 
@@ -81,6 +86,10 @@ class Net(NamedTuple):
     die_gate: Array
     die_suspend: Array
     die_gc: Array
+    round_most: Array
+    round_base: Array
+    round_base_dist: Array
+    round_in_order: Array
     gc_on: Array
     gc_off: Array
     gc_factor: Array
@@ -132,12 +141,12 @@ class Run(NamedTuple):
     inside: Array  # int64[n_stations]: tokens inside a station with a scale
     slots: Array  # int64[n_stations]: free slots of a gate
     held_since: Array  # int64[n_stations]: when the slots last changed
-    head: Array  # int64[n_stations]: first token that waits at a gate, -1
+    head: Array  # int64[n_stations]: first token that waits at a gate or for a round, -1
     tail: Array
     touched: Array  # int64[n_stations]: a touch is pending
     backlog: Array  # int64[n_stations]: programs that wait for a die
-    programs: Array  # int64[n_stations]: programs started on a die
-    program_end: Array  # int64[n_stations]: end of the program in service, -1: none
+    programs: Array  # int64[n_stations]: programs started on a die, or rounds
+    program_end: Array  # int64[n_stations]: end of the program or round in service, -1: none
     checked: Array  # int64[n_stations]: a check of the die is on the heap
     gc_episode: Array  # int64[n_gc]: number of the current episode or pause
     gc_end: Array  # int64[n_gc]: its end
@@ -338,6 +347,56 @@ def seize(run, gate, amount, t):  # type: ignore[no-untyped-def]
     """Take *amount* slots."""
     hold(run, gate, t)
     run.slots[gate] -= amount
+
+
+@inlined
+def enqueue(run, tokens, s, k):  # type: ignore[no-untyped-def]
+    """Put token *k* behind those that wait at station *s*."""
+    tokens[k, NEXT] = -1
+    if run.head[s] < 0:
+        run.head[s] = k
+    else:
+        tokens[run.tail[s], NEXT] = k
+    run.tail[s] = k
+
+
+@compiled
+def start_round(net, run, tokens, heap_t, heap_e, n_heap, hole, s, t):  # type: ignore[no-untyped-def]
+    """Take those who wait at *s* as a round, and note its end; return how many events there are."""
+    most = net.round_most[s]
+    base = net.round_base[s]
+    run.programs[s] += 1
+    row = net.round_base_dist[s]
+    if row >= 0:
+        key = mix(mix(run.keys[1], s), PURPOSE_ROUND)
+        base += quantile(net.dist, row, mix(key, run.programs[s]))
+    share = base // most
+    end = t + base
+    k = run.head[s]
+    members = 0
+    while k >= 0 and members < most:
+        end += tokens[k, WORK]
+        k = tokens[k, NEXT]
+        members += 1
+    at = t
+    for member in range(members):
+        k = run.head[s]
+        run.head[s] = tokens[k, NEXT]
+        work = tokens[k, WORK]
+        service = work + base if member == 0 else work
+        at += service
+        leaves = at if net.round_in_order[s] == 1 else end
+        run.acc[s, 0] += 1
+        run.acc[s, 1] += leaves - service - tokens[k, ARRIVED]
+        run.acc[s, 2] += service
+        run.acc[s, 3] += work + share
+        pc = tokens[k, PC]
+        tokens[k, PC] = pc + 1
+        after = net.ops[pc, 4] if net.ops[pc, 0] == VISIT else np.int64(0)
+        n_heap = heap_insert(heap_t, heap_e, n_heap, hole, leaves + after, k)
+        hole = False
+    run.program_end[s] = end
+    return heap_insert(heap_t, heap_e, n_heap, hole, end, -1 - s)
 
 
 @njit(nogil=True, **_LEAN)
@@ -682,12 +741,7 @@ def advance(net, run, tokens, heap_t, heap_e, free, pending, resume, target, unt
                                         run.tail[s] = k
                                     run.head[s] = k
                                 else:
-                                    tokens[k, NEXT] = -1
-                                    if run.head[s] < 0:
-                                        run.head[s] = k
-                                    else:
-                                        tokens[run.tail[s], NEXT] = k
-                                    run.tail[s] = k
+                                    enqueue(run, tokens, s, k)
                         else:
                             run.touched[s] = 0
                             while run.head[s] >= 0:
@@ -703,6 +757,14 @@ def advance(net, run, tokens, heap_t, heap_e, free, pending, resume, target, unt
                                 tokens[k, PC] = pc + 1
                                 resume[n_resume] = k
                                 n_resume += 1
+                        continue
+                    if k < 0 and kind == ROUNDS:
+                        run.touched[s] = 0
+                        if run.program_end[s] < 0 and run.head[s] >= 0:
+                            n_heap = start_round(
+                                net, run, tokens, heap_t, heap_e, n_heap, hole, s, t
+                            )
+                            hole = False
                         continue
                     if k < 0:  # touch of a die: start a program if it is idle
                         run.touched[s] = 0
@@ -759,6 +821,18 @@ def advance(net, run, tokens, heap_t, heap_e, free, pending, resume, target, unt
                         work += ops[pc, 5] * n
                     work = max(1, work)
                     service = work
+                    if kind == ROUNDS:
+                        tokens[k, WORK] = work
+                        tokens[k, ARRIVED] = t
+                        enqueue(run, tokens, s, k)
+                        if run.program_end[s] < 0 and run.touched[s] == 0:
+                            run.touched[s] = 1
+                            must_sort = True  # n_pending <= i: the row has been read
+                            pending[n_pending, 0] = s
+                            pending[n_pending, 1] = TOUCH_ORDER
+                            pending[n_pending, 2] = TOUCH
+                            n_pending += 1
+                        continue
                     if kind == FIFO:
                         c = net.servers[s]
                         scale = net.scale_ptr[s]

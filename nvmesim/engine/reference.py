@@ -31,6 +31,7 @@ from nvmesim.engine.contract import (
     PURPOSE_KIND,
     PURPOSE_PLAN,
     PURPOSE_PROGRAM,
+    PURPOSE_ROUND,
     PURPOSE_SERIES,
     REQUEST_FIELDS,
     Batch,
@@ -431,6 +432,13 @@ class ReferenceEngine:
         key = mix(mix(self._background_key, station.number), PURPOSE_PROGRAM)
         work = self._draw(row, key, number)
         return max(1, work * self._episode_factor(gc) // SCALE_ONE if gc >= 0 else work)
+
+    def round_ps(self, station: Station, number: int) -> int:
+        """Time of a station's *number*-th round, without its members'."""
+        base = int(self.net.round_base_ps[station.number])
+        row = int(self.net.round_base_dist[station.number])
+        key = mix(mix(self._background_key, station.number), PURPOSE_ROUND)
+        return base + self._draw(row, key, number) if row >= 0 else base
 
     def interrupt_ps(self, visit: Visit) -> int:
         """Time of the interrupt that *visit* raises now, 0 if one of its thread and target runs."""

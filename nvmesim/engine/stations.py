@@ -13,6 +13,7 @@ import heapq
 from collections import deque
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
+from itertools import accumulate
 from operator import itemgetter
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -148,6 +149,10 @@ class World(Protocol):
 
     def program_ps(self, station: Station, number: int) -> int:
         """Time of a die's *number*-th program, if it starts now."""
+        ...
+
+    def round_ps(self, station: Station, number: int) -> int:
+        """Time of a station's *number*-th round, without its members'."""
         ...
 
     def interrupt_ps(self, visit: Visit) -> int:
@@ -368,6 +373,15 @@ class Die(Station):
         self._wakes = False
         self._suspend = int(world.net.die_suspend_ps[number])
         self._buffer = world.gates.get(int(world.net.die_gate[number]))
+        self._begin(int(world.net.die_backlog[number]))
+
+    def _begin(self, backlog: int) -> None:
+        """Start with programs that wait, each in a slot of the buffer."""
+        self._backlog = backlog
+        if self._buffer is not None:
+            self._buffer.free -= backlog
+        if backlog:
+            self.request_touch()
 
     def start_of(self, service_ps: int) -> int:
         """Wait for earlier tokens and for the program in service, or suspend it."""
@@ -419,9 +433,59 @@ class Die(Station):
         self.request_touch()
 
 
+class Rounds(Station):
+    """One server that, when it is idle, takes all that wait (up to a maximum) as one round.
+
+    A round lasts its base and the services of its members, one after the other; they leave
+    together at its end, or each when its own service ends (`Kind.ROUNDS`).
+    """
+
+    def __init__(self, world: World, number: int) -> None:
+        super().__init__(world, number)
+        self._most = int(world.net.round_most[number])
+        self._in_order = bool(world.net.round_in_order[number])
+        self._queue: deque[tuple[Visit, int]] = deque()
+        self._started = 0
+        self._busy = False
+
+    @property
+    def waiting(self) -> int:
+        """Tokens in the queue."""
+        return len(self._queue)
+
+    def dispatch(self, visit: Visit) -> None:
+        """Queue with the service that it will take; a round starts when all of now are in."""
+        self._queue.append((visit, self.world.work_ps(visit, self)))
+        if not self._busy:
+            self.request_touch()
+
+    def touch(self) -> None:
+        """Start a round if one waits and none is in service."""
+        if self._busy or not self._queue:
+            return
+        self._started += 1
+        base = self.world.round_ps(self, self._started)
+        members = [self._queue.popleft() for _ in range(min(self._most, len(self._queue)))]
+        services = [work for _, work in members]
+        services[0] += base
+        ends = list(accumulate(services, initial=self.now))[1:]
+        for (visit, _), service, end in zip(members, services, ends, strict=True):
+            leaves = end if self._in_order else ends[-1]
+            self.depart(visit, leaves - service, service, 0)
+        self.account.work_ps += sum(work + base // self._most for _, work in members)
+        self._busy = True
+        self.world.env.process(self._round(ends[-1] - self.now))
+
+    def _round(self, length_ps: int) -> Generator[simpy.Event, Any, None]:
+        yield self.world.env.timeout(length_ps)
+        self._busy = False
+        self.request_touch()
+
+
 KINDS: Final[dict[Kind, Callable[[World, int], Station]]] = {
     Kind.FIFO: Fifo,
     Kind.DELAY: Station,
     Kind.GATE: Gate,
     Kind.DIE: Die,
+    Kind.ROUNDS: Rounds,
 }

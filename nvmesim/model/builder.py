@@ -35,6 +35,11 @@ class _Station:
     die_gate: int = -1
     die_suspend_ps: int = -1
     die_gc: int = -1
+    die_backlog: int = 0
+    round_most: int = 1
+    round_base_ps: int = 0
+    round_base_dist: int = -1
+    round_in_order: bool = False
 
 
 @dataclass
@@ -67,6 +72,22 @@ class Builder:
             _Station(name, kind, servers, scale, die_dist, die_gate, die_suspend_ps, die_gc)
         )
         return len(self.stations) - 1
+
+    def rounds(
+        self,
+        name: str,
+        most: int,
+        base_ps: int = 0,
+        *,
+        base_dist: int = -1,
+        in_order: bool = False,
+    ) -> int:
+        """Add one server that works in rounds (`Kind.ROUNDS`); return its id."""
+        number = self.station(name, Kind.ROUNDS)
+        made = self.stations[number]
+        made.round_most, made.round_base_ps = most, base_ps
+        made.round_base_dist, made.round_in_order = base_dist, in_order
+        return number
 
     def report(
         self,
@@ -196,6 +217,11 @@ def station_arrays(b: Builder) -> dict[str, Ints | tuple[str, ...]]:
         "die_gate": ints([s.die_gate for s in b.stations]),
         "die_suspend_ps": ints([s.die_suspend_ps for s in b.stations]),
         "die_gc": ints([s.die_gc for s in b.stations]),
+        "die_backlog": ints([s.die_backlog for s in b.stations]),
+        "round_most": ints([s.round_most for s in b.stations]),
+        "round_base_ps": ints([s.round_base_ps for s in b.stations]),
+        "round_base_dist": ints([s.round_base_dist for s in b.stations]),
+        "round_in_order": ints([int(s.round_in_order) for s in b.stations]),
         "gc_on_dist": ints(gc[:, 0]),
         "gc_off_dist": ints(gc[:, 1]),
         "gc_factor": ints(gc[:, 2]),

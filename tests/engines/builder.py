@@ -76,6 +76,11 @@ class Station:
     die_gate: int = -1
     suspend_ps: int = -1
     gc: int = -1
+    backlog: int = 0
+    most: int = 1
+    base_ps: int = 0
+    base_dist: int = -1
+    in_order: int = 0
 
 
 @dataclass
@@ -138,12 +143,30 @@ class NetworkBuilder:
     def gate(self, slots: int = 1, name: str = "") -> int:
         return self.station(Kind.GATE, slots, name)
 
-    def dies(self, n: int, program: int, gate: int = -1, suspend_ps: int = -1, gc: int = -1) -> int:
-        """Return the first of *n* dies whose programs take the distribution *program*."""
+    def rounds(
+        self, most: int = 1 << 20, base_ps: int = 0, base_dist: int = -1, in_order: int = 0
+    ) -> int:
+        return self.station(
+            Kind.ROUNDS, most=most, base_ps=base_ps, base_dist=base_dist, in_order=in_order
+        )
+
+    def dies(
+        self,
+        n: int,
+        program: int,
+        gate: int = -1,
+        suspend_ps: int = -1,
+        gc: int = -1,
+        backlogs: Sequence[int] = (),
+    ) -> int:
+        """Return the first of *n* dies whose programs take the distribution *program*.
+
+        Of *backlogs* each die begins with its own.
+        """
         first = len(self.stations)
         die = {"die_dist": program, "die_gate": gate, "suspend_ps": suspend_ps, "gc": gc}
-        for _ in range(n):
-            self.station(Kind.DIE, **die)
+        for i in range(n):
+            self.station(Kind.DIE, **die, backlog=backlogs[i] if backlogs else 0)
         return first
 
     def episodes(self, on: int, off: int, factor: int) -> int:
@@ -258,6 +281,11 @@ class NetworkBuilder:
             die_gate=ints(s.die_gate for s in st),
             die_suspend_ps=ints(s.suspend_ps for s in st),
             die_gc=ints(s.gc for s in st),
+            die_backlog=ints(s.backlog for s in st),
+            round_most=ints(s.most for s in st),
+            round_base_ps=ints(s.base_ps for s in st),
+            round_base_dist=ints(s.base_dist for s in st),
+            round_in_order=ints(s.in_order for s in st),
             gc_on_dist=ints(row[0] for row in self.gc),
             gc_off_dist=ints(row[1] for row in self.gc),
             gc_factor=ints(row[2] for row in self.gc),

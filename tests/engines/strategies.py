@@ -69,8 +69,8 @@ class RandomNetwork:
         roll, net = self.roll, self.b
         self.gates = [net.gate(roll(1, 6)) for _ in range(roll(1, 3))]
         self.fifos = [self.fifo() for _ in range(roll(1, 4))]
-        self.plain = [net.fifo(roll(1, 3)), net.delay()]
-        self.cpus = [self.fifo(), net.delay()]
+        self.plain = [net.fifo(roll(1, 3)), net.delay(), self.rounds(), self.rounds()]
+        self.cpus = [self.fifo(), net.delay(), self.rounds()]
         self.banks = []
         for _ in range(roll(1, 2)):
             n = roll(1, 4)
@@ -80,12 +80,17 @@ class RandomNetwork:
             n, slots = roll(1, 4), roll(1, 5)
             buffer = net.gate(slots)
             gc = net.episodes(self.long, self.long, roll(1, 4 * SCALE_ONE) + SCALE_ONE)
+            backlogs, left = [], slots
+            for _ in range(n):
+                backlogs.append(roll(0, left) if self.chance(40) else 0)
+                left -= backlogs[-1]
             first = net.dies(
                 n,
                 self.some(self.dists),
                 gate=buffer,
                 suspend_ps=roll(-1, 3),
                 gc=gc if self.chance(50) else -1,
+                backlogs=backlogs,
             )
             self.die_banks.append((first, n, buffer, slots))
 
@@ -93,6 +98,12 @@ class RandomNetwork:
         servers = self.roll(1, 4)
         scale = [self.roll(SCALE_ONE // 3, 2 * SCALE_ONE) for _ in range(servers)]
         return self.b.fifo(servers, scale=scale if self.chance(40) else ())
+
+    def rounds(self) -> int:
+        roll = self.roll
+        return self.b.rounds(
+            roll(1, 5), roll(0, 3), self.some([-1, -1, *self.dists]), in_order=roll(0, 1)
+        )
 
     # What tokens do.
 

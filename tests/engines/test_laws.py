@@ -158,6 +158,7 @@ def scaled(net: Network, factor: int) -> Network:
         dist=(net.dist + 1) * unit,
         series=net.series * unit,
         die_suspend_ps=np.where(net.die_suspend_ps > 0, net.die_suspend_ps * unit, -1),
+        round_base_ps=net.round_base_ps * unit,
         group_think_ps=net.group_think_ps * unit,
         thread_interval_ps=net.thread_interval_ps * unit,
         arrival_ps=net.arrival_ps * unit,
