@@ -12,6 +12,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from nvmesim import catalog as catalog
+    from nvmesim import charts as charts
+    from nvmesim.choose.search import choose as choose
+    from nvmesim.explore import explore as explore
     from nvmesim.fit.drive import fit_drive as fit_drive
     from nvmesim.fit.evidence import DriveFit as DriveFit
     from nvmesim.fit.evidence import StackFit as StackFit
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
     from nvmesim.sweep.api import sweep as sweep
     from nvmesim.sweep.ranking import rank as rank
     from nvmesim.sweep.sensitivity import sensitivity as sensitivity
+    from nvmesim.timeline import timeline as timeline
     from nvmesim.trace.capture import Captures as Captures
     from nvmesim.trace.registry import read_captures as read_captures
 
@@ -38,7 +42,10 @@ __all__ = [
     "Scenario",
     "StackFit",
     "catalog",
+    "charts",
+    "choose",
     "compare",
+    "explore",
     "fit_drive",
     "fit_stack",
     "load_scenario",
@@ -49,6 +56,7 @@ __all__ = [
     "simulate",
     "size_cpu",
     "sweep",
+    "timeline",
 ]
 
 _HOME: Final = {
@@ -59,7 +67,10 @@ _HOME: Final = {
     "Scenario": "nvmesim.scenario.schema:Scenario",
     "StackFit": "nvmesim.fit.evidence:StackFit",
     "catalog": "nvmesim.catalog",
+    "charts": "nvmesim.charts",
+    "choose": "nvmesim.choose.search:choose",
     "compare": "nvmesim.simulate:compare",
+    "explore": "nvmesim.explore:explore",
     "fit_drive": "nvmesim.fit.drive:fit_drive",
     "fit_stack": "nvmesim.fit.stack:fit_stack",
     "load_scenario": "nvmesim.scenario.load:load_scenario",
@@ -70,6 +81,7 @@ _HOME: Final = {
     "simulate": "nvmesim.simulate:simulate",
     "size_cpu": "nvmesim.sizing:size_cpu",
     "sweep": "nvmesim.sweep.api:sweep",
+    "timeline": "nvmesim.timeline:timeline",
 }
 
 

@@ -144,22 +144,10 @@ class Sizing:
         return rows
 
     def chart(self) -> Any:
-        """Utilization against MIOPS per CPU, with what was asked for."""
-        import altair as alt
-        import polars as pl
+        """Utilization against MIOPS of the CPUs nearest to what was asked for."""
+        from nvmesim.result.charts_cpu import cpu_load
 
-        lines = alt.Chart(pl.DataFrame(self.utilization_curves())).mark_line().encode(
-            x=alt.X("miops:Q", title="MIOPS"),
-            y=alt.Y("utilization:Q", title="CPU %, as the operating system shows it"),
-            color=alt.Color("cpu:N", title="CPUs"),
-        )  # fmt: skip
-        asked = pl.DataFrame(
-            {"miops": [self.load.iops / 1e6], "utilization": [100 * self.load.utilization]}
-        )
-        point = alt.Chart(asked).mark_point(size=120, color="black").encode(
-            x="miops:Q", y="utilization:Q"
-        )  # fmt: skip
-        return alt.layer(lines, point)
+        return cpu_load(self)
 
 
 def size_cpu(

@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from itertools import islice
+from pathlib import Path
 from typing import Any, Final, Literal
 
 import polars as pl
 
 from nvmesim.choose.candidates import Fixed, fixed, with_failed
-from nvmesim.choose.goal import PERFORMANCE, Goal
+from nvmesim.choose.goal import PERFORMANCE, Goal, goal_from_dict, load_goal
 from nvmesim.errors import InputError
 from nvmesim.scenario.load import scenario_from_dict
 from nvmesim.scenario.resolve import resolve
@@ -125,7 +126,7 @@ class Choice:
 
 
 def choose(
-    goal: Goal,
+    goal: Goal | Mapping[str, Any] | str | Path,
     *,
     workers: int | None = None,
     everything: bool = False,
@@ -133,8 +134,13 @@ def choose(
 ) -> Choice:
     """Return the candidate of *goal* with the least objective that meets every constraint.
 
+    *goal* is a TOML file, or its tables, as `nvmesim choose` takes them.
     *everything* simulates all that screening leaves, for a complete Pareto chart.
     """
+    if isinstance(goal, str | Path):
+        goal = load_goal(goal)
+    elif not isinstance(goal, Goal):
+        goal = goal_from_dict(goal)
     search = _Search(goal, workers, progress)
     search.screen_parts()
     search.screen_bounds()

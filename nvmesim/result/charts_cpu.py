@@ -1,0 +1,89 @@
+"""The chart of CPUs under load: utilization against MIOPS (Altair)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Protocol
+
+import altair as alt
+
+from nvmesim.result import palette
+from nvmesim.result.charts_base import Drawing, inline, layered, legend, rounded
+from nvmesim.result.charts_sweep import DASHES, SERIES, SHAPES
+
+MOST_CPUS: Final = 5
+
+
+class Sized(Protocol):
+    """What `nvmesim.size_cpu` returns."""
+
+    @property
+    def load(self) -> Any:
+        """The load, with its ``iops`` and ``utilization``."""
+
+    def utilization_curves(self) -> list[dict[str, Any]]:
+        """Rows of cpu, miops and utilization (percent)."""
+
+
+def cpu_load(sizing: Sized, *, cpus: Sequence[str] | None = None) -> Drawing:
+    """Utilization against MIOPS of *cpus*, or of those nearest to what was asked for.
+
+    Lines bend at 50 %: from there on hyper-threads share cores. The cross is the load asked for.
+    """
+    asked = {"miops": sizing.load.iops / 1e6, "utilization": 100 * sizing.load.utilization}
+    curves = sizing.utilization_curves()
+    names = _near(curves, asked, cpus)
+    rows = [
+        {"cpu": r["cpu"], "miops": rounded(r["miops"]), "utilization": rounded(r["utilization"])}
+        for r in curves
+        if r["cpu"] in names and r["utilization"] <= 100
+    ]
+    domain = [n for n in names if any(r["cpu"] == n for r in rows)]
+    x = alt.X("miops:Q", title="MIOPS", scale=alt.Scale(nice=False, domainMin=0))
+    y = alt.Y("utilization:Q", title="CPU busy, as the operating system shows it, %",
+              scale=alt.Scale(domain=[0, 100]))  # fmt: skip
+    n = range(len(domain))
+    colour = alt.Color("cpu:N", sort=domain, legend=_legend(),
+                       scale=alt.Scale(domain=domain, range=[SERIES[i] for i in n]))  # fmt: skip
+    shape = alt.Shape("cpu:N", sort=domain, legend=_legend(),
+                      scale=alt.Scale(domain=domain, range=[SHAPES[i] for i in n]))  # fmt: skip
+    dash = alt.StrokeDash("cpu:N", sort=domain, legend=None,
+                          scale=alt.Scale(domain=domain, range=[DASHES[i] for i in n]))  # fmt: skip
+    shared = alt.Chart(inline(rows))
+    here = alt.Chart(inline([asked])).encode(x, y)
+    said = ", ".join(f"{name} {_at(curves, name, asked['miops'])}" for name in domain)
+    return layered(
+        shared.mark_line(strokeWidth=2).encode(x, y, colour, dash),
+        shared.mark_point(filled=True, size=45, opacity=1).encode(x, y, colour, shape),
+        here.mark_point(shape="cross", size=160, filled=True, opacity=1, color=palette.ACCENT),
+        height=290,
+        says=f"CPU busy in percent at {asked['miops']:.3g} MIOPS: {said}.",
+    )
+
+
+def _legend() -> alt.Legend:
+    shown = legend()
+    shown.columns = 3
+    return shown
+
+
+def _near(
+    curves: Sequence[Mapping[str, Any]], asked: Mapping[str, float], cpus: Sequence[str] | None
+) -> list[str]:
+    """Names to draw: those that contain one of *cpus*, or those nearest to what was asked."""
+    names = list(dict.fromkeys(str(r["cpu"]) for r in curves))
+    if cpus is not None:
+        return [n for n in names if any(c in n for c in cpus)][: len(SERIES)]
+    off = {n: abs(_busy(curves, n, asked["miops"]) - asked["utilization"]) for n in names}
+    return sorted(sorted(names, key=lambda n: off[n])[:MOST_CPUS], key=lambda n: -_busy(
+        curves, n, asked["miops"]))  # fmt: skip
+
+
+def _busy(curves: Sequence[Mapping[str, Any]], name: str, miops: float) -> float:
+    """Percent busy at the point nearest to *miops*."""
+    own = [r for r in curves if r["cpu"] == name]
+    return float(min(own, key=lambda r: abs(r["miops"] - miops))["utilization"])
+
+
+def _at(curves: Sequence[Mapping[str, Any]], name: str, miops: float) -> str:
+    return f"{_busy(curves, name, miops):.0f}"
