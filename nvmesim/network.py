@@ -92,6 +92,9 @@ class Op(IntEnum):
     """b programs on drawn dies of the bank of d stations from a on; the token goes on at once."""
     MARK = 13
     """The request is issued: fio's clat counts from here."""
+    ANSWER = 14
+    """The request is answered: its latency ends here, and the token goes on (a flush that its
+    user waits for). From here to the end is counted apart."""
 
 
 VISITS = (Op.VISIT, Op.VISIT_BANK, Op.VISIT_LANE, Op.VISIT_CPU, Op.VISIT_SERIES)
@@ -451,6 +454,9 @@ def _check_nesting(net: Network) -> None:
     """Only a request forks, and a unit does not split: orders and keys would not be unique."""
     units = net.ops[net.ops[:, 0] == Op.SPLIT, 2]
     _require(not _counts(net, (Op.FORK,), net.alt_program).any(), "a child forks")
+    parts = np.concatenate([net.alt_program, units])
+    _require(not _counts(net, (Op.ANSWER,), parts).any(), "a child answers")
+    _require(bool((_counts(net, (Op.ANSWER,), net.flow_program) <= 1).all()), "answered twice")
     _require(not _counts(net, (Op.FORK, Op.SPLIT), units).any(), "a unit forks or splits")
 
 

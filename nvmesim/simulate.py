@@ -58,6 +58,7 @@ SHORT_VISITS: Final = 2_000_000
 """Station visits of a what-if run: large requests are many, so fewer of them are simulated."""
 SLOW_ENGINE: Final = 10
 """The SimPy engine's runs are so many times shorter at most."""
+from nvmesim.result.syncs import sync_stats
 MIN_PAIRED: Final = 16
 """Batches of the run that what-ifs can be paired with, at least."""
 MAX_THREADS: Final = 4
@@ -464,6 +465,7 @@ class _Answer:
             return interval
         half = math.hypot((interval.high - interval.low) / 2, extra)
         return Interval(interval.value, max(0.0, interval.value - half), interval.value + half)
+            sync=sync_stats(window.total.syncs, window.duration_ps),
 
     def _outstanding(self, total: OpStats) -> int:
         if not self.ready.load.is_open:

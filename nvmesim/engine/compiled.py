@@ -76,7 +76,7 @@ def _statistics(net: Network) -> dict[str, Ints]:
         "completed": (2,), "latency_sum": (2, 2), "latency_max": (2, 2),
         "histogram": (2, 2, HIST_BINS), "flows": (len(net.flow_program),),
         "alts": (max(1, len(net.alt_program)),), "plans": (len(net.plan_phase_ptr) - 1,),
-        "acc": (net.n_stations, len(Acc)),
+        "acc": (net.n_stations, len(Acc)), "syncs": (HIST_BINS,),
     }  # fmt: skip
     return {name: np.zeros(shape, np.int64) for name, shape in shapes.items()}
 
@@ -190,7 +190,7 @@ class CompiledEngine:
         return Batch(
             status, start, end,
             run.completed, run.latency_sum, run.latency_max, run.histogram, run.flows, run.alts,
-            run.plans, run.acc, int(run.scalars[kernel.LIVE]),
+            run.plans, run.acc, int(run.scalars[kernel.LIVE]), run.syncs,
         )  # fmt: skip
 
     def records(self) -> Ints:

@@ -21,7 +21,7 @@ because forks make exact ties; with this order none of 7,000 differed.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Final, Protocol
 
@@ -105,6 +105,8 @@ class Batch:
     """int64[n_stations, 4], see `Acc`."""
     outstanding: int
     """Requests in flight at the end."""
+    syncs: Ints = field(default_factory=lambda: np.zeros(HIST_BINS, np.int64))
+    """int64[HIST_BINS]: time from the answer of a measured request to its end, where it goes on."""
 
     @property
     def completions(self) -> int:

@@ -52,7 +52,7 @@ VISIT_CPU, VISIT_SERIES, ACQUIRE, RELEASE = (
 ACQUIRE_THREAD, RELEASE_THREAD, FORK, SPLIT = (
     int(o) for o in (Op.ACQUIRE_THREAD, Op.RELEASE_THREAD, Op.FORK, Op.SPLIT)
 )
-DESTAGE, MARK = int(Op.DESTAGE), int(Op.MARK)
+DESTAGE, MARK, ANSWER = int(Op.DESTAGE), int(Op.MARK), int(Op.ANSWER)
 
 # Columns of `tokens`. A root (the request itself) and a child share some columns.
 PC, PARENT, LEFT, ROOT, ORDER, LANE, SETUP, NEXT = range(8)
@@ -73,6 +73,7 @@ GROW = 4
 FOREVER = 1 << 62  # behind the last entry of the heap
 ONE, TWO, THREE = np.uint64(1), np.uint64(2), np.uint64(3)
 TOUCH = -1  # entity of a pending touch
+ANSWERED = -1  # in SUBMIT: the request is counted, and ISSUE is when it was answered
 
 
 class Net(NamedTuple):
@@ -164,6 +165,7 @@ class Run(NamedTuple):
     latency_sum: Array  # int64[2, 2]
     latency_max: Array  # int64[2, 2]
     histogram: Array  # int64[2, 2, HIST_BINS]
+    syncs: Array  # int64[HIST_BINS]
     flows: Array  # int64[n_flows]
     alts: Array  # int64[n_alts]
     plans: Array  # int64[n_plans]
@@ -342,6 +344,37 @@ def hold(run, gate, t):  # type: ignore[no-untyped-def]
     run.held_since[gate] = t
 
 
+@compiled
+def answer(net, run, tokens, k, t, n_records):  # type: ignore[no-untyped-def]
+    """Count request *k* as completed at t; return 1 if its group is measured."""
+    user = tokens[k, USER]
+    group = net.user_group[user]
+    flow = tokens[k, FLOW]
+    measured = net.group_measured[group]
+    if measured == 1:
+        w = net.flow_write[flow]
+        lat = t - tokens[k, SUBMIT]
+        clat = t - tokens[k, ISSUE]
+        run.completed[w] += 1
+        run.latency_sum[w, 0] += lat
+        run.latency_sum[w, 1] += clat
+        run.latency_max[w, 0] = max(run.latency_max[w, 0], lat)
+        run.latency_max[w, 1] = max(run.latency_max[w, 1], clat)
+        run.histogram[w, 0, bin_of(lat)] += 1
+        run.histogram[w, 1, bin_of(clat)] += 1
+    run.flows[flow] += 1
+    if run.record.shape[0] > 0:
+        row = run.record[n_records]
+        row[0] = tokens[k, ORDER] >> ORDER_SHIFT
+        row[1] = group
+        row[2] = user
+        row[3] = flow
+        row[4] = tokens[k, SUBMIT]
+        row[5] = tokens[k, ISSUE]
+        row[6] = t
+    return measured
+
+
 @inlined
 def seize(run, gate, amount, t):  # type: ignore[no-untyped-def]
     """Take *amount* slots."""
@@ -427,6 +460,7 @@ def advance(net, run, tokens, heap_t, heap_e, free, pending, resume, target, unt
     capacity = tokens.shape[0]
     burst = resume.shape[0] - capacity  # most children of one operation, see compiled.py
     done = run.scalars[DONE]
+    recorded = min(run.record.shape[0], 1)
     status = 0
 
     while True:
@@ -559,6 +593,12 @@ def advance(net, run, tokens, heap_t, heap_e, free, pending, resume, target, unt
                     elif code == MARK:
                         tokens[tokens[k, ROOT], ISSUE] = t
                         pc += 1
+                    elif code == ANSWER:
+                        done += answer(net, run, tokens, k, t, n_records)
+                        n_records += recorded
+                        tokens[k, SUBMIT] = ANSWERED
+                        tokens[k, ISSUE] = t
+                        pc += 1
                     elif code == FORK:
                         root = tokens[k, ROOT]
                         plan = tokens[root, PLAN]
@@ -646,31 +686,12 @@ def advance(net, run, tokens, heap_t, heap_e, free, pending, resume, target, unt
                             continue
                         user = tokens[k, USER]
                         group = net.user_group[user]
-                        flow = tokens[k, FLOW]
                         live -= 1
-                        if net.group_measured[group] == 1:
-                            done += 1
-                            w = net.flow_write[flow]
-                            lat = t - tokens[k, SUBMIT]
-                            clat = t - tokens[k, ISSUE]
-                            run.completed[w] += 1
-                            run.latency_sum[w, 0] += lat
-                            run.latency_sum[w, 1] += clat
-                            run.latency_max[w, 0] = max(run.latency_max[w, 0], lat)
-                            run.latency_max[w, 1] = max(run.latency_max[w, 1], clat)
-                            run.histogram[w, 0, bin_of(lat)] += 1
-                            run.histogram[w, 1, bin_of(clat)] += 1
-                        run.flows[flow] += 1
-                        if run.record.shape[0] > 0:
-                            row = run.record[n_records]
-                            row[0] = tokens[k, ORDER] >> ORDER_SHIFT
-                            row[1] = group
-                            row[2] = user
-                            row[3] = flow
-                            row[4] = tokens[k, SUBMIT]
-                            row[5] = tokens[k, ISSUE]
-                            row[6] = t
-                            n_records += 1
+                        if tokens[k, SUBMIT] >= 0:
+                            done += answer(net, run, tokens, k, t, n_records)
+                            n_records += recorded
+                        elif net.group_measured[group] == 1:
+                            run.syncs[bin_of(t - tokens[k, ISSUE])] += 1
                         free[n_free] = k
                         n_free += 1
                         if net.group_open[group] == 0:

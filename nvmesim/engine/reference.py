@@ -328,6 +328,8 @@ class ReferenceEngine:
                 self._destage(token, op)
             elif op.code == Op.MARK:
                 token.request.issue_ps = self.now
+            elif op.code == Op.ANSWER:
+                self._answer(token.request)
             else:
                 children = self._fork(token, op) if op.code == Op.FORK else self._split(token, op)
                 if children:
@@ -469,13 +471,22 @@ class ReferenceEngine:
         self._latency_sum = np.zeros((2, 2), np.int64)
         self._latency_max = np.zeros((2, 2), np.int64)
         self._histogram = np.zeros((2, 2, HIST_BINS), np.int64)
+        self._syncs = np.zeros(HIST_BINS, np.int64)
         self._flows = np.zeros(len(net.flow_program), np.int64)
         self._alternatives = np.zeros(max(1, len(net.alt_program)), np.int64)
         self._plans = np.zeros(len(net.plan_phase_ptr) - 1, np.int64)
 
     def _complete(self, request: Request) -> None:
-        net = self.net
         self._live -= 1
+        if request.answer_ps < 0:
+            self._answer(request)
+        elif self.net.group_measured[request.group]:
+            self._syncs[bin_index(self.now - request.answer_ps)] += 1
+
+    def _answer(self, request: Request) -> None:
+        """Count the request as completed now."""
+        net = self.net
+        request.answer_ps = self.now
         self._flows[request.flow] += 1
         if net.group_measured[request.group]:
             self._done += 1
@@ -498,5 +509,5 @@ class ReferenceEngine:
         return Batch(
             status, self._start_ps, self.now, self._count, self._latency_sum, self._latency_max,
             self._histogram, self._flows, self._alternatives, self._plans,
-            np.array(stations, np.int64).reshape(-1, 4), self._live,
+            np.array(stations, np.int64).reshape(-1, 4), self._live, self._syncs,
         )  # fmt: skip

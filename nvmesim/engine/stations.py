@@ -74,6 +74,8 @@ class Request:
     submit_ps: int
     issue_ps: int
     process: simpy.Process | None = None
+    answer_ps: int = -1
+    """When it was counted as completed, if it goes on; -1: it was not yet."""
 
 
 @dataclass

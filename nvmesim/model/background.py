@@ -124,5 +124,5 @@ def destaged(target: VolumeTarget, kind: RequestKind) -> RequestKind:
     """The write that *kind* becomes in the cache: sequential ones gather to full stripes."""
     stripe = target.gathered_bytes(kind)
     if stripe <= kind.n_bytes:
-        return replace(kind, depth=1)
-    return replace(kind, n_bytes=stripe, align=stripe, offset=0, depth=1)
+        return replace(kind, depth=1, flushes=False)
+    return replace(kind, n_bytes=stripe, align=stripe, offset=0, depth=1, flushes=False)

@@ -14,6 +14,7 @@ import numpy as np
 
 from nvmesim.catalog.links import command_time_ps
 from nvmesim.catalog.profile import DriveProfile
+from nvmesim.errors import ScenarioError
 from nvmesim.model.builder import Builder, Row, const, ints, op
 from nvmesim.model.distributions import gamma_table
 from nvmesim.network import MAX_CHILDREN, Kind, Op
@@ -42,6 +43,7 @@ class DriveModel:
         self.profile: DriveProfile = drive.profile
         self._units: dict[int, int] = {}
         self._sequential = False
+        self._through = False
         p, name = self.profile, drive.name
         self._series: dict[bool, tuple[int, int]] = {}
         if p.latencies is not None:
@@ -142,13 +144,21 @@ class DriveModel:
         return self.profile.latencies is None or write in self._series
 
     def rows(
-        self, write: bool, n_bytes: int, *, misaligned: bool = False, sequential: bool = False
+        self,
+        write: bool,
+        n_bytes: int,
+        *,
+        misaligned: bool = False,
+        sequential: bool = False,
+        through: bool = False,
     ) -> list[Row]:
         """Operations of one command up to the drive's own port, data at the host's side.
 
         *misaligned*: it starts inside a physical sector (512e), so that it touches one more.
         *sequential*: it follows its neighbour, so that programs are full and a disk's arm stays.
+        *through*: a write that must reach the media (FUA).
         """
+        self._through = self.profile.write.through or (through and self.profile.write.volatile)
         if self.profile.latencies is not None:
             station, row = self._series[write]
             delay = self._drive.delay_ps
@@ -242,7 +252,7 @@ class DriveModel:
         first = [] if not (misaligned or n_bytes % sector) else self._unit(4096, SLOT_RMW_DIE)
         if misaligned and n_bytes >= sector:
             first = self._media(2, 4096)  # both ends
-        if p.write.through:
+        if self._through:
             return self._write_through(n_bytes, down)
         return [
             const(self._down, down, self._drive.delay_ps),
@@ -253,6 +263,29 @@ class DriveModel:
             op(Op.VISIT, self._ack, self._ack_dist, slot=SLOT_ACK),
             *([op(Op.DESTAGE, self._dies, n, d=self._n_dies)] if n else []),
         ]
+
+    def flush_rows(self) -> list[Row]:
+        """Operations of a flush: a command without data.
+
+        A volatile buffer is emptied first, and what is written meanwhile waits behind it; one
+        with capacitors holds nothing that power could take.
+        """
+        p = self.profile.write
+        if self.profile.latencies is not None:
+            raise ScenarioError(
+                f"{self._drive.name}: a profile of captured latencies holds no flushes; leave out "
+                "fsync, or take a profile with dies and a buffer"
+            )
+        time = p.base.value if p.flush is None else p.flush.value
+        wait = round(time) - self._host.write_ps
+        rows = [self._command_row(True, self._drive.delay_ps)]
+        if p.volatile and not p.through:
+            slots = self._b.stations[self._buffer].servers
+            rows += [op(Op.ACQUIRE, self._buffer, slots), op(Op.RELEASE, self._buffer, slots)]
+        rows.append(const(self._ack, wait))
+        if self._tags >= 0:
+            rows = [op(Op.ACQUIRE, self._tags, 1), *rows, op(Op.RELEASE, self._tags, 1)]
+        return rows
 
     def _programs(self, n_bytes: int) -> int:
         """Programs that a write of *n_bytes* takes.

@@ -30,7 +30,8 @@ from nvmesim.model.lowered import FlowInfo, Lowered, RebuildInfo, StationInfo
 from nvmesim.model.path import Paths
 from nvmesim.model.replay import Replay, Replayed, arrival_arrays, read_replay
 from nvmesim.model.request import RequestKind
-from nvmesim.model.volume import Commands, DriveTarget, VolumeTarget, check_can
+from nvmesim.model.sync import flushed_kinds, sync_rows
+from nvmesim.model.volume import Commands, DriveTarget, Planned, VolumeTarget, check_can
 from nvmesim.network import Kind, Network, Op
 from nvmesim.scenario.resolved import ResolvedScenario, Target, WorkloadGroup
 from nvmesim.units import PS_PER_S
@@ -195,12 +196,13 @@ class _Lowering:
 
     def _add_group(self, index: int, group: WorkloadGroup, socket: int, threads: list[int]) -> None:
         replay = self._replay(group)
-        kinds = request_kinds(group) if replay is None else list(replay.kinds)
+        plain = request_kinds(group) if replay is None else list(replay.kinds)
+        kinds = flushed_kinds(plain, group.sync_every)
         number = len(self.load.group_rows)
         first_flow = len(self.load.flow_rows)
         first_threshold = len(self.load.threshold)
         total = 0.0
-        for _, _, share in kinds:
+        for _, _, share, _ in kinds:
             total += share
             self.load.threshold.append(round(total * (1 << 32)))
         self.load.threshold[-1] = 1 << 32
@@ -209,9 +211,9 @@ class _Lowering:
         n_streams = self._add_streams(group, threads, sequential)
         for place, target in enumerate(group.targets):
             base = streams + place * (n_streams // len(group.targets)) if sequential else -1
-            for write, n_bytes, share in kinds:
+            for write, n_bytes, share, flushes in kinds:
                 self._add_flow(
-                    index, group, place, target, write, n_bytes, socket, base,
+                    index, group, place, target, write, n_bytes, socket, base, flushes=flushes,
                     share=share * group.n_threads, streams=n_streams // len(group.targets),
                 )  # fmt: skip
         gap = -1
@@ -248,7 +250,7 @@ class _Lowering:
 
     def _add_background(self) -> None:
         """Rebuilds, and what write-back caches write later."""
-        self.commands.sequential = False
+        self.commands.sequential = self.commands.through = False
         for key, written in self._cached.items():
             target = self.targets["volume", key[1]]
             if isinstance(target, VolumeTarget):
@@ -316,6 +318,7 @@ class _Lowering:
         *,
         share: float,
         streams: int,
+        flushes: bool = False,
     ) -> None:
         model = self._target(target)
         memory = self._memory(socket)
@@ -324,13 +327,15 @@ class _Lowering:
         kind = RequestKind(
             write, n_bytes, group.access, group.align or n_bytes, group.offset,
             group.span, self._depth(group), socket, memory, max(1, streams),
+            write and group.write_through, flushes,
         )  # fmt: skip
         if isinstance(model, VolumeTarget) and model.is_cached(kind):
             self._cached.setdefault((socket, target.index), []).append((kind, share))
         self.commands.sequential = group.access == "sequential"
+        self.commands.through = kind.through
         planned = model.plan(kind)
-        self.load.n_phases = max(self.load.n_phases, planned.n_phases)
-        rows = self._request_rows(group, target, model, kind, planned.n_phases)
+        self.load.n_phases = max(self.load.n_phases, planned.n_phases + int(flushes))
+        rows = self._request_rows(group, target, model, kind, planned)
         program = self.b.program(rows)
         self.load.flow_rows.append(
             (program, int(write), n_bytes, planned.order_start, planned.order_len, stream)
@@ -348,22 +353,27 @@ class _Lowering:
         target: Target,
         model: AnyTarget,
         kind: RequestKind,
-        n_phases: int,
+        planned: Planned,
     ) -> list[Row]:
         remote = self._remote_share(model, kind.socket, kind.memory)
         stack = self.scenario.stack
         cycles = request_cycles(stack, group, kind.n_bytes, remote=remote, write=kind.write)
         engine, per_child = model.host_cycles() if isinstance(model, VolumeTarget) else (0.0, 0.0)
         engine += self._adapter_cycles(model)
-        rows = self.host.submit_rows(
+        submit = self.host.submit_rows(
             cycles, engine, per_child, kind.socket, closed=not group.is_open
         )
+        rows = list(submit)
         rows += self.host.section_rows(stack, group, target, kind.write)
         latency = round(stack.latency.value)
         if latency:
             rows.append(op(Op.VISIT, self._latency_station(), -1, latency))
-        rows += model.request_rows(kind, n_phases)
-        return [*rows, *self.host.complete_rows(cycles, kind.socket), op(Op.END)]
+        rows += model.request_rows(kind, planned.n_phases)
+        done = self.host.complete_rows(cycles, kind.socket)
+        rows += done
+        if kind.flushes:
+            rows += sync_rows(submit, model.flush_rows(kind, planned.flush_phase), done)
+        return [*rows, op(Op.END)]
 
     def _latency_station(self) -> int:
         if self._stack_station < 0:

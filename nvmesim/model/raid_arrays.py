@@ -250,6 +250,24 @@ def with_rare_phase(table: PlanTable, phase: Sequence[RawChild], share: float) -
     )
 
 
+def with_last_phase(table: PlanTable, phase: Sequence[RawChild]) -> PlanTable:
+    """*table* with *phase* behind every plan: a flush.
+
+    >>> base = build_table([((((0,), True, 4096, 1),),)], np.zeros(1, np.int32), 1, 4096)
+    >>> with_last_phase(base, [((0,), True, 0, 0, 1)]).plan(0)
+    ((((0,), True, 4096, 1),), (((0,), True, 0, 1),))
+    """
+    last = table_plan([phase])[0]
+    return build_table(
+        [(*table.plan(i), last) for i in range(table.n_plans)],
+        table.order,
+        table.n_members,
+        table.request_bytes,
+        is_sequential=table.is_sequential,
+        read_policy=table.read_policy,
+    )
+
+
 def expectation(table: PlanTable) -> Expectation:
     """Exact means per request of *table*: commands, bios and bytes, in all and by member.
 

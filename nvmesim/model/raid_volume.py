@@ -10,9 +10,17 @@ from typing import Final
 
 import numpy as np
 
-from nvmesim.model.raid_arrays import MAX_ORDER, PlanSet, PlanTable, TablePlan, build_table
+from nvmesim.model.raid_arrays import (
+    MAX_ORDER,
+    PlanSet,
+    PlanTable,
+    TablePlan,
+    build_table,
+    with_last_phase,
+)
 from nvmesim.model.raid_geometry import RaidGeometry
 from nvmesim.model.raid_map import BLOCK
+from nvmesim.model.raid_plan import flush_phase
 from nvmesim.model.raid_policy import balanced, sticky
 from nvmesim.model.raid_rebuild import check_plan_table, rebuild_plan_table
 from nvmesim.model.raid_table import plan_table
@@ -62,6 +70,7 @@ def volume_geometry(volume: Volume, drives: Sequence[Drive] = ()) -> RaidGeometr
         journal=volume.journal,
         stripe_cache=volume.stripe_cache,
         rotational=turning if any(turning) else (),
+        write_mostly=volume.write_mostly,
         member_size=volume.zone_bytes or volume.member_bytes or None,
     )
 
@@ -102,7 +111,17 @@ def volume_parts(volume: Volume, drives: Sequence[Drive] = ()) -> tuple[Part, ..
 
 
 def volume_table(volume: Volume, drives: Sequence[Drive], kind: RequestKind) -> PlanTable:
-    """Every plan that requests of *kind* meet on *volume*, members by their number."""
+    """Every plan that requests of *kind* meet on *volume*, members by their number.
+
+    One that flushes has a phase more: the flush of every member that is there, whatever the level.
+    """
+    if not kind.flushes:
+        return _volume_table(volume, drives, kind)
+    table = _volume_table(volume, drives, replace(kind, flushes=False))
+    return with_last_phase(table, flush_phase(volume_geometry(volume, drives)))
+
+
+def _volume_table(volume: Volume, drives: Sequence[Drive], kind: RequestKind) -> PlanTable:
     parts = volume_parts(volume, drives)
     whole = parts[0].geometry
     if kind.access == "sequential" and volume.zone_bytes:

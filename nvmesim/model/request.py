@@ -25,6 +25,10 @@ class RequestKind:
     memory: int
     streams: int = 1
     """Sequential streams on the target."""
+    through: bool = False
+    """The write must reach the media (FUA)."""
+    flushes: bool = False
+    """A flush follows the write, once it is answered."""
 
     def misaligned(self, sector: int) -> tuple[int, int]:
         """(m, n): of n requests in a row, m start inside a physical sector of *sector* bytes.

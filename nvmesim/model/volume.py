@@ -41,6 +41,8 @@ class Planned:
     order_start: int
     order_len: int
     n_phases: int
+    flush_phase: int = -1
+    """The phase behind them in which every member is flushed; -1: none."""
 
 
 class Commands:
@@ -60,9 +62,11 @@ class Commands:
         self._paths = paths
         self.plans = plans
         self.infos: list[ChildInfo] = []
-        self._programs: dict[tuple[int, bool, int, int, bool, bool, bool], int] = {}
+        self._programs: dict[tuple[int, bool, int, int, bool, bool, bool, bool], int] = {}
         self.sequential = False
         """Whether the requests that are being planned run in sequence."""
+        self.through = False
+        """Whether their writes must reach the media (FUA)."""
 
     def program(
         self,
@@ -73,13 +77,22 @@ class Commands:
         direct: bool,
         misaligned: bool = False,
     ) -> int:
-        """First operation of a command of *n_bytes*; *direct*: it ends at the drive's port."""
-        key = (drive, write, n_bytes, memory, direct, misaligned, self.sequential)
+        """First operation of a command of *n_bytes*, 0 for a flush.
+
+        *direct*: it ends at the drive's port.
+        """
+        key = (
+            drive, write, n_bytes, memory, direct, misaligned, self.sequential, self.through,
+        )  # fmt: skip
         if key not in self._programs:
             check_can(self._drives[drive], write)
-            rows = self._drives[drive].rows(
-                write, max(1, n_bytes), misaligned=misaligned, sequential=self.sequential
-            )
+            if n_bytes == 0:
+                rows = self._drives[drive].flush_rows()
+            else:
+                rows = self._drives[drive].rows(
+                    write, n_bytes,
+                    misaligned=misaligned, sequential=self.sequential, through=self.through,
+                )  # fmt: skip
             way: list[Row] = []
             if not direct:
                 where: Drive = self._scenario.drives[drive]
@@ -172,17 +185,24 @@ class DriveTarget:
             share,
         )
         start, length = self._commands.plans.add_order(order)
-        return Planned(start, length, 1)
+        return Planned(start, length, 1, 1 if kind.flushes else -1)
 
     def _plan(self, kind: RequestKind, misaligned: bool) -> int:
         child = self._commands.child(
             self.members, kind.write, kind.n_bytes, 1, kind.memory, False, misaligned
         )
-        return self._commands.plans.plan([[child]])
+        phases = [[child]]
+        if kind.flushes:
+            phases.append([self._commands.child(self.members, True, 0, 1, kind.memory, False)])
+        return self._commands.plans.plan(phases)
 
     def request_rows(self, kind: RequestKind, n_phases: int) -> list[Row]:
         """The command itself."""
         return [op(Op.FORK, 0)]
+
+    def flush_rows(self, kind: RequestKind, phase: int) -> list[Row]:
+        """The flush that follows a write."""
+        return [op(Op.FORK, phase)]
 
 
 class VolumeTarget:
@@ -279,7 +299,11 @@ class VolumeTarget:
         if self.is_cached(kind):
             nothing = self._commands.plans.plan([[]])
             return Planned(*self._commands.plans.add_order(ints([nothing])), 0)
-        return self.member_plan(kind)
+        planned = self.member_plan(kind)
+        if not kind.flushes:
+            return planned
+        last = planned.n_phases - 1
+        return replace(planned, n_phases=last, flush_phase=last)
 
     def member_plan(self, kind: RequestKind) -> Planned:
         """What the members do for *kind*, whether the request waits for it or not."""
@@ -337,6 +361,11 @@ class VolumeTarget:
         slots = self._slots(kind.n_bytes)
         return [
             op(Op.ACQUIRE, self._dirty, slots),
+    def flush_rows(self, kind: RequestKind, phase: int) -> list[Row]:
+        """The flush that follows a write; a controller's own cache has a battery and answers."""
+        rows = self._entry(replace(kind, n_bytes=0)) if self.on_controller else []
+        return rows if phase < 0 else [*rows, op(Op.FORK, phase)]
+
             *self.member_rows(kind, n_phases),
             op(Op.RELEASE, self._room, slots),
         ]

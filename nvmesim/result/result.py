@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from nvmesim.result.syncs import Syncs
 from nvmesim.result.waiting import Waits
 
 PERCENTILES = (50.0, 90.0, 95.0, 99.0, 99.9, 99.99)
@@ -213,13 +214,15 @@ class Result:
     resolved: Any = None
     """The `ResolvedScenario`, for pictures; not in the JSON."""
     rebuild: Rebuild | None = None
+    sync: Syncs | None = None
+    """Flushes that follow writes, if the load has any."""
     waits: Waits | None = None
     """What a striped volume loses to its slowest member, if it was asked for."""
+    changes: tuple[str, ...] = ()
+    """The ``--set`` values that the scenario's file was changed by."""
 
     def chart(self) -> Any:
         """All charts of this result (Altair)."""
-    changes: tuple[str, ...] = ()
-    """The ``--set`` values that the scenario's file was changed by."""
         from nvmesim.result.charts import chart
 
         return chart(self)
@@ -253,10 +256,10 @@ class Result:
             "schema": SCHEMA,
             "nvmesim": self.version,
             "scenario": self.scenario,
+            "changes": list(self.changes),
             "engine": self.engine,
             "seed": self.seed,
             "requests": self.requests,
-            "changes": list(self.changes),
             "simulated_s": self.simulated_s,
             "wall_s": self.wall_s,
             "warmup_s": self.warmup_s,
@@ -283,6 +286,7 @@ class Result:
                 ],
             },
             "rebuild": self.rebuild.to_json() if self.rebuild else None,
+            "sync": self.sync.to_json() if self.sync else None,
             "waits": self.waits.to_json() if self.waits else None,
             "uncertainty": dict(self.uncertainty),
             "warnings": list(self.warnings),

@@ -73,6 +73,8 @@ class Snapshot:
     """float64[...]: what the reducer made of `Batch.alternatives`."""
     stations: Floats
     """float64[n_stations, 4]: sums of many batches overflow int64"""
+    syncs: Ints
+    """int64[HIST_BINS]"""
 
     def __add__(self, other: Snapshot) -> Snapshot:
         """Both together."""
@@ -84,6 +86,7 @@ class Snapshot:
             self.flows + other.flows,
             self.children + other.children,
             self.stations + other.stations,
+            self.syncs + other.syncs,
         )
 
 
@@ -120,6 +123,7 @@ class Reducer:
             batch.flows,
             self.children(batch.alternatives),
             batch.stations.astype(np.float64),
+            batch.syncs,
         )
 
 

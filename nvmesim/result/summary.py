@@ -17,6 +17,7 @@ from nvmesim.result.result import (
     Result,
     StationStats,
 )
+from nvmesim.result.syncs import Syncs
 
 COLUMNS: Final = ("mean", "p50", "p99", "p99.9")
 FULL: Final = 0.9
@@ -145,6 +146,20 @@ def cpu_sentence(cpu: Cpu) -> str:
         f"{percent(cpu.logical_utilization)} as the operating system shows it, "
         f"{percent(cpu.physical_utilization)} of what the cores can do; "
         f"{cpu.cycles_per_io / 1e3:.1f} kcycles per IO, {cpu.ghz_per_miops:.1f} GHz per MIOPS"
+    )
+
+
+def sync_sentence(sync: Syncs) -> str:
+    """How many flushes follow writes, and how long they take.
+
+    >>> sync_sentence(Syncs(5400.0, 10_000, 158e-6, 0.9e-3, {50.0: 150e-6, 99.0: 410e-6}))
+    '5.4 k flushes a second of 158 us on average (p50 150, p99 410), beside the writes they follow'
+    """
+    known = [f"p{p:g} {microseconds(v)}" for p, v in sync.percentiles.items() if v is not None]
+    tail = f" ({', '.join(known)})" if known else ""
+    return (
+        f"{kiops(sync.per_s)} flushes a second of {microseconds(sync.mean)} us on average{tail}, "
+        "beside the writes they follow"
     )
 
 

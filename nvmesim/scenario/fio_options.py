@@ -308,7 +308,7 @@ def _span(job: _Job, n_files: int) -> tuple[int | None, float | None]:
 
 
 def _syncs(job: _Job, direction: str) -> dict[str, Any]:
-    """fsync and fdatasync count writes; a sync mode makes each write reach the media (FUA)."""
+    """Options fsync and fdatasync count writes; a sync mode makes each reach the media (FUA)."""
     every = job.whole("fsync", 0, 0, 10**9) or job.whole("fdatasync", 0, 0, 10**9)
     mode = job.options.get("sync", "none").lower()
     if mode not in ("0", "none", "", "1", "sync", "dsync"):

@@ -123,6 +123,8 @@ class Volume:
     spares: tuple[int, ...] = ()
     """Indices of idle drives that stand by."""
     columns: int | None = None
+    write_mostly: tuple[int, ...] = ()
+    """Member numbers of a RAID1 that serve reads only when no other can."""
     """Members that one stripe covers, if fewer than all (Storage Spaces)."""
     logical_sector: int = 512
     """What the volume presents; smaller than the drives' physical sector costs them a read."""
@@ -208,6 +210,10 @@ class WorkloadGroup:
         """
         return self.threads * (len(self.targets) if self.threads_are_per_target else 1)
 
+    sync_every: int = 0
+    """Writes after which a flush follows, on average (fsync, fdatasync); 0: never."""
+    write_through: bool = False
+    """Writes end on the media, whatever the drive's cache (FUA; O_SYNC and O_DSYNC)."""
     @property
     def in_flight(self) -> int:
         """Requests that a closed loop keeps outstanding in all.

@@ -175,6 +175,7 @@ Targets = Annotated[
     BeforeValidator(lambda value: tuple(value) if isinstance(value, list) else value),
 ]
 
+    write_mostly: tuple[int, ...] = ()
 
 class WorkloadSpec(Strict):
     """One group of threads, or a DiskSpd line, a fio file, a trace or a rate in their place."""
@@ -226,16 +227,19 @@ class WorkloadSpec(Strict):
                 raise ValueError(f"{key} cannot be given beside {source}")
             raise ValueError(f"{key} needs {'trace' if key == 'speed' else 'rate'}")
 
+    fsync: int | None = Field(default=None, ge=1)
+    fdatasync: int | None = Field(default=None, ge=1)
+    sync: Literal["none", "dsync", "sync"] | None = None
 
 _ANY = {"name", "targets", "span", "socket", "filesystem", "guest"}
 _SHAPE = {"block_size", "access", "align", "offset", "read", "stride", "random_fraction"}
 _CLOSED = {"threads", "threads_total", "outstanding", "think_time", "think_every", "rate_limit"}
 _COMPANIONS = {
-    "": _ANY | _SHAPE | _CLOSED | {"interlocked"},
+    "": _ANY | _SHAPE | _SYNC | _CLOSED | {"interlocked"},
     "diskspd": _ANY | {"diskspd"},
     "fio": _ANY | {"fio"},
     "trace": _ANY | {"trace", "speed"},
-    "rate": _ANY | _SHAPE | {"rate", "arrivals", "threads", "threads_total"},
+    "rate": _ANY | _SHAPE | _SYNC | {"rate", "arrivals", "threads", "threads_total"},
 }
 
 
@@ -243,6 +247,8 @@ class RunSpec(Strict):
     """When to stop: at a precision, unless requests or a duration are stated."""
 
     precision: Fraction | None = Field(default=None, gt=0, lt=1)
+        if {"fsync", "fdatasync"} <= given:
+            raise ValueError("fsync and fdatasync exclude each other; keep one")
     requests: int | None = Field(default=None, ge=1)
     duration: Duration | None = Field(default=None, gt=0)
     seed: int = Field(default=1, ge=0, lt=2**63)
@@ -258,6 +264,7 @@ class Scenario(Strict):
 
     name: str = ""
     server: ServerSpec
+_SYNC = {"fsync", "fdatasync", "sync"}
     adapters: tuple[AdapterSpec, ...] = ()
     drives: tuple[DriveSpec, ...] = Field(min_length=1)
     volume: Annotated[tuple[VolumeSpec, ...], BeforeValidator(_listed)] = ()

@@ -107,6 +107,7 @@ def _volume(
         degraded=tuple(sorted(spec.degraded)),
         rebuild=spec.rebuild,
         read_policy=spec.read_policy,
+        write_mostly=tuple(sorted(spec.write_mostly)),
         rmw_level=spec.rmw_level,
         stripe_cache=spec.stripe_cache,
         bitmap=spec.bitmap,
@@ -127,6 +128,11 @@ def _check_choices(
     """Refuse what the level or the engine does not have."""
     if spec.journal == "ppl" and spec.raid != "raid5":
         raise GeometryError(f"{key}.journal is 'ppl' for {spec.raid}; only raid5 has one")
+    if spec.write_mostly and spec.raid != "raid1":
+        raise GeometryError(f"{key}.write_mostly is for raid1; {spec.raid} has no such members")
+    for member in spec.write_mostly:
+        if not 0 <= member < n_members:
+            raise GeometryError(f"{key}.write_mostly names member {member}; 0 to {n_members - 1}")
     if spec.rebuild and spec.raid == "raid0":
         raise GeometryError(f"{key}.rebuild is true; raid0 has no redundancy to rebuild from")
     if engine.merge == "none":

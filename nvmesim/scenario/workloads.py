@@ -126,6 +126,7 @@ def _own_group(
         **_threads(spec),
     }
     targets = find_targets(spec.targets, places, key)
+        **_syncs(spec, key),
     return _checked(spec, fields, targets, places, index, key, spec.name or f"group{index}")
 
 
@@ -148,6 +149,16 @@ def _threads(spec: WorkloadSpec) -> dict[str, Any]:
 
 def _trace(spec: WorkloadSpec, base: Path, key: str) -> Path | None:
     if spec.trace is None:
+def _syncs(spec: WorkloadSpec, key: str) -> dict[str, Any]:
+    """Return how often writes are flushed, and whether each ends on the media."""
+    every = spec.fsync or spec.fdatasync or 0
+    through = spec.sync in ("dsync", "sync")
+    if (every or through) and (spec.read is None or spec.read == 1.0):
+        name = "sync" if through else "fsync" if spec.fsync else "fdatasync"
+        raise ScenarioError(f"{key}.{name} is about writes; the load only reads, say read = 0.5")
+    return {"sync_every": every, "write_through": through}
+
+
         return None
     path = base / spec.trace
     if not path.is_file():

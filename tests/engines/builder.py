@@ -52,6 +52,7 @@ def acquire_thread(
 
 RELEASE_THREAD: Row = (Op.RELEASE_THREAD, 0, 0, 0, 0, 0)
 MARK: Row = (Op.MARK, 0, 0, 0, 0, 0)
+ANSWER: Row = (Op.ANSWER, 0, 0, 0, 0, 0)
 
 
 def fork(phase: int = 0) -> Row:

@@ -181,6 +181,8 @@ class RandomNetwork:
             rows.append(b.acquire(outer))
         rows.append(b.MARK)
         for phase in range(self.n_phases):
+            if phase and b.ANSWER not in rows and self.chance(12):
+                rows.append(b.ANSWER)
             rows += [b.fork(phase), *self.steps(1)]
         if self.chance(20):
             rows.append(b.split(self.roll(1, 3), self.some(self.units)))

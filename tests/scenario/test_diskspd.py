@@ -78,12 +78,11 @@ def test_flags_that_shape_the_load(flags, expected):
         "-z",
         "-l",
         "-I3",
-        "-Sh",
-        "-Suw",
+        "-Su",
+        "-Sr",
         "-Rxml",
         "-v",
         "-frs",
-        "-h",
     ],
 )
 def test_flags_that_do_not_are_listed(flag):
@@ -93,6 +92,21 @@ def test_flags_that_do_not_are_listed(flag):
 def test_a_cached_run_is_said_not_to_be_modelled():
     assert any("file cache" in text for text in parse("-b4K").ignored)
     assert not any("file cache" in text for text in parse("-b4K -Sh").ignored)
+
+
+@pytest.mark.parametrize(
+    ("line", "through"),
+    [("-w100 -Sh", True), ("-w30 -Suw", True), ("-w30 -Sw", True), ("-w100 -h", True),
+     ("-w100 -Su", False), ("-w100 -S", False), ("-w100", False), ("-w0 -Sh", False)],
+)  # fmt: skip
+def test_write_through_reaches_the_media(line, through):
+    """FILE_FLAG_WRITE_THROUGH is a matter of writes; -S alone turns off the file cache only."""
+    assert parse(f"-b4K -r {line}").fields["write_through"] is through
+
+
+def test_a_cache_flag_that_there_is_not():
+    with pytest.raises(ScenarioError, match=r"'-Sx' knows b, h, m, r, u and w"):
+        parse("-b4K -Sx")
 
 
 @pytest.mark.parametrize(

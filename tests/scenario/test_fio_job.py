@@ -101,6 +101,25 @@ def test_files_are_split_at_colons_that_are_not_escaped():
     assert only(r"filename=/dev/a:/dev/b\:1").files == ("/dev/a", "/dev/b:1")
 
 
+@pytest.mark.parametrize(
+    ("options", "every", "through"),
+    [("rw=randwrite\nfsync=8", 8, False), ("rw=randrw\nfdatasync=1", 1, False),
+     ("rw=write\nsync=1", 0, True), ("rw=write\nsync=dsync\nfsync=2", 2, True),
+     ("rw=write\nfsync=0\nsync=none", 0, False)],
+)  # fmt: skip
+def test_flushes_and_write_through(options, every, through):
+    fields = only(options).fields
+    assert (fields["sync_every"], fields["write_through"]) == (every, through)
+
+
+def test_reads_flush_nothing():
+    assert "sync_every" not in only("rw=randread\nfsync=1").fields
+
+
+def test_a_barrier_that_no_engine_acts_on():
+    assert "write_barrier=4: no engine acts on it" in only("rw=write\nwrite_barrier=4").ignored
+
+
 def test_ignored_options_are_listed():
     ignored = only(
         "runtime=60\ntime_based\nramp_time=5\ngroup_reporting\nioengine=libaio\n"
@@ -132,7 +151,8 @@ def test_a_synchronous_engine_says_why_its_depth_is_one():
         ("[job]\nbsrange=64k-4k", "a smaller and a larger size"),
         ("[job]\nbsrange=512-1m", "at most 256"),
         ("[job]\nrandom_distribution=zipf:1.2", "not modelled"),
-        ("[job]\nfsync=1", "not modelled"),
+        ("[job]\nsync_file_range=write:1", "not modelled"),
+        ("[job]\nsync=maybe", "needs none, sync or dsync"),
         ("[job]\nverify=crc32c", "reads back"),
         ("[job]\nrate_process=poisson", "open loop; use rate and arrivals"),
         ("[job]\nsize=120%", "a share from 0% to 100%"),
