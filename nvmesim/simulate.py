@@ -43,6 +43,7 @@ from nvmesim.result.stations import (
     station_stats,
 )
 from nvmesim.result.steady import MAX_RECORDS, Collector, Floats
+from nvmesim.result.syncs import sync_stats
 from nvmesim.result.waiting import Waits
 from nvmesim.scenario.resolved import ResolvedScenario
 from nvmesim.scenario.schema import Scenario
@@ -58,7 +59,6 @@ SHORT_VISITS: Final = 2_000_000
 """Station visits of a what-if run: large requests are many, so fewer of them are simulated."""
 SLOW_ENGINE: Final = 10
 """The SimPy engine's runs are so many times shorter at most."""
-from nvmesim.result.syncs import sync_stats
 MIN_PAIRED: Final = 16
 """Batches of the run that what-ifs can be paired with, at least."""
 MAX_THREADS: Final = 4
@@ -440,6 +440,7 @@ class _Answer:
             assumptions=ready.lowered.assumptions,
             version=__version__,
             rebuild=rebuild_stats(ready.lowered, self.totals),
+            sync=sync_stats(window.total.syncs, window.duration_ps),
             waits=self.waits,
             resolved=ready.scenario,
         )  # fmt: skip
@@ -465,7 +466,6 @@ class _Answer:
             return interval
         half = math.hypot((interval.high - interval.low) / 2, extra)
         return Interval(interval.value, max(0.0, interval.value - half), interval.value + half)
-            sync=sync_stats(window.total.syncs, window.duration_ps),
 
     def _outstanding(self, total: OpStats) -> int:
         if not self.ready.load.is_open:

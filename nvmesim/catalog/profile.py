@@ -133,6 +133,11 @@ class WriteSide(Frozen):
     through: bool = False
     """No buffer: a write is acknowledged when its die has programmed it (disks without a write
     cache, virtual disks)."""
+    volatile: bool = False
+    """What the buffer holds is lost with the power: a flush waits until it is empty, and a write
+    that must reach the media (FUA) until its die has programmed it. With capacitors: false."""
+    flush: Time | None = None
+    """Time of a flush command beside what it waits for; None: as ``base``."""
     commands: Rate | None = None
     """Write commands per second the controller can take, where fewer than ``commands``."""
     suspend: Time | None = None
@@ -149,11 +154,6 @@ class DriveProfile(Frozen):
     kind: Literal["drive"] = "drive"
     name: str
     model: str = ""
-    volatile: bool = False
-    """What the buffer holds is lost with the power: a flush waits until it is empty, and a write
-    that must reach the media (FUA) until its die has programmed it. With capacitors: false."""
-    flush: Time | None = None
-    """Time of a flush command beside what it waits for; None: as ``base``."""
     interface: Literal["nvme", "sata", "sas"] = "nvme"
     link: str = "pcie3 x4"
     capacity: Size

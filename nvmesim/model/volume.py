@@ -356,16 +356,16 @@ class VolumeTarget:
             ]
         return [*self._entry(kind), *self.member_rows(kind, n_phases), *self._answer(kind)]
 
-    def destage_rows(self, kind: RequestKind, n_phases: int) -> list[Row]:
-        """What a destager does again and again: take what is dirty, write it, give room."""
-        slots = self._slots(kind.n_bytes)
-        return [
-            op(Op.ACQUIRE, self._dirty, slots),
     def flush_rows(self, kind: RequestKind, phase: int) -> list[Row]:
         """The flush that follows a write; a controller's own cache has a battery and answers."""
         rows = self._entry(replace(kind, n_bytes=0)) if self.on_controller else []
         return rows if phase < 0 else [*rows, op(Op.FORK, phase)]
 
+    def destage_rows(self, kind: RequestKind, n_phases: int) -> list[Row]:
+        """What a destager does again and again: take what is dirty, write it, give room."""
+        slots = self._slots(kind.n_bytes)
+        return [
+            op(Op.ACQUIRE, self._dirty, slots),
             *self.member_rows(kind, n_phases),
             op(Op.RELEASE, self._room, slots),
         ]

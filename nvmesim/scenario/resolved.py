@@ -116,6 +116,8 @@ class Volume:
     """Bytes per second of each member that a rebuild keeps whatever the load."""
     sync_speed_max: int = 204_800_000
     read_policy: Literal["md", "round-robin", "shortest-queue", "first"] = "md"
+    write_mostly: tuple[int, ...] = ()
+    """Member numbers of a RAID1 that serve reads only when no other can."""
     rmw_level: int = 1
     stripe_cache: int = 256
     bitmap: Literal["none", "internal", "external"] = "none"
@@ -123,8 +125,6 @@ class Volume:
     spares: tuple[int, ...] = ()
     """Indices of idle drives that stand by."""
     columns: int | None = None
-    write_mostly: tuple[int, ...] = ()
-    """Member numbers of a RAID1 that serve reads only when no other can."""
     """Members that one stripe covers, if fewer than all (Storage Spaces)."""
     logical_sector: int = 512
     """What the volume presents; smaller than the drives' physical sector costs them a read."""
@@ -194,6 +194,10 @@ class WorkloadGroup:
     think_ps: int = 0
     """Pause of a thread after every ``think_every`` requests."""
     think_every: int = 1
+    sync_every: int = 0
+    """Writes after which a flush follows, on average (fsync, fdatasync); 0: never."""
+    write_through: bool = False
+    """Writes end on the media, whatever the drive's cache (FUA; O_SYNC and O_DSYNC)."""
 
     @property
     def is_open(self) -> bool:
@@ -210,10 +214,6 @@ class WorkloadGroup:
         """
         return self.threads * (len(self.targets) if self.threads_are_per_target else 1)
 
-    sync_every: int = 0
-    """Writes after which a flush follows, on average (fsync, fdatasync); 0: never."""
-    write_through: bool = False
-    """Writes end on the media, whatever the drive's cache (FUA; O_SYNC and O_DSYNC)."""
     @property
     def in_flight(self) -> int:
         """Requests that a closed loop keeps outstanding in all.

@@ -151,6 +151,7 @@ class VolumeSpec(Strict):
     sync_speed_max: BytesPerSecond = Field(default=204_800_000, gt=0)
     members: tuple[int, ...] | None = None
     read_policy: Literal["md", "round-robin", "shortest-queue", "first"] = "md"
+    write_mostly: tuple[int, ...] = ()
     rmw_level: Literal[0, 1, 2] = 1
     stripe_cache: int = Field(default=256, ge=17, le=32768)
     bitmap: Literal["none", "internal", "external"] = "none"
@@ -175,7 +176,6 @@ Targets = Annotated[
     BeforeValidator(lambda value: tuple(value) if isinstance(value, list) else value),
 ]
 
-    write_mostly: tuple[int, ...] = ()
 
 class WorkloadSpec(Strict):
     """One group of threads, or a DiskSpd line, a fio file, a trace or a rate in their place."""
@@ -200,6 +200,9 @@ class WorkloadSpec(Strict):
     think_time: Duration | None = None
     think_every: int | None = Field(default=None, ge=1)
     rate_limit: PerSecond | None = None
+    fsync: int | None = Field(default=None, ge=1)
+    fdatasync: int | None = Field(default=None, ge=1)
+    sync: Literal["none", "dsync", "sync"] | None = None
     diskspd: str | None = None
     fio: str | None = None
     trace: str | None = None
@@ -217,6 +220,8 @@ class WorkloadSpec(Strict):
             raise ValueError("says no load: threads and outstanding, rate, trace, diskspd or fio")
         if {"threads", "threads_total"} <= given:
             raise ValueError("threads (per target) and threads_total exclude each other; keep one")
+        if {"fsync", "fdatasync"} <= given:
+            raise ValueError("fsync and fdatasync exclude each other; keep one")
         self._check_companions(sources[0] if sources else "", given)
         return self
 
@@ -227,12 +232,10 @@ class WorkloadSpec(Strict):
                 raise ValueError(f"{key} cannot be given beside {source}")
             raise ValueError(f"{key} needs {'trace' if key == 'speed' else 'rate'}")
 
-    fsync: int | None = Field(default=None, ge=1)
-    fdatasync: int | None = Field(default=None, ge=1)
-    sync: Literal["none", "dsync", "sync"] | None = None
 
 _ANY = {"name", "targets", "span", "socket", "filesystem", "guest"}
 _SHAPE = {"block_size", "access", "align", "offset", "read", "stride", "random_fraction"}
+_SYNC = {"fsync", "fdatasync", "sync"}
 _CLOSED = {"threads", "threads_total", "outstanding", "think_time", "think_every", "rate_limit"}
 _COMPANIONS = {
     "": _ANY | _SHAPE | _SYNC | _CLOSED | {"interlocked"},
@@ -247,8 +250,6 @@ class RunSpec(Strict):
     """When to stop: at a precision, unless requests or a duration are stated."""
 
     precision: Fraction | None = Field(default=None, gt=0, lt=1)
-        if {"fsync", "fdatasync"} <= given:
-            raise ValueError("fsync and fdatasync exclude each other; keep one")
     requests: int | None = Field(default=None, ge=1)
     duration: Duration | None = Field(default=None, gt=0)
     seed: int = Field(default=1, ge=0, lt=2**63)
@@ -264,7 +265,6 @@ class Scenario(Strict):
 
     name: str = ""
     server: ServerSpec
-_SYNC = {"fsync", "fdatasync", "sync"}
     adapters: tuple[AdapterSpec, ...] = ()
     drives: tuple[DriveSpec, ...] = Field(min_length=1)
     volume: Annotated[tuple[VolumeSpec, ...], BeforeValidator(_listed)] = ()

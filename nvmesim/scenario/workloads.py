@@ -124,9 +124,9 @@ def _own_group(
         "speed": spec.speed or 1.0,
         "trace": _trace(spec, base, key),
         **_threads(spec),
+        **_syncs(spec, key),
     }
     targets = find_targets(spec.targets, places, key)
-        **_syncs(spec, key),
     return _checked(spec, fields, targets, places, index, key, spec.name or f"group{index}")
 
 
@@ -147,8 +147,6 @@ def _threads(spec: WorkloadSpec) -> dict[str, Any]:
     }
 
 
-def _trace(spec: WorkloadSpec, base: Path, key: str) -> Path | None:
-    if spec.trace is None:
 def _syncs(spec: WorkloadSpec, key: str) -> dict[str, Any]:
     """Return how often writes are flushed, and whether each ends on the media."""
     every = spec.fsync or spec.fdatasync or 0
@@ -159,6 +157,8 @@ def _syncs(spec: WorkloadSpec, key: str) -> dict[str, Any]:
     return {"sync_every": every, "write_through": through}
 
 
+def _trace(spec: WorkloadSpec, base: Path, key: str) -> Path | None:
+    if spec.trace is None:
         return None
     path = base / spec.trace
     if not path.is_file():
