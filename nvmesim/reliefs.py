@@ -238,8 +238,12 @@ def wider(link: Link) -> Link | None:
     if link.kind != "pcie":
         return None
     if link.generation < TOP_PCIE:
-        return pcie(link.generation + 1, link.lanes)
-    return pcie(link.generation, 2 * link.lanes) if 2 * link.lanes in PCIE_LANES else None
+        better = pcie(link.generation + 1, link.lanes)
+    elif 2 * link.lanes in PCIE_LANES:
+        better = pcie(link.generation, 2 * link.lanes)
+    else:
+        return None
+    return replace(better, mps=link.mps, mrrs=link.mrrs)
 
 
 def faster_ports(s: ResolvedScenario) -> Change | None:
@@ -283,6 +287,35 @@ def one_more_interconnect(s: ResolvedScenario) -> Change | None:
     return Change(f"{n} {old.kind.upper()} links instead of {old.lanes}", changed)
 
 
+def twice_the_memory(s: ResolvedScenario) -> Change:
+    """DIMMs of twice the bandwidth in every socket that has any."""
+    faster = tuple(replace(k, memory_bytes_per_s=2 * k.memory_bytes_per_s) for k in s.sockets)
+    return Change("twice the memory channels", replace(s, sockets=faster))
+
+
+def pinned_to_drives(s: ResolvedScenario) -> Change | None:
+    """All threads on the socket that most drives are attached to, with their buffers there."""
+    if len(s.sockets) < 2:
+        return None
+    homes = [d.socket for d in s.drives]
+    best = max(range(len(s.sockets)), key=homes.count)
+    groups = tuple(
+        replace(g, socket=best, floating="spread", buffers=None, interrupts=None)
+        for g in s.workload
+    )
+    if groups == s.workload:
+        return None
+    sockets = s.sockets
+    if not sockets[best].has_memory:
+        most = max(k.memory_bytes_per_s for k in sockets)
+        sockets = tuple(
+            replace(k, memory_bytes_per_s=most) if k.index == best else k for k in sockets
+        )
+    dimms = "" if sockets == s.sockets else " and DIMMs there"
+    text = f"threads and buffers on socket {best}, where the drives are{dimms}"
+    return Change(text, replace(s, sockets=sockets, workload=groups))
+
+
 def shorter_serial_section(s: ResolvedScenario) -> Change | None:
     """A RAID engine whose serial section is half as long."""
 
@@ -323,7 +356,11 @@ def larger_stripe_cache(s: ResolvedScenario) -> Change | None:
 def more_commands_through_adapters(s: ResolvedScenario) -> Change | None:
     """Adapters that take twice the commands."""
     adapters = tuple(
-        replace(a, commands_per_s=2 * a.commands_per_s) if a.commands_per_s else a
+        replace(
+            a,
+            commands_per_s=a.commands_per_s and 2 * a.commands_per_s,
+            drive_commands_per_s=a.drive_commands_per_s and 2 * a.drive_commands_per_s,
+        )
         for a in s.adapters
     )
     if adapters == s.adapters:
@@ -343,8 +380,10 @@ BY_RESOURCE: Final[dict[str, tuple[Maker, ...]]] = {
     "buffer": (one_more_drive, twice_the_buffer),
     "port": (faster_ports, one_more_drive),
     "uplink": (wider_uplinks,),
-    "adapter": (more_commands_through_adapters, wider_uplinks),
-    "interconnect": (one_more_interconnect,),
+    "adapter-commands": (more_commands_through_adapters, wider_uplinks),
+    "interconnect": (one_more_interconnect, pinned_to_drives),
+    "memory": (twice_the_memory, pinned_to_drives),
+    "section": (pinned_to_drives, one_more_interconnect),
     "engine": (shorter_serial_section,),
 }
 """What to try for each `StationInfo.resource`, most to the point first."""

@@ -85,7 +85,7 @@ def rebuild_group(
     rows = [const(counter, 1), op(Op.VISIT_CPU, 0, -1, max(1, work))]
     rows += [*target.serial_rows(batches), op(Op.FORK, 0)]
     if volume.level in ("raid5", "raid6"):
-        rows += target.parity_rows(unit * (len(volume.members) - 1))
+        rows += target.parity_rows(unit * (len(volume.members) - 1), memory)
     rows += [op(Op.FORK, 1), op(Op.END)]
     windows = max(1, WINDOW // unit)
     users = [(FORCED * windows, round(unit * PS_PER_S / volume.sync_speed_min))]

@@ -16,29 +16,52 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from nvmesim.catalog.profile import StackProfile
+from nvmesim.catalog.profile import CpuProfile, StackProfile
 from nvmesim.model.builder import Builder, Row, const, op
 from nvmesim.network import SCALE_ONE, Kind, Op
 from nvmesim.scenario.resolved import Socket, Target, WorkloadGroup
 
 
-def smt_factors(cores: int, threads_per_core: int, smt_yield: float) -> list[int]:
+def smt_factors(
+    cores: int, threads_per_core: int, smt_yield: float, contention: float = 0.0
+) -> list[int]:
     """Service factor x SCALE_ONE by number of busy logical CPUs, 1..cores x threads_per_core.
 
     Idle cores fill first; each core with all siblings busy does ``smt_yield`` of one thread's work.
     The loss is spread over all that are busy, so that work done per second is exact at every level.
+    *contention* makes every request dearer by that share for each further CPU that is busy.
     Source of the yield: DESIGN 3 (about 1.25), published as "up to 30 %" (dasher.com).
 
     >>> [round(f / 65536, 3) for f in smt_factors(2, 2, 1.25)]
     [1.0, 1.0, 1.333, 1.6]
+    >>> [round(f / 65536, 3) for f in smt_factors(2, 1, 1.0, contention=0.1)]
+    [1.0, 1.1]
     """
     factors = []
     for busy in range(1, cores * threads_per_core + 1):
         extra = max(0, busy - cores)
         shared = extra / (threads_per_core - 1) if threads_per_core > 1 else 0.0
         capacity = min(busy, cores) + shared * (smt_yield - 1)
-        factors.append(round(SCALE_ONE * busy / capacity))
+        slower = 1 + contention * (busy - 1)
+        factors.append(round(SCALE_ONE * busy / capacity * slower))
     return factors
+
+
+@dataclass(frozen=True)
+class Distance:
+    """How far a thread's requests are from it: shares between 0 and 1."""
+
+    drive: float = 0.0
+    """Of its drives, those on another socket."""
+    memory: float = 0.0
+    """Of its queues and buffers, those in another socket's memory."""
+    interrupts: float = 0.0
+    """Of its completions, those that another socket's CPUs take."""
+    shared: bool = False
+    """Threads of several sockets use the target."""
+
+
+HERE = Distance()
 
 
 @dataclass(frozen=True)
@@ -63,32 +86,77 @@ def request_cycles(
     group: WorkloadGroup,
     n_bytes: int,
     *,
-    remote: float,
+    distance: Distance = HERE,
     write: bool = False,
 ) -> Cycles:
-    """Cycles of a request of *n_bytes*; *remote* is the share of its work on the other socket."""
-    factor = 1 + (stack.remote.value - 1) * remote
-    extra = stack.per_kib.value * n_bytes / 1024
+    """Cycles of a request of *n_bytes*, its drive and its memory *distance* away."""
+    submitted, completed = remote_factors(stack, distance)
+    kib = n_bytes / 1024
+    extra = stack.per_kib.value * kib
     if write:
         extra += stack.per_write.value
     if group.filesystem != "raw" and group.filesystem in stack.filesystems:
         extra += stack.filesystems[group.filesystem].value
     if group.guest != "none" and group.guest in stack.guests:
         extra += stack.guests[group.guest].value
+    away = stack.remote_buffer.value * kib * distance.memory
+    away += stack.shared.value * distance.shared
     return Cycles(
-        submit=(stack.submit.value + extra / 2) * factor,
-        complete=(stack.complete.value + extra / 2) * factor,
-        per_child=stack.per_child.value * factor,
-        wakeup=0.0 if stack.polled else stack.wakeup.value * factor,
-        interrupt=0.0 if stack.polled else stack.interrupt.value * factor,
+        submit=(stack.submit.value + extra / 2) * submitted + away / 2,
+        complete=(stack.complete.value + extra / 2) * completed + away / 2,
+        per_child=stack.per_child.value * submitted,
+        wakeup=0.0 if stack.polled else stack.wakeup.value * completed,
+        interrupt=0.0 if stack.polled else stack.interrupt.value * completed,
         wakeup_half_ps=round(stack.wakeup_half.value),
     )
 
 
-class Host:
-    """CPU stations of the sockets, and the threads that were started on them."""
+def remote_factors(stack: StackProfile, distance: Distance) -> tuple[float, float]:
+    """Factors on the cycles to submit and to complete.
 
-    def __init__(self, b: Builder, sockets: tuple[Socket, ...], background: float) -> None:
+    A drive or a memory that is away makes both dearer by ``remote``, once, unless the stack tells
+    submission, completion and memory apart; then what is away adds up. Interrupts that another
+    socket takes count as a drive there does.
+
+    >>> from nvmesim.catalog.load import get
+    >>> libaio = get("stack", "linux-libaio")
+    >>> remote_factors(libaio, Distance(drive=1.0, memory=1.0))
+    (1.2, 1.2)
+    >>> from nvmesim.catalog.profile import Quantity
+    >>> apart = libaio.model_copy(update={"remote_complete": Quantity(value=1.5)})
+    >>> remote_factors(apart, Distance(drive=1.0))
+    (1.2, 1.5)
+    """
+    default = stack.remote.value
+    named = (stack.remote_submit, stack.remote_complete, stack.remote_memory)
+    submit, complete, memory = (default if q is None else q.value for q in named)
+    handed = max(distance.drive, distance.interrupts)
+    if stack.remote_memory is None:  # one factor for both: whichever is away, once
+        rest_submit = max(0.0, distance.memory - distance.drive)
+        rest_complete = max(0.0, distance.memory - handed)
+        return (
+            1 + (submit - 1) * distance.drive + (default - 1) * rest_submit,
+            1 + (complete - 1) * handed + (default - 1) * rest_complete,
+        )
+    far = (memory - 1) * distance.memory
+    return 1 + (submit - 1) * distance.drive + far, 1 + (complete - 1) * handed + far
+
+
+class Host:
+    """CPU stations of the sockets, and the threads that were started on them.
+
+    With *pooled* all sockets are one station: threads run wherever a logical CPU falls idle.
+    """
+
+    def __init__(
+        self,
+        b: Builder,
+        sockets: tuple[Socket, ...],
+        background: float,
+        *,
+        contention: float = 0.0,
+        pooled: bool = False,
+    ) -> None:
         self._b = b
         self._sockets = sockets
         self._stretch = 1 / (1 - background)
@@ -98,13 +166,24 @@ class Host:
         self.thread_interval: list[int] = []
         self.thread_first: list[int] = []
         self._sections: dict[tuple[str, int, int], int] = {}
+        if pooled:
+            n_cores = sum(socket.cpu.cores for socket in sockets)
+            self.cpu = [self._station("sockets cpu", sockets[0].cpu, n_cores, contention)] * len(
+                sockets
+            )
+            return
         for socket in sockets:
-            cpu = socket.cpu
-            scale = smt_factors(cpu.cores, cpu.threads_per_core, cpu.smt_yield.value)
             name = f"socket{socket.index} cpu"
-            station = b.station(name, Kind.FIFO, socket.logical_cpus, scale=scale)
-            b.report(name, "cpu", station, socket=socket.index, resource="cores")
-            self.cpu.append(station)
+            cpu = socket.cpu
+            self.cpu.append(self._station(name, cpu, cpu.cores, contention, socket.index))
+
+    def _station(
+        self, name: str, cpu: CpuProfile, cores: int, contention: float, socket: int | None = None
+    ) -> int:
+        scale = smt_factors(cores, cpu.threads_per_core, cpu.smt_yield.value, contention)
+        station = self._b.station(name, Kind.FIFO, cores * cpu.threads_per_core, scale=scale)
+        self._b.report(name, "cpu", station, socket=socket, resource="cores")
+        return station
 
     def ps(self, cycles: float, socket: int) -> int:
         """Picoseconds that *cycles* take on one thread of *socket* whose siblings are idle."""
@@ -137,17 +216,17 @@ class Host:
         ]
 
     def section_rows(
-        self, stack: StackProfile, group: WorkloadGroup, target: Target, write: bool
+        self, stack: StackProfile, group: WorkloadGroup, target: Target, write: bool, shared: bool
     ) -> list[Row]:
         """What the requests of one file pass one by one (DESIGN 3: shared lines cost time).
 
-        The two-socket rows of RUVDS, 2022, on Windows Server 2016 need it: reads and writes, which
-        differ by a third in cycles on one socket, both stop at 530k to 598k on two. A cost in
-        cycles would keep their ratio, and raw drives on two sockets lose nothing (Team, 2019), so
-        it lies in the path of files.
+        *shared*: threads of several sockets use the target. The two-socket rows of RUVDS, 2022, on
+        Windows Server 2016 need it: reads and writes, which differ by a third in cycles on one
+        socket, both stop at 530k to 598k on two. A cost in cycles would keep their ratio, and raw
+        drives on two sockets lose nothing (Team, 2019), so it lies in the path of files.
         """
         section = stack.sections.get(group.filesystem)
-        if section is None or (section.across and not self._is_spread(group)):
+        if section is None or (section.across and not shared):
             return []
         time = section.write if write and section.write is not None else section.read
         if time.value < 1:
@@ -157,17 +236,24 @@ class Host:
             between = ", handed between sockets" if section.across else ""
             name = f"{target.name} {group.filesystem} lock{between}"
             self._sections[key] = self._b.station(name, Kind.FIFO)
-            self._b.report(name, "link", self._sections[key])
+            self._b.report(name, "lock", self._sections[key], resource="section")
         return [const(self._sections[key], round(time.value))]
 
-    def _is_spread(self, group: WorkloadGroup) -> bool:
-        """Whether threads of the group run on more than one socket."""
-        return group.socket is None and min(len(self._sockets), group.n_threads) > 1
+    def complete_rows(
+        self, cycles: Cycles, socket: int, interrupts: int | None = None
+    ) -> list[Row]:
+        """Completion: wake-up and interrupt are paid by whom they concern.
 
-    def complete_rows(self, cycles: Cycles, socket: int) -> list[Row]:
-        """Completion: wake-up and interrupt are paid by whom they concern."""
+        Interrupts that another socket takes (*interrupts*) run there, one for each completion, and
+        send for the thread.
+        """
         wake, interrupt = self.ps(cycles.wakeup, socket), self.ps(cycles.interrupt, socket)
+        there: list[Row] = []
+        if interrupts is not None and self.cpu[interrupts] != self.cpu[socket] and interrupt:
+            there = [const(self.cpu[interrupts], self.ps(cycles.interrupt, interrupts))]
+            interrupt = 0
         return [
+            *there,
             op(Op.ACQUIRE_THREAD, wake, interrupt, 1, cycles.wakeup_half_ps),
             op(Op.VISIT_CPU, 0, -1, max(1, self.ps(cycles.complete, socket))),
             op(Op.RELEASE_THREAD),

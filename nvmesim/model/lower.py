@@ -25,9 +25,9 @@ from nvmesim.model.builder import (
 )
 from nvmesim.model.distributions import exponential_table
 from nvmesim.model.drive import DriveModel, HostShare
-from nvmesim.model.host import Cycles, Host, request_cycles
+from nvmesim.model.host import Cycles, Distance, Host, request_cycles
 from nvmesim.model.lowered import FlowInfo, Lowered, RebuildInfo, StationInfo
-from nvmesim.model.path import Paths
+from nvmesim.model.path import Paths, peer
 from nvmesim.model.replay import Replay, Replayed, arrival_arrays, read_replay
 from nvmesim.model.request import RequestKind
 from nvmesim.model.sync import flushed_kinds, sync_rows
@@ -71,12 +71,17 @@ class _Lowering:
         self.plans = Plans()
         self.load = _Load()
         self.warnings: list[str] = []
-        self.host = Host(self.b, scenario.sockets, scenario.background)
+        pooled = any(g.floating == "pool" for g in scenario.workload)
+        self.host = Host(
+            self.b, scenario.sockets, scenario.background,
+            contention=scenario.stack.contention.value, pooled=pooled and len(scenario.sockets) > 1,
+        )  # fmt: skip
         self.paths = Paths(self.b, scenario)
         self.drives = self._drives()
         self.commands = Commands(self.b, scenario, self.drives, self.paths, self.plans)
         self.targets: dict[tuple[str, int], AnyTarget] = {}
         self._stack_station = -1
+        self._shared = self._shared_targets()
         self._traces: dict[tuple[Path, float], Replay] = {}
         self._arrivals: dict[int, Replayed] = {}
         self._started: list[tuple[WorkloadGroup, int, int, list[int]]] = []
@@ -149,7 +154,7 @@ class _Lowering:
         if not where.profile.host_included:
             return HostShare()
         group = self.scenario.workload[0]
-        cycles = request_cycles(self.scenario.stack, group, 4096, remote=0.0)
+        cycles = request_cycles(self.scenario.stack, group, 4096)
         own = self.host.ps(cycles.alone, where.socket) + round(self.scenario.stack.latency.value)
         held = where.profile.host_submit
         share = own if held is None else min(own, round(held.value))
@@ -170,8 +175,15 @@ class _Lowering:
         ]
         return [(s, threads) for s, threads in spread if threads]
 
-    def _memory(self, socket: int) -> int:
-        """Return the socket whose memory threads of *socket* use: its own or the first with any."""
+    def _memory(self, socket: int, group: WorkloadGroup | None = None) -> int:
+        """Return where the buffers of threads of *socket* are: a socket, or a `path.peer`.
+
+        That is what the group says, or their own socket, or the first that has DIMMs.
+        """
+        if group is not None and group.peer is not None:
+            return peer(group.peer)
+        if group is not None and group.buffers is not None:
+            return group.buffers
         sockets = self.scenario.sockets
         if sockets[socket].has_memory:
             return socket
@@ -181,6 +193,15 @@ class _Lowering:
                 "server.sockets: no socket has memory; leave out memory = false on one of them"
             )
         return fitted[0]
+
+    def _shared_targets(self) -> set[tuple[str, int, int]]:
+        """Targets (kind, index, part) that threads of several sockets use."""
+        used: dict[tuple[str, int, int], set[int]] = {}
+        for group in self.scenario.workload:
+            on = {socket for socket, _ in self._spread(group)}
+            for t in group.targets:
+                used.setdefault((t.kind, t.index, t.part), set()).update(on)
+        return {key for key, sockets in used.items() if len(sockets) > 1}
 
     def _target(self, target: Target) -> AnyTarget:
         key = (target.kind, target.index)
@@ -321,7 +342,7 @@ class _Lowering:
         flushes: bool = False,
     ) -> None:
         model = self._target(target)
-        memory = self._memory(socket)
+        memory = self._memory(socket, group)
         for drive in model.members:
             check_can(self.drives[drive], write)
         kind = RequestKind(
@@ -355,25 +376,32 @@ class _Lowering:
         kind: RequestKind,
         planned: Planned,
     ) -> list[Row]:
-        remote = self._remote_share(model, kind.socket, kind.memory)
+        shared = (target.kind, target.index, target.part) in self._shared
         stack = self.scenario.stack
-        cycles = request_cycles(stack, group, kind.n_bytes, remote=remote, write=kind.write)
+        distance = self._distance(model, group, kind, shared)
+        cycles = request_cycles(stack, group, kind.n_bytes, distance=distance, write=kind.write)
         engine, per_child = model.host_cycles() if isinstance(model, VolumeTarget) else (0.0, 0.0)
         engine += self._adapter_cycles(model)
         submit = self.host.submit_rows(
             cycles, engine, per_child, kind.socket, closed=not group.is_open
         )
         rows = list(submit)
-        rows += self.host.section_rows(stack, group, target, kind.write)
+        rows += self.host.section_rows(stack, group, target, kind.write, shared)
         latency = round(stack.latency.value)
         if latency:
             rows.append(op(Op.VISIT, self._latency_station(), -1, latency))
-        rows += model.request_rows(kind, planned.n_phases)
-        done = self.host.complete_rows(cycles, kind.socket)
+        copied = self._copy_rows(kind)
+        rows += [*copied, *model.request_rows(kind, planned.n_phases)]
+        done = self.host.complete_rows(cycles, kind.socket, group.interrupts)
         rows += done
         if kind.flushes:
             rows += sync_rows(submit, model.flush_rows(kind, planned.flush_phase), done)
         return [*rows, op(Op.END)]
+
+    def _copy_rows(self, kind: RequestKind) -> list[Row]:
+        """What the stack's copies of the data take of memory: each reads and writes it once."""
+        moved = 2 * self.scenario.stack.copies.value * kind.n_bytes
+        return self.paths.memory_rows(kind.memory, moved) if moved and kind.memory >= 0 else []
 
     def _latency_station(self) -> int:
         if self._stack_station < 0:
@@ -381,11 +409,27 @@ class _Lowering:
             self.b.report("stack latency", "delay", self._stack_station)
         return self._stack_station
 
-    def _remote_share(self, model: AnyTarget, socket: int, memory: int) -> float:
-        """Share of the target's drives whose doorbells or data lie on another socket."""
-        drives = [self.scenario.drives[d] for d in model.members]
-        far = [d for d in drives if d.socket != socket or memory != socket]
-        return len(far) / len(drives)
+    def _distance(
+        self, model: AnyTarget, group: WorkloadGroup, kind: RequestKind, shared: bool
+    ) -> Distance:
+        """How far drives, memory and interrupts are from the threads of one program.
+
+        Threads that float over all sockets are as often on each of them.
+        """
+        homes = [self.scenario.drives[d].socket for d in model.members]
+        floats = group.floating == "pool" and group.socket is None
+        threads = [s.index for s in self.scenario.sockets] if floats else [kind.socket]
+
+        def share(places: list[int]) -> float:
+            pairs = [(t, p) for t in threads for p in places]
+            return sum(t != p for t, p in pairs) / len(pairs)
+
+        return Distance(
+            drive=share(homes),
+            memory=share([kind.memory]) if kind.memory >= 0 else 0.0,
+            interrupts=0.0 if group.interrupts is None else share([group.interrupts]),
+            shared=shared,
+        )
 
     def _adapter_cycles(self, model: AnyTarget) -> float:
         """Mean host cycles that adapters (VMD) add per command of the target's drives."""

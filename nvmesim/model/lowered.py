@@ -8,7 +8,7 @@ from typing import Literal
 from nvmesim.network import Network
 from nvmesim.scenario.resolved import ResolvedScenario
 
-StationKind = Literal["cpu", "thread", "drive", "link", "raid-engine", "gate", "delay"]
+StationKind = Literal["cpu", "thread", "drive", "link", "lock", "raid-engine", "gate", "delay"]
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,8 @@ class StationInfo:
     adapter: int | None = None
     resource: str = ""
     """What a relief would buy more of: "cores", "dies", "commands", "read_bandwidth",
-    "write_bandwidth", "program", "port", "uplink", "interconnect", "engine", "threads", ""."""
+    "write_bandwidth", "program", "port", "uplink", "interconnect", "memory", "section", "engine",
+    "threads", ""."""
 
 
 @dataclass(frozen=True)

@@ -228,9 +228,14 @@ class VolumeTarget:
         self._used = self._engine.serial_read.value + self._engine.serial_write.value > 0
         if self._used or self._engine.serial_child.value > 0:
             b.report(f"{volume.name} engine", "raid-engine", self._serial, resource="engine")
+        self._paths = paths
+        self._home = scenario.drives[volume.members[0]].socket
         self._uplink = (-1, -1)
         if self.on_controller and self._engine.uplink:
-            self._link = parse_link(self._engine.uplink)
+            self._link = replace(
+                parse_link(self._engine.uplink),
+                mps=scenario.max_payload, mrrs=scenario.max_read_request,
+            )  # fmt: skip
             self._uplink = paths.link_pair(volume.name, self._link)
         self.geometry = volume_parts(volume, scenario.drives)[0].geometry
         self._has_parity = volume.level in ("raid5", "raid6")
@@ -406,8 +411,13 @@ class VolumeTarget:
             rows.append(op(Op.VISIT, self._serial, -1, service, latency, each))
         if self._uplink[1] >= 0 and kind.write:
             time = command_time_ps(self._link, "write", kind.n_bytes, "down")
+            rows += self._host_rows(kind)[::-1]
             rows.append(const(self._uplink[1], time))
         return rows
+
+    def _host_rows(self, kind: RequestKind) -> list[Row]:
+        """From a controller's slot to the buffers, and back for a write."""
+        return self._paths.host_rows(self._home, kind.memory, kind.write, kind.n_bytes)
 
     def serial_rows(self, times: int) -> list[Row]:
         """The serial section of a write, *times* over: what a rebuild takes of it."""
@@ -418,18 +428,23 @@ class VolumeTarget:
         """Parity is computed before the last phase of a RAID5/6 write."""
         if not (self._has_parity and kind.write and phase == n_phases - 1):
             return []
-        return self.parity_rows(kind.n_bytes)
+        return self.parity_rows(kind.n_bytes, kind.memory)
 
-    def parity_rows(self, n_bytes: int) -> list[Row]:
-        """Parity of *n_bytes*, on a host CPU or in the controller."""
+    def parity_rows(self, n_bytes: int, memory: int) -> list[Row]:
+        """Parity of *n_bytes*, on a host CPU or in the controller.
+
+        A host's parity reads what it covers from *memory* and writes as much: the copy into the
+        stripe cache, or the result. Assumed: nothing of it is still in the CPU's caches.
+        """
         time = round(n_bytes * PS_PER_S / self._engine.parity_rate.value)
         if self.on_controller:
             return [const(self._serial, time)] if self._used else []
-        return [op(Op.VISIT_CPU, 0, -1, max(1, time))]
+        moved = self._paths.memory_rows(memory, 2 * n_bytes) if memory >= 0 else []
+        return [op(Op.VISIT_CPU, 0, -1, max(1, time)), *moved]
 
     def _answer(self, kind: RequestKind) -> list[Row]:
         """A controller's uplink for the data of a read."""
         if self._uplink[0] < 0 or kind.write:
             return []
         time = command_time_ps(self._link, "read", kind.n_bytes, "up")
-        return [const(self._uplink[0], time)]
+        return [const(self._uplink[0], time), *self._host_rows(kind)]

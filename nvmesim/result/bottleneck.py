@@ -36,6 +36,7 @@ VERDICTS: Final[dict[str, Verdict]] = {
     "thread": "cpu",
     "drive": "drive",
     "link": "link",
+    "lock": "cpu",
     "raid-engine": "raid-engine",
 }
 LATENCY_BOUND: Final = "outstanding over the sum of demands"

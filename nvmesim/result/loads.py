@@ -28,6 +28,8 @@ class Loads:
     """The busiest station inside each drive."""
     cores: dict[int, float] = field(default_factory=dict)
     """By socket."""
+    memory: dict[int, float] = field(default_factory=dict)
+    """By socket."""
     shared: list[tuple[str, str, float]] = field(default_factory=list)
     """(name, kind, utilization) of threads, RAID engines and their uplinks."""
 
@@ -56,9 +58,11 @@ def _place(found: Loads, station: StationStats) -> None:
             _raise(found.adapter, adapter, busy)
     elif station.kind == "cpu" and station.socket is not None:
         _raise(found.cores, station.socket, busy)
+    elif station.resource == "memory" and station.socket is not None:
+        _raise(found.memory, station.socket, busy)
     elif station.kind == "link" and (ends := _ends(station.name)):
         _raise(found.crossing, ends, busy)
-    elif station.kind in ("thread", "raid-engine", "link"):
+    elif station.kind in ("thread", "raid-engine", "link", "lock"):
         found.shared.append((station.name, station.kind, busy))
 
 

@@ -19,6 +19,7 @@ from nvmesim.model.lowered import Lowered, RebuildInfo, StationInfo
 from nvmesim.network import SCALE_ONE, Kind, Network
 from nvmesim.result.result import Cpu, MemberStats, Rebuild, SocketCpu, StationStats
 from nvmesim.result.steady import Floats, Reducer, Snapshot, Window
+from nvmesim.scenario.resolved import Socket
 from nvmesim.units import PS_PER_S
 
 N_CHILD_SUMS: Final = 6
@@ -225,7 +226,8 @@ def cpu_stats(lowered: Lowered, totals: Totals) -> Cpu:
     Background load is added to both utilizations; cycles and GHz are of the storage work alone.
     A polling thread is busy all the time, whatever it gets done.
     """
-    sockets = [_socket(lowered, info, totals) for info in lowered.stations if info.kind == "cpu"]
+    cpus = [info for info in lowered.stations if info.kind == "cpu"]
+    sockets = [each for info in cpus for each in _sockets(lowered, info, totals)]
     stats = [s for s, _, _ in sockets]
     logical = np.array([s.cores * s.threads_per_core for s in stats], np.float64)
     physical = np.array([s.cores for s in stats], np.float64)
@@ -245,25 +247,44 @@ def _mean(values: list[float], weights: Floats) -> float:
     return float(np.average(values, weights=weights)) if values else 0.0
 
 
-def _socket(lowered: Lowered, info: StationInfo, totals: Totals) -> tuple[SocketCpu, float, float]:
-    """One socket, with the GHz of its work and of its busy logical CPUs (storage work alone)."""
+def _sockets(
+    lowered: Lowered, info: StationInfo, totals: Totals
+) -> list[tuple[SocketCpu, float, float]]:
+    """One entry a socket: where threads float in one pool, each has an equal share of its work."""
     scenario = lowered.scenario
-    socket = scenario.sockets[info.socket or 0]
+    if info.socket is not None or len(scenario.sockets) == 1:
+        return [_socket(lowered, info, totals, scenario.sockets[info.socket or 0], info.name, 1.0)]
+    cores = sum(socket.cpu.cores for socket in scenario.sockets)
+    return [
+        _socket(lowered, info, totals, s, f"socket{s.index} cpu", s.cpu.cores / cores)
+        for s in scenario.sockets
+    ]
+
+
+def _socket(
+    lowered: Lowered, info: StationInfo, totals: Totals, socket: Socket, name: str, part: float
+) -> tuple[SocketCpu, float, float]:
+    """One socket, with the GHz of its work and of its busy logical CPUs (storage work alone).
+
+    *part* is its share of what the station does.
+    """
+    scenario = lowered.scenario
     cpu, window = socket.cpu, max(1.0, totals.duration_ps)
     # Lowering stretches work by 1 / (1 - background): what it adds is the background's own.
     share = 1.0 - scenario.background
-    work = float(totals.stations[info.first, Acc.WORK]) / window * share
-    used = float(totals.stations[info.first, Acc.SERVICE]) / window * share
+    counted = part * share
+    work = float(totals.stations[info.first, Acc.WORK]) / window * counted
+    used = float(totals.stations[info.first, Acc.SERVICE]) / window * counted
     smt = cpu.smt_yield.value if cpu.threads_per_core > 1 else 1.0
     if scenario.stack.polled:
-        threads = _threads_on(lowered, info.first)
-        used = max(used, min(float(threads), socket.logical_cpus * share))
-        work = max(work, min(float(threads), cpu.cores * smt * share))
+        threads = part * _threads_on(lowered, info.first)
+        used = max(used, min(threads, socket.logical_cpus * share))
+        work = max(work, min(threads, cpu.cores * smt * share))
     logical = used / socket.logical_cpus + scenario.background
     physical = work / (cpu.cores * smt) + scenario.background
     return (
         SocketCpu(
-            info.name, min(1.0, logical), min(1.0, physical), socket.ghz, cpu.cores,
+            name, min(1.0, logical), min(1.0, physical), socket.ghz, cpu.cores,
             cpu.threads_per_core,
         ),
         work * socket.ghz,

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, cast
 
 from nvmesim import units
 from nvmesim.catalog import load as catalog
 from nvmesim.catalog.links import (
+    MPS_BYTES,
+    MRRS_BYTES,
+    PAYLOADS,
     SOCKET_EFFICIENCY,
     SOCKET_LATENCY_PS,
     Link,
@@ -23,11 +26,18 @@ from nvmesim.catalog.profile import CpuProfile, DriveProfile, Profile
 from nvmesim.catalog.text import show_quantity
 from nvmesim.errors import CatalogError, ScenarioError, UnitError, nearest
 from nvmesim.scenario.resolved import Adapter, Drive, Interconnect, Socket
-from nvmesim.scenario.schema import AdapterSpec, DriveSpec, Scenario, SocketSpec
+from nvmesim.scenario.schema import AdapterSpec, DriveSpec, Scenario, ServerSpec, SocketSpec
 
 VMD_CYCLES: Final = 5000.0
 """Host cycles that a command through a VMD domain costs more. Assumed: a fifth of the 25.1k of
 Windows Server 2019, as switching VMD on costs 10 to 25 % (Team, 2019 scaling article)."""
+VMD_DRIVE_COMMANDS_PER_S: Final = 384e3
+"""Commands per second of each drive that come through VMD. Assumed: what one drive and four lose
+alike, idle cycles or not, lies in each drive's own path (its remapped interrupts, its driver);
+17.5 %, the middle of 10 to 25 % (Team, 2019 scaling article), of the P4510's 465k."""
+VMD_DOMAINS: Final = 3
+VMD_LANES: Final = 16
+"""Of each CPU. Source: Team, 2019 scaling article; chipict.com/tag/nvme, Skylake-SP."""
 CONTROLLER_COMMANDS_PER_S: Final = 1.65e6
 """Commands a controller takes. Source: Team, 2019: LSI 9460-16i stops at 1.5 to 1.8 M."""
 _RARELY: Final = (
@@ -149,7 +159,14 @@ def resolve_interconnect(
     if spec.latency is None:
         notes.assume(f"server.interconnect: crossing adds {SOCKET_LATENCY_PS / 1000:g} ns")
     latency = SOCKET_LATENCY_PS if spec.latency is None else spec.latency
-    return Interconnect(link, SOCKET_EFFICIENCY[kind], latency, spec.credits)
+    if spec.credits is not None and latency == 0:
+        raise ScenarioError(
+            "server.interconnect: credits bound the bandwidth to lines per round trip; latency is "
+            "0, so state a latency or leave out credits"
+        )
+    return Interconnect(
+        link, SOCKET_EFFICIENCY[kind], latency, spec.credits, spec.snoop or "directory", spec.peer
+    )
 
 
 def resolve_adapters(
@@ -164,14 +181,17 @@ def resolve_adapters(
         _check_socket(spec.socket, sockets, f"{key}.socket")
         if "socket" not in spec.model_fields_set and len(sockets) > 1:
             notes.assume(f"{key}: socket not stated, 0 taken")
-        adapters.append(_adapter(index, spec, sockets[spec.socket], notes))
+        adapters.append(_adapter(index, spec, sockets[spec.socket], scenario.server, notes))
     return tuple(adapters)
 
 
-def _adapter(index: int, spec: AdapterSpec, socket: Socket, notes: Notes) -> Adapter:
+def _adapter(
+    index: int, spec: AdapterSpec, socket: Socket, server: ServerSpec, notes: Notes
+) -> Adapter:
     link = parse_link(spec.link)
     if link.kind not in ("pcie", "dmi"):
         raise ScenarioError(f"adapters.{index}.link is {spec.link!r}; an uplink is PCIe or DMI")
+    link = _packets(link, server, spec.max_payload)
     link = _trained(link, pcie(socket.cpu.pcie_generation, 16), spec.name, socket.cpu.name, notes)
     cycles, commands = spec.cycles_per_command, spec.commands
     if spec.kind == "vmd" and cycles is None:
@@ -180,9 +200,14 @@ def _adapter(index: int, spec: AdapterSpec, socket: Socket, notes: Notes) -> Ada
     if spec.kind == "controller" and commands is None:
         commands = CONTROLLER_COMMANDS_PER_S
         notes.assume(f"adapter {spec.name}: the controller takes {commands / 1e6:g} M commands/s")
+    each = spec.drive_commands
+    if spec.kind == "vmd" and not spec.model_fields_set & {"drive_commands", "cycles_per_command"}:
+        each = VMD_DRIVE_COMMANDS_PER_S
+        notes.assume(f"adapter {spec.name}: VMD lets {each / 1e3:g}k commands/s of a drive through")
     return Adapter(
-        index, spec.name, spec.kind, link, socket.index, spec.latency or 0, commands, cycles or 0.0
-    )
+        index, spec.name, spec.kind, link, socket.index, spec.latency or 0, commands, cycles or 0.0,
+        each,
+    )  # fmt: skip
 
 
 def resolve_drives(
@@ -195,7 +220,7 @@ def resolve_drives(
     """Return one entry per physical drive; each is attached to something that is there."""
     drives: list[Drive] = []
     for number, spec in enumerate(scenario.drives):
-        drives += _equal_drives(number, len(drives), spec, scenario.base, sockets, adapters, notes)
+        drives += _equal_drives(number, len(drives), spec, scenario, sockets, adapters, notes)
     names = [drive.name for drive in drives]
     for name in names:
         if names.count(name) > 1:
@@ -208,19 +233,21 @@ def _equal_drives(
     number: int,
     first: int,
     spec: DriveSpec,
-    base: Path,
+    scenario: Scenario,
     sockets: tuple[Socket, ...],
     adapters: tuple[Adapter, ...],
     notes: Notes,
 ) -> list[Drive]:
     """Return the drives of one ``[[drives]]`` table, numbered from *first*."""
     key = f"drives.{number}"
-    part = cast(DriveProfile, profile("drive", spec.profile, base, f"{key}.profile"))
+    part = cast(DriveProfile, profile("drive", spec.profile, scenario.base, f"{key}.profile"))
     in_state = _in_state(part, spec, key, notes)
     notes.profile(in_state)
     adapter = _adapter_of(spec, adapters, key)
     socket = _socket_of(spec, adapter, sockets, key, notes)
     link = _drive_link(in_state, spec, adapter, sockets[socket], key, notes)
+    if link.kind == "pcie":
+        link = _packets(link, scenario.server, None if adapter is None else adapter.link.mps)
     drives = []
     for offset in range(spec.count):
         index = first + offset
@@ -297,6 +324,12 @@ def _drive_link(
     return _trained(link, other, key, at, notes)
 
 
+def _packets(link: Link, server: ServerSpec, most: int | None = None) -> Link:
+    """*link* with the packets that all on its way allow; *most* is an adapter's payload."""
+    payload = min(server.max_payload or MPS_BYTES, most or PAYLOADS[-1])
+    return replace(link, mps=payload, mrrs=server.max_read_request or MRRS_BYTES)
+
+
 def _trained(link: Link, other: Link, name: str, at: str, notes: Notes) -> Link:
     trained = slower(link, other)
     if trained != link:
@@ -334,6 +367,12 @@ def check_lanes(
             if drive.adapter is None and drive.socket == socket.index
         )
         uplinks = [adapter for adapter in adapters if adapter.socket == socket.index]
+        domains = [adapter for adapter in uplinks if adapter.kind == "vmd"]
+        if len(domains) > VMD_DOMAINS:
+            raise ScenarioError(
+                f"socket {socket.index} has {len(domains)} VMD domains; a CPU has {VMD_DOMAINS}, "
+                f"of {VMD_LANES} lanes each: put several drives behind one"
+            )
         used = direct + sum(adapter.link.pcie_lanes for adapter in uplinks)
         free = free_lanes(socket.cpu, interconnect)
         if used > free:
@@ -344,6 +383,11 @@ def check_lanes(
                 f"{socket.cpu.name} has {free}"
             )
     for adapter in adapters:
+        if adapter.kind == "vmd" and adapter.link.pcie_lanes > VMD_LANES:
+            raise ScenarioError(
+                f"adapter {adapter.name}: link is {adapter.link}; "
+                f"a VMD domain has {VMD_LANES} lanes"
+            )
         behind = sum(drive.link.pcie_lanes for drive in drives if drive.adapter == adapter.index)
         if adapter.kind == "vmd" and behind > adapter.link.pcie_lanes:
             raise ScenarioError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import cast
 
+from nvmesim.catalog.links import MPS_BYTES, MRRS_BYTES
 from nvmesim.catalog.profile import StackProfile
 from nvmesim.scenario.hardware import (
     Notes,
@@ -47,7 +48,7 @@ def resolve(scenario: Scenario) -> ResolvedScenario:
     adapters = resolve_adapters(scenario, sockets, notes)
     drives = resolve_drives(scenario, sockets, adapters, interconnect, notes)
     volumes = resolve_volumes(scenario, drives, notes)
-    workload = resolve_workload(scenario, stack, sockets, drives, volumes, notes)
+    workload = resolve_workload(scenario, stack, sockets, adapters, drives, volumes, notes)
     return ResolvedScenario(
         name=scenario.name,
         stack=stack,
@@ -59,6 +60,8 @@ def resolve(scenario: Scenario) -> ResolvedScenario:
         workload=workload,
         run=_run(scenario.run),
         background=scenario.server.background,
+        max_payload=scenario.server.max_payload or MPS_BYTES,
+        max_read_request=scenario.server.max_read_request or MRRS_BYTES,
         assumptions=tuple(notes.assumptions),
         ignored=tuple(notes.ignored),
     )

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from nvmesim.catalog.links import Link
+from nvmesim.catalog.links import MPS_BYTES, MRRS_BYTES, Link
 from nvmesim.catalog.profile import CpuProfile, DriveProfile, RaidEngineProfile, StackProfile
 
 TargetKind = Literal["volume", "drive"]
@@ -51,6 +51,11 @@ class Interconnect:
     """Added to whatever crosses."""
     credits: int | None = None
     """Cache lines outstanding per direction; None: the wire alone is the limit."""
+    snoop: Literal["directory", "home"] = "directory"
+    """How a line of local memory is known to be nowhere else: a directory beside the data, or a
+    snoop of the other sockets for each."""
+    peer_bytes_per_s: float | None = None
+    """Most that devices move from one socket to the other past memory; None: the wire."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +74,8 @@ class Adapter:
     """Commands it takes in all; None: no limit but its link."""
     cycles_per_command: float = 0.0
     """Host cycles that each command through it costs more (VMD)."""
+    drive_commands_per_s: float | None = None
+    """Commands per second that it takes of each drive behind it; None: no such limit."""
 
 
 @dataclass(frozen=True)
@@ -180,6 +187,15 @@ class WorkloadGroup:
     """Bytes of each target that are touched; None: all."""
     socket: int | None = None
     """Where the threads run; None: everywhere."""
+    floating: Literal["spread", "pool"] = "spread"
+    """Threads that may run everywhere: dealt to the sockets in turn, where they stay; or on
+    whichever logical CPU of any socket falls idle."""
+    buffers: int | None = None
+    """Socket whose memory holds the data; None: the thread's own."""
+    peer: int | None = None
+    """Adapter (a GPU, a network card) that holds the data instead of memory."""
+    interrupts: int | None = None
+    """Socket that takes the interrupts; None: the one of the thread that submitted."""
     filesystem: str = "raw"
     guest: str = "none"
     rate: float | None = None
@@ -256,6 +272,9 @@ class ResolvedScenario:
     run: RunSettings = field(default_factory=RunSettings)
     background: float = 0.0
     """Share of logical CPUs that other work keeps busy."""
+    max_payload: int = MPS_BYTES
+    """Largest payload of a PCIe packet, bytes."""
+    max_read_request: int = MRRS_BYTES
     assumptions: tuple[str, ...] = ()
     """Catalog numbers in use that are assumed, and defaults that the scenario left open."""
     ignored: tuple[str, ...] = ()

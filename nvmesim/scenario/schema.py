@@ -9,9 +9,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, PlainSerializer, PrivateAttr, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    PlainSerializer,
+    PrivateAttr,
+    model_validator,
+)
 
 from nvmesim import units
+from nvmesim.catalog.links import PAYLOADS
 from nvmesim.errors import UnitError
 from nvmesim.scenario.fields import (
     BytesPerSecond,
@@ -85,6 +93,16 @@ class SocketSpec(Strict):
     memory: bool | MemorySpec = True
 
 
+def _packet(value: Any) -> Any:
+    if isinstance(value, int) and value not in PAYLOADS:
+        sizes = ", ".join(str(n) for n in PAYLOADS)
+        raise ValueError(f"{value} B is no size of PCIe packets; {sizes} B")
+    return value
+
+
+PacketSize = Annotated[Size, AfterValidator(_packet)]
+
+
 class InterconnectSpec(Strict):
     """Links between sockets; what is left out comes from the CPU's catalog entry."""
 
@@ -93,6 +111,8 @@ class InterconnectSpec(Strict):
     rate: str | None = None
     latency: Duration | None = None
     credits: int | None = Field(default=None, ge=1)
+    snoop: Literal["directory", "home"] | None = None
+    peer: BytesPerSecond | None = Field(default=None, gt=0)
 
 
 class ServerSpec(Strict):
@@ -103,6 +123,8 @@ class ServerSpec(Strict):
     sockets: tuple[SocketSpec, ...] = Field(min_length=1, max_length=8)
     interconnect: InterconnectSpec = InterconnectSpec()
     background: Fraction = Field(default=0.0, ge=0, lt=1)
+    max_payload: PacketSize | None = None
+    max_read_request: PacketSize | None = None
 
 
 class AdapterSpec(Strict):
@@ -114,7 +136,9 @@ class AdapterSpec(Strict):
     socket: int = Field(default=0, ge=0)
     latency: Duration | None = None
     commands: PerSecond | None = None
+    drive_commands: PerSecond | None = Field(default=None, gt=0)
     cycles_per_command: float | None = Field(default=None, ge=0)
+    max_payload: PacketSize | None = None
 
 
 class DriveSpec(Strict):
@@ -192,6 +216,9 @@ class WorkloadSpec(Strict):
     targets: Targets | None = None
     span: Size | None = None
     socket: int | None = Field(default=None, ge=0)
+    floating: Literal["spread", "pool"] | None = None
+    buffers: Annotated[int, Field(ge=0)] | str | None = None
+    interrupts: int | None = Field(default=None, ge=0)
     filesystem: Literal["raw", "ntfs", "ext4", "xfs"] = "raw"
     guest: Literal["none", "hyper-v", "kvm-virtio", "kvm-passthrough"] = "none"
     interlocked: bool | None = None
@@ -233,7 +260,9 @@ class WorkloadSpec(Strict):
             raise ValueError(f"{key} needs {'trace' if key == 'speed' else 'rate'}")
 
 
-_ANY = {"name", "targets", "span", "socket", "filesystem", "guest"}
+_ANY = {
+    "name", "targets", "span", "socket", "floating", "buffers", "interrupts", "filesystem", "guest",
+}  # fmt: skip
 _SHAPE = {"block_size", "access", "align", "offset", "read", "stride", "random_fraction"}
 _SYNC = {"fsync", "fdatasync", "sync"}
 _CLOSED = {"threads", "threads_total", "outstanding", "think_time", "think_every", "rate_limit"}

@@ -8,10 +8,10 @@ from typing import Any, Final
 from nvmesim import units
 from nvmesim.catalog.profile import StackProfile
 from nvmesim.errors import ScenarioError, nearest
-from nvmesim.scenario import diskspd, fio_job
+from nvmesim.scenario import diskspd, fio_job, numa
 from nvmesim.scenario.hardware import Notes, capacity_bytes
 from nvmesim.scenario.loads import ParsedLoad
-from nvmesim.scenario.resolved import Drive, Socket, Target, Volume, WorkloadGroup
+from nvmesim.scenario.resolved import Adapter, Drive, Socket, Target, Volume, WorkloadGroup
 from nvmesim.scenario.schema import Scenario, WorkloadSpec
 from nvmesim.scenario.volumes import volume_bytes
 
@@ -54,6 +54,7 @@ def resolve_workload(
     scenario: Scenario,
     stack: StackProfile,
     sockets: tuple[Socket, ...],
+    adapters: tuple[Adapter, ...],
     drives: tuple[Drive, ...],
     volumes: tuple[Volume, ...],
     notes: Notes,
@@ -69,7 +70,8 @@ def resolve_workload(
         for group in _groups(index, key, spec, scenario.base, places, notes):
             if group.socket is not None and group.socket >= len(sockets):
                 raise ScenarioError(f"{key}: NUMA node {group.socket} is no socket of this server")
-            groups.append(group)
+            groups.append(numa.placed(group, spec, sockets, adapters, key))
+    numa.check_pool(groups, sockets)
     return tuple(groups)
 
 

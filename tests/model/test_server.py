@@ -1,0 +1,314 @@
+"""The server around the drives against calculations by hand: links, sockets, memory, cores."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+
+from nvmesim.catalog import links
+from nvmesim.errors import ScenarioError
+from nvmesim.scenario.load import apply_sets, scenario_from_dict
+from nvmesim.scenario.resolve import resolve
+from nvmesim.simulate import simulate
+
+CPU = {"cores": 8, "threads_per_core": 1, "ghz": 2.0, "lanes": 64, "pcie_generation": 3}
+STACK = {"submit": 2000, "complete": 2000}
+DRIVE = {"extends": "micron-7450-pro-3.84tb"}
+BASE = {
+    "server": {"stack": STACK, "sockets": [{"cpu": CPU}]},
+    "drives": [{"profile": DRIVE, "count": 2, "link": "pcie3 x4", "socket": 0}],
+    "workload": [{"block_size": "4 KiB", "threads": 4, "outstanding": 8, "read": 1.0}],
+    "run": {"requests": 20000},
+}
+SOCKET = "{ cpu = { cores = 8, threads_per_core = 1, ghz = 2.0, lanes = 64, pcie_generation = 3 } }"
+TWO = [
+    f"server.sockets=[{SOCKET}, {SOCKET}]",
+    'server.interconnect={ kind = "upi", links = 2, rate = "10.4 GT/s", latency = "50 ns" }',
+]
+ON_0 = "workload.0.socket=0"
+ON_1 = "workload.0.socket=1"
+
+
+def tables(*sets):
+    """`BASE` with changes as of --set; ``key=@`` leaves a key of a list's only element out."""
+    changed = copy.deepcopy(BASE)
+    for gone in (text[:-2].split(".") for text in sets if text.endswith("=@")):
+        changed[gone[0]][int(gone[1])].pop(gone[2], None)
+    return apply_sets(changed, [text for text in sets if not text.endswith("=@")])
+
+
+def run(*sets, reliefs=False):
+    return simulate(scenario_from_dict(tables(*sets)), reliefs=reliefs)
+
+
+def station(result, name):
+    found = [s for s in result.stations if s.name == name]
+    assert found, f"{name} is none of {[s.name for s in result.stations]}"
+    return found[0]
+
+
+def has(result, text):
+    return [s.name for s in result.stations if text in s.name]
+
+
+def resolved(*sets):
+    return resolve(scenario_from_dict(tables(*sets)))
+
+
+# -- memory -------------------------------------------------------------------------------------
+
+
+def test_dma_holds_the_memory_for_bytes_over_bandwidth():
+    """Six channels of 2,666 MT/s and 8 bytes, of which 80 % are usable."""
+    memory = station(run(), "socket0 memory")
+    assert memory.kind == "link"
+    assert memory.service_mean_s == pytest.approx(4096 / (6 * 2666e6 * 8 * 0.8), rel=1e-3)
+    assert memory.visits_per_request == pytest.approx(1, rel=1e-3)
+
+
+def test_one_slow_channel_is_what_stops_large_reads():
+    slow = 'server.sockets.0.memory={ channels = 1, rate = "800 MT/s" }'
+    found = run(slow, 'workload.0.block_size="128 KiB"', reliefs=True)
+    assert found.bottleneck.station == "socket0 memory"
+    assert found.bottleneck.verdict == "link"
+    assert found.total.bytes_per_s.value == pytest.approx(800e6 * 8 * 0.8, rel=0.02)
+    relief = {r.change: r.gain for r in found.bottleneck.reliefs}["twice the memory channels"]
+    assert relief > 0.2
+
+
+def test_copies_and_parity_use_the_memory_too():
+    copied = station(run("server.stack.copies=1"), "socket0 memory")
+    once = station(run(), "socket0 memory")
+    assert copied.visits_per_request == pytest.approx(2, rel=1e-3)
+    assert copied.visits_per_request * copied.service_mean_s == pytest.approx(
+        3 * once.service_mean_s, rel=0.01
+    )
+    raid = ('volume={ raid = "raid5", chunk = "64 KiB" }', "drives.0.count=4", "workload.0.read=0")
+    parity = station(run(*raid), "socket0 memory")
+    # two reads, two writes, and the parity of 4 KiB that reads and writes as much
+    assert parity.visits_per_request * parity.service_mean_s == pytest.approx(
+        (4 + 2) * once.service_mean_s, rel=0.02
+    )
+
+
+# -- PCIe ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mps", [128, 256, 512])
+def test_payload_of_packets_is_the_scenario_s(mps):
+    found = run(f'server.max_payload="{mps} B"')
+    wire = 4096 / mps * (mps + 24) + 92 + 48
+    rate = 8e9 * 4 / 8 * 128 / 130 * (1 - 4 / 1538)
+    assert station(found, "drive0 port up").service_mean_s == pytest.approx(wire / rate, rel=1e-3)
+
+
+def test_a_drive_takes_the_smallest_payload_on_its_way():
+    card = 'adapters=[{ name = "quad", link = "pcie3 x16", max_payload = "128 B" }]'
+    here = resolved(card, 'drives.0.behind="quad"', "drives.0.socket=@")
+    assert here.drives[0].link.mps == here.adapters[0].link.mps == 128
+    assert resolved('server.max_read_request="4 KiB"').drives[0].link.mrrs == 4096
+
+
+def test_drives_behind_a_chipset_share_its_dmi():
+    """DMI 3 is four lanes of PCIe 3, taken from no CPU's budget."""
+    chipset = 'adapters=[{ name = "pch", kind = "switch", link = "dmi3 x4" }]'
+    where = ('drives.0.behind="pch"', "drives.0.socket=@", "drives.0.count=4")
+    few = "server.sockets.0.cpu.lanes=0"
+    found = run(chipset, *where, few, "workload.0.outstanding=64")
+    ceiling = links.command_ceiling(links.parse_link("dmi3 x4"), "read", 4096)
+    assert found.total.iops.value == pytest.approx(ceiling, rel=0.01)
+    assert found.bottleneck.station == "pch uplink up"
+
+
+def test_vmd_costs_each_drive_alike():
+    """10 to 25 % at one to four drives on two Silver 4114, as published in words."""
+    base = {
+        "server": {"stack": "windows-2019", "sockets": [{"cpu": "xeon-silver-4114"}] * 2},
+        "adapters": [{"name": "vmd0", "kind": "vmd", "link": "pcie3 x16"}],
+        "workload": [{"block_size": "4 KiB", "threads_total": 40, "outstanding": 16}],
+        "run": {"requests": 60000},
+    }
+    for count in (1, 2, 3, 4):
+        drive = {"profile": "intel-p4510-1tb", "count": count, "state": "fresh"}
+        off = simulate(scenario_from_dict({**base, "drives": [drive]}), reliefs=False)
+        on = simulate(
+            scenario_from_dict({**base, "drives": [{**drive, "behind": "vmd0"}]}), reliefs=False
+        )
+        loss = 1 - on.total.iops.value / off.total.iops.value
+        print(f"{count} drives: VMD costs {loss:.1%}")
+        assert 0.10 <= loss <= 0.25
+
+
+# -- sockets ------------------------------------------------------------------------------------
+
+
+def test_a_read_across_sockets_by_hand():
+    """Data and ownership requests one way, grants and acknowledgements the other."""
+    found = run(*TWO, ON_1)
+    raw, lines = 2 * 20.8e9, 64
+    data = 4096 / (raw * 0.82) + lines * 8 / raw
+    assert station(found, "upi 0>1").service_mean_s == pytest.approx(data, rel=1e-3)
+    assert station(found, "upi 1>0").service_mean_s == pytest.approx(2 * lines * 8 / raw, rel=1e-3)
+    # a directory's entry is written with the line: twice the bytes at the buffers' socket
+    assert station(found, "socket1 memory").service_mean_s == pytest.approx(
+        2 * 4096 / (6 * 2666e6 * 8 * 0.8), rel=1e-3
+    )
+    assert not has(found, "socket0 memory")
+
+
+def test_a_write_across_sockets_by_hand():
+    found = run(*TWO, ON_1, "workload.0.read=0")
+    raw, lines = 2 * 20.8e9, 64
+    assert station(found, "upi 1>0").service_mean_s == pytest.approx(4096 / (raw * 0.82), rel=1e-3)
+    assert station(found, "upi 0>1").service_mean_s == pytest.approx(lines * 8 / raw, rel=1e-3)
+
+
+def test_crossing_adds_its_latency_once_for_each_hop():
+    one = ("workload.0.threads=1", "workload.0.outstanding=1", "drives.0.count=1")
+    near, far = (run(*TWO, *one, where).total.latency.mean for where in (ON_0, ON_1))
+    raw = 2 * 20.8e9
+    wires = 4096 / (raw * 0.82) + 3 * 64 * 8 / raw + 4096 / (6 * 2666e6 * 8 * 0.8)
+    assert far - near == pytest.approx(4 * 50e-9 + wires, rel=0.02)
+
+
+def test_home_snoops_load_the_links_without_crossing_data():
+    directory, home = run(*TWO, ON_0), run(*TWO, ON_0, 'server.interconnect.snoop="home"')
+    assert not has(directory, "upi")
+    for way in ("upi 0>1", "upi 1>0"):
+        assert station(home, way).service_mean_s == pytest.approx(64 * 8 / (2 * 20.8e9), rel=1e-3)
+
+
+def test_credits_bound_what_the_wire_would_carry():
+    """16 lines of 64 bytes a round trip of 100 ns are 10.24 GB/s."""
+    large = ('workload.0.block_size="128 KiB"', "drives.0.count=8", ON_1)
+    free = run(*TWO, *large)
+    found = run(*TWO, *large, "server.interconnect.credits=16")
+    assert free.total.bytes_per_s.value > 1.5 * 10.24e9
+    assert found.total.bytes_per_s.value == pytest.approx(10.24e9, rel=0.01)
+    assert found.bottleneck.station == "upi 0>1"
+    more = run(*TWO, *large, "server.interconnect.credits=16", reliefs=True).bottleneck.reliefs
+    assert {r.change: r for r in more}["3 UPI links instead of 2"].gain == pytest.approx(
+        0.5, abs=0.05
+    )
+
+
+FACTORS = {
+    # (submit, complete) in cycles: 2,000 each here; drives on socket 0
+    "none": ((), 4000),
+    "one factor": (("server.stack.remote=1.5",), 6000),
+    "submission": (("server.stack.remote_submit=1.5",), 5000),
+    "completion": (("server.stack.remote_complete=2",), 6000),
+    "memory": (("server.stack.remote_memory=1.25", "workload.0.buffers=0"), 5000),
+    "buffer": (("server.stack.remote_buffer=100", "workload.0.buffers=0"), 4400),
+    "apart": (("server.stack.remote_submit=1.5", "server.stack.remote_memory=1.25",
+               "workload.0.buffers=0"), 6000),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", FACTORS)
+def test_remote_costs_by_what_is_remote(case):
+    sets, cycles = FACTORS[case]
+    assert run(*TWO, ON_1, *sets).cpu.cycles_per_io == pytest.approx(cycles, rel=0.01)
+    if not any("buffers" in s for s in sets):
+        assert run(*TWO, ON_0, *sets).cpu.cycles_per_io == pytest.approx(4000, rel=0.01)
+
+
+def test_what_sockets_share_costs_cycles_only_if_they_share_it():
+    shared = "server.stack.shared=1000"
+    both = run(*TWO, shared)
+    assert both.cpu.cycles_per_io == pytest.approx(5000, rel=0.01)
+    assert run(*TWO, shared, ON_0).cpu.cycles_per_io == pytest.approx(4000, rel=0.01)
+
+
+def test_interrupts_elsewhere_take_cycles_there():
+    sets = ("server.stack.interrupt=1000", ON_0, "workload.0.interrupts=1")
+    found = run(*TWO, *sets)
+    here, there = (s.logical_utilization for s in found.cpu.sockets)
+    assert there / here == pytest.approx(1000 / 4000, rel=0.02)
+
+
+def test_threads_in_one_pool_are_as_often_remote_as_not():
+    pool = run(*TWO, "server.stack.remote=1.5", 'workload.0.floating="pool"')
+    assert pool.cpu.cycles_per_io == pytest.approx(4000 * 1.25, rel=0.01)
+    assert [s.name for s in pool.cpu.sockets] == ["socket0 cpu", "socket1 cpu"]
+    spread = run(*TWO, "server.stack.remote=1.5")
+    assert spread.cpu.cycles_per_io == pytest.approx(4000 * 1.25, rel=0.03)
+
+
+def test_a_pool_evens_out_what_pinned_threads_cannot():
+    """Three busy threads on two sockets of one core: dealt 2 to 1, or any thread on any core."""
+    few = ("server.sockets.0.cpu.cores=1", "server.sockets.1.cpu.cores=1",
+           "workload.0.threads=@", "workload.0.threads_total=3", "workload.0.outstanding=32",
+           "drives.0.count=4", "server.stack.submit=20000",
+           "server.stack.complete=20000")  # fmt: skip
+    spread = run(*TWO, *few)
+    pool = run(*TWO, *few, 'workload.0.floating="pool"')
+    limit = 2 * 2e9 / 40000
+    assert pool.total.iops.value == pytest.approx(limit, rel=0.01)
+    assert spread.total.iops.value <= pool.total.iops.value * 1.001
+
+
+def test_contention_makes_requests_dearer_with_busy_cpus():
+    full = ("workload.0.outstanding=64", "server.stack.submit=20000", "drives.0.count=4")
+    plain, contended = run(*full), run(*full, "server.stack.contention=0.02")
+    assert plain.bottleneck.verdict == contended.bottleneck.verdict == "cpu"
+    ratio = contended.total.iops.value / plain.total.iops.value
+    assert ratio == pytest.approx(1 / (1 + 0.02 * 7), rel=0.01)
+
+
+def test_peer_to_peer_leaves_memory_alone():
+    gpu = 'adapters=[{ name = "gpu", link = "pcie3 x16", socket = 1 }]'
+    found = run(*TWO, gpu, 'workload.0.buffers="gpu"')
+    assert not has(found, "memory")
+    assert station(found, "gpu uplink down").visits_per_request == pytest.approx(1, rel=1e-3)
+    assert station(found, "upi 0>1").visits_per_request == pytest.approx(1, rel=1e-3)
+    slow = run(*TWO, gpu, 'workload.0.buffers="gpu"', 'server.interconnect.peer="1 GB/s"')
+    assert slow.total.bytes_per_s.value == pytest.approx(1e9, rel=0.01)
+    card = 'adapters=[{ name = "gpu", link = "pcie3 x16", kind = "switch" }]'
+    behind = run(card, 'workload.0.buffers="gpu"', 'drives.0.behind="gpu"', "drives.0.socket=@")
+    assert not has(behind, "gpu uplink")
+
+
+def test_a_lock_of_files_between_sockets_is_software():
+    ntfs = ('workload.0.filesystem="ntfs"', 'server.stack={ extends = "windows-2016" }')
+    fast = ("server.sockets.0.ghz=4", "server.sockets.1.ghz=4", "workload.0.threads=16")
+    found = run(*TWO, *ntfs, *fast, reliefs=True)
+    assert "lock" in found.bottleneck.station
+    assert (found.bottleneck.kind, found.bottleneck.verdict) == ("lock", "cpu")
+    gains = {r.change: r.gain for r in found.bottleneck.reliefs}
+    assert abs(gains["3 UPI links instead of 2"]) < 0.01
+    assert gains["threads and buffers on socket 0, where the drives are"] > 0.3
+
+
+# -- what is refused ----------------------------------------------------------------------------
+
+REFUSED = {
+    "a payload that PCIe has not": (['server.max_payload="200 B"'], "200 B is no size"),
+    "buffers on a socket not there": (["workload.0.buffers=1"], "socket 0 only"),
+    "buffers in an adapter not there": (['workload.0.buffers="gpu"'], "no adapter"),
+    "interrupts on a socket not there": (["workload.0.interrupts=4"], "socket 0 only"),
+    "buffers without memory": ([*TWO, "server.sockets.1.memory=false", "workload.0.buffers=1"],
+                               "without memory"),
+    "pinned and floating": ([*TWO, ON_0, 'workload.0.floating="pool"'], "leave out one"),
+    "a pool of unequal sockets": ([*TWO, "server.sockets.1.ghz=3", 'workload.0.floating="pool"'],
+                                  "different speed"),
+    "memory nowhere": (["server.sockets.0.memory=false"], "needs DIMMs"),
+    "too many lanes": (["drives.0.count=17"], "needs 68 PCIe lanes"),
+    "a drive on a socket not there": (["drives.0.socket=1"], "socket 0 only"),
+    "a rate that no UPI has": ([*TWO, 'server.interconnect.rate="11 GT/s"'], "no upi has"),
+    "a fourth VMD domain": (["adapters=[" + ", ".join(
+        f'{{ name = "v{i}", kind = "vmd", link = "pcie3 x4" }}' for i in range(4)) + "]"],
+        "4 VMD domains"),
+    "a VMD domain of 32 lanes": (['adapters=[{ name = "v", kind = "vmd", link = "pcie3 x32" }]'],
+                                 "16 lanes"),
+    "credits without a round trip": ([*TWO, "server.interconnect.credits=8",
+                                      'server.interconnect.latency="0 ns"'], "state a latency"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_refused_with_what_would_do(case):
+    sets, match = REFUSED[case]
+    with pytest.raises(ScenarioError, match=match):
+        resolved(*sets)
