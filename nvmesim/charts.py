@@ -136,6 +136,8 @@ def _as(drawn: Picture, suffix: str, title: str) -> bytes:
 
 
 def _on_paper(svg: str) -> str:
-    """*svg* with the colours of its light look in place of variables, which few programs know."""
+    """*svg* on white, its colours in place of variables, which few programs know."""
     light = dict(re.findall(r"(--[a-z]+):(#[0-9a-f]+)", svg.split("@media", 1)[0]))
-    return _VARIABLE.sub(lambda found: light.get(found[1], "#000"), svg)
+    filled = _VARIABLE.sub(lambda found: light.get(found[1], "#000"), svg)
+    paper = '<rect width="100%" height="100%" fill="#fff"/>'
+    return filled.replace("</style>", f"</style>{paper}", 1)

@@ -14,6 +14,7 @@ import altair as alt
 from nvmesim.result import palette, summary
 from nvmesim.result.charts_base import (
     LOG_LABELS,
+    PASSED,
     PERCENT_LABELS,
     WIDTH,
     Column,
@@ -278,7 +279,8 @@ def _bounds(result: Result, top: float) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     for name, iops in sorted(result.bottleneck.bounds.items(), key=lambda pair: pair[1]):
         kiops = rounded(iops / 1e3) if math.isfinite(iops) else math.inf
-        if kiops > top or (found and kiops - found[-1]["kiops"] < LABEL_SHARE * top):
+        passed = kiops * 1e3 < PASSED * max(p.iops for p in result.curve)
+        if passed or kiops > top or (found and kiops - found[-1]["kiops"] < LABEL_SHARE * top):
             continue
         found.append({"kiops": kiops, "text": f"bound: {name}"})
     return found[:3]
@@ -302,7 +304,7 @@ def _no_waiting(curve: Sequence[CurvePoint], top: float, x: alt.X, y: alt.Y) -> 
     n = [first.outstanding * growth ** (i / 40) for i in range(41)]
     rows = [{"n": rounded(v), "kiops": rounded(min(top, v * each))} for v in n]
     line = alt.Chart(inline(rows)).mark_line(strokeDash=[2, 3], color=palette.MUTED)
-    middle = [row for row in rows if row["kiops"] >= 0.45 * rows[-1]["kiops"]][:1]
+    middle = [row for row in rows if row["kiops"] >= 0.3 * rows[-1]["kiops"]][:1]
     text = alt.Chart(inline(middle)).mark_text(align="right", dx=-7, fontSize=10)
     return [line.encode(x, y), text.encode(x, y, text=alt.value("bound: no waiting"))]
 
@@ -355,11 +357,11 @@ def _latency_bounds(result: Result) -> list[alt.Chart]:
     most = max(p.iops for p in result.curve)
     bound = result.bottleneck.bound_iops
     layers = []
-    if math.isfinite(bound) and 0 < bound <= 1.5 * most:
+    if math.isfinite(bound) and PASSED * most <= bound <= 1.5 * most:
         at = alt.Chart(inline([{"kiops": rounded(bound / 1e3), "text": "bound"}]))
         rule = at.mark_rule(strokeDash=[4, 3], color=palette.ACCENT).encode(alt.X("kiops:Q"))
-        text = at.mark_text(align="right", dx=-4, fontSize=10)
-        layers += [rule, text.encode(alt.X("kiops:Q"), alt.Text("text:N"), y=alt.value(6))]
+        text = at.mark_text(align="right", dx=-5, fontSize=10)
+        layers += [rule, text.encode(alt.X("kiops:Q"), alt.Text("text:N"), y=alt.value(231))]
     light = alt.Chart(inline([{"us": rounded(result.curve[0].mean_s * 1e6)}]))
     rule = light.mark_rule(strokeDash=[2, 3], color=palette.MUTED).encode(alt.Y("us:Q"))
     return [*layers, rule]

@@ -22,6 +22,9 @@ LOG_LABELS: Final = "datum.value >= 1 ? format(datum.value, ',') : format(datum.
 PERCENT_LABELS: Final = "format(100 * datum.value, '~g') + ' %'"
 LEGEND_COLUMNS: Final = 6
 """Of more entries a legend takes another line."""
+PASSED: Final = 0.98
+"""A bound belongs to the demands at one load: where the simulated curve passes it, it does not hold
+for the others (write buffers fill, reads merge) and is not drawn."""
 SUFFIXES: Final = (".svg", ".png", ".html")
 PNG_SCALE: Final = 2.0
 

@@ -12,6 +12,8 @@ from nvmesim.result.charts_base import Drawing, inline, layered, legend, rounded
 from nvmesim.result.charts_sweep import DASHES, SERIES, SHAPES
 
 MOST_CPUS: Final = 5
+FULL: Final = 99.9
+"""Percent: beyond it a CPU cannot carry more, and no line goes on."""
 
 
 class Sized(Protocol):
@@ -36,7 +38,7 @@ def cpu_load(sizing: Sized, *, cpus: Sequence[str] | None = None) -> Drawing:
     rows = [
         {"cpu": r["cpu"], "miops": rounded(r["miops"]), "utilization": rounded(r["utilization"])}
         for r in curves
-        if r["cpu"] in names and r["utilization"] <= 100
+        if r["cpu"] in names and r["utilization"] < FULL
     ]
     domain = [n for n in names if any(r["cpu"] == n for r in rows)]
     x = alt.X("miops:Q", title="MIOPS", scale=alt.Scale(nice=False, domainMin=0))
@@ -63,7 +65,7 @@ def cpu_load(sizing: Sized, *, cpus: Sequence[str] | None = None) -> Drawing:
 
 def _legend() -> alt.Legend:
     shown = legend()
-    shown.columns = 3
+    shown.columns, shown.symbolStrokeWidth = 3, 0
     return shown
 
 

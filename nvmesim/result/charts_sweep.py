@@ -16,7 +16,7 @@ from nvmesim.errors import InputError, nearest
 from nvmesim.result import palette, summary
 from nvmesim.result.charts_base import (
     LOG_LABELS,
-    PERCENT_LABELS,
+    PASSED,
     Drawing,
     inline,
     layered,
@@ -38,6 +38,7 @@ BUSY: Final = {
     "busy_link": "links",
     "busy_drive": "drives",
 }
+LOAD_HEIGHT: Final = 260
 _BAND: Final = {"kiops": "iops", "low": "iops_low", "high": "iops_high"}
 _NONE: Final = "no point without an error"
 
@@ -75,10 +76,10 @@ def scaling(
               axis=alt.Axis(values=sorted({float(r["n"]) for r in rows}), format="~g"))  # fmt: skip
     y = alt.Y("kiops:Q", title="kIOPS", scale=alt.Scale(zero=True))
     shared = alt.Chart(inline(rows))
-    layers = [_ideal(rows, x, y), *_series(shared, rows, x, y, key=by)]
     whiskers = shared.mark_rule(strokeWidth=1.5).encode(x, alt.Y("low:Q"), alt.Y2("high:Q"))
+    layers = [*_ideal(rows, x, y), whiskers, *_series(shared, rows, x, y, key=by)]
     says = _said(rows, "n", "kiops", f"kIOPS against {title or over}")
-    return layered(*layers, whiskers, height=270, says=says)
+    return layered(*layers, height=270, says=says)
 
 
 def _of_results(results: Mapping[int, Result], over: str) -> pl.DataFrame:
@@ -117,8 +118,8 @@ def _said(rows: Rows, x: str, y: str, what: str) -> str:
     return f"{what}: {'; '.join(parts)}."
 
 
-def _ideal(rows: Rows, x: alt.X, y: alt.Y) -> alt.Chart:
-    """The line of n x one, from the smallest count of each series."""
+def _ideal(rows: Rows, x: alt.X, y: alt.Y) -> list[alt.Chart]:
+    """The line of n x one, from the smallest count of each series, with its name once."""
     out: Rows = []
     for name in dict.fromkeys(r["series"] for r in rows):
         own = [r for r in rows if r["series"] == name]
@@ -127,7 +128,12 @@ def _ideal(rows: Rows, x: alt.X, y: alt.Y) -> alt.Chart:
         out += [{"n": n, "kiops": rounded(one * n), "line": f"n × one {name}"} for n in ends]
     drawn: alt.Chart = alt.Chart(inline(out)).mark_line(strokeDash=[3, 3], color=palette.MUTED)
     tips = [alt.Tooltip("line:N", title="if")]
-    return drawn.encode(x, y, detail=alt.Detail("line:N"), tooltip=tips)
+    highest = max(out, key=lambda r: float(r["kiops"]))
+    name = alt.Chart(inline([highest])).mark_text(align="right", dx=-14, fontSize=10)
+    return [
+        drawn.encode(x, y, detail=alt.Detail("line:N"), tooltip=tips),
+        name.encode(x, y, text=alt.value("n × one")),
+    ]
 
 
 def _series(
@@ -140,6 +146,8 @@ def _series(
         return alt.Scale(domain=names, range=[choices[i] for i in range(len(names))])
 
     shown = None if key is None else legend(key)
+    if shown is not None:
+        shown.symbolStrokeWidth = 0
     colour = alt.Color("series:N", sort=names, scale=scale(SERIES), legend=shown)
     shape = alt.Shape("series:N", sort=names, scale=scale(SHAPES), legend=shown)
     dash = alt.StrokeDash("series:N", sort=names, scale=scale(DASHES), legend=None)
@@ -165,7 +173,9 @@ def load_curve(
     and the latency of its lightest load.
     """
     column = f"lat_{percentile}_us"
-    known = _known(frame, "iops", by, column).sort("iops").to_dicts()
+    # By load: beyond saturation more of it brings no more throughput, only latency.
+    order = [c for c in ("outstanding", "iops") if c in frame.columns]
+    known = _known(frame, "iops", by, column).sort(order).to_dicts()
     rows: Rows = [
         {"kiops": rounded(r["iops"] / 1e3), "us": rounded(r[column]), "series": _name(r, by),
          "n": i, "bound": rounded(r["bound_iops"] / 1e3) if r.get("bound_iops") else None}
@@ -182,24 +192,29 @@ def load_curve(
                             labelExpr=LOG_LABELS))  # fmt: skip
     layers = _series(alt.Chart(inline(rows)), rows, x, y, key=by)
     says = _said(rows, "kiops", "us", f"{name} latency in us at so many kIOPS")
-    return layered(*_load_bounds(rows, x, y), *layers, height=260, says=says)
+    return layered(*_load_bounds(rows, x, y), *layers, height=LOAD_HEIGHT, says=says)
 
 
 def _load_bounds(rows: Rows, x: alt.X, y: alt.Y) -> list[alt.Chart]:
     """Per series: its lightest latency, and the bound at its highest load if it is in reach."""
     names = list(dict.fromkeys(r["series"] for r in rows))
     own = {name: [r for r in rows if r["series"] == name] for name in names}
-    most = 1.5 * max(r["kiops"] for r in rows)
+    most = {name: max(r["kiops"] for r in found) for name, found in own.items()}
+    top = 1.5 * max(most.values())
     light = [{"us": found[0]["us"]} for found in own.values()]
     last = [(name, found[-1]["bound"]) for name, found in own.items()]
-    full = [{"kiops": b, "text": f"bound {name}".strip()} for name, b in last if b and b <= most]
+    full = [
+        {"kiops": bound, "text": f"bound {name}".strip()}
+        for name, bound in last
+        if bound and PASSED * most[name] <= bound <= top
+    ]
     across = alt.Chart(inline(light)).mark_rule(strokeDash=[2, 3], color=palette.MUTED)
     rule = alt.Chart(inline(full)).mark_rule(strokeDash=[4, 3], color=palette.ACCENT)
-    text = alt.Chart(inline(full)).mark_text(align="right", baseline="bottom", dx=-4, angle=270)
+    text = alt.Chart(inline(full)).mark_text(align="right", dx=-5, fontSize=10)
     return [
         across.encode(y),
         rule.encode(x),
-        text.encode(x, alt.Text("text:N"), y=alt.value(4)),
+        text.encode(x, alt.Text("text:N"), y=alt.value(LOAD_HEIGHT - 9)),
     ]
 
 
@@ -222,14 +237,16 @@ def heat(
         return nothing(_NONE)
     cases = list(dict.fromkeys(r["case"] for r in rows))
     stations = list(dict.fromkeys(r["station"] for r in rows))
-    limits = [limit for limit, _ in palette.LOAD_STEPS if limit is not None]
-    scale = alt.Scale(type="threshold", domain=limits, range=[c for _, c in palette.LOAD_STEPS])
+    words, colours = zip(*palette.load_legend(), strict=True)
+    scale = alt.Scale(domain=list(words), range=list(colours))
+    for row in rows:
+        row["load"] = palette.load_words(float(row["busy"]))
     base = alt.Chart(inline(rows)).encode(
         alt.X("case:N", title=title or over, sort=cases, axis=alt.Axis(labelAngle=0)),
         alt.Y("station:N", title=None, sort=stations, axis=alt.Axis(labelLimit=230)),
     )
-    key = alt.Legend(orient="top", title="busy", labelExpr=PERCENT_LABELS)
-    cells = base.mark_rect(stroke="#ffffff").encode(alt.Color("busy:Q", scale=scale, legend=key))
+    colour = alt.Color("load:N", scale=scale, legend=legend("busy"))
+    cells = base.mark_rect(stroke="#ffffff").encode(colour)
     texts = base.mark_text(fontSize=10).encode(
         alt.Text("text:N"),
         color=alt.condition("datum.busy >= 0.75", alt.value("#ffffff"), alt.value("#1c1f24")),

@@ -37,6 +37,16 @@ def load_colour(utilization: float) -> str:
     return LOAD_STEPS[-1][1]
 
 
+def load_words(utilization: float) -> str:
+    """The step of the legend that a load belongs to.
+
+    >>> load_words(0.2), load_words(0.8), load_words(1.0)
+    ('below 50 %', '75–90 %', 'over 90 %')
+    """
+    colour = load_colour(utilization)
+    return next(words for words, step in load_legend() if step == colour)
+
+
 def load_legend() -> list[tuple[str, str]]:
     """Return (words, colour) of every step, least first.
 
