@@ -94,7 +94,7 @@ def _on(
         block_sizes=((n_bytes, 1.0),), write_block_sizes=None,
         align=n_bytes, offset=0, span=None, stride=None, rate=None, rate_limit=None,
         read=1.0 if group.read >= 0.5 else 0.0,
-        threads=threads, threads_are_per_target=True, think_ps=0,
+        threads=threads, threads_are_per_target=True, think_ps=0, sync_every=0,
         outstanding=max(1, min(depth, in_flight // threads)),
         outstanding_per="thread-target",
     )  # fmt: skip

@@ -1,0 +1,178 @@
+"""Flushes of the load (fsync, fdatasync) and writes that must reach the media (FUA)."""
+
+import json
+
+import numpy as np
+import pytest
+
+import nvmesim as ns
+from nvmesim.cli.app import run_command
+from nvmesim.engine.reference import ReferenceEngine
+from nvmesim.errors import ScenarioError
+from nvmesim.scenario.load import scenario_from_dict
+from nvmesim.simulate import prepare
+from tests.raid.volumes import DRIVE, ready_for, scenario, simulated
+
+ALONE = {"threads": 1, "outstanding": 1, "read": 0.0}
+VOLATILE = "samsung-980pro-1tb"
+VOLUMES = {
+    "raid0": ({"raid": "raid0", "chunk": "64 KiB"}, 4, 1),
+    "raid1": ({"raid": "raid1"}, 2, 2),
+    "raid10": ({"raid": "raid10", "chunk": "64 KiB"}, 4, 2),
+    "raid5": ({"raid": "raid5", "chunk": "64 KiB"}, 4, 2),
+    "raid6": ({"raid": "raid6", "chunk": "64 KiB"}, 6, 3),
+}
+
+
+def run(volume, load, *, drive=DRIVE, count=4, requests=4_000):
+    drives = [{"profile": drive, "count": count}]
+    asked = scenario(volume, {**ALONE, **load}, drives=drives)
+    return ns.simulate(asked, requests=requests, reliefs=False)
+
+
+@pytest.mark.parametrize("name", VOLUMES)
+@pytest.mark.parametrize("every", [1, 4])
+def test_a_flush_goes_to_every_member_of_any_level(name, every):
+    """Linux md: one flush on every member, raid0 too, each counted as a write of 0 sectors."""
+    volume, count, writes = VOLUMES[name]
+    plain = simulated(ready_for(volume, ALONE, count=count), 3_000)
+    flushed = simulated(ready_for(volume, {**ALONE, "fsync": every}, count=count), 3_000)
+    assert plain[:, 1].sum() == pytest.approx(writes)
+    error = 4 * count * np.sqrt((1 - 1 / every) / every / 3_000)
+    assert (flushed - plain)[:, 1].sum() == pytest.approx(count / every, abs=error + 1e-9)
+    assert flushed[:, 5].sum() == pytest.approx(plain[:, 5].sum(), rel=1e-3)  # no byte more
+
+
+def test_a_missing_member_is_not_flushed():
+    volume = {"raid": "raid6", "chunk": "64 KiB", "degraded": [0, 3]}
+    whole = simulated(ready_for(volume, ALONE, count=6), 2_000)
+    flushed = simulated(ready_for(volume, {**ALONE, "fdatasync": 1}, count=6), 2_000)
+    more = (flushed - whole)[:, 1]
+    assert more[[0, 3]] == pytest.approx([0, 0])
+    assert more[[1, 2, 4, 5]] == pytest.approx([1, 1, 1, 1], abs=0.1)
+
+
+def test_capacitors_make_a_flush_nearly_free_and_a_volatile_buffer_does_not():
+    """At depth 1 a volatile buffer holds one write: its program is what the flush waits for."""
+    mirror = {"raid": "raid1"}
+    safe = run(mirror, {"fsync": 1}, count=2).sync
+    lost = run(mirror, {"fsync": 1}, drive=VOLATILE, count=2).sync
+    assert safe.mean < 40e-6
+    program = 131.1e-6
+    assert program < lost.mean < program + 50e-6
+    assert run(mirror, {}, count=2).sync is None
+
+
+def test_a_flush_empties_the_whole_buffer():
+    """64 writes wait on 48 dies: the flush behind them ends with the fullest die."""
+    fields = {"fsync": 64, "outstanding": 1}
+    one = run({"raid": "raid1"}, {**fields, "fsync": 1}, drive=VOLATILE, count=2)
+    many = run({"raid": "raid1"}, {**fields, "block_size": "256 KiB", "fsync": 1}, drive=VOLATILE,
+               count=2, requests=1_000)  # fmt: skip
+    assert many.sync.mean > 2 * one.sync.mean
+
+
+def test_the_latency_of_a_write_does_not_hold_its_flush():
+    """As fio counts: the write is answered, then the flush is submitted."""
+    plain, flushed = (run({"raid": "raid1"}, more, drive=VOLATILE) for more in ({}, {"fsync": 1}))
+    assert flushed.write.latency.mean == pytest.approx(plain.write.latency.mean, rel=0.15)
+    period = 1 / flushed.total.iops.value
+    parts = flushed.write.latency.mean + flushed.sync.mean
+    assert period == pytest.approx(parts, rel=0.01)
+    assert flushed.sync.per_s == pytest.approx(flushed.total.iops.value, rel=0.01)
+
+
+@pytest.mark.parametrize("sync", ["dsync", "sync"])
+def test_write_through_waits_for_the_die_of_a_volatile_drive_only(sync):
+    volume = {"raid": "raid0", "chunk": "64 KiB"}
+    for drive, least, most in ((DRIVE, 0, 1e-6), (VOLATILE, 120e-6, 160e-6)):
+        plain, through = (run(volume, more, drive=drive) for more in ({}, {"sync": sync}))
+        difference = through.write.latency.mean - plain.write.latency.mean
+        assert least <= difference <= most
+        sent = [sum(m.writes_per_request for m in r.members) for r in (plain, through)]
+        assert sent[0] == pytest.approx(sent[1])  # no command more: it is a bit of the write
+
+
+def test_a_battery_makes_write_through_and_flushes_free():
+    """A controller with a protected cache answers a flush itself."""
+    volume = {"raid": "raid5", "chunk": "64 KiB", "engine": "hardware-raid"}
+    plain, flushed = (run(volume, more, requests=2_000) for more in ({}, {"fsync": 1}))
+    writes = [sum(m.writes_per_request for m in r.members) for r in (plain, flushed)]
+    assert writes[1] == pytest.approx(writes[0], rel=0.1)
+    assert flushed.sync.mean < 100e-6
+
+
+def test_jbod_flushes_its_drive():
+    asked = scenario({"raid": "raid0"}, {**ALONE, "fsync": 1, "targets": ["drive0"]})
+    result = ns.simulate(asked, requests=2_000, reliefs=False)
+    assert [m.writes_per_request for m in result.members] == pytest.approx([2, 0, 0, 0])
+
+
+@pytest.mark.parametrize("load", [{"fsync": 2}, {"sync": "dsync"}, {"rate": "2k/s", "fsync": 1}])
+def test_both_engines_agree(load):
+    asked = scenario_from_dict(
+        {
+            "server": {"sockets": [{"cpu": "epyc-9654"}]},
+            "drives": [{"profile": VOLATILE, "count": 4}],
+            "volume": {"raid": "raid5", "chunk": "64 KiB"},
+            "workload": {"threads": 1, "read": 0.0, **load},
+        }
+    )
+    ready = prepare(asked, "compiled", 3)
+    network = ready.lowered.network
+    compiled = ready.make(network, seed=5).advance(300, 1 << 60)
+    simpy = ReferenceEngine(network, seed=5).advance(300, 1 << 60)
+    assert compiled.end_ps == simpy.end_ps
+    np.testing.assert_array_equal(compiled.histogram, simpy.histogram)
+    np.testing.assert_array_equal(compiled.syncs, simpy.syncs)
+    assert (compiled.syncs.sum() > 0) == ("fsync" in load)
+
+
+@pytest.mark.parametrize(
+    ("load", "words"),
+    [
+        ({"read": 1.0, "fsync": 1}, "the load only reads"),
+        ({"fsync": 1, "fdatasync": 1}, "exclude each other"),
+        ({"fsync": 0}, "fsync"),
+        ({"sync": "maybe"}, "sync"),
+    ],
+)
+def test_what_cannot_be_is_said(load, words):
+    with pytest.raises(ScenarioError, match=words):
+        ready_for({"raid": "raid1"}, {**ALONE, **load})
+
+
+def test_a_captured_drive_holds_no_flushes():
+    latencies = {"queue_depth": 1, "block_size": "4 KiB", "write_us": [100.0]}
+    drives = [{"profile": {"extends": "sata-ssd", "latencies": latencies}, "count": 2}]
+    with pytest.raises(ScenarioError, match="holds no flushes"):
+        ready_for({"raid": "raid1"}, {**ALONE, "fsync": 1}, drives=drives)
+
+
+def test_fio_and_diskspd_lines_end_to_end(tmp_path, capsys):
+    job = tmp_path / "commit.fio"
+    job.write_text("[global]\nioengine=libaio\ndirect=1\n[commit]\nrw=randwrite\nbs=4k\nfsync=1\n")
+    head = (
+        '[server]\n[[server.sockets]]\ncpu = "epyc-9654"\n[[drives]]\n'
+        f'profile = "{VOLATILE}"\ncount = 2\n[volume]\nraid = "raid1"\n[run]\nrequests = 2000\n'
+    )
+    found = {}
+    for name, line in (
+        ("fio", f'fio = "{job.name}"'),
+        ("diskspd", 'diskspd = "-b4K -w100 -r -Sh"'),
+    ):
+        file = tmp_path / f"{name}.toml"
+        file.write_text(f"{head}[workload]\n{line}\n")
+        assert run_command(["run", str(file), "--json"]) == 0
+        found[name] = json.loads(capsys.readouterr().out)
+    assert found["fio"]["sync"]["latency_s"]["mean"] > 130e-6
+    assert found["diskspd"]["sync"] is None
+    assert found["diskspd"]["write"]["latency_s"]["mean"] > 130e-6
+    assert run_command(["run", str(tmp_path / "fio.toml")]) == 0
+    assert "flushes a second" in capsys.readouterr().out
+
+
+def test_the_report_says_it(tmp_path):
+    from nvmesim.result.report import page
+
+    assert "<b>Flushes:</b>" in page(run({"raid": "raid1"}, {"fsync": 1}, requests=1_000))
