@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nvmesim.cli.output import check_writable, json_option, output_path, print_json, written
+from nvmesim.cli.output import check_writable, json_option, output_path, print_json
 from nvmesim.cli.progress import say_if_compiling
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ REJECTED_SHOWN = 12
     "--all", "everything", is_flag=True,
     help="Simulate every candidate that screening leaves, for a complete chart.",
 )  # fmt: skip
-@output_path("Write one row a candidate (Parquet).", "-o", "--output")
+@output_path("Write one row a candidate: .parquet, .csv or .json.", "-o", "--output")
 @output_path("Write the chart of throughput against the objective (HTML).", "--report")
 @json_option
 def choose(
@@ -42,14 +42,16 @@ def choose(
     from nvmesim.choose import choose as search
     from nvmesim.choose import load_goal
     from nvmesim.cli.sweep import points_bar
+    from nvmesim.sweep.output import check_format, write_frame
 
+    if output is not None:
+        check_format(output)
     loaded = load_goal(goal)
     say_if_compiling("compiled")
     with points_bar() as progress:
         choice = search(loaded, workers=workers, everything=everything, progress=progress)
     if output is not None:
-        with written(output) as beside:
-            choice.frame().write_parquet(beside)
+        write_frame(choice.frame(), output)
     if report is not None:
         _write_report(report, choice)
     if as_json:

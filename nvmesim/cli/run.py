@@ -53,7 +53,7 @@ def run(
     IOPS, GB/s, latency, CPU, what the bottleneck is, and what relieving it would bring.
     """
     check_writable(report, requests, timeline)
-    share = _share(precision)
+    share = share_of(precision)
     from nvmesim.scenario.load import load_scenario
     from nvmesim.simulate import simulate
 
@@ -78,7 +78,8 @@ def run(
     return 0 if result.converged and result.bottleneck.verdict != "unstable" else 1
 
 
-def _share(text: str | None) -> float | None:
+def share_of(text: str | None) -> float | None:
+    """Return the share in the option --precision; UnitError if it is out of range."""
     if text is None:
         return None
     from nvmesim.errors import UnitError

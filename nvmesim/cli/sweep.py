@@ -1,4 +1,4 @@
-"""`nvmesim sweep`: a scenario at many values of its parameters, as one Parquet file."""
+"""`nvmesim sweep`: a scenario at many values of its parameters, as one table."""
 
 from __future__ import annotations
 
@@ -35,7 +35,9 @@ EXAMPLE = (
     "--set", "sets", multiple=True, metavar="KEY=VALUE",
     help="Change one value at every point; repeatable.",
 )  # fmt: skip
-@output_path("The table of points to write (Parquet).", "-o", "--output", required=True)
+@output_path(
+    "The table of points to write: .parquet, .csv or .json.", "-o", "--output", required=True
+)
 @click.option("--resume", is_flag=True, help="Go on with what an interrupted sweep has finished.")
 @click.option("--workers", type=click.IntRange(1, 1024), help="Processes; else one a CPU.")
 @click.option("--dask", metavar="ADDRESS", help="Simulate on the Dask cluster of this scheduler.")
@@ -60,10 +62,13 @@ def sweep(
     """Simulate a scenario at many values of its parameters.
 
     Writes one row a point: its parameters and every result. What is finished is kept beside the
-    output until all is; --resume goes on with it after any interruption.
+    output until all is; --resume goes on with it after any interruption. A combination that cannot
+    be is a row with its reason in the column error. Exit code 1: points are short of the precision,
+    or a value is in no point that can be.
     """
     check_writable(output)
-    from nvmesim.cli.run import _share as share_of
+    from nvmesim.cli.run import share_of
+    from nvmesim.cli.sweep_view import never
     from nvmesim.scenario.load import load_scenario
     from nvmesim.sweep import Tally
     from nvmesim.sweep import sweep as run
@@ -79,8 +84,14 @@ def sweep(
             precision=share_of(precision), requests=requests, cache=not no_cache,
             progress=progress, tally=tally,
         )  # fmt: skip
-    _print(frame, tally, output, as_json)
-    return 1 if tally.unconverged or tally.failed == len(frame) else 0
+    keys = [key.strip() for key in parsed]
+    lost = never(frame, keys)
+    if as_json:
+        rows = frame.to_dicts()
+        print_json({"output": str(output), **vars(tally), "never": lost, "rows": rows})
+    else:
+        _print(frame, tally, output, keys, grid=samples is None)
+    return 1 if tally.unconverged or lost or tally.failed == len(frame) else 0
 
 
 @contextmanager
@@ -124,15 +135,15 @@ def points_bar() -> Iterator[Report | None]:
         yield report
 
 
-def _print(frame: pl.DataFrame, tally: Tally, output: Path, as_json: bool) -> None:
-    if as_json:
-        print_json({"output": str(output), **vars(tally), "rows": frame.to_dicts()})
-        return
+def _print(frame: pl.DataFrame, tally: Tally, output: Path, keys: list[str], grid: bool) -> None:
+    from nvmesim.cli.sweep_view import sweep_view
     from nvmesim.result.summary import plural
+    from nvmesim.result.terminal import show
 
     parts = [plural(tally.points, "point")]
     parts += [f"{tally.kept:,} kept from before"] if tally.kept else []
     parts += [f"{tally.cached:,} from the cache"] if tally.cached else []
     parts += [f"{tally.failed:,} that cannot be (column error)"] if tally.failed else []
-    parts += [f"{tally.unconverged:,} short of the precision"] if tally.unconverged else []
+    parts += [f"{tally.unconverged:,} short of the precision (~)"] if tally.unconverged else []
     click.echo(f"{output} written: {', '.join(parts)}")
+    show(sweep_view(frame, keys, grid=grid))

@@ -25,11 +25,12 @@ class RequestWriter:
     """
 
     def __init__(self, path: Path, lowered: Lowered) -> None:
-        self._path = Path(path)
+        self._path = Path(path).resolve()
         self._lowered = lowered
-        self._folder = Path(
-            tempfile.mkdtemp(prefix=f".{self._path.name}.", dir=self._path.parent or Path())
-        )
+        # What is no regular file (/dev/null, a pipe) is written to, not replaced.
+        self._is_file = self._path.is_file() or not self._path.exists()
+        beside = self._path.parent if self._is_file else None
+        self._folder = Path(tempfile.mkdtemp(prefix=f".{self._path.name}.", dir=beside))
         self._rows: list[Ints] = []
         self._n_rows = 0
         self._n_parts = 0
@@ -98,7 +99,11 @@ class RequestWriter:
             ((pl.col("complete_ps") - pl.col("submit_ps")) / PS_PER_S).alias("latency_s"),
             (pl.col("complete_ps") <= warmup_ps).alias("warmup"),
         ).sink_parquet(whole)
-        os.replace(whole, self._path)
+        if self._is_file:
+            os.replace(whole, self._path)
+        else:
+            with whole.open("rb") as rows, self._path.open("wb") as out:
+                shutil.copyfileobj(rows, out)
 
     def _target(self, group: int, target: int) -> str:
         return self._lowered.scenario.workload[group].targets[target].name

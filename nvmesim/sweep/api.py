@@ -15,9 +15,10 @@ from nvmesim.scenario.schema import Scenario
 from nvmesim.simulate import EngineFactory
 from nvmesim.sweep.content import content_of
 from nvmesim.sweep.frame import to_frame
+from nvmesim.sweep.output import check_format, read_frame, read_header
 from nvmesim.sweep.plan import Plan, check, make_plan, put
 from nvmesim.sweep.point import MAX_REQUESTS, Answer, Job, Settings
-from nvmesim.sweep.store import Store, check_same, header, read_header
+from nvmesim.sweep.store import Store, check_same, header
 from nvmesim.sweep.workers import WorkerPool, answers_here, usable_cpus
 
 Progress = Callable[[str, float], None]
@@ -84,10 +85,11 @@ def sweep(
     compare well, and rows do not depend on the number of *workers* (processes; default: one a CPU)
     nor on *dask*, the address of a scheduler.
 
-    *output* is a Parquet file; what is finished is kept beside it, and *resume* goes on from there
-    after any interruption. Finished points also stay in the user's cache folder unless *cache* is
-    False. A combination that cannot be gets a row with its ``error``; a key that does not exist, or
-    takes none of its values, raises InputError before anything is simulated.
+    *output* is a table, .parquet, .csv or .json by its name; what is finished is kept beside it,
+    and *resume* goes on from there after any interruption (a finished .csv says nothing of its
+    sweep: it is made again, from the cache). Finished points also stay in the user's cache folder
+    unless *cache* is False. A combination that cannot be gets a row with its ``error``; a key that
+    does not exist, or takes none of its values, raises InputError before anything is simulated.
     """
     settings = Settings(engine, seed, precision, requests, max_requests, cache)
     plan = make_plan(over, samples, method or ("grid" if samples is None else "lhs"), sample_seed)
@@ -99,10 +101,12 @@ def sweep(
     if output is None:
         return run.frame(run.rows({}, None))
     path = Path(output)
+    check_format(path)
     partial = path.with_name(f"{path.name}.partial")
-    if resume and path.exists() and not partial.exists():
+    finished = path.is_file() and not partial.exists() and path.suffix.lower() != ".csv"
+    if resume and finished:
         check_same(path, read_header(path), head)
-        frame = pl.read_parquet(path)
+        frame = read_frame(path)
         run.tally.points = run.tally.kept = len(frame)
         return frame
     with Store(path, head, resume=resume) as store:

@@ -3,7 +3,7 @@
 ``OUT.parquet.partial`` starts with a line that says which sweep it belongs to. Each answer is one
 line more, handed to the system at once and forced to the disk every second, so that a killed
 process loses nothing finished and a power cut a second. A last line that is torn is cut off on
-resume. When the sweep is complete the Parquet file takes its place: written beside, then renamed.
+resume. When the sweep is complete the table takes its place: written beside, then renamed.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ import polars as pl
 from nvmesim import __version__
 from nvmesim.errors import InputError
 from nvmesim.sweep.content import content_of, fingerprint
+from nvmesim.sweep.output import write_frame
 from nvmesim.sweep.point import Answer
 
 FORMAT: Final = 1
 SYNC_S: Final = 1.0
-METADATA: Final = "nvmesim"
 
 
 def header(plan: Mapping[str, Any], inputs: str, settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -63,18 +63,6 @@ def check_same(file: Path, found: Any, wanted: Mapping[str, Any]) -> None:
             raise InputError(
                 f"{file}: {what}; repeat the command that wrote it, or choose another -o"
             )
-
-
-def read_header(file: Path) -> Any:
-    """Return the header in a finished Parquet *file*; None if it has none."""
-    try:
-        text = pl.read_parquet_metadata(file).get(METADATA)
-    except (OSError, pl.exceptions.PolarsError) as error:
-        raise InputError(f"{file}: is no Parquet file ({' '.join(str(error).split())})") from None
-    try:
-        return json.loads(text) if text is not None else None
-    except ValueError:
-        return None
 
 
 class Store:
@@ -119,7 +107,7 @@ class Store:
 
     def finish(self, frame: pl.DataFrame, head: Mapping[str, Any]) -> None:
         """Write *frame* to the output, whole or not at all; then the partial file goes."""
-        write_parquet(frame, self.output, head)
+        write_frame(frame, self.output, head)
         self._file.close()
         self.partial.unlink(missing_ok=True)
 
@@ -179,16 +167,3 @@ def _lock(file: IO[bytes], path: Path) -> None:
         raise InputError(f"{path}: another sweep is writing it now") from None
     except OSError:
         return  # a file system without locks
-
-
-def write_parquet(frame: pl.DataFrame, output: Path, head: Mapping[str, Any]) -> None:
-    """Write *frame* beside *output* and rename it; OSError if the disk is full."""
-    beside = output.with_name(f".{output.name}.{os.getpid()}.part")
-    try:
-        with beside.open("wb") as file:
-            frame.write_parquet(file, metadata={METADATA: json.dumps(head)})
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(beside, output)
-    finally:
-        beside.unlink(missing_ok=True)
