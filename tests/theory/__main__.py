@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 
-from tests.theory.cases import FALSE_ALARM, HEADER, all_cases, outcome, table_row
+from tests.theory.cases import FALSE_ALARM, HEADER, outcome, table_row
+from tests.theory.suite import all_cases
 
 
 def main() -> int:

@@ -111,6 +111,57 @@ def kingman(rate: float, service: float, gap_variance: float, service_variance: 
     return rate * (gap_variance + service_variance) / (2 * (1 - rate * service))
 
 
+def marchal(rate: float, service: float, gap_variance: float, service_variance: float) -> float:
+    """Lower bound of the wait in G/G/1.
+
+    The wait is E[u^2] / (-2 E[u]) - E[I^2] / (2 E[I]) for u = service - gap and the idle time I,
+    which is no longer, in that ratio, than a gap: E[I^2] / E[I] <= E[gap^2] / E[gap].
+    """
+    rho = rate * service
+    spread = rate * (service_variance + rho * gap_variance) / (2 * (1 - rho))
+    return spread - rho / (2 * rate)
+
+
+def mva_two_classes(
+    users: tuple[int, int], demands: Floats, think: tuple[float, float]
+) -> tuple[float, float]:
+    """Exact MVA of two classes, all populations of one size at once: quick for a thousand users."""
+    most_one, most_two = users
+    shape = (most_one + 1, demands.shape[1])
+    queues = np.zeros(shape)  # of the populations (i, size - i), by i
+    rates = (0.0, 0.0)
+    for size in range(1, most_one + most_two + 1):
+        one = np.arange(max(0, size - most_two), min(size, most_one) + 1)
+        two = size - one
+        fewer_one, fewer_two = queues[np.maximum(one - 1, 0)], queues[one]
+        x = []
+        found = np.zeros((len(one), shape[1]))
+        for k, (n, fewer) in enumerate(((one, fewer_one), (two, fewer_two))):
+            residence = demands[k] * (1 + fewer)
+            rate = np.where(n > 0, n / (think[k] + residence.sum(axis=1)), 0.0)
+            x.append(rate)
+            found += rate[:, None] * residence
+        queues = np.zeros(shape)
+        queues[one] = found
+        rates = float(x[0][-1]), float(x[1][-1])
+    return rates
+
+
+def bulk_wait(rate: float, service: float, most: float = math.inf) -> float:
+    """Wait in M/M/1 whose server takes all that wait, *most* at once, as one exponential service.
+
+    Requests that wait while it is busy are geometric with ratio r, mu r^(most + 1) -
+    (lambda + mu) r + lambda = 0; it is idle with p_0 mu / lambda. Source: Medhi, "Stochastic
+    Models in Queueing Theory", general bulk service rule (1, K).
+    """
+    mu = 1 / service
+    r = rate / (rate + mu)
+    if math.isfinite(most):
+        r = float(brentq(lambda x: mu * x ** (most + 1) - (rate + mu) * x + rate, 0, 1 - 1e-9))
+    busy = 1 / (mu / rate + 1 / (1 - r))
+    return busy * r / (1 - r) ** 2 / rate
+
+
 def moments(table: npt.NDArray[np.int64]) -> tuple[float, float]:
     """Mean and second moment of what a quantile table yields: linear between its edges."""
     n = len(table) // 2

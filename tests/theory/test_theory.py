@@ -9,8 +9,16 @@ from nvmesim.engine.compiled import CompiledEngine
 from nvmesim.network import HORIZON_PS
 from tests.engines import builder as b
 from tests.engines.strategies import numpy_roll
-from tests.theory.cases import Case, all_cases, outcome, table_row
-from tests.theory.formulas import mva_classes, mva_throughput, repairman_throughput
+from tests.theory.cases import Case, outcome, table_row
+from tests.theory.formulas import (
+    bulk_wait,
+    mm1_sojourn,
+    mva_classes,
+    mva_throughput,
+    mva_two_classes,
+    repairman_throughput,
+)
+from tests.theory.suite import all_cases
 
 CASES = all_cases()
 TEETH = 0.15
@@ -52,6 +60,13 @@ def test_formulas_agree_where_they_overlap() -> None:
     np.testing.assert_allclose(mva_throughput(7, [1.0], 10), repairman_throughput(7, 10, 1))
     both = mva_classes((3, 4), np.array([[1.0, 0.5], [1.0, 0.5]]), (2.0, 2.0))
     np.testing.assert_allclose(both.sum(), mva_throughput(7, [1.0, 0.5], 2.0))
+    uneven = np.array([[1.0, 0.5], [0.3, 0.9]])
+    for users in ((3, 4), (5, 1), (1, 6)):
+        np.testing.assert_allclose(
+            mva_two_classes(users, uneven, (2.0, 1.0)), mva_classes(users, uneven, (2.0, 1.0))
+        )
+    np.testing.assert_allclose(bulk_wait(0.6, 1, 1), mm1_sojourn(0.6, 1) - 1)  # one at once: M/M/1
+    np.testing.assert_allclose(bulk_wait(0.6, 1, 400), bulk_wait(0.6, 1))
 
 
 def test_the_saturated_server_never_idles() -> None:
