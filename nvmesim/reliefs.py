@@ -374,6 +374,7 @@ BY_RESOURCE: Final[dict[str, tuple[Maker, ...]]] = {
     "dies": (one_more_drive, twice_the_dies),
     "channels": (one_more_drive, twice_the_dies),
     "commands": (one_more_drive, twice_the_commands),
+    "rounds": (one_more_drive,),
     "read_bandwidth": (one_more_drive, twice_the_bandwidth),
     "write_bandwidth": (one_more_drive, twice_the_bandwidth),
     "program": (one_more_drive, twice_the_buffer),
@@ -393,12 +394,17 @@ def choose(scenario: ResolvedScenario, stations: Sequence[Full], stop: Full | No
     """Return the changes worth simulating: for what stops it, then for those next in line.
 
     *stations* come as `bottleneck.ranked` sorts them. Without a bottleneck, outstanding is first.
+    Where something crosses sockets, one more link is always tried, so that the answer says what it
+    would change.
     """
     makers: list[Maker] = []
     if stop is not None:
         makers += BY_RESOURCE.get(stop.info.resource, ())
     else:
         makers += [twice_the_outstanding, larger_stripe_cache]
+    crosses = any(f.info.resource == "interconnect" and f.utilization > 0 for f in stations)
+    if crosses:
+        makers = [*makers[:2], one_more_interconnect, pinned_to_drives]
     resources = dict.fromkeys(f.info.resource for f in stations if f is not stop)
     next_in_line = [r for r in resources if r in BY_RESOURCE][:3]
     makers += [BY_RESOURCE[r][0] for r in next_in_line]

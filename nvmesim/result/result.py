@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from nvmesim.result.crossing import Crossing, crossing
 from nvmesim.result.syncs import Syncs
 from nvmesim.result.waiting import Waits
 
@@ -221,6 +222,11 @@ class Result:
     changes: tuple[str, ...] = ()
     """The ``--set`` values that the scenario's file was changed by."""
 
+    @property
+    def crossing(self) -> Crossing | None:
+        """What binds a load that crosses sockets, and what does not; None if nothing crosses."""
+        return crossing(self)
+
     def chart(self) -> Any:
         """All charts of this result (Altair)."""
         from nvmesim.result.charts import chart
@@ -287,6 +293,7 @@ class Result:
             },
             "rebuild": self.rebuild.to_json() if self.rebuild else None,
             "sync": self.sync.to_json() if self.sync else None,
+            "crossing": found.to_json() if (found := self.crossing) else None,
             "waits": self.waits.to_json() if self.waits else None,
             "uncertainty": dict(self.uncertainty),
             "warnings": list(self.warnings),

@@ -22,8 +22,8 @@ from nvmesim.result.syncs import Syncs
 COLUMNS: Final = ("mean", "p50", "p99", "p99.9")
 FULL: Final = 0.9
 """Utilization from which a station counts as full."""
-_PATH: Final = {"thread": 0, "cpu": 1, "raid-engine": 2, "drive": 8}
-_LINKS: Final = ("interconnect", "uplink", "adapter-commands", "port")
+_PATH: Final = {"thread": 0, "cpu": 1, "lock": 2, "raid-engine": 2, "drive": 8}
+_LINKS: Final = ("memory", "interconnect", "uplink", "adapter-commands", "port")
 """Resources of links, from the sockets outwards."""
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069]+")
 

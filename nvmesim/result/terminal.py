@@ -83,6 +83,8 @@ def _facts(result: Result) -> Table:
     table.add_column(overflow="fold")
     table.add_row("why", plain(result.bottleneck.sentence, "bold"))
     table.add_row("cpu", plain(summary.cpu_sentence(result.cpu)))
+    if (crossing := result.crossing) is not None:
+        table.add_row("sockets", plain(crossing.sentence()))
     if result.sync is not None:
         table.add_row("flushes", plain(summary.sync_sentence(result.sync)))
     if result.rebuild is not None:

@@ -312,3 +312,40 @@ def test_refused_with_what_would_do(case):
     sets, match = REFUSED[case]
     with pytest.raises(ScenarioError, match=match):
         resolved(*sets)
+
+
+# -- what binds between sockets -----------------------------------------------------------------
+
+
+def suspects(result):
+    return {s.name: s for s in result.crossing.suspects}
+
+
+def test_what_crosses_is_told_apart():
+    """32 reads in flight of 4 KiB: bytes by hand, nothing is full, one more link changes nothing."""
+    found = run(*TWO, ON_1, reliefs=True)
+    wire = 2 * 20.8e9 * 0.82
+    busy = station(found, "upi 0>1").utilization
+    assert found.crossing.wire_bytes_per_s == pytest.approx(wire)
+    assert found.crossing.bytes_per_s == pytest.approx(busy * wire)
+    assert found.crossing.lines_under_way == pytest.approx(busy * wire / 64 * 100e-9)
+    assert not any(s.binds for s in found.crossing.suspects)
+    assert set(suspects(found)) == {"wire", "cycles", "drive"}
+    gains = {r.change: (r.gain_low, r.gain_high) for r in found.bottleneck.reliefs}
+    low, high = gains["3 UPI links instead of 2"]
+    assert low <= 0.01
+    assert high < 0.02
+
+
+def test_credits_bind_and_the_wire_does_not():
+    large = ('workload.0.block_size="128 KiB"', "drives.0.count=8", ON_1)
+    found = run(*TWO, *large, "server.interconnect.credits=16")
+    assert suspects(found)["credits"].utilization == pytest.approx(1.0, abs=0.02)
+    assert suspects(found)["wire"].utilization == pytest.approx(10.24 / (41.6 * 0.82), rel=0.03)
+    assert "bound by credits" in found.crossing.sentence()
+    assert found.to_json()["crossing"]["suspects"][0]["name"] == "wire"
+
+
+def test_nothing_is_said_where_nothing_crosses():
+    assert run(*TWO, ON_0).crossing is None
+    assert run().to_json()["crossing"] is None
