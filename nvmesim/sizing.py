@@ -27,7 +27,7 @@ MARGIN: Final = 0.05
 SOCKETS: Final = (1, 2)
 REFERENCE_CORES: Final = 16
 """Cores a socket of the SMT-aware GHz, which depend on them (more cores even out better)."""
-CURVE_POINTS: Final = 24
+CURVE_POINTS: Final = 40
 
 
 @dataclass(frozen=True)
@@ -79,10 +79,34 @@ class CpuAnswer:
     """What it does with every logical CPU busy."""
     carries: bool
     """At most 5 points above the asked utilization."""
+    margin: float = 0.0
+    """What is left below the asked utilization, as a share; negative: it lies above."""
+
+    @property
+    def within(self) -> bool:
+        """Whether it stays at or below the asked utilization."""
+        return self.physical_utilization < 1 and self.margin >= 0
+
+    def words(self) -> str:
+        """Whether it carries the load, and with what margin.
+
+        >>> CpuAnswer("x", 2, 73, 0.5, 0.54, 0.79, 4e6, True, margin=-0.04).words()
+        'yes, 4.0 points over'
+        """
+        from nvmesim.units import format_iops
+
+        points = 100 * abs(self.margin)
+        if self.within:
+            return f"yes, {points:.1f} points under"
+        if self.carries:
+            return f"yes, {points:.1f} points over"
+        if self.physical_utilization < 1:
+            return f"no, {points:.0f} points over"
+        return f"no, full at {format_iops(self.most_iops)}"
 
     def to_json(self) -> dict[str, Any]:
         """Return the object of `size --json`."""
-        return dict(vars(self))
+        return {**vars(self), "within": self.within}
 
 
 @dataclass(frozen=True)
@@ -144,10 +168,83 @@ class Sizing:
         return rows
 
     def chart(self) -> Any:
-        """Utilization against MIOPS of the CPUs nearest to what was asked for."""
-        from nvmesim.result.charts_cpu import cpu_load
+        """GHz needed against MIOPS, and utilization against MIOPS per CPU (Altair)."""
+        import altair as alt
 
-        return cpu_load(self)
+        return alt.vconcat(self.ghz_chart(), self.utilization_chart()).resolve_scale(
+            color="independent"
+        )
+
+    def ghz_chart(self) -> Any:
+        """GHz in all that are needed against MIOPS, by the rule and with SMT counted."""
+        import altair as alt
+        import polars as pl
+
+        rows = [
+            {"miops": point["miops"], "ghz": point[key], "by": words}
+            for point in self.curve()
+            for key, words in (("ghz", "published rule"), ("smt_ghz", "SMT counted"))
+        ]
+        lines = alt.Chart(pl.DataFrame(rows)).mark_line().encode(
+            x=alt.X("miops:Q", title="MIOPS"),
+            y=alt.Y("ghz:Q", title=f"GHz in all at {self.load.utilization:.0%} CPU"),
+            color=alt.Color("by:N", title="GHz"),
+            strokeDash=alt.StrokeDash("by:N", title="GHz"),
+            tooltip=["by:N", alt.Tooltip("miops:Q", format=".3g"),
+                     alt.Tooltip("ghz:Q", format=".3g")],
+        )  # fmt: skip
+        asked = pl.DataFrame({"miops": [self.load.iops / 1e6], "ghz": [self.ghz]})
+        return alt.layer(lines, _asked(asked, "ghz")).properties(
+            width=640, height=260, title=f"GHz needed against MIOPS, {self.load.stack.name}"
+        )
+
+    def utilization_chart(self) -> Any:
+        """Utilization against MIOPS per CPU, with what was asked for."""
+        import altair as alt
+        import polars as pl
+
+        names = [f"{answer.sockets} x {answer.name}" for answer in self.cpus]
+        lines = alt.Chart(pl.DataFrame(self.utilization_curves())).mark_line().encode(
+            x=alt.X("miops:Q", title="MIOPS"),
+            y=alt.Y("utilization:Q", title="CPU %, as the operating system shows it"),
+            color=alt.Color("cpu:N", title="CPUs, as ranked", sort=names,
+                            scale=alt.Scale(scheme="turbo")),
+            tooltip=["cpu:N", alt.Tooltip("miops:Q", format=".3g"),
+                     alt.Tooltip("utilization:Q", format=".0f")],
+        )  # fmt: skip
+        asked = pl.DataFrame(
+            {"miops": [self.load.iops / 1e6], "utilization": [100 * self.load.utilization]}
+        )
+        return alt.layer(lines, _asked(asked, "utilization")).properties(
+            width=640, height=360, title="Utilization against MIOPS of each CPU"
+        )
+
+    def _repr_html_(self) -> str:
+        """Return the table of a notebook."""
+        from html import escape
+
+        rows = "".join(
+            f"<tr><td>{escape(f'{c.sockets} x {c.name}')}</td><td>{c.ghz:.0f}</td>"
+            f"<td>{c.logical_utilization:.0%}</td><td>{escape(c.words())}</td></tr>"
+            for c in self.cpus
+        )
+        head = (
+            f"{self.ghz_per_miops:.1f} GHz per MIOPS by the rule, {self.smt_ghz_per_miops:.1f} "
+            f"with SMT counted: {self.ghz:.0f} and {self.smt_ghz:.0f} GHz in all"
+        )
+        return (
+            f"<p>{escape(head)}</p><table><tr><th>CPUs</th><th>GHz</th><th>CPU %</th>"
+            f"<th>carries it</th></tr>{rows}</table>"
+        )
+
+
+def _asked(frame: Any, y: str) -> Any:
+    """The point that was asked for."""
+    import altair as alt
+
+    return alt.Chart(frame).mark_point(size=140, color="black", shape="cross", filled=True).encode(
+        x="miops:Q", y=f"{y}:Q", tooltip=[alt.Tooltip("miops:Q"), alt.Tooltip(f"{y}:Q")]
+    )  # fmt: skip
 
 
 def size_cpu(
@@ -192,7 +289,7 @@ def size_cpu(
         smt_ghz=smt * load.iops / 1e6,
         cycles_per_io=load.cycles(1 - utilization),
         reason=_reason(load, rule, smt),
-        cpus=tuple(sorted(answers, key=lambda a: (not a.carries, a.ghz, a.name))),
+        cpus=tuple(sorted(answers, key=_rank)),
     )
 
 
@@ -267,7 +364,14 @@ def _answer(load: Load, cpu: CpuProfile, sockets: int) -> CpuAnswer:
     most = ghz * 1e9 * _yield(cpu) / max(load.cycles(0.0), 1e-9)
     rule = rule_ghz_per_miops(load) * load.iops / 1e6 / ghz * load.utilization
     carries = physical < 1 and logical <= load.utilization + MARGIN
-    return CpuAnswer(cpu.name, sockets, ghz, rule, logical, physical, most, carries)
+    margin = load.utilization - logical
+    return CpuAnswer(cpu.name, sockets, ghz, rule, logical, physical, most, carries, margin)
+
+
+def _rank(answer: CpuAnswer) -> tuple[bool, float, float, str]:
+    """Those that carry the load, the fewest GHz first; then the others, the nearest first."""
+    misses = 0.0 if answer.carries else max(answer.logical_utilization, answer.physical_utilization)
+    return not answer.carries, misses, answer.ghz, answer.name
 
 
 def _reason(load: Load, rule: float, smt: float) -> str:

@@ -31,11 +31,18 @@ EXAMPLE = "Example: nvmesim size --iops 3M --utilization 50% --stack windows-201
 @click.option("--headroom", default="0%", metavar="SHARE", help="Size for so much more.")
 @click.option("--read", default="100%", metavar="SHARE", help="Fraction of requests that read.")
 @click.option("--filesystem", default="raw", metavar="NAME", help="raw, ntfs, ext4, xfs.")
-@output_path("Write utilization against MIOPS of every CPU as an HTML chart.", "--report")
+@click.option(
+    "--cpu", "cpus", multiple=True, metavar="NAME",
+    help="Rank this CPU of the catalog only; repeatable.",
+)  # fmt: skip
+@output_path(
+    "Write GHz against MIOPS, and utilization against MIOPS of every CPU, as an HTML page.",
+    "--report",
+)
 @json_option
 def size(
     iops: str, utilization: str, stack: str | None, stack_file: Path | None, headroom: str,
-    read: str, filesystem: str, report: Path | None, as_json: bool,
+    read: str, filesystem: str, cpus: tuple[str, ...], report: Path | None, as_json: bool,
 ) -> int:  # fmt: skip
     """Show how many GHz a load needs.
 
@@ -52,6 +59,7 @@ def size(
     sizing = size_cpu(
         parse_rate(iops), parse_fraction(utilization), stack_file or stack or "windows-2019",
         headroom=parse_fraction(headroom), read=parse_fraction(read), filesystem=filesystem,
+        cpus=cpus or None,
     )  # fmt: skip
     if as_json:
         print_json(sizing.to_json())
@@ -62,7 +70,7 @@ def size(
     if report is not None:
         from nvmesim.result.report import chart_page
 
-        write_text(report, chart_page(sizing.chart(), "CPU utilization against MIOPS"))
+        write_text(report, chart_page(sizing.chart(), "GHz and CPU utilization against MIOPS"))
         click.echo(f"nvmesim: wrote {report}", err=True)
     return 0
 
@@ -84,11 +92,17 @@ def _view(sizing: Sizing) -> RenderableType:
         (
             f"{cpu.sockets} x {cpu.name}", f"{cpu.ghz:.0f}", f"{cpu.rule_utilization:.0%}",
             f"{cpu.logical_utilization:.0%}", f"{cpu.physical_utilization:.0%}",
-            format_iops(cpu.most_iops), "yes" if cpu.carries else "no",
+            format_iops(cpu.most_iops), cpu.words(),
         )
         for cpu in sizing.cpus
     ]  # fmt: skip
-    headings = ("CPUs", "GHz", "rule", "CPU %", "of the cores", "most IOPS", "carries it")
+    headings = (
+        "CPUs", "GHz", "% by the rule", "% as shown", "% of the cores", "full at", "carries it",
+    )  # fmt: skip
+    asked = (
+        f"% as shown: by the operating system at {format_iops(load.iops)}; the margin is to the "
+        f"{load.utilization:.0%} asked for, and up to 5 points over still count as carried"
+    )
     return Group(
         plain(head, "bold"),
         Text(),
@@ -96,4 +110,5 @@ def _view(sizing: Sizing) -> RenderableType:
         plain(sizing.reason, "dim"),
         Text(),
         rows_view(headings, rows, left=1),
+        plain(asked, "dim"),
     )

@@ -81,6 +81,33 @@ def test_bad_input(change, says):
         ns.size_cpu(**{"iops": 1e6, **change})
 
 
+def test_the_margin_is_said():
+    """The interface lets 5 points over count as carried: the answer says by how much."""
+    found = {(c.name, c.sockets): c for c in ns.size_cpu(3e6, 0.5, "windows-2019").cpus}
+    over, under = found["xeon-gold-6132", 2], found["xeon-platinum-8380", 1]
+    assert over.margin == pytest.approx(0.5 - over.logical_utilization)
+    assert (over.carries, over.within) == (True, False)
+    assert "points over" in over.words()
+    assert (under.carries, under.within) == (True, True)
+    assert "points under" in under.words()
+    assert found["xeon-gold-6128", 2].words() == "no, full at 2.27 MIOPS"
+
+
+def test_both_curves_are_drawn(tmp_path, capsys):
+    sizing = ns.size_cpu(3e6, 0.5, "windows-2019", cpus=["xeon-gold-6132"])
+    ghz, busy = sizing.chart().to_dict()["vconcat"]
+    assert "GHz needed" in ghz["title"]
+    assert "Utilization" in busy["title"]
+    assert "6132" in sizing._repr_html_()
+    page = tmp_path / "size.html"
+    command = ["size", "--iops", "3M", "--cpu", "xeon-gold-6132", "--report", str(page)]
+    assert run_command(command) == 0
+    text = page.read_text("utf-8")
+    assert "GHz needed against MIOPS" in text
+    assert "Utilization against MIOPS" in text
+    assert capsys.readouterr().out.count("xeon-gold-6132") == 2
+
+
 def test_command_line(capsys, tmp_path):
     assert run_command(["size", "--iops", "3M", "--utilization", "50%", "--json"]) == 0
     answer = json.loads(capsys.readouterr().out)
