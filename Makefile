@@ -15,7 +15,8 @@ endif
 PYTEST = $(BIN)/python -m pytest -q -n $(WORKERS)
 
 .DEFAULT_GOAL := help
-.PHONY: help venv run test test-all test-bounds lint browser-word bench theory lock clean
+.PHONY: help venv run test test-all test-bounds lint browser-word bench theory docs golden coverage \
+	mutation audit lock clean
 
 help:
 	@echo "make run       calibrate on the captures in calibration/local-disk, predict a RAID5 of such drives"
@@ -23,6 +24,12 @@ help:
 	@echo "make test-all  the same with the slow tests, and the engines once with bounds checking"
 	@echo "make bench     speed: both engines against SimPy, salabim, Ciw and a C program"
 	@echo "make theory    simulated against exact results of queueing theory"
+	@echo "make docs      the documentation as a site in build/site"
+	@echo "make golden    write the golden files anew: results have changed, and are meant to"
+	@echo "make coverage  lines and branches that the tests reach, kernels with the JIT off (half an hour)"
+	@echo "make mutation  small changes of planner, kernel and fit that no test notices (an hour)"
+	@echo "make audit     known vulnerabilities of what is installed"
+	@echo "make fuzz      a million hostile files for each reader, or SECONDS=600; counts add up"
 	@echo "make venv      only the environment in $(VENV)"
 
 venv: $(STAMP)
@@ -68,10 +75,40 @@ bench: venv
 theory: venv
 	$(BIN)/python -m tests.theory
 
+# Notebooks are run for their pages; those that did not change are taken from build/notebooks.
+docs: venv
+	$(BIN)/python -m sphinx -W --keep-going -q -b html docs build/site
+	@echo "build/site/index.html"
+
+golden: venv
+	$(BIN)/python -m tests.golden
+
+# The kernels are Python with the JIT off, and slow: tests/engines then runs on few networks.
+coverage: venv
+	@mkdir -p build/coverage
+	rm -f build/coverage/data*
+	$(BIN)/python -m coverage run -m pytest -q -m "not slow $(NO_BROWSER)"
+	NUMBA_DISABLE_JIT=1 $(BIN)/python -m coverage run -m pytest -q -m "not slow" -k "$(JIT_OFF_TESTS)" \
+		tests/engines tests/trace tests/docs/test_reference.py
+	$(BIN)/python -m coverage combine -q
+	$(BIN)/python -m coverage report --format=total
+	$(BIN)/python -m coverage report
+
+mutation: venv
+	$(BIN)/python -m tests.mutation
+
+# Asks the index for advisories; without a way out it says so.
+audit: venv
+	$(BIN)/python -m pip_audit --require-hashes --disable-pip -r requirements.lock
+
+SECONDS ?= inf
+fuzz: venv
+	POLARS_MAX_THREADS=1 $(BIN)/python -m tests.fuzz --seconds $(SECONDS)
+
 # For developers: after a change of the dependencies (uv is not one of them).
 lock:
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
-		--no-header --no-annotate --extra dev pyproject.toml -o requirements.lock
+		--no-header --no-annotate --extra dev --extra docs pyproject.toml -o requirements.lock
 
 clean:
 	rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .benchmarks .hypothesis

@@ -40,14 +40,17 @@ FREQUENCY_HZ: Final = {"Hz": 1, "kHz": 10**3, "MHz": 10**6, "GHz": 10**9}
 TRANSFERS: Final = {"MT/s": 10**6, "GT/s": 10**9}
 _SCALE: Final = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9}
 
+LONGEST_TEXT: Final = 100
+"""Characters of a quantity; longer ones take the pattern too long."""
 _NUMBER = re.compile(r"^\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,2})?)\s*(\S*)\s*$")
 
 
 def _split(text: str, what: str, example: str) -> tuple[Fraction, str]:
     """Return the number and the unit in *text*, or say what to write."""
-    match = _NUMBER.match(text)
+    match = _NUMBER.match(text) if len(text) <= LONGEST_TEXT else None
     if match is None:
-        raise UnitError(f"{text!r} is not {what}; write for example {example!r}")
+        said = text if len(text) <= LONGEST_TEXT else f"{text[:LONGEST_TEXT]}…"
+        raise UnitError(f"{said!r} is not {what}; write for example {example!r}")
     return Fraction(match.group(1)), match.group(2)
 
 

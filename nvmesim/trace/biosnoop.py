@@ -11,23 +11,30 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-import polars as pl
+import numpy as np
 
 from nvmesim.trace.capture import Capture
-from nvmesim.trace.lines import line_frames
 from nvmesim.trace.pairing import Notes
 from nvmesim.trace.request_table import Block, requests_capture
+from nvmesim.trace.table_kernel import INTEGER, LETTER, NAME, SECONDS
+from nvmesim.trace.table_rows import Column, Names, Shape, table_batches
 from nvmesim.trace.text import Head, Source
-from nvmesim.trace.timed import sane, timed_blocks
+from nvmesim.trace.timed import Timed, sane_rows, timed_rows
 
 FORMAT: Final = "biosnoop"
 SECTOR: Final = 512
 _HEADER = re.compile(r"^\s*TIME\((s|ms)\)\s+.*\bLAT\(ms\)\s*$", re.M)
 _ROW = re.compile(r"^\d+[.,]\d+\s+.*?\s+\d+\s+\S+\s+[RW]\w*\s+\d+\s+\d+\s+\d+[.,]\d+\s*", re.M)
-LINE: Final = (
-    r"^\s*(?P<time>\d{1,9}[.,]\d{1,9})\s+.*?\s\d+\s+(?P<device>[\w!-]+)\s+(?P<op>[A-Z]+)\s+"
-    r"(?P<sector>-?\d{1,16})\s+(?P<bytes>\d{1,13})\s+(?:\d+[.,]\d+\s+)?(?P<took>\d{1,9}[.,]\d+)\s*$"
+MAX_SECTOR: Final = 2**53
+_EXPECTED = re.compile(
+    rb"\s*$|\s*TIME\(|Tracing |Detaching |WARNING|"
+    rb".*\s[FDN][A-Z]*\s+(?:-1|18446744073709551615)\s"  # a flush has no sector
 )
+_NAMES: Final = "TIME(s) COMM PID DISK T SECTOR BYTES LAT(ms)"
+_KINDS: Final = {
+    "TIME(s)": SECONDS, "DISK": NAME, "T": LETTER, "SECTOR": INTEGER, "BYTES": INTEGER,
+    "LAT(ms)": SECONDS,
+}  # fmt: skip
 
 
 def sniff(head: Head) -> bool:
@@ -50,41 +57,54 @@ def read(source: Source) -> Capture:
 def blocks(source: Source, notes: Notes) -> Iterator[Block]:
     """Requests in batches, in order of completion."""
     notes.warnings.append("biosnoop rounds latencies to 10 us or so")
-    return timed_blocks(_frames(source, notes), notes)
+    return timed_rows(_batches(source, notes), notes)
 
 
-def _frames(source: Source, notes: Notes) -> Iterator[pl.DataFrame]:
+def _shape(head: Head) -> Shape:
+    """The columns as the header has them, from the right: a command may hold blanks."""
+    header = _HEADER.search(head.text)
+    names = (header[0] if header else _NAMES).split()
+    if not set(_KINDS) <= set(names):
+        names = _NAMES.split()
+    row = None if header else _ROW.search(head.text)
+    if row and re.search(r"\s\d+[.,]\d+\s+\d+[.,]\d+\s*$", row[0]):
+        names.insert(-1, "QUE(ms)")
+    wanted = {
+        name: Column(at if at == 0 else at - len(names), _KINDS[name])
+        for at, name in enumerate(names)
+        if name in _KINDS
+    }
+    return Shape(wanted, least=len(names), most=1000, commas=False, point=ord(","))
+
+
+def _batches(source: Source, notes: Notes) -> Iterator[Timed]:
     start: int | None = None
     others = 0
-    for lines in line_frames(source):
-        body = lines.filter(
-            ~pl.col("line").str.contains(r"^\s*$|^\s*TIME\(|^Tracing |^Detaching |^WARNING")
-        )
-        cells = body.select(pl.col("line").str.extract_groups(LINE)).unnest("line")
-        complete = _decimal("time", 10**9)
-        frame = cells.select(
-            issue=complete - _decimal("took", 10**6),
+    names = Names()
+    shape = _shape(source.head)
+    for batch in table_batches(source, shape, names, notes, _is_expected):
+        columns = batch.columns
+        is_request = (columns["T"] == ord("R")) | (columns["T"] == ord("W"))
+        others += int((~is_request).sum())
+        columns = {name: values[is_request] for name, values in columns.items()}
+        complete = columns["TIME(s)"]
+        found = Timed(
+            issue=complete - columns["LAT(ms)"] // 1000,
             complete=complete,
-            op=pl.col("op").str.slice(0, 1).replace_strict(
-                {"R": 0, "W": 1}, default=None, return_dtype=pl.Int64
-            ),
-            bytes=pl.col("bytes").str.to_integer(strict=False),
-            offset=pl.col("sector").str.to_integer(strict=False).clip(-1, 2**53) * SECTOR,
-            device=pl.col("device"),
-        )  # fmt: skip
-        is_sane = sane(latency=True)
-        is_other = pl.col("op").is_null() & pl.col("issue").is_not_null()
-        other = frame.filter(is_other).height
-        good = frame.filter(is_sane & pl.col("op").is_not_null())
-        others += other
-        notes.skipped += body.height - good.height - other
-        if start is None and good.height:
-            start = int(good["issue"][0])
-        yield good.with_columns(pl.col("issue", "complete") - (start or 0))
+            op=(columns["T"] == ord("W")).astype(np.int64),
+            bytes=columns["BYTES"],
+            offset=np.minimum(columns["SECTOR"], MAX_SECTOR) * SECTOR,
+            device=columns["DISK"],
+            names=names.listed(batch.n_names),
+        )
+        good = sane_rows(found, latency=True)
+        notes.skipped += int((~good).sum())
+        found = found.where(good)
+        if start is None and found.issue.size:
+            start = int(found.issue[0])
+        yield found.since(start or 0)
     notes.say(others, "flushes, discards or other commands (not in the table)")
 
 
-def _decimal(name: str, unit: int) -> pl.Expr:
-    """A decimal (point or comma) times *unit*, as an integer."""
-    number = pl.col(name).str.replace(",", ".", literal=True).cast(pl.Float64, strict=False)
-    return (number * unit).round().cast(pl.Int64, strict=False)
+def _is_expected(line: bytes) -> bool:
+    return bool(_EXPECTED.match(line))

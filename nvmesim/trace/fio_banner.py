@@ -14,9 +14,11 @@ _JOB: Final = re.compile(
     r"ioengine=(?P<engine>\w+), iodepth=(?P<depth>\d+)",
     re.MULTILINE,
 )
-_SIZES: Final = re.compile(r"\(?([RWT])?\)?\s*([0-9.]+\w*)-([0-9.]+\w*)")
+_SIZES: Final = re.compile(
+    r"\(?([RWT])?\)?\s*([0-9.]{1,24}[A-Za-z]{0,4})-([0-9.]{1,24}[A-Za-z]{0,4})"
+)
 _STARTING: Final = re.compile(r"^Starting (\d+) (?:process|thread)", re.MULTILINE)
-_OLD_SIZES: Final = re.compile(r"([0-9.]+\w*)-([0-9.]+\w*)")
+_OLD_SIZES: Final = re.compile(r"([0-9.]{1,24}[A-Za-z]{0,4})-([0-9.]{1,24}[A-Za-z]{0,4})")
 _OLD_KB: Final = re.compile(r"(?<=[0-9])([KMG])i?B?$")
 
 

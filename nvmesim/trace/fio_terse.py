@@ -18,7 +18,7 @@ from nvmesim.trace.fio_groups import measure_groups
 from nvmesim.trace.fio_jobs import OPS, Job
 from nvmesim.trace.text import Head, Source, shown
 
-_LINE: Final = re.compile(r"^[2-5];(?:fio-[^;\n]*;)?[^;\n]*;\d+;-?\d+;\d+;", re.MULTILINE)
+_LINE: Final = re.compile(r"^[2-5];(?:fio-[^;\n]*;)?[^;\n]*;\d{1,9};-?\d{1,9};\d+;", re.MULTILINE)
 _DIRECTION: Final = 41
 """Fields of a direction: 4 + slat 4 + clat 4 + 20 percentiles + lat 4 + bandwidth 5."""
 _DIRECTION_V5: Final = 47

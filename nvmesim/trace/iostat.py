@@ -114,7 +114,11 @@ def _from_text(text: str) -> tuple[list[_Report], int | None, int]:
 def _device_table(header: list[str], report: _Report) -> Callable[[list[str]], bool]:
     def row(words: list[str]) -> bool:
         values = [number(word) for word in words[1:]]
-        if len(words) != len(header) or None in values or min(v or 0 for v in values) < 0:
+        if (
+            len(words) != len(header)
+            or None in values
+            or min((v or 0 for v in values), default=-1) < 0
+        ):
             return False
         pairs = zip(header[1:], values, strict=True)
         report.devices[words[0]] = {key: value for key, value in pairs if value is not None}

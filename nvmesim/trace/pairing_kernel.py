@@ -410,3 +410,20 @@ def index_devices(events: np.ndarray, ids: np.ndarray, known: int) -> int:
                 known += 1
         events[i, 1] = last_index
     return known
+
+
+@compiled
+def depths(issue: np.ndarray, ends: np.ndarray, earlier: int) -> np.ndarray:
+    """Outstanding at each issue, int64[n], this request included.
+
+    issue: int64[n], ascending. ends: int64[n + earlier], ascending: the completions of these
+    requests and of *earlier* ones still in flight at the first issue.
+    """
+    out = np.empty(issue.shape[0], np.int64)
+    done = 0
+    for i in range(issue.shape[0]):
+        while done < ends.shape[0] and ends[done] <= issue[i]:
+            done += 1
+        # A request that ends as it starts is outstanding at its own issue.
+        out[i] = max(i + 1 + earlier - done, 1)
+    return out

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -36,62 +37,143 @@ def sane(*, latency: bool) -> pl.Expr:
     ).fill_null(False)
 
 
-def timed_blocks(frames: Iterator[pl.DataFrame], notes: Notes) -> Iterator[Block]:
-    """Blocks of frames of `COLUMNS`, in order of completion within each frame.
+@dataclass(frozen=True)
+class Timed:
+    """Some requests as arrays, int64[n]: ns, ns or `UNKNOWN_TIME`, 0/1, bytes, bytes, index."""
 
-    The depth is exact while requests do not overlap the border of two frames (some 100,000 rows)
+    issue: np.ndarray
+    complete: np.ndarray
+    op: np.ndarray
+    bytes: np.ndarray
+    offset: np.ndarray
+    device: np.ndarray
+    names: list[str]
+    """Device by index."""
+
+    def where(self, good: np.ndarray) -> Timed:
+        """The rows at which *good*, bool[n], is true."""
+        if good.all():
+            return self
+        return Timed(
+            issue=self.issue[good],
+            complete=self.complete[good],
+            op=self.op[good],
+            bytes=self.bytes[good],
+            offset=self.offset[good],
+            device=self.device[good],
+            names=self.names,
+        )
+
+    def since(self, start: int) -> Timed:
+        """The same with all (known) times counted from *start*."""
+        return replace(self, issue=self.issue - start, complete=self.complete - start)
+
+
+def sane_rows(timed: Timed, *, latency: bool) -> np.ndarray:
+    """bool[n], whether a row is possible; with *latency* it must have one."""
+    took = timed.complete - timed.issue
+    right: np.ndarray = (timed.issue >= -LARGEST_TIME) & (timed.issue <= LARGEST_TIME)
+    within = (took >= 0) & (took <= LONGEST_NS)
+    right &= within if latency else within | (timed.complete == UNKNOWN_TIME)
+    right &= (timed.bytes >= 1) & (timed.bytes <= LARGEST_BYTES)
+    right &= (timed.offset >= 0) & (timed.offset <= LARGEST_OFFSET)
+    right &= (timed.op == 0) | (timed.op == 1)
+    return right
+
+
+def timed_blocks(frames: Iterator[pl.DataFrame], notes: Notes) -> Iterator[Block]:
+    """Blocks of frames of `COLUMNS`, in order of completion within each frame."""
+    return timed_rows(_arrays(frames), notes)
+
+
+def timed_rows(batches: Iterator[Timed], notes: Notes) -> Iterator[Block]:
+    """Blocks of *batches*, in order of completion within each.
+
+    The depth is exact while requests do not overlap the border of two batches (some 60,000 rows)
     out of order of issue.
     """
-    devices: dict[str, int] = {}
     flying: dict[int, np.ndarray] = {}
     back = 0
     last: int | None = None
-    for frame in frames:
-        if frame.height == 0:
+    for batch in batches:
+        if batch.issue.size == 0:
             continue
-        for name in frame["device"].unique(maintain_order=True):
-            devices.setdefault(name, len(devices))
-        rows = _rows(frame, devices)
+        rows = _rows(batch)
         first = int(rows[pairs.OUT_ISSUE, 0])
         back += int(last is not None and first < last - 10**9)
         last = int(rows[pairs.OUT_ISSUE].max())
-        timed = rows[pairs.OUT_COMPLETE] != UNKNOWN_TIME
-        if timed.all():
-            _fill_depth(rows, flying)
-            rows = rows[:, np.argsort(rows[pairs.OUT_COMPLETE], kind="stable")]
-        yield Block(rows, list(devices))
+        if not (rows[pairs.OUT_COMPLETE] == UNKNOWN_TIME).any():
+            order = _fill_depth(rows, flying)
+            rows = rows if order is None else rows[:, order]
+        yield Block(rows, batch.names)
     notes.say(back, "places where the time steps back by more than a second (depths unreliable)")
 
 
-def _rows(frame: pl.DataFrame, devices: dict[str, int]) -> np.ndarray:
-    rows = np.zeros((pairs.N_OUT, frame.height), np.int64)
-    rows[pairs.OUT_ISSUE] = frame["issue"].to_numpy()
-    rows[pairs.OUT_COMPLETE] = frame["complete"].fill_null(UNKNOWN_TIME).to_numpy()
-    rows[pairs.OUT_OFFSET] = frame["offset"].fill_null(UNKNOWN_TIME).to_numpy()
-    rows[pairs.OUT_BYTES] = frame["bytes"].to_numpy()
-    rows[pairs.OUT_OP] = frame["op"].fill_null(UNKNOWN_OP).to_numpy()
-    numbers = frame["device"].replace_strict(devices, return_dtype=pl.Int64)
-    rows[pairs.OUT_DEVICE] = numbers.to_numpy()
+def _arrays(frames: Iterator[pl.DataFrame]) -> Iterator[Timed]:
+    devices: dict[str, int] = {}
+    for frame in frames:
+        for name in frame["device"].unique(maintain_order=True):
+            devices.setdefault(name, len(devices))
+        numbers = frame["device"].replace_strict(devices, return_dtype=pl.Int64)
+        yield Timed(
+            issue=frame["issue"].to_numpy(),
+            complete=frame["complete"].fill_null(UNKNOWN_TIME).to_numpy(),
+            op=frame["op"].fill_null(UNKNOWN_OP).to_numpy(),
+            bytes=frame["bytes"].to_numpy(),
+            offset=frame["offset"].fill_null(UNKNOWN_TIME).to_numpy(),
+            device=numbers.to_numpy(),
+            names=list(devices),
+        )
+
+
+def _rows(batch: Timed) -> np.ndarray:
+    rows = np.zeros((pairs.N_OUT, batch.issue.size), np.int64)
+    rows[pairs.OUT_ISSUE] = batch.issue
+    rows[pairs.OUT_COMPLETE] = batch.complete
+    rows[pairs.OUT_OFFSET] = batch.offset
+    rows[pairs.OUT_BYTES] = batch.bytes
+    rows[pairs.OUT_OP] = batch.op
+    rows[pairs.OUT_DEVICE] = batch.device
     return rows
 
 
-def _fill_depth(rows: np.ndarray, flying: dict[int, np.ndarray]) -> None:
-    """Outstanding at each issue, this request included: issued so far less completed so far.
+def _fill_depth(rows: np.ndarray, flying: dict[int, np.ndarray]) -> np.ndarray | None:
+    """Fill in how many were outstanding at each issue; the order of completion, None: as it is.
 
-    *flying*: completion times of earlier frames' requests that may still be outstanding.
+    That is issued so far less completed so far, this request included. *flying*: completion times
+    of earlier batches' requests that may still be outstanding, by device.
     """
-    by_device = np.argsort(rows[pairs.OUT_DEVICE], kind="stable")
-    numbers, starts = np.unique(rows[pairs.OUT_DEVICE][by_device], return_index=True)
-    for number, members in zip(
-        numbers.tolist(), np.split(by_device, starts[1:].tolist()), strict=True
-    ):
-        order = members[np.argsort(rows[pairs.OUT_ISSUE][members], kind="stable")]
-        issue = rows[pairs.OUT_ISSUE][order]
-        earlier = flying.get(number, np.empty(0, np.int64))
-        ends = np.sort(np.concatenate((earlier, rows[pairs.OUT_COMPLETE][order])))
-        done = np.searchsorted(ends, issue, side="right")
-        # A request that ends as it starts is outstanding at its own issue.
-        rows[pairs.OUT_DEPTH, order] = np.maximum(
-            np.arange(1, issue.size + 1) + earlier.size - done, 1
-        )
-        flying[number] = ends[ends > issue[-1]]
+    devices, ends = rows[pairs.OUT_DEVICE], rows[pairs.OUT_COMPLETE]
+    in_order = bool((ends[1:] >= ends[:-1]).all())
+    order = None if in_order else np.argsort(ends, kind="stable")
+    if int(devices.min()) == int(devices.max()):
+        _fill_one(rows, slice(None), ends if order is None else ends[order], flying)
+        return order
+    by_device = np.argsort(devices, kind="stable")
+    starts = np.unique(devices[by_device], return_index=True)[1]
+    for members in np.split(by_device, starts[1:].tolist()):
+        _fill_one(rows, members, np.sort(ends[members], kind="stable"), flying)
+    return order
+
+
+def _fill_one(
+    rows: np.ndarray,
+    members: np.ndarray | slice,
+    ends: np.ndarray,
+    flying: dict[int, np.ndarray],
+) -> None:
+    """The depths of the requests of one device, *members* of *rows*; *ends* ascend."""
+    issue = rows[pairs.OUT_ISSUE, members]
+    number = int(rows[pairs.OUT_DEVICE, members][0])
+    earlier = flying.get(number, np.empty(0, np.int64))
+    if earlier.size:
+        ends = np.sort(np.concatenate((earlier, ends)), kind="stable")
+    if bool((issue[1:] >= issue[:-1]).all()):
+        depth = pairs.depths(issue, ends, earlier.size)
+    else:
+        order = np.argsort(issue, kind="stable")
+        issue = issue[order]
+        depth = np.empty(issue.size, np.int64)
+        depth[order] = pairs.depths(issue, ends, earlier.size)
+    rows[pairs.OUT_DEPTH, members] = depth
+    flying[number] = ends[np.searchsorted(ends, issue[-1], side="right") :]

@@ -52,7 +52,8 @@ def read_case(reader: Reader, data: bytes) -> bool:
 
 def _reader_seeds(name: str) -> list[bytes]:
     whole = [Source(path).raw() for path in sorted((DATA / name).glob("*"))]
-    whole += [path.read_bytes() for path in sorted((CORPUS / name).glob("*"))]
+    kept = [path.read_bytes() for path in sorted((CORPUS / name).glob("*"))]
+    whole += [data for data in kept if len(data) <= SMALL]
     small = [piece for data in whole for piece in _shortened(name, data)]
     # The whole files come last and are few, so that most cases are quick.
     few = [data for data in whole if len(data) <= 40_000][:2]

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from nvmesim.trace import lines, public_traces, request_table
+from nvmesim.trace import lines, request_table, table_rows
 from nvmesim.trace.registry import read_capture
 from tests.trace import composed
 
@@ -73,7 +73,7 @@ def test_chunks_of_any_size_give_the_same(name: str, tmp_path: Path, monkeypatch
     path = written(tmp_path / "t", WRITERS[name](200))
     whole = rows(path)
     cut = lines.chunks
-    monkeypatch.setattr(public_traces, "chunks", lambda source: cut(source, 900))
+    monkeypatch.setattr(table_rows, "chunks", lambda source: cut(source, 900))
     monkeypatch.setattr("nvmesim.trace.lines.CHUNK", 900)
     parts = rows(path)
     key = ["issue_ns", "device", "offset"]

@@ -6,7 +6,6 @@ A sample is added by laying it into ``data/<name of the format>/``; nothing else
 from __future__ import annotations
 
 import json
-import math
 from collections import Counter
 from pathlib import Path
 
@@ -15,9 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nvmesim.errors import CaptureError
-from nvmesim.trace.capture import Capture, Latency
+from nvmesim.trace.capture import Capture
 from nvmesim.trace.registry import READERS, read_capture
 from nvmesim.trace.text import Source
+from tests.trace.contract import check_capture, check_whole
 
 DATA = Path(__file__).parent / "data"
 SAMPLES = sorted(
@@ -37,50 +37,11 @@ def _total(capture: Capture) -> int:
     return sum(op.count for m in capture.measurements for op in m.ops.values())
 
 
-def _check_latency(latency: Latency) -> None:
-    numbers = [latency.mean_s, latency.min_s, latency.max_s, latency.stddev_s]
-    numbers += list(latency.percentiles_s.values())
-    for number in numbers:
-        assert number is None or (math.isfinite(number) and 0 <= number < 1e6)
-    values = [latency.percentiles_s[p] for p in sorted(latency.percentiles_s)]
-    assert values == sorted(values)
-    assert all(0 <= p <= 100 for p in latency.percentiles_s)
-    if latency.bin_s is not None:
-        assert latency.bin_count is not None
-        assert latency.bin_s.dtype == "float64"
-        assert latency.bin_count.dtype == "int64"
-        assert (latency.bin_s[1:] > latency.bin_s[:-1]).all()
-        assert (latency.bin_count >= 0).all()
-
-
-def _check_capture(capture: Capture) -> None:
-    """Hold the contract of `Capture`, whatever the file was."""
-    assert capture.rows >= 0
-    assert capture.skipped >= 0
-    for measurement in capture.measurements:
-        assert set(measurement.ops) <= {"read", "write"}
-        for op in measurement.ops.values():
-            assert op.count >= 0
-            assert op.bytes >= 0
-            assert math.isfinite(op.iops)
-            assert op.iops >= 0
-            assert math.isfinite(op.bytes_per_s)
-            for latency in (op.clat, op.lat, op.slat):
-                if latency is not None:
-                    _check_latency(latency)
-    if capture.requests is not None:
-        schema = capture.requests.collect_schema()
-        expected = ["issue_ns", "complete_ns", "latency_ns", "op", "bytes", "offset", "device"]
-        assert set(schema.names()) >= {*expected, "depth"}
-
-
 def _read_or_refuse(path: Path) -> Capture | None:
     refusal = ""
     try:
         capture = read_capture(path)
-        _check_capture(capture)
-        if capture.requests is not None:
-            capture.requests.collect()
+        check_whole(capture)
     except CaptureError as error:
         refusal = str(error)
     if not refusal:
@@ -108,7 +69,7 @@ def test_exactly_one_reader_accepts_a_sample(path: Path) -> None:
 @pytest.mark.parametrize("path", SAMPLES, ids=IDS)
 def test_a_sample_reads(path: Path) -> None:
     capture = read_capture(path)
-    _check_capture(capture)
+    check_capture(capture)
     assert capture.file == path
     assert capture.rows > 0
     assert capture.skipped == 0
