@@ -338,6 +338,13 @@ class RaidEngineProfile(Frozen):
     """Values that differ by level: {"raid5" = {"serial_write" = "1.9 us"}}."""
     columns: int | None = None
     interleave: Size | None = None
+    """Chunk of a volume that names none; None: mdadm's 512 KiB."""
+    strips: dict[str, Size] = Field(default_factory=dict)
+    """The same by number of members, where it depends on that: {"3" = "64 KiB"}."""
+    members: tuple[int, int] | None = None
+    """Least and most members of a volume, if fewer than the level itself allows."""
+    boots_from: Literal["any", "one-domain"] = "any"
+    """Whether the members of a bootable volume must be in one domain (VMD, 16 lanes)."""
     sources: tuple[str, ...] = ()
     notes: str = ""
 

@@ -176,6 +176,7 @@ class VolumeSpec(Strict):
     members: tuple[int, ...] | None = None
     read_policy: Literal["md", "round-robin", "shortest-queue", "first"] = "md"
     write_mostly: tuple[int, ...] = ()
+    boot: bool = False
     rmw_level: Literal[0, 1, 2] = 1
     stripe_cache: int = Field(default=256, ge=17, le=32768)
     bitmap: Literal["none", "internal", "external"] = "none"

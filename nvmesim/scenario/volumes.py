@@ -17,6 +17,8 @@ from nvmesim.scenario.schema import Scenario, VolumeSpec
 MIN_MEMBERS: Final = {"raid0": 2, "raid1": 2, "raid10": 2, "raid5": 3, "raid6": 4}
 DEFAULT_CHUNK: Final = 512 * 1024
 """Source: mdadm's default for arrays with metadata."""
+DOMAIN_LANES: Final = 16
+"""Lanes of a VMD domain. Source: chipict.com/tag/nvme."""
 PARITY_LAYOUTS: Final = (
     "left-symmetric",
     "left-asymmetric",
@@ -86,9 +88,12 @@ def _volume(
     engine = _engine(spec, key, scenario, notes)
     layout, copies = geometry(spec.raid, len(members), spec.layout, key)
     check_degraded(spec.raid, len(members), layout, copies, spec.degraded, key)
+    check_members(spec, key, engine, len(members))
+    if spec.boot and engine.boots_from == "one-domain":
+        _check_domains(key, engine, members, drives, scenario, notes)
     chunk = spec.chunk
     if chunk is None:
-        chunk = int(engine.interleave.value) if engine.interleave else DEFAULT_CHUNK
+        chunk = default_chunk(engine, len(members))
         if spec.raid != "raid1":
             notes.assume(f"{key}.chunk: {units.format_size(chunk)}, the default of {engine.name}")
     _check_choices(spec, key, engine, copies, len(members))
@@ -196,6 +201,66 @@ def _engine(spec: VolumeSpec, key: str, scenario: Scenario, notes: Notes) -> Rai
         raise ScenarioError(f"{key}.engine: by_level: {error}") from None
     notes.profile(engine)
     return engine
+
+
+def default_chunk(engine: RaidEngineProfile, n_members: int) -> int:
+    """Return the chunk of a volume that names none: as its engine's own tools choose it.
+
+    >>> from nvmesim.catalog.load import get, with_level
+    >>> vroc = with_level(get("raid-engine", "intel-vroc"), "raid5")
+    >>> [default_chunk(vroc, n) // 1024 for n in (3, 4, 5, 8)]
+    [64, 32, 128, 16]
+    """
+    strip = engine.strips.get(str(n_members), engine.interleave)
+    return DEFAULT_CHUNK if strip is None else int(strip.value)
+
+
+def check_members(spec: VolumeSpec, key: str, engine: RaidEngineProfile, n_members: int) -> None:
+    """Raise GeometryError if the engine builds the level with other numbers of members only."""
+    if engine.members is None:
+        return
+    least, most = engine.members
+    if least <= n_members <= most:
+        return
+    takes = f"{least}" if least == most else f"{least} to {most}"
+    hint = ", take raid10" if spec.raid == "raid1" and "raid10" in engine.levels else ""
+    raise GeometryError(
+        f"{key}: {spec.raid} of {engine.name} takes {takes} members, it has {n_members}{hint}"
+    )
+
+
+def _check_domains(
+    key: str,
+    engine: RaidEngineProfile,
+    members: tuple[int, ...],
+    drives: tuple[Drive, ...],
+    scenario: Scenario,
+    notes: Notes,
+) -> None:
+    """Raise GeometryError if a bootable volume spans domains; drives behind none are dealt to some.
+
+    Source: chipict.com/tag/nvme: domains of 16 lanes, arrays across them are allowed, bootable
+    ones lie inside one.
+    """
+    names: dict[int, str] = {}
+    lanes: dict[int, int] = {}
+    for drive in drives:
+        adapter = None if drive.adapter is None else scenario.adapters[drive.adapter]
+        if adapter is not None and adapter.kind == "vmd":
+            names[drive.index] = adapter.name
+        else:
+            before = lanes.get(drive.socket, 0)
+            lanes[drive.socket] = before + drive.link.pcie_lanes
+            number = (lanes[drive.socket] - 1) // DOMAIN_LANES
+            names[drive.index] = f"socket {drive.socket} domain {number}"
+    if any(names[member].startswith("socket ") for member in members):
+        notes.assume(f"{key}.boot: drives behind no VMD fill domains of 16 lanes in their order")
+    found = sorted({names[member] for member in members})
+    if len(found) > 1:
+        raise GeometryError(
+            f"{key}.boot is true and its members are in {len(found)} domains "
+            f"({', '.join(found)}); {engine.name} boots only from a volume inside one"
+        )
 
 
 def geometry(
