@@ -48,8 +48,10 @@ class Kind(IntEnum):
     ROUNDS = 4
     """One server that, when it falls idle, takes all that wait, up to ``round_most``, as one round:
     the base, then the services of its members, one after the other. They leave at the round's end,
-    or each when its own service ends (``round_in_order``). A host thread that serves a virtual
-    disk's queue works so, and a controller that fetches what a doorbell announced."""
+    or each when its own service ends (``round_in_order``). With ``round_gathers`` the base comes
+    before the taking, so that the round holds what came meanwhile as well. A host thread that
+    serves a virtual disk's queue works so, and a controller that fetches what a doorbell
+    announced."""
 
 
 class Op(IntEnum):
@@ -122,6 +124,7 @@ class Network:
     round_base_ps: Ints  # [n_stations] what a round takes besides its members, >= 0
     round_base_dist: Ints  # [n_stations] distribution of what is added to that, -1: none
     round_in_order: Ints  # [n_stations] 0: members leave at the round's end; 1: one by one
+    round_gathers: Ints  # [n_stations] 1: the base comes first, then all that wait are taken
     gc_on_dist: Ints  # [n_gc] distribution of an episode's length
     gc_off_dist: Ints  # [n_gc] distribution of the time between episodes
     gc_factor: Ints  # [n_gc] program time during an episode / SCALE_ONE
@@ -225,7 +228,7 @@ def _within(values: Ints, low: int, high: int, what: str) -> None:
 
 _ROWS = {
     "station_kind": "station_servers station_scale die_dist die_gate die_suspend_ps die_gc"
-    " die_backlog round_most round_base_ps round_base_dist round_in_order",
+    " die_backlog round_most round_base_ps round_base_dist round_in_order round_gathers",
     "gc_on_dist": "gc_off_dist gc_factor",
     "alt_program": "alt_member",
     "flow_program": "flow_write flow_bytes flow_order_ptr flow_order_len flow_stream",
@@ -281,6 +284,7 @@ def _check_stations(net: Network) -> None:
     _within(net.round_base_ps, 0, HORIZON_PS >> 14, "round_base_ps")
     _within(net.round_base_dist, -1, n_dists, "round_base_dist")
     _within(net.round_in_order, 0, 2, "round_in_order")
+    _within(net.round_gathers, 0, 2, "round_gathers")
     _within(net.gc_on_dist, 0, n_dists, "gc_on_dist")
     _within(net.gc_off_dist, 0, n_dists, "gc_off_dist")
     _within(net.gc_factor, SCALE_ONE, 1 << 30, "gc_factor")

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from nvmesim import units
 from nvmesim.errors import UnitError
@@ -85,6 +85,22 @@ Number = Annotated[Quantity, BeforeValidator(_quantity(float)), UnitOf("number")
 """A plain number: cycles, a count, a factor."""
 
 
+class JointDraws(Frozen):
+    """How numbers that were fitted together vary together: draws from what the captures allow."""
+
+    names: tuple[str, ...]
+    """Dotted keys of the profile: "read.die"."""
+    factors: tuple[tuple[float, ...], ...] = Field(min_length=2)
+    """A row a draw: what each of ``names`` is multiplied by."""
+
+    @model_validator(mode="after")
+    def _is_a_table(self) -> JointDraws:
+        for row in self.factors:
+            if len(row) != len(self.names) or not all(0 < f < 1e6 for f in row):
+                raise ValueError(f"joint.factors needs rows of {len(self.names)} factors above 0")
+        return self
+
+
 class GarbageCollection(Frozen):
     """Episodes in which the drive programs slower: an alternating on/off process per drive."""
 
@@ -145,6 +161,29 @@ class WriteSide(Frozen):
     gc: GarbageCollection | None = None
 
 
+class Rounds(Frozen):
+    """A disk whose one server takes all that is queued as one round: a virtual disk's host thread.
+
+    The thread wakes ``base`` after a request came to an idle disk, and serves all that came until
+    then: n requests in flight take ``base`` and n times what each adds, and are answered together.
+    What a request adds beyond 4 KiB is its bytes over ``read_bandwidth`` or ``write_bandwidth``.
+    """
+
+    base: Time
+    """What a round takes besides its requests."""
+    base_cv: Number = Quantity(value=0.1)
+    read: Time
+    """What each read in it adds, up to 4 KiB of data."""
+    write: Time | None = None
+    """What each write adds; None: as a read."""
+    cv: Number = Quantity(value=0.1)
+    """Coefficient of variation of what a request adds."""
+    most: Number = Quantity(value=256)
+    """Requests that one round takes at most."""
+    in_order: bool = False
+    """Whether a request is answered as soon as its own part is done, not at the round's end."""
+
+
 class DriveProfile(Frozen):
     """One drive: mechanistic (dies, channels, controller) unless ``latencies`` are given.
 
@@ -183,7 +222,11 @@ class DriveProfile(Frozen):
     power_active_w: Number | None = None
     power_idle_w: Number | None = None
     price: Number | None = None
+    rounds: Rounds | None = None
+    """The disk serves in rounds: dies, channels and the write buffer do not count then."""
     latencies: EmpiricalLatencies | None = None
+    joint: JointDraws | None = None
+    """The fitted numbers' joint distribution: their own intervals leave out how they compensate."""
     notes: str = ""
 
 
@@ -300,6 +343,8 @@ class StackProfile(Frozen):
     """By file system: what the requests of one file pass one by one."""
     guests: dict[str, Number] = Field(default_factory=dict)
     """Extra cycles per request by guest kind."""
+    joint: JointDraws | None = None
+    """The fitted numbers' joint distribution."""
     sources: tuple[str, ...] = ()
     notes: str = ""
 

@@ -24,6 +24,7 @@ def kernel_net(net: Network) -> kernel.Net:
         net.station_kind, net.station_servers, net.station_scale, net.scale,
         net.die_dist, net.die_gate, net.die_suspend_ps, net.die_gc,
         net.round_most, net.round_base_ps, net.round_base_dist, net.round_in_order,
+        net.round_gathers,
         net.gc_on_dist, net.gc_off_dist, net.gc_factor,
         net.dist, net.series, net.series_ptr, net.series_block, net.ops,
         net.plan_phase_ptr, net.phase_child_ptr, net.child_alt_ptr, net.alt_program,

@@ -91,6 +91,7 @@ class Net(NamedTuple):
     round_base: Array
     round_base_dist: Array
     round_in_order: Array
+    round_gathers: Array
     gc_on: Array
     gc_off: Array
     gc_factor: Array
@@ -395,23 +396,35 @@ def enqueue(run, tokens, s, k):  # type: ignore[no-untyped-def]
 
 @compiled
 def start_round(net, run, tokens, heap_t, heap_e, n_heap, hole, s, t):  # type: ignore[no-untyped-def]
-    """Take those who wait at *s* as a round, and note its end; return how many events there are."""
+    """Take those who wait at *s* as a round, and note its end; return how many events there are.
+
+    If *s* gathers, the base comes first: then its end is noted, and what waits is taken there.
+    """
     most = net.round_most[s]
     base = net.round_base[s]
-    run.programs[s] += 1
-    row = net.round_base_dist[s]
-    if row >= 0:
-        key = mix(mix(run.keys[1], s), PURPOSE_ROUND)
-        base += quantile(net.dist, row, mix(key, run.programs[s]))
+    gathered = run.backlog[s]  # base that has passed
+    if gathered == 0:
+        run.programs[s] += 1
+        row = net.round_base_dist[s]
+        if row >= 0:
+            key = mix(mix(run.keys[1], s), PURPOSE_ROUND)
+            base += quantile(net.dist, row, mix(key, run.programs[s]))
+        if net.round_gathers[s] == 1 and base > 0:
+            run.backlog[s] = base
+            run.program_end[s] = t + base
+            return heap_insert(heap_t, heap_e, n_heap, hole, t + base, -1 - s)
+    else:
+        base = gathered
+        run.backlog[s] = 0
     share = base // most
-    end = t + base
+    end = t + base - gathered
     k = run.head[s]
     members = 0
     while k >= 0 and members < most:
         end += tokens[k, WORK]
         k = tokens[k, NEXT]
         members += 1
-    at = t
+    at = t - gathered
     for member in range(members):
         k = run.head[s]
         run.head[s] = tokens[k, NEXT]

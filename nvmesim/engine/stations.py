@@ -439,13 +439,16 @@ class Rounds(Station):
     """One server that, when it is idle, takes all that wait (up to a maximum) as one round.
 
     A round lasts its base and the services of its members, one after the other; they leave
-    together at its end, or each when its own service ends (`Kind.ROUNDS`).
+    together at its end, or each when its own service ends. If it gathers, its base comes before the
+    taking (`Kind.ROUNDS`).
     """
 
     def __init__(self, world: World, number: int) -> None:
         super().__init__(world, number)
         self._most = int(world.net.round_most[number])
         self._in_order = bool(world.net.round_in_order[number])
+        self._gathers = bool(world.net.round_gathers[number])
+        self._gathered = 0
         self._queue: deque[tuple[Visit, int]] = deque()
         self._started = 0
         self._busy = False
@@ -465,12 +468,19 @@ class Rounds(Station):
         """Start a round if one waits and none is in service."""
         if self._busy or not self._queue:
             return
-        self._started += 1
-        base = self.world.round_ps(self, self._started)
+        gathered, self._gathered = self._gathered, 0
+        base = gathered
+        if not gathered:
+            self._started += 1
+            base = self.world.round_ps(self, self._started)
+            if self._gathers and base > 0:
+                self._gathered, self._busy = base, True
+                self.world.env.process(self._round(base))
+                return
         members = [self._queue.popleft() for _ in range(min(self._most, len(self._queue)))]
         services = [work for _, work in members]
         services[0] += base
-        ends = list(accumulate(services, initial=self.now))[1:]
+        ends = list(accumulate(services, initial=self.now - gathered))[1:]
         for (visit, _), service, end in zip(members, services, ends, strict=True):
             leaves = end if self._in_order else ends[-1]
             self.depart(visit, leaves - service, service, 0)

@@ -40,6 +40,7 @@ class _Station:
     round_base_ps: int = 0
     round_base_dist: int = -1
     round_in_order: bool = False
+    round_gathers: bool = False
 
 
 @dataclass
@@ -81,12 +82,14 @@ class Builder:
         *,
         base_dist: int = -1,
         in_order: bool = False,
+        gathers: bool = False,
     ) -> int:
         """Add one server that works in rounds (`Kind.ROUNDS`); return its id."""
         number = self.station(name, Kind.ROUNDS)
         made = self.stations[number]
         made.round_most, made.round_base_ps = most, base_ps
         made.round_base_dist, made.round_in_order = base_dist, in_order
+        made.round_gathers = gathers
         return number
 
     def report(
@@ -222,6 +225,7 @@ def station_arrays(b: Builder) -> dict[str, Ints | tuple[str, ...]]:
         "round_base_ps": ints([s.round_base_ps for s in b.stations]),
         "round_base_dist": ints([s.round_base_dist for s in b.stations]),
         "round_in_order": ints([int(s.round_in_order) for s in b.stations]),
+        "round_gathers": ints([int(s.round_gathers) for s in b.stations]),
         "gc_on_dist": ints(gc[:, 0]),
         "gc_off_dist": ints(gc[:, 1]),
         "gc_factor": ints(gc[:, 2]),

@@ -2,7 +2,8 @@
 
 A read: command, constant part, one die and channel per unit, data, port. A write: port, command,
 data, room in the buffer, acknowledgement; its units are programmed on their dies behind that.
-The empirical drive is one delay station that draws from its capture.
+A disk that serves in rounds is one server and the port. The empirical drive is one delay station
+that draws from its capture.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from nvmesim.catalog.links import command_time_ps
-from nvmesim.catalog.profile import DriveProfile
+from nvmesim.catalog.profile import DriveProfile, Rounds
 from nvmesim.errors import ScenarioError
 from nvmesim.model.builder import Builder, Row, const, ints, op
 from nvmesim.model.distributions import gamma_table
@@ -23,6 +24,7 @@ from nvmesim.units import PS_PER_S
 
 SLOT_DIE, SLOT_RMW_DIE, SLOT_ACK = 0, 1, 2
 SECTOR = 512
+UNIT = 4096
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,7 @@ class DriveModel:
         self._units: dict[int, int] = {}
         self._sequential = False
         self._through = False
+        self._rounds = -1
         p, name = self.profile, drive.name
         self._series: dict[bool, tuple[int, int]] = {}
         if p.latencies is not None:
@@ -53,6 +56,9 @@ class DriveModel:
         if tags:
             self._tags = b.station(f"{name} tags", Kind.GATE, round(p.tags.value))
             b.report(f"{name} tags", "gate", self._tags, drive=drive.index)
+        if p.rounds is not None:
+            self._add_rounds(p.rounds, writes)
+            return
         self._command = b.station(f"{name} commands", Kind.FIFO)
         b.report(f"{name} commands", "drive", self._command, drive=drive.index, resource="commands")
         self._engines, self._stream = -1, -1
@@ -102,11 +108,7 @@ class DriveModel:
             f"{drive.name} read data", "drive", self._read_data,
             drive=drive.index, resource="read_bandwidth",
         )  # fmt: skip
-        self._up = b.station(f"{drive.name} port up", Kind.FIFO)
-        self._down = self._up
-        if drive.link.full_duplex:
-            self._down = b.station(f"{drive.name} port down", Kind.FIFO)
-        b.report(f"{drive.name} port up", "link", self._up, drive=drive.index, resource="port")
+        self._add_ports(writes)
         if writes:
             self._write_data = b.station(f"{drive.name} write data", Kind.FIFO)
             b.report(
@@ -117,11 +119,50 @@ class DriveModel:
             p = self.profile.write
             mean = max(1.0, p.base.value - self._host.write_ps)
             self._ack_dist = b.dist(gamma_table(mean, p.base_cv.value))
-            if self._down != self._up:
-                b.report(
-                    f"{drive.name} port down", "link", self._down,
-                    drive=drive.index, resource="port",
-                )  # fmt: skip
+
+    def _add_ports(self, writes: bool) -> None:
+        b, drive = self._b, self._drive
+        self._up = b.station(f"{drive.name} port up", Kind.FIFO)
+        self._down = self._up
+        if drive.link.full_duplex:
+            self._down = b.station(f"{drive.name} port down", Kind.FIFO)
+        b.report(f"{drive.name} port up", "link", self._up, drive=drive.index, resource="port")
+        if writes and self._down != self._up:
+            b.report(
+                f"{drive.name} port down", "link", self._down, drive=drive.index, resource="port"
+            )
+
+    def _add_rounds(self, rounds: Rounds, writes: bool) -> None:
+        """One server of rounds, and the port: what a virtual disk's host thread is."""
+        b, name = self._b, self._drive.name
+        base = b.dist(gamma_table(rounds.base.value, rounds.base_cv.value))
+        self._rounds = b.rounds(
+            f"{name} rounds", max(1, round(rounds.most.value)), base_dist=base,
+            in_order=rounds.in_order, gathers=True,
+        )  # fmt: skip
+        b.report(
+            f"{name} rounds", "drive", self._rounds, drive=self._drive.index, resource="rounds"
+        )
+        self._add_ports(writes)
+
+    def _in_rounds(self, write: bool, n_bytes: int) -> list[Row]:
+        """The constant part, the server of rounds, and the port on the data's way."""
+        p, rounds = self.profile, self.profile.rounds
+        if rounds is None:
+            return []
+        side = p.write.base if write else p.read.base
+        host = self._host.write_ps if write else self._host.read_ps
+        each = rounds.write if write and rounds.write is not None else rounds.read
+        rate = p.write_bandwidth.value if write else p.read_bandwidth.value
+        more = max(0, n_bytes - UNIT) * PS_PER_S / rate
+        dist = self._b.dist(gamma_table(each.value, rounds.cv.value))
+        delay = max(0, round(side.value) - host) + self._drive.delay_ps
+        link = self._drive.link
+        down = command_time_ps(link, "write" if write else "read", n_bytes, "down")
+        up = command_time_ps(link, "write" if write else "read", n_bytes, "up")
+        port = const(self._down, down, delay) if write else const(self._up, up)
+        served = op(Op.VISIT, self._rounds, dist, round(more), 0 if write else delay, slot=SLOT_DIE)
+        return [port, served] if write else [served, port]
 
     def _add_empirical(self) -> None:
         """A delay station per operation that draws runs of the capture's own samples."""
@@ -159,6 +200,11 @@ class DriveModel:
         *through*: a write that must reach the media (FUA).
         """
         self._through = self.profile.write.through or (through and self.profile.write.volatile)
+        if self._rounds >= 0:
+            rows = self._in_rounds(write, n_bytes)
+            if self._tags >= 0:
+                rows = [op(Op.ACQUIRE, self._tags, 1), *rows, op(Op.RELEASE, self._tags, 1)]
+            return rows
         if self.profile.latencies is not None:
             station, row = self._series[write]
             delay = self._drive.delay_ps

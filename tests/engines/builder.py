@@ -82,6 +82,7 @@ class Station:
     base_ps: int = 0
     base_dist: int = -1
     in_order: int = 0
+    gathers: int = 0
 
 
 @dataclass
@@ -145,10 +146,20 @@ class NetworkBuilder:
         return self.station(Kind.GATE, slots, name)
 
     def rounds(
-        self, most: int = 1 << 20, base_ps: int = 0, base_dist: int = -1, in_order: int = 0
+        self,
+        most: int = 1 << 20,
+        base_ps: int = 0,
+        base_dist: int = -1,
+        in_order: int = 0,
+        gathers: int = 0,
     ) -> int:
         return self.station(
-            Kind.ROUNDS, most=most, base_ps=base_ps, base_dist=base_dist, in_order=in_order
+            Kind.ROUNDS,
+            most=most,
+            base_ps=base_ps,
+            base_dist=base_dist,
+            in_order=in_order,
+            gathers=gathers,
         )
 
     def dies(
@@ -287,6 +298,7 @@ class NetworkBuilder:
             round_base_ps=ints(s.base_ps for s in st),
             round_base_dist=ints(s.base_dist for s in st),
             round_in_order=ints(s.in_order for s in st),
+            round_gathers=ints(s.gathers for s in st),
             gc_on_dist=ints(row[0] for row in self.gc),
             gc_off_dist=ints(row[1] for row in self.gc),
             gc_factor=ints(row[2] for row in self.gc),

@@ -102,7 +102,11 @@ class RandomNetwork:
     def rounds(self) -> int:
         roll = self.roll
         return self.b.rounds(
-            roll(1, 5), roll(0, 3), self.some([-1, -1, *self.dists]), in_order=roll(0, 1)
+            roll(1, 5),
+            roll(0, 3),
+            self.some([-1, -1, *self.dists]),
+            in_order=roll(0, 1),
+            gathers=roll(0, 1),
         )
 
     # What tokens do.

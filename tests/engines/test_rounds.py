@@ -17,10 +17,10 @@ Engines = type[CompiledEngine] | type[ReferenceEngine]
 BASE, EACH = 46, 10
 
 
-def rounds(arrivals: list[int], most: int = 100, in_order: int = 0) -> Network:
+def rounds(arrivals: list[int], most: int = 100, in_order: int = 0, gathers: int = 0) -> Network:
     """Requests of 10 each at a server whose rounds take 46 besides."""
     net = b.NetworkBuilder()
-    disk = net.rounds(most, BASE, in_order=in_order)
+    disk = net.rounds(most, BASE, in_order=in_order, gathers=gathers)
     flow = b.Flow(net.program(b.visit(disk, EACH)), [net.plan()])
     user = b.User(net.thread(), arrivals=[(at, 0) for at in arrivals])
     net.group([[flow]], [user], replay=True)
@@ -94,3 +94,26 @@ def test_a_full_buffer_at_the_start(engine: Engines) -> None:
 def test_a_backlog_fits_its_gate() -> None:
     with pytest.raises(NetworkError, match="die_backlog exceeds its gate"):
         writes([4, 3], 6).check()
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize(
+    ("arrivals", "in_order", "ends"),
+    [
+        # what comes while the first one's base passes is of its round; as it ends is too late
+        ([0, 5, 46, 55], 0, [66, 66, 132, 132]),
+        ([0, 5, 46, 55], 1, [56, 66, 122, 132]),
+        # all come back together, so that four take 46 + 40 again and again
+        ([0, 0, 0, 0, 86, 86, 90, 100], 0, [86, 86, 86, 86, 172, 172, 172, 172]),
+    ],
+)
+def test_rounds_that_gather(
+    engine: Engines, arrivals: list[int], in_order: int, ends: list[int]
+) -> None:
+    run = engine(rounds(arrivals, in_order=in_order, gathers=1), record=True)
+    batch = run.advance(9, HORIZON_PS)
+    records = run.records()
+    assert records[records[:, 0].argsort(), 6].tolist() == ends
+    acc = batch.stations[0]
+    assert acc[Acc.SERVICE] == 2 * BASE + len(arrivals) * EACH
+    assert acc[Acc.WAIT] == sum(ends) - sum(arrivals) - acc[Acc.SERVICE]

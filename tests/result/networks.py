@@ -40,7 +40,7 @@ def network(means_ps: Sequence[float], *, users: int = 1, gap_ps: float | None =
         die_suspend_ps=ints(*[-1] * (n + 2)), die_gc=ints(*[-1] * (n + 2)),
         die_backlog=ints(*[0] * (n + 2)), round_most=ints(*[1] * (n + 2)),
         round_base_ps=ints(*[0] * (n + 2)), round_base_dist=ints(*[-1] * (n + 2)),
-        round_in_order=ints(*[0] * (n + 2)),
+        round_in_order=ints(*[0] * (n + 2)), round_gathers=ints(*[0] * (n + 2)),
         gc_on_dist=none, gc_off_dist=none, gc_factor=none,
         dist=np.stack(dists), series=none, series_ptr=ints(0), series_block=none,
         ops=np.array(rows, np.int64), plan_phase_ptr=ints(0, 0), phase_child_ptr=ints(0),
