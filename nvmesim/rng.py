@@ -1,8 +1,11 @@
 """Counter-based random numbers: a draw is a function of its key, never of the order of calls.
 
-A request's key mixes (seed, replication, workload group, submission number in the group); a child's
-key mixes its request's key with its ordinal; a draw mixes a token's key with a purpose. So both
-engines draw the same numbers, and two what-ifs share theirs (common random numbers).
+A request's key mixes (seed, replication, target of a workload group, submission number at that
+target); a child's key mixes its request's key with its ordinal; a draw mixes a token's key with a
+purpose. So both engines draw the same numbers, and two what-ifs share theirs (common random
+numbers). Users of one target are alike, so it does not matter whose request is the n-th; numbers
+over all targets would be dealt out anew when a change moves one target against another, and so
+would the user's own count when it moves one user against another: both were measured to be worse.
 
 Source of the mixing function: SplitMix64, Steele, Lea and Flood, "Fast splittable pseudorandom
 number generators", OOPSLA 2014 (finaliser "variant 13").

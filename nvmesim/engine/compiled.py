@@ -60,7 +60,7 @@ def _initial(net: Network, seed: int, replication: int, record: int) -> kernel.R
         idle_since=zeros(n),
         thread_next=net.thread_first.copy(), thread_due=zeros(len(net.thread_gate)),
         stream=net.stream_start.copy() if net.n_streams else zeros(1),
-        group_count=zeros(len(net.group_flow)), user_cursor=cursor, user_paced=zeros(n_users),
+        target_count=zeros(len(net.flow_program)), user_cursor=cursor, user_paced=zeros(n_users),
         member_load=zeros(max(1, net.n_members)), series_count=zeros(n),
         **_statistics(net),
         record=zeros(record, len(REQUEST_FIELDS)),

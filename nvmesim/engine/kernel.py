@@ -157,7 +157,7 @@ class Run(NamedTuple):
     thread_next: Array  # int64[n_threads]: next target of the round robin
     thread_due: Array  # int64[n_threads]: earliest next submission under a rate limit
     stream: Array  # int64[n_streams]: position of sequential streams
-    group_count: Array  # int64[n_groups]: submissions
+    target_count: Array  # int64[n_flows]: submissions to a group's target, by its first flow
     user_cursor: Array  # int64[n_users]: next arrival of a replayed trace
     user_paced: Array  # int64[n_users]: its timer was the rate limit's
     member_load: Array  # int64[n_members]: outstanding children
@@ -942,25 +942,26 @@ def advance(net, run, tokens, heap_t, heap_e, free, pending, resume, target, unt
                     run.user_paced[user] = 0
                     n_free -= 1
                     k = free[n_free]
-                    number = run.group_count[group]
-                    run.group_count[group] += 1
-                    key = mix(mix(run.keys[0], group), number)
+                    kinds = net.group_kinds[group]
                     if opened == 2:
                         flow = net.arrival_flow[run.user_cursor[user]]
+                        first = flow - (flow - net.group_flow[group]) % kinds
                     else:
                         place = net.user_target[user]
                         if place < 0:
                             place = run.thread_next[thread]
                             step = place + 1
                             run.thread_next[thread] = step if step < net.group_targets[group] else 0
-                        chosen = 0
-                        n = net.group_kinds[group]
-                        if n > 1:
-                            u = below(mix(key, PURPOSE_KIND), 1 << 32)
-                            base = net.group_threshold[group]
-                            while chosen < n - 1 and u >= net.threshold[base + chosen]:
-                                chosen += 1
-                        flow = net.group_flow[group] + place * net.group_kinds[group] + chosen
+                        first = net.group_flow[group] + place * kinds
+                        flow = first
+                    number = run.target_count[first]
+                    run.target_count[first] += 1
+                    key = mix(mix(run.keys[0], first), number)
+                    if opened != 2 and kinds > 1:
+                        u = below(mix(key, PURPOSE_KIND), 1 << 32)
+                        base = net.group_threshold[group]
+                        while flow < first + kinds - 1 and u >= net.threshold[base + flow - first]:
+                            flow += 1
                     length = net.flow_order_len[flow]
                     stream = net.flow_stream[flow]
                     if stream >= 0:

@@ -110,7 +110,7 @@ class ReferenceEngine:
         self._interrupt_end: dict[tuple[int, int], int] = {}
         self._gc_episode = [0] * len(net.gc_factor)
         self._gc_end = [0] * len(net.gc_factor)
-        self._group_count = [0] * len(net.group_flow)
+        self._target_count = [0] * len(net.flow_program)
         self._stream = net.stream_start.tolist()
         self._thread_next = net.thread_first.tolist()
         self._thread_due = [0] * len(net.thread_gate)
@@ -251,11 +251,13 @@ class ReferenceEngine:
     def _submit(self, user: int, turn: simpy.Event, flow: int | None = None) -> None:
         net = self.net
         group = int(net.user_group[user])
-        number = self._group_count[group]
-        self._group_count[group] += 1
-        key = mix(mix(self._request_key, group), number)
+        place = self._choose_place(user, flow)
+        first = int(net.group_flow[group] + place * net.group_kinds[group])
+        number = self._target_count[first]
+        self._target_count[first] += 1
+        key = mix(mix(self._request_key, first), number)
         if flow is None:
-            flow = self._choose_flow(user, group, key)
+            flow = first + self._choose_kind(group, key)
         plan = self._choose_plan(user, flow, key)
         phases = net.plan_phase_ptr[plan : plan + 2]
         first, end = net.phase_child_ptr[phases].tolist()
@@ -266,7 +268,7 @@ class ReferenceEngine:
             group=group,
             thread=int(net.user_thread[user]),
             flow=flow,
-            place=(flow - int(net.group_flow[group])) // int(net.group_kinds[group]),
+            place=place,
             plan=plan,
             n_children=end - first,
             submit_ps=self.now,
@@ -277,19 +279,26 @@ class ReferenceEngine:
         request.process = self.env.process(self._request(request))
         turn.succeed(request)
 
-    def _choose_flow(self, user: int, group: int, key: int) -> int:
-        """Target (fixed, or the thread's round robin) and kind (drawn)."""
+    def _choose_place(self, user: int, flow: int | None) -> int:
+        """Target of the request: that of a replayed *flow*, the user's own, or the next in turn."""
         net = self.net
+        group = int(net.user_group[user])
+        if flow is not None:
+            return (flow - int(net.group_flow[group])) // int(net.group_kinds[group])
         place = int(net.user_target[user])
         if place < 0:
             thread = int(net.user_thread[user])
             place = self._thread_next[thread]
             self._thread_next[thread] = (place + 1) % int(net.group_targets[group])
-        kinds = int(net.group_kinds[group])
+        return place
+
+    def _choose_kind(self, group: int, key: int) -> int:
+        """Draw the kind of request."""
+        net = self.net
         first = int(net.group_threshold_ptr[group])
+        kinds = int(net.group_kinds[group])
         u = below(mix(key, PURPOSE_KIND), 1 << 32)
-        kind = int(np.searchsorted(net.threshold[first : first + kinds - 1], u, side="right"))
-        return int(net.group_flow[group]) + place * kinds + kind
+        return int(np.searchsorted(net.threshold[first : first + kinds - 1], u, side="right"))
 
     def _choose_plan(self, user: int, flow: int, key: int) -> int:
         """Next of the user's sequential stream, or drawn."""
