@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from nvmesim.cli.output import check_writable, output_path, write_text
+from nvmesim.cli.output import check_writable, json_option, output_path, print_json, write_text
 
 
 @click.command(
@@ -16,7 +16,8 @@ from nvmesim.cli.output import check_writable, output_path, write_text
     "files", nargs=-1, required=True, metavar="FILE...", type=click.Path(path_type=Path)
 )
 @output_path("The scenario to write; left out: printed.", "-o", "--output")
-def describe(files: tuple[Path, ...], output: Path | None) -> int:
+@json_option
+def describe(files: tuple[Path, ...], output: Path | None, as_json: bool) -> int:
     """Write a scenario from a server's own dumps.
 
     FILE is what lscpu (text, -J, -p), lspci -vv or -tv, lstopo --of xml, nvme list -o json,
@@ -24,13 +25,18 @@ def describe(files: tuple[Path, ...], output: Path | None) -> int:
     copy of /proc/mdstat; which one is told by its content. Comments say what was read and what had
     to be assumed.
     """
-    from nvmesim.describe import describe as scenario_of
+    from nvmesim.describe import description
 
     check_writable(output)
-    text = scenario_of(files)
-    if output is None:
-        click.echo(text, nl=False)
+    found = description(files)
+    if output is not None:
+        write_text(output, found.text)
+    if as_json:
+        print_json(found.to_json())
+    elif output is None:
+        click.echo(found.text, nl=False)
     else:
-        write_text(output, text)
         click.echo(f"{output} written; check what it lists as assumed, and put your load there")
+        for text in found.missing:
+            click.echo(f"missing: {text}")
     return 0

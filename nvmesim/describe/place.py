@@ -13,6 +13,7 @@ from nvmesim.describe.sockets import Sockets
 from nvmesim.errors import InputError
 from nvmesim.trace.text import shown
 
+NO_DRIVE: Final = "a drive that is in no dump"
 STAND_IN_CPU: Final = "xeon-gold-6130"
 _UPLINK_LINK: Final = {"switch": "pcie3 x16", "vmd": "pcie3 x16", "controller": "pcie3 x8"}
 
@@ -68,19 +69,18 @@ class Server:
     arrays: list[PlacedArray]
     read: list[str]
     assumed: list[str]
+    missing: list[str]
+    """What no dump says, and which command would."""
 
 
 def place(facts: Facts) -> Server:
-    """Return the server that *facts* describe; InputError if there is no drive in them."""
+    """Return the server that *facts* describe; where they name no drive, with a stand-in."""
     assumed = list(facts.assumed)
     sockets = Sockets(facts, assumed)
     arrays = _without_shared(_with_members(facts), assumed)
     disks = _all_disks(facts, arrays, assumed)
-    if not disks:
-        raise InputError(
-            "the dumps name no drive; add nvme list -o json, lspci -vv, lstopo --of xml, "
-            "mdadm --detail or Get-PhysicalDisk"
-        )
+    missing = _missing(facts, disks)
+    disks = disks or [Disk(NO_DRIVE, interface="nvme")]
     pairs = _paired(disks, facts.slots, assumed)
     drives = [_placed(disk, pairs.get(disk.name), sockets) for disk in disks]
     placed = []
@@ -101,7 +101,25 @@ def place(facts: Facts) -> Server:
         arrays=placed,
         read=facts.read,
         assumed=assumed,
+        missing=missing,
     )
+
+
+def _missing(facts: Facts, disks: list[Disk]) -> list[str]:
+    """What no dump says, and which command would."""
+    found = []
+    if not disks:
+        found.append(
+            "drives: no dump names one, so one stands in for them; add nvme list -o json, lspci "
+            "-vv, lstopo --of xml, mdadm --detail or Get-PhysicalDisk"
+        )
+    if facts.cpu is None:
+        found.append("the CPU and its sockets: add lscpu")
+    if disks and not facts.slots and any(d.interface in ("nvme", None) for d in disks):
+        found.append("links, adapters and sockets of the drives: add lspci -vv, as root")
+    if facts.nodes is None or all(size is None for size in facts.nodes.memory.values()):
+        found.append("which sockets have memory: add numactl -H")
+    return found
 
 
 def _with_members(facts: Facts) -> list[Array]:

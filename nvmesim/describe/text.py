@@ -9,7 +9,7 @@ from typing import Final
 
 from nvmesim import units
 from nvmesim.describe.parts import toml
-from nvmesim.describe.place import PlacedArray, PlacedDrive, Server
+from nvmesim.describe.place import NO_DRIVE, PlacedArray, PlacedDrive, Server
 from nvmesim.trace.text import shown
 
 STACKS: Final = {"windows": "windows-2019"}
@@ -30,23 +30,34 @@ def scenario_text(server: Server, names: list[str]) -> str:
 
 
 def _header(server: Server, names: list[str]) -> list[str]:
-    stack = STACKS.get(server.system or "", DEFAULT_STACK)
-    supposed = [
-        *server.assumed,
-        f"stack {stack}: the dumps do not say how the drives are driven",
-        "state steady: the drives are taken to be filled and written",
-        "the whole [[workload]]: put your own there",
-    ]
+    supposed = supposed_of(server)
     listed = ", ".join(shown(name) for name in names)
     lines = list(_wrapped(f"Written by nvmesim describe from {listed}.", "# ", "# "))
     lines += ["#", "# Read:"]
     for text in server.read:
         lines += _wrapped(shown(text, 400), "# - ", "#   ")
+    if server.missing:
+        lines += ["#", "# Missing in the dumps:"]
+        for text in server.missing:
+            lines += _wrapped(shown(text, 400), "# - ", "#   ")
     lines += ["#", "# Assumed; check each:"]
     for text in supposed:
         lines += _wrapped(shown(text, 400), "# - ", "#   ")
     title = f"{len(server.drives)} drives, as described"
+    if any(drive.disk.name == NO_DRIVE for drive in server.drives):
+        title = "a server without its drives, as described"
     return [*lines, f"name = {toml(title)}"]
+
+
+def supposed_of(server: Server) -> list[str]:
+    """What had to be assumed: of the dumps, and of what no dump says."""
+    stack = STACKS.get(server.system or "", DEFAULT_STACK)
+    return [
+        *server.assumed,
+        f"stack {stack}: the dumps do not say how the drives are driven",
+        "state steady: the drives are taken to be filled and written",
+        "the whole [[workload]]: put your own there",
+    ]
 
 
 def _wrapped(text: str, first: str, rest: str) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -9,9 +10,12 @@ from typing import Any
 
 import pytest
 
-from nvmesim.describe import describe
+from nvmesim.cli.app import run_command
+from nvmesim.describe import describe, description
+from nvmesim.errors import InputError
 from nvmesim.scenario.load import load_scenario
 from nvmesim.scenario.resolve import resolve
+from nvmesim.simulate import simulate
 from tests.describe import dumps_of_servers as made
 
 DATA = Path(__file__).parent / "data"
@@ -290,3 +294,116 @@ def test_names_from_a_dump_cannot_leave_their_line(described: Describe) -> None:
     hostile = 'x"]\n[server]\nstack = "spdk"\x7f\u2028#'
     tables, _ = described(made.nvme_list([("nvme0n1", hostile, 10**12)]))
     assert tables["server"]["stack"] == "linux-io_uring"
+
+
+LSCPU_ABROAD = {
+    "de": """Architektur:                           x86_64
+CPU(s):                                64
+Anbieterkennung:                       GenuineIntel
+Modellname:                            Intel(R) Xeon(R) Gold 6130 CPU @ 2.10GHz
+Thread(s) pro Kern:                    2
+Kern(e) pro Sockel:                    16
+Sockel:                                2
+NUMA-Knoten:                           2
+""",
+    "ru": """Архитектура:                     x86_64
+CPU(s):                          64
+ID прроизводителя:               GenuineIntel
+Имя модели:                      Intel(R) Xeon(R) Gold 6130 CPU @ 2.10GHz
+Thread(s) per core:              2
+Ядер на сокет:                   16
+Сокетов:                         2
+NUMA node(s):                    2
+""",
+    "fr": """Architecture\u00a0:                          x86_64
+Processeur(s)\u00a0:                         64
+Nom de modèle\u00a0:                         Intel(R) Xeon(R) Gold 6130 CPU @ 2.10GHz
+Thread(s) par cœur\u00a0:                    2
+Cœur(s) par socket\u00a0:                    16
+Socket(s)\u00a0:                             2
+Nœud(s) NUMA\u00a0:                          2
+""",
+    "zh": """架构\uff1a                           x86_64
+CPU:                             64
+型号名称\uff1a                       Intel(R) Xeon(R) Gold 6130 CPU @ 2.10GHz
+每个核的线程数\uff1a                 2
+每个座的核数\uff1a                   16
+座\uff1a                             2
+NUMA 节点\uff1a                      2
+""",
+}
+
+
+@pytest.mark.parametrize("language", LSCPU_ABROAD)
+def test_lscpu_in_other_languages(described: Describe, language: str) -> None:
+    tables, _ = described(
+        LSCPU_ABROAD[language], made.nvme_list([("nvme0n1", P4610, 1600 * 10**9)])
+    )
+    assert [s["cpu"] for s in tables["server"]["sockets"]] == ["xeon-gold-6130"] * 2
+
+
+def test_no_field_of_lscpu_means_two_things() -> None:
+    from nvmesim.describe.lscpu_words import ENGLISH, TRANSLATED
+
+    assert len(ENGLISH) == sum(len(words) for words in TRANSLATED.values())
+
+
+def test_a_server_without_drives_is_written_with_what_is_missing(described: Describe) -> None:
+    tables, text = described(made.XEON)
+    assert [s["cpu"] for s in tables["server"]["sockets"]] == ["xeon-gold-6130"] * 2
+    assert sum(drives["count"] for drives in tables["drives"]) == 1
+    assert "no dump names one, so one stands in for them" in text
+    assert "add numactl -H" in text
+    assert "a server without its drives" in tables["name"]
+
+
+def test_what_is_missing_is_said_apart(tmp_path: Path) -> None:
+    (tmp_path / "lscpu.txt").write_text(made.XEON, encoding="utf-8")
+    found = description([tmp_path / "lscpu.txt"]).to_json()
+    assert set(found) == {"files", "read", "missing", "assumed", "scenario", "toml"}
+    assert [text.split(":")[0] for text in found["missing"]] == [
+        "drives",
+        "which sockets have memory",
+    ]
+    everything = description([DATA / "lscpu.txt", DATA / "lspci_vv.txt", DATA / "numactl_H.txt"])
+    assert not everything.missing
+
+
+def test_json_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "lscpu.txt").write_text(made.XEON, encoding="utf-8")
+    assert run_command(["describe", str(tmp_path / "lscpu.txt"), "--json"]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["scenario"]["server"]["sockets"][0]["cpu"] == "xeon-gold-6130"
+
+
+CSV = (
+    "#TYPE Microsoft.Management.Infrastructure.CimInstance\r\n"
+    '"DeviceId";"FriendlyName";"MediaType";"BusType";"CanPool";"Size"\r\n'
+    '"0";"INTEL SSDPE2KE016T8";"SSD";"NVMe";"False";"1600321314816"\r\n'
+    '"1";"INTEL SSDPE2KE016T8";"SSD";"NVMe";"False";"1,46 TB"\r\n'
+)
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-8-sig", "utf-8"])
+def test_windows_exports_as_excel_and_powershell_write_them(tmp_path: Path, encoding: str) -> None:
+    """Semicolons, decimal commas, UTF-16 and line ends of Windows."""
+    file = tmp_path / "disks.csv"
+    file.write_bytes(CSV.encode(encoding))
+    tables = tomllib.loads(describe([file]))
+    assert [(d["profile"], d["count"]) for d in tables["drives"]] == [("intel-p4610-1.6tb", 2)]
+    assert tables["server"]["stack"] == "windows-2019"
+
+
+def test_what_is_written_runs(tmp_path: Path) -> None:
+    """Every real sample by itself, as far as it is a dump."""
+    written = 0
+    for sample in sorted(DATA.iterdir()):
+        try:
+            text = describe([sample])
+        except InputError:
+            continue
+        out = tmp_path / "scenario.toml"
+        out.write_text(text, encoding="utf-8")
+        assert simulate(load_scenario(out), reliefs=False, requests=500).total.iops.value > 0
+        written += 1
+    assert written >= 15
