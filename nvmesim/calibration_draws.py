@@ -1,29 +1,64 @@
-"""How far the intervals of fitted numbers move a prediction: draws of the profiles, simulated.
+"""How far the doubt about calibrated numbers moves a prediction: draws of the profiles, simulated.
 
-Each draw takes every number that has an interval from a normal distribution with that 95 %
-interval, alike for all parts of one profile, and simulates the scenario shortly with the random
-numbers of the base run. The draws' spread is the calibration's share of the uncertainty. Source:
-Monte-Carlo propagation of distributions, JCGM 101:2008; numbers of one profile are taken as
-independent (assumed), which overstates what compensating parameters do.
+Each draw takes every number that has an interval from its distribution, alike for all parts of one
+profile, and simulates the scenario shortly with the random numbers of the base run. Numbers that
+were fitted together are drawn together, from the profile's own joint table, so that what
+compensates in the capture compensates here. The draws' spread, less what short runs scatter by
+themselves, is the calibration's share of the uncertainty. Source: Monte-Carlo propagation of
+distributions, JCGM 101:2008.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import replace
+import os
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
 
 import numpy as np
 from pydantic import BaseModel
 
-from nvmesim.catalog.profile import Frozen, Quantity
+from nvmesim.catalog.profile import Frozen, JointDraws, Quantity
+from nvmesim.result.latency import samples
 from nvmesim.result.steady import Collector
 from nvmesim.scenario.resolved import ResolvedScenario
 
 Z95: Final = 1.959964
 """Half-width of a 95 % interval in standard deviations."""
+DRAWS: Final = 8
+"""Draws of a run by default: their spread is known within a third."""
+MAX_THREADS: Final = 4
+PERCENTS: Final = (50.0, 90.0, 95.0, 99.0, 99.9)
 Model = TypeVar("Model", bound=BaseModel)
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Half-widths, 95 %, that the doubt about calibrated numbers adds."""
+
+    shares: Mapping[str, float]
+    """"iops", "mean", "p50" ... -> half-width of the logarithm"""
+    draws: int
+
+    def to_json(self) -> dict[str, float]:
+        """Return the object in a result's ``uncertainty``: relative half-widths."""
+        return {**{n: math.sinh(h) for n, h in self.shares.items()}, "draws": float(self.draws)}
+
+    def wider(self, name: str, value: float, span: tuple[float, float]) -> tuple[float, float]:
+        """*span* about *value*, and the calibration's share of *name*, in quadrature.
+
+        On a logarithmic scale: what may be twice as much may also be half.
+
+        >>> Spread({"iops": 0.3}, 8).wider("iops", 100.0, (100.0, 100.0))
+        (74.08182206817179, 134.9858807576003)
+        """
+        extra = self.shares.get(name)
+        if extra is None or value <= 0:
+            return span
+        low, high = (abs(math.log(max(end, 1e-3 * value) / value)) for end in span)
+        return value * math.exp(-math.hypot(low, extra)), value * math.exp(math.hypot(high, extra))
 
 
 def drawn(profile: Model, rng: np.random.Generator) -> Model:
@@ -35,14 +70,27 @@ def drawn(profile: Model, rng: np.random.Generator) -> Model:
     >>> new.on == gc.on, 1.8 < new.factor.value < 2.2, new.factor.value != 2
     (True, True, True)
     """
+    joint = getattr(profile, "joint", None)
+    together: dict[str, float] = {}
+    if isinstance(joint, JointDraws):
+        row = joint.factors[int(rng.integers(len(joint.factors)))]
+        together = dict(zip(joint.names, row, strict=True))
+    return _drawn(profile, rng, together, "")
+
+
+def _drawn(
+    profile: Model, rng: np.random.Generator, together: Mapping[str, float], path: str
+) -> Model:
     changed: dict[str, Any] = {}
     for name in type(profile).model_fields:
-        value = getattr(profile, name)
+        value, key = getattr(profile, name), path + name
         if isinstance(value, Quantity):
-            if value.low is not None and value.high is not None:
+            if key in together:
+                changed[name] = value.model_copy(update={"value": value.value * together[key]})
+            elif value.low is not None and value.high is not None:
                 changed[name] = _drawn_quantity(value, value.low, value.high, rng)
         elif isinstance(value, Frozen):
-            changed[name] = drawn(value, rng)
+            changed[name] = _drawn(value, rng, together, f"{key}.")
     return profile.model_copy(update=changed)
 
 
@@ -75,29 +123,55 @@ def spread(
     run: Callable[[ResolvedScenario], Collector],
     draws: int,
     progress: Callable[[str, float], None] | None = None,
-) -> dict[str, float]:
-    """Relative 95 % half-widths of IOPS and mean latency over *draws* draws; {} if none can be.
+) -> Spread | None:
+    """What *draws* draws say, simulated by *run*; None if no number has an interval.
 
-    Prediction interval of a normal: Student's t with draws - 1 degrees of freedom.
+    Prediction interval of a normal: Student's t with draws - 1 degrees of freedom. The variance of
+    a short run by itself is taken off.
+    """
+    if draws < 2 or drawn_scenario(scenario, seed, 0) == scenario:
+        return None
+    rows: list[dict[str, tuple[float, float]]] = []
+    with ThreadPoolExecutor(min(MAX_THREADS, os.cpu_count() or 1)) as pool:
+        try:
+            changed = [drawn_scenario(scenario, seed, i) for i in range(draws)]
+            for i, kept in enumerate(pool.map(run, changed)):
+                rows.append(_figures(kept))
+                if progress is not None:
+                    progress("drawing calibrated numbers", (i + 1) / draws)
+        except KeyboardInterrupt:
+            pool.shutdown(cancel_futures=True)
+            raise
+    names = [n for n in rows[0] if all(n in row for row in rows)]
+    return Spread({n: _half_width([row[n] for row in rows]) for n in names}, draws)
+
+
+def _figures(kept: Collector) -> dict[str, tuple[float, float]]:
+    """Name -> logarithm of the figure, and its relative standard error in one short run."""
+    window = kept.window(kept.warmup()[0])
+    iops, mean = window.iops(), window.mean_latency_s(None)
+    found = {
+        name: (math.log(max(q.value, 1e-300)), (q.high - q.low) / 2 / Z95 / max(q.value, 1e-300))
+        for name, q in (("iops", iops), ("mean", mean))
+    }
+    data = samples(window, None)
+    for percent in PERCENTS:
+        if data is not None and data.tells(percent):
+            share = percent / 100
+            error = data.relative_half(share) / Z95
+            found[f"p{percent:g}"] = (math.log(data.quantile(share)), error)
+    return found
+
+
+def _half_width(rows: list[tuple[float, float]]) -> float:
+    """95 % half-width of the figure's logarithm over the draws.
+
+    >>> round(_half_width([(0.0, 0.0), (0.1, 0.0), (-0.1, 0.0)]), 3)
+    0.43
     """
     from scipy.special import stdtrit
 
-    rows = []
-    for i in range(draws):
-        if progress is not None:
-            progress("drawing calibrated numbers", i / draws)
-        changed = drawn_scenario(scenario, seed, i)
-        if changed == scenario:
-            return {}
-        kept = run(changed)
-        window = kept.window(kept.warmup()[0])
-        rows.append((window.iops().value, window.mean_latency_s(None).value))
-    if len(rows) < 2:
-        return {}
-    logs = np.log(np.maximum(np.array(rows), 1e-300))
-    half = float(stdtrit(len(rows) - 1, 0.975)) * logs.std(axis=0, ddof=1)
-    return {
-        "iops": math.expm1(float(half[0])),
-        "mean": math.expm1(float(half[1])),
-        "draws": float(len(rows)),
-    }
+    logs, errors = np.array(rows).T
+    own = float(np.mean(np.where(np.isfinite(errors), errors, 0.0) ** 2))
+    variance = max(0.0, float(logs.var(ddof=1)) - own)
+    return float(stdtrit(len(rows) - 1, 0.975)) * math.sqrt(variance)

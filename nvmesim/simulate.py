@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -31,9 +31,24 @@ from nvmesim.result.control import (
     Recorder,
     filling,
 )
-from nvmesim.result.latency import CLAT, LATENCY, distribution, enough, samples, tail_warnings
+from nvmesim.result.latency import (
+    CLAT,
+    LATENCY,
+    distribution,
+    enough,
+    percentile_name,
+    samples,
+    tail_warnings,
+)
 from nvmesim.result.paired import Comparison
-from nvmesim.result.result import CurvePoint, Interval, OpStats, Relief, Result
+from nvmesim.result.result import (
+    CurvePoint,
+    Distribution,
+    Interval,
+    OpStats,
+    Relief,
+    Result,
+)
 from nvmesim.result.stations import (
     Totals,
     cpu_stats,
@@ -48,6 +63,9 @@ from nvmesim.result.waiting import Waits
 from nvmesim.scenario.resolved import ResolvedScenario
 from nvmesim.scenario.schema import Scenario
 from nvmesim.units import PS_PER_S
+
+if TYPE_CHECKING:
+    from nvmesim.calibration_draws import Spread
 
 EngineFactory = Callable[..., Engine]
 """Called with (network, seed=, record=)."""
@@ -105,10 +123,10 @@ def simulate(
     *precision* (relative, of IOPS) and *requests* (exactly so many after the warm-up) take the
     place of the scenario's own. *reliefs* simulates what could relieve the bottleneck, *curve*
     throughput against outstanding, *waits* what a striped
-    volume loses to its slowest member, *calibration_draws* (8 is a start) how far the intervals of
-    fitted numbers move the answer. *requests_file* gets one row a request (Parquet). The run ends
-    unconverged after *max_requests* or *max_wall_s*; a KeyboardInterrupt ends it with what there
-    is, unconverged and with a warning.
+    volume loses to its slowest member, *calibration_draws* (``nvmesim run`` takes 8) how far the
+    intervals of the profiles' numbers move the answer; the answer's intervals are widened by it.
+    *requests_file* gets one row a request (Parquet). The run ends unconverged after *max_requests*
+    or *max_wall_s*; a KeyboardInterrupt ends it with what there is, unconverged and with a warning.
 
     Raises ScenarioError and its kin for a scenario that cannot be, DeadlockError if it stops.
     """
@@ -144,7 +162,8 @@ def compare(
     """What changes from *a* to *b*, with the interval of the difference.
 
     Both draw the same random numbers (common random numbers), so the interval is that of the
-    difference and not of two independent runs. *requests* are simulated of each, warm-up included.
+    difference and not of two independent runs; `Comparison.saved` says how many times the requests
+    those would need. *requests* are simulated of each, warm-up included.
     """
     first = prepare(a, engine, seed)
     second = prepare(b, engine, first.seed)
@@ -287,7 +306,7 @@ class _Answer:
     reliefs: tuple[Relief, ...] = ()
     curve: tuple[CurvePoint, ...] = ()
     waits: Waits | None = None
-    calibration: Mapping[str, float] = field(default_factory=dict)
+    calibration: Spread | None = None
     warnings: list[str] = field(default_factory=list)
     interrupted: bool = False
 
@@ -310,7 +329,7 @@ class _Answer:
             from nvmesim.calibration_draws import spread
 
             self.calibration = spread(
-                self.ready.scenario, self.ready.seed, self._again, draws, progress
+                self.ready.scenario, self.ready.seed, self._compiled_again, draws, progress
             )
 
     def _short_requests(self) -> int:
@@ -381,6 +400,13 @@ class _Answer:
         if not self.own_base:
             requests = min(requests, len(self.measured.head) * self.measured.batch)
         return _short(other, self.measured.batch, requests)
+
+    def _compiled_again(self, scenario: ResolvedScenario) -> Collector:
+        """`_again` by the compiled engine: both complete every request alike."""
+        if getattr(self.ready.make, "__name__", "") != "ReferenceEngine":
+            return self._again(scenario)
+        fast = replace(self.ready, make=engine_factory("compiled"))
+        return replace(self, ready=fast)._again(scenario)
 
     def _curve(self, progress: Progress | None) -> Iterator[CurvePoint]:
         """Throughput against outstanding, in powers of two around the workload's own."""
@@ -455,17 +481,29 @@ class _Answer:
             iops=self._widened(window.iops(operation)),
             bytes_per_s=self._widened(window.bytes_per_s(operation)),
             count=int(latency.bin_count.sum()),
-            latency=latency,
-            clat=clat,
+            latency=self._unsure(latency),
+            clat=self._unsure(clat),
         )
 
     def _widened(self, interval: Interval) -> Interval:
         """With what calibration adds to the uncertainty, in quadrature."""
-        extra = self.calibration.get("iops", 0.0) * interval.value
-        if not extra:
-            return interval
-        half = math.hypot((interval.high - interval.low) / 2, extra)
-        return Interval(interval.value, max(0.0, interval.value - half), interval.value + half)
+        low, high = self._wider(interval.value, (interval.low, interval.high), "iops")
+        return Interval(interval.value, low, high)
+
+    def _unsure(self, latency: Distribution) -> Distribution:
+        """*latency* with intervals that hold the calibration's share."""
+        if self.calibration is None:
+            return latency
+        values = {percentile_name(q): v for q, v in latency.percentiles.items()}
+        values["mean"] = latency.mean
+        wider = {
+            name: self._wider(values[name] or 0.0, span, name)
+            for name, span in latency.intervals.items()
+        }
+        return replace(latency, intervals=wider)
+
+    def _wider(self, value: float, span: tuple[float, float], name: str) -> tuple[float, float]:
+        return span if self.calibration is None else self.calibration.wider(name, value, span)
 
     def _outstanding(self, total: OpStats) -> int:
         if not self.ready.load.is_open:
@@ -479,11 +517,12 @@ class _Answer:
         value = max(iops.value, 1e-300)
         out: dict[str, Any] = {"simulation": {"iops": (iops.high - iops.low) / 2 / value}}
         known = total.latency.percentiles.get(99.0)
-        if known and "p99" in total.latency.intervals:
-            low, high = total.latency.intervals["p99"]
+        own = distribution(self.measured.window, None, LATENCY, stable=self.stable)
+        if known and own is not None and "p99" in own.intervals:
+            low, high = own.intervals["p99"]
             out["simulation"]["p99"] = (high - low) / 2 / known
-        if self.calibration:
-            out["calibration"] = dict(self.calibration)
+        if self.calibration is not None:
+            out["calibration"] = self.calibration.to_json()
         return out
 
     def _all_warnings(self, total: OpStats) -> tuple[str, ...]:

@@ -54,6 +54,7 @@ def run(
     """
     check_writable(report, requests, timeline)
     share = share_of(precision)
+    from nvmesim.calibration_draws import DRAWS
     from nvmesim.scenario.load import load_scenario
     from nvmesim.simulate import simulate
 
@@ -63,6 +64,7 @@ def run(
         result = simulate(
             loaded, engine=engine, seed=seed, precision=share, curve=report is not None,
             waits=report is not None, requests_file=requests, progress=progress,
+            calibration_draws=DRAWS,
         )  # fmt: skip
     result = replace(result, changes=sets)
     # Files first: a reader of stdout may go away. The answer in any case: a disk may be full.

@@ -127,7 +127,10 @@ def _uncertainty(result: Result) -> str:
     calibration = result.uncertainty.get("calibration")
     assumed = summary.plural(len(result.assumptions), "assumption")
     if isinstance(calibration, Mapping) and isinstance(calibration.get("iops"), float):
-        return f"Of this, {calibration['iops']:.1%} comes from the calibration of the drives."
+        return (
+            f"What the profiles' own intervals add is the spread of {calibration['draws']:.0f} "
+            "short runs with numbers drawn from them."
+        )
     if not result.assumptions:
         return "The interval is that of the simulation."
     return f"The interval is that of the simulation alone; the {assumed} below are not in it."

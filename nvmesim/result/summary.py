@@ -183,9 +183,31 @@ def sureness(result: Result) -> str:
     width = plus_minus(result.total.iops) or "unknown"
     state = "precision reached" if result.converged else "precision not reached"
     return (
-        f"{width} on IOPS (95 %) from {result.requests:,} requests, {result.simulated_s:.3g} s of "
-        f"load after {result.warmup_s:.3g} s of warm-up; {state}"
+        f"{width} on IOPS (95 %){_parts(result)} from {result.requests:,} requests, "
+        f"{result.simulated_s:.3g} s of load after {result.warmup_s:.3g} s of warm-up; {state}"
     )
+
+
+def _parts(result: Result) -> str:
+    """How much of the interval is the simulation's and how much the calibration's."""
+    calibration = result.uncertainty.get("calibration")
+    if not calibration:
+        return ""
+    own = result.uncertainty["simulation"]["iops"]
+    return (
+        f": {share(own)} of simulation and {share(calibration['iops'])} of calibration "
+        "(in quadrature),"
+    )
+
+
+def share(fraction: float) -> str:
+    """Half-width of an interval in percent.
+
+    >>> share(0.0123), share(0.0004)
+    ('± 1.2 %', '± 0.04 %')
+    """
+    half = 100 * fraction
+    return f"± {half:.1f} %" if half >= 0.095 else f"± {half:.2f} %"
 
 
 def relief_gain(relief_gain_value: float, low: float, high: float) -> str:
