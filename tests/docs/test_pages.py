@@ -1,0 +1,97 @@
+"""What the documentation shows works: files are written, commands and Python run, in order."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import sys
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from nvmesim.cli.app import run_command
+
+DOCS = Path(__file__).parents[2] / "docs"
+PAGES = [DOCS / "start.md", *sorted((DOCS / "howto").glob("*.md"))]
+BLOCK = re.compile(
+    r"^```(?:\{code-block\} )?(\w+)\n(?::caption: (\S+)\n\n)?(.*?)^```", re.MULTILINE | re.DOTALL
+)
+LONG = {"calibrate"}
+"""Pages whose commands take longer than a few seconds."""
+MOST_LINES = 30
+"""Of one extension: a drive, a RAID engine, a reader, a station."""
+
+
+@dataclass(frozen=True)
+class Block:
+    language: str
+    file: str
+    text: str
+
+
+def blocks(page: Path) -> list[Block]:
+    return [Block(*found) for found in BLOCK.findall(page.read_text("utf-8"))]
+
+
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(p, marks=pytest.mark.slow) if p.stem in LONG else p for p in PAGES],
+    ids=lambda page: page.stem,
+)
+def test_a_page_can_be_followed(page, tmp_path, monkeypatch, capfd):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    names = {"__name__": "__main__"}
+    for block in blocks(page):
+        if block.file:
+            Path(block.file).write_text(block.text, "utf-8")
+        elif block.language == "sh":
+            for line in block.text.splitlines():
+                words = shlex.split(line)
+                assert words[0] == "nvmesim", line
+                code = run_command(words[1:])
+                said = capfd.readouterr()
+                assert code == 0, (line, code, said.err, said.out[-500:])
+        elif block.language == "python":
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                exec(compile(block.text, page.name, "exec"), names)
+
+
+def test_the_reader_reads(tmp_path, monkeypatch):
+    """The module of the how-to, in the registry's place, on a file of its tool."""
+    import importlib.util
+
+    from nvmesim.errors import CaptureError
+    from nvmesim.trace import registry
+
+    (block,) = [b for b in blocks(DOCS / "howto/reader.md") if b.file == "mytool.py"]
+    path = tmp_path / "mytool.py"
+    path.write_text(block.text, "utf-8")
+    spec = importlib.util.spec_from_file_location("mytool", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    monkeypatch.setitem(sys.modules, "nvmesim.trace.mytool", module)
+    reader = registry.LazyReader("mytool", "mytool")
+    monkeypatch.setattr(registry, "READERS", (*registry.READERS, reader))
+    capture = tmp_path / "run.txt"
+    capture.write_text("mytool results 1.0\n81234.5\n")
+    (found,) = registry.read_captures([capture]).measurements
+    assert found.ops["read"].iops == 81234.5
+    capture.write_text("mytool results 1.0\n")
+    with pytest.raises(CaptureError, match="no IOPS in its second line"):
+        registry.read_captures([capture])
+
+
+def test_extensions_are_short():
+    for page, file in (
+        ("drive", "my-drive.toml"),
+        ("raid-engine", "my-controller.toml"),
+        ("reader", "mytool.py"),
+        ("station", ""),
+    ):
+        found = [b for b in blocks(DOCS / "howto" / f"{page}.md") if b.file == file]
+        assert all(len(b.text.splitlines()) < MOST_LINES for b in found), page
+        assert found, page
