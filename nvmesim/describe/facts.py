@@ -103,6 +103,8 @@ class Facts:
     system: Literal["linux", "windows"] | None = None
     cpu: Cpu | None = None
     nodes: Nodes | None = None
+    packets: tuple[int, int] | None = None
+    """Largest PCIe payload and read request of the drives, bytes."""
     slots: list[Slot] = field(default_factory=list)
     disks: list[Disk] = field(default_factory=list)
     arrays: list[Array] = field(default_factory=list)

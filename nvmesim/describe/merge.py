@@ -20,6 +20,7 @@ def merged(read: Sequence[tuple[Path, Dump, Facts]]) -> Facts:
     ordered = sorted(read, key=lambda entry: DUMPS.index(entry[1]))
     every = [facts for _, _, facts in ordered]
     whole = Facts(system=_system(ordered), cpu=_cpu(ordered), nodes=_nodes(every))
+    whole.packets = next((facts.packets for facts in every if facts.packets), None)
     detailed = any(dump.tool == "lspci -vv" for _, dump, _ in ordered)
     trees = [facts for _, dump, facts in ordered if dump.tool == "lspci -tv"]
     whole.slots = _union(

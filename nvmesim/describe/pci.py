@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
+from nvmesim.catalog.links import PAYLOADS
 from nvmesim.describe.facts import Facts, Slot, Uplink, natural
 from nvmesim.describe.sizes import pcie_text, slower_link
 from nvmesim.trace.text import Head, Source, shown
@@ -42,6 +43,8 @@ class Function:
     denied: bool = False
     whole: bool = True
     """Whether nothing of its description is missing."""
+    packets: tuple[int, int] | None = None
+    """Largest payload and read request that are set, bytes."""
 
     @property
     def domain(self) -> int:
@@ -111,7 +114,15 @@ def _function(block: str) -> Function | None:
         secondary=int(buses.group(2), 16) if buses else None,
         denied="<access denied>" in block,
         whole="Capabilities:" in block and ("LnkSta:" in block or "LnkCap:" not in block),
+        packets=_packets(block),
     )
+
+
+def _packets(block: str) -> tuple[int, int] | None:
+    """What DevCtl sets; DevCap says what could be."""
+    found = re.search(r"\bMaxPayload (\d{3,4}) bytes, MaxReadReq (\d{3,4}) bytes", block)
+    sizes = (int(found.group(1)), int(found.group(2))) if found else (0, 0)
+    return sizes if all(size in PAYLOADS for size in sizes) else None
 
 
 def _link(block: str, key: str) -> str | None:
@@ -130,6 +141,12 @@ def _facts(functions: list[Function], drives: list[Function]) -> Facts:
     for drive in drives:
         facts.slots.append(_slot(drive, bridges, vmds, facts))
     facts.read.append(f"{len(drives)} NVMe controllers: {_places(facts.slots)}")
+    sizes = [drive.packets for drive in drives if drive.packets and not drive.emulated]
+    if sizes:
+        facts.packets = min(p for p, _ in sizes), min(r for _, r in sizes)
+        facts.read.append(
+            f"packets of {facts.packets[0]} bytes, read requests of {facts.packets[1]}"
+        )
     for function in functions:
         if function.kind in _CONTROLLERS and VMD_NAME not in function.model:
             facts.assumed.append(_controller(function))

@@ -71,6 +71,8 @@ class Server:
     assumed: list[str]
     missing: list[str]
     """What no dump says, and which command would."""
+    packets: tuple[int, int] | None = None
+    """Largest PCIe payload and read request, bytes."""
 
 
 def place(facts: Facts) -> Server:
@@ -102,6 +104,7 @@ def place(facts: Facts) -> Server:
         read=facts.read,
         assumed=assumed,
         missing=missing,
+        packets=facts.packets,
     )
 
 

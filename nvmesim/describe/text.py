@@ -67,6 +67,9 @@ def _wrapped(text: str, first: str, rest: str) -> Iterator[str]:
 def _server(server: Server) -> list[str]:
     stack = STACKS.get(server.system or "", DEFAULT_STACK)
     lines = ["[server]", f"{f'stack = {toml(stack)}':<40}# assumed"]
+    if server.packets is not None:
+        payload, request = server.packets
+        lines += [f'max_payload = "{payload} B"', f'max_read_request = "{request} B"']
     for has_memory in server.memory:
         lines += ["[[server.sockets]]", f"cpu = {server.cpu.toml}"]
         lines += [] if has_memory else ["memory = false"]

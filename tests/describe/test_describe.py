@@ -407,3 +407,18 @@ def test_what_is_written_runs(tmp_path: Path) -> None:
         assert simulate(load_scenario(out), reliefs=False, requests=500).total.iops.value > 0
         written += 1
     assert written >= 15
+
+
+def test_packets_of_the_drives_are_the_scenario_s(described: Describe) -> None:
+    set_to = made.nvme("01:00.0").replace(
+        "\t\tLnkCap:",
+        "\t\tDevCap:\tMaxPayload 512 bytes, PhantFunc 0\n"
+        "\t\t\tMaxPayload 128 bytes, MaxReadReq 512 bytes\n\t\tLnkCap:",
+    )
+    assert "MaxReadReq" in set_to
+    tables, text = described(made.XEON, set_to)
+    assert tables["server"]["max_payload"] == "128 B"
+    assert tables["server"]["max_read_request"] == "512 B"
+    assert "packets of 128 bytes, read requests of 512" in text
+    tables, _ = described("lspci_vv.txt")  # emulated: it means nothing
+    assert "max_payload" not in tables["server"]
