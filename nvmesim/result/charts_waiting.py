@@ -24,6 +24,8 @@ from nvmesim.result.waiting import BUSY, LATENCY, SCALING, MemberWait, SizeWait,
 
 MOST_MEMBERS: Final = 4
 """Members drawn one by one; of more, the fastest, the middle and the slowest at each size."""
+MOST_AT_WORK: Final = 16
+"""The same for the largest requests, where who waits for whom is to be seen."""
 
 
 def charts(waits: Waits | None) -> dict[str, Drawing]:
@@ -40,16 +42,17 @@ def charts(waits: Waits | None) -> dict[str, Drawing]:
     return found
 
 
-def _shown(members: Sequence[MemberWait]) -> dict[str, MemberWait]:
+def _shown(members: Sequence[MemberWait], most: int = MOST_MEMBERS) -> dict[str, MemberWait]:
     """All members by name, or three that stand for many."""
-    if len(members) <= MOST_MEMBERS:
+    if len(members) <= most:
         return {m.name: m for m in members}
     ordered = sorted(members, key=lambda m: float(np.mean(m.latencies_s)))
-    return {
-        "fastest member": ordered[0],
-        "middle member": ordered[len(ordered) // 2],
-        "slowest member": ordered[-1],
+    chosen = {
+        "fastest": ordered[0],
+        "middle": ordered[len(ordered) // 2],
+        "slowest": ordered[-1],
     }
+    return {f"{what} ({m.name})": m for what, m in chosen.items()}
 
 
 def _label(size: SizeWait) -> str:
@@ -114,17 +117,20 @@ def busy(waits: Waits) -> Drawing:
         {
             "row": f"{_label(size)}: {summary.one_line(name)}",
             "busy": round(m.busy, 4),
+            "all": 1,
             "last": round(m.last, 4),
-            "text": summary.percent(m.busy),
+            "text": f"{summary.percent(m.busy)}, last in {summary.percent(m.last)}",
         }
         for size in shared
-        for name, m in _shown(size.members).items()
+        for name, m in _shown(
+            size.members, MOST_AT_WORK if size is shared[-1] else MOST_MEMBERS
+        ).items()
     ]
     order = [row["row"] for row in rows]
     x = alt.X(
         "busy:Q",
-        title="at work while its requests run",
-        scale=alt.Scale(domain=[0, 1.08], nice=False),
+        title="at work while its requests run; grey: waiting for a sibling",
+        scale=alt.Scale(domain=[0, 1.42], nice=False),
         axis=alt.Axis(labelExpr=PERCENT_LABELS, values=[0, 0.25, 0.5, 0.75, 1]),
     )
     y = alt.Y("row:N", title=None, sort=order, axis=alt.Axis(labelLimit=230))
@@ -138,10 +144,13 @@ def busy(waits: Waits) -> Drawing:
         ],
     )
     bars = base.mark_bar(height={"band": 0.68}, color=palette.KINDS["drive"])
-    texts = base.mark_text(align="left", dx=4).encode(alt.Text("text:N"))
+    waiting = base.mark_bar(height={"band": 0.68}, color=palette.MUTED, opacity=0.3).encode(
+        alt.X2("all:Q")
+    )
+    texts = base.mark_text(align="left", dx=4).encode(alt.Text("text:N"), alt.X("all:Q"))
     said = ", ".join(f"{row['row']} {row['text']}" for row in rows)
     says = f"Share of its requests' time in which each member works: {said}."
-    return layered(bars, texts, height=20 * len(rows), says=says)
+    return layered(waiting, bars, texts, height=20 * len(rows), says=says)
 
 
 def scaling(waits: Waits) -> Drawing:

@@ -26,8 +26,9 @@ CAPTIONS: Final = {
         "recorded by the SimPy engine, at most 32 requests in flight, small write buffers."
     ),
     BUSY: (
-        "Share of the time of their requests in which members work; for the rest they wait for a "
-        "sibling (or serve other requests)."
+        "Share of the time of their requests in which members work (green); for the rest they wait "
+        "for a sibling, or serve other requests (grey). Last in: the share of requests that ended "
+        "with this member. One by one for the largest requests."
     ),
     SCALING: (
         "Requests of one chunk a member, one at a time, against so many members by themselves "
