@@ -21,7 +21,10 @@ from nvmesim.trace.request_table import Block, requests_capture
 from nvmesim.trace.text import Head, Source
 
 FORMAT: Final = "blktrace"
-MAGIC: Final = b"\x07tae"
+MAGIC: Final = {"little": b"tae", "big": b"eat"}
+"""The magic 0x65617400 without its low byte, which is the version."""
+VERSION: Final = 7
+MAGIC_7: Final = 0x65617407
 RECORD: Final = 48
 CHUNK: Final = 4 << 20
 
@@ -50,8 +53,16 @@ _NAME = re.compile(r"(.+\.blktrace\.)\d+$")
 
 
 def sniff(head: Head) -> bool:
-    """Whether *head* starts with a record of version 7, little endian."""
-    return head.raw.startswith(MAGIC)
+    """Whether *head* starts with a record, of any version and byte order."""
+    return _order(head) is not None
+
+
+def _order(head: Head) -> str | None:
+    """The byte order of the machine that traced, None if this is no blktrace file."""
+    start = head.raw[:4]
+    if len(head.raw) >= RECORD and start[1:] == MAGIC["little"] and start[0] < 32:
+        return "little"
+    return "big" if start[:3] == MAGIC["big"] and start[3:] < b"\x20" else None
 
 
 def parts(path: Path, asked: Collection[Path] = ()) -> tuple[Path, ...]:
@@ -66,6 +77,13 @@ def parts(path: Path, asked: Collection[Path] = ()) -> tuple[Path, ...]:
 
 def read(source: Source) -> Capture:
     """Read a device's blktrace files; CaptureError if they hold no whole request."""
+    start = source.head.raw[:4]
+    version = start[0] if _order(source.head) == "little" else start[3]
+    if version != VERSION:
+        raise source.error(
+            f"is blktrace of version {version}, where {VERSION} is known",
+            "print it with that version's blkparse and give the text",
+        )
     return requests_capture(source, FORMAT, blocks, version="7")
 
 
@@ -80,13 +98,14 @@ def blocks(source: Source, notes: Notes) -> Iterator[Block]:
 
 
 @compiled
-def _word(buf: np.ndarray, at: int, size: int) -> int:
-    """The little-endian number of *size* bytes at *at*; -1 if it does not fit int64."""
+def _word(buf: np.ndarray, at: int, size: int, big: bool) -> int:
+    """The number of *size* bytes at *at*, the highest first if *big*; -1: it leaves int64."""
     value = 0
-    for k in range(size - 1, -1, -1):
-        if k == 7 and int(buf[at + 7]) > 127:
+    for k in range(size):
+        byte = int(buf[at + k] if big else buf[at + size - 1 - k])
+        if k == 0 and size == 8 and byte > 127:
             return -1
-        value = value * 256 + int(buf[at + k])
+        value = value * 256 + byte
     return value
 
 
@@ -116,18 +135,13 @@ def _operation(categories: int) -> int:
 
 
 @compiled
-def _is_magic(buf: np.ndarray, at: int) -> bool:
-    return bool(
-        int(buf[at]) == 7
-        and int(buf[at + 1]) == 116
-        and int(buf[at + 2]) == 97
-        and int(buf[at + 3]) == 101
-    )
+def _is_magic(buf: np.ndarray, at: int, big: bool) -> bool:
+    return _word(buf, at, 4, big) == MAGIC_7
 
 
 @compiled
 def scan_records(
-    buf: np.ndarray, events: np.ndarray, codes: np.ndarray, counters: np.ndarray
+    buf: np.ndarray, big: bool, events: np.ndarray, codes: np.ndarray, counters: np.ndarray
 ) -> tuple[int, int]:
     """Scan binary records; the number of events written and of bytes used up.
 
@@ -138,22 +152,22 @@ def scan_records(
     lost = False
     size = buf.shape[0]
     while i + RECORD <= size:
-        if not _is_magic(buf, i):
+        if not _is_magic(buf, i, big):
             counters[text_kernel.SKIPPED] += not lost
             lost = True
             i += 1
             continue
         lost = False
-        following = i + RECORD + _word(buf, i + PDU_AT, 2)
+        following = i + RECORD + _word(buf, i + PDU_AT, 2, big)
         if following > size:
             break
         counters[text_kernel.LINES] += 1
-        action = _word(buf, i + ACTION_AT, 4)
+        action = _word(buf, i + ACTION_AT, 4, big)
         categories = action >> CATEGORIES
         letter = 0 if categories & NOTIFY_BIT else _letter(action & 0xFFFF)
-        time = _word(buf, i + TIME_AT, 8)
-        sector = _word(buf, i + SECTOR_AT, 8)
-        n = _word(buf, i + BYTES_AT, 4) // 512
+        time = _word(buf, i + TIME_AT, 8, big)
+        sector = _word(buf, i + SECTOR_AT, 8, big)
+        n = _word(buf, i + BYTES_AT, 4, big) // 512
         if letter:
             if time < 0 or time > text_kernel.MAX_SECONDS * 10**9:
                 counters[text_kernel.SKIPPED] += 1
@@ -161,7 +175,7 @@ def scan_records(
                 counters[text_kernel.BOOKKEEPING] += letter != 81
             else:
                 events[row, 0] = time
-                events[row, 1] = _word(buf, i + DEVICE_AT, 4)
+                events[row, 1] = _word(buf, i + DEVICE_AT, 4, big)
                 events[row, 2] = sector
                 events[row, 3] = n
                 codes[0, row] = letter
@@ -174,6 +188,7 @@ def scan_records(
 def _events(source: Source, notes: Notes) -> Iterator[Events]:
     """Events of one CPU's file, a chunk at a time."""
     counters = np.zeros(text_kernel.N_COUNTERS, np.int64)
+    big = _order(source.head) == "big"
     carried = b""
     with source.open() as file:
         while data := file.read(CHUNK):
@@ -181,7 +196,7 @@ def _events(source: Source, notes: Notes) -> Iterator[Events]:
             room = buf.size // RECORD + 1
             rows = np.empty((room, 4), np.int64)
             codes = np.empty((2, room), np.uint8)
-            n, used = scan_records(buf, rows, codes, counters)
+            n, used = scan_records(buf, big, rows, codes, counters)
             carried = buf[used:].tobytes()
             if n:
                 yield Events(rows[:n], codes[:, :n])

@@ -11,6 +11,8 @@ import re
 import xml.etree.ElementTree as ET
 from typing import Final
 
+import polars as pl
+
 from nvmesim.trace.capture import Capture, Measurement, Op
 from nvmesim.trace.diskspd_common import (
     OPS,
@@ -21,6 +23,7 @@ from nvmesim.trace.diskspd_common import (
     number,
     whole,
 )
+from nvmesim.trace.diskspd_series import iops_series
 from nvmesim.trace.text import Head, Source, shown
 
 FORMAT: Final = "diskspd-xml"
@@ -58,11 +61,14 @@ def read(source: Source) -> Capture:
         warnings.append("the last result is cut (left out)")
     version = None
     found: list[Measurement] = []
+    series: list[pl.DataFrame] = []
     for document in documents:
         root = _parsed(source, document)
         version = _text(root, "System/Tool/Version") or version
         for span in _spans(root, warnings):
             found += measurements(span, version)
+        # The spans of a file are runs of their own, so only a single one has a course of time.
+        series += [table for e in root.findall("TimeSpan") if (table := iops_series(e)) is not None]
     if not found:
         reason = f" ({'; '.join(warnings)})" if warnings else ""
         raise source.error(f"has no results{reason}", "repeat the DiskSpd run")
@@ -72,6 +78,7 @@ def read(source: Source) -> Capture:
         version=version,
         measurements=tuple(found),
         rows=len(found),
+        series=series[0] if len(series) == 1 else None,
         warnings=tuple(warnings),
     )
 

@@ -54,6 +54,11 @@ def measure_groups(
     """
     together = groups(jobs)
     problems = [_problem(members) for members in together]
+    for at, members in enumerate(together):
+        ran = [job for job in members if not _failed(job)]
+        if problems[at] and any(job.results for job in ran):
+            warnings.append(f"left out: {problems[at]}; the jobs beside it lost its load")
+            together[at], problems[at] = ran, ""
     good = [members for members, problem in zip(together, problems, strict=True) if not problem]
     failed = [problem for problem in problems if problem]
     if not good:
@@ -68,10 +73,16 @@ def measure_groups(
     return measurements
 
 
+def _failed(job: Job) -> bool:
+    """Whether *job* ended by an error; one that was told to go on did not."""
+    goes_on = job.options.given.get("continue_on_error", "none").strip() not in ("none", "0")
+    return bool(job.error) and not (goes_on and job.results)
+
+
 def _problem(jobs: list[Job]) -> str:
     """Say why nothing can be learned from *jobs*; empty if something can."""
     for job in jobs:
-        if job.error:
+        if _failed(job):
             return f"job {shown(job.name, 40)!r} failed with {describe_error(job.error)}"
     if any(job.results for job in jobs):
         return ""

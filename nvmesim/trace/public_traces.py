@@ -1,14 +1,15 @@
 """Readers of published block traces, and xperf's dump: a line a request, told by their columns.
 
 Sources: the READMEs of MSR Cambridge (SNIA 388), Alibaba block traces 2020, Tencent CBS (SNIA
-27917), K5cloud 2018, SYSTOR '17 (SNIA 4928), SPC trace file format 1.0.1; xperf -a dumper.
+27917), K5cloud 2018, SYSTOR '17 (SNIA 4928), SPC trace file format 1.0.1, MQSim's ASCII traces, the
+replayer of huaicheng; xperf -a dumper.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -34,6 +35,8 @@ HEAD_LINES: Final = 50
 READ: Final = ord("R")
 WRITE: Final = ord("W")
 
+_JOINT = re.compile(r'"?[ \t]*,[ \t]*"?')
+"""Between the two names of `TWO_NAMES`, which the kernel leaves as they stand in the file."""
 Columns = dict[str, np.ndarray]
 
 
@@ -55,6 +58,8 @@ class Layout:
     """What stands before the device's name."""
     letters: tuple[int, int] = (READ, WRITE)
     """What says read and write."""
+    doubt: str = ""
+    """What is assumed of the columns and said as a warning."""
     unanswered: str = ""
     """A column that is blank in rows that are right and have no answer."""
 
@@ -80,6 +85,14 @@ def _systor_times(columns: Columns, start: int) -> tuple[np.ndarray, np.ndarray]
 
 def _whole_seconds(columns: Columns, start: int) -> tuple[np.ndarray, None]:
     return (np.minimum(columns["time"], 4 * 10**9) - min(start, 4 * 10**9)) * 10**9, None
+
+
+def _milliseconds(columns: Columns, start: int) -> tuple[np.ndarray, None]:
+    return (columns["time"] - start) // 1000, None
+
+
+def _blanks(least: int, **columns: tuple[int, int]) -> Shape:
+    return replace(_shape(least, None, **columns), commas=False)
 
 
 def _shape(least: int, most: int | None = None, **columns: tuple[int, int]) -> Shape:
@@ -149,6 +162,32 @@ LAYOUTS: Final = (
         in_sectors="o",
         device="asu",
     ),
+    Layout(
+        "mqsim",
+        re.compile(r"^\d+ \d+ \d+ \d+ [01]\s*$", re.M),
+        _blanks(5, time=(0, INTEGER), device=(1, NAME), offset=(2, INTEGER), size=(3, INTEGER),
+                op=(4, INTEGER)),
+        "",
+        _seconds,
+        latency=False,
+        in_sectors="os",
+        device="dev",
+        letters=(1, 0),
+        doubt="its last column is taken as MQSim's: 1 reads, 0 writes (others have it the other "
+        "way round)",
+    ),
+    Layout(
+        "replayer",
+        re.compile(r"^\d+\.\d+,\d+,\d+,\d+,[01]\s*$", re.M),
+        _shape(5, time=(0, SECONDS), device=(1, NAME), offset=(2, INTEGER), size=(3, INTEGER),
+               op=(4, INTEGER)),
+        "timestamp",
+        _milliseconds,
+        latency=False,
+        device="disk",
+        letters=(1, 0),
+        doubt="its last column is taken as 1 reads, 0 writes, its first as ms",
+    ),
 )  # fmt: skip
 
 
@@ -180,6 +219,8 @@ def read(source: Source) -> Capture:
 def _batches(source: Source, layout: Layout, notes: Notes) -> Iterator[Timed]:
     """Sane rows of the trace; the others are counted."""
     names = Names()
+    if layout.doubt:
+        notes.warnings.append(layout.doubt)
     start: int | None = None
     unanswered = 0
     header = layout.header.encode()
@@ -219,5 +260,5 @@ def _timed(columns: Columns, layout: Layout, start: int, names: list[str]) -> Ti
         bytes=size,
         offset=offset,
         device=columns["device"],
-        names=[layout.device + name.replace(",", ".") for name in names],
+        names=[layout.device + _JOINT.sub(".", name) for name in names],
     )

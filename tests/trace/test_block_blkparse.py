@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import re
+import struct
 from pathlib import Path
 
 import numpy as np
@@ -237,3 +238,33 @@ def test_binary_in_small_chunks(monkeypatch, tmp_path: Path) -> None:
         request_table.block_frame(b) for b in blktrace_binary.blocks(Source(path), Notes())
     )
     assert found.equals(whole)
+
+
+def test_blktrace_of_a_big_endian_machine_reads_the_same(tmp_path: Path) -> None:
+    """s390 and old POWER machines write every number the other way round."""
+    whole = Source(DATA / "blktrace" / "nb2.gz").raw()
+    fields = ">IIQQIIIIIHH"
+    big = b""
+    at = 0
+    while at + 48 <= len(whole):
+        record = struct.unpack_from("<IIQQIIIIIHH", whole, at)
+        tail = whole[at + 48 : at + 48 + record[-1]]
+        if len(tail) < record[-1]:
+            break
+        big += struct.pack(fields, *record) + tail
+        at += 48 + record[-1]
+    path = tmp_path / "sda.blktrace.0"
+    path.write_bytes(big)
+    (tmp_path / "one.bin").write_bytes(whole[:at])
+    ours, same = read_capture(path), read_capture(tmp_path / "one.bin")
+    assert ours.rows == same.rows > 0
+    assert ours.requests is not None
+    assert same.requests is not None
+    assert ours.requests.collect().equals(same.requests.collect())
+
+
+def test_another_version_of_blktrace_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "sda.blktrace.0"
+    path.write_bytes(b"\x06tae" + bytes(60))
+    with pytest.raises(CaptureError, match="version 6, where 7 is known"):
+        read_capture(path)
