@@ -27,6 +27,8 @@ COMMANDS: Final = {
     "describe": ("describe", "nvmesim.describe"),
     "sweep": ("sweep", "nvmesim.sweep"),
     "choose": ("choose", "nvmesim.choose"),
+    "compare": ("compare", "nvmesim.simulate"),
+    "sensitivity": ("sensitivity", "nvmesim.sweep"),
     "lab": ("lab", "nvmesim.sweep"),
 }
 

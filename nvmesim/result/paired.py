@@ -7,6 +7,7 @@ random numbers, Law and Kelton, Simulation Modeling and Analysis, chapter 11.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -43,14 +44,19 @@ class Comparison:
     requests: int
     """Measured in each."""
     warnings: tuple[str, ...] = ()
+    saved: float = 1.0
+    """How many times the requests two independent runs would need for the same interval of the
+    gain; inf where chance does the same to both. About 1 where one of them knows no chance (a full
+    link of one transfer size), or where a change of shape deals all draws out anew."""
 
     def __str__(self) -> str:
         """Return the difference in one sentence."""
         low, high = 100 * self.gain.low, 100 * self.gain.high
+        times = "any number of" if math.isinf(self.saved) else f"{self.saved:.2g} times the"
         return (
             f"{self.b} against {self.a}: {format_iops(self.iops_b.value)} against "
             f"{format_iops(self.iops_a.value)}, {100 * self.gain.value:+.2f} % "
-            f"({low:+.2f} to {high:+.2f} %)"
+            f"({low:+.2f} to {high:+.2f} %; independent runs would need {times} requests)"
         )
 
 
@@ -125,7 +131,20 @@ def compared(names: tuple[str, str], a: Window, b: Window, warnings: tuple[str, 
     return Comparison(
         *names, iops_a, iops_b, Interval(difference, difference - half, difference + half),
         change, _mean_difference(a, b), p99, min(a.requests, b.requests), warnings,
+        _saved(iops_a, iops_b, change),
     )  # fmt: skip
+
+
+def _saved(a: Interval, b: Interval, change: Interval) -> float:
+    """Squared width of the gain's interval if the two runs were independent, over what it is."""
+    if a.value <= 0 or b.value <= 0:
+        return 1.0
+    ratio = b.value / a.value
+    apart = ratio * math.hypot((a.high - a.low) / 2 / a.value, (b.high - b.low) / 2 / b.value)
+    paired = (change.high - change.low) / 2
+    if paired <= 0:
+        return math.inf if apart > 0 else 1.0
+    return (apart / paired) ** 2
 
 
 def _mean_difference(a: Window, b: Window) -> Interval:
