@@ -293,16 +293,49 @@ def twice_the_memory(s: ResolvedScenario) -> Change:
     return Change("twice the memory channels", replace(s, sockets=faster))
 
 
-def pinned_to_drives(s: ResolvedScenario) -> Change | None:
-    """All threads on the socket that most drives are attached to, with their buffers there."""
+def near_the_drives(s: ResolvedScenario) -> Change | None:
+    """Threads and buffers on the socket of the drives that they use.
+
+    Threads that have a target each go to its socket, by groups; where a target's drives lie on
+    several sockets, or threads serve all targets, everything goes to the socket of most drives.
+    """
     if len(s.sockets) < 2:
         return None
+    parts = [_by_socket(s, group) for group in s.workload]
+    if any(part is None for part in parts):
+        return _on_one_socket(s)
+    groups = tuple(group for part in parts if part for group in part)
+    used = {group.socket for group in groups}
+    if groups == s.workload or not all(s.sockets[k].has_memory for k in used if k is not None):
+        return _on_one_socket(s)
+    if len(used) == 1:
+        return _on_one_socket(s)
+    return Change("threads and buffers on the socket of their drive", replace(s, workload=groups))
+
+
+def _by_socket(s: ResolvedScenario, group: WorkloadGroup) -> list[WorkloadGroup] | None:
+    """*group* as one group for each socket that its targets lie on; None where it cannot be."""
+    homes: dict[int, list[Target]] = {}
+    for target in group.targets:
+        drives = [target.index] if target.kind == "drive" else s.volumes[target.index].members
+        sockets = {s.drives[d].socket for d in drives}
+        if len(sockets) > 1:
+            return None
+        homes.setdefault(sockets.pop(), []).append(target)
+    if len(homes) > 1 and (group.is_open or not group.threads_are_per_target):
+        return None
+    return [_pinned(replace(group, targets=tuple(t)), home) for home, t in sorted(homes.items())]
+
+
+def _pinned(group: WorkloadGroup, socket: int) -> WorkloadGroup:
+    return replace(group, socket=socket, floating="spread", buffers=None, interrupts=None)
+
+
+def _on_one_socket(s: ResolvedScenario) -> Change | None:
+    """All threads on the socket that most drives are attached to, with DIMMs there."""
     homes = [d.socket for d in s.drives]
     best = max(range(len(s.sockets)), key=homes.count)
-    groups = tuple(
-        replace(g, socket=best, floating="spread", buffers=None, interrupts=None)
-        for g in s.workload
-    )
+    groups = tuple(_pinned(group, best) for group in s.workload)
     if groups == s.workload:
         return None
     sockets = s.sockets
@@ -312,7 +345,9 @@ def pinned_to_drives(s: ResolvedScenario) -> Change | None:
             replace(k, memory_bytes_per_s=most) if k.index == best else k for k in sockets
         )
     dimms = "" if sockets == s.sockets else " and DIMMs there"
-    text = f"threads and buffers on socket {best}, where the drives are{dimms}"
+    share = homes.count(best) / len(homes)
+    there = "the" if share == 1 else "half the" if share == 0.5 else "most"
+    text = f"threads and buffers on socket {best}, where {there} drives are{dimms}"
     return Change(text, replace(s, sockets=sockets, workload=groups))
 
 
@@ -382,9 +417,9 @@ BY_RESOURCE: Final[dict[str, tuple[Maker, ...]]] = {
     "port": (faster_ports, one_more_drive),
     "uplink": (wider_uplinks,),
     "adapter-commands": (more_commands_through_adapters, wider_uplinks),
-    "interconnect": (one_more_interconnect, pinned_to_drives),
-    "memory": (twice_the_memory, pinned_to_drives),
-    "section": (pinned_to_drives, one_more_interconnect),
+    "interconnect": (one_more_interconnect, near_the_drives),
+    "memory": (twice_the_memory, near_the_drives),
+    "section": (near_the_drives, one_more_interconnect),
     "engine": (shorter_serial_section,),
 }
 """What to try for each `StationInfo.resource`, most to the point first."""
@@ -404,7 +439,7 @@ def choose(scenario: ResolvedScenario, stations: Sequence[Full], stop: Full | No
         makers += [twice_the_outstanding, larger_stripe_cache]
     crosses = any(f.info.resource == "interconnect" and f.utilization > 0 for f in stations)
     if crosses:
-        makers = [*makers[:2], one_more_interconnect, pinned_to_drives]
+        makers = [*makers[:2], one_more_interconnect, near_the_drives]
     resources = dict.fromkeys(f.info.resource for f in stations if f is not stop)
     next_in_line = [r for r in resources if r in BY_RESOURCE][:3]
     makers += [BY_RESOURCE[r][0] for r in next_in_line]

@@ -39,6 +39,8 @@ VERDICTS: Final[dict[str, Verdict]] = {
     "lock": "cpu",
     "raid-engine": "raid-engine",
 }
+ALIKE: Final = 0.1
+"""Stations of equal drives that differ by less are as busy: which is the fullest is chance."""
 LATENCY_BOUND: Final = "outstanding over the sum of demands"
 MORE_OUTSTANDING: Final = "twice as many outstanding"
 """The relief that a latency-bound answer is about."""
@@ -210,15 +212,16 @@ def _sentence(
     offered: float | None,
 ) -> str:
     if backlog_per_s is not None:
-        return _unstable(stop, backlog_per_s, offered)
+        full = spoken(lowered, totals, stop) if stop is not None else ""
+        return _unstable(stop, full, backlog_per_s, offered)
     if offered is not None:
-        return _carried(most, offered)
+        return _carried(most, spoken(lowered, totals, most) if most else "", offered)
     if stop is not None:
         also = also_full(lowered, totals, stop)
-        return f"Stopped by {describe(lowered, stop)}{also}: {best_relief(reliefs)}."
+        return f"Stopped by {describe(lowered, totals, stop)}{also}: {best_relief(reliefs)}."
     nothing = "Nothing is full"
     if most is not None:
-        nothing += f" (most so {most.info.name}, {percent(most.utilization)} busy)"
+        nothing += f" (most so {spoken(lowered, totals, most)}, {percent(most.utilization)} busy)"
     gate = full_gate(lowered, totals)
     held = f"; all slots of {gate.name} are taken" if gate is not None else ""
     deeper = [r for r in reliefs if r.change == MORE_OUTSTANDING and r.gain_low > 0]
@@ -236,45 +239,67 @@ def also_full(lowered: Lowered, totals: Totals, stop: Full) -> str:
     if not others:
         return ""
     other = max(others, key=lambda f: f.utilization)
-    return f", with {other.info.name} {percent(other.utilization)} busy too"
+    return f", with {spoken(lowered, totals, other)} {percent(other.utilization)} busy too"
 
 
-def _carried(most: Full | None, offered: float) -> str:
+def _carried(most: Full | None, name: str, offered: float) -> str:
     text = f"The offered {format_iops(offered)} are carried"
     if most is None:
         return f"{text}."
     if most.bound_iops < 1.01 * offered:
         text = f"The offered {format_iops(offered)} are within 1 % of what can be carried"
     return (
-        f"{text}; fullest is {most.info.name} ({percent(most.utilization)} busy), "
+        f"{text}; fullest is {name} ({percent(most.utilization)} busy), "
         f"which allows {format_iops(most.bound_iops)} at most."
     )
 
 
-def _unstable(stop: Full | None, backlog_per_s: float, offered: float | None) -> str:
+def _unstable(stop: Full | None, name: str, backlog_per_s: float, offered: float | None) -> str:
     what = f"The offered {format_iops(offered)} have" if offered else "The load has"
-    why = f"; {stop.info.name} is full at {format_iops(stop.bound_iops)}" if stop else ""
+    why = f"; {name} is full at {format_iops(stop.bound_iops)}" if stop else ""
     return f"{what} no steady state: the backlog grows by {backlog_per_s:,.0f} requests/s{why}."
 
 
-def describe(lowered: Lowered, full: Full) -> str:
+def describe(lowered: Lowered, totals: Totals, full: Full) -> str:
     """Name of what is full, as a person says it, with how full it is."""
     info = full.info
     busy_text = f"{percent(full.utilization)} busy"
     if info.kind == "cpu":
-        return f"the CPU of socket {info.socket or 0} ({busy_text})"
+        where = "the CPUs" if info.socket is None else f"the CPU of socket {info.socket}"
+        return f"{where} ({busy_text})"
     if info.kind == "thread":
         one = "one thread is" if info.servers == 1 else f"the {info.servers} threads are each"
         return f"its threads ({busy_text}; {one} serial, which more cores do not change)"
-    if info.kind == "raid-engine":
+    if info.kind in ("raid-engine", "lock"):
         return f"{info.name}, one section that requests pass one by one ({busy_text})"
-    alike = sum(
-        1
+    return f"{spoken(lowered, totals, full)} ({busy_text})"
+
+
+def spoken(lowered: Lowered, totals: Totals, full: Full) -> str:
+    """Name of a station; of the same station of several drives that are as busy, no single one.
+
+    Which of equal drives is the fullest is chance.
+    """
+    info = full.info
+    if info.drive is None:
+        return info.name
+    names = {d.index: d.name for d in lowered.scenario.drives}
+    part = info.name.removeprefix(names[info.drive]).strip()
+    same = [
+        f.drive
         for f in lowered.stations
-        if f.resource == info.resource and f.kind == info.kind and f.drive is not None
-    )
-    others = f"; {alike} alike" if info.drive is not None and alike > 1 else ""
-    return f"{info.name} ({busy_text}{others})"
+        if f.drive is not None and f.kind == info.kind
+        if f.name.removeprefix(names[f.drive]).strip() == part
+        if fullest(lowered.network, f, totals) > (1 - ALIKE) * full.utilization
+    ]
+    if len(same) < 2:
+        return info.name
+    if len(same) == len(names):
+        return f"the {part} of all {len(names)} drives"
+    first, last = names[min(same)], names[max(same)]
+    in_row = max(same) - min(same) + 1 == len(same)
+    listed = f"{first} to {last}" if in_row else f"{len(same)} drives, {first} to {last}"
+    return f"the {part} of {listed}"
 
 
 def best_relief(reliefs: Sequence[Relief]) -> str:

@@ -1,4 +1,4 @@
-"""What binds a load that crosses sockets: drive, wire, credits, cycles or a lock (DESIGN 3).
+"""What binds a load that crosses sockets: drive, wire, credits, cycles, memory or a lock.
 
 "The UPI is full" and "crossing the UPI costs cycles" are different claims with different cures, so
 each suspect gets its own figure, and those that the run excludes are said to be excluded.
@@ -24,7 +24,7 @@ class Suspect:
     """One thing that could bind, how full it is, and what is counted."""
 
     name: str
-    """As "wire", "credits", "cycles", "drive" or "lock"."""
+    """As "wire", "credits", "cycles", "memory", "drive" or "lock"."""
     utilization: float
     station: str = ""
 
@@ -76,6 +76,7 @@ def crossing(result: Result) -> Crossing | None:
     joined = result.resolved.interconnect if result.resolved is not None else None
     links = [s for s in result.stations if s.resource == "interconnect" and s.utilization > 0]
     locks = [s for s in result.stations if s.kind == "lock"]
+    memory = [s for s in result.stations if s.resource == "memory"]
     if joined is None or not (links or locks):
         return None
     wire = joined.link.raw_bytes_per_s * joined.efficiency
@@ -86,8 +87,9 @@ def crossing(result: Result) -> Crossing | None:
         Suspect("wire", full, _fullest(links)),
         *([Suspect("credits", lines / joined.credits)] if joined.credits else []),
         Suspect("cycles", max((c.logical_utilization for c in cpus), default=0.0)),
+        *([Suspect("memory", _most(memory), _fullest(memory))] if memory else []),
         Suspect("drive", max((m.utilization for m in result.members), default=0.0)),
-        *([Suspect("lock", max(s.utilization for s in locks), _fullest(locks))] if locks else []),
+        *([Suspect("lock", _most(locks), _fullest(locks))] if locks else []),
     ]
     return Crossing(full * wire, wire, lines, tuple(suspects))
 
@@ -102,6 +104,10 @@ def _wire_share(station: StationStats, joined: Interconnect) -> float:
     )
     held = LINE_BYTES / per_line
     return float(station.utilization * held / (joined.link.raw_bytes_per_s * joined.efficiency))
+
+
+def _most(stations: list[StationStats]) -> float:
+    return max((s.utilization for s in stations), default=0.0)
 
 
 def _fullest(stations: list[StationStats]) -> str:

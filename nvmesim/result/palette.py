@@ -7,6 +7,7 @@ from typing import Final
 KINDS: Final = {
     "cpu": "#0072b2",
     "thread": "#56b4e9",
+    "lock": "#882255",
     "raid-engine": "#d55e00",
     "link": "#e69f00",
     "drive": "#009e73",

@@ -29,9 +29,11 @@ HEADER: Final = 20.0
 GAP: Final = 14.0
 CROSSING: Final = 92.0
 """Height between two sockets that are joined."""
-SOCKET_HEIGHT: Final = 134.0
+SOCKET_HEIGHT: Final = 142.0
 THICKEST: Final = 30.0
 THINNEST: Final = 2.5
+SEEN: Final = 3.0
+"""Pixels that traffic between sockets has at least, so that it is seen."""
 
 CSS: Final = """
 .nvmesim-server{max-width:100%;height:auto;
@@ -109,7 +111,7 @@ def picture(result: Result) -> str:
     _crossings(canvas, plan, scenario, load)
     for place in plan.places:
         cpu = next((c for c in result.cpu.sockets if _is_of(c, place.socket)), None)
-        _socket(canvas, plan, place, cpu)
+        _socket(canvas, plan, place, cpu, load.memory.get(place.socket.index, 0.0))
         for group in place.groups:
             _group(canvas, plan, group, load, result)
     _legend(canvas, plan, scenario)
@@ -188,7 +190,7 @@ def _pipe(canvas: Canvas, x: float, y: float, length: float, thick: float, busy:
 def _upright(canvas: Canvas, x: float, y: float, length: float, thick: float, busy: float) -> None:
     """A vertical pipe with its middle at *x*."""
     canvas.rect(x - thick / 2, y, thick, length, "pipe")
-    inner = thick * min(1.0, busy)
+    inner = max(SEEN * (busy > 0), thick * min(1.0, busy))
     canvas.rect(x - inner / 2, y, inner, length, "load", fill=palette.load_colour(busy))
 
 
@@ -220,13 +222,21 @@ def _bar(
     canvas.rect(x, y, width * min(1.0, max(0.0, busy)), height, "load", fill=colour, radius=2)
 
 
-def _arrow(canvas: Canvas, x: float, y: float, dx: float, dy: float) -> None:
-    """A small head that points to (dx, dy)."""
-    size = 5.0
+def _arrow(
+    canvas: Canvas,
+    x: float,
+    y: float,
+    dx: float,
+    dy: float,
+    *,
+    size: float = 5.0,
+    style: str = "",
+) -> None:
+    """A head that points to (dx, dy)."""
     tip = f"{x + dx * size:.1f} {y + dy * size:.1f}"
     one = f"{x - dy * size:.1f} {y + dx * size:.1f}"
     two = f"{x + dy * size:.1f} {y - dx * size:.1f}"
-    canvas.path(f"M{tip}L{one}L{two}Z", "head")
+    canvas.path(f"M{tip}L{one}L{two}Z", "head", style=style)
 
 
 # Parts -------------------------------------------------------------------------------------------
@@ -253,7 +263,9 @@ def _is_of(cpu: SocketCpu, socket: Socket) -> bool:
     return cpu.name.split(" ")[0] == f"socket{socket.index}"
 
 
-def _socket(canvas: Canvas, plan: _Plan, place: _Place, cpu: SocketCpu | None) -> None:
+def _socket(
+    canvas: Canvas, plan: _Plan, place: _Place, cpu: SocketCpu | None, memory: float
+) -> None:
     socket, x, y = place.socket, plan.left, place.y
     canvas.rect(x, y, SOCKET_WIDTH, place.height, "box", radius=6)
     inner, room = x + 11, SOCKET_WIDTH - 22
@@ -269,8 +281,13 @@ def _socket(canvas: Canvas, plan: _Plan, place: _Place, cpu: SocketCpu | None) -
             _bar(canvas, inner, top, room, busy)
             canvas.text(inner, top + 19, words, "s", size=9.5)
             canvas.text(inner + room, top + 19, summary.percent(busy), "t", size=10, anchor="end")
-    memory = f"memory {socket.memory_bytes_per_s / 1e9:.0f} GB/s" if socket.has_memory else ""
-    canvas.text(inner, y + 124, memory or "no memory", "s", size=10.5)
+    if not socket.has_memory:
+        canvas.text(inner, y + 126, "no memory", "s", size=10.5)
+        return
+    _bar(canvas, inner, y + 110, room, memory)
+    words = f"memory, {socket.memory_bytes_per_s / 1e9:.0f} GB/s"
+    canvas.text(inner, y + 129, words, "s", size=9.5)
+    canvas.text(inner + room, y + 129, summary.percent(memory), "t", size=10, anchor="end")
 
 
 def _group(canvas: Canvas, plan: _Plan, group: _Group, load: Loads, result: Result) -> None:
@@ -380,14 +397,21 @@ def _crossings(canvas: Canvas, plan: _Plan, scenario: ResolvedScenario, load: Lo
         middle = plan.left + SOCKET_WIDTH / 2 - 24
         _upright(canvas, middle - thick / 2 - 3, top, length, thick, down)
         _upright(canvas, middle + thick / 2 + 3, top, length, thick, up)
-        _arrow(canvas, middle - thick - 13, top + length / 2, 0, 1)
-        _arrow(canvas, middle + thick + 13, top + length / 2, 0, -1)
+        for busy, at, way in ((down, -thick - 15, 1), (up, thick + 15, -1)):
+            style = f"fill:{palette.load_colour(busy)}" if busy else ""
+            _arrow(
+                canvas, middle + at, top + length / 2, 0, way, size=9 if busy else 5, style=style
+            )
         x = middle + thick + 28
         name = f"{joined.link}, {joined.link.raw_bytes_per_s / 1e9:.3g} GB/s each way"
-        canvas.text(x, top + length / 2 - 9, name, "s", size=10.5)
-        both = f"{a} to {b}: {summary.percent(down)}  ·  {b} to {a}: {summary.percent(up)}"
-        words = both if down or up else "nothing crosses"
-        canvas.text(x, top + length / 2 + 8, words, "b", size=12)
+        canvas.text(x, top + length / 2 - 14, name, "s", size=10.5)
+        carried = joined.link.raw_bytes_per_s * joined.efficiency / 1e9
+        ways = ((a, b, down), (b, a, up))
+        for row, (start, end, busy) in enumerate(w for w in ways if down or up):
+            words = f"{start} to {end}: {busy * carried:.3g} GB/s, {summary.percent(busy)}"
+            canvas.text(x, top + length / 2 + 3 + 15 * row, words, "b", size=12)
+        if not (down or up):
+            canvas.text(x, top + length / 2 + 3, "nothing crosses", "b", size=12)
     _bows(canvas, plan, scenario, load, thick)
 
 

@@ -118,8 +118,14 @@ def _answer(result: Result) -> str:
         f"{escaped(stop.sentence)}</p>{several}"
         f"<p><b>How sure:</b> {escaped(summary.sureness(result))}. "
         f"{escaped(_uncertainty(result))}</p>"
-        f"<p><b>CPU:</b> {escaped(summary.cpu_sentence(cpu))}.</p>{rebuild}"
+        f"<p><b>CPU:</b> {escaped(summary.cpu_sentence(cpu))}.</p>{_sockets(result)}{rebuild}"
     )
+
+
+def _sockets(result: Result) -> str:
+    """What binds a load that crosses sockets."""
+    found = result.crossing
+    return "" if found is None else f"<p><b>Sockets:</b> {escaped(found.sentence())}.</p>"
 
 
 def _uncertainty(result: Result) -> str:

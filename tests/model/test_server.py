@@ -330,7 +330,7 @@ def test_what_crosses_is_told_apart():
     assert found.crossing.bytes_per_s == pytest.approx(busy * wire)
     assert found.crossing.lines_under_way == pytest.approx(busy * wire / 64 * 100e-9)
     assert not any(s.binds for s in found.crossing.suspects)
-    assert set(suspects(found)) == {"wire", "cycles", "drive"}
+    assert set(suspects(found)) == {"wire", "cycles", "memory", "drive"}
     gains = {r.change: (r.gain_low, r.gain_high) for r in found.bottleneck.reliefs}
     low, high = gains["3 UPI links instead of 2"]
     assert low <= 0.01
