@@ -79,7 +79,7 @@ def test_a_pipe_is_as_thick_as_the_link_is_fast_and_filled_by_its_load():
 def test_crossing_traffic_is_said_in_words():
     shown = " ".join(texts(drawn(8, 2, False)))
     assert "0 to 1: 6.14 GB/s, 18 %" in shown
-    assert "1 to 0: 57 %" in shown
+    assert "1 to 0: 19.4 GB/s, 57 %" in shown
 
 
 def test_a_quiet_interconnect_says_that_nothing_crosses():
