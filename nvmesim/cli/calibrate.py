@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from nvmesim.cli.output import check_writable, json_option, output_path, print_json, write_text
-from nvmesim.cli.progress import say_if_compiling, steps, working
+from nvmesim.cli.progress import bytes_read, say_if_compiling, steps, working
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -60,9 +60,8 @@ def calibrate(
     title = name or (output.stem if output else Path(captures[0]).stem) or "fitted"
     say_if_compiling("compiled")
     fit: AnyFit
+    found = _read(captures)
     with steps("calibrating") as tell:
-        tell("reading captures")
-        found = _read(captures)
         if is_empirical:
             fit = _empirical(found, title, captured_on)
         elif is_stack and cpu:
@@ -104,7 +103,8 @@ def _check_options(
 def _read(paths: tuple[str, ...]) -> Captures:
     from nvmesim.trace.registry import read_captures
 
-    return read_captures(paths)
+    with bytes_read("reading captures") as progress:
+        return read_captures(paths, progress=progress)
 
 
 def _fit_drive(

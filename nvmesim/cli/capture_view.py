@@ -20,7 +20,7 @@ def _total(result: OpResult) -> Latency | None:
     """Total latency if its distribution is known, else completion latency."""
     if result.lat is not None and result.lat.percentiles_s:
         return result.lat
-    return result.clat or result.lat
+    return result.clat or result.lat or result.slat
 
 
 def headline(capture: Capture) -> str:
@@ -48,19 +48,30 @@ def rows(capture: Capture) -> list[tuple[str, ...]]:
 def _row(measurement: Measurement, op: str, result: OpResult) -> tuple[str, ...]:
     latency = _total(result)
     known: Mapping[float, float] = latency.percentiles_s if latency else {}
+    mean = microseconds(latency.mean_s if latency else None)
+    if latency is result.clat and (latency is None or latency.mean_s is None) and result.lat:
+        # A datasheet may give percentiles of one kind and the mean of the other.
+        mean = f"{microseconds(result.lat.mean_s)} (lat)"
     cpu = measurement.cpu
     return (
         measurement.label,
         load_text(measurement.conditions),
         op,
-        f"{result.count:,}",
+        f"{result.count:,}" if result.count else "-",
         kiops(result.iops),
         f"{result.bytes_per_s / 1e9:.3g}",
-        "lat" if latency is not None and latency is result.lat else "clat",
-        microseconds(latency.mean_s if latency else None),
+        _kind(result, latency),
+        mean,
         *(microseconds(known.get(p)) for p in (50.0, 99.0, 99.9)),
         percent(cpu.total_pct / 100) if cpu else "-",
     )
+
+
+def _kind(result: OpResult, latency: Latency | None) -> str:
+    """Which latency the row is of."""
+    if latency is None:
+        return "-"
+    return "lat" if latency is result.lat else "slat" if latency is result.slat else "clat"
 
 
 def load_text(conditions: Conditions) -> str:

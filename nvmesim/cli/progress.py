@@ -66,6 +66,29 @@ def progress_bar() -> Iterator[Report | None]:
 
 
 @contextmanager
+def bytes_read(what: str) -> Iterator[Callable[[int, int], None] | None]:
+    """Give what shows how many bytes of how many are read, None if stderr is no terminal."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        DownloadColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+        TransferSpeedColumn,
+    )
+
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
+    speed = (TransferSpeedColumn(), TimeRemainingColumn())
+    with Progress(*columns, *speed, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(what, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+@contextmanager
 def noting_interrupt() -> Iterator[list[int]]:
     """Give a list that is empty unless Ctrl-C was pressed; the body still sees KeyboardInterrupt.
 

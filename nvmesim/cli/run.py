@@ -55,10 +55,10 @@ def run(
     check_writable(report, requests, timeline)
     share = share_of(precision)
     from nvmesim.calibration_draws import DRAWS
-    from nvmesim.scenario.load import load_scenario
+    from nvmesim.cli.mistaken import scenario_of
     from nvmesim.simulate import simulate
 
-    loaded = load_scenario(scenario, sets)
+    loaded = scenario_of(scenario, sets)
     say_if_compiling(engine)
     with noting_interrupt() as pressed, progress_bar() as progress:
         result = simulate(

@@ -67,14 +67,14 @@ def sweep(
     or a value is in no point that can be.
     """
     check_writable(output)
+    from nvmesim.cli.mistaken import scenario_of
     from nvmesim.cli.run import share_of
     from nvmesim.cli.sweep_view import never
-    from nvmesim.scenario.load import load_scenario
     from nvmesim.sweep import Tally
     from nvmesim.sweep import sweep as run
     from nvmesim.sweep.plan import parse_over
 
-    loaded, parsed = load_scenario(scenario, sets), parse_over(over)
+    loaded, parsed = scenario_of(scenario, sets), parse_over(over)
     say_if_compiling("compiled")
     tally = Tally()
     with _kept(output), points_bar() as progress:

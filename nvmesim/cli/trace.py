@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 import click
 
 from nvmesim.cli.output import json_option, to_text, verbose_option
-from nvmesim.cli.progress import working
+from nvmesim.cli.progress import bytes_read
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from nvmesim.trace.capture import Capture, Captures
 
+BAD_INPUT = 2
 LISTED = 20
 """Measurements of a file that are printed unless --verbose asks for all."""
 
@@ -29,12 +30,14 @@ def trace(captures: tuple[str, ...], as_json: bool, verbose: bool) -> int:
 
     Format, conditions, counts, latencies and warnings of each file. CAPTURE is a file, a folder or
     a glob; formats are told by content. With --json one object a file is printed, each on a line
-    of its own.
+    of its own. A file that cannot be read is said on stderr, the others are shown, and the exit
+    code is 2.
     """
     from nvmesim.trace.registry import read_captures
 
-    with working("reading captures"):
-        found = read_captures(captures)
+    refused: list[str] = []
+    with bytes_read("reading captures") as progress:
+        found = read_captures(captures, progress=progress, refused=refused)
     if as_json:
         from nvmesim.trace.describe_capture import describe_capture
 
@@ -44,7 +47,16 @@ def trace(captures: tuple[str, ...], as_json: bool, verbose: bool) -> int:
             click.echo(f"nvmesim: not read: {reason}", err=True)
     else:
         _print(found, verbose)
-    return 0
+    for reason in refused:
+        click.echo(f"nvmesim: {one_line(reason)}", err=True)
+    return BAD_INPUT if refused else 0
+
+
+def one_line(text: str) -> str:
+    """*text* without what would end a line."""
+    from nvmesim.result.summary import one_line as shortened
+
+    return shortened(text)
 
 
 def _print(found: Captures, verbose: bool) -> None:

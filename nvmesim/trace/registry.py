@@ -102,11 +102,14 @@ def find_reader(source: Source) -> Reader:
     for reader in READERS:
         if reader.sniff(source.head):
             return reader
+    from nvmesim.trace.others import FAMILIES, what_else
+
     start = next((line for line in source.head.text.split("\n") if line.strip()), "")
-    raise source.error(
+    found, do = what_else(source.head) or (
         f"is no capture that nvmesim knows (it starts {shown(start, 40)!r})",
-        "known formats: " + ", ".join(reader.name for reader in READERS),
+        f"it reads {FAMILIES}",
     )
+    raise source.error(found, do)
 
 
 def read_capture(path: PathText) -> Capture:
@@ -126,12 +129,14 @@ def read_captures(
     paths: PathText | Iterable[PathText],
     *,
     progress: Callable[[int, int], None] | None = None,
+    refused: list[str] | None = None,
 ) -> Captures:
     """Read every capture named by *paths*: files, folders (with what is in them) and globs.
 
-    A file named by itself must be readable. In a folder or a glob other files may lie about (job
-    files, notes): those that cannot be read are listed in ``unread`` with the reason, never
-    passed over in silence. *progress* is told how many bytes are read and how many there are.
+    A file named by itself must be readable, unless *refused* is given to take why it is not. In a
+    folder or a glob other files may lie about (job files, notes): those that cannot be read are
+    listed in ``unread`` with the reason, never passed over in silence. *progress* is told how
+    many bytes are read and how many there are.
 
     Raises
     ------
@@ -139,7 +144,7 @@ def read_captures(
         If a named file cannot be read, or there is no capture at all.
     """
     named = [paths] if isinstance(paths, str | PathLike) else list(paths)
-    found = _expand(named)
+    found = _expand(named, refused)
     done: set[Path] = set()
     captures: list[Capture] = []
     unread: list[str] = []
@@ -153,10 +158,13 @@ def read_captures(
             captures.append(guarded_read(reader, Source(parts[0], parts, on_read)))
             done.update(parts)
         except CaptureError as error:
-            if is_named:
+            if not is_named:
+                unread.append(str(error))
+            elif refused is None:
                 raise
-            unread.append(str(error))
-    if not captures:
+            else:
+                refused.append(str(error))
+    if not captures and not refused:
         raise _nothing(named, unread)
     return Captures(tuple(captures), unread=tuple(unread))
 
@@ -198,33 +206,47 @@ def guarded_read(reader: Reader, source: Source) -> Capture:
         raise source.error(f"{found} for a {reader.name} capture", "repeat the capture") from None
 
 
-def _expand(named: list[PathText]) -> dict[Path, bool]:
+def _expand(named: list[PathText], refused: list[str] | None) -> dict[Path, bool]:
     """Map every file to whether it was named itself; order: as given, folders in natural order."""
     found: dict[Path, bool] = {}
     for item in named:
-        path = Path(item)
-        if path.is_dir():
-            for file in _files_in(path):
-                found.setdefault(file, False)
-        elif glob.has_magic(str(item)) and not path.exists():
-            matches = sorted(map(Path, glob.glob(str(item), recursive=True)), key=_natural)
-            if not matches:
-                raise CaptureError(f"{item}: no file matches; check the pattern")
-            for match in matches:
-                for file in _files_in(match) if match.is_dir() else [match]:
-                    found.setdefault(file, False)
-        else:
-            _must_exist(path)
-            found[path] = True
+        try:
+            files = _files_of(item)
+        except CaptureError as error:
+            if refused is None:
+                raise
+            refused.append(str(error))
+            continue
+        for file, is_named in files:
+            found[file] = is_named or found.get(file, False)
     return found
+
+
+def _files_of(item: PathText) -> list[tuple[Path, bool]]:
+    """The files that *item* names, and whether it does so itself."""
+    path = Path(item)
+    if path.is_dir():
+        return [(file, False) for file in _files_in(path)]
+    if glob.has_magic(str(item)) and not path.exists():
+        matches = sorted(map(Path, glob.glob(str(item), recursive=True)), key=_natural)
+        if not matches:
+            raise CaptureError(f"{item}: no file matches; check the pattern")
+        files = ((_files_in(match) if match.is_dir() else [match]) for match in matches)
+        return [(file, False) for some in files for file in some]
+    _must_exist(path)
+    return [(path, True)]
 
 
 def _must_exist(path: Path) -> None:
     if path.exists():
         return
     folder = path.parent
-    names = [entry.name for entry in folder.iterdir()] if folder.is_dir() else []
-    hint = nearest(path.name, names) if names else f"there is no folder {folder}"
+    if not folder.is_dir():
+        raise CaptureError(f"{path}: no such file; there is no folder {folder}")
+    names = sorted(e.name for e in folder.iterdir() if not e.name.startswith("."))
+    hint = nearest(path.name, names)
+    if hint.startswith("known"):
+        hint = f"{folder} has {len(names)} others, such as {', '.join(names[:3]) or 'none'}"
     raise CaptureError(f"{path}: no such file; {shown(hint, 120)}")
 
 

@@ -1,0 +1,71 @@
+"""A scenario as a command is given it; a capture or a profile in its place is told what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nvmesim.errors import CaptureError, CatalogError, ScenarioError
+
+if TYPE_CHECKING:
+    from nvmesim.scenario.schema import Scenario
+
+
+def scenario_of(path: str, sets: Iterable[str] = ()) -> Scenario:
+    """Return the scenario in *path* changed by *sets*; ScenarioError says what else it is."""
+    from nvmesim.scenario.load import load_scenario
+
+    try:
+        return load_scenario(path, sets)
+    except ScenarioError as error:
+        other = what_instead(Path(path))
+        if other is None:
+            raise
+        raise ScenarioError(f"{path}: {other}") from error
+
+
+def what_instead(path: Path) -> str | None:
+    """Say what *path* is if it is surely no scenario, and what to do with it; else None."""
+    if not path.exists():
+        return _in_catalog(str(path))
+    if not path.is_file():
+        return None
+    from nvmesim.trace.others import what_else
+    from nvmesim.trace.registry import find_reader
+    from nvmesim.trace.text import Source
+
+    source = Source(path)
+    try:
+        reader = find_reader(source)
+    except CaptureError:
+        pass
+    else:
+        return (
+            f"is a capture ({reader.name}), no scenario; fit a drive to it with "
+            f"'nvmesim calibrate {path} -o drive.toml', look at it with 'nvmesim trace {path}'"
+        )
+    try:
+        found = what_else(source.head)
+    except CaptureError:
+        return None
+    if found is None or found[0].startswith("is a scenario"):
+        return None
+    what = found[0].removesuffix(", no capture")
+    if "profile" in what:
+        return f"{what}, no scenario; a scenario names it: profile = '{path}'"
+    if "goal" in what:
+        return f"{what}, no scenario; give it to nvmesim choose"
+    if "job file" in what:
+        return f"{what}, no scenario; a scenario names it: [[workload]] with fio = '{path}'"
+    return f"{what}, no scenario"
+
+
+def _in_catalog(name: str) -> str | None:
+    from nvmesim.catalog.load import find
+
+    try:
+        kind = find(name).kind
+    except CatalogError:
+        return None
+    return f"is a {kind} of the catalog, no scenario file; 'nvmesim catalog show {name}' shows it"

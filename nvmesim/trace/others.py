@@ -1,0 +1,63 @@
+"""What people give by mistake where a capture or a scenario belongs, and what to do instead."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from nvmesim.trace.text import Head
+
+_SCENARIO: Final = re.compile(r"^\[+\s*(?:server|drives|workload|volume|adapters)\b", re.M)
+_GOAL: Final = re.compile(r"^\[+\s*(?:constraints|candidates|objective)\b", re.M)
+_PROFILE: Final = re.compile(r"^kind\s*=\s*[\"'](drive|cpu|stack|raid-engine|platform)[\"']", re.M)
+_JOB: Final = re.compile(r"^\s*\[[^\]\n]+\]\s*$", re.M)
+_JOB_OPTION: Final = re.compile(r"^\s*(?:rw|readwrite|ioengine|iodepth|bs|blocksize)\s*=", re.M)
+_RESULT: Final = re.compile(r'"nvmesim"\s*:.*"(?:schema|scenario|engine)"\s*:', re.S)
+_FAILED: Final = re.compile(
+    r"^(?:.*modprobe: FATAL.*|.*[Pp]ermission denied.*|.*[Oo]peration not permitted.*|"
+    r"Traceback \(most recent call last\):|.*command not found.*|.*: not found)$",
+    re.M,
+)
+_BTT: Final = re.compile(r"^=+ (?:All Devices|Device Overhead|Per Process) =+", re.M)
+_FORMAT: Final = re.compile(r"\Aname: \w+\nID: \d+\nformat:", re.M)
+FAMILIES: Final = (
+    "fio (JSON, text, terse, logs), DiskSpd, blktrace and blkparse, perf script, ftrace, "
+    "biosnoop, biolatency, Iometer, iostat -x, published traces as CSV, tables of points"
+)
+
+
+def what_else(head: Head) -> tuple[str, str] | None:
+    r"""Say what a file that is no capture is, and what to do with it; None if it is not known.
+
+    >>> text = "[server]\\nstack = 'linux-libaio'\\n"
+    >>> what_else(Head(text.encode(), text, True))
+    ('is a scenario, no capture', 'predict it with nvmesim run')
+    """
+    text = head.text
+    profile = _PROFILE.search(text)
+    if _GOAL.search(text):
+        return "is a goal, no capture", "give it to nvmesim choose"
+    if _SCENARIO.search(text):
+        return "is a scenario, no capture", "predict it with nvmesim run"
+    if profile:
+        return f"is a {profile[1]} profile, no capture", "a scenario names it, as in examples/"
+    if _JOB.search(text) and _JOB_OPTION.search(text):
+        return (
+            "is a fio job file, no capture",
+            "run it with fio --output-format=json+, or name it in a scenario: fio = 'FILE'",
+        )
+    if head.raw.startswith(b"PAR1"):
+        return "is a Parquet table", "captures are what fio, DiskSpd or a tracer wrote"
+    if _RESULT.search(text):
+        return "is a result of nvmesim, no capture", "give what fio, DiskSpd or a tracer wrote"
+    if _BTT.search(text):
+        return "is what btt made of a trace", "give the trace itself: blkparse's text or its files"
+    if _FORMAT.search(text):
+        return "describes a tracepoint", "give the events: perf script or the trace file"
+    failed = _FAILED.search(text)
+    if failed and len(text) < 20_000:
+        return (
+            f"holds a failed command, no capture ({failed[0].strip()[:60]!r})",
+            "mend the cause and repeat the capture",
+        )
+    return None
