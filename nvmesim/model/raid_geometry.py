@@ -204,7 +204,9 @@ class RaidGeometry:
     def stripe_roles(self) -> tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]:
         """Data members and parity members of each stripe until the layout repeats (raid5/6)."""
         layout = self.layout_name
-        period = 1 if layout in ("parity-first", "parity-last") else self.members
+        period = self.members - layout.endswith("-6")
+        if layout.startswith("parity-"):
+            period = 1
         return tuple(
             (
                 data_places(self.level, layout, self.members, stripe),

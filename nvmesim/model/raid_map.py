@@ -29,6 +29,19 @@ _PARITY_LAYOUTS: Final = {
     "parity-first": "pf",
     "parity-last": "pl",
 }
+_RAID6_LAYOUTS: Final = {
+    **_PARITY_LAYOUTS,
+    "left-asymmetric-6": "left-asymmetric-6",
+    "left-symmetric-6": "left-symmetric-6",
+    "right-asymmetric-6": "right-asymmetric-6",
+    "right-symmetric-6": "right-symmetric-6",
+    "parity-first-6": "parity-first-6",
+    "ddf-zero-restart": "ddf-zero-restart",
+    "ddf-n-restart": "ddf-n-restart",
+    "ddf-n-continue": "ddf-n-continue",
+}
+"""With those of DDF and those of a raid5 that became a raid6. Source: Linux drivers/md/raid5.c,
+raid5_compute_sector; names as mdadm's."""
 _ZONE_LAYOUTS: Final = {"original": "1", "alternate": "2"}
 _COPY_LAYOUT = re.compile(r"^(near|far|offset|n|f|o)[-_ ]?(\d+)$")
 _COPY_NAMES: Final = {"n": "near", "f": "far", "o": "offset"}
@@ -68,7 +81,7 @@ def parse_layout(level: int, layout: str | None) -> str:
     """
     if level == 10:
         return _parse_copies("near2" if layout is None else layout)
-    known = {0: _ZONE_LAYOUTS, 5: _PARITY_LAYOUTS, 6: _PARITY_LAYOUTS}.get(level, {})
+    known = {0: _ZONE_LAYOUTS, 5: _PARITY_LAYOUTS, 6: _RAID6_LAYOUTS}.get(level, {})
     if layout is None or layout == "":
         return {0: "original", 5: "left-symmetric", 6: "left-symmetric"}.get(level, "")
     text = layout.strip().lower().replace("_", "-")
@@ -149,6 +162,15 @@ def parity_places(level: int, layout: str, members: int, stripe: int) -> tuple[i
     if layout == "parity-last":
         data = members - PARITY_DISKS[level]
         return tuple(range(data, members))
+    if layout.endswith("-6"):  # a raid5 of all members but the last, which holds Q
+        return (*parity_places(5, layout[:-2], members - 1, stripe), members - 1)
+    if layout == "ddf-n-restart":
+        return parity_places(level, "left-asymmetric", members, stripe + 1)
+    if layout == "ddf-zero-restart":
+        return parity_places(level, "right-asymmetric", members, stripe)
+    if layout == "ddf-n-continue":
+        last = members - 1 - stripe % members
+        return last, (last - 1) % members
     turn = stripe % members
     first = members - 1 - turn if layout.startswith("left") else turn
     return (first, (first + 1) % members)[: PARITY_DISKS[level]]
@@ -160,7 +182,11 @@ def data_places(level: int, layout: str, members: int, stripe: int) -> tuple[int
     >>> data_places(5, "left-symmetric", 4, 0), data_places(5, "left-asymmetric", 4, 1)
     ((0, 1, 2), (0, 1, 3))
     """
+    if layout.endswith("-6"):
+        return data_places(5, layout[:-2], members - 1, stripe)
     parity = parity_places(level, layout, members, stripe)
+    if layout == "ddf-n-continue":
+        return tuple((parity[0] + 1 + i) % members for i in range(members - 2))
     if layout.endswith("-symmetric"):
         first = parity[-1] + 1
         return tuple((first + i) % members for i in range(members - len(parity)))

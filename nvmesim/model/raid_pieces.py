@@ -7,11 +7,16 @@ misaligned request of k chunks on raid0 is 2k bios. Source: md ground truth, ker
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from typing import Final
 
 from nvmesim.model.raid_geometry import Op, RaidGeometry
-from nvmesim.model.raid_map import Place
+from nvmesim.model.raid_map import Place, layout_copies
 from nvmesim.model.raid_merge import Bio, Command, merge_bios, unmerged
+
+BARRIER_UNIT: Final = 64 << 20
+"""Source: Linux drivers/md/raid1.h, BARRIER_UNIT_SECTOR_SIZE, since 4.11."""
 
 RawChild = tuple[tuple[int, ...], bool, int, int, int]
 """Member alternatives, is a write, member offset, bytes, bios."""
@@ -63,6 +68,37 @@ def striped_pieces(offset: int, length: int, cut: int, chunk: int) -> list[Bio]:
     return done
 
 
+def split_unit(geometry: RaidGeometry) -> int | None:
+    """Bytes at whose multiples md splits a request; None: nowhere.
+
+    raid1 splits where its barriers change hands; raid10 at chunks, unless every member holds a copy
+    of every chunk. Source: Linux drivers/md/raid1.c, align_to_barrier_unit_end; raid10.c,
+    raid10_make_request.
+
+    >>> [split_unit(RaidGeometry(10, n, 65536)) for n in (2, 3)]
+    [None, 65536]
+    """
+    if geometry.level == 1:
+        return BARRIER_UNIT if geometry.kernel != "none" else None
+    kind, copies = layout_copies(geometry.level, geometry.members, geometry.layout_name)
+    if kind == "near" and copies == geometry.members:
+        return None
+    return geometry.chunk
+
+
+def crosses_barriers(geometry: RaidGeometry, block_size: int, step: int, offset: int) -> bool:
+    """Whether some of the requests at offset + k * step cross a barrier unit of a raid1.
+
+    >>> mirror = RaidGeometry(1, 2)
+    >>> [crosses_barriers(mirror, 65536, step, 0) for step in (65536, 4096)]
+    [False, True]
+    """
+    if geometry.level != 1 or split_unit(geometry) is None:
+        return False
+    grid = math.gcd(step, BARRIER_UNIT)
+    return offset % grid + block_size > grid
+
+
 def plan_pieces(
     geometry: RaidGeometry, op: Op, offset: int, length: int, *, below: bool = False
 ) -> list[RawChild]:
@@ -75,8 +111,7 @@ def plan_pieces(
         cut = min(geometry.chunk, geometry.max_sectors)
         pieces = striped_pieces(offset, length, cut, geometry.chunk)
     else:
-        chunk = None if level == 1 else geometry.chunk
-        pieces = submission_pieces(offset, length, geometry.max_sectors, chunk)
+        pieces = submission_pieces(offset, length, geometry.max_sectors, split_unit(geometry))
     if op == "read":
         return [_read(geometry, start, size, below) for _, start, size in pieces]
     bios = [

@@ -17,6 +17,7 @@ from nvmesim.model.raid_depth import DepthModel
 from nvmesim.model.raid_geometry import Op, RaidGeometry
 from nvmesim.model.raid_map import BLOCK
 from nvmesim.model.raid_merge import joined
+from nvmesim.model.raid_pieces import BARRIER_UNIT, crosses_barriers
 from nvmesim.model.raid_plan import raw_plan
 from nvmesim.model.raid_stripe_cache import StripeCache
 
@@ -29,7 +30,7 @@ def sequential_table(
 ) -> PlanTable:
     """The cycle of plans of a stream at queue depth 1, once the stripe cache is warm."""
     small, repeats, per_chunk, keeps = _reduced(geometry, block_size, offset)
-    n_requests = _cycle(small, block_size)
+    n_requests = _cycle(small, block_size, offset)
     start = offset % _period(small)
     cache = StripeCache(max(small.stripe_cache, 8 * _rows(small)))
     if repeats == 1:
@@ -75,15 +76,15 @@ def _rows(geometry: RaidGeometry) -> int:
 
 def _period(geometry: RaidGeometry) -> int:
     if geometry.level == 1:
-        return BLOCK
+        return BARRIER_UNIT
     if geometry.level in (5, 6):
         return len(geometry.stripe_roles) * geometry.data_disks * geometry.chunk
     return geometry.members * geometry.chunk
 
 
-def _cycle(geometry: RaidGeometry, block_size: int) -> int:
+def _cycle(geometry: RaidGeometry, block_size: int, offset: int) -> int:
     """Requests until the stream is at the same place of the layout again."""
-    if geometry.level == 1:
+    if geometry.level == 1 and not crosses_barriers(geometry, block_size, block_size, offset):
         return 1
     period = _period(geometry)
     return min(math.lcm(period, block_size) // block_size, MAX_REQUESTS)

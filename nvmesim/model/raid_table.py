@@ -29,6 +29,7 @@ from nvmesim.model.raid_arrays import (
 )
 from nvmesim.model.raid_geometry import Op, RaidGeometry
 from nvmesim.model.raid_map import BLOCK
+from nvmesim.model.raid_pieces import BARRIER_UNIT, crosses_barriers, split_unit
 from nvmesim.model.raid_plan import SECTOR, bitmap_phase, raw_plan
 from nvmesim.model.raid_sequential import coalesced_table, needs_depth_model, sequential_table
 
@@ -146,7 +147,8 @@ def period_bytes(geometry: RaidGeometry) -> int:
 def representatives(geometry: RaidGeometry, offsets: Int64s, block_size: int) -> Int64s:
     """The offset that stands for each of *offsets*: both have the same plan."""
     if geometry.level == 1:
-        return np.zeros_like(offsets)
+        crosses = offsets % BARRIER_UNIT + block_size > BARRIER_UNIT
+        return np.where(crosses & (split_unit(geometry) is not None), offsets % BARRIER_UNIT, 0)
     period, chunk = period_bytes(geometry), geometry.chunk
     found = offsets % period
     inside = found % chunk
@@ -167,6 +169,8 @@ def _random_table(
     if geometry.level == 0 and isinstance(geometry.member_size, tuple):
         return _zoned_table(geometry, op, block_size, align, offset, below)
     period = period_bytes(geometry)
+    if crosses_barriers(geometry, block_size, align, offset):
+        period = BARRIER_UNIT
     count = period // math.gcd(period, align)
     available = count if span is None else (span - block_size) // align + 1
     is_whole = available >= 4 * count or span is None
