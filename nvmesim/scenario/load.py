@@ -109,7 +109,7 @@ def _numbered(tables: Mapping[str, Any], path: list[str]) -> list[str]:
     if path[0] not in _LISTS or len(path) < 2:
         return path
     holder = tables.get(path[0], {})
-    if isinstance(holder, list) and len(holder) == 1 and not path[1].isdigit():
+    if isinstance(holder, list) and len(holder) == 1 and not path[1].isdecimal():
         return [path[0], "0", *path[1:]]
     if isinstance(holder, Mapping) and path[1] == "0" and len(path) > 2:
         return [path[0], *path[2:]]
@@ -129,7 +129,7 @@ def _inner(holder: Any, slot: Any, name: str, here: str, said: str) -> Any:
 
 
 def _position(part: str, items: list[Any], here: str, said: str) -> int:
-    if not part.isdigit() or int(part) >= len(items):
+    if not part.isdecimal() or len(part) > 9 or int(part) >= len(items):
         there = f"elements 0 to {len(items) - 1}" if items else "no elements"
         raise ScenarioError(f"--set {said!r}: {here} has {there}, not {part!r}")
     return int(part)

@@ -192,7 +192,7 @@ def expanded(tables: Any, key: str) -> list[str]:
     found = tables
     for part in [p for p in before.split(".") if p]:
         if isinstance(found, list):
-            found = found[int(part)] if part.isdigit() and int(part) < len(found) else None
+            found = found[int(part)] if part.isdecimal() and int(part) < len(found) else None
         else:
             found = found.get(part) if isinstance(found, Mapping) else None
     if not isinstance(found, list) or not found:

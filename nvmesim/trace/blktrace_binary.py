@@ -77,8 +77,10 @@ def parts(path: Path, asked: Collection[Path] = ()) -> tuple[Path, ...]:
 
 def read(source: Source) -> Capture:
     """Read a device's blktrace files; CaptureError if they hold no whole request."""
-    start = source.head.raw[:4]
-    version = start[0] if _order(source.head) == "little" else start[3]
+    start, order = source.head.raw[:4], _order(source.head)
+    if order is None:
+        raise source.error("is no blktrace file", "give what blktrace wrote, one file a CPU")
+    version = start[0] if order == "little" else start[3]
     if version != VERSION:
         raise source.error(
             f"is blktrace of version {version}, where {VERSION} is known",

@@ -223,13 +223,7 @@ class Pairer:
 
     def _flying(self) -> np.ndarray:
         """Pool rows of what is in flight, in order of issue."""
-        free = np.zeros(self._pool.shape[0], bool)
-        node = int(self._counters[kernel.FREE])
-        links = self._pool[:, kernel.NEXT]
-        while node >= 0:
-            free[node] = True
-            node = int(links[node])
-        used = self._pool[~free]
+        used = self._pool[~kernel.free_nodes(self._pool, self._counters)]
         return used[np.argsort(used[:, kernel.ISSUE], kind="stable")]
 
     def _rebuild(self, room: int, horizon: int) -> None:

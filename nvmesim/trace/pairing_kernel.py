@@ -427,3 +427,14 @@ def depths(issue: np.ndarray, ends: np.ndarray, earlier: int) -> np.ndarray:
         # A request that ends as it starts is outstanding at its own issue.
         out[i] = max(i + 1 + earlier - done, 1)
     return out
+
+
+@compiled
+def free_nodes(pool: np.ndarray, counters: np.ndarray) -> np.ndarray:
+    """bool[room], whether a node of the pool holds nothing in flight."""
+    free = np.zeros(pool.shape[0], np.bool_)
+    node = counters[FREE]
+    while node >= 0:
+        free[node] = True
+        node = pool[node, NEXT]
+    return free

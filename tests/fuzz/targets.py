@@ -117,7 +117,8 @@ def _scenario_seeds() -> list[bytes]:
     return [path.read_bytes() for path in files]
 
 
-_FOLDER = Path(tempfile.gettempdir())
+_MEMORY = Path("/dev/shm")
+_FOLDER = _MEMORY if _MEMORY.is_dir() else Path(tempfile.gettempdir())
 
 
 def _accepts(call: Callable[[], object], where: str = "") -> bool:
