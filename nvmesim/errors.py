@@ -6,7 +6,8 @@ NvmesimError                exit code 2 unless said otherwise
 |   +-- ScenarioError       a scenario file, a --set, or a workload in it
 |   +-- CatalogError        an unknown or broken profile
 |   +-- CaptureError        a capture that cannot be read
-|   +-- GeometryError       a RAID that cannot be built, or has failed
+|   +-- GeometryError       a RAID that cannot be built
+|   |   +-- FailedArrayError    a RAID that has lost more members than it survives
 |   +-- FitError            captures that cannot determine a profile
 +-- NetworkError            a lowered network breaks a rule of `network`
 +-- DeadlockError           requests are left and no event is
@@ -46,6 +47,21 @@ class CaptureError(InputError):
 
 class GeometryError(InputError):
     """A RAID cannot be built so, or has lost more members than it survives."""
+
+
+class FailedArrayError(GeometryError):
+    """A RAID has lost more members than it survives: no mistake, but the answer.
+
+    ``missing`` are the member numbers that are gone.
+    """
+
+    def __init__(self, text: str, missing: Iterable[int] = ()) -> None:
+        super().__init__(text)
+        self.missing = tuple(missing)
+
+    def to_json(self) -> dict[str, object]:
+        """Return what `run --json` prints in place of a prediction."""
+        return {"failed": True, "sentence": str(self), "missing_members": list(self.missing)}
 
 
 class FitError(InputError):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -58,9 +60,10 @@ def run(
     from nvmesim.cli.mistaken import scenario_of
     from nvmesim.simulate import simulate
 
-    loaded = scenario_of(scenario, sets)
+    with saying_failure(as_json):
+        loaded = scenario_of(scenario, sets)
     say_if_compiling(engine)
-    with noting_interrupt() as pressed, progress_bar() as progress:
+    with noting_interrupt() as pressed, saying_failure(as_json), progress_bar() as progress:
         result = simulate(
             loaded, engine=engine, seed=seed, precision=share, curve=report is not None,
             waits=report is not None, requests_file=requests, progress=progress,
@@ -78,6 +81,19 @@ def run(
     if pressed:
         return 130
     return 0 if result.converged and result.bottleneck.verdict != "unstable" else 1
+
+
+@contextmanager
+def saying_failure(as_json: bool) -> Iterator[None]:
+    """With --json print an object also where the answer is that the array has failed."""
+    from nvmesim.errors import FailedArrayError
+
+    try:
+        yield
+    except FailedArrayError as failed:
+        if as_json:
+            print_json(failed.to_json())
+        raise
 
 
 def share_of(text: str | None) -> float | None:

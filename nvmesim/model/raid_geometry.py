@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, Literal
 
-from nvmesim.errors import GeometryError, nearest
+from nvmesim.errors import FailedArrayError, GeometryError, nearest
 from nvmesim.model.raid_map import (
     BLOCK,
     KIB,
@@ -89,8 +89,8 @@ class RaidGeometry:
     3
     >>> RaidGeometry("raid5", 4, "64 KiB", degraded=(0, 2))
     Traceback (most recent call last):
-    nvmesim.errors.GeometryError: raid5 of 4 members has failed: members 0 and 2 are missing and it\
- survives 1; restore a member or take a level with more redundancy
+    nvmesim.errors.FailedArrayError: raid5 of 4 members has failed: members 0 and 2 are missing and\
+ it survives 1; restore a member or take a level with more redundancy
     """
 
     level: int
@@ -169,7 +169,8 @@ class RaidGeometry:
             )
         lost = tuple(sorted({*self.degraded, *self.rebuilding}))
         if lost and not survives(self.level, self.members, self.layout_name, lost):
-            raise GeometryError(_failed_text(self.level, self.members, self.layout_name, lost))
+            text = _failed_text(self.level, self.members, self.layout_name, lost)
+            raise FailedArrayError(text, lost)
 
     @property
     def layout_name(self) -> str:

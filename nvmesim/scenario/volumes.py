@@ -9,7 +9,7 @@ from typing import Final, cast
 from nvmesim import units
 from nvmesim.catalog import load as catalog
 from nvmesim.catalog.profile import RaidEngineProfile
-from nvmesim.errors import CatalogError, GeometryError, ScenarioError, nearest
+from nvmesim.errors import CatalogError, FailedArrayError, GeometryError, ScenarioError, nearest
 from nvmesim.scenario.hardware import Notes, capacity_bytes, profile
 from nvmesim.scenario.resolved import Drive, Volume
 from nvmesim.scenario.schema import Scenario, VolumeSpec
@@ -27,7 +27,21 @@ PARITY_LAYOUTS: Final = (
     "parity-first",
     "parity-last",
 )
-_MIRROR_LAYOUT: Final = re.compile(r"^(near|far|offset)(\d+)$")
+RAID6_LAYOUTS: Final = (
+    *PARITY_LAYOUTS,
+    "left-symmetric-6",
+    "left-asymmetric-6",
+    "right-symmetric-6",
+    "right-asymmetric-6",
+    "parity-first-6",
+    "ddf-zero-restart",
+    "ddf-n-restart",
+    "ddf-n-continue",
+)
+ZONE_LAYOUTS: Final = ("original", "alternate")
+"""How md counts the chunks of a raid0 behind its shorter members."""
+_MIRROR_LAYOUT: Final = re.compile(r"^(near|far|offset|n|f|o)([0-9]{1,4})$")
+_MIRROR_KINDS: Final = {"n": "near", "f": "far", "o": "offset"}
 
 
 def resolve_volumes(
@@ -97,6 +111,7 @@ def _volume(
         if spec.raid != "raid1":
             notes.assume(f"{key}.chunk: {units.format_size(chunk)}, the default of {engine.name}")
     _check_choices(spec, key, engine, copies, len(members))
+    _check_chunk(spec.raid, chunk, key, [capacity_bytes(drives[member]) for member in members])
     sizes = [capacity_bytes(drives[member]) // chunk * chunk for member in members]
     zoned = spec.raid == "raid0" and len(set(sizes)) > 1 and engine.merge != "none"
     _note_mixture(key, members, drives, sizes, zoned, notes)
@@ -203,6 +218,18 @@ def _engine(spec: VolumeSpec, key: str, scenario: Scenario, notes: Notes) -> Rai
     return engine
 
 
+def _check_chunk(level: str, chunk: int, key: str, capacities: list[int]) -> None:
+    """Raise GeometryError for a chunk that md would not take, or that no member holds."""
+    said = units.format_size(chunk)
+    if level in ("raid5", "raid6", "raid10") and chunk & (chunk - 1):
+        raise GeometryError(f"{key}.chunk is {said}; {level} takes a power of two, as 64 KiB")
+    if level != "raid1" and min(capacities) < chunk:
+        raise GeometryError(
+            f"{key}.chunk is {said}; the smallest member holds "
+            f"{units.format_size(min(capacities))}, at least one chunk is needed"
+        )
+
+
 def default_chunk(engine: RaidEngineProfile, n_members: int) -> int:
     """Return the chunk of a volume that names none: as its engine's own tools choose it.
 
@@ -278,11 +305,16 @@ def geometry(
         raise GeometryError(f"{key}: {level} needs at least {least} members, it has {n_members}")
     if level in ("raid5", "raid6"):
         chosen = layout or "left-symmetric"
-        if chosen not in PARITY_LAYOUTS:
-            raise GeometryError(f"{key}.layout is {layout!r}; {nearest(chosen, PARITY_LAYOUTS)}")
+        known = PARITY_LAYOUTS if level == "raid5" else RAID6_LAYOUTS
+        if chosen not in known:
+            raise GeometryError(f"{key}.layout is {layout!r}; {nearest(chosen, known)}")
         return chosen, 1
     if level == "raid10":
         return _mirror_layout(layout or "near2", n_members, key)
+    if level == "raid0" and layout is not None:
+        if layout not in ZONE_LAYOUTS:
+            raise GeometryError(f"{key}.layout is {layout!r}; {nearest(layout, ZONE_LAYOUTS)}")
+        return layout, 1
     if layout is not None:
         raise GeometryError(f"{key}.layout is {layout!r}; {level} has none, leave it out")
     return "", n_members if level == "raid1" else 1
@@ -295,7 +327,7 @@ def _mirror_layout(layout: str, n_members: int, key: str) -> tuple[str, int]:
     copies = int(match.group(2))
     if not 2 <= copies <= n_members:
         raise GeometryError(f"{key}.layout is {layout!r}; 2 to {n_members} copies on its members")
-    return match.group(1), copies
+    return _MIRROR_KINDS.get(match.group(1), match.group(1)), copies
 
 
 def check_degraded(
@@ -324,7 +356,9 @@ def check_degraded(
         rule = f"{level} survives {survives} missing of {n_members}"
     if lost and degraded:
         missing = ", ".join(str(member) for member in degraded)
-        raise GeometryError(f"{key}.degraded is [{missing}]: the array has failed; {rule}")
+        raise FailedArrayError(
+            f"{key}.degraded is [{missing}]: the array has failed; {rule}", sorted(degraded)
+        )
 
 
 def copy_sets(layout: str, n_members: int, copies: int) -> list[set[int]]:

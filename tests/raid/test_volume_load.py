@@ -221,6 +221,10 @@ FAILED = {
     "wide": ({"raid": "raid10", "engine": "storage-spaces-mirror", "columns": 3}, "columns is 3"),
     "narrow": ({"raid": "raid5", "engine": "storage-spaces-parity", "columns": 2}, "at least 3"),
     "chunk": ({"raid": "raid5", "chunk": "6 KiB"}, "multiple of 4 KiB"),
+    "power": ({"raid": "raid5", "chunk": "12 KiB"}, "volume.chunk is 12 KiB; raid5 takes a power"),
+    "huge": ({"raid": "raid0", "chunk": "2 TB"}, "the smallest member holds"),
+    "zones": ({"raid": "raid0", "layout": "left-symmetric"}, "layout is 'left-symmetric'"),
+    "copies": ({"raid": "raid10", "layout": "near9"}, "2 to 4 copies"),
 }  # fmt: skip
 
 
@@ -243,6 +247,11 @@ def test_a_failed_array_is_an_answer_on_the_command_line(tmp_path, capsys):
     said = capsys.readouterr().err.strip().splitlines()
     assert len(said) == 1
     assert "the array has failed" in said[0]
+    assert run_command(["run", str(file), "--json"]) == 2
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["failed"] is True
+    assert answer["missing_members"] == [0, 2]
+    assert "raid5 survives 1 missing of 4" in answer["sentence"]
 
 
 def test_an_engine_of_ones_own_in_ten_lines(tmp_path):
