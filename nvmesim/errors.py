@@ -28,6 +28,14 @@ class NvmesimError(Exception):
 class InputError(NvmesimError):
     """Something the user gave is wrong; the text says where, what was found and what would do."""
 
+    def at(self, place: object) -> InputError:
+        """Return the same error with the file that it is in.
+
+        >>> str(InputError("drives is missing").at("lab.toml"))
+        'lab.toml: drives is missing'
+        """
+        return type(self)(f"{place}: {self}")
+
 
 class UnitError(InputError):
     """A text such as ``"80 us"`` does not parse."""
@@ -58,6 +66,10 @@ class FailedArrayError(GeometryError):
     def __init__(self, text: str, missing: Iterable[int] = ()) -> None:
         super().__init__(text)
         self.missing = tuple(missing)
+
+    def at(self, place: object) -> InputError:
+        """Return the same error with the file that it is in."""
+        return FailedArrayError(f"{place}: {self}", self.missing)
 
     def to_json(self) -> dict[str, object]:
         """Return what `run --json` prints in place of a prediction."""

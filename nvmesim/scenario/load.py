@@ -39,7 +39,7 @@ def load_scenario(path: str | Path, sets: Iterable[str] = ()) -> Scenario:
             raise ScenarioError(elsewhere)
         return scenario_from_dict(changed, base=file.parent)
     except InputError as error:
-        raise type(error)(f"{file}: {error}") from None
+        raise error.at(file) from None
 
 
 def scenario_from_dict(tables: Mapping[str, Any], base: str | Path = ".") -> Scenario:
