@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,6 +13,7 @@ from nvmesim.result import palette, summary
 from nvmesim.result.page import escaped
 from nvmesim.result.result import Result
 from nvmesim.scenario.load import scenario_from_dict
+from nvmesim.scenario.resolve import resolve
 from nvmesim.scenario.schema import Scenario
 from nvmesim.simulate import simulate
 from nvmesim.sweep.api import tables_of
@@ -52,7 +54,8 @@ def explore(
     except ImportError:
         raise InputError("explore needs ipywidgets: pip install 'nvmesim[lab]'") from None
     tables, base = tables_of(scenario)
-    controls = {key: _control(widgets, key, said, _at(tables, key)) for key, said in over.items()}
+    now = _Now(tables, base)
+    controls = {key: _control(widgets, key, said, now.at(key)) for key, said in over.items()}
     answer = widgets.HTML()
     view = _View(tables, base, requests, seed)
 
@@ -118,7 +121,7 @@ def _answer(result: Result, took: float) -> str:
 
 def _reason(result: Result) -> str:
     """Why, without the sentence about reliefs, which are not simulated here."""
-    return result.bottleneck.sentence.replace(": no change was re-simulated", "")
+    return re.sub("[:;] no change was re-simulated", "", result.bottleneck.sentence)
 
 
 def _fullest(result: Result, most: int = 5) -> list[summary.StationGroup]:
@@ -155,11 +158,30 @@ def _short(key: str) -> str:
     return parts[-2] if parts[-1] == "count" and len(parts) > 1 else parts[-1]
 
 
-def _at(tables: Any, key: str) -> Any:
-    """The value at *key*, of the first element where it names all; None if nothing is there."""
-    for part in key.split("."):
+class _Now:
+    """The values that a scenario has at its keys, stated or by default."""
+
+    def __init__(self, tables: Mapping[str, Any], base: str) -> None:
+        scenario = scenario_from_dict(tables, base)
+        self._stated = tables
+        self._filled = scenario.model_dump(mode="json")
+        self._groups = resolve(scenario).workload
+
+    def at(self, key: str) -> Any:
+        """The value at *key*, of the first element where it names all; None if nothing is there."""
+        parts = key.split(".")
+        found = _at(self._stated, parts)
+        if found is None:
+            found = _at(self._filled, parts)
+        if found is None and parts[0] == "workload":
+            found = getattr(self._groups[0], parts[-1], None)
+        return found
+
+
+def _at(tables: Any, parts: Sequence[str]) -> Any:
+    for part in parts:
         if isinstance(tables, list):
-            number = 0 if not part.isdigit() else int(part)
+            number = int(part) if part.isdigit() else 0
             tables = tables[number] if number < len(tables) else None
             if part.isdigit() or part == "*":
                 continue
@@ -169,9 +191,9 @@ def _at(tables: Any, key: str) -> Any:
 
 def _control(widgets: Any, key: str, said: Any, now: Any) -> Any:
     """A slider for a range, a menu for a list."""
-    style = {"description_width": "initial"}
+    style = {"description_width": "90px"}
     layout = widgets.Layout(width="460px")
-    shared = {"description": _short(key), "description_tooltip": key, "style": style,
+    shared = {"description": _short(key), "tooltip": key, "style": style,
               "layout": layout}  # fmt: skip
     if isinstance(said, tuple) and len(said) in (2, 3) and all(_is_number(v) for v in said):
         low, high = said[:2]

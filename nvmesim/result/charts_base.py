@@ -6,6 +6,7 @@ server for anything.
 
 from __future__ import annotations
 
+import html
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,7 +16,7 @@ import altair as alt
 
 from nvmesim.errors import InputError
 from nvmesim.files import written
-from nvmesim.result import palette
+from nvmesim.result import palette, summary
 
 WIDTH: Final = 560
 LOG_LABELS: Final = "datum.value >= 1 ? format(datum.value, ',') : format(datum.value, '~g')"
@@ -158,14 +159,16 @@ def _without_defaults(config: dict[str, Any]) -> dict[str, Any]:
 
 
 def to_svg(drawn: Drawn) -> str:
-    """*drawn* as an SVG document.
+    """*drawn* as an SVG document, with its words for readers.
 
-    >>> to_svg(nothing("no points"))[:4]
-    '<svg'
+    >>> to_svg(nothing("no points"))[:38]
+    '<svg role="img" aria-label="no points"'
     """
     import vl_convert
 
-    return str(vl_convert.vegalite_to_svg(styled(drawn), vl_version=_version()))
+    svg = str(vl_convert.vegalite_to_svg(styled(drawn), vl_version=_version()))
+    said = html.escape(summary.one_line(_words(drawn)), quote=True)
+    return svg.replace("<svg", f'<svg role="img" aria-label="{said}"', 1)
 
 
 def to_png(drawn: Drawn, scale: float = PNG_SCALE) -> bytes:

@@ -107,9 +107,36 @@ def test_lab_copies_once_and_keeps_changes(tmp_path, capfd):
     changed.write_text("mine")
     (folder / BOOKS[1].name).unlink()
     assert run_command(["lab", str(folder), "--copy-only"]) == 0
-    assert "1 files copied" in capfd.readouterr().out
+    said = capfd.readouterr()
+    assert "1 files copied" in said.out
+    assert f"not this version's: {changed}" in said.err
+    assert said.err.count("not this version's") == 1
     assert changed.read_text() == "mine"
     assert list((folder / "captures").glob("randread_qd1.json"))
+
+
+def test_a_notebook_that_was_only_run_is_not_told(tmp_path, capfd):
+    assert run_command(["lab", str(tmp_path), "--copy-only"]) == 0
+    book = tmp_path / BOOKS[0].name
+    saved = json.loads(book.read_text("utf-8"))
+    for cell in saved["cells"]:
+        if cell["cell_type"] == "code":
+            cell["execution_count"] = 1
+    book.write_text(json.dumps(saved))
+    capfd.readouterr()
+    assert run_command(["lab", str(tmp_path), "--copy-only"]) == 0
+    assert capfd.readouterr().err == ""
+
+
+def test_notebooks_use_public_names_only():
+    """`import nvmesim as ns` is all that a stranger needs."""
+    for book in BOOKS:
+        for text in cells(book):
+            for node in ast.walk(ast.parse(text)):
+                if isinstance(node, ast.ImportFrom):
+                    assert not (node.module or "").startswith("nvmesim"), book.name
+                if isinstance(node, ast.Import):
+                    assert all(not a.name.startswith("nvmesim.") for a in node.names), book.name
 
 
 def test_lab_without_jupyter_says_what_to_install(tmp_path, capfd, monkeypatch):
@@ -117,7 +144,7 @@ def test_lab_without_jupyter_says_what_to_install(tmp_path, capfd, monkeypatch):
     from nvmesim.cli.lab import lab
 
     with pytest.raises(Exception, match=r"nvmesim\[lab\]"):
-        lab.callback(Path(tmp_path), False, None, False)
+        lab.callback(Path(tmp_path), False, None, False, False)
     file = tmp_path / "file"
     file.write_text("")
     monkeypatch.undo()

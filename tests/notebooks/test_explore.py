@@ -1,0 +1,132 @@
+"""Sliders: what they show, what a position costs, and what is said of bad ranges."""
+
+import builtins
+import re
+import time
+
+import pytest
+
+import nvmesim as ns
+from nvmesim.errors import InputError
+from nvmesim.explore import _short
+
+widgets = pytest.importorskip("ipywidgets")
+MOST_MS = 100
+"""What a position of a slider may cost in CPU time; walls depend on what else runs."""
+
+
+def scenario(**load):
+    return ns.Scenario(
+        name="six",
+        server={"stack": "linux-io_uring", "sockets": [{"cpu": "xeon-platinum-8380"}]},
+        drives=[{"profile": "intel-p4610-1.6tb", "count": 2}],
+        volume={"raid": "raid0"},
+        workload={"threads": 16, "outstanding": 16, **load},
+    )
+
+
+def words(panel):
+    return re.sub("<[^>]+>", " ", panel.children[-1].value)
+
+
+def kiops(panel):
+    found = re.search(r"([\d,.]+) kIOPS", words(panel))
+    return float(found[1].replace(",", ""))
+
+
+@pytest.fixture(scope="module")
+def panel():
+    return ns.explore(
+        scenario(),
+        {
+            "drives.0.count": (2, 40),
+            "workload.0.read": (0.5, 1.0, 0.1),
+            "volume.raid": ["raid0", "raid10"],
+        },
+        requests=4000,
+    )
+
+
+def test_controls_start_where_the_scenario_is(panel):
+    slider, share, menu = panel.children[:-1]
+    assert (slider.value, slider.min, slider.max, slider.step) == (2, 2, 40, 1)
+    assert (share.value, menu.value) == (1.0, "raid0")
+    assert [c.description for c in panel.children[:-1]] == ["drives", "read", "raid"]
+
+
+def test_what_is_shown_is_what_simulate_says(panel):
+    result = ns.simulate(scenario(), requests=4000, reliefs=False)
+    panel.children[0].value = 3
+    panel.children[0].value = 2
+    assert kiops(panel) == pytest.approx(result.total.iops.value / 1e3, rel=1e-3)
+
+
+def test_more_drives_do_more_and_the_trail_remembers(panel):
+    panel.children[0].value = 2
+    before = kiops(panel)
+    panel.children[0].value = 6
+    assert kiops(panel) > 1.5 * before
+    assert "drives 2" in words(panel).split("before:")[1]
+
+
+def test_an_impossible_design_says_why_and_the_next_one_works(panel):
+    panel.children[0].value = 39
+    assert "PCIe lanes" in words(panel)
+    panel.children[0].value = 4
+    assert "kIOPS" in words(panel)
+
+
+def test_texts_of_the_scenario_are_escaped():
+    shown = ns.explore(scenario(), {"drives.0.count": [2, "<b>&"]}, requests=1000)
+    shown.children[0].value = "<b>&"
+    assert "<b>&" not in shown.children[-1].value
+    assert "&lt;b&gt;" in shown.children[-1].value
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        ((4, 4), "is empty"),
+        ("2..8", "is no range"),
+        ([], "is no range"),
+        ((1, 2, 3, 4), "no range"),
+    ],
+)
+def test_bad_ranges(said, words):
+    with pytest.raises(InputError, match=words):
+        ns.explore(scenario(), {"drives.0.count": said})
+
+
+def test_an_unknown_key_is_told(panel):
+    shown = ns.explore(scenario(), {"drives.0.cuont": (2, 4)}, requests=1000)
+    assert "count" in words(shown)
+
+
+def test_without_ipywidgets_it_says_what_to_install(monkeypatch):
+    real = builtins.__import__
+
+    def without(name, *args, **kwds):
+        if name == "ipywidgets":
+            raise ImportError(name)
+        return real(name, *args, **kwds)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(InputError, match=r"nvmesim\[lab\]"):
+        ns.explore(scenario(), {"drives.0.count": (2, 4)})
+
+
+def test_short_names_of_keys():
+    assert _short("server.sockets.*.cpu") == "cpu"
+    assert _short("count") == "count"
+
+
+def test_a_position_costs_less_than_a_tenth_of_a_second():
+    panel = ns.explore(scenario(), {"drives.0.count": (2, 12)})
+    costs = []
+    for count in (3, 4, 5, 6, 7, 8):
+        before = time.process_time()
+        panel.children[0].value = count
+        costs.append(1000 * (time.process_time() - before))
+        assert f"drive dies × {count}" in panel.children[-1].value
+    print(f"a position costs {min(costs):.0f} to {max(costs):.0f} ms of CPU")
+    assert sorted(costs)[len(costs) // 2] < MOST_MS

@@ -1,0 +1,125 @@
+"""A notebook in a live JupyterLab: it runs, and a slider that moves simulates anew."""
+
+import json
+import os
+import re
+import time
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.browser
+
+SHOTS = os.environ.get("NVMESIM_SCREENSHOTS")
+"""A folder for pictures of what was seen, to look at."""
+SMALL = """
+import nvmesim as ns
+
+scenario = ns.Scenario(
+    server={"stack": "linux-io_uring", "sockets": [{"cpu": "xeon-platinum-8380"}]},
+    drives=[{"profile": "intel-p4610-1.6tb", "count": 2}], volume={"raid": "raid0"},
+    workload={"threads": 16, "outstanding": 16},
+)
+"""
+CHART = """
+frame = ns.sweep(scenario, {"drives.0.count": [2, 4]}, requests=5000, workers=1)
+ns.charts.scaling(frame, "drives.0.count")
+"""
+SLIDERS = """
+ns.explore(scenario, {"drives.0.count": (2, 12), "workload.0.read": (0.0, 1.0, 0.1)})
+"""
+
+
+def notebook(*cells):
+    found = [
+        {"cell_type": "code", "id": f"c{n}", "metadata": {}, "source": text.strip(),
+         "outputs": [], "execution_count": None}
+        for n, text in enumerate(cells)
+    ]  # fmt: skip
+    kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    return {"cells": found, "metadata": {"kernelspec": kernel}, "nbformat": 4, "nbformat_minor": 5}
+
+
+def shot(lab, name):
+    if SHOTS:
+        Path(SHOTS).mkdir(parents=True, exist_ok=True)
+        lab.page.screenshot(path=Path(SHOTS) / f"{name}.png")
+
+
+def answer(lab):
+    return lab.page.locator(".nvmesim-explore").first.inner_text()
+
+
+def kiops(text):
+    """The figure at the top of the answer."""
+    return float(re.match(r"([\d,.]+) kIOPS", text)[1].replace(",", ""))
+
+
+def after(lab, before):
+    """The answer once it is another than *before*."""
+    lab.page.wait_for_function(
+        "before => document.querySelector('.nvmesim-explore').innerText !== before", arg=before
+    )
+    return answer(lab)
+
+
+def test_a_slider_simulates_anew(server, open_notebook):
+    (server.folder / "live.ipynb").write_text(json.dumps(notebook(SMALL, CHART, SLIDERS)))
+    lab = open_notebook("live.ipynb")
+    lab.run_all(3)
+    assert lab.errors() == []
+    lab.page.locator(".nvmesim-explore").first.wait_for()
+    drawn = lab.page.locator(".jp-OutputArea-output[data-mime-type='image/svg+xml'] img")
+    assert drawn.count() == 1
+    assert drawn.first.evaluate("image => image.naturalWidth") > 400
+    two = answer(lab)
+    shot(lab, "live-before")
+    handle = lab.page.locator(".jp-OutputArea-output .noUi-handle").first
+    handle.focus()
+    started = time.monotonic()
+    lab.page.keyboard.press("ArrowRight")
+    three = after(lab, two)
+    seen_ms = 1000 * (time.monotonic() - started)
+    for _ in range(3):
+        before = answer(lab)
+        lab.page.keyboard.press("ArrowRight")
+        six = after(lab, before)
+    shot(lab, "live-after")
+    assert "drives 2" in six
+    assert kiops(two) < kiops(three) < kiops(six)
+    assert kiops(six) > 1.5 * kiops(two)
+    took = int(re.search(r"simulated in (\d+) ms", six)[1])
+    print(f"a step to the next drive: {took} ms in the kernel, {seen_ms:.0f} ms until it is seen")
+    assert lab.elsewhere == []
+
+
+def test_an_impossible_design_says_why(server, open_notebook):
+    cell = SLIDERS.replace("(2, 12)", "[2, 40]")
+    (server.folder / "impossible.ipynb").write_text(json.dumps(notebook(SMALL, cell)))
+    lab = open_notebook("impossible.ipynb")
+    lab.run_all(2)
+    before = answer(lab)
+    lab.page.locator(".jp-OutputArea-output select").first.select_option("40")
+    assert "PCIe lanes" in after(lab, before)
+    shot(lab, "impossible")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [f"{n:02}" for n in range(1, 9)])
+def test_every_notebook_runs_in_the_browser(server, open_notebook, number):
+    book = next(server.folder.glob(f"{number}-*.ipynb"))
+    cells = [c for c in json.loads(book.read_text("utf-8"))["cells"] if c["cell_type"] == "code"]
+    lab = open_notebook(book.name)
+    started = time.monotonic()
+    lab.run_all(len(cells))
+    print(f"{book.name}: {time.monotonic() - started:.0f} s")
+    assert lab.errors() == []
+    assert lab.elsewhere == []
+    if SHOTS:
+        lab.page.keyboard.press("Control+b")
+        outer = lab.page.locator(".jp-NotebookPanel .jp-WindowedPanel-outer").first
+        tall, high = outer.evaluate("e => [e.scrollHeight, e.clientHeight]")
+        for n in range(-(-tall // high)):
+            outer.evaluate(f"e => {{ e.scrollTop = {n * high} }}")
+            lab.page.wait_for_timeout(400)
+            shot(lab, f"{number}-{n}")
