@@ -44,7 +44,8 @@ def sync_stats(histogram: Ints, duration_ps: float) -> Syncs | None:
 
     A bin is at most 1/2**HIST_BITS wide, so the values are within 0.4 %.
 
-    >>> bins = np.zeros(62 << HIST_BITS, np.int64)
+    >>> from nvmesim.engine.contract import HIST_BINS
+    >>> bins = np.zeros(HIST_BINS, np.int64)
     >>> bins[100] = 50
     >>> found = sync_stats(bins, 1e12)
     >>> found.count, found.per_s, found.percentiles[99.0] is None

@@ -32,7 +32,10 @@ def window_of(values: np.ndarray, groups: int = 24, writes: bool = False) -> Win
             histogram[int(writes), :, bin_index(value)] += 1
         most = np.full((2, 2), part.max(), np.int64)
         snapshots.append(
-            Snapshot(1, 1e6, most, histogram, np.zeros(1, np.int64), np.zeros(0), np.zeros((1, 4)))
+            Snapshot(
+                *(1, 1e6, most, histogram, np.zeros(1, np.int64), np.zeros(0), np.zeros((1, 4))),
+                np.zeros(HIST_BINS, np.int64),
+            )
         )
     records = np.ones((groups, 10))
     return Window(0.0, records, tuple(snapshots))
