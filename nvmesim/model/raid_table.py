@@ -31,6 +31,7 @@ from nvmesim.model.raid_geometry import Op, RaidGeometry
 from nvmesim.model.raid_map import BLOCK
 from nvmesim.model.raid_pieces import BARRIER_UNIT, crosses_barriers, split_unit
 from nvmesim.model.raid_plan import SECTOR, bitmap_phase, raw_plan
+from nvmesim.model.raid_reuse import is_reused, reused_table
 from nvmesim.model.raid_sequential import coalesced_table, needs_depth_model, sequential_table
 
 __all__ = ["Expectation", "PlanTable", "expectation", "plan_table"]
@@ -168,6 +169,8 @@ def _random_table(
 ) -> PlanTable:
     if geometry.level == 0 and isinstance(geometry.member_size, tuple):
         return _zoned_table(geometry, op, block_size, align, offset, below)
+    if is_reused(geometry, op, span):
+        return reused_table(geometry, op, block_size, align, offset, span, below=below)
     period = period_bytes(geometry)
     if crosses_barriers(geometry, block_size, align, offset):
         period = BARRIER_UNIT
