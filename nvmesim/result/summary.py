@@ -22,9 +22,10 @@ from nvmesim.result.syncs import Syncs
 COLUMNS: Final = ("mean", "p50", "p99", "p99.9")
 FULL: Final = 0.9
 """Utilization from which a station counts as full."""
-_PATH: Final = {"thread": 0, "cpu": 1, "lock": 2, "raid-engine": 2, "drive": 8}
 _LINKS: Final = ("memory", "interconnect", "uplink", "adapter-commands", "port")
 """Resources of links, from the sockets outwards."""
+_DRIVE: Final = 4 + len(_LINKS)
+_PATH: Final = {"thread": 0, "cpu": 1, "lock": 2, "raid-engine": 2, "drive": _DRIVE}
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069]+")
 
 
@@ -43,9 +44,9 @@ def kiops(per_s: float) -> str:
     >>> kiops(2_719_800.0), kiops(512_340.0), kiops(679.0)
     ('2,720 k', '512.3 k', '679')
     """
-    thousands = per_s / 1e3
     if per_s < 999.5:
         return f"{per_s:.3g}"
+    thousands = per_s / 1e3
     if thousands >= 1000:
         return f"{thousands:,.0f} k"
     return f"{thousands:.4g} k" if thousands >= 100 else f"{thousands:.3g} k"
@@ -259,7 +260,7 @@ def _along(station: StationStats) -> int:
     """Where on the way from the thread to the dies *station* is; equal places keep their order."""
     if station.kind == "link":
         return _LINKS.index(station.resource) + 4 if station.resource in _LINKS else 4
-    return _PATH.get(station.kind, 3 if station.drive is None else 8)
+    return _PATH.get(station.kind, 3 if station.drive is None else _DRIVE)
 
 
 def _common_words(names: Sequence[str]) -> int:
