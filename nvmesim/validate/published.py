@@ -164,9 +164,11 @@ class Published:
 def find_sets(names: tuple[str, ...] = ()) -> list[Path]:
     """Return the folders of the sets called *names* (or that are folders), or of all known sets.
 
-    They are looked for in ``calibration/published`` here and beside the package.
+    They are looked for in ``calibration/published`` here, beside the package (a source tree), and
+    in the package (an installed one).
     """
-    roots = [FOLDER, Path(__file__).resolve().parents[2] / FOLDER]
+    package = Path(__file__).resolve().parent
+    roots = [FOLDER, package.parents[1] / FOLDER, package / "sets"]
     known: dict[str, Path] = {}
     for root in roots:
         if root.is_dir():
