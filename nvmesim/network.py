@@ -422,9 +422,12 @@ def _check_users(net: Network) -> None:
 def _check_streams(net: Network) -> None:
     _within(net.user_stream, 0, 1 << 31, "user_stream")
     _within(net.flow_stream, -1, max(net.n_streams, 1), "flow_stream")
-    top = int(net.flow_stream.max(initial=-1))
-    if top >= 0:
-        top += int(net.user_stream.max(initial=0))
+    added = np.zeros(len(net.group_flow), np.int64)
+    np.maximum.at(added, net.user_group, net.user_stream)
+    for group, first in enumerate(net.group_flow.tolist()):
+        n_flows = int(net.group_targets[group] * net.group_kinds[group])
+        top = int(net.flow_stream[first : first + n_flows].max(initial=-1))
+        top += int(added[group]) if top >= 0 else 0
         _require(top < net.n_streams, f"stream counter {top} is missing")
     _require(len(net.stream_start) == net.n_streams, "stream_start has not n_streams rows")
     _within(net.stream_start, 0, 1 << 61, "stream_start")

@@ -1,0 +1,85 @@
+"""Any scenario runs, or is refused with one line; laws that hold on whatever runs."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+import nvmesim as ns
+from nvmesim.errors import InputError
+from nvmesim.scenario.load import scenario_from_dict
+from tests.properties.scenarios import scenarios
+
+REQUESTS = 300
+QUICK = settings(
+    max_examples=60,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+LONG = settings(QUICK, max_examples=1500)
+SLACK = 1e-9
+"""Of sums of floats."""
+
+
+def one_line(said: str) -> str:
+    assert "\n" not in said
+    assert len(said) > 10
+    return said
+
+
+def check(tables) -> str:
+    """Run *tables*; "ran" or why it was refused."""
+    try:
+        result = ns.simulate(scenario_from_dict(tables), requests=REQUESTS, reliefs=False)
+    except InputError as error:
+        return one_line(str(error))
+    total = result.total
+    assert total.iops.value > 0
+    assert math.isfinite(total.iops.value)
+    counted = sum(part.count for part in (result.read, result.write) if part is not None)
+    assert counted == total.count
+    for station in result.stations:
+        assert -SLACK <= station.utilization <= 1 + SLACK
+        assert station.wait_mean_s >= 0
+        assert station.service_mean_s >= 0
+    seen = [v for v in total.latency.percentiles.values() if v is not None]
+    assert seen == sorted(seen)
+    assert not seen or seen[-1] <= total.latency.max * (1 + SLACK)
+    return "ran"
+
+
+REFUSED: dict[str, int] = {"ran": 0, "refused": 0}
+
+
+@QUICK
+@given(scenarios())
+def test_a_scenario_runs_or_is_refused_with_one_line(tables):
+    REFUSED["ran" if check(tables) == "ran" else "refused"] += 1
+
+
+def test_most_of_them_ran():
+    """What is checked above means little if nothing runs (or nothing is refused)."""
+    if not sum(REFUSED.values()):
+        pytest.skip("the test above was not run here")
+    assert REFUSED["ran"] > 20
+    assert REFUSED["refused"] > 5
+
+
+def test_streams_of_a_thread_beside_streams_of_a_target():
+    """Groups of different kinds of sequential streams, in either order."""
+    each = {"access": "sequential", "threads": 2, "outstanding": 1}
+    shared = {"diskspd": "-b64K -si -t3 -d5"}
+    for loads in ([each, shared], [shared, each]):
+        tables = {"server": {"sockets": [{"cpu": "xeon-gold-6130"}]},
+                  "drives": [{"profile": "intel-p4610-1.6tb"}], "workload": loads}  # fmt: skip
+        assert check(tables) == "ran"
+
+
+@pytest.mark.slow
+@LONG
+@given(scenarios())
+def test_many_scenarios(tables):
+    check(tables)
