@@ -2,9 +2,9 @@
 
 Of a result: `latency_cdf`, `utilization`, `reliefs`, `throughput_curve`, `latency_curve`,
 `members`, `waiting`, `picture`. Of a sweep's frame: `scaling`, `load_curve`, `heat`, `pareto`. Of
-other answers: `tornado` (`nvmesim.sensitivity`), `timeline` (`nvmesim.timeline`), `cpu_load`
-(`nvmesim.size_cpu`). Each is an Altair chart that shows itself in a notebook as SVG; `save` writes
-SVG, PNG or HTML. Nothing is loaded from anywhere.
+other answers: `tornado` (`nvmesim.sensitivity`), `timeline` (`nvmesim.timeline`), `cpu_ghz` and
+`cpu_load` (`nvmesim.size_cpu`). Each is an Altair chart that shows itself in a notebook as SVG;
+`save` writes SVG, PNG or HTML. Nothing is loaded from anywhere.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from nvmesim.result.charts import (
 )
 from nvmesim.result.charts_base import PNG_SCALE, SUFFIXES, Column, Drawing, column
 from nvmesim.result.charts_base import save as _save
-from nvmesim.result.charts_cpu import cpu_load
+from nvmesim.result.charts_cpu import cpu_ghz, cpu_load
 from nvmesim.result.charts_sweep import heat, load_curve, pareto, scaling, tornado
 from nvmesim.result.charts_waiting import charts as _waiting
 
@@ -39,6 +39,7 @@ __all__ = [
     "Column",
     "Drawing",
     "Picture",
+    "cpu_ghz",
     "cpu_load",
     "heat",
     "latency_cdf",

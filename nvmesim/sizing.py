@@ -168,56 +168,15 @@ class Sizing:
         return rows
 
     def chart(self) -> Any:
-        """GHz needed against MIOPS, and utilization against MIOPS per CPU (Altair)."""
-        import altair as alt
+        """GHz needed against MIOPS, and utilization against MIOPS of the nearest CPUs (Altair)."""
+        from nvmesim.result.charts_base import column
+        from nvmesim.result.charts_cpu import cpu_ghz, cpu_load
 
-        return alt.vconcat(self.ghz_chart(), self.utilization_chart()).resolve_scale(
-            color="independent"
-        )
-
-    def ghz_chart(self) -> Any:
-        """GHz in all that are needed against MIOPS, by the rule and with SMT counted."""
-        import altair as alt
-        import polars as pl
-
-        rows = [
-            {"miops": point["miops"], "ghz": point[key], "by": words}
-            for point in self.curve()
-            for key, words in (("ghz", "published rule"), ("smt_ghz", "SMT counted"))
-        ]
-        lines = alt.Chart(pl.DataFrame(rows)).mark_line().encode(
-            x=alt.X("miops:Q", title="MIOPS"),
-            y=alt.Y("ghz:Q", title=f"GHz in all at {self.load.utilization:.0%} CPU"),
-            color=alt.Color("by:N", title="GHz"),
-            strokeDash=alt.StrokeDash("by:N", title="GHz"),
-            tooltip=["by:N", alt.Tooltip("miops:Q", format=".3g"),
-                     alt.Tooltip("ghz:Q", format=".3g")],
-        )  # fmt: skip
-        asked = pl.DataFrame({"miops": [self.load.iops / 1e6], "ghz": [self.ghz]})
-        return alt.layer(lines, _asked(asked, "ghz")).properties(
-            width=640, height=260, title=f"GHz needed against MIOPS, {self.load.stack.name}"
-        )
-
-    def utilization_chart(self) -> Any:
-        """Utilization against MIOPS per CPU, with what was asked for."""
-        import altair as alt
-        import polars as pl
-
-        names = [f"{answer.sockets} x {answer.name}" for answer in self.cpus]
-        lines = alt.Chart(pl.DataFrame(self.utilization_curves())).mark_line().encode(
-            x=alt.X("miops:Q", title="MIOPS"),
-            y=alt.Y("utilization:Q", title="CPU %, as the operating system shows it"),
-            color=alt.Color("cpu:N", title="CPUs, as ranked", sort=names,
-                            scale=alt.Scale(scheme="turbo")),
-            tooltip=["cpu:N", alt.Tooltip("miops:Q", format=".3g"),
-                     alt.Tooltip("utilization:Q", format=".0f")],
-        )  # fmt: skip
-        asked = pl.DataFrame(
-            {"miops": [self.load.iops / 1e6], "utilization": [100 * self.load.utilization]}
-        )
-        return alt.layer(lines, _asked(asked, "utilization")).properties(
-            width=640, height=360, title="Utilization against MIOPS of each CPU"
-        )
+        stack = self.load.stack.name
+        return column({
+            f"GHz needed against MIOPS, {stack}": cpu_ghz(self),
+            "Utilization against MIOPS": cpu_load(self),
+        })  # fmt: skip
 
     def _repr_html_(self) -> str:
         """Return the table of a notebook."""
@@ -236,15 +195,6 @@ class Sizing:
             f"<p>{escape(head)}</p><table><tr><th>CPUs</th><th>GHz</th><th>CPU %</th>"
             f"<th>carries it</th></tr>{rows}</table>"
         )
-
-
-def _asked(frame: Any, y: str) -> Any:
-    """The point that was asked for."""
-    import altair as alt
-
-    return alt.Chart(frame).mark_point(size=140, color="black", shape="cross", filled=True).encode(
-        x="miops:Q", y=f"{y}:Q", tooltip=[alt.Tooltip("miops:Q"), alt.Tooltip(f"{y}:Q")]
-    )  # fmt: skip
 
 
 def size_cpu(

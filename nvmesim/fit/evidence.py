@@ -134,13 +134,10 @@ class StackFit:
 
 
 def _stacked(fit: DriveFit | StackFit) -> Any:
-    import altair as alt
-
     from nvmesim.fit.charts import all_charts
+    from nvmesim.result.charts_base import column
 
-    charts = [c.properties(title=t, width=560) for t, c in all_charts(fit).items()]
-    apart = alt.ScaleResolveMap(color="independent", shape="independent")
-    return alt.VConcatChart(vconcat=charts, resolve=alt.Resolve(scale=apart))
+    return column(all_charts(fit))
 
 
 def _fragment(fit: DriveFit | StackFit) -> str:

@@ -89,7 +89,7 @@ def column(charts: Mapping[str, alt.LayerChart], width: int = WIDTH) -> Column:
     """Title -> chart, one below the other."""
     found = [c.properties(title=title, width=width) for title, c in charts.items()]
     stacked = Column(vconcat=found)
-    apart = alt.ScaleResolveMap(color="independent", strokeDash="independent")
+    apart = alt.ScaleResolveMap(color="independent", strokeDash="independent", shape="independent")
     stacked.resolve = alt.Resolve(scale=apart)
     return stacked
 
@@ -128,6 +128,8 @@ def log_ticks(values: Sequence[float]) -> list[float]:
 
     >>> log_ticks([8.0, 600.0])
     [10.0, 20.0, 50.0, 100.0, 200.0, 500.0]
+    >>> log_ticks([121.0, 180.0])
+    [130.0, 140.0, 160.0, 180.0]
     """
     known = [v for v in values if v > 0 and math.isfinite(v)]
     if not known:
@@ -137,6 +139,8 @@ def log_ticks(values: Sequence[float]) -> list[float]:
     steps: tuple[float, ...] = (1, 2, 5) if high / low < 10**5 else (1,)
     if high / low < 20:
         steps = (1, 1.5, 2, 3, 4, 5, 7)
+    if high / low < 2:
+        steps = (1, 1.1, 1.2, 1.3, 1.4, 1.6, 1.8, 2, 2.2, 2.5, 3, 3.5, 4, 4.5, 5, 6, 7, 8, 9)
     ticks = [float(f"{s}e{d}") for d in decades for s in steps]
     inside = [t for t in ticks if low * 0.999 <= t <= high * 1.001]
     return inside or [float(f"{low:.2g}"), float(f"{high:.2g}")]

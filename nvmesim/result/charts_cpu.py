@@ -14,6 +14,9 @@ from nvmesim.result.charts_sweep import DASHES, SERIES, SHAPES
 MOST_CPUS: Final = 5
 FULL: Final = 99.9
 """Percent: beyond it a CPU cannot carry more, and no line goes on."""
+_CROSS: Final[dict[str, Any]] = {
+    "shape": "cross", "size": 160, "filled": True, "opacity": 1, "color": palette.ACCENT,
+}  # fmt: skip
 
 
 class Sized(Protocol):
@@ -23,8 +26,38 @@ class Sized(Protocol):
     def load(self) -> Any:
         """The load, with its ``iops`` and ``utilization``."""
 
+    @property
+    def ghz(self) -> float:
+        """GHz in all, by the rule."""
+
+    def curve(self) -> list[dict[str, float]]:
+        """Rows of miops, ghz and smt_ghz."""
+
     def utilization_curves(self) -> list[dict[str, Any]]:
         """Rows of cpu, miops and utilization (percent)."""
+
+
+def cpu_ghz(sizing: Sized) -> Drawing:
+    """GHz in all that are needed against MIOPS, by the published rule and with SMT counted."""
+    words = {"ghz": "published rule", "smt_ghz": "SMT counted"}
+    rows = [
+        {"miops": rounded(point["miops"]), "ghz": rounded(point[key]), "by": said}
+        for point in sizing.curve()
+        for key, said in words.items()
+    ]
+    names = list(words.values())
+    colours = alt.Scale(domain=names, range=[palette.READ, palette.WRITE])
+    dashes = alt.Scale(domain=names, range=[[1, 0], [6, 3]])
+    key = legend(lines=True)
+    colour = alt.Color("by:N", sort=names, legend=key, scale=colours)
+    dash = alt.StrokeDash("by:N", sort=names, legend=key, scale=dashes)
+    x = alt.X("miops:Q", title="MIOPS", scale=alt.Scale(nice=False, domainMin=0))
+    y = alt.Y("ghz:Q", title=f"GHz in all at {sizing.load.utilization * 100:.0f} % CPU")
+    asked = {"miops": sizing.load.iops / 1e6, "ghz": rounded(sizing.ghz)}
+    lines = alt.Chart(inline(rows)).mark_line(strokeWidth=2).encode(x, y, colour, dash)
+    here = alt.Chart(inline([asked])).mark_point(**_CROSS).encode(x, y)
+    says = f"GHz needed by the rule: {asked['ghz']:.4g} for {asked['miops']:.3g} MIOPS."
+    return layered(lines, here, height=240, says=says)
 
 
 def cpu_load(sizing: Sized, *, cpus: Sequence[str] | None = None) -> Drawing:
@@ -57,7 +90,7 @@ def cpu_load(sizing: Sized, *, cpus: Sequence[str] | None = None) -> Drawing:
     return layered(
         shared.mark_line(strokeWidth=2).encode(x, y, colour, dash),
         shared.mark_point(filled=True, size=45, opacity=1).encode(x, y, colour, shape),
-        here.mark_point(shape="cross", size=160, filled=True, opacity=1, color=palette.ACCENT),
+        here.mark_point(**_CROSS),
         height=290,
         says=f"CPU busy in percent at {asked['miops']:.3g} MIOPS: {said}.",
     )

@@ -334,7 +334,14 @@ def _names(best: Rows, x: alt.X, y: alt.Y) -> list[alt.Chart]:
     }
     return [
         alt.Chart(inline(rows))
-        .mark_text(align=side, dx=9 if side == "left" else -9, dy=9 if side == "left" else -9)
+        .mark_text(
+            align=side,
+            baseline="top" if side == "left" else "bottom",
+            dx=9 if side == "left" else -9,
+            dy=2 if side == "left" else -2,
+            fontSize=10,
+            lineBreak=", ",
+        )
         .encode(x, y, alt.Text("name:N"))
         for side, rows in sides.items()
         if rows
