@@ -87,4 +87,6 @@ def table_mean(table: Ints) -> float:
 
 def _rescaled(values: npt.NDArray[np.float64], mean_ps: float) -> Ints:
     table = _ticks(values)
-    return _ticks(values * (mean_ps / table_mean(table)))
+    mean = table_mean(table)
+    # All of it below half a tick: nothing is there to scale.
+    return _ticks(values * (mean_ps / mean)) if mean else table
