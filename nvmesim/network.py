@@ -52,6 +52,10 @@ class Kind(IntEnum):
     before the taking, so that the round holds what came meanwhile as well. A host thread that
     serves a virtual disk's queue works so, and a controller that fetches what a doorbell
     announced."""
+    LIMIT = 5
+    """A token bucket: a visit's service is what it takes, in time that the bucket needs to refill.
+    First come, first served; who arrives while enough is saved up (``limit_saved_ps`` at most, or
+    what it takes if that is more) leaves at once, 1 ps later."""
 
 
 class Op(IntEnum):
@@ -100,6 +104,11 @@ class Op(IntEnum):
 
 
 VISITS = (Op.VISIT, Op.VISIT_BANK, Op.VISIT_LANE, Op.VISIT_CPU, Op.VISIT_SERIES)
+
+
+def _no_rows() -> Ints:
+    """An array that a network left out: it then has a default for each row."""
+    return np.zeros(0, np.int64)
 
 
 @dataclass(frozen=True)
@@ -174,9 +183,28 @@ class Network:
     n_streams: int
     stream_start: Ints  # [n_streams] where in the cyclic order a stream starts
 
+    limit_saved_ps: Ints = field(default_factory=_no_rows)  # [n_stations] a full bucket
+    flow_class: Ints = field(default_factory=_no_rows)  # [n_flows] its own histogram, -1: none
+    n_classes: int = 0
+    group_on_dist: Ints = field(default_factory=_no_rows)  # [n_groups] burst's length, -1: none
+    group_off_dist: Ints = field(default_factory=_no_rows)  # [n_groups] time between bursts
+    group_on_slow: Ints = field(default_factory=_no_rows)  # [n_groups] on gaps / SCALE_ONE
+    group_off_slow: Ints = field(default_factory=_no_rows)  # [n_groups] between; 0: none arrives
+
     arrival_ps: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
     arrival_flow: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
     user_arrival_ptr: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
+
+    def __post_init__(self) -> None:
+        """Give arrays that were left out their defaults."""
+        n_flows, n_groups = len(self.flow_program), len(self.group_flow)
+        for name, n, value in (
+            ("limit_saved_ps", self.n_stations, 0), ("flow_class", n_flows, -1),
+            ("group_on_dist", n_groups, -1), ("group_off_dist", n_groups, -1),
+            ("group_on_slow", n_groups, SCALE_ONE), ("group_off_slow", n_groups, SCALE_ONE),
+        ):  # fmt: skip
+            if not len(getattr(self, name)):
+                object.__setattr__(self, name, np.full(n, value, np.int64))
 
     @property
     def n_stations(self) -> int:
@@ -228,12 +256,13 @@ def _within(values: Ints, low: int, high: int, what: str) -> None:
 
 _ROWS = {
     "station_kind": "station_servers station_scale die_dist die_gate die_suspend_ps die_gc"
-    " die_backlog round_most round_base_ps round_base_dist round_in_order round_gathers",
+    " die_backlog round_most round_base_ps round_base_dist round_in_order round_gathers"
+    " limit_saved_ps",
     "gc_on_dist": "gc_off_dist gc_factor",
     "alt_program": "alt_member",
-    "flow_program": "flow_write flow_bytes flow_order_ptr flow_order_len flow_stream",
+    "flow_program": "flow_write flow_bytes flow_order_ptr flow_order_len flow_stream flow_class",
     "group_flow": "group_kinds group_threshold_ptr group_targets group_measured group_open"
-    " group_gap_dist group_think_ps",
+    " group_gap_dist group_think_ps group_on_dist group_off_dist group_on_slow group_off_slow",
     "thread_gate": "thread_cpu thread_interval_ps thread_first",
     "user_group": "user_thread user_target user_stream",
     "arrival_ps": "arrival_flow",
@@ -273,6 +302,7 @@ def _check_stations(net: Network) -> None:
     n_dists = len(net.dist)
     _within(net.die_dist, -1, n_dists, "die_dist")
     _within(net.die_suspend_ps, -1, HORIZON_PS >> 14, "die_suspend_ps")
+    _within(net.limit_saved_ps, 0, HORIZON_PS >> 4, "limit_saved_ps")
     _within(net.die_gate, -1, n, "die_gate")
     gates = net.die_gate[net.die_gate >= 0]
     _require(bool((net.station_kind[gates] == Kind.GATE).all()), "die_gate names no gate")
@@ -389,6 +419,19 @@ def _check_flows(net: Network) -> None:
     _within(net.group_gap_dist, -1, len(net.dist), "group_gap_dist")
     _require(bool((net.group_gap_dist[net.group_open == 1] >= 0).all()), "an open loop has no gaps")
     _within(net.group_think_ps, 0, HORIZON_PS >> 14, "group_think_ps")
+    _check_bursts(net)
+
+
+def _check_bursts(net: Network) -> None:
+    _within(net.flow_class, -1, max(1, net.n_classes), "flow_class")
+    _within(net.group_on_dist, -1, len(net.dist), "group_on_dist")
+    bursts = net.group_on_dist >= 0
+    _within(net.group_off_dist[bursts], 0, len(net.dist), "group_off_dist of a group with bursts")
+    # below, the time that a burst holds would wrap; a burst in which nothing arrives never ends
+    _within(net.group_on_slow, 1 << 8, SCALE_ONE + 1, "group_on_slow")
+    silent = net.group_off_slow == 0
+    _within(net.group_off_slow[~silent], SCALE_ONE, 1 << 28, "group_off_slow")
+    _require(bool((net.group_open[bursts] == 1).all()), "bursts without gaps to stretch")
 
 
 def _check_users(net: Network) -> None:

@@ -31,6 +31,7 @@ from nvmesim.result.control import (
     Recorder,
     filling,
 )
+from nvmesim.result.groups import group_stats, over_time
 from nvmesim.result.latency import (
     CLAT,
     LATENCY,
@@ -216,10 +217,11 @@ def load_of(lowered: Lowered) -> Load:
     groups, net = lowered.scenario.workload, lowered.network
     steady = [d.index for d in lowered.scenario.drives if d.profile.state == "steady"]
     buffers = _buffers(net, lowered, steady)
-    queues = (net.station_kind != Kind.GATE) & (net.station_kind != Kind.DELAY)
+    queues = ~np.isin(net.station_kind, (Kind.GATE, Kind.DELAY, Kind.LIMIT))
     return Load(
         is_open=any(g.is_open for g in groups),
         replayed=all(g.trace is not None for g in groups),
+        bursts=any(g.bursts is not None for g in groups),
         in_flight=sum(g.in_flight for g in groups if not g.is_open),
         servers=np.where(queues, net.station_servers, 0),
         buffers=buffers,
@@ -468,6 +470,8 @@ class _Answer:
             rebuild=rebuild_stats(ready.lowered, self.totals),
             sync=sync_stats(window.total.syncs, window.duration_ps),
             waits=self.waits,
+            groups=group_stats(ready.lowered, window, self.totals) if self.stable else (),
+            over_time=over_time(ready.lowered, window),
             resolved=ready.scenario,
         )  # fmt: skip
 

@@ -25,13 +25,16 @@ def kernel_net(net: Network) -> kernel.Net:
         net.die_dist, net.die_gate, net.die_suspend_ps, net.die_gc,
         net.round_most, net.round_base_ps, net.round_base_dist, net.round_in_order,
         net.round_gathers,
+        net.limit_saved_ps,
         net.gc_on_dist, net.gc_off_dist, net.gc_factor,
         net.dist, net.series, net.series_ptr, net.series_block, net.ops,
         net.plan_phase_ptr, net.phase_child_ptr, net.child_alt_ptr, net.alt_program,
         net.alt_member, net.order, net.flow_program, net.flow_write, net.flow_order_ptr,
         net.flow_order_len, net.flow_stream, net.group_flow, net.group_kinds,
         net.group_threshold_ptr, net.threshold, net.group_targets, net.group_measured,
-        net.group_open, net.group_gap_dist, net.group_think_ps, net.thread_gate, net.thread_cpu,
+        net.group_open, net.group_gap_dist, net.group_think_ps, net.group_on_dist,
+        net.group_off_dist, net.group_on_slow, net.group_off_slow, net.flow_class,
+        net.thread_gate, net.thread_cpu,
         net.thread_interval_ps, net.user_group, net.user_thread, net.user_target,
         net.user_stream, net.arrival_ps, net.arrival_flow, net.user_arrival_ptr,
     )  # fmt: skip
@@ -61,6 +64,7 @@ def _initial(net: Network, seed: int, replication: int, record: int) -> kernel.R
         thread_next=net.thread_first.copy(), thread_due=zeros(len(net.thread_gate)),
         stream=net.stream_start.copy() if net.n_streams else zeros(1),
         target_count=zeros(len(net.flow_program)), user_cursor=cursor, user_paced=zeros(n_users),
+        user_phase=zeros(n_users), user_phase_end=zeros(n_users),
         member_load=zeros(max(1, net.n_members)), series_count=zeros(n),
         **_statistics(net),
         record=zeros(record, len(REQUEST_FIELDS)),
@@ -78,6 +82,7 @@ def _statistics(net: Network) -> dict[str, Ints]:
         "histogram": (2, 2, HIST_BINS), "flows": (len(net.flow_program),),
         "alts": (max(1, len(net.alt_program)),), "plans": (len(net.plan_phase_ptr) - 1,),
         "acc": (net.n_stations, len(Acc)), "syncs": (HIST_BINS,),
+        "classes": (net.n_classes, HIST_BINS),
     }  # fmt: skip
     return {name: np.zeros(shape, np.int64) for name, shape in shapes.items()}
 
@@ -192,6 +197,7 @@ class CompiledEngine:
             status, start, end,
             run.completed, run.latency_sum, run.latency_max, run.histogram, run.flows, run.alts,
             run.plans, run.acc, int(run.scalars[kernel.LIVE]), run.syncs,
+            run.classes,
         )  # fmt: skip
 
     def records(self) -> Ints:

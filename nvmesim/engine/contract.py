@@ -47,6 +47,7 @@ PURPOSE_GC: Final = 4
 PURPOSE_PROGRAM: Final = 5
 PURPOSE_SERIES: Final = 6
 PURPOSE_DESTAGE: Final = 7
+PURPOSE_BURST: Final = 9
 PURPOSE_ROUND: Final = 8
 
 HIST_BITS: Final = 7
@@ -107,6 +108,8 @@ class Batch:
     """Requests in flight at the end."""
     syncs: Ints = field(default_factory=lambda: np.zeros(HIST_BINS, np.int64))
     """int64[HIST_BINS]: time from the answer of a measured request to its end, where it goes on."""
+    classes: Ints = field(default_factory=lambda: np.zeros((0, HIST_BINS), np.int64))
+    """int64[n_classes, HIST_BINS]: latencies by `Network.flow_class`."""
 
     @property
     def completions(self) -> int:
@@ -138,6 +141,24 @@ def wake_up_ps(most: int, slept: int, half: int) -> int:
     (3000000, 7)
     """
     return int(most * (slept / (slept + half))) if half else most
+
+
+def stretched_ps(gap: int, now: int, end: int, slow: int) -> tuple[int, int]:
+    """How much of a *gap* is left after the time to *end*, and the time that was used.
+
+    A gap of an open loop with bursts passes *slow* / SCALE_ONE times as slowly; 0: not at all.
+    What is left is -1 once the gap has passed.
+
+    >>> stretched_ps(100, 0, 1000, 1 << 15), stretched_ps(100, 0, 10, 1 << 17)
+    ((-1, 50), (95, 10))
+    """
+    room = end - now
+    if not slow:
+        return gap, room
+    need = (gap * slow) >> 16
+    if need <= room:
+        return -1, need
+    return max(0, gap - room // slow * 65536 - ((room % slow) << 16) // slow), room
 
 
 def run_key(seed: int, replication: int, purpose: int) -> int:

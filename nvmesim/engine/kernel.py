@@ -20,6 +20,7 @@ from nvmesim.engine.contract import (
     CHILD_SHIFT,
     HIST_BITS,
     ORDER_SHIFT,
+    PURPOSE_BURST,
     PURPOSE_DESTAGE,
     PURPOSE_GAP,
     PURPOSE_GC,
@@ -40,8 +41,8 @@ _LEAN: dict[str, Any] = {"cache": True, "_nrt": False}
 compiled: Any = njit(**_LEAN)
 inlined: Any = njit(inline="always", **_LEAN)
 
-FIFO, DELAY, GATE, DIE, ROUNDS = (
-    int(k) for k in (Kind.FIFO, Kind.DELAY, Kind.GATE, Kind.DIE, Kind.ROUNDS)
+FIFO, DELAY, GATE, DIE, ROUNDS, LIMIT = (
+    int(k) for k in (Kind.FIFO, Kind.DELAY, Kind.GATE, Kind.DIE, Kind.ROUNDS, Kind.LIMIT)
 )
 END, VISIT, VISIT_BANK, VISIT_LANE = (
     int(o) for o in (Op.END, Op.VISIT, Op.VISIT_BANK, Op.VISIT_LANE)
@@ -92,6 +93,7 @@ class Net(NamedTuple):
     round_base_dist: Array
     round_in_order: Array
     round_gathers: Array
+    limit_saved: Array
     gc_on: Array
     gc_off: Array
     gc_factor: Array
@@ -120,6 +122,11 @@ class Net(NamedTuple):
     group_open: Array
     group_gap: Array
     group_think: Array
+    group_on: Array
+    group_off: Array
+    group_on_slow: Array
+    group_off_slow: Array
+    flow_class: Array
     thread_gate: Array
     thread_cpu: Array
     thread_interval: Array
@@ -160,6 +167,8 @@ class Run(NamedTuple):
     target_count: Array  # int64[n_flows]: submissions to a group's target, by its first flow
     user_cursor: Array  # int64[n_users]: next arrival of a replayed trace
     user_paced: Array  # int64[n_users]: its timer was the rate limit's
+    user_phase: Array  # int64[n_users]: number of its burst (odd) or pause
+    user_phase_end: Array  # int64[n_users]: its end
     member_load: Array  # int64[n_members]: outstanding children
     series_count: Array  # int64[n_stations]
     completed: Array  # int64[2]
@@ -167,6 +176,7 @@ class Run(NamedTuple):
     latency_max: Array  # int64[2, 2]
     histogram: Array  # int64[2, 2, HIST_BINS]
     syncs: Array  # int64[HIST_BINS]
+    classes: Array  # int64[n_classes, HIST_BINS]
     flows: Array  # int64[n_flows]
     alts: Array  # int64[n_alts]
     plans: Array  # int64[n_plans]
@@ -335,6 +345,30 @@ def episode_factor(net, run, gc, t):  # type: ignore[no-untyped-def]
     return net.gc_factor[gc] if run.gc_episode[gc] & 1 else 1 << 16
 
 
+@compiled
+def stretched(net, run, group, user, t, gap):  # type: ignore[no-untyped-def]
+    """Return the time that a *gap* of *user* takes from t on through bursts and pauses.
+
+    `contract.stretched_ps` says how it passes; each user follows the same bursts of its group.
+    """
+    key = mix(mix(run.keys[1], group), PURPOSE_BURST)
+    now = t
+    while True:
+        while run.user_phase_end[user] <= now:
+            run.user_phase[user] += 1
+            phase = run.user_phase[user]
+            row = net.group_on[group] if phase & 1 else net.group_off[group]
+            run.user_phase_end[user] += max(1, quantile(net.dist, row, mix(key, phase)))
+        slow = net.group_on_slow[group] if run.user_phase[user] & 1 else net.group_off_slow[group]
+        room = run.user_phase_end[user] - now
+        if slow > 0:
+            need = scaled(gap, slow)
+            if need <= room:
+                return max(1, now + need - t)
+            gap = max(0, gap - room // slow * 65536 - ((room % slow) << 16) // slow)
+        now += room
+
+
 @inlined
 def hold(run, gate, t):  # type: ignore[no-untyped-def]
     """Subtract the slot-time that was free at *gate* since its slots last changed.
@@ -363,6 +397,8 @@ def answer(net, run, tokens, k, t, n_records):  # type: ignore[no-untyped-def]
         run.latency_max[w, 1] = max(run.latency_max[w, 1], clat)
         run.histogram[w, 0, bin_of(lat)] += 1
         run.histogram[w, 1, bin_of(clat)] += 1
+        if net.flow_class[flow] >= 0:
+            run.classes[net.flow_class[flow], bin_of(lat)] += 1
     run.flows[flow] += 1
     if run.record.shape[0] > 0:
         row = run.record[n_records]
@@ -884,6 +920,13 @@ def advance(net, run, tokens, heap_t, heap_e, free, pending, resume, target, unt
                             replace_first(run.server_free, at, c, start + service)
                     elif kind == DELAY:
                         start = t
+                    elif kind == LIMIT:
+                        # free_at is when the bucket would be full again
+                        saved = max(net.limit_saved[s], service)
+                        start = max(t, run.free_at[s] + service - saved)
+                        run.free_at[s] = max(run.free_at[s], start) + service
+                        run.acc[s, 2] += service - 1
+                        service = np.int64(1)
                     else:  # DIE
                         start = max(t, run.free_at[s])
                         end = run.program_end[s]
@@ -992,6 +1035,8 @@ def advance(net, run, tokens, heap_t, heap_e, free, pending, resume, target, unt
                         gap = max(
                             1, quantile(net.dist, net.group_gap[group], mix(key, PURPOSE_GAP))
                         )
+                        if net.group_on[group] >= 0:
+                            gap = stretched(net, run, group, user, t, gap)
                         n_heap = heap_insert(
                             heap_t, heap_e, n_heap, hole, t + gap, first_timer - user
                         )

@@ -25,6 +25,7 @@ from nvmesim.engine.contract import (
     CHILD_SHIFT,
     HIST_BINS,
     ORDER_SHIFT,
+    PURPOSE_BURST,
     PURPOSE_DESTAGE,
     PURPOSE_GAP,
     PURPOSE_GC,
@@ -40,6 +41,7 @@ from nvmesim.engine.contract import (
     bin_index,
     deadlock,
     run_key,
+    stretched_ps,
 )
 from nvmesim.engine.stations import (
     KINDS,
@@ -114,6 +116,7 @@ class ReferenceEngine:
         self._stream = net.stream_start.tolist()
         self._thread_next = net.thread_first.tolist()
         self._thread_due = [0] * len(net.thread_gate)
+        self._phase = [(0, 0)] * len(net.user_group)
         self._open_batch()
         for user in range(len(net.user_group)):
             self.env.process(self._user(user))
@@ -214,7 +217,28 @@ class ReferenceEngine:
         row = int(self.net.group_gap_dist[self.net.user_group[user]])
         while True:
             request = yield self._turn(user, self._submit)
-            yield self.env.timeout(max(1, self._draw(row, request.key, PURPOSE_GAP)))
+            gap = max(1, self._draw(row, request.key, PURPOSE_GAP))
+            yield self.env.timeout(self._stretched(user, gap))
+
+    def _stretched(self, user: int, gap: int) -> int:
+        """Time that a *gap* of *user* takes from now on through its group's bursts and pauses."""
+        net, group = self.net, int(self.net.user_group[user])
+        rows = (int(net.group_off_dist[group]), int(net.group_on_dist[group]))
+        slow = (int(net.group_off_slow[group]), int(net.group_on_slow[group]))
+        if rows[1] < 0:
+            return gap
+        key = mix(mix(self._background_key, group), PURPOSE_BURST)
+        now = self.now
+        while True:
+            phase, end = self._phase[user]
+            while end <= now:
+                phase += 1
+                end += max(1, self._draw(rows[phase % 2], key, phase))
+            self._phase[user] = (phase, end)
+            gap, used = stretched_ps(gap, now, end, slow[phase % 2])
+            now += used
+            if gap < 0:
+                return max(1, now - self.now)
 
     def _replayed_user(self, user: int) -> Walk:
         net = self.net
@@ -481,6 +505,7 @@ class ReferenceEngine:
         self._latency_max = np.zeros((2, 2), np.int64)
         self._histogram = np.zeros((2, 2, HIST_BINS), np.int64)
         self._syncs = np.zeros(HIST_BINS, np.int64)
+        self._classes = np.zeros((net.n_classes, HIST_BINS), np.int64)
         self._flows = np.zeros(len(net.flow_program), np.int64)
         self._alternatives = np.zeros(max(1, len(net.alt_program)), np.int64)
         self._plans = np.zeros(len(net.plan_phase_ptr) - 1, np.int64)
@@ -506,6 +531,9 @@ class ReferenceEngine:
                 self._latency_sum[w, i] += latency
                 self._latency_max[w, i] = max(self._latency_max[w, i], latency)
                 self._histogram[w, i, bin_index(latency)] += 1
+            own = int(net.flow_class[request.flow])
+            if own >= 0:
+                self._classes[own, bin_index(self.now - request.submit_ps)] += 1
         if self._records is not None:
             self._records.append(
                 (request.number, request.group, request.user, request.flow,
@@ -519,4 +547,5 @@ class ReferenceEngine:
             status, self._start_ps, self.now, self._count, self._latency_sum, self._latency_max,
             self._histogram, self._flows, self._alternatives, self._plans,
             np.array(stations, np.int64).reshape(-1, 4), self._live, self._syncs,
+            self._classes,
         )  # fmt: skip

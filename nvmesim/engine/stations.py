@@ -494,10 +494,33 @@ class Rounds(Station):
         self.request_touch()
 
 
+class Limit(Station):
+    """A token bucket (`Kind.LIMIT`): who finds too little in it leaves when there is enough.
+
+    What a request takes and what is saved up are times of the rate at which the bucket fills, as
+    in the virtual scheduling of ITU-T I.371 (generic cell rate algorithm).
+    """
+
+    def __init__(self, world: World, number: int) -> None:
+        super().__init__(world, number)
+        self._full_at = 0
+        self._saved = int(world.net.limit_saved_ps[number])
+
+    def dispatch(self, visit: Visit) -> None:
+        """Leave when the bucket holds what this takes."""
+        takes = self.world.work_ps(visit, self)
+        saved = max(self._saved, takes)
+        start = max(self.now, self._full_at + takes - saved)
+        self._full_at = max(self._full_at, start) + takes
+        self.depart(visit, start, 1, takes)
+        self.account.service_ps += takes - 1
+
+
 KINDS: Final[dict[Kind, Callable[[World, int], Station]]] = {
     Kind.FIFO: Fifo,
     Kind.DELAY: Station,
     Kind.GATE: Gate,
     Kind.DIE: Die,
     Kind.ROUNDS: Rounds,
+    Kind.LIMIT: Limit,
 }

@@ -40,6 +40,7 @@ class _Station:
     round_base_ps: int = 0
     round_base_dist: int = -1
     round_in_order: bool = False
+    limit_saved_ps: int = 0
     round_gathers: bool = False
 
 
@@ -225,6 +226,7 @@ def station_arrays(b: Builder) -> dict[str, Ints | tuple[str, ...]]:
         "round_base_ps": ints([s.round_base_ps for s in b.stations]),
         "round_base_dist": ints([s.round_base_dist for s in b.stations]),
         "round_in_order": ints([int(s.round_in_order) for s in b.stations]),
+        "limit_saved_ps": ints([s.limit_saved_ps for s in b.stations]),
         "round_gathers": ints([int(s.round_gathers) for s in b.stations]),
         "gc_on_dist": ints(gc[:, 0]),
         "gc_off_dist": ints(gc[:, 1]),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -31,6 +32,7 @@ from nvmesim.model.path import Paths, peer
 from nvmesim.model.replay import Replay, Replayed, arrival_arrays, read_replay
 from nvmesim.model.request import RequestKind
 from nvmesim.model.sync import flushed_kinds, sync_rows
+from nvmesim.model.tenants import STEADY, Limiters, burst_row
 from nvmesim.model.volume import Commands, DriveTarget, Planned, VolumeTarget, check_can
 from nvmesim.network import Kind, Network, Op
 from nvmesim.scenario.resolved import ResolvedScenario, Target, WorkloadGroup
@@ -49,6 +51,7 @@ class _Load:
     flow_rows: list[tuple[int, int, int, int, int, int]] = field(default_factory=list)
     flows: list[FlowInfo] = field(default_factory=list)
     group_rows: list[tuple[int, int, int, int, int, int, int, int]] = field(default_factory=list)
+    burst_rows: list[tuple[int, int, int, int]] = field(default_factory=list)
     threshold: list[int] = field(default_factory=list)
     users: list[tuple[int, int, int, int]] = field(default_factory=list)
     stream_start: list[int] = field(default_factory=list)
@@ -81,6 +84,7 @@ class _Lowering:
         self.commands = Commands(self.b, scenario, self.drives, self.paths, self.plans)
         self.targets: dict[tuple[str, int], AnyTarget] = {}
         self._stack_station = -1
+        self._limiters = Limiters(self.b)
         self._shared = self._shared_targets()
         self._traces: dict[tuple[Path, float], Replay] = {}
         self._arrivals: dict[int, Replayed] = {}
@@ -251,6 +255,7 @@ class _Lowering:
              2 if replay else int(group.rate is not None), gap,
              group.think_ps // max(1, group.think_every))
         )  # fmt: skip
+        self.load.burst_rows.append(burst_row(self.b, group.bursts if gap >= 0 else None))
         self.load.max_targets = max(self.load.max_targets, len(group.targets))
         if replay is not None:
             self._arrivals[number] = Replayed(replay, first_flow, len(group.targets))
@@ -312,6 +317,7 @@ class _Lowering:
             load.flows.append(FlowInfo(-1, 0, flow.write, flow.n_bytes, group.deferred))
         load.threshold[-1] = 1 << 32
         load.group_rows.append((first_flow, len(group.flows), first_threshold, 1, 0, 0, -1, 0))
+        load.burst_rows.append(STEADY)
         for i, (users, interval) in enumerate(group.users):
             thread = self.host.add_thread(f"{group.name}{i}", group.socket, interval, 0)
             load.users += [(number, thread, 0, 0)] * users
@@ -356,7 +362,7 @@ class _Lowering:
         self.commands.through = kind.through
         planned = model.plan(kind)
         self.load.n_phases = max(self.load.n_phases, planned.n_phases + int(flushes))
-        rows = self._request_rows(group, target, model, kind, planned)
+        rows = self._request_rows(index, group, target, model, kind, planned)
         program = self.b.program(rows)
         self.load.flow_rows.append(
             (program, int(write), n_bytes, planned.order_start, planned.order_len, stream)
@@ -370,6 +376,7 @@ class _Lowering:
 
     def _request_rows(
         self,
+        index: int,
         group: WorkloadGroup,
         target: Target,
         model: AnyTarget,
@@ -385,7 +392,7 @@ class _Lowering:
         submit = self.host.submit_rows(
             cycles, engine, per_child, kind.socket, closed=not group.is_open
         )
-        rows = list(submit)
+        rows = [*submit, *self._limiters.rows(index, group, kind.n_bytes)]
         rows += self.host.section_rows(stack, group, target, kind.write, shared)
         latency = round(stack.latency.value)
         if latency:
@@ -499,7 +506,7 @@ class _Lowering:
             group_threshold_ptr=ints(group[:, 2]), threshold=ints(load.threshold),
             group_targets=ints(group[:, 3]), group_measured=ints(group[:, 4]),
             group_open=ints(group[:, 5]), group_gap_dist=ints(group[:, 6]),
-            group_think_ps=ints(group[:, 7]),
+            group_think_ps=ints(group[:, 7]), **self._tenants(),
             thread_gate=ints(host.thread_gate), thread_cpu=ints(host.thread_cpu),
             thread_interval_ps=ints(host.thread_interval), thread_first=ints(host.thread_first),
             n_batch_targets=load.max_targets,
@@ -507,6 +514,17 @@ class _Lowering:
             user_target=ints(user[:, 2]), user_stream=ints(user[:, 3]),
             n_streams=len(load.stream_start), stream_start=ints(load.stream_start),
         )  # fmt: skip
+
+    def _tenants(self) -> dict[str, Any]:
+        """Bursts by network group, and histograms by workload group where there are several."""
+        bursts = np.array(self.load.burst_rows, np.int64)
+        several = len(self.scenario.workload) > 1
+        return {
+            "group_on_dist": ints(bursts[:, 0]), "group_off_dist": ints(bursts[:, 1]),
+            "group_on_slow": ints(bursts[:, 2]), "group_off_slow": ints(bursts[:, 3]),
+            "flow_class": ints([f.group if several else -1 for f in self.load.flows]),
+            "n_classes": len(self.scenario.workload) if several else 0,
+        }  # fmt: skip
 
 
 def request_kinds(group: WorkloadGroup) -> list[tuple[bool, int, float]]:

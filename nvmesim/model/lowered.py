@@ -8,7 +8,8 @@ from typing import Literal
 from nvmesim.network import Network
 from nvmesim.scenario.resolved import ResolvedScenario
 
-StationKind = Literal["cpu", "thread", "drive", "link", "lock", "raid-engine", "gate", "delay"]
+StationKind = Literal["cpu", "thread", "drive", "link", "lock", "raid-engine", "gate", "delay",
+                      "limit"]  # fmt: skip
 
 
 @dataclass(frozen=True)

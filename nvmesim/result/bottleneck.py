@@ -38,6 +38,7 @@ VERDICTS: Final[dict[str, Verdict]] = {
     "link": "link",
     "lock": "cpu",
     "raid-engine": "raid-engine",
+    "limit": "limit",
 }
 ALIKE: Final = 0.1
 """Stations of equal drives that differ by less are as busy: which is the fullest is chance."""
@@ -60,9 +61,14 @@ def ranked(lowered: Lowered, totals: Totals) -> list[Full]:
     found = [
         Full(info, fullest(lowered.network, info, totals), bound(lowered, info, totals))
         for info in lowered.stations
-        if info.kind in VERDICTS
+        if info.kind in VERDICTS and (info.kind != "limit" or _all_limited(lowered))
     ]
     return sorted((f for f in found if f.bound_iops < np.inf), key=lambda f: f.bound_iops)
+
+
+def _all_limited(lowered: Lowered) -> bool:
+    """Whether every group has limits: else those of some do not stop the rest."""
+    return all(group.limits is not None for group in lowered.scenario.workload)
 
 
 def bound(lowered: Lowered, info: StationInfo, totals: Totals) -> float:
@@ -120,7 +126,8 @@ def latency_bound(lowered: Lowered, totals: Totals, in_flight: int) -> float | N
     if not in_flight or not totals.requests or not is_serial(lowered):
         return None
     net = lowered.network
-    visited = (net.station_kind != Kind.GATE) & (net.die_dist < 0)
+    waits = (net.station_kind == Kind.GATE) | (net.station_kind == Kind.LIMIT)
+    visited = ~waits & (net.die_dist < 0)
     demand = float(totals.stations[visited, Acc.SERVICE].sum()) / totals.requests
     return in_flight * PS_PER_S / demand if demand > 0 else None
 

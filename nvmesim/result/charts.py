@@ -60,6 +60,9 @@ def all_charts(result: Result) -> dict[str, Drawing]:
         found["Latency against throughput"] = latency_curve(result)
     if len(result.members) > 1:
         found["What each drive does"] = members(result)
+    from nvmesim.result import charts_time
+
+    found |= charts_time.charts(result)
     if result.waits is not None:
         from nvmesim.result import charts_waiting  # it draws with what is here
 

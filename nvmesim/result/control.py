@@ -73,6 +73,8 @@ class Load:
     """Requests arrive by the clock."""
     replayed: bool = False
     """Arrivals end: a trace. Then nothing is warm-up, all of it is the answer."""
+    bursts: bool = False
+    """Requests arrive in bursts: their number in a window says how many bursts it saw."""
     in_flight: int = 0
     """Requests that a closed loop keeps; there is no warm-up shorter than a few rounds."""
     servers: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
@@ -253,7 +255,8 @@ class Controller:
         excess = math.sqrt(relaxation(window, self._load))
         if excess > 1:
             return excess, window
-        excess = relative_half(window.iops()) / precision
+        # The rate of bursts is an input: what is asked for is the latency's precision.
+        excess = 0.0 if self._load.bursts else relative_half(window.iops()) / precision
         data = samples(window, None)
         if data is not None and enough(data.size, 99):
             excess = max(excess, data.relative_half(0.99) / (precision * TAIL_FACTOR))

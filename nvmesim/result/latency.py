@@ -11,7 +11,7 @@ tolerance-interval estimation in simulation", EJOR 168, 2006.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -19,7 +19,7 @@ import numpy as np
 
 from nvmesim.engine.contract import HIST_BITS, Ints, bin_middle
 from nvmesim.result.result import PERCENTILES, Distribution, Interval
-from nvmesim.result.steady import Floats, Window, group_edges, half_width
+from nvmesim.result.steady import Floats, Snapshot, Window, group_edges, half_width
 from nvmesim.units import PS_PER_S
 
 SHOWN: Final = 99.9
@@ -55,6 +55,19 @@ class Samples:
     middle_ps: Floats
     """float64[n_bins]"""
     max_ps: float
+
+    @staticmethod
+    def of(groups: Ints) -> Samples | None:
+        """Trim int64[n_groups, HIST_BINS]; None if all are empty. The largest bin's end is max."""
+        used = np.flatnonzero(groups.any(axis=0))
+        if not used.size:
+            return None
+        bins = np.arange(used[0], used[-1] + 1)
+        shift = np.maximum(0, (bins >> HIST_BITS) - 1)
+        width = np.exp2(shift)
+        middle = bin_middle()[bins]
+        low = middle - 0.5 * width * (shift > 0)
+        return Samples(groups[:, bins], low, width, middle, float(low[-1] + width[-1]))
 
     @property
     def counts(self) -> Ints:
@@ -137,18 +150,22 @@ def samples(window: Window, operation: int | None, kind: int = LATENCY) -> Sampl
             start=_histogram(group[0].histogram, operation, kind))
         for group in window.groups()
     ]  # fmt: skip
-    groups = np.array(rows)
-    used = np.flatnonzero(groups.any(axis=0))
-    if not used.size:
-        return None
-    bins = np.arange(used[0], used[-1] + 1)
-    shift = np.maximum(0, (bins >> HIST_BITS) - 1)
-    width = np.exp2(shift)
-    middle = bin_middle()[bins]
-    low = middle - 0.5 * width * (shift > 0)
+    found = Samples.of(np.array(rows))
     maxima = window.total.latency_max_ps[:, kind]
     largest = maxima.max() if operation is None else maxima[operation]
-    return Samples(groups[:, bins], low, width, middle, float(largest))
+    return None if found is None else replace(found, max_ps=float(largest))
+
+
+def samples_of(window: Window, histogram: Callable[[Snapshot], Ints]) -> Samples | None:
+    """Groups of *histogram* (int64[HIST_BINS] of a snapshot); None if there are no samples."""
+    rows = [
+        sum((histogram(s) for s in group[1:]), start=histogram(group[0]))
+        for group in window.groups()
+    ]
+    found = Samples.of(np.array(rows))
+    if found is None:
+        return None
+    return replace(found, max_ps=min(found.max_ps, float(window.total.latency_max_ps.max())))
 
 
 def _histogram(histogram: Ints, operation: int | None, kind: int) -> Ints:

@@ -12,6 +12,7 @@ KINDS: Final = {
     "link": "#e69f00",
     "drive": "#009e73",
     "gate": "#cc79a7",
+    "limit": "#8a5fa8",
     "delay": "#999999",
 }
 """By kind of station. Source: Okabe and Ito, colour-universal design palette."""

@@ -30,6 +30,11 @@ CAPTIONS: Final = {
     ),
     "Latency against throughput": "Beyond the bend more outstanding requests only wait.",
     "What each drive does": "Commands that each drive serves, after splitting and merging.",
+    "Latency over time": (
+        "Each point is one of at most 64 slices of the run: thick p99, thin p50. Level lines: the "
+        "latency that requests should not exceed (slo)."
+    ),
+    "Throughput over time": "Completions in each slice, by workload.",
     **waiting.CAPTIONS,
 }
 
@@ -44,6 +49,7 @@ def page(result: Result, *, scenario_text: str = "", changes: Sequence[str] = ()
         "The server under this load": _server(result),
         "Charts": _charts(result),
         "Latency": _latency(result),
+        "Workloads": _groups(result),
         "Stations": _stations(result),
         "Drives, per request": _members(result),
         "Assumed": html.listing(result.assumptions) if result.assumptions else "",
@@ -192,6 +198,16 @@ def _latency(result: Result) -> str:
     headings = ("µs", *columns, "max")
     note = "From submission to completion, as the application sees it; below it the 95 % interval."
     return f"{html.table(headings, rows, name='Latency')}<p class='soft'>{note}</p>"
+
+
+def _groups(result: Result) -> str:
+    """Each workload by itself, where there are several or one is held to something."""
+    rows = [[escaped(cell) for cell in row] for row in summary.group_rows(result)]
+    if not rows:
+        return ""
+    note = "Above: requests that took longer than agreed (slo), and the time in which 1 % did."
+    table = html.table(summary.GROUP_COLUMNS, rows, name="Workloads")
+    return f"{table}<p class='soft'>{note}</p>"
 
 
 def _latency_row(name: str, stats: OpStats, columns: Sequence[str]) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -13,8 +13,11 @@ from nvmesim.result.crossing import Crossing, crossing
 from nvmesim.result.syncs import Syncs
 from nvmesim.result.waiting import Waits
 
+if TYPE_CHECKING:
+    from nvmesim.result.groups import GroupStats, OverTime
+
 PERCENTILES = (50.0, 90.0, 95.0, 99.0, 99.9, 99.99)
-Verdict = Literal["cpu", "drive", "link", "raid-engine", "latency-bound", "unstable"]
+Verdict = Literal["cpu", "drive", "link", "raid-engine", "limit", "latency-bound", "unstable"]
 SCHEMA = 1
 
 
@@ -219,6 +222,10 @@ class Result:
     """Flushes that follow writes, if the load has any."""
     waits: Waits | None = None
     """What a striped volume loses to its slowest member, if it was asked for."""
+    groups: tuple[GroupStats, ...] = ()
+    """Each workload group by itself."""
+    over_time: OverTime | None = None
+    """Throughput and latency slice by slice."""
     changes: tuple[str, ...] = ()
     """The ``--set`` values that the scenario's file was changed by."""
 
@@ -295,6 +302,8 @@ class Result:
             "sync": self.sync.to_json() if self.sync else None,
             "crossing": found.to_json() if (found := self.crossing) else None,
             "waits": self.waits.to_json() if self.waits else None,
+            "groups": [g.to_json() for g in self.groups],
+            "over_time": self.over_time.to_json() if self.over_time else None,
             "uncertainty": dict(self.uncertainty),
             "warnings": list(self.warnings),
             "assumptions": list(self.assumptions),

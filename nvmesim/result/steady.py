@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from itertools import pairwise
 from typing import Final
@@ -23,7 +23,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from nvmesim.engine.contract import Batch, Ints
+from nvmesim.engine.contract import HIST_BINS, Batch, Ints
 from nvmesim.result.result import Interval
 from nvmesim.units import PS_PER_S
 
@@ -75,6 +75,10 @@ class Snapshot:
     """float64[n_stations, 4]: sums of many batches overflow int64"""
     syncs: Ints
     """int64[HIST_BINS]"""
+    classes: Ints = field(default_factory=lambda: np.zeros((0, HIST_BINS), np.int64))
+    """int64[n_classes, HIST_BINS], as `Batch`"""
+    outstanding: int = 0
+    """At the end; not a sum."""
 
     def __add__(self, other: Snapshot) -> Snapshot:
         """Both together."""
@@ -87,6 +91,8 @@ class Snapshot:
             self.children + other.children,
             self.stations + other.stations,
             self.syncs + other.syncs,
+            self.classes + other.classes,
+            other.outstanding,
         )
 
 
@@ -124,6 +130,8 @@ class Reducer:
             self.children(batch.alternatives),
             batch.stations.astype(np.float64),
             batch.syncs,
+            batch.classes,
+            batch.outstanding,
         )
 
 

@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from nvmesim.result.result import (
     Cpu,
@@ -18,6 +18,9 @@ from nvmesim.result.result import (
     StationStats,
 )
 from nvmesim.result.syncs import Syncs
+
+if TYPE_CHECKING:
+    from nvmesim.result.groups import GroupStats
 
 COLUMNS: Final = ("mean", "p50", "p99", "p99.9")
 FULL: Final = 0.9
@@ -139,6 +142,46 @@ def _op_row(name: str, stats: OpStats) -> OpRow:
     rate = stats.iops
     bandwidth = gigabytes(stats.bytes_per_s.value)
     return OpRow(name, kiops(rate.value), plus_minus(rate), bandwidth, latencies)
+
+
+GROUP_COLUMNS: Final = ("workload", "IOPS", "95 %", "mean us", "p50 us", "p99 us", "p99.9 us",
+                        "limit", "slo us", "above", "of time")  # fmt: skip
+
+
+def group_rows(result: Result) -> list[tuple[str, ...]]:
+    """Cells of `GROUP_COLUMNS`, a workload a row: if there are several, or one has limits."""
+    groups = result.groups
+    if len(groups) < 2 and not any(g.slo or g.limit_used is not None for g in groups):
+        return []
+    return [_group_row(group) for group in groups]
+
+
+def _group_row(group: GroupStats) -> tuple[str, ...]:
+    slo: tuple[str, ...] = ("", "", "")
+    if group.slo is not None:
+        late = group.slo
+        slo = (
+            f"{late.limit_s * 1e6:,.4g}",
+            small_share(late.requests_above.value),
+            small_share(late.time_above),
+        )
+    used = "" if group.limit_used is None else f"{percent(group.limit_used)} used"
+    known = (group.mean_s, *(group.percentiles[p] for p in COLUMNS[1:]))
+    return (
+        group.name, kiops(group.iops.value), plus_minus(group.iops), *map(microseconds, known),
+        used, *slo,
+    )  # fmt: skip
+
+
+def small_share(value: float) -> str:
+    """A share that may be small.
+
+    >>> small_share(0.00123), small_share(0.25), small_share(0.0), small_share(4e-7)
+    ('0.12 %', '25 %', '0 %', '< 0.001 %')
+    """
+    if 0 < value < 1e-5:
+        return "< 0.001 %"
+    return f"{100 * value:.2g} %" if value < 0.995 else f"{100 * value:.4g} %"
 
 
 def cpu_sentence(cpu: Cpu) -> str:

@@ -44,6 +44,9 @@ def result_view(result: Result, *, verbose: bool = False) -> RenderableType:
     ]
     if result.bottleneck.reliefs:
         parts += [Text(), _reliefs(result.bottleneck)]
+    groups = summary.group_rows(result)
+    if groups:
+        parts += [Text(), rows_view(summary.GROUP_COLUMNS, groups)]
     if verbose:
         parts += [Text(), _stations(result), Text(), _members(result)]
     parts += _doubts(result, verbose)

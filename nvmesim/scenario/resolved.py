@@ -154,6 +154,32 @@ class Target:
 
 
 @dataclass(frozen=True)
+class Limits:
+    """Token buckets that a group's requests wait at; None: no such limit."""
+
+    iops: float | None = None
+    bytes_per_s: float | None = None
+    burst_ps: int = 0
+    """Of unused limit that is saved up at most, as time at the limit."""
+    peak_iops: float | None = None
+    peak_bytes_per_s: float | None = None
+
+
+@dataclass(frozen=True)
+class Bursts:
+    """Bursts of an open loop, and the quieter times between them."""
+
+    on_ps: int
+    off_ps: int
+    peak: float
+    """Rate in a burst over the mean rate."""
+    quiet: float = 0.0
+    """Rate between bursts over that in a burst."""
+    fixed: bool = False
+    """Lengths are as stated; else exponential with that mean."""
+
+
+@dataclass(frozen=True)
 class WorkloadGroup:
     """Threads that do the same thing."""
 
@@ -214,6 +240,10 @@ class WorkloadGroup:
     """Writes after which a flush follows, on average (fsync, fdatasync); 0: never."""
     write_through: bool = False
     """Writes end on the media, whatever the drive's cache (FUA; O_SYNC and O_DSYNC)."""
+    bursts: Bursts | None = None
+    limits: Limits | None = None
+    slo_ps: int | None = None
+    """Latency that a request should not exceed."""
 
     @property
     def is_open(self) -> bool:

@@ -196,10 +196,57 @@ class VolumeSpec(Strict):
         return self
 
 
+MOST_PEAK = 200
+"""Largest rate in a burst over the mean: gaps are stretched in steps of 2**-16."""
+
 Targets = Annotated[
     str | int | tuple[str | int, ...],
     BeforeValidator(lambda value: tuple(value) if isinstance(value, list) else value),
 ]
+
+
+class LimitsSpec(Strict):
+    """What a group may take of the server: token buckets that its requests wait at."""
+
+    iops: PerSecond | None = Field(default=None, gt=0)
+    bandwidth: BytesPerSecond | None = Field(default=None, gt=0)
+    burst: Duration = Field(default=0, ge=0)
+    peak_iops: PerSecond | None = Field(default=None, gt=0)
+    peak_bandwidth: BytesPerSecond | None = Field(default=None, gt=0)
+
+    @model_validator(mode="after")
+    def _limits_something(self) -> LimitsSpec:
+        if self.iops is None and self.bandwidth is None:
+            raise ValueError("limits nothing: iops or bandwidth")
+        for name in ("iops", "bandwidth"):
+            low, peak = getattr(self, name), getattr(self, f"peak_{name}")
+            if peak is not None and (low is None or peak <= low or not self.burst):
+                raise ValueError(
+                    f"peak_{name} is for bursts above {name}: it is larger than that limit, and "
+                    "burst says for how long that may be saved up"
+                )
+        return self
+
+
+class BurstsSpec(Strict):
+    """An open loop that comes in bursts, its rate being the mean."""
+
+    on: Duration = Field(gt=0)
+    off: Duration = Field(gt=0)
+    quiet: Fraction = Field(default=0.0, ge=0, lt=1)
+    lengths: Literal["random", "fixed"] = "random"
+
+    @model_validator(mode="after")
+    def _not_too_short(self) -> BurstsSpec:
+        if self.peak > MOST_PEAK:
+            raise ValueError(f"the rate in a burst is {self.peak:.0f} times the mean; {MOST_PEAK} "
+                             "at most: make on longer or off shorter")  # fmt: skip
+        return self
+
+    @property
+    def peak(self) -> float:
+        """Rate in a burst over the mean rate."""
+        return (self.on + self.off) / (self.on + self.quiet * self.off)
 
 
 class WorkloadSpec(Strict):
@@ -237,6 +284,9 @@ class WorkloadSpec(Strict):
     speed: float | None = Field(default=None, gt=0)
     rate: PerSecond | None = None
     arrivals: Literal["poisson", "paced"] | None = None
+    bursts: BurstsSpec | None = None
+    limits: LimitsSpec | None = None
+    slo: Duration | None = Field(default=None, gt=0)
 
     @model_validator(mode="after")
     def _one_source(self) -> WorkloadSpec:
@@ -263,6 +313,7 @@ class WorkloadSpec(Strict):
 
 _ANY = {
     "name", "targets", "span", "socket", "floating", "buffers", "interrupts", "filesystem", "guest",
+    "limits", "slo",
 }  # fmt: skip
 _SHAPE = {"block_size", "access", "align", "offset", "read", "stride", "random_fraction"}
 _SYNC = {"fsync", "fdatasync", "sync"}
@@ -272,7 +323,7 @@ _COMPANIONS = {
     "diskspd": _ANY | {"diskspd"},
     "fio": _ANY | {"fio"},
     "trace": _ANY | {"trace", "speed"},
-    "rate": _ANY | _SHAPE | _SYNC | {"rate", "arrivals", "threads", "threads_total"},
+    "rate": _ANY | _SHAPE | _SYNC | {"rate", "arrivals", "bursts", "threads", "threads_total"},
 }
 
 

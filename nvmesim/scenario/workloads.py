@@ -11,7 +11,16 @@ from nvmesim.errors import ScenarioError, nearest
 from nvmesim.scenario import diskspd, fio_job, numa
 from nvmesim.scenario.hardware import Notes, capacity_bytes
 from nvmesim.scenario.loads import ParsedLoad
-from nvmesim.scenario.resolved import Adapter, Drive, Socket, Target, Volume, WorkloadGroup
+from nvmesim.scenario.resolved import (
+    Adapter,
+    Bursts,
+    Drive,
+    Limits,
+    Socket,
+    Target,
+    Volume,
+    WorkloadGroup,
+)
 from nvmesim.scenario.schema import Scenario, WorkloadSpec
 from nvmesim.scenario.volumes import volume_bytes
 
@@ -223,6 +232,20 @@ def _one_target(wanted: str | int, places: Places, key: str) -> Target:
     return places.named[wanted]
 
 
+def _bursts(spec: WorkloadSpec) -> Bursts | None:
+    b = spec.bursts
+    if b is None:
+        return None
+    return Bursts(b.on, b.off, b.peak, b.quiet, b.lengths == "fixed")
+
+
+def _limits(spec: WorkloadSpec) -> Limits | None:
+    found = spec.limits
+    if found is None:
+        return None
+    return Limits(found.iops, found.bandwidth, found.burst, found.peak_iops, found.peak_bandwidth)
+
+
 def _checked(
     spec: WorkloadSpec,
     fields: dict[str, Any],
@@ -239,6 +262,9 @@ def _checked(
         socket=fields.pop("socket", None) if spec.socket is None else spec.socket,
         filesystem=spec.filesystem,
         guest=spec.guest,
+        bursts=_bursts(spec),
+        limits=_limits(spec),
+        slo_ps=spec.slo,
         **fields,
     )
     if group.align < 512 or group.align % 512:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from nvmesim.network import PURPOSE_FIRST_FREE, Kind, Network, Op
+from nvmesim.network import PURPOSE_FIRST_FREE, SCALE_ONE, Kind, Network, Op
 from nvmesim.rng import TABLE, table_levels
 
 Row = tuple[int, ...]
@@ -83,6 +84,7 @@ class Station:
     base_dist: int = -1
     in_order: int = 0
     gathers: int = 0
+    saved_ps: int = 0
 
 
 @dataclass
@@ -100,6 +102,8 @@ class Flow:
     plans: Sequence[int] = (0,)
     write: int = 0
     stream: int = -1
+    own: int = -1
+    """Class whose histogram it counts in."""
 
 
 class NetworkBuilder:
@@ -115,7 +119,7 @@ class NetworkBuilder:
         self.ops: list[Row] = []
         self.plans: list[list[list[Child]]] = []
         self.flows: list[Flow] = []
-        self.groups: list[dict[str, int]] = []
+        self.groups: list[dict[str, Any]] = []
         self.thresholds: list[int] = []
         self.threads: list[tuple[int, int, int, int]] = []
         self.users: list[tuple[int, User]] = []
@@ -161,6 +165,9 @@ class NetworkBuilder:
             in_order=in_order,
             gathers=gathers,
         )
+
+    def limit(self, saved_ps: int = 0, name: str = "") -> int:
+        return self.station(Kind.LIMIT, 1, name, saved_ps=saved_ps)
 
     def dies(
         self,
@@ -238,6 +245,7 @@ class NetworkBuilder:
         think_ps: int = 0,
         replay: bool = False,
         measured: int = 1,
+        bursts: tuple[int, int, int, int] = (-1, -1, SCALE_ONE, SCALE_ONE),
     ) -> int:
         """Add a group: *targets* holds a flow a kind, *shares* their probabilities."""
         first = len(self.flows)
@@ -247,7 +255,7 @@ class NetworkBuilder:
             {
                 "flow": first, "kinds": len(targets[0]), "threshold": len(self.thresholds),
                 "targets": len(targets), "measured": measured, "gap": gap, "think": think_ps,
-                "open": 2 if replay else int(gap >= 0),
+                "open": 2 if replay else int(gap >= 0), "bursts": bursts,
             }
         )  # fmt: skip
         levels = np.rint(np.cumsum(shares) * (1 << 32)).astype(np.int64)
@@ -299,6 +307,13 @@ class NetworkBuilder:
             round_base_dist=ints(s.base_dist for s in st),
             round_in_order=ints(s.in_order for s in st),
             round_gathers=ints(s.gathers for s in st),
+            limit_saved_ps=ints(s.saved_ps for s in st),
+            flow_class=ints(f.own for f in self.flows),
+            n_classes=1 + max((f.own for f in self.flows), default=-1),
+            group_on_dist=ints(g["bursts"][0] for g in groups),
+            group_off_dist=ints(g["bursts"][1] for g in groups),
+            group_on_slow=ints(g["bursts"][2] for g in groups),
+            group_off_slow=ints(g["bursts"][3] for g in groups),
             gc_on_dist=ints(row[0] for row in self.gc),
             gc_off_dist=ints(row[1] for row in self.gc),
             gc_factor=ints(row[2] for row in self.gc),

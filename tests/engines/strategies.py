@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from nvmesim.network import SCALE_ONE, Network
 from tests.engines import builder as b
 
+NO_BURSTS = (-1, -1, SCALE_ONE, SCALE_ONE)
 Roll = Callable[[int, int], int]
 """A whole number between two, both included."""
 
@@ -70,6 +71,7 @@ class RandomNetwork:
         self.gates = [net.gate(roll(1, 6)) for _ in range(roll(1, 3))]
         self.fifos = [self.fifo() for _ in range(roll(1, 4))]
         self.plain = [net.fifo(roll(1, 3)), net.delay(), self.rounds(), self.rounds()]
+        self.plain += [net.limit(roll(0, 12)) for _ in range(2)]
         self.cpus = [self.fifo(), net.delay(), self.rounds()]
         self.banks = []
         for _ in range(roll(1, 2)):
@@ -216,6 +218,7 @@ class RandomNetwork:
                     [self.some(self.plans) for _ in range(roll(1, 5))],
                     write=roll(0, 1),
                     stream=stream,
+                    own=roll(-1, 1),
                 )
                 for _ in range(n_kinds)
             ]
@@ -248,7 +251,15 @@ class RandomNetwork:
             think_ps=roll(0, 5) if kind == 1 else 0,
             replay=kind == 3,
             measured=measured,
+            bursts=self.bursts() if kind == 2 else NO_BURSTS,
         )
+
+    def bursts(self) -> tuple[int, int, int, int]:
+        """Now and then: how long bursts and pauses last, and how slowly gaps pass in each."""
+        if self.chance(50):
+            return NO_BURSTS
+        slow = self.roll(SCALE_ONE, 9 * SCALE_ONE) if self.chance(60) else 0
+        return (self.long, self.gaps, self.roll(SCALE_ONE // 9, SCALE_ONE), slow)
 
     def arrivals(self, n_flows: int) -> list[tuple[int, int]]:
         """Arrivals with ties, not always in order: a late one is submitted at once."""

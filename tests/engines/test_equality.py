@@ -19,7 +19,7 @@ BATCHES = (3, 25, 60)
 FIELDS = ("status", "start_ps", "end_ps", "outstanding")
 ARRAYS = (
     "count", "latency_sum_ps", "latency_max_ps", "histogram", "flows", "alternatives", "plans",
-    "stations", "syncs",
+    "stations", "syncs", "classes",
 )  # fmt: skip
 
 
