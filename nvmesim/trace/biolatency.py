@@ -75,7 +75,7 @@ def _parse(text: str) -> tuple[list[_Histogram], int]:
     label = ""
     lines = text.split("\n")
     # The last line of a cut file may be a cut line; a whole file ends with a newline.
-    skipped += int(bool(lines.pop().strip()))
+    skipped += int(bool(lines.pop()))
     for line in lines:
         start, header, named = _MAP.match(line), _BCC_HEADER.match(line), _LABEL.match(line)
         row = _BPFTRACE.match(line) or _BCC.match(line)

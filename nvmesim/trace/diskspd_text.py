@@ -35,6 +35,8 @@ _SNIFF = re.compile(
     re.M | re.I,
 )
 _FILE = re.compile(r"\s+\([^()]*\)$")
+_WHOLE_ROW = re.compile(r"\|\s*(?:\d+[.,]\d{3}|N/A)\s*$")
+"""A row of a percentile table up to its last decimal; people paste texts without the last end."""
 _NINES = re.compile(r"(\d{1,2})-nines$")
 _NTH = re.compile(r"(\d{1,2})th$")
 _RATIO = re.compile(r"read/write ratio: (\d{1,3})/(\d{1,3})")
@@ -49,7 +51,10 @@ def sniff(head: Head) -> bool:
 def read(source: Source) -> Capture:
     """Read DiskSpd text; CaptureError if no time span has whole tables."""
     parse = _Parse()
-    for line in source.text(LARGEST).split("\n"):
+    lines = source.text(LARGEST).split("\n")
+    if "|" in lines[-1] and not _WHOLE_ROW.search(lines[-1]):
+        parse.warnings.append(f"its last line is cut: {shown(lines.pop())!r} (left out)")
+    for line in lines:
         parse.line(line.strip())
     parse.end()
     version = parse.version

@@ -138,6 +138,9 @@ def _objects(source: Source, text: str) -> _Found:
             last_end = at
     if first_error is not None and (not found.objects or _MARK.search(text, last_end)):
         raise first_error
+    if first_error is not None and first_error.pos > last_end:
+        line = text.count("\n", 0, first_error.pos) + 1
+        found.warnings.append(f"what follows the last whole report is cut or none, at line {line}")
     if not found.objects:
         raise source.error(
             'holds JSON, but none with the key "fio version" at its top',

@@ -9,6 +9,7 @@ from typing import BinaryIO, Final
 import numpy as np
 import polars as pl
 
+from nvmesim.trace.pairing import Notes
 from nvmesim.trace.text import Source
 
 CHUNK: Final = 4 << 20
@@ -90,10 +91,18 @@ class _Recoder:
         return n
 
 
-def line_frames(source: Source, size: int = CHUNK) -> Iterator[pl.DataFrame]:
-    """Yield the lines as frames with one String column ``line``, without their ends."""
+def line_frames(source: Source, notes: Notes, size: int = CHUNK) -> Iterator[pl.DataFrame]:
+    """Yield the lines as frames with one String column ``line``, without their ends.
+
+    A last line without its end may be cut within a number: it counts as skipped in *notes*.
+    """
     for data in chunks(source, size):
-        yield line_frame(data.tobytes())
+        raw = data.tobytes()
+        if not raw.endswith(b"\n"):
+            raw = raw[: raw.rfind(b"\n") + 1]
+            notes.skipped += 1
+        if raw:
+            yield line_frame(raw)
 
 
 def line_frame(data: bytes) -> pl.DataFrame:

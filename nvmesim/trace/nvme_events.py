@@ -41,7 +41,7 @@ def nvme_blocks(source: Source, notes: Notes) -> Iterator[Block]:
     disks: dict[str, int] = {}
     open_commands = pl.DataFrame(schema=_SHAPE)
     start: int | None = None
-    for lines in line_frames(source):
+    for lines in line_frames(source, notes):
         found = _found(lines)
         odd = lines.filter(~pl.col("line").str.contains(r"^\s*#|\d: +[\w:]+: |^\s*$")).height
         notes.skipped += odd

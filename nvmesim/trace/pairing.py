@@ -223,7 +223,7 @@ class Pairer:
 
     def _flying(self) -> np.ndarray:
         """Pool rows of what is in flight, in order of issue."""
-        used = self._pool[~kernel.free_nodes(self._pool, self._counters)]
+        used: np.ndarray = self._pool[~kernel.free_nodes(self._pool, self._counters)]
         return used[np.argsort(used[:, kernel.ISSUE], kind="stable")]
 
     def _rebuild(self, room: int, horizon: int) -> None:

@@ -51,6 +51,8 @@ def read(source: Source) -> Capture:
     warnings = [
         f"column {name!r} is not known and left out; {nearest(name, _EXAMPLES)}" for name in unknown
     ]
+    if not source.text().endswith("\n"):
+        warnings.append("its last line has no end: check that nothing is missing")
     return Capture(
         file=source.path,
         format="points",

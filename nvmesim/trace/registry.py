@@ -107,7 +107,7 @@ def find_reader(source: Source) -> Reader:
     start = next((line for line in source.head.text.split("\n") if line.strip()), "")
     found, do = what_else(source.head) or (
         f"is no capture that nvmesim knows (it starts {shown(start, 40)!r})",
-        f"it reads {FAMILIES}",
+        f"known formats: {FAMILIES}",
     )
     raise source.error(found, do)
 

@@ -53,7 +53,7 @@ def _frames(source: Source, notes: Notes) -> Iterator[pl.DataFrame]:
     columns = _columns(source)
     start: int | None = None
     flushes = 0
-    for lines in line_frames(source):
+    for lines in line_frames(source, notes):
         cells = lines.select(cells=pl.col("line").str.split(",").list.eval(
             pl.element().str.strip_chars()
         ))  # fmt: skip
