@@ -1,10 +1,11 @@
 """Charts to call by name: ``ns.charts.scaling(frame, "drives.0.count")``.
 
 Of a result: `latency_cdf`, `utilization`, `reliefs`, `throughput_curve`, `latency_curve`,
-`members`, `waiting`, `picture`. Of a sweep's frame: `scaling`, `load_curve`, `heat`, `pareto`. Of
-other answers: `tornado` (`nvmesim.sensitivity`), `timeline` (`nvmesim.timeline`), `cpu_ghz` and
-`cpu_load` (`nvmesim.size_cpu`). Each is an Altair chart that shows itself in a notebook as SVG;
-`save` writes SVG, PNG or HTML. Nothing is loaded from anywhere.
+`members`, `waiting`, `picture`, `latency_over_time`, `throughput_over_time`. Of a sweep's frame:
+`scaling`, `load_curve`, `heat`, `pareto`. Of other answers: `tornado` (`nvmesim.sensitivity`),
+`timeline` (`nvmesim.timeline`), `cpu_ghz` and `cpu_load` (`nvmesim.size_cpu`). Each is an Altair
+chart that shows itself in a notebook as SVG; `save` writes SVG, PNG or HTML. Nothing is loaded from
+anywhere.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from nvmesim.result.charts_base import PNG_SCALE, SUFFIXES, Column, Drawing, col
 from nvmesim.result.charts_base import save as _save
 from nvmesim.result.charts_cpu import cpu_ghz, cpu_load
 from nvmesim.result.charts_sweep import heat, load_curve, pareto, scaling, tornado
+from nvmesim.result.charts_time import latency_over_time, throughput_over_time
 from nvmesim.result.charts_waiting import charts as _waiting
 
 if TYPE_CHECKING:
@@ -44,6 +46,7 @@ __all__ = [
     "heat",
     "latency_cdf",
     "latency_curve",
+    "latency_over_time",
     "load_curve",
     "members",
     "pareto",
@@ -52,6 +55,7 @@ __all__ = [
     "save",
     "scaling",
     "throughput_curve",
+    "throughput_over_time",
     "timeline",
     "tornado",
     "utilization",

@@ -21,7 +21,7 @@ import pytest
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 START_S = 90
 RAN = re.compile(r"\[(\d+|\*)\]")
-RUN_S = 240
+RUN_S = 400
 
 
 @dataclass
@@ -53,6 +53,7 @@ class Lab:
             self.page.get_by_text("Run All Cells", exact=True).first.click()
             # What is asked before the kernel is connected is dropped by JupyterLab.
             self.page.wait_for_timeout(1500)
+            assert self.page.locator("dialog").all_inner_texts() == []
             if self.page.locator(".jp-CodeCell .jp-InputPrompt", has_text=RAN).count():
                 break
         last = self.page.locator(".jp-CodeCell .jp-InputPrompt", has_text=f"[{cells}]:")
@@ -77,9 +78,14 @@ def server(tmp_path_factory):
         pytest.skip("JupyterLab is not installed: no notebook was opened in it")
     home = tmp_path_factory.mktemp("lab")
     folder, port, token = home / "notebooks", free_port(), secrets.token_hex(16)
+    # Cells that are out of sight are drawn as well.
+    settings = home / "settings" / "@jupyterlab" / "notebook-extension"
+    settings.mkdir(parents=True)
+    (settings / "tracker.jupyterlab-settings").write_text('{"windowingMode": "none"}')
     own = {f"JUPYTER_{k}_DIR": str(home / k) for k in ("CONFIG", "DATA", "RUNTIME")}
     env = os.environ | own | {
-        "JUPYTER_TOKEN": token, "IPYTHONDIR": str(home / "ipython"),
+        "JUPYTER_TOKEN": token, "JUPYTERLAB_SETTINGS_DIR": str(home / "settings"),
+        "IPYTHONDIR": str(home / "ipython"),
         "XDG_CACHE_HOME": str(home / "cache"), "JUPYTER_PREFER_ENV_PATH": "1",
     }  # fmt: skip
     program = "from nvmesim.cli import main; main()"
