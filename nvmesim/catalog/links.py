@@ -76,11 +76,13 @@ SOCKET_LATENCY_PS: Final = 50_000
 LINE_BYTES: Final = 64
 """A cache line: what a credit covers."""
 
+MEMORY_RATES: Final = (200, 12_800)
+"""MT/s from the first DDR to the fastest MRDIMM announced."""
 MEMORY_EFFICIENCY: Final = 0.80
 """Usable share of channels x rate x 8 bytes. Measured 0.70 (6 x 2933: 98 of 140.8 GB/s), 0.84
 (8 x 3200: 171.5 of 204.8; both xryan.net/p/295), 0.88 (6 x 2666: 113.1 of 128; MLC 8269CY)."""
 
-_LINK = re.compile(r"^(pcie|sata|sas|dmi)\s*(\d+)(?:\s*x\s*(\d+))?$")
+_LINK = re.compile(r"^(pcie|sata|sas|dmi)\s*([0-9]{1,3})(?:\s*x\s*([0-9]{1,4}))?$")
 
 
 @dataclass(frozen=True)
@@ -338,10 +340,16 @@ def overheads(link: Link, n_bytes: int = 4096) -> dict[str, float]:
 def memory_bandwidth(channels: int, rate: str) -> float:
     """Bytes per second that *channels* of memory carry, reads and writes together.
 
+    UnitError for a rate that no DIMM has.
+
     >>> round(memory_bandwidth(6, "2933 MT/s") / 1e9, 1)
     112.6
     """
-    return channels * units.parse_transfers(rate) * 8 * MEMORY_EFFICIENCY
+    per_s = units.parse_transfers(rate)
+    slowest, fastest = MEMORY_RATES
+    if not slowest * 1e6 <= per_s <= fastest * 1e6:
+        raise UnitError(f"{rate!r} is a rate that no DIMM has; {slowest} to {fastest} MT/s")
+    return channels * per_s * 8 * MEMORY_EFFICIENCY
 
 
 def slower(first: Link, second: Link) -> Link:

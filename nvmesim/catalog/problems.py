@@ -26,8 +26,8 @@ def first_problem(error: ValidationError, model: type[BaseModel]) -> str:
     """
     problems = error.errors(include_url=False)
     # An unknown key explains a missing one, so it comes first.
-    problem = next((p for p in problems if p["type"] == "extra_forbidden"), problems[0])
-    loc = tuple(part for part in problem["loc"] if part != "function-after")
+    problem = min(problems, key=_rank)
+    loc = tuple(part for part in problem["loc"] if not _is_branch(part))
     key = ".".join(str(part) for part in loc)
     found = problem["input"]
     if problem["type"] == "extra_forbidden":
@@ -41,6 +41,28 @@ def first_problem(error: ValidationError, model: type[BaseModel]) -> str:
         options = str(problem["ctx"]["expected"]).replace("'", "").replace(" or ", ", ")
         return f"{key} is {found!r}; {nearest(str(found), options.split(', '))}"
     return f"{key} is {_short(found)}; {_wanted(problem, model, loc)}{_as_share(problem)}"
+
+
+_BRANCH: Final = re.compile(
+    r"function-\w+|bool|int|str|float|constrained-\w+|literal\[.*\]|[A-Z]\w*Spec"
+)
+"""What pydantic adds to a place to say which type of a union it tried."""
+_OTHER_TYPE: Final = (
+    "bool_type", "bool_parsing", "int_type", "int_parsing", "float_type", "float_parsing",
+    "string_type", "model_type", "dict_type", "literal_error",
+)  # fmt: skip
+
+
+def _is_branch(part: int | str) -> bool:
+    return isinstance(part, str) and _BRANCH.fullmatch(part) is not None
+
+
+def _rank(problem: ErrorDetails) -> int:
+    """An unknown key first; last what only says that a value is of another type of a union."""
+    if problem["type"] == "extra_forbidden":
+        return 0
+    last = problem["loc"][-1] if problem["loc"] else ""
+    return 2 if _is_branch(last) and problem["type"] in _OTHER_TYPE else 1
 
 
 def _as_share(problem: ErrorDetails) -> str:

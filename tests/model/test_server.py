@@ -296,6 +296,10 @@ REFUSED = {
     "memory nowhere": (["server.sockets.0.memory=false"], "needs DIMMs"),
     "too many lanes": (["drives.0.count=17"], "needs 68 PCIe lanes"),
     "a drive on a socket not there": (["drives.0.socket=1"], "socket 0 only"),
+    "a rate that no DIMM has": (['server.sockets.0.memory={ rate = "20 GT/s" }'], "no DIMM has"),
+    "no memory channel": (["server.sockets.0.memory={ channels = 0 }"],
+                          r"memory\.channels is 0; from 1 to 16"),
+    "no clock": (["server.sockets.0.ghz=0"], r"sockets\.0\.ghz is 0; above 0"),
     "a rate that no UPI has": ([*TWO, 'server.interconnect.rate="11 GT/s"'], "no upi has"),
     "a fourth VMD domain": (["adapters=[" + ", ".join(
         f'{{ name = "v{i}", kind = "vmd", link = "pcie3 x4" }}' for i in range(4)) + "]"],
