@@ -326,7 +326,7 @@ def suspects(result):
 
 
 def test_what_crosses_is_told_apart():
-    """32 reads in flight of 4 KiB: bytes by hand, nothing is full, one more link changes nothing."""
+    """4 KiB reads: bytes by hand, nothing is full, one more link changes nothing."""
     found = run(*TWO, ON_1, reliefs=True)
     wire = 2 * 20.8e9 * 0.82
     busy = station(found, "upi 0>1").utilization
