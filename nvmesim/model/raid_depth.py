@@ -28,8 +28,12 @@ JOIN: Final = 0.5
 """Chance that data joins the rows of a stripe whose reads end in the same round: an even race.
 0.4 to 0.6 fit the md ground truth alike."""
 FREE_SHARE: Final = 4
-"""A writer that met a full stripe cache goes on once a quarter of it is free, and what it adds then
-is handled before more comes. Source: Linux drivers/md/raid5.c, raid5_get_active_stripe."""
+"""A writer that met a full stripe cache goes on once more than a quarter of it is free.
+Source: Linux drivers/md/raid5.c, is_inactive_blocked."""
+TAKEN: Final = 0.75
+"""Share of the cache that it then fills before it has caught up with what is being freed and waits
+again, and md handles what it has added. Calibrated as above: a writer half as fast again as md
+frees; 0.75 is off by 11 % at most in the measured cases of 512 KiB chunks."""
 WARM: Final = 4
 """Depths that are run before a cycle is recorded."""
 LEAST: Final = 2048
@@ -75,7 +79,9 @@ class DepthModel:
         *,
         below: bool = False,
         seed: int = 0,
+        starts: tuple[int, int] | None = None,
     ) -> None:
+        """*starts*, (align, how many): requests start at random multiples; None: a stream."""
         self._planner = ParityPlanner(geometry)
         self._geometry = geometry
         self._block = block_size
@@ -94,6 +100,8 @@ class DepthModel:
         self._is_blocked = False
         self._parts: list[tuple[_Cell, int, int, int]] = []  # of a request that is let in
         self._start = 0
+        self._starts = starts
+        self._offsets = random.Random(seed + 1)
 
     def cycle(self, offset: int) -> list[list[list[RawChild]]]:
         """Plans of the requests of a whole number of layout periods, after a warm-up."""
@@ -108,7 +116,9 @@ class DepthModel:
     def run(self, offset: int, n_requests: int) -> list[list[list[RawChild]]]:
         """Plans of the first *n_requests* of a stream from *offset*, nothing cached at first."""
         self._start = offset
-        unit = math.gcd(self._block, self._geometry.chunk, offset or self._geometry.chunk)
+        chunk = self._geometry.chunk
+        step = self._block if self._starts is None else self._starts[0]
+        unit = math.gcd(self._block, chunk, offset or chunk, step)
         # Fine enough that a quarter of the stripe cache is some cells: a power of two of rows.
         finest = 1 << ((self._geometry.stripe_cache // N_BUCKETS).bit_length() - 1)
         self._unit = max(math.gcd(unit, finest * BLOCK), BLOCK)
@@ -144,11 +154,14 @@ class DepthModel:
         """Let requests in until the queue depth or the stripe cache is full; cells to handle."""
         room = self._capacity - self._active
         if self._is_blocked:
-            if room * FREE_SHARE < self._capacity:
+            if room * FREE_SHARE <= self._capacity:
                 return []
-            for cell in self._fill(self._capacity // FREE_SHARE):
+            for cell in self._fill(min(room, round(self._capacity * TAKEN))):
                 self._start_cell(cell, now)
-        return self._fill(self._capacity - self._active)
+            room = self._capacity - self._active
+            if self._is_blocked and room * FREE_SHARE <= self._capacity:
+                return []
+        return self._fill(room)
 
     def _fill(self, room: int) -> list[_Cell]:
         """Add requests to their cells as long as new cells fit into *room*."""
@@ -178,6 +191,9 @@ class DepthModel:
         """Cells that a request covers, last first: 1 MiB at a time, all data of a row together."""
         geometry, unit = self._geometry, self._unit
         first = self._start + request * self._block
+        if self._starts is not None:
+            align, count = self._starts
+            first = self._start + self._offsets.randrange(count) * align
         end = first + self._block
         parts: list[tuple[int, int, int, int, int]] = []
         start = first

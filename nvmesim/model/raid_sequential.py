@@ -14,13 +14,15 @@ import numpy as np
 
 from nvmesim.model.raid_arrays import PlanSet, PlanTable, build_table, table_plan
 from nvmesim.model.raid_depth import DepthModel
-from nvmesim.model.raid_geometry import Op, RaidGeometry
+from nvmesim.model.raid_geometry import RAID5_MAX_REQUEST, Op, RaidGeometry
 from nvmesim.model.raid_map import BLOCK
 from nvmesim.model.raid_merge import joined
 from nvmesim.model.raid_pieces import BARRIER_UNIT, crosses_barriers
 from nvmesim.model.raid_plan import raw_plan
 from nvmesim.model.raid_stripe_cache import StripeCache
 
+OVERFLOWS: Final = 1024
+"""Random requests that are followed where they overflow the stripe cache."""
 MAX_REQUESTS: Final = 1 << 15
 """Requests of a cycle that are followed; a longer cycle (odd block sizes) is cut there."""
 
@@ -100,6 +102,39 @@ def needs_depth_model(geometry: RaidGeometry, block_size: int, depth: int) -> bo
     stripes = -(-block_size // (geometry.chunk * geometry.data_disks))
     rows = min(stripes * _rows(geometry), -(-block_size // BLOCK))
     return (depth > 1 and depth * block_size > geometry.chunk) or rows > geometry.stripe_cache
+
+
+def overflows_at_random(geometry: RaidGeometry, block_size: int, depth: int) -> bool:
+    """Whether random writes are handled before all of a stripe has come.
+
+    They are when those in flight overflow the stripe cache and a stripe takes several of the bios
+    of 1 MiB that raid5/6 cuts requests into; smaller stripes come as a whole.
+    """
+    if geometry.level not in (5, 6) or geometry.kernel == "none":
+        return False
+    stripe = geometry.chunk * geometry.data_disks
+    rows = min(-(-block_size // stripe) * _rows(geometry), -(-block_size // BLOCK))
+    whole = min(block_size, stripe) <= RAID5_MAX_REQUEST
+    return not whole and rows * depth > geometry.stripe_cache
+
+
+def random_overflow_table(
+    geometry: RaidGeometry,
+    block_size: int,
+    align: int,
+    offset: int,
+    span: int | None,
+    depth: int,
+    *,
+    below: bool = False,
+) -> PlanTable:
+    """Plans of random writes that overflow the stripe cache, *depth* in flight."""
+    size = _period(geometry) * 64 if span is None else span
+    count = max(1, (size - block_size) // align + 1)
+    model = DepthModel(geometry, block_size, depth, below=below, starts=(align, count))
+    plans = PlanSet()
+    numbers = [plans.add(table_plan(plan)) for plan in model.run(offset, OVERFLOWS)]
+    return build_table(plans.plans, np.array(numbers, np.int32), geometry.members, block_size)
 
 
 def coalesced_table(

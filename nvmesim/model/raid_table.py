@@ -32,7 +32,13 @@ from nvmesim.model.raid_map import BLOCK
 from nvmesim.model.raid_pieces import BARRIER_UNIT, crosses_barriers, split_unit
 from nvmesim.model.raid_plan import SECTOR, bitmap_phase, raw_plan
 from nvmesim.model.raid_reuse import is_reused, reused_table
-from nvmesim.model.raid_sequential import coalesced_table, needs_depth_model, sequential_table
+from nvmesim.model.raid_sequential import (
+    coalesced_table,
+    needs_depth_model,
+    overflows_at_random,
+    random_overflow_table,
+    sequential_table,
+)
 
 __all__ = ["Expectation", "PlanTable", "expectation", "plan_table"]
 
@@ -94,7 +100,15 @@ def _with_rebuilding(
     parts = []
     for below, weight in ((False, 1 - share), (True, share)):
         if weight:
-            if access == "random":
+            if (
+                access == "random"
+                and op == "write"
+                and overflows_at_random(geometry, block_size, depth)
+            ):
+                table = random_overflow_table(
+                    geometry, block_size, align, offset, span, depth, below=below
+                )
+            elif access == "random":
                 table = _random_table(geometry, op, block_size, align, offset, span, below)
             elif op == "write" and needs_depth_model(geometry, block_size, depth):
                 table = coalesced_table(geometry, block_size, offset, depth, below=below)

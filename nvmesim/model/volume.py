@@ -239,6 +239,11 @@ class VolumeTarget:
             self._uplink = paths.link_pair(volume.name, self._link)
         self.geometry = volume_parts(volume, scenario.drives)[0].geometry
         self._has_parity = volume.level in ("raid5", "raid6")
+        self._rows_wanted = self._most_rows()
+        if volume.stripe_cache_most is not None:
+            grown = min(volume.stripe_cache_most, max(volume.stripe_cache, self._rows_wanted))
+            self.volume = replace(volume, stripe_cache=grown)
+            self.geometry = volume_parts(self.volume, scenario.drives)[0].geometry
         self._rows_gate = self._stripe_cache()
         self._room, self._dirty = self._write_cache()
 
@@ -247,32 +252,42 @@ class VolumeTarget:
     def _stripe_cache(self) -> int:
         """Gate of md's stripe cache, if more rows may be wanted at once than it has; else -1.
 
-        A write holds its rows from its first read to its last write. Kernels since 4.1 may let the
-        cache grow when memory allows; the size given is what they start from.
+        A write holds its rows from its first read to its last write. Since kernel 4.1 the cache
+        grows, a row at a time, as long as writers wait for it and memory lasts, which can take
+        hours (commit edbe83ab4c27): ``stripe_cache`` is where it starts, ``stripe_cache_most``
+        where it may have come to.
         """
         if not self._has_parity or self._engine.merge == "none":
             return -1
-        groups = [g for g in self._scenario.workload if self._is_target(g) and g.read < 1]
-        most = 0
-        for g in groups:
-            sizes = [size for size, _ in g.write_block_sizes or g.block_sizes]
-            most += 1 << 30 if g.is_open else g.in_flight * max(map(self.rows_held, sizes))
-        if most <= self.volume.stripe_cache:
+        if self._rows_wanted <= self.volume.stripe_cache:
             return -1
         name = f"{self.volume.name} stripe cache"
         gate = self._b.station(name, Kind.GATE, self.volume.stripe_cache)
         self._b.report(name, "gate", gate, resource="stripe_cache")
         return gate
 
+    def _most_rows(self) -> int:
+        """Rows of the stripe cache that the load may want at once."""
+        most = 0
+        for g in self._scenario.workload:
+            if self._is_target(g) and g.read < 1:
+                sizes = [size for size, _ in g.write_block_sizes or g.block_sizes]
+                most += 1 << 30 if g.is_open else g.in_flight * max(map(self.rows_covered, sizes))
+        return most
+
     def _is_target(self, group: WorkloadGroup) -> bool:
         mine = ("volume", self.volume.index)
         return any((t.kind, t.index) == mine for t in group.targets)
 
     def rows_held(self, n_bytes: int) -> int:
-        """Rows of 4 KiB across the members that a write of *n_bytes* holds."""
+        """Rows of the stripe cache that a write of *n_bytes* holds, no more than there are."""
+        return min(self.rows_covered(n_bytes), self.volume.stripe_cache)
+
+    def rows_covered(self, n_bytes: int) -> int:
+        """Rows of 4 KiB across the members that a write of *n_bytes* covers."""
         stripes = -(-n_bytes // (self.volume.chunk * self.geometry.data_disks))
         per_stripe = min(-(-n_bytes // BLOCK), self.volume.chunk // BLOCK)
-        return max(1, min(stripes * per_stripe, self.volume.stripe_cache))
+        return max(1, stripes * per_stripe)
 
     def _write_cache(self) -> tuple[int, int]:
         """Gates of a controller's write-back cache: free room, and what waits to be written."""

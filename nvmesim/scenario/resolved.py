@@ -127,6 +127,8 @@ class Volume:
     """Member numbers of a RAID1 that serve reads only when no other can."""
     rmw_level: int = 1
     stripe_cache: int = 256
+    stripe_cache_most: int | None = None
+    """Rows that the stripe cache may have grown to under the load; None: it is as it started."""
     bitmap: Literal["none", "internal", "external"] = "none"
     journal: Literal["none", "ppl"] = "none"
     spares: tuple[int, ...] = ()

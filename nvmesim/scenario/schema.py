@@ -179,6 +179,7 @@ class VolumeSpec(Strict):
     boot: bool = False
     rmw_level: Literal[0, 1, 2] = 1
     stripe_cache: int = Field(default=256, ge=17, le=32768)
+    stripe_cache_most: int | None = Field(default=None, ge=17, le=1 << 24)
     bitmap: Literal["none", "internal", "external"] = "none"
     journal: Literal["none", "ppl"] = "none"
     spares: int = Field(default=0, ge=0)

@@ -130,6 +130,7 @@ def _volume(
         write_mostly=tuple(sorted(spec.write_mostly)),
         rmw_level=spec.rmw_level,
         stripe_cache=spec.stripe_cache,
+        stripe_cache_most=spec.stripe_cache_most,
         bitmap=spec.bitmap,
         columns=spec.columns or engine.columns,
         logical_sector=spec.logical_sector,
@@ -153,6 +154,12 @@ def _check_choices(
     for member in spec.write_mostly:
         if not 0 <= member < n_members:
             raise GeometryError(f"{key}.write_mostly names member {member}; 0 to {n_members - 1}")
+    most = spec.stripe_cache_most
+    if most is not None and most < spec.stripe_cache:
+        raise GeometryError(
+            f"{key}.stripe_cache_most is {most}; the cache starts with {spec.stripe_cache} rows "
+            "and grows, give at least as many"
+        )
     if spec.rebuild and spec.raid == "raid0":
         raise GeometryError(f"{key}.rebuild is true; raid0 has no redundancy to rebuild from")
     if engine.merge == "none":
