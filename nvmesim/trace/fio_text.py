@@ -147,7 +147,8 @@ class _Section:
         where = f"line {self.line} and below, {what}"
         scale = _SCALE.get(text[-1:].lower())
         value = text[:-1] if scale else text
-        return checked(self.source, where, value, most=most) * (scale or 1.0)
+        # The bound is for the number as it is meant: "9K" means 9,000.
+        return checked(self.source, where, value, most=most / (scale or 1.0)) * (scale or 1.0)
 
     def _directions(
         self, counts: list[int], options: Options

@@ -72,7 +72,7 @@ def _shortened(name: str, data: bytes) -> list[bytes]:
     if name in ("fio-text", "fio-terse", "diskspd-text", "iometer"):
         return [data[: 4 * SMALL]]
     if name == "blktrace":
-        return [data[:480], data[960:1920]]
+        return [data[:1440]]
     lines = data.splitlines(keepends=True)
     head = b"".join(lines[:12])
     middle = b"".join(lines[len(lines) // 2 :][:12])

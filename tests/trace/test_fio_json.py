@@ -369,5 +369,5 @@ def test_folder_and_globs(tmp_path: Path) -> None:
         read_captures(str(tmp_path / "*.xml"))
     with pytest.raises(CaptureError, match=r"no such file; did you mean 'qd2\.json'"):
         read_captures(tmp_path / "qd3.json")
-    with pytest.raises(CaptureError, match=r"job\.fio: is no capture"):
+    with pytest.raises(CaptureError, match=r"job\.fio: is a fio job file"):
         read_captures(tmp_path / "job.fio")
