@@ -1,0 +1,81 @@
+"""Commands as processes of their own: they are killed, starved and interrupted."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from nvmesim.cli.app import run_command
+
+CODE = "from nvmesim.cli import main; main()"
+SCENARIO = """
+name = "two drives"
+[server]
+stack = "linux-io_uring"
+[[server.sockets]]
+cpu = "xeon-gold-6130"
+[[drives]]
+profile = "samsung-980pro-1tb"
+count = 2
+[volume]
+raid = "raid1"
+[[workload]]
+threads = 2
+outstanding = 4
+[run]
+requests = 20000
+"""
+POINTS = """op,block_size,jobs,iodepth,iops,lat_mean_us
+randread,4 KiB,1,1,12500,80
+randread,4 KiB,4,64,900000,
+"""
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> dict[str, Path]:
+    """A scenario and a table of points, in a folder that holds nothing else."""
+    found = {"scenario": tmp_path / "two.toml", "points": tmp_path / "points.csv"}
+    found["scenario"].write_text(SCENARIO, "utf-8")
+    found["points"].write_text(POINTS, "utf-8")
+    return found
+
+
+@pytest.fixture
+def start(tmp_path: Path):
+    """Start ``nvmesim`` with the given arguments in that folder, with a cache of its own."""
+    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache")}
+
+    def run(*arguments: object, limit=None) -> subprocess.Popen[str]:
+        command = [sys.executable, "-c", CODE, *map(str, arguments)]
+        return subprocess.Popen(
+            command, cwd=tmp_path, env=environment, text=True, preexec_fn=limit,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )  # fmt: skip
+
+    return run
+
+
+@pytest.fixture
+def refused(tmp_path: Path, monkeypatch, capfd):
+    """Run ``nvmesim`` in this process, see it refuse in one line, return what it said."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+    def run(*arguments: object) -> str:
+        code = run_command([str(a) for a in arguments])
+        said = capfd.readouterr().err
+        assert code == 2, (code, said)
+        assert_one_line(said)
+        return said
+
+    return run
+
+
+def assert_one_line(said: str) -> None:
+    """The last line is the program's, and there is no traceback."""
+    assert "Traceback" not in said, said
+    assert said.strip().splitlines()[-1].startswith("nvmesim: "), said
