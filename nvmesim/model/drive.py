@@ -316,12 +316,18 @@ class DriveModel:
         A volatile buffer is emptied first, and what is written meanwhile waits behind it; one
         with capacitors holds nothing that power could take.
         """
-        p = self.profile.write
         if self.profile.latencies is not None:
             raise ScenarioError(
                 f"{self._drive.name}: a profile of captured latencies holds no flushes; leave out "
                 "fsync, or take a profile with dies and a buffer"
             )
+        rows = self._in_rounds(True, 0) if self._rounds >= 0 else self._flush()
+        if self._tags >= 0:
+            rows = [op(Op.ACQUIRE, self._tags, 1), *rows, op(Op.RELEASE, self._tags, 1)]
+        return rows
+
+    def _flush(self) -> list[Row]:
+        p = self.profile.write
         time = p.base.value if p.flush is None else p.flush.value
         wait = round(time) - self._host.write_ps
         rows = [self._command_row(True, self._drive.delay_ps)]
