@@ -103,8 +103,9 @@ def figure(number: int, drawn: LayerChart, title: str, caption: str) -> str:
     said = escaped(spec.pop("description", None) or title or caption)
     below = f"<figcaption>{escaped(caption)}</figcaption>" if caption else ""
     return (
-        f'<figure>{heading}<div class="chart" data-spec="spec{number}" role="img" '
-        f'aria-label="{said}"></div>'
+        # Around the chart: on its own element Vega sets other words.
+        f'<figure>{heading}<div role="img" aria-label="{said}">'
+        f'<div class="chart" data-spec="spec{number}"></div></div>'
         f'<script type="application/json" id="spec{number}">{script_json(spec)}</script>'
         f"{below}</figure>"
     )
