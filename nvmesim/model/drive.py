@@ -329,15 +329,11 @@ class DriveModel:
     def _flush(self) -> list[Row]:
         p = self.profile.write
         time = p.base.value if p.flush is None else p.flush.value
-        wait = round(time) - self._host.write_ps
         rows = [self._command_row(True, self._drive.delay_ps)]
         if p.volatile and not p.through:
             slots = self._b.stations[self._buffer].servers
             rows += [op(Op.ACQUIRE, self._buffer, slots), op(Op.RELEASE, self._buffer, slots)]
-        rows.append(const(self._ack, wait))
-        if self._tags >= 0:
-            rows = [op(Op.ACQUIRE, self._tags, 1), *rows, op(Op.RELEASE, self._tags, 1)]
-        return rows
+        return [*rows, const(self._ack, round(time) - self._host.write_ps)]
 
     def _programs(self, n_bytes: int) -> int:
         """Programs that a write of *n_bytes* takes.
