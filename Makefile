@@ -83,15 +83,15 @@ docs: venv
 golden: venv
 	$(BIN)/python -m tests.golden
 
-# The kernels are Python with the JIT off, and slow: tests/engines then runs on few networks.
+# The kernels are Python with the JIT off, and slow: there the tests that are about them run on few networks.
+JIT_OFF_TESTS = tests/mutation/check_kernel.py tests/engines/test_check.py tests/engines/test_rounds.py \
+	tests/trace/test_block_blkparse.py tests/trace/test_block_pairing.py tests/trace/test_block_tracepoints.py
+
 coverage: venv
-	@mkdir -p build/coverage
-	rm -f build/coverage/data*
+	@rm -rf build/coverage; mkdir -p build/coverage
 	$(BIN)/python -m coverage run -m pytest -q -m "not slow $(NO_BROWSER)"
-	NUMBA_DISABLE_JIT=1 $(BIN)/python -m coverage run -m pytest -q -m "not slow" -k "$(JIT_OFF_TESTS)" \
-		tests/engines tests/trace tests/docs/test_reference.py
+	NUMBA_DISABLE_JIT=1 $(BIN)/python -m coverage run -m pytest -q -m "not slow" $(JIT_OFF_TESTS)
 	$(BIN)/python -m coverage combine -q
-	$(BIN)/python -m coverage report --format=total
 	$(BIN)/python -m coverage report
 
 mutation: venv
