@@ -15,6 +15,8 @@ from nvmesim import __version__
 from nvmesim.errors import NvmesimError, nearest
 
 DONE, NOT_MET, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
+LONGEST: Final = 1500
+"""Characters of an error on the terminal."""
 
 COMMANDS: Final = {
     # command: (module of nvmesim.cli that has it under the same name, module that does the work)
@@ -112,7 +114,9 @@ def run_command(arguments: Sequence[str]) -> int:
 def _complain(text: str, code: int) -> int:
     from nvmesim.result.summary import one_line
 
-    click.echo(f"nvmesim: {one_line(text)}", err=True)
+    # What to do stands at the end; what a hostile file calls itself stands between.
+    shown = text if len(text) <= LONGEST else f"{text[: LONGEST // 2]} … {text[-LONGEST // 2 :]}"
+    click.echo(f"nvmesim: {one_line(shown)}", err=True)
     return code
 
 

@@ -51,6 +51,8 @@ N_COUNTERS: Final = 3
 # Rows of the state of the names.
 N_NAMES: Final = 0
 N_NAME_BYTES: Final = 1
+QUICK: Final = 256
+"""Short words whose values are kept at hand; a power of two."""
 MAX_NAMES: Final = 1 << 14
 NAME_BYTES: Final = 1 << 20
 _MASK: Final = (1 << 38) - 1
@@ -134,14 +136,6 @@ def _rwbs(buf: np.ndarray, i: int, stop: int) -> int:
     if _letter(buf, i, stop) < 0 or stop - i > 10:
         return -1
     return _operation(buf, i, stop)
-
-
-@compiled
-def _equal(buf: np.ndarray, a: int, b: int, n: int) -> bool:
-    for k in range(n):  # noqa: SIM110
-        if buf[a + k] != buf[b + k]:
-            return False
-    return True
 
 
 @compiled
@@ -281,8 +275,7 @@ def scan_table(
     for k in range(columns.shape[0]):
         if wanted.shape[0]:
             wanted[columns[k]] = k
-    # Most lines have the name of the line before.
-    before = np.zeros(3, np.int64)
+    quick = np.zeros((3, QUICK), np.int64)
     row = 0
     n_odd = 0
     i = 0
@@ -294,19 +287,27 @@ def scan_table(
             for k in range(columns.shape[0]):
                 value = values[0, k]
                 kind = kinds[k] & 7
-                if kind == LETTER:
-                    value = _letter(buf, value, values[1, k])
-                elif kind == OPERATION:
-                    value = _rwbs(buf, value, values[1, k])
-                elif kind in (NAME, TWO_NAMES):
-                    size = values[1, k] - value
-                    if size == before[1] and _equal(buf, value, before[0], size):
-                        value = before[2]
+                if kind >= LETTER:
+                    first = value
+                    size = values[1, k] - first
+                    key = size
+                    # Words of up to seven bytes are looked up by their bytes as a number.
+                    for j in range(first, first + min(size, 7)):
+                        key = key * 256 + int(buf[j])
+                    slot = ((key ^ (key >> 13)) + k * 37) & (QUICK - 1)
+                    if size <= 7 and quick[0, slot] == key and quick[1, slot] == k:
+                        value = quick[2, slot]
                     else:
-                        before[0] = value
-                        before[1] = size
-                        value = _intern(buf, value, values[1, k], table, ends, text, state)
-                        before[2] = value
+                        if kind == LETTER:
+                            value = _letter(buf, first, first + size)
+                        elif kind == OPERATION:
+                            value = _rwbs(buf, first, first + size)
+                        else:
+                            value = _intern(buf, first, first + size, table, ends, text, state)
+                        if size <= 7 and value >= 0:
+                            quick[0, slot] = key
+                            quick[1, slot] = k
+                            quick[2, slot] = value
                 good &= value >= 0
                 out[k, row] = value
             if good:
