@@ -31,7 +31,7 @@ from nvmesim.result.control import (
     Recorder,
     filling,
 )
-from nvmesim.result.groups import group_stats, over_time
+from nvmesim.result.groups import GroupStats, group_stats, slices
 from nvmesim.result.latency import (
     CLAT,
     LATENCY,
@@ -112,6 +112,7 @@ def simulate(
     reliefs: bool = True,
     curve: bool = False,
     waits: bool = False,
+    over_time: bool = True,
     calibration_draws: int = 0,
     requests_file: str | Path | None = None,
     max_requests: int = MAX_REQUESTS,
@@ -123,11 +124,12 @@ def simulate(
     *engine* is "compiled", "simpy", or a callable (network, seed=, record=) -> Engine. *seed*,
     *precision* (relative, of IOPS) and *requests* (exactly so many after the warm-up) take the
     place of the scenario's own. *reliefs* simulates what could relieve the bottleneck, *curve*
-    throughput against outstanding, *waits* what a striped
-    volume loses to its slowest member, *calibration_draws* (``nvmesim run`` takes 8) how far the
-    intervals of the profiles' numbers move the answer; the answer's intervals are widened by it.
-    *requests_file* gets one row a request (Parquet). The run ends unconverged after *max_requests*
-    or *max_wall_s*; a KeyboardInterrupt ends it with what there is, unconverged and with a warning.
+    throughput against outstanding, *waits* what a striped volume loses to its slowest member,
+    *over_time* (on unless it is turned off) latency slice by slice and each workload by itself,
+    *calibration_draws* (``nvmesim run`` takes 8) how far the intervals of the profiles' numbers
+    move the answer; the answer's intervals are widened by it. *requests_file* gets one row a
+    request (Parquet). The run ends unconverged after *max_requests* or *max_wall_s*; a
+    KeyboardInterrupt ends it with what there is, unconverged and with a warning.
 
     Raises ScenarioError and its kin for a scenario that cannot be, DeadlockError if it stops.
     """
@@ -139,7 +141,7 @@ def simulate(
     with _recorder(requests_file, ready.lowered) as (record, finish):
         measured = _run(ready, goal, record, progress)
         finish(measured.window.warmup_ps)
-    answer = _Answer(ready, measured)
+    answer = _Answer(ready, measured, sliced=over_time)
     if not measured.interrupted:
         try:
             answer.explore(reliefs, curve, calibration_draws, progress)
@@ -311,6 +313,7 @@ class _Answer:
     calibration: Spread | None = None
     warnings: list[str] = field(default_factory=list)
     interrupted: bool = False
+    sliced: bool = True
 
     def __post_init__(self) -> None:
         window, growth = self.measured.window, self.measured.backlog_per_s or 0.0
@@ -470,10 +473,15 @@ class _Answer:
             rebuild=rebuild_stats(ready.lowered, self.totals),
             sync=sync_stats(window.total.syncs, window.duration_ps),
             waits=self.waits,
-            groups=group_stats(ready.lowered, window, self.totals) if self.stable else (),
-            over_time=over_time(ready.lowered, window),
+            groups=self._groups(),
+            over_time=slices(ready.lowered, window) if self.sliced else None,
             resolved=ready.scenario,
         )  # fmt: skip
+
+    def _groups(self) -> tuple[GroupStats, ...]:
+        if not (self.stable and self.sliced):
+            return ()
+        return group_stats(self.ready.lowered, self.measured.window, self.totals)
 
     def _op(self, operation: int | None) -> OpStats | None:
         window = self.measured.window

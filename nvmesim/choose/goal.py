@@ -62,8 +62,9 @@ class Goal(Strict):
     """Keys and values as `nvmesim sweep --over` takes them."""
     constraints: Constraints
     objective: Objective = Objective()
-    failed: int = Field(default=0, ge=0)
-    """Drives of each volume that are missing while IOPS, latency and CPU are looked at."""
+    failed: int | None = Field(default=None, ge=0)
+    """Drives of each volume that are missing while IOPS, latency and CPU are looked at; None: as
+    many as it must survive, so that the goal is met with them missing."""
     prices: dict[str, Amount] = Field(default_factory=dict)
     """By catalog name, and "server" for the rest."""
     watts: dict[str, Amount] = Field(default_factory=dict)
@@ -72,6 +73,11 @@ class Goal(Strict):
     runner_ups: int = Field(default=3, ge=0)
     """Further candidates that are simulated until so many hold as well."""
     _base: Path = PrivateAttr(default=Path())
+
+    @property
+    def missing(self) -> int:
+        """Drives of each volume that are missing in the simulation."""
+        return self.constraints.survives or 0 if self.failed is None else self.failed
 
     @property
     def base(self) -> Path:

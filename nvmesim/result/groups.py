@@ -197,7 +197,7 @@ def share_above(histogram: Ints, limit_ps: float) -> float | None:
     return None if data is None else 1.0 - float(data.below(limit_ps).sum()) / data.size
 
 
-def over_time(lowered: Lowered, window: Window) -> OverTime:
+def slices(lowered: Lowered, window: Window) -> OverTime:
     """Slices of *window*, all groups together and, where there are several, each by itself."""
     groups = lowered.scenario.workload
     durations = np.array([s.duration_ps for s in window.snapshots]) / PS_PER_S

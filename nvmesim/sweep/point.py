@@ -27,6 +27,8 @@ ROUNDS: Final = 40
 """A first, short run of a closed loop completes what is in flight so many times at least."""
 DOUBTS: Final = ("warm-up may not have been over", "still filling", "close to the bound")
 """Parts of warnings after which a short run is not taken."""
+OVERLOAD: Final = 0.1
+"""Share of what arrives that stays behind, from which a short run settles that it does."""
 KINDS: Final = ("cpu", "thread", "raid-engine", "link", "drive")
 PERCENTILES: Final = {50.0: "p50", 90.0: "p90", 99.0: "p99", 99.9: "p99_9", 99.99: "p99_99"}
 
@@ -127,7 +129,7 @@ def predict(scenario: ResolvedScenario, settings: Settings) -> Result:
     few, share = _few(scenario, settings)
     if few:
         result = _simulated(scenario, replace(settings, requests=few))
-        if _is_precise(result, share):
+        if _is_precise(result, share) or _is_overloaded(result):
             return result
     return _simulated(scenario, settings)
 
@@ -154,10 +156,17 @@ def _is_precise(result: Result, share: float) -> bool:
     return widest / 2 <= share
 
 
+def _is_overloaded(result: Result) -> bool:
+    """Whether an open loop is so far beyond what is carried that a longer run says the same."""
+    growth = result.bottleneck.backlog_per_s
+    return growth is not None and growth > OVERLOAD * (growth + result.total.iops.value)
+
+
 def _simulated(scenario: ResolvedScenario, settings: Settings) -> Result:
     result = simulate(
         scenario, engine=settings.engine, seed=settings.seed, precision=settings.precision,
         requests=settings.requests, max_requests=settings.max_requests, reliefs=False,
+        over_time=False,
     )  # fmt: skip
     if any(w.startswith("interrupted") for w in result.warnings):
         raise KeyboardInterrupt
