@@ -82,7 +82,7 @@ def cpu_load(sizing: Sized, *, cpus: Sequence[str] | None = None) -> Drawing:
                        scale=alt.Scale(domain=domain, range=[SERIES[i] for i in n]))  # fmt: skip
     shape = alt.Shape("cpu:N", sort=domain, legend=_legend(),
                       scale=alt.Scale(domain=domain, range=[SHAPES[i] for i in n]))  # fmt: skip
-    dash = alt.StrokeDash("cpu:N", sort=domain, legend=None,
+    dash = alt.StrokeDash("cpu:N", sort=domain, legend=_legend(),
                           scale=alt.Scale(domain=domain, range=[DASHES[i] for i in n]))  # fmt: skip
     shared = alt.Chart(inline(rows))
     here = alt.Chart(inline([asked])).encode(x, y)

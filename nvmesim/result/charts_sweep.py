@@ -150,7 +150,7 @@ def _series(
         shown.symbolStrokeWidth = 0
     colour = alt.Color("series:N", sort=names, scale=scale(SERIES), legend=shown)
     shape = alt.Shape("series:N", sort=names, scale=scale(SHAPES), legend=shown)
-    dash = alt.StrokeDash("series:N", sort=names, scale=scale(DASHES), legend=None)
+    dash = alt.StrokeDash("series:N", sort=names, scale=scale(DASHES), legend=shown)
     tips = [alt.Tooltip("series:N", title=key or "series"),
             *(alt.Tooltip(f"{c.shorthand}", format=",.4~g") for c in (x, y))]  # fmt: skip
     return [
