@@ -86,10 +86,13 @@ golden: venv
 # The kernels are Python with the JIT off, and slow: there the tests that are about them run on few networks.
 JIT_OFF_TESTS = tests/mutation/check_kernel.py tests/engines/test_check.py tests/engines/test_rounds.py \
 	tests/trace/test_block_blkparse.py tests/trace/test_block_pairing.py tests/trace/test_block_tracepoints.py
+# whole fits and sets: their code has no quick test
+SLOW_TESTS = tests/fit/test_stack.py tests/validate tests/docs/test_pages.py
 
 coverage: venv
 	@rm -rf build/coverage; mkdir -p build/coverage
 	$(BIN)/python -m coverage run -m pytest -q -m "not slow $(NO_BROWSER)"
+	$(BIN)/python -m coverage run -m pytest -q -m "slow" $(SLOW_TESTS)
 	NUMBA_DISABLE_JIT=1 $(BIN)/python -m coverage run -m pytest -q -m "not slow" $(JIT_OFF_TESTS)
 	$(BIN)/python -m coverage combine -q
 	$(BIN)/python -m coverage report
