@@ -117,11 +117,13 @@ def say_if_compiling(engine: str) -> None:
 
 
 def _is_compiled() -> bool:
-    """Whether Numba's index for the kernel holds code for the kernel's present source."""
+    """Whether Numba's index holds the loop for its present sources and this processor."""
     from nvmesim.engine import kernel
 
     cache = getattr(kernel.advance, "_cache", None)
     file = getattr(cache, "_cache_file", None)
-    if file is None:  # the JIT is off, or a Numba that keeps its index elsewhere
+    if cache is None or file is None:  # the JIT is off, or a Numba that keeps its index elsewhere
         return True
-    return bool(file._load_index())
+    code = kernel.advance.targetctx.codegen()
+    here = cache._index_key(None, code)[1:]
+    return any(key[1:] == here for key in file._load_index())

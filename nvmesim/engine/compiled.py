@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
 from nvmesim.engine import kernel
+from nvmesim.engine import kernel_state as state
 from nvmesim.engine.contract import (
     HIST_BINS,
     REQUEST_FIELDS,
@@ -15,55 +17,144 @@ from nvmesim.engine.contract import (
     deadlock,
     run_key,
 )
-from nvmesim.network import HORIZON_PS, Kind, Network
+from nvmesim.network import HORIZON_PS, N_FIELDS, VISITS, Kind, Network, Op
+from nvmesim.rng import mix
 
 
-def kernel_net(net: Network) -> kernel.Net:
-    """Return the arrays of a checked *net* in the kernel's order."""
-    return kernel.Net(
-        net.station_kind, net.station_servers, net.station_scale, net.scale,
-        net.die_dist, net.die_gate, net.die_suspend_ps, net.die_gc,
-        net.round_most, net.round_base_ps, net.round_base_dist, net.round_in_order,
-        net.round_gathers,
-        net.limit_saved_ps,
-        net.gc_on_dist, net.gc_off_dist, net.gc_factor,
-        net.dist, net.series, net.series_ptr, net.series_block, net.ops,
-        net.plan_phase_ptr, net.phase_child_ptr, net.child_alt_ptr, net.alt_program,
-        net.alt_member, net.order, net.flow_program, net.flow_write, net.flow_order_ptr,
-        net.flow_order_len, net.flow_stream, net.group_flow, net.group_kinds,
-        net.group_threshold_ptr, net.threshold, net.group_targets, net.group_measured,
-        net.group_open, net.group_gap_dist, net.group_think_ps, net.group_on_dist,
-        net.group_off_dist, net.group_on_slow, net.group_off_slow, net.flow_class,
-        net.thread_gate, net.thread_cpu,
-        net.thread_interval_ps, net.user_group, net.user_thread, net.user_target,
-        net.user_stream, net.arrival_ps, net.arrival_flow, net.user_arrival_ptr,
+def aligned(rows: int, columns: int, first: int = 0) -> Ints:
+    """int64[rows, columns] of zeros; the row *first* begins a cache line of 64 bytes.
+
+    >>> aligned(5, 2, 1)[1:].ctypes.data % 64
+    0
+    """
+    words = np.zeros(rows * columns + 8, np.int64)
+    skip = (-(words.ctypes.data // 8 + first * columns)) % 8
+    return words[skip : skip + rows * columns].reshape(rows, columns)
+
+
+def _records(width: int, *columns: Ints) -> Ints:
+    """Rows of *width* words, of what belongs together."""
+    rows = aligned(len(columns[0]), width)
+    for i, column in enumerate(columns):
+        rows[:, i] = column
+    return rows
+
+
+def kernel_net(net: Network) -> state.Net:
+    """Return the arrays of a checked *net* as the kernel's records."""
+    ops = aligned(len(net.ops), state.OPS)
+    ops[:, :N_FIELDS] = net.ops
+    first = net.child_alt_ptr[:-1]
+    return state.Net(
+        die=_records(
+            state.DIES,
+            net.die_dist, net.die_gate, net.die_suspend_ps, net.die_gc, net.limit_saved_ps,
+            net.round_most, net.round_base_ps, net.round_base_dist, net.round_in_order,
+            net.round_gathers,
+        ),
+        scale=net.scale, gc_on=net.gc_on_dist, gc_off=net.gc_off_dist, gc_factor=net.gc_factor,
+        dist=net.dist,
+        series=net.series, series_ptr=net.series_ptr, series_block=net.series_block,
+        ops=ops, plan_phase=net.plan_phase_ptr, phase_child=net.phase_child_ptr,
+        child=_records(state.CHILDREN, first, np.diff(net.child_alt_ptr), net.alt_program[first],
+                       net.alt_member[first]),
+        alt_program=net.alt_program, alt_member=net.alt_member, order=net.order,
+        flow=_records(state.FLOWS, net.flow_program, net.flow_write, net.flow_order_ptr,
+                      net.flow_order_len, net.flow_stream, net.flow_class),
+        group=_records(
+            state.GROUPS,
+            net.group_flow, net.group_kinds, net.group_threshold_ptr, net.group_targets,
+            net.group_measured, net.group_open, net.group_gap_dist, net.group_think_ps,
+            net.group_on_dist, net.group_off_dist, net.group_on_slow, net.group_off_slow,
+        ),
+        threshold=net.threshold,
+        thread=_records(state.THREADS, net.thread_gate, net.thread_cpu, net.thread_interval_ps),
+        user=_records(state.USERS, net.user_group, net.user_thread, net.user_target,
+                      net.user_stream),
+        arrival_ps=net.arrival_ps, arrival_flow=net.arrival_flow,
+        user_arrival=net.user_arrival_ptr,
     )  # fmt: skip
 
 
-def _initial(net: Network, seed: int, replication: int, record: int) -> kernel.Run:
-    n, n_users = net.n_stations, len(net.user_group)
-    many = np.where(net.station_kind == Kind.FIFO, net.station_servers, 0)
-    many[net.station_servers == 1] = 0
-    pointer = np.concatenate([[0], np.cumsum(many)])
+def _always_as_long(net: Network) -> npt.NDArray[np.bool_]:
+    """bool[n_stations]: whether every visit takes the same time, known beforehand.
+
+    Then servers fall free in the order in which they were taken, and need no heap.
+    """
+    least = np.full(net.n_stations, state.FOREVER)
+    most = np.zeros(net.n_stations, np.int64)
+    setups = net.ops[:, 0] == Op.ACQUIRE_THREAD
+    charged = bool(net.ops[setups, 1:3].any())
+    for code, a, dist, service, d, per_child, _ in net.ops[np.isin(net.ops[:, 0], VISITS)].tolist():
+        if code == Op.VISIT_CPU:
+            at: Ints | slice = net.thread_cpu
+        else:
+            at = slice(a, a + d if code in (Op.VISIT_BANK, Op.VISIT_LANE) else a + 1)
+        varies = dist >= 0 or per_child > 0 or (code == Op.VISIT_CPU and charged)
+        least[at] = np.minimum(least[at], 0 if varies else max(1, service))
+        most[at] = np.maximum(most[at], max(1, service))
+    return np.asarray(least == most)
+
+
+def _kinds(net: Network) -> Ints:
+    """int64[n_stations]: what each station is to the state."""
+    kinds = np.zeros(net.n_stations, np.int64)
+    for kind, number in (
+        (Kind.DELAY, state.DELAY), (Kind.GATE, state.GATE),
+        (Kind.DIE, state.DIE), (Kind.ROUNDS, state.ROUNDS), (Kind.LIMIT, state.LIMIT),
+    ):  # fmt: skip
+        kinds[net.station_kind == kind] = number
+    several = (net.station_kind == Kind.FIFO) & (net.station_servers > 1)
+    kinds[several] = np.where(_always_as_long(net), state.RING, state.POOL)[several]
+    kinds[net.station_scale >= 0] = state.SCALED
+    return kinds
+
+
+def _stations(net: Network) -> tuple[Ints, Ints]:
+    """Records of the stations at time 0, and the times at which their servers are free."""
+    kinds = _kinds(net)
+    rows = aligned(net.n_stations, state.STATION_FIELDS)
+    several = np.isin(kinds, (state.POOL, state.RING, state.SCALED))
+    # a heap's entry 1 begins half a cache line; behind its entries FOREVER
+    size = np.where(several, (net.station_servers + 8) // 4 * 4, 0)
+    ends = np.cumsum(size)
+    free = np.ravel(aligned(int(ends[-1]) + 8, 1))
+    free[:] = state.FOREVER
+    at = ends - size + 3
+    for s in np.flatnonzero(several):
+        free[at[s] : at[s] + net.station_servers[s]] = 0
+    rows[:, state.KIND] = kinds
+    rows[:, state.SERVERS] = net.station_servers
+    rows[:, state.AT] = at
+    rows[:, state.PROGRAM_END] = -1
+    rows[:, state.SCALE] = net.station_scale
+    rows[:, state.SLOTS] = net.station_servers - net.slots_held()
+    rows[:, state.HEAD] = -1
+    rows[:, state.TAIL] = -1
+    rows[:, state.BACKLOG] = net.die_backlog
+    rows[:, state.CHECKED] = np.minimum(net.die_backlog, 1)
+    return rows, free
+
+
+def _initial(net: Network, seed: int, replication: int, record: int) -> state.Run:
+    n, n_users, n_flows = net.n_stations, len(net.user_group), len(net.flow_program)
+    stations, server_free = _stations(net)
 
     def zeros(*shape: int) -> Ints:
         return np.zeros(shape, np.int64)
 
     cursor = net.user_arrival_ptr[:-1].copy() if len(net.user_arrival_ptr) else zeros(n_users)
-    keys = np.array([run_key(seed, replication, 0), run_key(seed, replication, 1)], np.int64)
-    minus = np.full(n, -1, np.int64)
-    return kernel.Run(
-        scalars=zeros(kernel.N_SCALARS), keys=keys, free_at=zeros(n),
-        server_ptr=pointer[:-1].astype(np.int64), server_free=zeros(max(1, int(pointer[-1]))),
-        inside=zeros(n), slots=net.station_servers - net.slots_held(), held_since=zeros(n),
-        head=minus.copy(), tail=minus.copy(), touched=zeros(n), backlog=net.die_backlog.copy(),
-        programs=zeros(n), program_end=minus.copy(), checked=np.minimum(net.die_backlog, 1),
+    key = run_key(seed, replication, 0)
+    return state.Run(
+        scalars=zeros(state.N_SCALARS),
+        background=np.array([run_key(seed, replication, 1)], np.int64),
+        station=stations, server_free=server_free, programs=zeros(n),
         gc_episode=zeros(len(net.gc_factor)), gc_end=zeros(len(net.gc_factor)),
         interrupt_end=zeros(len(net.thread_gate), net.n_batch_targets),
-        idle_since=zeros(n),
         thread_next=net.thread_first.copy(), thread_due=zeros(len(net.thread_gate)),
         stream=net.stream_start.copy() if net.n_streams else zeros(1),
-        target_count=zeros(len(net.flow_program)), user_cursor=cursor, user_paced=zeros(n_users),
+        target_key=np.array([mix(key, flow) for flow in range(n_flows)], np.int64),
+        target_count=zeros(n_flows), user_cursor=cursor, user_paced=zeros(n_users),
         user_phase=zeros(n_users), user_phase_end=zeros(n_users),
         member_load=zeros(max(1, net.n_members)), series_count=zeros(n),
         **_statistics(net),
@@ -81,15 +172,18 @@ def _statistics(net: Network) -> dict[str, Ints]:
         "completed": (2,), "latency_sum": (2, 2), "latency_max": (2, 2),
         "histogram": (2, 2, HIST_BINS), "flows": (len(net.flow_program),),
         "alts": (max(1, len(net.alt_program)),), "plans": (len(net.plan_phase_ptr) - 1,),
-        "acc": (net.n_stations, len(Acc)), "syncs": (HIST_BINS,),
-        "classes": (net.n_classes, HIST_BINS),
+        "syncs": (HIST_BINS,), "classes": (net.n_classes, HIST_BINS),
     }  # fmt: skip
-    return {name: np.zeros(shape, np.int64) for name, shape in shapes.items()}
+    counts = {name: np.zeros(shape, np.int64) for name, shape in shapes.items()}
+    return {**counts, "acc": aligned(net.n_stations, len(Acc))}
 
 
-def _longer(array: Ints, n: int) -> Ints:
-    """Copy of *array* with *n* rows of zeros more."""
-    return np.concatenate([array, np.zeros((n, *array.shape[1:]), np.int64)])
+def _longer(array: Ints, n: int, first: int = 0) -> Ints:
+    """Copy of *array* with *n* rows of zeros more; its row *first* begins a cache line."""
+    columns = int(np.prod(array.shape[1:]))
+    longer = aligned(len(array) + n, columns, first).reshape(-1, *array.shape[1:])
+    longer[: len(array)] = array
+    return longer
 
 
 class CompiledEngine:
@@ -104,18 +198,20 @@ class CompiledEngine:
         net.check()
         self._network = net
         self._net = kernel_net(net)
+        self._gates = np.flatnonzero(net.station_kind == Kind.GATE)
+        self._slots = net.station_servers[self._gates]
         n_users = len(net.user_group)
         slots = max(64, 2 * n_users, 2 * net.max_burst)
         self._run = _initial(net, seed, replication, 1 << 18 if record else 0)
         slack = net.n_stations + n_users + 8
-        self._tokens = np.zeros((slots, kernel.TOKEN_FIELDS), np.int64)
-        self._tokens[:, kernel.SCALED] = -1
-        self._heap_t = np.full(slots + slack, kernel.FOREVER, np.int64)
-        self._heap_e = np.zeros(slots + slack, np.int64)
+        self._tokens = aligned(slots, state.TOKEN_FIELDS)
+        self._tokens[:, state.INSIDE_OF] = -1
+        self._heap = aligned(slots + slack, 2, 1)
+        self._heap[:, 0] = state.FOREVER
         self._free = np.arange(slots, dtype=np.int64)[::-1].copy()
-        self._pending = np.zeros((slots + slack, 3), np.int64)
+        self._pending = np.zeros((slots + slack, state.PENDING), np.int64)
         self._resume = np.zeros(slots + net.max_burst, np.int64)
-        self._run.scalars[kernel.N_FREE] = slots
+        self._run.scalars[state.N_FREE] = slots
         self._start_users()
 
     def _start_users(self) -> None:
@@ -133,16 +229,16 @@ class CompiledEngine:
         users = users[np.argsort(first[users], kind="stable")]  # a sorted array is a heap
         dies = np.flatnonzero(net.die_backlog)
         n = len(dies) + len(users)
-        self._heap_t[:n] = np.concatenate([np.zeros(len(dies), np.int64), first[users]])
-        self._heap_e[:n] = np.concatenate([-1 - dies, -1 - net.n_stations - users])
-        run.scalars[kernel.N_HEAP] = n
+        self._heap[:n, 0] = np.concatenate([np.zeros(len(dies), np.int64), first[users]])
+        self._heap[:n, 1] = np.concatenate([-1 - dies, -1 - net.n_stations - users])
+        run.scalars[state.N_HEAP] = n
 
     def _make_room(self) -> None:
         """Keep room to record every request that could complete in one instant."""
         run = self._run
         if len(run.record) and len(run.record) < 4 * len(self._tokens):
             larger = np.zeros((8 * len(self._tokens), len(REQUEST_FIELDS)), np.int64)
-            n = int(run.scalars[kernel.N_RECORDS])
+            n = int(run.scalars[state.N_RECORDS])
             larger[:n] = run.record[:n]
             self._run = run._replace(record=larger)
 
@@ -153,20 +249,21 @@ class CompiledEngine:
         """
         self._make_room()
         self._run = run = self._run._replace(**_statistics(self._network))
-        start = int(run.scalars[kernel.NOW])
-        run.scalars[kernel.DONE] = 0
-        while (status := self._call(completions, until_ps)) == kernel.GROW:
+        start = int(run.scalars[state.NOW])
+        run.scalars[state.DONE] = 0
+        while (status := self._call(completions, until_ps)) == state.GROW:
             self._grow()
-        live = int(run.scalars[kernel.LIVE])
+        live = int(run.scalars[state.LIVE])
         if status == Status.IDLE and live:
-            raise deadlock(self._network, np.flatnonzero(run.head >= 0), live)
+            waiting = np.flatnonzero(run.station[:, state.HEAD] >= 0)
+            raise deadlock(self._network, waiting, live)
         return self._batch(Status(status), start)
 
     def _call(self, completions: int, until_ps: int) -> int:
         return int(
             kernel.advance(
-                self._net, self._run, self._tokens, self._heap_t, self._heap_e, self._free,
-                self._pending, self._resume, completions, until_ps,
+                self._net, self._run, self._tokens, self._heap, self._free, self._pending,
+                self._resume, completions, min(until_ps, state.FOREVER - 1),
             )
         )  # fmt: skip
 
@@ -174,34 +271,32 @@ class CompiledEngine:
         """Double everything that is sized by the number of tokens."""
         old = len(self._tokens)
         self._tokens = _longer(self._tokens, old)
-        self._tokens[old:, kernel.SCALED] = -1
-        self._heap_t = _longer(self._heap_t, old)
-        self._heap_t[-old:] = kernel.FOREVER
-        self._heap_e = _longer(self._heap_e, old)
+        self._tokens[old:, state.INSIDE_OF] = -1
+        self._heap = _longer(self._heap, old, 1)
+        self._heap[-old:, 0] = state.FOREVER
         self._pending = _longer(self._pending, old)
         self._resume = _longer(self._resume, old)
         self._free = _longer(self._free, old)
-        n_free = int(self._run.scalars[kernel.N_FREE])
+        n_free = int(self._run.scalars[state.N_FREE])
         self._free[n_free : n_free + old] = np.arange(2 * old - 1, old - 1, -1)
-        self._run.scalars[kernel.N_FREE] = n_free + old
+        self._run.scalars[state.N_FREE] = n_free + old
 
     def _batch(self, status: Status, start: int) -> Batch:
-        run, net = self._run, self._network
-        end = int(run.scalars[kernel.NOW])
-        gates = net.station_kind == Kind.GATE
-        run.acc[gates, Acc.SERVICE] += net.station_servers[gates] * (end - start) - run.slots[
-            gates
-        ] * (end - run.held_since[gates])
-        run.held_since[gates] = end
+        run = self._run
+        end = int(run.scalars[state.NOW])
+        gates = self._gates
+        free = run.station[gates, state.SLOTS] * (end - run.station[gates, state.HELD_SINCE])
+        run.acc[gates, Acc.SERVICE] += self._slots * (end - start) - free
+        run.station[gates, state.HELD_SINCE] = end
         return Batch(
             status, start, end,
             run.completed, run.latency_sum, run.latency_max, run.histogram, run.flows, run.alts,
-            run.plans, run.acc, int(run.scalars[kernel.LIVE]), run.syncs,
+            run.plans, run.acc, int(run.scalars[state.LIVE]), run.syncs,
             run.classes,
         )  # fmt: skip
 
     def records(self) -> Ints:
         """Return and forget int64[n, 7], a row a completion: see `contract.REQUEST_FIELDS`."""
-        n = int(self._run.scalars[kernel.N_RECORDS])
-        self._run.scalars[kernel.N_RECORDS] = 0
+        n = int(self._run.scalars[state.N_RECORDS])
+        self._run.scalars[state.N_RECORDS] = 0
         return self._run.record[:n].copy()

@@ -7,7 +7,7 @@ import pytest
 
 from nvmesim.engine.compiled import CompiledEngine
 from nvmesim.engine.contract import Engine, Status, bin_index, bin_middle
-from nvmesim.engine.kernel import bin_of
+from nvmesim.engine.kernel_requests import bin_of
 from nvmesim.engine.reference import ReferenceEngine, Step
 from nvmesim.engine.stations import Fifo, Station, Visit
 from nvmesim.errors import DeadlockError

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from nvmesim.engine import kernel
+from nvmesim.engine.kernel import sources
 
 ROOT = Path(__file__).parents[2]
 
@@ -41,3 +45,20 @@ def test_bounds_checked(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_many_mutations_with_the_jit_off() -> None:
     run_python(MUTATIONS.format(500), NUMBA_DISABLE_JIT="1")
+
+
+def test_every_part_of_the_loop_is_in_its_key() -> None:
+    """What the loop is made of decides whether the code on disk is used again."""
+    engine = ROOT / "nvmesim" / "engine"
+    imported = set()
+    for path in engine.glob("kernel*.py"):
+        imported |= set(re.findall(r"from (nvmesim[\w.]*) import", path.read_text()))
+    known = {f"nvmesim.engine.{path.stem}" for path in engine.glob("kernel*.py")}
+    assert imported <= known | {"nvmesim.engine.contract", "nvmesim.rng", "nvmesim.network"}
+
+
+def test_the_key_changes_with_the_bounds_flag(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = sources()
+    assert sources() == before
+    monkeypatch.setattr(kernel.config, "BOUNDSCHECK", 1 - int(kernel.config.BOUNDSCHECK or 0))
+    assert sources() != before
