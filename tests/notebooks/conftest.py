@@ -21,6 +21,7 @@ import pytest
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 START_S = 90
 RAN = re.compile(r"\[(\d+|\*)\]")
+IDLE = re.compile(r"\| Idle$")
 RUN_S = 400
 
 
@@ -53,7 +54,10 @@ class Lab:
             self.page.get_by_text("Run All Cells", exact=True).first.click()
             # What is asked before the kernel is connected is dropped by JupyterLab.
             self.page.wait_for_timeout(1500)
-            assert self.page.locator("dialog").all_inner_texts() == []
+            ask = self.page.locator("dialog", has_text="Select Kernel")
+            if ask.count():
+                ask.get_by_role("button", name="Select", exact=True).click()
+                continue
             if self.page.locator(".jp-CodeCell .jp-InputPrompt", has_text=RAN).count():
                 break
         last = self.page.locator(".jp-CodeCell .jp-InputPrompt", has_text=f"[{cells}]:")
@@ -156,8 +160,7 @@ def open_notebook(server, chromium):
         page.route("**/*", only_here)
         page.goto(server.address(name))
         page.locator(".jp-NotebookPanel .jp-Cell").first.wait_for(timeout=START_S * 1000)
-        idle = ".jp-NotebookPanel .jp-Notebook-ExecutionIndicator[data-status=idle]"
-        page.locator(idle).first.wait_for(timeout=START_S * 1000, state="attached")
+        page.get_by_text(IDLE).first.wait_for(timeout=START_S * 1000)
         return lab
 
     yield open_it
