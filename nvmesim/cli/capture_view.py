@@ -59,7 +59,7 @@ def _row(measurement: Measurement, op: str, result: OpResult) -> tuple[str, ...]
         op,
         f"{result.count:,}" if result.count else "-",
         kiops(result.iops),
-        f"{result.bytes_per_s / 1e9:.3g}",
+        f"{result.bytes_per_s / 1e9:.3g}" if result.bytes_per_s else "-",
         _kind(result, latency),
         mean,
         *(microseconds(known.get(p)) for p in (50.0, 99.0, 99.9)),

@@ -81,28 +81,29 @@ class Fields:
             yield Fields(self.source, where, row)
 
 
-def checked(source: Source, where: str, value: object, *, most: float) -> float:
+def checked(
+    source: Source, where: str, value: object, *, most: float, do: str = "repeat the capture"
+) -> float:
     """Return *value* as a float between 0 and *most*; CaptureError names *where* it is otherwise.
 
-    Texts that hold a number are accepted: some tools write numbers quoted.
+    *do* is the advice at the end of the message. Texts that hold a number are accepted: some tools
+    write numbers quoted.
     """
     try:
         if isinstance(value, bool) or not isinstance(value, int | float | str):
             raise ValueError
         number = float(value)
     except ValueError:
-        raise source.error(
-            f"{where} is {shown(value, 30)!r}, not a number", "repeat the capture"
-        ) from None
+        raise source.error(f"{where} is {shown(value, 30)!r}, not a number", do) from None
     except OverflowError:
         number = math.inf
     if math.isnan(number):
-        raise source.error(f"{where} is NaN", "repeat the capture")
+        raise source.error(f"{where} is NaN", do)
     if number < 0:
-        raise source.error(f"{where} is {shown(value, 30)}, negative", "repeat the capture")
+        raise source.error(f"{where} is {shown(value, 30)}, negative", do)
     if number > most:
         raise source.error(
             f"{where} is {shown(value, 30)}, more than {most:.3g} and not plausible",
-            "repeat the capture",
+            do,
         )
     return number

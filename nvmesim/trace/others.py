@@ -19,6 +19,7 @@ _FAILED: Final = re.compile(
     re.M,
 )
 _BTT: Final = re.compile(r"^=+ (?:All Devices|Device Overhead|Per Process) =+", re.M)
+_PAGE: Final = re.compile(r"\s*<(?:!doctype html|html)\b", re.I)
 _FORMAT: Final = re.compile(r"\Aname: \w+\nID: \d+\nformat:", re.M)
 FAMILIES: Final = (
     "fio (JSON, text, terse, logs), DiskSpd, blktrace and blkparse, perf script, ftrace, "
@@ -54,6 +55,8 @@ def what_else(head: Head) -> tuple[str, str] | None:
         return "is what btt made of a trace", "give the trace itself: blkparse's text or its files"
     if _FORMAT.search(text):
         return "describes a tracepoint", "give the events: perf script or the trace file"
+    if _PAGE.match(text):
+        return "is a web page, no capture", "save the file itself, not the page that shows it"
     failed = _FAILED.search(text)
     if failed and len(text) < 20_000:
         return (

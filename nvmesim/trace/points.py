@@ -106,7 +106,8 @@ class _Row:
             return None
         if self.decimal_comma:
             text = text.replace(",", ".")
-        return checked(self.source, f"line {self.line}: {column}", text, most=most)
+        where = f"line {self.line}: {column}"
+        return checked(self.source, where, text, most=most, do="mend the cell, or leave it blank")
 
     def whole(self, column: str, most: int) -> int | None:
         number = self.number(column, most)
@@ -262,7 +263,9 @@ def _iops(row: _Row, conditions: Conditions, lat: Latency | None) -> tuple[float
         return conditions.outstanding / lat.mean_s, [
             "iops is blank and was taken as jobs x iodepth / lat_mean_us"
         ]
-    raise row.error("has no iops", "give iops, or lat_mean_us with jobs and iodepth")
+    odd = [name for name in row.cells if not _is_known(name)]
+    hint = f"column {odd[0]!r} is not known, {nearest(odd[0], _EXAMPLES)}; " if odd else ""
+    raise row.error("has no iops", f"{hint}give iops, or lat_mean_us with jobs and iodepth")
 
 
 def _result(iops: float, conditions: Conditions, own: Mapping[str, Latency]) -> OpResult:

@@ -240,6 +240,8 @@ def _files_of(item: PathText) -> list[tuple[Path, bool]]:
 def _must_exist(path: Path) -> None:
     if path.exists():
         return
+    if path.is_symlink():
+        raise CaptureError(f"{path}: is a link to {path.readlink()}, which is not there")
     folder = path.parent
     if not folder.is_dir():
         raise CaptureError(f"{path}: no such file; there is no folder {folder}")
