@@ -35,7 +35,8 @@ LEAST_RATE = {"jbod": 2_000_000, "raid5": 700_000}
 def main(words: list[str] | None = None) -> int:
     """Measure; 1 if implementations disagree, 2 for an unknown workload."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("--json", action="store_true", help="one JSON object instead of tables")
+    parser.add_argument("--json", action="store_true", help="requests per second as one object")
+    parser.add_argument("--detail", action="store_true", help="... and all else that was measured")
     parser.add_argument("--only", default="", help=f"of {','.join(WORKLOADS)}")
     parser.add_argument("--quick", action="store_true", help="fewer and shorter rounds")
     given = parser.parse_args(words)
@@ -62,8 +63,12 @@ def main(words: list[str] | None = None) -> int:
         note("growth")
         grown = list(points(given.quick))
     wrong = [line for m in measured for line in m.disagreements()]
+    for line in wrong if given.json else ():
+        note(line)
     if given.json:
-        print(json.dumps(_document(measured, grown, wrong), indent=1))
+        rates: dict[str, object] = {m.name: m.row() for m in measured}
+        more = _detail(measured, grown, wrong) if given.detail or grown else {}
+        print(json.dumps(rates | more, indent=1))
     else:
         _print(measured, grown, wrong)
     return 1 if wrong else 0
@@ -74,7 +79,10 @@ def _outstanding(name: str, quick: bool) -> list[int]:
     if name == GROWTH:
         return []
     model = POOLS.get(name) or FULLS[name]
-    tokens = 1 + (POOLS[name].children if name in POOLS else 32 if name == "raid0" else 4)
+    if name in POOLS:
+        others = () if quick else OUTSTANDING
+        return [model.outstanding, *(o for o in others if o != model.outstanding)]
+    tokens = 33 if name == "raid0" else 5
     others = () if quick else OUTSTANDING
     return [
         model.outstanding,
@@ -82,9 +90,8 @@ def _outstanding(name: str, quick: bool) -> list[int]:
     ]
 
 
-def _document(measured: list[Measured], grown: list[Point], wrong: list[str]) -> dict[str, object]:
-    out: dict[str, object] = {m.name: m.row() for m in measured}
-    out["detail"] = {m.name: m.detail() for m in measured}
+def _detail(measured: list[Measured], grown: list[Point], wrong: list[str]) -> dict[str, object]:
+    out: dict[str, object] = {"detail": {m.name: m.detail() for m in measured}}
     out["goals"] = {what: {"value": v, "least": least} for what, v, least in _goals(measured)}
     out["agreement"] = wrong or "all"
     if grown:
