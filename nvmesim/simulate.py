@@ -190,11 +190,12 @@ def prepare(
     scenario: Scenario | ResolvedScenario, engine: str | EngineFactory, seed: int | None
 ) -> Prepared:
     """Resolve and lower *scenario*; find the engine."""
+    from nvmesim.bitmaps import with_bitmaps
     from nvmesim.model.lower import lower
     from nvmesim.scenario.resolve import resolve
 
     resolved = resolve(scenario) if isinstance(scenario, Scenario) else scenario
-    lowered = lower(resolved)
+    resolved, lowered = with_bitmaps(resolved, lower(resolved))
     number = resolved.run.seed if seed is None else seed
     return Prepared(resolved, lowered, engine_factory(engine), number, load_of(lowered))
 

@@ -126,7 +126,7 @@ def _volume_table(volume: Volume, drives: Sequence[Drive], kind: RequestKind) ->
     whole = parts[0].geometry
     if kind.access == "sequential" and volume.zone_bytes:
         parts = _zones(whole)
-    tables = [_table(part.geometry, kind) for part in parts]
+    tables = [_table(part.geometry, kind, volume.first_dirty) for part in parts]
     is_whole = len(parts) == 1 and parts[0].members == tuple(range(whole.members))
     table = tables[0] if is_whole else _assembled(parts, tables, len(volume.members), kind)
     mirrored = volume.level in ("raid1", "raid10")
@@ -138,7 +138,7 @@ def _volume_table(volume: Volume, drives: Sequence[Drive], kind: RequestKind) ->
 
 
 @lru_cache(maxsize=64)
-def _table(geometry: RaidGeometry, kind: RequestKind) -> PlanTable:
+def _table(geometry: RaidGeometry, kind: RequestKind, first_dirty: float) -> PlanTable:
     op = "write" if kind.write else "read"
     return plan_table(
         geometry,
@@ -149,6 +149,7 @@ def _table(geometry: RaidGeometry, kind: RequestKind) -> PlanTable:
         offset=kind.offset,
         span=kind.span,
         depth=kind.depth,
+        first_dirty=first_dirty if kind.access == "random" else None,
     )
 
 

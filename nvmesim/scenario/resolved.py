@@ -130,6 +130,8 @@ class Volume:
     stripe_cache_most: int | None = None
     """Rows that the stripe cache may have grown to under the load; None: it is as it started."""
     bitmap: Literal["none", "internal", "external"] = "none"
+    first_dirty: float = 0.0
+    """Share of random writes that are the first to a clean region of the bitmap."""
     journal: Literal["none", "ppl"] = "none"
     spares: tuple[int, ...] = ()
     """Indices of idle drives that stand by."""

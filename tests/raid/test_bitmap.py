@@ -1,0 +1,64 @@
+"""What md's internal bitmap costs random writes: nothing, or a write a member each."""
+
+import math
+
+import numpy as np
+import pytest
+
+import nvmesim as ns
+from nvmesim.bitmaps import clean_share
+from tests.raid.volumes import ready_for, scenario, simulated
+
+TEN = {"raid": "raid10", "chunk": "64 KiB", "bitmap": "internal"}
+ALONE = {"read": 0.0, "threads": 1, "outstanding": 1}
+
+
+@pytest.mark.parametrize("rate", [0.01, 0.1, 0.5])
+def test_the_share_is_that_of_a_daemon_that_looks_every_five_seconds(rate):
+    """One region, written at random: clean once two looks in a row found it untouched."""
+    rng = np.random.default_rng(3)
+    times = np.cumsum(rng.exponential(1 / rate, 200_000))
+    # the second look at or after the last write cleans: 5 to 10 s behind it
+    cleaned = (np.floor(times[:-1] / 5) + 2) * 5
+    found = float(np.mean(times[1:] > cleaned))
+    assert clean_share(rate) == pytest.approx(found, rel=0.03)
+    assert clean_share(0) == 1
+    assert math.isclose(clean_share(1e-6), 1, rel_tol=1e-4)
+
+
+def writes(volume, load, **more):
+    return simulated(ready_for(volume, load, **more), 3_000).sum(axis=0)
+
+
+def test_disks_pay_at_almost_every_write():
+    """Some hundred writes a second over 119,000 regions: each has fallen clean by the next."""
+    disks = [{"profile": "hdd-7200", "count": 4}]
+    found = writes(TEN, {**ALONE, "outstanding": 8}, drives=disks)
+    assert found[1] == pytest.approx(2 + 4, rel=0.05)
+    plain = {**TEN, "bitmap": "none"}
+    slow, fast = (
+        ns.simulate(scenario(v, {**ALONE, "outstanding": 8}, drives=disks), requests=2_000,
+                    reliefs=False).total.iops.value
+        for v in (TEN, plain)
+    )  # fmt: skip
+    assert slow < 0.75 * fast
+
+
+def test_a_busy_array_keeps_its_regions_dirty():
+    assert writes(TEN, {"read": 0.0, "threads": 8, "outstanding": 16})[1] == pytest.approx(
+        2, rel=0.005
+    )
+    narrow = {**ALONE, "span": "10 GiB"}
+    assert writes(TEN, narrow)[1] == pytest.approx(2, rel=0.005)
+
+
+def test_a_light_load_on_a_large_array_pays_sometimes():
+    regions = 2 * 1.6e12 / (64 << 20)
+    found = writes(TEN, {**ALONE, "rate_limit": "5k/s"})[1]
+    assert found == pytest.approx(2 + 4 * clean_share(5_000 / regions), rel=0.05)
+    assert 3 < found < 5
+
+
+@pytest.mark.parametrize("bitmap", ["none", "external"])
+def test_no_bitmap_on_the_members_costs_nothing(bitmap):
+    assert writes({**TEN, "bitmap": bitmap}, ALONE)[1] == pytest.approx(2, rel=0.005)
