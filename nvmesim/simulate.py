@@ -192,10 +192,11 @@ def prepare(
     """Resolve and lower *scenario*; find the engine."""
     from nvmesim.bitmaps import with_bitmaps
     from nvmesim.model.lower import lower
+    from nvmesim.rebuilds import with_rebuilds
     from nvmesim.scenario.resolve import resolve
 
     resolved = resolve(scenario) if isinstance(scenario, Scenario) else scenario
-    resolved, lowered = with_bitmaps(resolved, lower(resolved))
+    resolved, lowered = with_rebuilds(*with_bitmaps(resolved, lower(resolved)))
     number = resolved.run.seed if seed is None else seed
     return Prepared(resolved, lowered, engine_factory(engine), number, load_of(lowered))
 

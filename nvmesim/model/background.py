@@ -25,7 +25,7 @@ from nvmesim.model.raid_volume import background_table
 from nvmesim.model.request import RequestKind
 from nvmesim.model.volume import Commands, Planned, VolumeTarget
 from nvmesim.network import Op
-from nvmesim.scenario.resolved import ResolvedScenario
+from nvmesim.scenario.resolved import ResolvedScenario, Volume
 from nvmesim.units import PS_PER_S
 
 WINDOW: Final = 128 << 10
@@ -88,10 +88,7 @@ def rebuild_group(
         rows += target.parity_rows(unit * (len(volume.members) - 1), memory)
     rows += [op(Op.FORK, 1), op(Op.END)]
     windows = max(1, WINDOW // unit)
-    users = [(FORCED * windows, round(unit * PS_PER_S / volume.sync_speed_min))]
-    free = volume.sync_speed_max - volume.sync_speed_min
-    if free > 0:
-        users.append((windows, round(unit * PS_PER_S / free)))
+    users = rebuild_users(volume, windows, unit)
     number = volume.rebuilding
     group = BackgroundGroup(
         f"{volume.name} rebuild", socket,
@@ -100,6 +97,18 @@ def rebuild_group(
     )  # fmt: skip
     drive = None if number is None else scenario.drives[volume.members[number]].name
     return group, RebuildInfo(volume.name, drive, counter, unit, volume.member_bytes)
+
+
+def rebuild_users(volume: Volume, windows: int, unit: int) -> list[tuple[int, int]]:
+    """(users, ps between submissions) of the stream at the least speed, and of the one that waits."""
+    users = []
+    waiting = volume.sync_speed_max
+    if volume.rebuild_pace != "waiting":
+        users.append((FORCED * windows, round(unit * PS_PER_S / volume.sync_speed_min)))
+        waiting -= volume.sync_speed_min
+    if volume.rebuild_pace != "forced" and waiting > 0:
+        users.append((windows, round(unit * PS_PER_S / waiting)))
+    return users
 
 
 def destage_group(

@@ -44,6 +44,19 @@ def test_limits_of_the_rebuild_speed():
     assert forced.rebuild.bytes_per_s > 1.2 * paced.rebuild.bytes_per_s
 
 
+def test_a_raised_least_speed_is_no_addition():
+    """md waits window by window above the least speed and not at all below: the larger counts."""
+    load = {"threads": 4, "outstanding": 16}
+    fast = {**LOST, "rebuild": True, "sync_speed_max": "2 GB/s"}
+    alone = run(fast, load).rebuild.bytes_per_s
+    below, above = (
+        run({**fast, "sync_speed_min": f"{share * alone / 1e6:.0f} MB/s"}, load).rebuild.bytes_per_s
+        for share in (0.6, 1.5)
+    )
+    assert below == pytest.approx(alone, rel=0.05)
+    assert above == pytest.approx(1.5 * alone, rel=0.05)
+
+
 def test_what_the_rebuild_costs_the_load():
     load = {"threads": 4, "outstanding": 16, "read": 1.0}
     latency = [
