@@ -100,7 +100,7 @@ def rebuild_group(
 
 
 def rebuild_users(volume: Volume, windows: int, unit: int) -> list[tuple[int, int]]:
-    """(users, ps between submissions) of the stream at the least speed, and of the one that waits."""
+    """(users, ps between submissions): the stream at the least speed, and the one that waits."""
     users = []
     waiting = volume.sync_speed_max
     if volume.rebuild_pace != "waiting":

@@ -123,8 +123,8 @@ class Volume:
     """Bytes per second of each member that a rebuild keeps whatever the load."""
     sync_speed_max: int = 204_800_000
     rebuild_pace: Literal["both", "waiting", "forced"] = "both"
-    """Whether a rebuild waits for each of its windows, or holds its least speed; both: it waits, and
-    a least speed that is too low to matter is added."""
+    """Whether a rebuild waits for each of its windows, or holds its least speed; both: it waits,
+    and a least speed that is too low to matter is added."""
     read_policy: Literal["md", "round-robin", "shortest-queue", "first"] = "md"
     write_mostly: tuple[int, ...] = ()
     """Member numbers of a RAID1 that serve reads only when no other can."""
