@@ -10,8 +10,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+import numpy as np
+
 from nvmesim.catalog.links import PCIE_LANES, SOCKET_RATES, Link, parse_link, pcie
 from nvmesim.catalog.profile import CpuProfile, DriveProfile, Quantity, RaidEngineProfile
+from nvmesim.network import Network
 from nvmesim.result.bottleneck import MORE_OUTSTANDING, Full
 from nvmesim.scenario.resolved import Drive, ResolvedScenario, Target, Volume, WorkloadGroup
 
@@ -170,6 +173,21 @@ def twice_the_buffer(s: ResolvedScenario) -> Change:
         return p.model_copy(update={"write": write})
 
     return Change("drives that sustain twice the writes", _profiles(s, change))
+
+
+def filled(net: Network, share: float) -> Network:
+    """Return *net* with *share* of its write buffers taken, by programs that wait for the dies.
+
+    A run then need not last until they have filled: that takes seconds of load.
+    """
+    backlog = net.die_backlog.copy()
+    programmed = (net.die_gate >= 0) & (net.die_dist >= 0)
+    for gate in np.unique(net.die_gate[programmed]):
+        dies = np.flatnonzero(programmed & (net.die_gate == gate))
+        each, rest = divmod(int(share * net.station_servers[gate]), len(dies))
+        backlog[dies] = each
+        backlog[dies[:rest]] += 1
+    return replace(net, die_backlog=backlog)
 
 
 def small_buffers(s: ResolvedScenario) -> ResolvedScenario:

@@ -19,7 +19,7 @@ from nvmesim.engine.contract import Acc, Engine
 from nvmesim.errors import InputError, nearest
 from nvmesim.model.lowered import Lowered
 from nvmesim.network import HORIZON_PS, Kind, Network
-from nvmesim.reliefs import Change, choose, scaled_outstanding, small_buffers
+from nvmesim.reliefs import Change, choose, filled, scaled_outstanding
 from nvmesim.result import bottleneck, paired
 from nvmesim.result.control import (
     MAX_REQUESTS,
@@ -29,6 +29,7 @@ from nvmesim.result.control import (
     Measured,
     Progress,
     Recorder,
+    fill_share,
     filling,
 )
 from nvmesim.result.groups import GroupStats, group_stats, slices
@@ -322,14 +323,15 @@ class _Answer:
         arrived = window.requests + round(growth * window.duration_ps / PS_PER_S)
         self.totals = replace(Totals.of(window), requests=arrived)
         self.stable = self.measured.backlog_per_s is None
-        self.small = self._fills_slowly()
+        self.starts_full = self._fills_slowly()
         # What-ifs pair with the run's first batches, unless these are not alike.
-        self.own_base = self.small or len(self.measured.head) < MIN_PAIRED
+        self.own_base = self.starts_full or len(self.measured.head) < MIN_PAIRED
 
     def explore(self, reliefs: bool, curve: bool, draws: int, progress: Progress | None) -> None:
         """Simulate the what-ifs that were asked for."""
         if reliefs and self._can_gain():
-            self.reliefs = tuple(self._reliefs(progress))
+            found = self._reliefs(progress)
+            self.reliefs = tuple(sorted(found, key=lambda relief: -relief.gain))
         if curve and not self.ready.load.is_open:
             self.curve = tuple(self._curve(progress))
         if draws and self.stable:
@@ -352,15 +354,9 @@ class _Answer:
         self.waits = study(self.ready.scenario, self.ready.seed)
 
     def _fills_slowly(self) -> bool:
-        """Whether what-if runs would mostly fill write buffers: then theirs are made smaller.
-
-        How much a buffer holds does not matter once it is full (or never fills), except to
-        episodes of garbage collection, which it bridges.
-        """
-        ready = self.ready
-        episodes = len(ready.lowered.network.gc_factor)
+        """Whether what-if runs would mostly fill write buffers: theirs start as this one's end."""
         long = self.measured.warmup_requests > SHORT_REQUESTS
-        return long and bool(ready.load.buffers.size) and not episodes
+        return long and bool(self.ready.load.buffers.size)
 
     def _can_gain(self) -> bool:
         """An open loop that is carried completes what arrives: no change brings more."""
@@ -398,11 +394,14 @@ class _Answer:
 
     def _again(self, scenario: ResolvedScenario) -> Collector:
         """Run another scenario shortly, paired with the first batches of this one."""
-        if self.small:
-            scenario = small_buffers(scenario)
         other = prepare(scenario, self.ready.make, self.ready.seed)
+        if self.starts_full:
+            network = filled(
+                other.lowered.network, fill_share(self.measured.window, self.ready.load)
+            )
+            other = replace(other, lowered=replace(other.lowered, network=network))
         requests = max(self._short_requests(), 20 * other.load.in_flight)
-        if not self.small:
+        if not self.starts_full:
             requests += self.measured.warmup_requests
         if not self.own_base:
             requests = min(requests, len(self.measured.head) * self.measured.batch)

@@ -394,6 +394,11 @@ def filling(window: Window, load: Load) -> bool:
     return bool(rising.any())
 
 
+def fill_share(window: Window, load: Load) -> float:
+    """Mean share of the write buffers' slots in use at the end of *window*."""
+    return float(np.clip(_levels(window, load)[-1].mean(), 0.0, 1.0))
+
+
 def fill_level(window: Window, load: Load) -> tuple[float, float]:
     """Share of the fullest filling buffer in use, and the seconds until it is full."""
     levels = _levels(window, load)

@@ -95,8 +95,10 @@ def gain(share: float) -> str:
 
     >>> gain(0.1234), gain(-0.002)
     ('+12.3 %', '-0.2 %')
+    >>> gain(-0.0001)
+    '+0.0 %'
     """
-    return f"{share * 100:+.1f} %"
+    return f"{signed(share * 100)} %"
 
 
 def gigabytes(bytes_per_s: float) -> str:
@@ -260,7 +262,17 @@ def relief_gain(relief_gain_value: float, low: float, high: float) -> str:
     >>> relief_gain(0.12, 0.11, 0.13)
     '+12.0 % (+11.0 .. +13.0)'
     """
-    return f"{gain(relief_gain_value)} ({low * 100:+.1f} .. {high * 100:+.1f})"
+    return f"{gain(relief_gain_value)} ({signed(low * 100)} .. {signed(high * 100)})"
+
+
+def signed(value: float) -> str:
+    """One decimal with its sign; what rounds to nothing has a plus.
+
+    >>> signed(-0.04), signed(-0.06), signed(3.0)
+    ('+0.0', '-0.1', '+3.0')
+    """
+    text = f"{value:+.1f}"
+    return "+0.0" if text == "-0.0" else text
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from nvmesim import reliefs
@@ -10,8 +11,10 @@ from nvmesim.catalog.links import parse_link
 from nvmesim.model.lower import lower
 from nvmesim.model.lowered import StationInfo
 from nvmesim.result.bottleneck import Full
+from nvmesim.scenario.load import scenario_from_dict
 from nvmesim.scenario.resolve import resolve
 from nvmesim.scenario.resolved import ResolvedScenario
+from nvmesim.simulate import prepare, simulate
 from tests.result.scenarios import CPU, scenario
 
 ALL = sorted({maker for makers in reliefs.BY_RESOURCE.values() for maker in makers}
@@ -156,3 +159,41 @@ def test_changes_leave_the_base_alone() -> None:
     for maker in ALL:
         maker(base)
     assert base == before
+
+
+def test_filled_buffers_hold_their_share_in_programs() -> None:
+    lowered = lower(resolved(read=0.5, drives=2))
+    net = lowered.network
+    gates = np.unique(net.die_gate[net.die_gate >= 0])
+    assert len(gates) == 2
+    for share in (0.0, 0.37, 1.0):
+        full_net = reliefs.filled(net, share)
+        full_net.check()
+        for gate in gates:
+            held = full_net.die_backlog[full_net.die_gate == gate]
+            assert held.sum() == int(share * net.station_servers[gate])
+            assert held.max() - held.min() <= 1
+
+
+@pytest.mark.slow
+def test_what_ifs_from_full_buffers_say_what_a_run_of_the_change_says() -> None:
+    tables = {
+        "server": {"stack": "linux-io_uring", "sockets": [{"cpu": "epyc-7763"}]},
+        "drives": [{"profile": "intel-p4610-1.6tb", "count": 8}],
+        "volume": [{"raid": "raid10"}],
+        "workload": [{"read": 0.7, "threads": 32, "outstanding": 16}],
+    }
+    base = simulate(scenario_from_dict(tables), max_requests=4_000_000)
+    gains = [r.gain for r in base.bottleneck.reliefs]
+    assert gains == sorted(gains, reverse=True)
+    ready = prepare(scenario_from_dict(tables), "compiled", None)
+    makers = (reliefs.one_more_drive, reliefs.twice_the_outstanding, reliefs.one_more_core)
+    changes = {c.text: c for maker in makers if (c := maker(ready.scenario)) is not None}
+    tried = [r for r in base.bottleneck.reliefs if r.change in changes]
+    assert tried
+    for relief in tried:
+        direct = simulate(changes[relief.change].scenario, reliefs=False, max_requests=4_000_000)
+        gain = direct.total.iops.value / base.total.iops.value - 1
+        apart = sum((i.high - i.low) / 2 / i.value for i in (direct.total.iops, base.total.iops))
+        slack = apart + (relief.gain_high - relief.gain_low) / 2
+        assert relief.gain == pytest.approx(gain, abs=slack), relief.change
