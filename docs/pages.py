@@ -37,6 +37,8 @@ SCENARIO_TABLES = {
     "[[drives]]": schema.DriveSpec,
     "[volume] or [[volume]]": schema.VolumeSpec,
     "[[workload]]": schema.WorkloadSpec,
+    "[workload.bursts]": schema.BurstsSpec,
+    "[workload.limits]": schema.LimitsSpec,
     "[run]": schema.RunSpec,
 }
 PROFILE_TABLES = {

@@ -87,3 +87,26 @@ def test_closed_network_500_runs(users: int) -> None:
     found = coverage(net, {"iops": iops, "mean": mean}, 500, Goal(None, 100_000), is_open=False)
     show(f"closed network of {users}", found)
     require(found, {"iops", "mean"})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("services", [(0.5, 1.0), (1.0, 0.5)], ids=["full", "saturated"])
+def test_warm_up_from_a_crowd_500_runs(services: tuple[float, float]) -> None:
+    """200 users all start at the first queue; it is not (full), or is (saturated), where they end.
+
+    From empty start the runs of `test_open_queue_500_runs`.
+    """
+    net = network([s * MEAN_PS for s in services], users=200)
+    iops, mean = mva([s * 1e-6 for s in services], 200)
+    found = coverage(net, {"iops": iops, "mean": mean}, 500, Goal(None, 20_000), is_open=False)
+    show(f"crowd of 200 before {services}", found)
+    require(found, {"iops", "mean"})
+
+
+@pytest.mark.slow
+def test_long_memory_500_runs() -> None:
+    """At 95 % load the queue remembers thousands of requests, and a run starts empty."""
+    exact = {k: v for k, v in mm1_exact(0.95).items() if k != "p99.9"}
+    found = coverage(mm1(0.95), exact, 500, Goal(None, 2 * LONG), is_open=True)
+    show(f"M/M/1 at 0.95, {2 * LONG} requests", found)
+    require(found, {"iops", "mean", "p50", "p90", "p99"})
