@@ -13,7 +13,7 @@ from nvmesim.errors import CaptureError, InputError
 from nvmesim.scenario import diskspd, fio_job
 from nvmesim.scenario.load import load_scenario
 from nvmesim.trace.registry import READERS, Reader, guarded_read
-from nvmesim.trace.text import Source
+from nvmesim.trace.text import Head, Source
 from tests.fuzz.memory import MemorySource
 from tests.trace.contract import check_capture, check_refusal, check_whole
 
@@ -48,6 +48,12 @@ def read_case(reader: Reader, data: bytes) -> bool:
         check_refusal(error, str(source.path))
         return False
     return True
+
+
+def load_readers() -> None:
+    """Import every reader's module; they come with their first file otherwise."""
+    for reader in READERS:
+        reader.sniff(Head(b"", "", True))
 
 
 def _reader_seeds(name: str) -> list[bytes]:
