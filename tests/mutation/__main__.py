@@ -99,11 +99,13 @@ def main() -> int:
                 chosen = sorted(
                     random.Random(asked.seed).sample(found, asked.each), key=lambda m: m.number
                 )
-            survivors = [m for m in chosen if not attempt(group, m)]
-            caught = len(chosen) - len(survivors)
-            print(f"{name:8} {module:22} {caught} of {len(chosen)} noticed ({len(found)} there)")
-            for mutant in survivors:
-                print(f"         survived  {mutant}", flush=True)
+            caught = 0
+            for mutant in chosen:
+                noticed = attempt(group, mutant)
+                caught += noticed
+                if not noticed:
+                    print(f"         survived  {mutant}", flush=True)
+            print(f"{name:8} {module:22} {caught} of {len(chosen)} noticed", flush=True)
     return 0
 
 
