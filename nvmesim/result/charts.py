@@ -185,7 +185,7 @@ def utilization(result: Result) -> Drawing:
         "busy:Q",
         title="busy",
         scale=alt.Scale(domain=[0, top * 1.16], nice=False),
-        axis=alt.Axis(labelExpr=PERCENT_LABELS, values=[0, 0.25, 0.5, 0.75, 0.9]),
+        axis=alt.Axis(labelExpr=PERCENT_LABELS, values=[0, 0.25, 0.5, 0.9]),
     )
     y = alt.Y("station:N", title=None, sort=order, axis=alt.Axis(labelLimit=230))
     kind = alt.Color(

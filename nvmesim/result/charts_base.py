@@ -108,7 +108,7 @@ def nothing(words: str) -> Drawing:
 def legend(title: str | None = None, *, lines: bool = False) -> alt.Legend:
     """A legend above the chart; of *lines* it shows strokes, so that dashes can be told apart."""
     shared: dict[str, Any] = {"orient": "top", "title": title, "columns": LEGEND_COLUMNS,
-                              "symbolOpacity": 1}  # fmt: skip
+                              "symbolOpacity": 1, "labelLimit": 260}  # fmt: skip
     if lines:
         shared |= {"symbolType": "stroke", "symbolSize": 500, "symbolStrokeWidth": 2.5}
     return alt.Legend(**shared)

@@ -7,7 +7,15 @@ from typing import Any, Final
 import altair as alt
 
 from nvmesim.result import palette
-from nvmesim.result.charts_base import LOG_LABELS, Drawing, inline, layered, log_ticks, rounded
+from nvmesim.result.charts_base import (
+    LOG_LABELS,
+    Drawing,
+    inline,
+    layered,
+    legend,
+    log_ticks,
+    rounded,
+)
 from nvmesim.result.groups import ALL
 from nvmesim.result.result import Result
 
@@ -52,12 +60,12 @@ def _rows(result: Result, columns: dict[str, float]) -> Rows:
 
 def _scales(names: list[str]) -> tuple[alt.Color, alt.StrokeDash]:
     n = len(names)
-    legend = None if n < 2 else alt.Legend(title=None, orient="top")
+    shown = None if n < 2 else legend(lines=True)
     colour = alt.Scale(domain=names, range=list(COLOURS[:n]))
     dash = alt.Scale(domain=names, range=[list(d) for d in DASHES[:n]])
     return (
-        alt.Color("group:N", scale=colour, legend=legend),
-        alt.StrokeDash("group:N", scale=dash, legend=legend),
+        alt.Color("group:N", scale=colour, legend=shown),
+        alt.StrokeDash("group:N", scale=dash, legend=shown),
     )
 
 
@@ -71,10 +79,11 @@ def latency_over_time(result: Result) -> Drawing:
               scale=alt.Scale(type="log", nice=False, padding=12),
               axis=alt.Axis(values=log_ticks(values), labelExpr=LOG_LABELS))  # fmt: skip
     colour, dash = _scales(_names(result))
-    wide = alt.Size("what:N", legend=None,
-                    scale=alt.Scale(domain=["p50_s", "p99_s"], range=[1, 2.4]))  # fmt: skip
+    which = ["p50_s", "p99_s"]
+    wide = alt.StrokeWidth("what:O", sort=which, legend=None,
+                           scale=alt.Scale(domain=which, range=[1, 2.4]))  # fmt: skip
     lines = alt.Chart(inline(rows)).mark_line().encode(x, y, colour, dash, wide)
-    rules = alt.Chart(inline(limits)).mark_rule(strokeDash=[4, 3])
+    rules = alt.Chart(inline(limits)).mark_rule(strokeDash=[4, 3], strokeWidth=1.5)
     says = "p99 in us: " + "; ".join(_said(rows, name) for name in _names(result)) + "."
     return layered(lines, rules.encode(alt.Y("us:Q"), colour), height=240, says=says)
 

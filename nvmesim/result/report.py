@@ -163,7 +163,7 @@ def _reliefs(reliefs: Sequence[Relief]) -> str:
             escaped(relief.change),
             escaped(summary.kiops(relief.iops.value)),
             escaped(summary.gain(relief.gain)),
-            escaped(f"{relief.gain_low * 100:+.1f} .. {relief.gain_high * 100:+.1f} %"),
+            escaped(f"{summary.gain(relief.gain_low)[:-2]} .. {summary.gain(relief.gain_high)}"),
         ]
         for relief in reliefs
     ]

@@ -76,6 +76,8 @@ def microseconds(seconds: float | None) -> str:
     if seconds is None or not math.isfinite(seconds):
         return "-"
     us = seconds * 1e6
+    if 0 < us < 0.005:
+        return "<0.01"
     return f"{us:,.0f}" if us >= 100 else f"{us:.3g}"
 
 

@@ -5,7 +5,6 @@ import json
 import os
 import re
 import secrets
-import shutil
 import signal
 import socket
 import subprocess
@@ -18,7 +17,6 @@ from pathlib import Path
 
 import pytest
 
-BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 START_S = 90
 RAN = re.compile(r"\[(\d+|\*)\]")
 IDLE = re.compile(r"\| Idle$")
@@ -122,21 +120,6 @@ def _answers(port, token):
             return "kernels" in json.load(answer)
     except (OSError, urllib.error.URLError, ValueError):
         return False
-
-
-@pytest.fixture(scope="module")
-def chromium():
-    """The installed Chromium, driven by Playwright."""
-    program = next((found for name in BROWSERS if (found := shutil.which(name))), None)
-    if program is None:
-        pytest.skip("no Chromium is installed: no notebook was opened in it")
-    playwright = pytest.importorskip(
-        "playwright.sync_api", reason="Playwright is not installed: no notebook was opened"
-    )
-    with playwright.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=program, args=["--no-sandbox"])
-        yield browser
-        browser.close()
 
 
 @pytest.fixture

@@ -16,6 +16,8 @@ const config = {
   text: { color: "currentColor", fontSize: 11 },
   rule: { color: "currentColor" },
 };
+// Narrower charts are drawn so wide and scaled, so that no text of theirs is cut.
+const NARROWEST = 440;
 // On a phone names take a third of the width at most, and legends more lines.
 const fit = (spec, width) => {
   if (spec === null || typeof spec !== "object") return;
@@ -25,7 +27,8 @@ const fit = (spec, width) => {
 };
 document.querySelectorAll(".chart").forEach((place) => {
   const spec = JSON.parse(document.getElementById(place.dataset.spec).textContent);
-  fit(spec, place.clientWidth);
+  fit(spec, Math.max(place.clientWidth, NARROWEST));
+  if (place.clientWidth < NARROWEST) { spec.width = NARROWEST; spec.autosize.type = "fit-x"; }
   const options = { actions: false, renderer: "svg", config, loader: { http: {}, baseURL: "" } };
   vegaEmbed(place, spec, options).catch((error) => { place.textContent = String(error); });
 });
