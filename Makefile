@@ -16,7 +16,7 @@ PYTEST = $(BIN)/python -m pytest -q -n $(WORKERS)
 
 .DEFAULT_GOAL := help
 .PHONY: help venv run test test-all test-bounds lint browser-word bench theory docs golden coverage \
-	mutation audit lock clean
+	mutation audit fuzz lock clean
 
 help:
 	@echo "make run       calibrate on the captures in calibration/local-disk, predict a RAID5 of such drives"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import BinaryIO, Final
 
 import numpy as np
@@ -23,8 +24,22 @@ def chunks(source: Source, size: int = CHUNK) -> Iterator[np.ndarray]:
     """Yield uint8 arrays of whole lines in UTF-8; only the last may lack its newline.
 
     Line ends stay as they are (LF or CRLF). A line longer than *size* makes a longer array,
-    one longer than 64 MiB a CaptureError.
+    one longer than 64 MiB a CaptureError. A compressed file is expanded a chunk ahead.
     """
+    found = _chunks(source, size)
+    return found if source.compression is None else _ahead(found)
+
+
+def _ahead(items: Iterator[np.ndarray]) -> Iterator[np.ndarray]:
+    """Yield *items*, the next one made on another thread meanwhile."""
+    with ThreadPoolExecutor(1) as pool:
+        following = pool.submit(next, items, None)
+        while (item := following.result()) is not None:
+            following = pool.submit(next, items, None)
+            yield item
+
+
+def _chunks(source: Source, size: int) -> Iterator[np.ndarray]:
     with source.open() as file:
         read = _Recoder(file, source.encoding)
         carried = np.empty(0, np.uint8)
