@@ -294,7 +294,8 @@ def scan_table(
                     # Words of up to seven bytes are looked up by their bytes as a number.
                     for j in range(first, first + min(size, 7)):
                         key = key * 256 + int(buf[j])
-                    slot = ((key ^ (key >> 13)) + k * 37) & (QUICK - 1)
+                    mixed = (key ^ (key >> 24) ^ (key >> 48)) & 0xFFFFFF
+                    slot = ((mixed * 0x9E3779 >> 20) + k * 37) & (QUICK - 1)
                     if size <= 7 and quick[0, slot] == key and quick[1, slot] == k:
                         value = quick[2, slot]
                     else:
