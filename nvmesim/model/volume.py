@@ -120,24 +120,36 @@ class Commands:
         return Child(programs, drives)
 
     def bind(
-        self, table: PlanTable, drives: tuple[int, ...], memory: int, direct: bool, misaligned: bool
+        self,
+        table: PlanTable,
+        drives: tuple[int, ...],
+        memory: int,
+        direct: bool,
+        misaligned: bool,
+        own: frozenset[int] = frozenset(),
     ) -> tuple[int, int]:
-        """Add a table's plans, its members being *drives*; return the first id and the phases."""
-        made: dict[TableChild, tuple[Child, list[ChildInfo]]] = {}
+        """Add a table's plans, its members being *drives*; return the first id and the phases.
+
+        *own* are the phases of each plan that write what md keeps for itself, past any cache.
+        """
+        made: dict[tuple[TableChild, bool], tuple[Child, list[ChildInfo]]] = {}
         children: list[Child] = []
         alternatives = table.child_alt.tolist()
-        for (low, high), write, n_bytes, bios in zip(
+        asked = self.through
+        for (low, high), write, n_bytes, bios, phase in zip(
             pairwise(table.child_alt_ptr.tolist()), table.child_is_write.tolist(),
-            table.child_bytes.tolist(), table.child_bios.tolist(), strict=True,
+            table.child_bytes.tolist(), table.child_bios.tolist(), _phases(table), strict=True,
         ):  # fmt: skip
-            key = (tuple(alternatives[low:high]), write, n_bytes, bios)
+            self.through = asked or phase in own
+            key = (tuple(alternatives[low:high]), write, n_bytes, bios), self.through
             if key not in made:  # rows of md repeat the same few children
-                where = tuple(drives[m] for m in key[0])
+                where = tuple(drives[m] for m in key[0][0])
                 new = self.child(where, write, n_bytes, bios, memory, direct, misaligned)
                 made[key] = new, self.infos[-len(where) :]
             else:
                 self.infos += made[key][1]
             children.append(made[key][0])
+        self.through = asked
         phases = [children[a:b] for a, b in pairwise(table.phase_child_ptr.tolist())]
         marks = table.plan_phase_ptr.tolist()
         ids = [self.plans.plan(phases[a:b]) for a, b in pairwise(marks)]
@@ -147,6 +159,14 @@ class Commands:
         """Largest physical sector among *drives*, bytes."""
         profiles = [self._scenario.drives[d].profile for d in drives]
         return max(round(p.physical_sector.value) for p in profiles)
+
+
+def _phases(table: PlanTable) -> list[int]:
+    """Phase of each child of *table*, counted within its plan."""
+    first = np.repeat(table.plan_phase_ptr[:-1], np.diff(table.plan_phase_ptr))
+    number = np.arange(len(table.phase_child_ptr) - 1) - first
+    phases: list[int] = np.repeat(number, np.diff(table.phase_child_ptr)).tolist()
+    return phases
 
 
 def check_can(drive: DriveModel, write: bool) -> None:
@@ -338,12 +358,26 @@ class VolumeTarget:
             order = ints([])
             if needed:
                 first, phases = self._commands.bind(
-                    table, self.members, kind.memory, self.on_controller, misaligned
-                )
+                    table, self.members, kind.memory, self.on_controller, misaligned,
+                    self._own_phases(kind),
+                )  # fmt: skip
                 order = table.order.astype(np.int64) + first
             orders.append(order)
         order = aligned_order(orders[0], orders[1], share)
         return Planned(*self._commands.plans.add_order(order), phases)
+
+    def _own_phases(self, kind: RequestKind) -> frozenset[int]:
+        """Phases in which md writes its bitmap, or the partial parity log, with FUA.
+
+        Source: Linux drivers/md/md.c, md_super_write; raid5-ppl.c, ppl_new_iounit.
+        """
+        if not kind.write:
+            return frozenset()
+        bitmap = self.volume.bitmap == "internal"
+        found = {0} if bitmap else set()
+        if self.volume.journal == "ppl":
+            found.add(1 + bitmap)
+        return frozenset(found)
 
     def _misaligned(self, kind: RequestKind) -> tuple[int, int]:
         """Share of the requests whose commands start inside a physical sector of the members.
