@@ -317,6 +317,7 @@ class _Answer:
     warnings: list[str] = field(default_factory=list)
     interrupted: bool = False
     sliced: bool = True
+    _ops: dict[int | None, OpStats | None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         window, growth = self.measured.window, self.measured.backlog_per_s or 0.0
@@ -485,6 +486,11 @@ class _Answer:
         return group_stats(self.ready.lowered, self.measured.window, self.totals)
 
     def _op(self, operation: int | None) -> OpStats | None:
+        if operation not in self._ops:
+            self._ops[operation] = self._op_stats(operation)
+        return self._ops[operation]
+
+    def _op_stats(self, operation: int | None) -> OpStats | None:
         window = self.measured.window
         latency = distribution(window, operation, LATENCY, stable=self.stable)
         clat = distribution(window, operation, CLAT, stable=self.stable)

@@ -17,6 +17,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import IntEnum
+from functools import cached_property
 from itertools import pairwise
 from typing import Final
 
@@ -154,7 +155,7 @@ class Window:
         """Measured completions."""
         return int(self.records[:, Col.READS : Col.WRITES + 1].sum())
 
-    @property
+    @cached_property
     def total(self) -> Snapshot:
         """All snapshots together."""
         total = self.snapshots[0]
