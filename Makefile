@@ -109,7 +109,7 @@ audit:
 # For developers: after a change of the dependencies (uv is not one of them).
 lock:
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
-		--no-header --no-annotate --extra dev --extra docs pyproject.toml -o requirements.lock
+		--no-header --no-annotate --extra dev --extra docs --extra bench pyproject.toml -o requirements.lock
 
 clean:
 	rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .benchmarks .hypothesis
