@@ -79,6 +79,10 @@ def resolve_workload(
         for group in _groups(index, key, spec, scenario.base, places, notes):
             if group.socket is not None and group.socket >= len(sockets):
                 raise ScenarioError(f"{key}: NUMA node {group.socket} is no socket of this server")
+            if group.sync_every and group.filesystem != "raw":
+                notes.assume(
+                    f"{key}: {group.filesystem} writes nothing of its own for a flush, as fdatasync"
+                )
             groups.append(numa.placed(group, spec, sockets, adapters, key))
     numa.check_pool(groups, sockets)
     return tuple(groups)

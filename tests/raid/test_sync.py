@@ -187,3 +187,19 @@ def test_the_report_says_it(tmp_path):
     from nvmesim.result.report import page
 
     assert "<b>Flushes:</b>" in page(run({"raid": "raid1"}, {"fsync": 1}, requests=1_000))
+
+
+def test_what_a_file_system_adds_to_a_flush_is_said_to_be_left_out():
+    ready = ready_for({"raid": "raid1"}, {**ALONE, "fsync": 1, "filesystem": "ext4"})
+    assert any("writes nothing of its own" in text for text in ready.scenario.assumptions)
+    plain = ready_for({"raid": "raid1"}, {**ALONE, "fsync": 1})
+    assert not any("writes nothing of its own" in text for text in plain.scenario.assumptions)
+
+
+def test_a_disk_that_serves_in_rounds_is_flushed_as_it_is_written():
+    rounds = {"most": 8, "base": "46 us", "read": "11 us"}
+    drive = {"profile": {"extends": "sata-ssd", "rounds": rounds}, "count": 2}
+    asked = scenario({"raid": "raid1"}, {**ALONE, "fsync": 1}, drives=[drive])
+    result = ns.simulate(asked, requests=1_000, reliefs=False)
+    assert result.sync.mean == pytest.approx(result.write.latency.mean, rel=0.3)
+    assert sum(m.writes_per_request for m in result.members) == pytest.approx(4, rel=0.01)

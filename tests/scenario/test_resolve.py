@@ -203,7 +203,8 @@ def test_too_few_members(level, least):
         ("raid10", "near1", "2 to 4 copies"),
         ("raid10", "far9", "2 to 4 copies"),
         ("raid10", "left", "near2, far2"),
-        ("raid0", "near2", "raid0 has none"),
+        ("raid0", "near2", "layout is 'near2'; known: original, alternate"),
+        ("raid1", "near2", "raid1 has none"),
         ("raid5", "left-symetric", "did you mean 'left-symmetric'"),
     ],
 )

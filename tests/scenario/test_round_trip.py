@@ -59,7 +59,7 @@ def scenarios(draw):
     }
     if draw(st.booleans()):
         level = draw(st.sampled_from(["raid0", "raid1", "raid10", "raid5", "raid6"]))
-        tables["volume"] = {"raid": level, "chunk": f"{4 * draw(st.integers(1, 300))} KiB"}
+        tables["volume"] = {"raid": level, "chunk": f"{4 << draw(st.integers(0, 8))} KiB"}
         if level in ("raid5", "raid6") and draw(st.booleans()):
             tables["volume"]["degraded"] = [draw(st.integers(0, n_drives - 1))]
     return tables
