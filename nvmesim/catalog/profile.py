@@ -161,6 +161,17 @@ class WriteSide(Frozen):
     gc: GarbageCollection | None = None
 
 
+class Pauses(Frozen):
+    """What stops a server now and then: a host that gives its thread's CPU to another."""
+
+    every: Time
+    """Mean busy time between two pauses (a Poisson process)."""
+    length: Time
+    """Mean of a pause (gamma distributed)."""
+    cv: Number = Quantity(value=1.0)
+    """Its coefficient of variation: above 1, many are short and some long."""
+
+
 class Rounds(Frozen):
     """A disk whose one server takes all that is queued as one round: a virtual disk's host thread.
 
@@ -180,6 +191,7 @@ class Rounds(Frozen):
     """Coefficient of variation of what a request adds."""
     most: Number = Quantity(value=256)
     """Requests that one round takes at most."""
+    pauses: Pauses | None = None
     in_order: bool = False
     """Whether a request is answered as soon as its own part is done, not at the round's end."""
 

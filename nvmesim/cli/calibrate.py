@@ -34,7 +34,8 @@ EXAMPLE = "Example: nvmesim calibrate fio/*.json -o drive.toml --hold-out QD=16"
 )  # fmt: skip
 @click.option(
     "--hold-out", "held_out", multiple=True, metavar="RULE",
-    help="Do not fit QD=16, BS='64 KiB', OP=randread or JOBS=4, but judge it; repeatable.",
+    help="Do not fit QD=16, BS='64 KiB', OP=randread or JOBS=4, but judge it; repeatable. "
+    "Of a trace: LAST=50%; else its last third.",
 )  # fmt: skip
 @click.option(
     "--empirical", "is_empirical", is_flag=True,
@@ -113,8 +114,8 @@ def _fit_drive(
     from nvmesim.cli.calibrate_samples import from_trace, is_trace
     from nvmesim.fit.drive import fit_drive
 
-    if is_trace(captures) and not held_out:
-        return from_trace(captures, title, captured_on, tell)
+    if is_trace(captures):
+        return from_trace(captures, title, captured_on, held_out, tell)
     return fit_drive(captures, name=title, captured_on=captured_on, held_out=held_out, tell=tell)
 
 
@@ -147,12 +148,13 @@ def _write(fit: AnyFit, output: Path | None, report: Path | None) -> None:
         write_text(output, to_toml(fit.profile))
         click.echo(f"nvmesim: wrote {output}", err=True)
     if report is not None:
-        from nvmesim.errors import InputError
         from nvmesim.fit.evidence import DriveFit, StackFit
         from nvmesim.fit.report import fit_page
+        from nvmesim.fit.report_samples import samples_page
 
-        if not isinstance(fit, DriveFit | StackFit):
-            raise InputError("--report is for fits to points; use --json for a fit to requests")
         with working("writing the report"):
-            write_text(report, fit_page(fit))
+            if isinstance(fit, DriveFit | StackFit):
+                write_text(report, fit_page(fit))
+            else:
+                write_text(report, samples_page(fit))
         click.echo(f"nvmesim: wrote {report}", err=True)

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from nvmesim.catalog.load import quantities
-from nvmesim.catalog.text import show_quantity
+from nvmesim.cli.calibrate_view import numbers
 from nvmesim.errors import FitError
 from nvmesim.result.summary import microseconds
 from nvmesim.result.terminal import plain, rows_view, warnings_view
@@ -41,8 +40,10 @@ def empirical(captures: Captures, name: str) -> EmpiricalFit:
     return fit_empirical(captures.files[0], name=name)
 
 
-def from_trace(captures: Captures, name: str, captured_on: str | None, tell: Tell) -> TraceFit:
-    """Return a drive fitted to the longest capture of single requests, its last third held out."""
+def from_trace(
+    captures: Captures, name: str, captured_on: str | None, held_out: tuple[str, ...], tell: Tell
+) -> TraceFit:
+    """Return a drive fitted to the longest capture of single requests; its end is held out."""
     from dataclasses import replace
 
     from nvmesim.fit.arrivals import arrivals_of
@@ -55,12 +56,30 @@ def from_trace(captures: Captures, name: str, captured_on: str | None, tell: Tel
     said: list[str] = []
     arrivals = arrivals_of(longest, said)
     said += suggestions(captures)
-    cut = len(arrivals) * 2 // 3
+    cut = round(len(arrivals) * (1 - _last(held_out)))
     fit = fit_trace(
         arrivals.part(0, cut), name=name, host=host, captured_on=captured_on,
         held_out=arrivals.part(cut, len(arrivals)), tell=tell,
     )  # fmt: skip
     return replace(fit, warnings=(*said, *fit.warnings))
+
+
+def _last(rules: tuple[str, ...]) -> float:
+    """Share of a trace that is held out, at its end; InputError for a rule of points."""
+    from nvmesim.units import parse_fraction
+
+    share = 1 / 3
+    for rule in rules:
+        key, _, value = rule.partition("=")
+        if key.strip().upper() != "LAST":
+            raise FitError(
+                f"--hold-out {rule}: of a trace of single requests the end is held out; write "
+                "LAST=50%"
+            )
+        share = parse_fraction(value)
+        if not 0 <= share <= 0.9:
+            raise FitError(f"--hold-out {rule}: out of range; write LAST=0% to 90%")
+    return share
 
 
 def samples_view(fit: EmpiricalFit | TraceFit) -> RenderableType:
@@ -75,17 +94,33 @@ def samples_view(fit: EmpiricalFit | TraceFit) -> RenderableType:
                 f"of {table.block} at queue depth {table.queue_depth}"
             )
         )
+        parts += _evidence(fit)
     else:
         rows = [_row(c) for c in getattr(fit, "classes", ())]
         heads = ("requests", "", "number", "p50 us", "p90 us", "p99 us")
         parts += [rows_view(heads, rows, left=2), Text()]
-        numbers = [
-            (key, show_quantity(profile, key), q.basis)
-            for key, q in quantities(profile)
-            if q.basis == "fitted"
-        ]
-        parts.append(rows_view(("number", "value", "basis"), numbers))
+        parts.append(rows_view(("number", "value", "95 %", "basis"), numbers(fit)))
     return Group(*parts, *warnings_view(fit.warnings))
+
+
+def _evidence(fit: EmpiricalFit | TraceFit) -> list[RenderableType]:
+    """Percentiles with their intervals, and how parametric families compare."""
+    parts: list[RenderableType] = []
+    for op, table in getattr(fit, "percentiles_s", {}).items():
+        rows = [
+            (f"p{p:g}", *(microseconds(v) for v in (i.value, i.low, i.high)))
+            for p, i in sorted(table.items())
+        ]
+        parts += [Text(), rows_view((f"{op}s", "us", "95 % from", "to"), rows)]
+    for op, choice in getattr(fit, "families", {}).items():
+        rows = [(n, f"{v:.3f}", _behind(choice.errors.get(n))) for n, v in choice.scores.items()]
+        heads = (f"family, {op}s", "log-density, held out", "standard error to the best")
+        parts += [Text(), rows_view(heads, rows)]
+    return parts
+
+
+def _behind(error: float | None) -> str:
+    return "best" if error is None else f"{error:.3f}"
 
 
 def _row(c: JudgedClass) -> tuple[str, ...]:

@@ -14,7 +14,9 @@ from nvmesim.result.terminal import plain, rows_view, warnings_view
 
 if TYPE_CHECKING:
     from nvmesim.fit.evidence import DriveFit, Judged, StackFit
+    from nvmesim.fit.report import AnyFit
 
+UNITS: Final = {" us": "time", "k/s": "rate", " GB/s": "bandwidth"}
 FIGURES: Final = {
     # key of the evidence: heading
     "iops": "IOPS",
@@ -32,11 +34,19 @@ def fit_view(fit: DriveFit | StackFit) -> RenderableType:
         plain(f"{fit.profile.name}: {fit.profile.kind}", "bold"),
         Text(),
         _points(fit),
-        Text("measured, and how far off the fitted profile is; held out: not fitted", "dim"),
+        Text(_legend(fit), "dim"),
         Text(),
-        rows_view(("number", "value", "95 %", "basis"), _numbers(fit)),
+        rows_view(("number", "value", "95 %", "basis"), numbers(fit)),
     ]
     return Group(*parts, *warnings_view(fit.warnings))
+
+
+def _legend(fit: DriveFit | StackFit) -> str:
+    """What the table shows; roles only if there are any."""
+    said = "measured, and how far off the fitted profile is"
+    if any(j.point.held_out for j in fit.points):
+        said += "; held out: predicted, not fitted"
+    return said
 
 
 def _points(fit: DriveFit | StackFit) -> RenderableType:
@@ -67,14 +77,14 @@ def _cell(judged: Judged, key: str) -> str:
     return shown if off is None else f"{shown} {100 * off:+5.1f} %"
 
 
-def _numbers(fit: DriveFit | StackFit) -> list[tuple[str, ...]]:
+def numbers(fit: AnyFit) -> list[tuple[str, ...]]:
     """What was fitted or measured, with its interval."""
     out: list[tuple[str, ...]] = []
     for key, q in quantities(fit.profile):
         if q.basis not in ("fitted", "measured"):
             continue
         text = show_quantity(fit.profile, key)
-        what = "time" if text.endswith(" us") else "rate" if text.endswith("k/s") else "number"
+        what = next((w for end, w in UNITS.items() if text.endswith(end)), "number")
         span = ""
         if q.low is not None and q.high is not None:
             span = f"{_short(q.low, what)} .. {_short(q.high, what)}"

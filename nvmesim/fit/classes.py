@@ -81,15 +81,16 @@ def everything(arrivals: Arrivals) -> ClassOf:
     return _class("all requests", None, np.arange(len(arrivals)), arrivals)
 
 
-def classes_of(arrivals: Arrivals) -> list[ClassOf]:
-    """Classes by (operation, size) and by (operation, depth in octaves).
+def classes_of(arrivals: Arrivals, only: npt.NDArray[np.bool_] | None = None) -> list[ClassOf]:
+    """Classes by (operation, size) and by (operation, depth in octaves), of requests in *only*.
 
     A request counts once in each kind of class, so errors are those of half as many.
     """
+    chosen = np.ones(len(arrivals), bool) if only is None else only
     made: list[ClassOf] = []
     octave = np.floor(np.log2(arrivals.depth)).astype(np.int64)
     for write in (False, True):
-        of_op = arrivals.write == write
+        of_op = (arrivals.write == write) & chosen
         name = "write" if write else "read"
         for size in np.unique(arrivals.size[of_op]).tolist():
             rows = np.flatnonzero(of_op & (arrivals.size == size))

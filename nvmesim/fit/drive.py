@@ -10,13 +10,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
+import numpy.typing as npt
+
 from nvmesim.catalog.profile import DriveProfile, Quantity
 from nvmesim.errors import FitError
 from nvmesim.fit.bench import Host, free_host, measure
+from nvmesim.fit.buffer import buffers_of
 from nvmesim.fit.episodes import suggestions
 from nvmesim.fit.evidence import DriveFit, Judged
 from nvmesim.fit.host import parse_host
-from nvmesim.fit.notes import rounds
+from nvmesim.fit.joint import joint_of, with_draws
+from nvmesim.fit.notes import law_of_rounds
 from nvmesim.fit.points import Point, hold_out, points_of
 from nvmesim.fit.read_side import (
     Progress,
@@ -26,11 +31,16 @@ from nvmesim.fit.read_side import (
     fit_reads,
     with_reads,
 )
+from nvmesim.fit.rounds_fit import choose, fit_rounds, fit_writes_in_rounds
 from nvmesim.fit.write_side import WriteFit, blank_writes, fit_writes
 from nvmesim.trace.capture import Captures
 
 FINAL_REQUESTS = 120_000
 UNIT = 4096
+READ_KEYS = {
+    "base": "read.base", "die": "read.die", "cv": "read.die_cv", "commands": "commands",
+    "dies": "dies",
+}  # fmt: skip
 
 
 def fit_drive(
@@ -51,14 +61,22 @@ def fit_drive(
     if isinstance(captures, Captures):
         points, notes = points_of(captures)
         notes += suggestions(captures)
+        buffer, said = buffers_of(captures)
+        notes += said
     else:
         points, notes = list(captures), []
+        buffer = None
     if captured_on is not None and host is None:
         asked = parse_host(captured_on)
         host, captured_on = asked.host, asked.text
         notes += asked.notes
     points = hold_out(points, held_out)
-    return _Fitting(points, notes, name, host, captured_on, tell).fit()
+    fit = _Fitting(points, notes, name, host, captured_on, tell).fit()
+    if buffer is None:
+        return fit
+    size = buffer.quantity("the step in the rate of a long write")
+    write = fit.profile.write.model_copy(update={"buffer": size})
+    return replace(fit, profile=fit.profile.model_copy(update={"write": write}))
 
 
 class _Fitting:
@@ -79,8 +97,10 @@ class _Fitting:
         self.captured_on = captured_on
         self.tell = tell
         self.free: list[str] = []
+        self.joint: dict[str, npt.NDArray[np.float64]] = {}
 
     def fit(self) -> DriveFit:
+        self._check_host()
         used = [p for p in self.points if not p.held_out and self._is_of_the_drive(p)]
         reads = [p for p in used if p.read_fraction == 1]
         writes = [p for p in used if p.read_fraction == 0]
@@ -95,9 +115,36 @@ class _Fitting:
             profile = self._reads(profile, reads)
         if writes:
             profile = self._writes(profile, writes, mixes)
+        profile = profile.model_copy(update={"joint": joint_of(profile, self.joint)})
         judged = [self._judge(profile, p, p in used) for p in self.points]
         self._doubt(used, reads, writes, judged)
         return DriveFit(profile, tuple(judged), tuple(dict.fromkeys(self.notes)), tuple(self.free))
+
+    def _check_host(self) -> None:
+        """Say where the captures contradict the host or the link that they are said to be of."""
+        top = max(self.points, key=lambda p: p.iops * p.block_size)
+        moved = top.iops * top.block_size
+        rate = self.host.link.raw_bytes_per_s
+        if moved > rate:
+            self.notes.append(
+                f"{top.name}: {moved / 1e9:.3g} GB/s are more than {self.host.link} carries "
+                f"({rate / 1e9:.3g}): name the link, --captured-on STACK,'pcie5 x4'"
+            )
+        shallow = [p for p in self.points if p.outstanding == 1 and p.cpu_s]
+        if self.included or not shallow:
+            return
+        stack = self.host.stack
+        cycles = stack.submit.value + stack.complete.value
+        if not stack.polled:
+            cycles += stack.wakeup.value + stack.interrupt.value
+        named, measured = cycles / self.host.ghz / 1e9, shallow[0].cpu_s or 0.0
+        if not 0.7 < named / measured < 1.4:
+            self.notes.append(
+                f"{shallow[0].name}: {1e6 * measured:.3g} us of CPU a request, where "
+                f"{stack.name} at {self.host.ghz:g} GHz takes {1e6 * named:.3g}: it is not the "
+                "stack that measured, and the drive is off by the difference; fit it with "
+                "calibrate --stack"
+            )
 
     def _is_of_the_drive(self, point: Point) -> bool:
         """Whether *point* measures the drive: a CPU-bound one does only with a host to simulate."""
@@ -143,14 +190,42 @@ class _Fitting:
             read = template.read.model_copy(update={"unit": Quantity(value=size, basis="assumed")})
             template = template.model_copy(update={"read": read})
             self.notes.append(f"no reads of 4 KiB: {size} bytes are taken as the drive's unit")
-        found = fit_reads(template, self.host, small, self.tell)
-        profile = self._with_sources(template, found, small)
-        if large:
+        if self._are_rounds(template, small, "reads"):
+            profile = self._in_rounds(template, small)
+        else:
+            found = fit_reads(template, self.host, small, self.tell)
+            profile = self._with_sources(template, found, small)
+        if large and profile.rounds is None:
             size = max(p.block_size for p in large)
             chosen = [p for p in large if p.block_size == size]
             profile, bounds = fit_large_reads(profile, self.host, chosen, self.tell)
             profile = self._large_sources(profile, bounds, chosen)
         return profile
+
+    def _are_rounds(self, template: DriveProfile, points: Sequence[Point], what: str) -> bool:
+        """Whether *points* are served in rounds, by a depth that is left out to judge by."""
+        law = law_of_rounds([p.outstanding for p in points], [p.iops for p in points])
+        if law is None:
+            return False
+        chosen = choose(template, self.host, points, self.tell)
+        self.notes.append(f"{what}: {chosen.text}")
+        return chosen.is_rounds
+
+    def _in_rounds(self, template: DriveProfile, points: Sequence[Point]) -> DriveProfile:
+        """A disk of rounds fitted to *points*: reads, or writes where there are no reads."""
+        self.tell("rounds, all depths")
+        found = fit_rounds(template, self.host, points)
+        columns = found.columns()
+        self.joint |= columns
+        self.free += list(columns)
+        return with_draws(found.profile, columns, _sources(points))
+
+    def _writes_in_rounds(self, profile: DriveProfile, points: Sequence[Point]) -> DriveProfile:
+        self.tell("writes in rounds")
+        profile, column = fit_writes_in_rounds(profile, self.host, points)
+        self.joint["rounds.write"] = column
+        self.free.append("rounds.write")
+        return with_draws(profile, {"rounds.write": column}, _sources(points))
 
     def _with_sources(
         self, template: DriveProfile, found: ReadFit, points: Sequence[Point]
@@ -169,6 +244,7 @@ class _Fitting:
             }
         )
         self.free += ["dies" if n == "dies" else f"read {n}" for n in found.bounds]
+        self.joint |= {READ_KEYS[n]: column for n, column in found.draws.items()}
         if not found.fitted_dies:
             self.notes.append(
                 f"reads at {len({p.outstanding for p in points})} depth(s): the number of dies "
@@ -214,6 +290,10 @@ class _Fitting:
                 update={"unit": Quantity(value=size, basis="assumed")}
             )
             template = template.model_copy(update={"write": write})
+        if template.rounds is not None:
+            return self._writes_in_rounds(template, chosen)
+        if not self.joint and self._are_rounds(template, chosen, "writes"):
+            return self._in_rounds(template, chosen)
         found = fit_writes(template, self.host, chosen, mixes, self.tell)
         if not found.told_by_mix:
             self.notes.append(
@@ -247,7 +327,22 @@ class _Fitting:
                 value=w.program.value, low=low, high=high, basis="fitted", source=source
             )
         self.free += [f"write {n}" for n in found.bounds]
+        self._join_writes(found)
         return profile.model_copy(update={"write": w.model_copy(update=update)})
+
+    def _join_writes(self, found: WriteFit) -> None:
+        """Draws of the write side, by the profile's own keys."""
+        through, w = found.limit == "through", found.profile.write
+        self.joint["write.base"] = found.draws["base"]
+        self.joint["write.program_cv" if through else "write.base_cv"] = found.draws["cv"]
+        if "rate" not in found.draws:
+            return
+        rate = found.draws["rate"]
+        if found.limit == "controller" and w.commands is not None:
+            self.joint["write.commands"] = rate
+        else:
+            dies = self.joint.get("dies", np.full(len(rate), found.profile.dies.value))
+            self.joint["write.program"] = dies / rate * 1e12
 
     # -- evidence -------------------------------------------------------------------------------
 
@@ -273,10 +368,6 @@ class _Fitting:
         if not reads:
             self.notes.append("no reads were measured: the read side is assumed")
         missed = [j for j in judged if abs(j.residual["iops"]) > 0.1]
-        for name, kind in (("reads", reads), ("writes", writes)):
-            law = rounds([p.outstanding for p in kind], [p.iops for p in kind])
-            if law and any(j.point in kind for j in missed):
-                self.notes.append(f"{name}: {law}")
         for j in missed:
             error = j.residual["iops"]
             if not (j.point.is_cpu_bound and self.included):

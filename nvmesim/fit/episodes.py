@@ -35,6 +35,8 @@ SEPARATION = 2.5
 splits at up to 1.7."""
 MIN_LENGTH = 2.0
 """Mean length of an episode and of a pause, in windows."""
+PRESSED = 0.6
+"""Outstanding in slow windows, in units of fast ones: below, the load itself comes and goes."""
 ROUNDS = 20
 
 
@@ -153,7 +155,19 @@ def episodes_of_requests(complete_s: Floats, latency_s: Floats) -> Episodes | No
     filled = np.interp(np.arange(count), np.flatnonzero(known), means[known])
     middle = (edges[:-1] + edges[1:]) / 2
     by_rate = find_episodes(middle, np.maximum(number, 0.5), kind="rate")
+    in_flight = number * filled
+    if by_rate is not None and not _is_pressed(by_rate.slow, in_flight):
+        return None  # the load paused, not the drive
     return by_rate or find_episodes(middle, filled, kind="latency")
+
+
+def _is_pressed(slow: Bools, in_flight: Floats) -> bool:
+    """Whether as much is outstanding in slow windows as in fast ones (Little's law).
+
+    >>> _is_pressed(np.array([True, False]), np.array([8.0, 8.0]))
+    True
+    """
+    return float(np.median(in_flight[slow])) > PRESSED * float(np.median(in_flight[~slow]))
 
 
 def find_episodes(times_s: Floats, values: Floats, *, kind: Kind) -> Episodes | None:

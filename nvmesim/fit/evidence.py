@@ -146,6 +146,37 @@ def _fragment(fit: DriveFit | StackFit) -> str:
     return fragment(fit)
 
 
+def covariance(
+    jacobian: npt.NDArray[np.float64], residuals: npt.NDArray[np.float64]
+) -> npt.NDArray[np.float64]:
+    """float64[n_parameters, n_parameters]: of parameters fitted on a logarithmic scale.
+
+    From the curvature, as `intervals`.
+    """
+    n_residuals, n_parameters = jacobian.shape
+    freedom = max(1, n_residuals - n_parameters)
+    scale = max(1.0, float(residuals @ residuals) / freedom)
+    information = jacobian.T @ jacobian
+    ridge = np.eye(n_parameters) * 1e-6 * max(1e-12, float(np.trace(information)))
+    out: npt.NDArray[np.float64] = np.linalg.inv(information + ridge) * scale
+    return out
+
+
+def drawn(
+    jacobian: npt.NDArray[np.float64], residuals: npt.NDArray[np.float64], count: int = 256
+) -> npt.NDArray[np.float64]:
+    """float64[count, n_parameters]: joint draws around the optimum, logarithms.
+
+    What the points do not determine is kept within a factor of e either way.
+    """
+    spread = covariance(jacobian, residuals)
+    size, axes = np.linalg.eigh(spread)
+    normal = np.random.default_rng(1).standard_normal((count, len(size)))
+    moved = normal * np.minimum(np.sqrt(np.maximum(size, 0.0)), 0.5) @ axes.T
+    out: npt.NDArray[np.float64] = np.clip(moved, -1.0, 1.0)
+    return out
+
+
 def intervals(
     names: Sequence[str],
     values: npt.NDArray[np.float64],
@@ -159,13 +190,7 @@ def intervals(
     counts where it is above 1. A parameter that the points do not determine gets a factor of e
     either way. Source: Seber and Wild, Nonlinear Regression, section 5.1.
     """
-    n_residuals, n_parameters = jacobian.shape
-    freedom = max(1, n_residuals - n_parameters)
-    scale = max(1.0, float(residuals @ residuals) / freedom)
-    information = jacobian.T @ jacobian
-    ridge = np.eye(n_parameters) * 1e-6 * max(1e-12, float(np.trace(information)))
-    covariance = np.linalg.inv(information + ridge) * scale
-    half = np.minimum(1.0, 1.96 * np.sqrt(np.diag(covariance)))
+    half = np.minimum(1.0, 1.96 * np.sqrt(np.diag(covariance(jacobian, residuals))))
     return {
         name: (float(value * np.exp(-h)), float(value * np.exp(h)))
         for name, value, h in zip(names, values, half, strict=True)

@@ -44,29 +44,24 @@ def doubts(captures: Captures, used: Collection[str]) -> list[str]:
     return found
 
 
-def rounds(depths: Sequence[int], iops: Sequence[float]) -> str:
-    """What serves its queue in rounds is named so: n requests take a + b n, together.
+def law_of_rounds(depths: Sequence[int], iops: Sequence[float]) -> tuple[float, float] | None:
+    """What serves its queue in rounds takes a + b n for n requests: (a, b), s.
 
     Such a disk (one thread of a hypervisor behind one queue) is slower between the depths than dies
-    are, which work while others wait. Empty if the points are not so within 8 %.
+    are, which work while others wait. None if the points are not so within 8 %.
 
-    >>> rounds([1, 4, 16], [17.6e3, 43.6e3, 69.4e3]).split(":")[0]
-    'n requests in flight take 45.3 us + 11.6 us x n, within 1 %'
-    >>> rounds([1, 4, 16], [17.6e3, 70e3, 210e3])
-    ''
+    >>> a, b = law_of_rounds([1, 4, 16], [17.6e3, 43.6e3, 69.4e3])
+    >>> round(a * 1e6, 1), round(b * 1e6, 1)
+    (45.3, 11.6)
+    >>> law_of_rounds([1, 4, 16], [17.6e3, 70e3, 210e3])
     """
     n = np.asarray(depths, float)
     cycle = n / np.asarray(iops, float)
     if len(set(depths)) < 3:
-        return ""
+        return None
     terms = np.stack([1 / cycle, n / cycle], axis=1)
     (a, b), *_ = np.linalg.lstsq(terms, np.ones(len(n)), rcond=None)
     off = float(np.abs(terms @ np.array([a, b]) - 1).max())
     if off > ROUNDS_WITHIN or a <= 0 or b <= 0 or b * n.max() < a:
-        return ""
-    return (
-        f"n requests in flight take {a * 1e6:.3g} us + {b * 1e6:.3g} us x n, within "
-        f"{max(1.0, 100 * off):.0f} %: the "
-        "disk serves what is queued in rounds (a virtual disk: one thread behind one queue), and "
-        "dies, which overlap, cannot imitate that"
-    )
+        return None
+    return float(a), float(b)

@@ -7,14 +7,14 @@ grid over the number of dies (it is a count), least squares over the rest at eac
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from nvmesim.catalog.profile import DriveProfile, Quantity, ReadSide
 from nvmesim.fit.bench import Host, effort, measure
-from nvmesim.fit.evidence import intervals
+from nvmesim.fit.evidence import drawn, intervals
 from nvmesim.fit.points import Point
 from nvmesim.fit.search import Floats, Solution, misfit, solve
 
@@ -45,6 +45,8 @@ class ReadFit:
     dies: int
     fitted_dies: bool
     cost: float
+    draws: Mapping[str, Floats] = field(default_factory=dict)
+    """Name -> float64[n_draws]: joint draws of what was fitted, and of the dies"""
 
     def quantity(self, name: str, source: str) -> Quantity:
         """Return the named value with its interval; assumed if it was not fitted."""
@@ -173,14 +175,29 @@ class _Search:
         spread = dict(intervals(names, at, best.found.jacobian @ self._turn(values, free),
                                 best.found.residuals))  # fmt: skip
         if valley is None:
-            return ReadFit(values, spread, best.dies, False, best.cost)
+            return ReadFit(
+                values, spread, best.dies, False, best.cost, self._draws(best, names, None)
+            )
         for name, move in self._moves(valley, [n for n in names if n != "commands"]).items():
             low, high = spread[name]
             half = min(1.0, float(np.hypot(np.log(high / low) / 2, 1.96 * move * valley.sigma)))
             spread[name] = values[name] * float(np.exp(-half)), values[name] * float(np.exp(half))
         factor = float(np.exp(1.96 * valley.sigma))
         spread["dies"] = best.dies / factor, best.dies * factor
-        return ReadFit(values, spread, best.dies, True, best.cost)
+        return ReadFit(values, spread, best.dies, True, best.cost, self._draws(best, names, valley))
+
+    def _draws(self, best: _Try, names: Sequence[str], valley: _Valley | None) -> dict[str, Floats]:
+        """Joint draws of *names*: from the curvature, and along the valley of the dies."""
+        logs = np.log(best.found.values) + drawn(best.found.jacobian, best.found.residuals)
+        columns: dict[str, Floats] = {}
+        if valley is not None and len({t.dies for t in valley.tries}) > 1:
+            moved = valley.sigma * np.random.default_rng(2).standard_normal(len(logs))
+            at = np.log([t.dies for t in valley.tries])
+            follow = np.polyfit(at, np.log([t.found.values for t in valley.tries]), 1)[0]
+            logs = logs + np.outer(moved, follow)
+            columns["dies"] = best.dies * np.exp(moved)
+        rows = [_values([*row, *best.fixed], self.held) for row in np.exp(logs)]
+        return {n: np.array([row[n] for row in rows]) for n in names} | columns
 
     def _turn(self, values: dict[str, float], free: int) -> Floats:
         """Derivatives of the search's logarithms to those of the profile's numbers."""

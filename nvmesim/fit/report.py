@@ -2,15 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Protocol
 
 from nvmesim import __version__
 from nvmesim.catalog.load import quantities
+from nvmesim.catalog.profile import DriveProfile, StackProfile
 from nvmesim.catalog.text import show_quantity, show_value, to_toml
 from nvmesim.fit.evidence import DriveFit, Judged, StackFit
 from nvmesim.result import page as html
 from nvmesim.result import summary
 from nvmesim.result.page import escaped
+
+
+class AnyFit(Protocol):
+    """What every fit has."""
+
+    @property
+    def profile(self) -> DriveProfile | StackProfile:
+        """The fitted profile."""
+        ...
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What to doubt."""
+        ...
+
 
 FIGURES: Final = {
     # key of the evidence: heading
@@ -38,11 +54,11 @@ def fit_page(fit: DriveFit | StackFit) -> str:
         f"<h1>{escaped(fit.profile.name)}</h1>",
         f'<p class="soft">{escaped(_subtitle(fit))}</p>',
         _cards(fit),
-        _warnings(fit),
+        warnings_part(fit),
         _points(fit),
         _charts(fit),
-        _numbers(fit),
-        _provenance(fit),
+        numbers(fit),
+        provenance(fit),
     ]
     return html.document(
         f"{fit.profile.name} · nvmesim calibrate", "\n".join(p for p in parts if p)
@@ -80,7 +96,8 @@ def _cards(fit: DriveFit | StackFit) -> str:
     return f'<div class="cards">{shown}</div>'
 
 
-def _warnings(fit: DriveFit | StackFit) -> str:
+def warnings_part(fit: AnyFit) -> str:
+    """What to doubt, as a part of a page."""
     if not fit.warnings:
         return ""
     count = summary.plural(len(fit.warnings), "warning")
@@ -136,7 +153,8 @@ def _charts(fit: DriveFit | StackFit) -> str:
     return "<h2>Charts</h2>" + html.figures(drawn)
 
 
-def _numbers(fit: DriveFit | StackFit) -> str:
+def numbers(fit: AnyFit) -> str:
+    """All numbers of the profile, with intervals and sources."""
     rows = []
     for key, q in quantities(fit.profile):
         if not q.value and q.basis == "assumed":
@@ -158,7 +176,8 @@ def _short(value: float, what: str) -> str:
     return show_value(float(f"{value:.4g}"), what)
 
 
-def _provenance(fit: DriveFit | StackFit) -> str:
+def provenance(fit: AnyFit) -> str:
+    """The profile as the file that loads it."""
     facts = html.facts([("nvmesim", __version__)])
     text = f"<pre>{html.lines_escaped(to_toml(fit.profile))}</pre>"
     return f"<h2>As a file</h2>{facts}{text}"

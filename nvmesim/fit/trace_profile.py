@@ -19,6 +19,8 @@ class Structure:
     """Data engines of large reads; 0: they fork over dies."""
     through: bool = False
     """Writes end on their dies; else in a buffer."""
+    rounds: bool = False
+    """No dies: one server that takes all that is queued."""
 
 
 def built(template: DriveProfile, v: dict[str, float], structure: Structure) -> DriveProfile:

@@ -13,9 +13,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
+
 from nvmesim.catalog.profile import DriveProfile, Quantity, WriteSide
 from nvmesim.fit.bench import Host, measure
-from nvmesim.fit.evidence import intervals
+from nvmesim.fit.evidence import drawn, intervals
 from nvmesim.fit.points import Point
 from nvmesim.fit.read_side import Progress, held_ps
 from nvmesim.fit.search import Floats, Solution, misfit, solve
@@ -40,6 +42,8 @@ class WriteFit:
     bounds: dict[str, tuple[float, float]]
     limit: Limit
     told_by_mix: bool
+    draws: dict[str, Floats]
+    """Name -> float64[n_draws], joint"""
 
 
 def blank_writes() -> WriteSide:
@@ -63,16 +67,16 @@ def fit_writes(
     limits += ["through"] if deep else []
     for limit in limits:
         tell(f"writes: {LIMITS[limit]}")
-        made, bounds, cost = _fit(template, host, points, limit)
+        made, bounds, cost, draws = _fit(template, host, points, limit)
         for p in mixes:
             cost += sum(r * r for r in misfit(p, measure(made, host, p, requests=REQUESTS))[:2]) / 2
-        tries.append((cost, WriteFit(made, bounds, limit, bool(mixes))))
+        tries.append((cost, WriteFit(made, bounds, limit, bool(mixes), draws)))
     return min(tries, key=lambda t: t[0])[1]
 
 
 def _fit(
     template: DriveProfile, host: Host, points: Sequence[Point], limit: Limit
-) -> tuple[DriveProfile, dict[str, tuple[float, float]], float]:
+) -> tuple[DriveProfile, dict[str, tuple[float, float]], float, dict[str, Floats]]:
     ordered = sorted(points, key=lambda p: p.outstanding)
     first = ordered[0]
     latency = (first.mean_s or first.outstanding / first.iops) * 1e12
@@ -95,7 +99,9 @@ def _fit(
     high = [1.5 * max(latency, least), 1.5, 30 * ceiling][: len(names)]
     found: Solution = solve(residuals, start, rounds=7, low=low, high=high)
     spread = intervals(names, found.values, found.jacobian, found.residuals)
-    return profile(found.values), dict(spread), found.cost
+    columns = (found.values * np.exp(drawn(found.jacobian, found.residuals))).T
+    draws = dict(zip(names, columns, strict=True))
+    return profile(found.values), dict(spread), found.cost, draws
 
 
 def with_writes(

@@ -12,6 +12,10 @@ import numpy.typing as npt
 from nvmesim.rng import table_levels
 
 Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+PAUSES = 64
+"""Cells of a pause's distribution."""
 
 
 def _ticks(values_ps: npt.NDArray[np.float64]) -> Ints:
@@ -61,6 +65,46 @@ def lognormal_table(mean_ps: float, sigma: float) -> Ints:
     levels = np.maximum(table_levels(), 2.0**-26)
     values = np.exp(math.log(mean_ps) - sigma * sigma / 2 + sigma * ndtri(levels))
     return _rescaled(values, mean_ps)
+
+
+@lru_cache(maxsize=256)
+def pausing_table(
+    mean_ps: float, cv: float, share: float, length_ps: float, length_cv: float
+) -> Ints:
+    """Return int64[rng.TABLE], ps: `gamma_table`, and with probability *share* a pause more.
+
+    A pause is gamma distributed; pauses that come as time passes (a Poisson process) hit a service
+    with the probability of its length over the time between them.
+
+    >>> table = pausing_table(10e6, 0.1, 0.01, 1e9, 0.5)
+    >>> bool(abs(table_mean(table) / (10e6 + 0.01 * 1e9) - 1) < 1e-6)
+    True
+    """
+    if share <= 0:
+        return gamma_table(mean_ps, cv)
+    from scipy.special import gammaincinv
+
+    shape, pause_shape = 1.0 / max(cv, 1e-3) ** 2, 1.0 / max(length_cv, 1e-3) ** 2
+    scale = mean_ps / shape
+    # the sum of both, as a distribution function: pauses in cells of equal probability
+    middles = (np.arange(PAUSES) + 0.5) / PAUSES
+    cells = np.asarray(gammaincinv(pause_shape, middles)) * (length_ps / pause_shape)
+    levels = 1 - np.geomspace(1, 1e-6, 4 * PAUSES)
+    inside = scale * np.asarray(gammaincinv(shape, np.concatenate([middles, levels])))
+    beyond = mean_ps + length_ps / pause_shape * np.asarray(gammaincinv(pause_shape, levels))
+    edges: Floats = np.unique(np.concatenate([[0.0], inside, beyond])).astype(np.float64)
+    late = _gamma_cdf(edges[:, None] - cells, shape, scale).mean(axis=1)
+    cumulative = (1 - share) * _gamma_cdf(edges, shape, scale) + share * late
+    sums = np.interp(table_levels(), cumulative, edges)
+    return _rescaled(sums, mean_ps + share * length_ps)
+
+
+def _gamma_cdf(
+    values: npt.NDArray[np.float64], shape: float, scale: float
+) -> npt.NDArray[np.float64]:
+    from scipy.special import gammainc
+
+    return np.asarray(gammainc(shape, np.maximum(values, 0.0) / scale), np.float64)
 
 
 def empirical_table(samples_ps: Sequence[float] | npt.NDArray[np.float64]) -> Ints:

@@ -12,16 +12,18 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from nvmesim.catalog.links import command_time_ps
 from nvmesim.catalog.profile import DriveProfile, Rounds
 from nvmesim.errors import ScenarioError
 from nvmesim.model.builder import Builder, Row, const, ints, op
-from nvmesim.model.distributions import gamma_table
+from nvmesim.model.distributions import gamma_table, pausing_table
 from nvmesim.network import MAX_CHILDREN, Kind, Op
 from nvmesim.scenario.resolved import Drive
 from nvmesim.units import PS_PER_S
 
+Ints = npt.NDArray[np.int64]
 SLOT_DIE, SLOT_RMW_DIE, SLOT_ACK = 0, 1, 2
 SECTOR = 512
 UNIT = 4096
@@ -135,7 +137,7 @@ class DriveModel:
     def _add_rounds(self, rounds: Rounds, writes: bool) -> None:
         """One server of rounds, and the port: what a virtual disk's host thread is."""
         b, name = self._b, self._drive.name
-        base = b.dist(gamma_table(rounds.base.value, rounds.base_cv.value))
+        base = b.dist(_pausing(rounds, rounds.base.value, rounds.base_cv.value))
         self._rounds = b.rounds(
             f"{name} rounds", max(1, round(rounds.most.value)), base_dist=base,
             in_order=rounds.in_order, gathers=True,
@@ -155,7 +157,7 @@ class DriveModel:
         each = rounds.write if write and rounds.write is not None else rounds.read
         rate = p.write_bandwidth.value if write else p.read_bandwidth.value
         more = max(0, n_bytes - UNIT) * PS_PER_S / rate
-        dist = self._b.dist(gamma_table(each.value, rounds.cv.value))
+        dist = self._b.dist(_pausing(rounds, each.value, rounds.cv.value))
         delay = max(0, round(side.value) - host) + self._drive.delay_ps
         link = self._drive.link
         down = command_time_ps(link, "write" if write else "read", n_bytes, "down")
@@ -365,3 +367,12 @@ class DriveModel:
             *served,
             op(Op.VISIT, self._ack, self._ack_dist, slot=SLOT_ACK),
         ]
+
+
+def _pausing(rounds: Rounds, mean_ps: float, cv: float) -> Ints:
+    """Table of a part of a round, with the pauses that hit so long a part."""
+    if rounds.pauses is None:
+        return gamma_table(mean_ps, cv)
+    p = rounds.pauses
+    share = min(0.5, mean_ps / p.every.value)
+    return pausing_table(mean_ps, cv, share, p.length.value, p.cv.value)

@@ -15,6 +15,7 @@ from nvmesim.trace.registry import read_capture
 from tests.fit.written import known_drive, varying_depth, write_blkparse
 
 DATA = Path(__file__).parent / "data"
+LOGS = Path(__file__).parents[2] / "calibration" / "local-disk" / "logs"
 SIZES = ((4096, 0.6), (16384, 0.25), (65536, 0.15))
 DEPTHS = (1, 4, 16, 32, 2, 8, 24, 48)
 
@@ -71,6 +72,24 @@ def test_a_capture_of_an_emulated_machine() -> None:
         measured = np.percentile(second.latency_s, percent)
         assert np.percentile(simulated, percent) == pytest.approx(measured, rel=error)
     assert any("the number of dies" in w for w in fit.warnings)
+
+
+def test_the_second_half_of_a_virtual_disk_at_varying_depth() -> None:
+    """A recorded trace: three sizes, 70 % reads, depths 1 to 32, on a machine with other work.
+
+    A bank of dies has p50 +31 and p99 -49 % there: it is served in rounds, and paused.
+    """
+    whole = arrivals_of(read_capture(LOGS / "randrw_mixed_depths.blkparse.gz"))
+    first, second = whole.halves()
+    fit = fit_trace(first, name="mixed", held_out=second)
+    assert fit.structure.rounds
+    assert any("served in rounds" in w for w in fit.warnings)
+    held = next(c for c in fit.classes if c.held_out and c.label == "all requests")
+    assert abs(held.residual[50.0]) < 0.10, held
+    assert abs(held.residual[99.0]) < 0.20, held
+    assert fit.sample is not None
+    assert fit.sample.held_out
+    assert len(fit.sample.model_s) == len(second)
 
 
 def test_too_few_requests_are_refused() -> None:

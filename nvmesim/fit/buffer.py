@@ -1,0 +1,143 @@
+"""A write buffer that fills during a capture: how much it holds, and the rate at which it drains.
+
+A long write runs at the pace of the buffer until it is full, and then at that of the drain: one
+step down in bytes per second. What was written until the step, less what drained meanwhile, is the
+buffer. A step that is not there, or one of many (episodes), is no buffer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from nvmesim.catalog.profile import Quantity
+from nvmesim.trace.capture import Capture, Captures
+from nvmesim.units import format_size
+
+Floats = npt.NDArray[np.float64]
+
+WINDOWS = 200
+"""Windows that single requests are summed in."""
+LEAST = 5
+"""Windows on either side of the step, at least."""
+STEP = 1.3
+"""Rate before the step in units of that after it, at least."""
+STEADY = 0.3
+"""Coefficient of variation of the rate after the step, at most: else it is no steady drain."""
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """A write buffer as a capture shows it."""
+
+    size: float
+    """Bytes"""
+    low: float
+    high: float
+    """95 % interval of the size"""
+    drain: float
+    """Bytes per second once it is full"""
+    filled_s: float
+    """When it was full"""
+
+    def quantity(self, source: str) -> Quantity:
+        """Return the size as a profile has it."""
+        return Quantity(
+            value=self.size, low=self.low, high=self.high, basis="fitted", source=source
+        )
+
+    @property
+    def text(self) -> str:
+        """One line for a person."""
+        return (
+            f"a write buffer of about {format_size(round(self.size / 2**20) * 2**20)} "
+            f"({self.low / 1e9:.3g} to {self.high / 1e9:.3g} GB) was full after "
+            f"{self.filled_s:.3g} s, and drains at {self.drain / 1e9:.3g} GB/s"
+        )
+
+
+def find_buffer(times_s: Floats, bytes_per_s: Floats) -> Buffer | None:
+    """Return the buffer that filled in a series of rates over windows of one length, or None.
+
+    *times_s*: ends of the windows; both float64[n]. The step is where two constants fit best
+    (least squares); the interval is of half a window at the step, and of both rates' scatter.
+    """
+    n = len(times_s)
+    if n < 2 * LEAST:
+        return None
+    total = np.cumsum(bytes_per_s)
+    left = np.arange(LEAST, n - LEAST + 1)
+    first = total[left - 1] / left
+    second = (total[-1] - total[left - 1]) / (n - left)
+    between = left * (n - left) * (first - second) ** 2
+    i = int(left[int(np.argmax(between))])
+    fast, slow = bytes_per_s[:i], bytes_per_s[i:]
+    high, low = float(fast.mean()), float(slow.mean())
+    if low <= 0 or high < STEP * low or float(slow.std()) > STEADY * low:
+        return None
+    if float(fast.min()) < float(np.quantile(slow, 0.75)):  # it came back: episodes, not a buffer
+        return None
+    window = float(np.median(np.diff(times_s)))
+    filled = i * window
+    size = (high - low) * filled
+    errors = np.hypot(fast.std() / np.sqrt(i), slow.std() / np.sqrt(n - i)) * filled
+    half = 1.96 * float(errors) + (high - low) * window / 2
+    return Buffer(size, max(0.0, size - half), size + half, low, filled)
+
+
+def buffer_of(capture: Capture) -> Buffer | None:
+    """The buffer that filled during the writes of *capture*: from its requests, or its series."""
+    found = _rates(capture)
+    return None if found is None else find_buffer(*found)
+
+
+def buffers_of(captures: Captures) -> tuple[Buffer | None, list[str]]:
+    """The largest buffer that filled in *captures*, and what to say of each."""
+    found: list[Buffer] = []
+    said = []
+    for capture in captures.files:
+        buffer = buffer_of(capture)
+        if buffer is not None:
+            found.append(buffer)
+            said.append(
+                f"{capture.file.name}: {buffer.text}; figures of the whole run are of neither "
+                "state, so give a capture of the time after it too"
+            )
+    return max(found, key=lambda b: b.size, default=None), said
+
+
+def _rates(capture: Capture) -> tuple[Floats, Floats] | None:
+    """Ends of windows, s, and bytes written per second in each; None where that is not known."""
+    if capture.requests is not None:
+        frame = (
+            capture.requests.filter(
+                (pl.col("op").cast(pl.String) == "write") & pl.col("complete_ns").is_not_null()
+                & (pl.col("bytes") > 0)
+            )
+            .select("complete_ns", "bytes")
+            .sort("complete_ns")
+            .collect()
+        )  # fmt: skip
+        if frame.height < 20 * WINDOWS:
+            return None
+        done = frame["complete_ns"].to_numpy().astype(float) / 1e9
+        edges = np.linspace(float(done[0]), float(done[-1]), WINDOWS + 1)
+        moved, _ = np.histogram(done, edges, weights=frame["bytes"].to_numpy())
+        return edges[1:], moved / np.diff(edges)
+    if capture.series is None:
+        return None
+    writes = capture.series.filter(pl.col("op").cast(pl.String) == "write").sort("time_s")
+    for kind in ("bytes_per_s", "iops"):
+        chosen = writes.filter(pl.col("kind") == kind)
+        if chosen.height >= 2 * LEAST:
+            rate = chosen["value"].to_numpy().astype(float)
+            if kind == "iops":
+                sizes = [m.conditions.block_size for m in capture.measurements]
+                if not sizes or not isinstance(sizes[0], int):
+                    return None
+                rate = rate * sizes[0]
+            return chosen["time_s"].to_numpy().astype(float), rate
+    return None
