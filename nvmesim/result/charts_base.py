@@ -10,7 +10,7 @@ import html
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, cast
 
 import altair as alt
 
@@ -44,34 +44,27 @@ _LOOK: Final[dict[str, Any]] = {
 }  # fmt: skip
 
 
-class Drawing(alt.LayerChart):
-    """Layers over each other that need no network to be shown or saved."""
+class _Offline(alt.TopLevelMixin):
+    """Shown and saved with no network."""
 
     def _repr_mimebundle_(self, *args: Any, **kwds: Any) -> Any:
         """SVG, unless another renderer was chosen (``altair.renderers.enable``)."""
-        return _shown(self) or super()._repr_mimebundle_(*args, **kwds)
+        return _shown(cast("Drawn", self)) or super()._repr_mimebundle_(*args, **kwds)
 
     def save(self, fp: Any, *args: Any, **kwds: Any) -> None:
         """Write SVG, PNG or HTML by the ending of *fp*; with options of Altair's, Altair does."""
         if args or kwds or not isinstance(fp, str | Path):
             super().save(fp, *args, **kwds)
         else:
-            save(self, fp)
+            save(cast("Drawn", self), fp)
 
 
-class Column(alt.VConcatChart):
+class Drawing(_Offline, alt.LayerChart):
+    """Layers over each other that need no network to be shown or saved."""
+
+
+class Column(_Offline, alt.VConcatChart):
     """Charts one below the other that need no network to be shown or saved."""
-
-    def _repr_mimebundle_(self, *args: Any, **kwds: Any) -> Any:
-        """SVG, unless another renderer was chosen."""
-        return _shown(self) or super()._repr_mimebundle_(*args, **kwds)
-
-    def save(self, fp: Any, *args: Any, **kwds: Any) -> None:
-        """Write SVG, PNG or HTML by the ending of *fp*; with options of Altair's, Altair does."""
-        if args or kwds or not isinstance(fp, str | Path):
-            super().save(fp, *args, **kwds)
-        else:
-            save(self, fp)
 
 
 Drawn: TypeAlias = alt.LayerChart | alt.VConcatChart

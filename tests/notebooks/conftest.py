@@ -20,6 +20,7 @@ import pytest
 START_S = 90
 RAN = re.compile(r"\[(\d+|\*)\]")
 IDLE = re.compile(r"\| Idle$")
+ERROR = "Traceback (most recent call last)"
 RUN_S = 400
 
 
@@ -59,12 +60,15 @@ class Lab:
             if self.page.locator(".jp-CodeCell .jp-InputPrompt", has_text=RAN).count():
                 break
         last = self.page.locator(".jp-CodeCell .jp-InputPrompt", has_text=f"[{cells}]:")
-        last.first.wait_for(timeout=RUN_S * 1000, state="attached")
+        # After an error the cells below it are not run.
+        ended = last.or_(self._errors())
+        ended.first.wait_for(timeout=RUN_S * 1000, state="attached")
 
     def errors(self) -> list[str]:
-        return self.page.locator(
-            ".jp-OutputArea-output[data-mime-type='application/vnd.jupyter.error']"
-        ).all_inner_texts()
+        return self._errors().all_inner_texts()
+
+    def _errors(self):
+        return self.page.locator(".jp-OutputArea-output", has_text=ERROR)
 
 
 def free_port() -> int:

@@ -93,6 +93,13 @@ def test_a_slider_simulates_anew(server, open_notebook):
     assert lab.elsewhere == []
 
 
+def test_a_cell_that_fails_is_seen(server, open_notebook):
+    (server.folder / "fails.ipynb").write_text(json.dumps(notebook("1 / 0", "2")))
+    lab = open_notebook("fails.ipynb")
+    lab.run_all(2)
+    assert "ZeroDivisionError" in lab.errors()[0]
+
+
 def test_an_impossible_design_says_why(server, open_notebook):
     cell = SLIDERS.replace("(2, 12)", "[2, 40]")
     (server.folder / "impossible.ipynb").write_text(json.dumps(notebook(SMALL, cell)))
