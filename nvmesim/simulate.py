@@ -85,6 +85,11 @@ MAX_THREADS: Final = 4
 LONGEST: Final = 4
 """A what-if run is so many times longer at most, while its write buffers fill."""
 CURVE_POINTS: Final = 9
+PILOT_REQUESTS: Final = (40_000, 200_000)
+PILOT_SHARE: Final = 4
+"""A pilot run shows whether write buffers fill: a request for so many of their slots, within those
+limits, so that what fills moves by some per cent."""
+PILOT_BATCHES: Final = 32
 
 
 @dataclass(frozen=True)
@@ -96,6 +101,8 @@ class Prepared:
     make: EngineFactory
     seed: int
     load: Load
+    starts_full: bool = False
+    """Its write buffers are full at time 0, as they would be soon."""
 
     @property
     def name(self) -> str:
@@ -135,7 +142,7 @@ def simulate(
     Raises ScenarioError and its kin for a scenario that cannot be, DeadlockError if it stops.
     """
     started = time.perf_counter()
-    ready = prepare(scenario, engine, seed)
+    ready = _settled_buffers(prepare(scenario, engine, seed))
     goal = _goal(ready.scenario, precision, requests, max_requests, max_wall_s)
     if engine == "simpy":
         goal = replace(goal, least=goal.least // SLOW_ENGINE, most=goal.most // SLOW_ENGINE)
@@ -176,7 +183,7 @@ def compare(
     for i, ready in enumerate((first, second)):
         if progress is not None:
             progress(f"simulating {ready.name}", i / 2)
-        runs.append(_short(ready, batch, requests))
+        runs.append(_short(_settled_buffers(ready), batch, requests))
     cut = paired.common_warmup(*(run.records for run in runs))
     windows = [run.window(cut) for run in runs]
     warnings = [*first.lowered.warnings, *second.lowered.warnings]
@@ -200,6 +207,30 @@ def prepare(
     resolved, lowered = with_rebuilds(*with_bitmaps(resolved, lower(resolved)))
     number = resolved.run.seed if seed is None else seed
     return Prepared(resolved, lowered, engine_factory(engine), number, load_of(lowered))
+
+
+def _settled_buffers(ready: Prepared) -> Prepared:
+    """Let *ready* begin with full write buffers, if a pilot run fills them.
+
+    To fill them takes seconds of load, and what comes before is only warm-up.
+    """
+    load, net = ready.load, ready.lowered.network
+    if not load.buffers.size or load.replayed:
+        return ready
+    from nvmesim.engine.compiled import CompiledEngine
+
+    batch = int(np.clip(load.buffer_slots.sum() // PILOT_SHARE, *PILOT_REQUESTS)) // PILOT_BATCHES
+    engine = CompiledEngine(net, seed=ready.seed)
+    kept = Collector(reducer(ready.lowered), batch)
+    for _ in range(PILOT_BATCHES):
+        part = engine.advance(batch)
+        if part.completions < batch:
+            return ready
+        kept.add(part)
+    if not filling(kept.window(0), load):
+        return ready
+    lowered = replace(ready.lowered, network=filled(net, 1.0))
+    return replace(ready, lowered=lowered, starts_full=True)
 
 
 def engine_factory(engine: str | EngineFactory) -> EngineFactory:
@@ -357,7 +388,7 @@ class _Answer:
     def _fills_slowly(self) -> bool:
         """Whether what-if runs would mostly fill write buffers: theirs start as this one's end."""
         long = self.measured.warmup_requests > SHORT_REQUESTS
-        return long and bool(self.ready.load.buffers.size)
+        return self.ready.starts_full or (long and bool(self.ready.load.buffers.size))
 
     def _can_gain(self) -> bool:
         """An open loop that is carried completes what arrives: no change brings more."""

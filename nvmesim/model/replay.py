@@ -9,12 +9,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
-import polars as pl
 
 from nvmesim.errors import ScenarioError
+
+if TYPE_CHECKING:
+    import polars as pl
 
 MAX_SIZES = 64
 """Distinct sizes that are kept as they are; the sizes of a trace with more are rounded up to powers
@@ -42,6 +45,8 @@ def read_replay(path: Path, speed: float) -> Replay:
     Raises ScenarioError when the file holds no requests with times, CaptureError when it cannot be
     read.
     """
+    import polars as pl  # slow to import, and few runs replay a trace
+
     from nvmesim.trace.registry import read_capture
 
     capture = read_capture(path)

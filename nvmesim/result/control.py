@@ -16,7 +16,7 @@ import numpy as np
 
 from nvmesim.engine.contract import Batch, Engine, Ints, Status
 from nvmesim.network import HORIZON_PS
-from nvmesim.result.latency import enough, samples
+from nvmesim.result.latency import enough, samples, sections_need
 from nvmesim.result.steady import Col, Collector, Floats, Reducer, Window, column, relative_half
 from nvmesim.result.summary import percent
 from nvmesim.units import PS_PER_S
@@ -243,6 +243,8 @@ class Controller:
                 self._growth = self._overload(window)
                 return False
             wish = done - window.requests + window.requests * excess**2
+            if math.isinf(excess):
+                wish = done - window.requests + 1.1 * sections_need(0.99)
             target = int(min(max(wish * 1.05, 1.25 * done), 2 * done))
 
     def _excess(self, precision: float) -> tuple[float, Window]:

@@ -42,6 +42,15 @@ LATENCY, CLAT = 0, 1
 """Second index of the histograms."""
 
 
+def sections_need(p: float) -> int:
+    """Requests from which on the quantile *p* has an interval, however its share moves.
+
+    >>> sections_need(0.99)
+    1200000
+    """
+    return round(SECTIONS[0] * MIN_BEYOND_SECTION / (1 - p))
+
+
 @dataclass(frozen=True)
 class Samples:
     """Histograms of groups of batches, trimmed to the bins in use."""
