@@ -16,6 +16,8 @@ AHEAD: Final = 4
 """Jobs in flight per thread of the cluster: enough to keep it busy, few enough to stop soon."""
 LEAST_AHEAD: Final = 64
 TIMEOUT: Final = "20s"
+WORKERS_TIMEOUT: Final = "60s"
+"""For the first worker: starting one on a busy machine takes a while."""
 
 
 def answers_of_cluster(address: str, jobs: Iterable[Job]) -> Iterator[Answer]:
@@ -67,7 +69,7 @@ def _client(distributed: Any, address: str) -> Any:
 def _check_versions(client: Any, address: str) -> None:
     """Raise InputError unless there are workers, all with this version of program and catalog."""
     try:
-        client.wait_for_workers(1, timeout=TIMEOUT)
+        client.wait_for_workers(1, timeout=WORKERS_TIMEOUT)
     except TimeoutError:
         raise InputError(f"the Dask scheduler at {address} has no workers") from None
     here = fingerprint()

@@ -70,6 +70,7 @@ def test_nothing_is_lost_or_doubled_when_a_worker_dies(cluster, small, tmp_path)
 
 def test_no_scheduler_is_one_line(small, monkeypatch):
     monkeypatch.setattr(cluster_module, "TIMEOUT", "2s")
+    monkeypatch.setattr(cluster_module, "WORKERS_TIMEOUT", "2s")
     started = time.monotonic()
     with pytest.raises(InputError, match="no Dask scheduler answers"):
         ns.sweep(small, OVER, dask="tcp://127.0.0.1:1")
