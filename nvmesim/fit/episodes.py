@@ -155,14 +155,15 @@ def episodes_of_requests(complete_s: Floats, latency_s: Floats) -> Episodes | No
     filled = np.interp(np.arange(count), np.flatnonzero(known), means[known])
     middle = (edges[:-1] + edges[1:]) / 2
     by_rate = find_episodes(middle, np.maximum(number, 0.5), kind="rate")
-    in_flight = number * filled
-    if by_rate is not None and not _is_pressed(by_rate.slow, in_flight):
+    began = np.sort(complete_s - latency_s)
+    in_flight = np.searchsorted(began, middle) - np.searchsorted(complete_s, middle)
+    if by_rate is not None and not _is_pressed(by_rate.slow, in_flight.astype(float)):
         return None  # the load paused, not the drive
     return by_rate or find_episodes(middle, filled, kind="latency")
 
 
 def _is_pressed(slow: Bools, in_flight: Floats) -> bool:
-    """Whether as much is outstanding in slow windows as in fast ones (Little's law).
+    """Whether as much is outstanding in slow windows as in fast ones.
 
     >>> _is_pressed(np.array([True, False]), np.array([8.0, 8.0]))
     True
