@@ -15,7 +15,7 @@ endif
 PYTEST = $(BIN)/python -m pytest -q -n $(WORKERS)
 
 .DEFAULT_GOAL := help
-.PHONY: help venv run test test-all test-bounds lint browser-word bench theory docs golden coverage \
+.PHONY: help warm venv run test test-all test-bounds lint browser-word bench theory docs golden coverage \
 	mutation audit fuzz lock clean
 
 help:
@@ -71,6 +71,10 @@ test-bounds: venv
 
 bench: venv
 	$(BIN)/python -m benchmarks
+
+# Compiles the engine now, so that the first prediction need not.
+warm: venv
+	$(BIN)/nvmesim run examples/degraded.toml --json > /dev/null
 
 theory: venv
 	$(BIN)/python -m tests.theory
