@@ -425,6 +425,7 @@ def _check_flows(net: Network) -> None:
 def _check_bursts(net: Network) -> None:
     _within(net.flow_class, -1, max(1, net.n_classes), "flow_class")
     _within(net.group_on_dist, -1, len(net.dist), "group_on_dist")
+    _within(net.group_off_dist, -1, len(net.dist), "group_off_dist")
     bursts = net.group_on_dist >= 0
     _within(net.group_off_dist[bursts], 0, len(net.dist), "group_off_dist of a group with bursts")
     # below, the time that a burst holds would wrap; a burst in which nothing arrives never ends
