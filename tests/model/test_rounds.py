@@ -48,4 +48,3 @@ def test_what_a_request_has_beyond_4_kib_goes_at_the_bandwidth():
 def test_writes_may_add_more_than_reads():
     slow = answer(disk(), 16, read=0.0).iops
     assert slow == pytest.approx(16 / (BASE + 16 * 2 * EACH), rel=0.02)
-
