@@ -1,11 +1,12 @@
 """How far the doubt about calibrated numbers moves a prediction: draws of the profiles, simulated.
 
-Each draw takes every number that has an interval from its distribution, alike for all parts of one
-profile, and simulates the scenario shortly with the random numbers of the base run. Numbers that
-were fitted together are drawn together, from the profile's own joint table, so that what
-compensates in the capture compensates here. The draws' spread, less what short runs scatter by
-themselves, is the calibration's share of the uncertainty. Source: Monte-Carlo propagation of
-distributions, JCGM 101:2008.
+Each draw takes every calibrated number that has an interval from its distribution, alike for all
+parts of one profile, and simulates the scenario shortly with the random numbers of the base run.
+An assumed number's interval is no measurement: a result lists assumptions, and `nvmesim
+sensitivity` tries them. Numbers that were fitted together are drawn together, from the profile's
+own joint table, so that what compensates in the capture compensates here. The draws' distance from
+the base run, less what short runs scatter by themselves, is the calibration's share of the
+uncertainty. Source: Monte-Carlo propagation of distributions, JCGM 101:2008.
 """
 
 from __future__ import annotations
@@ -36,36 +37,40 @@ Model = TypeVar("Model", bound=BaseModel)
 
 @dataclass(frozen=True)
 class Spread:
-    """Half-widths, 95 %, that the doubt about calibrated numbers adds."""
+    """What the doubt about calibrated numbers adds to an interval, 95 %."""
 
-    shares: Mapping[str, float]
-    """"iops", "mean", "p50" ... -> half-width of the logarithm"""
+    shares: Mapping[str, tuple[float, float]]
+    """"iops", "mean", "p50" ... -> how far the figure's logarithm may lie below and above"""
     draws: int
 
-    def to_json(self) -> dict[str, float]:
-        """Return the object in a result's ``uncertainty``: relative half-widths."""
-        return {**{n: math.sinh(h) for n, h in self.shares.items()}, "draws": float(self.draws)}
+    def to_json(self) -> dict[str, float | list[float]]:
+        """Return the object in a result's ``uncertainty``: relative half-widths, and both ends."""
+        ends = {n: (1 - math.exp(-down), math.exp(up) - 1) for n, (down, up) in self.shares.items()}
+        halves = {name: (down + up) / 2 for name, (down, up) in ends.items()}
+        return {**halves, "iops_ends": list(ends["iops"]), "draws": float(self.draws)}
 
     def wider(self, name: str, value: float, span: tuple[float, float]) -> tuple[float, float]:
         """*span* about *value*, and the calibration's share of *name*, in quadrature.
 
         On a logarithmic scale: what may be twice as much may also be half.
 
-        >>> Spread({"iops": 0.3}, 8).wider("iops", 100.0, (100.0, 100.0))
+        >>> Spread({"iops": (0.3, 0.3)}, 8).wider("iops", 100.0, (100.0, 100.0))
         (74.08182206817179, 134.9858807576003)
         """
         extra = self.shares.get(name)
         if extra is None or value <= 0:
             return span
         low, high = (abs(math.log(max(end, 1e-3 * value) / value)) for end in span)
-        return value * math.exp(-math.hypot(low, extra)), value * math.exp(math.hypot(high, extra))
+        down, up = math.hypot(low, extra[0]), math.hypot(high, extra[1])
+        return value * math.exp(-down), value * math.exp(up)
 
 
 def drawn(profile: Model, rng: np.random.Generator) -> Model:
-    """Return *profile* with every quantity that has an interval drawn from it.
+    """Return *profile* with every quantity that has an interval, and is not assumed, drawn from it.
 
     >>> from nvmesim.catalog.profile import GarbageCollection
-    >>> gc = GarbageCollection(on="1 ms", off="2 ms", factor={"value": 2, "low": 1.9, "high": 2.1})
+    >>> factor = {"value": 2, "low": 1.9, "high": 2.1, "basis": "fitted"}
+    >>> gc = GarbageCollection(on="1 ms", off="2 ms", factor=factor)
     >>> new = drawn(gc, np.random.default_rng(1))
     >>> new.on == gc.on, 1.8 < new.factor.value < 2.2, new.factor.value != 2
     (True, True, True)
@@ -87,7 +92,7 @@ def _drawn(
         if isinstance(value, Quantity):
             if key in together:
                 changed[name] = value.model_copy(update={"value": value.value * together[key]})
-            elif value.low is not None and value.high is not None:
+            elif value.basis != "assumed" and value.low is not None and value.high is not None:
                 changed[name] = _drawn_quantity(value, value.low, value.high, rng)
         elif isinstance(value, Frozen):
             changed[name] = _drawn(value, rng, together, f"{key}.")
@@ -126,24 +131,25 @@ def spread(
 ) -> Spread | None:
     """What *draws* draws say, simulated by *run*; None if no number has an interval.
 
-    Prediction interval of a normal: Student's t with draws - 1 degrees of freedom. The variance of
-    a short run by itself is taken off.
+    Draws are compared with a run of the numbers as they are, equally short and with the same random
+    numbers. What short runs scatter by themselves is taken off.
     """
-    if draws < 2 or drawn_scenario(scenario, seed, 0) == scenario:
-        return None
     rows: list[dict[str, tuple[float, float]]] = []
+    scenarios = [scenario, *(drawn_scenario(scenario, seed, i) for i in range(draws))]
+    if draws < 2 or all(changed == scenario for changed in scenarios):
+        return None
     with ThreadPoolExecutor(min(MAX_THREADS, os.cpu_count() or 1)) as pool:
         try:
-            changed = [drawn_scenario(scenario, seed, i) for i in range(draws)]
-            for i, kept in enumerate(pool.map(run, changed)):
+            for i, kept in enumerate(pool.map(run, scenarios)):
                 rows.append(_figures(kept))
                 if progress is not None:
-                    progress("drawing calibrated numbers", (i + 1) / draws)
+                    progress("drawing calibrated numbers", (i + 1) / len(scenarios))
         except KeyboardInterrupt:
             pool.shutdown(cancel_futures=True)
             raise
     names = [n for n in rows[0] if all(n in row for row in rows)]
-    return Spread({n: _half_width([row[n] for row in rows]) for n in names}, draws)
+    base, drawn_rows = rows[0], rows[1:]
+    return Spread({n: _two_sides(base[n][0], [r[n] for r in drawn_rows]) for n in names}, draws)
 
 
 def _figures(kept: Collector) -> dict[str, tuple[float, float]]:
@@ -163,15 +169,26 @@ def _figures(kept: Collector) -> dict[str, tuple[float, float]]:
     return found
 
 
-def _half_width(rows: list[tuple[float, float]]) -> float:
-    """95 % half-width of the figure's logarithm over the draws.
+def _two_sides(base: float, rows: list[tuple[float, float]]) -> tuple[float, float]:
+    """How far the figure's logarithm may lie below and above *base*: 95 %, by the draws.
 
-    >>> round(_half_width([(0.0, 0.0), (0.1, 0.0), (-0.1, 0.0)]), 3)
-    0.43
+    *rows* are each draw's logarithm and its standard error.
+    A two-piece normal about the base, by maximum likelihood: doubt that can only cost must not
+    promise gains. Source: John, "The three-parameter two-piece normal family of distributions and
+    its fitting", 1982, for a known mode. Student's t, as the two spreads are estimated.
+
+    >>> [round(side, 3) for side in _two_sides(0.0, [(0.1, 0.0), (-0.1, 0.0), (-0.2, 0.0)])]
+    [0.517, 0.302]
+    >>> _two_sides(0.0, [(-0.1, 0.0), (-0.2, 0.0)])[1]
+    0.0
     """
     from scipy.special import stdtrit
 
-    logs, errors = np.array(rows).T
+    off, errors = np.array(rows).T
+    off = off - base
     own = float(np.mean(np.where(np.isfinite(errors), errors, 0.0) ** 2))
-    variance = max(0.0, float(logs.var(ddof=1)) - own)
-    return float(stdtrit(len(rows) - 1, 0.975)) * math.sqrt(variance)
+    sums = [max(0.0, float(np.sum(side**2 - own))) for side in (off[off < 0], off[off > 0])]
+    roots = [total ** (1 / 3) for total in sums]
+    t = float(stdtrit(len(rows), 0.975))
+    below, above = (t * root * math.sqrt(sum(roots) / len(rows)) for root in roots)
+    return below, above

@@ -56,14 +56,17 @@ def kiops(per_s: float) -> str:
 
 
 def plus_minus(interval: Interval) -> str:
-    """Half the width of the interval, in percent of the value.
+    """Half the width of the interval in percent of the value; both ends if they differ much.
 
-    >>> plus_minus(Interval(100.0, 99.5, 100.5))
-    '± 0.5 %'
+    >>> plus_minus(Interval(100.0, 99.5, 100.5)), plus_minus(Interval(100.0, 60.0, 101.0))
+    ('± 0.5 %', '-40 .. +1 %')
     """
     if not interval.value or not math.isfinite(interval.high - interval.low):
         return ""
     half = 50 * (interval.high - interval.low) / interval.value
+    down, up = (100 * abs(end / interval.value - 1) for end in (interval.low, interval.high))
+    if half > 5 and max(down, up) > 1.5 * min(down, up):
+        return f"-{down:.0f} .. +{up:.0f} %"
     return f"± {half:.1f} %" if half >= 0.095 else f"± {half:.2f} %"
 
 
@@ -242,10 +245,9 @@ def _parts(result: Result) -> str:
     if not calibration:
         return ""
     own = result.uncertainty["simulation"]["iops"]
-    return (
-        f": {share(own)} of simulation and {share(calibration['iops'])} of calibration "
-        "(in quadrature),"
-    )
+    down, up = calibration["iops_ends"]
+    theirs = plus_minus(Interval(1.0, 1 - down, 1 + up))
+    return f": {share(own)} of simulation and {theirs} of calibration (in quadrature),"
 
 
 def share(fraction: float) -> str:

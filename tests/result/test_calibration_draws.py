@@ -47,9 +47,14 @@ def test_latency_intervals_hold_the_calibration_too():
         a, b = (r.total.latency.intervals[name] for r in (sure, unsure))
         assert b[0] < a[0] < a[1] < b[1]
     parts = unsure.uncertainty
-    half = math.hypot(parts["simulation"]["iops"], math.asinh(parts["calibration"]["iops"]))
+    own, (down, up) = parts["simulation"]["iops"], parts["calibration"]["iops_ends"]
     iops = unsure.total.iops
-    assert math.log(iops.high / iops.low) / 2 == pytest.approx(half, rel=0.05)
+    assert math.log(iops.value / iops.low) == pytest.approx(
+        math.hypot(own, -math.log(1 - down)), rel=0.05
+    )
+    assert math.log(iops.high / iops.value) == pytest.approx(
+        math.hypot(own, math.log(1 + up)), rel=0.05
+    )
 
 
 def test_the_interval_on_a_terminal_says_what_it_is_made_of():
@@ -73,6 +78,23 @@ def test_a_joint_table_is_written_and_read(tmp_path):
     path.write_text(path.read_text("utf-8").replace("[0.95]", "[0.95, 1]"), encoding="utf-8")
     with pytest.raises(CatalogError, match="rows of 1 factors"):
         load("drive", str(path))
+
+
+def test_an_assumed_interval_is_no_calibration():
+    number = Quantity(value=5.0, low=1.0, high=9.0, basis="assumed")
+    drive = get("drive", "hdd-7200").model_copy(update={"commands": number})
+    assert drawn(drive, np.random.default_rng(1)).commands.value == 5.0
+
+
+def test_doubt_that_can_only_cost_promises_no_gain():
+    slower = {"value": 0, "low": 0, "high": 20_000, "basis": "fitted"}
+    unsure = simulate(
+        scenario(stack={"submit": 4000, "complete": 6000, "per_write": slower}, read=0.0),
+        reliefs=False, calibration_draws=6,
+    )  # fmt: skip
+    down, up = unsure.uncertainty["calibration"]["iops_ends"]
+    assert down > 0.1
+    assert up < 0.2 * down
 
 
 def test_a_quantity_without_an_interval_stays():

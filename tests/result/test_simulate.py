@@ -157,8 +157,8 @@ def test_one_thread_is_serial_and_more_cores_do_not_help() -> None:
 def test_a_narrow_port_is_a_link() -> None:
     found = simulate(scenario(drives=1, block_size="64 KiB", drive={"link": "pcie1 x1"}, **MANY))
     assert found.bottleneck.verdict == "link"
-    assert found.bottleneck.reliefs[0].change.startswith("drive ports of pcie2 x1")
-    assert found.bottleneck.reliefs[0].gain == pytest.approx(1.0, abs=0.1)
+    gains = {r.change[:23]: r.gain for r in found.bottleneck.reliefs}
+    assert gains["drive ports of pcie2 x1"] == pytest.approx(1.0, abs=0.1)
 
 
 def test_a_raid_engine_with_one_lock() -> None:
