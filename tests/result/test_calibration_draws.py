@@ -87,9 +87,9 @@ def test_an_assumed_interval_is_no_calibration():
 
 
 def test_doubt_that_can_only_cost_promises_no_gain():
-    slower = {"value": 0, "low": 0, "high": 20_000, "basis": "fitted"}
+    copies = {"value": 0, "low": 0, "high": 2000, "basis": "fitted"}
     unsure = simulate(
-        scenario(stack={"submit": 4000, "complete": 6000, "per_write": slower}, read=0.0),
+        scenario(drives=4, threads_total=1, outstanding=256, stack={"per_kib": copies}),
         reliefs=False, calibration_draws=6,
     )  # fmt: skip
     down, up = unsure.uncertainty["calibration"]["iops_ends"]
