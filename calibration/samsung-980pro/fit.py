@@ -45,8 +45,8 @@ Reads at 4 KiB are fitted to the depth sweep, with the host that measured it tak
 host one read takes 62 us; the SPDK row of the study says 60. Channels are assumed as 8 of 3 us.
 Random writes in steady state were not measured: program time is the sequential rate behind the SLC
 cache, which is an upper bound; a write's QD1 time (15 us) is assumed. The link of the measured
-machine is not stated: 783k x 4 KiB = 3.21 GB/s is 97 % of what PCIe 3.0 x4 carries at 256-byte
-payloads, so the ceiling may be that machine's link and not the controller (rated about 1,000k on
+machine is not stated: 783k x 4 KiB = 3.21 GB/s is what PCIe 3.0 x4 carries at 128-byte
+payloads (785k), so the ceiling may be that machine's link and not the controller (rated about 1,000k on
 PCIe 4.0).
 """
 LARGE = Point(
