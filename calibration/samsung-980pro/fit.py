@@ -46,8 +46,8 @@ host one read takes 62 us; the SPDK row of the study says 60. Channels are assum
 Random writes in steady state were not measured: program time is the sequential rate behind the SLC
 cache, which is an upper bound; a write's QD1 time (15 us) is assumed. The link of the measured
 machine is not stated: 783k x 4 KiB = 3.21 GB/s is what PCIe 3.0 x4 carries at 128-byte
-payloads (785k), so the ceiling may be that machine's link and not the controller (rated about 1,000k on
-PCIe 4.0).
+payloads (785k), so the ceiling may be that machine's link and not the controller (rated about
+1,000k on PCIe 4.0).
 """
 LARGE = Point(
     "64 KiB 1x8", 1.0, True, 65536, 1, 8, 27_300, 292.09e-6, {50.0: 272.4e-6, 99.0: 610.3e-6}

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Final
@@ -60,7 +62,8 @@ class RequestWriter:
             return
         table = np.concatenate(self._rows)
         frame = pl.DataFrame({name: table[:, i] for i, name in enumerate(REQUEST_FIELDS)})
-        frame.write_parquet(self._folder / f"{self._n_parts:06}.parquet")
+        with self._disk_errors():
+            frame.write_parquet(self._folder / f"{self._n_parts:06}.parquet")
         self._rows, self._n_rows = [], 0
         self._n_parts += 1
 
@@ -86,7 +89,7 @@ class RequestWriter:
             if self._n_parts
             else pl.LazyFrame({name: np.zeros(0, np.int64) for name in REQUEST_FIELDS})
         )
-        source.join(flows, on="flow", how="inner", maintain_order="left").select(
+        rows = source.join(flows, on="flow", how="inner", maintain_order="left").select(
             "request",
             "workload",
             "target",
@@ -98,12 +101,24 @@ class RequestWriter:
             ((pl.col("complete_ps") - pl.col("issue_ps")) / PS_PER_S).alias("clat_s"),
             ((pl.col("complete_ps") - pl.col("submit_ps")) / PS_PER_S).alias("latency_s"),
             (pl.col("complete_ps") <= warmup_ps).alias("warmup"),
-        ).sink_parquet(whole)
+        )
+        with self._disk_errors():
+            rows.sink_parquet(whole)
         if self._is_file:
             os.replace(whole, self._path)
         else:
-            with whole.open("rb") as rows, self._path.open("wb") as out:
-                shutil.copyfileobj(rows, out)
+            with whole.open("rb") as written, self._path.open("wb") as out:
+                shutil.copyfileobj(written, out)
+
+    @contextmanager
+    def _disk_errors(self) -> Iterator[None]:
+        """A disk that is full is one to Polars only sometimes; else its writer of Parquet fails."""
+        import polars as pl
+
+        try:
+            yield
+        except pl.exceptions.ComputeError as error:
+            raise OSError(f"{self._path}: cannot be written: {error}") from None
 
     def _target(self, group: int, target: int) -> str:
         return self._lowered.scenario.workload[group].targets[target].name

@@ -60,7 +60,9 @@ def sniff(head: Head) -> bool:
 def _order(head: Head) -> str | None:
     """The byte order of the machine that traced, None if this is no blktrace file."""
     start = head.raw[:4]
-    if len(head.raw) >= RECORD and start[1:] == MAGIC["little"] and start[0] < 32:
+    if len(head.raw) < RECORD:
+        return None
+    if start[1:] == MAGIC["little"] and start[0] < 32:
         return "little"
     return "big" if start[:3] == MAGIC["big"] and start[3:] < b"\x20" else None
 

@@ -163,6 +163,7 @@ def scaled(net: Network, factor: int) -> Network:
         series=net.series * unit,
         die_suspend_ps=np.where(net.die_suspend_ps > 0, net.die_suspend_ps * unit, -1),
         round_base_ps=net.round_base_ps * unit,
+        limit_saved_ps=net.limit_saved_ps * unit,
         group_think_ps=net.group_think_ps * unit,
         thread_interval_ps=net.thread_interval_ps * unit,
         arrival_ps=net.arrival_ps * unit,
@@ -187,7 +188,9 @@ def test_times_scale(seed: int) -> None:
     net = random_network(seed)
     one = completions(scaled(net, 1), 400 << 28)
     seven = completions(scaled(net, 7), 7 * 400 << 28)
-    np.testing.assert_array_equal(seven[:, 4:], 7 * one[:, 4:])
+    # To pass a limit takes 1 ps, and a gap that a burst's end cuts is rounded to one.
+    rounded = (net.station_kind == Kind.LIMIT).any() or (net.group_on_dist >= 0).any()
+    np.testing.assert_allclose(seven[:, 4:], 7 * one[:, 4:], rtol=0, atol=100 if rounded else 0)
     np.testing.assert_array_equal(seven[:, :4], one[:, :4])
 
 
