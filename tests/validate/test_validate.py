@@ -72,7 +72,7 @@ def test_command_line(capsys, tmp_path):
 
 
 def test_a_missed_budget_is_exit_code_1(copied, capsys):
-    folder = copied("interfaces", set={"iops = 0.21": "iops = 0.01"})
+    folder = copied("interfaces", set={"iops = 0.16": "iops = 0.01"})
     assert run_command(["validate", str(folder)]) == 1
     assert "0 of 3 targets" in capsys.readouterr().out
 
