@@ -125,4 +125,8 @@ def main() -> NoReturn:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
-    sys.exit(run_command(sys.argv[1:]))
+    try:
+        code = run_command(sys.argv[1:])
+    except KeyboardInterrupt:  # pressed while the last words were said
+        code = INTERRUPTED
+    sys.exit(code)
