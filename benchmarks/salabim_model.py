@@ -54,7 +54,7 @@ def salabim(model: Pool, outstanding: int, warm: int) -> Piece:
         if far:
             yield from visit(who, cross[1 - socket], model.cross)
 
-    class Helper(sim.Component):  # type: ignore[misc]
+    class Helper(sim.Component):
         """Does a child for its user, then sleeps; kept, as making components is slow."""
 
         def setup(self, owner: Any) -> None:
@@ -68,7 +68,7 @@ def salabim(model: Pool, outstanding: int, warm: int) -> Piece:
                 if not self.owner.left:
                     self.owner.activate()
 
-    class User(sim.Component):  # type: ignore[misc]
+    class User(sim.Component):
         def setup(self, socket: int) -> None:
             self.socket, self.left = socket, 0
             self.helpers = [Helper(owner=self) for _ in range(model.children)]

@@ -133,9 +133,10 @@ def field_docs(model: type[BaseModel]) -> dict[str, str]:
     assert isinstance(body, ast.ClassDef)
     found: dict[str, str] = {}
     for field, after in zip(body.body, body.body[1:], strict=False):
-        is_doc = isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant)
-        if is_doc and isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
-            found[field.target.id] = plain(str(after.value.value))  # type: ignore[attr-defined]
+        if not (isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant)):
+            continue
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
+            found[field.target.id] = plain(str(after.value.value))
     return found
 
 
