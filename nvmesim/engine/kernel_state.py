@@ -20,7 +20,7 @@ Array = np.ndarray
 
 # Nothing here allocates; counting references to arrays that others own would cost 10 to 25 %.
 # Nothing divides by zero either: `Network.check` has seen to it.
-# What is compiled is typed by Numba, from its arguments, and Numba has no types for mypy: signatures
+# What is compiled is typed by Numba from its arguments; Numba has no types for mypy, and signatures
 # would only move the complaint to the decorator. So those functions, no others, say no-untyped-def.
 _LEAN: dict[str, Any] = {"_nrt": False, "error_model": "numpy"}
 compiled: Any = njit(**_LEAN)
