@@ -10,7 +10,7 @@ from nvmesim.trace.fio_options import Options
 
 _VERSION: Final = re.compile(r"^fio-([0-9][^\s;]*)\s*$", re.MULTILINE)
 _JOB: Final = re.compile(
-    r"^(?P<name>[^\n]+?): \(g=(?P<group>\d+)\): rw=(?P<rw>\w+)[^,\n]*, bs=(?P<bs>[^\n]+?), "
+    r"^(?P<name>[^\n]+?): \(g=(?P<group>\d{1,9})\): rw=(?P<rw>\w+)[^,\n]*, bs=(?P<bs>[^\n]+?), "
     r"ioengine=(?P<engine>\w+), iodepth=(?P<depth>\d+)",
     re.MULTILINE,
 )
