@@ -277,7 +277,7 @@ def _merge_notes(jobs: list[Job], ops: Mapping[Op, OpResult]) -> list[str]:
             f"jobs ran together but for {min(times):g} to {max(times):g} s: the load was not "
             "the same throughout"
         )
-    if _same(job.options.iodepth(job.depth) for job in jobs) is None:
+    if len({job.options.iodepth(job.depth) for job in jobs}) > 1:
         notes.append("jobs of different iodepth ran together: the depth of the drive is unclear")
     return notes
 

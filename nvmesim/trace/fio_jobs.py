@@ -267,21 +267,21 @@ def _bins(table: Fields, per_s: float) -> dict[str, np.ndarray]:
         return {}
     raw_index = any(key.startswith(_RAW_INDEX_MARK) for key in given.table)
     pairs = [pair for pair in given.table.items() if not pair[0].startswith(_RAW_INDEX_MARK)]
+    if not pairs:
+        return {}
     try:
         keys = np.array([int(key) for key, _ in pairs], dtype=np.int64)
         counts = np.array([value for _, value in pairs])
         if counts.dtype.kind != "i" or (counts < 0).any() or (keys < 0).any():
             raise ValueError
-        if keys.size and keys.max() / per_s > MAX_LATENCY_S:
+        if keys.max() / per_s > MAX_LATENCY_S:
             raise ValueError
-        if raw_index and keys.size and keys.max() >= 64 * 40:
+        if raw_index and keys.max() >= 64 * 40:
             raise ValueError
     except (ValueError, OverflowError):
         raise table.source.error(
             f"{given.where} holds something that is no count of a bin", "repeat the capture"
         ) from None
-    if not keys.size:
-        return {}
     values = (fio_bin_value(keys) if raw_index else keys.astype(np.float64)) / per_s
     order = np.argsort(values)
     return {"bin_s": values[order], "bin_count": counts[order].astype(np.int64)}

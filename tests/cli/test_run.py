@@ -192,12 +192,14 @@ def test_an_older_report_is_kept_when_the_new_one_fails(nvmesim, scenario, tmp_p
 @pytest.mark.skipif(os.name == "nt", reason="no SIGINT for a child there")
 def test_ctrl_c_keeps_what_is_finished(scenario):
     command = [
-        *(sys.executable, "-c", "from nvmesim.cli import main; main()"),
+        *(sys.executable, "-c", "from nvmesim.cli import main; print(flush=True); main()"),
         *("run", str(scenario), "--json", "--set", "run={}", "--precision", "0.01%"),
     ]
     out = b""
     for wait_s in (3, 9, 27):  # before its first batch a busy machine has nothing to keep
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
+            assert child.stdout
+            child.stdout.readline()  # the interpreter is up, and the command about to begin
             time.sleep(wait_s)
             child.send_signal(signal.SIGINT)
             out, _ = child.communicate(timeout=60)

@@ -1,112 +1,158 @@
-"""``python -m tests.mutation [GROUP…] [--each N] [--seed S]``: a table, and who survived.
+"""``python -m tests.mutation [GROUP…] [--module M] [--each N]``: a table, and who survived.
 
-By default a sample of the mutants of each module is tried; ``--each 0`` tries all.
+By default a sample of the mutants of each module is tried; ``--each 0`` tries all. Results add up
+in ``build/mutation``: what was noticed is not tried again until its module changes, what survived
+is. ``--table`` only says what is known.
 """
 
 from __future__ import annotations
 
 import argparse
-import importlib.machinery
+import hashlib
+import json
 import os
 import random
-import resource
 import sys
-from dataclasses import dataclass
+import tomllib
+import traceback
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
-from tests.mutation.mutants import Mutant, mutated, sites
+from tests.mutation.groups import GROUPS, Group
+from tests.mutation.mutants import Mutant, sites
+from tests.mutation.trial import ROOT, path_of, preload, seconds_of, unnoticed
 
-ROOT = Path(__file__).parents[2]
-KERNEL_CHECK = "tests/mutation/check_kernel.py"
-
-
-@dataclass(frozen=True)
-class Group:
-    modules: tuple[str, ...]
-    tests: tuple[str, ...]
-    jit: bool = True
-    limit_s: int = 120
-    """CPU time; a mutant that takes longer is caught: it hangs."""
+RESULTS = ROOT / "build" / "mutation" / "results.json"
+EXPLAINED = Path(__file__).with_name("explained.toml")
 
 
-GROUPS = {
-    "planner": Group(
-        ("model.raid_row", "model.raid_parity", "model.raid_map", "model.raid_geometry",
-         "model.raid_plan", "model.raid_merge", "model.raid_pieces", "model.raid_policy"),
-        ("tests/raid/test_row.py", "tests/raid/test_map.py", "tests/raid/test_geometry.py",
-         "tests/raid/test_merge.py", "tests/raid/test_table.py", "tests/raid/test_rebuild.py",
-         "tests/raid/test_md_cases.py"),
-    ),
-    "kernel": Group(("engine.kernel",), (KERNEL_CHECK,), jit=False),
-    "fit": Group(
-        ("fit.points", "fit.families", "fit.classes", "fit.tail", "fit.search", "fit.bootstrap"),
-        ("tests/fit/test_points.py", "tests/fit/test_families.py", "tests/fit/test_bootstrap.py",
-         "tests/fit/test_trace_fit.py", "nvmesim/fit"),
-    ),
-}  # fmt: skip
+def explained() -> dict[tuple[str, str, str, str], str]:
+    """Why a mutant changes nothing, by module, function and change."""
+    entries = tomllib.loads(EXPLAINED.read_text("utf-8")).get("mutant", [])
+    return {
+        (entry["module"], entry["where"], *entry["change"].split("  ->  ")): entry["why"]
+        for entry in entries
+    }
 
 
-def path_of(module: str) -> Path:
-    return ROOT / "nvmesim" / Path(*module.split(".")).with_suffix(".py")
+def stamp(module: str) -> str:
+    return hashlib.sha256(path_of(module).read_bytes()).hexdigest()[:16]
 
 
-def attempt(group: Group, mutant: Mutant) -> bool:
-    """Whether a test noticed *mutant*."""
+class Results:
+    """What became of each mutant, by module and number; void when the module has changed."""
+
+    def __init__(self) -> None:
+        self.known: dict[str, dict[str, str]] = {}
+        if RESULTS.exists():
+            self.known = json.loads(RESULTS.read_text("utf-8"))
+
+    def of(self, module: str) -> dict[str, str]:
+        known = self.known.setdefault(module, {"source": stamp(module)})
+        if known["source"] != stamp(module):
+            known = self.known[module] = {"source": stamp(module)}
+        return known
+
+    def note(self, mutant: Mutant, became: str) -> None:
+        """Read anew, since several runs may be under way, and written beside."""
+        self.known = Results().known
+        self.of(mutant.module)[str(mutant.number)] = became
+        RESULTS.parent.mkdir(parents=True, exist_ok=True)
+        beside = RESULTS.with_suffix(f".{os.getpid()}")
+        beside.write_text(json.dumps(self.known), "utf-8")
+        beside.replace(RESULTS)
+
+
+def chosen(module: str, each: int, seed: int) -> list[Mutant]:
+    found = list(sites(module, path_of(module).read_text("utf-8")))
+    if not each or len(found) <= each:
+        return found
+    return sorted(random.Random(seed).sample(found, each), key=lambda m: m.number)
+
+
+def try_module(group: Group, module: str, mutants: list[Mutant]) -> None:
+    """Note what becomes of *mutants*, those noticed before left out."""
+    results = Results()
+    todo = [m for m in mutants if results.of(module).get(str(m.number)) != "noticed"]
+    if not todo:
+        return
+    tests = group.modules[module]
+    usual = seconds_of(tests)
+    limit = int(3 * usual + 20)
+    for mutant in todo:
+        became = "survived" if unnoticed(tests, mutant, limit) else "noticed"
+        results.note(mutant, became)
+        if became == "survived":
+            print(f"         survived  {mutant}", flush=True)
+
+
+def in_child(work: Callable[[], None]) -> bool:
+    """Whether *work* ended well in a process of its own: the switch of the JIT is read once."""
     child = os.fork()
     if child == 0:
-        resource.setrlimit(resource.RLIMIT_CPU, (group.limit_s, group.limit_s))
-        _run_tests(group, mutant)
-    _, status = os.waitpid(child, 0)
-    return os.waitstatus_to_exitcode(status) != 0
+        code = 1
+        try:
+            work()
+            code = 0
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            sys.stdout.flush()
+            os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
-def _run_tests(group: Group, mutant: Mutant) -> None:
-    """In the child: import the changed module, run the tests, leave with their exit code."""
-    quiet = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(quiet, 1)
-    os.dup2(quiet, 2)
-    name, file = f"nvmesim.{mutant.module}", path_of(mutant.module)
-    usual = importlib.machinery.SourceFileLoader.get_code
+def table() -> int:
+    """Print what is known of each module; return how many survivors nobody has explained."""
+    results, reasons, open_ones = Results(), explained(), 0
+    print(f"{'':8} {'module':24} changes  tried  noticed  explained  open")
+    for name, group in GROUPS.items():
+        total: Counter[str] = Counter()
+        for module in group.modules:
+            found = list(sites(module, path_of(module).read_text("utf-8")))
+            known = results.of(module)
+            count = Counter(known[str(m.number)] for m in found if str(m.number) in known)
+            survivors = [m for m in found if known.get(str(m.number)) == "survived"]
+            count["explained"] = sum(m.identity in reasons for m in survivors)
+            count["changes"], count["tried"] = len(found), count["noticed"] + len(survivors)
+            count["open"] = len(survivors) - count["explained"]
+            total += count
+            _row(name, module, count)
+            for mutant in survivors:
+                if mutant.identity not in reasons:
+                    print(f"         survived  {mutant}")
+        _row(name, "all", total)
+        open_ones += total["open"]
+    return open_ones
 
-    def get_code(self, fullname):  # type: ignore[no-untyped-def]
-        if fullname != name:
-            return usual(self, fullname)
-        return compile(mutated(file.read_text("utf-8"), mutant.number), str(file), "exec")
 
-    importlib.machinery.SourceFileLoader.get_code = get_code  # type: ignore[method-assign]
-    import pytest
-
-    code = 1
-    try:  # a mutant may end the interpreter in any way
-        code = int(pytest.main(["-x", "-q", "-m", "not slow", "-p", "no:xdist", *group.tests]))
-    finally:
-        os._exit(code)
+def _row(name: str, module: str, count: Counter[str]) -> None:
+    print(f"{name:8} {module:24} {count['changes']:7}{count['tried']:7}{count['noticed']:9}"
+          f"{count['explained']:11}{count['open']:6}", flush=True)  # fmt: skip
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="tests.mutation")
     parser.add_argument("groups", nargs="*", choices=[*GROUPS, []], default=list(GROUPS))
+    parser.add_argument("--module", action="append", help="only this one, as model.raid_row")
     parser.add_argument("--each", type=int, default=12, help="mutants a module, 0: all")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--table", action="store_true", help="only say what is known")
     asked = parser.parse_args()
-    for name in asked.groups:
+    for name in [] if asked.table else asked.groups:
         group = GROUPS[name]
-        os.environ["NUMBA_DISABLE_JIT"] = "0" if group.jit else "1"
-        for module in group.modules:
-            found = list(sites(module, path_of(module).read_text("utf-8")))
-            chosen = found
-            if asked.each and len(found) > asked.each:
-                chosen = sorted(
-                    random.Random(asked.seed).sample(found, asked.each), key=lambda m: m.number
-                )
-            caught = 0
-            for mutant in chosen:
-                noticed = attempt(group, mutant)
-                caught += noticed
-                if not noticed:
-                    print(f"         survived  {mutant}", flush=True)
-            print(f"{name:8} {module:22} {caught} of {len(chosen)} noticed", flush=True)
-    return 0
+
+        def work(group: Group = group) -> None:
+            os.environ["NUMBA_DISABLE_JIT"] = "0" if group.jit else "1"
+            preload()
+            for module in group.modules:
+                if not asked.module or module in asked.module:
+                    try_module(group, module, chosen(module, asked.each, asked.seed))
+
+        if not in_child(work):
+            return 2
+    return 1 if table() else 0
 
 
 if __name__ == "__main__":

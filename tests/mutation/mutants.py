@@ -25,13 +25,18 @@ class Mutant:
     module: str
     number: int
     line: int
+    where: str
+    """The function it is in, or an empty string."""
     before: str
     after: str
 
+    @property
+    def identity(self) -> tuple[str, str, str, str]:
+        """What stays the same when lines move."""
+        return self.module, self.where, self.before, self.after
+
     def __str__(self) -> str:
-        return (
-            f"{self.module.removeprefix('nvmesim.')}:{self.line}  {self.before}  ->  {self.after}"
-        )
+        return f"{self.module}:{self.line} {self.where}  {self.before}  ->  {self.after}"
 
 
 def changed(node: ast.AST) -> ast.AST | None:
@@ -59,14 +64,15 @@ class _Sites(ast.NodeTransformer):
 
     def __init__(self, wanted: int | None = None) -> None:
         self.wanted = wanted
-        self.found: list[tuple[ast.AST, ast.AST]] = []
+        self.found: list[tuple[ast.AST, ast.AST, str]] = []
+        self.inside: list[str] = []
 
     def visit(self, node: ast.AST) -> ast.AST:
         if isinstance(node, ast.Raise | ast.Assert | ast.JoinedStr | ast.Import | ast.ImportFrom):
             return node  # messages are not what is tested here
         new = changed(node)
         if new is not None:
-            self.found.append((node, new))
+            self.found.append((node, new, ".".join(self.inside)))
             if self.wanted == len(self.found) - 1:
                 return ast.copy_location(new, node)
         return self.generic_visit(node)
@@ -77,7 +83,9 @@ class _Sites(ast.NodeTransformer):
         return node
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        self.inside.append(node.name)
         node.body = [self.visit(part) for part in node.body]  # type: ignore[misc]
+        self.inside.pop()
         return node  # neither decorators nor annotations nor defaults
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
@@ -91,8 +99,8 @@ def sites(module: str, source: str) -> Iterator[Mutant]:
     """All mutants of *source*."""
     walk = _Sites()
     walk.visit(ast.parse(source))
-    for number, (node, new) in enumerate(walk.found):
-        yield Mutant(module, number, getattr(node, "lineno", 0), _text(node), _text(new))
+    for number, (node, new, where) in enumerate(walk.found):
+        yield Mutant(module, number, getattr(node, "lineno", 0), where, _text(node), _text(new))
 
 
 def _text(node: ast.AST) -> str:

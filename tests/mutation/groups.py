@@ -1,0 +1,58 @@
+"""Which modules are changed, and the quick tests that ought to notice."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+RAID = "tests/raid/test_"
+FIT = "tests/fit/test_"
+KERNEL_CHECK = ("tests/mutation/check_kernel.py",)
+
+
+@dataclass(frozen=True)
+class Group:
+    modules: dict[str, tuple[str, ...]]
+    """Tests by module, those first that notice most."""
+    jit: bool = True
+
+
+def _tests(prefix: str, names: str) -> tuple[str, ...]:
+    return tuple(f"{prefix}{name}.py" for name in names.split())
+
+
+GROUPS = {
+    "planner": Group(
+        {
+            "model.raid_geometry": _tests(RAID, "geometry map table md_cases"),
+            "model.raid_map": _tests(RAID, "map table md_cases"),
+            "model.raid_parity": _tests(RAID, "table row md_cases"),
+            "model.raid_row": _tests(RAID, "row table md_cases"),
+            "model.raid_plan": _tests(RAID, "table geometry md_cases"),
+            "model.raid_merge": _tests(RAID, "merge table md_cases"),
+            "model.raid_pieces": _tests(RAID, "table row md_cases"),
+            "model.raid_policy": _tests(RAID, "table row md_cases"),
+            "model.raid_rebuild": _tests(RAID, "rebuild md_cases"),
+        }
+    ),
+    "kernel": Group(
+        {
+            "engine.kernel": KERNEL_CHECK,
+            "engine.kernel_heap": KERNEL_CHECK,
+            "engine.kernel_requests": KERNEL_CHECK,
+            "engine.kernel_stations": KERNEL_CHECK,
+        },
+        jit=False,
+    ),
+    "fit": Group(
+        {
+            "fit.points": _tests(FIT, "points"),
+            "fit.families": _tests(FIT, "families"),
+            "fit.tail": _tests(FIT, "families"),
+            "fit.classes": _tests(FIT, "points"),
+            "fit.search": _tests(FIT, "points"),
+            "fit.bootstrap": _tests(FIT, "bootstrap"),
+            "fit.episodes": _tests(FIT, "episodes"),
+            "fit.buffer": _tests(FIT, "buffer"),
+        }
+    ),
+}
