@@ -77,7 +77,11 @@ def read_dump(path: Path) -> tuple[Dump, Facts]:
     source.raw(LARGEST)
     for dump in DUMPS:
         if dump.sniff(head):
-            return dump, dump.read(source)
+            try:
+                return dump, dump.read(source)
+            except ValueError as error:  # of more digits than Python converts, or of other digits
+                found = f"holds a number that cannot be read ({shown(error, 60)})"
+                raise source.error(found, "run the command again") from None
     raise _unknown(source, head)
 
 

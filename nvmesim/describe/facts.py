@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Final, Literal
 
 Interface = Literal["nvme", "sata", "sas"]
 UplinkKind = Literal["switch", "vmd", "controller"]
@@ -114,13 +114,18 @@ class Facts:
     """What the dump leaves open and had to be supposed."""
 
 
+LONGEST_NAME: Final = 400
+"""Characters of a name that are looked at in sorting: Python converts no number of 5,000 digits."""
+
+
 def natural(text: str) -> list[int | str]:
     """Sort key that counts: nvme2n1 stands before nvme10n1.
 
     >>> sorted(["nvme10n1", "nvme2n1"], key=natural)
     ['nvme2n1', 'nvme10n1']
     """
-    return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", text)]
+    parts = re.split(r"(\d+)", text[:LONGEST_NAME])
+    return [int(part) if part.isdecimal() else part for part in parts]
 
 
 def whole_disk(device: str) -> str:

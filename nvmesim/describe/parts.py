@@ -108,8 +108,9 @@ def cpu_part(cpu: Cpu, lanes: int, generation: int) -> Part:
         changes["cores"] = cpu.cores
     if cpu.threads_per_core != profile.threads_per_core:
         changes["threads_per_core"] = cpu.threads_per_core
-    if lanes > profile.lanes:
-        changes["lanes"] = lanes
+    joining = 16 * profile.interconnect_links if profile.interconnect == "xgmi" else 0
+    if lanes > profile.lanes - (joining if cpu.sockets > 1 else 0):
+        changes["lanes"] = lanes + (joining if cpu.sockets > 1 else 0)
     if not changes:
         return Part(json.dumps(name))
     listed = ", ".join(f"{key} {value}" for key, value in changes.items())
@@ -149,8 +150,14 @@ def _unknown_cpu(cpu: Cpu, lanes: int, generation: int) -> Part:
         "lanes": max(lanes, 48),
         "pcie_generation": generation,
     }
-    if re.search(r"\bAMD\b|EPYC", cpu.model):
-        table |= {"interconnect": "xgmi", "interconnect_links": 3, "interconnect_rate": "18 GT/s"}
+    if re.search(r"\bAMD\b|EPYC", cpu.model):  # its links to other sockets take lanes of its own
+        joining = 16 * 3 if cpu.sockets > 1 else 0
+        table |= {
+            "lanes": max(lanes + joining, 128),
+            "interconnect": "xgmi",
+            "interconnect_links": 3,
+            "interconnect_rate": "18 GT/s",
+        }
     what = shown(cpu.model) or "the CPU"
     return Part(
         inline(table),

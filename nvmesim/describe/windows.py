@@ -39,7 +39,7 @@ def sniff_windows(head: Head) -> bool:
     text = head.text
     if not _TELLING.search(text) or "FriendlyName" not in text:
         return False
-    return bool(re.match(r'\s*(?:[\[{"#]|[A-Za-z]+\s*[:,;]|(?:[A-Za-z]+ +)+[A-Za-z]+ *\n)', text))
+    return bool(re.match(r'\s*(?:[\[{"#]|[A-Za-z]+\s*[:,;]|(?:[A-Za-z.]+ +)+[A-Za-z.]+ *\n)', text))
 
 
 def read_windows(source: Source) -> Facts:

@@ -1,0 +1,268 @@
+"""Dumps that are odd but real: what is read of them, what is supposed, what is refused."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from nvmesim.describe import describe
+from nvmesim.errors import InputError
+from tests.describe import dumps_of_servers as made
+
+NINES = "9" * 5000
+"""Python converts no number of more than 4,300 digits."""
+
+
+def text_of(tmp_path: Path, *dumps: str) -> str:
+    files = []
+    for number, dump in enumerate(dumps):
+        file = tmp_path / f"dump{number}"
+        file.write_text(dump, encoding="utf-8")
+        files.append(file)
+    return describe(files)
+
+
+def said_of(tmp_path: Path, *dumps: str) -> str:
+    return " ".join(text_of(tmp_path, *dumps).replace("#", "").split())
+
+
+def refusal(tmp_path: Path, *dumps: str) -> str:
+    with pytest.raises(InputError) as caught:
+        text_of(tmp_path, *dumps)
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 500
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "dump",
+    [
+        f'{{"Devices": {NINES}}}',
+        made.WINDOWS_DISKS.replace("3840755982336", NINES),
+        made.WINDOWS_DISKS.replace("3840755982336", '"²"'),
+        made.nvme("01:00.0").replace("x4", f"x{NINES}"),
+        made.nvme("01:00.0").replace("NUMA node: 0", f"NUMA node: {NINES}"),
+        made.NUMACTL_ONE_SIDED.replace("96000", NINES),
+        made.NUMACTL_ONE_SIDED.replace("node 0", f"node {NINES}"),
+        "Personalities : [raid5]\n"
+        f"md0 : active raid5 a[{NINES}] b[1]\n      8 blocks\n\nunused devices: <none>\n",
+    ],
+)
+def test_numbers_that_python_does_not_convert(tmp_path: Path, dump: str) -> None:
+    assert "holds a number that cannot be read" in refusal(tmp_path, dump)
+
+
+@pytest.mark.parametrize("name", ["²", f"nvme{NINES}n1"])
+def test_names_of_odd_digits_are_sorted(tmp_path: Path, name: str) -> None:
+    drives = [(name, "X", 10**12), ("nvme2n1", "X", 10**12)]
+    tables = tomllib.loads(text_of(tmp_path, made.nvme_list(drives)))
+    assert sum(drive["count"] for drive in tables["drives"]) == 2
+
+
+def windows(**change: object) -> str:
+    disks = json.loads(made.WINDOWS_DISKS)
+    disks[0] |= change
+    return json.dumps(disks)
+
+
+def test_disks_of_windows_that_are_no_drives_of_the_server(tmp_path: Path) -> None:
+    assert "Micron_7450_MTFDKCC3T8TFR on USB is left out" in said_of(
+        tmp_path, windows(BusType="USB")
+    )
+    said = said_of(tmp_path, windows(BusType="Fibre Channel"))
+    assert "is on bus Fibre Channel: how it is attached is open" in said
+    assert "has the size 0" in refusal(tmp_path, windows(Size=0))
+
+
+def test_powershell_json_in_its_envelope(tmp_path: Path) -> None:
+    """Windows PowerShell 5 puts what is piped as one object into ``value``."""
+    plain = text_of(tmp_path, made.WINDOWS_DISKS)
+    disks = [*json.loads(made.WINDOWS_DISKS), "a word"]
+    disks[0] |= {"OperationalStatus": ["OK"], "Usage": None}
+    assert text_of(tmp_path, json.dumps({"value": disks, "Count": 7})) == plain
+
+
+def test_the_pool_of_all_disks_is_none(tmp_path: Path) -> None:
+    primordial = made.WINDOWS_POOL.replace("False", "True").replace("Pool1", "Primordial")
+    said = said_of(tmp_path, made.WINDOWS_DISKS, made.WINDOWS_POOL + primordial)
+    assert "storage pool 'Pool1', default Mirror" in said
+    assert "Primordial" not in said
+
+
+@pytest.mark.parametrize(
+    ("dump", "found"),
+    [
+        (made.WINDOWS_VIRTUAL_DISK.replace('"11000000000000"', '"1","2"'), "is cut: a line has"),
+        (made.WINDOWS_VIRTUAL_DISK.replace('"vd1"', '"vd"1"'), "is cut or broken CSV"),
+        (made.WINDOWS_TABLE.replace("FriendlyName        Serial", "FriendlyN...        Serial"),
+         "is no dump that nvmesim knows"),
+        (made.WINDOWS_TABLE.replace("OperationalStatus", "Operational...   "),
+         "is a table cut at the width of the window"),
+        (made.WINDOWS_TABLE.replace("\nNumber", "\n\nNumber").replace("  Size\n--", "  Size\n\n--"),
+         "has a table without the names of its columns"),
+    ],
+)  # fmt: skip
+def test_windows_texts_that_were_cut(tmp_path: Path, dump: str, found: str) -> None:
+    assert found in refusal(tmp_path, dump)
+
+
+def test_the_plain_table_says_no_bus(tmp_path: Path) -> None:
+    said = said_of(tmp_path, made.WINDOWS_TABLE)
+    assert said.count("the plain table of Get-PhysicalDisk does not say the bus") == 1
+
+
+MDSTAT = """Personalities : [raid5]
+md0 : active raid5 nvme2n1[2] nvme1n1[1] nvme0n1[0]
+      1000 blocks super 1.2 level 5, 64k chunk, algorithm 2 [3/3] [UUU]
+
+md1 : inactive nvme3n1[0](S)
+      1000 blocks
+
+unused devices: <none>
+"""
+
+
+def test_arrays_that_do_not_run_are_left_out(tmp_path: Path) -> None:
+    assert "md1 is inactive and left out" in said_of(tmp_path, MDSTAT)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "found"),
+    [
+        ("unused devices: <none>", "", "is cut: the line 'unused devices' is missing"),
+        (" : active raid5", " : moving raid5", "has the line 'md0 : moving raid5"),
+        ("      1000 blocks super", "", "is cut: md0 has no members or no size"),
+        ("nvme0n1[0]", "md9[0]", "has md9 as a member; arrays of arrays are not modelled"),
+    ],
+)
+def test_mdstat_that_cannot_be(tmp_path: Path, old: str, new: str, found: str) -> None:
+    assert found in refusal(tmp_path, MDSTAT.replace(old, new))
+
+
+def test_raid10_of_mdstat_has_its_copies(tmp_path: Path) -> None:
+    far = MDSTAT.replace("raid5 ", "raid10 ").replace(
+        "level 5, 64k chunk, algorithm 2", "64K chunks 2 far-copies"
+    )
+    assert tomllib.loads(text_of(tmp_path, far))["volume"]["layout"] == "far2"
+
+
+DETAIL = (Path(__file__).parent / "data" / "mdadm_detail_raid5_clean.txt").read_text()
+
+
+def test_detail_that_cannot_be(tmp_path: Path) -> None:
+    assert "Raid Devices is '0'" in refusal(
+        tmp_path, DETAIL.replace("Raid Devices : 4", "Raid Devices : 0")
+    )
+    assert "has no level or no number of devices" in refusal(
+        tmp_path, DETAIL.replace("Raid Level", "Raid Lev")
+    )
+
+
+def test_sata_members_and_a_member_less_array(tmp_path: Path) -> None:
+    sata = MDSTAT.replace("nvme", "sd").replace("n1[", "[")
+    said = said_of(tmp_path, sata)
+    assert "sd0 is taken to be a SATA drive" in said
+    alone = said_of(tmp_path, made.WINDOWS_VIRTUAL_DISK)
+    assert "vd1 is left out: its drives are not in the dumps" in alone
+
+
+def test_numbers_and_nodes_of_lscpu_as_json(tmp_path: Path) -> None:
+    entries = [
+        {"field": line.split(":")[0] + ":", "data": line.split(":", 1)[1].strip()}
+        for line in made.XEON.strip().split("\n")
+    ]
+    nested = [entries[0] | {"children": entries[1:3]}, "a word", *entries[3:]]
+    drive = made.nvme("01:00.0")
+    assert text_of(tmp_path, json.dumps({"lscpu": nested}), drive).replace("-J", "") == text_of(
+        tmp_path, json.dumps({"lscpu": entries}), drive
+    ).replace("-J", "")
+    clusters = made.XEON.replace("Socket(s):           2", "Core(s) per cluster: 4")
+    assert "describes clusters, not sockets" in refusal(tmp_path, clusters)
+
+
+def test_nodes_without_cpus(tmp_path: Path) -> None:
+    one = made.NUMACTL_ONE_SIDED.replace("node 1 cpus: 4 5 6 7", "node 1 cpus:")
+    bare = one.replace("node 1 size: 0 MB", "node 1 size: 64000 MB")
+    single = made.XEON.replace("Socket(s):           2", "Socket(s):           1")
+    assert "memory without CPUs (node 1) is left out" in said_of(tmp_path, single, bare)
+    none = one.replace("node 0 cpus: 0 1 2 3", "node 0 cpus:")
+    assert "has no node with CPUs" in refusal(tmp_path, none)
+
+
+def test_nvme_lists_that_are_none(tmp_path: Path) -> None:
+    assert "has no list of devices" in refusal(tmp_path, '{"Devices": {"a": 1}}')
+    assert "lists no NVMe drive" in refusal(tmp_path, '{"Devices": [1, {"a": 2}]}')
+
+
+def test_namespaces_beside_their_controllers(tmp_path: Path) -> None:
+    """nvme-cli 2 lists the namespaces of a multipath drive at the subsystem."""
+    table = json.loads(made.nvme_list([("nvme0n1", "X", 10**12)], ["0000:01:00.0"]))
+    subsystem = table["Devices"][0]["Subsystems"][0]
+    subsystem["Namespaces"] = subsystem["Controllers"][0].pop("Namespaces")
+    tables = tomllib.loads(text_of(tmp_path, json.dumps(table)))
+    assert tables["drives"][0]["count"] == 1
+
+
+def test_more_controllers_than_drives(tmp_path: Path) -> None:
+    lspci = made.nvme("01:00.0") + made.nvme("02:00.0")
+    said = said_of(tmp_path, lspci, made.nvme_list([("nvme0n1", "X", 10**12)]))
+    assert "1 NVMe controllers have no drive in the list and are left out" in said
+
+
+def test_a_catalog_cpu_that_was_changed(tmp_path: Path) -> None:
+    smaller = made.XEON.replace("socket:  16", "socket:  12")
+    said = said_of(tmp_path, smaller, made.nvme("01:00.0"))
+    assert "xeon-gold-6130 as seen, not as sold: cores 12" in said
+    wide = "".join(made.nvme(f"{n:02x}:00.0") for n in range(16, 36))
+    assert "lanes 80" in said_of(tmp_path, made.XEON, wide)
+
+
+def test_an_unknown_cpu_of_amd(tmp_path: Path) -> None:
+    unknown = made.XEON.replace("Intel(R) Xeon(R) Gold 6130 CPU @ 2.10GHz", "AMD EPYC 1A2B")
+    cpu = tomllib.loads(text_of(tmp_path, unknown, made.nvme("01:00.0")))["server"]["sockets"][0][
+        "cpu"
+    ]
+    assert (cpu["interconnect"], cpu["ghz"]) == ("xgmi", 2.5)
+
+
+def test_a_guest_says_so(tmp_path: Path) -> None:
+    guest = made.XEON + "Hypervisor vendor:   KVM\n"
+    assert "lscpu ran in a guest" in said_of(tmp_path, guest, made.nvme("01:00.0"))
+
+
+def test_lstopo_without_what_it_needs(tmp_path: Path) -> None:
+    drive = made.lstopo_drive("nvme0n1", "0000:01:00.0", "X")
+    whole = made.lstopo([drive])
+    assert "has a Package without PUs" in refusal(tmp_path, whole.replace('"PU"', '"Pu"'))
+    assert "has no Package" in refusal(tmp_path, whole.replace('"Package"', '"Pack"'))
+    nameless = whole.replace("CPUModel", "Model")
+    assert "unknown CPU" in said_of(tmp_path, nameless)
+    other = whole.replace("0108 [144d", "0200 [144d")  # a network card beside
+    assert "no dump names one" in said_of(tmp_path, other)
+
+
+def test_sata_disks_on_the_chipset(tmp_path: Path) -> None:
+    disk = (
+        '<object type="OSDev" name="{}" osdev_type="0"><info name="Size" value="937684566"/>'
+        '<info name="SectorSize" value="512"/><info name="Model" value="SSD"/></object>'
+    )
+    card = (
+        '<object type="PCIDev" pci_busid="0000:00:17.0" pci_type="0106 [8086:a182] [1028:06b9] 09" '
+        f'pci_link_speed="0.000000">{disk.format("sda")}{disk.format("nvme0n1")}</object>'
+    )
+    tables = tomllib.loads(text_of(tmp_path, made.lstopo([card])))
+    assert tables["drives"][0]["profile"]["extends"] == "sata-ssd"
+    assert "adapters" not in tables
+    assert sum(drive["count"] for drive in tables["drives"]) == 1
+
+
+def test_links_between_epycs_take_lanes_of_their_own(tmp_path: Path) -> None:
+    """128 lanes less the 64 that join two sockets: a dump of 80 in use proves another board."""
+    epyc = made.XEON.replace("Intel(R) Xeon(R) Gold 6130 CPU @ 2.10GHz", "AMD EPYC 7763 64-Core")
+    epyc = epyc.replace("socket:  16", "socket:  64")
+    drives = "".join(made.nvme(f"{n:02x}:00.0") for n in range(16, 36))
+    cpu = tomllib.loads(text_of(tmp_path, epyc, drives))["server"]["sockets"][0]["cpu"]
+    assert cpu == {"extends": "epyc-7763", "lanes": 144}
