@@ -28,8 +28,7 @@ def decorrelation_length(series: Floats, most: int | None = None) -> int:
     """
     n = len(series)
     longest = max(1, n // 10) if most is None else most
-    ranks = np.argsort(np.argsort(series, kind="stable"), kind="stable").astype(float)
-    rho = _autocorrelation(ranks, 2 * longest)
+    rho = _autocorrelation(_ranks(series), 2 * longest)
     limit = max(FORGOTTEN, 1.96 / np.sqrt(n))
     lag = 1
     while lag < longest and float(np.mean(rho[lag : 2 * lag + 1])) > limit:
@@ -51,6 +50,18 @@ def thinned(series: Floats, most: int, run: int) -> Floats:
     count = max(1, most // length)
     starts = np.linspace(0, len(series) - length, count).round().astype(int)
     return np.concatenate([series[s : s + length] for s in starts])
+
+
+def _ranks(series: Floats) -> Floats:
+    """float64[n]: rank of each sample, equal ones the mean of theirs: ties have no order in time.
+
+    >>> _ranks(np.array([3.0, 1.0, 3.0, 2.0])).tolist()
+    [2.5, 0.0, 2.5, 1.0]
+    """
+    _, which, count = np.unique(series, return_inverse=True, return_counts=True)
+    last = np.cumsum(count) - 1
+    found: Floats = (last - (count - 1) / 2)[which]
+    return found
 
 
 def _autocorrelation(series: Floats, lags: int) -> Floats:
