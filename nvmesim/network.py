@@ -247,8 +247,8 @@ def _require(ok: bool | np.bool_, what: str) -> None:
 
 def _within(values: Ints, low: int, high: int, what: str) -> None:
     """Require low <= values < high, naming the first that is not."""
-    bad = np.flatnonzero((values < low) | (values >= high))
-    if bad.size:
+    if values.size and (values.min() < low or values.max() >= high):
+        bad = np.flatnonzero((values < low) | (values >= high))
         i = int(bad[0])
         found = int(np.ravel(values)[i])
         raise NetworkError(f"network: {what}[{i}] is {found}; expected {low} to {high - 1}")
@@ -274,7 +274,8 @@ def _check_arrays(net: Network) -> None:
     for item in fields(net):
         value = getattr(net, item.name)
         if isinstance(value, np.ndarray):
-            _require(value.dtype == np.int64, f"{item.name} is {value.dtype}, not int64")
+            if value.dtype != np.int64:  # a dtype takes long to print: only when it is wrong
+                raise NetworkError(f"network: {item.name} is {value.dtype}, not int64")
             _require(value.flags.c_contiguous, f"{item.name} is not contiguous")
             _require(value.ndim == (2 if item.name in ("dist", "ops") else 1), f"{item.name}.ndim")
     _require(len(net.station_names) == net.n_stations, "station_names and station_kind differ")
@@ -497,7 +498,9 @@ def _counts(net: Network, codes: tuple[Op, ...], starts: Ints) -> Ints:
     """int64[n]: operations among *codes* in the programs that begin at *starts*."""
     ends = np.flatnonzero(net.ops[:, 0] == Op.END)
     ends = ends[np.searchsorted(ends, starts)]
-    total = np.concatenate([[0], np.cumsum(np.isin(net.ops[:, 0], codes))])
+    counted = np.zeros(len(Op), bool)
+    counted[list(codes)] = True
+    total = np.concatenate([[0], np.cumsum(counted[net.ops[:, 0]])])
     return np.asarray(total[ends] - total[starts], np.int64)
 
 
