@@ -421,6 +421,20 @@ def more_commands_through_adapters(s: ResolvedScenario) -> Change | None:
     return Change("adapters with twice the command rate", replace(s, adapters=adapters))
 
 
+def twice_the_volume_limits(s: ResolvedScenario) -> Change | None:
+    """Volumes that are let through twice as much."""
+
+    def change(p: DriveProfile) -> DriveProfile:
+        if p.limits is None:
+            return p
+        both = {"iops": p.limits.iops, "bandwidth": p.limits.bandwidth}
+        doubled = {name: times(q, 2) for name, q in both.items() if q is not None}
+        return p.model_copy(update={"limits": p.limits.model_copy(update=doubled)})
+
+    drives = _profiles(s, change)
+    return None if drives == s else Change("volumes with twice the limit", drives)
+
+
 BY_RESOURCE: Final[dict[str, tuple[Maker, ...]]] = {
     "cores": (one_more_core, more_ghz, twice_the_cores),
     "threads": (twice_the_threads, more_ghz),
@@ -439,6 +453,7 @@ BY_RESOURCE: Final[dict[str, tuple[Maker, ...]]] = {
     "memory": (twice_the_memory, near_the_drives),
     "section": (near_the_drives, one_more_interconnect),
     "engine": (shorter_serial_section,),
+    "volume-limit": (twice_the_volume_limits, one_more_drive),
 }
 """What to try for each `StationInfo.resource`, most to the point first."""
 

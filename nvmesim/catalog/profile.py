@@ -196,6 +196,28 @@ class Rounds(Frozen):
     """Whether a request is answered as soon as its own part is done, not at the round's end."""
 
 
+class VolumeLimits(Frozen):
+    """What a provider lets through to a volume: token buckets that reads and writes share.
+
+    A prediction is of the steady state: what an idle volume has saved up is spent, so ``burst`` is
+    said and not simulated.
+    """
+
+    iops: Rate | None = None
+    """Commands per second."""
+    bandwidth: Bandwidth | None = None
+    """Bytes per second."""
+    burst: Time | None = None
+    """How much unused limit is saved up at most, as time at the limit; None: not known."""
+
+    @model_validator(mode="after")
+    def _limits_something(self) -> VolumeLimits:
+        rates = (self.iops, self.bandwidth)
+        if all(q is None for q in rates) or any(q is not None and q.value <= 0 for q in rates):
+            raise ValueError("limits needs iops or bandwidth, above 0")
+        return self
+
+
 class DriveProfile(Frozen):
     """One drive: mechanistic (dies, channels, controller) unless ``latencies`` are given.
 
@@ -236,6 +258,8 @@ class DriveProfile(Frozen):
     price: Number | None = None
     rounds: Rounds | None = None
     """The disk serves in rounds: dies, channels and the write buffer do not count then."""
+    limits: VolumeLimits | None = None
+    """A volume that is let through so much and no more, whatever the disk behind it could do."""
     latencies: EmpiricalLatencies | None = None
     joint: JointDraws | None = None
     """The fitted numbers' joint distribution: their own intervals leave out how they compensate."""

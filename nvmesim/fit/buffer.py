@@ -7,6 +7,7 @@ buffer. A step that is not there, or one of many (episodes), is no buffer.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -90,7 +91,7 @@ def find_buffer(times_s: Floats, bytes_per_s: Floats) -> Buffer | None:
 
 def buffer_of(capture: Capture) -> Buffer | None:
     """The buffer that filled during the writes of *capture*: from its requests, or its series."""
-    found = _rates(capture)
+    found = rates_of(capture)
     return None if found is None else find_buffer(*found)
 
 
@@ -109,35 +110,41 @@ def buffers_of(captures: Captures) -> tuple[Buffer | None, list[str]]:
     return max(found, key=lambda b: b.size, default=None), said
 
 
-def _rates(capture: Capture) -> tuple[Floats, Floats] | None:
-    """Ends of windows, s, and bytes written per second in each; None where that is not known."""
+def rates_of(capture: Capture, ops: Sequence[str] = ("write",)) -> tuple[Floats, Floats] | None:
+    """Ends of windows, s, and bytes moved per second by *ops* in each; None: not known."""
+    chosen = pl.col("op").cast(pl.String).is_in(list(ops))
     if capture.requests is not None:
         frame = (
             capture.requests.filter(
-                (pl.col("op").cast(pl.String) == "write") & pl.col("complete_ns").is_not_null()
-                & (pl.col("bytes") > 0)
+                chosen & pl.col("complete_ns").is_not_null() & (pl.col("bytes") > 0)
             )
             .select("complete_ns", "bytes")
             .sort("complete_ns")
             .collect()
-        )  # fmt: skip
+        )
         if frame.height < 20 * WINDOWS:
             return None
         done = frame["complete_ns"].to_numpy().astype(float) / 1e9
         edges = np.linspace(float(done[0]), float(done[-1]), WINDOWS + 1)
         moved, _ = np.histogram(done, edges, weights=frame["bytes"].to_numpy())
         return edges[1:], moved / np.diff(edges)
-    if capture.series is None:
-        return None
-    writes = capture.series.filter(pl.col("op").cast(pl.String) == "write").sort("time_s")
+    return None if capture.series is None else _of_series(capture, capture.series.filter(chosen))
+
+
+def _of_series(capture: Capture, series: pl.DataFrame) -> tuple[Floats, Floats] | None:
+    """Of windows as the tool wrote them; several operations of one window are summed."""
     for kind in ("bytes_per_s", "iops"):
-        chosen = writes.filter(pl.col("kind") == kind)
-        if chosen.height >= 2 * LEAST:
-            rate = chosen["value"].to_numpy().astype(float)
+        found = (
+            series.filter(pl.col("kind") == kind)
+            .group_by("time_s", maintain_order=True).agg(pl.col("value").sum())
+            .sort("time_s")
+        )  # fmt: skip
+        if found.height >= 2 * LEAST:
+            rate = found["value"].to_numpy().astype(float)
             if kind == "iops":
                 sizes = [m.conditions.block_size for m in capture.measurements]
                 if not sizes or not isinstance(sizes[0], int):
                     return None
                 rate = rate * sizes[0]
-            return chosen["time_s"].to_numpy().astype(float), rate
+            return found["time_s"].to_numpy().astype(float), rate
     return None

@@ -21,6 +21,7 @@ from nvmesim.fit.episodes import suggestions
 from nvmesim.fit.evidence import DriveFit, Judged
 from nvmesim.fit.host import parse_host
 from nvmesim.fit.joint import joint_of, with_draws
+from nvmesim.fit.limits import FoundLimits, bursts_of, find_limits
 from nvmesim.fit.notes import law_of_rounds
 from nvmesim.fit.points import Point, hold_out, points_of
 from nvmesim.fit.read_side import (
@@ -61,18 +62,22 @@ def fit_drive(
     if isinstance(captures, Captures):
         points, notes = points_of(captures)
         notes += suggestions(captures)
+        bursts = bursts_of(captures)
         buffer, said = buffers_of(captures)
-        notes += said
     else:
-        points, notes = list(captures), []
-        buffer = None
+        points, notes, bursts = list(captures), [], []
+        buffer, said = None, []
     if captured_on is not None and host is None:
         asked = parse_host(captured_on)
         host, captured_on = asked.host, asked.text
         notes += asked.notes
     points = hold_out(points, held_out)
-    fit = _Fitting(points, notes, name, host, captured_on, tell).fit()
-    if buffer is None:
+    fitting = _Fitting(points, notes, name, host, captured_on, tell)
+    fitting.limits = find_limits([p for p in points if not p.held_out], bursts)
+    if fitting.limits is None:
+        notes += said
+    fit = fitting.fit()
+    if buffer is None or fitting.limits is not None:
         return fit
     size = buffer.quantity("the step in the rate of a long write")
     write = fit.profile.write.model_copy(update={"buffer": size})
@@ -96,21 +101,26 @@ class _Fitting:
         self.host = host or free_host()
         self.captured_on = captured_on
         self.tell = tell
+        self.limits: FoundLimits | None = None
         self.free: list[str] = []
         self.joint: dict[str, npt.NDArray[np.float64]] = {}
 
     def fit(self) -> DriveFit:
         self._check_host()
         used = [p for p in self.points if not p.held_out and self._is_of_the_drive(p)]
-        reads = [p for p in used if p.read_fraction == 1]
-        writes = [p for p in used if p.read_fraction == 0]
-        mixes = [p for p in used if 0 < p.read_fraction < 1]
+        free = used if self.limits is None else self.limits.below(used)
+        reads = [p for p in free if p.read_fraction == 1]
+        writes = [p for p in free if p.read_fraction == 0]
+        mixes = [p for p in free if 0 < p.read_fraction < 1]
         if not reads and not writes:
             raise FitError(
                 "no point measures the drive alone: all are mixes, held out or CPU-bound; "
                 "add a capture of reads or of writes with more jobs or less depth"
             )
         profile = self._template()
+        if self.limits is not None:
+            self.notes += self.limits.notes
+            profile = profile.model_copy(update={"limits": self.limits.profile})
         if reads:
             profile = self._reads(profile, reads)
         if writes:

@@ -50,6 +50,7 @@ class DriveModel:
         self._through = False
         self._rounds = -1
         p, name = self.profile, drive.name
+        self._limits = self._add_limits()
         self._series: dict[bool, tuple[int, int]] = {}
         if p.latencies is not None:
             self._add_empirical()
@@ -66,6 +67,21 @@ class DriveModel:
         self._engines, self._stream = -1, -1
         self._add_bank(writes)
         self._add_data(writes)
+
+    def _add_limits(self) -> list[tuple[int, float, bool]]:
+        """Station, ps a unit, and whether the unit is a byte: token buckets before the disk."""
+        limits, found = self.profile.limits, []
+        if limits is None:
+            return []
+        for what, rate in (("IOPS", limits.iops), ("bandwidth", limits.bandwidth)):
+            if rate is not None:
+                name = f"{self._drive.name} {what} limit"
+                station = self._b.station(name, Kind.LIMIT)
+                self._b.report(
+                    name, "limit", station, drive=self._drive.index, resource="volume-limit"
+                )
+                found.append((station, PS_PER_S / rate.value, what == "bandwidth"))
+        return found
 
     def _add_bank(self, writes: bool) -> None:
         b, p, drive = self._b, self.profile, self._drive
@@ -201,6 +217,16 @@ class DriveModel:
         *sequential*: it follows its neighbour, so that programs are full and a disk's arm stays.
         *through*: a write that must reach the media (FUA).
         """
+        waits = [
+            const(station, max(1, round(each * (n_bytes if by_bytes else 1))))
+            for station, each, by_bytes in self._limits
+        ]
+        return [*waits, *self._served(write, n_bytes, misaligned, sequential, through)]
+
+    def _served(
+        self, write: bool, n_bytes: int, misaligned: bool, sequential: bool, through: bool
+    ) -> list[Row]:
+        """Operations behind the volume's limits."""
         self._through = self.profile.write.through or (through and self.profile.write.volatile)
         if self._rounds >= 0:
             rows = self._in_rounds(write, n_bytes)

@@ -61,7 +61,8 @@ def ranked(lowered: Lowered, totals: Totals) -> list[Full]:
     found = [
         Full(info, fullest(lowered.network, info, totals), bound(lowered, info, totals))
         for info in lowered.stations
-        if info.kind in VERDICTS and (info.kind != "limit" or _all_limited(lowered))
+        if info.kind in VERDICTS
+        and (info.kind != "limit" or info.drive is not None or _all_limited(lowered))
     ]
     return sorted((f for f in found if f.bound_iops < np.inf), key=lambda f: f.bound_iops)
 
