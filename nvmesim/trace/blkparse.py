@@ -141,6 +141,9 @@ def _default_events(source: Iterator[np.ndarray], notes: Notes, pairer: Pairer) 
     odd.report(notes)
 
 
+_STEPS: Final = "flush steps and commands without sectors (not in the table)"
+
+
 class _OddLines:
     """Counts what is neither an event nor a line of the summary."""
 
@@ -162,7 +165,7 @@ class _OddLines:
 
     def report(self, notes: Notes) -> None:
         notes.say(self.lost, "events lost by blktrace (Skips): counts and depths are too low")
-        notes.say(self.bookkeeping, "flush steps and commands without sectors (not in the table)")
+        notes.say(self.bookkeeping, _STEPS)
 
 
 def _field_events(source: Iterator[np.ndarray], notes: Notes, layout: Layout) -> Iterator[Events]:
@@ -179,6 +182,7 @@ def _field_events(source: Iterator[np.ndarray], notes: Notes, layout: Layout) ->
         n = scan_columns(data, 0, stop, layout.commas, roles, unit, rows, codes, counters)
         yield Events(rows[:n], codes[:, :n])
     notes.skipped += int(counters[kernel.SKIPPED])
+    notes.say(int(counters[kernel.BOOKKEEPING]), _STEPS)
     if layout.roles[OP] < 0:
         notes.warnings.append("no RWBS column: reads and writes are not told apart; print %d too")
     if layout.roles[MAJOR] < 0:

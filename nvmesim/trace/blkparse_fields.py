@@ -195,7 +195,7 @@ def scan_columns(
         i = stop + 1
         counters[LINES] += 1
         if width <= needed:
-            counters[SKIPPED] += 1
+            counters[SKIPPED] += width > 1 or (width == 1 and bounds[1, 0] > bounds[0, 0])
             continue
         first, last = bounds[0, roles[ACTION]], bounds[1, roles[ACTION]]
         time, behind = _time(buf, bounds[0, roles[TIME]], bounds[1, roles[TIME]])
@@ -218,7 +218,7 @@ def scan_columns(
             counters[EVENTS] -= 1
             continue
         if n == 0:
-            counters[BOOKKEEPING] += 1
+            counters[BOOKKEEPING] += int(buf[first]) != 81
             continue
         events[row, 0] = time
         events[row, 1] = device

@@ -45,14 +45,11 @@ GROUPS = {
     ),
     "fit": Group(
         {
-            "fit.points": _tests(FIT, "points"),
-            "fit.families": _tests(FIT, "families"),
-            "fit.tail": _tests(FIT, "families"),
-            "fit.classes": _tests(FIT, "points"),
-            "fit.search": _tests(FIT, "points"),
-            "fit.bootstrap": _tests(FIT, "bootstrap"),
-            "fit.episodes": _tests(FIT, "episodes"),
-            "fit.buffer": _tests(FIT, "buffer"),
+            "fit.points": _tests(FIT, "figures points"),
+            "fit.families": _tests(FIT, "figures families"),
+            "fit.tail": _tests(FIT, "figures"),
+            "fit.bootstrap": _tests(FIT, "figures"),
+            "fit.series": _tests(FIT, "figures"),
         }
     ),
 }
