@@ -34,11 +34,18 @@ def gamma_table(mean_ps: float, cv: float) -> Ints:
     """
     if cv <= 0:
         return _ticks(np.full(len(table_levels()), mean_ps))
+    shape = 1.0 / (cv * cv)
+    return _rescaled(_gamma_quantiles(shape) * (mean_ps / shape), mean_ps)
+
+
+@lru_cache(maxsize=256)
+def _gamma_quantiles(shape: float) -> Floats:
+    """float64[rng.TABLE]: of the gamma distribution of unit scale; most of a table's cost."""
     from scipy.special import gammaincinv
 
-    shape = 1.0 / (cv * cv)
-    values = np.asarray(gammaincinv(shape, table_levels()), np.float64) * (mean_ps / shape)
-    return _rescaled(values, mean_ps)
+    values = np.asarray(gammaincinv(shape, table_levels()), np.float64)
+    values.flags.writeable = False
+    return values
 
 
 @lru_cache(maxsize=64)
