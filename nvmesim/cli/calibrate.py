@@ -57,6 +57,7 @@ def calibrate(
     host that made the captures are fitted instead of the drive.
     """
     _check_options(is_stack, captured_on, cpu, link)
+    _check_empirical(is_empirical, is_stack, captured_on, held_out)
     check_writable(output, report)
     title = name or (output.stem if output else Path(captures[0]).stem) or "fitted"
     say_if_compiling("compiled")
@@ -64,7 +65,7 @@ def calibrate(
     found = _read(captures)
     with steps("calibrating") as tell:
         if is_empirical:
-            fit = _empirical(found, title, captured_on)
+            fit = _empirical(found, title)
         elif is_stack and cpu:
             fit = _fit_stack(found, title, cpu, link, held_out, tell)
         else:
@@ -101,6 +102,22 @@ def _check_options(
         raise InputError(f"{option} is for --stack; a drive's host goes into --captured-on")
 
 
+def _check_empirical(
+    is_empirical: bool, is_stack: bool, captured_on: str | None, held_out: tuple[str, ...]
+) -> None:
+    """Raise InputError for what samples that are drawn as they are leave no room for."""
+    from nvmesim.errors import InputError
+
+    if not is_empirical:
+        return
+    if captured_on:
+        raise InputError("--empirical keeps the host in the samples; leave out --captured-on")
+    if is_stack:
+        raise InputError("--empirical is for drives; leave out --empirical or --stack")
+    if held_out:
+        raise InputError("--empirical draws from all samples, none is predicted: no --hold-out")
+
+
 def _read(paths: tuple[str, ...]) -> Captures:
     from nvmesim.trace.registry import read_captures
 
@@ -119,12 +136,9 @@ def _fit_drive(
     return fit_drive(captures, name=title, captured_on=captured_on, held_out=held_out, tell=tell)
 
 
-def _empirical(captures: Captures, title: str, captured_on: str | None) -> EmpiricalFit:
+def _empirical(captures: Captures, title: str) -> EmpiricalFit:
     from nvmesim.cli.calibrate_samples import empirical
-    from nvmesim.errors import InputError
 
-    if captured_on:
-        raise InputError("--empirical keeps the host in the samples; leave out --captured-on")
     return empirical(captures, title)
 
 

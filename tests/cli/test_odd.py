@@ -1,0 +1,270 @@
+"""Option combinations, terminals and files that are odd: each has its answer or its one line."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import shutil
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from nvmesim.cli import progress
+from nvmesim.cli.output import check_writable, to_text
+from nvmesim.cli.sweep import points_bar
+from nvmesim.errors import InputError
+from nvmesim.files import written
+from tests.cli.test_commands import FIO
+
+DATA = Path(__file__).parents[1] / "trace" / "data"
+PUBLISHED = Path(__file__).parents[2] / "calibration" / "published"
+
+
+# -- what is said while something runs ------------------------------------------------------------
+
+
+def test_progress_on_a_terminal(capfd, monkeypatch):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    with progress.working("thinking"):
+        pass
+    with progress.steps("calibrating") as tell:
+        tell("the [bold]buffer\n")  # names of files may look like markup
+    for bar in (progress.progress_bar, points_bar):
+        with bar() as report:
+            report("[red]12 of 20", 0.6)
+    with progress.bytes_read("reading") as moved:
+        moved(5, 10)
+    assert capfd.readouterr().out == ""
+
+
+def test_silence_in_a_pipe(capfd):
+    with progress.working("thinking"), progress.steps("calibrating") as tell:
+        tell("nothing")
+    for bar in (progress.progress_bar, points_bar):
+        with bar() as report:
+            assert report is None
+    with progress.bytes_read("reading") as moved:
+        assert moved is None
+    assert capfd.readouterr().err == ""
+
+
+def test_ctrl_c_is_noted_on_the_main_thread_only():
+    with progress.noting_interrupt() as pressed:
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), 2)
+        assert pressed == [2]
+    inside: list[list[int]] = []
+
+    def elsewhere() -> None:
+        with progress.noting_interrupt() as noted:
+            inside.append(noted)
+
+    thread = threading.Thread(target=elsewhere)
+    thread.start()
+    thread.join()
+    assert inside == [[]]
+
+
+# -- what is written ------------------------------------------------------------------------------
+
+
+def test_json_of_numbers_that_are_not_pythons():
+    value = {"n": np.int64(3), "x": np.float64("inf"), "list": (np.float32(0.5),), "p": Path("a")}
+    assert json.loads(to_text(value)) == {"n": 3, "x": None, "list": [0.5], "p": "a"}
+
+
+def test_where_nothing_can_be_written(tmp_path, monkeypatch):
+    with pytest.raises(InputError, match="is a folder; name a file"):
+        check_writable(None, tmp_path)
+    with pytest.raises(InputError, match="there is no folder"):
+        check_writable(tmp_path / "a" / "b")
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    with pytest.raises(InputError, match="cannot be written"):
+        check_writable(tmp_path / "b")
+
+
+def test_a_pipe_is_written_to_and_not_replaced(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    read: list[bytes] = []
+    reader = threading.Thread(target=lambda: read.append(pipe.read_bytes()))
+    reader.start()
+    with written(pipe) as beside:
+        beside.write_text("all of it")
+    reader.join()
+    assert read == [b"all of it"]
+    assert pipe.is_fifo()
+
+
+# -- trace ----------------------------------------------------------------------------------------
+
+
+def test_trace_of_a_folder_says_what_it_could_not_read(nvmesim, tmp_path):
+    (tmp_path / "a.json").write_text(json.dumps(FIO))
+    (tmp_path / "notes.txt").write_text("hello\n")
+    said = nvmesim("trace", tmp_path)
+    assert said.code == 0
+    assert "not read:" in said.out
+    assert "notes.txt" in said.out
+    as_json = nvmesim("trace", tmp_path, "--json")
+    assert json.loads(as_json.out)["format"] == "fio-json"
+    assert "notes.txt" in as_json.err
+
+
+def test_trace_shows_the_first_of_many_and_all_when_asked(nvmesim, tmp_path):
+    table = copy.deepcopy(FIO)
+    job = table["jobs"][0]
+    table["jobs"] = [{**job, "jobname": f"job-{k}", "groupid": k} for k in range(60)]
+    path = tmp_path / "many.json"
+    path.write_text(json.dumps(table))
+    short, long = nvmesim("trace", path), nvmesim("trace", path, "-v")
+    assert "more (--verbose lists them)" in short.out
+    assert "job-59 " not in short.out
+    assert "job-59 " in long.out
+
+
+@pytest.mark.parametrize(
+    ("sample", "words"),
+    [
+        ("blkparse/rr_qd4_fmt_commaspace.txt.gz", ["unknown", "every request is known"]),
+        ("fio-json/randrw_bssplit_qd8.json.gz", ["mixed"]),
+        ("iostat/text.txt", ["unknown access", "depth"]),
+        ("points/datasheet.csv", ["-"]),
+        ("fio-json/randread_4k_qd4_latpct_only.json.gz", [" lat "]),
+    ],
+)
+def test_trace_of_what_a_format_does_not_say(nvmesim, sample, words):
+    said = nvmesim("trace", DATA / sample)
+    assert said.code == 0
+    assert all(word in said.out for word in words)
+
+
+def test_skipped_lines_are_in_the_headline(nvmesim, tmp_path):
+    import gzip
+
+    text = gzip.decompress((DATA / "blkparse" / "rr_qd4_opt_t.txt.gz").read_bytes())
+    (tmp_path / "t.txt").write_bytes(text + b"damage\n")
+    assert "1 skipped" in nvmesim("trace", tmp_path / "t.txt").out
+
+
+# -- calibrate ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--stack"], "--stack needs --cpu"),
+        (["--stack", "--cpu", "2 GHz", "--captured-on", "linux-io_uring"], "--captured-on is for"),
+        (["--cpu", "2 GHz"], "--cpu is for --stack"),
+        (["--link", "pcie4 x4"], "--link is for --stack"),
+        (["--empirical", "--captured-on", "linux-io_uring"], "leave out --captured-on"),
+        (["--empirical", "--stack", "--cpu", "2 GHz"], "leave out --empirical or --stack"),
+        (["--empirical", "--hold-out", "QD=4"], "none is predicted: no --hold-out"),
+        (["--hold-out", "QD"], "write QD=16"),
+        (["--stack", "--cpu", "fast"], "fast"),
+    ],
+)
+def test_options_that_do_not_go_together(nvmesim, tmp_path, options, words):
+    (tmp_path / "a.json").write_text(json.dumps(FIO))
+    said = nvmesim("calibrate", tmp_path / "a.json", *options, "-o", tmp_path / "out.toml")
+    assert said.code == 2
+    assert words in said.err
+    assert said.err.count("\n") == 1
+    assert not (tmp_path / "out.toml").exists()
+
+
+TRACE = DATA / "blkparse" / "rr_qd4_opt_t.txt.gz"
+
+
+@pytest.mark.parametrize(
+    ("rule", "words"),
+    [("QD=16", "of a trace of single requests the end is held out"),
+     ("LAST=95%", "out of range; write LAST=0% to 90%")],
+)  # fmt: skip
+def test_rules_of_a_trace(nvmesim, rule, words):
+    said = nvmesim("calibrate", TRACE, "--hold-out", rule)
+    assert said.code == 2
+    assert words in said.err
+
+
+def test_one_capture_is_drawn_from(nvmesim, tmp_path):
+    for name in ("a", "b"):
+        shutil.copy(TRACE, tmp_path / f"{name}.txt.gz")
+    said = nvmesim("calibrate", tmp_path, "--empirical")
+    assert said.code == 2
+    assert "2 captures; name the one whose latencies are drawn" in said.err
+
+
+# -- describe, validate, lab, sweep ---------------------------------------------------------------
+
+LSCPU = Path(__file__).parents[1] / "describe" / "data" / "lscpu.txt"
+
+
+def test_a_described_scenario_is_printed_or_written(nvmesim, tmp_path):
+    printed = nvmesim("describe", LSCPU)
+    assert printed.code == 0
+    assert "[server]" in printed.out
+    said = nvmesim("describe", LSCPU, "-o", tmp_path / "s.toml")
+    assert "s.toml written; check what it lists as assumed" in said.out
+    assert "missing: drives" in said.out
+    assert (tmp_path / "s.toml").read_text("utf-8") == printed.out
+    assert json.loads(nvmesim("describe", LSCPU, "--json").out)["scenario"]["server"]
+
+
+def test_reports_of_sets_are_written_where_the_sets_are(nvmesim, tmp_path):
+    shutil.copytree(PUBLISHED / "interfaces", tmp_path / "interfaces")
+    before = (tmp_path / "interfaces" / "report.md").read_text("utf-8")
+    (tmp_path / "interfaces" / "report.md").unlink()
+    said = nvmesim("validate", tmp_path / "interfaces", "--write")
+    assert said.code == 0
+    assert (tmp_path / "interfaces" / "report.md").read_text("utf-8") == before
+    assert not (tmp_path / "SCOREBOARD.md").exists()  # of all sets, not of one
+    assert "3 of 3 targets within their budgets" in said.out
+
+
+def test_all_sets_make_a_scoreboard(nvmesim, tmp_path, monkeypatch):
+    from nvmesim.cli import validate as command
+
+    shutil.copytree(PUBLISHED / "interfaces", tmp_path / "interfaces")
+    scores = command._scores((str(tmp_path / "interfaces"),))
+    command._write(scores, whole=True)
+    assert "interfaces" in (tmp_path / "SCOREBOARD.md").read_text("utf-8")
+
+
+def test_notebooks_without_jupyterlab(nvmesim, tmp_path, monkeypatch):
+    from nvmesim.cli import lab
+
+    monkeypatch.setattr(lab, "NEEDED", ("no_such_module",))
+    said = nvmesim("lab", tmp_path / "books")
+    assert said.code == 2
+    assert "JupyterLab is not installed (no_such_module)" in said.err
+    assert nvmesim("lab", tmp_path / "books", "--copy-only").code == 0
+    assert sorted((tmp_path / "books").glob("*.ipynb"))
+    (tmp_path / "file").write_text("x")
+    assert "is a file; name a folder" in nvmesim("lab", tmp_path / "file", "--copy-only").err
+
+
+def test_the_options_of_the_notebook_server(tmp_path, monkeypatch, nvmesim):
+    from nvmesim.cli import lab
+
+    asked: list[list[str]] = []
+    monkeypatch.setattr(lab, "_served", lambda command: asked.append(command) or 0)
+    monkeypatch.setattr(lab, "NEEDED", ())
+    assert nvmesim("lab", tmp_path, "--no-browser", "--port", "8899", "--allow-root").code == 0
+    assert {"--no-browser", "--allow-root", "--port=8899"} <= set(asked[0])
+    assert nvmesim("lab", tmp_path).code == 0
+    assert not {"--no-browser", "--allow-root"} & set(asked[1])
+
+
+def test_a_sweep_as_json(nvmesim, scenario, tmp_path):
+    said = nvmesim(
+        "sweep", scenario, "--over", "workload.0.outstanding=1,4", "-o", tmp_path / "g.csv",
+        "--json", "--workers", "1", "--requests", "4000", "--no-cache",
+    )  # fmt: skip
+    answer = json.loads(said.out)
+    assert answer["points"] == 2
+    assert [row["workload.0.outstanding"] for row in answer["rows"]] == [1, 4]
