@@ -37,7 +37,7 @@ GROUPS = {
     "kernel": Group(
         {
             "engine.kernel": KERNEL_CHECK,
-            "engine.kernel_heap": KERNEL_CHECK,
+            "engine.kernel_heap": ("tests/engines/test_heap.py",),
             "engine.kernel_requests": KERNEL_CHECK,
             "engine.kernel_stations": KERNEL_CHECK,
         },
