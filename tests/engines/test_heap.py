@@ -69,6 +69,13 @@ def test_a_hole_at_the_root_takes_the_next_event() -> None:
     check(heap, [(5, 1), (9, 3)])
 
 
+def test_the_last_event_leaves_nothing() -> None:
+    heap = empty()
+    heap_push(heap, 0, 7, 1)
+    heap_pop(heap, 1)
+    check(heap, [])
+
+
 def test_times_up_to_the_end_of_the_simulation() -> None:
     heap = empty()
     for number, t in enumerate((FOREVER - 1, 0, FOREVER - 1)):

@@ -134,13 +134,15 @@ def _row(name: str, module: str, count: Counter[str]) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="tests.mutation")
-    parser.add_argument("groups", nargs="*", choices=[*GROUPS, []], default=list(GROUPS))
+    parser.add_argument("groups", nargs="*", help=f"of {', '.join(GROUPS)}; all if left out")
     parser.add_argument("--module", action="append", help="only this one, as model.raid_row")
     parser.add_argument("--each", type=int, default=12, help="mutants a module, 0: all")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--table", action="store_true", help="only say what is known")
     asked = parser.parse_args()
-    for name in [] if asked.table else asked.groups:
+    if unknown := set(asked.groups) - set(GROUPS):
+        parser.error(f"no group {', '.join(unknown)}; there are {', '.join(GROUPS)}")
+    for name in [] if asked.table else asked.groups or GROUPS:
         group = GROUPS[name]
 
         def work(group: Group = group) -> None:

@@ -75,7 +75,7 @@ class _Sites(ast.NodeTransformer):
             self.found.append((node, new, ".".join(self.inside)))
             if self.wanted == len(self.found) - 1:
                 return ast.copy_location(new, node)
-        return self.generic_visit(node)
+        return super().visit(node)  # type: ignore[no-any-return]
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
         if node.value is not None:
