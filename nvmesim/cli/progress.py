@@ -112,18 +112,7 @@ def noting_interrupt() -> Iterator[list[int]]:
 
 def say_if_compiling(engine: str) -> None:
     """Say on stderr that the engine is compiled now, if no earlier run has left it compiled."""
-    if engine == "compiled" and not _is_compiled():
+    from nvmesim.engine.native import is_compiled
+
+    if engine == "compiled" and not is_compiled():
         click.echo("nvmesim: compiling the engine (once, about 20 s)…", err=True)
-
-
-def _is_compiled() -> bool:
-    """Whether Numba's index holds the loop for its present sources and this processor."""
-    from nvmesim.engine import kernel
-
-    cache = getattr(kernel.advance, "_cache", None)
-    file = getattr(cache, "_cache_file", None)
-    if cache is None or file is None:  # the JIT is off, or a Numba that keeps its index elsewhere
-        return True
-    code = kernel.advance.targetctx.codegen()
-    here = cache._index_key(None, code)[1:]
-    return any(key[1:] == here for key in file._load_index())

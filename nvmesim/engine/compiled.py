@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from nvmesim.engine import kernel
 from nvmesim.engine import kernel_state as state
 from nvmesim.engine.contract import (
     HIST_BINS,
@@ -17,6 +16,7 @@ from nvmesim.engine.contract import (
     deadlock,
     run_key,
 )
+from nvmesim.engine.native import loop_of
 from nvmesim.network import HORIZON_PS, N_FIELDS, VISITS, Kind, Network, Op
 from nvmesim.rng import mix
 
@@ -186,8 +186,23 @@ def _longer(array: Ints, n: int, first: int = 0) -> Ints:
     return longer
 
 
+def _room(net: Network, slots: int) -> state.Room:
+    """Room for *slots* tokens, and at time 0 for all that waits."""
+    slack = net.n_stations + len(net.user_group) + 8
+    room = state.Room(
+        tokens=aligned(slots, state.TOKEN_FIELDS),
+        heap=aligned(slots + slack, state.HEAP, 1),
+        free=np.arange(slots, dtype=np.int64)[::-1].copy(),
+        pending=np.zeros((slots + slack, state.PENDING), np.int64),
+        resume=np.zeros(slots + net.max_burst, np.int64),
+    )
+    room.tokens[:, state.INSIDE_OF] = -1
+    room.heap[:, 0] = state.FOREVER
+    return room
+
+
 class CompiledEngine:
-    """A network run by the Numba kernel; see `contract.Engine`.
+    """A network run by the compiled kernel; see `contract.Engine`.
 
     Memory depends on what is outstanding, not on how many requests are simulated.
     """
@@ -197,20 +212,12 @@ class CompiledEngine:
     ) -> None:
         net.check()
         self._network = net
-        self._net = kernel_net(net)
+        self._loop = loop_of(kernel_net(net))
         self._gates = np.flatnonzero(net.station_kind == Kind.GATE)
         self._slots = net.station_servers[self._gates]
-        n_users = len(net.user_group)
-        slots = max(64, 2 * n_users, 2 * net.max_burst)
+        slots = max(64, 2 * len(net.user_group), 2 * net.max_burst)
         self._run = _initial(net, seed, replication, 1 << 18 if record else 0)
-        slack = net.n_stations + n_users + 8
-        self._tokens = aligned(slots, state.TOKEN_FIELDS)
-        self._tokens[:, state.INSIDE_OF] = -1
-        self._heap = aligned(slots + slack, 2, 1)
-        self._heap[:, 0] = state.FOREVER
-        self._free = np.arange(slots, dtype=np.int64)[::-1].copy()
-        self._pending = np.zeros((slots + slack, state.PENDING), np.int64)
-        self._resume = np.zeros(slots + net.max_burst, np.int64)
+        self._room = _room(net, slots)
         self._run.scalars[state.N_FREE] = slots
         self._start_users()
 
@@ -229,15 +236,17 @@ class CompiledEngine:
         users = users[np.argsort(first[users], kind="stable")]  # a sorted array is a heap
         dies = np.flatnonzero(net.die_backlog)
         n = len(dies) + len(users)
-        self._heap[:n, 0] = np.concatenate([np.zeros(len(dies), np.int64), first[users]])
-        self._heap[:n, 1] = np.concatenate([-1 - dies, -1 - net.n_stations - users])
+        heap = self._room.heap
+        heap[:n, 0] = np.concatenate([np.zeros(len(dies), np.int64), first[users]])
+        heap[:n, 1] = np.concatenate([-1 - dies, -1 - net.n_stations - users])
         run.scalars[state.N_HEAP] = n
 
     def _make_room(self) -> None:
         """Keep room to record every request that could complete in one instant."""
         run = self._run
-        if len(run.record) and len(run.record) < 4 * len(self._tokens):
-            larger = np.zeros((8 * len(self._tokens), len(REQUEST_FIELDS)), np.int64)
+        slots = len(self._room.tokens)
+        if len(run.record) and len(run.record) < 4 * slots:
+            larger = np.zeros((8 * slots, len(REQUEST_FIELDS)), np.int64)
             n = int(run.scalars[state.N_RECORDS])
             larger[:n] = run.record[:n]
             self._run = run._replace(record=larger)
@@ -251,7 +260,8 @@ class CompiledEngine:
         self._run = run = self._run._replace(**_statistics(self._network))
         start = int(run.scalars[state.NOW])
         run.scalars[state.DONE] = 0
-        while (status := self._call(completions, until_ps)) == state.GROW:
+        until = min(until_ps, state.FOREVER - 1)
+        while (status := self._loop(run, self._room, completions, until)) == state.GROW:
             self._grow()
         live = int(run.scalars[state.LIVE])
         if status == Status.IDLE and live:
@@ -259,26 +269,18 @@ class CompiledEngine:
             raise deadlock(self._network, waiting, live)
         return self._batch(Status(status), start)
 
-    def _call(self, completions: int, until_ps: int) -> int:
-        return int(
-            kernel.advance(
-                self._net, self._run, self._tokens, self._heap, self._free, self._pending,
-                self._resume, completions, min(until_ps, state.FOREVER - 1),
-            )
-        )  # fmt: skip
-
     def _grow(self) -> None:
         """Double everything that is sized by the number of tokens."""
-        old = len(self._tokens)
-        self._tokens = _longer(self._tokens, old)
-        self._tokens[old:, state.INSIDE_OF] = -1
-        self._heap = _longer(self._heap, old, 1)
-        self._heap[-old:, 0] = state.FOREVER
-        self._pending = _longer(self._pending, old)
-        self._resume = _longer(self._resume, old)
-        self._free = _longer(self._free, old)
+        old = len(self._room.tokens)
+        self._room = room = state.Room(
+            _longer(self._room.tokens, old), _longer(self._room.heap, old, 1),
+            _longer(self._room.free, old), _longer(self._room.pending, old),
+            _longer(self._room.resume, old),
+        )  # fmt: skip
+        room.tokens[old:, state.INSIDE_OF] = -1
+        room.heap[-old:, 0] = state.FOREVER
         n_free = int(self._run.scalars[state.N_FREE])
-        self._free[n_free : n_free + old] = np.arange(2 * old - 1, old - 1, -1)
+        room.free[n_free : n_free + old] = np.arange(2 * old - 1, old - 1, -1)
         self._run.scalars[state.N_FREE] = n_free + old
 
     def _batch(self, status: Status, start: int) -> Batch:

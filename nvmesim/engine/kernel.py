@@ -25,21 +25,18 @@ The event that is handled leaves its place at the root of the heap open (`hole`)
 that it causes takes that place, which saves half of the work of a pop and a push.
 
 Speed (docs/speed.md has the measurements): no array is rebound in the loop, since Numba would count
-references at every event, ten times slower; helpers are inlined by LLVM (`kernel_state.inlined`),
+references at every event, ten times slower; helpers are inlined by LLVM (`kernel_jit.inlined`),
 so that files can be small; indices are unsigned where it is hot; what belongs together is one row,
-whose length the compiler knows.
+whose length the compiler knows (`kernel_state.ROWS`).
 """
 
 from __future__ import annotations
 
-import hashlib
-from pathlib import Path
-from typing import Any
-
 import numpy as np
-from numba import config, uint64
+from numba import uint64
 
 from nvmesim.engine.contract import PURPOSE_DESTAGE
+from nvmesim.engine.kernel_draws import below, mix
 from nvmesim.engine.kernel_heap import (
     heap_insert,
     heap_pop,
@@ -48,6 +45,7 @@ from nvmesim.engine.kernel_heap import (
     heap_second,
     sort_pending,
 )
+from nvmesim.engine.kernel_jit import entry, part
 from nvmesim.engine.kernel_requests import (
     answer,
     begin_child,
@@ -77,7 +75,6 @@ from nvmesim.engine.kernel_state import (
     GATE,
     GROW,
     HEAD,
-    HEAP,
     IDLE_SINCE,
     INSIDE,
     INSIDE_OF,
@@ -100,7 +97,6 @@ from nvmesim.engine.kernel_state import (
     ORDER,
     PARENT,
     PC,
-    PENDING,
     PLAN,
     PROGRAM_END,
     RELEASE,
@@ -111,18 +107,12 @@ from nvmesim.engine.kernel_state import (
     SUBMIT,
     T_CPU,
     T_GATE,
-    TOKEN_FIELDS,
     TOUCHED,
     U_GROUP,
     USER,
     VISIT_BANK,
     VISIT_CPU,
     VISIT_LANE,
-    entry,
-    fixed_net,
-    fixed_run,
-    part,
-    rows,
 )
 from nvmesim.engine.kernel_stations import (
     admit,
@@ -134,7 +124,6 @@ from nvmesim.engine.kernel_stations import (
     thread_of,
     touch,
 )
-from nvmesim.rng import below, mix
 
 
 @part
@@ -143,10 +132,6 @@ def _advance(net, run, tokens, heap, free, pending, resume, target, until):  # t
 
     Returns a `contract.Status`, or GROW: growing is up to the caller (see above).
     """
-    net, run = fixed_net(net), fixed_run(run)
-    tokens = rows(tokens, TOKEN_FIELDS)
-    heap = rows(heap, HEAP)
-    pending = rows(pending, PENDING)
     ops = net.ops
     station = run.station
     n_stations = station.shape[0]
@@ -465,31 +450,7 @@ def _advance(net, run, tokens, heap, free, pending, resume, target, until):  # t
     return status
 
 
-def sources() -> int:
-    """Return a number that changes when any file does that the compiled loop is made of.
-
-    Numba recompiles a function when its own file changes, or the processor, but not when a function
-    that it calls does; and it does not look at the flag for bounds checking.
-    """
-    digest = hashlib.sha256(repr(getattr(config, "BOUNDSCHECK", None)).encode())
-    folder = Path(__file__).parent
-    files = [*sorted(folder.glob("kernel*.py")), folder / "contract.py"]
-    for path in [*files, folder.parent / "rng.py", folder.parent / "network.py"]:
-        digest.update(path.read_bytes())
-    return int.from_bytes(digest.digest()[:7], "big") + 1
-
-
-def _loop(made_of: int) -> Any:
-    """Return the compiled loop; *made_of*, as a free variable, is a part of its key on disk."""
-
-    @entry
-    def advance(net, run, tokens, heap, free, pending, resume, target, until):  # type: ignore[no-untyped-def]
-        if made_of == 0:
-            return -1
-        return _advance(net, run, tokens, heap, free, pending, resume, target, until)
-
-    return advance
-
-
-advance = _loop(sources())
-"""See `_advance`."""
+@entry
+def advance(net, run, tokens, heap, free, pending, resume, target, until):  # type: ignore[no-untyped-def]
+    """See `_advance`."""
+    return _advance(net, run, tokens, heap, free, pending, resume, target, until)

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from numba import uint64
 
-from nvmesim.engine.kernel_state import FOREVER, compiled, inlined
+from nvmesim.engine.kernel_jit import compiled, inlined
+from nvmesim.engine.kernel_state import FOREVER
 
 
 @inlined

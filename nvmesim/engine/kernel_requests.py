@@ -16,6 +16,8 @@ from nvmesim.engine.contract import (
     PURPOSE_KIND,
     PURPOSE_PLAN,
 )
+from nvmesim.engine.kernel_draws import below, mix, quantile
+from nvmesim.engine.kernel_jit import compiled, inlined
 from nvmesim.engine.kernel_state import (
     C_ALT,
     C_COUNT,
@@ -57,11 +59,8 @@ from nvmesim.engine.kernel_state import (
     U_TARGET,
     U_THREAD,
     USER,
-    compiled,
-    inlined,
 )
 from nvmesim.engine.kernel_stations import scaled
-from nvmesim.rng import below, mix, quantile
 
 
 @inlined

@@ -2,50 +2,21 @@
 
 A row is a *packed record*: what a visit reads and writes together lies together, and one pointer
 leads to all of it. The network of `network.py` keeps one array a quantity, which is easier to check
-and to build; `compiled.py` turns one into the other.
+and to build; `compiled.py` turns one into the other. Nothing here needs Numba: machine code that an
+earlier run has left works on these rows without it (`native.py`).
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numba import config, njit
-from numba.core import cgutils, types
-from numba.extending import intrinsic
 
+from nvmesim.engine.contract import HIST_BINS, REQUEST_FIELDS
 from nvmesim.network import Op
+from nvmesim.rng import TABLE
 
 Array = np.ndarray
-
-# Nothing here allocates; counting references to arrays that others own would cost 10 to 25 %.
-# Nothing divides by zero either: `Network.check` has seen to it.
-# What is compiled is typed by Numba from its arguments; Numba has no types for mypy, and signatures
-# would only move the complaint to the decorator. So those functions, no others, say no-untyped-def.
-_LEAN: dict[str, Any] = {"_nrt": False, "error_model": "numpy"}
-compiled: Any = njit(**_LEAN)
-inlined: Any = njit(forceinline=True, **_LEAN)
-part: Any = njit(inline="always", **_LEAN)
-"""For the body of `entry`'s function: compiled once, as a part of it."""
-entry: Any = njit(nogil=True, cache=True, **_LEAN)
-"""The one function that is kept on disk; what it calls is inside it (`kernel.sources`)."""
-
-
-def _rows(array: Array, columns: int) -> Array:
-    return array
-
-
-@intrinsic(prefer_literal=True)
-def _fixed_rows(_context: Any, array: Any, columns: Any) -> Any:
-    def code(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
-        proxy: Any = cgutils.create_struct_proxy  # Numba has no types
-        view = proxy(array)(context, builder, value=args[0])
-        length = context.get_constant(types.intp, columns.literal_value)
-        view.shape = builder.insert_value(view.shape, length, 1)
-        return view._getvalue()
-
-    return array(array, columns), code
-
 
 # What a station is here: a FIFO station is a LINE, a RING, a POOL or SCALED.
 LINE = 0  # one server
@@ -187,35 +158,25 @@ class Run(NamedTuple):
     record: Array  # int64[capacity, 7]; capacity 0: no recording
 
 
-rows: Any = _rows if getattr(config, "DISABLE_JIT", False) else _fixed_rows
-"""rows(array, columns): *array* itself, its row length known to the compiler.
+class Room(NamedTuple):
+    """What has to have room for what is outstanding, and grows with it."""
 
-Numba reads the length of a row at run time and multiplies by it; a constant is a shift.
+    tokens: Array  # int64[n, TOKEN_FIELDS]
+    heap: Array  # int64[n + slack, HEAP]: events by time
+    free: Array  # int64[n]: numbers of tokens that are free, as a stack
+    pending: Array  # int64[n + slack, PENDING]: arrivals and touches of the instant
+    resume: Array  # int64[n + most children of one operation]: tokens that walk on
+
+
+ROWS: dict[str, tuple[int | None, ...]] = {
+    "die": (DIES,), "dist": (TABLE,), "ops": (OPS,), "child": (CHILDREN,), "flow": (FLOWS,),
+    "group": (GROUPS,), "thread": (THREADS,), "user": (USERS,),
+    "station": (STATION_FIELDS,), "interrupt_end": (None,), "latency_sum": (2,),
+    "latency_max": (2,), "histogram": (2, HIST_BINS), "classes": (HIST_BINS,),
+    "acc": (ACCOUNTS,), "record": (len(REQUEST_FIELDS),),
+    "tokens": (TOKEN_FIELDS,), "heap": (HEAP,), "pending": (PENDING,),
+}  # fmt: skip
+"""Shape of a row, by array; the others are rows of one number. None: known only at run time.
+
+Numba would read the length of a row and multiply by it; a constant is a shift.
 """
-
-
-@inlined
-def fixed_net(net):  # type: ignore[no-untyped-def]
-    """*net* with rows of known length."""
-    return Net(
-        rows(net.die, DIES), net.scale, net.gc_on, net.gc_off, net.gc_factor, net.dist,
-        net.series, net.series_ptr, net.series_block, rows(net.ops, OPS),
-        net.plan_phase, net.phase_child, rows(net.child, CHILDREN), net.alt_program,
-        net.alt_member, net.order, rows(net.flow, FLOWS), rows(net.group, GROUPS),
-        net.threshold, rows(net.thread, THREADS), rows(net.user, USERS), net.arrival_ps,
-        net.arrival_flow, net.user_arrival,
-    )  # fmt: skip
-
-
-@inlined
-def fixed_run(run):  # type: ignore[no-untyped-def]
-    """*run* with rows of known length."""
-    return Run(
-        run.scalars, run.background, rows(run.station, STATION_FIELDS), run.server_free,
-        run.programs, run.gc_episode, run.gc_end, run.interrupt_end, run.thread_next,
-        run.thread_due, run.stream, run.target_key, run.target_count, run.user_cursor,
-        run.user_paced, run.user_phase, run.user_phase_end, run.member_load, run.series_count,
-        run.completed, rows(run.latency_sum, 2), rows(run.latency_max, 2), run.histogram,
-        run.syncs, run.classes, run.flows, run.alts, run.plans, rows(run.acc, ACCOUNTS),
-        run.record,
-    )  # fmt: skip

@@ -15,7 +15,9 @@ from nvmesim.engine.contract import (
     PURPOSE_SERIES,
     TOUCH_ORDER,
 )
+from nvmesim.engine.kernel_draws import below, mix, quantile
 from nvmesim.engine.kernel_heap import heap_insert, replace_first
+from nvmesim.engine.kernel_jit import compiled, inlined
 from nvmesim.engine.kernel_state import (
     ACQUIRE,
     ARRIVED,
@@ -69,10 +71,7 @@ from nvmesim.engine.kernel_state import (
     VISIT_CPU,
     VISIT_SERIES,
     WORK,
-    compiled,
-    inlined,
 )
-from nvmesim.rng import below, mix, quantile
 
 
 @inlined

@@ -5,14 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from nvmesim import rng
 from nvmesim.engine.compiled import CompiledEngine
 from nvmesim.engine.contract import Engine, Status, bin_index, bin_middle
+from nvmesim.engine.kernel_draws import below, mix, quantile
 from nvmesim.engine.kernel_requests import bin_of
 from nvmesim.engine.reference import ReferenceEngine, Step
 from nvmesim.engine.stations import Fifo, Station, Visit
 from nvmesim.errors import DeadlockError
 from nvmesim.network import HORIZON_PS, Network
-from nvmesim.rng import below, mix, plain_below, plain_mix, plain_quantile, quantile
 from tests.engines import builder as b
 from tests.engines.test_equality import assert_equal
 
@@ -161,7 +162,7 @@ def test_room_for_bursts_and_backlogs_is_made() -> None:
     assert batches[-1].outstanding > 200
     run = CompiledEngine(built)
     run.advance(10, HORIZON_PS)
-    assert len(run._tokens) > 2 * 60 * 40
+    assert len(run._room.tokens) > 2 * 60 * 40
 
 
 def test_room_for_many_submissions_at_once_is_made() -> None:
@@ -206,7 +207,7 @@ def test_records_of_a_growing_backlog() -> None:
     while done < 400_000:
         done += run.advance(400_000 - done, HORIZON_PS).completions
         rows.append(run.records())
-    assert len(run._tokens) > 100_000
+    assert len(run._room.tokens) > 100_000
     assert len(np.concatenate(rows)) == done
 
 
@@ -226,10 +227,10 @@ def test_draws_of_both_modes_agree() -> None:
     table = np.array(net.dists)
     for key, word in [*words, (0, 0), (-1, -1), (5, -9)]:
         bits = mix(key, word)
-        assert bits == plain_mix(key, word)
-        assert below(bits, 48) == plain_below(bits, 48)
-        assert below(bits, 1 << 32) == plain_below(bits, 1 << 32)
+        assert bits == rng.mix(key, word)
+        assert below(bits, 48) == rng.below(bits, 48)
+        assert below(bits, 1 << 32) == rng.below(bits, 1 << 32)
         for row in range(2):
-            assert quantile(table, row, bits) == plain_quantile(table, row, bits)
+            assert quantile(table, row, bits) == rng.quantile(table, row, bits)
     top = -1  # all ones: the last cell of the last cell
-    assert quantile(table, 0, top) == plain_quantile(table, 0, top)
+    assert quantile(table, 0, top) == rng.quantile(table, 0, top)

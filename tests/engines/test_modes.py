@@ -8,10 +8,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from nvmesim.engine import kernel
-from nvmesim.engine.kernel import sources
+from nvmesim.engine import native
+from nvmesim.engine.compiled import kernel_net
+from tests.engines.strategies import random_network
+from tests.engines.test_equality import compare_seeds
 
 ROOT = Path(__file__).parents[2]
 
@@ -49,16 +52,56 @@ def test_many_mutations_with_the_jit_off() -> None:
 
 def test_every_part_of_the_loop_is_in_its_key() -> None:
     """What the loop is made of decides whether the code on disk is used again."""
-    engine = ROOT / "nvmesim" / "engine"
+    files = native.loop_files()
     imported = set()
-    for path in engine.glob("kernel*.py"):
-        imported |= set(re.findall(r"from (nvmesim[\w.]*) import", path.read_text()))
-    known = {f"nvmesim.engine.{path.stem}" for path in engine.glob("kernel*.py")}
-    assert imported <= known | {"nvmesim.engine.contract", "nvmesim.rng", "nvmesim.network"}
+    for path in files:
+        if path.stem.startswith("kernel"):
+            imported |= set(re.findall(r"from (nvmesim[\w.]*) import", path.read_text()))
+    names = {".".join(path.relative_to(ROOT).with_suffix("").parts) for path in files}
+    assert imported <= names | {"nvmesim"}  # from nvmesim import rng
 
 
-def test_the_key_changes_with_the_bounds_flag(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = sources()
-    assert sources() == before
-    monkeypatch.setattr(kernel.config, "BOUNDSCHECK", 1 - int(kernel.config.BOUNDSCHECK or 0))
-    assert sources() != before
+def test_the_key_changes_with_the_sources(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    before = native.sources()
+    assert native.sources() == before
+    changed = tmp_path / "kernel.py"
+    changed.write_text("another loop")
+    monkeypatch.setattr(native, "loop_files", lambda: [changed])
+    assert native.sources() != before
+
+
+def test_the_key_changes_with_the_processor(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = native.sources()
+    cpu, features = native._processor()
+    monkeypatch.setattr(native, "_processor", lambda: (cpu, f"{features},+another"))
+    assert native.sources() != before
+
+
+def test_code_on_disk_is_run_without_numba() -> None:
+    compare_seeds(range(1))  # leaves it there
+    code = EQUALITY.format(1) + "\nimport sys; print(*sys.modules)"
+    assert "numba" not in run_python(code).split()
+
+
+def test_damaged_code_is_no_code(tmp_path: Path) -> None:
+    path = tmp_path / "loop-1.o"
+    assert native._read(path) is None
+    native._write(path, b"machine code")
+    assert native._read(path) == b"machine code"
+    path.write_bytes(path.read_bytes()[:-1])
+    assert native._read(path) is None
+
+
+def test_few_files_are_kept(tmp_path: Path) -> None:
+    for i in range(native.KEPT + 3):
+        native._write(tmp_path / f"loop-{i}.o", b"code")
+        os.utime(tmp_path / f"loop-{i}.o", (i, i))
+    assert len(list(tmp_path.iterdir())) == native.KEPT
+    assert (tmp_path / f"loop-{native.KEPT + 2}.o").exists()
+
+
+def test_arrays_of_another_form_are_refused() -> None:
+    net = kernel_net(random_network(1))
+    for ops in (net.ops.astype(np.int32), net.ops.T, net.ops[:, :5].copy()):
+        with pytest.raises(TypeError, match="ops is"):
+            native.loop_of(net._replace(ops=ops))
