@@ -16,6 +16,7 @@ import numpy as np
 from nvmesim.trace import blkparse_kernel as kernel
 from nvmesim.trace.blkparse_fields import (
     MAJOR,
+    MAX_COLUMNS,
     OP,
     Layout,
     find_layout,
@@ -173,13 +174,14 @@ def _field_events(source: Iterator[np.ndarray], notes: Notes, layout: Layout) ->
     counters = np.zeros(kernel.N_COUNTERS, np.int64)
     roles = np.array(layout.roles, np.int64)
     unit = 512 if layout.in_bytes else 1
+    bounds = np.empty((2, MAX_COLUMNS), np.int64)
     for data in source:
         stop = whole_lines(data)
         notes.skipped += int(stop < data.size)
         room = stop // SHORTEST_FIELDS + 1
         rows = np.empty((room, 4), np.int64)
         codes = np.empty((2, room), np.uint8)
-        n = scan_columns(data, 0, stop, layout.commas, roles, unit, rows, codes, counters)
+        n = scan_columns(data, 0, stop, layout.commas, roles, unit, bounds, rows, codes, counters)
         yield Events(rows[:n], codes[:, :n])
     notes.skipped += int(counters[kernel.SKIPPED])
     notes.say(int(counters[kernel.BOOKKEEPING]), _STEPS)

@@ -176,6 +176,7 @@ def scan_columns(
     commas: bool,
     roles: np.ndarray,
     unit: int,
+    bounds: np.ndarray,
     events: np.ndarray,
     codes: np.ndarray,
     counters: np.ndarray,
@@ -183,10 +184,12 @@ def scan_columns(
     """Scan whole lines of an ``-f`` form; the number of events written.
 
     roles: int64[N_ROLES], columns. unit: bytes or sectors in one sector of the length column
-    (512 or 1). events, codes and counters as in `blkparse_kernel.scan_default`.
+    (512 or 1). bounds: int64[2, MAX_COLUMNS], scratch. events, codes and counters as in
+    `blkparse_kernel.scan_default`.
     """
-    bounds = np.zeros((2, MAX_COLUMNS), np.int64)
-    needed = roles.max()
+    needed = 0
+    for column in roles:
+        needed = max(needed, column)
     row = 0
     i = start
     while i < end:

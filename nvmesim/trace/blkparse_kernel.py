@@ -7,7 +7,7 @@ every byte goes through ``int`` first and nothing relies on wrap-around.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, ParamSpec, TypeVar, cast
+from typing import Any, Final, ParamSpec, TypeVar, cast
 
 import numpy as np
 from numba import njit
@@ -26,8 +26,9 @@ ZERO: Final = 48
 OPEN_PAREN: Final = 40
 OPEN_BRACKET: Final = 91
 CLOSE_BRACKET: Final = 93
-MAX_DIGITS: Final = 18
-"""Any number of 18 digits fits int64; longer ones are damage, not data."""
+MAX_DIGITS: Final = 19
+LARGEST: Final = 2**63 - 1
+"""Larger numbers are damage, not data."""
 MAX_SECTOR: Final = 2**53
 MAX_SECTORS: Final = 2**31
 MAX_SECONDS: Final = 3_000_000_000
@@ -47,9 +48,20 @@ EVENTS: Final = 3
 N_COUNTERS: Final = 4
 
 
+_LEAN: Final[dict[str, Any]] = {"nogil": True, "_nrt": False, "error_model": "numpy"}
+
+
 def compiled(function: Callable[P, R]) -> Callable[P, R]:
-    """*function* through Numba, without the interpreter lock, cached on disk."""
-    return cast(Callable[P, R], njit(cache=True, nogil=True)(function))
+    """*function* through Numba, without the interpreter lock, cached on disk.
+
+    It must not allocate: then references to arrays need no counting, which costs more than a line.
+    """
+    return cast(Callable[P, R], njit(cache=True, **_LEAN)(function))
+
+
+def inlined(function: Callable[P, R]) -> Callable[P, R]:
+    """The same as a part of each caller: an array is seven arguments, which a call must copy."""
+    return cast(Callable[P, R], njit(forceinline=True, **_LEAN)(function))
 
 
 @compiled
@@ -61,6 +73,13 @@ def _blank(buf: np.ndarray, i: int, end: int) -> int:
 
 
 @compiled
+def fits(value: int, digits: int) -> bool:
+    """Whether a number that was computed in int64 from so many digits did not wrap."""
+    # What 19 digits add beyond 2**63 makes it negative; with the JIT off nothing wraps.
+    return digits <= MAX_DIGITS and 0 <= value <= LARGEST
+
+
+@compiled
 def _number(buf: np.ndarray, i: int, end: int) -> tuple[int, int]:
     """The decimal at *i* and the index behind it; -1 if there is none or it is too long."""
     first = i
@@ -69,10 +88,9 @@ def _number(buf: np.ndarray, i: int, end: int) -> tuple[int, int]:
         digit = int(buf[i]) - ZERO
         if digit < 0 or digit > 9:
             break
-        # Beyond 18 digits this may wrap; then it is not used.
         value = value * 10 + digit
         i += 1
-    if i == first or i - first > MAX_DIGITS:
+    if i == first or not fits(value, i - first):
         return -1, i
     return value, i
 

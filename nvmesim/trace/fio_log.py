@@ -106,9 +106,7 @@ class _Log:
         """Return the requests in order of completion; of a long log read again, in file order."""
         device = _device(run)
         if kept:
-            whole = [_requests(frame, device) for frames in kept for frame in frames]
-            frame = pl.concat(whole).sort("complete_ns", maintain_order=True)
-            return _with_depth(frame).lazy()
+            return lazy_table(_kept_frames(kept, device), REQUEST_SCHEMA)
         tables = [
             lazy_table(_frames_of(source, layout, device), REQUEST_SCHEMA)
             for source, layout in zip(self.sources, self.layouts, strict=True)
@@ -117,6 +115,21 @@ class _Log:
         for table in tables[1:]:
             merged = merged.merge_sorted(table, key="complete_ns")
         return merged
+
+
+def _kept_frames(
+    kept: list[list[pl.DataFrame]], device: str | None
+) -> Callable[[], Iterator[pl.DataFrame]]:
+    """The rows in memory as one table of requests, made when it is first used."""
+    whole: list[pl.DataFrame] = []
+
+    def frames() -> Iterator[pl.DataFrame]:
+        if not whole:
+            found = pl.concat([_requests(frame, device) for rows in kept for frame in rows])
+            whole.append(_with_depth(found.sort("complete_ns", maintain_order=True)))
+        return iter(whole)
+
+    return frames
 
 
 def _frames_of(

@@ -14,10 +14,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
+import numpy as np
 import polars as pl
 
 from nvmesim.trace.fields import MAX_LATENCY_S
-from nvmesim.trace.lines import chunks
+from nvmesim.trace.lines import NEWLINE, ahead, chunks
 from nvmesim.trace.text import Source
 
 ROW: Final = re.compile(
@@ -142,18 +143,23 @@ def row_frames(source: Source, layout: Layout) -> Iterator[tuple[pl.DataFrame, i
     Values are ns for latencies. Skipped is a row with other columns, with something that is no
     number or not plausible, or of another operation than read and write (a trim).
     """
+    return ahead(source, _row_frames(source, layout))
+
+
+def _row_frames(source: Source, layout: Layout) -> Iterator[tuple[pl.DataFrame, int]]:
     names = [*layout.columns, "extra"]
     # One more column than the log has tells rows that are too long; the first line fixes the width.
     first = (",".join("0" * len(names)) + "\n").encode()
     schema = {name: pl.String if name in ("prio", "more", "extra") else pl.Int64 for name in names}
     for data in chunks(source):
-        raw = data.tobytes()
+        raw = b"".join((first, data.data))
         cut = 0
         if not raw.endswith(b"\n"):  # fio ends every row: what does not was cut off
-            raw, _, last = raw.rpartition(b"\n")
+            raw, end, last = raw.rpartition(b"\n")
+            raw += end
             cut = 1 if last.strip() else 0
         frame = pl.read_csv(
-            io.BytesIO(first + raw),
+            io.BytesIO(raw),
             has_header=False,
             schema=schema,
             ignore_errors=True,
@@ -163,9 +169,9 @@ def row_frames(source: Source, layout: Layout) -> Iterator[tuple[pl.DataFrame, i
             encoding="utf8-lossy",
         ).slice(1)
         good = frame.filter(_is_good(layout)).select(_columns(layout))
-        lines = raw.count(b"\n") + (not raw.endswith(b"\n") and bool(raw))
+        lines = int(np.count_nonzero(data == NEWLINE))
         if lines != good.height:  # only now, for it is slow
-            lines = sum(1 for line in raw.split(b"\n") if line.strip())
+            lines = sum(1 for line in raw.split(b"\n") if line.strip()) - 1
         yield good, lines - good.height + cut
 
 

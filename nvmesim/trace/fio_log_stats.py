@@ -57,7 +57,7 @@ class LogStats:
         ops = frame["op"].to_numpy()
         value, n_bytes = frame["value"].to_numpy(), frame["bytes"].to_numpy()
         if len(self.sizes) < 2:
-            self.sizes.update(np.unique(n_bytes)[:2].tolist())
+            self.sizes.update((int(n_bytes.min()), int(n_bytes.max())))
         for k in range(2):
             mine = ops == k
             if mine.any():

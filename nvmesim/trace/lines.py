@@ -5,7 +5,7 @@ from __future__ import annotations
 import codecs
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import BinaryIO, Final
+from typing import BinaryIO, Final, TypeVar
 
 import numpy as np
 import polars as pl
@@ -27,11 +27,17 @@ def chunks(source: Source, size: int = CHUNK) -> Iterator[np.ndarray]:
     one longer than 64 MiB a CaptureError. A compressed file is expanded a chunk ahead.
     """
     found = _chunks(source, size)
-    return found if source.compression is None else _ahead(found)
+    return found if source.compression is None else ahead(source, found)
 
 
-def _ahead(items: Iterator[np.ndarray]) -> Iterator[np.ndarray]:
-    """Yield *items*, the next one made on another thread meanwhile."""
+T = TypeVar("T")
+
+
+def ahead(source: Source, items: Iterator[T]) -> Iterator[T]:
+    """Yield *items*, made of *source*; the next one is made on another thread meanwhile."""
+    if source.head.whole:  # one item is not worth a thread
+        yield from items
+        return
     with ThreadPoolExecutor(1) as pool:
         following = pool.submit(next, items, None)
         while (item := following.result()) is not None:

@@ -223,7 +223,9 @@ class Pairer:
 
     def _flying(self) -> np.ndarray:
         """Pool rows of what is in flight, in order of issue."""
-        used: np.ndarray = self._pool[~kernel.free_nodes(self._pool, self._counters)]
+        free = np.zeros(self._pool.shape[0], np.bool_)
+        kernel.find_free(self._pool, self._counters, free)
+        used: np.ndarray = self._pool[~free]
         return used[np.argsort(used[:, kernel.ISSUE], kind="stable")]
 
     def _rebuild(self, room: int, horizon: int) -> None:

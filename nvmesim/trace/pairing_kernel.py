@@ -413,28 +413,43 @@ def index_devices(events: np.ndarray, ids: np.ndarray, known: int) -> int:
 
 
 @compiled
-def depths(issue: np.ndarray, ends: np.ndarray, earlier: int) -> np.ndarray:
-    """Outstanding at each issue, int64[n], this request included.
+def group(keys: np.ndarray, starts: np.ndarray, members: np.ndarray) -> None:
+    """Counting sort: the indices of equal *keys* together, each key's in order.
+
+    keys: int64[n], from 0 on. starts: int64[highest + 2], zero; out: where each key's indices
+    start in *members*, int64[n].
+    """
+    for key in keys:
+        starts[key + 1] += 1
+    for key in range(1, starts.shape[0]):
+        starts[key] += starts[key - 1]
+    for i in range(keys.shape[0]):
+        members[starts[keys[i]]] = i
+        starts[keys[i]] += 1
+    for key in range(starts.shape[0] - 1, 0, -1):
+        starts[key] = starts[key - 1]
+    starts[0] = 0
+
+
+@compiled
+def depths(issue: np.ndarray, ends: np.ndarray, earlier: int, out: np.ndarray) -> None:
+    """Outstanding at each issue, this request included, into *out*, int64[n].
 
     issue: int64[n], ascending. ends: int64[n + earlier], ascending: the completions of these
     requests and of *earlier* ones still in flight at the first issue.
     """
-    out = np.empty(issue.shape[0], np.int64)
     done = 0
     for i in range(issue.shape[0]):
         while done < ends.shape[0] and ends[done] <= issue[i]:
             done += 1
         # A request that ends as it starts is outstanding at its own issue.
         out[i] = max(i + 1 + earlier - done, 1)
-    return out
 
 
 @compiled
-def free_nodes(pool: np.ndarray, counters: np.ndarray) -> np.ndarray:
-    """bool[room], whether a node of the pool holds nothing in flight."""
-    free = np.zeros(pool.shape[0], np.bool_)
+def find_free(pool: np.ndarray, counters: np.ndarray, free: np.ndarray) -> None:
+    """Set *free*, bool[room], at the nodes of the pool that hold nothing in flight."""
     node = counters[FREE]
     while node >= 0:
         free[node] = True
         node = pool[node, NEXT]
-    return free

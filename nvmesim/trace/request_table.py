@@ -71,11 +71,18 @@ def _known(values: np.ndarray) -> pl.Series:
     return series.replace(UNKNOWN_TIME, None) if bool((values == UNKNOWN_TIME).any()) else series
 
 
+def _by_completion(frame: pl.DataFrame) -> pl.DataFrame:
+    """*frame* in order of completion."""
+    if frame["complete_ns"].is_sorted():
+        return frame
+    return frame.sort("complete_ns", maintain_order=True)
+
+
 def reread_table(capture: Source, blocks: Blocks) -> pl.LazyFrame:
     """A lazy frame that reads *capture* again, batch by batch, whenever it is collected."""
 
     def frames() -> Iterator[pl.DataFrame]:
-        return (block_frame(block) for block in blocks(capture, Notes()))
+        return (_by_completion(block_frame(block)) for block in blocks(capture, Notes()))
 
     return lazy_table(frames, REQUEST_SCHEMA)
 
@@ -86,10 +93,7 @@ def _kept_table(kept: list[Block]) -> pl.LazyFrame:
 
     def frames() -> Iterator[pl.DataFrame]:
         if not whole:
-            frame = pl.concat([block_frame(block) for block in kept])
-            if not frame["complete_ns"].is_sorted():
-                frame = frame.sort("complete_ns", maintain_order=True)
-            whole.append(frame)
+            whole.append(_by_completion(pl.concat([block_frame(block) for block in kept])))
         return iter(whole)
 
     return lazy_table(frames, REQUEST_SCHEMA)

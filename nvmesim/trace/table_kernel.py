@@ -12,6 +12,8 @@ import numpy as np
 
 from nvmesim.trace.blkparse_kernel import (
     COMMA,
+    NEWLINE,
+    RETURN,
     SPACE,
     ZERO,
     _blank,
@@ -19,8 +21,18 @@ from nvmesim.trace.blkparse_kernel import (
     _number,
     _operation,
     compiled,
+    inlined,
 )
 from nvmesim.trace.tally_kernel import UNKNOWN_TIME
+from nvmesim.trace.words_kernel import (
+    COMMAS,
+    NEWLINES,
+    below,
+    billionths,
+    length,
+    marks_of,
+    whole_number,
+)
 
 MAX_COLUMNS: Final = 40
 QUOTE: Final = 34
@@ -51,8 +63,12 @@ N_COUNTERS: Final = 3
 # Rows of the state of the names.
 N_NAMES: Final = 0
 N_NAME_BYTES: Final = 1
-QUICK: Final = 256
-"""Short words whose values are kept at hand; a power of two."""
+QUICK_BITS: Final = 9
+QUICK: Final = 1 << QUICK_BITS
+"""Short words whose values are kept at hand, a column."""
+NO_KEY: Final = np.uint64(0)
+MIXER: Final = np.uint64(0x9E3779B97F4A7C15)
+"""2**64 over the golden ratio: the top bits of a product are well mixed (Knuth, 6.4)."""
 MAX_NAMES: Final = 1 << 14
 NAME_BYTES: Final = 1 << 20
 _MASK: Final = (1 << 38) - 1
@@ -179,143 +195,169 @@ def _intern(
 
 
 @compiled
-def _plain(
-    buf: np.ndarray, i: int, stop: int, wanted: np.ndarray, kinds: np.ndarray, values: np.ndarray
-) -> int:
-    """Read a line of the plain kind in one pass; the index of its newline, or -1: look closely.
+def _short_word(
+    words: np.ndarray, i: int, kind: int, ends_line: bool, slot: int, quick: np.ndarray
+) -> tuple[int, int, np.uint64, int]:
+    """Look up the word at *i* of the wanted column *slot* by its bytes.
 
-    Columns are split at commas and not padded or quoted, numbers are whole. wanted: int64[n],
-    the slot of each column or -1. values: int64[2, n_slots], out: for names the bounds.
+    What is known of it or -1, where it ends, its key and the key's place in *quick*; the key is 0
+    if the word fills eight bytes or is none.
     """
-    column = 0
-    while column < wanted.shape[0]:
-        slot = wanted[column]
-        kind = kinds[slot] & 7 if slot >= 0 else -1
-        first = i
-        if kind in (INTEGER, SECONDS):
-            value = 0
-            while i < stop:
-                digit = int(buf[i]) - ZERO
-                if digit < 0 or digit > 9:
-                    break
-                value = value * 10 + digit
-                i += 1
-            if i == first or i - first > 18 or i >= stop:
-                return -1
-            if kind == SECONDS:
-                if int(buf[i]) != 46 or value > 4_000_000_000:
-                    return -1
-                i += 1
-                first = i
-                scale = 1_000_000_000
-                while i < stop:
-                    digit = int(buf[i]) - ZERO
-                    if digit < 0 or digit > 9:
-                        break
-                    if scale > 1:
-                        value = value * 10 + digit
-                        scale //= 10
-                    i += 1
-                if i == first or i >= stop:
-                    return -1
-                value *= scale
-            values[0, slot] = value
-        else:
-            while i < stop and int(buf[i]) != COMMA and int(buf[i]) != 10:
-                if int(buf[i]) <= SPACE or int(buf[i]) == QUOTE:
-                    return -1
-                i += 1
-            if kind == TWO_NAMES and i < stop and int(buf[i]) == COMMA:
-                column += 1
-                i += 1
-                while i < stop and int(buf[i]) > SPACE and int(buf[i]) != COMMA:
-                    i += 1
-            if slot >= 0:
-                if i == first or kind > OPERATION:
-                    return -1
-                values[0, slot] = first
-                values[1, slot] = i
-        if i >= stop:
-            return -1
-        is_last = column == wanted.shape[0] - 1
-        if int(buf[i]) != (10 if is_last else COMMA):
+    word = words[i]
+    marks = marks_of(word, NEWLINES if ends_line else COMMAS)
+    if kind == TWO_NAMES:
+        marks &= marks - np.uint64(1)
+    mask = below(marks)
+    size = length(mask)
+    if marks == 0 or size == 0 or (kind == TWO_NAMES and ends_line):
+        return -1, -1, NO_KEY, 0
+    key = word & (mask >> np.uint64(7))
+    at = int(np.int64((key * MIXER) >> np.uint64(64 - QUICK_BITS)))
+    code = int(np.int64(quick[slot, 1, at])) if quick[slot, 0, at] == key else -1
+    return code, i + size, key, at
+
+
+@compiled
+def _long_word(buf: np.ndarray, i: int, stop: int, kind: int) -> int:
+    """Index behind the word at *i*, or -1 if it holds what needs a closer look."""
+    first = i
+    commas = int(kind == TWO_NAMES)
+    while i < stop and int(buf[i]) != 10:
+        byte = int(buf[i])
+        if byte == COMMA:
+            if commas == 0:
+                break
+            commas -= 1
+        elif byte <= SPACE or byte == QUOTE:
             return -1
         i += 1
+    return -1 if i == first or i >= stop or commas else i
+
+
+@inlined
+def _plain(
+    buf: np.ndarray,
+    words: np.ndarray,
+    i: int,
+    stop: int,
+    wanted: np.ndarray,
+    kinds: np.ndarray,
+    quick: np.ndarray,
+    table: np.ndarray,
+    ends: np.ndarray,
+    text: np.ndarray,
+    state: np.ndarray,
+    out: np.ndarray,
+    row: int,
+) -> int:
+    """Read a line of the plain kind in one pass into *out*; its end, or -1: look closely.
+
+    Columns are split at commas, with a blank behind or none, and not quoted; numbers are whole.
+    wanted: int64[n], the slot of each column or -1. quick: uint64[n_slots, 2, QUICK], the bytes
+    of words seen and what they mean. The others as in `scan_table`.
+    """
+    column = 0
+    n_columns = wanted.shape[0]
+    while column < n_columns:
+        if i >= words.shape[0]:
+            return -1
+        if column > 0 and int(buf[i]) == SPACE:
+            i += 1
+        slot = wanted[column]
+        kind = kinds[slot] & 7 if slot >= 0 else NAME
+        if kind == INTEGER:
+            value, i = whole_number(words, i)
+            if value < 0:
+                return -1
+            out[slot, row] = value
+        elif kind == SECONDS:
+            value, i = whole_number(words, i)
+            if value < 0 or value > 4_000_000_000 or int(buf[i]) != 46:
+                return -1
+            part, i = billionths(buf, words, i + 1)
+            if part < 0:
+                return -1
+            out[slot, row] = value * 1_000_000_000 + part
+        else:
+            behind = column + (2 if kind == TWO_NAMES else 1)
+            code, after, key, at = -1, -1, NO_KEY, 0
+            if slot >= 0 and i < words.shape[0]:
+                code, after, key, at = _short_word(words, i, kind, behind == n_columns, slot, quick)
+            if code < 0:
+                after = _long_word(buf, i, stop, kind)
+                if after < 0:
+                    return -1
+                if slot >= 0:
+                    if kind == LETTER:
+                        code = _letter(buf, i, after)
+                    elif kind == OPERATION:
+                        code = _rwbs(buf, i, after)
+                    else:
+                        code = _intern(buf, i, after, table, ends, text, state)
+                    if code < 0:
+                        return -1
+                    if key != NO_KEY:
+                        quick[slot, 0, at] = key
+                        quick[slot, 1, at] = np.uint64(code)
+            if slot >= 0:
+                out[slot, row] = code
+            column = behind - 1
+            i = after
         column += 1
-    return i - 1
+        if i >= stop or (column < n_columns and int(buf[i]) != COMMA):
+            return -1
+        i += int(column < n_columns)
+    if int(buf[i]) == RETURN and i + 1 < stop:
+        i += 1
+    return i if int(buf[i]) == NEWLINE else -1
 
 
 @compiled
 def scan_table(
     buf: np.ndarray,
+    words: np.ndarray,
     stop: int,
     commas: bool,
     point: int,
     columns: np.ndarray,
     kinds: np.ndarray,
     widths: np.ndarray,
+    wanted: np.ndarray,
+    bounds: np.ndarray,
     out: np.ndarray,
     odd: np.ndarray,
     table: np.ndarray,
     ends: np.ndarray,
     text: np.ndarray,
     state: np.ndarray,
+    quick: np.ndarray,
     counters: np.ndarray,
 ) -> tuple[int, int]:
     """Scan whole lines; the number of rows written and of odd lines.
 
-    point: a byte that is a decimal point beside the dot. columns, kinds: int64[n_wanted]. widths:
-    int64[2], columns of a row at least and at most. out: int64[n_wanted, room]. odd:
-    int64[2, room], bounds of lines that are no rows. table: int64[2**k], -1 where empty. ends:
-    int64[n], end of each name in text. state: int64[2]. counters: int64[N_COUNTERS], added to.
+    words: of `words_of`. point: a byte that is a decimal point beside the dot. columns, kinds:
+    int64[n_wanted]. widths: int64[2], columns of a row at least and at most. wanted: int64[width],
+    the slot of each column or -1; empty if lines are not of the plain kind. bounds:
+    int64[2, MAX_COLUMNS], scratch. out: int64[n_wanted, room]. odd: int64[2, room], bounds of
+    lines that are no rows. table: int64[2**k], -1 where empty. ends: int64[n], end of each name in
+    text. state: int64[2]. quick: uint64[n_wanted, 2, QUICK], zero at first: words seen and what
+    they mean. counters: int64[N_COUNTERS], added to.
     """
-    bounds = np.zeros((2, MAX_COLUMNS), np.int64)
-    values = np.zeros((2, columns.shape[0]), np.int64)
-    wanted = np.full(widths[0] if commas and widths[0] == widths[1] else 0, -1, np.int64)
-    for k in range(columns.shape[0]):
-        if wanted.shape[0]:
-            wanted[columns[k]] = k
-    quick = np.zeros((3, QUICK), np.int64)
     row = 0
     n_odd = 0
     i = 0
     while i < stop:
         line = i
-        end = _plain(buf, i, stop, wanted, kinds, values) if wanted.shape[0] else -1
+        end = -1
+        if wanted.shape[0]:
+            end = _plain(
+                buf, words, i, stop, wanted, kinds, quick, table, ends, text, state, out, row
+            )
         if end >= 0:
-            good = True
-            for k in range(columns.shape[0]):
-                value = values[0, k]
-                kind = kinds[k] & 7
-                if kind >= LETTER:
-                    first = value
-                    size = values[1, k] - first
-                    key = size
-                    # Words of up to seven bytes are looked up by their bytes as a number.
-                    for j in range(first, first + min(size, 7)):
-                        key = key * 256 + int(buf[j])
-                    mixed = (key ^ (key >> 24) ^ (key >> 48)) & 0xFFFFFF
-                    slot = ((mixed * 0x9E3779 >> 20) + k * 37) & (QUICK - 1)
-                    if size <= 7 and quick[0, slot] == key and quick[1, slot] == k:
-                        value = quick[2, slot]
-                    else:
-                        if kind == LETTER:
-                            value = _letter(buf, first, first + size)
-                        elif kind == OPERATION:
-                            value = _rwbs(buf, first, first + size)
-                        else:
-                            value = _intern(buf, first, first + size, table, ends, text, state)
-                        if size <= 7 and value >= 0:
-                            quick[0, slot] = key
-                            quick[1, slot] = k
-                            quick[2, slot] = value
-                good &= value >= 0
-                out[k, row] = value
-            if good:
-                counters[LINES] += 1
-                row += 1
-                i = end + 1
-                continue
+            counters[LINES] += 1
+            row += 1
+            i = end + 1
+            continue
         end = _line_end(buf, i, stop)
         i = end + 1
         width = _split(buf, line, end, commas, bounds)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -11,9 +10,10 @@ import numpy as np
 
 from nvmesim.trace import table_kernel as kernel
 from nvmesim.trace.blkparse_fields import whole_lines
-from nvmesim.trace.lines import NEWLINE, chunks
+from nvmesim.trace.lines import NEWLINE, ahead, chunks
 from nvmesim.trace.pairing import Notes
 from nvmesim.trace.text import Source
+from nvmesim.trace.words_kernel import words_of
 
 SHORTEST_ROW: Final = 8
 MAX_ODD: Final = 10_000
@@ -37,6 +37,14 @@ class Shape:
     commas: bool = True
     point: int = 46
     """A byte that is a decimal point beside the dot."""
+
+    def slots(self) -> np.ndarray:
+        """Which wanted column each one is, int64[width]; empty if the width is not fixed."""
+        found = np.full(self.least if self.commas and self.least == self.most else 0, -1, np.int64)
+        if found.size:
+            for k, column in enumerate(self.columns.values()):
+                found[column.at] = k
+        return found
 
 
 @dataclass
@@ -72,52 +80,80 @@ class Batch(NamedTuple):
 def table_batches(
     source: Source, shape: Shape, names: Names, notes: Notes, is_expected: Callable[[bytes], bool]
 ) -> Iterator[Batch]:
-    """Yield the rows of *source*; lines that are none and not *is_expected* count as skipped."""
-    counters = np.zeros(kernel.N_COUNTERS, np.int64)
-    waiting: Future[Batch] | None = None
-    with ThreadPoolExecutor(1) as pool:
-        for data in chunks(source):
-            started = pool.submit(_scan, data, shape, names, counters)
-            if waiting is not None:
-                yield _counted(waiting.result(), notes, is_expected)
-            waiting = started
-            # A last line without its end may be cut within a number.
-            notes.skipped += int(data[-1] != NEWLINE)
-        if waiting is not None:
-            yield _counted(waiting.result(), notes, is_expected)
+    """Yield the rows of *source*; lines that are none and not *is_expected* count as skipped.
+
+    The arrays of a batch are used again for the one after the next.
+    """
+    scanner = _Scanner(shape, names)
+    for batch, is_cut in ahead(source, scanner.batches(source)):
+        # A last line without its end may be cut within a number.
+        notes.skipped += int(is_cut) + batch.more_odd
+        notes.skipped += sum(not is_expected(line) for line in batch.odd)
+        yield batch
     notes.say(
-        int(counters[kernel.OVERFLOW]), "rows of devices beyond the room for names (left out)"
+        int(scanner.counters[kernel.OVERFLOW]),
+        "rows of devices beyond the room for names (left out)",
     )
 
 
-def _scan(data: np.ndarray, shape: Shape, names: Names, counters: np.ndarray) -> Batch:
-    stop = data.size if data[-1] == NEWLINE else whole_lines(data)
-    wanted = list(shape.columns.values())
-    out = np.empty((len(wanted), stop // SHORTEST_ROW + 2), np.int64)
-    odd = np.empty((2, MAX_ODD), np.int64)
-    before = int(counters[kernel.SKIPPED])
-    n, n_odd = kernel.scan_table(
-        data,
-        stop,
-        shape.commas,
-        shape.point,
-        np.array([column.at for column in wanted], np.int64),
-        np.array([column.kind for column in wanted], np.int64),
-        np.array([shape.least, shape.most], np.int64),
-        out,
-        odd,
-        names.table,
-        names.ends,
-        names.text,
-        names.state,
-        counters,
-    )
-    lines = [data[a:b].tobytes() for a, b in odd[:, :n_odd].T.tolist()]
-    columns = {name: out[k, :n] for k, name in enumerate(shape.columns)}
-    more = int(counters[kernel.SKIPPED]) - before
-    return Batch(columns, int(names.state[kernel.N_NAMES]), lines, more)
+class _Scanner:
+    """The kernel's tables and buffers: one chunk's rows are used while the next are scanned."""
 
+    def __init__(self, shape: Shape, names: Names) -> None:
+        wanted = list(shape.columns.values())
+        self._shape, self._names = shape, names
+        self._columns = np.array([column.at for column in wanted], np.int64)
+        self._kinds = np.array([column.kind for column in wanted], np.int64)
+        self._widths = np.array([shape.least, shape.most], np.int64)
+        self._slots = shape.slots()
+        self._bounds = np.empty((2, kernel.MAX_COLUMNS), np.int64)
+        self._quick = np.zeros((len(wanted), 2, kernel.QUICK), np.uint64)
+        self._odd = np.empty((2, MAX_ODD), np.int64)
+        self._outs = [np.empty((len(wanted), 0), np.int64) for _ in range(2)]
+        self.counters = np.zeros(kernel.N_COUNTERS, np.int64)
 
-def _counted(batch: Batch, notes: Notes, is_expected: Callable[[bytes], bool]) -> Batch:
-    notes.skipped += batch.more_odd + sum(not is_expected(line) for line in batch.odd)
-    return batch
+    def batches(self, source: Source) -> Iterator[tuple[Batch, bool]]:
+        """The rows chunk by chunk, and whether its last line lacks its end."""
+        for data in chunks(source):
+            yield self.scan(data), bool(data[-1] != NEWLINE)
+
+    def scan(self, data: np.ndarray) -> Batch:
+        """The rows of *data*, uint8[n], whole lines except perhaps the last."""
+        stop = data.size if data[-1] == NEWLINE else whole_lines(data)
+        out = self._room(stop // SHORTEST_ROW + 2)
+        names, before = self._names, int(self.counters[kernel.SKIPPED])
+        # With the JIT off NumPy would warn of unsigned numbers that wrap, as they must.
+        with np.errstate(over="ignore"):
+            n, n_odd = kernel.scan_table(
+                data,
+                words_of(data),
+                stop,
+                self._shape.commas,
+                self._shape.point,
+                self._columns,
+                self._kinds,
+                self._widths,
+                self._slots,
+                self._bounds,
+                out,
+                self._odd,
+                names.table,
+                names.ends,
+                names.text,
+                names.state,
+                self._quick,
+                self.counters,
+            )
+        return Batch(
+            {name: out[k, :n] for k, name in enumerate(self._shape.columns)},
+            int(names.state[kernel.N_NAMES]),
+            [data[a:b].tobytes() for a, b in self._odd[:, :n_odd].T.tolist()],
+            int(self.counters[kernel.SKIPPED]) - before,
+        )
+
+    def _room(self, rows: int) -> np.ndarray:
+        out = self._outs.pop(0)
+        if out.shape[1] < rows:
+            out = np.empty((out.shape[0], rows), np.int64)
+        self._outs.append(out)
+        return out

@@ -82,12 +82,12 @@ def sane_rows(timed: Timed, *, latency: bool) -> np.ndarray:
 
 
 def timed_blocks(frames: Iterator[pl.DataFrame], notes: Notes) -> Iterator[Block]:
-    """Blocks of frames of `COLUMNS`, in order of completion within each frame."""
+    """Blocks of frames of `COLUMNS`, in order of the file."""
     return timed_rows(_arrays(frames), notes)
 
 
 def timed_rows(batches: Iterator[Timed], notes: Notes) -> Iterator[Block]:
-    """Blocks of *batches*, in order of completion within each.
+    """Blocks of *batches*, in order of the file.
 
     The depth is exact while requests do not overlap the border of two batches (some 60,000 rows)
     out of order of issue.
@@ -103,8 +103,7 @@ def timed_rows(batches: Iterator[Timed], notes: Notes) -> Iterator[Block]:
         back += int(last is not None and first < last - 10**9)
         last = int(rows[pairs.OUT_ISSUE].max())
         if not (rows[pairs.OUT_COMPLETE] == UNKNOWN_TIME).any():
-            order = _fill_depth(rows, flying)
-            rows = rows if order is None else rows[:, order]
+            _fill_depth(rows, flying)
         yield Block(rows, batch.names)
     notes.say(back, "places where the time steps back by more than a second (depths unreliable)")
 
@@ -137,43 +136,40 @@ def _rows(batch: Timed) -> np.ndarray:
     return rows
 
 
-def _fill_depth(rows: np.ndarray, flying: dict[int, np.ndarray]) -> np.ndarray | None:
-    """Fill in how many were outstanding at each issue; the order of completion, None: as it is.
+def _fill_depth(rows: np.ndarray, flying: dict[int, np.ndarray]) -> None:
+    """Fill in how many were outstanding at each issue: issued less completed so far, itself too.
 
-    That is issued so far less completed so far, this request included. *flying*: completion times
-    of earlier batches' requests that may still be outstanding, by device.
+    *flying*: completion times of earlier batches' requests that may still be outstanding, by
+    device.
     """
-    devices, ends = rows[pairs.OUT_DEVICE], rows[pairs.OUT_COMPLETE]
-    in_order = bool((ends[1:] >= ends[:-1]).all())
-    order = None if in_order else np.argsort(ends, kind="stable")
-    if int(devices.min()) == int(devices.max()):
-        _fill_one(rows, slice(None), ends if order is None else ends[order], flying)
-        return order
-    by_device = np.argsort(devices, kind="stable")
-    starts = np.unique(devices[by_device], return_index=True)[1]
-    for members in np.split(by_device, starts[1:].tolist()):
-        _fill_one(rows, members, np.sort(ends[members], kind="stable"), flying)
-    return order
+    devices = rows[pairs.OUT_DEVICE]
+    low, high = int(devices.min()), int(devices.max())
+    if low == high:
+        _fill_one(rows, low, slice(None), flying)
+        return
+    starts = np.zeros(high + 2, np.int64)
+    members = np.empty(devices.size, np.int64)
+    pairs.group(devices, starts, members)
+    for number in np.flatnonzero(np.diff(starts)).tolist():
+        _fill_one(rows, number, members[starts[number] : starts[number + 1]], flying)
 
 
 def _fill_one(
-    rows: np.ndarray,
-    members: np.ndarray | slice,
-    ends: np.ndarray,
-    flying: dict[int, np.ndarray],
+    rows: np.ndarray, device: int, members: np.ndarray | slice, flying: dict[int, np.ndarray]
 ) -> None:
-    """The depths of the requests of one device, *members* of *rows*; *ends* ascend."""
+    """The depths of the requests of one device, *members* of *rows*."""
     issue = rows[pairs.OUT_ISSUE, members]
-    number = int(rows[pairs.OUT_DEVICE, members][0])
-    earlier = flying.get(number, np.empty(0, np.int64))
-    if earlier.size:
-        ends = np.sort(np.concatenate((earlier, ends)), kind="stable")
+    earlier = flying.get(device, np.empty(0, np.int64))
+    ends = np.sort(np.concatenate((earlier, rows[pairs.OUT_COMPLETE, members])))
+    depth = np.empty(issue.size, np.int64)
     if bool((issue[1:] >= issue[:-1]).all()):
-        depth = pairs.depths(issue, ends, earlier.size)
+        pairs.depths(issue, ends, earlier.size, depth)
+        rows[pairs.OUT_DEPTH, members] = depth
     else:
         order = np.argsort(issue, kind="stable")
         issue = issue[order]
-        depth = np.empty(issue.size, np.int64)
-        depth[order] = pairs.depths(issue, ends, earlier.size)
-    rows[pairs.OUT_DEPTH, members] = depth
-    flying[number] = ends[np.searchsorted(ends, issue[-1], side="right") :]
+        pairs.depths(issue, ends, earlier.size, depth)
+        back = np.empty(issue.size, np.int64)
+        back[order] = depth
+        rows[pairs.OUT_DEPTH, members] = back
+    flying[device] = ends[np.searchsorted(ends, issue[-1], side="right") :]
