@@ -9,6 +9,7 @@ from __future__ import annotations
 import gzip
 import json
 import re
+from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
@@ -17,8 +18,8 @@ from nvmesim.cli.app import run_command
 
 FELL = "document.documentElement.dataset.fell=1"
 BAD = (
-    f"</script><script>{FELL}</script><img src=x onerror={FELL}>'\"&{{{{7*7}}}}</title></style>"
-    f"<svg onload={FELL}>"
+    f"\" fell=1 ' fell=2 </script><script>{FELL}</script><img src=x onerror={FELL}>"
+    f"'\"&{{{{7*7}}}}</title></style><svg onload={FELL}>"
 )
 FILE = f"<img src=x onerror={FELL}>"
 DATA = Path(__file__).parents[1] / "trace" / "data" / "fio-json"
@@ -72,12 +73,26 @@ def captures(folder: Path) -> list[str]:
     return found
 
 
+class Attributes(HTMLParser):
+    """The names of all attributes in a page."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: set[str] = set()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.names |= {name for name, _ in attrs}
+
+
 def holds(browser, path: Path) -> str:
     """Open the page; hold that nothing of the input ran or became an element."""
     seen = browser(path.read_text("utf-8"))
     text = re.sub(r"<script.*?</script>", "", seen.dom, flags=re.S)
     assert not re.search(r"<html[^>]*data-fell", seen.dom)
     assert "<img" not in text
+    attributes = Attributes()
+    attributes.feed(text)
+    assert "fell" not in attributes.names  # of a text that left its attribute
     assert "onload=" not in re.sub(r"(?:&lt;|onload=document)[^<]*", "", text)
     assert not [line for line in seen.console if "Error" in line]
     return text

@@ -6,8 +6,10 @@ import bz2
 import gzip
 import lzma
 import os
+import struct
 import subprocess
 import sys
+import zlib
 from pathlib import Path
 
 import pytest
@@ -61,11 +63,24 @@ def test_damaged_compression(kind: str, tmp_path: Path) -> None:
         source_of(packed, tmp_path).raw()
 
 
-def test_a_bomb_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("kind", PACKERS)
+def test_a_bomb_is_bounded(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(text_module, "EXPANDED_FLOOR_BYTES", 1 << 20)
-    bomb = source_of(gzip.compress(bytes(8 << 20)), tmp_path)
+    bomb = source_of(PACKERS[kind](bytes(8 << 20)), tmp_path)
     with pytest.raises(CaptureError, match="expands to more than 100 times its size"):
         bomb.raw()
+
+
+def test_a_bomb_of_fio_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """fio's compressed logs are zlib streams of fixed records, printed as text."""
+    monkeypatch.setattr(text_module, "EXPANDED_FLOOR_BYTES", 1 << 16)
+    sample = struct.pack("<QQIHxxQ", 7, 90000, 1, 0, 8192)
+    bomb = source_of(zlib.compress(sample * 100_000), tmp_path)
+    with pytest.raises(CaptureError, match="expands to more than 100 times its size"):
+        bomb.raw()
+
+
+def test_a_file_of_results_is_bounded(tmp_path: Path) -> None:
     with pytest.raises(CaptureError, match="is larger than 1 MiB"):
         source_of(b"x" * (2 << 20), tmp_path).text(1 << 20)
 
