@@ -18,7 +18,15 @@ import polars as pl
 from nvmesim.trace.capture import REQUEST_SCHEMA, Capture, Conditions, Measurement, Op, OpResult
 from nvmesim.trace.doubts import doubt
 from nvmesim.trace.fio_groups import conditions_of
-from nvmesim.trace.fio_log_rows import ROW, Layout, find_layout, row_frames, sample_rows, version_of
+from nvmesim.trace.fio_log_rows import (
+    ROW,
+    Layout,
+    Rows,
+    find_layout,
+    row_batches,
+    sample_rows,
+    version_of,
+)
 from nvmesim.trace.fio_log_stats import LogStats
 from nvmesim.trace.fio_sibling import LogName, Run, find_run, parse_name, run_parts
 from nvmesim.trace.lazy_table import lazy_table
@@ -87,22 +95,21 @@ class _Log:
     def __init__(self, kind: str, sources: list[Source], layouts: list[Layout]) -> None:
         self.kind, self.sources, self.layouts = kind, sources, layouts
 
-    def scan(self) -> tuple[LogStats, list[list[pl.DataFrame]]]:
-        """Read everything once: the statistics, and the rows by file while they are few."""
+    def scan(self) -> tuple[LogStats, list[Rows]]:
+        """Read everything once: the statistics, and the rows while they are few."""
         stats = LogStats(self.kind, self.layouts[0].is_averaged)
-        kept: list[list[pl.DataFrame]] = []
+        kept: list[Rows] = []
         for source, layout in zip(self.sources, self.layouts, strict=True):
-            kept.append([])
-            for frame, skipped in row_frames(source, layout):
-                stats.add(frame, skipped)
+            for rows, skipped in row_batches(source, layout):
+                stats.add(rows, skipped)
                 if stats.rows <= KEEP_ROWS:
-                    kept[-1].append(frame)
+                    kept.append(rows)
                 else:
-                    kept = [[] for _ in kept]
+                    kept.clear()
             stats.end_file()
         return stats, kept if stats.rows <= KEEP_ROWS else []
 
-    def requests(self, kept: list[list[pl.DataFrame]], run: Run | None) -> pl.LazyFrame:
+    def requests(self, kept: list[Rows], run: Run | None) -> pl.LazyFrame:
         """Return the requests in order of completion; of a long log read again, in file order."""
         device = _device(run)
         if kept:
@@ -117,15 +124,13 @@ class _Log:
         return merged
 
 
-def _kept_frames(
-    kept: list[list[pl.DataFrame]], device: str | None
-) -> Callable[[], Iterator[pl.DataFrame]]:
+def _kept_frames(kept: list[Rows], device: str | None) -> Callable[[], Iterator[pl.DataFrame]]:
     """The rows in memory as one table of requests, made when it is first used."""
     whole: list[pl.DataFrame] = []
 
     def frames() -> Iterator[pl.DataFrame]:
         if not whole:
-            found = pl.concat([_requests(frame, device) for rows in kept for frame in rows])
+            found = pl.concat([_requests(rows, device) for rows in kept])
             whole.append(_with_depth(found.sort("complete_ns", maintain_order=True)))
         return iter(whole)
 
@@ -136,26 +141,32 @@ def _frames_of(
     source: Source, layout: Layout, device: str | None
 ) -> Callable[[], Iterator[pl.DataFrame]]:
     def frames() -> Iterator[pl.DataFrame]:
-        return (_requests(frame, device) for frame, _ in row_frames(source, layout))
+        return (_requests(rows, device) for rows, _ in row_batches(source, layout))
 
     return frames
 
 
-def _requests(frame: pl.DataFrame, device: str | None) -> pl.DataFrame:
+def _requests(rows: Rows, device: str | None) -> pl.DataFrame:
     """Rows as requests. Without issue times a completion is known to its millisecond only."""
-    issue = pl.col("issue_ns")
-    # A lat log writes 0 in place of its issue time.
-    known = pl.when(issue > 0).then(issue)
-    ops = pl.Series(OPS, dtype=REQUEST_SCHEMA["op"])
-    return frame.select(
-        known.alias("issue_ns"),
-        pl.coalesce(known + pl.col("value"), pl.col("time_ns")).alias("complete_ns"),
-        pl.col("value").alias("latency_ns"),
-        pl.lit(ops.gather(frame["op"].cast(pl.Int64))).alias("op"),
-        pl.col("bytes"),
-        pl.col("offset"),
-        pl.lit(device, dtype=pl.String).alias("device"),
-        pl.lit(None, dtype=pl.Int32).alias("depth"),
+    n = rows.value.size
+    unknown = pl.Series(dtype=pl.Int64).extend_constant(None, n)
+    issue, complete = unknown, pl.Series(rows.time_ns)
+    if rows.issue_ns is not None:
+        # A lat log writes 0 in place of its issue time.
+        known = rows.issue_ns > 0
+        issue = pl.Series(rows.issue_ns).set(pl.Series(~known), None)
+        complete = pl.Series(np.where(known, rows.issue_ns + rows.value, rows.time_ns))
+    return pl.DataFrame(
+        [
+            issue.alias("issue_ns"),
+            complete.alias("complete_ns"),
+            pl.Series("latency_ns", rows.value),
+            pl.Series("op", OPS, dtype=REQUEST_SCHEMA["op"]).gather(rows.op),
+            pl.Series("bytes", rows.bytes),
+            (unknown if rows.offset is None else pl.Series(rows.offset)).alias("offset"),
+            pl.Series("device", [device], dtype=pl.String).new_from_index(0, n),
+            pl.Series("depth", dtype=pl.Int32).extend_constant(None, n),
+        ]
     )
 
 
@@ -174,16 +185,18 @@ def _device(run: Run | None) -> str | None:
     return names.pop() if len(names) == 1 else None
 
 
-def _series(kept: list[list[pl.DataFrame]], kind: str) -> pl.DataFrame:
+def _series(kept: list[Rows], kind: str) -> pl.DataFrame:
     """Window means in s, requests/s or bytes/s."""
-    frame = pl.concat([frame for frames in kept for frame in frames])
     unit = "bytes_per_s" if kind == "bw" else kind
-    ops = pl.Series(OPS, dtype=REQUEST_SCHEMA["op"])
-    return frame.select(
-        (pl.col("time_ns") / 1e9).alias("time_s"),
-        pl.lit(ops.gather(frame["op"].cast(pl.Int64))).alias("op"),
-        pl.lit(unit).alias("kind"),
-        (pl.col("value") * _SCALE.get(kind, 1e-9)).alias("value"),
+    value = np.concatenate([rows.value for rows in kept]) * _SCALE.get(kind, 1e-9)
+    op = np.concatenate([rows.op for rows in kept])
+    return pl.DataFrame(
+        [
+            pl.Series("time_s", np.concatenate([rows.time_ns for rows in kept]) / 1e9),
+            pl.Series("op", OPS, dtype=REQUEST_SCHEMA["op"]).gather(op),
+            pl.Series("kind", [unit], dtype=pl.String).new_from_index(0, value.size),
+            pl.Series("value", value),
+        ]
     )
 
 

@@ -31,6 +31,8 @@ EPOCH_MS: Final = 10**11
 """Times beyond three years are not since the start of the job but since 1970."""
 MAX_BLOCK_BYTES: Final = 2**40
 NS_PER_MS: Final = 10**6
+TEXTS: Final = ("prio", "more", "extra")
+"""Columns that are not taken as numbers: a priority may be 0x2004."""
 SINCE_PRIO: Final = (3, 18)
 """Version since which every log has a priority column."""
 SINCE_NS: Final = (2, 99)
@@ -137,20 +139,35 @@ def _with_unit(layout: Layout, rows: list[list[str]], version: tuple[int, int] |
     return replace(layout, ns_per_unit=1000 if is_us else 1, guesses=(guess,))
 
 
-def row_frames(source: Source, layout: Layout) -> Iterator[tuple[pl.DataFrame, int]]:
-    """Yield frames of good rows (time_ns, value, op, bytes, offset, issue_ns) and rows skipped.
+@dataclass(frozen=True)
+class Rows:
+    """Good rows of a log, arrays of int64[n]."""
 
-    Values are ns for latencies. Skipped is a row with other columns, with something that is no
-    number or not plausible, or of another operation than read and write (a trim).
+    time_ns: np.ndarray
+    """Since the start."""
+    value: np.ndarray
+    """ns for latencies."""
+    op: np.ndarray
+    """0 reads, 1 writes."""
+    bytes: np.ndarray
+    offset: np.ndarray | None
+    issue_ns: np.ndarray | None
+
+
+def row_batches(source: Source, layout: Layout) -> Iterator[tuple[Rows, int]]:
+    """Yield the good rows, a chunk ahead, and the number of rows skipped.
+
+    Skipped is a row with other columns, with something that is no number or not plausible, or of
+    another operation than read and write (a trim).
     """
-    return ahead(source, _row_frames(source, layout))
+    return ahead(source, _batches(source, layout))
 
 
-def _row_frames(source: Source, layout: Layout) -> Iterator[tuple[pl.DataFrame, int]]:
+def _batches(source: Source, layout: Layout) -> Iterator[tuple[Rows, int]]:
     names = [*layout.columns, "extra"]
     # One more column than the log has tells rows that are too long; the first line fixes the width.
     first = (",".join("0" * len(names)) + "\n").encode()
-    schema = {name: pl.String if name in ("prio", "more", "extra") else pl.Int64 for name in names}
+    schema = {name: pl.String if name in TEXTS else pl.Int64 for name in names}
     for data in chunks(source):
         raw = b"".join((first, data.data))
         cut = 0
@@ -167,42 +184,55 @@ def _row_frames(source: Source, layout: Layout) -> Iterator[tuple[pl.DataFrame, 
             quote_char=None,
             separator=",",
             encoding="utf8-lossy",
-        ).slice(1)
-        good = frame.filter(_is_good(layout)).select(_columns(layout))
+        )
+        good = _good_rows(frame, layout)
+        n_good = good.value.size
         lines = int(np.count_nonzero(data == NEWLINE))
-        if lines != good.height:  # only now, for it is slow
+        if lines != n_good:  # only now, for it is slow
             lines = sum(1 for line in raw.split(b"\n") if line.strip()) - 1
-        yield good, lines - good.height + cut
+        yield good, lines - n_good + cut
 
 
-def _is_good(layout: Layout) -> pl.Expr:
-    most = int(MAX_LATENCY_S * 1e9) // layout.ns_per_unit
-    good = (
-        pl.col("time_ms").is_between(0, MAX_TIME_MS)
-        & pl.col("value").is_between(0, most)
-        & pl.col("ddir").is_in([0, 1])
-        & pl.col("bs").is_between(0, MAX_BLOCK_BYTES)
-        & pl.col("extra").is_null()
+def _good_rows(frame: pl.DataFrame, layout: Layout) -> Rows:
+    """The rows of *frame* but the first that can be true."""
+    numbers = [name for name in layout.columns if name not in TEXTS]
+    texts = [name for name in layout.columns if name == "prio"]
+    blanks = {name: frame[name].null_count() for name in (*numbers, *texts, "extra")}
+    n = frame.height - 1
+    good: np.ndarray = np.ones(n, np.bool_)
+    # The first line has no blank.
+    if sum(blanks.values()) != n or blanks["extra"] != n:
+        frame = frame.select(pl.col(numbers).fill_null(-1), pl.col(*texts, "extra").is_null())
+        for name in texts:
+            good &= ~frame[name].to_numpy()[1:]
+        good &= frame["extra"].to_numpy()[1:]
+    columns = {name: frame[name].to_numpy()[1:] for name in numbers}
+    good &= _is_good(columns, layout)
+    kept = columns if good.all() else {name: column[good] for name, column in columns.items()}
+    return Rows(
+        time_ns=(kept["time_ms"] - layout.t0_ms) * NS_PER_MS,
+        value=kept["value"] * layout.ns_per_unit,
+        op=kept["ddir"],
+        bytes=kept["bs"],
+        offset=kept.get("offset"),
+        issue_ns=kept.get("issue_ns"),
     )
-    for name in layout.columns:
-        if name in ("offset", "issue_ns"):
-            good &= pl.col(name).is_between(0, 2**62)
-        elif name in ("prio", "max"):
-            good &= pl.col(name).is_not_null()
-    if not layout.is_averaged:
-        # Long runs may hold rows of zeros (fio issue 152).
-        good &= (pl.col("bs") > 0) & (pl.col("value") > 0)
-    return good.fill_null(False)
 
 
-def _columns(layout: Layout) -> list[pl.Expr]:
-    null = pl.lit(None, dtype=pl.Int64)
-    known = layout.columns
-    return [
-        ((pl.col("time_ms") - layout.t0_ms) * NS_PER_MS).alias("time_ns"),
-        (pl.col("value") * layout.ns_per_unit).alias("value"),
-        pl.col("ddir").cast(pl.Int8).alias("op"),
-        pl.col("bs").alias("bytes"),
-        (pl.col("offset") if "offset" in known else null).alias("offset"),
-        (pl.col("issue_ns") if layout.has_issue else null).alias("issue_ns"),
-    ]
+def _is_good(columns: dict[str, np.ndarray], layout: Layout) -> np.ndarray:
+    # Long runs may hold rows of zeros (fio issue 152).
+    least = 0 if layout.is_averaged else 1
+    bounds = {
+        "time_ms": (0, MAX_TIME_MS),
+        "value": (least, int(MAX_LATENCY_S * 1e9) // layout.ns_per_unit),
+        "max": (0, 2**63 - 1),
+        "ddir": (0, 1),
+        "bs": (least, MAX_BLOCK_BYTES),
+        "offset": (0, 2**62),
+        "issue_ns": (0, 2**62),
+    }
+    good: np.ndarray = np.ones(columns["value"].size, np.bool_)
+    for name, column in columns.items():
+        low, high = bounds[name]
+        good &= (column >= low) & (column <= high)
+    return good

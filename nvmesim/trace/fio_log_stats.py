@@ -6,9 +6,9 @@ import math
 from typing import Final
 
 import numpy as np
-import polars as pl
 
 from nvmesim.trace.capture import Latency, OpResult
+from nvmesim.trace.fio_log_rows import Rows
 from nvmesim.trace.histogram import (
     FIO_PERCENTILES,
     fio_bin_index,
@@ -46,22 +46,19 @@ class LogStats:
         self._sums = np.zeros((2, 2, N_WINDOWS))
         self._before_ns = 0
 
-    def add(self, frame: pl.DataFrame, skipped: int) -> None:
-        """Count the rows of *frame* (see `row_frames`)."""
+    def add(self, rows: Rows, skipped: int) -> None:
+        """Count *rows*, and how many were skipped between them."""
         self.skipped += skipped
-        self.rows += frame.height
-        if not frame.height:
+        self.rows += rows.value.size
+        if not rows.value.size:
             return
-        time = frame["time_ns"].to_numpy()
-        self._times(time)
-        ops = frame["op"].to_numpy()
-        value, n_bytes = frame["value"].to_numpy(), frame["bytes"].to_numpy()
+        self._times(rows.time_ns)
         if len(self.sizes) < 2:
-            self.sizes.update((int(n_bytes.min()), int(n_bytes.max())))
+            self.sizes.update((int(rows.bytes.min()), int(rows.bytes.max())))
         for k in range(2):
-            mine = ops == k
+            mine = rows.op == k
             if mine.any():
-                self._add_op(k, time[mine], value[mine], n_bytes[mine])
+                self._add_op(k, rows.time_ns[mine], rows.value[mine], rows.bytes[mine])
 
     def end_file(self) -> None:
         """Say that the next rows are of another file, whose times start anew."""
