@@ -167,9 +167,22 @@ class Pauses(Frozen):
     every: Time
     """Mean busy time between two pauses (a Poisson process)."""
     length: Time
-    """Mean of a pause (gamma distributed)."""
+    """Mean of a pause."""
     cv: Number = Quantity(value=1.0)
     """Its coefficient of variation: above 1, many are short and some long."""
+    law: Literal["gamma", "lognormal"] = "gamma"
+    """Distribution of its length."""
+
+
+class Stalls(Frozen):
+    """Requests that hold up the whole round: what the host must fetch or wait for itself."""
+
+    share: Number
+    """Of the requests of one operation."""
+    length: Time
+    """Mean of a stall (gamma distributed)."""
+    cv: Number = Quantity(value=1.0)
+    """Its coefficient of variation."""
 
 
 class Rounds(Frozen):
@@ -192,6 +205,8 @@ class Rounds(Frozen):
     most: Number = Quantity(value=256)
     """Requests that one round takes at most."""
     pauses: Pauses | None = None
+    read_stalls: Stalls | None = None
+    write_stalls: Stalls | None = None
     in_order: bool = False
     """Whether a request is answered as soon as its own part is done, not at the round's end."""
 

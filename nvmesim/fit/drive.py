@@ -23,6 +23,7 @@ from nvmesim.fit.host import parse_host
 from nvmesim.fit.joint import joint_of, with_draws
 from nvmesim.fit.limits import FoundLimits, bursts_of, find_limits
 from nvmesim.fit.notes import law_of_rounds
+from nvmesim.fit.pauses import NONE, fit_pauses
 from nvmesim.fit.points import Point, hold_out, points_of
 from nvmesim.fit.read_side import (
     Progress,
@@ -37,6 +38,7 @@ from nvmesim.fit.write_side import WriteFit, blank_writes, fit_writes
 from nvmesim.trace.capture import Captures
 
 FINAL_REQUESTS = 120_000
+MOST_REQUESTS = 1_600_000
 UNIT = 4096
 READ_KEYS = {
     "base": "read.base", "die": "read.die", "cv": "read.die_cv", "commands": "commands",
@@ -102,6 +104,7 @@ class _Fitting:
         self.captured_on = captured_on
         self.tell = tell
         self.limits: FoundLimits | None = None
+        self.pauses = NONE
         self.free: list[str] = []
         self.joint: dict[str, npt.NDArray[np.float64]] = {}
 
@@ -223,8 +226,13 @@ class _Fitting:
 
     def _in_rounds(self, template: DriveProfile, points: Sequence[Point]) -> DriveProfile:
         """A disk of rounds fitted to *points*: reads, or writes where there are no reads."""
+        self.tell("pauses, by depths left out")
+        size = points[0].block_size
+        alone = [p for p in self.points if not p.held_out and p.block_size == size]
+        self.pauses = fit_pauses([p for p in alone if p.read_fraction in (0, 1)])
+        self.notes.append(self.pauses.text)
         self.tell("rounds, all depths")
-        found = fit_rounds(template, self.host, points)
+        found = fit_rounds(template, self.host, points, pauses=self.pauses)
         columns = found.columns()
         self.joint |= columns
         self.free += list(columns)
@@ -232,7 +240,7 @@ class _Fitting:
 
     def _writes_in_rounds(self, profile: DriveProfile, points: Sequence[Point]) -> DriveProfile:
         self.tell("writes in rounds")
-        profile, column = fit_writes_in_rounds(profile, self.host, points)
+        profile, column = fit_writes_in_rounds(profile, self.host, points, self.pauses)
         self.joint["rounds.write"] = column
         self.free.append("rounds.write")
         return with_draws(profile, {"rounds.write": column}, _sources(points))
@@ -358,7 +366,7 @@ class _Fitting:
 
     def _judge(self, profile: DriveProfile, point: Point, used: bool) -> Judged:
         self.tell(f"checking {point.name}")
-        answer = measure(profile, self.host, point, requests=FINAL_REQUESTS)
+        answer = measure(profile, self.host, point, requests=judging(profile, point))
         return Judged(point, replace(answer, cpu_s=None) if self.included else answer, used)
 
     def _doubt(
@@ -387,6 +395,12 @@ class _Fitting:
                 )
         if len(used) == 1:
             self.notes.append("one point: every number but the latency at its depth is a guess")
+
+
+def judging(profile: DriveProfile, point: Point) -> int:
+    """Requests to judge *point* with: a round of all in flight tells of a tail but once."""
+    rounds = 25_000 * point.outstanding if profile.rounds is not None else 0
+    return max(FINAL_REQUESTS, min(rounds, MOST_REQUESTS))
 
 
 def _sources(points: Sequence[Point]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -14,8 +15,10 @@ from nvmesim.rng import table_levels
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
-PAUSES = 64
-"""Cells of a pause's distribution."""
+CELLS = 64
+"""Cells of a stop's distribution."""
+RAREST = 1e-4
+"""Share of stops in the last of them."""
 
 
 def _ticks(values_ps: npt.NDArray[np.float64]) -> Ints:
@@ -74,36 +77,68 @@ def lognormal_table(mean_ps: float, sigma: float) -> Ints:
     return _rescaled(values, mean_ps)
 
 
+class Stop(NamedTuple):
+    """What may hold a service up: with what probability, and how long it then takes."""
+
+    share: float
+    length_ps: float
+    cv: float
+    law: Literal["gamma", "lognormal"] = "gamma"
+
+    def quantiles(self, beyond: npt.NDArray[np.float64]) -> Floats:
+        """float64[n], ps: lengths that a fraction *beyond* of stops exceeds."""
+        from scipy.special import gammainccinv, ndtri
+
+        cv = max(self.cv, 1e-3)
+        if self.law == "gamma":
+            shape = 1.0 / cv**2
+            lengths = gammainccinv(shape, beyond) * (self.length_ps / shape)
+            return np.asarray(lengths, np.float64)
+        sigma = math.sqrt(math.log1p(cv * cv))
+        values = self.length_ps * np.exp(-sigma * ndtri(beyond) - sigma * sigma / 2)
+        return np.asarray(values, np.float64)
+
+
 @lru_cache(maxsize=256)
-def pausing_table(
-    mean_ps: float, cv: float, share: float, length_ps: float, length_cv: float
-) -> Ints:
-    """Return int64[rng.TABLE], ps: `gamma_table`, and with probability *share* a pause more.
+def pausing_table(mean_ps: float, cv: float, stops: tuple[Stop, ...]) -> Ints:
+    """Return int64[rng.TABLE], ps: `gamma_table`, and now and then one of *stops* more.
 
-    A pause is gamma distributed; pauses that come as time passes (a Poisson process) hit a service
-    with the probability of its length over the time between them.
+    At most one holds a service up, so shares are small; those of a typical length are exact up to
+    one in 4096, and above that their lengths are spread. Pauses that come as time passes (a Poisson
+    process) hit a service with the probability of its length over the time between them.
 
-    >>> table = pausing_table(10e6, 0.1, 0.01, 1e9, 0.5)
+    >>> table = pausing_table(10e6, 0.1, (Stop(0.01, 1e9, 0.5),))
     >>> bool(abs(table_mean(table) / (10e6 + 0.01 * 1e9) - 1) < 1e-6)
     True
     """
-    if share <= 0:
+    stops = tuple(stop for stop in stops if stop.share > 0)
+    if not stops:
         return gamma_table(mean_ps, cv)
     from scipy.special import gammaincinv
 
-    shape, pause_shape = 1.0 / max(cv, 1e-3) ** 2, 1.0 / max(length_cv, 1e-3) ** 2
+    shape = 1.0 / max(cv, 1e-3) ** 2
     scale = mean_ps / shape
-    # the sum of both, as a distribution function: pauses in cells of equal probability
-    middles = (np.arange(PAUSES) + 0.5) / PAUSES
-    cells = np.asarray(gammaincinv(pause_shape, middles)) * (length_ps / pause_shape)
-    levels = 1 - np.geomspace(1, 1e-6, 4 * PAUSES)
+    middles = (np.arange(CELLS) + 0.5) / CELLS
+    levels = 1 - np.geomspace(1, 1e-6, 4 * CELLS)
     inside = scale * np.asarray(gammaincinv(shape, np.concatenate([middles, levels])))
-    beyond = mean_ps + length_ps / pause_shape * np.asarray(gammaincinv(pause_shape, levels))
-    edges: Floats = np.unique(np.concatenate([[0.0], inside, beyond])).astype(np.float64)
-    late = _gamma_cdf(edges[:, None] - cells, shape, scale).mean(axis=1)
-    cumulative = (1 - share) * _gamma_cdf(edges, shape, scale) + share * late
+    beyond = [mean_ps + stop.quantiles(1 - levels) for stop in stops]
+    edges: Floats = np.unique(np.concatenate([[0.0], inside, *beyond])).astype(np.float64)
+    # the sum of both, as a distribution function: stops in cells that get finer with their length
+    bounds = np.geomspace(1, RAREST, CELLS + 1)
+    weights = np.append(-np.diff(bounds), RAREST)
+    cells = np.append(np.sqrt(bounds[1:] * bounds[:-1]), RAREST / 2)
+    cumulative = (1 - sum(stop.share for stop in stops)) * _gamma_cdf(edges, shape, scale)
+    for stop in stops:
+        late = _gamma_cdf(edges[:, None] - stop.quantiles(cells), shape, scale) @ weights
+        cumulative = cumulative + stop.share * late
     sums = np.interp(table_levels(), cumulative, edges)
-    return _rescaled(sums, mean_ps + share * length_ps)
+    # A table is a line between edges 1/4096 apart: a jump within one of them is spread over it
+    # (at shares up to that the jump is in the finer last cell). The stops' mean stays exact.
+    body = gamma_table(mean_ps, cv).astype(np.float64)
+    more = np.maximum(sums - body, 0.0)
+    wanted = sum(stop.share * stop.length_ps for stop in stops)
+    spread = table_mean(_ticks(body + more)) - table_mean(_ticks(body))
+    return _ticks(body + more * (wanted / spread if spread > 0 else 1.0))
 
 
 def _gamma_cdf(

@@ -31,7 +31,18 @@ def test_the_held_out_depth_is_told(fitted):
     for j in held:
         print(j.point.name, j.residual)
         assert abs(j.residual["iops"]) < 0.10
+        assert abs(j.residual["p50_s"]) < 0.10
         assert abs(j.residual["p99_s"]) < 0.20
+        assert abs(j.residual["p99.9_s"]) < 0.25
+
+
+def test_what_holds_rounds_up_is_chosen_by_depths_left_out(fitted):
+    rounds = fitted.profile.rounds
+    assert rounds.pauses is not None
+    assert rounds.read_stalls.length.value == pytest.approx(3e9, rel=0.3)
+    (said,) = [w for w in fitted.warnings if "log-likelihood of depths left out" in w]
+    assert "pauses of all in flight" in said
+    assert "none -" in said
 
 
 def test_its_numbers_have_intervals_and_vary_together(fitted):
