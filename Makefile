@@ -26,8 +26,8 @@ help:
 	@echo "make theory    simulated against exact results of queueing theory"
 	@echo "make docs      the documentation as a site in build/site"
 	@echo "make golden    write the golden files anew: results have changed, and are meant to"
-	@echo "make coverage  lines and branches that the tests reach, kernels with the JIT off (half an hour)"
-	@echo "make mutation  small changes of planner, kernel and fit that no test notices (an hour)"
+	@echo "make coverage  lines and branches that the tests reach, kernels with the JIT off (20 minutes)"
+	@echo "make mutation  small changes of planner, kernel and fit that no test notices (an hour; adds up)"
 	@echo "make audit     known vulnerabilities of what is installed"
 	@echo "make fuzz      a million hostile files for each reader, or SECONDS=600; counts add up"
 	@echo "make venv      only the environment in $(VENV)"
@@ -89,17 +89,23 @@ golden: venv
 
 # The kernels are Python with the JIT off, and slow: there the tests that are about them run on few networks.
 JIT_OFF_TESTS = tests/mutation/check_kernel.py tests/engines/test_check.py tests/engines/test_rounds.py \
-	tests/trace/test_block_blkparse.py tests/trace/test_block_pairing.py tests/trace/test_block_tracepoints.py
+	tests/engines/test_heap.py tests/trace/test_block_blkparse.py tests/trace/test_block_forms.py \
+	tests/trace/test_block_pairing.py tests/trace/test_block_tracepoints.py
 # whole fits and sets: their code has no quick test
 SLOW_TESTS = tests/fit/test_stack.py tests/validate tests/docs/test_pages.py
 
+COVERED = $(BIN)/python -m coverage run -m pytest -q -n $(WORKERS)
+
+# Fails below the floors of tests/reached.py.
 coverage: venv
 	@rm -rf build/coverage; mkdir -p build/coverage
-	$(BIN)/python -m coverage run -m pytest -q -m "not slow $(NO_BROWSER)"
-	$(BIN)/python -m coverage run -m pytest -q -m "slow" $(SLOW_TESTS)
-	NUMBA_DISABLE_JIT=1 $(BIN)/python -m coverage run -m pytest -q -m "not slow" $(JIT_OFF_TESTS)
+	$(COVERED) -m "not slow $(NO_BROWSER)"
+	$(COVERED) -m "slow" $(SLOW_TESTS)
+	NUMBA_DISABLE_JIT=1 $(COVERED) -m "not slow" $(JIT_OFF_TESTS)
 	$(BIN)/python -m coverage combine -q
 	$(BIN)/python -m coverage report
+	$(BIN)/python -m coverage json -q -o build/coverage/report.json
+	$(BIN)/python -m tests.reached build/coverage/report.json
 
 mutation: venv
 	$(BIN)/python -m tests.mutation
