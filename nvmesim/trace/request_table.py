@@ -87,7 +87,7 @@ def reread_table(capture: Source, blocks: Blocks) -> pl.LazyFrame:
     return lazy_table(frames, REQUEST_SCHEMA)
 
 
-def _kept_table(kept: list[Block]) -> pl.LazyFrame:
+def kept_table(kept: list[Block]) -> pl.LazyFrame:
     """A lazy frame over blocks in memory, in order of completion."""
     whole: list[pl.DataFrame] = []
 
@@ -127,7 +127,7 @@ def requests_capture(
             "capture both issues and completions",
         )
     in_memory = tally.rows <= KEEP_ROWS
-    table = _kept_table(kept) if in_memory else reread_table(source, blocks)
+    table = kept_table(kept) if in_memory else reread_table(source, blocks)
     return Capture(
         file=source.path,
         format=format_name,

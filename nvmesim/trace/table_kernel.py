@@ -155,7 +155,7 @@ def _rwbs(buf: np.ndarray, i: int, stop: int) -> int:
 
 
 @compiled
-def _intern(
+def intern(
     buf: np.ndarray,
     i: int,
     stop: int,
@@ -293,7 +293,7 @@ def _plain(
                     elif kind == OPERATION:
                         code = _rwbs(buf, i, after)
                     else:
-                        code = _intern(buf, i, after, table, ends, text, state)
+                        code = intern(buf, i, after, table, ends, text, state)
                     if code < 0:
                         return -1
                     if key != NO_KEY:
@@ -389,7 +389,7 @@ def scan_table(
                     if kind == TWO_NAMES:
                         last = bounds[1, at + 1]
                     if last > first:
-                        value = _intern(buf, first, last, table, ends, text, state)
+                        value = intern(buf, first, last, table, ends, text, state)
                         if value < 0:
                             counters[OVERFLOW] += 1
                 out[k, row] = value
