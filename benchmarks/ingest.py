@@ -122,6 +122,59 @@ def alibaba(path: Path, n: int) -> None:
             file.write(f"{i % 50},{letter},{offset},{size},{1577808000000000 + issue // 1000}\n")
 
 
+def tencent(path: Path, n: int) -> None:
+    """Tencent CBS."""
+    with path.open("w") as file:
+        for i, (issue, _, offset, size, write) in enumerate(_lists(n)):
+            time_s = 1538323200 + issue // 10**9
+            file.write(f"{time_s},{offset // 512},{size // 512},{write:d},{1360 + i % 50}\n")
+
+
+def k5cloud(path: Path, n: int) -> None:
+    """K5cloud 2018."""
+    with path.open("w") as file:
+        for issue, _, offset, size, write in _lists(n):
+            time_s = f"{issue // 10**9}.{issue % 10**9:09d}"
+            file.write(f"1157,{time_s},{'W' if write else 'R'},{offset},{size}\n")
+
+
+def spc(path: Path, n: int) -> None:
+    """SPC trace file format."""
+    with path.open("w") as file:
+        for i, (issue, _, offset, size, write) in enumerate(_lists(n)):
+            letter = "W" if write else "R"
+            file.write(f"{i % 3},{offset // 512},{size},{letter},{issue / 1e9:.6f}\n")
+
+
+def iolog(path: Path, n: int) -> None:
+    """fio's write_iolog, version 3."""
+    with path.open("w") as file:
+        file.write("fio version 3 iolog\n0 /dev/nvme0n1 add\n0 /dev/nvme0n1 open\n")
+        for issue, _, offset, size, write in _lists(n):
+            kind = "write" if write else "read"
+            file.write(f"{issue // 1000} /dev/nvme0n1 {kind} {offset} {size}\n")
+
+
+def xperf(path: Path, n: int) -> None:
+    """xperf -a dumper, disk events."""
+    columns = (
+        "TimeStamp,     Process Name ( PID),   ThreadID, CPU,             IrpPtr,   ByteOffset,"
+        "     IOSize, ElapsedTime,  DiskNum, IrpFlags, DiskSvcTime, I/O Pri"
+    )
+    with path.open("w") as file:
+        file.write("BeginHeader\n")
+        for kind in ("DiskRead", "DiskWrite"):
+            file.write(f"{kind:>23}, {columns}\n")
+        file.write("EndHeader\n")
+        for issue, took, offset, size, write in _lists(n, "complete"):
+            kind = "DiskWrite" if write else "DiskRead"
+            file.write(
+                f"{kind:>23}, {(issue + took) // 1000:10},  diskspd.exe (4242),       4300,   2, "
+                f"0xffffe0018c1b2010, 0x{offset:010x}, 0x{size:08x}, {took // 1000:10},        1, "
+                f"0x060043, {took // 1000:8},  Normal\n"
+            )
+
+
 def systor(path: Path, n: int) -> None:
     """SYSTOR '17."""
     with path.open("w") as file:
@@ -174,7 +227,12 @@ FORMATS = (
     Format("fio-log", fio_log, ","),
     Format("msr", msr, ","),
     Format("alibaba", alibaba, ","),
+    Format("tencent-cbs", tencent, ","),
+    Format("k5cloud", k5cloud, ","),
     Format("systor17", systor, ",", header=True),
+    Format("spc", spc, ","),
+    Format("xperf", xperf, ","),
+    Format("fio-iolog", iolog, " "),
     Format("bpftrace-csv", bpftrace_csv, ",", header=True),
     Format("perf-script", perf_script, " "),
     Format("biosnoop", biosnoop, " "),
