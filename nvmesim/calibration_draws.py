@@ -24,6 +24,7 @@ from pydantic import BaseModel
 from nvmesim.catalog.profile import Frozen, JointDraws, Quantity
 from nvmesim.result.latency import samples
 from nvmesim.result.steady import Collector
+from nvmesim.result.student import two_sided
 from nvmesim.scenario.resolved import ResolvedScenario
 
 Z95: Final = 1.959964
@@ -182,13 +183,11 @@ def _two_sides(base: float, rows: list[tuple[float, float]]) -> tuple[float, flo
     >>> _two_sides(0.0, [(-0.1, 0.0), (-0.2, 0.0)])[1]
     0.0
     """
-    from scipy.special import stdtrit
-
     off, errors = np.array(rows).T
     off = off - base
     own = float(np.mean(np.where(np.isfinite(errors), errors, 0.0) ** 2))
     sums = [max(0.0, float(np.sum(side**2 - own))) for side in (off[off < 0], off[off > 0])]
     roots = [total ** (1 / 3) for total in sums]
-    t = float(stdtrit(len(rows), 0.975))
+    t = two_sided(len(rows))
     below, above = (t * root * math.sqrt(sum(roots) / len(rows)) for root in roots)
     return below, above

@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import lru_cache
+from statistics import NormalDist
 from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from nvmesim.model import gamma
 from nvmesim.rng import table_levels
 
 Ints = npt.NDArray[np.int64]
@@ -44,9 +46,7 @@ def gamma_table(mean_ps: float, cv: float) -> Ints:
 @lru_cache(maxsize=256)
 def _gamma_quantiles(shape: float) -> Floats:
     """float64[rng.TABLE]: of the gamma distribution of unit scale; most of a table's cost."""
-    from scipy.special import gammaincinv
-
-    values = np.asarray(gammaincinv(shape, table_levels()), np.float64)
+    values = gamma.quantiles(shape, table_levels())
     values.flags.writeable = False
     return values
 
@@ -70,10 +70,8 @@ def lognormal_table(mean_ps: float, sigma: float) -> Ints:
     >>> bool(abs(table_mean(table) / 80e6 - 1) < 1e-6)
     True
     """
-    from scipy.special import ndtri
-
-    levels = np.maximum(table_levels(), 2.0**-26)
-    values = np.exp(math.log(mean_ps) - sigma * sigma / 2 + sigma * ndtri(levels))
+    middles = _normal_quantiles(np.maximum(table_levels(), 2.0**-26))
+    values = np.exp(math.log(mean_ps) - sigma * sigma / 2 + sigma * middles)
     return _rescaled(values, mean_ps)
 
 
@@ -87,15 +85,12 @@ class Stop(NamedTuple):
 
     def quantiles(self, beyond: npt.NDArray[np.float64]) -> Floats:
         """float64[n], ps: lengths that a fraction *beyond* of stops exceeds."""
-        from scipy.special import gammainccinv, ndtri
-
         cv = max(self.cv, 1e-3)
         if self.law == "gamma":
             shape = 1.0 / cv**2
-            lengths = gammainccinv(shape, beyond) * (self.length_ps / shape)
-            return np.asarray(lengths, np.float64)
+            return gamma.quantiles(shape, 1 - beyond) * (self.length_ps / shape)
         sigma = math.sqrt(math.log1p(cv * cv))
-        values = self.length_ps * np.exp(-sigma * ndtri(beyond) - sigma * sigma / 2)
+        values = self.length_ps * np.exp(-sigma * _normal_quantiles(beyond) - sigma * sigma / 2)
         return np.asarray(values, np.float64)
 
 
@@ -114,22 +109,20 @@ def pausing_table(mean_ps: float, cv: float, stops: tuple[Stop, ...]) -> Ints:
     stops = tuple(stop for stop in stops if stop.share > 0)
     if not stops:
         return gamma_table(mean_ps, cv)
-    from scipy.special import gammaincinv
-
     shape = 1.0 / max(cv, 1e-3) ** 2
     scale = mean_ps / shape
     middles = (np.arange(CELLS) + 0.5) / CELLS
     levels = 1 - np.geomspace(1, 1e-6, 4 * CELLS)
-    inside = scale * np.asarray(gammaincinv(shape, np.concatenate([middles, levels])))
+    inside = scale * gamma.quantiles(shape, np.concatenate([middles, levels]))
     beyond = [mean_ps + stop.quantiles(1 - levels) for stop in stops]
     edges: Floats = np.unique(np.concatenate([[0.0], inside, *beyond])).astype(np.float64)
     # the sum of both, as a distribution function: stops in cells that get finer with their length
     bounds = np.geomspace(1, RAREST, CELLS + 1)
     weights = np.append(-np.diff(bounds), RAREST)
     cells = np.append(np.sqrt(bounds[1:] * bounds[:-1]), RAREST / 2)
-    cumulative = (1 - sum(stop.share for stop in stops)) * _gamma_cdf(edges, shape, scale)
+    cumulative = (1 - sum(stop.share for stop in stops)) * gamma.share_below(shape, edges / scale)
     for stop in stops:
-        late = _gamma_cdf(edges[:, None] - stop.quantiles(cells), shape, scale) @ weights
+        late = gamma.share_below(shape, (edges[:, None] - stop.quantiles(cells)) / scale) @ weights
         cumulative = cumulative + stop.share * late
     sums = np.interp(table_levels(), cumulative, edges)
     # A table is a line between edges 1/4096 apart: a jump within one of them is spread over it
@@ -141,12 +134,12 @@ def pausing_table(mean_ps: float, cv: float, stops: tuple[Stop, ...]) -> Ints:
     return _ticks(body + more * (wanted / spread if spread > 0 else 1.0))
 
 
-def _gamma_cdf(
-    values: npt.NDArray[np.float64], shape: float, scale: float
-) -> npt.NDArray[np.float64]:
-    from scipy.special import gammainc
-
-    return np.asarray(gammainc(shape, np.maximum(values, 0.0) / scale), np.float64)
+def _normal_quantiles(levels: npt.NDArray[np.float64]) -> Floats:
+    """Quantiles of the standard normal distribution, float64, -inf at 0 and inf at 1."""
+    quantile = NormalDist().inv_cdf
+    return np.array(
+        [quantile(p) if 0 < p < 1 else math.copysign(math.inf, p - 0.5) for p in levels.tolist()]
+    )
 
 
 def empirical_table(samples_ps: Sequence[float] | npt.NDArray[np.float64]) -> Ints:

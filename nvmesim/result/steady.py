@@ -26,6 +26,7 @@ import numpy.typing as npt
 
 from nvmesim.engine.contract import HIST_BINS, Batch, Ints
 from nvmesim.result.result import Interval
+from nvmesim.result.student import two_sided
 from nvmesim.units import PS_PER_S
 
 Floats = npt.NDArray[np.float64]
@@ -336,11 +337,9 @@ def half_width(residuals: Floats) -> float:
 
 
 def _student(sums: Floats) -> float:
-    from scipy.special import stdtrit
-
     n = len(sums)
     variance = float(sums @ sums) * n / (n - 1)
-    return float(stdtrit(n - 1, 0.5 + CONFIDENCE / 2)) * math.sqrt(variance)
+    return two_sided(n - 1, CONFIDENCE) * math.sqrt(variance)
 
 
 def ratio_interval(numerator: Floats, denominator: Floats) -> Interval:

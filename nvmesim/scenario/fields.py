@@ -15,7 +15,7 @@ from nvmesim.errors import UnitError
 class Strict(BaseModel):
     """Immutable, unknown keys refused, no NaN."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True)
 
 
 def text_of(parse: Callable[[str], Any], what: str, example: str) -> BeforeValidator:

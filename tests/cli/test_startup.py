@@ -3,12 +3,14 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 import nvmesim
 
 HEAVY = ["numba", "numpy", "polars", "altair", "scipy", "pydantic", "simpy", "rich", "vl_convert"]
+EXAMPLE = Path(__file__).parents[2] / "examples" / "degraded.toml"
 IMPORT_S, HELP_S = 0.3, 0.6
 """Limits of the first second with the tool, in CPU time: others may use the machine."""
 
@@ -28,6 +30,18 @@ def test_nothing_heavy_is_imported(code):
     said = python(f"{code}\nimport sys\nprint('LOADED', *sys.modules)")
     loaded = said.stdout.split("LOADED")[1].split()
     assert not set(HEAVY) & set(loaded)
+
+
+def test_a_prediction_imports_neither_numba_nor_scipy():
+    """They take as long as the prediction itself; the loop's machine code is on disk by then."""
+    code = (
+        "from nvmesim.cli.app import run_command\n"
+        f"run_command(['run', {str(EXAMPLE)!r}])\n"
+        "import sys; print('LOADED', *sys.modules)"
+    )
+    python(code)
+    loaded = set(python(code).stdout.split("LOADED")[1].split())
+    assert not loaded & {"numba", "scipy", "altair", "polars", "simpy", "vl_convert"}
 
 
 @pytest.mark.parametrize(("code", "limit"), [("import nvmesim", IMPORT_S), (HELP, HELP_S)])
