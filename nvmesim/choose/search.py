@@ -214,7 +214,8 @@ class _Search:
         opened = self.all and any("rate" in load for load in self.all[0].tables.get("workload", []))
         few = OPEN_PILOT_REQUESTS if opened else PILOT_REQUESTS
         settings = Settings(requests=few, seed=self._settings.seed)
-        for answer in self._answers(self.left(), settings, "bounds"):
+        left = self.left()
+        for answer in self._answers(left, settings, "bounds", 0, len(left)):
             candidate, row = self.all[answer.number], answer.row
             if row.get("error") is not None:
                 candidate.reject("scenario", row["error"])
@@ -226,27 +227,32 @@ class _Search:
 
     def simulate(self, everything: bool) -> None:
         """Simulate the cheapest first, until one holds and the runner-ups do."""
-        found = 0
+        found = done = 0
         size = max(1, self._workers or usable_cpus())
-        waiting = iter(self.left())
+        left = self.left()
+        waiting = iter(left)
         while group := list(islice(waiting, size)):
             if found > self.goal.runner_ups and not everything:
                 return
-            for answer in self._answers(group, self._settings, "simulated"):
+            for answer in self._answers(group, self._settings, "simulated", done, len(left)):
                 self._judge(self.all[answer.number], answer)
+            done += len(group)
             for candidate in group:
                 if candidate.state != "rejected":
                     candidate.state = "runner-up" if found else "chosen"
                     found += 1
 
-    def _answers(self, group: Iterable[Candidate], settings: Settings, what: str) -> list[Answer]:
+    def _answers(
+        self, group: Iterable[Candidate], settings: Settings, what: str, before: int, of: int
+    ) -> list[Answer]:
+        """Simulate *group*; *before* of the *of* candidates of this step are done already."""
         jobs = [Job(c.number, c.tables, self._base, settings) for c in group]
         answers = []
         for answer in simulate_all(iter(jobs), len(jobs), workers=self._workers):
             answers.append(answer)
             if self._progress is not None:
-                done = len(answers) if what == "bounds" else sum(bool(c.row) for c in self.all)
-                self._progress(f"{what}: {done} of {len(self.left())}", done / len(self.all))
+                done = before + len(answers)
+                self._progress(f"{what}: {done} of {of}", done / of)
         return answers
 
     def _judge(self, candidate: Candidate, answer: Answer) -> None:
