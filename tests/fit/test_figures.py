@@ -241,6 +241,21 @@ def test_an_interval_is_the_middle_95_percent_of_resamples() -> None:
     assert set(seen) == {50}
 
 
+def test_the_block_of_an_interval_is_the_stated_one_or_that_of_the_memory(monkeypatch) -> None:
+    asked: list[int] = []
+
+    def noted(n: int, block: int, rng: np.random.Generator) -> np.ndarray:
+        asked.append(block)
+        return np.arange(n)
+
+    monkeypatch.setattr("nvmesim.fit.bootstrap.resampled", noted)
+    series = np.repeat(np.random.default_rng(1).normal(size=200), 10)
+    for block in (None, 3):
+        interval(series, lambda x: float(x.mean()), block=block, trials=1)
+    assert asked == [block_length(series), 3]
+    assert asked[0] > 3
+
+
 def test_the_half_width_is_relative_to_the_value() -> None:
     assert Interval(10.0, 8.0, 13.0).relative == 0.25
     assert Interval(0.0, -1.0, 1.0).relative == 0
@@ -267,6 +282,44 @@ def test_memory_of_a_series() -> None:
     assert 6 <= decorrelation_length(np.repeat(rng.normal(size=500), 10)) <= 9
     assert decorrelation_length(np.arange(1000.0)) == 100  # a trend: all that is looked at
     assert decorrelation_length(np.arange(1000.0), 7) == 7
+
+
+def plain_memory(series: np.ndarray, most: int) -> int:
+    """The definition, step by step: autocorrelation of the ranks, averaged over lags k to 2k."""
+    ranks = stats.rankdata(series)
+    centred = ranks - ranks.mean()
+    total = float((centred**2).sum())
+    n, lag = len(series), 1
+
+    def rho(k: int) -> float:
+        known = k < n and total > 0
+        return float((centred[k:] * centred[: n - k]).sum()) / total if known else 0.0
+
+    limit = max(0.1, 1.96 / np.sqrt(n))
+    while lag < most and np.mean([rho(k) for k in range(lag, 2 * lag + 1)]) > limit:
+        lag = max(lag + 1, lag * 5 // 4)
+    return min(lag, most)
+
+
+@pytest.mark.parametrize("run", [1, 3, 20, 150])
+@pytest.mark.parametrize("n", [30, 400, 2000])
+def test_memory_is_what_its_definition_says(n: int, run: int) -> None:
+    values = np.random.default_rng(n + run).normal(size=n)
+    series = np.repeat(values, run)[:n].round(1)
+    assert decorrelation_length(series) == plain_memory(series, n // 10)
+    assert decorrelation_length(series, n) == plain_memory(series, n)
+
+
+def test_memory_of_what_is_too_short_for_any() -> None:
+    assert decorrelation_length(np.arange(5.0)) == 1
+    assert decorrelation_length(np.arange(25.0)) == 2
+
+
+def test_single_runs_and_whole_runs() -> None:
+    series = np.arange(100.0)
+    assert thinned(series, 4, 1).tolist() == [0.0, 33.0, 66.0, 99.0]
+    assert thinned(series, 4, 0).tolist() == [0.0, 33.0, 66.0, 99.0]
+    assert thinned(series, 5, 2).tolist() == [0.0, 1.0, 98.0, 99.0]
 
 
 def test_runs_of_a_series_are_spread_over_it() -> None:
