@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import re
 import sys
@@ -85,6 +86,15 @@ def test_every_key_of_a_result_is_explained(pages):
     text = (DOCS / "json-head.md").read_text("utf-8")
     said = set(re.findall(r"`([\w.…]+)`", text)) | set(re.findall(r"[.…](\w+)", text))
     assert set(found) <= said
+
+
+def test_every_member_that_the_page_of_the_inside_names_is_there():
+    text = (DOCS / "reference" / "inside.md").read_text("utf-8")
+    listed = re.findall(r"automodule:: (\S+)\n +:members: (\S.*)", text)
+    assert listed
+    for module, members in listed:
+        found = importlib.import_module(module)
+        assert [m for m in members.split(", ") if not hasattr(found, m)] == []
 
 
 @pytest.mark.slow
