@@ -28,6 +28,9 @@ def first_problem(error: ValidationError, model: type[BaseModel]) -> str:
     # An unknown key explains a missing one, so it comes first.
     problem = min(problems, key=_rank)
     loc = tuple(part for part in problem["loc"] if not _is_branch(part))
+    if problem["type"] == "extra_forbidden":  # whose key may be named as a branch is
+        *outer, last = problem["loc"]
+        loc = (*(part for part in outer if not _is_branch(part)), last)
     key = ".".join(str(part) for part in loc)
     found = problem["input"]
     if problem["type"] == "extra_forbidden":

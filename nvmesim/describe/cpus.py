@@ -186,7 +186,8 @@ def read_numactl(source: Source) -> Facts:
     announced = int(text.split("available:", 1)[1].split()[0][:6])
     sizes = dict(re.findall(r"^node (\d+) size: (\d+) MB$", text, re.M))
     cpus = dict(re.findall(r"^node (\d+) cpus:([ \d]*)$", text, re.M))
-    if len(sizes) != announced or len(cpus) != announced or "node distances:" not in text:
+    is_whole = len(sizes) == announced and sizes.keys() == cpus.keys()
+    if not is_whole or "node distances:" not in text:
         raise source.error(
             f"is cut: {announced} nodes are announced, {len(sizes)} have their size",
             "run numactl -H again and keep all it prints",

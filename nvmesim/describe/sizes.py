@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Final
 
@@ -26,6 +27,8 @@ def binary_size(text: str) -> int | None:
     try:
         number = float(digits.replace(",", ""))
     except ValueError:
+        return None
+    if not math.isfinite(number):  # hundreds of digits
         return None
     return round(number * _BINARY[match.group(2).upper()])
 

@@ -83,7 +83,7 @@ def _value(text: str) -> Any:
     """A TOML value, or the text itself when it is none ("512 KiB" needs no quotes)."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):  # no TOML, of too many digits, nested too deeply
         return text
 
 

@@ -16,6 +16,7 @@ from typing import Any, Final
 from nvmesim.errors import InputError
 
 MOST_VALUES: Final = 1_000_000
+MOST_DIGITS: Final = 18
 _NUMBER: Final = re.compile(r"\s*([-+]?\d[\d_]*(?:\.\d+)?(?:[eE][-+]?\d+)?)\s*(.*?)\s*")
 _OPEN: Final = {"[": "]", "{": "}"}
 
@@ -159,7 +160,7 @@ def _value(text: str) -> Any:
     """A TOML value, or the text itself when it is none (as ``--set`` reads it)."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):  # no TOML, of too many digits, nested too deeply
         return text
 
 
@@ -178,12 +179,20 @@ def _span(text: str, said: str) -> Span | None:
         if any(ends):
             raise InputError(f"{said}: {text!r} is no range; write for example 4..24..4")
         return None
-    low, high = (Decimal(end[1].replace("_", "")) for end in ends if end)
+    low, high = (_decimal(end[1], said) for end in ends if end)
     unit = ends[1][2]
     if ends[0][2] not in _alike(unit):
         raise InputError(f"{said}: {text!r} has two units, {ends[0][2]!r} and {unit!r}")
     step, factor = _step(parts[2], unit, said) if len(parts) == 3 else (None, None)
     return Span(low, high, unit, step, factor)
+
+
+def _decimal(text: str, said: str) -> Decimal:
+    """The number in *text*; InputError if it is larger or finer than anything that is swept."""
+    number = Decimal(text.replace("_", ""))
+    if number and not -MOST_DIGITS < number.adjusted() < MOST_DIGITS:
+        raise InputError(f"{said}: {text[:30]} is out of any range; stay below 1e18")
+    return number
 
 
 def _alike(unit: str) -> tuple[str, ...]:
@@ -196,5 +205,5 @@ def _step(text: str, unit: str, said: str) -> tuple[Decimal | None, Decimal | No
     found = _NUMBER.fullmatch(text.strip()[1:] if is_factor else text)
     if found is None or (found[2] not in _alike(unit)) or (is_factor and found[2]):
         raise InputError(f"{said}: the step {text.strip()!r} is no number such as 4 or x2")
-    number = Decimal(found[1].replace("_", ""))
+    number = _decimal(found[1], said)
     return (None, number) if is_factor else (number, None)

@@ -1,19 +1,19 @@
-"""What is fuzzed: every reader, and the readers of scenarios and job files."""
+"""What is fuzzed: every reader, and the readers of scenarios, job files and `inputs`."""
 
 from __future__ import annotations
 
 import json
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from zlib import crc32
 
-from nvmesim.errors import CaptureError, InputError
+from nvmesim.errors import CaptureError
 from nvmesim.scenario import diskspd, fio_job
-from nvmesim.scenario.load import load_scenario
 from nvmesim.trace.registry import READERS, Reader, guarded_read
 from nvmesim.trace.text import Head, Source
+from tests.fuzz import inputs
+from tests.fuzz.inputs import accepts
 from tests.fuzz.memory import MemorySource
 from tests.trace.contract import check_capture, check_refusal, check_whole
 
@@ -123,37 +123,14 @@ def _scenario_seeds() -> list[bytes]:
     return [path.read_bytes() for path in files]
 
 
-_MEMORY = Path("/dev/shm")
-_FOLDER = _MEMORY if _MEMORY.is_dir() else Path(tempfile.gettempdir())
-
-
-def _accepts(call: Callable[[], object], where: str = "") -> bool:
-    """Whether *call* goes through; a refusal must be one line that holds *where*."""
-    refusal = ""
-    try:
-        call()
-    except InputError as error:
-        refusal = str(error)
-    if refusal and ("\n" in refusal or where not in refusal):
-        raise AssertionError(refusal)
-    return not refusal
-
-
-def scenario_case(data: bytes) -> bool:
-    """Load *data* as a scenario file."""
-    path = _FOLDER / "nvmesim-fuzz-scenario.toml"
-    path.write_bytes(data)
-    return _accepts(lambda: load_scenario(path), str(path))
-
-
 def fio_job_case(data: bytes) -> bool:
     """Read *data* as a fio job file."""
-    return _accepts(lambda: fio_job.parse(data.decode("utf-8", "replace")))
+    return accepts(lambda: fio_job.parse(data.decode("utf-8", "replace")))
 
 
 def diskspd_case(data: bytes) -> bool:
     """Read *data* as a DiskSpd command line."""
-    return _accepts(lambda: diskspd.parse(data.decode("utf-8", "replace")))
+    return accepts(lambda: diskspd.parse(data.decode("utf-8", "replace")))
 
 
 JOBS = [
@@ -168,7 +145,12 @@ LINES = [
 ]
 TARGETS: list[Target] = [
     *_readers(),
-    Target("scenario", _scenario_seeds, scenario_case),
+    Target("scenario", _scenario_seeds, inputs.scenario_case),
+    Target("describe", inputs.dump_seeds, inputs.describe_case),
+    Target("profile", inputs.profile_seeds, inputs.profile_case),
+    Target("goal", inputs.goal_seeds, inputs.goal_case),
+    Target("set", lambda: inputs.SETS, inputs.set_case),
+    Target("over", lambda: inputs.OVERS, inputs.over_case),
     Target("fio-job", lambda: JOBS, fio_job_case),
     Target("diskspd-line", lambda: LINES, diskspd_case),
 ]
