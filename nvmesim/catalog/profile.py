@@ -361,6 +361,9 @@ class StackProfile(Frozen):
     while it runs."""
     per_write: Number = Quantity(value=0)
     """Cycles that a write costs more than a read."""
+    per_target: Number = Quantity(value=0)
+    """Cycles per request more for each further target that its thread serves: queues, doorbells and
+    lines that grow cold between two requests to one of them."""
     per_child: Number = Quantity(value=0)
     """Cycles for every command beyond the first that a request becomes (splitting, no RAID)."""
     per_kib: Number = Quantity(value=0)

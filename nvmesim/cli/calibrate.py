@@ -42,7 +42,11 @@ EXAMPLE = "Example: nvmesim calibrate fio/*.json -o drive.toml --hold-out QD=16"
     help="Draw latencies from the capture itself; only for its own queue depth.",
 )  # fmt: skip
 @click.option("--stack", "is_stack", is_flag=True, help="Fit the host's CPU costs instead.")
-@click.option("--cpu", metavar="NAME", help="With --stack: a catalog CPU, or '2.4 GHz'.")
+@click.option(
+    "--cpu",
+    metavar="NAME",
+    help="With --stack: a catalog CPU, '2 x xeon-gold-6130', or a clock as '2.4 GHz'.",
+)
 @click.option("--link", metavar="LINK", help="With --stack: the drive's link, 'pcie4 x4'.")
 @output_path("Write measured against fitted as one HTML page.", "--report")
 @json_option
@@ -146,12 +150,13 @@ def _fit_stack(
     captures: Captures, title: str, cpu: str, link: str | None, held_out: tuple[str, ...],
     tell: Tell,
 ) -> StackFit:  # fmt: skip
-    from nvmesim.fit.host import LINK, parse_clock
+    from nvmesim.fit.host import LINK, parse_cpu
     from nvmesim.fit.stack import fit_stack
 
-    ghz = parse_clock(cpu)
-    wire = link or LINK
-    return fit_stack(captures, ghz=ghz, name=title, link=wire, held_out=held_out, tell=tell)
+    ghz, named = parse_cpu(cpu)
+    return fit_stack(
+        captures, ghz=ghz, cpu=named, name=title, link=link or LINK, held_out=held_out, tell=tell
+    )
 
 
 def _write(fit: AnyFit, output: Path | None, report: Path | None) -> None:

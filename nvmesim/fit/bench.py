@@ -25,6 +25,8 @@ class Host:
     ghz: float
     link: Link
     cores: int | None = None
+    cpu: CpuProfile | None = None
+    """The CPUs of all sockets as one, where they are known: siblings share a core (DESIGN 3)."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +92,7 @@ def effort(point: Point, *, fine: bool) -> int:
 def _scenario(profile: DriveProfile, host: Host, point: Point) -> ResolvedScenario:
     cores = host.cores or max(1, point.jobs)
     clock = Quantity(value=host.ghz)
-    cpu = CpuProfile(name="capture", cores=cores, threads_per_core=1, ghz=clock)
+    cpu = host.cpu or CpuProfile(name="capture", cores=cores, threads_per_core=1, ghz=clock)
     drives = tuple(Drive(i, f"drive{i}", profile, 0, None, host.link) for i in range(point.targets))
     group = WorkloadGroup(
         "capture",
@@ -99,8 +101,8 @@ def _scenario(profile: DriveProfile, host: Host, point: Point) -> ResolvedScenar
         access="random" if point.random else "sequential",
         align=point.block_size,
         read=point.read_fraction,
-        threads=point.jobs,
-        threads_are_per_target=False,
+        threads=max(1, point.jobs // point.targets) if point.own_targets else point.jobs,
+        threads_are_per_target=point.own_targets,
         outstanding=point.iodepth,
         outstanding_per="thread",
     )

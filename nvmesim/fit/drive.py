@@ -22,7 +22,7 @@ from nvmesim.fit.evidence import DriveFit, Judged
 from nvmesim.fit.host import parse_host
 from nvmesim.fit.joint import joint_of, with_draws
 from nvmesim.fit.limits import FoundLimits, bursts_of, find_limits
-from nvmesim.fit.notes import law_of_rounds
+from nvmesim.fit.notes import drifts, law_of_rounds, mixed_devices
 from nvmesim.fit.pauses import NONE, fit_pauses
 from nvmesim.fit.points import Point, hold_out, points_of
 from nvmesim.fit.read_side import (
@@ -66,6 +66,8 @@ def fit_drive(
         notes += suggestions(captures)
         bursts = bursts_of(captures)
         buffer, said = buffers_of(captures)
+        stepped = {b.name for b in bursts} | {text.partition(": ")[0] for text in said}
+        notes += mixed_devices(captures) + drifts(captures, stepped)
     else:
         points, notes, bursts = list(captures), [], []
         buffer, said = None, []

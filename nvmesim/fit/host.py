@@ -16,6 +16,7 @@ LINK: Final = "pcie4 x4"
 GHZ: Final = 2.4
 """Clock of a host that nobody stated. Assumed: base of common two-socket servers, 2.1 to 2.8."""
 GHZ_RANGE: Final = (0.5, 8.0)
+MOST_SOCKETS: Final = 8
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,27 @@ def parse_drive_link(text: str) -> Link:
         return parse_link(text)
     except UnitError as error:
         raise UnitError(f"link of the captures: {error}") from None
+
+
+def parse_cpu(text: str) -> tuple[float, CpuProfile | None]:
+    """Return GHz, and all cores of ``"2 x xeon-gold-6130"`` as one CPU; a clock names no cores.
+
+    >>> ghz, cpu = parse_cpu("2 x xeon-gold-6130")
+    >>> ghz, cpu.cores, cpu.threads_per_core
+    (2.1, 32, 2)
+    >>> parse_cpu("2.4 GHz")
+    (2.4, None)
+    """
+    count, times, name = text.partition(" x ")
+    if not times:
+        count, name = "1", text
+    if not count.strip().isdecimal() or not 1 <= int(count) <= MOST_SOCKETS:
+        raise InputError(f"--cpu {text!r}: write a clock, a catalog CPU, or '2 x xeon-gold-6130'")
+    ghz = parse_clock(name)
+    if name.strip().lower().endswith("hz"):
+        return ghz, None
+    cpu = cast(CpuProfile, load.load("cpu", name.strip()))
+    return ghz, cpu.model_copy(update={"cores": int(count) * cpu.cores})
 
 
 def parse_clock(text: str) -> float:

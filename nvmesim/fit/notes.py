@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 from typing import Final
 
 import numpy as np
+import polars as pl
 
 from nvmesim.trace.capture import Captures
 
@@ -14,6 +15,12 @@ _TAIL: Final = re.compile(r"rest on fewer than \d+ of \d+ samples")
 """The reader's word on every percentile of a file; a fit looks at three, and says so itself."""
 LISTED: Final = 4
 ROUNDS_WITHIN: Final = 0.08
+DRIFT: Final = 0.2
+"""Change of a mean from the first quarter to the last, as in logs of single requests."""
+LEAST_QUARTER: Final = 5
+DRIFTING: Final = (
+    " (heat, a disk that fills, or other work): figures of the whole run are of no one state"
+)
 
 
 def named(names: Sequence[str], limit: int = LISTED) -> str:
@@ -42,6 +49,53 @@ def doubts(captures: Captures, used: Collection[str]) -> list[str]:
         names = [reason.split(": ")[0].rpartition("/")[2] for reason in captures.unread]
         found.append(f"no captures, not read: {named(names, 8)}")
     return found
+
+
+def mixed_devices(captures: Captures) -> list[str]:
+    """Say which captures are of other devices than the rest: one profile of both is of neither."""
+    found: dict[frozenset[str], list[str]] = {}
+    for capture in captures.files:
+        names = {name for m in capture.measurements for name in m.disk_util_pct}
+        if names:
+            found.setdefault(frozenset(names), []).append(capture.file.name)
+    groups = list(found.items())
+    apart = [(a, b) for i, (a, _) in enumerate(groups) for b, _ in groups[i + 1 :] if not a & b]
+    if not apart:
+        return []
+    listed = "; ".join(f"{named(sorted(names))}: {named(files)}" for names, files in groups)
+    return [f"captures of different devices ({listed}): one profile of both is of neither"]
+
+
+def drifts(captures: Captures, explained: Collection[str] = ()) -> list[str]:
+    """Say which series end elsewhere than they began, but for the files in *explained*.
+
+    Logs of single requests say so themselves; here it is of window means.
+    """
+    said = []
+    for capture in captures.files:
+        name = capture.file.name
+        if name in explained:
+            continue
+        texts = [w for w in capture.warnings if w.startswith("drift: ")]
+        if not texts and capture.series is not None:
+            texts = _drifts_of(capture.series)
+        said += [f"{name}: {text}{DRIFTING}" for text in texts]
+    return said
+
+
+def _drifts_of(series: pl.DataFrame) -> list[str]:
+    texts = []
+    for (kind, op), rows in series.group_by("kind", "op", maintain_order=True):
+        values = rows.sort("time_s")["value"].to_numpy()
+        quarter = len(values) // 4
+        if quarter < LEAST_QUARTER or not values[:quarter].mean():
+            continue
+        change = float(values[-quarter:].mean() / values[:quarter].mean()) - 1
+        if abs(change) > DRIFT:
+            texts.append(
+                f"drift: mean {kind} of {op}s {change:+.0%} from the first quarter to the last"
+            )
+    return texts
 
 
 def law_of_rounds(depths: Sequence[int], iops: Sequence[float]) -> tuple[float, float] | None:

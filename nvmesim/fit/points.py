@@ -53,6 +53,8 @@ class Point:
     """CPU time per request, all jobs together."""
     per_job_pct: float | None = None
     targets: int = 1
+    own_targets: bool = False
+    """Whether each job has one target of its own; else every job submits to all."""
     bins: Bins | None = None
     """The whole distribution that ``percentiles_s`` is of, where the file has it."""
     count: int = 0
@@ -196,7 +198,7 @@ def _point(m: Measurement) -> Point | str:
         slat_s=_submission(result),
         bins=None if mixed else _bins(result.clat if kind == "clat" else result.lat),
         total_bins=None if mixed else _bins(result.lat), per_job_pct=per_job,
-        targets=c.targets or 1, count=sum(r.count for r in m.ops.values()),
+        targets=c.targets or 1, own_targets=c.targets_per_job == 1 and (c.targets or 1) > 1, count=sum(r.count for r in m.ops.values()),
     )  # fmt: skip
 
 

@@ -95,6 +95,8 @@ def request_cycles(
     extra = stack.per_kib.value * kib
     if write:
         extra += stack.per_write.value
+    if not group.threads_are_per_target:
+        extra += stack.per_target.value * (len(group.targets) - 1)
     if group.filesystem != "raw" and group.filesystem in stack.filesystems:
         extra += stack.filesystems[group.filesystem].value
     if group.guest != "none" and group.guest in stack.guests:

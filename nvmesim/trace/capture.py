@@ -33,6 +33,9 @@ class Conditions:
     """Outstanding requests per job over all its targets (fio iodepth; DiskSpd -o times targets)."""
     targets: int | None = None
     """Drives, files or volumes under test."""
+    targets_per_job: int | None = None
+    """How many of them each job submits to, where a tool gives jobs their own (DiskSpd -t); None: to
+    all."""
     engine: str | None = None
     direct: bool | None = None
     rate_iops: float | None = None

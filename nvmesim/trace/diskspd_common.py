@@ -260,6 +260,7 @@ def _conditions(
         jobs=jobs,
         iodepth=_depth(span, targets, alone),
         targets=len(targets) or None,
+        targets_per_job=1 if targets and not span.shared_threads else None,
         engine=span.engine,
         direct=_same([t.direct for t in targets]),
         rate_iops=_rate(span, targets, rates),
