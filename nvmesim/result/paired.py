@@ -100,6 +100,14 @@ def _relative(records: Floats, rate: float) -> Floats:
     return np.asarray((counts - rate * records[:, Col.DURATION]) / max(whole, 1e-300))
 
 
+def half_of_rate(head: Floats, changed: Floats) -> float:
+    """Half-width of the throughput of *changed* relative to itself, as far as the pair tells."""
+    n = min(len(head), len(changed))
+    cut = common_warmup(head, changed)
+    change = gain(head[cut:n], changed[cut:n])
+    return (change.high - change.low) / 2 / max(1 + change.value, 1e-300)
+
+
 def relief(text: str, base: Interval, head: Floats, changed: Floats) -> Relief:
     """A relief from the first batches of the base run (*head*) and those of the *changed* one.
 
@@ -160,4 +168,4 @@ def _mean_difference(a: Window, b: Window) -> Interval:
     return Interval(value, value - half, value + half)
 
 
-__all__ = ["Comparison", "common_warmup", "compared", "gain", "relief"]
+__all__ = ["Comparison", "common_warmup", "compared", "gain", "half_of_rate", "relief"]

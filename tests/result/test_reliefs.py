@@ -10,11 +10,14 @@ from nvmesim import reliefs
 from nvmesim.catalog.links import parse_link
 from nvmesim.model.lower import lower
 from nvmesim.model.lowered import StationInfo
+from nvmesim.prepared import prepare, short_run
 from nvmesim.result.bottleneck import Full
+from nvmesim.result.paired import half_of_rate
 from nvmesim.scenario.load import scenario_from_dict
 from nvmesim.scenario.resolve import resolve
 from nvmesim.scenario.resolved import ResolvedScenario
-from nvmesim.simulate import prepare, simulate
+from nvmesim.simulate import simulate
+from nvmesim.whatifs import MIN_PAIRED
 from tests.result.scenarios import CPU, scenario
 
 ALL = sorted({maker for makers in reliefs.BY_RESOURCE.values() for maker in makers}
@@ -197,3 +200,14 @@ def test_what_ifs_from_full_buffers_say_what_a_run_of_the_change_says() -> None:
         apart = sum((i.high - i.low) / 2 / i.value for i in (direct.total.iops, base.total.iops))
         slack = apart + (relief.gain_high - relief.gain_low) / 2
         assert relief.gain == pytest.approx(gain, abs=slack), relief.change
+
+
+def test_a_what_if_ends_once_its_gain_is_known() -> None:
+    ready = prepare(scenario(drives=2), "compiled", 1)
+    least = 24
+    whole = short_run(ready, 500, 500 * least)
+    assert len(whole) == least
+    early = short_run(ready, 500, 500 * least, lambda kept: len(kept) >= MIN_PAIRED)
+    assert len(early) == MIN_PAIRED
+    np.testing.assert_array_equal(early.records, whole.records[:MIN_PAIRED])
+    assert half_of_rate(whole.records, early.records) == 0

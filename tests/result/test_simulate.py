@@ -2,13 +2,13 @@ from __future__ import annotations
 
 import json
 import math
-import sys
 from itertools import pairwise
 from pathlib import Path
 
 import polars as pl
 import pytest
 
+from nvmesim import whatifs
 from nvmesim.engine.compiled import CompiledEngine
 from nvmesim.engine.contract import Batch
 from nvmesim.errors import InputError
@@ -313,7 +313,7 @@ def test_an_interrupted_what_if_keeps_the_answer(monkeypatch: pytest.MonkeyPatch
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(sys.modules["nvmesim.simulate"], "_short", interrupt)
+    monkeypatch.setattr(whatifs, "short_run", interrupt)
     found = simulate(scenario())
     assert found.requests == 20_000
     assert "interrupted: what-ifs were left out" in found.warnings
