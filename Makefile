@@ -114,7 +114,9 @@ mutation: venv
 audit:
 	@test -x build/audit/bin/pip-audit || { $(PYTHON) -m venv build/audit \
 		&& build/audit/bin/python -m pip install --quiet --disable-pip-version-check pip-audit; }
-	build/audit/bin/pip-audit --strict --progress-spinner off --require-hashes --disable-pip -r requirements.lock
+	@build/audit/bin/pip-audit --strict --progress-spinner off --require-hashes --disable-pip -r requirements.lock \
+		|| { echo "Not clean, or not audited: \"not found on PyPI\" means that this index gives no advisories;" \
+			"ask again where it does." >&2; exit 1; }
 
 # For developers: after a change of the dependencies (uv is not one of them).
 lock:
