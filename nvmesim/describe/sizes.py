@@ -25,12 +25,10 @@ def binary_size(text: str) -> int | None:
     if digits.count(",") == 1 and "." not in digits and len(digits.split(",")[1]) < 3:
         digits = digits.replace(",", ".")
     try:
-        number = float(digits.replace(",", ""))
+        number = float(digits.replace(",", "")) * _BINARY[match.group(2).upper()]
     except ValueError:
         return None
-    if not math.isfinite(number):  # hundreds of digits
-        return None
-    return round(number * _BINARY[match.group(2).upper()])
+    return round(number) if math.isfinite(number) else None
 
 
 def pcie_text(gigatransfers: float, lanes: int) -> str | None:
