@@ -17,6 +17,7 @@ from nvmesim.catalog.profile import DriveProfile, Quantity
 from nvmesim.errors import FitError
 from nvmesim.fit.bench import Host, free_host, measure
 from nvmesim.fit.buffer import buffers_of
+from nvmesim.fit.course import courses_of
 from nvmesim.fit.episodes import suggestions
 from nvmesim.fit.evidence import DriveFit, Judged
 from nvmesim.fit.host import parse_host
@@ -65,11 +66,12 @@ def fit_drive(
         points, notes = points_of(captures)
         notes += suggestions(captures)
         bursts = bursts_of(captures)
+        courses = courses_of(captures)
         buffer, said = buffers_of(captures)
         stepped = {b.name for b in bursts} | {text.partition(": ")[0] for text in said}
         notes += mixed_devices(captures) + drifts(captures, stepped)
     else:
-        points, notes, bursts = list(captures), [], []
+        points, notes, bursts, courses = list(captures), [], [], ()
         buffer, said = None, []
     if captured_on is not None and host is None:
         asked = parse_host(captured_on)
@@ -80,7 +82,7 @@ def fit_drive(
     fitting.limits = find_limits([p for p in points if not p.held_out], bursts)
     if fitting.limits is None:
         notes += said
-    fit = fitting.fit()
+    fit = replace(fitting.fit(), courses=courses)
     if buffer is None or fitting.limits is not None:
         return fit
     size = buffer.quantity("the step in the rate of a long write")
@@ -205,10 +207,10 @@ class _Fitting:
             read = template.read.model_copy(update={"unit": Quantity(value=size, basis="assumed")})
             template = template.model_copy(update={"read": read})
             self.notes.append(f"no reads of 4 KiB: {size} bytes are taken as the drive's unit")
-        if self._are_rounds(template, small, "reads"):
+        found = fit_reads(template, self.host, small, self.tell)
+        if not found.explains and self._are_rounds(template, small, "reads"):
             profile = self._in_rounds(template, small)
         else:
-            found = fit_reads(template, self.host, small, self.tell)
             profile = self._with_sources(template, found, small)
         if large and profile.rounds is None:
             size = max(p.block_size for p in large)
@@ -265,6 +267,7 @@ class _Fitting:
         )
         self.free += ["dies" if n == "dies" else f"read {n}" for n in found.bounds]
         self.joint |= {READ_KEYS[n]: column for n, column in found.draws.items()}
+        self.notes += found.notes
         if not found.fitted_dies:
             self.notes.append(
                 f"reads at {len({p.outstanding for p in points})} depth(s): the number of dies "

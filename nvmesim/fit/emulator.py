@@ -140,7 +140,7 @@ class Emulator:
 
     def slope(self, z: Floats) -> Floats:
         """float64[n, n_figures, n_parameters]: derivatives of `at`."""
-        out: Floats = np.einsum("ntp,tk->nkp", _feature_slopes(z), self.terms)
+        out: Floats = np.einsum("ntp,tk->nkp", feature_slopes(z), self.terms)
         return out
 
     def leverage(self, z: Floats) -> float:
@@ -159,7 +159,12 @@ def features(z: Floats) -> Floats:
     return np.concatenate([np.ones((len(z), 1)), z, z[:, first] * z[:, second]], axis=1)
 
 
-def _feature_slopes(z: Floats) -> Floats:
+def feature_slopes(z: Floats) -> Floats:
+    """float64[n, n_terms, n_parameters]: derivatives of `features`.
+
+    >>> feature_slopes(np.array([[2.0, 3.0]]))[0, :, 0].tolist()
+    [0.0, 1.0, 0.0, 4.0, 3.0, 0.0]
+    """
     n, p = z.shape
     first, second = np.triu_indices(p)
     pairs = np.zeros((n, len(first), p))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -15,6 +15,9 @@ from nvmesim.units import format_size, parse_size
 
 PERCENTS = (50.0, 99.0, 99.9)
 """Percentiles that a fit looks at."""
+BODY = (10.0, 30.0, 70.0, 90.0)
+"""Percentiles that a fit of dies looks at besides: at a ceiling they tell a controller's queue,
+where all wait alike, from dies', where some wait long and others not at all."""
 MIN_BEYOND = 20
 """Samples beyond a percentile for it to count in a fit."""
 CPU_BOUND_PCT = 90.0
@@ -46,6 +49,9 @@ class Point:
     percentiles_of: str = "clat"
     totals_s: Mapping[float, float] = field(default_factory=dict)
     """Percentiles of total latency, if the file has them beside those of clat."""
+    body_s: Mapping[float, float] = field(default_factory=dict)
+    """The same of `BODY`"""
+    total_body_s: Mapping[float, float] = field(default_factory=dict)
     total_bins: Bins | None = None
     slat_s: float | None = None
     """Mean submission time, if the file has it: total latency less clat."""
@@ -74,13 +80,19 @@ class Point:
         the file has only clat's, the mean submission time is added: it varies little beside them.
         """
         if not self.totals_s and self.slat_s and self.percentiles_of == "clat":
-            shifted = {p: v + self.slat_s for p, v in self.percentiles_s.items()}
-            return replace(self, percentiles_s=shifted, percentiles_of="lat", bins=None)
+            shifted, body = (
+                {p: v + self.slat_s for p, v in table.items()}
+                for table in (self.percentiles_s, self.body_s)
+            )
+            return replace(
+                self, percentiles_s=shifted, body_s=body, percentiles_of="lat", bins=None
+            )
         if not self.totals_s:
             return self
         return replace(
-            self, percentiles_s=self.totals_s, percentiles_of="lat", bins=self.total_bins
-        )
+            self, percentiles_s=self.totals_s, body_s=self.total_body_s, percentiles_of="lat",
+            bins=self.total_bins,
+        )  # fmt: skip
 
     @property
     def is_cpu_bound(self) -> bool:
@@ -186,6 +198,8 @@ def _point(m: Measurement) -> Point | str:
     result = _combined(list(m.ops.values()))
     percentiles, kind = ({}, "clat") if mixed else _percentiles(result)
     totals = {} if mixed or result.lat is None else _table_percentiles(result.lat)
+    shape = None if mixed else result.clat if kind == "clat" else result.lat
+    whole = None if mixed else result.lat
     cpu = m.cpu.total_pct / 100 / iops if m.cpu else None
     per_job = m.cpu.per_job_pct if m.cpu else None
     if m.cpu and per_job is None and m.cpu.scope == "jobs":
@@ -195,9 +209,9 @@ def _point(m: Measurement) -> Point | str:
         random=c.access != "sequential", block_size=c.block_size, jobs=c.jobs,
         iodepth=c.iodepth, iops=iops, mean_s=_mean(list(m.ops.values())),
         percentiles_s=percentiles, percentiles_of=kind, totals_s=totals, cpu_s=cpu,
-        slat_s=_submission(result),
-        bins=None if mixed else _bins(result.clat if kind == "clat" else result.lat),
-        total_bins=None if mixed else _bins(result.lat), per_job_pct=per_job,
+        slat_s=_submission(result), bins=_bins(shape), total_bins=_bins(whole),
+        body_s=_table_percentiles(shape, BODY), total_body_s=_table_percentiles(whole, BODY),
+        per_job_pct=per_job,
         targets=c.targets or 1, own_targets=c.targets_per_job == 1 and (c.targets or 1) > 1, count=sum(r.count for r in m.ops.values()),
     )  # fmt: skip
 
@@ -243,9 +257,15 @@ def _bins(table: Latency | None) -> Bins | None:
     return Bins(table.bin_s, table.bin_count)
 
 
-def _table_percentiles(table: Latency) -> dict[float, float]:
+def _table_percentiles(
+    table: Latency | None, percents: Sequence[float] = PERCENTS
+) -> dict[float, float]:
     """Percentiles with enough samples beyond them; from bins where the file has them."""
-    enough = [p for p in PERCENTS if not table.count or table.count * (1 - p / 100) >= MIN_BEYOND]
+    if table is None:
+        return {}
+    enough = [
+        p for p in percents if not table.count or table.count * min(p, 100 - p) / 100 >= MIN_BEYOND
+    ]
     if table.bin_s is not None and table.bin_count is not None and len(table.bin_s):
         cumulative = np.cumsum(table.bin_count)
         ranks = [np.ceil(p / 100 * cumulative[-1]) for p in enough]

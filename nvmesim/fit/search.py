@@ -18,7 +18,9 @@ from nvmesim.fit.points import Point
 
 Floats = npt.NDArray[np.float64]
 
-ERRORS = {"iops": 0.01, "mean": 0.01, 50.0: 0.05, 99.0: 0.05, 99.9: 0.08, "cpu": 0.02}
+ERRORS: dict[str | float, float] = {
+    "iops": 0.01, "mean": 0.01, 50.0: 0.05, 99.0: 0.05, 99.9: 0.08, "cpu": 0.02,
+}  # fmt: skip
 """Relative standard error that a figure of a capture is taken to have: run to run, and for the
 percentiles what a model of gamma-distributed dies cannot follow. Assumed, from repeats of the same
 point in the captures of this project (IOPS within 1 to 4 %)."""

@@ -68,7 +68,7 @@ def simulated(
     return Point(
         asked.label, read, True, size, jobs, depth, a.iops, a.mean_s,
         {} if 0 < read < 1 else dict(a.percentiles_s), cpu_s=a.cpu_s if on else None,
-        per_job_pct=busy, count=requests,
+        per_job_pct=busy, count=requests, body_s={} if 0 < read < 1 else dict(a.body_s),
     )  # fmt: skip
 
 
@@ -78,7 +78,8 @@ def fio_json(point: Point) -> str:
     op = "read" if point.read_fraction else "write"
     seconds = count / point.iops
     mean = (point.mean_s or 0.0) * 1e9
-    percentiles = {f"{p:.6f}": round(v * 1e9) for p, v in point.percentiles_s.items()}
+    table = sorted({**point.percentiles_s, **point.body_s}.items())
+    percentiles = {f"{p:.6f}": round(v * 1e9) for p, v in table}
     return json.dumps(
         {
             "fio version": "fio-3.35",

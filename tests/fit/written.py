@@ -93,12 +93,22 @@ def write_blkparse(path: Path, rows: np.ndarray, device: str = "259,0") -> None:
             file.write(f"{device:>7} {0:4d} {number:8d} {clock} {143:5d}  {code} {rest:>3}\n")
 
 
+def fio_bin(ns: int) -> int:
+    """Middle of fio's bin, 64 an octave: all that its percentiles keep (stat.c, plat_idx_to_val).
+
+    >>> fio_bin(100), fio_bin(70_123)
+    (100, 70144)
+    """
+    shift = max(0, ns.bit_length() - 7)
+    return ((ns >> shift) << shift) + (1 << shift >> 1)
+
+
 def write_fio(path: Path, rows: np.ndarray, iodepth: int) -> None:
     """JSON of fio 3: one job, 4 KiB random reads."""
     span_s = float(rows[:, 1].max() - rows[:, 0].min()) / 1e12
     ns = (rows[:, 1] - rows[:, 0]) / 1000
     percents = (1, 5, 10, 20, 30, 40, 50, 60, 70, 80, 90, 95, 99, 99.5, 99.9, 99.95, 99.99)
-    table = {f"{p:.6f}": round(float(np.percentile(ns, p))) for p in percents}
+    table = {f"{p:.6f}": fio_bin(round(float(np.percentile(ns, p)))) for p in percents}
     latency = {"min": round(ns.min()), "max": round(ns.max()), "mean": float(ns.mean()),
                "stddev": float(ns.std()), "N": len(ns)}  # fmt: skip
     iops, size = len(ns) / span_s, int(rows[0, 3])

@@ -1,0 +1,223 @@
+"""From measured figures to the joint distribution of a drive's parameters.
+
+Candidates are simulated in a region that follows the distribution: wide at first, over all that the
+captures leave open, then a little wider than what is still likely, until it moves and shrinks no
+more. Whole valleys of near-equal optima are inside it; a search from one point sees one of them.
+Sources: Wood 2010 (synthetic likelihood); Cappe, Guillin, Marin and Robert 2004 (population Monte
+Carlo); ter Braak 2006 (differential evolution Markov chains).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+
+from nvmesim.errors import FitError
+from nvmesim.fit.emulator import Floats
+from nvmesim.fit.synthetic import Emulator, Likelihood, Region, Task, likelihood_of
+
+DRAWS = 256
+"""Draws of the joint distribution."""
+FIRST = (20, 14)
+"""Candidates over all that is open: so many, and so many more for each parameter."""
+EACH = (15, 1.4)
+"""Candidates of each region: so many, and so many more for each term of the quadratic."""
+ROUNDS = 10
+"""Regions at most."""
+WIDER = 1.25
+"""A region's standard deviations in units of the distribution's."""
+NEAR = 2.0
+"""Candidates are used up to this distance from the region's centre, root of the mean square."""
+ENOUGH = 2.4
+"""Candidates for each term of the quadratic in the last regression."""
+SHRINKS, GROWS, MOVES = 0.4, 1.25, 0.5
+"""A region has settled when the distribution in it is not narrower or wider, nor elsewhere."""
+CHAINS, LENGTH = 128, 400
+MAX_THREADS = 4
+
+
+@dataclass(frozen=True)
+class Inferred:
+    """The joint distribution of a task's parameters, in its coordinates."""
+
+    names: tuple[str, ...]
+    best: Floats
+    """float64[n_parameters]: its mean, or its mode where the mean is much less likely"""
+    draws: Floats
+    """float64[n_draws, n_parameters]"""
+    tau: float
+    """Size of the error beside sampling, in units of the assumed; 0: the model says all"""
+    chi: float
+    """Chi-square of the best without that error, over its degrees of freedom"""
+    simulated: int
+    settled: bool
+
+
+def infer(task: Task, *, seed: int = 1, tell: Callable[[str], None] = lambda _: None) -> Inferred:
+    """Find the joint distribution of the parameters of *task*.
+
+    The same task and *seed* give the same draws. Raises FitError if the simulation gives no finite
+    figures.
+    """
+    return _Inference(task, np.random.default_rng(seed), tell).run()
+
+
+class _Inference:
+    def __init__(self, task: Task, rng: np.random.Generator, tell: Callable[[str], None]) -> None:
+        self.task, self.rng, self.tell = task, rng, tell
+        p = len(task.names)
+        self.terms = 1 + p + p * (p + 1) // 2
+        self.each = round(EACH[0] + EACH[1] * self.terms)
+        self.u = np.zeros((0, p))
+        self.figures = np.zeros((0, len(task.measured)))
+        self.simulated = 0
+
+    def run(self) -> Inferred:
+        """Regions until one has settled, then the distribution in that."""
+        region = self._begun()
+        settled = False
+        for number in range(ROUNDS):
+            self.tell(f"region {number + 1}")
+            self._simulate(self._inside(region, self.each), 1.0)
+            emulator, u = self._emulator(region)
+            draws, _, _ = self._draws(emulator, rough=True, plain=number == 0)
+            if number == 0:  # those spread over all that was open are too few near here
+                self.u, self.figures = self.u[-self.each :], self.figures[-self.each :]
+            spread, mean = _covariance(draws), draws.mean(axis=0)
+            ratios = region.ratios(spread)
+            moved = float(np.sqrt(region.away(mean[None])[0]))
+            settled = bool(ratios[-1] < GROWS and ratios[0] > SHRINKS and moved < MOVES)
+            if settled and len(u) >= ENOUGH * self.terms:
+                break
+            if not settled and number < ROUNDS - 1:
+                region = Region(mean, WIDER**2 * spread + self._least())
+        draws, best, (tau, chi) = self._draws(emulator, rough=False, plain=False)
+        chosen = draws[np.linspace(0, len(draws) - 1, DRAWS).astype(int)]
+        return Inferred(self.task.names, best, chosen, tau, chi, self.simulated, settled)
+
+    def _begun(self) -> Region:
+        """About the likelier of candidates over all that is open."""
+        from scipy.stats import qmc
+
+        low, high = self.task.begin
+        count = FIRST[0] + FIRST[1] * len(low)
+        parts: list[Floats] = []
+        while sum(map(len, parts)) < count:
+            cube = qmc.LatinHypercube(len(low), rng=self.rng).random(2 * count)
+            tried = low + (high - low) * cube
+            parts.append(tried[self.task.permits(tried)])
+            if len(parts) > 100:
+                raise FitError("nothing that the captures leave open is a drive")
+        u = self._simulate(np.concatenate(parts)[:count], 0.4)
+        scale = np.hypot(self.task.assumed, 0.02)
+        off = np.clip((self.figures - self.task.measured) / scale, -20, 20)
+        chi = (off**2).sum(axis=1)
+        best = np.argsort(chi)[: max(2 * len(low) + 4, count // 5)]
+        excess = chi[best] - chi[best].min()
+        weight = np.exp(-0.5 * excess / max(1.0, float(np.median(excess))))
+        spread = np.atleast_2d(np.cov(u[best].T, aweights=weight))
+        return Region(np.average(u[best], axis=0, weights=weight), spread + 225 * self._least())
+
+    def _least(self) -> Floats:
+        """Covariance that a region has at least: shares of what is open beforehand."""
+        out: Floats = np.diag((2e-4 * (self.task.high - self.task.low)) ** 2)
+        return out
+
+    def _inside(self, region: Region, count: int) -> Floats:
+        """float64[count, n_parameters]: permitted, from the normal distribution of *region*."""
+        root = np.linalg.cholesky(region.spread)
+        parts: list[Floats] = []
+        scale = 1.0
+        while sum(map(len, parts)) < count:
+            normal = self.rng.standard_normal((6 * count, len(root)))
+            tried = region.centre + scale * normal @ root.T
+            parts.append(tried[self.task.permits(tried)])
+            scale *= 0.9
+        return np.concatenate(parts)[:count]
+
+    def _simulate(self, u: Floats, effort: float) -> Floats:
+        """Simulate candidates and keep them; the candidates as they could be simulated."""
+        u = self.task.snapped(u)
+        seeds = self.rng.integers(0, 1 << 30, len(u)).tolist()
+        with ThreadPoolExecutor(min(MAX_THREADS, os.cpu_count() or 1)) as pool:
+            rows = np.array(list(pool.map(self.task.simulate, u, seeds, [effort] * len(u))))
+        if not np.all(np.isfinite(rows)):
+            raise FitError("a simulated figure is not finite; the captures leave the model's range")
+        self.u, self.figures = np.concatenate([self.u, u]), np.concatenate([self.figures, rows])
+        self.simulated += len(u)
+        return u
+
+    def _emulator(self, region: Region) -> tuple[Emulator, Floats]:
+        """The emulator of a region, of all candidates so far that lie near it, and those."""
+        away = region.away(self.u)
+        least = self.terms + len(self.task.names) + 10
+        near = np.argsort(away)[: max(least, int((away < NEAR**2).sum()))]
+        return Emulator(self.task, region, self.u[near], self.figures[near]), self.u[near]
+
+    def _draws(
+        self, emulator: Emulator, *, rough: bool, plain: bool
+    ) -> tuple[Floats, Floats, tuple[float, float]]:
+        """Draws, the best value, and (tau, chi-square by its degrees of freedom)."""
+        some = self.u[self.rng.integers(len(self.u) - self.each, len(self.u), 10)]
+        starts = np.concatenate([np.zeros((1, len(self.task.names))), emulator.z(some)])
+        found, mode, tau, chi = likelihood_of(self.task, emulator, starts, rough=rough, plain=plain)
+        z = _chains(found, mode, self.rng)
+        mean = z.mean(axis=0)
+        if float(found.cost(mean[None])[0]) > float(found.cost(mode[None])[0]) + 2.0:
+            mean = mode
+        region = emulator.region
+        best = self.task.snapped((region.centre + mean * region.scale)[None])[0]
+        return region.centre + z * region.scale, best, (tau, chi / max(1, self.task.freedom))
+
+
+def _covariance(draws: Floats) -> Floats:
+    return np.atleast_2d(np.cov(draws.T))
+
+
+def _chains(likelihood: Likelihood, mode: Floats, rng: np.random.Generator) -> Floats:
+    """float64[n, n_parameters]: the second halves of chains that begin about the mode.
+
+    Each proposes to step along the difference of two others. Source: ter Braak 2006.
+    """
+    x = _begun_about(likelihood, mode, rng)
+    cost = likelihood.cost(x)
+    n, p = x.shape
+    kept: list[Floats] = []
+    for step in range(LENGTH):
+        first, second = ((np.arange(n) + rng.integers(1, n, n)) % n for _ in range(2))
+        far = np.where(rng.random(n) < 0.08, 1.0, 2.38 / np.sqrt(2 * p) * rng.uniform(0.4, 1.1, n))
+        tried = x + far[:, None] * (x[first] - x[second]) + 1e-4 * rng.standard_normal((n, p))
+        new = likelihood.cost(tried)
+        taken = np.isfinite(new) & (np.log(rng.random(n)) < cost - np.minimum(new, 1e300))
+        x, cost = np.where(taken[:, None], tried, x), np.where(taken, new, cost)
+        if step >= LENGTH // 2 and step % 8 == 0:
+            kept.append(x)
+    return np.concatenate(kept)
+
+
+def _begun_about(likelihood: Likelihood, mode: Floats, rng: np.random.Generator) -> Floats:
+    """float64[CHAINS, n_parameters]: permitted, by the curvature at the mode."""
+    region = likelihood.emulator.region
+    unit = region.scale
+    leash = 1e-3 * np.linalg.inv(region.spread / np.outer(unit, unit))
+    spread = np.linalg.inv(likelihood.curvature(mode[None])[0] + leash)
+    root = np.linalg.cholesky((spread + spread.T) / 2)
+    parts: list[Floats] = []
+    scale = 1.0
+    while sum(map(len, parts)) < CHAINS:
+        tried = mode + scale * rng.standard_normal((4 * CHAINS, len(mode))) @ root.T
+        parts.append(tried[np.isfinite(likelihood.cost(tried))])
+        scale *= 0.8
+    return np.concatenate(parts)[:CHAINS]
+
+
+def columns(
+    inferred: Inferred, decoded: Callable[[Floats], Mapping[str, float]]
+) -> dict[str, Floats]:
+    """Name -> float64[n_draws], of what *decoded* makes of each draw."""
+    rows = [decoded(u) for u in inferred.draws]
+    return {name: np.array([row[name] for row in rows]) for name in rows[0]}
