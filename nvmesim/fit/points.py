@@ -212,7 +212,8 @@ def _point(m: Measurement) -> Point | str:
         slat_s=_submission(result), bins=_bins(shape), total_bins=_bins(whole),
         body_s=_table_percentiles(shape, BODY), total_body_s=_table_percentiles(whole, BODY),
         per_job_pct=per_job,
-        targets=c.targets or 1, own_targets=c.targets_per_job == 1 and (c.targets or 1) > 1, count=sum(r.count for r in m.ops.values()),
+        targets=c.targets or 1, own_targets=c.targets_per_job == 1 and (c.targets or 1) > 1,
+        count=sum(r.count for r in m.ops.values()),
     )  # fmt: skip
 
 
