@@ -9,6 +9,12 @@ from typing import Any, Final
 import altair as alt
 import numpy as np
 
+from nvmesim.fit.charts_residuals import (
+    course_chart,
+    residuals_by_depth,
+    residuals_of_distributions,
+)
+from nvmesim.fit.course import by_kind
 from nvmesim.fit.evidence import DriveFit, Judged, StackFit
 from nvmesim.fit.points import Bins
 from nvmesim.result import palette
@@ -32,12 +38,20 @@ def all_charts(fit: DriveFit | StackFit) -> dict[str, alt.LayerChart]:
     for name, group in _groups(fit.points):
         if sum(bool(j.point.percentiles_s) for j in group) > 1:
             found[f"Latency against queue depth, {name}"] = latency(group)
+    for name, group in _groups(fit.points):
+        if len({j.point.outstanding for j in group}) > 1:
+            found[f"Residuals against queue depth, {name}"] = residuals_by_depth(group)
     if any(j.point.cpu_s and j.answer.cpu_s for j in fit.points):
         found["CPU time of one request against queue depth"] = cpu(fit.points)
     for name, group in _groups(fit.points):
         with_bins = [j for j in group if j.point.bins is not None and j.answer.bins is not None]
         if with_bins:
             found[f"Distribution of latency, {name}"] = distribution(with_bins)
+            shown = list(_spread_over(with_bins, MOST_CDFS))
+            found[f"Residuals of the distribution, {name}"] = residuals_of_distributions(shown)
+    for (op, unit), courses in by_kind(getattr(fit, "courses", ())).items():
+        what = "Latency" if unit == "s" else "Throughput"
+        found[f"{what} over time, {op}s"] = course_chart(courses)
     return found
 
 

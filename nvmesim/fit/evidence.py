@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from nvmesim.catalog.profile import DriveProfile, StackProfile
 from nvmesim.fit.bench import Answer
+from nvmesim.fit.course import Course
 from nvmesim.fit.points import Point
 
 
@@ -71,6 +72,8 @@ class DriveFit:
     points: tuple[Judged, ...]
     warnings: tuple[str, ...] = ()
     free_parameters: tuple[str, ...] = ()
+    courses: tuple[Course, ...] = ()
+    """Means over time, of the captures that have them."""
 
     @property
     def residuals(self) -> npt.NDArray[np.float64]:

@@ -44,6 +44,8 @@ CAPTIONS: Final = {
     "Throughput": "Dots: measured. Lines: the fitted profile, simulated at the same points.",
     "Latency": "Completion latency if the file has it. Dots: measured, lines: fitted.",
     "CPU": "Dots: usr + sys of the captures, lines: the fitted stack.",
+    "Residuals": "Fitted / measured - 1. Band: 10 % either way; diamonds: held out.",
+    "Over time": "Means of windows. Shaded: slower episodes. Dashed: a step down for good.",
     "Distribution": "Solid: measured, dashed: fitted. Each grid line up is one more nine.",
 }
 
@@ -149,8 +151,12 @@ def _colour(key: str, off: float) -> str:
 def _charts(fit: DriveFit | StackFit) -> str:
     from nvmesim.fit.charts import all_charts
 
-    drawn = {t: (c, CAPTIONS.get(t.split()[0], "")) for t, c in all_charts(fit).items()}
+    drawn = {t: (c, _caption(t)) for t, c in all_charts(fit).items()}
     return "<h2>Charts</h2>" + html.figures(drawn)
+
+
+def _caption(title: str) -> str:
+    return CAPTIONS.get("Over time" if " over time" in title else title.split()[0], "")
 
 
 def numbers(fit: AnyFit) -> str:
@@ -164,7 +170,7 @@ def numbers(fit: AnyFit) -> str:
         span = ""
         if q.low is not None and q.high is not None:
             span = f"{_short(q.low, what)} .. {_short(q.high, what)}"
-        value = text if key == "capacity" else _short(q.value, what) if what != "number" else text
+        value = text if key == "capacity" else _short(q.value, what)
         name = f'<span style="white-space:nowrap">{escaped(key)}</span>'
         rows.append([name, *(escaped(t) for t in (value, span, q.basis, q.source))])
     faint = ["faint" if row[3] == "assumed" else "" for row in rows]
