@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 
 from nvmesim import units
@@ -39,9 +40,12 @@ def rows(capture: Capture) -> list[tuple[str, ...]]:
     """One row of texts for each operation of each measurement, as HEADINGS."""
     out = []
     for measurement in capture.measurements:
+        if capture.format == "points":  # its label is the load; where it is from says more
+            measurement = replace(measurement, label=measurement.source or "-")
         out += [_row(measurement, op, measurement.ops[op]) for op in OPS if op in measurement.ops]
         if measurement.mixed is not None:
-            out.append(_row(measurement, "unknown", measurement.mixed))
+            op = "unknown" if measurement.conditions.read_fraction is None else "both"
+            out.append(_row(measurement, op, measurement.mixed))
     return out
 
 
@@ -85,6 +89,8 @@ def load_text(conditions: Conditions) -> str:
         parts.append(f"{conditions.jobs or '?'}x{conditions.iodepth or '?'}")
     elif conditions.depth_mean is not None:
         parts.append(f"depth {conditions.depth_mean:.3g}")
+    if conditions.targets is not None and conditions.targets > 1:
+        parts.append(f"{conditions.targets} targets")
     return ", ".join(parts)
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from nvmesim.cli.capture_view import rows
 from nvmesim.fit.bench import Answer, measure
 from nvmesim.fit.charts import all_charts
 from nvmesim.fit.charts_residuals import (
@@ -17,7 +18,7 @@ from nvmesim.fit.drive import fit_drive
 from nvmesim.fit.evidence import Judged
 from nvmesim.fit.points import Bins, Point
 from nvmesim.fit.report import fit_page
-from nvmesim.trace.registry import read_captures
+from nvmesim.trace.registry import read_capture, read_captures
 from tests.fit.bench import drive, fio_json, host, simulated
 
 LOGS = Path(__file__).parents[2] / "calibration" / "local-disk" / "logs"
@@ -117,3 +118,15 @@ def test_fits_without_logs_have_none():
     assert fit_drive(points).courses == ()
     assert measure(drive(), host(), points[0], requests=1000).bins is not None
     assert Course("a.json", "read", "s", np.zeros(0), np.zeros(0)).label == "a"
+
+
+def test_a_table_of_points_is_viewed_by_where_each_is_from(tmp_path):
+    path = tmp_path / "points.csv"
+    path.write_text(
+        "op,block_size,jobs,iodepth,iops,lat_mean_us,source,targets\n"
+        "randread,4 KiB,4,64,560000,455,review,8\nrandrw:70,4 KiB,1,32,90000,300,,\n"
+    )
+    shown = rows(read_capture(path))
+    assert shown[0][:3] == ("review", "random 4 KiB, 4x64, 8 targets", "read")
+    assert [row[2] for row in shown[1:]] == ["read", "write", "both"]
+    assert shown[1][0] == "-"
