@@ -24,6 +24,7 @@ from nvmesim.trace.table_kernel import N_COUNTERS, OVERFLOW, SKIPPED
 from nvmesim.trace.table_rows import Names
 from nvmesim.trace.tally_kernel import UNKNOWN_TIME
 from nvmesim.trace.text import Head, Source
+from nvmesim.trace.timed import STEP_NS
 
 _HEADER: Final = re.compile(r"\s*fio version ([23]) iolog\s*")
 SHORTEST_LINE: Final = 5
@@ -112,7 +113,8 @@ def blocks(source: Source, notes: Notes) -> Iterator[Block]:
     """The requests in batches, in the order of the file."""
     version, names = _version(source), Names()
     counters = np.zeros(N_COUNTERS, np.int64)
-    others = clock_ns = 0
+    others = back = clock_ns = 0
+    last = np.empty(0, np.int64)
     for out in ahead(source, _lines(source, names, counters, notes)):
         action, offset, length = out[kernel.ACTION], out[kernel.OFFSET], out[kernel.LENGTH]
         if version == 2:
@@ -126,8 +128,12 @@ def blocks(source: Source, notes: Notes) -> Iterator[Block]:
         good = is_request & (issue >= 0) & (offset >= 0) & (length >= 1) & (length <= MAX_LENGTH)
         notes.skipped += int(is_request.sum() - good.sum())
         others += int((action == kernel.OTHER).sum())
+        times = np.concatenate((last, issue[good]))
+        back += int((times[1:] - times[:-1] < -STEP_NS).sum())
+        last = times[-1:]
         yield Block(_rows(out[:, good], issue[good]), names.listed(int(names.state[0])))
     notes.skipped += int(counters[SKIPPED])
+    notes.say(back, "places where the time steps back by more than a second")
     notes.say(others, "trims and flushes are left out")
     notes.say(int(counters[OVERFLOW]), "lines of files beyond the room for names (left out)")
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
-import polars as pl
 
 from nvmesim.trace import pairing_kernel as pairs
 from nvmesim.trace.pairing import Notes
@@ -18,23 +17,7 @@ LONGEST_NS: Final = pairs.LONGEST_NS
 LARGEST_BYTES: Final = 2**40
 LARGEST_OFFSET: Final = 2**62
 LARGEST_TIME: Final = 4 * 10**18
-UNKNOWN_OP: Final = 4
-
-COLUMNS: Final = ("issue", "complete", "op", "bytes", "offset", "device")
-"""What a parser gives: ns, ns or null, 0/1 or null, bytes, bytes or null, name."""
-
-
-def sane(*, latency: bool) -> pl.Expr:
-    """Whether a row of `COLUMNS` is possible; with *latency* it must have one."""
-    took = pl.col("complete") - pl.col("issue")
-    timed = took.is_between(0, LONGEST_NS)
-    return (
-        pl.col("issue").is_between(-LARGEST_TIME, LARGEST_TIME)
-        & (timed if latency else timed.fill_null(True))
-        & pl.col("bytes").is_between(1, LARGEST_BYTES)
-        & pl.col("offset").is_between(0, LARGEST_OFFSET).fill_null(True)
-        & pl.col("device").is_not_null()
-    ).fill_null(False)
+STEP_NS: Final = 10**9
 
 
 @dataclass(frozen=True)
@@ -81,11 +64,6 @@ def sane_rows(timed: Timed, *, latency: bool) -> np.ndarray:
     return right
 
 
-def timed_blocks(frames: Iterator[pl.DataFrame], notes: Notes) -> Iterator[Block]:
-    """Blocks of frames of `COLUMNS`, in order of the file."""
-    return timed_rows(_arrays(frames), notes)
-
-
 def timed_rows(batches: Iterator[Timed], notes: Notes) -> Iterator[Block]:
     """Blocks of *batches*, in order of the file.
 
@@ -94,35 +72,30 @@ def timed_rows(batches: Iterator[Timed], notes: Notes) -> Iterator[Block]:
     """
     flying: dict[int, np.ndarray] = {}
     back = 0
-    last: int | None = None
+    last = np.empty((2, 0), np.int64)
     for batch in batches:
         if batch.issue.size == 0:
             continue
         rows = _rows(batch)
-        first = int(rows[pairs.OUT_ISSUE, 0])
-        back += int(last is not None and first < last - 10**9)
-        last = int(rows[pairs.OUT_ISSUE].max())
-        if not (rows[pairs.OUT_COMPLETE] == UNKNOWN_TIME).any():
+        issue, complete = rows[pairs.OUT_ISSUE], rows[pairs.OUT_COMPLETE]
+        border = np.concatenate((last, [issue[:1], complete[:1]]), axis=1)
+        back += steps_back(issue, complete) + steps_back(*border)
+        last = np.array([issue[-1:], complete[-1:]])
+        if not (complete == UNKNOWN_TIME).any():
             _fill_depth(rows, flying)
         yield Block(rows, batch.names)
     notes.say(back, "places where the time steps back by more than a second (depths unreliable)")
 
 
-def _arrays(frames: Iterator[pl.DataFrame]) -> Iterator[Timed]:
-    devices: dict[str, int] = {}
-    for frame in frames:
-        for name in frame["device"].unique(maintain_order=True):
-            devices.setdefault(name, len(devices))
-        numbers = frame["device"].replace_strict(devices, return_dtype=pl.Int64)
-        yield Timed(
-            issue=frame["issue"].to_numpy(),
-            complete=frame["complete"].fill_null(UNKNOWN_TIME).to_numpy(),
-            op=frame["op"].fill_null(UNKNOWN_OP).to_numpy(),
-            bytes=frame["bytes"].to_numpy(),
-            offset=frame["offset"].fill_null(UNKNOWN_TIME).to_numpy(),
-            device=numbers.to_numpy(),
-            names=list(devices),
-        )
+def steps_back(issue: np.ndarray, complete: np.ndarray) -> int:
+    """How often the time steps back by more than a second from one row to the next.
+
+    One request that takes seconds steps back in its issue or its completion only.
+    """
+    at = np.flatnonzero(issue[1:] - issue[:-1] < -STEP_NS)
+    before, behind = complete[at], complete[at + 1]
+    unknown = (before == UNKNOWN_TIME) | (behind == UNKNOWN_TIME)
+    return int((unknown | (behind - before < -STEP_NS)).sum())
 
 
 def _rows(batch: Timed) -> np.ndarray:

@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from nvmesim.trace.blkparse_kernel import ZERO, compiled, fits
+from nvmesim.trace.blkparse_kernel import NEWLINE, ZERO, compiled, fits
 
 BYTES: Final = 8
 LOWS: Final = np.uint64(0x7F7F7F7F7F7F7F7F)
@@ -84,6 +84,19 @@ def digits(word: np.uint64) -> tuple[int, int]:
     high = (value & _PAIRS) * _OUTER
     low = ((value >> _SIXTEEN) & _PAIRS) * _INNER
     return int(np.int64((high + low) >> _HALF)), count
+
+
+@compiled
+def line_end(buf: np.ndarray, words: np.ndarray, i: int, stop: int) -> int:
+    """Index of the next newline from *i* on, or *stop*."""
+    while i < words.shape[0] and i < stop:
+        count = length(below(marks_of(words[i], NEWLINES)))
+        i += count
+        if count < BYTES:
+            return min(i, stop)
+    while i < stop and int(buf[i]) != NEWLINE:
+        i += 1
+    return min(i, stop)
 
 
 @compiled

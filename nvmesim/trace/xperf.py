@@ -10,17 +10,25 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-import polars as pl
+import numpy as np
 
-from nvmesim.trace.lines import line_frames
+from nvmesim.trace import xperf_kernel as kernel
+from nvmesim.trace.blkparse_fields import whole_lines
+from nvmesim.trace.lines import NEWLINE, ahead, chunks
 from nvmesim.trace.pairing import Notes
 from nvmesim.trace.request_table import Block
 from nvmesim.trace.text import Head, Source
-from nvmesim.trace.timed import sane, timed_blocks
+from nvmesim.trace.timed import Timed, sane_rows, timed_rows
+from nvmesim.trace.words_kernel import words_of
 
 NS_PER_US: Final = 1000
 NEEDED: Final = ("TimeStamp", "ByteOffset", "IOSize", "ElapsedTime", "DiskNum")
-KINDS: Final = {"DiskRead": 0, "DiskWrite": 1}
+"""In the kernel's order."""
+KINDS: Final = ("DiskRead", "DiskWrite")
+MAX_US: Final = 10**15
+MAX_DISKS: Final = 1024
+SHORTEST_EVENT: Final = 24
+"""``DiskRead,1,0x1,0x1,1,1`` and its end."""
 _HEADER = re.compile(r"^\s*(DiskRead|DiskWrite),\s*TimeStamp\s*,.*$", re.M)
 
 
@@ -30,8 +38,8 @@ def is_xperf(head: Head) -> bool:
 
 
 def xperf_blocks(source: Source, notes: Notes) -> Iterator[Block]:
-    """Requests of the dump, in order of completion."""
-    return timed_blocks(_frames(source, notes), notes)
+    """Requests of the dump, in the order of the file: that of their completions."""
+    return timed_rows(_batches(source, notes), notes)
 
 
 def _columns(source: Source) -> dict[str, list[str]]:
@@ -49,43 +57,45 @@ def _columns(source: Source) -> dict[str, list[str]]:
     return found
 
 
-def _frames(source: Source, notes: Notes) -> Iterator[pl.DataFrame]:
-    columns = _columns(source)
+def _batches(source: Source, notes: Notes) -> Iterator[Timed]:
+    counters = np.zeros(kernel.N_COUNTERS, np.int64)
     start: int | None = None
-    flushes = 0
-    for lines in line_frames(source, notes):
-        cells = lines.select(cells=pl.col("line").str.split(",").list.eval(
-            pl.element().str.strip_chars()
-        ))  # fmt: skip
-        kind = pl.col("cells").list.get(0, null_on_oob=True)
-        flushes += cells.filter(kind == "DiskFlush").height
-        events = cells.filter(kind.is_in(list(columns)))
-        events = events.filter(pl.col("cells").list.get(1, null_on_oob=True) != "TimeStamp")
-        parts = [_kind(events.filter(kind == name), name, columns[name]) for name in columns]
-        found = pl.concat(parts).filter(sane(latency=True)).sort("complete", maintain_order=True)
-        notes.skipped += events.height - found.height
-        if start is None and found.height:
-            start = int(found["issue"].min() or 0)  # type: ignore[arg-type]
-        yield found.with_columns(pl.col("issue", "complete") - (start or 0))
+    disks = 0
+    for out in ahead(source, _events(source, counters, notes)):
+        complete, took = out[kernel.TIME], out[kernel.TOOK]
+        disks = max(disks, int(out[kernel.DISK].max(initial=0)) + 1)
+        complete = np.minimum(complete, MAX_US + 1) * NS_PER_US
+        found = Timed(
+            issue=complete - np.minimum(took, MAX_US) * NS_PER_US,
+            complete=complete,
+            op=out[kernel.OP],
+            bytes=out[kernel.SIZE],
+            offset=out[kernel.OFFSET],
+            device=out[kernel.DISK],
+            names=[f"disk{number}" for number in range(min(disks, MAX_DISKS))],
+        )
+        good = sane_rows(found, latency=True)
+        good &= (found.device < MAX_DISKS) & (out[kernel.TIME] <= MAX_US)
+        notes.skipped += int((~good).sum())
+        found = found.where(good)
+        if start is None and found.issue.size:
+            start = int(found.issue.min())
+        yield found.since(start or 0)
+    notes.skipped += int(counters[kernel.SKIPPED])
     # The dump's own header names the event once.
-    notes.say(max(flushes - 1, 0), "flushes (not in the table)")
+    notes.say(max(int(counters[kernel.FLUSHES]) - 1, 0), "flushes (not in the table)")
 
 
-def _kind(events: pl.DataFrame, name: str, names: list[str]) -> pl.DataFrame:
-    def cell(column: str) -> pl.Expr:
-        return pl.col("cells").list.get(names.index(column), null_on_oob=True)
-
-    def hexadecimal(column: str) -> pl.Expr:
-        return cell(column).str.strip_prefix("0x").str.to_integer(base=16, strict=False)
-
-    complete = cell("TimeStamp").str.to_integer(strict=False)
-    took = cell("ElapsedTime").str.to_integer(strict=False)
-    limit = 10**15
-    return events.select(
-        issue=(complete.clip(-1, limit) - took.clip(-1, limit)) * NS_PER_US,
-        complete=complete.clip(-1, limit) * NS_PER_US,
-        op=pl.lit(KINDS[name], pl.Int64),
-        bytes=hexadecimal("IOSize"),
-        offset=hexadecimal("ByteOffset"),
-        device=pl.concat_str(pl.lit("disk"), cell("DiskNum")),
-    )
+def _events(source: Source, counters: np.ndarray, notes: Notes) -> Iterator[np.ndarray]:
+    """Disk events as the kernel's columns, int64[N_COLUMNS, n]."""
+    positions = np.zeros((len(KINDS), kernel.N_NEEDED), np.int64)
+    for kind, names in _columns(source).items():
+        positions[KINDS.index(kind)] = [names.index(name) for name in NEEDED]
+    for data in chunks(source):
+        # A last line without its end may be cut within a number.
+        stop = data.size if data[-1] == NEWLINE else whole_lines(data)
+        notes.skipped += int(stop < data.size)
+        out = np.empty((kernel.N_COLUMNS, stop // SHORTEST_EVENT + 1), np.int64)
+        with np.errstate(over="ignore"):
+            n = kernel.scan_xperf(data, words_of(data), stop, positions, out, counters)
+        yield out[:, :n]
