@@ -26,6 +26,8 @@ LEAST = 5
 """Windows on either side of the step, at least."""
 STEP = 1.3
 """Rate before the step in units of that after it, at least."""
+START = 0.5
+"""Windows that a disk may take to begin to drain: what is in program still holds its place."""
 STEADY = 0.3
 """Coefficient of variation of the rate after the step, at most: else it is no steady drain."""
 
@@ -64,7 +66,8 @@ def find_buffer(times_s: Floats, bytes_per_s: Floats) -> Buffer | None:
     """Return the buffer that filled in a series of rates over windows of one length, or None.
 
     *times_s*: ends of the windows; both float64[n]. The step is where two constants fit best
-    (least squares); the interval is of half a window at the step, and of both rates' scatter.
+    (least squares); the interval is of how surely the drain is known, one window's
+    scatter, and when the drain began.
     """
     n = len(times_s)
     if n < 2 * LEAST:
@@ -82,11 +85,24 @@ def find_buffer(times_s: Floats, bytes_per_s: Floats) -> Buffer | None:
     if float(fast.min()) < float(np.quantile(slow, 0.75)):  # it came back: episodes, not a buffer
         return None
     window = float(np.median(np.diff(times_s)))
-    filled = i * window
-    size = (high - low) * filled
-    errors = np.hypot(fast.std() / np.sqrt(i), slow.std() / np.sqrt(n - i)) * filled
-    half = 1.96 * float(errors) + (high - low) * window / 2
-    return Buffer(size, max(0.0, size - half), size + half, low, filled)
+    # What went in is counted and not estimated; what drained meanwhile is known as well as the
+    # drain, and the window of the step is in part of either.
+    ahead = float(np.sum(bytes_per_s[: i + 1] - low)) * window
+    filled = ahead / (high - low)
+    drained = _error_of_mean(slow) * filled
+    begun = float(slow.std()) * window
+    half = 1.96 * float(np.hypot(drained, begun)) + START * low * window
+    return Buffer(ahead, max(0.0, ahead - half), ahead + half, low, filled)
+
+
+def _error_of_mean(values: Floats) -> float:
+    """Standard error of the mean of windows that may follow each other.
+
+    From means of batches. Source: Law, Simulation Modeling and Analysis, section 9.5.3.
+    """
+    batches = max(2, min(20, len(values) // 5))
+    means = [float(part.mean()) for part in np.array_split(values, batches)]
+    return float(np.std(means, ddof=1) / np.sqrt(batches))
 
 
 def buffer_of(capture: Capture) -> Buffer | None:

@@ -32,6 +32,39 @@ def test_size_and_drain_are_recovered(long_write):
     assert found.drain == pytest.approx(DRAIN, rel=0.05)
 
 
+def filling(size: int, seed: int):
+    """The buffer found in a long write to a drive with one of *size* bytes, or None."""
+    drive = known_drive()
+    update = {"program": Quantity(value=400e6), "buffer": Quantity(value=size)}
+    drive = drive.model_copy(update={"write": drive.write.model_copy(update=update)})
+    done = np.sort(requests_of(drive, 32, 60_000, read=0.0, seed=seed)[:, 1]) / 1e12
+    edges = np.linspace(done[0], done[-1], 201)
+    counts, _ = np.histogram(done, edges)
+    return find_buffer(edges[1:], counts * 4096 / np.diff(edges))
+
+
+def coverage(trials: int) -> tuple[float, float, float]:
+    """Share of trials whose size, and whose drain within 2 %, are right; median half-width."""
+    sizes, drains, halves = [], [], []
+    for seed in range(trials):
+        size = int(np.random.default_rng(seed).uniform(24, 96)) << 20
+        found = filling(size, seed)
+        assert found is not None
+        sizes.append(found.low <= size <= found.high)
+        drains.append(abs(found.drain / DRAIN - 1) < 0.02)
+        halves.append((found.high - found.low) / 2 / found.size)
+    return float(np.mean(sizes)), float(np.mean(drains)), float(np.median(halves))
+
+
+@pytest.mark.parametrize("trials", [10, pytest.param(200, marks=pytest.mark.slow)])
+def test_intervals_cover_and_are_narrow(trials):
+    sizes, drains, half = coverage(trials)
+    print(sizes, drains, half)
+    assert sizes >= 0.90
+    assert drains >= 0.90
+    assert half < 0.03
+
+
 def test_it_is_said(long_write):
     largest, (said,) = buffers_of(Captures(files=(long_write,)))
     assert "a write buffer of about" in said
