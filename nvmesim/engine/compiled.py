@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nvmesim.engine import kernel_state as state
+from nvmesim.engine.chains import chained
 from nvmesim.engine.contract import (
     HIST_BINS,
     REQUEST_FIELDS,
@@ -44,6 +45,7 @@ def kernel_net(net: Network) -> state.Net:
     """Return the arrays of a checked *net* as the kernel's records."""
     ops = aligned(len(net.ops), state.OPS)
     ops[:, :N_FIELDS] = net.ops
+    ops[:, state.CHAIN] = chained(net)
     first = net.child_alt_ptr[:-1]
     return state.Net(
         die=_records(

@@ -81,7 +81,6 @@ from nvmesim.engine.kernel_state import (
     ISSUE,
     KEY,
     KIND,
-    LANE,
     LEFT,
     LIVE,
     MARK,
@@ -105,21 +104,18 @@ from nvmesim.engine.kernel_state import (
     SOURCES,
     SPLIT,
     SUBMIT,
-    T_CPU,
     T_GATE,
     TOUCHED,
     U_GROUP,
     USER,
-    VISIT_BANK,
-    VISIT_CPU,
-    VISIT_LANE,
 )
 from nvmesim.engine.kernel_stations import (
     admit,
     grant,
     next_program,
+    place_of,
     release,
-    serve,
+    serve_chain,
     start_round,
     thread_of,
     touch,
@@ -229,22 +225,11 @@ def _advance(net, run, tokens, heap, free, pending, resume, target, until):  # t
                     code = ops[pc, 0]
                     if code <= ACQUIRE_THREAD and code != END and code != RELEASE:
                         # A station or gate.
-                        s = ops[pc, 1]
-                        if code == VISIT_BANK:
-                            lane = below(mix(tokens[u, KEY], ops[pc, 6]), ops[pc, 4])
-                            tokens[u, LANE] = lane
-                            s += lane
-                        elif code == VISIT_LANE:
-                            lane = tokens[u, LANE]
-                            s += lane if lane < ops[pc, 4] else lane % ops[pc, 4]
-                        elif code == VISIT_CPU:
-                            s = net.thread[thread_of(net, tokens, k), T_CPU]
-                        elif code == ACQUIRE_THREAD:
-                            s = net.thread[thread_of(net, tokens, k), T_GATE]
+                        s = place_of(net, tokens, k, pc)
                         if sources == 1:
                             if code < ACQUIRE:
                                 if station[uint64(s), KIND] < ROUNDS:
-                                    goes_on = serve(net, run, tokens, k, s, t)
+                                    goes_on = serve_chain(net, run, tokens, k, s, t)
                                     if hole:
                                         heap_replace(heap, n_heap, goes_on, k)
                                         hole = False
@@ -375,7 +360,7 @@ def _advance(net, run, tokens, heap, free, pending, resume, target, until):  # t
                                 resume[n_resume] = k
                                 n_resume += 1
                             continue
-                        goes_on = serve(net, run, tokens, k, s, t)
+                        goes_on = serve_chain(net, run, tokens, k, s, t)
                         if goes_on >= 0:
                             n_heap = heap_insert(heap, n_heap, hole, goes_on, k)
                             hole = False

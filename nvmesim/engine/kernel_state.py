@@ -76,6 +76,8 @@ T_GATE, T_CPU, T_INTERVAL = range(3)
 F_PROGRAM, F_WRITE, F_ORDER, F_LENGTH, F_STREAM, F_CLASS = range(6)
 C_ALT, C_COUNT, C_PROGRAM, C_MEMBER = range(4)  # the last two: of the first alternative
 
+CHAIN = 7  # column of `ops`: this visit takes that of the next operation along (`chains.py`)
+
 # Lengths of rows.
 HEAP, OPS, DIES, GROUPS, USERS, THREADS, FLOWS, CHILDREN, ACCOUNTS, PENDING = (
     2, 8, 10, 12, 4, 4, 8, 4, 4, 4,
@@ -106,7 +108,7 @@ class Net(NamedTuple):
     series: Array
     series_ptr: Array
     series_block: Array
-    ops: Array  # int64[n_ops, 8]: code, a, b, c, d, e, purpose
+    ops: Array  # int64[n_ops, 8]: code, a, b, c, d, e, purpose, CHAIN
     plan_phase: Array
     phase_child: Array
     child: Array  # int64[n_children, 4]

@@ -20,9 +20,11 @@ from nvmesim.engine.kernel_heap import heap_insert, replace_first
 from nvmesim.engine.kernel_jit import compiled, inlined
 from nvmesim.engine.kernel_state import (
     ACQUIRE,
+    ACQUIRE_THREAD,
     ARRIVED,
     AT,
     BACKLOG,
+    CHAIN,
     CHECKED,
     DELAY,
     DIE,
@@ -40,6 +42,7 @@ from nvmesim.engine.kernel_state import (
     INSIDE_OF,
     KEY,
     KIND,
+    LANE,
     LIMIT,
     LIMIT_SAVED,
     LINE,
@@ -61,6 +64,8 @@ from nvmesim.engine.kernel_state import (
     SERVERS,
     SETUP,
     SLOTS,
+    T_CPU,
+    T_GATE,
     TAIL,
     TOUCH,
     TOUCHED,
@@ -68,7 +73,9 @@ from nvmesim.engine.kernel_state import (
     U_THREAD,
     USER,
     VISIT,
+    VISIT_BANK,
     VISIT_CPU,
+    VISIT_LANE,
     VISIT_SERIES,
     WORK,
 )
@@ -103,8 +110,43 @@ def touch(station, pending, n_pending, s):  # type: ignore[no-untyped-def]
 
 
 @inlined
+def place_of(net, tokens, k, pc):  # type: ignore[no-untyped-def]
+    """Station or gate of token *k*'s operation *pc*; draws the lane of a bank."""
+    u = uint64(k)
+    code = net.ops[pc, 0]
+    s = net.ops[pc, 1]
+    if code == VISIT_BANK:
+        lane = below(mix(tokens[u, KEY], net.ops[pc, 6]), net.ops[pc, 4])
+        tokens[u, LANE] = lane
+        s += lane
+    elif code == VISIT_LANE:
+        lane = tokens[u, LANE]
+        s += lane if lane < net.ops[pc, 4] else lane % net.ops[pc, 4]
+    elif code == VISIT_CPU:
+        s = net.thread[thread_of(net, tokens, k), T_CPU]
+    elif code == ACQUIRE_THREAD:
+        s = net.thread[thread_of(net, tokens, k), T_GATE]
+    return s
+
+
+@inlined
+def serve_chain(net, run, tokens, k, s, t):  # type: ignore[no-untyped-def]
+    """Serve token *k* at *s*, and at once at the stations that are chained to it; as `serve`."""
+    pc = uint64(tokens[uint64(k), PC])
+    while True:
+        t = serve(net, run, tokens, k, s, t)
+        if net.ops[pc, CHAIN] == 0:
+            return t
+        pc += uint64(1)
+        s = place_of(net, tokens, k, pc)
+
+
+@inlined
 def serve(net, run, tokens, k, s, t):  # type: ignore[no-untyped-def]
-    """Fix the service of token *k* at *s*; return when it goes on, -1: it waits for a round."""
+    """Fix the service of token *k*, which arrives at *s* at *t*; return when it goes on.
+
+    -1: it waits for a round.
+    """
     station = run.station
     v, u = uint64(s), uint64(k)
     pc = uint64(tokens[u, PC])

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import simpy
 
+from nvmesim.engine.chains import chained
 from nvmesim.engine.contract import (
     CHILD_SHIFT,
     HIST_BINS,
@@ -101,6 +102,8 @@ class ReferenceEngine:
         self._ops = [Operation(*row) for row in net.ops.tolist()]
         self._request_key = run_key(seed, replication, 0)
         self._background_key = run_key(seed, replication, 1)
+        own = [s for s, name in enumerate(net.station_names) if name in (stations or {})]
+        self._chained = chained(net, own).tolist()
         self._make_stations(dict(stations or {}))
         self._records: list[tuple[int, ...]] | None = [] if record else None
         self._timeline = timeline
@@ -350,7 +353,12 @@ class ReferenceEngine:
         while (op := self._ops[pc]).code != Op.END:
             pc += 1
             if op.code in VISITS:
-                yield self._station(token, op).arrive(token, op)
+                visit = self._station(token, op).arrive(token, op)
+                while self._chained[pc - 1]:
+                    then = self._ops[pc]
+                    visit.chain.append((self._station(token, then), then))
+                    pc += 1
+                yield visit
             elif op.code == Op.ACQUIRE or op.code == Op.ACQUIRE_THREAD:
                 yield self._gate(token, op).arrive(token, op)
             elif op.code == Op.RELEASE or op.code == Op.RELEASE_THREAD:

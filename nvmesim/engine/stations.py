@@ -96,6 +96,8 @@ class Visit(simpy.Event):
         self.token = token
         self.op = op
         self.arrive_ps = int(env.now)
+        self.chain: list[tuple[Station, Operation]] = []
+        """Where the token goes on at once, see `chains.py`."""
 
     def end(self, delay_ps: int) -> None:
         """Let the token go on in *delay_ps*, as a `simpy.Timeout` does."""
@@ -187,11 +189,12 @@ class Station:
         self.n_series = 0
         """Visits so far whose service came from a series."""
         self._touched = False
+        self._ahead_ps: int | None = None
 
     @property
     def now(self) -> int:
-        """The clock, ps."""
-        return int(self.world.env.now)
+        """The clock, ps; while a chained visit is dispatched, when its token will arrive."""
+        return int(self.world.env.now) if self._ahead_ps is None else self._ahead_ps
 
     @property
     def waiting(self) -> int:
@@ -209,6 +212,12 @@ class Station:
         work = self.world.work_ps(visit, self)
         service = self.served(work)
         self.depart(visit, self.start_of(service), service, work)
+
+    def dispatch_ahead(self, visit: Visit) -> None:
+        """Dispatch a chained visit, whose token arrives later."""
+        self._ahead_ps = visit.arrive_ps
+        self.dispatch(visit)
+        self._ahead_ps = None
 
     def served(self, work_ps: int) -> int:
         """Service time of *work_ps* that arrives now."""
@@ -231,8 +240,13 @@ class Station:
         self.world.note(visit, self, start_ps, end)
         assert visit.callbacks is not None
         visit.callbacks.append(lambda _: self.left())
-        after = visit.op.d if visit.op.code == Op.VISIT else 0
-        visit.end(end + after - self.now)
+        end += visit.op.d if visit.op.code == Op.VISIT else 0
+        if visit.chain:
+            station, visit.op = visit.chain.pop(0)
+            visit.arrive_ps = end
+            station.dispatch_ahead(visit)
+        else:
+            visit.end(end - int(self.world.env.now))
 
     def request_touch(self) -> None:
         """Phase A: call `touch` once, behind this round's arrivals."""
