@@ -13,7 +13,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
-from nvmesim.trace.capture import Conditions, CpuUse, Latency, Measurement, Op, OpResult
+from nvmesim.trace.capture import (
+    Capture,
+    Conditions,
+    CpuUse,
+    Latency,
+    Measurement,
+    Op,
+    OpResult,
+)
+from nvmesim.trace.text import Source
 
 OPS: Final[tuple[Op, ...]] = ("read", "write")
 T = TypeVar("T")
@@ -345,4 +354,25 @@ def _cpu(span: Span) -> CpuUse | None:
         system_pct=None if kernel is None else kernel * n,
         total_pct=usage * n,
         scope="host",
+    )
+
+
+def results_capture(
+    source: Source,
+    format_name: str,
+    version: str | None,
+    found: Sequence[Measurement],
+    warnings: Sequence[str],
+) -> Capture:
+    """The capture of the results *found*; CaptureError if there is none."""
+    if not found:
+        reason = f" ({'; '.join(warnings)})" if warnings else ""
+        raise source.error(f"has no whole result of DiskSpd{reason}", "repeat the run")
+    return Capture(
+        file=source.path,
+        format=format_name,
+        version=version,
+        measurements=tuple(found),
+        rows=len(found),
+        warnings=tuple(warnings),
     )

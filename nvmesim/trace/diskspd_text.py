@@ -19,6 +19,7 @@ from nvmesim.trace.diskspd_common import (
     checked_table,
     measurements,
     number,
+    results_capture,
     whole,
 )
 from nvmesim.trace.diskspd_options import command_targets, size_bytes
@@ -65,17 +66,7 @@ def read(source: Source) -> Capture:
             found += measurements(_finished(span, parse), version)
         else:
             warnings.append(f"{span.label}: its tables are cut (left out)")
-    if not found:
-        reason = f" ({'; '.join(warnings)})" if warnings else ""
-        raise source.error(f"has no whole result of DiskSpd{reason}", "repeat the run")
-    return Capture(
-        file=source.path,
-        format=FORMAT,
-        version=version,
-        measurements=tuple(found),
-        rows=len(found),
-        warnings=tuple(warnings),
-    )
+    return results_capture(source, FORMAT, version, found, warnings)
 
 
 def _is_whole(span: Span) -> bool:

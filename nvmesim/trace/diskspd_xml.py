@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 from typing import Final
 
 import polars as pl
@@ -21,6 +22,7 @@ from nvmesim.trace.diskspd_common import (
     checked_table,
     measurements,
     number,
+    results_capture,
     whole,
 )
 from nvmesim.trace.diskspd_series import iops_series
@@ -69,18 +71,8 @@ def read(source: Source) -> Capture:
             found += measurements(span, version)
         # The spans of a file are runs of their own, so only a single one has a course of time.
         series += [table for e in root.findall("TimeSpan") if (table := iops_series(e)) is not None]
-    if not found:
-        reason = f" ({'; '.join(warnings)})" if warnings else ""
-        raise source.error(f"has no results{reason}", "repeat the DiskSpd run")
-    return Capture(
-        file=source.path,
-        format=FORMAT,
-        version=version,
-        measurements=tuple(found),
-        rows=len(found),
-        series=series[0] if len(series) == 1 else None,
-        warnings=tuple(warnings),
-    )
+    capture = results_capture(source, FORMAT, version, found, warnings)
+    return replace(capture, series=series[0] if len(series) == 1 else None)
 
 
 def _parsed(source: Source, document: str) -> ET.Element:

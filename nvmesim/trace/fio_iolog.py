@@ -19,7 +19,7 @@ from nvmesim.trace.blkparse_fields import whole_lines
 from nvmesim.trace.capture import Capture, Conditions, Measurement, Op, OpResult
 from nvmesim.trace.lines import NEWLINE, ahead, chunks
 from nvmesim.trace.pairing import Notes
-from nvmesim.trace.request_table import KEEP_ROWS, Block, kept_table, reread_table
+from nvmesim.trace.request_table import Block, counted_table
 from nvmesim.trace.table_kernel import N_COUNTERS, OVERFLOW, SKIPPED
 from nvmesim.trace.table_rows import Names
 from nvmesim.trace.tally_kernel import UNKNOWN_TIME
@@ -74,13 +74,7 @@ class _Tally:
 def read(source: Source) -> Capture:
     """Read an iolog: arrivals only; CaptureError if it holds no read and no write."""
     version, tally, notes = _version(source), _Tally(), Notes()
-    kept: list[Block] = []
-    for block in blocks(source, notes):
-        tally.add(block)
-        if tally.rows <= KEEP_ROWS:
-            kept.append(block)
-        else:
-            kept.clear()
+    table = counted_table(source, blocks, notes, tally)
     if not tally.rows:
         raise source.error(
             f"is an iolog without a read or write ({notes.skipped} lines skipped)",
@@ -99,7 +93,7 @@ def read(source: Source) -> Capture:
         measurements=(_measurement(tally),),
         rows=tally.rows,
         skipped=notes.skipped,
-        requests=kept_table(kept) if tally.rows <= KEEP_ROWS else reread_table(source, blocks),
+        requests=table,
         warnings=tuple(warnings),
     )
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 import numpy as np
 import polars as pl
@@ -87,7 +87,7 @@ def reread_table(capture: Source, blocks: Blocks) -> pl.LazyFrame:
     return lazy_table(frames, REQUEST_SCHEMA)
 
 
-def kept_table(kept: list[Block]) -> pl.LazyFrame:
+def _kept_table(kept: list[Block]) -> pl.LazyFrame:
     """A lazy frame over blocks in memory, in order of completion."""
     whole: list[pl.DataFrame] = []
 
@@ -97,6 +97,27 @@ def kept_table(kept: list[Block]) -> pl.LazyFrame:
         return iter(whole)
 
     return lazy_table(frames, REQUEST_SCHEMA)
+
+
+class Counts(Protocol):
+    """What one pass over a file counts."""
+
+    rows: int
+
+    def add(self, block: Block) -> None:
+        """Count the requests of *block*."""
+
+
+def counted_table(source: Source, blocks: Blocks, notes: Notes, counts: Counts) -> pl.LazyFrame:
+    """Read *source* once, its requests added to *counts*; their table, kept while it is small."""
+    kept: list[Block] = []
+    for block in blocks(source, notes):
+        counts.add(block)
+        if counts.rows <= KEEP_ROWS:
+            kept.append(block)
+        else:
+            kept.clear()
+    return _kept_table(kept) if counts.rows <= KEEP_ROWS else reread_table(source, blocks)
 
 
 def requests_capture(
@@ -113,21 +134,13 @@ def requests_capture(
     """
     notes = Notes()
     tally = Tally()
-    kept: list[Block] = []
-    for block in blocks(source, notes):
-        tally.add(block)
-        if tally.rows <= KEEP_ROWS:
-            kept.append(block)
-        else:
-            kept.clear()
+    table = counted_table(source, blocks, notes, tally)
     if tally.rows == 0:
         why = "; ".join(notes.warnings) or f"{notes.skipped} lines skipped"
         raise source.error(
             f"{format_name} without one whole request ({why})",
             "capture both issues and completions",
         )
-    in_memory = tally.rows <= KEEP_ROWS
-    table = kept_table(kept) if in_memory else reread_table(source, blocks)
     return Capture(
         file=source.path,
         format=format_name,

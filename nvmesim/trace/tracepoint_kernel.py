@@ -26,6 +26,7 @@ from nvmesim.trace.blkparse_kernel import (
     _token,
     compiled,
 )
+from nvmesim.trace.words_kernel import starts
 
 COLON: Final = 58
 UNDERSCORE: Final = 95
@@ -36,16 +37,6 @@ RQ: Final = np.frombuffer(b"block_rq_", np.uint8)
 ISSUE: Final = np.frombuffer(b"issue: ", np.uint8)
 COMPLETE: Final = np.frombuffer(b"complete: ", np.uint8)
 REQUEUE: Final = np.frombuffer(b"requeue: ", np.uint8)
-
-
-@compiled
-def _starts(buf: np.ndarray, i: int, end: int, word: np.ndarray) -> bool:
-    if i + word.shape[0] > end:
-        return False
-    for k in range(word.shape[0]):  # noqa: SIM110
-        if buf[i + k] != word[k]:
-            return False
-    return True
 
 
 @compiled
@@ -81,11 +72,11 @@ def _time_before(buf: np.ndarray, line: int, colon: int) -> int:
 @compiled
 def _letter_of(buf: np.ndarray, i: int, end: int) -> int:
     """The blkparse letter of the request event whose name's end is at *i*; 0: another one."""
-    if _starts(buf, i, end, ISSUE):
+    if starts(buf, i, end, ISSUE):
         return 68
-    if _starts(buf, i, end, COMPLETE):
+    if starts(buf, i, end, COMPLETE):
         return 67
-    if _starts(buf, i, end, REQUEUE):
+    if starts(buf, i, end, REQUEUE):
         return 82
     return 0
 
@@ -160,10 +151,10 @@ def scan_tracepoints(
             if behind < 0:
                 continue
             is_event = True
-            if _starts(buf, at, end, BLOCK):
+            if starts(buf, at, end, BLOCK):
                 at += BLOCK.shape[0]
             letter = 0
-            if _starts(buf, at, end, RQ):
+            if starts(buf, at, end, RQ):
                 letter = _letter_of(buf, at + RQ.shape[0], end)
             if letter:
                 counters[EVENTS] += 1

@@ -87,6 +87,17 @@ def digits(word: np.uint64) -> tuple[int, int]:
 
 
 @compiled
+def starts(buf: np.ndarray, i: int, end: int, word: np.ndarray) -> bool:
+    """Whether *word* stands at *i*."""
+    if i + word.shape[0] > end:
+        return False
+    for k in range(word.shape[0]):  # noqa: SIM110
+        if buf[i + k] != word[k]:
+            return False
+    return True
+
+
+@compiled
 def line_end(buf: np.ndarray, words: np.ndarray, i: int, stop: int) -> int:
     """Index of the next newline from *i* on, or *stop*."""
     while i < words.shape[0] and i < stop:

@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from nvmesim.trace.blkparse_kernel import COMMA, SPACE, TAB, ZERO, _blank, _number, compiled
-from nvmesim.trace.words_kernel import line_end
+from nvmesim.trace.words_kernel import line_end, starts
 
 # Rows of the positions and of the output.
 TIME: Final = 0
@@ -38,27 +38,17 @@ OTHER: Final = -1
 
 
 @compiled
-def _starts(buf: np.ndarray, i: int, end: int, word: np.ndarray) -> bool:
-    if i + word.shape[0] > end:
-        return False
-    for k in range(word.shape[0]):  # noqa: SIM110
-        if buf[i + k] != word[k]:
-            return False
-    return True
-
-
-@compiled
 def _kind(buf: np.ndarray, i: int, end: int) -> tuple[int, int]:
     """What event the word at *i* names, and the index of the comma behind it."""
-    if not _starts(buf, i, end, DISK_WORD):
+    if not starts(buf, i, end, DISK_WORD):
         return OTHER, i
     i += 4
     kind = OTHER
-    if _starts(buf, i, end, READ_WORD):
+    if starts(buf, i, end, READ_WORD):
         kind = READ
-    elif _starts(buf, i, end, WRITE_WORD):
+    elif starts(buf, i, end, WRITE_WORD):
         kind = WRITE
-    elif _starts(buf, i, end, FLUSH_WORD):
+    elif starts(buf, i, end, FLUSH_WORD):
         kind = FLUSH
     i = _blank(buf, i + (4 if kind == READ else 5), end)
     if i >= end or int(buf[i]) != COMMA:
@@ -143,7 +133,7 @@ def scan_xperf(
             counters[FLUSHES] += 1
         if (kind != READ and kind != WRITE) or positions[kind, TIME] == 0:
             continue
-        if _starts(buf, _blank(buf, comma + 1, end), end, STAMP_WORD):  # the header
+        if starts(buf, _blank(buf, comma + 1, end), end, STAMP_WORD):  # the header
             continue
         if _event(buf, comma, end, kind, positions, out, row):
             row += 1
