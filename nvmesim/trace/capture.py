@@ -34,8 +34,10 @@ class Conditions:
     targets: int | None = None
     """Drives, files or volumes under test."""
     targets_per_job: int | None = None
-    """How many of them each job submits to, where a tool gives jobs their own (DiskSpd -t); None: to
-    all."""
+    """How many of them each job submits to, where a tool gives jobs their own (DiskSpd -t).
+
+    None: to all.
+    """
     engine: str | None = None
     direct: bool | None = None
     rate_iops: float | None = None
