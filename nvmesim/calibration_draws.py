@@ -22,6 +22,7 @@ import numpy as np
 from pydantic import BaseModel
 
 from nvmesim.catalog.profile import Frozen, JointDraws, Quantity
+from nvmesim.result import paired
 from nvmesim.result.latency import samples
 from nvmesim.result.steady import Collector
 from nvmesim.result.student import two_sided
@@ -135,21 +136,25 @@ def spread(
     Draws are compared with a run of the numbers as they are, equally short and with the same random
     numbers. What short runs scatter by themselves is taken off.
     """
-    rows: list[dict[str, tuple[float, float]]] = []
+    runs: list[Collector] = []
     scenarios = [scenario, *(drawn_scenario(scenario, seed, i) for i in range(draws))]
     if draws < 2 or all(changed == scenario for changed in scenarios):
         return None
     with ThreadPoolExecutor(min(MAX_THREADS, os.cpu_count() or 1)) as pool:
         try:
             for i, kept in enumerate(pool.map(run, scenarios)):
-                rows.append(_figures(kept))
+                runs.append(kept)
                 if progress is not None:
                     progress("drawing calibrated numbers", (i + 1) / len(scenarios))
         except KeyboardInterrupt:
             pool.shutdown(cancel_futures=True)
             raise
-    names = [n for n in rows[0] if all(n in row for row in rows)]
-    base, drawn_rows = rows[0], rows[1:]
+    base, *drawn_rows = [_figures(kept) for kept in runs]
+    for row, kept in zip(drawn_rows, runs[1:], strict=True):
+        row["iops"] = _paired(base["iops"][0], runs[0], kept)
+        if not any(group.is_open for group in scenario.workload):  # what is outstanding is fixed
+            row["mean"] = row["mean"][0], row["iops"][1]
+    names = [n for n in base if all(n in row for row in drawn_rows)]
     return Spread({n: _two_sides(base[n][0], [r[n] for r in drawn_rows]) for n in names}, draws)
 
 
@@ -168,6 +173,19 @@ def _figures(kept: Collector) -> dict[str, tuple[float, float]]:
             error = data.relative_half(share) / Z95
             found[f"p{percent:g}"] = (math.log(data.quantile(share)), error)
     return found
+
+
+def _paired(base: float, first: Collector, kept: Collector) -> tuple[float, float]:
+    """Logarithm of a draw's IOPS, and the standard error of its distance from the *base*'s.
+
+    What chance does to one run it does to the other: their distance scatters by much less than
+    either, and taking more off would hide what the draws did.
+    """
+    a, b = first.records, kept.records
+    n, cut = min(len(a), len(b)), paired.common_warmup(a, b)
+    change = paired.gain(a[cut:n], b[cut:n])
+    moved = max(1 + change.value, 1e-300)
+    return base + math.log(moved), (change.high - change.low) / 2 / Z95 / moved
 
 
 def _two_sides(base: float, rows: list[tuple[float, float]]) -> tuple[float, float]:
