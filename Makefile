@@ -72,9 +72,10 @@ test-bounds: venv
 bench: venv
 	$(BIN)/python -m benchmarks
 
-# Compiles the engine now, so that the first prediction need not.
+# Compiles the engine and the readers now, so that the first prediction and the first trace need not.
 warm: venv
 	$(BIN)/nvmesim run examples/degraded.toml --json > /dev/null
+	$(BIN)/nvmesim trace tests/trace/data > /dev/null
 
 theory: venv
 	$(BIN)/python -m tests.theory
@@ -90,7 +91,8 @@ golden: venv
 # The kernels are Python with the JIT off, and slow: there the tests that are about them run on few networks.
 JIT_OFF_TESTS = tests/mutation/check_kernel.py tests/engines/test_check.py tests/engines/test_rounds.py \
 	tests/engines/test_heap.py tests/trace/test_block_blkparse.py tests/trace/test_block_forms.py \
-	tests/trace/test_block_pairing.py tests/trace/test_block_tracepoints.py
+	tests/trace/test_block_pairing.py tests/trace/test_block_tracepoints.py tests/trace/test_block_public.py \
+	tests/trace/test_fio_logs.py tests/trace/test_table_kernel.py tests/trace/test_trap_matrix.py
 # whole fits and sets: their code has no quick test
 SLOW_TESTS = tests/fit/test_stack.py tests/validate tests/docs/test_pages.py
 
