@@ -40,6 +40,8 @@ from nvmesim.trace.capture import Captures
 
 FINAL_REQUESTS = 120_000
 MOST_REQUESTS = 1_600_000
+BEHIND = 4
+"""Drain of a disk behind a rate limit, in units of the limit. Assumed: it is seldom what limits."""
 UNIT = 4096
 READ_KEYS = {
     "base": "read.base", "die": "read.die", "cv": "read.die_cv", "commands": "commands",
@@ -317,6 +319,8 @@ class _Fitting:
             return self._writes_in_rounds(template, chosen)
         if not self.joint and self._are_rounds(template, chosen, "writes"):
             return self._in_rounds(template, chosen)
+        if self.limits is not None and self.limits.stops(self.points, size):
+            return self._writes_behind(self.limits, template, chosen, mixes)
         found = fit_writes(template, self.host, chosen, mixes, self.tell)
         if not found.told_by_mix:
             self.notes.append(
@@ -324,6 +328,25 @@ class _Fitting:
                 "wait for; a 70/30 capture would tell"
             )
         return self._write_sources(found, chosen)
+
+    def _writes_behind(
+        self, limits: FoundLimits, template: DriveProfile, points: Sequence[Point],
+        mixes: Sequence[Point],
+    ) -> DriveProfile:  # fmt: skip
+        """Acknowledgement from the shallowest point; no point tells what the disk could drain."""
+        shallow = [p for p in points if p.outstanding == min(p.outstanding for p in points)]
+        found = fit_writes(template, self.host, shallow, mixes, self.tell)
+        profile = self._write_sources(found, shallow)
+        unit = round(profile.write.unit.value)
+        rate = BEHIND * max(limits.allowed(size) * size for size in (unit, 1 << 20)) / unit
+        said = f"{BEHIND} times the limit: no capture tells"
+        program = Quantity(value=profile.dies.value / rate * 1e12, basis="assumed", source=said)
+        self.notes.append(
+            "all deeper writes are at the limit: what the disk behind it could write is assumed "
+            f"({BEHIND} times the limit)"
+        )
+        write = profile.write.model_copy(update={"program": program, "commands": None})
+        return profile.model_copy(update={"write": write})
 
     def _write_sources(self, found: WriteFit, points: Sequence[Point]) -> DriveProfile:
         source = _sources(points)

@@ -15,6 +15,7 @@ import numpy as np
 
 from nvmesim.catalog.profile import Quantity, VolumeLimits
 from nvmesim.fit.buffer import Buffer, find_buffer, rates_of
+from nvmesim.fit.notes import named
 from nvmesim.fit.points import Point
 from nvmesim.trace.capture import Captures
 from nvmesim.units import format_size
@@ -105,6 +106,12 @@ class FoundLimits:
             if not any(p in free for p in group):
                 free.append(min(group, key=lambda p: p.outstanding))
         return [p for p in points if p in free]
+
+    def stops(self, points: Sequence[Point], size: int) -> bool:
+        """Whether writes of *size* in *points* are at the limit where they are deepest."""
+        writes = [p for p in points if p.read_fraction == 0 and p.block_size == size]
+        deepest = max(writes, key=lambda p: p.outstanding, default=None)
+        return deepest is not None and deepest.iops >= (1 - 2 * FLAT) * self.allowed(size)
 
 
 def find_limits(points: Sequence[Point], bursts: Sequence[Burst] = ()) -> FoundLimits | None:
@@ -245,18 +252,18 @@ def _said(
     iops: Quantity | None, bandwidth: Quantity | None, told: Sequence[Ceiling],
     bursts: Sequence[Burst],
 ) -> str:  # fmt: skip
-    rates = [f"{iops.value:,.0f} requests/s"] if iops else []
+    rates = [f"{float(f'{iops.value:.4g}'):,.0f} requests/s"] if iops else []
     rates += [f"{bandwidth.value / 1e6:,.4g} MB/s"] if bandwidth else []
-    loads = list(dict.fromkeys(f"{c.points[0].op} {format_size(c.size)}" for c in told))
+    loads = [f"{c.points[0].op} {format_size(c.size)}" for c in told]
     depths = [p.outstanding for c in told for p in c.points]
     seen = (
-        f"{' and '.join(loads)} stay at it from depth {min(depths)} to {max(depths)}, and latency "
+        f"{named(loads)} stay at it from depth {min(depths)} to {max(depths)}, and latency "
         "is depth / limit"
         if told
         else f"{bursts[0].name} steps down to it"
     )
     return (
-        f"a rate limit of {' and of '.join(rates)}: {seen}. It is the allowance of the volume, not "
+        f"a rate limit of {' and '.join(rates)}: {seen}. It is the allowance of the volume, not "
         "what the disk behind it can do: more depth buys only latency, a larger allowance buys "
         "throughput. Fitted as limits; the disk from the points below it"
     )

@@ -49,8 +49,8 @@ BOUNDS: Final[dict[Part, tuple[tuple[float, float], ...]]] = {
 """A stall is a wait of a typical length; what is short and of any length are pauses."""
 STEP: Final = 0.05
 GAIN: Final = 4.0
-"""Log-likelihood that a further part must bring on depths left out, times how much wider than chance
-the misfit is: chance alone brings so much once in fifty."""
+"""Log-likelihood that a further part must bring on depths left out, times how much wider than
+chance the misfit is: chance alone brings so much once in fifty."""
 KEYS: Final[dict[Part, tuple[str, ...]]] = {
     "pauses": ("rounds.pauses.every", "rounds.pauses.length", "rounds.pauses.cv"),
     "read_stalls": ("rounds.read_stalls.share", "rounds.read_stalls.length",

@@ -54,7 +54,7 @@ def test_reads_and_writes_at_one_rate_are_a_limit_and_it_is_recovered():
         assert abs(j.residual["iops"]) < 0.01, j.point.name
         assert abs(j.residual["p99_s"]) < 0.05, j.point.name
     (said,) = [w for w in fit.warnings if w.startswith("a rate limit of")]
-    assert "3,000 requests/s: randread 4 KiB and randwrite 4 KiB stay at it from depth 2" in said
+    assert "3,000 requests/s: randread 4 KiB, randwrite 4 KiB stay at it from depth 2" in said
     assert "more depth buys only latency, a larger allowance buys throughput" in said
     assert any("another size would tell" in w for w in fit.warnings)
 
@@ -90,6 +90,19 @@ def test_bytes_and_requests_are_told_apart_by_size(seed):
     assert found.allowed(65536) == pytest.approx(125e6 / 65536, rel=0.01)
     only = find_limits([p for p in points if p.block_size > 4096])
     assert only.iops is None or only.allowed(262144) == pytest.approx(477, rel=0.01)
+
+
+def test_a_volume_with_both_limits_is_told_at_every_point():
+    volume = limited(16_000, 250e6)
+    points = [p for n in (4096, 262144) for r in (1.0, 0.0) for p in sweep(volume, read=r, size=n)]
+    fit = fit_drive(points)
+    for j in fit.points:
+        assert abs(j.residual["iops"]) < 0.02, j.point.name
+        assert abs(j.residual["p50_s"]) < 0.05, j.point.name
+    assert fit.profile.write.program.basis == "assumed"
+    (said,) = [w for w in fit.warnings if w.startswith("a rate limit of")]
+    assert "16,000 requests/s and 250 MB/s" in said
+    assert any("what the disk behind it could write is assumed" in w for w in fit.warnings)
 
 
 def test_what_a_disk_itself_can_do_is_no_limit():
