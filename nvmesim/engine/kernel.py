@@ -1,11 +1,11 @@
 """The compiled engine's loop: one function, no objects, resumable between instants.
 
 `contract.py` defines the order of events; the comments here say where each rule lives. The state is
-arrays that the caller keeps (`kernel_state`): `Run` never grows, the rest (`tokens`, `heap`,
-`pending`, `resume`) grows with what is outstanding (`compiled.CompiledEngine._grow`).
+arrays that the caller keeps (`kernel_state`): `Run` never grows, `Room` grows with what is
+outstanding (`compiled.CompiledEngine._grow`). Events wait in a wheel or a heap (`kernel_wheel`).
 
-Event numbers on the heap: e >= 0 is a token that departs; -1 - s is a check of die s, or the end of
-a round of station s; -1 - n_stations - u is a timer of user u.
+Event numbers: e >= 0 is a token that departs; -1 - s is a check of die s, or the end of a round of
+station s; -1 - n_stations - u is a timer of user u.
 
 One instant, in full (`contract`, rules 1 to 3):
 
@@ -21,9 +21,6 @@ is served where the token stands, without `pending`. If nothing else is left to 
 no touch), a gate is decided at once as well, and the token walks on. What stays in phase B is what
 can depend on others: gates with more than one token about, rounds, choosers, touches, submissions.
 
-The event that is handled leaves its place at the root of the heap open (`hole`); the first event
-that it causes takes that place, which saves half of the work of a pop and a push.
-
 Speed (docs/speed.md has the measurements): no array is rebound in the loop, since Numba would count
 references at every event, ten times slower; helpers are inlined by LLVM (`kernel_jit.inlined`),
 so that files can be small; indices are unsigned where it is hot; what belongs together is one row,
@@ -38,11 +35,7 @@ from numba import uint64
 from nvmesim.engine.contract import PURPOSE_DESTAGE
 from nvmesim.engine.kernel_draws import below, mix
 from nvmesim.engine.kernel_heap import (
-    heap_insert,
     heap_pop,
-    heap_push,
-    heap_replace,
-    heap_second,
     sort_pending,
 )
 from nvmesim.engine.kernel_jit import entry, part
@@ -67,6 +60,7 @@ from nvmesim.engine.kernel_state import (
     DIE_GATE,
     DONE,
     END,
+    FIRST_NODE,
     FOREVER,
     FORK,
     G_MEASURED,
@@ -120,14 +114,17 @@ from nvmesim.engine.kernel_stations import (
     thread_of,
     touch,
 )
+from nvmesim.engine.kernel_wheel import earliest, first_slot, put, put_seldom, take
 
 
 @part
-def _advance(net, run, tokens, heap, free, pending, resume, target, until):  # type: ignore[no-untyped-def]
+def _advance(net, run, room, target, until):  # type: ignore[no-untyped-def]
     """Run instants until *target* measured completions, no event, or an event beyond *until*.
 
     Returns a `contract.Status`, or GROW: growing is up to the caller (see above).
     """
+    tokens, heap, free = room.tokens, room.heap, room.free
+    pending, resume = room.pending, room.resume
     ops = net.ops
     station = run.station
     n_stations = station.shape[0]
@@ -146,7 +143,9 @@ def _advance(net, run, tokens, heap, free, pending, resume, target, until):  # t
     sources = run.scalars[SOURCES]
     must_sort = run.scalars[MUST_SORT] != 0
     t = now
-    hole = False  # the root of the heap is taken, and its place free
+    first_node = room.wheel[FIRST_NODE]
+    soon = np.int64(FOREVER)
+    slot = np.int64(-1)
     capacity = tokens.shape[0]
     burst = resume.shape[0] - capacity  # most children of one operation, see compiled.py
     done = run.scalars[DONE]
@@ -160,27 +159,31 @@ def _advance(net, run, tokens, heap, free, pending, resume, target, until):  # t
             if recorded and n_records + 2 * capacity > run.record.shape[0]:
                 status = 3
                 break
-            t = heap[0, 0]
+            slot = first_slot(room.wheel, now)
+            soon = earliest(room, slot)
+            t = min(soon, heap[0, 0])
             if t > until:
-                status = 2 if n_heap > 0 else 1
+                status = 2 if t < FOREVER else 1
                 break
             now = t
             n_resume = 0
             n_pending = 0
             sources = 0
             must_sort = False
-        mid = False
         # Phase A, first part: every event of this instant (none is left if it was interrupted).
-        while heap[0, 0] == t:
-            e = heap[0, 1]
-            sources += 1
-            if heap_second(heap) > t:
-                # The instant's last: the next push takes its place.
-                hole = True
-                heap[0, 0] = FOREVER
+        due = np.int64(-1)
+        if not mid and soon == t:
+            due = take(room, slot, t)
+        mid = False
+        while due >= 0 or heap[0, 0] == t:
+            if due >= 0:
+                e = due - first_node
+                due = room.node[uint64(due), 1]
             else:
+                e = heap[0, 1]
                 heap_pop(heap, n_heap)
                 n_heap -= 1
+            sources += 1
             if e >= 0:
                 u = uint64(e)
                 inside = tokens[u, INSIDE_OF]
@@ -194,8 +197,7 @@ def _advance(net, run, tokens, heap, free, pending, resume, target, until):  # t
                 station[s, CHECKED] = 0
                 end = station[s, PROGRAM_END]
                 if end > t:  # reads suspended it meanwhile
-                    n_heap = heap_insert(heap, n_heap, hole, end, e)
-                    hole = False
+                    n_heap = put_seldom(room, n_heap, t, end, e)
                     continue
                 must_sort = True
                 if end >= 0:
@@ -230,12 +232,7 @@ def _advance(net, run, tokens, heap, free, pending, resume, target, until):  # t
                             if code < ACQUIRE:
                                 if station[uint64(s), KIND] < ROUNDS:
                                     goes_on = serve_chain(net, run, tokens, k, s, t)
-                                    if hole:
-                                        heap_replace(heap, n_heap, goes_on, k)
-                                        hole = False
-                                    else:
-                                        heap_push(heap, n_heap, goes_on, k)
-                                        n_heap += 1
+                                    n_heap = put(room, n_heap, t, goes_on, k)
                                     break
                             elif n_resume == 0 and n_pending == 0:
                                 if admit(net, run, tokens, k, s, t):
@@ -268,10 +265,7 @@ def _advance(net, run, tokens, heap, free, pending, resume, target, until):  # t
                         if net.group[group, G_OPEN] == 0:
                             think = net.group[group, G_THINK]
                             if think > 0:
-                                n_heap = heap_insert(
-                                    heap, n_heap, hole, t + think, first_timer - user
-                                )
-                                hole = False
+                                n_heap = put_seldom(room, n_heap, t, t + think, first_timer - user)
                             else:
                                 pending[n_pending, 0] = source
                                 pending[n_pending, 1] = user
@@ -362,8 +356,7 @@ def _advance(net, run, tokens, heap, free, pending, resume, target, until):  # t
                             continue
                         goes_on = serve_chain(net, run, tokens, k, s, t)
                         if goes_on >= 0:
-                            n_heap = heap_insert(heap, n_heap, hole, goes_on, k)
-                            hole = False
+                            n_heap = put_seldom(room, n_heap, t, goes_on, k)
                         elif station[uint64(s), PROGRAM_END] < 0:
                             must_sort = True
                             n_pending = touch(station, pending, n_pending, s)
@@ -372,13 +365,11 @@ def _advance(net, run, tokens, heap, free, pending, resume, target, until):  # t
                     elif kind == ROUNDS:
                         station[s, TOUCHED] = 0
                         if station[s, PROGRAM_END] < 0 and station[s, HEAD] >= 0:
-                            n_heap = start_round(net, run, tokens, heap, n_heap, hole, s, t)
-                            hole = False
+                            n_heap = start_round(net, run, tokens, room, n_heap, s, t)
                     else:
                         look = next_program(net, run, s, t)
                         if look >= 0:
-                            n_heap = heap_insert(heap, n_heap, hole, look, -1 - s)
-                            hole = False
+                            n_heap = put_seldom(room, n_heap, t, look, -1 - s)
                 elif s == chooser:
                     choose_member(
                         net.child,
@@ -403,8 +394,7 @@ def _advance(net, run, tokens, heap, free, pending, resume, target, until):  # t
                         resume[n_resume] = c
                         n_resume += 1
                     if due > t:
-                        n_heap = heap_insert(heap, n_heap, hole, due, first_timer - k)
-                        hole = False
+                        n_heap = put_seldom(room, n_heap, t, due, first_timer - k)
                     elif due >= 0:
                         must_sort = True
                         pending[n_pending, 0] = source
@@ -412,10 +402,6 @@ def _advance(net, run, tokens, heap, free, pending, resume, target, until):  # t
                         pending[n_pending, 2] = k
                         n_pending += 1
             sources = n_resume
-        if hole:
-            heap_pop(heap, n_heap)
-            n_heap -= 1
-            hole = False
         if mid:
             status = GROW
             break
@@ -436,6 +422,6 @@ def _advance(net, run, tokens, heap, free, pending, resume, target, until):  # t
 
 
 @entry
-def advance(net, run, tokens, heap, free, pending, resume, target, until):  # type: ignore[no-untyped-def]
+def advance(net, run, room, target, until):  # type: ignore[no-untyped-def]
     """See `_advance`."""
-    return _advance(net, run, tokens, heap, free, pending, resume, target, until)
+    return _advance(net, run, room, target, until)

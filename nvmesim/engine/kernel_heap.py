@@ -1,4 +1,4 @@
-"""Heaps of the kernel: events by time, and the servers of a pool by when they are free.
+"""Heaps of the kernel: far events by time, and the servers of a pool by when they are free.
 
 Both are 4-ary. Behind their entries they are FOREVER, so that a node always has four children to
 compare: selects instead of branches, which a processor cannot predict here.
@@ -64,22 +64,6 @@ def heap_pop(heap, n):  # type: ignore[no-untyped-def]
     heap[n, 0] = FOREVER
     if n > 0:
         heap_replace(heap, n, t, heap[n, 1])
-
-
-@inlined
-def heap_second(heap):  # type: ignore[no-untyped-def]
-    """Return the least time but for the root's."""
-    return min(min(heap[1, 0], heap[2, 0]), min(heap[3, 0], heap[4, 0]))
-
-
-@compiled
-def heap_insert(heap, n, hole, t, e):  # type: ignore[no-untyped-def]
-    """Push (t, e), or put it in the place of the root if that is a *hole*; return the new n."""
-    if hole:
-        heap_replace(heap, n, t, e)
-        return n
-    heap_push(heap, n, t, e)
-    return n + 1
 
 
 @inlined

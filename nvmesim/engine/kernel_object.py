@@ -87,9 +87,7 @@ def object_code() -> bytes:
     @cfunc(_CALL, **LEAN)
     def entry(table, target, until):  # type: ignore[no-untyped-def]
         net, run, room = arrays_at(table)
-        return _advance(
-            net, run, room.tokens, room.heap, room.free, room.pending, room.resume, target, until
-        )
+        return _advance(net, run, room, target, until)
 
     module = llvm.parse_assembly(entry.inspect_llvm())
     module.get_function(entry.native_name).linkage = "internal"

@@ -78,6 +78,13 @@ C_ALT, C_COUNT, C_PROGRAM, C_MEMBER = range(4)  # the last two: of the first alt
 
 CHAIN = 7  # column of `ops`: this visit takes that of the next operation along (`chains.py`)
 
+# Words of `wheel`: a bit for each slot, then these.
+WHEEL_SLOTS = 4096
+SUMMARY = WHEEL_SLOTS // 64  # a bit for each of those words: it is not 0
+SHIFT = SUMMARY + 1  # a slot is 2**this ps wide
+FIRST_NODE = SUMMARY + 2  # node of event 0
+WHEEL = SUMMARY + 3
+
 # Lengths of rows.
 HEAP, OPS, DIES, GROUPS, USERS, THREADS, FLOWS, CHILDREN, ACCOUNTS, PENDING = (
     2, 8, 10, 12, 4, 4, 8, 4, 4, 4,
@@ -168,6 +175,9 @@ class Room(NamedTuple):
     free: Array  # int64[n]: numbers of tokens that are free, as a stack
     pending: Array  # int64[n + slack, PENDING]: arrivals and touches of the instant
     resume: Array  # int64[n + most children of one operation]: tokens that walk on
+    slots: Array  # int64[WHEEL_SLOTS]: first node of the events in it, -1
+    wheel: Array  # int64[WHEEL]
+    node: Array  # int64[n + slack, 2]: time of an event, and the next node of its slot, -1
 
 
 ROWS: dict[str, tuple[int | None, ...]] = {
@@ -177,6 +187,7 @@ ROWS: dict[str, tuple[int | None, ...]] = {
     "latency_max": (2,), "histogram": (2, HIST_BINS), "classes": (HIST_BINS,),
     "acc": (ACCOUNTS,), "record": (len(REQUEST_FIELDS),),
     "tokens": (TOKEN_FIELDS,), "heap": (HEAP,), "pending": (PENDING,),
+    "node": (2,),
 }  # fmt: skip
 """Shape of a row, by array; the others are rows of one number. None: known only at run time.
 

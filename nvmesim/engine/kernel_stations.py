@@ -16,7 +16,7 @@ from nvmesim.engine.contract import (
     TOUCH_ORDER,
 )
 from nvmesim.engine.kernel_draws import below, mix, quantile
-from nvmesim.engine.kernel_heap import heap_insert, replace_first
+from nvmesim.engine.kernel_heap import replace_first
 from nvmesim.engine.kernel_jit import compiled, inlined
 from nvmesim.engine.kernel_state import (
     ACQUIRE,
@@ -79,6 +79,7 @@ from nvmesim.engine.kernel_state import (
     VISIT_SERIES,
     WORK,
 )
+from nvmesim.engine.kernel_wheel import put_seldom
 
 
 @inlined
@@ -416,7 +417,7 @@ def episode_factor(dist, on, off, factor, episodes, ends, background, gc, t):  #
 
 
 @compiled
-def start_round(net, run, tokens, heap, n_heap, hole, s, t):  # type: ignore[no-untyped-def]
+def start_round(net, run, tokens, room, n_heap, s, t):  # type: ignore[no-untyped-def]
     """Take those who wait at *s* as a round, and note its end; return how many events there are.
 
     If *s* gathers, the base comes first: then its end is noted, and what waits is taken there.
@@ -434,7 +435,7 @@ def start_round(net, run, tokens, heap, n_heap, hole, s, t):  # type: ignore[no-
         if net.die[s, ROUND_GATHERS] == 1 and base > 0:
             station[s, BACKLOG] = base
             station[s, PROGRAM_END] = t + base
-            return heap_insert(heap, n_heap, hole, t + base, -1 - s)
+            return put_seldom(room, n_heap, t, t + base, -1 - s)
     else:
         base = gathered
         station[s, BACKLOG] = 0
@@ -461,7 +462,6 @@ def start_round(net, run, tokens, heap, n_heap, hole, s, t):  # type: ignore[no-
         pc = tokens[k, PC]
         tokens[k, PC] = pc + 1
         after = net.ops[pc, 4] if net.ops[pc, 0] == VISIT else np.int64(0)
-        n_heap = heap_insert(heap, n_heap, hole, leaves + after, k)
-        hole = False
+        n_heap = put_seldom(room, n_heap, t, leaves + after, k)
     station[s, PROGRAM_END] = end
-    return heap_insert(heap, n_heap, hole, end, -1 - s)
+    return put_seldom(room, n_heap, t, end, -1 - s)

@@ -50,7 +50,7 @@ def loop_of(net: Net) -> Loop:
         from nvmesim.engine import kernel
 
         return lambda run, room, completions, until: int(
-            kernel.advance(net, run, *room, completions, until)
+            kernel.advance(net, run, room, completions, until)
         )
     return _Native(net)
 

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from nvmesim import rng
+from nvmesim.engine import compiled
+from nvmesim.engine import kernel_state as state
 from nvmesim.engine.compiled import CompiledEngine
 from nvmesim.engine.contract import Engine, Status, bin_index, bin_middle
 from nvmesim.engine.kernel_draws import below, mix, quantile
@@ -15,6 +17,7 @@ from nvmesim.engine.stations import Fifo, Station, Visit
 from nvmesim.errors import DeadlockError
 from nvmesim.network import HORIZON_PS, Network
 from tests.engines import builder as b
+from tests.engines.strategies import random_network
 from tests.engines.test_equality import assert_equal
 
 ENGINES = (CompiledEngine, ReferenceEngine)
@@ -234,3 +237,28 @@ def test_draws_of_both_modes_agree() -> None:
             assert quantile(table, row, bits) == rng.quantile(table, row, bits)
     top = -1  # all ones: the last cell of the last cell
     assert quantile(table, 0, top) == rng.quantile(table, 0, top)
+
+
+@pytest.mark.parametrize("shift", [0, 3, 8, 40])
+def test_the_width_of_a_slot_changes_nothing(shift: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiled, "FIRST_SHIFT", shift)  # times are 1 to 1,500 ps here
+    for seed in range(40):
+        assert_equal(random_network(seed), seed)
+
+
+def test_a_new_width_keeps_all_events(monkeypatch: pytest.MonkeyPatch) -> None:
+    net = b.NetworkBuilder()
+    disks = net.fifos([1] * 8)
+    net.closed(net.program(b.bank(disks, 8, 0, net.exponential(10**8)), b.visit(net.fifo(), 7)), 99)
+    built = net.build()
+    widening = CompiledEngine(built, record=True)
+    monkeypatch.setattr(CompiledEngine, "_widen", lambda self, duration: None)
+    fixed = CompiledEngine(built, record=True)
+    before = int(fixed._room.wheel[state.SHIFT])
+    for _ in range(3):
+        fixed.advance(2000)
+    monkeypatch.undo()
+    for _ in range(3):
+        widening.advance(2000)
+    assert abs(int(widening._room.wheel[state.SHIFT]) - before) > 1
+    np.testing.assert_array_equal(widening.records(), fixed.records())

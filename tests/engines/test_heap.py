@@ -1,4 +1,4 @@
-"""The kernel's heaps against a sorted list."""
+"""The kernel's heaps and its wheel against a sorted list."""
 
 from __future__ import annotations
 
@@ -6,15 +6,23 @@ import numpy as np
 import pytest
 
 from nvmesim.engine.kernel_heap import (
-    heap_insert,
     heap_pop,
     heap_push,
     heap_replace,
-    heap_second,
     replace_first,
     sort_pending,
 )
-from nvmesim.engine.kernel_state import FOREVER
+from nvmesim.engine.kernel_jit import compiled
+from nvmesim.engine.kernel_state import (
+    FIRST_NODE,
+    FOREVER,
+    SHIFT,
+    SUMMARY,
+    WHEEL,
+    WHEEL_SLOTS,
+    Room,
+)
+from nvmesim.engine.kernel_wheel import earliest, first_slot, lowest_bit, put_seldom, take
 
 ROOM = 90
 
@@ -35,8 +43,6 @@ def check(heap: np.ndarray, expected: list[tuple[int, int]]) -> None:
     assert (times[n:] == FOREVER).all()
     if n:
         assert times[0] == min(t for t, _ in expected)
-    if n > 1:
-        assert heap_second(heap) == sorted(t for t, _ in expected)[1]
 
 
 @pytest.mark.parametrize("most", [3, 30, 10**12])
@@ -58,15 +64,6 @@ def test_events_come_in_order(most: int) -> None:
             else:
                 heap_pop(heap, len(held) + 1)
         check(heap, held)
-
-
-def test_a_hole_at_the_root_takes_the_next_event() -> None:
-    heap = empty()
-    n = heap_insert(heap, 0, False, 5, 1)
-    n = heap_insert(heap, n, False, 3, 2)
-    assert n == 2
-    assert heap_insert(heap, n, True, 9, 3) == 2
-    check(heap, [(5, 1), (9, 3)])
 
 
 def test_the_last_event_leaves_nothing() -> None:
@@ -115,3 +112,77 @@ def test_arrivals_of_an_instant_by_station_and_order(n: int) -> None:
         rows = [tuple(row) for row in before[:n, :3].tolist()]
         assert [tuple(row) for row in pending[:n, :3].tolist()] == sorted(rows)
         assert (pending[n:] == before[n:]).all()
+
+
+def wheel(events: int, shift: int) -> Room:
+    """Room for *events*, of which five have negative numbers."""
+    none = np.zeros(0, np.int64)
+    slots, words = np.full(WHEEL_SLOTS, -1, np.int64), np.zeros(WHEEL, np.int64)
+    words[SHIFT], words[FIRST_NODE] = shift, 5
+    node = np.zeros((events + 5, 2), np.int64)
+    return Room(none, empty(), none, none[:, None], none, slots, words, node)
+
+
+@compiled
+def next_slot(words, now):  # type: ignore[no-untyped-def]
+    return first_slot(words, now)
+
+
+@compiled
+def next_time(room, slot):  # type: ignore[no-untyped-def]
+    return earliest(room, slot)
+
+
+@compiled
+def due_at(room, slot, t):  # type: ignore[no-untyped-def]
+    return take(room, slot, t)
+
+
+@compiled
+def bit(word):  # type: ignore[no-untyped-def]
+    return lowest_bit(word)
+
+
+def test_the_lowest_bit() -> None:
+    for i in range(64):
+        assert bit(np.int64(-1) << i) == i
+        assert bit(np.int64(1) << i) == i
+
+
+@pytest.mark.parametrize("shift", [0, 2, 9])
+@pytest.mark.parametrize("reach", [3, 200, 30_000])
+def test_events_of_the_wheel_come_in_order(shift: int, reach: int) -> None:
+    """Events wait for up to *reach* ps; most far ones go to the heap where slots are narrow."""
+    rng = np.random.default_rng(reach + shift)
+    room, n, now = wheel(60, shift), 0, 0
+    held: dict[int, int] = {}
+    far = 0
+    for _ in range(4000):
+        for event in rng.integers(-5, 60, 2).tolist():
+            if event not in held:
+                held[event] = now + 1 + int(rng.integers(0, reach))
+                n = put_seldom(room, n, now, held[event], event)
+        far = max(far, n)
+        slot = next_slot(room.wheel, now)
+        soon = next_time(room, slot)
+        t = min(soon, room.heap[0, 0])
+        assert t == min(held.values())
+        expected = sorted(event for event, at in held.items() if at == t)
+        found = []
+        k = due_at(room, slot, t) if soon == t else -1
+        while k >= 0:
+            found.append(k - 5)
+            k = int(room.node[k, 1])
+        while room.heap[0, 0] == t:
+            found.append(int(room.heap[0, 1]))
+            heap_pop(room.heap, n)
+            n -= 1
+        assert sorted(found) == expected
+        for event in expected:
+            del held[event]
+        now = t
+    assert (far > 0) == (reach > WHEEL_SLOTS << shift)
+    words = room.wheel[:SUMMARY]
+    assert [w for w in range(SUMMARY) if words[w]] == [
+        w for w in range(SUMMARY) if room.wheel[SUMMARY] >> w & 1
+    ]

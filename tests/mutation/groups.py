@@ -45,6 +45,7 @@ GROUPS = {
         {
             "engine.kernel": KERNEL_CHECK,
             "engine.kernel_heap": ("tests/engines/test_heap.py",),
+            "engine.kernel_wheel": ("tests/engines/test_heap.py",),
             "engine.kernel_requests": KERNEL_CHECK,
             "engine.kernel_stations": KERNEL_CHECK,
         },
