@@ -253,7 +253,7 @@ def _said(
     bursts: Sequence[Burst],
 ) -> str:  # fmt: skip
     rates = [f"{float(f'{iops.value:.4g}'):,.0f} requests/s"] if iops else []
-    rates += [f"{bandwidth.value / 1e6:,.4g} MB/s"] if bandwidth else []
+    rates += [f"{bandwidth.value / 1e6:,.3g} MB/s"] if bandwidth else []
     loads = [f"{c.points[0].op} {format_size(c.size)}" for c in told]
     depths = [p.outstanding for c in told for p in c.points]
     seen = (

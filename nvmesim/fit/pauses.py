@@ -48,6 +48,8 @@ BOUNDS: Final[dict[Part, tuple[tuple[float, float], ...]]] = {
 }
 """A stall is a wait of a typical length; what is short and of any length are pauses."""
 STEP: Final = 0.05
+STEPS, ADAPT = 9000, 250
+"""Steps of the chain that draws, and after how many its steps are fitted to where it was."""
 GAIN: Final = 4.0
 """Log-likelihood that a further part must bring on depths left out, times how much wider than
 chance the misfit is: chance alone brings so much once in fifty."""
@@ -303,26 +305,33 @@ def _held_out(parts: Parts, logs: Floats, tails: Sequence[Tail], depths: Sequenc
 
 
 def _drawn(parts: Parts, logs: Floats, rows: _Rows) -> Floats:
-    """float64[n_draws, n_parameters]: normal, from the curvature, as wide as the misfit says."""
+    """float64[n_draws, n_parameters]: what the captures allow within the bounds, by Metropolis.
+
+    The likelihood is flattened by as much as the misfit is wider than chance. What pauses are like
+    below the shortest that is seen is hardly told, so the shape is a bent ridge and no ellipse.
+    Source: Haario, Saksman and Tamminen 2001 (adaptive Metropolis).
+    """
     if not parts:
         return np.zeros((DRAWS, 0))
     p = len(logs)
-    steps = STEP * np.eye(p)
-
-    def at(move: Floats) -> float:
-        return -_likelihood(logs + move, parts, rows)
-
-    base = at(np.zeros(p))
-    curve = np.zeros((p, p))
-    for i in range(p):
-        for j in range(i + 1):
-            both = at(steps[i] + steps[j]) - at(steps[i] - steps[j])
-            both += at(-steps[i] - steps[j]) - at(-steps[i] + steps[j])
-            curve[i, j] = curve[j, i] = both / (4 * STEP * STEP)
+    bounds = np.log([b for part in parts for b in BOUNDS[part]])
     freedom = max(1, int((rows.seen > 0).sum()) - len(rows.seen) - p)
-    scale = max(1.0, 2 * base / freedom)
-    size, axes = np.linalg.eigh(curve)
-    spread = np.minimum(np.sqrt(scale / np.maximum(size, 1e-9)), 0.5)
-    normal = np.random.default_rng(1).standard_normal((DRAWS, p))
-    out: Floats = logs + np.clip((normal * spread) @ axes.T, -1.0, 1.0)
+    scale = max(1.0, -2 * _likelihood(logs, parts, rows) / freedom)
+    rng = np.random.default_rng(1)
+    at: Floats = logs
+    height = _likelihood(at, parts, rows) / scale
+    chain = np.empty((STEPS, p))
+    shape = np.eye(p) * STEP
+    for i in range(STEPS):
+        if i and i % ADAPT == 0:
+            spread = np.cov(chain[i // 2 : i].T).reshape(p, p)
+            shape = np.linalg.cholesky(2.4**2 / p * spread + 1e-8 * np.eye(p))
+        tried = np.asarray(at + shape @ rng.standard_normal(p), np.float64)
+        if np.all((tried > bounds[:, 0]) & (tried < bounds[:, 1])):
+            new = _likelihood(tried, parts, rows) / scale
+            if np.log(rng.random()) < new - height:
+                at, height = tried, new
+        chain[i] = at
+    kept = chain[STEPS // 3 :]
+    out: Floats = kept[np.linspace(0, len(kept) - 1, DRAWS).astype(int)]
     return out
