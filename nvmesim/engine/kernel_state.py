@@ -1,7 +1,7 @@
 """What the kernel keeps, and where: rows of int64, so that one visit touches few cache lines.
 
 A row is a *packed record*: what a visit reads and writes together lies together, and one pointer
-leads to all of it. The network of `network.py` keeps one array a quantity, which is easier to check
+leads to all of it. The `Network` keeps one array a quantity, which is easier to check
 and to build; `compiled.py` turns one into the other. Nothing here needs Numba: machine code that an
 earlier run has left works on these rows without it (`native.py`).
 """

@@ -208,5 +208,5 @@ def sources() -> str:
 def loop_files() -> list[Path]:
     """Return the files that the loop is made of."""
     folder = Path(__file__).parent
-    package = [folder.parent / "rng.py", folder.parent / "network.py"]
+    package = [folder.parent / "rng.py", folder.parent / "network" / "__init__.py"]
     return [*sorted(folder.glob("kernel*.py")), folder / "contract.py", Path(__file__), *package]

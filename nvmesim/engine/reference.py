@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import simpy
@@ -24,7 +24,6 @@ import simpy
 from nvmesim.engine.chains import chained
 from nvmesim.engine.contract import (
     CHILD_SHIFT,
-    HIST_BINS,
     ORDER_SHIFT,
     PURPOSE_BURST,
     PURPOSE_DESTAGE,
@@ -39,43 +38,21 @@ from nvmesim.engine.contract import (
     Batch,
     Ints,
     Status,
-    bin_index,
     deadlock,
     run_key,
     stretched_ps,
 )
-from nvmesim.engine.stations import (
-    KINDS,
-    Die,
-    Gate,
-    Instant,
-    Operation,
-    Request,
-    Station,
-    Token,
-    Visit,
-    World,
-)
+from nvmesim.engine.stations import KINDS, Die, Gate, Station, World
+from nvmesim.engine.steps import Step, Steps
+from nvmesim.engine.tally import Tally
+from nvmesim.engine.tokens import Instant, Operation, Request, Token, Visit
 from nvmesim.network import HORIZON_PS, SCALE_ONE, VISITS, Kind, Network, Op
 from nvmesim.rng import below, mix, quantile
 
+__all__ = ["ReferenceEngine", "Step"]
+
 Walk = Generator[simpy.Event, Any, None]
 Factory = Callable[[World, int], Station]
-
-
-class Step(NamedTuple):
-    """A token's stay at a station, or its hold of a gate's slots.
-
-    ``depart_ps`` is -1 while a gate is held, and for good if a program releases it.
-    """
-
-    request: int
-    child: int
-    unit: int
-    station: int
-    arrive_ps: int
-    start_ps: int
-    depart_ps: int
 
 
 class ReferenceEngine:
@@ -106,9 +83,7 @@ class ReferenceEngine:
         self._chained = chained(net, own).tolist()
         self._make_stations(dict(stations or {}))
         self._records: list[tuple[int, ...]] | None = [] if record else None
-        self._timeline = timeline
-        self._steps: list[Step] = []
-        self._open_steps: dict[tuple[int, int], list[int]] = {}
+        self._timeline = Steps(timeline)
         self._n_requests = 0
         self._live = 0
         self._member_load = [0] * max(1, net.n_members)
@@ -120,7 +95,7 @@ class ReferenceEngine:
         self._thread_next = net.thread_first.tolist()
         self._thread_due = [0] * len(net.thread_gate)
         self._phase = [(0, 0)] * len(net.user_group)
-        self._open_batch()
+        self._tally = Tally(net, 0)
         for user in range(len(net.user_group)):
             self.env.process(self._user(user))
 
@@ -152,7 +127,7 @@ class ReferenceEngine:
 
         Raises DeadlockError when requests are left and no event is.
         """
-        self._open_batch()
+        self._tally = Tally(self.net, self.now)
         status = self._run(completions, until_ps)
         if status == Status.IDLE and self._live:
             waiting = (s.number for s in self.stations if s.waiting)
@@ -160,7 +135,7 @@ class ReferenceEngine:
         return self._close_batch(status)
 
     def _run(self, completions: int, until_ps: int) -> Status:
-        while self._done < completions:
+        while self._tally.done < completions:
             instant = self.env.peek()
             if instant == float("inf"):
                 return Status.IDLE
@@ -179,28 +154,15 @@ class ReferenceEngine:
 
     def steps(self) -> list[Step]:
         """Every step so far of the first *timeline* requests, by start."""
-        return sorted(self._steps, key=lambda step: (step.start_ps, step))
+        return self._timeline.ordered()
 
     def note(self, visit: Visit, station: Station, start_ps: int, depart_ps: int) -> None:
         """Record a step of the first *timeline* requests."""
-        request, child, unit = visit.token.name
-        if request >= self._timeline:
-            return
-        if depart_ps < 0:
-            held = self._open_steps.setdefault((visit.token.order, station.number), [])
-            held.append(len(self._steps))
-        self._steps.append(
-            Step(request, child, unit, station.number, visit.arrive_ps, start_ps, depart_ps)
-        )
+        self._timeline.note(visit, station.number, start_ps, depart_ps)
 
     def note_release(self, token: Token, station: Station) -> None:
-        """Close the step that holds the gate: the token's own, else its request's."""
-        for order in (token.order, token.request.number << ORDER_SHIFT):
-            held = self._open_steps.get((order, station.number))
-            if held:
-                at = held.pop(0)
-                self._steps[at] = self._steps[at]._replace(depart_ps=self.now)
-                return
+        """Close the step that holds the gate."""
+        self._timeline.release(token, station.number, self.now)
 
     # Users: they submit in phase B, by user number, behind all stations.
 
@@ -338,7 +300,7 @@ class ReferenceEngine:
         else:
             at = below(mix(key, PURPOSE_PLAN), length)
         plan = int(net.order[net.flow_order_ptr[flow] + at])
-        self._plans[plan] += 1
+        self._tally.plans[plan] += 1
         return plan
 
     # Tokens.
@@ -437,7 +399,7 @@ class ReferenceEngine:
         choice.succeed(chosen)
 
     def _take(self, alternative: int) -> None:
-        self._alternatives[alternative] += 1
+        self._tally.alternatives[alternative] += 1
         self._member_load[self.net.alt_member[alternative]] += 1
 
     # Draws.
@@ -504,44 +466,17 @@ class ReferenceEngine:
 
     # Statistics of a batch.
 
-    def _open_batch(self) -> None:
-        net = self.net
-        self._done = 0
-        self._start_ps = self.now
-        self._count = np.zeros(2, np.int64)
-        self._latency_sum = np.zeros((2, 2), np.int64)
-        self._latency_max = np.zeros((2, 2), np.int64)
-        self._histogram = np.zeros((2, 2, HIST_BINS), np.int64)
-        self._syncs = np.zeros(HIST_BINS, np.int64)
-        self._classes = np.zeros((net.n_classes, HIST_BINS), np.int64)
-        self._flows = np.zeros(len(net.flow_program), np.int64)
-        self._alternatives = np.zeros(max(1, len(net.alt_program)), np.int64)
-        self._plans = np.zeros(len(net.plan_phase_ptr) - 1, np.int64)
-
     def _complete(self, request: Request) -> None:
         self._live -= 1
         if request.answer_ps < 0:
             self._answer(request)
-        elif self.net.group_measured[request.group]:
-            self._syncs[bin_index(self.now - request.answer_ps)] += 1
+        else:
+            self._tally.end(request, self.now)
 
     def _answer(self, request: Request) -> None:
         """Count the request as completed now."""
-        net = self.net
         request.answer_ps = self.now
-        self._flows[request.flow] += 1
-        if net.group_measured[request.group]:
-            self._done += 1
-            w = int(net.flow_write[request.flow])
-            self._count[w] += 1
-            for i, since in enumerate((request.submit_ps, request.issue_ps)):
-                latency = self.now - since
-                self._latency_sum[w, i] += latency
-                self._latency_max[w, i] = max(self._latency_max[w, i], latency)
-                self._histogram[w, i, bin_index(latency)] += 1
-            own = int(net.flow_class[request.flow])
-            if own >= 0:
-                self._classes[own, bin_index(self.now - request.submit_ps)] += 1
+        self._tally.answer(request, self.now)
         if self._records is not None:
             self._records.append(
                 (request.number, request.group, request.user, request.flow,
@@ -551,9 +486,5 @@ class ReferenceEngine:
     def _close_batch(self, status: Status) -> Batch:
         accounts = [station.close_batch() for station in self.stations]
         stations = [(a.visits, a.wait_ps, a.service_ps, a.work_ps) for a in accounts]
-        return Batch(
-            status, self._start_ps, self.now, self._count, self._latency_sum, self._latency_max,
-            self._histogram, self._flows, self._alternatives, self._plans,
-            np.array(stations, np.int64).reshape(-1, 4), self._live, self._syncs,
-            self._classes,
-        )  # fmt: skip
+        array = np.array(stations, np.int64).reshape(-1, 4)
+        return self._tally.batch(status, self.now, array, self._live)
