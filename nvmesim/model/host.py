@@ -17,8 +17,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from nvmesim.catalog.profile import CpuProfile, StackProfile
-from nvmesim.model.builder import Builder, Row, const, op
-from nvmesim.network import SCALE_ONE, Kind, Op
+from nvmesim.model.builder import Builder, Row, const, ints, op
+from nvmesim.network import SCALE_ONE, Ints, Kind, Op
 from nvmesim.scenario.resolved import Socket, Target, WorkloadGroup
 
 
@@ -199,6 +199,14 @@ class Host:
         self.thread_interval.append(interval_ps)
         self.thread_first.append(first_target)
         return len(self.thread_gate) - 1
+
+    def arrays(self) -> dict[str, Ints]:
+        """Fields of `Network` about threads."""
+        return {
+            "thread_gate": ints(self.thread_gate), "thread_cpu": ints(self.thread_cpu),
+            "thread_interval_ps": ints(self.thread_interval),
+            "thread_first": ints(self.thread_first),
+        }  # fmt: skip
 
     def submit_rows(
         self, cycles: Cycles, engine: float, per_child: float, socket: int, *, closed: bool = True

@@ -6,9 +6,7 @@ know where the memory is. Threads without a socket are spread over the sockets i
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -18,7 +16,6 @@ from nvmesim.model.builder import (
     Builder,
     Plans,
     Row,
-    ints,
     make_network,
     op,
     plan_arrays,
@@ -27,6 +24,7 @@ from nvmesim.model.builder import (
 from nvmesim.model.distributions import exponential_table
 from nvmesim.model.drive import DriveModel, HostShare
 from nvmesim.model.host import Cycles, Distance, Host, request_cycles
+from nvmesim.model.load_rows import LoadRows, request_kinds
 from nvmesim.model.lowered import FlowInfo, Lowered, RebuildInfo, StationInfo
 from nvmesim.model.path import Paths, peer
 from nvmesim.model.replay import Replay, Replayed, arrival_arrays, read_replay
@@ -44,21 +42,6 @@ REPLAY_THREADS = 16
 AnyTarget = DriveTarget | VolumeTarget
 
 
-@dataclass
-class _Load:
-    """Flows, groups, users as they are added."""
-
-    flow_rows: list[tuple[int, int, int, int, int, int]] = field(default_factory=list)
-    flows: list[FlowInfo] = field(default_factory=list)
-    group_rows: list[tuple[int, int, int, int, int, int, int, int]] = field(default_factory=list)
-    burst_rows: list[tuple[int, int, int, int]] = field(default_factory=list)
-    threshold: list[int] = field(default_factory=list)
-    users: list[tuple[int, int, int, int]] = field(default_factory=list)
-    stream_start: list[int] = field(default_factory=list)
-    max_targets: int = 1
-    n_phases: int = 1
-
-
 def lower(scenario: ResolvedScenario) -> Lowered:
     """Return *scenario* as a checked network, with the way back to its names.
 
@@ -72,7 +55,7 @@ class _Lowering:
         self.scenario = scenario
         self.b = Builder()
         self.plans = Plans()
-        self.load = _Load()
+        self.load = LoadRows()
         self.warnings: list[str] = []
         pooled = any(g.floating == "pool" for g in scenario.workload)
         self.host = Host(
@@ -490,54 +473,14 @@ class _Lowering:
     # -- arrays ---------------------------------------------------------------------------------
 
     def _network(self) -> Network:
-        load, host = self.load, self.host
-        flow = np.array(load.flow_rows, np.int64)
-        group = np.array(load.group_rows, np.int64)
-        user = np.array(load.users, np.int64)
         return make_network(
             **station_arrays(self.b),
             **plan_arrays(self.plans),
-            **arrival_arrays([row[0] for row in load.users], self._arrivals),
+            **arrival_arrays([row[0] for row in self.load.users], self._arrivals),
+            **self.load.arrays(len(self.scenario.workload)),
+            **self.host.arrays(),
             n_members=len(self.scenario.drives),
-            flow_program=ints(flow[:, 0]), flow_write=ints(flow[:, 1]), flow_bytes=ints(flow[:, 2]),
-            flow_order_ptr=ints(flow[:, 3]), flow_order_len=ints(flow[:, 4]),
-            flow_stream=ints(flow[:, 5]),
-            group_flow=ints(group[:, 0]), group_kinds=ints(group[:, 1]),
-            group_threshold_ptr=ints(group[:, 2]), threshold=ints(load.threshold),
-            group_targets=ints(group[:, 3]), group_measured=ints(group[:, 4]),
-            group_open=ints(group[:, 5]), group_gap_dist=ints(group[:, 6]),
-            group_think_ps=ints(group[:, 7]), **self._tenants(),
-            thread_gate=ints(host.thread_gate), thread_cpu=ints(host.thread_cpu),
-            thread_interval_ps=ints(host.thread_interval), thread_first=ints(host.thread_first),
-            n_batch_targets=load.max_targets,
-            user_group=ints(user[:, 0]), user_thread=ints(user[:, 1]),
-            user_target=ints(user[:, 2]), user_stream=ints(user[:, 3]),
-            n_streams=len(load.stream_start), stream_start=ints(load.stream_start),
-        )  # fmt: skip
-
-    def _tenants(self) -> dict[str, Any]:
-        """Bursts by network group, and histograms by workload group where there are several."""
-        bursts = np.array(self.load.burst_rows, np.int64)
-        several = len(self.scenario.workload) > 1
-        return {
-            "group_on_dist": ints(bursts[:, 0]), "group_off_dist": ints(bursts[:, 1]),
-            "group_on_slow": ints(bursts[:, 2]), "group_off_slow": ints(bursts[:, 3]),
-            "flow_class": ints([f.group if several else -1 for f in self.load.flows]),
-            "n_classes": len(self.scenario.workload) if several else 0,
-        }  # fmt: skip
-
-
-def request_kinds(group: WorkloadGroup) -> list[tuple[bool, int, float]]:
-    """(write, bytes, share) of a group; shares sum to 1.
-
-    >>> from nvmesim.scenario.resolved import WorkloadGroup
-    >>> request_kinds(WorkloadGroup("w", (), block_sizes=((4096, 1.0),), read=0.7))
-    [(False, 4096, 0.7), (True, 4096, 0.30000000000000004)]
-    """
-    writes = group.write_block_sizes or group.block_sizes
-    kinds = [(False, size, group.read * share) for size, share in group.block_sizes]
-    kinds += [(True, size, (1 - group.read) * share) for size, share in writes]
-    return [kind for kind in kinds if kind[2] > 0]
+        )
 
 
 __all__ = ["Cycles", "lower", "request_kinds"]
