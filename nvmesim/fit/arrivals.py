@@ -157,18 +157,21 @@ class Replayer:
         pairs = zip(arrivals.write.tolist(), arrivals.size.tolist(), strict=True)
         self._kind = np.array([index[pair] for pair in pairs], np.int64)
 
-    def latencies_s(self, profile: DriveProfile) -> Floats:
+    def latencies_s(self, profile: DriveProfile, *, seed: int | None = None) -> Floats:
         """float64[runs, n]: latency of every request on *profile*, in order of arrival.
+
+        *seed*: another than the replayer's own.
 
         The load is open. Of a capture whose writer waited for completions at 48 outstanding, on the
         drive that it came from, it gives p99 10 % too high (near saturation an open loop piles up
         what a closed one does not); below that depth within noise.
         """
         network = self._network(profile)
-        return np.stack([self._run(network, run) for run in range(self.runs)])
+        key = self.seed if seed is None else seed
+        return np.stack([self._run(network, key, run) for run in range(self.runs)])
 
-    def _run(self, network: Network, run: int) -> Floats:
-        engine = CompiledEngine(network, seed=self.seed, replication=run, record=True)
+    def _run(self, network: Network, seed: int, run: int) -> Floats:
+        engine = CompiledEngine(network, seed=seed, replication=run, record=True)
         left, rows = len(self.arrivals), []
         while left > 0:
             engine.advance(min(left, 1 << 16))

@@ -88,11 +88,12 @@ def measure(
 def _quantiles(counts: npt.NDArray[np.int64], shares: npt.NDArray[np.float64]) -> Floats:
     """Quantiles of a histogram of the engine, s, straight within a bin.
 
-    At rank p (n + 1), where the share below is p on average: a few thousand requests then give the
-    same tail on average as a million. Source: Hyndman and Fan 1996, definition 6.
+    At rank p n + 1/2, where the logarithm of the share beyond is right on average: a few thousand
+    requests then give the same tail on average as a million. Source: Hyndman and Fan 1996,
+    definition 5.
     """
     cumulative = np.cumsum(counts)
-    ranks = np.minimum(shares * (cumulative[-1] + 1), cumulative[-1])
+    ranks = np.minimum(shares * cumulative[-1] + 0.5, cumulative[-1])
     at = np.searchsorted(cumulative, ranks)
     within = (ranks - (cumulative[at] - counts[at])) / counts[at]
     middle = np.asarray(bin_middle(), float)

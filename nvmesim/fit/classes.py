@@ -81,7 +81,11 @@ def everything(arrivals: Arrivals) -> ClassOf:
     return _class("all requests", None, np.arange(len(arrivals)), arrivals)
 
 
-def classes_of(arrivals: Arrivals, only: npt.NDArray[np.bool_] | None = None) -> list[ClassOf]:
+def classes_of(
+    arrivals: Arrivals,
+    only: npt.NDArray[np.bool_] | None = None,
+    percents: Sequence[float] = PERCENTS,
+) -> list[ClassOf]:
     """Classes by (operation, size) and by (operation, depth in octaves), of requests in *only*.
 
     A request counts once in each kind of class, so errors are those of half as many.
@@ -94,10 +98,10 @@ def classes_of(arrivals: Arrivals, only: npt.NDArray[np.bool_] | None = None) ->
         name = "write" if write else "read"
         for size in np.unique(arrivals.size[of_op]).tolist():
             rows = np.flatnonzero(of_op & (arrivals.size == size))
-            made.append(_class(f"{name} {format_size(size)}", write, rows, arrivals))
+            made.append(_class(f"{name} {format_size(size)}", write, rows, arrivals, percents))
         for level in np.unique(octave[of_op]).tolist():
             rows = np.flatnonzero(of_op & (octave == level))
-            made.append(_class(f"{name} depth {_span(level)}", write, rows, arrivals))
+            made.append(_class(f"{name} depth {_span(level)}", write, rows, arrivals, percents))
     return [c for c in made if len(c.rows) >= MIN_CLASS and c.percentiles_s]
 
 
@@ -127,11 +131,12 @@ def _span(level: int) -> str:
 
 
 def _class(
-    label: str, write: bool | None, rows: npt.NDArray[np.int64], arrivals: Arrivals
-) -> ClassOf:
+    label: str, write: bool | None, rows: npt.NDArray[np.int64], arrivals: Arrivals,
+    percents: Sequence[float] = PERCENTS,
+) -> ClassOf:  # fmt: skip
     values = arrivals.latency_s[rows]
     n = len(rows)
-    kept = [p for p in PERCENTS if min(p, 100 - p) / 100 * n >= MIN_BEYOND]
+    kept = [p for p in percents if min(p, 100 - p) / 100 * n >= MIN_BEYOND]
     percentiles = {p: float(np.quantile(values, p / 100)) for p in kept}
     return ClassOf(label, write, rows, percentiles, {p: _error(values, p, n) for p in kept})
 

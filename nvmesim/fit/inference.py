@@ -36,6 +36,16 @@ ENOUGH = 2.4
 """Candidates for each term of the quadratic in the last regression."""
 SHRINKS, GROWS, MOVES = 0.4, 1.25, 0.5
 """A region has settled when the distribution in it is not narrower or wider, nor elsewhere."""
+SHRINK = 0.25
+"""A region's standard deviations in units of those before, at least: a quadratic over much that is
+open is too sure of where the rest lies."""
+DOUBTFUL = 1.4
+"""Chi-square by degrees of freedom from which on a second search begins elsewhere: the first may
+have ended in a valley of its own."""
+PROFILED = 100
+"""Values that a profile likelihood is looked at."""
+CHI_SQUARE = 3.84
+"""95 % of chi-square with one degree of freedom."""
 CHAINS, LENGTH = 128, 400
 MAX_THREADS = 4
 
@@ -55,6 +65,12 @@ class Inferred:
     """Chi-square of the best without that error, over its degrees of freedom"""
     simulated: int
     settled: bool
+    span: tuple[float, float] = (0.0, 0.0)
+    """95 % interval of the task's profiled coordinate: of the draws, and of the profile likelihood.
+
+    Draws of what only one side is told of depend on what was as likely beforehand; the profile does
+    not.
+    """
 
 
 def infer(task: Task, *, seed: int = 1, tell: Callable[[str], None] = lambda _: None) -> Inferred:
@@ -63,7 +79,12 @@ def infer(task: Task, *, seed: int = 1, tell: Callable[[str], None] = lambda _: 
     The same task and *seed* give the same draws. Raises FitError if the simulation gives no finite
     figures.
     """
-    return _Inference(task, np.random.default_rng(seed), tell).run()
+    found = _Inference(task, np.random.default_rng(seed), tell).run()
+    if found.chi <= DOUBTFUL or not task.sample.any():  # or of who knows how many requests
+        return found
+    tell("a second search")
+    again = _Inference(task, np.random.default_rng(seed + 1), tell).run()
+    return min(found, again, key=lambda f: (f.tau, f.chi))
 
 
 class _Inference:
@@ -75,6 +96,7 @@ class _Inference:
         self.u = np.zeros((0, p))
         self.figures = np.zeros((0, len(task.measured)))
         self.simulated = 0
+        self.found: tuple[Likelihood, Floats] | None = None
 
     def run(self) -> Inferred:
         """Regions until one has settled, then the distribution in that."""
@@ -94,10 +116,27 @@ class _Inference:
             if settled and len(u) >= ENOUGH * self.terms:
                 break
             if not settled and number < ROUNDS - 1:
-                region = Region(mean, WIDER**2 * spread + self._least())
+                region = Region(mean, region.shrunk(WIDER**2 * spread, SHRINK) + self._least())
         draws, best, (tau, chi) = self._draws(emulator, rough=False, plain=False)
         chosen = draws[np.linspace(0, len(draws) - 1, DRAWS).astype(int)]
-        return Inferred(self.task.names, best, chosen, tau, chi, self.simulated, settled)
+        return Inferred(
+            self.task.names, best, chosen, tau, chi, self.simulated, settled, self._span(draws)
+        )
+
+    def _span(self, draws: Floats) -> tuple[float, float]:
+        """Hull of the draws' interval of the profiled coordinate and the profile likelihood's."""
+        if self.task.profiled not in self.task.names or self.found is None:
+            return 0.0, 0.0
+        likelihood, mode = self.found
+        index = self.task.names.index(self.task.profiled)
+        tried = np.linspace(self.task.low[index], self.task.high[index], PROFILED)
+        region = likelihood.emulator.region
+        z = (tried - region.centre[index]) / region.scale[index]
+        cost = likelihood.profile(index, z, mode)
+        least = min(float(cost.min()), float(likelihood.cost(mode[None])[0]))
+        likely = tried[cost <= least + CHI_SQUARE / 2]
+        low, high = (float(v) for v in np.quantile(draws[:, index], (0.025, 0.975)))
+        return float(min([low, *likely])), float(max([high, *likely]))
 
     def _begun(self) -> Region:
         """About the likelier of candidates over all that is open."""
@@ -165,6 +204,7 @@ class _Inference:
         some = self.u[self.rng.integers(len(self.u) - self.each, len(self.u), 10)]
         starts = np.concatenate([np.zeros((1, len(self.task.names))), emulator.z(some)])
         found, mode, tau, chi = likelihood_of(self.task, emulator, starts, rough=rough, plain=plain)
+        self.found = found, mode
         z = _chains(found, mode, self.rng)
         mean = z.mean(axis=0)
         if float(found.cost(mean[None])[0]) > float(found.cost(mode[None])[0]) + 2.0:

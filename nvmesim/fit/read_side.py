@@ -18,7 +18,7 @@ from nvmesim.fit.evidence import intervals
 from nvmesim.fit.inference import columns, infer
 from nvmesim.fit.points import Point
 from nvmesim.fit.search import Floats, Solution, misfit, solve
-from nvmesim.fit.sweep_task import Bank, sweep_task
+from nvmesim.fit.sweep_task import OPEN, Bank, sweep_task
 
 US = 1e6
 CHANNEL_PS = 3 * US
@@ -28,9 +28,6 @@ ENOUGH = 3
 """Depths from which on the number of dies is fitted."""
 FAST = 800e3
 """Controller's commands per second where no point shows a ceiling. Assumed: a PCIe 4.0 drive."""
-OPEN = 5.0
-"""An upper end of an interval, in units of the highest rate measured, from which on no upper end
-is told."""
 CLEAN = 0.2
 """Error beside sampling, in units of the assumed, up to which a bank of dies explains a sweep."""
 REQUESTS = 25_000
@@ -87,7 +84,11 @@ def fit_reads(
         low, high = (float(v) for v in np.quantile(draws[name], (0.025, 0.975)))
         bounds[name] = min(low, best[name]), max(high, best[name])
     notes: list[str] = []
-    if "commands" in bounds and bounds["commands"][1] > OPEN * bank.ceiling:
+    if bank.commands is None:
+        slow, fast = bank.rate(found.span[1]), bank.rate(found.span[0])
+        fast = bank.rate(0.0) if found.span[0] < OPEN else fast
+        bounds["commands"] = min(slow, best["commands"]), max(fast, best["commands"])
+    if bank.commands is None and found.span[0] < OPEN:
         notes.append(
             "reads: the dies are full before the controller is, so its commands per second are "
             f"told from below only: at least {bounds['commands'][0] / 1e3:.0f}k/s"

@@ -16,10 +16,15 @@ from nvmesim.fit.synthetic import Bools, Task
 
 BIN = 0.005
 """Standard error of a percentile that was read off bins: fio's are 1.6 % wide, ours 0.8 %."""
-SLOWEST = 30.0
+FASTEST = 30.0
 """Commands per second that are looked for at most, in units of the highest rate measured."""
 FULL = 1.06
 """Of the time between commands at that rate, what a command may take: the rate has noise too."""
+POWER = 3
+"""A controller's time for a command hardly shows until it is nearly all of the time between two:
+figures are nearly straight in this power of it. All values of that are as likely beforehand."""
+OPEN = 0.1
+"""Of that power, the lower end of an interval from which on nothing tells a faster controller."""
 BITE = 0.9
 """Least dies in units of what keeps them all busy at the highest rate."""
 LIKELY_SHARE, SHARE_DOUBT = 0.9, 0.15
@@ -28,14 +33,24 @@ CV_STEP = 0.01
 """Coefficients of variation are simulated in steps of 1 %: each needs a table of its own."""
 
 
+def busy_of(command: Floats | float) -> Floats:
+    """Share of the time between commands that the controller takes, of the coordinate.
+
+    >>> float(busy_of(0.125))
+    0.5
+    """
+    out: Floats = np.maximum(command, 0.0) ** (1 / POWER)
+    return out
+
+
 @dataclass(frozen=True)
 class Bank:
     """A bank of dies in coordinates in which figures are nearly straight; times in ps.
 
-    The latency of a lone command, the share of it that is the die's, the variation, the time of a
-    command at the controller by the time between commands at the highest rate, and the dies by what
-    that rate keeps busy. A lone command's latency holds the command's time as well, and hardly
-    changes when one of its parts grows as another falls.
+    The latency of a lone command, the share of it that is the die's, the variation, a power of the
+    time of a command at the controller by the time between commands at the highest rate, and the
+    dies by what that rate keeps busy. A lone command's latency holds the command's time as well,
+    and hardly changes when one of its parts grows as another falls.
     """
 
     latency: float
@@ -59,7 +74,7 @@ class Bank:
         """Coordinates as the profile's numbers: ps and 1/s; dies need not be whole.
 
         >>> bank = Bank(60e6, 500e3, 0.0, None, None)
-        >>> found = bank.values(np.array([np.log(60e6), np.log(0.8), np.log(0.1), 0.5, 0.0]))
+        >>> found = bank.values(np.array([np.log(60e6), np.log(0.8), np.log(0.1), 0.125, 0.0]))
         >>> {name: round(value, 3) for name, value in found.items()}
         {'base': 11000000.0, 'die': 48000000.0, 'cv': 0.1, 'commands': 1000000.0, 'dies': 24.0}
         """
@@ -67,7 +82,7 @@ class Bank:
         latency = float(np.exp(at["latency"]))
         die = latency * float(np.exp(at["share"]))
         if self.commands is None:
-            command = max(at["command"], 1 / SLOWEST) / self.ceiling * 1e12
+            command = 1e12 / self.rate(at["command"])
         else:
             command = 1e12 / self.commands
         base = max(latency - die - command, 1e-3 * latency)
@@ -76,6 +91,10 @@ class Bank:
             "base": self.held + base, "die": die, "cv": float(np.exp(at["cv"])),
             "commands": 1e12 / command, "dies": float(dies),
         }  # fmt: skip
+
+    def rate(self, command: float) -> float:
+        """Commands per second of the coordinate."""
+        return self.ceiling / max(float(busy_of(command)), 1 / FASTEST)
 
     def _busy(self, die: float) -> float:
         """Dies that the highest rate keeps busy. Source: Little's law."""
@@ -94,7 +113,7 @@ class Bank:
     def allowed(self, u: Floats) -> Bools:
         """bool[n]: whether something is left for the constant part."""
         latency = np.exp(u[:, 0])
-        command = 0.0 if self.commands else u[:, 3] / self.ceiling * 1e12
+        command = 0.0 if self.commands else busy_of(u[:, 3]) / self.ceiling * 1e12
         left: Bools = latency * (1 - np.exp(u[:, 1])) - command >= 0
         return left
 
@@ -103,10 +122,10 @@ class Bank:
         log = np.log
         about = float(log(self.latency))
         rows = {
-            "latency": (about + log(0.2), about + log(1.5), about + log(0.7), about + log(1.2)),
+            "latency": (about + log(0.2), about + log(1.5), about + log(0.8), about + log(1.1)),
             "share": (log(0.02), -1e-6, log(0.1), -1e-6),
             "cv": (log(0.01), log(1.5), log(0.01), log(1.2)),
-            "command": (0.0, FULL, 0.0, FULL),
+            "command": (0.0, FULL**POWER, 0.0, FULL**POWER),
             "dies": (log(BITE), log(64.0), log(BITE), log(10.0)),
         }
         chosen = np.array([rows[name] for name in self.names], float)
@@ -145,7 +164,7 @@ def sweep_task(
         assumed=np.array([ERRORS.get(key, 0.05) for _, key, _ in rows]),
         floor=np.array([_floor(points[i], key) for i, key, _ in rows]),
         low=low, high=high, begin=(first, last), about=about, known=known,
-        snapped=bank.snapped, allowed=bank.allowed,
+        profiled="command", snapped=bank.snapped, allowed=bank.allowed,
     )  # fmt: skip
 
 
@@ -174,9 +193,9 @@ def _answered(answer: Answer, key: str | float) -> float:
 def _floor(p: Point, key: str | float) -> float:
     """Error of bins; or of the ends of a run, where some of what was in flight counts.
 
-    IOPS lose up to all of it, the mean latency somewhat.
+    IOPS lose up to several times of it, as a run ends with its slowest request; the mean hardly.
     """
     if not isinstance(key, str):
         return BIN
-    ends = min(0.01, p.outstanding / p.count) if p.count else 0.0
-    return ends if key == "iops" else 0.3 * ends
+    ends = p.outstanding / p.count if p.count else 0.0
+    return min(0.02, 3 * ends) if key == "iops" else min(0.005, 0.3 * ends)

@@ -60,6 +60,8 @@ class Task:
     about: Floats
     known: Floats
     """float64[n_parameters]: where a normal prior lies, and 1 / variance; 0: there is none"""
+    profiled: str = ""
+    """A coordinate whose interval must hold on either side of what is open: see `Inferred.span`"""
     snapped: Callable[[Floats], Floats] = lambda u: u
     """float64[n, n_parameters] -> the nearest that can be simulated: counts are whole numbers"""
     allowed: Callable[[Floats], Bools] = lambda u: np.ones(len(u), bool)
@@ -103,6 +105,14 @@ class Region:
         values = np.linalg.eigvalsh(root @ other @ root.T)
         out: Floats = np.sqrt(np.maximum(values, 0.0))
         return out
+
+    def shrunk(self, other: Floats, least: float) -> Floats:
+        """Covariance *other*, with no standard deviation below *least* of this region's."""
+        root = np.linalg.cholesky(self.spread)
+        back = np.linalg.inv(root)
+        values, axes = np.linalg.eigh(back @ other @ back.T)
+        out: Floats = root @ (axes * np.maximum(values, least**2)) @ axes.T @ root.T
+        return (out + out.T) / 2
 
 
 class Emulator:
@@ -208,24 +218,40 @@ class Likelihood:
         return out + self._leash + self._stiff
 
     def optimum(self, starts: Floats) -> Floats:
-        """float64[n_parameters]: the best end of damped Gauss-Newton steps from *starts*."""
+        """float64[n_parameters]: the best end of searches from *starts*."""
+        z, cost = self._descended(starts, np.ones(starts.shape[1]))
+        out: Floats = z[int(np.argmin(cost))]
+        return out
+
+    def profile(self, index: int, values: Floats, start: Floats) -> Floats:
+        """float64[n]: least cost where coordinate *index* has each of float64[n] *values*.
+
+        Source: Venzon and Moolgavkar 1988, profile-likelihood-based confidence intervals.
+        """
+        free = np.ones(len(start))
+        free[index] = 0.0
+        starts = np.tile(start, (len(values), 1))
+        starts[:, index] = values
+        return self._descended(starts, free)[1]
+
+    def _descended(self, starts: Floats, free: Floats) -> tuple[Floats, Floats]:
+        """Ends of damped Gauss-Newton steps along the *free* coordinates (1, else 0), and costs."""
         z = np.clip(starts, self.low, self.high)
         damping, cost = np.full(len(z), 1e-2), self.cost(z)
         unit = np.eye(z.shape[1])
         for _ in range(STEPS):
             gradient = np.einsum("nkp,nk->np", self._slopes(z), self.residuals(z)[0])
             gradient += z @ self._leash + (z - self._about) @ self._stiff
-            curve = self.curvature(z)
+            curve = self.curvature(z) * np.outer(free, free) + np.diag(1 - free)
             size = np.einsum("npp->np", curve) + 1e-9
             curve = curve + (damping[:, None] * size)[:, :, None] * unit
-            step = np.linalg.solve(curve, gradient[..., None])[..., 0]
+            step = np.linalg.solve(curve, (gradient * free)[..., None])[..., 0]
             tried = np.clip(z - step, self.low, self.high)
             new = self.cost(tried)
             better = new < cost
             z, cost = np.where(better[:, None], tried, z), np.where(better, new, cost)
             damping = np.where(better, damping / 4, damping * 6)
-        out: Floats = z[int(np.argmin(cost))]
-        return out
+        return z, cost
 
     def _slopes(self, z: Floats) -> Floats:
         """float64[n, n_statistics, n_parameters]."""

@@ -19,11 +19,16 @@ from nvmesim.fit.arrivals import Arrivals, Replayer
 from nvmesim.fit.bench import Host, free_host
 from nvmesim.fit.classes import JudgedClass, classes_of, everything, judge, misfits
 from nvmesim.fit.evidence import intervals
+from nvmesim.fit.inference import Inferred, infer
+from nvmesim.fit.joint import joint_of, with_draws, with_span
 from nvmesim.fit.notes import named
 from nvmesim.fit.read_side import blank_reads
 from nvmesim.fit.search import Floats, Solution, solve
-from nvmesim.fit.trace_profile import Structure, built, with_intervals
+from nvmesim.fit.sweep_task import OPEN
+from nvmesim.fit.synthetic import Task
+from nvmesim.fit.trace_profile import Structure, built, told_keys
 from nvmesim.fit.trace_rounds import RoundsStart, built_rounds, screened, with_rounds_intervals
+from nvmesim.fit.trace_task import KEYS, TraceBank, numbers, trace_task, untold
 from nvmesim.fit.write_side import blank_writes
 
 UNIT = 4096
@@ -41,8 +46,6 @@ SCREEN_ROUNDS, FINE_ROUNDS = 4, 6
 FAR = (0.25, 0.5, 2.0, 4.0)
 """Numbers of dies tried first, in units of the first guess; then nearer to the best."""
 NEAR = (0.7, 1.4)
-LESS, MORE = (0.85, 0.7, 0.55), (1.18, 1.4, 1.8)
-"""Numbers of dies with all requests, in units of the best of the screening."""
 ENGINES = (0, 1, 2, 4)
 MOST_COMMANDS = 10
 """Ceiling on commands per second that is looked for, in units of the highest rate in the trace:
@@ -135,12 +138,15 @@ class _Fitting:
         self.start = _Start(self.used)
         self.rounds_start = RoundsStart(self.used, self.start.unit)
         self.choice = ""
+        self.notes: list[str] = []
         self.template = self._template()
 
     def fit(self, held_out: Arrivals | None) -> TraceFit:
-        tries = self._search()
-        best = tries[0]
-        profile = self._profile(tries)
+        best = self._search()
+        if best.structure.rounds:
+            profile, structure, cost = self._in_rounds(best), best.structure, best.found.cost
+        else:
+            profile, structure, cost = self._bank(best)
         served = self.replayer.latencies_s(profile)
         judged = judge([everything(self.used), *self.classes], served, held_out=False)
         sample = _sample(self.used, served[0], held_out=False)
@@ -151,14 +157,13 @@ class _Fitting:
             judged += judge(classes, again, held_out=True)
             sample = _sample(held_out, again[0], held_out=True)
         return TraceFit(
-            profile, tuple(judged), tuple(self._doubts(judged, best.structure)),
-            tuple(self._begin(best.structure).names),
-            best.found.cost, best.structure, sample,
+            profile, tuple(judged), tuple(self._doubts(judged, structure)),
+            tuple(self._begin(structure).names), cost, structure, sample,
         )  # fmt: skip
 
     # -- search ---------------------------------------------------------------------------------
 
-    def _search(self) -> list[_Try]:
+    def _search(self) -> _Try:
         """Screen structures with few requests, twice as each choice depends on the others."""
         s = self.start
         best = self._at(Structure(s.dies), s.values, SCREEN_ROUNDS)
@@ -186,8 +191,8 @@ class _Fitting:
                 self._at(served.structure, start, 2 * FINE_ROUNDS, fine=True)
                 for start in (_values(served), *self.rounds_start.guesses())
             ]
-            return sorted(tries, key=lambda t: t.found.cost)[:1]
-        return self._refined(best)
+            return min(tries, key=lambda t: t.found.cost)
+        return best
 
     def _rounds(self) -> _Try | None:
         """The best disk of rounds by the screening; None where depth does not vary enough."""
@@ -204,24 +209,6 @@ class _Fitting:
         classes = classes_of(self.used, self.unseen) or self.classes
         made = self._made(tried.found.values, tried.structure)
         return 0.5 * float(np.sum(np.square(misfits(classes, self.replayer.latencies_s(made)))))
-
-    def _refined(self, best: _Try) -> list[_Try]:
-        """Least squares with all requests for a ladder of numbers of dies, the best first."""
-        about = self._at(best.structure, _values(best), FINE_ROUNDS, fine=True)
-        tries = [about]
-        for factors in (LESS, MORE):
-            last = about
-            for factor in factors:
-                structure = replace(
-                    about.structure, dies=max(1, round(about.structure.dies * factor))
-                )
-                if structure in [t.structure for t in tries]:
-                    continue
-                last = self._at(structure, _values(last), FINE_ROUNDS - 2, fine=True)
-                tries.append(last)
-                if last.found.cost - about.found.cost > 6 * _scale(about.found):
-                    break
-        return sorted(tries, key=lambda t: t.found.cost)
 
     def _better(self, best: _Try, structures: Sequence[Structure]) -> _Try:
         """The best of *best* and *structures*, each searched from the best's values."""
@@ -278,36 +265,79 @@ class _Fitting:
     def _begin(self, structure: Structure) -> _Start | RoundsStart:
         return self.rounds_start if structure.rounds else self.start
 
-    def _profile(self, tries: Sequence[_Try]) -> DriveProfile:
-        """The fitted drive, with intervals and what each number rests on."""
-        s, best = self.start, tries[0]
+    def _in_rounds(self, best: _Try) -> DriveProfile:
+        """The fitted disk of rounds, with intervals by the curvature."""
         found = best.found
-        if best.structure.rounds:
-            names = self.rounds_start.names
-            return with_rounds_intervals(
-                self._made(found.values, best.structure), averaged(names, tries),
-                f"{self.all.source}: {len(self.used)} requests one by one",
-            )  # fmt: skip
-        bounds = averaged(s.names, tries)
-        if "commands" in bounds and bounds["commands"][1] > 2 * found.values[3]:
-            # not told by the trace: anything from its highest rate up; a write's own time then
-            # holds, or not, what the controller takes
-            if "write_latency" in bounds:
-                slower = 1e12 / bounds["commands"][0] - 1e12 / found.values[3]
-                low, high = bounds["write_latency"]
-                bounds["write_latency"] = (max(low / 2, low - slower), high)
-            bounds["commands"] = (s.low[3], max(bounds["commands"][1], s.high[3]))
-        values = dict(zip(s.names, found.values.tolist(), strict=True))
-        source = f"{self.all.source}: {len(self.used)} requests one by one"
-        near = [t.structure.dies for t in tries if weight(t, best) > 0.02]
-        drive = built(self.template, values, best.structure)
-        dies = Quantity(
-            value=best.structure.dies, low=min(near), high=max(near), basis="fitted", source=source
+        bounds = intervals(
+            self.rounds_start.names, found.values, found.jacobian, found.residuals
+        )  # fmt: skip
+        return with_rounds_intervals(
+            self._made(found.values, best.structure), bounds, self._source()
         )
-        return with_intervals(drive.model_copy(update={"dies": dies}), values, bounds, source)
+
+    def _bank(self, best: _Try) -> tuple[DriveProfile, Structure, float]:
+        """The fitted bank of dies, with the joint distribution of its numbers.
+
+        Of what least squares found the simpler structures are tried as well: from a poor optimum
+        the simplest can look wrong.
+        """
+        simple = [best.structure]
+        if best.structure.engines:
+            simple.append(replace(best.structure, engines=0))
+        if best.structure.through:
+            simple += [replace(s, through=False) for s in simple]
+        found = [self._inferred(structure, best) for structure in simple]
+        bank, task, inferred = min(found, key=lambda f: (f[2].tau, f[2].chi))
+        values, structure = bank.decoded(inferred.best)
+        profile = built(self.template, values, structure)
+        keys = told_keys(profile, values)
+        rows = [numbers(built(self.template, *bank.decoded(u)), keys) for u in inferred.draws]
+        columns = {key: np.array([row[key] for row in rows]) for key in keys}
+        open_ = untold(task, inferred.draws)
+        assumed = [key for name in open_ for key in KEYS.get(name, ())]
+        if open_:
+            self.notes.append(
+                f"{self.all.source}: not told by this trace, anything in its interval is as "
+                f"likely: {named([key for key in assumed if key in columns] or open_, 8)}"
+            )
+        profile = with_draws(profile, columns, self._source(), assumed)
+        profile = profile.model_copy(update={"joint": joint_of(profile, columns)})
+        if task.profiled in task.names:
+            profile = self._with_commands(profile, bank, inferred)
+        return profile, structure, 0.5 * inferred.chi * max(1, task.freedom)
+
+    def _with_commands(
+        self, profile: DriveProfile, bank: TraceBank, inferred: Inferred
+    ) -> DriveProfile:
+        """Return *profile* with an interval of the controller's rate that is open where it is."""
+        slow, fast = bank.rate(inferred.span[1]), bank.rate(inferred.span[0])
+        if inferred.span[0] < OPEN:
+            fast = bank.rate(0.0)
+            self.notes.append(
+                f"{self.all.source}: commands per second are told from below only: at least "
+                f"{slow / 1e3:.3g}k/s"
+            )
+        return with_span(profile, "commands", (slow, fast), profile.commands.source)
+
+    def _inferred(self, structure: Structure, best: _Try) -> tuple[TraceBank, Task, Inferred]:
+        """The joint distribution of *structure*'s numbers, begun at least squares' *best*."""
+        s = self.start
+        low, high = dict(zip(s.names, s.low, strict=True)), dict(zip(s.names, s.high, strict=True))
+        begin = dict(zip(s.names, _values(best), strict=True))
+        if structure.engines != best.structure.engines and "read_slope" in begin:
+            begin["read_slope"] = dict(zip(s.names, s.values, strict=True))["read_slope"]
+        bank = TraceBank(tuple(s.names), _peak_rate(self.used), MOST_COMMANDS, structure)
+        bounds = bank.bounds(bank.encoded(begin), low, high)
+        task = trace_task(bank, self.used, self.host, self.template, bounds)
+        said = f"trace: {structure.engines} data engines, " if structure.engines else "trace: "
+        return bank, task, infer(task, tell=lambda step: self.tell(said + step))
+
+    def _source(self) -> str:
+        return f"{self.all.source}: {len(self.used)} requests one by one"
 
     def _doubts(self, judged: Sequence[JudgedClass], structure: Structure) -> list[str]:
         s, said = self.start, [self.choice] if self.choice else []
+        said += self.notes
         if self.included:
             said.append(
                 "no --captured-on: the host's constant part stays in the profile "
@@ -343,40 +373,6 @@ class _Fitting:
 class _Try:
     structure: Structure
     found: Solution
-
-
-def _scale(found: Solution) -> float:
-    """Size of the residuals in units of what was expected, at least 1."""
-    return max(1.0, 2 * found.cost / max(1, len(found.residuals) - len(found.values)))
-
-
-def weight(tried: _Try, best: _Try) -> float:
-    """Likelihood of *tried* in units of the best's."""
-    return float(np.exp(-(tried.found.cost - best.found.cost) / _scale(best.found)))
-
-
-def averaged(names: Sequence[str], tries: Sequence[_Try]) -> dict[str, tuple[float, float]]:
-    """95 % intervals over all numbers of dies, each by its likelihood; the best comes first.
-
-    The variance is that within a number of dies and that between them. Source: Buckland, Burnham
-    and Augustin 1997, Model selection: an integral part of inference.
-    """
-    weights = np.array([weight(t, tries[0]) for t in tries])
-    weights /= weights.sum()
-    logs = np.log([t.found.values for t in tries])
-    half = np.empty_like(logs)
-    for i, t in enumerate(tries):
-        found = t.found
-        spread = intervals(names, found.values, found.jacobian, found.residuals)
-        half[i] = [np.log(high / low) / 2 for low, high in spread.values()]
-    mean = weights @ logs
-    wide = np.sqrt(weights @ ((half / 1.96) ** 2 + (logs - mean) ** 2)) * 1.96
-    low, high = np.exp(mean - wide), np.exp(mean + wide)
-    best = tries[0].found.values
-    return {
-        name: (float(min(a, v)), float(max(b, v)))
-        for name, a, b, v in zip(names, low, high, best, strict=True)
-    }
 
 
 def _values(tried: _Try) -> list[float]:

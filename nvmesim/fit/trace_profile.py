@@ -9,6 +9,9 @@ from typing import Any
 from nvmesim.catalog.profile import DriveProfile, Quantity
 from nvmesim.fit.read_side import CHANNEL_PS
 
+CHANNEL_SHARE = 0.1
+"""Of a lone read's latency, what the channel takes at most. Assumed."""
+
 
 @dataclass(frozen=True)
 class Structure:
@@ -40,7 +43,7 @@ def built(template: DriveProfile, v: dict[str, float], structure: Structure) -> 
             "base": q(value=base),
             "die": q(value=v["latency"] - base),
             "die_cv": q(value=v["cv"]),
-            "channel": q(value=min(CHANNEL_PS, 0.05 * v["latency"])),
+            "channel": q(value=min(CHANNEL_PS, CHANNEL_SHARE * v["latency"])),
         }
         update["commands"] = q(value=v["commands"])
         if structure.engines and "read_slope" in v:
@@ -64,54 +67,15 @@ def built(template: DriveProfile, v: dict[str, float], structure: Structure) -> 
     return template.model_copy(update=update)
 
 
-def with_intervals(
-    profile: DriveProfile,
-    values: dict[str, float],
-    bounds: Mapping[str, tuple[float, float]],
-    source: str,
-) -> DriveProfile:
-    """Return *profile* with each fitted number's interval and source."""
-    unit = profile.read.unit.value
-
-    def q(value: float, low: float, high: float) -> Quantity:
-        return Quantity(value=value, low=low, high=high, basis="fitted", source=source)
-
-    def same(name: str, value: Quantity) -> Quantity:
-        """Scaled as *name* is: base and die carry the relative interval of the latency."""
-        low, high = bounds[name]
-        scale = value.value / values[name]
-        return q(value.value, low * scale, high * scale)
-
-    def rate(name: str, value: Quantity) -> Quantity:
-        low, high = bounds[name]
-        return q(value.value, unit / high * 1e12, unit / low * 1e12)
-
-    read, write, top = {}, {}, {}
+def told_keys(profile: DriveProfile, values: Mapping[str, float]) -> list[str]:
+    """Dotted keys of *profile*'s numbers that `built` made of *values*, and the dies."""
+    keys = ["dies"]
     if "latency" in values:
-        share = values["share"]
-        low, high = bounds["share"]
-        latency = values["latency"]
-        wide = bounds["latency"][1] / latency
-        base = [latency * s / (1 + s) for s in (low, share, high)]
-        read["base"] = q(base[1], base[0] / wide, base[2] * wide)
-        read["die"] = q(latency - base[1], (latency - base[2]) / wide, (latency - base[0]) * wide)
-        read["die_cv"] = q(values["cv"], *bounds["cv"])
-        top["commands"] = q(values["commands"], *bounds["commands"])
-        if profile.read.engines is not None:
-            read["split"] = same("read_slope", profile.read.split)
-        elif "read_slope" in values:
-            top["read_bandwidth"] = rate("read_slope", profile.read_bandwidth)
+        keys += ["read.base", "read.die", "read.die_cv", "commands"]
+        if "read_slope" in values:
+            keys.append("read.split" if profile.read.engines is not None else "read_bandwidth")
     if "program" in values:
-        write["base"] = same("write_latency", profile.write.base)
         spread = "program_cv" if profile.write.through else "base_cv"
-        write[spread] = q(values["write_cv"], *bounds["write_cv"])
-        write["program"] = same("program", profile.write.program)
-        if "write_slope" in values:
-            top["write_bandwidth"] = rate("write_slope", profile.write_bandwidth)
-    return profile.model_copy(
-        update={
-            **top,
-            "read": profile.read.model_copy(update=read),
-            "write": profile.write.model_copy(update=write),
-        }
-    )
+        keys += ["write.base", f"write.{spread}", "write.program"]
+        keys += ["write_bandwidth"] if "write_slope" in values else []
+    return keys

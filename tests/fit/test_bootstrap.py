@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
@@ -78,8 +82,8 @@ def drawn_drive(seed: int) -> DriveProfile:
     return known.model_copy(update={"read": read, "write": write})
 
 
-TRACED = ("read.die", "read.die_cv", "write.base", "write.base_cv", "write.program")
-SWEPT = ("read.die", "read.die_cv", "commands")
+SWEPT = ("read.base", "read.die", "read.die_cv", "commands", "dies")
+TRACED = (*SWEPT, "write.base", "write.base_cv", "write.program")
 
 
 def of_a_trace(folder: Path, seed: int) -> list[bool]:
@@ -102,30 +106,37 @@ def of_a_sweep(folder: Path, seed: int) -> list[bool]:
 
 
 def test_a_drive_comes_back_through_blkparse_text(tmp_path: Path) -> None:
-    assert np.mean([of_a_trace(tmp_path, seed) for seed in range(2)]) >= 0.8
+    assert np.mean(of_a_trace(tmp_path, 0)) >= 0.7
 
 
 def test_a_drive_comes_back_through_fio_json(tmp_path: Path) -> None:
-    assert np.mean([of_a_sweep(tmp_path, seed) for seed in range(1)]) >= 0.6
+    assert np.mean(of_a_sweep(tmp_path, 0)) >= 0.7
+
+
+TRIALS = 200
+
+
+def covered(through: Callable[[Path, int], list[bool]], folder: Path) -> np.ndarray:
+    """Share of `TRIALS` drives whose number lies in its interval, by parameter; on all cores."""
+    count = os.cpu_count() or 1
+    with ProcessPoolExecutor(count, mp_context=get_context("spawn")) as pool:
+        hits = list(pool.map(through, [folder] * TRIALS, range(1000, 1000 + TRIALS)))
+    return np.mean(hits, axis=0)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "through",
-    [
-        of_a_trace,
-        pytest.param(
-            of_a_sweep,
-            marks=pytest.mark.xfail(
-                reason="intervals of a sweep are for one number of dies: 4 of 15 missed"
-            ),
-        ),
-    ],
-)
-def test_intervals_cover_at_the_stated_rate(through, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
-    """95 % intervals of a fit cover in 90 to 99 % of 200 trials, over all its parameters."""
-    hits = np.array([through(tmp_path, seed) for seed in range(200)])
-    assert 0.90 <= hits.mean() <= 0.995, hits.mean(axis=0)
+@pytest.mark.parametrize(("through", "names"), [(of_a_sweep, SWEPT), (of_a_trace, TRACED)])
+def test_intervals_cover_at_the_stated_rate(through, names, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    """95 % intervals cover in 90 to 99 % of 200 trials, over all parameters and by each of them.
+
+    Seeds 1000 to 1199. Were the coverage of a parameter 95 %, one in 800 such tests would find it
+    below 90 %, and one in 2,500 above 99 %; for one parameter of thirteen, one in 50 tests.
+    """
+    rates = covered(through, tmp_path)
+    print(dict(zip(names, rates.tolist(), strict=True)))
+    assert 0.90 <= rates.mean() <= 0.99
+    assert rates.min() >= 0.90
+    assert rates.max() <= 0.99
 
 
 def test_the_written_fio_json_reads_back(tmp_path: Path) -> None:

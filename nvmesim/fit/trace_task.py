@@ -1,0 +1,191 @@
+"""A trace as a task of inference: its classes' percentiles, and a bank of dies' coordinates."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from nvmesim.catalog.profile import DriveProfile
+from nvmesim.fit.arrivals import Arrivals, Replayer
+from nvmesim.fit.bench import Host
+from nvmesim.fit.classes import FLOOR, TAIL_FLOOR, classes_of
+from nvmesim.fit.emulator import Floats
+from nvmesim.fit.sweep_task import CV_STEP, POWER, busy_of
+from nvmesim.fit.synthetic import Bools, Task
+from nvmesim.fit.trace_profile import Structure, built
+
+PERCENTS = (10.0, 25.0, 50.0, 75.0, 90.0, 95.0, 99.0)
+"""Percentiles of each class: how long requests wait for a busy die tells the die's time."""
+REPLAYED = 3_000
+"""Requests that a candidate is simulated with at least, over several runs of a short trace."""
+MAX_RUNS = 8
+EXACT = 0.001
+"""Standard error of a percentile beside sampling that is always there: bins of the engine."""
+AROUND = {
+    "latency": (-0.12, 0.12), "cv": (-1.2, 1.2), "read_slope": (-2.0, 1.0),
+    "write_latency": (-0.1, 0.1), "write_cv": (-0.7, 0.7), "program": (-0.8, 0.8),
+    "write_slope": (-1.0, 1.0), "dies": (-0.5, 0.5),
+}  # fmt: skip
+"""Where the search begins about the least-squares fit, on a logarithmic scale."""
+LEAST_SHARE, FIRST_SHARE = 0.05, 0.2
+"""Of a lone read's latency, what the die has at least; and where the search begins."""
+DIES_SPAN = 4.0
+"""Numbers of dies that are looked for, either way from the least-squares fit."""
+KEYS = {
+    "latency": ("read.base", "read.die"), "cv": ("read.die_cv",), "command": ("commands",),
+    "write_latency": ("write.base",), "program": ("write.program",), "dies": ("dies",),
+}  # fmt: skip
+"""Numbers of the profile that each coordinate tells."""
+TOLD = 0.8
+"""Standard deviation of a coordinate, in units of that of all that was open, from which on the
+trace does not tell it."""
+
+
+@dataclass(frozen=True)
+class TraceBank:
+    """A bank of dies under a trace: coordinates in which figures are nearly straight; times in ps.
+
+    As `sweep_task.Bank`, with what writes and further units take. Of reads and writes the latency
+    holds the controller's time for the command.
+    """
+
+    search: tuple[str, ...]
+    """Numbers of the least-squares search, in order"""
+    peak: float
+    """Most requests per second over a short while: no controller is slower"""
+    most: float
+    """Commands per second that are looked for at most, in units of that"""
+    structure: Structure
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the coordinates."""
+        return (*("command" if n == "commands" else n for n in self.search), "dies")
+
+    def decoded(self, u: Floats) -> tuple[dict[str, float], Structure]:
+        """Coordinates as `trace_profile.built` takes them."""
+        at = dict(zip(self.names, u.tolist(), strict=True))
+        found = {n: float(np.exp(v)) for n, v in at.items() if n not in ("command", "dies")}
+        if "command" in at:
+            command = 1e12 / self.rate(at["command"])
+            latency, die = found["latency"], found["latency"] * found["share"]
+            found["latency"] = max(latency - command, 1.001 * die)
+            found["share"] = found["latency"] / die - 1
+            found["commands"] = 1e12 / command
+            if "write_latency" in found:
+                whole = found["write_latency"]
+                found["write_latency"] = max(whole - command, 1e-3 * whole)
+        dies = max(1, round(float(np.exp(at["dies"]))))
+        return found, Structure(
+            dies, self.structure.engines, self.structure.through, self.structure.rounds
+        )
+
+    def rate(self, command: float) -> float:
+        """Commands per second of the coordinate."""
+        return self.peak / max(float(busy_of(command)), 1 / self.most)
+
+    def encoded(self, found: Mapping[str, float]) -> Floats:
+        """The inverse of `decoded`, for where a search begins."""
+        command = 1e12 / found["commands"] if "commands" in found else 0.0
+        u = []
+        for name in self.search:
+            value = found[name]
+            if name == "commands":
+                u.append((self.peak / value) ** POWER)
+            elif name == "share":
+                die = found["latency"] / (1 + value)
+                u.append(float(np.log(die / (found["latency"] + command))))
+            else:
+                total = name in ("latency", "write_latency")
+                u.append(float(np.log(value + (command if total else 0.0))))
+        return np.array([*u, np.log(self.structure.dies)])
+
+    def snapped(self, u: Floats) -> Floats:
+        """float64[n, n_coordinates]: with whole numbers of dies, and variations in steps."""
+        out = u.copy()
+        out[:, -1] = np.log(np.maximum(1.0, np.round(np.exp(out[:, -1]))))
+        cvs = [i for i, name in enumerate(self.names) if name in ("cv", "write_cv")]
+        out[:, cvs] = np.round(out[:, cvs] / CV_STEP) * CV_STEP
+        return out
+
+    def allowed(self, u: Floats) -> Bools:
+        """bool[n]: whether something is left for the constant parts."""
+        if "command" not in self.names:
+            return np.ones(len(u), bool)
+        at = {name: u[:, i] for i, name in enumerate(self.names)}
+        command = busy_of(at["command"]) / self.peak * 1e12
+        left: Bools = np.exp(at["latency"]) * (1 - np.exp(at["share"])) - command >= 0
+        if "write_latency" in at:
+            left &= np.exp(at["write_latency"]) - command >= 0
+        return left
+
+    def bounds(
+        self, begin: Floats, low: Mapping[str, float], high: Mapping[str, float]
+    ) -> tuple[Floats, Floats, Floats, Floats]:
+        """Ends of what is open, and of what is searched first about *begin*.
+
+        *low*, *high*: bounds of the least-squares search.
+        """
+        rows = []
+        for name, at in zip(self.names, begin.tolist(), strict=True):
+            if name == "share":
+                rows.append((np.log(LEAST_SHARE), -1e-6, np.log(FIRST_SHARE), -1e-6))
+            elif name == "command":
+                rows.append((0.0, 1.0, 0.0, 1.0))
+            else:
+                ends = (
+                    (np.log(max(2.0, self.structure.dies / DIES_SPAN)),
+                     np.log(self.structure.dies * DIES_SPAN))
+                    if name == "dies"
+                    else (np.log(low[name]), np.log(high[name]))
+                )  # fmt: skip
+                at = float(np.clip(at, *ends))
+                first = [float(np.clip(at + way, *ends)) for way in AROUND[name]]
+                rows.append((*ends, *first))
+        table = np.array(rows, float)
+        return table[:, 0], table[:, 1], table[:, 2], table[:, 3]
+
+
+def trace_task(
+    bank: TraceBank, arrivals: Arrivals, host: Host, template: DriveProfile,
+    bounds: tuple[Floats, Floats, Floats, Floats],
+) -> Task:  # fmt: skip
+    """The task of finding *bank*'s coordinates from *arrivals* replayed on *host*."""
+    runs = int(np.clip(-(-REPLAYED // len(arrivals)), 1, MAX_RUNS))
+    replayer = Replayer(arrivals, host, runs=runs)
+    classes = classes_of(arrivals, percents=PERCENTS)
+    percents = np.array([p for c in classes for p in c.percentiles_s])
+
+    def simulate(u: Floats, seed: int, share: float) -> Floats:
+        served = replayer.latencies_s(built(template, *bank.decoded(u)), seed=seed)
+        found = [v for c in classes for v in c.answers(served).values()]
+        out: Floats = np.log(np.maximum(np.array(found), 1e-12))
+        return out
+
+    low, high, first, last = bounds
+    none = np.zeros(len(low))
+    return Task(
+        names=bank.names, simulate=simulate,
+        measured=np.log([v for c in classes for v in c.percentiles_s.values()]),
+        run=np.zeros(len(percents), np.int64), sample=np.full(len(percents), float(runs)),
+        assumed=np.where(percents >= 99, TAIL_FLOOR, FLOOR),
+        floor=np.full(len(percents), EXACT), low=low, high=high, begin=(first, last),
+        about=none, known=none, profiled="command", snapped=bank.snapped, allowed=bank.allowed,
+    )  # fmt: skip
+
+
+def untold(task: Task, draws: Floats) -> list[str]:
+    """Coordinates of *draws*, float64[n_draws, n_coordinates], that are as open as before."""
+    before = (task.high - task.low) / np.sqrt(12)
+    return [n for n, w in zip(task.names, draws.std(axis=0) / before, strict=True) if w > TOLD]
+
+
+def numbers(profile: DriveProfile, keys: Sequence[str]) -> dict[str, float]:
+    """Dotted key -> value in *profile*."""
+    found: dict[str, float] = {}
+    for key in keys:
+        part, _, name = key.rpartition(".")
+        found[key] = getattr(getattr(profile, part) if part else profile, name).value
+    return found
