@@ -325,8 +325,9 @@ def _drawn(parts: Parts, logs: Floats, rows: _Rows) -> Floats:
     for i in range(STEPS):
         if i and i % ADAPT == 0:
             spread = np.cov(chain[i // 2 : i].T).reshape(p, p)
-            shape = np.linalg.cholesky(2.4**2 / p * spread + 1e-8 * np.eye(p))
-        tried = np.asarray(at + shape @ rng.standard_normal(p), np.float64)
+            root = np.linalg.cholesky(2.4**2 / p * spread + 1e-8 * np.eye(p))
+            shape = np.asarray(root, np.float64)
+        tried: Floats = at + shape @ rng.standard_normal(p)
         if np.all((tried > bounds[:, 0]) & (tried < bounds[:, 1])):
             new = _likelihood(tried, parts, rows) / scale
             if np.log(rng.random()) < new - height:
