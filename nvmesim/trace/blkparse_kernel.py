@@ -6,11 +6,14 @@ every byte goes through ``int`` first and nothing relies on wrap-around.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
+from functools import cache
+from pathlib import Path
 from typing import Any, Final, ParamSpec, TypeVar, cast
 
 import numpy as np
-from numba import njit
+from numba import config, njit
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -48,7 +51,19 @@ EVENTS: Final = 3
 N_COUNTERS: Final = 4
 
 
+_OTHER_FILES: Final = ("blkparse_fields.py", "blktrace_binary.py")
 _LEAN: Final[dict[str, Any]] = {"nogil": True, "_nrt": False, "error_model": "numpy"}
+
+
+@cache
+def sources() -> str:
+    """Return a digest of every file that compiled functions of the readers are in.
+
+    Numba recompiles a function when its own file changes, not when a function that it calls does.
+    """
+    folder = Path(__file__).parent
+    files = [*sorted(folder.glob("*_kernel.py")), *(folder / name for name in _OTHER_FILES)]
+    return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()
 
 
 def compiled(function: Callable[P, R]) -> Callable[P, R]:
@@ -56,7 +71,15 @@ def compiled(function: Callable[P, R]) -> Callable[P, R]:
 
     It must not allocate: then references to arrays need no counting, which costs more than a line.
     """
-    return cast(Callable[P, R], njit(cache=True, **_LEAN)(function))
+    kept: Any = njit(cache=True, **_LEAN)(function)
+    file: Any = getattr(getattr(kept, "_cache", None), "_cache_file", None)
+    if hasattr(file, "_source_stamp"):
+        file._source_stamp = (sources(), file._source_stamp)
+    elif not getattr(
+        config, "DISABLE_JIT", 0
+    ):  # a Numba that keeps its files otherwise: rather none than stale
+        kept = njit(**_LEAN)(function)
+    return cast(Callable[P, R], kept)
 
 
 def inlined(function: Callable[P, R]) -> Callable[P, R]:

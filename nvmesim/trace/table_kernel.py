@@ -169,8 +169,8 @@ def intern(
     for k in range(i, stop):
         mixed = (mixed * 1_000_003 + int(buf[k])) & _MASK
     slot = mixed & (table.shape[0] - 1)
-    while table[slot] >= 0:
-        known = table[slot]
+    while table[slot] > 0:
+        known = table[slot] - 1
         first = ends[known - 1] if known > 0 else 0
         if ends[known] - first == stop - i:
             same = True
@@ -188,7 +188,7 @@ def intern(
     for k in range(stop - i):
         text[state[N_NAME_BYTES] + k] = buf[i + k]
     ends[number] = end
-    table[slot] = number
+    table[slot] = number + 1
     state[N_NAMES] = number + 1
     state[N_NAME_BYTES] = end
     return int(number)
@@ -339,9 +339,9 @@ def scan_table(
     int64[n_wanted]. widths: int64[2], columns of a row at least and at most. wanted: int64[width],
     the slot of each column or -1; empty if lines are not of the plain kind. bounds:
     int64[2, MAX_COLUMNS], scratch. out: int64[n_wanted, room]. odd: int64[2, room], bounds of
-    lines that are no rows. table: int64[2**k], -1 where empty. ends: int64[n], end of each name in
-    text. state: int64[2]. quick: uint64[n_wanted, 2, QUICK], zero at first: words seen and what
-    they mean. counters: int64[N_COUNTERS], added to.
+    lines that are no rows. table: int64[2**k], zero at first: numbers of names and 1. ends:
+    int64[n], end of each name in text. state: int64[2]. quick: uint64[n_wanted, 2, QUICK], zero at
+    first: words seen and what they mean. counters: int64[N_COUNTERS], added to.
     """
     row = 0
     n_odd = 0

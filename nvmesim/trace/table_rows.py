@@ -51,7 +51,7 @@ class Shape:
 class Names:
     """Names seen so far; the kernel adds to them, so one scan at a time."""
 
-    table: np.ndarray = field(default_factory=lambda: np.full(4 * kernel.MAX_NAMES, -1, np.int64))
+    table: np.ndarray = field(default_factory=lambda: np.zeros(4 * kernel.MAX_NAMES, np.int64))
     ends: np.ndarray = field(default_factory=lambda: np.zeros(kernel.MAX_NAMES, np.int64))
     text: np.ndarray = field(default_factory=lambda: np.zeros(kernel.NAME_BYTES, np.uint8))
     state: np.ndarray = field(default_factory=lambda: np.zeros(2, np.int64))

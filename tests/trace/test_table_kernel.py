@@ -11,8 +11,17 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numba import config
 
-from nvmesim.trace import blkparse, fio_iolog, fio_log_rows, lines, table_rows, tracepoints
+from nvmesim.trace import (
+    blkparse,
+    blkparse_kernel,
+    fio_iolog,
+    fio_log_rows,
+    lines,
+    table_rows,
+    tracepoints,
+)
 from nvmesim.trace import words_kernel as words
 from nvmesim.trace.pairing import Notes
 from nvmesim.trace.registry import read_capture
@@ -24,6 +33,7 @@ from nvmesim.trace.table_kernel import (
     OPTIONAL,
     SECONDS,
     TWO_NAMES,
+    scan_table,
 )
 from nvmesim.trace.table_rows import Column, Names, Shape
 from tests.fuzz.memory import MemorySource
@@ -214,3 +224,25 @@ def test_times_of_19_digits_are_read(tmp_path: Path) -> None:
     table, skipped, _ = table_of(path)
     assert skipped == 0
     assert table["issue_ns"].to_list() == [0, 900, 1800, 2700]
+
+
+def test_what_is_kept_on_disk_is_of_all_the_files(tmp_path: Path, monkeypatch) -> None:
+    """A function whose helpers changed is compiled again: Numba looks at its own file only."""
+    kernels = Path(blkparse_kernel.__file__).parent
+    files = sorted(kernels.glob("*.py"))
+    with_compiled = [path.name for path in files if "\n@compiled" in path.read_text()]
+    for path in files:
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    monkeypatch.setattr(blkparse_kernel, "__file__", str(tmp_path / "blkparse_kernel.py"))
+    sources = blkparse_kernel.sources.__wrapped__
+    before = sources()
+    assert before == blkparse_kernel.sources()
+    for name in with_compiled:
+        path = tmp_path / name
+        text = path.read_bytes()
+        path.write_bytes(text + b"#\n")
+        assert sources() != before, name
+        path.write_bytes(text)
+    if not config.DISABLE_JIT:
+        stamp = scan_table._cache._cache_file._source_stamp
+        assert stamp[0] == before
