@@ -16,6 +16,15 @@ from nvmesim.engine.kernel_state import FOREVER
 
 
 @inlined
+def least_of_four(first, second, third, fourth):  # type: ignore[no-untyped-def]
+    """Return which is the least (0 to 3), and the least."""
+    low = min(first, second)
+    high = min(third, fourth)
+    which = uint64(2) + uint64(fourth < third) if high < low else uint64(second < first)
+    return which, min(low, high)
+
+
+@inlined
 def heap_push(heap, n, t, e):  # type: ignore[no-untyped-def]
     """Push (t, e) on a heap of n events."""
     i = uint64(n)
@@ -39,16 +48,13 @@ def heap_replace(heap, n, t, e):  # type: ignore[no-untyped-def]
         child = (i << uint64(2)) + uint64(1)
         if child >= size:
             break
-        first, second = heap[child, 0], heap[child + uint64(1), 0]
-        third, fourth = heap[child + uint64(2), 0], heap[child + uint64(3), 0]
-        low = child + uint64(second < first)
-        high = child + uint64(2) + uint64(fourth < third)
-        least = min(first, second)
-        other = min(third, fourth)
-        best = high if other < least else low
-        least = min(least, other)
+        best, least = least_of_four(
+            heap[child, 0], heap[child + uint64(1), 0],
+            heap[child + uint64(2), 0], heap[child + uint64(3), 0],
+        )  # fmt: skip
         if least >= t:
             break
+        best += child
         heap[i, 0] = least
         heap[i, 1] = heap[best, 1]
         i = best
@@ -77,18 +83,13 @@ def replace_first(free, base, n, value):  # type: ignore[no-untyped-def]
         if child >= size:
             break
         at = root + child
-        first, second = free[at], free[at + uint64(1)]
-        third, fourth = free[at + uint64(2)], free[at + uint64(3)]
-        low = child + uint64(second < first)
-        high = child + uint64(2) + uint64(fourth < third)
-        least = min(first, second)
-        other = min(third, fourth)
-        best = high if other < least else low
-        least = min(least, other)
+        best, least = least_of_four(
+            free[at], free[at + uint64(1)], free[at + uint64(2)], free[at + uint64(3)]
+        )
         if least >= value:
             break
         free[root + i] = least
-        i = best
+        i = child + best
     free[root + i] = value
 
 
