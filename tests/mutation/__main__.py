@@ -21,7 +21,7 @@ from pathlib import Path
 
 from tests.mutation.groups import GROUPS, Group
 from tests.mutation.mutants import Mutant, sites
-from tests.mutation.trial import ROOT, path_of, preload, seconds_of, unnoticed
+from tests.mutation.trial import ROOT, path_of, prepare, unnoticed
 
 RESULTS = ROOT / "build" / "mutation" / "results.json"
 EXPLAINED = Path(__file__).with_name("explained.toml")
@@ -78,7 +78,7 @@ def try_module(group: Group, module: str, mutants: list[Mutant]) -> None:
     if not todo:
         return
     tests = group.modules[module]
-    usual = seconds_of(tests)
+    usual = prepare(tests)
     limit = int(3 * usual + 20)
     for mutant in todo:
         became = "survived" if unnoticed(tests, mutant, limit) else "noticed"
@@ -147,7 +147,6 @@ def main() -> int:
 
         def work(group: Group = group) -> None:
             os.environ["NUMBA_DISABLE_JIT"] = "0" if group.jit else "1"
-            preload()
             for module in group.modules:
                 if not asked.module or module in asked.module:
                     try_module(group, module, chosen(module, asked.each, asked.seed))
