@@ -40,6 +40,7 @@ KEPT: Final = 8
 DIGEST: Final = 32
 """Bytes before the object in a file: SHA-256 of the rest."""
 
+_INT64: Final = np.dtype(np.int64)
 _compiling = threading.Lock()
 _linked: list[Any] = []  # what LLVM must keep while the function is in use
 
@@ -87,12 +88,14 @@ class _Native:
 
     def _put(self, i: int, name: str, array: Ints) -> None:
         # raw memory from here on: nobody else would notice another type or layout
-        row = ROWS.get(name, ())
-        fits = all(n in (None, m) for n, m in zip(row, array.shape[1:], strict=True))
-        if array.dtype != np.int64 or not array.flags.c_contiguous or not fits:
-            raise TypeError(f"{name} is {array.dtype}{array.shape}, not int64[n, {row}]")
+        known, fits = self._known[i], True
+        if known is None or known.shape != array.shape:
+            row = ROWS.get(name, ())
+            fits = all(n in (None, m) for n, m in zip(row, array.shape[1:], strict=True))
+            self._table[i, 1 : 1 + array.ndim] = array.shape
+        if array.dtype != _INT64 or not array.flags.c_contiguous or not fits:
+            raise TypeError(f"{name} is {array.dtype}{array.shape}, not int64[n, {ROWS.get(name)}]")
         self._table[i, 0] = array.__array_interface__["data"][0]
-        self._table[i, 1 : 1 + array.ndim] = array.shape
         self._known[i] = array  # as long as its address is in use
 
     def __call__(self, run: Run, room: Room, completions: int, until: int) -> int:
