@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -291,6 +292,7 @@ def plain_memory(series: np.ndarray, most: int) -> int:
     total = float((centred**2).sum())
     n, lag = len(series), 1
 
+    @cache
     def rho(k: int) -> float:
         known = k < n and total > 0
         return float((centred[k:] * centred[: n - k]).sum()) / total if known else 0.0
@@ -308,6 +310,21 @@ def test_memory_is_what_its_definition_says(n: int, run: int) -> None:
     series = np.repeat(values, run)[:n].round(1)
     assert decorrelation_length(series) == plain_memory(series, n // 10)
     assert decorrelation_length(series, n) == plain_memory(series, n)
+
+
+def test_memory_near_the_longest_that_is_looked_at() -> None:
+    """Runs of 220: the autocorrelation is below a tenth on the average from some 150 on."""
+    series = np.repeat(np.random.default_rng(3).normal(size=100), 220)
+    found = decorrelation_length(series, 200)
+    assert found == plain_memory(series, 200)
+    assert 100 < found < 200
+
+
+@pytest.mark.parametrize("n", [20, 130, 300])
+def test_memory_of_a_trend(n: int) -> None:
+    series = np.arange(float(n)) ** 2
+    for most in (n // 3, n // 2, n):
+        assert decorrelation_length(series, most) == plain_memory(series, most)
 
 
 def test_memory_of_what_is_too_short_for_any() -> None:

@@ -57,7 +57,12 @@ GROUPS = {
             "fit.families": (*_tests(FIT, "figures families"), "-k", FAMILIES),
             "fit.tail": (*_tests(FIT, "figures"), "-k", "tail or beyond"),
             "fit.bootstrap": (*_tests(FIT, "figures"), "-k", BOOTSTRAP),
-            "fit.series": (*_tests(FIT, "figures"), "-k", "memory or runs"),
+            "fit.series": (
+                *_tests(FIT, "figures"),
+                "nvmesim/fit/series.py",
+                "-k",
+                "memory or runs or ranks",
+            ),
         }
     ),
 }
