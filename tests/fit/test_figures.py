@@ -449,6 +449,17 @@ def test_the_empirical_density_is_of_cells_and_exponential_beyond() -> None:
     assert np.trapezoid(density, total) == pytest.approx(1.0, abs=0.01)
 
 
+@pytest.mark.parametrize(("n", "cells"), [(100, 8), (1000, 40), (5000, 64)])
+def test_each_cell_of_the_empirical_density_holds_as_much(n: int, cells: int) -> None:
+    x = stats.lognorm(0.7, scale=80.0).rvs(n, random_state=np.random.default_rng(n))
+    family = families._fit_empirical(x)
+    logs = np.log(x)
+    edges = np.quantile(logs, np.linspace(0.5 / n, 1 - 0.5 / n, cells + 1))
+    middle = (edges[1:] + edges[:-1]) / 2
+    density = np.exp(family.log_density(np.exp(middle)) + middle)
+    assert density * np.diff(edges) == pytest.approx(np.full(cells, (1 - 2 / n) / cells))
+
+
 def test_probability_weighted_moments_of_a_tail() -> None:
     """1,000 samples leave 50: their mean is a0, the mean weighted by the rest of the ranks a1."""
     x = np.concatenate([np.linspace(0.0, 1.0, 950), 1.0 + np.arange(1.0, 51.0) ** 2 / 100])
