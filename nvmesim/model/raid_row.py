@@ -67,10 +67,8 @@ def settle_row(task: RowTask) -> RowWork:
         if row.pending:
             row.reads |= row.pending
             row.cached |= row.pending
-        elif not row.active:
+        else:  # held back: md comes again at once, and decides
             row.active = True
-        elif not task.to_read & ~row.cached and not to_write:
-            break
     after = row.cached
     writes = 0
     if to_write:
