@@ -3,6 +3,10 @@
 import shutil
 
 import pytest
+from hypothesis import settings
+
+settings.register_profile("nvmesim", deadline=None)  # a busy machine breaks no law
+settings.load_profile("nvmesim")
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 
