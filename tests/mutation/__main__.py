@@ -80,10 +80,16 @@ def try_module(group: Group, module: str, mutants: list[Mutant]) -> None:
     tests = group.modules[module]
     usual = prepare(tests)
     limit = int(3 * usual + 20)
+    left = []
     for mutant in todo:
-        became = "survived" if unnoticed(tests, mutant, limit) else "noticed"
-        results.note(mutant, became)
-        if became == "survived":
+        survived = unnoticed(tests, mutant, limit)
+        results.note(mutant, "survived" if survived else "noticed")
+        left += [mutant] * survived
+    limit = int(3 * prepare(group.further) + 20) if left and group.further else 0
+    for mutant in left:
+        if group.further and not unnoticed(group.further, mutant, limit):
+            results.note(mutant, "noticed")
+        else:
             print(f"         survived  {mutant}", flush=True)
 
 

@@ -17,6 +17,8 @@ class Group:
     modules: dict[str, tuple[str, ...]]
     """Tests by module, those first that notice most."""
     jit: bool = True
+    further: tuple[str, ...] = ()
+    """Slower tests, for what survives those of its module."""
 
 
 def _tests(prefix: str, names: str) -> tuple[str, ...]:
@@ -24,8 +26,11 @@ def _tests(prefix: str, names: str) -> tuple[str, ...]:
 
 
 def _raid(names: str) -> tuple[str, ...]:
-    """Unit tests, then the cases of a real md that are exact; long runs are left out."""
-    return (*_tests(RAID, f"{names} md_cases"), "-k", "not long_run and not random_case")
+    return _tests(RAID, names)
+
+
+MD_CASES = ("tests/raid/test_md_cases.py", "-k", "not long_run and not random_case")
+"""The cases of a real md that are exact."""
 
 
 GROUPS = {
@@ -39,7 +44,8 @@ GROUPS = {
             "model.raid_merge": _raid("merge table"),
             "model.raid_pieces": _raid("table row"),
             "model.raid_rebuild": _raid("rebuild table"),
-        }
+        },
+        further=MD_CASES,
     ),
     "kernel": Group(
         {
