@@ -25,7 +25,8 @@ from nvmesim.trace.blkparse_fields import (
 )
 from nvmesim.trace.capture import Capture
 from nvmesim.trace.lines import chunks
-from nvmesim.trace.pairing import Events, Notes, Pairer
+from nvmesim.trace.notes import Notes
+from nvmesim.trace.pairing import Events, Pairer
 from nvmesim.trace.request_table import Block, requests_capture
 from nvmesim.trace.text import Head, Source
 

@@ -16,7 +16,8 @@ from nvmesim.trace import blkparse_kernel as text_kernel
 from nvmesim.trace.blkparse import device_name, paired_blocks
 from nvmesim.trace.blkparse_kernel import compiled
 from nvmesim.trace.capture import Capture
-from nvmesim.trace.pairing import Events, Notes
+from nvmesim.trace.notes import Notes
+from nvmesim.trace.pairing import Events
 from nvmesim.trace.request_table import Block, requests_capture
 from nvmesim.trace.text import Head, Source
 

@@ -10,7 +10,7 @@ from typing import BinaryIO, Final, TypeVar
 import numpy as np
 import polars as pl
 
-from nvmesim.trace.pairing import Notes
+from nvmesim.trace.notes import Notes
 from nvmesim.trace.text import Source
 
 CHUNK: Final = 4 << 20

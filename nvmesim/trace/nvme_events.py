@@ -13,7 +13,8 @@ import polars as pl
 
 from nvmesim.trace import pairing_kernel as pairs
 from nvmesim.trace.lines import line_frames
-from nvmesim.trace.pairing import Events, Notes, Pairer
+from nvmesim.trace.notes import Notes
+from nvmesim.trace.pairing import Events, Pairer
 from nvmesim.trace.request_table import Block
 from nvmesim.trace.text import Source
 

@@ -7,13 +7,14 @@ that covers the bio. What cannot be matched is counted and said, never guessed.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from nvmesim.errors import CaptureError
 from nvmesim.trace import pairing_kernel as kernel
+from nvmesim.trace.notes import Notes
 
 NS_PER_S: Final = 10**9
 CLOCK_STEP_NS: Final = NS_PER_S
@@ -42,19 +43,6 @@ class Events:
 
     def __len__(self) -> int:
         return int(self.rows.shape[0])
-
-
-@dataclass
-class Notes:
-    """What a reader has to say about a file beside its requests; filled while it reads."""
-
-    skipped: int = 0
-    warnings: list[str] = field(default_factory=list)
-
-    def say(self, count: int, text: str) -> None:
-        """Add a warning that starts with *count*, if there is anything to count."""
-        if count:
-            self.warnings.append(f"{count} {text}")
 
 
 class Pairer:

@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 
 from nvmesim.trace.capture import Capture
-from nvmesim.trace.pairing import Notes
+from nvmesim.trace.notes import Notes
 from nvmesim.trace.request_table import Block, requests_capture
 from nvmesim.trace.table_kernel import INTEGER, LETTER, NAME, OPTIONAL, SECONDS, TWO_NAMES
 from nvmesim.trace.table_rows import Column, Names, Shape, table_batches

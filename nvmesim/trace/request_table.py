@@ -17,7 +17,7 @@ import polars as pl
 from nvmesim.trace import pairing_kernel as kernel
 from nvmesim.trace.capture import REQUEST_SCHEMA, Capture
 from nvmesim.trace.lazy_table import lazy_table
-from nvmesim.trace.pairing import Notes
+from nvmesim.trace.notes import Notes
 from nvmesim.trace.tally import Tally
 from nvmesim.trace.tally_kernel import UNKNOWN_TIME
 from nvmesim.trace.text import Source

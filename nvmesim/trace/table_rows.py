@@ -11,7 +11,7 @@ import numpy as np
 from nvmesim.trace import table_kernel as kernel
 from nvmesim.trace.blkparse_fields import whole_lines
 from nvmesim.trace.lines import NEWLINE, ahead, chunks
-from nvmesim.trace.pairing import Notes
+from nvmesim.trace.notes import Notes
 from nvmesim.trace.text import Source
 from nvmesim.trace.words_kernel import words_of
 

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from nvmesim.trace import pairing_kernel as pairs
-from nvmesim.trace.pairing import Notes
+from nvmesim.trace.notes import Notes
 from nvmesim.trace.request_table import Block
 from nvmesim.trace.tally_kernel import UNKNOWN_TIME
 

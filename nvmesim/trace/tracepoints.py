@@ -18,8 +18,9 @@ from nvmesim.trace.blkparse import device_name, paired_blocks
 from nvmesim.trace.blkparse_fields import whole_lines
 from nvmesim.trace.capture import Capture
 from nvmesim.trace.lines import NEWLINE, chunks
+from nvmesim.trace.notes import Notes
 from nvmesim.trace.nvme_events import nvme_blocks
-from nvmesim.trace.pairing import Events, Notes
+from nvmesim.trace.pairing import Events
 from nvmesim.trace.request_table import Block, requests_capture
 from nvmesim.trace.table_kernel import INTEGER, LETTER, OPERATION, OPTIONAL
 from nvmesim.trace.table_rows import Column, Names, Shape, table_batches

@@ -15,7 +15,7 @@ import numpy as np
 from nvmesim.trace import xperf_kernel as kernel
 from nvmesim.trace.blkparse_fields import whole_lines
 from nvmesim.trace.lines import NEWLINE, ahead, chunks
-from nvmesim.trace.pairing import Notes
+from nvmesim.trace.notes import Notes
 from nvmesim.trace.request_table import Block
 from nvmesim.trace.text import Head, Source
 from nvmesim.trace.timed import Timed, sane_rows, timed_rows

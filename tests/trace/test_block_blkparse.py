@@ -14,7 +14,7 @@ import pytest
 from nvmesim.errors import CaptureError
 from nvmesim.trace import blkparse, blktrace_binary, lines, request_table
 from nvmesim.trace.capture import Capture
-from nvmesim.trace.pairing import Notes
+from nvmesim.trace.notes import Notes
 from nvmesim.trace.registry import read_capture
 from nvmesim.trace.text import Source
 

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from nvmesim.errors import CaptureError
 from nvmesim.trace import pairing_kernel as kernel
 from nvmesim.trace.blkparse_kernel import READ, WRITE
-from nvmesim.trace.pairing import Events, Notes, Pairer
+from nvmesim.trace.notes import Notes
+from nvmesim.trace.pairing import Events, Pairer
 
 DEVICE = (259 << 20) | 1
 S = 10**9

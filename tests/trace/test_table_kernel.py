@@ -16,14 +16,14 @@ from numba import config
 from nvmesim.trace import (
     blkparse,
     blkparse_kernel,
-    fio_iolog,
     fio_log_rows,
+    iolog_requests,
     lines,
     table_rows,
     tracepoints,
 )
 from nvmesim.trace import words_kernel as words
-from nvmesim.trace.pairing import Notes
+from nvmesim.trace.notes import Notes
 from nvmesim.trace.registry import read_capture
 from nvmesim.trace.table_kernel import (
     INTEGER,
@@ -189,7 +189,7 @@ def test_a_chunk_may_end_at_any_byte(name: str, tmp_path: Path, monkeypatch) -> 
         def cut(source: MemorySource, _: int = 0, size: int = size) -> Iterator[np.ndarray]:
             return lines._chunks(source, size)
 
-        for module in (blkparse, fio_iolog, fio_log_rows, lines, table_rows, tracepoints):
+        for module in (blkparse, iolog_requests, fio_log_rows, lines, table_rows, tracepoints):
             monkeypatch.setattr(module, "chunks", cut)
         table, skipped, warnings = table_of(path)
         if name == "xperf":  # its frames are sorted one by one: depths at a border may be lower

@@ -164,14 +164,32 @@ def test_random_bytes(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> 
         assert message.isprintable()
 
 
-def test_reading_one_file_imports_its_reader_only() -> None:
-    sample = DATA / "fio-json" / "psync_qd8.json"
+def loaded_by_reading(sample: Path) -> set[str]:
     code = (
         "import sys; from nvmesim.trace.registry import read_capture; "
         f"read_capture({str(sample)!r}); print(*sys.modules)"
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    loaded = set(ran.stdout.split())
+    return set(ran.stdout.split())
+
+
+def test_reading_one_file_imports_its_reader_only() -> None:
+    loaded = loaded_by_reading(DATA / "fio-json" / "psync_qd8.json")
     assert "nvmesim.trace.fio_json" in loaded
     others = {f"nvmesim.trace.{reader.module}" for reader in READERS} - {"nvmesim.trace.fio_json"}
     assert not loaded & {*others, "numba", "scipy"}
+
+
+@pytest.mark.parametrize(
+    "sample",
+    [
+        "fio-log/rr_qd1_clat.1.log.gz",
+        "fio-hist-log/mix_hist_c3_clat_hist.1.log",
+        "points/datasheet.csv",
+        "diskspd-xml/two_targets.xml.gz",
+        "diskspd-text/two_targets.txt",
+    ],
+)
+def test_results_and_logs_are_read_without_numba(sample: str) -> None:
+    """Its import alone takes longer than reading them."""
+    assert "numba" not in loaded_by_reading(DATA / sample)
