@@ -33,6 +33,11 @@ def peer(adapter: int) -> int:
     return -1 - adapter
 
 
+AS_ONE: Final = 16 * 1024
+"""A transfer of so many bytes or fewer holds the DIMMs of a socket for 0.2 us at most: whether
+others' packets come in between does not show."""
+
+
 class Paths:
     """Stations of adapters, of the interconnect and of memory, shared by all that use them."""
 
@@ -43,6 +48,7 @@ class Paths:
         self._commands: dict[tuple[int, int], int] = {}
         self._crossings: dict[tuple[int, int], int] = {}
         self._memory: dict[int, int] = {}
+        self._slowest_port = min(drive.link.raw_bytes_per_s for drive in scenario.drives)
         self._peers = -1
 
     def rows(self, drive: Drive, memory: int, write: bool, n_bytes: int) -> list[Row]:
@@ -202,6 +208,13 @@ class Paths:
     ) -> list[Row]:
         """The DIMMs of *socket* for *n_bytes* read or written: by DMA, by copies, by parity.
 
+        A transfer streams through memory in packets of some hundred bytes while it passes its link,
+        and others' packets come in between. So it waits only where memory cannot serve all that is
+        asked of it within the time of one transfer: a bucket that holds as much (`Kind.LIMIT`).
+        Where all transfers are small, memory takes each as one: a queue, which is faster to run.
+        Source: PCI Express Base Specification, maximum payload size; a packet is written to memory
+        as it arrives.
+
         *home* is the socket of the device, for DMA. Written from the other socket a line's
         directory entry changes hands, which writes the line once more.
         Source: J. McCalpin, sites.utexas.edu/jdm4372/2023/08, and 0x10.sh, "Cross socket remote
@@ -216,8 +229,10 @@ class Paths:
         far = joined is not None and home is not None and home != socket
         if far and joined is not None and joined.snoop == "directory" and not write:
             n_bytes *= 2
-        return [
-            const(
-                self._memory[socket], max(1, round(n_bytes * PS_PER_S / where.memory_bytes_per_s))
-            )
-        ]
+        station = self._b.stations[self._memory[socket]]
+        if n_bytes > AS_ONE:
+            station.kind = Kind.LIMIT
+            longest = round(n_bytes * PS_PER_S / self._slowest_port)
+            station.limit_saved_ps = max(station.limit_saved_ps, longest)
+        taken = round(n_bytes * PS_PER_S / where.memory_bytes_per_s)
+        return [const(self._memory[socket], max(1, taken))]

@@ -353,3 +353,19 @@ def test_credits_bind_and_the_wire_does_not():
 def test_nothing_is_said_where_nothing_crosses():
     assert run(*TWO, ON_0).crossing is None
     assert run().to_json()["crossing"] is None
+
+
+def test_large_transfers_stream_through_memory_side_by_side():
+    """Sixteen drives take a chunk each: memory has time for all within that of one on its port."""
+    table = {
+        "server": {"stack": "linux-libaio", "sockets": [{"cpu": "xeon-gold-6130"}]},
+        "drives": [{"profile": "sata-ssd", "count": 16}],
+        "volume": {"raid": "raid0", "chunk": "512 KiB", "engine": "none"},
+        "workload": [{"block_size": "8 MiB", "access": "random", "align": "8 MiB", "read": 0.0,
+                      "threads": 1, "outstanding": 1}],
+        "run": {"requests": 2000},
+    }  # fmt: skip
+    found = simulate(scenario_from_dict(table), reliefs=False)
+    memory = station(found, "socket0 memory")
+    assert memory.service_mean_s > 4e-6
+    assert memory.wait_mean_s == 0
