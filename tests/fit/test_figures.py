@@ -15,7 +15,7 @@ from nvmesim.fit import families
 from nvmesim.fit.bootstrap import Interval, block_length, interval, percentile_intervals, resampled
 from nvmesim.fit.families import FAMILIES, choose
 from nvmesim.fit.points import Point, points_of
-from nvmesim.fit.series import decorrelation_length, thinned
+from nvmesim.fit.series import _autocorrelation, decorrelation_length, thinned
 from nvmesim.fit.tail import Tail, beyond, fit_tail
 from nvmesim.trace.capture import (
     Capture,
@@ -325,6 +325,15 @@ def test_memory_of_a_trend(n: int) -> None:
     series = np.arange(float(n)) ** 2
     for most in (n // 3, n // 2, n):
         assert decorrelation_length(series, most) == plain_memory(series, most)
+
+
+@pytest.mark.parametrize("lags", [1, 4, 5, 9])
+def test_memory_is_of_products_that_do_not_go_round_the_end(lags: int) -> None:
+    x = np.array([3.0, -1.0, 4.0, 1.0, -5.0, 9.0])
+    centred = x - x.mean()
+    direct = [(centred[k:] * centred[: 6 - k]).sum() if k < 6 else 0.0 for k in range(lags + 1)]
+    found = _autocorrelation(x, lags)
+    assert found == pytest.approx(np.array(direct) / (centred**2).sum(), abs=1e-12)
 
 
 def test_memory_of_what_is_too_short_for_any() -> None:
