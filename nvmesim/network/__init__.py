@@ -16,7 +16,6 @@ from enum import IntEnum
 import numpy as np
 import numpy.typing as npt
 
-
 Ints = npt.NDArray[np.int64]
 
 MAX_CHILDREN = 4095
