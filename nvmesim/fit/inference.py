@@ -80,7 +80,7 @@ def infer(task: Task, *, seed: int = 1, tell: Callable[[str], None] = lambda _: 
     figures.
     """
     found = _Inference(task, np.random.default_rng(seed), tell).run()
-    if found.chi <= DOUBTFUL or not task.sample.any():  # or of who knows how many requests
+    if found.chi <= DOUBTFUL:
         return found
     tell("a second search")
     again = _Inference(task, np.random.default_rng(seed + 1), tell).run()

@@ -22,7 +22,7 @@ from nvmesim.fit.evidence import intervals
 from nvmesim.fit.inference import Inferred, infer
 from nvmesim.fit.joint import joint_of, with_draws, with_span
 from nvmesim.fit.notes import named
-from nvmesim.fit.read_side import blank_reads
+from nvmesim.fit.read_side import CLEAN, blank_reads
 from nvmesim.fit.search import Floats, Solution, solve
 from nvmesim.fit.sweep_task import OPEN
 from nvmesim.fit.synthetic import Task
@@ -278,15 +278,19 @@ class _Fitting:
     def _bank(self, best: _Try) -> tuple[DriveProfile, Structure, float]:
         """The fitted bank of dies, with the joint distribution of its numbers.
 
-        Of what least squares found the simpler structures are tried as well: from a poor optimum
-        the simplest can look wrong.
+        Of what least squares found the simpler structures are tried first: from a poor optimum the
+        simplest can look wrong. The first that sampling alone explains is taken.
         """
         simple = [best.structure]
         if best.structure.engines:
-            simple.append(replace(best.structure, engines=0))
+            simple.insert(0, replace(best.structure, engines=0))
         if best.structure.through:
-            simple += [replace(s, through=False) for s in simple]
-        found = [self._inferred(structure, best) for structure in simple]
+            simple = [replace(s, through=False) for s in simple] + simple
+        found = []
+        for structure in simple:
+            found.append(self._inferred(structure, best))
+            if found[-1][2].tau <= CLEAN:
+                break
         bank, task, inferred = min(found, key=lambda f: (f[2].tau, f[2].chi))
         values, structure = bank.decoded(inferred.best)
         profile = built(self.template, values, structure)

@@ -10,14 +10,18 @@ import numpy as np
 from nvmesim.catalog.profile import DriveProfile
 from nvmesim.fit.arrivals import Arrivals, Replayer
 from nvmesim.fit.bench import Host
-from nvmesim.fit.classes import FLOOR, TAIL_FLOOR, classes_of
+from nvmesim.fit.classes import FLOOR, TAIL_FLOOR, ClassOf, classes_of
 from nvmesim.fit.emulator import Floats
-from nvmesim.fit.sweep_task import CV_STEP, POWER, busy_of
+from nvmesim.fit.sweep_task import CV_STEP
 from nvmesim.fit.synthetic import Bools, Task
 from nvmesim.fit.trace_profile import Structure, built
 
 PERCENTS = (10.0, 25.0, 50.0, 75.0, 90.0, 95.0, 99.0)
 """Percentiles of each class: how long requests wait for a busy die tells the die's time."""
+PLACED = 25.0
+"""Up to this percentile what is compared is its latency, which hardly anything waits to; above, the
+share of requests that are no slower than it was measured. Where few latencies lie between those
+that waited and those that did not, a percentile jumps from ones to others, a share does not."""
 REPLAYED = 3_000
 """Requests that a candidate is simulated with at least, over several runs of a short trace."""
 MAX_RUNS = 8
@@ -48,7 +52,7 @@ class TraceBank:
     """A bank of dies under a trace: coordinates in which figures are nearly straight; times in ps.
 
     As `sweep_task.Bank`, with what writes and further units take. Of reads and writes the latency
-    holds the controller's time for the command.
+    holds the controller's time for the command; in bursts requests wait for it in proportion.
     """
 
     search: tuple[str, ...]
@@ -84,7 +88,7 @@ class TraceBank:
 
     def rate(self, command: float) -> float:
         """Commands per second of the coordinate."""
-        return self.peak / max(float(busy_of(command)), 1 / self.most)
+        return self.peak / max(command, 1 / self.most)
 
     def encoded(self, found: Mapping[str, float]) -> Floats:
         """The inverse of `decoded`, for where a search begins."""
@@ -93,7 +97,7 @@ class TraceBank:
         for name in self.search:
             value = found[name]
             if name == "commands":
-                u.append((self.peak / value) ** POWER)
+                u.append(self.peak / value)
             elif name == "share":
                 die = found["latency"] / (1 + value)
                 u.append(float(np.log(die / (found["latency"] + command))))
@@ -115,7 +119,7 @@ class TraceBank:
         if "command" not in self.names:
             return np.ones(len(u), bool)
         at = {name: u[:, i] for i, name in enumerate(self.names)}
-        command = busy_of(at["command"]) / self.peak * 1e12
+        command = at["command"] / self.peak * 1e12
         left: Bools = np.exp(at["latency"]) * (1 - np.exp(at["share"])) - command >= 0
         if "write_latency" in at:
             left &= np.exp(at["write_latency"]) - command >= 0
@@ -148,6 +152,38 @@ class TraceBank:
         return table[:, 0], table[:, 1], table[:, 2], table[:, 3]
 
 
+class _Figures:
+    """What is compared of one class: latencies as logarithms, shares as normal scores."""
+
+    def __init__(self, chosen: ClassOf, arrivals: Arrivals) -> None:
+        from scipy.special import ndtri
+
+        self._rows = chosen.rows
+        table = chosen.percentiles_s
+        self._placed = np.array([p / 100 for p in table if p <= PLACED])
+        shares = np.array([p / 100 for p in table if p > PLACED])
+        self._ends = np.array([v for p, v in table.items() if p > PLACED])
+        # normal scores by relative latency, about each end: of one standard error either way
+        latency = np.sort(arrivals.latency_s[chosen.rows])
+        step = np.sqrt(shares * (1 - shares) / len(latency))
+        low, high = (np.quantile(latency, np.clip(shares + s * step, 0, 1)) for s in (-1, 1))
+        scores = ndtri(np.clip(shares + step, 0, 1 - 1e-4)) - ndtri(shares - step)
+        slope = scores / np.maximum(np.log(high / low), EXACT)
+        floors = np.where(shares >= 0.99, TAIL_FLOOR, FLOOR) * slope
+        self.assumed = np.concatenate([np.full(len(self._placed), FLOOR), floors])
+        self.exact = np.concatenate([np.full(len(self._placed), EXACT), EXACT * slope])
+
+    def of(self, latency_s: Floats) -> Floats:
+        """float64[n_figures] of float64[runs, n_requests]."""
+        from scipy.special import ndtri
+
+        chosen = np.sort(latency_s[:, self._rows].ravel())
+        n = len(chosen)
+        below = np.searchsorted(chosen, self._ends, side="right")
+        scores = ndtri(np.clip(below / n, 0.5 / n, 1 - 0.5 / n))
+        return np.concatenate([np.log(np.quantile(chosen, self._placed)), scores])
+
+
 def trace_task(
     bank: TraceBank, arrivals: Arrivals, host: Host, template: DriveProfile,
     bounds: tuple[Floats, Floats, Floats, Floats],
@@ -155,23 +191,21 @@ def trace_task(
     """The task of finding *bank*'s coordinates from *arrivals* replayed on *host*."""
     runs = int(np.clip(-(-REPLAYED // len(arrivals)), 1, MAX_RUNS))
     replayer = Replayer(arrivals, host, runs=runs)
-    classes = classes_of(arrivals, percents=PERCENTS)
-    percents = np.array([p for c in classes for p in c.percentiles_s])
+    classes = [_Figures(c, arrivals) for c in classes_of(arrivals, percents=PERCENTS)]
 
     def simulate(u: Floats, seed: int, share: float) -> Floats:
         served = replayer.latencies_s(built(template, *bank.decoded(u)), seed=seed)
-        found = [v for c in classes for v in c.answers(served).values()]
-        out: Floats = np.log(np.maximum(np.array(found), 1e-12))
-        return out
+        return np.concatenate([c.of(served) for c in classes])
 
+    measured = np.concatenate([c.of(arrivals.latency_s[None]) for c in classes])
+    count = len(measured)
     low, high, first, last = bounds
     none = np.zeros(len(low))
     return Task(
         names=bank.names, simulate=simulate,
-        measured=np.log([v for c in classes for v in c.percentiles_s.values()]),
-        run=np.zeros(len(percents), np.int64), sample=np.full(len(percents), float(runs)),
-        assumed=np.where(percents >= 99, TAIL_FLOOR, FLOOR),
-        floor=np.full(len(percents), EXACT), low=low, high=high, begin=(first, last),
+        measured=measured, run=np.zeros(count, np.int64), sample=np.full(count, float(runs)),
+        assumed=np.concatenate([c.assumed for c in classes]),
+        floor=np.concatenate([c.exact for c in classes]), low=low, high=high, begin=(first, last),
         about=none, known=none, profiled="command", snapped=bank.snapped, allowed=bank.allowed,
     )  # fmt: skip
 
