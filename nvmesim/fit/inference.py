@@ -56,7 +56,7 @@ class Inferred:
 
     names: tuple[str, ...]
     best: Floats
-    """float64[n_parameters]: its mean, or its mode where the mean is much less likely"""
+    """float64[n_parameters]: its mode; the mean of a bent valley may lie beside it"""
     draws: Floats
     """float64[n_draws, n_parameters]"""
     tau: float
@@ -206,11 +206,8 @@ class _Inference:
         found, mode, tau, chi = likelihood_of(self.task, emulator, starts, rough=rough, plain=plain)
         self.found = found, mode
         z = _chains(found, mode, self.rng)
-        mean = z.mean(axis=0)
-        if float(found.cost(mean[None])[0]) > float(found.cost(mode[None])[0]) + 2.0:
-            mean = mode
         region = emulator.region
-        best = self.task.snapped((region.centre + mean * region.scale)[None])[0]
+        best = self.task.snapped((region.centre + mode * region.scale)[None])[0]
         return region.centre + z * region.scale, best, (tau, chi / max(1, self.task.freedom))
 
 

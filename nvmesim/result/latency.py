@@ -115,9 +115,21 @@ class Samples:
             return self.quantile(p - half), self.quantile(p + half)
         sectioned = self._sectioned(p)
         if sectioned is None:
-            return self.quantile(p - half), math.inf
+            return self.quantile(p - half), self._far_end(p, half)
         middle = self.quantile(p)
         return max(0.0, middle - sectioned), middle + sectioned
+
+    def _far_end(self, p: float, half: float) -> float:
+        """High end where *half* is more than all that lies beyond: that share on a log scale.
+
+        Without it only those runs had an interval whose few episodes looked alike by chance, and
+        these cover too seldom: p99 of M/M/1 at 95 % load, 600,000 requests, 500 runs: 90.1 % of the
+        284 that had one, against 91.9 % of 458.
+        """
+        relative = half / (1 - p)
+        if relative > MAX_TAIL_ERROR:
+            return math.inf
+        return self.quantile(1 - (1 - p) * math.exp(-relative))
 
     def _sectioned(self, p: float) -> float | None:
         """95 % half-width of the quantile *p* from the quantiles of groups; None: groups too small.

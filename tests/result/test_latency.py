@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -143,4 +144,6 @@ def test_a_steep_quantile_whose_share_moves_is_bounded_by_its_groups():
     low_ps, high_ps = data.interval(0.99)
     assert 5000 < low_ps < data.quantile(0.99) < high_ps < 5040
     few = Samples(groups // 400, low, np.full(3, 10.0), low + 5, 5020.0)
-    assert few.interval(0.99)[1] == math.inf
+    assert few.quantile(0.99) < few.interval(0.99)[1] < 5020
+    alone = np.array([[1000, 0, 0]] * 23 + [[700, 150, 150]])
+    assert replace(few, groups=alone).interval(0.99)[1] == math.inf
