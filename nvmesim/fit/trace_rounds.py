@@ -76,7 +76,8 @@ def built_rounds(template: DriveProfile, v: Mapping[str, float]) -> DriveProfile
         base=q(value=v["base"]), base_cv=q(value=v["base_cv"]), read=q(value=v["each"]),
         write=q(value=v["write_each"]) if "write_each" in v else None, cv=q(value=v["cv"]),
         pauses=Pauses(
-            every=q(value=v["every"]), length=q(value=v["length"]), cv=q(value=v["pause_cv"])
+            every=q(value=v["every"]), length=q(value=v["length"]), cv=q(value=v["pause_cv"]),
+            law="lognormal",  # as in fits of a sweep (`pauses.py`): the same disks, longer captures
         ),
     )  # fmt: skip
     none = q(value=0.0)
