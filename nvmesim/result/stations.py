@@ -113,12 +113,16 @@ def is_delay(net: Network, info: StationInfo) -> bool:
 
 
 def busy(net: Network, info: StationInfo, totals: Totals) -> Floats:
-    """float64[count]: utilization of each station of *info*, at most 1."""
+    """float64[count]: utilization of each station of *info*, from 0 to 1.
+
+    A controller's cache counts one write too few, as its destager begins with room for one: what
+    is held of 4,096 slots can be -1.
+    """
     if is_delay(net, info) or totals.duration_ps <= 0:
         return np.zeros(info.count)
     servers = net.station_servers[rows_of(info)]
     service = totals.stations[rows_of(info), Acc.SERVICE]
-    return np.asarray(np.minimum(1.0, service / (servers * totals.duration_ps)))
+    return np.clip(service / (servers * totals.duration_ps), 0.0, 1.0)
 
 
 def fullest(net: Network, info: StationInfo, totals: Totals) -> float:
@@ -150,7 +154,7 @@ def _station(net: Network, info: StationInfo, totals: Totals) -> StationStats:
         servers=info.servers,
         utilization=float(np.average(busy(net, info, totals), weights=_servers(net, info))),
         wait_mean_s=float(wait / per_visit),
-        service_mean_s=float(service / per_visit) if visits else 0.0,
+        service_mean_s=max(0.0, float(service / per_visit)) if visits else 0.0,
         visits_per_request=float(visits / max(1, totals.requests)),
         resource=info.resource,
         drive=info.drive,

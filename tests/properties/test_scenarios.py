@@ -78,6 +78,14 @@ def test_streams_of_a_thread_beside_streams_of_a_target():
         assert check(tables) == "ran"
 
 
+def test_a_cache_whose_destager_begins_with_room_is_not_emptier_than_empty():
+    load = {"block_size": "512 B", "read": 0.0, "rate": "500/s", "arrivals": "paced"}
+    tables = {"server": {"sockets": [{"cpu": "xeon-gold-6130"}]},
+              "drives": [{"profile": "intel-p4610-1.6tb", "count": 2}], "workload": [load],
+              "volume": {"raid": "raid0", "chunk": "4 KiB", "engine": "hardware-raid"}}  # fmt: skip
+    assert check(tables) == "ran"
+
+
 @pytest.mark.slow
 @LONG
 @given(scenarios())
