@@ -37,6 +37,8 @@ ARRAY_WORDS: Final = 4
 """Words of an array in the table that the function takes: its address, and up to three lengths."""
 KEPT: Final = 8
 """Object files that stay in the folder: of several processors, or states of the sources."""
+CHECKS: Final = ("NUMBA_DISABLE_JIT", "NUMBA_BOUNDSCHECK")
+"""Numba's own switches, in the environment: each makes the loop slow, and able to raise."""
 DIGEST: Final = 32
 """Bytes before the object in a file: SHA-256 of the rest."""
 
@@ -47,7 +49,7 @@ _linked: list[Any] = []  # what LLVM must keep while the function is in use
 
 def loop_of(net: Net) -> Loop:
     """Return the loop for an engine that runs *net*."""
-    if _checks():
+    if checks():
         from nvmesim.engine import kernel
 
         return lambda run, room, completions, until: int(
@@ -58,15 +60,12 @@ def loop_of(net: Net) -> Loop:
 
 def is_compiled() -> bool:
     """Whether machine code of the present sources for this processor is on disk."""
-    return _checks() or any((folder / _file_name()).exists() for folder in _folders())
+    return checks() or any((folder / _file_name()).exists() for folder in _folders())
 
 
-def _checks() -> bool:
+def checks() -> bool:
     """Whether the environment asks for a loop without compiling, or with bounds checked."""
-    return any(
-        os.environ.get(name, "0") not in ("", "0")
-        for name in ("NUMBA_DISABLE_JIT", "NUMBA_BOUNDSCHECK")
-    )
+    return any(os.environ.get(name, "0") not in ("", "0") for name in CHECKS)
 
 
 class _Native:
