@@ -26,9 +26,17 @@ TABLES = {
 }
 
 
+def text_of(path: Path) -> str:
+    """Text of a file of /proc; none if its thread or process has ended meanwhile."""
+    try:
+        return path.read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+
+
 def resident_kib(pid: int | str = "self") -> int:
-    """Resident memory of a process."""
-    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+    """Resident memory of a process; 0 of one that has ended."""
+    for line in text_of(Path(f"/proc/{pid}/status")).splitlines():
         if line.startswith("VmRSS"):
             return int(line.split()[1])
     return 0
@@ -41,7 +49,7 @@ def one_round(points: int, workers: int) -> int:
     def look(what: str, share: float) -> None:
         nonlocal children
         listed = Path("/proc/self/task").glob("*/children")
-        pids = [pid for file in listed for pid in file.read_text().split()]
+        pids = [pid for file in listed for pid in text_of(file).split()]
         children = max([children, *(resident_kib(pid) for pid in pids)])
 
     over = {"workload.outstanding": list(range(1, points + 1))}
