@@ -336,6 +336,9 @@ def pair_events(
             kind = pool[node, OP]
             if time - pool[node, ISSUE] > LONGEST_NS:
                 counters[LOST] += 1
+            elif time < pool[node, ISSUE]:  # of two batches, each in order of time
+                counters[LOST] += 1
+                counters[UNMATCHED] += 1
             elif kind <= WRITE or kind > OTHER:
                 _emit(out, rows, pool, node, time)
                 rows += 1

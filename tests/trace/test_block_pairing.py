@@ -138,6 +138,17 @@ def test_disorder_of_cpus_is_sorted() -> None:
     assert warnings == ["1 events out of order (sorted by time)"]
 
 
+def test_a_completion_of_a_later_batch_is_not_before_its_issue() -> None:
+    # the fuzzer's: sorting ends where a batch does
+    pairer, notes = Pairer(), Notes()
+    pairer.feed(events([("D", 800, 0, 8)]))
+    assert pairer.feed(events([("C", 5, 0, 8)])).shape[1] == 0
+    pairer.finish(notes)
+    assert [w.split(" (", 1)[0] for w in notes.warnings] == [
+        "1 completions with no issue", "1 issues with no completion", "1 events out of order",
+    ]  # fmt: skip
+
+
 def test_one_impossible_time_is_left_out() -> None:
     found, warnings = pair(
         [("D", 1, 0, 8), ("C", 9, 0, 8), ("D", 10**18, 8, 8), ("D", 20, 16, 8), ("C", 30, 16, 8)]
