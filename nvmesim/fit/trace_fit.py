@@ -26,7 +26,7 @@ from nvmesim.fit.read_side import CLEAN, blank_reads
 from nvmesim.fit.search import Floats, Solution, solve
 from nvmesim.fit.sweep_task import OPEN
 from nvmesim.fit.synthetic import Task
-from nvmesim.fit.trace_profile import Structure, built, told_keys
+from nvmesim.fit.trace_profile import Structure, built, split_doubt, told_keys
 from nvmesim.fit.trace_rounds import RoundsStart, built_rounds, screened, with_rounds_intervals
 from nvmesim.fit.trace_task import KEYS, TraceBank, numbers, trace_task, untold
 from nvmesim.fit.write_side import blank_writes
@@ -308,6 +308,8 @@ class _Fitting:
         profile = profile.model_copy(update={"joint": joint_of(profile, columns)})
         if task.profiled in task.names:
             profile = self._with_commands(profile, bank, inferred)
+        if "latency" in task.names:
+            self.notes += split_doubt(profile, self.all.source)
         return profile, structure, 0.5 * inferred.chi * max(1, task.freedom)
 
     def _with_commands(

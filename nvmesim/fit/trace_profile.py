@@ -11,6 +11,9 @@ from nvmesim.fit.read_side import CHANNEL_PS
 
 CHANNEL_SHARE = 0.1
 """Of a lone read's latency, what the channel takes at most. Assumed."""
+SPLIT = 0.25
+"""Width of the interval of the constant part, as a share of a lone read's latency, from which on
+the trace hardly tells it from the die's."""
 
 
 @dataclass(frozen=True)
@@ -79,3 +82,20 @@ def told_keys(profile: DriveProfile, values: Mapping[str, float]) -> list[str]:
         keys += ["write.base", f"write.{spread}", "write.program"]
         keys += ["write_bandwidth"] if "write_slope" in values else []
     return keys
+
+
+def split_doubt(profile: DriveProfile, source: str) -> list[str]:
+    """What is to be said where *source* hardly tells a read's constant part from its die's.
+
+    Both are the same in the latency of a lone read; only who waits for a busy die tells them apart.
+    """
+    base, die = profile.read.base, profile.read.die
+    if base.low is None or base.high is None or die.low is None or die.high is None:
+        return []
+    if base.high - base.low < SPLIT * (base.value + die.value):
+        return []
+    return [
+        f"{source}: how a read's {(base.value + die.value) / 1e6:.3g} us divide is a guess from "
+        f"this trace: {base.low / 1e6:.2g} to {base.high / 1e6:.2g} us constant, "
+        f"{die.low / 1e6:.2g} to {die.high / 1e6:.2g} us on a die; a sweep at several depths tells"
+    ]

@@ -7,10 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from nvmesim.catalog.profile import Quantity
 from nvmesim.errors import FitError
 from nvmesim.fit.arrivals import Replayer, arrivals_of
 from nvmesim.fit.bench import free_host
 from nvmesim.fit.trace_fit import TraceFit, fit_trace
+from nvmesim.fit.trace_profile import split_doubt
 from nvmesim.trace.registry import read_capture
 from tests.fit.written import known_drive, varying_depth, write_blkparse
 
@@ -56,6 +58,26 @@ def test_parameters_of_the_known_drive_lie_in_their_intervals(fitted: TraceFit) 
         assert quantity.low <= truth <= quantity.high, (name, quantity, truth)
     assert found.commands.low is not None
     assert found.commands.low <= known.commands.value
+
+
+def test_a_split_that_the_trace_hardly_tells_is_said(fitted: TraceFit) -> None:
+    read = fitted.profile.read
+    wide = read.base.high - read.base.low >= 0.25 * (read.base.value + read.die.value)  # type: ignore[operator]
+    assert any("divide is a guess from this trace" in w for w in fitted.warnings) == wide
+
+    def said(low: float, high: float) -> list[str]:
+        base = Quantity(value=11e6, low=low, high=high)
+        new = read.model_copy(
+            update={"base": base, "die": Quantity(value=54e6, low=40e6, high=6e7)}
+        )
+        return split_doubt(fitted.profile.model_copy(update={"read": new}), "x.blkparse")
+
+    assert said(9e6, 14e6) == []
+    assert said(1e6, 25e6) == [
+        "x.blkparse: how a read's 65 us divide is a guess from this trace: 1 to 25 us constant, "
+        "40 to 60 us on a die; a sweep at several depths tells"
+    ]
+    assert split_doubt(known_drive(), "assumed") == []
 
 
 def test_a_capture_of_an_emulated_machine() -> None:
