@@ -67,7 +67,8 @@ def find_buffer(times_s: Floats, bytes_per_s: Floats) -> Buffer | None:
 
     *times_s*: ends of the windows; both float64[n]. The step is where two constants fit best
     (least squares); the interval is of how surely the drain is known, one window's
-    scatter, and when the drain began.
+    scatter, and when the drain began. That is only bounded (`START`), so the interval holds more
+    often than 95 %.
     """
     n = len(times_s)
     if n < 2 * LEAST:
@@ -91,8 +92,9 @@ def find_buffer(times_s: Floats, bytes_per_s: Floats) -> Buffer | None:
     filled = ahead / (high - low)
     drained = _error_of_mean(slow) * filled
     begun = float(slow.std()) * window
-    half = 1.96 * float(np.hypot(drained, begun)) + START * low * window
-    return Buffer(ahead, max(0.0, ahead - half), ahead + half, low, filled)
+    half = 1.96 * float(np.hypot(drained, begun))
+    late = START * low * window  # what was not drained before the drain began: only more can fit
+    return Buffer(ahead, max(0.0, ahead - half), ahead + half + late, low, filled)
 
 
 def _error_of_mean(values: Floats) -> float:

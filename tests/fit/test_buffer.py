@@ -58,11 +58,12 @@ def coverage(trials: int) -> tuple[float, float, float]:
 
 @pytest.mark.parametrize("trials", [10, pytest.param(200, marks=pytest.mark.slow)])
 def test_intervals_cover_and_are_narrow(trials):
+    """In 90 % at least: when the drain began is bounded and not estimated, so there is no most."""
     sizes, drains, half = coverage(trials)
     print(sizes, drains, half)
     assert sizes >= 0.90
     assert drains >= 0.90
-    assert half < 0.03
+    assert half < 0.015
 
 
 def test_it_is_said(long_write):
