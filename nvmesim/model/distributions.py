@@ -21,6 +21,8 @@ CELLS = 64
 """Cells of a stop's distribution."""
 RAREST = 1e-4
 """Share of stops in the last of them."""
+RISES = 4
+"""Times that a table which falls is made to rise and its mean mended, at most."""
 
 
 def _ticks(values_ps: npt.NDArray[np.float64]) -> Ints:
@@ -130,8 +132,18 @@ def pausing_table(mean_ps: float, cv: float, stops: tuple[Stop, ...]) -> Ints:
     body = gamma_table(mean_ps, cv).astype(np.float64)
     more = np.maximum(sums - body, 0.0)
     wanted = sum(stop.share * stop.length_ps for stop in stops)
-    spread = table_mean(_ticks(body + more)) - table_mean(_ticks(body))
-    return _ticks(body + more * (wanted / spread if spread > 0 else 1.0))
+    for _ in range(RISES):
+        spread = table_mean(_ticks(body + more)) - table_mean(_ticks(body))
+        table = _ticks(body + more * (wanted / spread if spread > 0 else 1.0))
+        if _rises(table):
+            return table
+        # stops far shorter than the steps between edges are no more than what steps round off
+        more = np.concatenate([np.maximum.accumulate(half) for half in np.split(table, 2)]) - body
+    return _ticks(body + more)
+
+
+def _rises(table: Ints) -> bool:
+    return all(bool((np.diff(half) >= 0).all()) for half in np.split(table, 2))
 
 
 def _normal_quantiles(levels: npt.NDArray[np.float64]) -> Floats:
