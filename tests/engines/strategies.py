@@ -15,6 +15,7 @@ from nvmesim.network import SCALE_ONE, Network
 from tests.engines import builder as b
 
 NO_BURSTS = (-1, -1, SCALE_ONE, SCALE_ONE)
+PLACES = ("make_gates", "make_queues", "make_banks", "make_dies")
 Roll = Callable[[int, int], int]
 """A whole number between two, both included."""
 
@@ -29,15 +30,16 @@ def networks(draw: st.DrawFn) -> Network:
     return RandomNetwork(lambda low, high: draw(st.integers(low, high))).build()
 
 
-def random_network(seed: int) -> Network:
-    return RandomNetwork(numpy_roll(seed)).build()
+def random_network(seed: int, first: int = 0) -> Network:
+    """The network of a *seed*; its stations are numbered from those of PLACES[first] on."""
+    return RandomNetwork(numpy_roll(seed), first).build()
 
 
 class RandomNetwork:
     """A valid network; most finish, some deadlock."""
 
-    def __init__(self, roll: Roll) -> None:
-        self.roll = roll
+    def __init__(self, roll: Roll, first: int = 0) -> None:
+        self.roll, self.first = roll, first
         self.b = b.NetworkBuilder()
 
     def build(self) -> Network:
@@ -67,16 +69,29 @@ class RandomNetwork:
         ]
 
     def places(self) -> None:
+        """Stations are numbered in this order; PLACES again, from another one on."""
+        for kind in PLACES[self.first :] + PLACES[: self.first]:
+            getattr(self, kind)()
+
+    def make_gates(self) -> None:
+        self.gates = [self.b.gate(self.roll(1, 6)) for _ in range(self.roll(1, 3))]
+
+    def make_queues(self) -> None:
         roll, net = self.roll, self.b
-        self.gates = [net.gate(roll(1, 6)) for _ in range(roll(1, 3))]
         self.fifos = [self.fifo() for _ in range(roll(1, 4))]
         self.plain = [net.fifo(roll(1, 3)), net.delay(), self.rounds(), self.rounds()]
         self.plain += [net.limit(roll(0, 12)) for _ in range(2)]
         self.cpus = [self.fifo(), net.delay(), self.rounds()]
+
+    def make_banks(self) -> None:
+        roll, net = self.roll, self.b
         self.banks = []
         for _ in range(roll(1, 2)):
             n = roll(1, 4)
             self.banks.append((net.fifos([roll(1, 2) for _ in range(n)]), n))
+
+    def make_dies(self) -> None:
+        roll, net = self.roll, self.b
         self.die_banks = []
         for _ in range(roll(0, 2)):
             n, slots = roll(1, 4), roll(1, 5)

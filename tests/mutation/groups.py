@@ -9,7 +9,13 @@ FIT = "tests/fit/test_"
 POINTS = "point or percentile or submission or cpu or mix or means or rule or used or bin"
 FAMILIES = "likelihood or gamma or halves or errors or thinned or mixture or density or famil"
 BOOTSTRAP = "block or interval or width or percentile"
-KERNEL_CHECK = ("tests/mutation/check_kernel.py",)
+KERNEL_CHECK = ("tests/mutation/check_kernel.py", "-k", "agree")
+KERNEL_FURTHER = (
+    *(f"tests/engines/test_{name}.py" for name in ("heap", "unsteady", "rounds")),
+    "tests/mutation/check_kernel.py",
+    "-k",
+    "not agree and not window and not modulated",
+)
 
 
 @dataclass(frozen=True)
@@ -56,6 +62,7 @@ GROUPS = {
             "engine.kernel_stations": KERNEL_CHECK,
         },
         jit=False,
+        further=KERNEL_FURTHER,
     ),
     "fit": Group(
         {
