@@ -77,11 +77,13 @@ def test_the_reader_reads(tmp_path, monkeypatch):
     reader = registry.LazyReader("mytool", "mytool")
     monkeypatch.setattr(registry, "READERS", (*registry.READERS, reader))
     capture = tmp_path / "run.txt"
-    capture.write_text("mytool results 1.0\n81234.5\n")
+    (sample,) = [b for b in blocks(DOCS / "howto/reader.md") if b.file == "run.txt"]
+    capture.write_text(sample.text)
     (found,) = registry.read_captures([capture]).measurements
     assert found.ops["read"].iops == 81234.5
+    assert found.ops["read"].lat.percentiles_s == {99.0: pytest.approx(612e-6)}
     capture.write_text("mytool results 1.0\n")
-    with pytest.raises(CaptureError, match="no IOPS in its second line"):
+    with pytest.raises(CaptureError, match="no IOPS and p99 in its second line"):
         registry.read_captures([capture])
 
 
