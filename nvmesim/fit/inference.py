@@ -17,8 +17,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from nvmesim.errors import FitError
-from nvmesim.fit.emulator import Floats
-from nvmesim.fit.synthetic import Emulator, Likelihood, Region, Task, likelihood_of
+from nvmesim.fit.emulator import Floats, Ints
+from nvmesim.fit.synthetic import Emulator, Emulators, Likelihood, Region, Task, likelihood_of
 
 DRAWS = 256
 """Draws of the joint distribution."""
@@ -32,8 +32,11 @@ WIDER = 1.25
 """A region's standard deviations in units of the distribution's."""
 NEAR = 2.0
 """Candidates are used up to this distance from the region's centre, root of the mean square."""
-ENOUGH = 2.4
-"""Candidates for each term of the quadratic in the last regression."""
+LIKELY = 25.0
+"""Candidates are used up to this much above the least of minus the logarithm of the likelihood: far
+beyond a bend (a controller slower than what was measured) figures would bend the quadratic."""
+ENOUGH = 4.8
+"""Candidates for each term of the quadratic in the last regressions, both halves together."""
 SHRINKS, GROWS, MOVES = 0.4, 1.25, 0.5
 """A region has settled when the distribution in it is not narrower or wider, nor elsewhere."""
 SHRINK = 0.25
@@ -105,19 +108,19 @@ class _Inference:
         for number in range(ROUNDS):
             self.tell(f"region {number + 1}")
             self._simulate(self._inside(region, self.each), 1.0)
-            emulator, u = self._emulator(region)
-            draws, _, _ = self._draws(emulator, rough=True, plain=number == 0)
+            emulators, used = self._emulators(region)
+            draws, _, _ = self._draws(emulators, rough=True, plain=number == 0)
             if number == 0:  # those spread over all that was open are too few near here
                 self.u, self.figures = self.u[-self.each :], self.figures[-self.each :]
             spread, mean = _covariance(draws), draws.mean(axis=0)
             ratios = region.ratios(spread)
             moved = float(np.sqrt(region.away(mean[None])[0]))
             settled = bool(ratios[-1] < GROWS and ratios[0] > SHRINKS and moved < MOVES)
-            if settled and len(u) >= ENOUGH * self.terms:
+            if settled and used >= ENOUGH * self.terms:
                 break
             if not settled and number < ROUNDS - 1:
                 region = Region(mean, region.shrunk(WIDER**2 * spread, SHRINK) + self._least())
-        draws, best, (tau, chi) = self._draws(emulator, rough=False, plain=False)
+        draws, best, (tau, chi) = self._draws(emulators, rough=False, plain=False)
         chosen = draws[np.linspace(0, len(draws) - 1, DRAWS).astype(int)]
         return Inferred(
             self.task.names, best, chosen, tau, chi, self.simulated, settled, self._span(draws)
@@ -190,23 +193,38 @@ class _Inference:
         self.simulated += len(u)
         return u
 
-    def _emulator(self, region: Region) -> tuple[Emulator, Floats]:
-        """The emulator of a region, of all candidates so far that lie near it, and those."""
+    def _emulators(self, region: Region) -> tuple[Emulators, int]:
+        """Emulators of a region, of all candidates so far that lie near it, and how many do."""
         away = region.away(self.u)
         least = self.terms + len(self.task.names) + 10
+        most = round(ENOUGH * self.terms)
         near = np.argsort(away)[: max(least, int((away < NEAR**2).sum()))]
-        return Emulator(self.task, region, self.u[near], self.figures[near]), self.u[near]
+        wide = self._emulator(region, near)
+        cost = Likelihood(self.task, wide, 0.0, rough=True).cost(wide.z(self.u[near]))
+        likely = max(most, int((cost < cost.min() + LIKELY).sum()))
+        near = near[np.argsort(cost)[:likely]]
+        whole = self._emulator(region, near)
+        if len(near) < most:
+            return Emulators(whole, whole, whole), len(near)
+        mixed = self.rng.permutation(near)
+        halves = (self._emulator(region, half) for half in (mixed[::2], mixed[1::2]))
+        return Emulators(whole, *halves), len(near)
+
+    def _emulator(self, region: Region, chosen: Ints) -> Emulator:
+        return Emulator(self.task, region, self.u[chosen], self.figures[chosen])
 
     def _draws(
-        self, emulator: Emulator, *, rough: bool, plain: bool
+        self, emulators: Emulators, *, rough: bool, plain: bool
     ) -> tuple[Floats, Floats, tuple[float, float]]:
         """Draws, the best value, and (tau, chi-square by its degrees of freedom)."""
         some = self.u[self.rng.integers(len(self.u) - self.each, len(self.u), 10)]
-        starts = np.concatenate([np.zeros((1, len(self.task.names))), emulator.z(some)])
-        found, mode, tau, chi = likelihood_of(self.task, emulator, starts, rough=rough, plain=plain)
+        starts = np.concatenate([np.zeros((1, len(self.task.names))), emulators.whole.z(some)])
+        found, mode, tau, chi = likelihood_of(
+            self.task, emulators, starts, rough=rough, plain=plain
+        )
         self.found = found, mode
         z = _chains(found, mode, self.rng)
-        region = emulator.region
+        region = emulators.whole.region
         best = self.task.snapped((region.centre + mode * region.scale)[None])[0]
         return region.centre + z * region.scale, best, (tau, chi / max(1, self.task.freedom))
 

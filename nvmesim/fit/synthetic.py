@@ -3,7 +3,9 @@
 Candidates are simulated with random numbers of their own; a regression of their figures on the
 parameters gives the expected figures, what it leaves over how figures of one run scatter together.
 Figures are first made into as many statistics as there are parameters, the least-squares estimates
-that are linear in them: their scatter is known well where that of a hundred figures is not.
+that are linear in them: their scatter is known well where that of a hundred figures is not. Half
+of the candidates make the statistics, the others tell what to expect of them: where they were made
+the chance in their slopes looks like knowledge.
 Sources: Wood 2010 (synthetic likelihood); Beaumont, Zhang and Balding 2002 (regression on
 simulations); Fearnhead and Prangle 2012 (estimates as statistics).
 """
@@ -60,6 +62,9 @@ class Task:
     about: Floats
     known: Floats
     """float64[n_parameters]: where a normal prior lies, and 1 / variance; 0: there is none"""
+    tilt: Floats | float = 0.0
+    """float64[n_parameters]: how fast the logarithm of the density beforehand rises; 1: where the
+    coordinate is a logarithm, and all values of what it is of are equally likely"""
     profiled: str = ""
     """A coordinate whose interval must hold on either side of what is open: see `Inferred.span`"""
     snapped: Callable[[Floats], Floats] = lambda u: u
@@ -141,6 +146,17 @@ class Emulator:
         return out
 
 
+@dataclass(frozen=True)
+class Emulators:
+    """Emulators of one region: of all its candidates, and of two halves of them."""
+
+    whole: Emulator
+    maker: Emulator
+    """Whose slopes make the statistics"""
+    judge: Emulator
+    """Who tells their expectation and scatter; the same as the others where candidates are few"""
+
+
 def _shrunk(scatter: Floats, freedom: int) -> Floats:
     """*scatter* with correlations drawn towards 0 by as much as they are unsure.
 
@@ -159,12 +175,12 @@ class Likelihood:
     """Minus the logarithm of likelihood and prior, over an emulator's coordinates.
 
     *tau*: size of the error beside sampling, in units of the assumed. *rough*: the emulator may be
-    off by as much as one run scatters, as long as its region is wide. *at* = z: figures are made
-    into statistics there; None: they are taken as they are.
+    off by as much as one run scatters, as long as its region is wide. *made*, float64[n_statistics,
+    n_figures]: what makes figures into statistics; None: they are taken as they are.
     """
 
     def __init__(
-        self, task: Task, emulator: Emulator, tau: float, *, rough: bool, at: Floats | None
+        self, task: Task, emulator: Emulator, tau: float, *, rough: bool, made: Floats | None = None
     ) -> None:
         self.task, self.emulator = task, emulator
         region = emulator.region
@@ -172,19 +188,14 @@ class Likelihood:
         self.low, self.high = (task.low - region.centre) / unit, (task.high - region.centre) / unit
         self._about = (task.about - region.centre) / unit
         self._stiff = np.diag(task.known * unit**2)
+        self._tilt: Floats = task.tilt * unit
         # no further than the emulator can be right
         self._leash = np.linalg.inv(region.spread / np.outer(unit, unit)) / LEASH**2
-        noise = _noise(task, emulator.shrunk, tau, rough=rough)
-        made: Floats = np.eye(len(noise))
-        if at is not None:
-            slope = emulator.slope(at)
-            weighed = np.linalg.solve(noise, slope).T
-            normal = weighed @ slope
-            ridge = RIDGE * np.trace(normal) * np.eye(len(normal))
-            made = np.linalg.solve(normal + ridge, weighed)
-            noise = _noise(task, emulator.scatter, tau, rough=rough)
+        scatter = emulator.shrunk if made is None else emulator.scatter
+        noise = _noise(task, scatter, tau, rough=rough)
+        if made is None:
+            made = np.eye(len(noise))
         root = np.linalg.inv(np.linalg.cholesky(made @ noise @ made.T)) @ made
-        scatter = emulator.scatter if at is not None else emulator.shrunk
         own, turn = np.linalg.eigh(root @ scatter @ root.T)
         self._own = np.maximum(own, 0.0)
         weights = (turn.T @ root).T
@@ -206,7 +217,7 @@ class Likelihood:
         out: Floats = 0.5 * (residual**2 / variance + np.log(variance)).sum(axis=1)
         out = out + 0.5 * np.einsum("ij,ij->i", z @ self._leash, z)
         off = z - self._about
-        out = out + 0.5 * np.einsum("ij,ij->i", off @ self._stiff, off)
+        out = out + 0.5 * np.einsum("ij,ij->i", off @ self._stiff, off) - z @ self._tilt
         region = self.emulator.region
         permitted = self.task.permits(region.centre + z * region.scale)
         return np.where(permitted, out, np.inf)
@@ -241,7 +252,7 @@ class Likelihood:
         unit = np.eye(z.shape[1])
         for _ in range(STEPS):
             gradient = np.einsum("nkp,nk->np", self._slopes(z), self.residuals(z)[0])
-            gradient += z @ self._leash + (z - self._about) @ self._stiff
+            gradient += z @ self._leash + (z - self._about) @ self._stiff - self._tilt
             curve = self.curvature(z) * np.outer(free, free) + np.diag(1 - free)
             size = np.einsum("npp->np", curve) + 1e-9
             curve = curve + (damping[:, None] * size)[:, :, None] * unit
@@ -259,6 +270,16 @@ class Likelihood:
         return out
 
 
+def _statistics(task: Task, emulator: Emulator, tau: float, at: Floats, *, rough: bool) -> Floats:
+    """float64[n_parameters, n_figures]: least-squares estimates about the coordinates *at*."""
+    slope = emulator.slope(at)
+    weighed = np.linalg.solve(_noise(task, emulator.shrunk, tau, rough=rough), slope).T
+    normal = weighed @ slope
+    ridge = RIDGE * np.trace(normal) * np.eye(len(normal))
+    out: Floats = np.linalg.solve(normal + ridge, weighed)
+    return out
+
+
 def _noise(task: Task, scatter: Floats, tau: float, *, rough: bool) -> Floats:
     """float64[n_figures, n_figures]: covariance of the measured figures about the emulator's."""
     size = np.sqrt(task.sample)
@@ -268,7 +289,7 @@ def _noise(task: Task, scatter: Floats, tau: float, *, rough: bool) -> Floats:
 
 
 def likelihood_of(
-    task: Task, emulator: Emulator, starts: Floats, *, rough: bool, plain: bool
+    task: Task, emulators: Emulators, starts: Floats, *, rough: bool, plain: bool
 ) -> tuple[Likelihood, Floats, float, float]:
     """The likelihood, its optimum, the size of the error beside sampling, and chi-square without.
 
@@ -277,10 +298,10 @@ def likelihood_of(
     """
     sizes = SIZES if task.freedom >= FEW else [t for t in SIZES if t >= 1]
     first, tau = 0.0, sizes[0]
-    found = Likelihood(task, emulator, tau, rough=rough, at=None)
+    found = Likelihood(task, emulators.whole, tau, rough=rough)
     z = starts[0]
     for tau in sizes:
-        found = Likelihood(task, emulator, tau, rough=rough, at=None)
+        found = Likelihood(task, emulators.whole, tau, rough=rough)
         z = found.optimum(starts)
         starts = np.concatenate([z[None], starts[:3]])
         residual, variance = found.residuals(z[None])
@@ -289,6 +310,7 @@ def likelihood_of(
         if chi <= max(1, task.freedom):
             break
     if not (plain or len(task.measured) < CONFUSED * len(task.names)):
-        found = Likelihood(task, emulator, tau, rough=rough, at=z)
+        made = _statistics(task, emulators.maker, tau, z, rough=rough)
+        found = Likelihood(task, emulators.judge, tau, rough=rough, made=made)
         z = found.optimum(starts)
     return found, z, tau, first

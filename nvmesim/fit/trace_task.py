@@ -206,7 +206,8 @@ def trace_task(
         measured=measured, run=np.zeros(count, np.int64), sample=np.full(count, float(runs)),
         assumed=np.concatenate([c.assumed for c in classes]),
         floor=np.concatenate([c.exact for c in classes]), low=low, high=high, begin=(first, last),
-        about=none, known=none, profiled="command", snapped=bank.snapped, allowed=bank.allowed,
+        about=none, known=none, tilt=np.array([float(n == "share") for n in bank.names]),
+        profiled="command", snapped=bank.snapped, allowed=bank.allowed,
     )  # fmt: skip
 
 
