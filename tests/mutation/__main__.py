@@ -27,13 +27,22 @@ RESULTS = ROOT / "build" / "mutation" / "results.json"
 EXPLAINED = Path(__file__).with_name("explained.toml")
 
 
-def explained() -> dict[tuple[str, str, str, str], str]:
-    """Why a mutant changes nothing, by module, function and change."""
+Reasons = dict[tuple[str, str, str, str], set[str]]
+
+
+def explained() -> Reasons:
+    """Which mutants change nothing: by module, function and change the lines, "" for any."""
     entries = tomllib.loads(EXPLAINED.read_text("utf-8")).get("mutant", [])
-    return {
-        (entry["module"], entry["where"], *entry["change"].split("  ->  ")): entry["why"]
-        for entry in entries
-    }
+    found: Reasons = {}
+    for entry in entries:
+        identity = (entry["module"], entry["where"], *entry["change"].split("  ->  "))
+        found.setdefault(identity, set()).add(entry.get("line", ""))
+    return found
+
+
+def is_explained(mutant: Mutant, reasons: Reasons) -> bool:
+    line = path_of(mutant.module).read_text("utf-8").splitlines()[mutant.line - 1].strip()
+    return bool(reasons.get(mutant.identity, set()) & {"", line})
 
 
 def stamp(module: str) -> str:
@@ -120,13 +129,13 @@ def table() -> int:
             known = results.of(module)
             count = Counter(known[str(m.number)] for m in found if str(m.number) in known)
             survivors = [m for m in found if known.get(str(m.number)) == "survived"]
-            count["explained"] = sum(m.identity in reasons for m in survivors)
+            count["explained"] = sum(is_explained(m, reasons) for m in survivors)
             count["changes"], count["tried"] = len(found), count["noticed"] + len(survivors)
             count["open"] = len(survivors) - count["explained"]
             total += count
             _row(name, module, count)
             for mutant in survivors:
-                if mutant.identity not in reasons:
+                if not is_explained(mutant, reasons):
                     print(f"         survived  {mutant}")
         _row(name, "all", total)
         open_ones += total["open"]

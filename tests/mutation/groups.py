@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 RAID = "tests/raid/test_"
 FIT = "tests/fit/test_"
-POINTS = "point or percentile or submission or cpu or mix or means or rule or used or bin"
+POINTS = "point or percentile or submission or cpu or mix or means or rule or used or bin or own"
 FAMILIES = "likelihood or gamma or halves or errors or thinned or mixture or density or famil"
 BOOTSTRAP = "block or interval or width or percentile"
 KERNEL_CHECK = ("tests/mutation/check_kernel.py", "-k", "agree")
@@ -66,7 +66,7 @@ GROUPS = {
     ),
     "fit": Group(
         {
-            "fit.points": (*_tests(FIT, "figures points"), "-k", POINTS),
+            "fit.points": (*_tests(FIT, "figures own_targets points"), "-k", POINTS),
             "fit.families": (*_tests(FIT, "figures families"), "-k", FAMILIES),
             "fit.tail": (*_tests(FIT, "figures"), "-k", "tail or beyond"),
             "fit.bootstrap": (*_tests(FIT, "figures"), "-k", BOOTSTRAP),

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nvmesim.model.raid_geometry import RaidGeometry
-from nvmesim.model.raid_merge import BLOCK, merge_bios, merge_rows
+from nvmesim.model.raid_merge import BLOCK, MAX_REQUESTS, merge_bios, merge_rows
 from nvmesim.model.raid_plan import plan_request
 
 KIB = 1024
@@ -82,3 +82,20 @@ def test_reads_are_not_merged(level, layout, members, chunk, offset, size, comma
     geometry = RaidGeometry(level, members, chunk * KIB, layout)
     plan = plan_request(geometry, "read", offset * KIB, size * KIB)
     assert plan.count("read") == (commands, commands, size * KIB)
+
+
+def test_a_plug_of_one_member_is_sent_at_half_the_requests() -> None:
+    """BLK_MAX_REQUEST_COUNT, doubled as soon as several queues are in the plug (blk-core.c)."""
+
+    def apart(member: int, numbers: range) -> list[tuple[int, int, int]]:
+        return [(member, number << 20, 4096) for number in numbers]
+
+    # the first is sent alone, so that as many as two members may have fit behind it
+    one = apart(0, range(MAX_REQUESTS))
+    bios = [*one, *apart(0, range(100, 101)), *apart(1, range(1))]
+    bios += apart(0, range(200, 200 + MAX_REQUESTS + 10))
+    held = merge_bios([*bios, (1, 4096, 4096)], True, 1 << 20)
+    assert [c.bios for c in held if c.member == 1] == [2]
+    # one member more from the start: all count for the same plug, which is sent in between
+    sent = merge_bios([*apart(1, range(9, 10)), *bios, (1, 4096, 4096)], True, 1 << 20)
+    assert [c.bios for c in sent if c.member == 1] == [1, 1, 1]
