@@ -20,15 +20,20 @@ from nvmesim.trace.capture import Capture, Captures, Conditions, Measurement, Op
         (1, 1, False),
         (4, None, False),
         (None, 1, False),
-    ],  # fmt: skip
+    ],
 )
 def test_jobs_have_targets_of_their_own(
     targets: int | None, per_job: int | None, own: bool
 ) -> None:
     conditions = Conditions(
-        read_fraction=1.0, access="random", block_size=4096, jobs=4, iodepth=8,
-        targets=targets, targets_per_job=per_job,
-    )  # fmt: skip
+        read_fraction=1.0,
+        access="random",
+        block_size=4096,
+        jobs=4,
+        iodepth=8,
+        targets=targets,
+        targets_per_job=per_job,
+    )
     result = OpResult(count=10_000, bytes=0, iops=1000.0, bytes_per_s=4096e3)
     capture = Capture(
         Path("a.json"), "fio-json", None, (Measurement("a", conditions, {"read": result}),), rows=1
