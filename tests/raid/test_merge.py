@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nvmesim.model.raid_geometry import RaidGeometry
-from nvmesim.model.raid_merge import BLOCK, MAX_REQUESTS, merge_bios, merge_rows
+from nvmesim.model.raid_merge import BLOCK, MAX_REQUESTS, joined, merge_bios, merge_rows
 from nvmesim.model.raid_plan import plan_request
 
 KIB = 1024
@@ -99,3 +99,18 @@ def test_a_plug_of_one_member_is_sent_at_half_the_requests() -> None:
     # one member more from the start: all count for the same plug, which is sent in between
     sent = merge_bios([*apart(1, range(9, 10)), *bios, (1, 4096, 4096)], True, 1 << 20)
     assert [c.bios for c in sent if c.member == 1] == [1, 1, 1]
+
+
+@pytest.mark.parametrize(("size", "bios"), [(128 * KIB, [1, 1]), (124 * KIB, [2])])
+def test_a_plug_whose_newest_request_is_large_is_sent(size, bios):
+    """BLK_PLUG_FLUSH_SIZE itself is large enough; what was sent merges with nothing."""
+    found = merge_bios([(0, 0, size), (1, 0, 4096), (0, size, 4096)], True, 1 << 20)
+    assert [c.bios for c in found if c.member == 0] == bios
+
+
+def test_what_touches_is_joined_up_to_the_largest_command():
+    children = [((0,), True, start, 4096, 1) for start in (0, 4096, 8192)]
+    sizes = {
+        most: [child[3] for child in joined(children, most)] for most in (4096, 8191, 8192, 12288)
+    }
+    assert sizes == {4096: [4096] * 3, 8191: [4096] * 3, 8192: [8192, 4096], 12288: [12288]}
