@@ -94,12 +94,14 @@ def write_both(stack: StackProfile, drive: DriveProfile, folder: Path) -> None:
     )
     costs = ("submit", "complete", "interrupt", "wakeup", "wakeup_half")
     costs_found = _fitted(stack, costs, "usr + sys per request of 8 rows")
-    new_stack = old_stack.model_copy(update=costs_found | {"notes": STACK_NOTES})
+    costs_found |= {"joint": stack.joint, "notes": STACK_NOTES}
+    new_stack = old_stack.model_copy(update=costs_found)
     reads = _fitted(drive.read, ("base", "die", "die_cv"), "6 rows")
     reads |= _fitted(drive.read, ("engines", "split"), "64 KiB, 1 x 8")
     whole = _fitted(drive, ("dies", "commands"), "6 rows")
     read = old_drive.read.model_copy(update=reads)
     whole |= {"captured_on": "linux-io_uring", "read": read, "notes": DRIVE_NOTES}
+    whole["joint"] = drive.joint
     whole["channels"] = Quantity(value=8, basis="assumed")
     new_drive = old_drive.model_copy(update=whole)
     for kind, profile in (("stacks", new_stack), ("drives", new_drive)):

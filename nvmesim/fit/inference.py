@@ -10,7 +10,7 @@ Carlo); ter Braak 2006 (differential evolution Markov chains).
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -18,7 +18,15 @@ import numpy as np
 
 from nvmesim.errors import FitError
 from nvmesim.fit.emulator import Floats, Ints
-from nvmesim.fit.synthetic import Emulator, Emulators, Likelihood, Region, Task, likelihood_of
+from nvmesim.fit.synthetic import (
+    Emulator,
+    Emulators,
+    Likelihood,
+    Region,
+    Task,
+    likelihood_of,
+    noise_of,
+)  # fmt: skip
 
 DRAWS = 256
 """Draws of the joint distribution."""
@@ -35,7 +43,7 @@ NEAR = 2.0
 LIKELY = 25.0
 """Candidates are used up to this much above the least of minus the logarithm of the likelihood: far
 beyond a bend (a controller slower than what was measured) figures would bend the quadratic."""
-ENOUGH = 4.8
+ENOUGH = 6.0
 """Candidates for each term of the quadratic in the last regressions, both halves together."""
 SHRINKS, GROWS, MOVES = 0.4, 1.25, 0.5
 """A region has settled when the distribution in it is not narrower or wider, nor elsewhere."""
@@ -49,6 +57,14 @@ PROFILED = 100
 """Values that a profile likelihood is looked at."""
 CHI_SQUARE = 3.84
 """95 % of chi-square with one degree of freedom."""
+ALIKE = 0.5
+"""Costs that differ by less are alike: one standard error of one parameter."""
+TRIED = (128, 32)
+"""Draws that are simulated again to find the likeliest, and those of them once more."""
+EFFORTS = (1.0, 4.0)
+"""Shares of the usual requests of either."""
+RERUN = 1 << 20
+"""Their seed."""
 CHAINS, LENGTH = 128, 400
 MAX_THREADS = 4
 
@@ -59,13 +75,16 @@ class Inferred:
 
     names: tuple[str, ...]
     best: Floats
-    """float64[n_parameters]: its mode; the mean of a bent valley may lie beside it"""
+    """float64[n_parameters]: the likeliest of the draws when simulated at length; the mean of a
+    bent valley may lie beside it, and the emulator's optimum in a corner"""
     draws: Floats
     """float64[n_draws, n_parameters]"""
     tau: float
     """Size of the error beside sampling, in units of the assumed; 0: the model says all"""
     chi: float
     """Chi-square of the best without that error, over its degrees of freedom"""
+    cost: float
+    """Minus the logarithm of the best's likelihood, simulated at length"""
     simulated: int
     settled: bool
     span: tuple[float, float] = (0.0, 0.0)
@@ -87,7 +106,7 @@ def infer(task: Task, *, seed: int = 1, tell: Callable[[str], None] = lambda _: 
         return found
     tell("a second search")
     again = _Inference(task, np.random.default_rng(seed + 1), tell).run()
-    return min(found, again, key=lambda f: (f.tau, f.chi))
+    return min(found, again, key=lambda f: (f.tau, f.cost))
 
 
 class _Inference:
@@ -120,11 +139,40 @@ class _Inference:
                 break
             if not settled and number < ROUNDS - 1:
                 region = Region(mean, region.shrunk(WIDER**2 * spread, SHRINK) + self._least())
-        draws, best, (tau, chi) = self._draws(emulators, rough=False, plain=False)
+        draws, central, (tau, chi) = self._draws(emulators, rough=False, plain=False)
         chosen = draws[np.linspace(0, len(draws) - 1, DRAWS).astype(int)]
+        noise = noise_of(self.task, emulators.whole.shrunk, tau, rough=False)
+        tried = np.concatenate([central, chosen[:: DRAWS // TRIED[0]]])
+        best, cost = self._likeliest(tried, np.asarray(np.linalg.inv(noise), np.float64))
         return Inferred(
-            self.task.names, best, chosen, tau, chi, self.simulated, settled, self._span(draws)
-        )
+            self.task.names, best, chosen, tau, chi, cost, self.simulated, settled,
+            self._span(draws),
+        )  # fmt: skip
+
+    def _likeliest(self, tried: Floats, inverse: Floats) -> tuple[Floats, float]:
+        """The likeliest of float64[n, n_parameters], and its cost, without an emulator's errors.
+
+        *inverse*: of the covariance of the measured figures, float64[n_figures, n_figures].
+
+        All are simulated with the same random numbers, the better of them once more at length. Of
+        those that are as likely it is the one whose profiled coordinate is the largest: what
+        nothing tells is not promised, a controller that may be faster than was seen.
+        """
+        tried = self.task.snapped(tried)
+        tried = tried[self.task.permits(tried)]
+        for count, effort in zip(TRIED, EFFORTS, strict=True):
+            tried = tried[: count + 1]
+            rows = self._simulated(tried, [RERUN] * len(tried), effort)
+            off, away = rows - self.task.measured, tried - self.task.about
+            costs = np.einsum("ik,kl,il->i", off, inverse, off) / 2
+            costs = costs + (away**2 * self.task.known / 2 - tried * self.task.tilt).sum(axis=1)
+            order = np.argsort(costs)
+            tried, costs = tried[order], costs[order]
+        least = float(costs.min())
+        tried = tried[costs <= least + ALIKE]
+        if self.task.profiled not in self.task.names:
+            return tried[0], least
+        return tried[np.argmax(tried[:, self.task.names.index(self.task.profiled)])], least
 
     def _span(self, draws: Floats) -> tuple[float, float]:
         """Hull of the draws' interval of the profiled coordinate and the profile likelihood's."""
@@ -184,14 +232,18 @@ class _Inference:
     def _simulate(self, u: Floats, effort: float) -> Floats:
         """Simulate candidates and keep them; the candidates as they could be simulated."""
         u = self.task.snapped(u)
-        seeds = self.rng.integers(0, 1 << 30, len(u)).tolist()
+        rows = self._simulated(u, self.rng.integers(0, 1 << 30, len(u)).tolist(), effort)
+        self.u, self.figures = np.concatenate([self.u, u]), np.concatenate([self.figures, rows])
+        return u
+
+    def _simulated(self, u: Floats, seeds: Sequence[int], effort: float) -> Floats:
+        """float64[n, n_figures] of float64[n, n_parameters]."""
         with ThreadPoolExecutor(min(MAX_THREADS, os.cpu_count() or 1)) as pool:
             rows = np.array(list(pool.map(self.task.simulate, u, seeds, [effort] * len(u))))
         if not np.all(np.isfinite(rows)):
             raise FitError("a simulated figure is not finite; the captures leave the model's range")
-        self.u, self.figures = np.concatenate([self.u, u]), np.concatenate([self.figures, rows])
         self.simulated += len(u)
-        return u
+        return rows
 
     def _emulators(self, region: Region) -> tuple[Emulators, int]:
         """Emulators of a region, of all candidates so far that lie near it, and how many do."""
@@ -216,7 +268,7 @@ class _Inference:
     def _draws(
         self, emulators: Emulators, *, rough: bool, plain: bool
     ) -> tuple[Floats, Floats, tuple[float, float]]:
-        """Draws, the best value, and (tau, chi-square by its degrees of freedom)."""
+        """Draws, their middle and the optimum, and (tau, chi-square by its degrees of freedom)."""
         some = self.u[self.rng.integers(len(self.u) - self.each, len(self.u), 10)]
         starts = np.concatenate([np.zeros((1, len(self.task.names))), emulators.whole.z(some)])
         found, mode, tau, chi = likelihood_of(
@@ -225,8 +277,11 @@ class _Inference:
         self.found = found, mode
         z = _chains(found, mode, self.rng)
         region = emulators.whole.region
-        best = self.task.snapped((region.centre + mode * region.scale)[None])[0]
-        return region.centre + z * region.scale, best, (tau, chi / max(1, self.task.freedom))
+        ends = np.stack([found.central(z), mode])
+        return (
+            region.centre + z * region.scale, region.centre + ends * region.scale,
+            (tau, chi / max(1, self.task.freedom)),
+        )  # fmt: skip
 
 
 def _covariance(draws: Floats) -> Floats:

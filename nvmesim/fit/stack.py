@@ -1,10 +1,11 @@
 """From the CPU figures of captures to a stack: cycles to submit, complete, wake up, interrupt.
 
 How often a thread sleeps, and for how long, depends on the drive that answers it. So the drive's
-read side is fitted first, with a first guess of the stack, then the stack's four
-costs with that drive, then both once more. Captures at several drive counts tell a fifth: what each
-further drive that a thread serves adds, beyond the interrupts that completions of several drives no
-longer share, which the bench simulates.
+read side is fitted first, with a first guess of the stack, then the stack's four costs with that
+drive, then both once more. Captures at several drive counts tell a fifth: what each further drive
+that a thread serves adds, beyond the interrupts that completions of several drives no longer share,
+which the bench simulates. How far the costs may trade against each other, with that drive, is
+drawn at the end (`population`).
 
 CPU time is that of logical CPUs, as operating systems count it. With the CPU named, the bench has
 its cores and siblings: where more threads were busy than cores, a cycle took longer (DESIGN 3).
@@ -15,24 +16,27 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from nvmesim.catalog.links import parse_link
-from nvmesim.catalog.profile import CpuProfile, DriveProfile, Quantity, StackProfile
+from nvmesim.catalog.profile import CpuProfile, StackProfile
 from nvmesim.errors import FitError
 from nvmesim.fit.bench import Host, measure
 from nvmesim.fit.drive import FINAL_REQUESTS, fit_drive
-from nvmesim.fit.evidence import Judged, StackFit, intervals
+from nvmesim.fit.emulator import Floats
+from nvmesim.fit.evidence import Judged, StackFit
+from nvmesim.fit.joint import joint_of, with_draws
 from nvmesim.fit.points import Point, hold_out, points_of
 from nvmesim.fit.read_side import Progress
-from nvmesim.fit.search import ERRORS, Floats, Solution, misfit, solve
+from nvmesim.fit.search import ERRORS
+from nvmesim.fit.stack_task import SUBMIT_SHARE, Bench, Costs, costs_of
 from nvmesim.trace.capture import Captures
 
-NAMES = ("work", "interrupt", "wakeup", "half", "target")
 FULL = 0.9
 """Share of a logical CPU from which a thread is full, as `doubts.CPU_BOUND_PCT`."""
-REQUESTS = 25_000
 ROUNDS = 2
-SUBMIT_SHARE = 0.5
-"""Share of a request's own cycles that are spent to submit it. Assumed: captures give the sum."""
+UNCLEAR = 3.0
+"""High end of an interval in units of the low one from which on a cost is said to be unclear."""
 
 
 def fit_stack(
@@ -62,29 +66,35 @@ def fit_stack(
             f"CPU cost needs reads at two depths or more with CPU figures; found {len(used)} "
             "points; capture with fio (usr_cpu, sys_cpu) or DiskSpd at depth 1 and 32"
         )
-    wire = parse_link(link)
-    spread = len({_served(p) for p in used}) > 1
-    stack = _first_guess(name, used, ghz, spread=spread)
-    bench = Host(stack, ghz, wire, cpu=cpu)
+    several = len({_served(p) for p in used}) > 1
+    costs = costs_of(name, used, ghz, several=several)
+    u = costs.first
+    stack = costs.stack(u)
+    host = Host(stack, ghz, parse_link(link), cpu=cpu)
     bound = [p for p in used if _is_full(p, cpu)]
+    shallow = [p for p in used if p not in bound]
+    shallow = [p for p in shallow if p.targets == 1] or shallow
     for round_ in range(ROUNDS):
-        host = replace(bench, stack=stack)
-        shallow = [p for p in used if p not in bound]
-        shallow = [p for p in shallow if p.targets == 1] or shallow
         tell(f"stack, round {round_ + 1}: the drive behind it")
-        drive = fit_drive(shallow or used, host=host, tell=tell).profile
+        drive = fit_drive(shallow or used, host=replace(host, stack=stack), tell=tell).profile
         tell(f"stack, round {round_ + 1}: its costs")
-        stack, _ = _fit_costs(used, drive, host, bound, spread=spread)
-    stack, found = _fit_costs(used, drive, replace(bench, stack=stack), bound, spread=spread)
-    host = replace(bench, stack=stack)
+        bench = Bench(costs, used, bound, drive, host)
+        best = bench.least_squares(u)
+        u = costs.coordinates(best.values)
+        stack = costs.stack(u)
+    tell("stack: how its costs vary together")
+    drawn = bench.draws(best).draws
+    host = replace(host, stack=stack)
     judged = tuple(Judged(p, measure(drive, host, p, requests=FINAL_REQUESTS)) for p in points)
     if not bound:
         notes.append("no point is CPU-bound: what a thread that never sleeps costs is extrapolated")
     notes.append(f"submission and completion share their cycles {SUBMIT_SHARE:.0%}: assumed")
     notes += _siblings(used, cpu)
-    if spread:
-        notes.append(_growth(stack, found, ghz))
-    return StackFit(_with_sources(stack, found, used, ghz), judged, ghz, tuple(notes), drive)
+    stack = _with_draws(stack, costs, drawn, used)
+    if several:
+        notes.append(_growth(stack))
+    notes += _unclear(stack)
+    return StackFit(stack, judged, ghz, tuple(notes), drive)
 
 
 def _served(point: Point) -> int:
@@ -119,96 +129,40 @@ def _siblings(points: Sequence[Point], cpu: CpuProfile | None) -> list[str]:
     return []
 
 
-def _growth(stack: StackProfile, found: Solution, ghz: float) -> str:
+def _growth(stack: StackProfile) -> str:
     """What each further drive of a thread costs."""
-    bounds = intervals(NAMES, found.values, found.jacobian, found.residuals)["target"]
-    low, high = (bound * ghz * 1e9 for bound in bounds)
-    per, work = stack.per_target.value, stack.submit.value + stack.complete.value
+    per, work = stack.per_target, stack.submit.value + stack.complete.value
     return (
-        f"each further drive that a thread serves adds {per:,.0f} cycles a request "
-        f"({per / work:.1%} of its work; {low:,.0f} to {high:,.0f}), beside "
+        f"each further drive that a thread serves adds {per.value:,.0f} cycles a request "
+        f"({per.value / work:.1%} of its work; {per.low:,.0f} to {per.high:,.0f}), beside "
         "interrupts that are no longer shared"
     )
 
 
-def _first_guess(
-    name: str, points: Sequence[Point], ghz: float, *, spread: bool = False
+def _with_draws(
+    stack: StackProfile, costs: Costs, drawn: Floats, points: Sequence[Point]
 ) -> StackProfile:
-    """Costs read off the figures: the cheapest point works, the dearest also wakes up."""
-    costs = sorted(p.cpu_s for p in points if p.cpu_s)
-    work = 0.75 * costs[0]
-    rest = max(0.1e-6, costs[-1] - costs[0])
-    further = [0.03 * work] if spread else []
-    return _stack(name, [work, 0.35 * costs[0], 1.2 * rest, 12e-6, *further], ghz)
-
-
-def _stack(name: str, seconds: Sequence[float] | Floats, ghz: float) -> StackProfile:
-    work, interrupt, wakeup = (Quantity(value=float(s) * ghz * 1e9) for s in seconds[:3])
-    half = Quantity(value=float(seconds[3]) * 1e12)
-    share = Quantity(value=work.value * SUBMIT_SHARE)
-    rest = Quantity(value=work.value * (1 - SUBMIT_SHARE))
-    further = Quantity(value=float(seconds[4]) * ghz * 1e9 if len(seconds) > 4 else 0.0)
-    return StackProfile(
-        name=name, submit=share, complete=rest, interrupt=interrupt, wakeup=wakeup,
-        wakeup_half=half, per_target=further,
-    )  # fmt: skip
-
-
-def _seconds(stack: StackProfile, ghz: float, *, spread: bool) -> list[float]:
-    work = (stack.submit.value + stack.complete.value) / ghz / 1e9
-    return [
-        work,
-        stack.interrupt.value / ghz / 1e9,
-        stack.wakeup.value / ghz / 1e9,
-        stack.wakeup_half.value / 1e12,
-        *([stack.per_target.value / ghz / 1e9] if spread else []),
-    ]
-
-
-def _fit_costs(
-    points: Sequence[Point], drive: DriveProfile, host: Host, bound: Sequence[Point], *,
-    spread: bool,
-) -> tuple[StackProfile, Solution]:  # fmt: skip
-    """Least squares over the CPU time of each point, and the IOPS of those it limits."""
-    name, ghz = host.stack.name, host.ghz
-
-    def residuals(x: Floats) -> list[float]:
-        tried = replace(host, stack=_stack(name, x, ghz))
-        out = []
-        for point in points:
-            answer = measure(drive, tried, point, requests=REQUESTS)
-            bare = replace(point, mean_s=None, percentiles_s={})
-            iops, cpu = misfit(bare, answer, cpu=True)
-            out += [cpu, iops if point in bound else 0.0]
-        return out
-
-    steps = [0.03] * 4 + [0.3] * spread
-    start = _seconds(host.stack, ghz, spread=spread)
-    found = solve(residuals, start, rounds=8, step=steps)
-    return _stack(name, found.values, ghz), found
-
-
-def _with_sources(
-    stack: StackProfile, found: Solution, points: Sequence[Point], ghz: float
-) -> StackProfile:
-    spread = intervals(NAMES[: len(found.values)], found.values, found.jacobian, found.residuals)
+    """The stack with the joint distribution of its costs."""
+    rows = [costs.cycles(u) for u in drawn]
+    columns = {name: np.array([row[name] for row in rows]) for name in rows[0]}
     source = f"CPU time of {len(points)} points: " + ", ".join(p.name for p in points)
-
-    def fitted(quantity: Quantity, name: str, scale: float) -> Quantity:
-        low, high = spread[name]
-        return Quantity(
-            value=quantity.value, low=low * scale, high=high * scale, basis="fitted", source=source
-        )
-
-    cycles = ghz * 1e9
+    stack = with_draws(stack, columns, source)
     update = {
-        "submit": fitted(stack.submit, "work", cycles * SUBMIT_SHARE),
-        "complete": fitted(stack.complete, "work", cycles * (1 - SUBMIT_SHARE)),
-        "interrupt": fitted(stack.interrupt, "interrupt", cycles),
-        "wakeup": fitted(stack.wakeup, "wakeup", cycles),
-        "wakeup_half": fitted(stack.wakeup_half, "half", 1e12),
-        "notes": f"cycles at {ghz:g} GHz; relative errors of {ERRORS['cpu']:.0%} per point assumed",
+        "joint": joint_of(stack, columns),
+        "notes": f"cycles at {costs.ghz:g} GHz; relative errors of {ERRORS['cpu']:.0%} per point "
+        "assumed, more where the points say so",
     }
-    if "target" in spread:
-        update["per_target"] = fitted(stack.per_target, "target", cycles)
     return stack.model_copy(update=update)
+
+
+def _unclear(stack: StackProfile) -> list[str]:
+    """What to say of costs that only the sum is known of."""
+    apart, work = stack.interrupt, stack.submit
+    if None in (apart.low, apart.high) or (apart.high or 0) < UNCLEAR * (apart.low or 0):
+        return []
+    low, high = ((bound or 0.0) / SUBMIT_SHARE for bound in (work.low, work.high))
+    return [
+        f"an interrupt may cost {apart.low:,.0f} to {apart.high:,.0f} cycles and the request "
+        f"itself {low:,.0f} to {high:,.0f}: these points tell what both cost together, and lean on "
+        "an assumption for the parts; a full thread on one drive and on several tells them apart"
+    ]

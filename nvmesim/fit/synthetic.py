@@ -13,6 +13,7 @@ simulations); Fearnhead and Prangle 2012 (estimates as statistics).
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass
 
 import numpy as np
@@ -33,6 +34,8 @@ SIZES = (0.0, 0.02, 0.04, 0.07, 0.1, 0.15, 0.2, 0.3, 0.4, 0.55, 0.75, 1.0, 1.4, 
 FEW = 4
 """Degrees of freedom below which the error beside sampling is taken as assumed."""
 STEPS = 25
+MEDIAN_OF = 400
+"""Draws whose middle one is looked for."""
 LEASH = 3.0
 """Standard deviation of a normal prior about a region, in units of the region's: outside of it the
 quadratic is a guess. What is likely is narrower than its region, and hardly feels this."""
@@ -192,7 +195,7 @@ class Likelihood:
         # no further than the emulator can be right
         self._leash = np.linalg.inv(region.spread / np.outer(unit, unit)) / LEASH**2
         scatter = emulator.shrunk if made is None else emulator.scatter
-        noise = _noise(task, scatter, tau, rough=rough)
+        noise = noise_of(task, scatter, tau, rough=rough)
         if made is None:
             made = np.eye(len(noise))
         root = np.linalg.inv(np.linalg.cholesky(made @ noise @ made.T)) @ made
@@ -234,6 +237,23 @@ class Likelihood:
         out: Floats = z[int(np.argmin(cost))]
         return out
 
+    def central(self, draws: Floats) -> Floats:
+        """float64[n_parameters]: the likeliest near the middle of float64[n, n_parameters] *draws*.
+
+        The optimum may lie in a far corner of a valley that is nearly level, where hardly a draw
+        is. So it is drawn to the draw that is nearest to all others, as stiffly as the draws
+        scatter; where they are normal, that is the optimum.
+        """
+        some = draws[:: max(1, len(draws) // MEDIAN_OF)]
+        axes = np.linalg.inv(np.atleast_2d(np.cov(draws.T)) + TINY * np.eye(draws.shape[1]))
+        apart = some[:, None, :] - some[None, :, :]
+        size = np.sqrt(np.einsum("ijp,pq,ijq->ij", apart, axes, apart, optimize=True))
+        middle = some[int(np.argmin(size.sum(axis=1)))]
+        pulled = copy(self)
+        pulled._stiff = self._stiff + axes
+        pulled._about = np.linalg.solve(pulled._stiff, self._stiff @ self._about + axes @ middle)
+        return pulled.optimum(middle[None])
+
     def profile(self, index: int, values: Floats, start: Floats) -> Floats:
         """float64[n]: least cost where coordinate *index* has each of float64[n] *values*.
 
@@ -273,14 +293,14 @@ class Likelihood:
 def _statistics(task: Task, emulator: Emulator, tau: float, at: Floats, *, rough: bool) -> Floats:
     """float64[n_parameters, n_figures]: least-squares estimates about the coordinates *at*."""
     slope = emulator.slope(at)
-    weighed = np.linalg.solve(_noise(task, emulator.shrunk, tau, rough=rough), slope).T
+    weighed = np.linalg.solve(noise_of(task, emulator.shrunk, tau, rough=rough), slope).T
     normal = weighed @ slope
     ridge = RIDGE * np.trace(normal) * np.eye(len(normal))
     out: Floats = np.linalg.solve(normal + ridge, weighed)
     return out
 
 
-def _noise(task: Task, scatter: Floats, tau: float, *, rough: bool) -> Floats:
+def noise_of(task: Task, scatter: Floats, tau: float, *, rough: bool) -> Floats:
     """float64[n_figures, n_figures]: covariance of the measured figures about the emulator's."""
     size = np.sqrt(task.sample)
     beside = task.floor**2 + (tau * task.assumed) ** 2 + TINY
