@@ -2,10 +2,10 @@
 
 How often a thread sleeps, and for how long, depends on the drive that answers it. So the drive's
 read side is fitted first, with a first guess of the stack, then the stack's four costs with that
-drive, then both once more. Captures at several drive counts tell a fifth: what each further drive
-that a thread serves adds, beyond the interrupts that completions of several drives no longer share,
-which the bench simulates. How far the costs may trade against each other, with that drive, is
-drawn at the end (`population`).
+drive, then both once more, and the drive at the end. Captures at several drive counts tell a fifth:
+what each further drive that a thread serves adds, beyond the interrupts that completions of several
+drives no longer share, which the bench simulates. How far the costs may trade against each other,
+with that drive, is drawn at the end (`population`).
 
 CPU time is that of logical CPUs, as operating systems count it. With the CPU named, the bench has
 its cores and siblings: where more threads were busy than cores, a cycle took longer (DESIGN 3).
@@ -82,9 +82,11 @@ def fit_stack(
         best = bench.least_squares(u)
         u = costs.coordinates(best.values)
         stack = costs.stack(u)
-    tell("stack: how its costs vary together")
-    drawn = bench.draws(best).draws
+    tell("the drive behind the stack, once more")
     host = replace(host, stack=stack)
+    drive = fit_drive(shallow or used, host=host, tell=tell).profile
+    tell("stack: how its costs vary together")
+    drawn = replace(bench, drive=drive).draws(best).draws
     judged = tuple(Judged(p, measure(drive, host, p, requests=FINAL_REQUESTS)) for p in points)
     if not bound:
         notes.append("no point is CPU-bound: what a thread that never sleeps costs is extrapolated")
