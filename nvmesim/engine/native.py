@@ -49,7 +49,7 @@ _linked: list[Any] = []  # what LLVM must keep while the function is in use
 
 def loop_of(net: Net) -> Loop:
     """Return the loop for an engine that runs *net*."""
-    if checks():
+    if _checks():
         from nvmesim.engine import kernel
 
         return lambda run, room, completions, until: int(
@@ -60,10 +60,10 @@ def loop_of(net: Net) -> Loop:
 
 def is_compiled() -> bool:
     """Whether machine code of the present sources for this processor is on disk."""
-    return checks() or any((folder / _file_name()).exists() for folder in _folders())
+    return _checks() or any((folder / _file_name()).exists() for folder in _folders())
 
 
-def checks() -> bool:
+def _checks() -> bool:
     """Whether the environment asks for a loop without compiling, or with bounds checked."""
     return any(os.environ.get(name, "0") not in ("", "0") for name in CHECKS)
 

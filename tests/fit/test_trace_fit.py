@@ -62,7 +62,7 @@ def test_parameters_of_the_known_drive_lie_in_their_intervals(fitted: TraceFit) 
 
 def test_a_split_that_the_trace_hardly_tells_is_said(fitted: TraceFit) -> None:
     read = fitted.profile.read
-    wide = read.base.high - read.base.low >= 0.25 * (read.base.value + read.die.value)  # type: ignore[operator]
+    wide = read.base.high - read.base.low >= 0.25 * (read.base.value + read.die.value)
     assert any("divide is a guess from this trace" in w for w in fitted.warnings) == wide
 
     def said(low: float, high: float) -> list[str]:

@@ -26,7 +26,7 @@ def test_tables_rise_and_keep_their_means_whatever_holds_up() -> None:
     for _ in range(400):
         mean, law = 10 ** rng.uniform(6, 8), str(rng.choice(["gamma", "lognormal"]))
         length, share = mean * 10 ** rng.uniform(-3, 2), 10 ** rng.uniform(-5, -1.5)
-        stop = Stop(share, length, rng.uniform(0.1, 8), law)  # type: ignore[arg-type]
+        stop = Stop(share, length, rng.uniform(0.1, 8), law)
         table = pausing_table(mean, rng.uniform(0.01, 1), (stop,))
         assert rises(table), (mean, stop)
         assert table_mean(table) == pytest.approx(mean + share * length, rel=1e-4)

@@ -37,7 +37,7 @@ from tests.engines.test_laws import test_stations as stations_of
 
 for module in (kernel, kernel_heap, kernel_requests, kernel_stations, kernel_wheel):
     if config.DISABLE_JIT:
-        module.uint64 = np.uint64  # type: ignore[attr-defined]  # as Numba's, ten times as fast
+        module.uint64 = np.uint64  # as Numba's, ten times as fast
 
 RANDOM, TANDEM = 240, 20
 HANGS_S = 15
