@@ -19,6 +19,7 @@ from nvmesim.network import VISITS, Kind, Network, Op
 
 PLAIN = frozenset({int(Op.VISIT), int(Op.VISIT_BANK), int(Op.VISIT_LANE)})
 ALL = frozenset(map(int, VISITS))
+VISIT, CPU = int(Op.VISIT), int(Op.VISIT_CPU)
 
 
 def chained(net: Network, apart: Collection[int] = ()) -> npt.NDArray[np.bool_]:
@@ -33,7 +34,8 @@ def chained(net: Network, apart: Collection[int] = ()) -> npt.NDArray[np.bool_]:
             visitors.setdefault(s, []).append(pc)
     sources = net.ops[:, (1, 4)].tolist()  # station, and the delay behind it
     follows = _may_follow(net, places, apart)
-    ordered = {s for s in visitors if net.station_kind[s] == Kind.DELAY}
+    delays = set(np.flatnonzero(net.station_kind == Kind.DELAY).tolist())
+    ordered = delays.intersection(visitors)
     queues = [s for s in visitors if s not in ordered]
     while True:
         for s in queues:
@@ -54,12 +56,10 @@ def _places(net: Network) -> list[Collection[int]]:
     cpus = set(net.thread_cpu.tolist())
     places: list[Collection[int]] = []
     for code, a, _, _, d, _, _ in net.ops.tolist():
-        if code == Op.VISIT_CPU:
+        if code == CPU:
             places.append(cpus)
         elif code in ALL:
-            places.append(
-                range(a, a + d) if code in PLAIN and code != Op.VISIT else range(a, a + 1)
-            )
+            places.append(range(a, a + d) if code in PLAIN and code != VISIT else (a,))
         else:
             places.append(())
     return places
@@ -80,7 +80,7 @@ def _may_follow(net: Network, places: list[Collection[int]], apart: Collection[i
         and codes[pc - 1] in PLAIN
         and (
             (queues.issuperset(places[pc - 1]) and delays.issuperset(here))
-            or (codes[pc - 1] == Op.VISIT and single.issuperset(places[pc - 1])
+            or (codes[pc - 1] == VISIT and single.issuperset(places[pc - 1])
                 and queues.issuperset(here))
         )
         for pc, here in enumerate(places)

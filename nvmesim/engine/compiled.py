@@ -29,6 +29,7 @@ SLOT_WIDTH: Final = 0.5
 """Mean times between visits that a slot is wide; 4 are 5 % slower."""
 LEAST_VISITS: Final = 1000
 """Visits of a batch that tells that time."""
+CPU, BANKS = int(Op.VISIT_CPU), frozenset(map(int, (Op.VISIT_BANK, Op.VISIT_LANE)))
 
 
 def aligned(rows: int, columns: int, first: int = 0) -> Ints:
@@ -97,11 +98,11 @@ def _always_as_long(net: Network) -> npt.NDArray[np.bool_]:
     setups = net.ops[:, 0] == Op.ACQUIRE_THREAD
     charged = bool(net.ops[setups, 1:3].any())
     for code, a, dist, service, d, per_child, _ in net.ops[np.isin(net.ops[:, 0], VISITS)].tolist():
-        if code == Op.VISIT_CPU:
+        if code == CPU:
             at: Ints | slice = net.thread_cpu
         else:
-            at = slice(a, a + d if code in (Op.VISIT_BANK, Op.VISIT_LANE) else a + 1)
-        varies = dist >= 0 or per_child > 0 or (code == Op.VISIT_CPU and charged)
+            at = slice(a, a + d if code in BANKS else a + 1)
+        varies = dist >= 0 or per_child > 0 or (code == CPU and charged)
         least[at] = np.minimum(least[at], 0 if varies else max(1, service))
         most[at] = np.maximum(most[at], max(1, service))
     return np.asarray(least == most)

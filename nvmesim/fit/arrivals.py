@@ -17,15 +17,18 @@ from nvmesim.engine.compiled import CompiledEngine
 from nvmesim.errors import FitError
 from nvmesim.fit.bench import Host
 from nvmesim.model.lower import lower, request_kinds
-from nvmesim.network import Network
+from nvmesim.network import HORIZON_PS, Network
 from nvmesim.scenario.resolved import Drive, ResolvedScenario, Socket, Target, WorkloadGroup
 from nvmesim.trace.capture import Capture, Captures
+from nvmesim.units import PS_PER_S
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
 MAX_SIZES = 32
 """Distinct sizes kept as they are; more are rounded up to powers of two of at least 4 KiB."""
+IDLE = 4
+"""Longest latencies between two runs of a trace: no run feels the one before it."""
 
 
 @dataclass(frozen=True)
@@ -150,7 +153,10 @@ class Replayer:
     """Simulates drives under the same arrivals again and again."""
 
     def __init__(self, arrivals: Arrivals, host: Host, *, seed: int = 1, runs: int = 1) -> None:
-        self.arrivals, self.host, self.seed, self.runs = arrivals, host, seed, runs
+        self.arrivals, self.host, self.seed = arrivals, host, seed
+        # one engine serves all runs: to make one takes longer than a short trace
+        self._period = int(arrivals.at_ps[-1] + IDLE * arrivals.latency_s.max() * PS_PER_S)
+        self.runs = max(1, min(runs, HORIZON_PS // (self._period + 1)))
         self.sizes = np.unique(arrivals.size)
         kinds = request_kinds(self._group())
         index = {(write, size): i for i, (write, size, _) in enumerate(kinds)}
@@ -160,27 +166,24 @@ class Replayer:
     def latencies_s(self, profile: DriveProfile, *, seed: int | None = None) -> Floats:
         """float64[runs, n]: latency of every request on *profile*, in order of arrival.
 
-        *seed*: another than the replayer's own.
+        Runs follow each other, idle between. *seed*: another than the replayer's own.
 
         The load is open. Of a capture whose writer waited for completions at 48 outstanding, on the
         drive that it came from, it gives p99 10 % too high (near saturation an open loop piles up
         what a closed one does not); below that depth within noise.
         """
-        network = self._network(profile)
-        key = self.seed if seed is None else seed
-        return np.stack([self._run(network, key, run) for run in range(self.runs)])
-
-    def _run(self, network: Network, seed: int, run: int) -> Floats:
-        engine = CompiledEngine(network, seed=seed, replication=run, record=True)
-        left, rows = len(self.arrivals), []
+        engine = CompiledEngine(
+            self._network(profile), seed=self.seed if seed is None else seed, record=True
+        )
+        left, rows = self.runs * len(self.arrivals), []
         while left > 0:
             engine.advance(min(left, 1 << 16))
             rows.append(engine.records())
             left -= len(rows[-1])
         table = np.concatenate(rows)
         table = table[np.argsort(table[:, 0])]
-        latency: Floats = (table[:, 6] - table[:, 4]) / 1e12
-        return latency
+        latency: Floats = (table[:, 6] - table[:, 4]) / PS_PER_S
+        return latency.reshape(self.runs, -1)
 
     def _group(self) -> WorkloadGroup:
         n = len(self.sizes)
@@ -201,12 +204,12 @@ class Replayer:
         scenario = ResolvedScenario(
             "capture", self.host.stack, (socket,), None, (), (drive,), (), (self._group(),)
         )
-        network = lower(scenario).network
+        network, at = lower(scenario).network, self.arrivals.at_ps
         return replace(
             network,
             group_open=np.full_like(network.group_open, 2),
             group_gap_dist=np.full_like(network.group_gap_dist, -1),
-            arrival_ps=self.arrivals.at_ps,
-            arrival_flow=self._kind + int(network.group_flow[0]),
-            user_arrival_ptr=np.array([0, len(self.arrivals)], np.int64),
+            arrival_ps=np.concatenate([at + k * self._period for k in range(self.runs)]),
+            arrival_flow=np.tile(self._kind + int(network.group_flow[0]), self.runs),
+            user_arrival_ptr=np.array([0, self.runs * len(self.arrivals)], np.int64),
         )

@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from nvmesim.errors import FitError
 from nvmesim.fit.emulator import Floats, Ints
@@ -101,12 +102,14 @@ def infer(task: Task, *, seed: int = 1, tell: Callable[[str], None] = lambda _: 
     The same task and *seed* give the same draws. Raises FitError if the simulation gives no finite
     figures.
     """
-    found = _Inference(task, np.random.default_rng(seed), tell).run()
-    if found.chi <= DOUBTFUL:
-        return found
-    tell("a second search")
-    again = _Inference(task, np.random.default_rng(seed + 1), tell).run()
-    return min(found, again, key=lambda f: (f.tau, f.cost))
+    # matrices are small: BLAS' threads would only spin, and a fit take nearly twice the CPU time
+    with threadpool_limits(limits=1, user_api="blas"):
+        found = _Inference(task, np.random.default_rng(seed), tell).run()
+        if found.chi <= DOUBTFUL:
+            return found
+        tell("a second search")
+        again = _Inference(task, np.random.default_rng(seed + 1), tell).run()
+        return min(found, again, key=lambda f: (f.tau, f.cost))
 
 
 class _Inference:

@@ -43,7 +43,7 @@ AnyTarget = DriveTarget | VolumeTarget
 
 
 def lower(scenario: ResolvedScenario) -> Lowered:
-    """Return *scenario* as a checked network, with the way back to its names.
+    """Return *scenario* as a network, with the way back to its names.
 
     Raises ScenarioError for what no model exists for, GeometryError for an array that cannot be.
     """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import fields
 
 import numpy as np
@@ -130,40 +131,100 @@ def _check_backlog(net: Network) -> None:
 
 
 def _check_ops(net: Network) -> None:
-    n, n_ops = net.n_stations, len(net.ops)
     _require(net.ops.shape[1] == N_FIELDS, "ops has not N_FIELDS columns")
     _within(net.ops[:, 0].copy(), 0, len(Op), "ops.code")
-    _require(n_ops > 0 and net.ops[-1, 0] == Op.END, "the last operation is not END")
+    _require(len(net.ops) > 0 and net.ops[-1, 0] == Op.END, "the last operation is not END")
     for i, (code, a, b, c, d, e, _) in enumerate(net.ops.tolist()):
-        where = f"operation {i} ({Op(code).name})"
-        if code in VISITS:
-            limit = len(net.series_block) if code == Op.VISIT_SERIES else len(net.dist)
-            least = 0 if code == Op.VISIT_SERIES else -1
-            _require(least <= b < limit, f"{where} draws from {b}, which is not there")
-            _require(0 <= c < HORIZON_PS >> 14 and 0 <= e < 1 << 40, f"{where} has service {c}")
-        if code == Op.VISIT or code == Op.VISIT_SERIES:
-            _require(0 <= a < n and net.station_kind[a] != Kind.GATE, f"{where}: station {a}")
-            _require(0 <= d < HORIZON_PS >> 14, f"{where} has delay {d}")
-            # who is inside is counted to the end of the delay: it would slow the others down
-            _require(d == 0 or net.station_scale[a] < 0, f"{where}: delay behind a scale")
-        elif code in (Op.VISIT_BANK, Op.VISIT_LANE, Op.DESTAGE):
-            _require(d >= 1 and a >= 0 and a + d <= n, f"{where}: stations {a} to {a + d}")
-            kinds = net.station_kind[a : a + d]
-            _require(bool((kinds != Kind.GATE).all()), f"{where}: a gate is no bank")
-            if code == Op.DESTAGE:
-                _require(bool((kinds == Kind.DIE).all()), f"{where}: not every station is a die")
-                _require(bool((net.die_dist[a : a + d] >= 0).all()), f"{where}: no program time")
-                _require(0 <= b <= MAX_CHILDREN, f"{where}: {b} programs")
-        elif code in (Op.ACQUIRE, Op.RELEASE):
-            _require(0 <= a < n and net.station_kind[a] == Kind.GATE, f"{where}: gate {a}")
-            _require(1 <= b <= net.station_servers[a], f"{where}: {b} slots")
-        elif code == Op.ACQUIRE_THREAD:
-            _require(0 <= a < 1 << 40 and 0 <= b < 1 << 40, f"{where}: setup {a}, {b}")
-            _require(0 <= d < HORIZON_PS >> 14, f"{where}: half {d}")
-        elif code == Op.FORK:
-            _require(0 <= a < n_ops, f"{where}: phase {a}")
-        elif code == Op.SPLIT:
-            _require(1 <= a <= MAX_CHILDREN and 0 <= b < n_ops, f"{where}: {a} children at {b}")
+        fault = _FAULTS[code](net, a, b, c, d, e) if code in _FAULTS else ""
+        if fault:
+            raise NetworkError(f"network: operation {i} ({Op(code).name}){fault}")
+
+
+def _drawn(net: Network, b: int, c: int, e: int) -> str:
+    if not -1 <= b < len(net.dist):
+        return f" draws from {b}, which is not there"
+    return _service(c, e)
+
+
+def _service(c: int, e: int) -> str:
+    return "" if 0 <= c < HORIZON_PS >> 14 and 0 <= e < 1 << 40 else f" has service {c}"
+
+
+def _station(net: Network, a: int, d: int) -> str:
+    if not (0 <= a < net.n_stations and net.station_kind[a] != Kind.GATE):
+        return f": station {a}"
+    if not 0 <= d < HORIZON_PS >> 14:
+        return f" has delay {d}"
+    # who is inside is counted to the end of the delay: it would slow the others down
+    return ": delay behind a scale" if d and net.station_scale[a] >= 0 else ""
+
+
+def _visit(net: Network, a: int, b: int, c: int, d: int, e: int) -> str:
+    return _drawn(net, b, c, e) or _station(net, a, d)
+
+
+def _visit_cpu(net: Network, a: int, b: int, c: int, d: int, e: int) -> str:
+    return _drawn(net, b, c, e)
+
+
+def _visit_series(net: Network, a: int, b: int, c: int, d: int, e: int) -> str:
+    if not 0 <= b < len(net.series_block):
+        return f" draws from {b}, which is not there"
+    return _service(c, e) or _station(net, a, d)
+
+
+def _bank(net: Network, a: int, d: int) -> str:
+    if not (d >= 1 and a >= 0 and a + d <= net.n_stations):
+        return f": stations {a} to {a + d}"
+    return ": a gate is no bank" if (net.station_kind[a : a + d] == Kind.GATE).any() else ""
+
+
+def _visit_bank(net: Network, a: int, b: int, c: int, d: int, e: int) -> str:
+    return _drawn(net, b, c, e) or _bank(net, a, d)
+
+
+def _destage(net: Network, a: int, b: int, c: int, d: int, e: int) -> str:
+    fault = _bank(net, a, d)
+    if fault:
+        return fault
+    if (net.station_kind[a : a + d] != Kind.DIE).any():
+        return ": not every station is a die"
+    if (net.die_dist[a : a + d] < 0).any():
+        return ": no program time"
+    return "" if 0 <= b <= MAX_CHILDREN else f": {b} programs"
+
+
+def _slots(net: Network, a: int, b: int, c: int, d: int, e: int) -> str:
+    if not (0 <= a < net.n_stations and net.station_kind[a] == Kind.GATE):
+        return f": gate {a}"
+    return "" if 1 <= b <= net.station_servers[a] else f": {b} slots"
+
+
+def _thread(net: Network, a: int, b: int, c: int, d: int, e: int) -> str:
+    if not (0 <= a < 1 << 40 and 0 <= b < 1 << 40):
+        return f": setup {a}, {b}"
+    return "" if 0 <= d < HORIZON_PS >> 14 else f": half {d}"
+
+
+def _fork(net: Network, a: int, b: int, c: int, d: int, e: int) -> str:
+    return "" if 0 <= a < len(net.ops) else f": phase {a}"
+
+
+def _split(net: Network, a: int, b: int, c: int, d: int, e: int) -> str:
+    fine = 1 <= a <= MAX_CHILDREN and 0 <= b < len(net.ops)
+    return "" if fine else f": {a} children at {b}"
+
+
+_FAULTS: dict[int, Callable[[Network, int, int, int, int, int], str]] = {
+    int(code): fault
+    for code, fault in (
+        (Op.VISIT, _visit), (Op.VISIT_BANK, _visit_bank), (Op.VISIT_LANE, _visit_bank),
+        (Op.VISIT_CPU, _visit_cpu), (Op.VISIT_SERIES, _visit_series),
+        (Op.ACQUIRE, _slots), (Op.RELEASE, _slots), (Op.ACQUIRE_THREAD, _thread),
+        (Op.FORK, _fork), (Op.SPLIT, _split), (Op.DESTAGE, _destage),
+    )
+}  # fmt: skip
+"""What is wrong with an operation's columns a to e, by its code; "": nothing."""
 
 
 def _check_plans(net: Network) -> None:
