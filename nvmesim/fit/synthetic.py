@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nvmesim.fit.emulator import Floats, Ints, feature_slopes, features
+from nvmesim.fit.quadratic import Design
 
 Bools = npt.NDArray[np.bool_]
 TINY = 1e-10
@@ -127,16 +128,14 @@ class Emulator:
     """Figures as quadratics of the parameters in a region, and how one run scatters about them."""
 
     def __init__(self, task: Task, region: Region, u: Floats, figures: Floats) -> None:
-        self.region = region
-        terms = features(self.z(u))
-        self.inverse: Floats = np.asarray(np.linalg.pinv(terms.T @ terms), np.float64)
-        self.terms: Floats = self.inverse @ terms.T @ figures
-        left = figures - terms @ self.terms
-        freedom = max(1, len(u) - terms.shape[1])
+        self.region, self.figures = region, figures
+        self.design = Design(self.z(u))
+        found = self.design.fit(figures)
+        self.terms = found.terms
         together = task.run[:, None] == task.run[None, :]
-        self.scatter: Floats = np.where(together, left.T @ left / freedom, 0.0)
+        self.scatter: Floats = np.where(together, found.scatter(), 0.0)
         """float64[n_figures, n_figures]: of one usual run, lack of fit included"""
-        self.shrunk: Floats = _shrunk(self.scatter, freedom)
+        self.shrunk: Floats = _shrunk(self.scatter, int(found.freedom.mean()))
 
     def z(self, u: Floats) -> Floats:
         """Coordinates of float64[n, n_parameters]: standard deviations from the centre."""
@@ -202,7 +201,8 @@ class Likelihood:
         own, turn = np.linalg.eigh(root @ scatter @ root.T)
         self._own = np.maximum(own, 0.0)
         weights = (turn.T @ root).T
-        self._terms, self._target = emulator.terms @ weights, task.measured @ weights
+        self._surfaces = emulator.design.fit(emulator.figures @ weights)
+        self._terms, self._target = self._surfaces.terms, task.measured @ weights
 
     def residuals(self, z: Floats) -> tuple[Floats, Floats]:
         """float64[n, n_statistics] at float64[n, n_parameters], and their variances.
@@ -210,9 +210,9 @@ class Likelihood:
         1, and the emulator's own, which grows with the distance from its data.
         """
         terms = features(z)
-        leverage = np.einsum("ij,ij->i", terms @ self.emulator.inverse, terms)
+        leverage = self.emulator.design.leverage(terms, self._surfaces)
         residual: Floats = terms @ self._terms - self._target
-        return residual, 1 + leverage[:, None] * self._own
+        return residual, 1 + leverage * self._own
 
     def cost(self, z: Floats) -> Floats:
         """float64[n] at float64[n, n_parameters]; infinite where the task does not permit them."""
