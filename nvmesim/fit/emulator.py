@@ -13,6 +13,7 @@ import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 import numpy.typing as npt
@@ -149,13 +150,19 @@ class Emulator:
         return float(x @ self.inverse @ x)
 
 
+@cache
+def _pairs(p: int) -> tuple[Ints, Ints]:
+    first, second = np.triu_indices(p)
+    return first, second
+
+
 def features(z: Floats) -> Floats:
     """float64[n, n_terms]: 1, all z, all products of two; of float64[n, n_parameters].
 
     >>> features(np.array([[2.0, 3.0]])).tolist()
     [[1.0, 2.0, 3.0, 4.0, 6.0, 9.0]]
     """
-    first, second = np.triu_indices(z.shape[1])
+    first, second = _pairs(z.shape[1])
     return np.concatenate([np.ones((len(z), 1)), z, z[:, first] * z[:, second]], axis=1)
 
 
@@ -166,7 +173,7 @@ def feature_slopes(z: Floats) -> Floats:
     [0.0, 1.0, 0.0, 4.0, 3.0, 0.0]
     """
     n, p = z.shape
-    first, second = np.triu_indices(p)
+    first, second = _pairs(p)
     pairs = np.zeros((n, len(first), p))
     rows = np.arange(len(first))
     pairs[:, rows, first] += z[:, second]

@@ -16,6 +16,9 @@ from nvmesim.fit.emulator import Floats, features
 BENDS = np.concatenate([[0.0], np.geomspace(1e-5, 1e3, 33)])
 """Tried variances of the terms of second order, in units of one run's."""
 
+SINGULAR = 1e-8
+"""Of the largest singular value: below it, candidates do not differ along a direction."""
+
 
 @dataclass(frozen=True)
 class Surfaces:
@@ -28,7 +31,7 @@ class Surfaces:
     freedom: Floats
     """float64[n_outputs]: degrees of freedom of that"""
     doubt: Floats
-    """float64[n_bends, n_outputs]: variance along the design's axes of bends, in units of a run's"""
+    """float64[n_bends, n_outputs]: variance along the design's bends, in units of one run's"""
 
     def scatter(self) -> Floats:
         """float64[n_outputs, n_outputs]: covariance of one run, lack of fit included."""
@@ -43,7 +46,8 @@ class Design:
         terms, self.planes = features(z), 1 + z.shape[1]
         plane, bent = terms[:, : self.planes], terms[:, self.planes :]
         self._terms = terms
-        self._level = np.linalg.pinv(plane)
+        # where all have as many dies, whole numbers, that coordinate follows from the others
+        self._level = np.linalg.pinv(plane, rcond=SINGULAR)
         self._inverse: Floats = self._level @ self._level.T
         self._across: Floats = self._level @ bent
         self._u, self._size, axes = np.linalg.svd(bent - plane @ self._across, full_matrices=False)

@@ -227,8 +227,10 @@ class Likelihood:
 
     def curvature(self, z: Floats) -> Floats:
         """float64[n, n_parameters, n_parameters]: second derivatives at each *z*."""
-        slope = self._slopes(z)
-        out: Floats = np.einsum("nkp,nkq->npq", slope, slope, optimize=True)
+        return self._curved(self._slopes(z))
+
+    def _curved(self, slope: Floats) -> Floats:
+        out: Floats = slope.transpose(0, 2, 1) @ slope
         return out + self._leash + self._stiff
 
     def optimum(self, starts: Floats) -> Floats:
@@ -271,9 +273,10 @@ class Likelihood:
         damping, cost = np.full(len(z), 1e-2), self.cost(z)
         unit = np.eye(z.shape[1])
         for _ in range(STEPS):
-            gradient = np.einsum("nkp,nk->np", self._slopes(z), self.residuals(z)[0])
+            slope = self._slopes(z)
+            gradient = np.einsum("nkp,nk->np", slope, self.residuals(z)[0])
             gradient += z @ self._leash + (z - self._about) @ self._stiff - self._tilt
-            curve = self.curvature(z) * np.outer(free, free) + np.diag(1 - free)
+            curve = self._curved(slope) * np.outer(free, free) + np.diag(1 - free)
             size = np.einsum("npp->np", curve) + 1e-9
             curve = curve + (damping[:, None] * size)[:, :, None] * unit
             step = np.linalg.solve(curve, (gradient * free)[..., None])[..., 0]
@@ -286,7 +289,7 @@ class Likelihood:
 
     def _slopes(self, z: Floats) -> Floats:
         """float64[n, n_statistics, n_parameters]."""
-        out: Floats = np.einsum("ntp,tk->nkp", feature_slopes(z), self._terms, optimize=True)
+        out: Floats = self._terms.T @ feature_slopes(z)
         return out
 
 

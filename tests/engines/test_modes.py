@@ -36,6 +36,7 @@ def test_jit_off() -> None:
     run_python(EQUALITY.format(40), NUMBA_DISABLE_JIT="1")
 
 
+@pytest.mark.slow  # `make test-bounds`, which CI runs, does this and more
 def test_bounds_checked(tmp_path: Path) -> None:
     # Numba's cache does not know the flag: a directory of its own keeps the two apart
     code = EQUALITY.format(60) + "\n" + MUTATIONS.format(40)

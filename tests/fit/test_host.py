@@ -18,9 +18,21 @@ def captured():
     return truth, slow, [simulated(truth, 2, d, on=slow) for d in (1, 4)]
 
 
-def test_a_stated_host_is_taken_out(captured):
-    truth, slow, points = captured
-    fit = fit_drive(points, host=slow, captured_on="truth")
+@pytest.fixture(scope="module")
+def stated(captured):
+    """The fit that is told of the host."""
+    _, slow, points = captured
+    return fit_drive(points, host=slow, captured_on="truth")
+
+
+@pytest.fixture(scope="module")
+def unstated(captured):
+    """The fit that is not."""
+    return fit_drive(captured[2])
+
+
+def test_a_stated_host_is_taken_out(captured, stated):
+    truth, fit = captured[0], stated
     latency = truth.read.die.value + truth.read.base.value
     found = fit.profile.read.die.value + fit.profile.read.base.value
     # the dies (64) and the controller (800k/s) are assumed, so the rest is theirs in part
@@ -30,9 +42,8 @@ def test_a_stated_host_is_taken_out(captured):
     assert not any("host_included" in w for w in fit.warnings)
 
 
-def test_an_unstated_host_stays_in_and_is_counted_once(captured):
-    truth, slow, points = captured
-    fit = fit_drive(points)
+def test_an_unstated_host_stays_in_and_is_counted_once(captured, unstated):
+    (truth, slow, points), fit = captured, unstated
     found = fit.profile
     latency = truth.read.die.value + truth.read.base.value
     assert found.read.die.value + found.read.base.value > latency + 5e6  # the host's 7 us
@@ -43,16 +54,16 @@ def test_an_unstated_host_stays_in_and_is_counted_once(captured):
     assert again.iops == pytest.approx(points[0].iops, rel=0.03)
 
 
-def test_both_predict_another_host(captured):
-    truth, slow, points = captured
+def test_both_predict_another_host(captured, stated, unstated):
+    truth, _, points = captured
     lean = host(stack(work=1.0, interrupt=0.2, wakeup=0.5, half=0.0))
     asked = points[0]
     real = measure(truth, lean, asked, requests=60_000)
-    stated = measure(fit_drive(points, host=slow).profile, lean, asked, requests=60_000)
-    assert stated.iops == pytest.approx(real.iops, rel=0.02)
+    told = measure(stated.profile, lean, asked, requests=60_000)
+    assert told.iops == pytest.approx(real.iops, rel=0.02)
     # unstated: a leaner host cannot be told apart from a quicker drive, so it is no faster
-    unstated = measure(fit_drive(points).profile, lean, asked, requests=60_000)
-    assert unstated.iops <= stated.iops
+    untold = measure(unstated.profile, lean, asked, requests=60_000)
+    assert untold.iops <= told.iops
 
 
 def test_a_point_of_a_full_thread_is_not_fitted():

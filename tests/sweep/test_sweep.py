@@ -198,7 +198,7 @@ def test_content_sees_files(tmp_path):
 
 def resumed(file, out, *more):
     return run_command(
-        ["sweep", str(file), "--over", "workload.outstanding=1..200", "-o", str(out),
+        ["sweep", str(file), "--over", "workload.outstanding=1..80", "-o", str(out),
          "--no-cache", "--resume", *more]
     )  # fmt: skip
 
@@ -207,7 +207,7 @@ def started(file, out, *more, **options):
     command = [sys.executable, "-m", "nvmesim.cli", "sweep", str(file), *more]
     command = [
         sys.executable, "-c", "from nvmesim.cli import main; main()", "sweep", str(file),
-        "--over", "workload.outstanding=1..200", "-o", str(out), "--no-cache", *more,
+        "--over", "workload.outstanding=1..80", "-o", str(out), "--no-cache", *more,
     ]  # fmt: skip
     return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, **options)
 
@@ -231,7 +231,7 @@ def test_a_sweep_goes_on_where_it_was_stopped(file, tmp_path, how, capfd):
     assert "--resume goes on" in said or how == signal.SIGKILL
     assert not out.exists()
     kept = partial.read_bytes().count(b"\n") - 1
-    if kept == 200:
+    if kept == 80:
         pytest.skip("the sweep was quicker than the signal")
     assert run_command(["sweep", str(file), "--over", "workload.outstanding=1..200",
                         "-o", str(out)]) == 2  # fmt: skip
@@ -239,7 +239,7 @@ def test_a_sweep_goes_on_where_it_was_stopped(file, tmp_path, how, capfd):
     assert resumed(file, out, "--workers", "2") == 0
     assert f"{kept} kept" in capfd.readouterr().out
     assert not partial.exists()
-    whole = ns.sweep(file, {"workload.outstanding": "1..200"}, cache=False, workers=1)
+    whole = ns.sweep(file, {"workload.outstanding": "1..80"}, cache=False, workers=1)
     assert_frame_equal(pl.read_parquet(out), whole)
 
 
@@ -339,7 +339,7 @@ def test_a_full_disk_loses_nothing_finished(file, tmp_path, capfd):
     assert said.strip().splitlines()[-1].startswith("nvmesim: ")
     assert "Traceback" not in said
     kept = partial.read_bytes().count(b"\n") - 1
-    assert 1 <= kept < 200
+    assert 1 <= kept < 80
     assert resumed(file, out, "--workers", "1") == 0
     assert f"{kept} kept" in capfd.readouterr().out
 
