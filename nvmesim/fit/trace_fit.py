@@ -35,9 +35,10 @@ UNIT = 4096
 MAX_REQUESTS = 12_000
 """Requests simulated at each step of the search; a longer trace is fitted on runs of it."""
 MIN_REQUESTS = 100
-SIMULATED = 12_000
-"""Requests that a step simulates at least, over several runs of a short trace."""
-MAX_RUNS = 8
+SIMULATED = 100_000
+"""Requests that a step simulates at least, over several runs of a short trace: pauses are rare, and
+in few runs chance decides which of them are found."""
+MAX_RUNS = 40
 SCREENED = 4_000
 """Requests that structures are compared on."""
 SEEN = 0.7
