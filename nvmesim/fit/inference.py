@@ -56,13 +56,17 @@ DOUBTFUL = 1.4
 have ended in a valley of its own."""
 PROFILED = 100
 """Values that a profile likelihood is looked at."""
+ALONG = 4
+"""Every so many of them are simulated too: of random draws hardly one is as likely as the best,
+and how slow a controller may be as likely is asked with all else at its best."""
 CHI_SQUARE = 3.84
 """95 % of chi-square with one degree of freedom."""
 ALIKE = 0.5
 """Costs that differ by less are alike: one standard error of one parameter."""
-TRIED = (128, 32)
-"""Draws that are simulated again to find the likeliest, and those of them once more."""
-EFFORTS = (1.0, 4.0)
+TRIED = (128, 16)
+"""Draws that are simulated again to find the likeliest, beside the profile, and those of all that
+once more."""
+EFFORTS = (1.0, 12.0)
 """Shares of the usual requests of either."""
 RERUN = 1 << 20
 """Their seed."""
@@ -144,18 +148,21 @@ class _Inference:
                 region = Region(mean, region.shrunk(WIDER**2 * spread, SHRINK) + self._least())
         draws, central, (tau, chi) = self._draws(emulators, rough=False, plain=False)
         chosen = draws[np.linspace(0, len(draws) - 1, DRAWS).astype(int)]
-        noise = noise_of(self.task, emulators.whole.shrunk, tau, rough=False)
-        tried = np.concatenate([central, chosen[:: DRAWS // TRIED[0]]])
-        best, cost = self._likeliest(tried, np.asarray(np.linalg.inv(noise), np.float64))
+        scatter = emulators.whole.shrunk
+        noise = noise_of(self.task, scatter, tau, rough=False)
+        values, along, costs = self._profile()
+        tried = np.concatenate([central, along[::ALONG], chosen[:: DRAWS // TRIED[0]]])
+        best, cost = self._likeliest(tried, noise, scatter)
         return Inferred(
             self.task.names, best, chosen, tau, chi, cost, self.simulated, settled,
-            self._span(draws),
+            self._span(draws, values, costs),
         )  # fmt: skip
 
-    def _likeliest(self, tried: Floats, inverse: Floats) -> tuple[Floats, float]:
+    def _likeliest(self, tried: Floats, noise: Floats, scatter: Floats) -> tuple[Floats, float]:
         """The likeliest of float64[n, n_parameters], and its cost, without an emulator's errors.
 
-        *inverse*: of the covariance of the measured figures, float64[n_figures, n_figures].
+        *noise*, *scatter*: covariance of the measured figures and of a usual simulation's,
+        float64[n_figures, n_figures].
 
         All are simulated with the same random numbers, the better of them once more at length. Of
         those that are as likely it is the one whose profiled coordinate is the largest: what
@@ -163,9 +170,10 @@ class _Inference:
         """
         tried = self.task.snapped(tried)
         tried = tried[self.task.permits(tried)]
-        for count, effort in zip(TRIED, EFFORTS, strict=True):
+        for count, effort in zip((len(tried), TRIED[1]), EFFORTS, strict=True):
             tried = tried[: count + 1]
             rows = self._simulated(tried, [RERUN] * len(tried), effort)
+            inverse = np.linalg.inv(noise + scatter / effort)
             off, away = rows - self.task.measured, tried - self.task.about
             costs = np.einsum("ik,kl,il->i", off, inverse, off) / 2
             costs = costs + (away**2 * self.task.known / 2 - tried * self.task.tilt).sum(axis=1)
@@ -177,16 +185,28 @@ class _Inference:
             return tried[0], least
         return tried[np.argmax(tried[:, self.task.names.index(self.task.profiled)])], least
 
-    def _span(self, draws: Floats) -> tuple[float, float]:
-        """Hull of the draws' interval of the profiled coordinate and the profile likelihood's."""
+    def _profile(self) -> tuple[Floats, Floats, Floats]:
+        """Values of the profiled coordinate, the likeliest at each, and their costs.
+
+        float64[PROFILED], float64[PROFILED, n_parameters], float64[PROFILED]; empty without one.
+        """
+        p = len(self.task.names)
         if self.task.profiled not in self.task.names or self.found is None:
-            return 0.0, 0.0
+            return np.zeros(0), np.zeros((0, p)), np.zeros(0)
         likelihood, mode = self.found
         index = self.task.names.index(self.task.profiled)
         tried = np.linspace(self.task.low[index], self.task.high[index], PROFILED)
         region = likelihood.emulator.region
         z = (tried - region.centre[index]) / region.scale[index]
-        cost = likelihood.profile(index, z, mode)
+        ends, cost = likelihood.profile(index, z, mode)
+        return tried, region.centre + ends * region.scale, cost
+
+    def _span(self, draws: Floats, tried: Floats, cost: Floats) -> tuple[float, float]:
+        """Hull of the draws' interval of the profiled coordinate and the profile likelihood's."""
+        if self.found is None or not len(tried):
+            return 0.0, 0.0
+        likelihood, mode = self.found
+        index = self.task.names.index(self.task.profiled)
         least = min(float(cost.min()), float(likelihood.cost(mode[None])[0]))
         likely = tried[cost <= least + CHI_SQUARE / 2]
         low, high = (float(v) for v in np.quantile(draws[:, index], (0.025, 0.975)))

@@ -256,8 +256,8 @@ class Likelihood:
         pulled._about = np.linalg.solve(pulled._stiff, self._stiff @ self._about + axes @ middle)
         return pulled.optimum(middle[None])
 
-    def profile(self, index: int, values: Floats, start: Floats) -> Floats:
-        """float64[n]: least cost where coordinate *index* has each of float64[n] *values*.
+    def profile(self, index: int, values: Floats, start: Floats) -> tuple[Floats, Floats]:
+        """The likeliest where coordinate *index* has each of float64[n] *values*, and their costs.
 
         Source: Venzon and Moolgavkar 1988, profile-likelihood-based confidence intervals.
         """
@@ -265,7 +265,7 @@ class Likelihood:
         free[index] = 0.0
         starts = np.tile(start, (len(values), 1))
         starts[:, index] = values
-        return self._descended(starts, free)[1]
+        return self._descended(starts, free)
 
     def _descended(self, starts: Floats, free: Floats) -> tuple[Floats, Floats]:
         """Ends of damped Gauss-Newton steps along the *free* coordinates (1, else 0), and costs."""
