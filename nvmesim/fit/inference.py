@@ -63,10 +63,10 @@ CHI_SQUARE = 3.84
 """95 % of chi-square with one degree of freedom."""
 ALIKE = 0.5
 """Costs that differ by less are alike: one standard error of one parameter."""
-TRIED = (128, 16)
-"""Draws that are simulated again to find the likeliest, beside the profile, and those of all that
-once more."""
-EFFORTS = (1.0, 12.0)
+TRIED = (24, 8)
+"""The likelier of the draws and of the profile by the emulator, that are simulated again to find
+the likeliest; and those of them once more. What one run scatters counts as noise of the cost."""
+EFFORTS = (6.0, 24.0)
 """Shares of the usual requests of either."""
 RERUN = 1 << 20
 """Their seed."""
@@ -151,7 +151,7 @@ class _Inference:
         scatter = emulators.whole.shrunk
         noise = noise_of(self.task, scatter, tau, rough=False)
         values, along, costs = self._profile()
-        tried = np.concatenate([central, along[::ALONG], chosen[:: DRAWS // TRIED[0]]])
+        tried = np.concatenate([central, along[::ALONG], chosen])
         best, cost = self._likeliest(tried, noise, scatter)
         return Inferred(
             self.task.names, best, chosen, tau, chi, cost, self.simulated, settled,
@@ -164,14 +164,17 @@ class _Inference:
         *noise*, *scatter*: covariance of the measured figures and of a usual simulation's,
         float64[n_figures, n_figures].
 
-        All are simulated with the same random numbers, the better of them once more at length. Of
-        those that are as likely it is the one whose profiled coordinate is the largest: what
+        The better by the emulator are simulated with the same random numbers, the better of these
+        once more at length. Of those that are as likely it is the one whose profiled coordinate is the largest: what
         nothing tells is not promised, a controller that may be faster than was seen.
         """
         tried = self.task.snapped(tried)
         tried = tried[self.task.permits(tried)]
-        for count, effort in zip((len(tried), TRIED[1]), EFFORTS, strict=True):
-            tried = tried[: count + 1]
+        if self.found is not None:
+            guess = self.found[0]
+            tried = tried[np.argsort(guess.cost(guess.emulator.z(tried)))]
+        for count, effort in zip(TRIED, EFFORTS, strict=True):
+            tried = tried[:count]
             rows = self._simulated(tried, [RERUN] * len(tried), effort)
             inverse = np.linalg.inv(noise + scatter / effort)
             off, away = rows - self.task.measured, tried - self.task.about
