@@ -165,8 +165,9 @@ class _Inference:
         float64[n_figures, n_figures].
 
         The better by the emulator are simulated with the same random numbers, the better of these
-        once more at length. Of those that are as likely it is the one whose profiled coordinate is the largest: what
-        nothing tells is not promised, a controller that may be faster than was seen.
+        once more at length. Of those that are as likely it is the one whose profiled coordinate is
+        the largest: what nothing tells is not promised, a controller that may be faster than was
+        seen.
         """
         tried = self.task.snapped(tried)
         tried = tried[self.task.permits(tried)]
