@@ -40,7 +40,12 @@ class Surfaces:
 
 
 class Design:
-    """Coordinates of candidates: what a plane through them tells, and the bends across it."""
+    """Coordinates of candidates: what a plane through them tells, and the bends across it.
+
+    >>> z = np.linspace(-1, 1, 21)[:, None]
+    >>> Design(z).fit(1 + 2 * z + 3 * z**2).terms.ravel().round(2).tolist()
+    [1.0, 2.0, 3.0]
+    """
 
     def __init__(self, z: Floats) -> None:
         terms, self.planes = features(z), 1 + z.shape[1]
