@@ -12,7 +12,8 @@ BROWSER := $(shell command -v chromium || command -v chromium-browser || command
 ifeq ($(BROWSER),)
 NO_BROWSER = and not browser
 endif
-PYTEST = $(BIN)/python -m pytest -q -n $(WORKERS)
+# Tests that share a fit are one group, on one worker: the fit is made once.
+PYTEST = $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup
 
 .DEFAULT_GOAL := help
 .PHONY: help warm venv run test test-all test-bounds lint browser-word bench theory docs golden coverage \

@@ -9,6 +9,8 @@ from nvmesim.catalog import load
 from nvmesim.fit.points import Point
 from tests.fit.bench import fio_json
 
+pytestmark = pytest.mark.xdist_group("calibrate")
+
 POINTS = """\
 # an invented drive
 op,block_size,jobs,iodepth,iops,lat_mean_us,p50_us,p99_us,cpu_pct

@@ -115,10 +115,6 @@ def of_a_sweep(folder: Path, seed: int) -> list[float]:
     return inside(fit_drive(read_captures(folder), name="x").profile, known, SWEPT)
 
 
-def test_a_drive_comes_back_through_blkparse_text(tmp_path: Path) -> None:
-    assert np.nanmean(of_a_trace(tmp_path, 0)) >= 0.7
-
-
 def test_a_drive_comes_back_through_fio_json(tmp_path: Path) -> None:
     assert np.nanmean(of_a_sweep(tmp_path, 0)) >= 0.7
 

@@ -9,6 +9,8 @@ from nvmesim.fit.host import parse_host
 from nvmesim.fit.points import Point
 from tests.fit.bench import drive, host, simulated, stack
 
+pytestmark = pytest.mark.xdist_group("host")
+
 
 @pytest.fixture(scope="module")
 def captured():

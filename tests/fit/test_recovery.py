@@ -8,6 +8,8 @@ from nvmesim.fit.points import points_of
 from nvmesim.trace.registry import read_captures
 from tests.fit.bench import drive, fio_json, simulated
 
+pytestmark = pytest.mark.xdist_group("recovery")
+
 INSIDE = ("commands", "read.base", "read.die", "read.die_cv")
 
 

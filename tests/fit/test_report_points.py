@@ -21,6 +21,8 @@ from nvmesim.fit.report import fit_page
 from nvmesim.trace.registry import read_capture, read_captures
 from tests.fit.bench import drive, fio_json, host, simulated
 
+pytestmark = pytest.mark.xdist_group("report_points")
+
 LOGS = Path(__file__).parents[2] / "calibration" / "local-disk" / "logs"
 
 

@@ -9,6 +9,8 @@ from nvmesim.fit.drive import fit_drive
 from nvmesim.fit.notes import law_of_rounds
 from nvmesim.trace.registry import read_captures
 
+pytestmark = pytest.mark.xdist_group("rounds_fit")
+
 LOCAL = Path(__file__).parents[2] / "calibration" / "local-disk"
 
 

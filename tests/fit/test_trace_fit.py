@@ -16,6 +16,8 @@ from nvmesim.fit.trace_profile import split_doubt
 from nvmesim.trace.registry import read_capture
 from tests.fit.written import known_drive, varying_depth, write_blkparse
 
+pytestmark = pytest.mark.xdist_group("trace_fit")
+
 DATA = Path(__file__).parent / "data"
 LOGS = Path(__file__).parents[2] / "calibration" / "local-disk" / "logs"
 SIZES = ((4096, 0.6), (16384, 0.25), (65536, 0.15))
