@@ -59,10 +59,13 @@ lint: venv
 browser-word:
 	@test -n "$(BROWSER)" || echo "No Chromium here: the tests that look at the HTML report in a browser are left out."
 
-test: lint browser-word
+# types are checked on one core while the engine and the readers are compiled on the other
+test: venv browser-word
+	@$(MAKE) --no-print-directory --output-sync=target -j2 lint warm
 	$(PYTEST) -m "not slow $(NO_BROWSER)"
 
-test-all: lint browser-word
+test-all: venv browser-word
+	@$(MAKE) --no-print-directory --output-sync=target -j2 lint warm
 	$(PYTEST) -m "slow or not slow $(NO_BROWSER)"
 	$(MAKE) test-bounds
 
@@ -97,7 +100,7 @@ JIT_OFF_TESTS = tests/mutation/check_kernel.py tests/engines/test_check.py tests
 # whole fits and sets: their code has no quick test
 SLOW_TESTS = tests/fit/test_stack.py tests/validate tests/docs/test_pages.py
 
-COVERED = $(BIN)/python -m coverage run -m pytest -q -n $(WORKERS)
+COVERED = $(BIN)/python -m coverage run -m pytest -q -n $(WORKERS) --dist loadgroup
 
 # Fails below the floors of tests/reached.py.
 coverage: venv
