@@ -93,9 +93,11 @@ def noting_interrupt() -> Iterator[list[int]]:
     """Give a list that is empty unless Ctrl-C was pressed; the body still sees KeyboardInterrupt.
 
     A body that keeps what was finished may swallow the exception: the exit code still tells.
+    Where it is ignored (a script's job in the background) it stays so.
     """
     pressed: list[int] = []
-    if threading.current_thread() is not threading.main_thread():
+    ignored = signal.getsignal(signal.SIGINT) == signal.SIG_IGN
+    if ignored or threading.current_thread() is not threading.main_thread():
         yield pressed
         return
 

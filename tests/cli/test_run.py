@@ -10,6 +10,8 @@ import time
 import polars as pl
 import pytest
 
+from tests.children import heed_ctrl_c
+
 OPTIONS_THAT_WRITE = ("--report", "--requests", "--timeline")
 
 
@@ -197,7 +199,9 @@ def test_ctrl_c_keeps_what_is_finished(scenario):
     ]
     out = b""
     for wait_s in (3, 9, 27):  # before its first batch a busy machine has nothing to keep
-        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
+        with subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=heed_ctrl_c
+        ) as child:
             assert child.stdout
             child.stdout.readline()  # the interpreter is up, and the command about to begin
             time.sleep(wait_s)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from nvmesim.catalog.load import load
+from tests.children import heed_ctrl_c
 from tests.faults.conftest import assert_one_line
 
 FULL = Path("/dev/full")
@@ -125,7 +126,7 @@ main()
 
 def test_ctrl_c_in_a_calibration(files, start, tmp_path):
     out = tmp_path / "p.toml"
-    child = start("calibrate", files["points"], "-o", out)
+    child = start("calibrate", files["points"], "-o", out, limit=heed_ctrl_c)
     time.sleep(1.5)
     child.send_signal(signal.SIGINT)
     _, said = child.communicate(timeout=120)
