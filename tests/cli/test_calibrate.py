@@ -30,8 +30,11 @@ def names(folder: Path) -> list[str]:
     return sorted(p.name for p in folder.iterdir())
 
 
-def test_a_profile_that_loads_and_a_table(nvmesim, points, tmp_path):
-    said = nvmesim("calibrate", points, "-o", tmp_path / "drive.toml", "--name", "mine")
+def test_a_profile_that_loads_a_table_and_a_report(nvmesim, points, tmp_path):
+    said = nvmesim(
+        "calibrate", points, "-o", tmp_path / "drive.toml", "--name", "mine",
+        "--report", tmp_path / "r.html",
+    )  # fmt: skip
     assert said.code == 0
     assert "wrote" in said.err
     profile = load.read("drive", tmp_path / "drive.toml")
@@ -44,7 +47,12 @@ def test_a_profile_that_loads_and_a_table(nvmesim, points, tmp_path):
     assert sum(line.startswith("randread 4 KiB 1 x") for line in lines) == 2
     assert "warning" in said.out
     assert all(len(line) <= 120 for line in lines)
-    assert names(tmp_path) == ["drive.toml", "points.csv"]
+    assert names(tmp_path) == ["drive.toml", "points.csv", "r.html"]
+    text = (tmp_path / "r.html").read_text(encoding="utf-8")
+    assert "randread 4 KiB 1 x 8" in text
+    assert "https://" not in text.split("<script")[0]  # it loads nothing
+    for title in ("Throughput against queue depth", "Latency against queue depth"):
+        assert title in text
 
 
 def test_evidence_as_json(nvmesim, points):
@@ -65,16 +73,6 @@ def test_evidence_as_json(nvmesim, points):
     assert "linux-io_uring" in answer["profile"]["captured_on"]
 
 
-def test_a_report_that_loads_nothing(nvmesim, points, tmp_path):
-    said = nvmesim("calibrate", points, "--report", tmp_path / "r.html")
-    text = (tmp_path / "r.html").read_text(encoding="utf-8")
-    assert said.code == 0
-    assert "randread 4 KiB 1 x 8" in text
-    assert "https://" not in text.split("<script")[0]
-    for title in ("Throughput against queue depth", "Latency against queue depth"):
-        assert title in text
-
-
 def test_a_folder_with_other_files_in_it(nvmesim, tmp_path):
     folder = tmp_path / "captures"
     folder.mkdir()
@@ -86,7 +84,9 @@ def test_a_folder_with_other_files_in_it(nvmesim, tmp_path):
     answer = json.loads(said.out)
     assert [p["queue_depth"] for p in answer["points"]] == [1, 8]
     assert "no captures, not read: notes.md" in answer["warnings"]
-    globbed = nvmesim("calibrate", f"{folder}/*.json", "--json")
+    assert nvmesim("calibrate", f"{folder}/*.txt").code == 2
+    # a glob is files as well: two are read, and the depth that is held out is one of them
+    globbed = nvmesim("calibrate", f"{folder}/*.json", "--json", "--hold-out", "QD=8")
     assert len(json.loads(globbed.out)["points"]) == 2
 
 
