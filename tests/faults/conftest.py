@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from nvmesim.cli.app import run_command
+from tests.children import unmeasured
 
 CODE = "from nvmesim.cli import main; main()"
 SCENARIO = """
@@ -47,12 +48,14 @@ def files(tmp_path: Path) -> dict[str, Path]:
 @pytest.fixture
 def start(tmp_path: Path):
     """Start ``nvmesim`` with the given arguments in that folder, with a cache of its own."""
-    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    cache = {"XDG_CACHE_HOME": str(tmp_path / "cache")}
+    environment = {**os.environ, **cache}
 
     def run(*arguments: object, limit=None) -> subprocess.Popen[str]:
         command = [sys.executable, "-c", CODE, *map(str, arguments)]
+        own = environment if limit is None else {**unmeasured(), **cache}
         return subprocess.Popen(
-            command, cwd=tmp_path, env=environment, text=True, preexec_fn=limit,
+            command, cwd=tmp_path, env=own, text=True, preexec_fn=limit,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         )  # fmt: skip
 

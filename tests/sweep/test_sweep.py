@@ -24,7 +24,7 @@ from nvmesim.sweep.frame import RESULT_COLUMNS
 from nvmesim.sweep.plan import put
 from nvmesim.sweep.point import Job, Settings, columns
 from nvmesim.sweep.workers import WorkerPool
-from tests.children import heed_ctrl_c
+from tests.children import heed_ctrl_c, unmeasured
 
 OVER = {"drives.0.count": [1, 2], "workload.outstanding": "1..4..x2"}
 
@@ -334,7 +334,7 @@ def test_a_full_disk_loses_nothing_finished(file, tmp_path, capfd):
     out, partial = tmp_path / "s.parquet", tmp_path / "s.parquet.partial"
     limit = 8_000
     process = started(
-        file, out, "--workers", "1",
+        file, out, "--workers", "1", env=unmeasured(),
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)),
     )  # fmt: skip
     said = process.communicate(timeout=120)[1]
