@@ -142,7 +142,9 @@ class RaidGeometry:
             raise GeometryError(
                 f"max_sectors is {self.max_sectors} bytes; it is a multiple of 512 of at least 4096"
             )
-        if self.stripe_cache < 17 or self.max_segments < 1:
+        if self.max_segments < 1:
+            raise GeometryError(f"max_segments is {self.max_segments}; it is at least 1")
+        if self.stripe_cache < 17:
             raise GeometryError(
                 f"stripe_cache is {self.stripe_cache} rows; md takes 17 to 32768 (256 is its"
                 " default)"

@@ -24,6 +24,8 @@ KIB = 1024
         ({"rmw_level": 3}, "md knows 0, 1 and 2"),
         ({"rebuilt": 1.5}, "a fraction from 0 to 1"),
         ({"stripe_cache": 4}, "md takes 17 to 32768"),
+        ({"stripe_cache": 16}, "md takes 17 to 32768"),
+        ({"max_segments": 0}, "max_segments is 0; it is at least 1"),
         ({"max_sectors": 100}, "max_sectors is 100 bytes"),
         ({"rotational": (True,)}, "rotational has 1 flags for 4 members"),
         ({"chunk": 6144}, "multiple of 4 KiB"),
@@ -73,6 +75,12 @@ def test_a_rebuilding_member_that_fails_loses_the_array():
 def test_texts_are_taken_for_level_and_chunk():
     geometry = RaidGeometry("raid10", 4, "64 KiB", "n2")
     assert (geometry.level, geometry.chunk, geometry.layout) == (10, 65536, "near2")
+
+
+def test_the_least_that_is_taken():
+    geometry = RaidGeometry(5, 4, 4 * KIB, max_sectors=4 * KIB, max_segments=1, stripe_cache=17)
+    assert geometry.max_segments == 1
+    assert RaidGeometry("raid1", 2).chunk == 0
 
 
 def test_a_plan_keeps_member_offsets():
