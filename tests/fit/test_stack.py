@@ -128,14 +128,18 @@ def test_siblings_that_share_a_core_are_seen_through():
     on = replace(host(made, GHZ), cpu=cpu)
     points = [simulated(drive(), j, d, on=on) for j, d in ((1, 1), (1, 8), (1, 64), (4, 64))]
     points[-1] = replace(points[-1], per_job_pct=99.0)
-    true = made.submit.value + made.complete.value + made.interrupt.value
-    found = {}
+    off = {}
     for name, named in (("clock", None), ("cpu", cpu)):
-        profile = fit_stack(points, ghz=GHZ, cpu=named).profile
-        found[name] = profile.submit.value + profile.complete.value + profile.interrupt.value
-    print(found, true)
-    assert found["cpu"] == pytest.approx(true, rel=0.08)
-    assert abs(found["clock"] / true - 1) > abs(found["cpu"] / true - 1)
+        fit = fit_stack(points, ghz=GHZ, cpu=named)
+        off[name] = [j.residual["cpu_s"] for j in fit.points]
+    print(off)
+    # interrupts and requests are told together only, as a warning says: each is in its interval,
+    # and what they cost a request together is near
+    for key in ("submit", "complete", "interrupt"):
+        found = getattr(fit.profile, key)
+        assert found.low <= getattr(made, key).value <= found.high
+    assert max(map(abs, off["cpu"])) < 0.08
+    assert abs(off["clock"][-1]) > 2 * abs(off["cpu"][-1])
 
 
 def test_the_tables_of_diskspd_are_points_with_cpu_time(tmp_path):
