@@ -46,10 +46,10 @@ class RowRange:
     parity: int  # member
 
 
-def _covered(first: int, last: int, chunk: int, data: int) -> Iterator[tuple[int, int, int]]:
+def _covered(first: int, last: int, chunk: int) -> Iterator[tuple[int, int, int]]:
     """Data index and byte range in its chunk, for each chunk of [first, last) of one stripe."""
     index = first // chunk
-    while index < data and index * chunk < last:
+    while index * chunk < last:
         start = max(first - index * chunk, 0)
         yield index, start, min(last - index * chunk, chunk)
         index += 1
@@ -66,7 +66,7 @@ def spans(offset: int, length: int, chunk: int, data: int) -> Iterator[Span]:
     for stripe in range(offset // stripe_bytes, -(-end // stripe_bytes)):
         base = stripe * stripe_bytes
         first, last = max(offset - base, 0), min(end - base, stripe_bytes)
-        covered = list(_covered(first, last, chunk, data))
+        covered = list(_covered(first, last, chunk))
         edges = {0, chunk // BLOCK}
         for _, start, stop in (covered[0], covered[-1]):
             edges |= {start // BLOCK, -(-start // BLOCK), stop // BLOCK, -(-stop // BLOCK)}

@@ -43,12 +43,12 @@ GROUPS = {
     "planner": Group(
         {
             "model.raid_geometry": _raid("geometry map table"),
-            "model.raid_map": _raid("map table"),
-            "model.raid_parity": _raid("table row"),
+            "model.raid_map": _raid("map table brute"),
+            "model.raid_parity": _raid("geometry table row brute"),
             "model.raid_row": _raid("row table"),
-            "model.raid_plan": _raid("table geometry"),
+            "model.raid_plan": _raid("table geometry brute"),
             "model.raid_merge": _raid("merge table"),
-            "model.raid_pieces": _raid("table row"),
+            "model.raid_pieces": _raid("table row brute"),
             "model.raid_rebuild": _raid("rebuild table"),
         },
         further=MD_CASES,

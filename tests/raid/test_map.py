@@ -81,6 +81,7 @@ def test_maps_are_one_to_one(found):
             assert place[1] < found.member_sizes[place[0]]
     assert not parity & set(taken)
     for member in range(found.members):
+        assert found.data_at(member, found.member_sizes[member]) is None
         for place in range(0, found.member_sizes[member], BLOCK):
             offset = found.data_at(member, place)
             assert taken.get((member, place)) == offset

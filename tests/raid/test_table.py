@@ -11,6 +11,7 @@ from nvmesim.errors import InputError
 from nvmesim.model import raid_table
 from nvmesim.model.raid_arrays import PlanTable, table_plan
 from nvmesim.model.raid_geometry import RaidGeometry
+from nvmesim.model.raid_map import BLOCK
 from nvmesim.model.raid_plan import raw_plan
 from nvmesim.model.raid_stripe_cache import StripeCache
 from nvmesim.model.raid_table import expectation, plan_table
@@ -166,6 +167,10 @@ def test_ppl_writes_go_between_reads_and_data():
         assert mean.write_bios == bios
         assert mean.write_bytes == amplification * size * KIB
     assert plan_table(geometry, "write", 4096).phases_per_plan == 3
+    # eight rows of a chunk share a log write: md raid5.h, MAX_STRIPE_BATCH
+    for rows, logs in ((8, 1), (9, 2), (16, 2)):
+        table = plan_table(geometry, "write", rows * BLOCK, align=64 * KIB)
+        assert {len(table.plan(i)[1]) for i in range(table.n_plans)} == {logs}
 
 
 def test_zones_of_a_raid0_count_by_their_length():
