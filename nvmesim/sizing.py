@@ -91,7 +91,7 @@ class CpuAnswer:
         """Whether it carries the load, and with what margin.
 
         >>> CpuAnswer("x", 2, 73, 0.5, 0.54, 0.79, 4e6, True, margin=-0.04).words()
-        'yes, 4.0 points over'
+        'nearly, 4.0 points over'
         """
         from nvmesim.units import format_iops
 
@@ -99,7 +99,7 @@ class CpuAnswer:
         if self.within:
             return f"yes, {points:.1f} points under"
         if self.carries:
-            return f"yes, {points:.1f} points over"
+            return f"nearly, {points:.1f} points over"
         if self.physical_utilization < 1:
             return f"no, {points:.0f} points over"
         return f"no, full at {format_iops(self.most_iops)}"

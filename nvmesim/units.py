@@ -58,6 +58,10 @@ def _scaled(text: str, units: dict[str, int], what: str, example: str) -> int:
     number, unit = _split(text, what, example)
     if unit not in units:
         found = f"has unit {unit!r}, which is not {what}" if unit else "has no unit"
+        # fio, DiskSpd and mdadm mean powers of two by these letters
+        binary = f"{unit[:1].upper()}iB"
+        if unit in (*"kKmMgGtT",) and binary in units:
+            example = f"{number} {binary}"
         raise UnitError(
             f"{text!r} {found}; write a number and one of "
             f"{', '.join(units)}, for example {example!r}"

@@ -191,7 +191,11 @@ def from_table(
     if extends is not None and not isinstance(extends, str | Mapping):
         raise CatalogError(f"extends is {extends!r}; name a catalog entry or a file")
     if extends is not None:
-        values = _merged(load(known, extends, base).model_dump(exclude_unset=True), values)
+        extended = load(known, extends, base).model_dump(exclude_unset=True)
+        for at_level in extended.get("by_level", {}).values():
+            for key in values:  # what is stated here holds at every level
+                at_level.pop(key, None)
+        values = _merged(extended, values)
     return _validated(MODELS[known], {"name": name, **values})
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
@@ -83,6 +83,9 @@ Rate = Annotated[Quantity, BeforeValidator(_quantity(units.parse_rate, "640k/s")
 """Per second; written "640k/s"."""
 Number = Annotated[Quantity, BeforeValidator(_quantity(float)), UnitOf("number")]
 """A plain number: cycles, a count, a factor."""
+
+
+RAID_LEVELS: Final = ("raid0", "raid1", "raid10", "raid5", "raid6")
 
 
 class JointDraws(Frozen):
@@ -278,7 +281,31 @@ class DriveProfile(Frozen):
     latencies: EmpiricalLatencies | None = None
     joint: JointDraws | None = None
     """The fitted numbers' joint distribution: their own intervals leave out how they compensate."""
+    missed: dict[str, float] = Field(default_factory=dict)
+    """Largest relative error on IOPS of the calibration, of operations that it missed by 10 %."""
     notes: str = ""
+
+    def counts(self, number: str) -> bool:
+        """Whether *number*, a dotted key, is one that a prediction with this drive uses.
+
+        Dies, channels, the controller and the write buffer are no part of a disk of rounds, nor of
+        one that gives the latencies of a capture.
+        """
+        if self.rounds is None and self.latencies is None:
+            return True
+        part, _, side = number.partition(".")
+        if part in ("read", "write"):
+            return side == "base" and self.rounds is not None
+        return part not in ("dies", "channels", "commands")
+
+    @property
+    def writes_unmeasured(self) -> bool:
+        """Whether reads were measured and writes were not: those are no more than a guess."""
+        reads, writes = [self.read.base, self.read.die], [self.write.base, self.write.program]
+        if self.rounds is not None:
+            reads, writes = [self.rounds.read], [self.rounds.write or self.rounds.read]
+        measured = any(q.basis in ("fitted", "measured") for q in reads)
+        return measured and all(q.basis == "assumed" for q in writes) and self.latencies is None
 
 
 class EmpiricalLatencies(Frozen):
@@ -432,7 +459,7 @@ class RaidEngineProfile(Frozen):
     """Write-back cache."""
     merge: Literal["6.1", "6.12", "none"] = "6.12"
     """How its bios become drive commands (Linux md by kernel version)."""
-    levels: tuple[str, ...] = ("raid0", "raid1", "raid10", "raid5", "raid6")
+    levels: tuple[str, ...] = RAID_LEVELS
     by_level: dict[str, dict[str, Any]] = Field(default_factory=dict)
     """Values that differ by level: {"raid5" = {"serial_write" = "1.9 us"}}."""
     columns: int | None = None
@@ -446,6 +473,13 @@ class RaidEngineProfile(Frozen):
     """Whether the members of a bootable volume must be in one domain (VMD, 16 lanes)."""
     sources: tuple[str, ...] = ()
     notes: str = ""
+
+    @model_validator(mode="after")
+    def _by_levels_that_are(self) -> RaidEngineProfile:
+        for level in self.by_level:
+            if level not in RAID_LEVELS:
+                raise ValueError(f"by_level.{level}: there are {', '.join(RAID_LEVELS)}")
+        return self
 
 
 class PlatformProfile(Frozen):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +20,7 @@ from nvmesim.fit.bench import Host, free_host, measure
 from nvmesim.fit.buffer import buffers_of
 from nvmesim.fit.course import courses_of
 from nvmesim.fit.episodes import suggestions
-from nvmesim.fit.evidence import DriveFit, Judged
+from nvmesim.fit.evidence import DriveFit, Judged, percentiles_missed
 from nvmesim.fit.host import parse_host
 from nvmesim.fit.joint import joint_of, with_draws
 from nvmesim.fit.limits import FoundLimits, bursts_of, find_limits
@@ -92,6 +93,10 @@ def fit_drive(
     return replace(fit, profile=fit.profile.model_copy(update={"write": write}))
 
 
+FAR_OFF: Final = 0.1
+"""Relative error on IOPS from which a point is missed: beyond what captures scatter."""
+
+
 class _Fitting:
     def __init__(
         self,
@@ -137,6 +142,7 @@ class _Fitting:
         profile = profile.model_copy(update={"joint": joint_of(profile, self.joint)})
         judged = [self._judge(profile, p, p in used) for p in self.points]
         self._doubt(used, reads, writes, judged)
+        profile = profile.model_copy(update={"missed": self._missed(judged)})
         return DriveFit(profile, tuple(judged), tuple(dict.fromkeys(self.notes)), tuple(self.free))
 
     def _check_host(self) -> None:
@@ -413,16 +419,27 @@ class _Fitting:
             self.notes.append("no writes were measured: the write side is assumed")
         if not reads:
             self.notes.append("no reads were measured: the read side is assumed")
-        missed = [j for j in judged if abs(j.residual["iops"]) > 0.1]
-        for j in missed:
-            error = j.residual["iops"]
-            if not (j.point.is_cpu_bound and self.included):
-                self.notes.append(
-                    f"{j.point.name}: the fitted drive does {100 * error:+.0f} % IOPS; a mechanism "
-                    "is missing there, or the point was disturbed"
-                )
+        for j in self._far_off(judged):
+            self.notes.append(
+                f"{j.point.name}: the fitted drive does {100 * j.residual['iops']:+.0f} % IOPS; a "
+                "mechanism is missing there, or the point was disturbed"
+            )
+        self.notes += percentiles_missed(judged)
         if len(used) == 1:
             self.notes.append("one point: every number but the latency at its depth is a guess")
+
+    def _far_off(self, judged: Sequence[Judged]) -> list[Judged]:
+        """Points that the drive misses; one that measured its host's full thread is none."""
+        of_drive = [j for j in judged if not (j.point.is_cpu_bound and self.included)]
+        return [j for j in of_drive if abs(j.residual["iops"]) > FAR_OFF]
+
+    def _missed(self, judged: Sequence[Judged]) -> dict[str, float]:
+        """Largest error on IOPS of each operation that is missed: predictions repeat it."""
+        found: dict[str, float] = {}
+        for j in self._far_off(judged):
+            error = j.residual["iops"]
+            found[j.point.op] = max(found.get(j.point.op, 0.0), error, key=abs)
+        return {op: round(float(error), 3) for op, error in found.items()}
 
 
 def judging(profile: DriveProfile, point: Point) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -62,6 +62,37 @@ class Judged:
             "model": self.model,
             "residual": self.residual,
         }
+
+
+MISSED: Final = {"p50_s": 0.15, "p99_s": 0.3, "p99.9_s": 0.5}
+"""Errors of a percentile beyond which a fit says so. A choice: what a reader calls far."""
+
+
+def percentiles_missed(judged: Sequence[Judged]) -> list[str]:
+    """Say which percentiles the fitted drive does not tell, over all points.
+
+    A mean may fit where the shape does not: a drive of another kind, or another host's time.
+
+    >>> seen = Point("1x1", 1.0, True, 4096, 1, 1, 1e4, 1e-4, {99.0: 2e-4})
+    >>> percentiles_missed([Judged(seen, Answer(1e4, 1e-4, {99.0: 5e-4}))])[0][:35]
+    'p99 is off by +150 % at 1 of 1 poin'
+    """
+    said = []
+    for name, limit in MISSED.items():
+        off = [r for j in judged if (r := j.residual.get(name)) is not None]
+        far = [r for r in off if abs(r) > limit]
+        if far:
+            low, high = (f"{100 * r:+.0f}" for r in (min(far), max(far)))
+            span = f"{low} %" if low == high else f"{low} to {high} %"
+            what = name.removesuffix("_s")
+            advice = ""
+            if 2 * len(far) >= len(off):
+                advice = (
+                    f": take no {what} from this profile, or say what measured (--captured-on), or "
+                    "add captures"
+                )
+            said.append(f"{what} is off by {span} at {len(far)} of {len(off)} points{advice}")
+    return said
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -145,6 +146,10 @@ def points_of(captures: Captures) -> tuple[list[Point], list[str]]:
     return points, [*said, *_short_tails(points), *doubts(captures, {p.source for p in points})]
 
 
+LISTED: Final = 12
+"""Values named when a rule holds none out."""
+
+
 def hold_out(points: Iterable[Point], rules: Iterable[str]) -> list[Point]:
     """Mark the points that a rule such as ``QD=16`` or ``BS=64 KiB`` names as held out.
 
@@ -160,11 +165,24 @@ def hold_out(points: Iterable[Point], rules: Iterable[str]) -> list[Point]:
         hits = [i for i, p in enumerate(marked) if _matches(p, key.strip().upper(), value.strip())]
         if not hits:
             raise FitError(
-                f"--hold-out {rule}: no point is so; write QD=16, BS='64 KiB' or OP=read"
+                f"--hold-out {rule}: no point is so; there are {_present(marked, key.strip())}"
             )
         for i in hits:
             marked[i] = replace(marked[i], held_out=True)
     return marked
+
+
+def _present(points: Sequence[Point], key: str) -> str:
+    """What the points have for *key*, as a rule names it."""
+    key = key.upper()
+    found = {
+        "QD": [f"QD={n}" for n in sorted({p.outstanding for p in points})],
+        "BS": [f"BS='{format_size(n)}'" for n in sorted({p.block_size for p in points})],
+        "OP": [f"OP={op}" for op in sorted({p.op for p in points})],
+        "JOBS": [f"JOBS={n}" for n in sorted({p.jobs for p in points})],
+    }[key]
+    more = f" and {len(found) - LISTED} more" if len(found) > LISTED else ""
+    return ", ".join(found[:LISTED]) + more
 
 
 def _matches(point: Point, key: str, value: str) -> bool:

@@ -145,7 +145,8 @@ def with_rounds(
     """
     base, base_cv, each, cv = (Quantity(value=float(v)) for v in x)
     none = Quantity(value=0.0, basis="assumed")
-    rounds = Rounds(base=base, base_cv=base_cv, read=each, write=each if writes else None, cv=cv)
+    as_read = each.model_copy(update={"basis": "assumed", "source": "writes cost what reads do"})
+    rounds = Rounds(base=base, base_cv=base_cv, read=each, write=each if writes else as_read, cv=cv)
     read: ReadSide = template.read.model_copy(update={"base": none})
     write = template.write.model_copy(update={"base": none})
     update = {"rounds": pauses.with_them(rounds), "read": read, "write": write}

@@ -22,6 +22,7 @@ from nvmesim.model.builder import (
     station_arrays,
 )
 from nvmesim.model.distributions import exponential_table
+from nvmesim.model.doubts import doubts
 from nvmesim.model.drive import DriveModel, HostShare
 from nvmesim.model.host import Cycles, Distance, Host, request_cycles
 from nvmesim.model.load_rows import LoadRows, request_kinds
@@ -83,7 +84,7 @@ class _Lowering:
             self._add_users(*started)
         self._n_threads = len(self.host.thread_gate)
         self._add_background()
-        self._warn_empirical()
+        self.warnings += doubts(self.scenario)
         self.plans.pad(self.load.n_phases)
         # An END of its own, so that the last operation always is one.
         self.b.program([op(Op.END)])
@@ -456,19 +457,6 @@ class _Lowering:
             for j in range(n_targets if spread else 1):
                 where = j if spread else place
                 self.load.users += [(number, thread, where, stream)] * group.outstanding
-
-    def _warn_empirical(self) -> None:
-        for drive in self.scenario.drives:
-            table = drive.profile.latencies
-            if table is None:
-                continue
-            depth = sum(g.in_flight for g in self.scenario.workload) / len(self.scenario.drives)
-            if abs(depth - table.queue_depth) > 0.1 * table.queue_depth:
-                self.warnings.append(
-                    f"{drive.name}: latencies were captured at queue depth {table.queue_depth} "
-                    f"and are replayed at {depth:g}; the prediction is not to be trusted there"
-                )
-                return
 
     # -- arrays ---------------------------------------------------------------------------------
 

@@ -226,7 +226,11 @@ def _sentence(
         return _carried(most, spoken(lowered, totals, most) if most else "", offered)
     if stop is not None:
         also = also_full(lowered, totals, stop)
-        return f"Stopped by {describe(lowered, totals, stop)}{also}: {best_relief(reliefs)}."
+        relief = best_relief(reliefs)
+        if reliefs and relief.startswith("none of"):
+            # what is full was relieved, and something else held the load at once
+            relief += " alone: something else is as full, two must change at once"
+        return f"Stopped by {describe(lowered, totals, stop)}{also}: {relief}."
     nothing = "Nothing is full"
     if most is not None:
         nothing += f" (most so {spoken(lowered, totals, most)}, {percent(most.utilization)} busy)"

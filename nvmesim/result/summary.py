@@ -247,7 +247,9 @@ def _parts(result: Result) -> str:
     own = result.uncertainty["simulation"]["iops"]
     down, up = calibration["iops_ends"]
     theirs = plus_minus(Interval(1.0, 1 - down, 1 + up))
-    return f": {share(own)} of simulation and {theirs} of calibration (in quadrature),"
+    unsaid = plural(len(result.assumptions), "assumption")
+    beside = f"; {unsaid} in neither" if result.assumptions else ""
+    return f": {share(own)} of simulation and {theirs} of calibration (in quadrature{beside}),"
 
 
 def share(fraction: float) -> str:

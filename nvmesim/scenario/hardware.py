@@ -78,6 +78,8 @@ class Notes:
         for name, quantity in catalog.assumed(profile):
             if name not in used and (name in _RARELY or name.startswith(_ONLY_IF_USED)):
                 continue
+            if isinstance(profile, DriveProfile) and not profile.counts(name):
+                continue
             because = f" ({quantity.source})" if quantity.source else ""
             shown = show_quantity(profile, name)
             self.assume(f"{key}: {name} = {shown} is assumed{because}")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import glob
 import importlib
+import math
 import re
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
@@ -199,11 +200,15 @@ def _nothing(named: list[PathText], unread: list[str]) -> CaptureError:
 def guarded_read(reader: Reader, source: Source) -> Capture:
     """Read *source* with *reader*; what any hostile file can cause is a CaptureError as well."""
     try:
-        return reader.read(source)
+        capture = reader.read(source)
     except (RecursionError, MemoryError, OverflowError) as error:
         what = {RecursionError: "is nested too deeply", MemoryError: "needs too much memory"}
         found = what.get(type(error), "holds a number out of any range")
         raise source.error(f"{found} for a {reader.name} capture", "repeat the capture") from None
+    for m in capture.measurements:
+        if not all(math.isfinite(r.iops) and r.iops >= 0 for r in m.ops.values()):
+            raise source.error(f"{m.label}: IOPS that are no rate", "repeat the capture")
+    return capture
 
 
 def _expand(named: list[PathText], refused: list[str] | None) -> dict[Path, bool]:

@@ -125,6 +125,16 @@ def test_cpu_time_that_contradicts_the_stated_host(cpu_s, warned):
     assert ("it is not the stack that measured" in said) == warned
 
 
+def test_a_mix_that_the_drive_misses_stays_in_the_profile():
+    (read,) = at_depths(0.0)[:1]
+    mix = replace(read, label="mix", read_fraction=0.7, iops=0.7 * read.iops, mean_s=None)
+    fit = fit_drive([read, replace(read, label="w", read_fraction=0.0), mix], name="x")
+    (error,) = (j.residual["iops"] for j in fit.points if j.point.label == "mix")
+    assert abs(error) > 0.2
+    assert fit.profile.missed == {"randrw:70": pytest.approx(error, abs=1e-3)}
+    assert sum("a mechanism is missing there" in w for w in fit.warnings) == 1
+
+
 @pytest.mark.parametrize(("size", "warned"), [(1 << 20, True), (4096, False)])
 def test_more_than_the_link_carries(size, warned):
     points = [replace(p, cpu_s=None) for p in at_depths(0.0, size=size, iops=10e3)]

@@ -43,6 +43,12 @@ def test_a_rule_that_names_nothing_is_an_error(rule):
         hold_out([point()], [rule])
 
 
+def test_a_rule_that_holds_nothing_out_is_told_what_there_is():
+    points = [replace(point(), iodepth=depth) for depth in (4, 1)]
+    with pytest.raises(FitError, match=r"--hold-out QD=17: no point is so; there are QD=1, QD=4"):
+        hold_out(points, ["QD=17"])
+
+
 def test_the_longest_run_of_a_point_is_used(tmp_path):
     found, notes = points_of(
         captures(tmp_path, point(count=5_000), point(count=700_000), point(depth=1, count=4_000))

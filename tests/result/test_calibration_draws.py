@@ -10,6 +10,7 @@ from nvmesim.catalog.load import get
 from nvmesim.catalog.profile import JointDraws, Quantity
 from nvmesim.catalog.text import to_toml
 from nvmesim.errors import CatalogError
+from nvmesim.scenario.load import scenario_from_dict
 from nvmesim.simulate import simulate
 from tests.result.scenarios import scenario
 
@@ -60,7 +61,7 @@ def test_latency_intervals_hold_the_calibration_too():
 def test_the_interval_on_a_terminal_says_what_it_is_made_of():
     unsure = simulate(scenario(drive=read_side()), reliefs=False, calibration_draws=6)
     assert "of simulation and" in str(unsure)
-    assert "of calibration (in quadrature)" in str(unsure)
+    assert "of calibration (in quadrature" in str(unsure)
 
 
 def test_a_narrow_span_stays_where_nothing_was_drawn():
@@ -100,3 +101,24 @@ def test_doubt_that_can_only_cost_promises_no_gain():
 def test_a_quantity_without_an_interval_stays():
     drive = get("drive", "hdd-7200").model_copy(update={"commands": Quantity(value=5.0)})
     assert drawn(drive, np.random.default_rng(1)).commands.value == 5.0
+
+
+def test_what_the_calibration_did_not_tell_is_a_warning():
+    rounds = {
+        "base": {"value": "20 us", "basis": "fitted"}, "read": {"value": "5 us", "basis": "fitted"},
+        "write": {"value": "5 us", "basis": "assumed"},
+    }  # fmt: skip
+    missed = {"randrw:70": 0.185, "randread": -0.12}
+    disk = {"extends": "intel-p4610-1.6tb", "name": "mine", "rounds": rounds, "missed": missed}
+    for read, said in ((1.0, False), (0.7, True)):
+        tables = {
+            "server": {"stack": "linux-io_uring", "sockets": [{"cpu": "xeon-gold-6130"}]},
+            "drives": [{"profile": disk}],
+            "workload": {"outstanding": 4, "read": read},
+            "run": {"requests": 4000},
+        }
+        warnings = simulate(scenario_from_dict(tables)).warnings
+        assert any(w.startswith("mine: no writes were measured") for w in warnings) == said
+        repeated = [w for w in warnings if "this profile predicts" in w]
+        about = "randrw:70 did less" if said else "randread did more"
+        assert [about in w for w in repeated] == [True]

@@ -174,6 +174,26 @@ def test_engine_sets_defaults_by_level():
     assert spaces.chunk == 256 * 1024
 
 
+def test_what_an_engine_states_itself_holds_at_every_level():
+    own = {"extends": "linux-md", "serial_write": "0.9 us"}
+    raid5 = scenario(drives=drives(3), volume={"raid": "raid5", "engine": own}).volumes[0]
+    assert raid5.engine.serial_write.value == 900_000
+    wrong = {"extends": "linux-md", "by_level": {"raid66": {"serial_write": "0.9 us"}}}
+    with pytest.raises(ScenarioError, match=r"by_level.raid66: there are raid0, raid1"):
+        scenario(drives=drives(3), volume={"raid": "raid5", "engine": wrong})
+
+
+def test_a_disk_of_rounds_assumes_nothing_of_dies():
+    rounds = {
+        "base": {"value": "20 us", "basis": "fitted"}, "read": {"value": "5 us", "basis": "fitted"},
+        "write": {"value": "5 us", "basis": "assumed"},
+    }  # fmt: skip
+    disk = {"extends": "intel-p4610-1.6tb", "name": "mine", "rounds": rounds}
+    assumed = [a for a in scenario(drives=[{"profile": disk}]).assumptions if "drive mine" in a]
+    assert any("rounds.write = 5 us" in a for a in assumed)
+    assert not any(key in a for a in assumed for key in (" dies", "read.die", "write.program"))
+
+
 def test_members_of_unequal_size_use_the_smallest():
     mixed = [{"profile": "intel-p4610-1.6tb"}, {"profile": "intel-p4510-1tb"}]
     resolved = scenario(drives=mixed, volume={"raid": "raid0"})

@@ -184,7 +184,7 @@ def test_a_chunk_may_end_at_any_byte(name: str, tmp_path: Path, monkeypatch) -> 
     path.write_text(text)
     whole = table_of(path)
     assert whole[0].height > 0
-    for size in range(1, len(text) + 1, 1 if len(text) < 500 else len(text) // 60):
+    for size in {*range(1, min(len(text), 90)), *range(90, len(text) + 1, len(text) // 40)}:
 
         def cut(source: MemorySource, _: int = 0, size: int = size) -> Iterator[np.ndarray]:
             return lines._chunks(source, size)
