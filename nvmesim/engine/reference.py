@@ -46,6 +46,7 @@ from nvmesim.engine.stations import KINDS, Die, Gate, Station, World
 from nvmesim.engine.steps import Step, Steps
 from nvmesim.engine.tally import Tally
 from nvmesim.engine.tokens import Instant, Operation, Request, Token, Visit
+from nvmesim.errors import nearest
 from nvmesim.network import HORIZON_PS, SCALE_ONE, VISITS, Kind, Network, Op
 from nvmesim.rng import below, mix, quantile
 
@@ -112,7 +113,10 @@ class ReferenceEngine:
             if isinstance(gate, Gate):
                 self.gates[s] = gate
         if replaced:
-            raise KeyError(f"no station is called {', '.join(replaced)}")
+            unknown = next(iter(replaced))
+            raise KeyError(
+                f"no station is called {unknown!r}; {nearest(unknown, net.station_names)}"
+            )
         self.stations = [made[s] for s in range(net.n_stations)]
 
     @property
