@@ -229,8 +229,6 @@ def survives(level: int, members: int, layout: str, lost: tuple[int, ...]) -> bo
         return len(lost) <= PARITY_DISKS[level]
     kind, copies = layout_copies(level, members, layout)
     gone = set(lost)
-    if level == 1:
-        return len(gone) < members
     step = copies if kind == "near" else 1
     return not any(
         {(chunk * step + copy) % members for copy in range(copies)} <= gone

@@ -42,7 +42,7 @@ MD_CASES = ("tests/raid/test_md_cases.py", "-k", "not long_run and not random_ca
 GROUPS = {
     "planner": Group(
         {
-            "model.raid_geometry": _raid("geometry map table"),
+            "model.raid_geometry": _raid("geometry map table brute"),
             "model.raid_map": _raid("map table brute"),
             "model.raid_parity": _raid("geometry table row brute"),
             "model.raid_row": _raid("row table"),

@@ -147,6 +147,13 @@ def test_geometry_that_cannot_be_is_one_line(args, text):
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("level", "disks"), [("raid0", 6), ("raid1", 6), ("raid10", 6), ("raid5", 5), ("raid6", 4)]
+)
+def test_members_less_those_of_parity(level, disks):
+    assert raid_map(level, 6, None if level == "raid1" else CHUNK).data_disks == disks
+
+
 def test_places_that_do_not_exist():
     found = raid_map(5, 4, CHUNK, member_size=CHUNK)
     with pytest.raises(InputError, match="below the capacity, 196608"):
