@@ -16,7 +16,7 @@ from typing import Any, Final, Literal
 import polars as pl
 
 from nvmesim.catalog.load import quantities
-from nvmesim.catalog.profile import Profile, Quantity
+from nvmesim.catalog.profile import DriveProfile, Profile, Quantity
 from nvmesim.catalog.text import show_quantity
 from nvmesim.errors import InputError, nearest
 from nvmesim.scenario.load import scenario_from_dict
@@ -140,6 +140,8 @@ def inputs_of(
             if key.startswith(("filesystems.", "guests.", "sections.")) and not _used(
                 key, resolved
             ):
+                continue
+            if isinstance(profile, DriveProfile) and not profile.counts(key):
                 continue
             yield Input(
                 f"{label}.{key}", holders, tuple(key.split(".")), quantity, _shown(profile, key)

@@ -173,6 +173,21 @@ def test_ppl_writes_go_between_reads_and_data():
         assert {len(table.plan(i)[1]) for i in range(table.n_plans)} == {logs}
 
 
+def test_a_log_goes_to_the_parity_member_unless_it_is_lost():
+    for lost in range(4):
+        geometry = RaidGeometry(5, 4, 64 * KIB, journal="ppl", degraded=(lost,))
+        for stripe in range(4):
+            ((parity, _),) = geometry.address_map.parity(stripe * 192 * KIB)
+            log = table_plan(raw_plan(geometry, "write", stripe * 192 * KIB, 4096))[1]
+            assert [members for members, *_ in log] == [(parity,)] * (parity != lost)
+
+
+@pytest.mark.parametrize("limit", [{"max_sectors": 10 * KIB}, {"max_segments": 2}])
+def test_commands_of_the_stripe_cache_are_whole_pages_within_the_limits(limit):
+    table = plan_table(RaidGeometry(5, 4, 64 * KIB, **limit), "write", 192 * KIB)
+    assert set(table.child_bytes[table.child_is_write].tolist()) == {8 * KIB}
+
+
 def test_zones_of_a_raid0_count_by_their_length():
     sizes = (1024 * KIB, 2048 * KIB, 2048 * KIB)
     geometry = RaidGeometry(0, 3, 64 * KIB, member_size=sizes)
