@@ -141,12 +141,10 @@ def _dirty(row: _Row) -> bool:
     else:
         rmw, rcw = _cost(for_rmw, task), _cost(for_rcw, task)
     modify = rmw < rcw or (rmw == rcw and task.rmw_level == 2)
-    if not modify and rcw > 0:
-        rcw = for_rcw.bit_count()
     if row.active:
         fetch = for_rmw if modify and rmw > 0 else for_rcw if not modify else 0
         row.pending |= fetch & ~task.lost
-    return not row.pending and (rmw == 0 or rcw == 0)
+    return not row.pending and (rmw == 0 or not for_rcw)
 
 
 def _cost(blocks: int, task: RowTask) -> int:
