@@ -6,7 +6,7 @@ import pytest
 
 from nvmesim.errors import GeometryError, InputError
 from nvmesim.model.raid_geometry import RaidGeometry, survives
-from nvmesim.model.raid_plan import plan_request
+from nvmesim.model.raid_plan import plan_request, rebuilt_bytes
 
 KIB = 1024
 
@@ -97,6 +97,7 @@ def test_flush_and_bitmap_reach_every_live_member():
     first, *_, last = plan.phases
     assert [(c.member_alternatives, c.n_bytes) for c in first] == [((m,), 512) for m in range(3)]
     assert [(c.member_alternatives, c.n_bytes) for c in last] == [((m,), 0) for m in range(3)]
+    assert {(c.member_offset, c.n_bios) for c in (*first, *last)} == {(0, 1)}
 
 
 def test_a_rebuilding_member_is_read_below_the_point_only():
@@ -119,3 +120,14 @@ def test_a_request_beyond_the_volume():
     geometry = RaidGeometry(5, 4, 64 * KIB, member_size=64 * KIB)
     with pytest.raises(InputError, match="ends beyond the volume"):
         plan_request(geometry, "read", 192 * KIB, 4096)
+
+
+def test_a_request_across_the_point_of_a_rebuild_is_above_it():
+    keys = {"rebuilding": (3,), "rebuilt": 0.5}
+    geometry = RaidGeometry(5, 4, 64 * KIB, member_size=1024 * KIB, **keys)
+    point = rebuilt_bytes(geometry)
+    assert point == 3 * 512 * KIB
+    for offset, reads_it in ((point - 8 * KIB, True), (point - 4 * KIB, False), (point, False)):
+        (children,) = plan_request(geometry, "read", offset, 8 * KIB).phases
+        assert ((3,) in [c.member_alternatives for c in children]) == reads_it
+    assert rebuilt_bytes(RaidGeometry(5, 4, 64 * KIB, **keys)) == 0

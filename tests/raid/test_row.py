@@ -165,3 +165,12 @@ def test_a_full_write_is_all_data_and_nothing_less(parity):
     assert full_write(row)
     assert not full_write(replace(row, overwrite=data & ~1))
     assert not full_write(replace(row, overwrite=0, partial=data))
+
+
+def test_two_lost_blocks_are_computed_together():
+    """md fetches all that it has, and then knows the whole row (fetch_block, compute_6)."""
+    for lost in (0b01001, 0b10010):
+        task = RowTask(5, 0, parity_p=16, parity_q=1, lost=lost, absent=lost, to_read=0b01110)
+        work = settle_row(task)
+        assert work.cached == 0b11111
+        assert sum(1 << member for member in work.reads) == 0b11111 & ~lost
