@@ -120,7 +120,7 @@ class ParityPlanner:
         geometry = self.geometry
         cut = min(RAID5_MAX_REQUEST, geometry.max_sectors)
         children: list[RawChild] = []
-        for _, start, size in submission_pieces(offset, length, cut, geometry.chunk):
+        for start, size in submission_pieces(offset, length, cut, geometry.chunk):
             index, inside = divmod(start, geometry.chunk)
             stripe, data = divmod(index, geometry.data_disks)
             member = self._roles[stripe % len(self._roles)][0][data]

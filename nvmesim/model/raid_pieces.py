@@ -20,20 +20,22 @@ BARRIER_UNIT: Final = 64 << 20
 
 RawChild = tuple[tuple[int, ...], bool, int, int, int]
 """Member alternatives, is a write, member offset, bytes, bios."""
+Piece = tuple[int, int]
+"""Start on the volume and length, bytes."""
 
 
-def submission_pieces(offset: int, length: int, cut: int, chunk: int | None) -> list[Bio]:
-    """Pieces of a request in the order in which raid1, 10, 5 and 6 submit them: (0, start, length).
+def submission_pieces(offset: int, length: int, cut: int, chunk: int | None) -> list[Piece]:
+    """Pieces of a request in the order in which raid1, 10, 5 and 6 submit them.
 
     A remainder is queued behind what was cut off before it, and newer remainders before older ones,
     so the tails of misaligned pieces come last and backwards.
     Source: Linux block/blk-core.c, __submit_bio_noacct.
 
-    >>> [start for _, start, _ in submission_pieces(32, 128, cut=64, chunk=64)]
+    >>> [start for start, _ in submission_pieces(32, 128, cut=64, chunk=64)]
     [32, 96, 128, 64]
     """
     work = [(offset, length)]
-    done: list[Bio] = []
+    done: list[Piece] = []
     while work:
         start, left = work.pop(0)
         rest: list[tuple[int, int]] = []
@@ -45,26 +47,26 @@ def submission_pieces(offset: int, length: int, cut: int, chunk: int | None) -> 
             if left > inside:
                 rest.append((start + inside, left - inside))
                 left = inside
-        done.append((0, start, left))
+        done.append((start, left))
         work = rest + work
     return done
 
 
-def striped_pieces(offset: int, length: int, cut: int, chunk: int) -> list[Bio]:
+def striped_pieces(offset: int, length: int, cut: int, chunk: int) -> list[Piece]:
     """Pieces of a raid0 request in order: of each piece that crosses a chunk the tail comes first.
 
     Source: Linux drivers/md/raid0.c, raid0_make_request as of 6.1.192 and 6.12.
 
-    >>> [start for _, start, _ in striped_pieces(32, 128, cut=64, chunk=64)]
+    >>> [start for start, _ in striped_pieces(32, 128, cut=64, chunk=64)]
     [64, 32, 128, 96]
     """
-    done: list[Bio] = []
+    done: list[Piece] = []
     for start in range(offset, offset + length, cut):
         left = min(cut, offset + length - start)
         inside = chunk - start % chunk
         if left > inside:
-            done.append((0, start + inside, left - inside))
-        done.append((0, start, min(left, inside)))
+            done.append((start + inside, left - inside))
+        done.append((start, min(left, inside)))
     return done
 
 
@@ -113,10 +115,10 @@ def plan_pieces(
     else:
         pieces = submission_pieces(offset, length, geometry.max_sectors, split_unit(geometry))
     if op == "read":
-        return [_read(geometry, start, size, below) for _, start, size in pieces]
+        return [_read(geometry, start, size, below) for start, size in pieces]
     bios = [
         (member, member_offset, size)
-        for _, start, size in pieces
+        for start, size in pieces
         for member, member_offset in geometry.address_map.locate(start)
         if member not in geometry.degraded
     ]

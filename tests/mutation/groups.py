@@ -48,7 +48,7 @@ GROUPS = {
             "model.raid_row": _raid("row table"),
             "model.raid_plan": _raid("table geometry brute"),
             "model.raid_merge": _raid("merge table"),
-            "model.raid_pieces": _raid("table row brute"),
+            "model.raid_pieces": _raid("geometry table row brute"),
             "model.raid_rebuild": _raid("rebuild table"),
         },
         further=MD_CASES,

@@ -6,6 +6,7 @@ import pytest
 
 from nvmesim.errors import GeometryError, InputError
 from nvmesim.model.raid_geometry import RaidGeometry, survives
+from nvmesim.model.raid_pieces import crosses_barriers
 from nvmesim.model.raid_plan import plan_request, rebuilt_bytes
 
 KIB = 1024
@@ -131,3 +132,30 @@ def test_a_request_across_the_point_of_a_rebuild_is_above_it():
         (children,) = plan_request(geometry, "read", offset, 8 * KIB).phases
         assert ((3,) in [c.member_alternatives for c in children]) == reads_it
     assert rebuilt_bytes(RaidGeometry(5, 4, 64 * KIB, **keys)) == 0
+
+
+def test_reads_spare_members_that_are_mostly_written():
+    for lost, readers in (((), (1, 2)), ((1,), (2,)), ((1, 2), (0,))):
+        geometry = RaidGeometry(1, 3, write_mostly=(0,), degraded=lost)
+        ((child,),) = plan_request(geometry, "read", 0, 4 * KIB).phases
+        assert child.member_alternatives == readers
+
+
+@pytest.mark.parametrize(
+    ("kernel", "bitmap", "bios"),
+    [("6.1", "none", 2), ("6.12", "none", 1), ("6.12", "internal", 2)],
+)
+def test_chunks_of_a_mirrored_write_merge_where_md_plugs(kernel, bitmap, bios):
+    geometry = RaidGeometry(10, 4, 64 * KIB, kernel=kernel, bitmap=bitmap)
+    (children,) = plan_request(geometry, "write", 0, 256 * KIB).phases
+    assert {c.n_bios for c in children} == {bios}
+    assert sum(c.n_bytes for c in children) == 512 * KIB
+    stripes = RaidGeometry(0, 2, 64 * KIB, kernel=kernel, bitmap=bitmap)
+    (children,) = plan_request(stripes, "write", 0, 256 * KIB).phases
+    assert {c.n_bios for c in children} == {2 if kernel == "6.1" else 1}
+
+
+def test_whole_barrier_units_are_never_crossed():
+    mirror = RaidGeometry(1, 2)
+    assert not crosses_barriers(mirror, 64 * KIB, 64 * KIB, 64 * KIB)
+    assert crosses_barriers(mirror, 64 * KIB, 64 * KIB, 4 * KIB)
