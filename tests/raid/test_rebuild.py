@@ -70,3 +70,15 @@ def test_units_and_levels_that_cannot_be():
         rebuild_plan_table(RaidGeometry(5, 4, 64 * KIB, degraded=(0,)), 0, unit=1000)
     with pytest.raises(GeometryError, match="nothing to check"):
         check_plan_table(RaidGeometry(0, 4, 64 * KIB))
+
+
+def test_a_check_reads_a_plug_of_rows_or_a_block_of_a_mirror():
+    """Sizes as stated beside the constants; a chunk that is smaller is all."""
+    for level, chunk, size, bios in (
+        (5, 512, 128, 32), (5, 64, 64, 16), (6, 512, 128, 32), (10, 512, 64, 1), (10, 16, 16, 1),
+        (1, 0, 64, 1),
+    ):  # fmt: skip
+        table = check_plan_table(RaidGeometry(level, 4, chunk * KIB))
+        for alternatives, is_write, n_bytes, n_bios in table.plan(0)[0]:
+            assert len(alternatives) == 1
+            assert (is_write, n_bytes, n_bios) == (False, size * KIB, bios)
