@@ -224,7 +224,7 @@ class RandomNetwork:
 
     def group(self, programs: list[int], gates: list[int], measured: int) -> None:
         roll, net = self.roll, self.b
-        n_targets, n_kinds = roll(1, 3), roll(1, 2)
+        n_targets, n_kinds = roll(1, 3), roll(1, 3)
         stream = net.stream(3) if self.chance(40) else -1
         targets = [
             [
@@ -261,13 +261,21 @@ class RandomNetwork:
         net.group(
             targets,
             users,
-            shares=[1.0] if n_kinds == 1 else [roll(0, 4) / 4, 1.0],
+            shares=self.shares(n_kinds),
             gap=self.gaps if kind == 2 else -1,
             think_ps=roll(0, 5) if kind == 1 else 0,
             replay=kind == 3,
             measured=measured,
             bursts=self.bursts() if kind == 2 else NO_BURSTS,
         )
+
+    def shares(self, n_kinds: int) -> list[float]:
+        """Of what is left each kind takes some, also nothing or all; the last takes the rest."""
+        left, found = 1.0, []
+        for _ in range(n_kinds - 1):
+            found.append(left * self.roll(0, 4) / 4)
+            left -= found[-1]
+        return [*found, left]
 
     def bursts(self) -> tuple[int, int, int, int]:
         """Now and then: how long bursts and pauses last, and how slowly gaps pass in each."""
