@@ -82,3 +82,14 @@ def test_a_check_reads_a_plug_of_rows_or_a_block_of_a_mirror():
         for alternatives, is_write, n_bytes, n_bios in table.plan(0)[0]:
             assert len(alternatives) == 1
             assert (is_write, n_bytes, n_bios) == (False, size * KIB, bios)
+
+
+@pytest.mark.parametrize(
+    ("level", "members", "bios"), [(5, 3, 16), (6, 5, 16), (1, 3, 1), (10, 4, 1)]
+)
+def test_rows_are_restored_one_by_one_and_mirrors_at_once(level, members, bios):
+    geometry = RaidGeometry(level, members, (level != 1) * 64 * KIB, degraded=(0,))
+    reads, writes = rebuild_plan_table(geometry, 0).plan(0)
+    assert {n_bios for *_, n_bios in (*reads, *writes)} == {bios}
+    with pytest.raises(GeometryError, match="rebuild unit is 0 bytes"):
+        rebuild_plan_table(geometry, 0, 0)
