@@ -135,6 +135,15 @@ def fit_writes_in_rounds(
     return made(np.exp(found.logs)), found.columns()["write"]
 
 
+def as_a_read(read: Quantity) -> Quantity:
+    """What a write adds where none was measured: as a *read*, and said to be assumed.
+
+    >>> as_a_read(Quantity(value=5e6, basis="fitted")).basis
+    'assumed'
+    """
+    return Quantity(value=read.value, basis="assumed", source="writes cost what reads do")
+
+
 def with_rounds(
     template: DriveProfile, x: Sequence[float] | Floats, pauses: PauseFit = NONE, *,
     writes: bool = False,
@@ -145,8 +154,8 @@ def with_rounds(
     """
     base, base_cv, each, cv = (Quantity(value=float(v)) for v in x)
     none = Quantity(value=0.0, basis="assumed")
-    as_read = each.model_copy(update={"basis": "assumed", "source": "writes cost what reads do"})
-    rounds = Rounds(base=base, base_cv=base_cv, read=each, write=each if writes else as_read, cv=cv)
+    write_each = each if writes else as_a_read(each)
+    rounds = Rounds(base=base, base_cv=base_cv, read=each, write=write_each, cv=cv)
     read: ReadSide = template.read.model_copy(update={"base": none})
     write = template.write.model_copy(update={"base": none})
     update = {"rounds": pauses.with_them(rounds), "read": read, "write": write}

@@ -23,6 +23,7 @@ from nvmesim.fit.inference import Inferred, infer
 from nvmesim.fit.joint import joint_of, with_draws, with_span
 from nvmesim.fit.notes import named
 from nvmesim.fit.read_side import CLEAN, blank_reads
+from nvmesim.fit.rounds_fit import as_a_read
 from nvmesim.fit.search import Floats, Solution, solve
 from nvmesim.fit.sweep_task import OPEN
 from nvmesim.fit.synthetic import Task
@@ -272,9 +273,13 @@ class _Fitting:
         bounds = intervals(
             self.rounds_start.names, found.values, found.jacobian, found.residuals
         )  # fmt: skip
-        return with_rounds_intervals(
+        profile = with_rounds_intervals(
             self._made(found.values, best.structure), bounds, self._source()
         )
+        if self.used.write.any() or profile.rounds is None:
+            return profile
+        rounds = profile.rounds.model_copy(update={"write": as_a_read(profile.rounds.read)})
+        return profile.model_copy(update={"rounds": rounds})
 
     def _bank(self, best: _Try) -> tuple[DriveProfile, Structure, float]:
         """The fitted bank of dies, with the joint distribution of its numbers.

@@ -30,16 +30,16 @@ def networks(draw: st.DrawFn) -> Network:
     return RandomNetwork(lambda low, high: draw(st.integers(low, high))).build()
 
 
-def random_network(seed: int, first: int = 0) -> Network:
+def random_network(seed: int, first: int = 0, most_kinds: int = 2) -> Network:
     """The network of a *seed*; its stations are numbered from those of PLACES[first] on."""
-    return RandomNetwork(numpy_roll(seed), first).build()
+    return RandomNetwork(numpy_roll(seed), first, most_kinds).build()
 
 
 class RandomNetwork:
     """A valid network; most finish, some deadlock."""
 
-    def __init__(self, roll: Roll, first: int = 0) -> None:
-        self.roll, self.first = roll, first
+    def __init__(self, roll: Roll, first: int = 0, most_kinds: int = 2) -> None:
+        self.roll, self.first, self.most_kinds = roll, first, most_kinds
         self.b = b.NetworkBuilder()
 
     def build(self) -> Network:
@@ -224,7 +224,7 @@ class RandomNetwork:
 
     def group(self, programs: list[int], gates: list[int], measured: int) -> None:
         roll, net = self.roll, self.b
-        n_targets, n_kinds = roll(1, 3), roll(1, 3)
+        n_targets, n_kinds = roll(1, 3), roll(1, self.most_kinds)
         stream = net.stream(3) if self.chance(40) else -1
         targets = [
             [

@@ -55,7 +55,7 @@ def _no_hang() -> Iterator[None]:
 @cache
 def network(number: int) -> Network:
     """Any kind of station has the number 0 in some."""
-    return random_network(number, number % len(PLACES)) if number < RANDOM else tandem(number)
+    return random_network(number, number % len(PLACES), 3) if number < RANDOM else tandem(number)
 
 
 @cache
