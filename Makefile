@@ -16,11 +16,12 @@ endif
 PYTEST = $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup
 
 .DEFAULT_GOAL := help
-.PHONY: help warm venv run test test-all test-bounds lint browser-word bench theory docs golden coverage \
+.PHONY: help warm venv run run-local test test-all test-bounds lint browser-word bench theory docs golden coverage \
 	mutation audit fuzz lock clean
 
 help:
-	@echo "make run       calibrate on the captures in calibration/local-disk, predict a RAID5 of such drives"
+	@echo "make run       calibrate a measured NVMe drive, predict eight of them beside what was measured"
+	@echo "make run-local calibrate on the captures in calibration/local-disk, predict a RAID5 of such drives"
 	@echo "make test      lint, types, layers, tests (without the slow ones)"
 	@echo "make test-all  the same with the slow tests, and the engines once with bounds checking"
 	@echo "make bench     speed: both engines against SimPy, salabim, Ciw and a C program"
@@ -47,6 +48,16 @@ $(STAMP): requirements.lock pyproject.toml
 
 run: venv
 	@mkdir -p build
+	$(BIN)/nvmesim calibrate calibration/samsung-980pro/depth.csv --name samsung-980pro -o build/980pro.toml \
+		--captured-on linux-io_uring,'pcie4 x4'
+	$(BIN)/nvmesim run examples/eight-980pro.toml
+	@awk -F, '/^"8 drives, 10x128",iops/ { printf "Measured on eight of them: %.0f k IOPS", $$4 / 1000 } \
+		/^"8 drives, 10x128",lat_mean_us/ { printf ", mean latency %.0f us", $$4 } \
+		/^"8 drives, 10x128",clat_p99_us/ { printf ", p99 %.0f us", $$4 } \
+		END { print " (calibration/published/980pro-jbod)" }' calibration/published/980pro-jbod/rows.csv
+
+run-local: venv
+	@mkdir -p build
 	$(BIN)/nvmesim calibrate calibration/local-disk/*.json --name local-disk -o build/local-disk.toml
 	$(BIN)/nvmesim run examples/raid5.toml
 
@@ -71,7 +82,7 @@ test-all: venv browser-word
 
 # Numba reads out of bounds silently; here it checks. A cache of its own: the flag is not part of the key.
 test-bounds: venv
-	NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=build/numba-bounds $(PYTEST) -m "not slow" tests/engines
+	NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=$(CURDIR)/build/numba-bounds $(PYTEST) -m "not slow" tests/engines
 
 bench: venv
 	$(BIN)/python -m benchmarks
@@ -79,7 +90,7 @@ bench: venv
 # Compiles the engine and the readers now, so that the first prediction and the first trace need not.
 warm: venv
 	$(BIN)/nvmesim run examples/degraded.toml --json > /dev/null
-	$(BIN)/nvmesim trace tests/trace/data > /dev/null
+	$(BIN)/nvmesim trace tests/capture/data > /dev/null
 
 theory: venv
 	$(BIN)/python -m tests.theory
@@ -94,11 +105,11 @@ golden: venv
 
 # The kernels are Python with the JIT off, and slow: there the tests that are about them run on few networks.
 JIT_OFF_TESTS = tests/mutation/check_kernel.py tests/engines/test_check.py tests/engines/test_rounds.py \
-	tests/engines/test_heap.py tests/trace/test_block_blkparse.py tests/trace/test_block_forms.py \
-	tests/trace/test_block_pairing.py tests/trace/test_block_tracepoints.py tests/trace/test_block_public.py \
-	tests/trace/test_fio_logs.py tests/trace/test_table_kernel.py tests/trace/test_trap_matrix.py
+	tests/engines/test_heap.py tests/capture/test_block_blkparse.py tests/capture/test_block_forms.py \
+	tests/capture/test_block_pairing.py tests/capture/test_block_tracepoints.py tests/capture/test_block_public.py \
+	tests/capture/test_fio_logs.py tests/capture/test_table_kernel.py tests/capture/test_trap_matrix.py
 # whole fits and sets: their code has no quick test
-SLOW_TESTS = tests/fit/test_stack.py tests/validate tests/docs/test_pages.py
+SLOW_TESTS = tests/calibrate/test_stack.py tests/validate tests/docs/test_pages.py
 
 COVERED = $(BIN)/python -m coverage run -m pytest -q -n $(WORKERS) --dist loadgroup
 

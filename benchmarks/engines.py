@@ -8,11 +8,11 @@ import numpy as np
 
 from benchmarks.models import Pool, network
 from benchmarks.sample import Piece, Sample
-from nvmesim.engine.compiled import CompiledEngine
+from nvmesim.engine.compiled.engine import CompiledEngine
 from nvmesim.engine.contract import HIST_BINS, Acc, Engine, bin_middle
-from nvmesim.engine.reference import ReferenceEngine
-from nvmesim.network import Kind, Network
-from nvmesim.result.control import Goal
+from nvmesim.engine.reference.engine import ReferenceEngine
+from nvmesim.measure.control import Goal
+from nvmesim.network.network import Kind, Network
 
 BATCH = Goal().batch
 """Completions of a batch of a common run."""

@@ -11,8 +11,8 @@ import numpy as np
 
 from benchmarks.engines import Timed, compiled
 from benchmarks.models import POOLS, network
-from nvmesim.engine.compiled import CompiledEngine
-from nvmesim.network import Network
+from nvmesim.engine.compiled.engine import CompiledEngine
+from nvmesim.network.network import Network
 
 DRIVES = (1, 10, 100, 1000)
 OUTSTANDING = (1, 10, 100, 1000, 10_000, 100_000, 1_000_000)

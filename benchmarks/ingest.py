@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from nvmesim.trace.registry import read_capture
+from nvmesim.capture.registry import read_capture
 
 GOAL = 0.5
 JSON_GOAL_S = 0.2

@@ -15,7 +15,7 @@ from scipy.stats import lognorm
 
 from nvmesim.model.lower import lower
 from nvmesim.model.lowered import Lowered
-from nvmesim.network import Network
+from nvmesim.network.network import Network
 from nvmesim.scenario.resolve import resolve
 from nvmesim.scenario.schema import Scenario
 from tests.engines import builder as b

@@ -10,8 +10,8 @@ import numpy as np
 import simpy
 from scipy.stats import lognorm
 
-from nvmesim.engine.compiled import CompiledEngine
-from nvmesim.network import Network
+from nvmesim.engine.compiled.engine import CompiledEngine
+from nvmesim.network.network import Network
 from tests.engines import builder as b
 
 US = 10**6

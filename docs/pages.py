@@ -36,6 +36,7 @@ SCENARIO_TABLES = {
     "[[adapters]]": schema.AdapterSpec,
     "[[drives]]": schema.DriveSpec,
     "[volume] or [[volume]]": schema.VolumeSpec,
+    "[volume.bitmap]": schema.BitmapSpec,
     "[[workload]]": schema.WorkloadSpec,
     "[workload.bursts]": schema.BurstsSpec,
     "[workload.limits]": schema.LimitsSpec,

@@ -10,30 +10,32 @@ import sys
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
+from nvmesim.version import __version__ as __version__
+
 if TYPE_CHECKING:
-    from nvmesim import catalog as catalog
-    from nvmesim import charts as charts
-    from nvmesim.choose.search import choose as choose
-    from nvmesim.explore import explore as explore
-    from nvmesim.fit.drive import fit_drive as fit_drive
-    from nvmesim.fit.evidence import DriveFit as DriveFit
-    from nvmesim.fit.evidence import StackFit as StackFit
-    from nvmesim.fit.stack import fit_stack as fit_stack
-    from nvmesim.model.raid_map import raid_map as raid_map
-    from nvmesim.result.result import Result as Result
+    from nvmesim import catalog
+    from nvmesim.calibrate.drive.fit import fit_drive as fit_drive
+    from nvmesim.calibrate.evidence import DriveFit as DriveFit
+    from nvmesim.calibrate.evidence import StackFit as StackFit
+    from nvmesim.calibrate.stack.fit import fit_stack as fit_stack
+    from nvmesim.capture.capture import Captures as Captures
+    from nvmesim.capture.registry import read_captures as read_captures
+    from nvmesim.predict.result import Result as Result
+    from nvmesim.predict.simulate import compare as compare
+    from nvmesim.predict.simulate import simulate as simulate
+    from nvmesim.raid.map import raid_map as raid_map
     from nvmesim.scenario.load import load_scenario as load_scenario
     from nvmesim.scenario.schema import Scenario as Scenario
-    from nvmesim.simulate import compare as compare
-    from nvmesim.simulate import simulate as simulate
-    from nvmesim.sizing import size_cpu as size_cpu
-    from nvmesim.sweep.api import sweep as sweep
-    from nvmesim.sweep.ranking import rank as rank
-    from nvmesim.sweep.sensitivity import sensitivity as sensitivity
-    from nvmesim.timeline import timeline as timeline
-    from nvmesim.trace.capture import Captures as Captures
-    from nvmesim.trace.registry import read_captures as read_captures
+    from nvmesim.show.charts import named as charts
+    from nvmesim.study.best import best as best
+    from nvmesim.study.choose.search import choose as choose
+    from nvmesim.study.rank import rank as rank
+    from nvmesim.study.sensitivity import sensitivity as sensitivity
+    from nvmesim.study.size import size_cpu as size_cpu
+    from nvmesim.study.sweep.api import sweep as sweep
+    from nvmesim.study.timeline import timeline as timeline
+    from nvmesim.ui.explore import explore as explore
 
-__version__ = "0.1.0"
 
 __all__ = [
     "Captures",
@@ -41,6 +43,7 @@ __all__ = [
     "Result",
     "Scenario",
     "StackFit",
+    "best",
     "catalog",
     "charts",
     "choose",
@@ -61,27 +64,28 @@ __all__ = [
 
 _HOME: Final = {
     # public name: "module:name in it", or a module that is public as a whole
-    "Captures": "nvmesim.trace.capture:Captures",
-    "DriveFit": "nvmesim.fit.evidence:DriveFit",
-    "Result": "nvmesim.result.result:Result",
+    "Captures": "nvmesim.capture.capture:Captures",
+    "DriveFit": "nvmesim.calibrate.evidence:DriveFit",
+    "Result": "nvmesim.predict.result:Result",
     "Scenario": "nvmesim.scenario.schema:Scenario",
-    "StackFit": "nvmesim.fit.evidence:StackFit",
+    "StackFit": "nvmesim.calibrate.evidence:StackFit",
+    "best": "nvmesim.study.best:best",
     "catalog": "nvmesim.catalog",
-    "charts": "nvmesim.charts",
-    "choose": "nvmesim.choose.search:choose",
-    "compare": "nvmesim.simulate:compare",
-    "explore": "nvmesim.explore:explore",
-    "fit_drive": "nvmesim.fit.drive:fit_drive",
-    "fit_stack": "nvmesim.fit.stack:fit_stack",
+    "charts": "nvmesim.show.charts.named",
+    "choose": "nvmesim.study.choose.search:choose",
+    "compare": "nvmesim.predict.simulate:compare",
+    "explore": "nvmesim.ui.explore:explore",
+    "fit_drive": "nvmesim.calibrate.drive.fit:fit_drive",
+    "fit_stack": "nvmesim.calibrate.stack.fit:fit_stack",
     "load_scenario": "nvmesim.scenario.load:load_scenario",
-    "raid_map": "nvmesim.model.raid_map:raid_map",
-    "rank": "nvmesim.sweep.ranking:rank",
-    "read_captures": "nvmesim.trace.registry:read_captures",
-    "sensitivity": "nvmesim.sweep.sensitivity:sensitivity",
-    "simulate": "nvmesim.simulate:simulate",
-    "size_cpu": "nvmesim.sizing:size_cpu",
-    "sweep": "nvmesim.sweep.api:sweep",
-    "timeline": "nvmesim.timeline:timeline",
+    "raid_map": "nvmesim.raid.map:raid_map",
+    "rank": "nvmesim.study.rank:rank",
+    "read_captures": "nvmesim.capture.registry:read_captures",
+    "sensitivity": "nvmesim.study.sensitivity:sensitivity",
+    "simulate": "nvmesim.predict.simulate:simulate",
+    "size_cpu": "nvmesim.study.size:size_cpu",
+    "sweep": "nvmesim.study.sweep.api:sweep",
+    "timeline": "nvmesim.study.timeline:timeline",
 }
 
 
@@ -100,7 +104,7 @@ def __dir__() -> list[str]:
 
 
 class _Package(ModuleType):
-    """Keeps `nvmesim.simulate` the function when the submodule of that name is imported."""
+    """Keeps `nvmesim.predict.simulate` the function when the submodule of that name is imported."""
 
     def __setattr__(self, name: str, value: object) -> None:
         if isinstance(value, ModuleType) and ":" in _HOME.get(name, ""):

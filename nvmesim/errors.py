@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from typing import Final
 
 
 class NvmesimError(Exception):
@@ -81,11 +82,15 @@ class FitError(InputError):
 
 
 class NetworkError(NvmesimError):
-    """A lowered network breaks a rule of `nvmesim.network`."""
+    """A lowered network breaks a rule of `nvmesim.network.network`."""
 
 
 class DeadlockError(NvmesimError):
     """Requests are left and no event is: every one of them waits at a gate."""
+
+
+LISTED: Final = 16
+"""Names that a hint lists; of more it gives the number."""
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
@@ -103,4 +108,6 @@ def nearest(name: str, known: Iterable[str]) -> str:
     close = difflib.get_close_matches(name.casefold(), folded, n=1, cutoff=0.6)
     if close:
         return f"did you mean {folded[close[0]]!r}?"
-    return "known: " + ", ".join(names)
+    more = len(names) - LISTED
+    listed = ", ".join(names[:LISTED] if more > 1 else names)
+    return f"known: {listed} and {more} more" if more > 1 else f"known: {listed}"

@@ -2,30 +2,43 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import secrets
+import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
+
+NAME_KEPT: Final = 40
+"""Characters of a file's name that stand in that of the part beside it: 255 bytes are allowed."""
+_NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
 
 
 @contextmanager
 def written(path: Path) -> Iterator[Path]:
     """Give a file beside *path* to write, renamed to it at the end; none is left on an error.
 
-    A link is followed. What is no regular file (/dev/null, a pipe) is written to, not replaced.
+    A link is followed, and a file that was there leaves its mode and, where that is allowed, its
+    owner to the new one. What is no regular file (/dev/null, a pipe) is written to, not replaced.
+    An OSError of the file beside names *path*.
     """
     path = path.resolve()
     if path.exists() and not path.is_file():
         with tempfile.TemporaryDirectory() as folder:
             beside = Path(folder) / path.name
             yield beside
-            path.write_bytes(beside.read_bytes())
+            with _naming(path, beside):
+                path.write_bytes(beside.read_bytes())
         return
-    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
+    beside = path.with_name(f".{path.name[:NAME_KEPT]}.{secrets.token_hex(8)}.part")
     try:
-        yield beside
-        os.replace(beside, path)
+        with _naming(path, beside):
+            _create(beside, path)
+            yield beside
+            os.replace(beside, path)
     finally:
         beside.unlink(missing_ok=True)
 
@@ -34,3 +47,28 @@ def write_text(path: Path, text: str) -> None:
     """Write *text* to *path*, whole or not at all."""
     with written(path) as beside:
         beside.write_text(text, encoding="utf-8")
+
+
+def _create(beside: Path, path: Path) -> None:
+    """Create *beside*, which nobody can have put there, with mode and owner of *path*."""
+    descriptor = os.open(beside, _NEW, 0o666)
+    try:
+        with contextlib.suppress(FileNotFoundError):
+            before = path.stat()
+            if hasattr(os, "fchown"):
+                with contextlib.suppress(OSError):  # only root gives files away
+                    os.fchown(descriptor, before.st_uid, before.st_gid)
+                os.fchmod(descriptor, stat.S_IMODE(before.st_mode) & 0o777)
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def _naming(path: Path, beside: Path) -> Iterator[None]:
+    """OSErrors that name no file, or the one beside, name *path*."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None or str(error.filename) == str(beside):
+            error.filename, error.filename2 = str(path), None
+        raise

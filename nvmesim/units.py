@@ -6,6 +6,7 @@ per second. KiB, MiB, GiB are powers of two; kB, MB, GB are powers of ten (IEC 8
 
 from __future__ import annotations
 
+import math
 import re
 from fractions import Fraction
 from typing import Final
@@ -183,3 +184,14 @@ def format_time(seconds: float) -> str:
     if seconds < 1:
         return f"{seconds * 1e3:.4g} ms"
     return f"{seconds:.4g} s"
+
+
+def percent(share: float) -> str:
+    """A share in percent.
+
+    >>> percent(0.0712), percent(0.934), percent(0.0)
+    ('7.1 %', '93 %', '0 %')
+    """
+    if not math.isfinite(share):
+        return "-"
+    return f"{share * 100:.1f} %" if 0 < share < 0.1 else f"{share * 100:.0f} %"

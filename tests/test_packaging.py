@@ -87,7 +87,7 @@ def test_the_wheel_holds_the_package_and_its_data(wheel):
     names = zipfile.ZipFile(wheel).namelist()
     for wanted in (
         "nvmesim/py.typed", "nvmesim/catalog/data/drives/hdd-7200.toml",
-        "nvmesim/lab/captures/randread_qd1.json", "nvmesim/validate/sets/team-jbod/set.toml",
+        "nvmesim/lab/captures/randread_qd1.json", "nvmesim/study/validate/sets/team-jbod/set.toml",
     ):  # fmt: skip
         assert wanted in names
     assert any(name.startswith("nvmesim/lab/notebooks/01-") for name in names)
@@ -102,7 +102,7 @@ def test_the_version_comes_from_one_place(wheel):
     files = [
         p for p in (ROOT / "nvmesim").rglob("*.py") if "__version__ = " in p.read_text("utf-8")
     ]
-    assert files == [ROOT / "nvmesim" / "__init__.py"]
+    assert files == [ROOT / "nvmesim" / "version.py"]
 
 
 def test_no_dependency_is_undeclared(wheel):

@@ -15,14 +15,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from nvmesim.calibrate.bench import Host
+from nvmesim.calibrate.drive.fit import fit_drive
+from nvmesim.calibrate.points import Point
+from nvmesim.calibrate.stack.fit import fit_stack
 from nvmesim.catalog import load
 from nvmesim.catalog.links import parse_link
 from nvmesim.catalog.profile import DriveProfile, Quantity, StackProfile
 from nvmesim.catalog.text import to_toml
-from nvmesim.fit.bench import Host
-from nvmesim.fit.drive import fit_drive
-from nvmesim.fit.points import Point
-from nvmesim.fit.stack import fit_stack
 
 HERE = Path(__file__).parent
 ROWS = HERE.parent / "published" / "980pro-depth" / "rows.csv"

@@ -6,102 +6,24 @@ Every number is a *quantity*: a text with its unit, and how far to trust it. A p
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Annotated, Any, Final, Literal
+from typing import Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
-from nvmesim import units
-from nvmesim.errors import UnitError
-
-Basis = Literal["measured", "fitted", "datasheet", "assumed"]
-
-
-class Frozen(BaseModel):
-    """Immutable; unknown keys are refused."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
-
-
-class Quantity(Frozen):
-    """A number >= 0 and its basis: ``value`` in its field's unit, ``low``..``high`` 95 %."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True)
-
-    value: float = Field(ge=0)
-    low: float | None = None
-    high: float | None = None
-    basis: Basis = "assumed"
-    source: str = ""
-
-
-def _quantity(parse: Callable[[str], float], example: str = "") -> Callable[[Any], Any]:
-    """Let a field be a text, or a table with value, low, high, basis, source.
-
-    With an *example* of its unit a bare number is refused: 54 could be ps or us.
-    """
-
-    def number(value: Any) -> Any:
-        if not isinstance(value, str):
-            return value
-        try:
-            return parse(value)
-        except UnitError as error:
-            raise ValueError(str(error)) from None
-
-    def coerce(value: Any) -> Any:
-        if isinstance(value, dict):
-            return {k: number(v) if k in ("value", "low", "high") else v for k, v in value.items()}
-        if isinstance(value, str):
-            return {"value": number(value)}
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            if example:
-                raise ValueError(f"it needs its unit; write for example {example!r}")
-            return {"value": value}
-        return value
-
-    return coerce
-
-
-@dataclass(frozen=True)
-class UnitOf:
-    """Marks a field of quantities with what its numbers are, so that they can be written out."""
-
-    what: Literal["time", "size", "bandwidth", "rate", "number"]
-
-
-Time = Annotated[Quantity, BeforeValidator(_quantity(units.parse_time_ps, "54 us")), UnitOf("time")]
-"""Picoseconds; written "54 us"."""
-Size = Annotated[Quantity, BeforeValidator(_quantity(units.parse_size, "512 KiB")), UnitOf("size")]
-"""Bytes; written "512 KiB"."""
-Bandwidth = Annotated[
-    Quantity, BeforeValidator(_quantity(units.parse_bandwidth, "3.2 GB/s")), UnitOf("bandwidth")
-]
-"""Bytes per second; written "3.2 GB/s"."""
-Rate = Annotated[Quantity, BeforeValidator(_quantity(units.parse_rate, "640k/s")), UnitOf("rate")]
-"""Per second; written "640k/s"."""
-Number = Annotated[Quantity, BeforeValidator(_quantity(float)), UnitOf("number")]
-"""A plain number: cycles, a count, a factor."""
-
-
-RAID_LEVELS: Final = ("raid0", "raid1", "raid10", "raid5", "raid6")
-
-
-class JointDraws(Frozen):
-    """How numbers that were fitted together vary together: draws from what the captures allow."""
-
-    names: tuple[str, ...]
-    """Dotted keys of the profile: "read.die"."""
-    factors: tuple[tuple[float, ...], ...] = Field(min_length=2)
-    """A row a draw: what each of ``names`` is multiplied by."""
-
-    @model_validator(mode="after")
-    def _is_a_table(self) -> JointDraws:
-        for row in self.factors:
-            if len(row) != len(self.names) or not all(0 < f < 1e6 for f in row):
-                raise ValueError(f"joint.factors needs rows of {len(self.names)} factors above 0")
-        return self
+from nvmesim.catalog.calibrated import Alternative as Alternative
+from nvmesim.catalog.calibrated import Captured as Captured
+from nvmesim.catalog.calibrated import JointDraws as JointDraws
+from nvmesim.catalog.calibrated import Residual as Residual
+from nvmesim.catalog.engine_profile import RaidEngineProfile as RaidEngineProfile
+from nvmesim.catalog.quantity import Bandwidth as Bandwidth
+from nvmesim.catalog.quantity import Basis as Basis
+from nvmesim.catalog.quantity import Frozen as Frozen
+from nvmesim.catalog.quantity import Number as Number
+from nvmesim.catalog.quantity import Quantity as Quantity
+from nvmesim.catalog.quantity import Rate as Rate
+from nvmesim.catalog.quantity import Size as Size
+from nvmesim.catalog.quantity import Time as Time
+from nvmesim.catalog.quantity import UnitOf as UnitOf
 
 
 class GarbageCollection(Frozen):
@@ -134,6 +56,10 @@ class ReadSide(Frozen):
     forks instead, each unit on its own die (DESIGN 3)."""
     split: Time = Quantity(value=0)
     """Time of one unit in a data engine."""
+    ahead: bool = True
+    """A sequential reader finds its data read ahead: no die is waited for, ``read_bandwidth`` and
+    the constant part are what it gets. Found: one 980 PRO does 76k sequential reads of 4 KiB a
+    second at depth 1, and 15k random ones."""
 
 
 class WriteSide(Frozen):
@@ -281,8 +207,17 @@ class DriveProfile(Frozen):
     latencies: EmpiricalLatencies | None = None
     joint: JointDraws | None = None
     """The fitted numbers' joint distribution: their own intervals leave out how they compensate."""
+    alternatives: tuple[Alternative, ...] = ()
+    """Other explanations of the same rows, with their weights; predictions draw from all."""
+    residuals: tuple[Residual, ...] = ()
+    """What the profile misses of the rows that it was fitted to, and of those held out."""
+    captured: Captured | None = None
+    untold: dict[str, str] = Field(default_factory=dict)
+    """Dotted key of a number that the rows do not tell -> what would tell it."""
     missed: dict[str, float] = Field(default_factory=dict)
     """Largest relative error on IOPS of the calibration, of operations that it missed by 10 %."""
+    write_caveat: str = ""
+    """Said with every prediction that writes: what is known to be wrong with these numbers."""
     notes: str = ""
 
     def counts(self, number: str) -> bool:
@@ -391,6 +326,8 @@ class StackProfile(Frozen):
     per_target: Number = Quantity(value=0)
     """Cycles per request more for each further target that its thread serves: queues, doorbells and
     lines that grow cold between two requests to one of them."""
+    per_sharer: Number = Quantity(value=0)
+    """Cycles per request more for each further thread that uses the same target (file, queue)."""
     per_child: Number = Quantity(value=0)
     """Cycles for every command beyond the first that a request becomes (splitting, no RAID)."""
     per_kib: Number = Quantity(value=0)
@@ -426,60 +363,15 @@ class StackProfile(Frozen):
     """Extra cycles per request by guest kind."""
     joint: JointDraws | None = None
     """The fitted numbers' joint distribution."""
+    alternatives: tuple[Alternative, ...] = ()
+    """Other explanations of the same rows, with their weights; predictions draw from all."""
+    residuals: tuple[Residual, ...] = ()
+    """What the profile misses of the rows that it was fitted to, and of those held out."""
+    captured: Captured | None = None
+    untold: dict[str, str] = Field(default_factory=dict)
+    """Dotted key of a number that the rows do not tell -> what would tell it."""
     sources: tuple[str, ...] = ()
     notes: str = ""
-
-
-class RaidEngineProfile(Frozen):
-    """What sits above the members: where its work is done and what it costs."""
-
-    kind: Literal["raid-engine"] = "raid-engine"
-    name: str
-    model: str = ""
-    runs_on: Literal["host", "controller"] = "host"
-    per_request: Number = Quantity(value=0)
-    """Host cycles per volume request."""
-    per_child: Number = Quantity(value=0)
-    """Host cycles per member command."""
-    serial_read: Time = Quantity(value=0)
-    """Time in the engine's one serial section per read request (a lock, a controller's core)."""
-    serial_write: Time = Quantity(value=0)
-    """The same per write request."""
-    serial_child: Time = Quantity(value=0)
-    """The same per member command."""
-    workers: Number = Quantity(value=1)
-    """Servers of the serial section (md: 1 + group_thread_cnt)."""
-    latency: Time = Quantity(value=0)
-    """Constant latency per request."""
-    parity_rate: Bandwidth = Quantity(value=10e9)
-    """Bytes per second that one core XORs (host) or the controller does."""
-    uplink: str | None = None
-    """A controller's own PCIe link, "pcie3 x8"."""
-    cache: Size = Quantity(value=0)
-    """Write-back cache."""
-    merge: Literal["6.1", "6.12", "none"] = "6.12"
-    """How its bios become drive commands (Linux md by kernel version)."""
-    levels: tuple[str, ...] = RAID_LEVELS
-    by_level: dict[str, dict[str, Any]] = Field(default_factory=dict)
-    """Values that differ by level: {"raid5" = {"serial_write" = "1.9 us"}}."""
-    columns: int | None = None
-    interleave: Size | None = None
-    """Chunk of a volume that names none; None: mdadm's 512 KiB."""
-    strips: dict[str, Size] = Field(default_factory=dict)
-    """The same by number of members, where it depends on that: {"3" = "64 KiB"}."""
-    members: tuple[int, int] | None = None
-    """Least and most members of a volume, if fewer than the level itself allows."""
-    boots_from: Literal["any", "one-domain"] = "any"
-    """Whether the members of a bootable volume must be in one domain (VMD, 16 lanes)."""
-    sources: tuple[str, ...] = ()
-    notes: str = ""
-
-    @model_validator(mode="after")
-    def _by_levels_that_are(self) -> RaidEngineProfile:
-        for level in self.by_level:
-            if level not in RAID_LEVELS:
-                raise ValueError(f"by_level.{level}: there are {', '.join(RAID_LEVELS)}")
-        return self
 
 
 class PlatformProfile(Frozen):

@@ -8,7 +8,7 @@ from typing import Any, get_args
 from pydantic.fields import FieldInfo
 
 from nvmesim import units
-from nvmesim.catalog.profile import Frozen, Quantity, UnitOf
+from nvmesim.catalog.quantity import Frozen, Quantity, UnitOf
 
 
 def show_quantity(profile: Frozen, key: str) -> str:
@@ -27,6 +27,27 @@ def show_quantity(profile: Frozen, key: str) -> str:
             what = what_is(type(current).model_fields[part])
             current = getattr(current, part)
     return show_value(current.value, what)
+
+
+def quantity_table(profile: Frozen, key: str) -> dict[str, str]:
+    """The number at dotted *key* of *profile* as a table of texts, which loads as it is.
+
+    >>> from nvmesim.catalog.load import get
+    >>> quantity_table(get("drive", "intel-p4610-1.6tb"), "read.die")["value"]
+    '60 us'
+    """
+    current: Any = profile
+    what = "number"
+    for part in key.split("."):
+        what = what_is(type(current).model_fields[part])
+        current = getattr(current, part)
+    table = {
+        name: show_value(number, what)
+        for name in ("value", "low", "high")
+        if (number := getattr(current, name)) is not None
+    }
+    table["basis"] = current.basis
+    return table | ({"source": current.source} if current.source else {})
 
 
 def show_value(value: float, what: str) -> str:
@@ -74,24 +95,33 @@ def _lines(model: Frozen, path: str) -> list[str]:
     tables: list[str] = []
     for name, field in type(model).model_fields.items():
         value = getattr(model, name)
-        if name not in model.model_fields_set or name == "kind" or value is None:
+        if name not in model.model_fields_set or name == "kind" or value in (None, ()):
             continue
         inner = f"{path}.{name}" if path else name
         if isinstance(value, Quantity):
             plain.append(f"{name} = {_quantity(value, what_is(field))}")
         elif isinstance(value, Frozen):
             tables += ["", f"[{inner}]", *_lines(value, inner)]
+        elif isinstance(value, tuple) and value and isinstance(value[0], Frozen):
+            tables += _rows(value, inner)
         elif isinstance(value, dict):
             parts = {k: v for k, v in value.items() if isinstance(v, Frozen)}
             parts = {k: v for k, v in parts.items() if not isinstance(v, Quantity)}
             if len(parts) < len(value) or not value:
                 tables += ["", f"[{inner}]"]
-            tables += [f"{_key(k)} = {_any(v)}" for k, v in value.items() if k not in parts]
+            plain_keys = {k: v for k, v in value.items() if k not in parts}
+            tables += [f"{toml_key(k)} = {toml_value(v)}" for k, v in plain_keys.items()]
             for key, part in parts.items():
-                tables += ["", f"[{inner}.{_key(key)}]", *_lines(part, f"{inner}.{_key(key)}")]
+                here = f"{inner}.{toml_key(key)}"
+                tables += ["", f"[{here}]", *_lines(part, here)]
         else:
-            plain.append(f"{name} = {_any(value)}")
+            plain.append(f"{name} = {toml_value(value)}")
     return plain + tables
+
+
+def _rows(rows: tuple[Frozen, ...], path: str) -> list[str]:
+    """One table for each of *rows*: ``[[path]]``."""
+    return [line for row in rows for line in ("", f"[[{path}]]", *_lines(row, path))]
 
 
 def _quantity(quantity: Quantity, what: str) -> str:
@@ -108,21 +138,27 @@ def _quantity(quantity: Quantity, what: str) -> str:
     return "{ " + ", ".join(parts) + " }"
 
 
-def _any(value: Any) -> str:
+def toml_value(value: Any) -> str:
+    """Return *value* as TOML writes it after the ``=``.
+
+    >>> toml_value({"4 KiB": 0.7, "on": True}), toml_value(["a", 1])
+    ('{ "4 KiB" = 0.7, on = true }', '["a", 1]')
+    """
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, Quantity):
         return _quantity(value, "number")
     if isinstance(value, dict):
-        return "{ " + ", ".join(f"{_key(k)} = {_any(v)}" for k, v in value.items()) + " }"
+        return "{ " + ", ".join(f"{toml_key(k)} = {toml_value(v)}" for k, v in value.items()) + " }"
     if isinstance(value, tuple | list):
-        return "[" + ", ".join(_any(item) for item in value) + "]"
+        return "[" + ", ".join(toml_value(item) for item in value) + "]"
     if isinstance(value, str) and "\n" in value:
         return '"""\n' + "\n".join(_text(line)[1:-1] for line in value.split("\n")) + '"""'
     return _text(value) if isinstance(value, str) else repr(value)
 
 
-def _key(key: str) -> str:
+def toml_key(key: str) -> str:
+    """Return *key*, in quotes where TOML needs them."""
     return key if key.replace("-", "").replace("_", "").isalnum() and key.isascii() else _text(key)
 
 

@@ -6,32 +6,35 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Final, NoReturn
 
 import click
 
-from nvmesim import __version__
 from nvmesim.errors import NvmesimError, nearest
+from nvmesim.version import __version__
 
 DONE, NOT_MET, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 LONGEST: Final = 1500
 """Characters of an error on the terminal."""
 
 COMMANDS: Final = {
-    # command: (module of nvmesim.cli that has it under the same name, module that does the work)
-    "run": ("run", "nvmesim.simulate"),
-    "calibrate": ("calibrate", "nvmesim.fit.drive"),
-    "trace": ("trace", "nvmesim.trace.registry"),
-    "catalog": ("catalog", "nvmesim.catalog.load"),
-    "size": ("size", "nvmesim.sizing"),
-    "validate": ("validate", "nvmesim.validate"),
-    "describe": ("describe", "nvmesim.describe"),
-    "sweep": ("sweep", "nvmesim.sweep"),
-    "choose": ("choose", "nvmesim.choose"),
-    "compare": ("compare", "nvmesim.simulate"),
-    "sensitivity": ("sensitivity", "nvmesim.sweep"),
-    "lab": ("lab", "nvmesim.sweep"),
+    # command: module of nvmesim.cli that has it under the same name, - as _
+    "init": "parts.init",
+    "run": "predictions.run",
+    "calibrate": "captures.calibrate",
+    "trace": "captures.trace",
+    "capture-plan": "captures.capture_plan",
+    "catalog": "parts.catalog",
+    "size": "predictions.size",
+    "validate": "predictions.validate",
+    "describe": "parts.describe",
+    "sweep": "predictions.sweep",
+    "best": "predictions.best",
+    "choose": "predictions.choose",
+    "compare": "predictions.compare",
+    "sensitivity": "predictions.sensitivity",
+    "ui": "parts.ui",
+    "lab": "parts.lab",
 }
 
 
@@ -39,19 +42,15 @@ class LazyGroup(click.Group):
     """A group whose commands are imported when they are named."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the commands whose work can be done, in the order of the table."""
-        return [
-            name
-            for name, (module, needs) in COMMANDS.items()
-            if _exists(f"nvmesim.cli.{module}") and _exists(needs)
-        ]
+        """Return the commands in the order of the table."""
+        return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Return the command, imported now, or None if there is none."""
-        if cmd_name not in self.list_commands(ctx):
+        if cmd_name not in COMMANDS:
             return None
-        module, _ = COMMANDS[cmd_name]
-        command = getattr(importlib.import_module(f"nvmesim.cli.{module}"), module)
+        module = importlib.import_module(f"nvmesim.cli.{COMMANDS[cmd_name]}")
+        command = getattr(module, cmd_name.replace("-", "_"))
         return command if isinstance(command, click.Command) else None
 
     def resolve_command(
@@ -62,12 +61,6 @@ class LazyGroup(click.Group):
         if args and not args[0].startswith("-") and args[0] not in known:
             raise click.UsageError(f"no command {args[0]!r}; {nearest(args[0], known)}", ctx)
         return super().resolve_command(ctx, args)
-
-
-def _exists(module: str) -> bool:
-    """Whether *module* of this package is there, told without importing any of it."""
-    place = Path(__file__).parents[1].joinpath(*module.split(".")[1:])
-    return place.with_suffix(".py").is_file() or (place / "__init__.py").is_file()
 
 
 @click.group(
@@ -97,7 +90,9 @@ def run_command(arguments: Sequence[str]) -> int:
         context = getattr(error, "ctx", None)
         hint = f" (see {context.command_path} --help)" if context else ""
         return _complain(error.format_message() + hint, BAD_INPUT)
-    except (click.Abort, KeyboardInterrupt):
+    except (click.Abort, KeyboardInterrupt) as error:
+        if isinstance(error.__cause__, EOFError):  # click takes one for the end of a prompt
+            return _complain("a file ends before it is complete; copy or make it anew", BAD_INPUT)
         return _complain("interrupted", INTERRUPTED)
     except BrokenPipeError:
         # The reader has gone: nothing is left to say, not even at interpreter exit.
@@ -112,7 +107,7 @@ def run_command(arguments: Sequence[str]) -> int:
 
 
 def _complain(text: str, code: int) -> int:
-    from nvmesim.result.summary import one_line
+    from nvmesim.show.words import one_line
 
     # What to do stands at the end; what a hostile file calls itself stands between.
     shown = text if len(text) <= LONGEST else f"{text[: LONGEST // 2]} … {text[-LONGEST // 2 :]}"

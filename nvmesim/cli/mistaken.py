@@ -31,9 +31,9 @@ def what_instead(path: Path) -> str | None:
         return _in_catalog(str(path))
     if not path.is_file():
         return None
-    from nvmesim.trace.others import what_else
-    from nvmesim.trace.registry import find_reader
-    from nvmesim.trace.text import Source
+    from nvmesim.capture.registry import find_reader
+    from nvmesim.capture.text import Source
+    from nvmesim.capture.unrecognised import what_else
 
     source = Source(path)
     try:
@@ -49,16 +49,14 @@ def what_instead(path: Path) -> str | None:
         found = what_else(source.head)
     except CaptureError:
         return None
-    if found is None or found[0].startswith("is a scenario"):
+    if found is None or found.kind == "scenario":
         return None
-    what = found[0].removesuffix(", no capture")
-    if "profile" in what:
-        return f"{what}, no scenario; a scenario names it: profile = '{path}'"
-    if "goal" in what:
-        return f"{what}, no scenario; give it to nvmesim choose"
-    if "job file" in what:
-        return f"{what}, no scenario; a scenario names it: [[workload]] with fio = '{path}'"
-    return f"{what}, no scenario"
+    instead = {
+        "profile": f"; a scenario names it: profile = '{path}'",
+        "goal": "; give it to nvmesim choose",
+        "job": f"; a scenario names it: [[workload]] with fio = '{path}'",
+    }.get(found.kind, "")
+    return f"{found.text.removesuffix(', no capture')}, no scenario{instead}"
 
 
 def _in_catalog(name: str) -> str | None:

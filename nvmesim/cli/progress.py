@@ -28,32 +28,69 @@ def working(what: str) -> Iterator[None]:
         yield
 
 
+EVERY_S = 10.0
+"""Off a terminal work that takes long says so often where it is."""
+
+
+@contextmanager
+def spoken(what: str) -> Iterator[Report]:
+    """Give what notes the step in hand; every 10 s it is a line on stderr, for logs."""
+    from nvmesim.show.words import one_line
+
+    now = [what, ""]
+    ended = threading.Event()
+
+    def speak() -> None:
+        while not ended.wait(EVERY_S):
+            click.echo(f"nvmesim: {one_line(' '.join(n for n in now if n))}", err=True)
+
+    def report(step: str, share: float) -> None:
+        now[0] = step
+        now[1] = f"({100 * share:.0f} %)" if share > 0 else ""
+
+    speaker = threading.Thread(target=speak, daemon=True)
+    speaker.start()
+    try:
+        yield report
+    finally:
+        ended.set()
+        speaker.join()
+
+
 @contextmanager
 def steps(what: str) -> Iterator[Callable[[str], None]]:
-    """Give what names the step in hand beside a spinner on stderr; silent if no terminal."""
+    """Give what names the step in hand beside a spinner on stderr; lines if that is no terminal."""
     if not sys.stderr.isatty():
-        yield lambda _: None
+        with spoken(what) as report:
+            yield lambda step: report(f"{what}: {step}", 0.0)
         return
     from rich.console import Console
     from rich.text import Text
 
-    from nvmesim.result.summary import one_line
+    from nvmesim.show.words import one_line
 
     with Console(stderr=True).status(Text(what)) as status:
         yield lambda step: status.update(Text(one_line(f"{what}: {step}")))
 
 
 @contextmanager
-def progress_bar() -> Iterator[Report | None]:
-    """Give what moves a bar on stderr, None if that is no terminal; the bar goes when done."""
+def progress_bar(lines: str = "") -> Iterator[Report | None]:
+    """Give what moves a bar on stderr; the bar goes when done.
+
+    If that is no terminal: None, or with *lines*, what the work is, a line every 10 s.
+    """
     if not sys.stderr.isatty():
-        yield None
+        if not lines:
+            yield None
+            return
+        with spoken(lines) as report:
+            yield report
         return
     from rich.console import Console
     from rich.markup import escape
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-    from nvmesim.result.summary import one_line
+    from nvmesim.show.words import one_line
 
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
@@ -114,7 +151,7 @@ def noting_interrupt() -> Iterator[list[int]]:
 
 def say_if_compiling(engine: str) -> None:
     """Say on stderr that the engine is compiled now, if no earlier run has left it compiled."""
-    from nvmesim.engine.native import is_compiled
+    from nvmesim.engine.compiled.native import is_compiled
 
     if engine == "compiled" and not is_compiled():
         click.echo("nvmesim: compiling the engine (once, about 20 s)…", err=True)

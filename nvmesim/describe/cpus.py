@@ -7,13 +7,11 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from nvmesim.capture.text import Head, Source, shown
 from nvmesim.describe.facts import Cpu, Facts, Nodes
-from nvmesim.describe.lscpu_words import ENGLISH
-from nvmesim.trace.text import Head, Source, shown
 
 MAX_NODES: Final = 1024
-_FIELD: Final = re.compile(r"^\s*([^:\uff1a\n]+)[:\uff1a][ \t]*(.*?)\s*$")
-"""A colon, or the wide one of Chinese; before it French puts a space that does not break."""
+_FIELD: Final = re.compile(r"^\s*([^:\n]+):[ \t]*(.*?)\s*$")
 _NAMED_GHZ: Final = re.compile(r"@\s*(\d+(?:\.\d+)?)\s*GHz", re.I)
 _AGAIN: Final = "run lscpu (or lscpu -J) again and keep all it prints"
 
@@ -21,17 +19,7 @@ _AGAIN: Final = "run lscpu (or lscpu -J) again and keep all it prints"
 def sniff_lscpu(head: Head) -> bool:
     """Whether *head* starts as lscpu prints text."""
     first = _FIELD.match(head.text.lstrip().split("\n", 1)[0])
-    return first is not None and _english(first.group(1)) == "Architecture"
-
-
-def _english(field: str) -> str:
-    """The name of a field as lscpu has it in the C locale.
-
-    >>> _english("Kern(e) pro Sockel"), _english("Architecture\u00a0"), _english("Flags")
-    ('Core(s) per socket', 'Architecture', 'Flags')
-    """
-    plain = field.replace("\u00a0", " ").strip()
-    return ENGLISH.get(plain, plain)
+    return first is not None and first.group(1).strip() == "Architecture"
 
 
 def sniff_lscpu_json(head: Head) -> bool:
@@ -55,7 +43,7 @@ def read_lscpu(source: Source) -> Facts:
     for line in source.text().split("\n"):
         match = _FIELD.match(line)
         if match:
-            fields.setdefault(_english(match.group(1)), match.group(2))
+            fields.setdefault(match.group(1).strip(), match.group(2))
     return _facts(source, fields)
 
 
@@ -80,8 +68,8 @@ def _flat(entries: Any) -> Iterator[tuple[str, str]]:
         entry = todo.pop()
         if not isinstance(entry, dict):
             continue
-        field = re.sub(r"\s*[:\uff1a]\s*$", "", str(entry.get("field", "")))
-        yield _english(field), str(entry.get("data") or "")
+        field = str(entry.get("field", "")).strip().removesuffix(":").rstrip()
+        yield field, str(entry.get("data") or "")
         children = entry.get("children")
         if isinstance(children, list):
             todo.extend(reversed(children))
@@ -95,7 +83,7 @@ def _facts(source: Source, fields: Mapping[str, str]) -> Facts:
     cores = _whole(source, fields, "Core(s) per socket")
     if sockets is None or cores is None or threads is None:
         raise source.error(
-            "is cut, or in a language not known here: sockets, cores or threads per core are "
+            "is cut, or not in English: sockets, cores or threads per core are "
             "missing", f"{_AGAIN}, with LC_ALL=C in front",
         )  # fmt: skip
     model = fields.get("Model name", "")

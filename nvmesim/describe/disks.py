@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from nvmesim.capture.text import Head, Source, shown
 from nvmesim.describe.cpus import load_json
 from nvmesim.describe.facts import Disk, Facts
-from nvmesim.trace.text import Head, Source, shown
 
 
 def sniff_nvme_list(head: Head) -> bool:

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from nvmesim.capture.text import Head, Source, shown
 from nvmesim.describe import cpus, disks, hwloc, md, pci, windows
 from nvmesim.describe.facts import Facts
 from nvmesim.errors import InputError
-from nvmesim.trace.text import Head, Source, shown
 
 LARGEST: Final = 32 << 20
 """Bytes; lstopo of the largest machines writes 2 MB."""
@@ -41,6 +41,8 @@ DUMPS: Final = (
     Dump("Windows storage", windows.sniff_windows, windows.read_windows),
 )
 
+_ABROAD: Final = r"[^:\uff1a\n]+[:\uff1a]\s+(?:x86_64|aarch64)\n"
+"""An architecture under another name than lscpu has for it in the C locale."""
 _OTHERS: Final = (
     # pattern at the start of the file, what it is, what to give in its place
     (r"Node +(?:Generic +)?SN +Model", "the table of nvme list", "nvme list -o json"),
@@ -57,8 +59,11 @@ _OTHERS: Final = (
     (r"# dmidecode", "dmidecode", "lscpu and lspci -vv"),
     (r"processor\s*: 0", "/proc/cpuinfo", "lscpu"),
     (r'\{\s*"fio version"', "a fio result", "nvmesim calibrate or nvmesim trace"),
-    (r"(?:[A-Z][\w /()-]*:[ \t]+\S.*\n)+.*x86_64", "lscpu in another language", "LC_ALL=C lscpu"),
-    (r"\S+:\s+(?:x86_64|aarch64)\n", "lscpu in another language", "LC_ALL=C lscpu"),
+    (
+        r"[^:\uff1a\n]+[:\uff1a]\s+(?:x86_64|aarch64)\n",
+        "lscpu in another language",
+        "LC_ALL=C lscpu",
+    ),
 )
 
 

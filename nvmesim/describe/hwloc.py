@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
+from nvmesim.capture.text import Head, Source, shown
 from nvmesim.describe.cpus import cpu_text, named_ghz
 from nvmesim.describe.facts import Cpu, Disk, Facts, Interface, Nodes, Slot, Uplink
 from nvmesim.describe.sizes import pcie_from_bandwidth, slower_link
-from nvmesim.trace.text import Head, Source, shown
 
 LARGEST: Final = 32 << 20
 MAX_DEPTH: Final = 64

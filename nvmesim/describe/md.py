@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from typing import Final, Literal
 
+from nvmesim.capture.text import Head, Source, shown
 from nvmesim.describe.facts import Array, Facts, whole_disk
 from nvmesim.describe.sizes import binary_size
-from nvmesim.trace.text import Head, Source, shown
+from nvmesim.raid.levels import LEVELS, level_of
 
-LEVELS: Final = ("raid0", "raid1", "raid10", "raid5", "raid6")
 _PARITY: Final = {
     0: "left-asymmetric",
     1: "right-asymmetric",
@@ -83,7 +83,7 @@ def _layout(text: str, level: str) -> str | None:
     >>> _layout("near=2", "raid10"), _layout("left-symmetric", "raid5"), _layout("", "raid0")
     ('near2', 'left-symmetric', None)
     """
-    if level in ("raid0", "raid1") or not text:
+    if not level_of(level).redundant or not level_of(level).has_chunks or not text:
         return None
     copies = re.match(r"(near|far|offset)=(\d+)", text)
     return f"{copies.group(1)}{copies.group(2)}" if copies else text.split()[0]
@@ -219,7 +219,7 @@ def _roles(
 
 
 def _mdstat_layout(shape: str, level: str) -> str | None:
-    if level == "raid10":
+    if level_of(level).copies == "layout":
         copies = re.search(r"(\d+) (near|far|offset)-copies", shape)
         return f"{copies.group(2)}{copies.group(1)}" if copies else None
     number = re.search(r"algorithm (\d+)", shape)

@@ -7,10 +7,10 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from nvmesim.capture.text import shown
 from nvmesim.describe.dumps import DUMPS, Dump
 from nvmesim.describe.facts import Array, Cpu, Disk, Facts, Nodes, Slot
 from nvmesim.errors import InputError
-from nvmesim.trace.text import shown
 
 Record = TypeVar("Record", Slot, Disk, Array)
 

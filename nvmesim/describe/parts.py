@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from nvmesim.capture.text import shown
 from nvmesim.catalog import load as catalog
 from nvmesim.describe.facts import Cpu, Disk
 from nvmesim.describe.sizes import pcie_parts
-from nvmesim.trace.text import shown
 
 SAME_SIZE: Final = 0.1
 """Drives of one series and capacity differ less: 3.84 and 4 TB do not."""

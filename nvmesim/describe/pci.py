@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
+from nvmesim.capture.text import Head, Source, shown
 from nvmesim.catalog.links import PAYLOADS
 from nvmesim.describe.facts import Facts, Slot, Uplink, natural
 from nvmesim.describe.sizes import pcie_text, slower_link
-from nvmesim.trace.text import Head, Source, shown
 
 _ADDRESS: Final = re.compile(
     r"^((?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]) ([^:\n]+): (.*)$", re.M

@@ -6,12 +6,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
+from nvmesim.capture.text import shown
 from nvmesim.describe.facts import Array, Cpu, Disk, Facts, Slot, Uplink, natural
 from nvmesim.describe.parts import Part, cpu_part, drive_part, toml
 from nvmesim.describe.sizes import pcie_parts
 from nvmesim.describe.sockets import Sockets
 from nvmesim.errors import InputError
-from nvmesim.trace.text import shown
 
 NO_DRIVE: Final = "a drive that is in no dump"
 STAND_IN_CPU: Final = "xeon-gold-6130"

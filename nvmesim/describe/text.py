@@ -8,9 +8,10 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from nvmesim import units
+from nvmesim.capture.text import shown
 from nvmesim.describe.parts import toml
 from nvmesim.describe.place import NO_DRIVE, PlacedArray, PlacedDrive, Server
-from nvmesim.trace.text import shown
+from nvmesim.raid.levels import level_of
 
 STACKS: Final = {"windows": "windows-2019"}
 DEFAULT_STACK: Final = "linux-io_uring"
@@ -126,7 +127,7 @@ def _volume(placed: PlacedArray, number: dict[str, int]) -> Iterator[str]:
     yield f"raid = {toml(array.level)}"
     if array.layout:
         yield f"layout = {toml(array.layout)}"
-    if array.chunk and array.level != "raid1":
+    if array.chunk and level_of(array.level).has_chunks:
         yield f"chunk = {toml(units.format_size(array.chunk))}"
     yield f"engine = {toml(array.engine)}"
     yield f"members = {_numbers(number[name] for name in placed.members)}"

@@ -13,11 +13,11 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from nvmesim.capture.text import Head, Source, shown
 from nvmesim.describe.cpus import load_json
 from nvmesim.describe.disks import models_text
 from nvmesim.describe.facts import Array, Disk, Facts, Interface
 from nvmesim.describe.sizes import binary_size
-from nvmesim.trace.text import Head, Source, shown
 
 Row = Mapping[str, str]
 
@@ -218,7 +218,7 @@ def _virtual_disk(source: Source, row: Row, facts: Facts) -> None:
         Array(
             name=name,
             level=level,
-            layout=f"near{copies}" if level == "raid10" and copies.isdigit() else None,
+            layout=f"near{copies}" if setting == "mirror" and copies.isdigit() else None,
             chunk=chunk,
             engine=engine,
             columns=int(columns) if columns.isdigit() and len(columns) < 4 else None,

@@ -15,7 +15,7 @@ from collections.abc import Collection
 import numpy as np
 import numpy.typing as npt
 
-from nvmesim.network import VISITS, Kind, Network, Op
+from nvmesim.network.network import VISITS, Kind, Network, Op
 
 PLAIN = frozenset({int(Op.VISIT), int(Op.VISIT_BANK), int(Op.VISIT_LANE)})
 ALL = frozenset(map(int, VISITS))

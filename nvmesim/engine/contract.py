@@ -31,7 +31,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nvmesim.errors import DeadlockError
-from nvmesim.network import Network
+from nvmesim.network.network import Network
 from nvmesim.rng import mix
 
 Ints = npt.NDArray[np.int64]

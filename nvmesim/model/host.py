@@ -14,11 +14,12 @@ thread that never sleeps, is 5.1, 2.2, 0.7, 0.6, 0.3 and 0.15 us where the threa
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from nvmesim.catalog.profile import CpuProfile, StackProfile
-from nvmesim.model.builder import Builder, Row, const, ints, op
-from nvmesim.network import SCALE_ONE, Ints, Kind, Op
+from nvmesim.network.builder import Builder, Row, const, ints, op
+from nvmesim.network.network import SCALE_ONE, Ints, Kind, Op
 from nvmesim.scenario.resolved import Socket, Target, WorkloadGroup
 
 
@@ -88,11 +89,15 @@ def request_cycles(
     *,
     distance: Distance = HERE,
     write: bool = False,
+    further: float = 0.0,
 ) -> Cycles:
-    """Cycles of a request of *n_bytes*, its drive and its memory *distance* away."""
+    """Cycles of a request of *n_bytes*, its drive and its memory *distance* away.
+
+    *further* are those that other threads of its target and other drives of its thread cost it.
+    """
     submitted, completed = remote_factors(stack, distance)
     kib = n_bytes / 1024
-    extra = stack.per_kib.value * kib
+    extra = stack.per_kib.value * kib + further
     if write:
         extra += stack.per_write.value
     if not group.threads_are_per_target:
@@ -209,9 +214,18 @@ class Host:
         }  # fmt: skip
 
     def submit_rows(
-        self, cycles: Cycles, engine: float, per_child: float, socket: int, *, closed: bool = True
+        self,
+        cycles: Cycles,
+        engine: float,
+        per_child: float,
+        socket: int,
+        *,
+        closed: bool = True,
+        locks: Sequence[Row] = (),
     ) -> list[Row]:
         """Submission: the thread, then its CPU for the stack's and the RAID engine's cycles.
+
+        It keeps the thread while it passes *locks*, which spin.
 
         In a closed loop a thread submits what it has just reaped before it reaps more, so a
         submission goes first; arrivals from outside wait their turn, or they would starve it.
@@ -221,6 +235,7 @@ class Host:
         return [
             op(Op.ACQUIRE_THREAD, e=int(closed)),
             op(Op.VISIT_CPU, 0, -1, max(1, work), 0, each),
+            *locks,
             op(Op.RELEASE_THREAD),
             op(Op.MARK),
         ]

@@ -11,8 +11,21 @@ from pathlib import Path
 import numpy as np
 
 from nvmesim.errors import ScenarioError
-from nvmesim.model.background import BackgroundGroup, destage_group, rebuild_group
-from nvmesim.model.builder import (
+from nvmesim.model.arrays.background import BackgroundGroup, destage_group, rebuild_group
+from nvmesim.model.arrays.volume import VolumeTarget
+from nvmesim.model.caveats import caveats
+from nvmesim.model.commands import Commands, DriveTarget, Planned, check_can
+from nvmesim.model.drive import DriveModel, HostShare
+from nvmesim.model.host import Cycles, Distance, Host, request_cycles
+from nvmesim.model.load.replay import Replay, Replayed, arrival_arrays, read_replay
+from nvmesim.model.load.request import RequestKind
+from nvmesim.model.load.rows import LoadRows, request_kinds
+from nvmesim.model.load.sync import flushed_kinds, sync_rows
+from nvmesim.model.load.tenants import STEADY, Limiters, burst_row
+from nvmesim.model.lowered import FlowInfo, Lowered, RebuildInfo
+from nvmesim.model.path import Paths, peer
+from nvmesim.model.sharers import member_cycles, sharing_cycles
+from nvmesim.network.builder import (
     Builder,
     Plans,
     Row,
@@ -21,19 +34,10 @@ from nvmesim.model.builder import (
     plan_arrays,
     station_arrays,
 )
-from nvmesim.model.distributions import exponential_table
-from nvmesim.model.doubts import doubts
-from nvmesim.model.drive import DriveModel, HostShare
-from nvmesim.model.host import Cycles, Distance, Host, request_cycles
-from nvmesim.model.load_rows import LoadRows, request_kinds
-from nvmesim.model.lowered import FlowInfo, Lowered, RebuildInfo, StationInfo
-from nvmesim.model.path import Paths, peer
-from nvmesim.model.replay import Replay, Replayed, arrival_arrays, read_replay
-from nvmesim.model.request import RequestKind
-from nvmesim.model.sync import flushed_kinds, sync_rows
-from nvmesim.model.tenants import STEADY, Limiters, burst_row
-from nvmesim.model.volume import Commands, DriveTarget, Planned, VolumeTarget, check_can
-from nvmesim.network import Kind, Network, Op
+from nvmesim.network.distributions import exponential_table
+from nvmesim.network.network import Kind, Network, Op
+from nvmesim.network.roles import StationInfo
+from nvmesim.raid.levels import level_of
 from nvmesim.scenario.resolved import ResolvedScenario, Target, WorkloadGroup
 from nvmesim.units import PS_PER_S
 
@@ -84,7 +88,7 @@ class _Lowering:
             self._add_users(*started)
         self._n_threads = len(self.host.thread_gate)
         self._add_background()
-        self.warnings += doubts(self.scenario)
+        self.warnings += caveats(self.scenario)
         self.plans.pad(self.load.n_phases)
         # An END of its own, so that the last operation always is one.
         self.b.program([op(Op.END)])
@@ -101,6 +105,8 @@ class _Lowering:
 
     def _used_stations(self) -> list[StationInfo]:
         gates = [s for s in self.b.infos if s.kind != "thread"]
+        if not self._n_threads:  # a rebuild alone
+            return gates
         first, count = min(self.host.thread_gate), self._n_threads
         self.b.report("threads", "thread", first, count, resource="threads")
         return [*gates, self.b.infos[-1]]
@@ -127,7 +133,7 @@ class _Lowering:
         if not chunks or not sizes:
             return 1
         rows = [
-            v.level in ("raid5", "raid6") and v.engine.merge != "none"
+            level_of(v.level).stripe_cache and v.engine.merge != "none"
             for v in self.scenario.volumes
         ]
         # md sends rows of 4 KiB, which may not merge
@@ -139,7 +145,7 @@ class _Lowering:
         The scenario's stack then adds only what exceeds it.
         """
         where = self.scenario.drives[drive]
-        if not where.profile.host_included:
+        if not where.profile.host_included or not self.scenario.workload:
             return HostShare()
         group = self.scenario.workload[0]
         cycles = request_cycles(self.scenario.stack, group, 4096)
@@ -278,9 +284,9 @@ class _Lowering:
                     target, self.scenario, self.commands, self.host, counter, memory
                 )
                 self.rebuilds.append(info)
-                self._add_background_group(group)
+                self._add_background_group(group, measured=not self.scenario.workload)
 
-    def _add_background_group(self, group: BackgroundGroup) -> None:
+    def _add_background_group(self, group: BackgroundGroup, *, measured: bool = False) -> None:
         load, number = self.load, len(self.load.group_rows)
         total, first_threshold = 0.0, len(load.threshold)
         shares = sum(flow.share for flow in group.flows)
@@ -300,7 +306,9 @@ class _Lowering:
             )  # fmt: skip
             load.flows.append(FlowInfo(-1, 0, flow.write, flow.n_bytes, group.deferred))
         load.threshold[-1] = 1 << 32
-        load.group_rows.append((first_flow, len(group.flows), first_threshold, 1, 0, 0, -1, 0))
+        load.group_rows.append(
+            (first_flow, len(group.flows), first_threshold, 1, int(measured), 0, -1, 0)
+        )
         load.burst_rows.append(STEADY)
         for i, (users, interval) in enumerate(group.users):
             thread = self.host.add_thread(f"{group.name}{i}", group.socket, interval, 0)
@@ -370,12 +378,18 @@ class _Lowering:
         shared = (target.kind, target.index, target.part) in self._shared
         stack = self.scenario.stack
         distance = self._distance(model, group, kind, shared)
-        cycles = request_cycles(stack, group, kind.n_bytes, distance=distance, write=kind.write)
-        engine, per_child = model.host_cycles() if isinstance(model, VolumeTarget) else (0.0, 0.0)
-        engine += self._adapter_cycles(model)
+        volume = model if isinstance(model, VolumeTarget) else None
+        array = None if volume is None else volume.volume
+        of_stack, of_engine = sharing_cycles(self.scenario, target, array)
+        cycles = request_cycles(
+            stack, group, kind.n_bytes, distance=distance, write=kind.write,
+            further=of_stack + member_cycles(self.scenario, array),
+        )  # fmt: skip
+        engine, per_child = (0.0, 0.0) if volume is None else volume.host_cycles()
         submit = self.host.submit_rows(
-            cycles, engine, per_child, kind.socket, closed=not group.is_open
-        )
+            cycles, engine + of_engine + self._adapter_cycles(model), per_child, kind.socket,
+            closed=not group.is_open, locks=[] if volume is None else volume.lock_rows(kind),
+        )  # fmt: skip
         rows = [*submit, *self._limiters.rows(index, group, kind.n_bytes)]
         rows += self.host.section_rows(stack, group, target, kind.write, shared)
         latency = round(stack.latency.value)

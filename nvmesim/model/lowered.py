@@ -3,35 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
-from nvmesim.network import Network
+from nvmesim.network.network import Network
+from nvmesim.network.roles import StationInfo
 from nvmesim.scenario.resolved import ResolvedScenario
-
-StationKind = Literal["cpu", "thread", "drive", "link", "lock", "raid-engine", "gate", "delay",
-                      "limit"]  # fmt: skip
-
-
-@dataclass(frozen=True)
-class StationInfo:
-    """One station of a report: it may stand for several of the network (the dies of a drive)."""
-
-    name: str
-    """As "drive0 dies", "socket0 cpu", "drive0 port up", "upi 0>1", "quad uplink up"."""
-    kind: StationKind
-    first: int
-    """First station of the network."""
-    count: int = 1
-    """How many consecutive stations it stands for."""
-    servers: int = 1
-    """Servers in all."""
-    drive: int | None = None
-    socket: int | None = None
-    adapter: int | None = None
-    resource: str = ""
-    """What a relief would buy more of: "cores", "dies", "commands", "read_bandwidth",
-    "write_bandwidth", "program", "port", "uplink", "interconnect", "memory", "section", "engine",
-    "threads", ""."""
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import Final
 
 from nvmesim.catalog.links import LINE_BYTES, Link, command_time_ps, transfer_time_ps
-from nvmesim.model.builder import Builder, Row, const
-from nvmesim.network import Kind
+from nvmesim.network.builder import Builder, Row, const
+from nvmesim.network.network import Kind
+from nvmesim.network.roles import Direction
 from nvmesim.scenario.resolved import Adapter, Drive, ResolvedScenario
 from nvmesim.units import PS_PER_S
 
@@ -104,9 +105,13 @@ class Paths:
     def _uplink(self, adapter: Adapter, down: bool) -> int:
         key = (adapter.index, down and adapter.link.full_duplex)
         if key not in self._uplinks:
-            name = f"{adapter.name} uplink {'down' if down else 'up'}"
+            direction: Direction = "down" if down else "up"
+            name = f"{adapter.name} uplink {direction}"
             station = self._b.station(name, Kind.FIFO)
-            self._b.report(name, "link", station, adapter=adapter.index, resource="uplink")
+            self._b.report(
+                name, "link", station,
+                adapter=adapter.index, resource="uplink", direction=direction,
+            )  # fmt: skip
             self._uplinks[key] = station
         return self._uplinks[key]
 
@@ -116,8 +121,8 @@ class Paths:
         down = up
         if link.full_duplex:
             down = self._b.station(f"{name} uplink down", Kind.FIFO)
-            self._b.report(f"{name} uplink down", "link", down, resource="uplink")
-        self._b.report(f"{name} uplink up", "link", up, resource="uplink")
+            self._b.report(f"{name} uplink down", "link", down, resource="uplink", direction="down")
+        self._b.report(f"{name} uplink up", "link", up, resource="uplink", direction="up")
         return up, down
 
     # -- sockets --------------------------------------------------------------------------------
@@ -173,7 +178,7 @@ class Paths:
         if ends not in self._crossings:
             name = f"{joined.link.kind} {start}>{end}"
             station = self._b.station(name, Kind.FIFO)
-            self._b.report(name, "link", station, resource="interconnect")
+            self._b.report(name, "link", station, resource="interconnect", ends=ends)
             self._crossings[ends] = station
         return self._crossings[ends]
 

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nvmesim.errors import NetworkError
-from nvmesim.network import (
+from nvmesim.network.network import (
     HORIZON_PS,
     MAX_CHILDREN,
     N_FIELDS,
@@ -24,7 +24,10 @@ from nvmesim.rng import TABLE
 
 
 def check(net: Network) -> None:
-    """Raise NetworkError naming the first array or operation that breaks a rule of `Network`."""
+    """Raise NetworkError naming the first array or operation that breaks a rule of `Network`.
+
+    The compiled engine reads out of bounds and wraps silently; this is what prevents it.
+    """
     _check_arrays(net)
     _check_stations(net)
     _check_ops(net)

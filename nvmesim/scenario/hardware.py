@@ -262,6 +262,9 @@ def _equal_drives(
 
 
 def _in_state(part: DriveProfile, spec: DriveSpec, key: str, notes: Notes) -> DriveProfile:
+    if spec.state == "empty":
+        fresh = part if not part.fresh else _in_state(part, _as_new(spec), key, notes)
+        return catalog.unmapped(fresh)
     if spec.state != part.state and not (spec.state == "fresh" and part.fresh):
         notes.assume(f"{key}: {part.name} has no values for state {spec.state}; {part.state} taken")
         return part
@@ -269,6 +272,10 @@ def _in_state(part: DriveProfile, spec: DriveSpec, key: str, notes: Notes) -> Dr
         return catalog.with_state(part, spec.state)
     except CatalogError as error:
         raise ScenarioError(f"{key}.profile: fresh: {error}") from None
+
+
+def _as_new(spec: DriveSpec) -> DriveSpec:
+    return spec.model_copy(update={"state": "fresh"})
 
 
 def _adapter_of(spec: DriveSpec, adapters: tuple[Adapter, ...], key: str) -> Adapter | None:

@@ -64,8 +64,9 @@ def scenario_from_dict(tables: Mapping[str, Any], base: str | Path = ".") -> Sce
 def apply_sets(tables: Mapping[str, Any], sets: Iterable[str]) -> dict[str, Any]:
     """Return a copy of *tables* with each ``key=value`` of *sets* put in place.
 
-    Elements of lists are addressed by number, and a part of a profile that is named by a text
-    through that text: ``drives.0.profile.read.die=50 us`` changes one number of a catalog entry.
+    Elements of lists are addressed by number, ``*`` stands for each of them, and a part of a
+    profile that is named by a text through that text:
+    ``drives.0.profile.read.die=50 us`` changes one number of a catalog entry.
 
     >>> apply_sets({"drives": [{"count": 4}]}, ["drives.0.count=8", "run.seed=2"])
     {'drives': [{'count': 8}], 'run': {'seed': 2}}
@@ -75,7 +76,40 @@ def apply_sets(tables: Mapping[str, Any], sets: Iterable[str]) -> dict[str, Any]
         key, equals, value = text.partition("=")
         if not equals or not key.strip():
             raise ScenarioError(f"--set {text!r} is not KEY=VALUE, such as drives.0.count=8")
-        _put(changed, key.strip().split("."), _value(value.strip()), text)
+        for one in expanded(changed, key.strip()):
+            _put(changed, one.split("."), _value(value.strip()), f"--set {text!r}")
+    return changed
+
+
+def expanded(tables: Any, key: str) -> list[str]:
+    """Return the keys that *key* stands for.
+
+    >>> expanded({"drives": [{}, {}]}, "drives.*.count")
+    ['drives.0.count', 'drives.1.count']
+    """
+    before, star, after = key.partition("*")
+    if not star:
+        return [key]
+    found = tables
+    for part in [p for p in before.split(".") if p]:
+        if isinstance(found, list):
+            found = found[int(part)] if part.isdecimal() and int(part) < len(found) else None
+        else:
+            found = found.get(part) if isinstance(found, Mapping) else None
+    if not isinstance(found, list) or not found:
+        raise ScenarioError(f"{key}: there is no list at {before.rstrip('.') or 'the top'!r}")
+    return [k for i in range(len(found)) for k in expanded(tables, f"{before}{i}{after}")]
+
+
+def with_values(tables: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a copy of *tables* with *values* put at their keys, as `apply_sets` does with texts.
+
+    >>> with_values({"drives": [{"count": 4}]}, {"drives.0.count": 8})
+    {'drives': [{'count': 8}]}
+    """
+    changed = copy.deepcopy(dict(tables))
+    for key, value in values.items():
+        _put(changed, key.split("."), copy.deepcopy(value), key)
     return changed
 
 
@@ -124,14 +158,14 @@ def _inner(holder: Any, slot: Any, name: str, here: str, said: str) -> Any:
     if isinstance(found, str) and name in _REFERENCES:
         found = holder[slot] = {"extends": found}
     if not isinstance(found, dict | list):
-        raise ScenarioError(f"--set {said!r}: {here} is {found!r}, which has no parts")
+        raise ScenarioError(f"{said}: {here} is {found!r}, which has no parts")
     return found
 
 
 def _position(part: str, items: list[Any], here: str, said: str) -> int:
     if not part.isdecimal() or len(part) > 9 or int(part) >= len(items):
         there = f"elements 0 to {len(items) - 1}" if items else "no elements"
-        raise ScenarioError(f"--set {said!r}: {here} has {there}, not {part!r}")
+        raise ScenarioError(f"{said}: {here} has {there}, not {part!r}")
     return int(part)
 
 

@@ -75,7 +75,7 @@ def _used_of_stack(scenario: Scenario) -> list[str]:
 
 
 def _run(spec: RunSpec) -> RunSettings:
-    """No precision is asked when the length of the run is stated."""
+    """No precision is asked when the length of the run is stated, nor where nothing is."""
     if spec.requests is not None or spec.duration is not None:
         return RunSettings(None, spec.requests, spec.duration, spec.seed)
-    return RunSettings(spec.precision or DEFAULT_PRECISION, None, None, spec.seed)
+    return RunSettings(spec.precision, None, None, spec.seed)

@@ -102,7 +102,8 @@ class Volume:
 
     index: int
     name: str
-    level: Literal["raid0", "raid1", "raid10", "raid5", "raid6"]
+    level: str
+    """A name of `nvmesim.raid.levels.LEVELS`."""
     members: tuple[int, ...]
     """Indices of drives, in the order of their member numbers."""
     layout: str
@@ -111,10 +112,13 @@ class Volume:
     """Copies of each chunk: RAID1 all members, RAID10 as its layout says, else 1."""
     chunk: int
     engine: RaidEngineProfile
+    """As it is at this level and kernel."""
+    profile: RaidEngineProfile | None = None
+    """As its file says, all levels and kernels; None: ``engine`` is all there is."""
     degraded: tuple[int, ...] = ()
     """Member numbers that are missing."""
     rebuild: bool = False
-    """A rebuild runs beside the load: of ``rebuilding``, or a check of all if none is."""
+    """A rebuild runs beside the load, or alone: of ``rebuilding``, or a check of all if none is."""
     rebuilding: int | None = None
     """Member number that is being restored, on its own drive or on a spare."""
     rebuilt: float = 0.5
@@ -129,10 +133,16 @@ class Volume:
     write_mostly: tuple[int, ...] = ()
     """Member numbers of a RAID1 that serve reads only when no other can."""
     rmw_level: int = 1
+    kernel: str = ""
+    """The kernel whose costs ``engine`` holds; empty: the one that the profile describes."""
+    workers: int = 0
+    """Threads that handle rows beside the engine's own (group_thread_cnt on every NUMA node)."""
     stripe_cache: int = 256
     stripe_cache_most: int | None = None
     """Rows that the stripe cache may have grown to under the load; None: it is as it started."""
     bitmap: Literal["none", "internal", "external"] = "none"
+    bitmap_chunk: int = 64 << 20
+    """Bytes that one bit of the bitmap stands for: of a member, for RAID5/6."""
     first_dirty: float = 0.0
     """Share of random writes that are the first to a clean region of the bitmap."""
     journal: Literal["none", "ppl"] = "none"
@@ -287,8 +297,8 @@ class WorkloadGroup:
 class RunSettings:
     """When to stop: at a precision; or at requests or a duration, whichever is reached first."""
 
-    precision: float | None = 0.01
-    """Relative half-width of the 95 % interval of total IOPS; None if the length is stated."""
+    precision: float | None = None
+    """Relative half-width of the simulation's 95 % interval of total IOPS; None: none is asked."""
     requests: int | None = None
     duration_ps: int | None = None
     seed: int = 1

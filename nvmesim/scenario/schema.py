@@ -15,12 +15,15 @@ from pydantic import (
     Field,
     PlainSerializer,
     PrivateAttr,
+    SerializerFunctionWrapHandler,
+    model_serializer,
     model_validator,
 )
 
 from nvmesim import units
 from nvmesim.catalog.links import PAYLOADS
-from nvmesim.errors import UnitError
+from nvmesim.errors import UnitError, nearest
+from nvmesim.raid.levels import LEVELS
 from nvmesim.scenario.fields import (
     BytesPerSecond,
     Duration,
@@ -32,7 +35,16 @@ from nvmesim.scenario.fields import (
 )
 
 PAGE_BYTES = 4096
-RaidLevel = Literal["raid0", "raid1", "raid10", "raid5", "raid6"]
+
+
+def _raid_level(text: str) -> str:
+    if text not in LEVELS:
+        raise ValueError(nearest(text, LEVELS))
+    return text
+
+
+RaidLevel = Annotated[str, AfterValidator(_raid_level)]
+"""A name of `nvmesim.raid.levels.LEVELS`."""
 
 
 def _reference(value: Any) -> Any:
@@ -43,6 +55,18 @@ def _reference(value: Any) -> Any:
 
 Reference = Annotated[Any, BeforeValidator(_reference)]
 """A profile: catalog name, path, or table."""
+
+
+def _kernel(value: Any) -> Any:
+    """A number is a kernel, too, where it can mean one only: 6.1 could be 6.10."""
+    plain = isinstance(value, float) and not str(value).endswith((".1", ".2", ".3"))
+    if isinstance(value, str) or plain:
+        return str(value)
+    raise ValueError(f"is {value!r}; a text is needed, as '6.1': 6.10 is another kernel")
+
+
+Kernel = Annotated[str, BeforeValidator(_kernel)]
+"""A Linux kernel by its number."""
 
 
 def _mix(value: Any) -> Any:
@@ -150,7 +174,7 @@ class DriveSpec(Strict):
     socket: int | None = Field(default=None, ge=0)
     behind: str | None = None
     link: LinkText | None = None
-    state: Literal["fresh", "steady"] = "steady"
+    state: Literal["fresh", "steady", "empty"] = "steady"
     delay: Duration = 0
 
     @model_validator(mode="after")
@@ -158,6 +182,30 @@ class DriveSpec(Strict):
         if self.socket is not None and self.behind is not None:
             raise ValueError("socket and behind exclude each other; the adapter has its socket")
         return self
+
+
+class BitmapSpec(Strict):
+    """md's bitmap of regions that may differ: where it is, and what one of its bits stands for."""
+
+    kind: Literal["none", "internal", "external"] = "none"
+    chunk: Size = 64 << 20
+
+    @model_validator(mode="before")
+    @classmethod
+    def _word(cls, value: Any) -> Any:
+        return {"kind": value} if isinstance(value, str) else value
+
+    @model_validator(mode="after")
+    def _chunk_is_a_power(self) -> BitmapSpec:
+        if self.chunk < PAGE_BYTES or self.chunk & (self.chunk - 1):
+            text = units.format_size(self.chunk)
+            raise ValueError(f"chunk is {text}; a power of two of at least 4 KiB, as 64 MiB")
+        return self
+
+    @model_serializer(mode="wrap")
+    def _short(self, handler: SerializerFunctionWrapHandler) -> Any:
+        """As the word alone where that says it."""
+        return handler(self) if "chunk" in self.model_fields_set else self.kind
 
 
 class VolumeSpec(Strict):
@@ -168,8 +216,11 @@ class VolumeSpec(Strict):
     layout: str | None = None
     chunk: Size | None = None
     engine: Reference = "linux-md"
+    kernel: Kernel | None = None
+    group_thread_cnt: int | None = Field(default=None, ge=0, le=8192)
     degraded: tuple[int, ...] = ()
     rebuild: bool = False
+    check: bool = False
     rebuilt: Fraction = Field(default=0.5, ge=0, le=1)
     sync_speed_min: BytesPerSecond = Field(default=1_024_000, gt=0)
     sync_speed_max: BytesPerSecond = Field(default=204_800_000, gt=0)
@@ -179,12 +230,24 @@ class VolumeSpec(Strict):
     boot: bool = False
     rmw_level: Literal[0, 1, 2] = 1
     stripe_cache: int = Field(default=256, ge=17, le=32768)
+    stripe_cache_size: int | None = Field(default=None, ge=17, le=32768)
     stripe_cache_most: int | None = Field(default=None, ge=17, le=1 << 24)
-    bitmap: Literal["none", "internal", "external"] = "none"
+    bitmap: BitmapSpec = BitmapSpec()
     journal: Literal["none", "ppl"] = "none"
     spares: int = Field(default=0, ge=0)
     columns: int | None = Field(default=None, ge=2)
     logical_sector: Size = 512
+
+    @model_validator(mode="after")
+    def _one_stripe_cache(self) -> VolumeSpec:
+        if {"stripe_cache", "stripe_cache_size"} <= self.model_fields_set:
+            raise ValueError("stripe_cache and stripe_cache_size say the same; keep one")
+        return self
+
+    @property
+    def cache_rows(self) -> int:
+        """Rows of the stripe cache, by whichever of its two names."""
+        return self.stripe_cache if self.stripe_cache_size is None else self.stripe_cache_size
 
     @model_validator(mode="after")
     def _chunk_fits_pages(self) -> VolumeSpec:
@@ -350,9 +413,18 @@ class Scenario(Strict):
     adapters: tuple[AdapterSpec, ...] = ()
     drives: tuple[DriveSpec, ...] = Field(min_length=1)
     volume: Annotated[tuple[VolumeSpec, ...], BeforeValidator(_listed)] = ()
-    workload: Annotated[tuple[WorkloadSpec, ...], BeforeValidator(_listed)] = Field(min_length=1)
+    workload: Annotated[tuple[WorkloadSpec, ...], BeforeValidator(_listed)] = ()
     run: RunSpec = RunSpec()
     _base: Path = PrivateAttr(default=Path())
+
+    @model_validator(mode="after")
+    def _does_something(self) -> Scenario:
+        if not self.workload and not any(v.rebuild or v.check for v in self.volume):
+            raise ValueError(
+                "workload is missing; only an array with rebuild = true (or check = true) runs "
+                "without one"
+            )
+        return self
 
     @property
     def base(self) -> Path:

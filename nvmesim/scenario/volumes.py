@@ -2,46 +2,22 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
-from typing import Final, cast
+from typing import Final
 
 from nvmesim import units
-from nvmesim.catalog import load as catalog
 from nvmesim.catalog.profile import RaidEngineProfile
-from nvmesim.errors import CatalogError, FailedArrayError, GeometryError, ScenarioError, nearest
-from nvmesim.scenario.hardware import Notes, capacity_bytes, profile
+from nvmesim.errors import FailedArrayError, GeometryError, ScenarioError
+from nvmesim.raid.levels import LEVELS, level_of
+from nvmesim.scenario.hardware import Notes, capacity_bytes
 from nvmesim.scenario.resolved import Drive, Volume
 from nvmesim.scenario.schema import Scenario, VolumeSpec
+from nvmesim.scenario.volume_engine import row_workers, volume_engine
 
-MIN_MEMBERS: Final = {"raid0": 2, "raid1": 2, "raid10": 2, "raid5": 3, "raid6": 4}
 DEFAULT_CHUNK: Final = 512 * 1024
 """Source: mdadm's default for arrays with metadata."""
 DOMAIN_LANES: Final = 16
 """Lanes of a VMD domain. Source: chipict.com/tag/nvme."""
-PARITY_LAYOUTS: Final = (
-    "left-symmetric",
-    "left-asymmetric",
-    "right-symmetric",
-    "right-asymmetric",
-    "parity-first",
-    "parity-last",
-)
-RAID6_LAYOUTS: Final = (
-    *PARITY_LAYOUTS,
-    "left-symmetric-6",
-    "left-asymmetric-6",
-    "right-symmetric-6",
-    "right-asymmetric-6",
-    "parity-first-6",
-    "ddf-zero-restart",
-    "ddf-n-restart",
-    "ddf-n-continue",
-)
-ZONE_LAYOUTS: Final = ("original", "alternate")
-"""How md counts the chunks of a raid0 behind its shorter members."""
-_MIRROR_LAYOUT: Final = re.compile(r"^(near|far|offset|n|f|o)([0-9]{1,4})$")
-_MIRROR_KINDS: Final = {"n": "near", "f": "far", "o": "offset"}
 
 
 def resolve_volumes(
@@ -51,6 +27,7 @@ def resolve_volumes(
     several = len(scenario.volume) > 1
     taken: dict[int, str] = {}
     volumes: list[Volume] = []
+    _check_idle(scenario)
     names = {drive.name for drive in drives}
     for index, spec in enumerate(scenario.volume):
         key = f"volume.{index}" if several else "volume"
@@ -67,6 +44,17 @@ def resolve_volumes(
             taken[member] = name
         volumes.append(_volume(index, name, spec, key, members, scenario, drives, notes))
     return _with_spares(scenario, tuple(volumes), drives, notes)
+
+
+def _check_idle(scenario: Scenario) -> None:
+    """Refuse to rebuild what is whole, where there is no load that it would run beside."""
+    for index, spec in enumerate(scenario.volume):
+        if spec.rebuild and not spec.degraded and not scenario.workload:
+            key = f"volume.{index}" if len(scenario.volume) > 1 else "volume"
+            raise GeometryError(
+                f"{key}.rebuild is true and no member is missing: there is nothing to restore; "
+                "name it with degraded = [0], or say check = true to read all members"
+            )
 
 
 def _members(
@@ -99,7 +87,7 @@ def _volume(
     drives: tuple[Drive, ...],
     notes: Notes,
 ) -> Volume:
-    engine = _engine(spec, key, scenario, notes)
+    engine, whole = volume_engine(spec, key, scenario, notes)
     layout, copies = geometry(spec.raid, len(members), spec.layout, key)
     check_degraded(spec.raid, len(members), layout, copies, spec.degraded, key)
     check_members(spec, key, engine, len(members))
@@ -108,12 +96,12 @@ def _volume(
     chunk = spec.chunk
     if chunk is None:
         chunk = default_chunk(engine, len(members))
-        if spec.raid != "raid1":
+        if level_of(spec.raid).has_chunks:
             notes.assume(f"{key}.chunk: {units.format_size(chunk)}, the default of {engine.name}")
     _check_choices(spec, key, engine, copies, len(members))
     _check_chunk(spec.raid, chunk, key, [capacity_bytes(drives[member]) for member in members])
     sizes = [capacity_bytes(drives[member]) // chunk * chunk for member in members]
-    zoned = spec.raid == "raid0" and len(set(sizes)) > 1 and engine.merge != "none"
+    zoned = not level_of(spec.raid).redundant and len(set(sizes)) > 1 and engine.merge != "none"
     _note_mixture(key, members, drives, sizes, zoned, notes)
     return Volume(
         index=index,
@@ -124,14 +112,18 @@ def _volume(
         copies=copies,
         chunk=chunk,
         engine=engine,
+        profile=whole if whole.kernels else None,
         degraded=tuple(sorted(spec.degraded)),
-        rebuild=spec.rebuild,
+        rebuild=spec.rebuild or spec.check,
         read_policy=spec.read_policy,
         write_mostly=tuple(sorted(spec.write_mostly)),
         rmw_level=spec.rmw_level,
-        stripe_cache=spec.stripe_cache,
+        kernel=spec.kernel or "",
+        workers=row_workers(spec, key, engine, len(scenario.server.sockets)),
+        stripe_cache=spec.cache_rows,
         stripe_cache_most=spec.stripe_cache_most,
-        bitmap=spec.bitmap,
+        bitmap=spec.bitmap.kind,
+        bitmap_chunk=spec.bitmap.chunk,
         columns=spec.columns or engine.columns,
         logical_sector=spec.logical_sector,
         journal=spec.journal,
@@ -147,39 +139,50 @@ def _check_choices(
     spec: VolumeSpec, key: str, engine: RaidEngineProfile, copies: int, n_members: int
 ) -> None:
     """Refuse what the level or the engine does not have."""
-    if spec.journal == "ppl" and spec.raid != "raid5":
-        raise GeometryError(f"{key}.journal is 'ppl' for {spec.raid}; only raid5 has one")
-    if spec.write_mostly and spec.raid != "raid1":
+    level = level_of(spec.raid)
+    if spec.journal != "none" and spec.journal not in level.journals:
+        has = " and ".join(
+            other.name for other in LEVELS.values() if spec.journal in other.journals
+        )
+        raise GeometryError(
+            f"{key}.journal is {spec.journal!r} for {spec.raid}; only {has} has one"
+        )
+    if spec.write_mostly and not level.write_mostly:
         raise GeometryError(f"{key}.write_mostly is for raid1; {spec.raid} has no such members")
     for member in spec.write_mostly:
         if not 0 <= member < n_members:
             raise GeometryError(f"{key}.write_mostly names member {member}; 0 to {n_members - 1}")
     most = spec.stripe_cache_most
-    if most is not None and most < spec.stripe_cache:
+    if most is not None and most < spec.cache_rows:
         raise GeometryError(
-            f"{key}.stripe_cache_most is {most}; the cache starts with {spec.stripe_cache} rows "
+            f"{key}.stripe_cache_most is {most}; the cache starts with {spec.cache_rows} rows "
             "and grows, give at least as many"
         )
-    if spec.rebuild and spec.raid == "raid0":
-        raise GeometryError(f"{key}.rebuild is true; raid0 has no redundancy to rebuild from")
+    for name in ("rebuild", "check"):
+        if getattr(spec, name) and not level.redundant:
+            raise GeometryError(f"{key}.{name} is true; raid0 has no redundancy to rebuild from")
+    if spec.check and (spec.rebuild or spec.degraded):
+        raise GeometryError(
+            f"{key}.check reads an array that has all its members; one that is degraded is rebuilt,"
+            " leave check out"
+        )
     if engine.merge == "none":
-        for name in ("bitmap", "journal"):
-            if getattr(spec, name) != "none":
+        for name, found in (("bitmap", spec.bitmap.kind), ("journal", spec.journal)):
+            if found != "none":
                 raise GeometryError(
-                    f"{key}.{name} is {getattr(spec, name)!r}; {engine.name} is no Linux md, leave"
-                    " it out"
+                    f"{key}.{name} is {found!r}; {engine.name} is no Linux md, leave it out"
                 )
     columns = spec.columns or engine.columns
     if columns is None:
         return
-    width = columns * (copies if spec.raid == "raid10" else 1)
+    width = columns * (copies if level.copies == "layout" else 1)
     if width > n_members:
         of = f" of {copies} copies" if width > columns else ""
         raise GeometryError(f"{key}.columns is {columns}{of}; the volume has {n_members} members")
-    least = MIN_MEMBERS[spec.raid]
+    least = level.least
     if width < least:
         raise GeometryError(f"{key}.columns is {columns}; {spec.raid} needs at least {least}")
-    if spec.raid == "raid1":
+    if not level.has_chunks:
         raise GeometryError(f"{key}.columns is {columns}; raid1 has one column, take raid10")
 
 
@@ -208,29 +211,12 @@ def _note_mixture(
         )
 
 
-def _engine(spec: VolumeSpec, key: str, scenario: Scenario, notes: Notes) -> RaidEngineProfile:
-    found = profile("raid-engine", spec.engine, scenario.base, f"{key}.engine")
-    engine = cast(RaidEngineProfile, found)
-    if spec.raid not in engine.levels:
-        raise GeometryError(
-            f"{key}.raid is {spec.raid!r}; {engine.name} has {', '.join(engine.levels)}"
-        )
-    if "engine" not in spec.model_fields_set:
-        notes.assume(f"{key}.engine: {engine.name} taken")
-    try:
-        engine = catalog.with_level(engine, spec.raid)
-    except CatalogError as error:
-        raise ScenarioError(f"{key}.engine: by_level: {error}") from None
-    notes.profile(engine)
-    return engine
-
-
 def _check_chunk(level: str, chunk: int, key: str, capacities: list[int]) -> None:
     """Raise GeometryError for a chunk that md would not take, or that no member holds."""
     said = units.format_size(chunk)
-    if level in ("raid5", "raid6", "raid10") and chunk & (chunk - 1):
+    if level_of(level).has_chunks and not level_of(level).any_chunk and chunk & (chunk - 1):
         raise GeometryError(f"{key}.chunk is {said}; {level} takes a power of two, as 64 KiB")
-    if level != "raid1" and min(capacities) < chunk:
+    if level_of(level).has_chunks and min(capacities) < chunk:
         raise GeometryError(
             f"{key}.chunk is {said}; the smallest member holds "
             f"{units.format_size(min(capacities))}, at least one chunk is needed"
@@ -307,34 +293,19 @@ def geometry(
     >>> geometry("raid5", 4, None)
     ('left-symmetric', 1)
     """
-    least = MIN_MEMBERS[level]
-    if n_members < least:
-        raise GeometryError(f"{key}: {level} needs at least {least} members, it has {n_members}")
-    if level in ("raid5", "raid6"):
-        chosen = layout or "left-symmetric"
-        known = PARITY_LAYOUTS if level == "raid5" else RAID6_LAYOUTS
-        if chosen not in known:
-            raise GeometryError(f"{key}.layout is {layout!r}; {nearest(chosen, known)}")
-        return chosen, 1
-    if level == "raid10":
-        return _mirror_layout(layout or "near2", n_members, key)
-    if level == "raid0" and layout is not None:
-        if layout not in ZONE_LAYOUTS:
-            raise GeometryError(f"{key}.layout is {layout!r}; {nearest(layout, ZONE_LAYOUTS)}")
-        return layout, 1
-    if layout is not None:
-        raise GeometryError(f"{key}.layout is {layout!r}; {level} has none, leave it out")
-    return "", n_members if level == "raid1" else 1
-
-
-def _mirror_layout(layout: str, n_members: int, key: str) -> tuple[str, int]:
-    match = _MIRROR_LAYOUT.match(layout)
-    if match is None:
-        raise GeometryError(f"{key}.layout is {layout!r}; near2, far2, offset2 or more copies")
-    copies = int(match.group(2))
-    if not 2 <= copies <= n_members:
+    record = level_of(level)
+    if n_members < record.least:
+        raise GeometryError(
+            f"{key}: {level} needs at least {record.least} members, it has {n_members}"
+        )
+    try:
+        chosen = record.layout(layout)
+    except GeometryError as error:
+        raise GeometryError(f"{key}.{error}") from None
+    kind, copies = record.copies_of(n_members, chosen)
+    if record.copies == "layout" and not 2 <= copies <= n_members:
         raise GeometryError(f"{key}.layout is {layout!r}; 2 to {n_members} copies on its members")
-    return _MIRROR_KINDS.get(match.group(1), match.group(1)), copies
+    return ("" if record.copies == "all" else kind), copies
 
 
 def check_degraded(
@@ -354,8 +325,9 @@ def check_degraded(
             raise GeometryError(f"{key}.degraded names member {member}; 0 to {n_members - 1}")
         if degraded.count(member) > 1:
             raise GeometryError(f"{key}.degraded names member {member} twice")
-    survives = {"raid0": 0, "raid1": n_members - 1, "raid5": 1, "raid6": 2}.get(level)
-    if survives is None:
+    record = level_of(level)
+    survives = record.survives(n_members)
+    if record.copies == "layout":
         lost = any(held <= set(degraded) for held in copy_sets(layout, n_members, copies))
         rule = "a chunk has lost all its copies"
     else:
@@ -402,7 +374,10 @@ def _with_spares(
             and "rebuilt" not in spec.model_fields_set
             and volume.rebuilding is not None
         ):
-            notes.assume(f"{volume.name}: the rebuild is half done, which is its mean")
+            notes.assume(
+                f"{volume.name}: the rebuild is half done, which is its mean; reads of that half "
+                "find their data on the new member and need no other"
+            )
         result.append(volume)
     return tuple(result)
 
@@ -439,7 +414,7 @@ def volume_bytes(volume: Volume) -> int:
     if volume.zone_bytes:
         return sum(volume.zone_bytes)
     n = len(volume.members)
-    parity = {"raid5": 1, "raid6": 2}.get(volume.level, 0)
+    parity = level_of(volume.level).parity
     if parity and volume.columns:
         return n * volume.member_bytes * (volume.columns - parity) // volume.columns
     return (n - parity) * volume.member_bytes // volume.copies

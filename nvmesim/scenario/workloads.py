@@ -8,9 +8,10 @@ from typing import Any, Final
 from nvmesim import units
 from nvmesim.catalog.profile import StackProfile
 from nvmesim.errors import ScenarioError, nearest
-from nvmesim.scenario import diskspd, fio_job, numa
+from nvmesim.scenario import numa
 from nvmesim.scenario.hardware import Notes, capacity_bytes
-from nvmesim.scenario.loads import ParsedLoad
+from nvmesim.scenario.loads import diskspd, fio_job
+from nvmesim.scenario.loads.load import ParsedLoad
 from nvmesim.scenario.resolved import (
     Adapter,
     Bursts,

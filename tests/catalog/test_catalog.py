@@ -85,9 +85,12 @@ def test_written_out_and_read_back(kind, name):
 def test_dies_can_carry_the_rated_commands(name, state):
     drive = load.with_state(load.get("drive", name), state)
     per_s = drive.dies.value / drive.read.die.value * 1e12
-    if name != "hdd-7200":  # its one arm is far slower than its interface
-        assert per_s > drive.commands.value
-    assert drive.channels.value / drive.read.channel.value * 1e12 > drive.commands.value / 2
+    rated = drive.commands.value
+    if drive.commands.basis == "assumed":  # of a data sheet, whose ceiling is taken to be the dies'
+        rated = min(rated, per_s)
+    elif name != "hdd-7200":  # its one arm is far slower than its interface
+        assert per_s > rated
+    assert drive.channels.value / drive.read.channel.value * 1e12 > rated / 2
     assert state == "steady" or drive.fresh is None or drive.state == "fresh"
 
 
@@ -122,7 +125,7 @@ def test_windows_cycles_follow_from_the_one_drive_row():
 
 def test_an_unknown_name_brings_the_nearest():
     with pytest.raises(CatalogError, match="did you mean 'xeon-gold-6130'"):
-        load.get("cpu", "xeon-gold-6310")
+        load.get("cpu", "xeon-gold-6130x")
     with pytest.raises(CatalogError, match="did you mean 'linux-md'"):
         load.find("linux-mdd")
     with pytest.raises(CatalogError, match="no kind"):

@@ -10,7 +10,7 @@ import pytest
 from nvmesim.cli.app import run_command
 
 ROOT = Path(__file__).parents[2]
-GOOD = ROOT / "tests" / "trace" / "data" / "fio-json" / "psync_qd8.json"
+GOOD = ROOT / "tests" / "capture" / "data" / "fio-json" / "psync_qd8.json"
 PROFILE = ROOT / "nvmesim" / "catalog" / "data" / "drives" / "sata-ssd.toml"
 JOB = "[global]\nioengine=libaio\n[a]\nrw=randread\n"
 GOAL = "scenario = 'a.toml'\n[constraints]\niops = '1M/s'\n[candidates]\n"
@@ -70,7 +70,7 @@ def test_trace_json_has_the_good_ones(capsys, tmp_path: Path) -> None:
 
 
 def test_a_table_of_points_shows_its_means_and_no_counts(capsys) -> None:
-    path = ROOT / "tests" / "trace" / "data" / "points" / "datasheet.csv"
+    path = ROOT / "tests" / "capture" / "data" / "points" / "datasheet.csv"
     assert run_command(["trace", str(path)]) == 0
     text = capsys.readouterr().out
     assert "80 (lat)" in text

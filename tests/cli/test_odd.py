@@ -15,13 +15,14 @@ import numpy as np
 import pytest
 
 from nvmesim.cli import progress
+from nvmesim.cli.app import run_command
 from nvmesim.cli.output import check_writable, to_text
-from nvmesim.cli.sweep import points_bar
+from nvmesim.cli.predictions.sweep import points_bar
 from nvmesim.errors import InputError
 from nvmesim.files import written
 from tests.cli.test_commands import FIO
 
-DATA = Path(__file__).parents[1] / "trace" / "data"
+DATA = Path(__file__).parents[1] / "capture" / "data"
 PUBLISHED = Path(__file__).parents[2] / "calibration" / "published"
 
 
@@ -140,7 +141,7 @@ def test_trace_shows_the_first_of_many_and_all_when_asked(nvmesim, tmp_path):
     ("sample", "words"),
     [
         ("blkparse/rr_qd4_fmt_commaspace.txt.gz", ["unknown", "every request is known"]),
-        ("fio-json/randrw_bssplit_qd8.json.gz", ["mixed"]),
+        ("fio-json/randrw_bssplit_qd8.json.gz", ["random ?", "is unknown"]),
         ("iostat/text.txt", ["unknown access", "depth"]),
         ("points/datasheet.csv", ["-"]),
         ("fio-json/randread_4k_qd4_latpct_only.json.gz", [" lat "]),
@@ -236,7 +237,7 @@ def test_reports_of_sets_are_written_where_the_sets_are(nvmesim, tmp_path):
 
 
 def test_all_sets_make_a_scoreboard(nvmesim, tmp_path, monkeypatch):
-    from nvmesim.cli import validate as command
+    from nvmesim.cli.predictions import validate as command
 
     shutil.copytree(PUBLISHED / "interfaces", tmp_path / "interfaces")
     scores = command._scores((str(tmp_path / "interfaces"),))
@@ -245,7 +246,7 @@ def test_all_sets_make_a_scoreboard(nvmesim, tmp_path, monkeypatch):
 
 
 def test_notebooks_without_jupyterlab(nvmesim, tmp_path, monkeypatch):
-    from nvmesim.cli import lab
+    from nvmesim.cli.parts import lab
 
     monkeypatch.setattr(lab, "NEEDED", ("no_such_module",))
     said = nvmesim("lab", tmp_path / "books")
@@ -258,7 +259,7 @@ def test_notebooks_without_jupyterlab(nvmesim, tmp_path, monkeypatch):
 
 
 def test_the_options_of_the_notebook_server(tmp_path, monkeypatch, nvmesim):
-    from nvmesim.cli import lab
+    from nvmesim.cli.parts import lab
 
     asked: list[list[str]] = []
     monkeypatch.setattr(lab, "_served", lambda command: asked.append(command) or 0)
@@ -277,3 +278,14 @@ def test_a_sweep_as_json(nvmesim, scenario, tmp_path):
     answer = json.loads(said.out)
     assert answer["points"] == 2
     assert [row["workload.0.outstanding"] for row in answer["rows"]] == [1, 4]
+
+
+def test_a_file_that_ends_too_early_is_no_ctrl_c(monkeypatch, capfd) -> None:
+    """Click takes an EOFError for the end of what was typed at a prompt; there is no prompt."""
+
+    def cut(*_: object, **__: object) -> None:
+        raise EOFError("Ran out of input")
+
+    monkeypatch.setattr("nvmesim.capture.registry.read_captures", cut)
+    assert run_command(["trace", str(DATA)]) == 2
+    assert "ends before it is complete" in capfd.readouterr().err

@@ -76,7 +76,7 @@ def test_an_unknown_name_is_an_attribute_error():
 
 
 def test_functions_stay_functions_when_modules_of_their_names_are_imported():
-    code = "import nvmesim, nvmesim.simulate\nfrom nvmesim import catalog\n"
+    code = "import nvmesim, nvmesim.predict.simulate\nfrom nvmesim import catalog\n"
     python(f"{code}assert callable(nvmesim.simulate)\nassert catalog.names('cpu')")
 
 

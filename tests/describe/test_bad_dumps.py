@@ -50,7 +50,7 @@ def test_other_tools_are_named(sample: str, said: str) -> None:
         ("", "is empty"),
         ("hello\n", "is no dump that nvmesim knows"),
         ("Arkkitehtuuri:   x86_64\nSuorittimia:   4\n", "LC_ALL=C lscpu"),
-        ("Architektur:   x86_64\nCPU(s):   4\n", "with LC_ALL=C in front"),
+        ("Architektur:   x86_64\nCPU(s):   4\n", "LC_ALL=C lscpu"),
         ("01:00.0 Non-Volatile memory controller: Intel SSD\n", "run lspci -vv as root"),
         (made.XEON.split("Socket")[0], "sockets, cores or threads per core are missing"),
         (made.XEON.replace("Socket(s):           2", "Socket(s):           -"), "not a number"),

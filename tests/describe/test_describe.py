@@ -13,9 +13,9 @@ import pytest
 from nvmesim.cli.app import run_command
 from nvmesim.describe import describe, description
 from nvmesim.errors import InputError
+from nvmesim.predict.simulate import simulate
 from nvmesim.scenario.load import load_scenario
 from nvmesim.scenario.resolve import resolve
-from nvmesim.simulate import simulate
 from tests.describe import dumps_of_servers as made
 
 DATA = Path(__file__).parent / "data"
@@ -335,17 +335,13 @@ NUMA 节点\uff1a                      2
 
 
 @pytest.mark.parametrize("language", LSCPU_ABROAD)
-def test_lscpu_in_other_languages(described: Describe, language: str) -> None:
-    tables, _ = described(
-        LSCPU_ABROAD[language], made.nvme_list([("nvme0n1", P4610, 1600 * 10**9)])
-    )
-    assert [s["cpu"] for s in tables["server"]["sockets"]] == ["xeon-gold-6130"] * 2
-
-
-def test_no_field_of_lscpu_means_two_things() -> None:
-    from nvmesim.describe.lscpu_words import ENGLISH, TRANSLATED
-
-    assert len(ENGLISH) == sum(len(words) for words in TRANSLATED.values())
+def test_lscpu_in_another_language_is_asked_for_in_english(language: str, tmp_path: Path) -> None:
+    path = tmp_path / "lscpu.txt"
+    path.write_text(LSCPU_ABROAD[language], encoding="utf-8")
+    with pytest.raises(
+        InputError, match=r"in another language; give LC_ALL=C lscpu|not in English"
+    ):
+        describe([path])
 
 
 def test_a_server_without_drives_is_written_with_what_is_missing(described: Describe) -> None:

@@ -12,13 +12,15 @@ from pathlib import Path
 import pytest
 
 from nvmesim.cli.app import run_command
+from nvmesim.raid.levels import LEVELS
+from nvmesim.raid.planner.plan import PLANNERS
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = [DOCS / "start.md", *sorted((DOCS / "howto").glob("*.md"))]
 BLOCK = re.compile(
     r"^```(?:\{code-block\} )?(\w+)\n(?::caption: (\S+)\n\n)?(.*?)^```", re.MULTILINE | re.DOTALL
 )
-LONG = {"calibrate"}
+LONG = {"calibrate", "datasheet", "rebuild"}
 """Pages whose commands take longer than a few seconds."""
 MOST_LINES = 30
 """Of one extension: a drive, a RAID engine, a reader, a station."""
@@ -33,6 +35,16 @@ class Block:
 
 def blocks(page: Path) -> list[Block]:
     return [Block(*found) for found in BLOCK.findall(page.read_text("utf-8"))]
+
+
+@pytest.fixture(autouse=True)
+def _tables_as_they_were():
+    """What a page adds to the tables of levels and planners goes when it ends."""
+    before = [(table, dict(table)) for table in (LEVELS, PLANNERS)]
+    yield
+    for table, kept in before:
+        table.clear()
+        table.update(kept)
 
 
 @pytest.mark.parametrize(
@@ -64,8 +76,8 @@ def test_the_reader_reads(tmp_path, monkeypatch):
     """The module of the how-to, in the registry's place, on a file of its tool."""
     import importlib.util
 
+    from nvmesim.capture import registry
     from nvmesim.errors import CaptureError
-    from nvmesim.trace import registry
 
     (block,) = [b for b in blocks(DOCS / "howto/reader.md") if b.file == "mytool.py"]
     path = tmp_path / "mytool.py"
@@ -73,7 +85,7 @@ def test_the_reader_reads(tmp_path, monkeypatch):
     spec = importlib.util.spec_from_file_location("mytool", path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    monkeypatch.setitem(sys.modules, "nvmesim.trace.mytool", module)
+    monkeypatch.setitem(sys.modules, "nvmesim.capture.mytool", module)
     reader = registry.LazyReader("mytool", "mytool")
     monkeypatch.setattr(registry, "READERS", (*registry.READERS, reader))
     capture = tmp_path / "run.txt"
@@ -91,6 +103,7 @@ def test_extensions_are_short():
     for page, file in (
         ("drive", "my-drive.toml"),
         ("raid-engine", "my-controller.toml"),
+        ("raid-level", ""),
         ("reader", "mytool.py"),
         ("station", ""),
     ):

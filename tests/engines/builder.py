@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from nvmesim.network import PURPOSE_FIRST_FREE, SCALE_ONE, Kind, Network, Op
+from nvmesim.network.network import PURPOSE_FIRST_FREE, SCALE_ONE, Kind, Network, Op
 from nvmesim.rng import TABLE, table_levels
 
 Row = tuple[int, ...]

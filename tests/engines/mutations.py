@@ -7,9 +7,9 @@ from dataclasses import fields, replace
 
 import numpy as np
 
-from nvmesim.engine.compiled import CompiledEngine
+from nvmesim.engine.compiled.engine import CompiledEngine
 from nvmesim.errors import DeadlockError, NetworkError
-from nvmesim.network import Network
+from nvmesim.network.network import Network
 from tests.engines.strategies import numpy_roll, random_network
 
 EXTREMES = (-(1 << 62), -2, -1, 0, 1, 2, 3, 5, 17, 1000, 1 << 20, 1 << 33, 1 << 62)

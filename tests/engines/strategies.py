@@ -11,7 +11,7 @@ from collections.abc import Callable
 import numpy as np
 from hypothesis import strategies as st
 
-from nvmesim.network import SCALE_ONE, Network
+from nvmesim.network.network import SCALE_ONE, Network
 from tests.engines import builder as b
 
 NO_BURSTS = (-1, -1, SCALE_ONE, SCALE_ONE)

@@ -7,13 +7,13 @@ import random
 import numpy as np
 import pytest
 
-from nvmesim.engine import compiled
 from nvmesim.engine.chains import chained
-from nvmesim.engine.compiled import CompiledEngine
+from nvmesim.engine.compiled import engine as compiled
+from nvmesim.engine.compiled.engine import CompiledEngine
 from nvmesim.engine.contract import Ints
-from nvmesim.engine.reference import ReferenceEngine
-from nvmesim.engine.stations import Fifo
-from nvmesim.network import Network
+from nvmesim.engine.reference.engine import ReferenceEngine
+from nvmesim.engine.reference.stations import Fifo
+from nvmesim.network.network import Network
 from tests.engines import builder as b
 from tests.engines.strategies import random_network
 from tests.engines.test_equality import assert_equal

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from nvmesim.errors import NetworkError
-from nvmesim.network import HORIZON_PS, Network, Op
+from nvmesim.network.check import check
+from nvmesim.network.network import HORIZON_PS, Network, Op
 from tests.engines import builder as b
 from tests.engines.mutations import array_names, changed
 from tests.engines.strategies import random_network
@@ -31,7 +32,7 @@ def test_out_of_range_is_rejected(name: str, value: int) -> None:
         for at in {0, size // 2, size - 1}:
             tried += 1
             with pytest.raises(NetworkError, match="network: "):
-                changed(net, name, at, value).check()
+                check(changed(net, name, at, value))
     assert tried
 
 
@@ -41,7 +42,7 @@ def test_wrong_type_or_layout_is_rejected(name: str) -> None:
     for array in (getattr(net, name).astype(np.int32), np.repeat(getattr(net, name), 2)[::2]):
         if array.size > 1:
             with pytest.raises(NetworkError, match=name):
-                replace(net, **{name: array}).check()
+                check(replace(net, **{name: array}))
 
 
 def one_program(*rows: b.Row) -> b.NetworkBuilder:
@@ -88,7 +89,7 @@ def one_program(*rows: b.Row) -> b.NetworkBuilder:
 )
 def test_bad_operation(row: b.Row, text: str) -> None:
     with pytest.raises(NetworkError, match=text):
-        one_program(row).build().check()
+        check(one_program(row).build())
 
 
 def test_a_child_does_not_fork() -> None:
@@ -97,21 +98,21 @@ def test_a_child_does_not_fork() -> None:
     child = net.program(b.visit(station, 1), b.fork(0))
     net.closed(net.program(b.fork(0)), 1, plan=net.plan([[(child, 0)]]))
     with pytest.raises(NetworkError, match="a child forks"):
-        net.build().check()
+        check(net.build())
 
 
 def test_a_loop_that_takes_no_time() -> None:
     net = b.NetworkBuilder()
     net.closed(net.program(b.MARK, b.fork(0)), 1, plan=net.plan([]))
     with pytest.raises(NetworkError, match="takes no time"):
-        net.build().check()
+        check(net.build())
 
 
 def test_a_loop_whose_children_take_time() -> None:
     net = b.NetworkBuilder()
     child = net.program(b.visit(net.fifo(), 1))
     net.closed(net.program(b.fork(0)), 1, plan=net.plan([[(child, 0)]]))
-    net.build().check()
+    check(net.build())
 
 
 def test_thread_gates_and_rows() -> None:
@@ -125,7 +126,7 @@ def test_thread_gates_and_rows() -> None:
         (replace(net, dist=net.dist[:, :-1].copy()), "columns"),
     ):
         with pytest.raises(NetworkError, match=text):
-            mutant.check()
+            check(mutant)
 
 
 def test_shared_interrupts_need_a_column_a_target() -> None:
@@ -135,7 +136,7 @@ def test_shared_interrupts_need_a_column_a_target() -> None:
     plan = net.plan()
     net.group([[b.Flow(program, [plan])]] * 3, [b.User(net.thread())])
     with pytest.raises(NetworkError, match="n_batch_targets"):
-        replace(net.build(), n_batch_targets=2).check()
+        check(replace(net.build(), n_batch_targets=2))
 
 
 def test_every_operation_is_in_the_random_networks() -> None:

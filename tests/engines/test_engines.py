@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 
 from nvmesim import rng
-from nvmesim.engine import compiled
-from nvmesim.engine import kernel_state as state
-from nvmesim.engine.compiled import CompiledEngine
+from nvmesim.engine.compiled import engine as compiled
+from nvmesim.engine.compiled import kernel_state as state
+from nvmesim.engine.compiled.engine import CompiledEngine
+from nvmesim.engine.compiled.kernel_draws import below, mix, quantile
+from nvmesim.engine.compiled.kernel_requests import bin_of
 from nvmesim.engine.contract import Engine, Status, bin_index, bin_middle
-from nvmesim.engine.kernel_draws import below, mix, quantile
-from nvmesim.engine.kernel_requests import bin_of
-from nvmesim.engine.reference import ReferenceEngine, Step
-from nvmesim.engine.stations import Fifo, Station, Visit
+from nvmesim.engine.reference.engine import ReferenceEngine, Step
+from nvmesim.engine.reference.stations import Fifo, Station, Visit
 from nvmesim.errors import DeadlockError
-from nvmesim.network import HORIZON_PS, Network
+from nvmesim.network.network import HORIZON_PS, Network
 from tests.engines import builder as b
 from tests.engines.strategies import random_network
 from tests.engines.test_equality import assert_equal

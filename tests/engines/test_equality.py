@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from nvmesim.engine.compiled import CompiledEngine
+from nvmesim.engine.compiled.engine import CompiledEngine
 from nvmesim.engine.contract import Batch, Ints
-from nvmesim.engine.reference import ReferenceEngine
+from nvmesim.engine.reference.engine import ReferenceEngine
 from nvmesim.errors import DeadlockError
-from nvmesim.network import Network
+from nvmesim.network.network import Network
 from tests.engines.strategies import PLACES, networks, random_network
 
 UNTIL_PS = 1500

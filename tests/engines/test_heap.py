@@ -5,15 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from nvmesim.engine.kernel_heap import (
+from nvmesim.engine.compiled.kernel_heap import (
     heap_pop,
     heap_push,
     heap_replace,
     replace_first,
     sort_pending,
 )
-from nvmesim.engine.kernel_jit import compiled
-from nvmesim.engine.kernel_state import (
+from nvmesim.engine.compiled.kernel_jit import compiled
+from nvmesim.engine.compiled.kernel_state import (
     FIRST_NODE,
     FOREVER,
     SHIFT,
@@ -22,7 +22,7 @@ from nvmesim.engine.kernel_state import (
     WHEEL_SLOTS,
     Room,
 )
-from nvmesim.engine.kernel_wheel import earliest, first_slot, lowest_bit, put_seldom, take
+from nvmesim.engine.compiled.kernel_wheel import earliest, first_slot, lowest_bit, put_seldom, take
 
 ROOM = 90
 

@@ -8,11 +8,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from nvmesim.engine.compiled import CompiledEngine
+from nvmesim.engine.compiled.engine import CompiledEngine
 from nvmesim.engine.contract import Acc, Ints
-from nvmesim.engine.reference import ReferenceEngine, Step
+from nvmesim.engine.reference.engine import ReferenceEngine, Step
 from nvmesim.errors import DeadlockError
-from nvmesim.network import HORIZON_PS, Kind, Network, Op
+from nvmesim.network.network import HORIZON_PS, Kind, Network, Op
 from tests.engines.strategies import random_network
 from tests.engines.test_equality import UNTIL_PS
 

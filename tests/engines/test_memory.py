@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nvmesim.network import Network
+from nvmesim.network.network import Network
 from tests.engines import builder as b
 from tests.engines.test_modes import run_python
 

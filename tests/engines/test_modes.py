@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from nvmesim.engine import native
+from nvmesim import code_cache
+from nvmesim.engine.compiled import native
 
 ROOT = Path(__file__).parents[2]
 
@@ -71,8 +72,8 @@ def test_the_key_changes_with_the_sources(monkeypatch: pytest.MonkeyPatch, tmp_p
 
 def test_the_key_changes_with_the_processor(monkeypatch: pytest.MonkeyPatch) -> None:
     before = native.sources()
-    cpu, features = native._processor()
-    monkeypatch.setattr(native, "_processor", lambda: (cpu, f"{features},+another"))
+    cpu, features = native.processor()
+    monkeypatch.setattr(native, "processor", lambda: (cpu, f"{features},+another"))
     assert native.sources() != before
 
 
@@ -82,28 +83,22 @@ def test_code_on_disk_is_run_without_numba() -> None:
     assert "numba" not in run_python(code).split()
 
 
-def test_damaged_code_is_no_code(tmp_path: Path) -> None:
-    path = tmp_path / "loop-1.o"
-    assert native._read(path) is None
-    native._write(path, b"machine code")
-    assert native._read(path) == b"machine code"
-    path.write_bytes(path.read_bytes()[:-1])
-    assert native._read(path) is None
-
-
-def test_few_files_are_kept(tmp_path: Path) -> None:
+def test_few_files_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    (tmp_path / "other.o").touch()
     for i in range(native.KEPT + 3):
-        native._write(tmp_path / f"loop-{i}.o", b"code")
+        code_cache.save(f"loop-{i}.o", b"code", tmp_path, keep=native.KEPT)
         os.utime(tmp_path / f"loop-{i}.o", (i, i))
-    assert len(list(tmp_path.iterdir())) == native.KEPT
+    assert len(list(tmp_path.glob("loop-*.o"))) == native.KEPT
     assert (tmp_path / f"loop-{native.KEPT + 2}.o").exists()
+    assert (tmp_path / "other.o").exists()
 
 
 OTHER_ARRAYS = """
 import numpy as np
 import pytest
-from nvmesim.engine import native
-from nvmesim.engine.compiled import kernel_net
+from nvmesim.engine.compiled import native
+from nvmesim.engine.compiled.engine import kernel_net
 from tests.engines.strategies import random_network
 
 net = kernel_net(random_network(1))

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from nvmesim.engine.compiled import CompiledEngine
+from nvmesim.engine.compiled.engine import CompiledEngine
 from nvmesim.engine.contract import Acc
-from nvmesim.engine.reference import ReferenceEngine
+from nvmesim.engine.reference.engine import ReferenceEngine
 from nvmesim.errors import NetworkError
-from nvmesim.network import HORIZON_PS, Network
+from nvmesim.network.check import check
+from nvmesim.network.network import HORIZON_PS, Network
 from tests.engines import builder as b
 
 ENGINES = (CompiledEngine, ReferenceEngine)
@@ -93,7 +94,7 @@ def test_a_full_buffer_at_the_start(engine: Engines) -> None:
 
 def test_a_backlog_fits_its_gate() -> None:
     with pytest.raises(NetworkError, match="die_backlog exceeds its gate"):
-        writes([4, 3], 6).check()
+        check(writes([4, 3], 6))
 
 
 @pytest.mark.parametrize("engine", ENGINES)

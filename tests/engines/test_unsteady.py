@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from nvmesim.engine.compiled import CompiledEngine
+from nvmesim.engine.compiled.engine import CompiledEngine
 from nvmesim.engine.contract import Acc
-from nvmesim.engine.reference import ReferenceEngine
+from nvmesim.engine.reference.engine import ReferenceEngine
 from nvmesim.errors import NetworkError
-from nvmesim.network import HORIZON_PS, SCALE_ONE, Network
+from nvmesim.network.check import check
+from nvmesim.network.network import HORIZON_PS, SCALE_ONE, Network
 from tests.engines import builder as b
 
 ENGINES = (CompiledEngine, ReferenceEngine)
@@ -117,4 +118,4 @@ def test_bursts_need_gaps() -> None:
     flow = b.Flow(net.program(b.visit(net.delay(), 1)), [net.plan()])
     net.group([[flow]], [b.User(net.thread())], bursts=(on, on, SCALE_ONE, SCALE_ONE))
     with pytest.raises(NetworkError, match="bursts without gaps"):
-        net.build().check()
+        check(net.build())

@@ -31,7 +31,7 @@ os.environ.setdefault("POLARS_MAX_THREADS", "1")
 if "--atheris" in sys.argv:
     import atheris  # type: ignore[import-not-found,unused-ignore]
 
-    with atheris.instrument_imports(include=["nvmesim.trace", "nvmesim.scenario"]):
+    with atheris.instrument_imports(include=["nvmesim.capture", "nvmesim.scenario"]):
         from tests.fuzz.targets import ROOT, TARGETS, Target, load_readers
 
         load_readers()

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nvmesim.catalog import load as catalog
-from nvmesim.choose.goal import load_goal
 from nvmesim.describe import describe
 from nvmesim.errors import InputError
 from nvmesim.scenario.load import load_scenario
-from nvmesim.sweep.plan import check, make_plan, parse_over
+from nvmesim.study.choose.goal import load_goal
+from nvmesim.study.sweep.plan import check, make_plan, parse_over
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"

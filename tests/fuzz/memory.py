@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from nvmesim.trace.text import Source
+from nvmesim.capture.text import Source
 
 NOWHERE = Path("/nonexistent/fuzz")
 

@@ -8,17 +8,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from zlib import crc32
 
+from nvmesim.capture.registry import READERS, Reader, guarded_read
+from nvmesim.capture.text import Head, Source
 from nvmesim.errors import CaptureError
-from nvmesim.scenario import diskspd, fio_job
-from nvmesim.trace.registry import READERS, Reader, guarded_read
-from nvmesim.trace.text import Head, Source
+from nvmesim.scenario.loads import diskspd, fio_job
+from tests.capture.contract import check_capture, check_refusal, check_whole
 from tests.fuzz import inputs
 from tests.fuzz.inputs import accepts
 from tests.fuzz.memory import MemorySource
-from tests.trace.contract import check_capture, check_refusal, check_whole
 
 ROOT = Path(__file__).parents[2]
-DATA = ROOT / "tests" / "trace" / "data"
+DATA = ROOT / "tests" / "capture" / "data"
 CORPUS = ROOT / "tests" / "corpus"
 SMALL = 1500
 """Bytes of a seed: a case then takes some 100 us. One seed in fifty is whole."""

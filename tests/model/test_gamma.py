@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.special import gammainc, gammaincinv
 
-from nvmesim.model.gamma import quantiles, share_below
+from nvmesim.network.gamma import quantiles, share_below
 from nvmesim.rng import table_levels
 
 SHAPES = (0.04, 0.3, 0.5, 1.0, 1.7, 4.0, 25.0, 100.0, 101.0, 1e4, 1e6)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from nvmesim.model.distributions import Stop, pausing_table, table_mean
+from nvmesim.network.distributions import Stop, pausing_table, table_mean
 
 SHORT = Stop(0.0011540466314689548, 1062931.1877188564, 0.9697247422547811, "lognormal")
 """A stop of 1 us in a service of 60 us: shorter than the steps of its distribution."""

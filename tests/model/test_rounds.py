@@ -2,10 +2,10 @@
 
 import pytest
 
+from nvmesim.calibrate.bench import free_host, measure
+from nvmesim.calibrate.points import Point
 from nvmesim.catalog.profile import Pauses, Quantity, Rounds, Stalls
-from nvmesim.fit.bench import free_host, measure
-from nvmesim.fit.points import Point
-from tests.fit.bench import drive
+from tests.calibrate.bench import drive
 
 BASE, EACH = 46e-6, 11.7e-6
 

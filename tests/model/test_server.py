@@ -8,9 +8,9 @@ import pytest
 
 from nvmesim.catalog import links
 from nvmesim.errors import ScenarioError
+from nvmesim.predict.simulate import simulate
 from nvmesim.scenario.load import apply_sets, scenario_from_dict
 from nvmesim.scenario.resolve import resolve
-from nvmesim.simulate import simulate
 
 CPU = {"cores": 8, "threads_per_core": 1, "ghz": 2.0, "lanes": 64, "pcie_generation": 3}
 STACK = {"submit": 2000, "complete": 2000}
@@ -38,8 +38,9 @@ def tables(*sets):
     return apply_sets(changed, [text for text in sets if not text.endswith("=@")])
 
 
-def run(*sets, reliefs=False):
-    return simulate(scenario_from_dict(tables(*sets)), reliefs=reliefs)
+def run(*sets, reliefs=False, precision=None):
+    scenario = scenario_from_dict(tables(*sets))
+    return simulate(scenario, reliefs=reliefs, precision=precision)
 
 
 def station(result, name):
@@ -327,7 +328,7 @@ def suspects(result):
 
 def test_what_crosses_is_told_apart():
     """4 KiB reads: bytes by hand, nothing is full, one more link changes nothing."""
-    found = run(*TWO, ON_1, reliefs=True)
+    found = run(*TWO, ON_1, reliefs=True, precision=0.005)
     wire = 2 * 20.8e9 * 0.82
     busy = station(found, "upi 0>1").utilization
     assert found.crossing.wire_bytes_per_s == pytest.approx(wire)

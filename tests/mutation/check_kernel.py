@@ -16,20 +16,20 @@ import numpy as np
 import pytest
 from numba import config
 
-from nvmesim.engine import (
-    compiled,
+from nvmesim.engine.compiled import engine as compiled
+from nvmesim.engine.compiled import (
     kernel,
     kernel_heap,
     kernel_requests,
     kernel_stations,
     kernel_wheel,
 )
-from nvmesim.engine.compiled import CompiledEngine
+from nvmesim.engine.compiled.engine import CompiledEngine
+from nvmesim.engine.compiled.kernel_state import N_FREE
 from nvmesim.engine.contract import Ints, Status
-from nvmesim.engine.kernel_state import N_FREE
-from nvmesim.engine.reference import ReferenceEngine
+from nvmesim.engine.reference.engine import ReferenceEngine
 from nvmesim.errors import DeadlockError
-from nvmesim.network import Network
+from nvmesim.network.network import Network
 from tests.engines.strategies import PLACES, random_network
 from tests.engines.test_chains import tandem
 from tests.engines.test_equality import UNTIL_PS, Outcome, equal, run

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 RAID = "tests/raid/test_"
-FIT = "tests/fit/test_"
+FIT = "tests/calibrate/test_"
 POINTS = "point or percentile or submission or cpu or mix or means or rule or used or bin or own"
 FAMILIES = "likelihood or gamma or halves or errors or thinned or mixture or density or famil"
 BOOTSTRAP = "block or interval or width or percentile"
@@ -42,37 +42,37 @@ MD_CASES = ("tests/raid/test_md_cases.py", "-k", "not long_run and not random_ca
 GROUPS = {
     "planner": Group(
         {
-            "model.raid_geometry": _raid("geometry map table brute"),
-            "model.raid_map": _raid("map table brute"),
-            "model.raid_parity": _raid("geometry table row brute"),
-            "model.raid_row": _raid("row table"),
-            "model.raid_plan": _raid("table geometry brute"),
-            "model.raid_merge": _raid("merge table"),
-            "model.raid_pieces": _raid("geometry table row brute"),
-            "model.raid_rebuild": _raid("rebuild table"),
+            "raid.geometry": _raid("geometry map table brute"),
+            "raid.map": _raid("map table brute"),
+            "raid.planner.parity": _raid("geometry table row brute"),
+            "raid.planner.row": _raid("row table"),
+            "raid.planner.plan": _raid("table geometry brute"),
+            "raid.planner.merge": _raid("merge table"),
+            "raid.planner.pieces": _raid("geometry table row brute"),
+            "raid.rebuild": _raid("rebuild table"),
         },
         further=MD_CASES,
     ),
     "kernel": Group(
         {
-            "engine.kernel": KERNEL_CHECK,
-            "engine.kernel_heap": ("tests/engines/test_heap.py",),
-            "engine.kernel_wheel": ("tests/engines/test_heap.py",),
-            "engine.kernel_requests": KERNEL_CHECK,
-            "engine.kernel_stations": KERNEL_CHECK,
+            "engine.compiled.kernel": KERNEL_CHECK,
+            "engine.compiled.kernel_heap": ("tests/engines/test_heap.py",),
+            "engine.compiled.kernel_wheel": ("tests/engines/test_heap.py",),
+            "engine.compiled.kernel_requests": KERNEL_CHECK,
+            "engine.compiled.kernel_stations": KERNEL_CHECK,
         },
         jit=False,
         further=KERNEL_FURTHER,
     ),
     "fit": Group(
         {
-            "fit.points": (*_tests(FIT, "figures own_targets points"), "-k", POINTS),
-            "fit.families": (*_tests(FIT, "figures families"), "-k", FAMILIES),
-            "fit.tail": (*_tests(FIT, "figures"), "-k", "tail or beyond"),
-            "fit.bootstrap": (*_tests(FIT, "figures"), "-k", BOOTSTRAP),
-            "fit.series": (
+            "calibrate.points": (*_tests(FIT, "figures own_targets points"), "-k", POINTS),
+            "calibrate.infer.families": (*_tests(FIT, "figures families"), "-k", FAMILIES),
+            "calibrate.infer.tail": (*_tests(FIT, "figures"), "-k", "tail or beyond"),
+            "calibrate.infer.bootstrap": (*_tests(FIT, "figures"), "-k", BOOTSTRAP),
+            "calibrate.series": (
                 *_tests(FIT, "figures"),
-                "nvmesim/fit/series.py",
+                "nvmesim/calibrate/series.py",
                 "-k",
                 "memory or runs or ranks",
             ),

@@ -8,7 +8,7 @@ import pytest
 
 import nvmesim as ns
 from nvmesim.errors import InputError
-from nvmesim.explore import _short
+from nvmesim.ui.explore import _short
 
 widgets = pytest.importorskip("ipywidgets")
 MOST_MS = 100

@@ -17,11 +17,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from nvmesim.model.raid_arrays import PlanTable, expectation
-from nvmesim.model.raid_geometry import Op, Plan, RaidGeometry
-from nvmesim.model.raid_plan import plan_request
-from nvmesim.model.raid_stripe_cache import StripeCache
-from nvmesim.model.raid_table import plan_table
+from nvmesim.raid.arrays import PlanTable, expectation
+from nvmesim.raid.geometry import Op, Plan, RaidGeometry
+from nvmesim.raid.planner.plan import plan_request
+from nvmesim.raid.planner.stripe_cache import StripeCache
+from nvmesim.raid.tables import plan_table
 
 DATA = Path(__file__).parent / "data"
 MEMBER = 1 << 30

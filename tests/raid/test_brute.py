@@ -8,9 +8,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from nvmesim.errors import GeometryError
-from nvmesim.model.raid_geometry import RaidGeometry, survives
-from nvmesim.model.raid_map import raid_map
-from nvmesim.model.raid_plan import plan_request
+from nvmesim.raid.geometry import RaidGeometry, survives
+from nvmesim.raid.map import raid_map
+from nvmesim.raid.planner.plan import plan_request
 from tests.raid import brute
 
 KIB = 1024

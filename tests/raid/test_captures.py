@@ -9,9 +9,9 @@ import json
 
 import pytest
 
-from nvmesim.model.raid_geometry import RaidGeometry
-from nvmesim.model.raid_plan import plan_request
-from nvmesim.model.raid_stripe_cache import StripeCache
+from nvmesim.raid.geometry import RaidGeometry
+from nvmesim.raid.planner.plan import plan_request
+from nvmesim.raid.planner.stripe_cache import StripeCache
 from tests.raid.md_truth import DATA, KIB
 
 SECTOR = 512

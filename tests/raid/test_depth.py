@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from nvmesim.model.raid_depth import DepthModel
-from nvmesim.model.raid_geometry import RaidGeometry
-from nvmesim.model.raid_table import expectation, plan_table
+from nvmesim.raid.geometry import RaidGeometry
+from nvmesim.raid.planner.depth import DepthModel
+from nvmesim.raid.tables import expectation, plan_table
 from tests.raid.md_truth import Case, cases
 from tests.raid.test_table import check_arrays
 

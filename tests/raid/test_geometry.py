@@ -5,9 +5,9 @@ import re
 import pytest
 
 from nvmesim.errors import GeometryError, InputError
-from nvmesim.model.raid_geometry import RaidGeometry, survives
-from nvmesim.model.raid_pieces import crosses_barriers
-from nvmesim.model.raid_plan import plan_request, rebuilt_bytes
+from nvmesim.raid.geometry import RaidGeometry, survives
+from nvmesim.raid.planner.pieces import crosses_barriers
+from nvmesim.raid.planner.plan import plan_request, rebuilt_bytes
 
 KIB = 1024
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nvmesim.errors import GeometryError, InputError
-from nvmesim.model.raid_map import BLOCK, RaidMap, raid_map
+from nvmesim.raid.map import BLOCK, RaidMap, raid_map
 from tests.raid.md_truth import DATA, KIB, rows_of
 
 CHUNK = 64 * KIB
@@ -126,7 +126,7 @@ def test_capacity_is_unknown_without_a_member_size():
     [
         (("raid5", 2, "64 KiB"), "raid5 with 2 members; it takes at least 3"),
         (("raid6", 3, "64 KiB"), "it takes at least 4"),
-        (("raid0", 1, "64 KiB"), "raid0 with 1 member; it takes at least 2"),
+        (("raid0", 0, "64 KiB"), "raid0 with 0 members; it takes at least 1"),
         (("raid5", 4, "6 KiB"), "chunk is 6 KiB for raid5; it is a multiple of 4 KiB"),
         (("raid5", 4, "100 KiB"), "chunk is 100 KiB for raid5; it is a power of two"),
         (("raid5", 4, None), "chunk is missing"),

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nvmesim.model.raid_geometry import RaidGeometry
-from nvmesim.model.raid_merge import BLOCK, MAX_REQUESTS, joined, merge_bios, merge_rows
-from nvmesim.model.raid_plan import plan_request
+from nvmesim.raid.geometry import RaidGeometry
+from nvmesim.raid.planner.merge import BLOCK, MAX_REQUESTS, joined, merge_bios, merge_rows
+from nvmesim.raid.planner.plan import plan_request
 
 KIB = 1024
 runs = st.lists(

@@ -3,9 +3,9 @@
 import pytest
 
 from nvmesim.errors import GeometryError
-from nvmesim.model.raid_geometry import RaidGeometry
-from nvmesim.model.raid_rebuild import check_plan_table, rebuild_plan_table, rebuilding
-from nvmesim.model.raid_table import expectation
+from nvmesim.raid.geometry import RaidGeometry
+from nvmesim.raid.rebuild import check_plan_table, rebuild_plan_table, rebuilding
+from nvmesim.raid.tables import expectation
 from tests.raid.test_table import check_arrays
 
 KIB = 1024

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from nvmesim.model.raid_geometry import RaidGeometry
-from nvmesim.model.raid_plan import plan_request
-from nvmesim.model.raid_stripe_cache import StripeCache
-from nvmesim.model.raid_table import expectation, plan_table
+from nvmesim.raid.geometry import RaidGeometry
+from nvmesim.raid.planner.plan import plan_request
+from nvmesim.raid.planner.stripe_cache import StripeCache
+from nvmesim.raid.tables import expectation, plan_table
 from tests.raid.volumes import ready_for, simulated
 
 MIB = 1 << 20

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nvmesim.model.raid_geometry import RaidGeometry
-from nvmesim.model.raid_row import RowTask, full_write, settle_row
-from nvmesim.model.raid_table import expectation, plan_table
+from nvmesim.raid.geometry import RaidGeometry
+from nvmesim.raid.planner.row import RowTask, full_write, settle_row
+from nvmesim.raid.tables import expectation, plan_table
 
 
 def popcount(mask: int) -> int:

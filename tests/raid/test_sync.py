@@ -7,10 +7,10 @@ import pytest
 
 import nvmesim as ns
 from nvmesim.cli.app import run_command
-from nvmesim.engine.reference import ReferenceEngine
+from nvmesim.engine.reference.engine import ReferenceEngine
 from nvmesim.errors import ScenarioError
+from nvmesim.predict.simulate import prepare
 from nvmesim.scenario.load import scenario_from_dict
-from nvmesim.simulate import prepare
 from tests.raid.volumes import DRIVE, ready_for, scenario, simulated
 
 ALONE = {"threads": 1, "outstanding": 1, "read": 0.0}
@@ -184,7 +184,7 @@ def test_fio_and_diskspd_lines_end_to_end(tmp_path, capsys):
 
 
 def test_the_report_says_it(tmp_path):
-    from nvmesim.result.report import page
+    from nvmesim.show.report import page
 
     assert "<b>Flushes:</b>" in page(run({"raid": "raid1"}, {"fsync": 1}, requests=1_000))
 

@@ -8,13 +8,13 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from nvmesim.errors import InputError
-from nvmesim.model import raid_table
-from nvmesim.model.raid_arrays import PlanTable, table_plan
-from nvmesim.model.raid_geometry import RaidGeometry
-from nvmesim.model.raid_map import BLOCK
-from nvmesim.model.raid_plan import raw_plan
-from nvmesim.model.raid_stripe_cache import StripeCache
-from nvmesim.model.raid_table import expectation, plan_table
+from nvmesim.raid import tables as raid_table
+from nvmesim.raid.arrays import PlanTable, table_plan
+from nvmesim.raid.geometry import RaidGeometry
+from nvmesim.raid.map import BLOCK
+from nvmesim.raid.planner.plan import raw_plan
+from nvmesim.raid.planner.stripe_cache import StripeCache
+from nvmesim.raid.tables import expectation, plan_table
 from tests.raid.md_truth import table_mean
 
 KIB = 1024

@@ -9,10 +9,10 @@ import pytest
 import nvmesim as ns
 from nvmesim.catalog.load import get
 from nvmesim.catalog.profile import EmpiricalLatencies
-from nvmesim.result import charts_waiting
-from nvmesim.result.waiting import efficiency, mean_of_slowest, wait_for_slowest
+from nvmesim.predict.straggler_runs import scaling, study
+from nvmesim.predict.stragglers import efficiency, mean_of_slowest, wait_for_slowest
 from nvmesim.scenario.resolve import resolve
-from nvmesim.waiting import scaling, study
+from nvmesim.show.charts import waiting as charts_waiting
 from tests.raid.volumes import scenario
 
 EXAMPLE_MS = [4.1, 2.2, 1.9, 1.4, 1.0, 9.7, 5.4, 8.6]
@@ -185,7 +185,7 @@ def test_json_and_charts_carry_it():
     for chart in drawn.values():
         assert len(json.dumps(chart.to_dict())) < 60_000
     assert charts_waiting.charts(None) == {}
-    from nvmesim.result.report import page
+    from nvmesim.show.report import page
 
     text = page(result)
     assert all(title in text for title in drawn)

@@ -2,12 +2,12 @@
 
 import numpy as np
 
-from nvmesim.model.raid_arrays import PlanTable, expectation
-from nvmesim.model.raid_volume import volume_table
-from nvmesim.model.request import RequestKind
-from nvmesim.result.stations import reducer
+from nvmesim.measure.stations import reducer
+from nvmesim.model.arrays.volume_plans import volume_table
+from nvmesim.model.load.request import RequestKind
+from nvmesim.predict.simulate import prepare
+from nvmesim.raid.arrays import PlanTable, expectation
 from nvmesim.scenario.load import scenario_from_dict
-from nvmesim.simulate import prepare
 
 DRIVE = "intel-p4610-1.6tb"
 

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nvmesim.errors import ScenarioError
-from nvmesim.scenario.diskspd import parse
 from nvmesim.scenario.load import scenario_from_dict
+from nvmesim.scenario.loads.diskspd import parse
 from nvmesim.scenario.resolve import resolve
 
 # RUVDS, 2022, NVMe across UPI.

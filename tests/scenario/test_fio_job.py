@@ -5,8 +5,8 @@ import re
 import pytest
 
 from nvmesim.errors import ScenarioError
-from nvmesim.scenario.fio_job import load, parse
 from nvmesim.scenario.load import load_scenario, scenario_from_dict
+from nvmesim.scenario.loads.fio_job import load, parse
 from nvmesim.scenario.resolve import resolve
 
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from nvmesim.choose.goal import load_goal
 from nvmesim.cli.app import run_command
 from nvmesim.errors import InputError, ScenarioError
 from nvmesim.scenario.load import load_scenario
+from nvmesim.study.choose.goal import load_goal
 
 SCENARIO = """
 [server]
@@ -129,7 +129,7 @@ def test_the_terminal_is_not_flooded(mail: Path, capsys: pytest.CaptureFixture[s
     assert run_command(["run", str(path)]) == 2
     said = capsys.readouterr().err
     assert "the catalog has no" in said
-    assert said.rstrip().endswith("sata-ssd")
+    assert said.rstrip().endswith(" more")  # names that it lists
     assert len(said) < 2_000
 
 

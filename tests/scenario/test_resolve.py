@@ -169,7 +169,7 @@ def test_spares_are_kept_out_of_a_volume_of_all():
 def test_engine_sets_defaults_by_level():
     raid5 = scenario(drives=drives(3), volume={"raid": "raid5"}).volumes[0]
     raid0 = scenario(drives=drives(3), volume={"raid": "raid0"}).volumes[0]
-    assert raid5.engine.serial_write.value > 0 == raid0.engine.serial_write.value
+    assert raid5.engine.per_request.value > raid0.engine.per_request.value > 0
     spaces = scenario(volume={"raid": "raid1", "engine": "storage-spaces-mirror"}).volumes[0]
     assert spaces.chunk == 256 * 1024
 
@@ -209,7 +209,7 @@ def test_names_of_drives():
 
 
 @pytest.mark.parametrize(
-    ("level", "least"), [("raid0", 2), ("raid1", 2), ("raid10", 2), ("raid5", 3), ("raid6", 4)]
+    ("level", "least"), [("raid0", 1), ("raid1", 2), ("raid10", 2), ("raid5", 3), ("raid6", 4)]
 )
 def test_too_few_members(level, least):
     geometry(level, least, None)
@@ -223,8 +223,8 @@ def test_too_few_members(level, least):
         ("raid10", "near1", "2 to 4 copies"),
         ("raid10", "far9", "2 to 4 copies"),
         ("raid10", "left", "near2, far2"),
-        ("raid0", "near2", "layout is 'near2'; known: original, alternate"),
-        ("raid1", "near2", "raid1 has none"),
+        ("raid0", "near2", "layout is 'near2' for raid0; known: original, alternate"),
+        ("raid1", "near2", "raid1 has no layouts"),
         ("raid5", "left-symetric", "did you mean 'left-symmetric'"),
     ],
 )

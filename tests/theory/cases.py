@@ -14,9 +14,9 @@ from typing import Literal
 import numpy as np
 from scipy.stats import lognorm, t
 
-from nvmesim.engine.compiled import CompiledEngine
+from nvmesim.engine.compiled.engine import CompiledEngine
 from nvmesim.engine.contract import HIST_BINS, Acc, Batch, bin_index
-from nvmesim.network import HORIZON_PS, Network
+from nvmesim.network.network import HORIZON_PS, Network
 from tests.engines import builder as b
 from tests.theory import formulas as f
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from nvmesim.engine.compiled import CompiledEngine
-from nvmesim.network import HORIZON_PS
+from nvmesim.engine.compiled.engine import CompiledEngine
+from nvmesim.network.network import HORIZON_PS
 from tests.engines import builder as b
 from tests.engines.strategies import numpy_roll
 from tests.theory.cases import Case, outcome, table_row

@@ -3,14 +3,15 @@ from pathlib import Path
 import pytest
 
 from nvmesim.errors import FitError, InputError
-from nvmesim.validate import Question, answer, find_sets, read_set
-from nvmesim.validate.skeleton import new_set
+from nvmesim.study.validate import Question, answer, find_sets, read_set
+from nvmesim.study.validate.skeleton import new_set
 from tests.validate.conftest import PUBLISHED
 
 SETS = (
     "980pro-depth", "980pro-jbod", "team-jbod", "team-vmd", "team-vroc", "team-trimode",
     "ruvds-upi", "ruvds-hyperv", "raid0-slowest", "storage-spaces-mirror",
-    "storage-spaces-parity", "interfaces",
+    "storage-spaces-parity", "interfaces", "p5800x-jbod", "p5800x-raid0", "nand-threads",
+    "pm1733-md-reads", "raid6-rows", "md-mirrors", "md-resync",
 )  # fmt: skip
 
 

@@ -6,9 +6,9 @@ import nvmesim as ns
 from nvmesim.catalog.load import get
 from nvmesim.cli.app import run_command
 from nvmesim.errors import InputError
+from nvmesim.predict.simulate import simulate
 from nvmesim.scenario.load import scenario_from_dict
-from nvmesim.simulate import simulate
-from nvmesim.sizing import Load, loaded_cpu, rule_ghz_per_miops, smt_ghz_per_miops
+from nvmesim.study.size import Load, loaded_cpu, rule_ghz_per_miops, smt_ghz_per_miops
 
 STACK = get("stack", "windows-2019")
 

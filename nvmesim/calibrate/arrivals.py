@@ -1,0 +1,215 @@
+"""The requests of a capture, one by one, and a drive simulated under exactly their arrivals.
+
+The load of a trace is its own arrivals, open loop: what was outstanding when a request came is then
+what it was in the capture, as long as the drive is about as fast.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from nvmesim.calibrate.bench import Host
+from nvmesim.capture.capture import Capture, Captures
+from nvmesim.catalog.profile import CpuProfile, DriveProfile, Quantity
+from nvmesim.engine.compiled.engine import CompiledEngine
+from nvmesim.errors import FitError
+from nvmesim.model.lower import lower, request_kinds
+from nvmesim.network.network import HORIZON_PS, Network
+from nvmesim.scenario.resolved import Drive, ResolvedScenario, Socket, Target, WorkloadGroup
+from nvmesim.units import PS_PER_S
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+MAX_SIZES = 32
+"""Distinct sizes kept as they are; more are rounded up to powers of two of at least 4 KiB."""
+IDLE = 4
+"""Longest latencies between two runs of a trace: no run feels the one before it."""
+
+
+@dataclass(frozen=True)
+class Arrivals:
+    """Requests of one device in order of issue; all arrays have one row a request."""
+
+    at_ps: Ints
+    """int64[n], ascending, from 0"""
+    write: npt.NDArray[np.bool_]
+    size: Ints
+    """int64[n], bytes"""
+    latency_s: Floats
+    """float64[n], issue to completion as measured"""
+    depth: Ints
+    """int64[n]: outstanding at issue, this one included"""
+    source: str = ""
+
+    def __len__(self) -> int:
+        return len(self.at_ps)
+
+    def part(self, start: int, stop: int) -> Arrivals:
+        """Requests *start* to *stop*, their clock from 0."""
+        at = self.at_ps[start:stop]
+        return replace(
+            self, at_ps=at - (at[0] if len(at) else 0), write=self.write[start:stop],
+            size=self.size[start:stop], latency_s=self.latency_s[start:stop],
+            depth=self.depth[start:stop],
+        )  # fmt: skip
+
+    def halves(self) -> tuple[Arrivals, Arrivals]:
+        """First and second half, by number of requests."""
+        middle = len(self) // 2
+        return self.part(0, middle), self.part(middle, len(self))
+
+    def windows(self, most: int, count: int = 4) -> Arrivals:
+        """At most *most* requests: *count* runs of them, evenly spread, with idle time between.
+
+        Idle for the longest latency, so that no run feels the one before it.
+        """
+        if len(self) <= most:
+            return self
+        length = most // count
+        starts = np.linspace(0, len(self) - length, count).astype(int)
+        runs = [self.part(int(s), int(s) + length) for s in starts]
+        idle = int(self.latency_s.max() * 1e12)
+        begin, at = 0, []
+        for run in runs:
+            at.append(run.at_ps + begin)
+            begin = int(at[-1][-1]) + idle
+        return replace(
+            self, at_ps=np.concatenate(at),
+            write=np.concatenate([r.write for r in runs]),
+            size=np.concatenate([r.size for r in runs]),
+            latency_s=np.concatenate([r.latency_s for r in runs]),
+            depth=np.concatenate([r.depth for r in runs]),
+        )  # fmt: skip
+
+
+def has_requests(captures: Captures) -> bool:
+    """Whether any file of *captures* holds requests one by one, with times and latencies."""
+    return any(c.requests is not None for c in captures.files)
+
+
+def arrivals_of(capture: Capture, notes: list[str] | None = None) -> Arrivals:
+    """Requests of the busiest device of *capture*; what is left out is added to *notes*.
+
+    Raises FitError if the file holds no requests with both issue and latency.
+    """
+    said: list[str] = [] if notes is None else notes
+    name = capture.file.name
+    if capture.requests is None:
+        raise FitError(f"{name}: holds results, not requests; give a block trace or a latency log")
+    issue = pl.coalesce(pl.col("issue_ns"), pl.col("complete_ns") - pl.col("latency_ns"))
+    frame = (
+        capture.requests.select(
+            issue.alias("at"), pl.col("latency_ns").alias("latency"),
+            pl.col("op").cast(pl.String), "bytes", "depth", pl.col("device").fill_null(""),
+        )
+        .filter(pl.col("at").is_not_null() & (pl.col("latency") > 0) & (pl.col("bytes") > 0)
+                & pl.col("op").is_not_null())
+        .sort("at", maintain_order=True)
+        .collect()
+    )  # fmt: skip
+    if frame.is_empty():
+        raise FitError(f"{name}: no request in it has an issue, a latency and a size")
+    devices = frame["device"].value_counts(sort=True)
+    if devices.height > 1:
+        first = str(devices["device"][0])
+        frame = frame.filter(pl.col("device") == first)
+        said.append(f"{name}: {devices.height} devices; only {first}, the busiest, is fitted")
+    return _arrivals(frame, name)
+
+
+def _arrivals(frame: pl.DataFrame, name: str) -> Arrivals:
+    at = frame["at"].to_numpy().astype(np.int64)
+    latency = frame["latency"].to_numpy().astype(np.int64)
+    size = frame["bytes"].to_numpy().astype(np.int64)
+    if len(np.unique(size)) > MAX_SIZES:
+        size = np.maximum(4096, 2 ** np.ceil(np.log2(size)).astype(np.int64))
+    return Arrivals(
+        at_ps=(at - at[0]) * 1000,
+        write=(frame["op"] == "write").to_numpy(),
+        size=size,
+        latency_s=latency / 1e9,
+        depth=_depths(at, latency),
+        source=name,
+    )
+
+
+def _depths(at: Ints, latency: Ints) -> Ints:
+    """Outstanding at each issue, this one included; *at* ascending.
+
+    >>> _depths(np.array([0, 5, 20]), np.array([10, 10, 5])).tolist()
+    [1, 2, 1]
+    """
+    ends = np.sort(at + latency)
+    depth: Ints = np.arange(1, len(at) + 1) - np.searchsorted(ends, at, side="right")
+    return depth
+
+
+class Replayer:
+    """Simulates drives under the same arrivals again and again."""
+
+    def __init__(self, arrivals: Arrivals, host: Host, *, seed: int = 1, runs: int = 1) -> None:
+        self.arrivals, self.host, self.seed = arrivals, host, seed
+        # one engine serves all runs: to make one takes longer than a short trace
+        self._period = int(arrivals.at_ps[-1] + IDLE * arrivals.latency_s.max() * PS_PER_S)
+        self.runs = max(1, min(runs, HORIZON_PS // (self._period + 1)))
+        self.sizes = np.unique(arrivals.size)
+        kinds = request_kinds(self._group())
+        index = {(write, size): i for i, (write, size, _) in enumerate(kinds)}
+        pairs = zip(arrivals.write.tolist(), arrivals.size.tolist(), strict=True)
+        self._kind = np.array([index[pair] for pair in pairs], np.int64)
+
+    def latencies_s(self, profile: DriveProfile, *, seed: int | None = None) -> Floats:
+        """float64[runs, n]: latency of every request on *profile*, in order of arrival.
+
+        Runs follow each other, idle between. *seed*: another than the replayer's own.
+
+        The load is open. Of a capture whose writer waited for completions at 48 outstanding, on the
+        drive that it came from, it gives p99 10 % too high (near saturation an open loop piles up
+        what a closed one does not); below that depth within noise.
+        """
+        engine = CompiledEngine(
+            self._network(profile), seed=self.seed if seed is None else seed, record=True
+        )
+        left, rows = self.runs * len(self.arrivals), []
+        while left > 0:
+            engine.advance(min(left, 1 << 16))
+            rows.append(engine.records())
+            left -= len(rows[-1])
+        table = np.concatenate(rows)
+        table = table[np.argsort(table[:, 0])]
+        latency: Floats = (table[:, 6] - table[:, 4]) / PS_PER_S
+        return latency.reshape(self.runs, -1)
+
+    def _group(self) -> WorkloadGroup:
+        n = len(self.sizes)
+        return WorkloadGroup(
+            "capture", (Target("drive", 0, "drive0"),),
+            block_sizes=tuple((int(s), 1 / n) for s in self.sizes),
+            align=int(np.gcd.reduce(np.append(self.sizes, 4096))),
+            read=0.5, threads=1, rate=1.0,
+        )  # fmt: skip
+
+    def _network(self, profile: DriveProfile) -> Network:
+        """Network of one drive whose one user submits when the capture's requests came."""
+        clock = Quantity(value=self.host.ghz)
+        cores = self.host.cores or 1
+        cpu = CpuProfile(name="capture", cores=cores, threads_per_core=1, ghz=clock)
+        socket = Socket(0, cpu, self.host.ghz, 1e12)
+        drive = Drive(0, "drive0", profile, 0, None, self.host.link)
+        scenario = ResolvedScenario(
+            "capture", self.host.stack, (socket,), None, (), (drive,), (), (self._group(),)
+        )
+        network, at = lower(scenario).network, self.arrivals.at_ps
+        return replace(
+            network,
+            group_open=np.full_like(network.group_open, 2),
+            group_gap_dist=np.full_like(network.group_gap_dist, -1),
+            arrival_ps=np.concatenate([at + k * self._period for k in range(self.runs)]),
+            arrival_flow=np.tile(self._kind + int(network.group_flow[0]), self.runs),
+            user_arrival_ptr=np.array([0, self.runs * len(self.arrivals)], np.int64),
+        )

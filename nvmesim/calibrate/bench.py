@@ -1,0 +1,144 @@
+"""The bench that a capture was made on, simulated: one drive, the host and the link around it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from nvmesim.calibrate.points import BODY, PERCENTS, Bins, Point
+from nvmesim.catalog.links import Link, parse_link
+from nvmesim.catalog.profile import CpuProfile, DriveProfile, Quantity, StackProfile
+from nvmesim.engine.contract import bin_middle
+from nvmesim.model.lowered import Lowered
+from nvmesim.network.network import HORIZON_PS
+from nvmesim.predict.prepare import prepare
+from nvmesim.scenario.resolved import Drive, ResolvedScenario, Socket, Target, WorkloadGroup
+from nvmesim.units import PS_PER_S
+
+Floats = npt.NDArray[np.float64]
+FILLS = 6
+"""Writes before a measurement, in units of the buffer: it fills with what is not drained."""
+WARM = 5
+"""Requests before a measurement, in units of those in flight."""
+FULL = 0.8
+"""Share of the time that a station is busy, from which on it is in the way of more."""
+
+
+@dataclass(frozen=True)
+class Host:
+    """What measured: its stack, its clock, the drive's link, its cores (None: one per job)."""
+
+    stack: StackProfile
+    ghz: float
+    link: Link
+    cores: int | None = None
+    cpu: CpuProfile | None = None
+    """The CPUs of all sockets as one, where they are known: siblings share a core (DESIGN 3)."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the simulated bench measured; seconds."""
+
+    iops: float
+    mean_s: float
+    percentiles_s: Mapping[float, float] = field(default_factory=dict)
+    body_s: Mapping[float, float] = field(default_factory=dict)
+    """Those of `BODY`"""
+    cpu_s: float | None = None
+    """CPU time per request; None: a bench without a host."""
+    bins: Bins | None = None
+    full: str | None = None
+    """Resource of the busiest station of the drive, if it was nearly full"""
+
+
+def free_host(link: str = "pcie4 x4") -> Host:
+    """Return a host that costs nothing: for captures whose host stays in the drive's constants."""
+    none = Quantity(value=1.0, basis="assumed")
+    stack = StackProfile(name="none", submit=none, complete=none)
+    return Host(stack, 1000.0, parse_link(link))
+
+
+def measure(
+    profile: DriveProfile, host: Host, point: Point, *, requests: int = 40_000, seed: int = 1
+) -> Answer:
+    """Simulate *point* on a bench with *profile*; *requests* after a warm-up.
+
+    The warm-up covers the write buffer, so that writes are measured in their steady state.
+    """
+    ready = prepare(_scenario(profile, host, point), "compiled", seed, level=0.0)
+    lowered, engine = ready.lowered, ready.engine()
+    filled = 0.0
+    if point.read_fraction < 1:
+        filled = FILLS * profile.write.buffer.value / point.block_size / (1 - point.read_fraction)
+    engine.advance(round(max(1_000, WARM * point.outstanding, min(filled, 5e5))), HORIZON_PS)
+    batch = engine.advance(requests, HORIZON_PS)
+    window = batch.end_ps - batch.start_ps
+    n = batch.completions
+    kind = 1 if point.percentiles_of == "clat" else 0
+    counts = batch.histogram[:, kind].sum(axis=0)
+    middle = bin_middle()
+    found = _quantiles(counts, np.array(PERCENTS + BODY) / 100)
+    cpus = [s for s in lowered.stations if s.kind == "cpu"]
+    busy = sum(int(batch.stations[s.first : s.first + s.count, 2].sum()) for s in cpus)
+    return Answer(
+        iops=n / window * PS_PER_S,
+        mean_s=float(batch.latency_sum_ps[:, 0].sum()) / n / PS_PER_S,
+        percentiles_s=dict(zip(PERCENTS, found.tolist(), strict=False)),
+        body_s=dict(zip(BODY, found[len(PERCENTS) :].tolist(), strict=True)),
+        cpu_s=busy / n / PS_PER_S,
+        bins=Bins(middle / PS_PER_S, counts),
+        full=_full(lowered, batch.stations, window),
+    )
+
+
+def _full(lowered: Lowered, stations: npt.NDArray[np.int64], window: int) -> str | None:
+    """Resource of the drive that was busiest, if its servers were nearly all busy."""
+    busiest, found = FULL, None
+    for s in lowered.stations:
+        if s.kind in ("drive", "link", "limit") and s.resource:
+            busy = stations[s.first : s.first + s.count, 2].sum() / window / s.count
+            if busy > busiest:
+                busiest, found = float(busy), s.resource
+    return found
+
+
+def _quantiles(counts: npt.NDArray[np.int64], shares: npt.NDArray[np.float64]) -> Floats:
+    """Quantiles of a histogram of the engine, s, straight within a bin.
+
+    At rank p n + 1/2, where the logarithm of the share beyond is right on average: a few thousand
+    requests then give the same tail on average as a million. Source: Hyndman and Fan 1996,
+    definition 5.
+    """
+    cumulative = np.cumsum(counts)
+    ranks = np.minimum(shares * cumulative[-1] + 0.5, cumulative[-1])
+    at = np.searchsorted(cumulative, ranks)
+    within = (ranks - (cumulative[at] - counts[at])) / counts[at]
+    middle = np.asarray(bin_middle(), float)
+    width = np.gradient(middle)
+    out: Floats = (middle[at] + (within - 0.5) * width[at]) / PS_PER_S
+    return out
+
+
+def _scenario(profile: DriveProfile, host: Host, point: Point) -> ResolvedScenario:
+    cores = host.cores or max(1, point.jobs)
+    clock = Quantity(value=host.ghz)
+    cpu = host.cpu or CpuProfile(name="capture", cores=cores, threads_per_core=1, ghz=clock)
+    drives = tuple(Drive(i, f"drive{i}", profile, 0, None, host.link) for i in range(point.targets))
+    group = WorkloadGroup(
+        "capture",
+        tuple(Target("drive", d.index, d.name) for d in drives),
+        block_sizes=((point.block_size, 1.0),),
+        access="random" if point.random else "sequential",
+        align=point.block_size,
+        read=point.read_fraction,
+        threads=max(1, point.jobs // point.targets) if point.own_targets else point.jobs,
+        threads_are_per_target=point.own_targets,
+        outstanding=point.iodepth,
+        outstanding_per="thread",
+    )
+    socket = Socket(0, cpu, host.ghz, 1e12)
+    return ResolvedScenario("capture", host.stack, (socket,), None, (), drives, (), (group,))

@@ -1,0 +1,1 @@
+"""A drive fitted to measured points: reads, writes, buffers, episodes and limits."""

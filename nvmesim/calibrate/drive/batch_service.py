@@ -1,0 +1,170 @@
+"""Fit a disk that serves in rounds: a virtual disk's host thread behind one queue.
+
+n requests in flight take a + b n, together (`notes.law_of_rounds`). Whether such a
+disk or a bank of dies tells a depth better that neither saw decides which of them it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from nvmesim.calibrate.bench import Host, measure
+from nvmesim.calibrate.drive.read_side import Progress, fit_reads, with_reads
+from nvmesim.calibrate.infer.figures import problem_of
+from nvmesim.calibrate.infer.optimum import misfit
+from nvmesim.calibrate.infer.posterior import Inferred, columns, infer
+from nvmesim.calibrate.infer.problem import Floats, logarithms
+from nvmesim.calibrate.notes import law_of_rounds
+from nvmesim.calibrate.over_time.pauses import NONE, PauseFit, fit_pauses
+from nvmesim.calibrate.points import Point
+from nvmesim.catalog.profile import DriveProfile, Quantity, ReadSide, Rounds
+from nvmesim.errors import FitError
+
+KEYS = {
+    "base": "rounds.base", "base_cv": "rounds.base_cv", "each": "rounds.read", "cv": "rounds.cv",
+}  # fmt: skip
+CHECKED = 60_000
+"""Requests that a depth is predicted with to compare two models."""
+
+
+@dataclass(frozen=True)
+class RoundsFit:
+    """A disk of rounds, and the joint distribution of its numbers."""
+
+    profile: DriveProfile
+    found: Inferred
+    pauses: PauseFit
+
+    def columns(self) -> dict[str, Floats]:
+        """Dotted key of the profile -> float64[n_draws]."""
+        names = self.found.names
+        drawn = columns(self.found, lambda u: dict(zip(names, np.exp(u).tolist(), strict=True)))
+        own = {KEYS[name]: column for name, column in drawn.items()}
+        return own | self.pauses.columns()
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """Which of two models told a depth better that neither was fitted to."""
+
+    depth: int
+    rounds: float
+    dies: float
+    """Half chi-square of each at that depth"""
+
+    @property
+    def is_rounds(self) -> bool:
+        """Whether rounds told it better."""
+        return self.rounds < self.dies
+
+    @property
+    def text(self) -> str:
+        """One line for a person."""
+        won, lost = ("rounds", "dies") if self.is_rounds else ("dies", "rounds")
+        return (
+            "n requests in flight take a + b n, together: by rounds (a virtual disk: one thread "
+            f"behind one queue), or by a bank of dies? Depth {self.depth}, left out of both, is "
+            f"told by {won} with half a chi-square of {getattr(self, won):.0f}, by {lost} with "
+            f"{getattr(self, lost):.0f}: {won} it is"
+        )
+
+
+def choose(template: DriveProfile, host: Host, points: Sequence[Point], tell: Progress) -> Chosen:
+    """Fit both models to all depths of *points* but a middle one, and score that."""
+    depths = sorted({p.outstanding for p in points})
+    depth = depths[len(depths) // 2 if len(depths) % 2 else len(depths) // 2 - 1]
+    rest = [p for p in points if p.outstanding != depth]
+    tell(f"reads in rounds? without depth {depth}")
+    served = fit_rounds(template, host, rest, points, fit_pauses(rest))
+    banked = fit_reads(template, host, rest, tell)
+    bank = with_reads(template, banked.values)
+    out = [p for p in points if p.outstanding == depth]
+    return Chosen(
+        depth,
+        sum(_score(served.profile, host, p) for p in out),
+        sum(_score(bank, host, p) for p in out),
+    )
+
+
+def fit_rounds(
+    template: DriveProfile, host: Host, points: Sequence[Point], alike: Sequence[Point] = (),
+    pauses: PauseFit = NONE,
+) -> RoundsFit:  # fmt: skip
+    """Fit *points* of one operation and size to rounds that *pauses* hold up.
+
+    The search begins at the law of *alike*, or of *points* themselves. Raises FitError if they
+    follow none.
+    """
+    like = alike or points
+    law = law_of_rounds([p.outstanding for p in like], [p.iops for p in like])
+    if law is None:
+        raise FitError("the points do not take a + b n: no disk of rounds")
+    base, each = (1e12 * v for v in law)
+    rows = [
+        ("base", base, base / 3, base * 3, 0.03, 0.0),
+        ("base_cv", 0.2, 0.01, 1.5, 0.2, 0.7),
+        ("each", each, each / 3, each * 3, 0.03, 0.0),
+        ("cv", 0.5, 0.01, 3.0, 0.2, 0.7),
+    ]
+    writes = points[0].read_fraction == 0
+
+    def made(u: Floats) -> DriveProfile:
+        return with_rounds(template, np.exp(u), pauses, writes=writes)
+
+    body = [pauses.without_tail(p) for p in points]
+    found = infer(problem_of(body, logarithms(rows), made, host))
+    return RoundsFit(made(found.best), found, pauses)
+
+
+def fit_writes_in_rounds(
+    profile: DriveProfile, host: Host, points: Sequence[Point], pauses: PauseFit = NONE
+) -> tuple[DriveProfile, Floats]:
+    """What each write adds to a round of *profile*, whose reads are fitted; and its draws."""
+    rounds = profile.rounds
+    if rounds is None:
+        raise FitError("the profile does not serve in rounds")
+    start = rounds.read.value
+
+    def made(u: Floats) -> DriveProfile:
+        new = rounds.model_copy(update={"write": Quantity(value=float(np.exp(u[0])))})
+        return profile.model_copy(update={"rounds": new})
+
+    rows = logarithms([("write", start, start / 10, start * 10, 0.05, 0.0)])
+    found = infer(problem_of([pauses.without_tail(p) for p in points], rows, made, host))
+    return made(found.best), np.exp(found.draws[:, 0])
+
+
+def as_a_read(read: Quantity) -> Quantity:
+    """What a write adds where none was measured: as a *read*, and said to be assumed.
+
+    >>> as_a_read(Quantity(value=5e6, basis="fitted")).basis
+    'assumed'
+    """
+    return Quantity(value=read.value, basis="assumed", source="writes cost what reads do")
+
+
+def with_rounds(
+    template: DriveProfile, x: Sequence[float] | Floats, pauses: PauseFit = NONE, *,
+    writes: bool = False,
+) -> DriveProfile:  # fmt: skip
+    """Return *template* serving in rounds of these numbers (ps), reads and writes alike.
+
+    *writes*: they are of writes, so reads are assumed to be like them.
+    """
+    base, base_cv, each, cv = (Quantity(value=float(v)) for v in x)
+    none = Quantity(value=0.0, basis="assumed")
+    write_each = each if writes else as_a_read(each)
+    rounds = Rounds(base=base, base_cv=base_cv, read=each, write=write_each, cv=cv)
+    read: ReadSide = template.read.model_copy(update={"base": none})
+    write = template.write.model_copy(update={"base": none})
+    update = {"rounds": pauses.with_them(rounds), "read": read, "write": write}
+    return template.model_copy(update=update)
+
+
+def _score(profile: DriveProfile, host: Host, point: Point) -> float:
+    """Half the squared residuals of *point*, which *profile* was not fitted to."""
+    errors = misfit(point, measure(profile, host, point, requests=CHECKED))
+    return sum(r * r for r in errors) / 2

@@ -1,0 +1,536 @@
+"""From captures of one drive to a profile with its evidence.
+
+Time is counted once (DESIGN 5): with a host (`captured_on`) the bench is simulated with that host's
+costs and link, so the profile holds the drive alone; without one, the host stays in the profile's
+constants (`host_included`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from nvmesim.calibrate.bench import Host, free_host, measure
+from nvmesim.calibrate.drive.batch_service import choose, fit_rounds, fit_writes_in_rounds
+from nvmesim.calibrate.drive.explanations import Explanation, alternative, chosen
+from nvmesim.calibrate.drive.gate import captured, misses, residual
+from nvmesim.calibrate.drive.profiled import (
+    read_columns,
+    sources,
+    with_read_sources,
+    with_write_sources,
+    write_columns,
+)
+from nvmesim.calibrate.drive.read_side import (
+    ENOUGH,
+    Ceiling,
+    Progress,
+    blank_reads,
+    fit_large_reads,
+    fit_reads,
+    may_be_latency,
+)
+from nvmesim.calibrate.drive.streams import bandwidth, fit_stream, streams, with_payload
+from nvmesim.calibrate.drive.write_side import Limit, blank_writes, fit_writes
+from nvmesim.calibrate.evidence import DriveFit, Judged, percentiles_missed
+from nvmesim.calibrate.host import parse_host
+from nvmesim.calibrate.infer.optimum import misfit
+from nvmesim.calibrate.infer.problem import Floats
+from nvmesim.calibrate.joint import joint_of, with_draws
+from nvmesim.calibrate.notes import drifts, law_of_rounds, mixed_devices
+from nvmesim.calibrate.over_time.buffer import buffers_of
+from nvmesim.calibrate.over_time.course import courses_of
+from nvmesim.calibrate.over_time.episodes import suggestions
+from nvmesim.calibrate.over_time.limits import FoundLimits, bursts_of, find_limits
+from nvmesim.calibrate.over_time.pauses import NONE, fit_pauses
+from nvmesim.calibrate.points import Point, hold_out, points_of
+from nvmesim.capture.capture import Captures
+from nvmesim.catalog.profile import DriveProfile, Quantity
+from nvmesim.errors import FitError
+
+FINAL_REQUESTS = 60_000
+MOST_REQUESTS = 400_000
+TOLD_REQUESTS = 8_000
+"""Simulated at a mix that is to tell explanations apart."""
+BEHIND = 4
+"""Drain of a disk behind a rate limit, in units of the limit. Assumed: it is seldom what limits."""
+UNIT = 4096
+LIMITED: Final[dict[Ceiling | None, tuple[Limit, ...]]] = {
+    "dies": ("drain",), "controller": ("controller", "drain"), "path": ("drain",),
+    None: ("drain", "controller"),
+}  # fmt: skip
+"""What limits writes, by what limits reads."""
+
+
+def fit_drive(
+    captures: Captures | Sequence[Point],
+    *,
+    name: str = "fitted",
+    host: Host | None = None,
+    captured_on: str | None = None,
+    link: str | None = None,
+    held_out: Sequence[str] = (),
+    tell: Progress = lambda _: None,
+) -> DriveFit:
+    """Fit a drive on the points of *captures* that are not held out.
+
+    *captured_on* names what measured them, ``"STACK[,LINK[,CPU]]"``, unless *host* is that; with
+    neither it stays in the profile. *link*: the drive's,
+    where no host states it. *held_out* are rules such as ``"QD=16"``; *tell* is called with
+    what is being done. Raises FitError when the captures do not determine a drive.
+    """
+    if isinstance(captures, Captures):
+        points, notes = points_of(captures)
+        notes += suggestions(captures)
+        bursts = bursts_of(captures)
+        courses = courses_of(captures)
+        buffer, said = buffers_of(captures)
+        stepped = {b.name for b in bursts} | {text.partition(": ")[0] for text in said}
+        notes += mixed_devices(captures) + drifts(captures, stepped)
+    else:
+        points, notes, bursts, courses = list(captures), [], [], ()
+        buffer, said = None, []
+    if captured_on is not None and host is None:
+        asked = parse_host(captured_on)
+        host, captured_on = asked.host, asked.text
+        notes += asked.notes
+    points = hold_out(points, held_out)
+    fitting = _Fitting(points, notes, name, host, captured_on, tell, link)
+    fitting.limits = find_limits([p for p in points if not p.held_out], bursts)
+    if fitting.limits is None:
+        notes += said
+    fit = replace(fitting.fit(), courses=courses)
+    if buffer is None or fitting.limits is not None:
+        return fit
+    size = buffer.quantity("the step in the rate of a long write")
+    write = fit.profile.write.model_copy(update={"buffer": size})
+    return replace(fit, profile=fit.profile.model_copy(update={"write": write}))
+
+
+FAR_OFF: Final = 0.1
+"""Relative error on IOPS from which a point is missed: beyond what captures scatter."""
+
+
+class _Fitting:
+    def __init__(
+        self,
+        points: Sequence[Point],
+        notes: list[str],
+        name: str,
+        host: Host | None,
+        captured_on: str | None,
+        tell: Progress,
+        link: str | None,
+    ) -> None:
+        self.points = [p.with_totals() for p in points] if host is None else list(points)
+        self.notes = notes
+        self.name = name
+        self.included = host is None
+        self.host, said = with_payload(host or free_host(link or _link(points)), self.points)
+        self.notes += said
+        self.captured_on = captured_on
+        self.tell = tell
+        self.limits: FoundLimits | None = None
+        self.pauses = NONE
+        self.free: list[str] = []
+        self.joint: dict[str, Floats] = {}
+        self.untold: dict[str, str] = {}
+
+    def fit(self) -> DriveFit:
+        self._check_host()
+        used = [p for p in self.points if not p.held_out and self._is_of_the_drive(p)]
+        free = used if self.limits is None else self.limits.below(used)
+        reads = [p for p in free if p.read_fraction == 1 and p.random]
+        writes = [p for p in free if p.read_fraction == 0 and p.random]
+        mixes = [p for p in free if 0 < p.read_fraction < 1 and p.random]
+        if not any(p.read_fraction in (0, 1) for p in free):
+            raise FitError(
+                "no point measures the drive alone: all are mixes, held out or CPU-bound; "
+                "add a capture of reads or of writes with more jobs or less depth"
+            )
+        profile = self._template()
+        if self.limits is not None:
+            self.notes += self.limits.notes
+            profile = profile.model_copy(update={"limits": self.limits.profile})
+        profile = self._streams(profile, free)
+        best, others = chosen(self._explained(profile, reads, writes, mixes))
+        self.notes += best.notes
+        self.free = _free(best) + self.free
+        self.untold |= best.untold
+        self.joint |= best.joint
+        judged = [self._judge(best.profile, p, p in used) for p in self.points]
+        self._doubt(best.profile, used, reads, writes, judged, others)
+        profile = self._recorded(best, others, judged)
+        return DriveFit(
+            profile, tuple(judged), tuple(dict.fromkeys(self.notes)), tuple(self.free),
+            misses=tuple(misses(judged, self.included)),
+        )  # fmt: skip
+
+    def _recorded(
+        self, best: Explanation, others: Sequence[tuple[Explanation, float]],
+        judged: Sequence[Judged],
+    ) -> DriveProfile:  # fmt: skip
+        """The profile with all that a prediction draws from and says."""
+        profile = best.profile
+        update = {
+            "joint": joint_of(profile, self.joint),
+            "alternatives": tuple(alternative(e, profile, w) for e, w in others),
+            "residuals": tuple(residual(j) for j in judged),
+            "captured": captured([j.point for j in judged if j.used], self.captured_on),
+            "untold": dict(self.untold),
+            "missed": self._missed(judged),
+        }
+        return profile.model_copy(update={k: v for k, v in update.items() if v})
+
+    # -- explanations ---------------------------------------------------------------------------
+
+    def _explained(
+        self, profile: DriveProfile, reads: Sequence[Point], writes: Sequence[Point],
+        mixes: Sequence[Point],
+    ) -> list[Explanation]:  # fmt: skip
+        """What explains the rows, each fitted to them; at least one."""
+        tried = []
+        for ceiling in self._ceilings(reads, mixes):
+            begun = self._reads(profile, reads, ceiling) if reads else self._no_reads(profile)
+            tried += self._with_writes(begun, writes, mixes)
+            if begun.reads is None or begun.ceiling is None:
+                break  # nothing but latencies, or all of it is told
+        return tried
+
+    def _ceilings(self, reads: Sequence[Point], mixes: Sequence[Point]) -> list[Ceiling | None]:
+        """What the ceiling of *reads* may be of."""
+        small = [p for p in reads if p.block_size <= UNIT] or reads
+        if len({p.depth for p in small}) >= ENOUGH:
+            return ["dies"]  # one fit holds both
+        found: list[Ceiling | None] = ["dies", "controller"]
+        if mixes:
+            found.append("path")
+        return [*found, None] if small and may_be_latency(small) else found
+
+    def _no_reads(self, profile: DriveProfile) -> Explanation:
+        return Explanation(None, None, profile, 0.0, {})
+
+    def _with_writes(
+        self, begun: Explanation, writes: Sequence[Point], mixes: Sequence[Point]
+    ) -> list[Explanation]:
+        """*begun* with each way that writes may be limited."""
+        if not writes:
+            return [replace(begun, cost=begun.cost + self._cost(begun.profile, mixes))]
+        size = min(p.block_size for p in writes)
+        alike = [p for p in writes if p.block_size == size]
+        profile = begun.profile
+        if size > UNIT:
+            write = profile.write.model_copy(update={"unit": Quantity(value=size, basis="assumed")})
+            profile = profile.model_copy(update={"write": write})
+        special = self._special_writes(begun, profile, alike, mixes)
+        if special is not None:
+            return [special]
+        limits = list(LIMITED[begun.ceiling])
+        if len({p.outstanding for p in alike}) >= ENOUGH:
+            limits.append("through")
+        return [self._written(begun, profile, alike, mixes, limit) for limit in limits]
+
+    def _written(
+        self, begun: Explanation, profile: DriveProfile, writes: Sequence[Point],
+        mixes: Sequence[Point], limit: Limit,
+    ) -> Explanation:  # fmt: skip
+        found = fit_writes(profile, self.host, writes, limit, self.tell)
+        made = with_write_sources(found, writes)
+        joint = {**begun.joint, **write_columns(found, begun.joint)}
+        untold = {**begun.untold, **found.untold}
+        cost = begun.cost + found.cost + self._cost(made, mixes)
+        return replace(
+            begun, limit=limit, profile=made, cost=cost, joint=joint, writes=found, untold=untold
+        )
+
+    def _cost(self, profile: DriveProfile, mixes: Sequence[Point]) -> float:
+        """Half a chi-square of *mixes*."""
+        total = 0.0
+        for p in mixes:
+            answer = measure(profile, self.host, p, requests=TOLD_REQUESTS + 2 * p.outstanding)
+            total += sum(r * r for r in misfit(p, answer)[:2]) / 2
+        return total
+
+    def _special_writes(
+        self, begun: Explanation, profile: DriveProfile, writes: Sequence[Point],
+        mixes: Sequence[Point],
+    ) -> Explanation | None:  # fmt: skip
+        """Writes of a disk of rounds, or of one behind a limit."""
+        if profile.rounds is not None:
+            return replace(begun, profile=self._writes_in_rounds(profile, writes))
+        if begun.reads is None and self._are_rounds(profile, writes, "writes"):
+            return replace(begun, profile=self._in_rounds(profile, writes))
+        size = writes[0].block_size
+        if self.limits is not None and self.limits.stops(self.points, size):
+            return self._writes_behind(self.limits, begun, profile, writes)
+        return None
+
+    def _streams(self, profile: DriveProfile, points: Sequence[Point]) -> DriveProfile:
+        """*profile* with the bandwidths that sequential rows tell."""
+        if profile.rounds is not None:
+            return profile
+        reads, writes = streams(points, read=True), streams(points, read=False)
+        if reads:
+            self.tell("sequential reads")
+            profile = fit_stream(profile, self.host, reads, "read_bandwidth", sources(reads))
+        if writes:
+            self.tell("sequential writes")
+            profile = fit_stream(profile, self.host, writes, "write_bandwidth", sources(writes))
+        return profile
+
+    def _check_host(self) -> None:
+        """Say where the captures contradict the host or the link that they are said to be of."""
+        top = max(self.points, key=lambda p: p.iops * p.block_size)
+        moved = top.iops * top.block_size
+        rate = self.host.link.raw_bytes_per_s
+        if moved > rate:
+            self.notes.append(
+                f"{top.name}: {moved / 1e9:.3g} GB/s are more than {self.host.link} carries "
+                f"({rate / 1e9:.3g}): name the link, --captured-on STACK,'pcie5 x4'"
+            )
+        shallow = [p for p in self.points if p.outstanding == 1 and p.cpu_s]
+        if self.included or not shallow:
+            return
+        stack = self.host.stack
+        cycles = stack.submit.value + stack.complete.value
+        if not stack.polled:
+            cycles += stack.wakeup.value + stack.interrupt.value
+        named, measured = cycles / self.host.ghz / 1e9, shallow[0].cpu_s or 0.0
+        if not 0.7 < named / measured < 1.4:
+            self.notes.append(
+                f"{shallow[0].name}: {1e6 * measured:.3g} us of CPU a request, where "
+                f"{stack.name} at {self.host.ghz:g} GHz takes {1e6 * named:.3g}: it is not the "
+                "stack that measured, and the drive is off by the difference; fit it with "
+                "calibrate --stack"
+            )
+
+    def _is_of_the_drive(self, point: Point) -> bool:
+        """Whether *point* measures the drive: a CPU-bound one does only with a host to simulate."""
+        if point.is_cpu_bound and self.included:
+            self.notes.append(
+                f"{point.name}: a job was {point.per_job_pct:.0f} % busy, so the host was measured "
+                "and not the drive; the point is not fitted"
+            )
+            return False
+        return True
+
+    def _template(self) -> DriveProfile:
+        q = Quantity
+        cpu = [p.cpu_s for p in self.points if p.iodepth == 1 and p.cpu_s]
+        said = "usr + sys at depth 1"
+        held = q(value=round(1e12 * max(cpu, default=0.0)), basis="measured", source=said)
+        return DriveProfile(
+            name=self.name,
+            link=str(self.host.link),
+            capacity=q(value=1e12, basis="assumed"),
+            host_included=self.included,
+            captured_on=self.captured_on,
+            host_submit=held if self.included and cpu else None,
+            dies=q(value=64),
+            channels=q(value=8),
+            commands=q(value=1e6),
+            read_bandwidth=q(value=bandwidth(self.points, 7e9, read=True), basis="assumed"),
+            write_bandwidth=q(value=bandwidth(self.points, 5e9, read=False), basis="assumed"),
+            read=blank_reads(),
+            write=blank_writes(),
+        )
+
+    # -- reads ----------------------------------------------------------------------------------
+
+    def _reads(
+        self, template: DriveProfile, reads: Sequence[Point], ceiling: Ceiling | None
+    ) -> Explanation:
+        small = [p for p in reads if p.block_size <= UNIT]
+        large = [p for p in reads if p.block_size > UNIT]
+        if not small:
+            size = min(p.block_size for p in large)
+            small = [p for p in large if p.block_size == size]
+            large = [p for p in large if p.block_size != size]
+            read = template.read.model_copy(update={"unit": Quantity(value=size, basis="assumed")})
+            template = template.model_copy(update={"read": read})
+            self.notes.append(f"no reads of 4 KiB: {size} bytes are taken as the drive's unit")
+        mixed = max((p.iops / p.targets for p in self.points if 0 < p.read_fraction < 1), default=0)
+        found = fit_reads(template, self.host, small, self.tell, ceiling, mixed)
+        if not found.explains and self._are_rounds(template, small, "reads"):
+            return Explanation(None, None, self._in_rounds(template, small), 0.0, {})
+        profile = with_read_sources(template, found, small)
+        if large:
+            size = max(p.block_size for p in large)
+            alike = [p for p in large if p.block_size == size]
+            profile, bounds = fit_large_reads(profile, self.host, alike, self.tell)
+            profile = self._large_sources(profile, bounds, alike)
+        return Explanation(
+            found.ceiling, None, profile, found.cost, read_columns(found), reads=found,
+            notes=found.notes, untold=found.untold,
+        )  # fmt: skip
+
+    def _are_rounds(self, template: DriveProfile, points: Sequence[Point], what: str) -> bool:
+        """Whether *points* are served in rounds, by a depth that is left out to judge by."""
+        law = law_of_rounds([p.outstanding for p in points], [p.iops for p in points])
+        if law is None:
+            return False
+        chosen = choose(template, self.host, points, self.tell)
+        self.notes.append(f"{what}: {chosen.text}")
+        return chosen.is_rounds
+
+    def _in_rounds(self, template: DriveProfile, points: Sequence[Point]) -> DriveProfile:
+        """A disk of rounds fitted to *points*: reads, or writes where there are no reads."""
+        self.tell("pauses, by depths left out")
+        size = points[0].block_size
+        alone = [p for p in self.points if not p.held_out and p.block_size == size]
+        self.pauses = fit_pauses([p for p in alone if p.read_fraction in (0, 1)])
+        self.notes.append(self.pauses.text)
+        self.tell("rounds, all depths")
+        found = fit_rounds(template, self.host, points, pauses=self.pauses)
+        columns = found.columns()
+        self.joint |= columns
+        self.free += list(columns)
+        return with_draws(found.profile, columns, sources(points))
+
+    def _writes_in_rounds(self, profile: DriveProfile, points: Sequence[Point]) -> DriveProfile:
+        self.tell("writes in rounds")
+        profile, column = fit_writes_in_rounds(profile, self.host, points, self.pauses)
+        self.joint["rounds.write"] = column
+        self.free.append("rounds.write")
+        return with_draws(profile, {"rounds.write": column}, sources(points))
+
+    def _large_sources(
+        self,
+        profile: DriveProfile,
+        bounds: dict[str, tuple[float, float]],
+        points: Sequence[Point],
+    ) -> DriveProfile:
+        if profile.read.engines is None:
+            return profile
+        source = sources(points)
+        low, high = bounds["split"]
+        update = {
+            "engines": Quantity(value=profile.read.engines.value, basis="fitted", source=source),
+            "split": Quantity(
+                value=profile.read.split.value, low=low, high=high, basis="fitted", source=source
+            ),
+        }
+        self.free += ["read engines", "read split"]
+        return profile.model_copy(update={"read": profile.read.model_copy(update=update)})
+
+    def _writes_behind(
+        self, limits: FoundLimits, begun: Explanation, template: DriveProfile,
+        points: Sequence[Point],
+    ) -> Explanation:  # fmt: skip
+        """Acknowledgement from the shallowest point; no point tells what the disk could drain."""
+        shallow = [p for p in points if p.outstanding == min(p.outstanding for p in points)]
+        found = fit_writes(template, self.host, shallow, "drain", self.tell)
+        profile = with_write_sources(found, shallow)
+        joint = {**begun.joint, **write_columns(found, begun.joint)}
+        joint.pop("write.program", None)
+        unit = round(profile.write.unit.value)
+        rate = BEHIND * max(limits.allowed(size) * size for size in (unit, 1 << 20)) / unit
+        said = f"{BEHIND} times the limit: no capture tells"
+        program = Quantity(value=profile.dies.value / rate * 1e12, basis="assumed", source=said)
+        self.notes.append(
+            "all deeper writes are at the limit: what the disk behind it could write is assumed "
+            f"({BEHIND} times the limit)"
+        )
+        write = profile.write.model_copy(update={"program": program, "commands": None})
+        made = profile.model_copy(update={"write": write})
+        return replace(begun, limit="drain", profile=made, joint=joint, writes=found)
+
+    # -- evidence -------------------------------------------------------------------------------
+
+    def _judge(self, profile: DriveProfile, point: Point, used: bool) -> Judged:
+        self.tell(f"checking {point.name}")
+        answer = measure(profile, self.host, point, requests=judging(profile, point))
+        return Judged(point, replace(answer, cpu_s=None) if self.included else answer, used)
+
+    def _doubt(
+        self,
+        profile: DriveProfile,
+        used: Sequence[Point],
+        reads: Sequence[Point],
+        writes: Sequence[Point],
+        judged: Sequence[Judged],
+        others: Sequence[tuple[Explanation, float]],
+    ) -> None:
+        if self.included:
+            self.notes.append(
+                "no --captured-on: the host's constant part stays in the profile "
+                "(host_included = true)"
+            )
+        if not writes:
+            self.notes.append("no writes were measured: the write side is assumed")
+        if not reads:
+            self.notes.append("no reads were measured: the read side is assumed")
+        for j in self._far_off(judged):
+            self.notes.append(
+                f"{j.point.name}: the fitted drive does {100 * j.residual['iops']:+.0f} % IOPS; a "
+                "mechanism is missing there, or the point was disturbed"
+            )
+        self.notes += percentiles_missed(judged)
+        self._doubt_untold(profile, reads, others)
+        if len(used) == 1:
+            self.notes.append("one point: every number but what it tells at its depth is a guess")
+
+    def _doubt_untold(
+        self, profile: DriveProfile, reads: Sequence[Point],
+        others: Sequence[tuple[Explanation, float]],
+    ) -> None:  # fmt: skip
+        """Say what the rows do not tell, and what other explanations predictions draw from."""
+        depths = len({p.outstanding for p in reads})
+        if "dies" in self.untold and "dies" not in self.free:
+            self.notes.append(
+                f"reads at {depths} depth(s): the number of dies ({profile.dies.value:g}) is "
+                "assumed, so the tail at other depths is not to be trusted"
+            )
+        if "commands" in self.untold and "read commands" not in self.free and depths:
+            self.notes.append(
+                "no point tells the commands per second of the drive, they are assumed; "
+                f"{self.untold['commands']} would tell"
+            )
+        if others:
+            listed = "; ".join(f"{100 * w:.0f} %: {e.name}" for e, w in others)
+            self.notes.append(
+                f"these rows are explained otherwise too, and predictions draw from all "
+                f"({listed}); a 70/30 capture would tell"
+            )
+
+    def _far_off(self, judged: Sequence[Judged]) -> list[Judged]:
+        """Points that the drive misses; one that measured its host's full thread is none."""
+        of_drive = [j for j in judged if not (j.point.is_cpu_bound and self.included)]
+        return [j for j in of_drive if abs(j.residual["iops"]) > FAR_OFF]
+
+    def _missed(self, judged: Sequence[Judged]) -> dict[str, float]:
+        """Largest error on IOPS of each operation that is missed: predictions repeat it."""
+        found: dict[str, float] = {}
+        for j in self._far_off(judged):
+            error = j.residual["iops"]
+            found[j.point.op] = max(found.get(j.point.op, 0.0), error, key=abs)
+        return {op: round(float(error), 3) for op, error in found.items()}
+
+
+def judging(profile: DriveProfile, point: Point) -> int:
+    """Requests to judge *point* with: a round of all in flight tells of a tail but once."""
+    rounds = 4_000 * point.outstanding if profile.rounds is not None else 0
+    return max(FINAL_REQUESTS, min(rounds, MOST_REQUESTS))
+
+
+def _free(best: Explanation) -> list[str]:
+    """Names of what was fitted, as the evidence lists them."""
+    reads = best.reads.bounds if best.reads is not None else {}
+    writes = best.writes.bounds if best.writes is not None else {}
+    names = ["dies" if n == "dies" else f"read {n}" for n in reads]
+    return names + [f"write {n}" for n in writes]
+
+
+def _link(points: Sequence[Point]) -> str:
+    """The slowest PCIe 4.0 or later x4 link that carries *points*: the drive's own is not said."""
+    moved = max((_one_way(p) for p in points), default=0.0)
+    return "pcie4 x4" if moved < 7.5e9 else "pcie5 x4" if moved < 15e9 else "pcie6 x4"
+
+
+def _one_way(p: Point) -> float:
+    """Bytes per second in the busier direction of one drive's link."""
+    return p.iops * p.block_size / p.targets * max(p.read_fraction, 1 - p.read_fraction)
+
+
+__all__ = ["DriveFit", "fit_drive"]

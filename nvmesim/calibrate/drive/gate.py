@@ -1,0 +1,86 @@
+"""Whether a fitted drive reproduces its own rows, and what stands in the way where it does not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import log
+from typing import Final
+
+from nvmesim.calibrate.evidence import Judged
+from nvmesim.calibrate.points import Point
+from nvmesim.catalog.profile import Captured, Residual
+
+MISS: Final = 0.10
+"""Relative error on a fitted row's IOPS beyond which a profile is not written."""
+NOISES: Final = 3.0
+"""The same in standard errors of the row, where its repeats tell them."""
+IN_THE_WAY: Final = {
+    "dies": "dies and the time of a die", "commands": "commands per second of the controller",
+    "channels": "the channels' time", "read_bandwidth": "the read bandwidth",
+    "write_bandwidth": "the write bandwidth", "port": "the drive's link", "buffer": "the drain of "
+    "the write buffer (write.program)", "rounds": "the time of a round",
+    "volume-limit": "the volume's limit",
+}  # fmt: skip
+
+
+def misses(judged: Sequence[Judged], is_included: bool) -> list[str]:
+    """One line for each fitted row that the drive misses: by how much, by which number, what helps.
+
+    *is_included*: the host is in the profile, so that a row of a full thread is none of the drive.
+    """
+    found = []
+    for j in judged:
+        p, off = j.point, j.residual["iops"]
+        if not j.used or p.held_out or (p.is_cpu_bound and is_included):
+            continue
+        if abs(off) <= max(MISS, NOISES * p.noise):
+            continue
+        found.append(f"{p.where}: the fitted drive does {j.answer.iops:,.0f} IOPS ({off:+.0%})"
+                     f"{_way(j)}")  # fmt: skip
+    return found
+
+
+def _way(j: Judged) -> str:
+    """The number in the way, and what would help."""
+    if j.residual["iops"] < 0:
+        full = IN_THE_WAY.get(j.answer.full or "", "no number of the drive alone")
+        return f"; {full} stands in the way; a row that tells it, or without this one, would help"
+    kind = "mix" if 0 < j.point.read_fraction < 1 else j.point.op
+    return (
+        f"; nothing that the model knows slows a {kind} so; was the drive disturbed, filled or "
+        "throttled? Repeat the row, or leave it out"
+    )
+
+
+def residual(j: Judged) -> Residual:
+    """*j* as a profile keeps it."""
+    p, off = j.point, j.residual
+
+    def logarithm(name: str) -> float | None:
+        return round(log(1 + off[name]), 4) if off.get(name, -1.0) > -1 else None
+
+    return Residual(
+        read=round(p.read_fraction, 3), block_size=p.block_size, sequential=not p.random,
+        threads=p.jobs, outstanding=p.iodepth, drives=p.targets,
+        drives_per_thread=1 if p.own_targets else p.targets,
+        iops=round(log(1 + off["iops"]), 4), mean=logarithm("mean_s"), p50=logarithm("p50_s"),
+        p99=logarithm("p99_s"), p99_9=logarithm("p99.9_s"), cpu=logarithm("cpu_s"),
+        noise=round(p.noise, 4) or None, held_out=p.held_out or not j.used,
+    )  # fmt: skip
+
+
+def captured(points: Sequence[Point], stack: str | None) -> Captured:
+    """What *points* were captured on."""
+    name, _, link = (stack or "").partition(", ")
+
+    def seen(values: set[int]) -> tuple[int, ...]:
+        return tuple(sorted(values))
+
+    return Captured(
+        block_sizes=seen({p.block_size for p in points}),
+        read_shares=tuple(sorted({round(p.read_fraction, 2) for p in points})),
+        sequential=tuple(sorted({not p.random for p in points})),
+        depths=seen({max(1, round(p.outstanding / p.targets)) for p in points}),
+        threads=seen({p.jobs for p in points}), drives=seen({p.targets for p in points}),
+        stack=name, link=link.partition(",")[0],
+    )  # fmt: skip

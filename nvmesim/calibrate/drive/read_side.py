@@ -1,0 +1,415 @@
+"""Fit how a drive reads: constant part, dies, controller; and its large commands.
+
+What the data determine depends on how many depths there are. From three on the number of dies and
+their time are fitted with all else, together. Fewer tell a latency, or a ceiling, and not what the
+ceiling is of: that is fitted once for each explanation, and assumed numbers give way to measured
+ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final, Literal
+
+import numpy as np
+
+from nvmesim.calibrate.bench import Host, measure
+from nvmesim.calibrate.drive.bank import CV_DOUBT, LIKELY_CV, LIKELY_SHARE, OPEN, SHARE_DOUBT, Bank
+from nvmesim.calibrate.drive.laws import LONE_DOUBT, Told, lone_s, roomy, told
+from nvmesim.calibrate.evidence import drawn, intervals
+from nvmesim.calibrate.infer.figures import problem_of
+from nvmesim.calibrate.infer.optimum import Solution, misfit, optimum, solve
+from nvmesim.calibrate.infer.posterior import columns, infer
+from nvmesim.calibrate.infer.problem import Coordinate, Floats, Row, logarithms
+from nvmesim.calibrate.points import Point
+from nvmesim.catalog.links import command_time_ps
+from nvmesim.catalog.profile import DriveProfile, Quantity, ReadSide
+
+US, UNIT = 1e6, 4096
+CHANNEL_PS = 3 * US
+"""Channel time of 4 KiB at most. Assumed: 1.2 GB/s and overhead; with few dies it hardly shows."""
+CHANNEL_SHARE = 0.1
+"""Of a lone read's latency, what the channel takes at most. Assumed."""
+CHANNELS = 8
+PATH_SHARE = 0.3
+"""Of a lone read's latency, what a channel takes at most where it is the ceiling. Assumed."""
+ENOUGH = 3
+"""Depths from which on the number of dies is fitted."""
+FAST = 800e3
+"""Controller's commands per second where no point shows a ceiling. Assumed: a PCIe 4.0 drive."""
+BEYOND = 4.0
+"""What is not the ceiling, in units of it. Assumed."""
+CLEAN = 0.2
+"""Error beside sampling, in units of the assumed, up to which a bank of dies explains a sweep."""
+REQUESTS = 25_000
+ENGINES = (1, 2, 3, 4, 5, 6)
+
+READ_NUMBERS = ("base", "die", "cv", "commands", "dies")
+
+Progress = Callable[[str], None]
+Ceiling = Literal["dies", "controller", "path"]
+"""What a read ceiling is of: the dies, which programs share; the controller, which all commands
+share; or the reads' own path out (channels), which nothing shares."""
+CEILINGS: Final[dict[Ceiling, str]] = {
+    "dies": "the dies", "controller": "the controller", "path": "the reads' own channels",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class ReadFit:
+    """Fitted values with their intervals, ps and 1/s."""
+
+    values: dict[str, float]
+    bounds: dict[str, tuple[float, float]]
+    """Of what the rows tell"""
+    dies: int
+    fitted_dies: bool
+    draws: Mapping[str, Floats] = field(default_factory=dict)
+    """Name -> float64[n_draws]: joint draws"""
+    notes: tuple[str, ...] = ()
+    tau: float = 0.0
+    """What the figures are off by beside sampling, in units of what is assumed"""
+    ceiling: Ceiling | None = None
+    """What the ceiling is taken to be of, where the rows cannot tell; None: they tell, or there is
+    none"""
+    untold: dict[str, str] = field(default_factory=dict)
+    """Dotted key -> what would tell it"""
+    cost: float = 0.0
+    """Half a chi-square, where explanations are compared"""
+
+    @property
+    def explains(self) -> bool:
+        """True if sampling alone explains the figures: nothing but dies needs to be thought of."""
+        return self.tau <= CLEAN
+
+    def quantity(self, name: str, source: str) -> Quantity:
+        """Return the named value with its interval; assumed if it was not fitted."""
+        if name not in self.bounds:
+            value = self.values[name]
+            if name not in self.draws:
+                return Quantity(value=value, basis="assumed")
+            low, high = (float(v) for v in np.quantile(self.draws[name], (0.025, 0.975)))
+            return Quantity(
+                value=value, low=min(low, value), high=max(high, value), basis="assumed"
+            )
+        low, high = self.bounds[name]
+        return Quantity(value=self.values[name], low=low, high=high, basis="fitted", source=source)
+
+
+def fit_reads(
+    template: DriveProfile, host: Host, points: Sequence[Point], tell: Progress,
+    ceiling: Ceiling | None = "dies", mixed: float = 0.0,
+) -> ReadFit:  # fmt: skip
+    """Fit the read side on 4 KiB *points*: more depths, more numbers.
+
+    *ceiling*: what fewer than three depths' ceiling is taken to be of; None: they are at none,
+    unless their latency leaves no doubt. *mixed*: most requests/s of a mix, which with a path of
+    the reads' own is what the controller does.
+    """
+    if len({p.depth for p in points}) >= ENOUGH:
+        return _swept(template, host, points, tell)
+    return _few(template, host, points, ceiling, mixed, tell)
+
+
+# -- three depths and more ---------------------------------------------------------------------
+
+
+def _swept(template: DriveProfile, host: Host, points: Sequence[Point], tell: Progress) -> ReadFit:
+    bank = _bank(template, host, points)
+
+    def made(u: Floats) -> DriveProfile:
+        return with_reads(template, bank.values(u))
+
+    problem = problem_of(
+        points, bank.coordinates(), made, host,
+        others=bank.others(), profiled="command", snapped=bank.snapped, allowed=bank.allowed,
+    )  # fmt: skip
+    found = infer(problem, tell=lambda step: tell(f"reads: {step}"))
+    best = bank.values(found.best)
+    draws = columns(found, bank.values)
+    names = ["base", "die", "cv", *(["commands"] if bank.commands is None else []), "dies"]
+    best["dies"] = max(1.0, round(best["dies"]))
+    bounds = {}
+    for name in names:
+        low, high = (float(v) for v in np.quantile(draws[name], (0.025, 0.975)))
+        bounds[name] = min(low, best[name]), max(high, best[name])
+    notes: list[str] = []
+    untold: dict[str, str] = {}
+    if bank.commands is None:
+        slow, fast = bank.rate(found.span[1]), bank.rate(found.span[0])
+        fast = bank.rate(0.0) if found.span[0] < OPEN else fast
+        bounds["commands"] = min(slow, best["commands"]), max(fast, best["commands"])
+    if bank.commands is None and found.span[0] < OPEN:
+        untold["commands"] = "reads at more depth, with percentiles"
+        notes.append(
+            "reads: the dies are full before the controller is, so its commands per second are "
+            f"told from below only: at least {bounds['commands'][0] / 1e3:.0f}k/s"
+        )
+    elif bank.commands is not None:
+        untold["commands"] = "reads at more depth"
+    if not any(p.percentiles_s for p in points):
+        untold |= dict.fromkeys(("dies", "read.die", "read.die_cv"), "p99 of reads at each depth")
+    return ReadFit(
+        best, bounds, round(best["dies"]), True, {n: draws[n] for n in names},
+        tuple(notes), found.tau, None, untold,
+    )  # fmt: skip
+
+
+def _bank(template: DriveProfile, host: Host, points: Sequence[Point]) -> Bank:
+    """Where the search begins, and what the depths of *points* tell of it."""
+    ordered = sorted(points, key=lambda p: p.outstanding)
+    held = held_ps(template)
+    latency = _first_latency(ordered) * 1e12 - _host_ps(host) - held
+    ceiling = max(p.iops / p.targets for p in points)
+    # without a ceiling, where each request gets half of what one alone gets, nothing tells the
+    # controller's rate
+    each = [p.iops / p.outstanding for p in points]
+    full = min(each) < 0.5 * max(each)
+    return Bank(
+        latency=max(0.2 * held, 1.0, latency), ceiling=ceiling, held=held,
+        commands=None if full else max(FAST, 4 * ceiling),
+        measured=tuple(replace(p, iops=p.iops / p.targets, jobs=_share(p)) for p in ordered),
+    )  # fmt: skip
+
+
+def _share(point: Point) -> int:
+    """Jobs of one of the point's drives."""
+    return max(1, round(point.jobs / point.targets))
+
+
+# -- fewer -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Few:
+    """A bank of dies of a latency and a ceiling; ps and 1/s."""
+
+    ceiling: Ceiling | None
+    """None: no row is at one"""
+    dies: int
+    held: float
+    fast: float
+    out: float
+    """Time of the data through the controller and the link"""
+
+    def values(self, latency: float, rate: float, share: float, cv: float) -> dict[str, float]:
+        """Numbers of the profile."""
+        inner = max(latency - self.held, 0.02 * latency)
+        command = 1e12 / (rate if self.ceiling == "controller" else self.fast)
+        die = share * inner
+        if self.ceiling == "dies":
+            die = self.dies / rate * 1e12
+        channel = min(CHANNEL_PS, CHANNEL_SHARE * inner)
+        if self.ceiling == "path":
+            few = int(np.clip(PATH_SHARE * inner * rate / 1e12, 1, CHANNELS))
+            channel = few / rate * 1e12
+        rest = command + channel + self.out
+        if self.ceiling != "dies":
+            die = min(die, max(0.95 * (inner - rest), 0.05 * inner))
+        base = max(inner - die - rest, 1e-3 * inner)
+        found = {"base": self.held + base, "die": die, "cv": cv, "dies": float(self.dies)}
+        found["commands"] = 1e12 / command
+        if self.ceiling == "path":
+            found |= {"channels": float(few), "channel": channel}
+        return found
+
+
+def _few(
+    template: DriveProfile, host: Host, points: Sequence[Point], ceiling: Ceiling | None,
+    mixed: float, tell: Progress,
+) -> ReadFit:  # fmt: skip
+    """A latency, a ceiling, or both, from one or two depths; the rest as drives usually are."""
+    tell(f"reads: ceiling of {CEILINGS[ceiling]}" if ceiling else "reads: no ceiling")
+    lone, is_known = lone_s(points, read=True)
+    full = (Told.CEILING, Told.EITHER) if ceiling else (Told.CEILING,)
+    saturated = [p for p in points if told(p, lone, is_known=is_known) in full]
+    top = max(p.iops / p.targets for p in points)
+    held = held_ps(template)
+    latency = max(lone * 1e12 - (_host_ps(host) if is_known else 0.0), 0.2 * held, US / 2)
+    if not is_known and not saturated:
+        latency, is_known = (
+            min(p.outstanding / p.iops for p in points) * 1e12 - _host_ps(host),
+            True,
+        )
+    die_s = LIKELY_SHARE * latency / 1e12
+    kind = ceiling if saturated else None
+    out = UNIT / template.read_bandwidth.value * 1e12
+    out += command_time_ps(host.link, "read", UNIT, "up")
+    if kind == "dies":
+        rest = out + min(CHANNEL_PS, CHANNEL_SHARE * latency) + 1e12 / max(FAST, BEYOND * top)
+        die = min(LIKELY_SHARE * latency, max(0.95 * (latency - rest), 0.1 * latency))
+        dies = max(1, int(np.floor(die * top / 1e12)))
+    else:
+        depth = min(max(round(p.outstanding / p.targets) for p in points), 1024)
+        dies = roomy(depth, latency / 1e12, die_s, top)
+    fast = 1.01 * mixed if kind == "path" and mixed > top else max(FAST, BEYOND * top)
+    bank = _Few(kind, dies, held, fast, out)
+    shown = any(p.percentiles_s for p in points)
+    rows: list[Row] = []
+    loose: list[Row] = []
+    first = ("latency", latency, latency / 5, 3 * latency, 0.02, 0.0)
+    (rows if is_known else loose).append((*first[:5], 0.0 if is_known else LONE_DOUBT[True]))
+    (rows if shown else loose).append(("cv", LIKELY_CV, 0.01, 1.5, 0.2, 0.0 if shown else CV_DOUBT))
+    if kind is not None:
+        rows.append(("rate", top, top / 1.3, 3 * top, 0.02, 0.0))
+    if kind != "dies":
+        share = ("share", LIKELY_SHARE, 0.05, 0.995, 0.05, SHARE_DOUBT)
+        (rows if shown else loose).append(share)
+    coordinates = logarithms(rows)
+    others = {row[0]: row[1] for row in loose}
+
+    def values(u: Floats, more: Mapping[str, float] = others) -> dict[str, float]:
+        found = np.exp(u).tolist()
+        at = {**more, **dict(zip((c.name for c in coordinates), found, strict=True))}
+        return bank.values(at["latency"], at.get("rate", top), at.get("share", 1.0), at["cv"])
+
+    problem = problem_of(points, coordinates, lambda u: with_reads(template, values(u)), host)
+    found = optimum(problem)
+    best = values(found.values)
+    moved = drawn(found.jacobian, found.residuals)
+    free = scattered(logarithms(loose), len(moved))
+    table = [
+        values(u, more)
+        for u, more in zip(
+            np.clip(found.values + moved, problem.low, problem.high), free, strict=True
+        )
+    ]
+    draws = {n: np.array([row[n] for row in table]) for n in READ_NUMBERS}
+    return replace(_told_of_few(bank, best, draws, is_known, shown), cost=found.cost)
+
+
+def may_be_latency(points: Sequence[Point]) -> bool:
+    """True if no row of *points* is at a ceiling for sure, and one may be."""
+    lone, is_known = lone_s(points, read=True)
+    tells = {told(p, lone, is_known=is_known) for p in points}
+    return Told.EITHER in tells and Told.CEILING not in tells
+
+
+def scattered(loose: Sequence[Coordinate], count: int) -> list[dict[str, float]]:
+    """*count* draws of what no row tells, from what is assumed of it, within its bounds."""
+    rng = np.random.default_rng(3)
+    columns = {
+        c.name: np.exp(np.clip(c.start + c.doubt * rng.standard_normal(count), c.low, c.high))
+        for c in loose
+    }
+    return [{name: float(column[i]) for name, column in columns.items()} for i in range(count)]
+
+
+def _told_of_few(
+    bank: _Few, best: dict[str, float], draws: dict[str, Floats], is_known: bool, shown: bool
+) -> ReadFit:
+    """Which numbers the rows tell, and what would tell the others."""
+    if bank.ceiling == "dies":  # as many dies as the doubt about the share leaves open
+        ratio = np.exp(SHARE_DOUBT * np.random.default_rng(2).standard_normal(len(draws["die"])))
+        ratio = np.minimum(ratio, 0.98 * (draws["base"] + draws["die"]) / draws["die"])
+        draws["base"] = draws["base"] + draws["die"] * (1 - ratio)
+        draws["die"], draws["dies"] = draws["die"] * ratio, draws["dies"] * ratio
+    names = ["base", "cv"] if shown else ["base"]
+    names += ["die"] if is_known else []
+    names = names if is_known else []
+    names += ["commands"] if bank.ceiling == "controller" else []
+    names += ["dies"] if bank.ceiling == "dies" else []
+    ends = {n: np.quantile(draws[n], (0.025, 0.975)) for n in names}
+    bounds = {n: (min(float(a), best[n]), max(float(b), best[n])) for n, (a, b) in ends.items()}
+    untold: dict[str, str] = {}
+    if not is_known:
+        untold |= dict.fromkeys(("read.base", "read.die"), "a read at depth 1")
+    if bank.ceiling is None:
+        untold["commands"] = "reads at a depth where IOPS no longer grow"
+    else:
+        untold["commands"] = "reads at three depths with p99, or a 70/30 mix"
+    untold["dies"] = "reads at three depths with p99"
+    return ReadFit(best, bounds, bank.dies, False, draws, (), 0.0, bank.ceiling, untold)
+
+
+def held_ps(template: DriveProfile) -> float:
+    """Host time that the constant parts hold, ps: they cannot be shorter."""
+    return template.host_submit.value if template.host_submit is not None else 0.0
+
+
+def with_reads(template: DriveProfile, values: Mapping[str, float]) -> DriveProfile:
+    """Return *template* with a read side of these values (ps, 1/s).
+
+    Channels, which nothing tells, are fast enough not to cap what dies and controller do.
+    """
+    q = Quantity
+    dies = max(1, round(values["dies"]))
+    channels = min(round(values.get("channels", CHANNELS)), dies)
+    most = min(values["commands"], dies / values["die"] * 1e12)
+    shortest = min(CHANNEL_PS, CHANNEL_SHARE * (values["base"] + values["die"]))
+    channel = values.get("channel", min(shortest, channels / most * 1e12 / 2))
+    read = template.read.model_copy(
+        update={
+            "base": q(value=values["base"]),
+            "die": q(value=values["die"]),
+            "die_cv": q(value=values["cv"]),
+            "channel": q(value=channel),
+        }
+    )
+    return template.model_copy(
+        update={
+            "dies": q(value=dies),
+            "channels": q(value=channels),
+            "commands": q(value=values["commands"]),
+            "read": read,
+        }
+    )
+
+
+def blank_reads() -> ReadSide:
+    """Return a read side to start from."""
+    q = Quantity
+    return ReadSide(base=q(value=US), die=q(value=50 * US), channel=q(value=CHANNEL_PS))
+
+
+def fit_large_reads(
+    profile: DriveProfile, host: Host, points: Sequence[Point], tell: Progress
+) -> tuple[DriveProfile, dict[str, tuple[float, float]]]:
+    """Fit the data engines on points of one size above 4 KiB, after the 4 KiB side.
+
+    For every number of engines the time of a unit follows; the number with the least misfit wins.
+    """
+    best: tuple[float, int, Solution] | None = None
+    units = points[0].block_size / 4096
+    for count in ENGINES:
+        tell(f"large reads: {count} data engines")
+        start = count / (1.05 * max(p.iops for p in points)) / units * 1e12
+
+        def residuals(x: Floats, count: int = count) -> list[float]:
+            made = _with_engines(profile, count, float(x[0]))
+            return [
+                r
+                for p in points
+                for r in misfit(p, measure(made, host, p, requests=max(4000, REQUESTS // 4)))
+            ]
+
+        found = solve(residuals, [start], rounds=5)
+        if best is None or found.cost < best[0]:
+            best = (found.cost, count, found)
+    if best is None:
+        return profile, {}
+    _, count, found = best
+    spread = intervals(["split"], found.values, found.jacobian, found.residuals)
+    return _with_engines(profile, count, float(found.values[0])), dict(spread)
+
+
+def _with_engines(profile: DriveProfile, count: int, split_ps: float) -> DriveProfile:
+    q = Quantity
+    update = {"engines": q(value=count), "split": q(value=split_ps)}
+    return profile.model_copy(update={"read": profile.read.model_copy(update=update)})
+
+
+def _first_latency(ordered: Sequence[Point]) -> float:
+    """Latency of the shallowest point, s: its mean, or what Little's law says."""
+    first = ordered[0]
+    return first.mean_s or first.outstanding / first.iops
+
+
+def _host_ps(host: Host) -> float:
+    """Host CPU time of a request that shares nothing, ps."""
+    s = host.stack
+    cycles = s.submit.value + s.complete.value
+    if not s.polled:
+        cycles += s.wakeup.value + s.interrupt.value
+    return float(np.round(cycles * 1e3 / host.ghz))

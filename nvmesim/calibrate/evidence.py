@@ -1,0 +1,235 @@
+"""What a fit returns: the profile, and how far each measured point is from it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from nvmesim.calibrate.bench import Answer
+from nvmesim.calibrate.over_time.course import Course
+from nvmesim.calibrate.points import Point
+from nvmesim.catalog.profile import DriveProfile, StackProfile
+from nvmesim.drawing import Drawable
+
+
+@dataclass(frozen=True)
+class Judged:
+    """One point, measured and simulated."""
+
+    point: Point
+    answer: Answer
+    used: bool = True
+    """Whether it was fitted; held-out points were not."""
+
+    @property
+    def measured(self) -> dict[str, float | None]:
+        """Named figures of the capture: IOPS, seconds."""
+        p = self.point
+        named = {f"p{k:g}_s": v for k, v in p.percentiles_s.items()}
+        return {"iops": p.iops, "mean_s": p.mean_s, **named, "cpu_s": p.cpu_s}
+
+    @property
+    def model(self) -> dict[str, float | None]:
+        """Return the same figures, simulated."""
+        a = self.answer
+        named = {f"p{k:g}_s": a.percentiles_s.get(k) for k in self.point.percentiles_s}
+        return {"iops": a.iops, "mean_s": a.mean_s, **named, "cpu_s": a.cpu_s}
+
+    @property
+    def residual(self) -> dict[str, float]:
+        """Simulated / measured - 1, where both are known."""
+        model = self.model
+        both = {k: (model[k], v) for k, v in self.measured.items() if v}
+        return {k: m / v - 1 for k, (m, v) in both.items() if m is not None and v is not None}
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the object of the interface."""
+        p = self.point
+        return {
+            "op": p.op,
+            "block_size": p.block_size,
+            "jobs": p.jobs,
+            "iodepth": p.iodepth,
+            "queue_depth": p.outstanding,
+            "held_out": p.held_out,
+            "fitted": self.used and not p.held_out,
+            "cpu_bound": p.is_cpu_bound,
+            "source": p.source,
+            "measured": self.measured,
+            "model": self.model,
+            "residual": self.residual,
+        }
+
+
+MISSED: Final = {"p50_s": 0.15, "p99_s": 0.3, "p99.9_s": 0.5}
+"""Errors of a percentile beyond which a fit says so. A choice: what a reader calls far."""
+
+
+def percentiles_missed(judged: Sequence[Judged]) -> list[str]:
+    """Say which percentiles the fitted drive does not tell, over all points.
+
+    A mean may fit where the shape does not: a drive of another kind, or another host's time.
+
+    >>> seen = Point("1x1", 1.0, True, 4096, 1, 1, 1e4, 1e-4, {99.0: 2e-4})
+    >>> percentiles_missed([Judged(seen, Answer(1e4, 1e-4, {99.0: 5e-4}))])[0][:35]
+    'p99 is off by +150 % at 1 of 1 poin'
+    """
+    said = []
+    for name, limit in MISSED.items():
+        off = [r for j in judged if (r := j.residual.get(name)) is not None]
+        far = [r for r in off if abs(r) > limit]
+        if far:
+            low, high = (f"{100 * r:+.0f}" for r in (min(far), max(far)))
+            span = f"{low} %" if low == high else f"{low} to {high} %"
+            what = name.removesuffix("_s")
+            advice = ""
+            if 2 * len(far) >= len(off):
+                advice = (
+                    f": take no {what} from this profile, or say what measured (--captured-on), or "
+                    "add captures"
+                )
+            said.append(f"{what} is off by {span} at {len(far)} of {len(off)} points{advice}")
+    return said
+
+
+@dataclass(frozen=True)
+class DriveFit(Drawable):
+    """A fitted drive and the evidence for it."""
+
+    profile: DriveProfile
+    points: tuple[Judged, ...]
+    warnings: tuple[str, ...] = ()
+    free_parameters: tuple[str, ...] = ()
+    courses: tuple[Course, ...] = ()
+    """Means over time, of the captures that have them."""
+    misses: tuple[str, ...] = ()
+    """Its own rows that it misses by more than a profile may: one line each"""
+
+    @property
+    def residuals(self) -> npt.NDArray[np.float64]:
+        """float64[n_points]: simulated / measured IOPS - 1."""
+        return np.array([j.residual["iops"] for j in self.points])
+
+    @property
+    def held_out(self) -> npt.NDArray[np.bool_]:
+        """bool[n_points]: not used for fitting."""
+        return np.array([j.point.held_out for j in self.points], bool)
+
+    @property
+    def worst(self) -> float:
+        """Largest |relative error| on IOPS: of the held-out points, if there are any."""
+        chosen = self.held_out if self.held_out.any() else np.ones(len(self.points), bool)
+        return float(np.abs(self.residuals[chosen]).max())
+
+    @property
+    def verdict(self) -> str:
+        """One sentence: whether it can be used, how near it is, and what it does not know."""
+        own = [j for j in self.points if j.used and not j.point.held_out]
+        worst = max((abs(j.residual["iops"]) for j in own), default=0.0)
+        rows = f"all {len(own)} rows" if len(own) > 1 else "its one row"
+        if self.misses:
+            return (
+                f"Not to be used as it is: {len(self.misses)} of {len(own)} rows are missed, the "
+                f"worst by {worst:.0%} of its IOPS."
+            )
+        said = f"Reproduces {rows} within {max(worst, 0.001):.1%} of IOPS"
+        held = [abs(j.residual["iops"]) for j in self.points if j.point.held_out]
+        if held:
+            said += f", and what was held out within {max(held):.1%}"
+        untold = list(self.profile.untold)
+        if untold:
+            said += f"; the rows do not tell {', '.join(untold)}"
+        if self.profile.alternatives:
+            share = sum(a.weight for a in self.profile.alternatives)
+            said += f"; other explanations have {share:.0%} of the weight"
+        return said + "."
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the object that ``calibrate --json`` prints."""
+        return {
+            "profile": self.profile.model_dump(mode="json"),
+            "points": [j.to_json() for j in self.points],
+            "free_parameters": list(self.free_parameters),
+            "verdict": self.verdict,
+            "misses": list(self.misses),
+            "warnings": list(self.warnings),
+        }
+
+
+@dataclass(frozen=True)
+class StackFit(Drawable):
+    """A fitted stack and the evidence for it."""
+
+    profile: StackProfile
+    points: tuple[Judged, ...]
+    ghz: float
+    warnings: tuple[str, ...] = ()
+    drive: DriveProfile | None = None
+    """The drive that was fitted along with it."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the object that ``calibrate --stack --json`` prints."""
+        return {
+            "profile": self.profile.model_dump(mode="json"),
+            "ghz": self.ghz,
+            "points": [j.to_json() for j in self.points],
+            "warnings": list(self.warnings),
+        }
+
+
+def covariance(
+    jacobian: npt.NDArray[np.float64], residuals: npt.NDArray[np.float64]
+) -> npt.NDArray[np.float64]:
+    """float64[n_parameters, n_parameters]: of parameters fitted on a logarithmic scale.
+
+    From the curvature, as `intervals`.
+    """
+    n_residuals, n_parameters = jacobian.shape
+    freedom = max(1, n_residuals - n_parameters)
+    scale = max(1.0, float(residuals @ residuals) / freedom)
+    information = jacobian.T @ jacobian
+    ridge = np.eye(n_parameters) * 1e-6 * max(1e-12, float(np.trace(information)))
+    out: npt.NDArray[np.float64] = np.linalg.inv(information + ridge) * scale
+    return out
+
+
+def drawn(
+    jacobian: npt.NDArray[np.float64], residuals: npt.NDArray[np.float64], count: int = 256
+) -> npt.NDArray[np.float64]:
+    """float64[count, n_parameters]: joint draws around the optimum, logarithms.
+
+    What the points do not determine is kept within a factor of e either way.
+    """
+    spread = covariance(jacobian, residuals)
+    size, axes = np.linalg.eigh(spread)
+    normal = np.random.default_rng(1).standard_normal((count, len(size)))
+    moved = normal * np.minimum(np.sqrt(np.maximum(size, 0.0)), 0.5) @ axes.T
+    out: npt.NDArray[np.float64] = np.clip(moved, -1.0, 1.0)
+    return out
+
+
+def intervals(
+    names: Sequence[str],
+    values: npt.NDArray[np.float64],
+    jacobian: npt.NDArray[np.float64],
+    residuals: npt.NDArray[np.float64],
+) -> Mapping[str, tuple[float, float]]:
+    """95 % intervals of parameters fitted on a logarithmic scale, from the fit's curvature.
+
+    ``values`` float64[n_parameters]; ``jacobian`` float64[n_residuals, n_parameters]: of residuals
+    in units of their standard error, to the logarithm of the parameters. The residuals' own size
+    counts where it is above 1. A parameter that the points do not determine gets a factor of e
+    either way. Source: Seber and Wild, Nonlinear Regression, section 5.1.
+    """
+    half = np.minimum(1.0, 1.96 * np.sqrt(np.diag(covariance(jacobian, residuals))))
+    return {
+        name: (float(value * np.exp(-h)), float(value * np.exp(h)))
+        for name, value, h in zip(names, values, half, strict=True)
+    }
+
+
+__all__ = ["DriveFit", "Judged", "StackFit", "intervals"]

@@ -1,0 +1,1 @@
+"""Inference: from simulated points to an optimum and to the distribution of parameters."""

@@ -1,0 +1,153 @@
+"""Least squares over simulated figures, with common random numbers.
+
+Every evaluation simulates with the same seed, so that a finite difference sees the parameter and
+not the noise: a step needs one short run for each parameter and one more. Source of the steps:
+Branch, Coleman and Li 1999, the trust-region reflective method of `scipy.optimize.least_squares`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from nvmesim.calibrate.bench import Answer
+from nvmesim.calibrate.infer.problem import ERRORS, Floats, Problem
+from nvmesim.calibrate.points import Point
+from nvmesim.errors import FitError
+
+SEED = 1
+ROUNDS = 6
+"""Steps at most."""
+
+
+@dataclass(frozen=True)
+class Solution:
+    """Where a search ended."""
+
+    values: Floats
+    """float64[n_parameters]"""
+    cost: float
+    jacobian: Floats
+    """float64[n_residuals, n_parameters]: of the residuals to what is searched over"""
+    residuals: Floats
+    tried: Floats
+    """float64[n, n_parameters]: all that was evaluated"""
+    found: Floats
+    """float64[n, n_residuals]: residuals there"""
+
+
+def misfit(point: Point, answer: Answer, *, cpu: bool = False) -> list[float]:
+    """Residuals of *point* in standard errors, on a logarithmic scale."""
+    pairs: list[tuple[float | None, float | None, float]] = [
+        (answer.iops, point.iops, ERRORS["iops"]),
+        (answer.mean_s, point.mean_s, ERRORS["mean"]),
+    ]
+    for percent, value in point.percentiles_s.items():
+        pairs.append((answer.percentiles_s.get(percent), value, ERRORS.get(percent, 0.1)))
+    if cpu:
+        pairs.append((answer.cpu_s, point.cpu_s, ERRORS["cpu"]))
+    return [
+        float(np.log(max(model, 1e-12) / measured)) / error
+        for model, measured, error in pairs
+        if model is not None and measured
+    ]
+
+
+def optimum(
+    problem: Problem, *, start: Floats | None = None, rounds: int = ROUNDS, effort: float = 1.0
+) -> Solution:
+    """The least squares of *problem*'s figures and priors, in its coordinates, from *start*."""
+    sigma = np.hypot(np.hypot(problem.assumed, problem.floor), 0.004)
+    about, stiff = problem.start, np.sqrt(problem.known)
+    if not problem.coordinates:
+        empty = np.zeros((0, 0))
+        return Solution(np.zeros(0), 0.0, np.zeros((1, 0)), np.zeros(1), empty, empty)
+
+    def residuals(u: Floats) -> Floats:
+        figures = problem.simulate(problem.snapped(u[None])[0], SEED, effort)
+        if not np.all(np.isfinite(figures)):
+            raise FitError("a simulated figure is not finite; the captures leave the model's range")
+        return np.concatenate([(figures - problem.measured) / sigma, (u - about) * stiff])
+
+    bounds = (problem.low, problem.high)
+    begin = problem.start if start is None else start
+    return _searched(residuals, begin, problem.column("step"), bounds, rounds)
+
+
+def solve(
+    residuals: Callable[[Floats], Sequence[float]],
+    start: Sequence[float],
+    *,
+    step: float | Sequence[float] = 0.02,
+    rounds: int = ROUNDS,
+    low: Sequence[float] | None = None,
+    high: Sequence[float] | None = None,
+) -> Solution:
+    """Minimise the sum of squares over positive parameters, from *start*, on a logarithmic scale.
+
+    *step* is that of the finite differences, relative, for all or for each parameter: a weak one
+    needs a long step to be seen above the noise of the simulation.
+
+    >>> found = solve(lambda x: [x[0] - 3, x[1] * x[0] - 6], [1.0, 1.0])
+    >>> found.values.round(3).tolist()
+    [3.0, 2.0]
+    """
+    first = np.log(np.asarray(start, float))
+    bounds = (
+        np.log(np.asarray(low, float)) if low is not None else first - 3.0,
+        np.log(np.asarray(high, float)) if high is not None else first + 3.0,
+    )
+    steps = np.broadcast_to(np.asarray(step, float), (len(start),))
+    found = _searched(
+        lambda u: np.asarray(residuals(np.exp(u)), float), first, steps, bounds, rounds
+    )
+    return Solution(
+        np.asarray(np.exp(found.values)), found.cost, found.jacobian, found.residuals,
+        np.asarray(np.exp(found.tried)), found.found,
+    )  # fmt: skip
+
+
+def _searched(
+    residuals: Callable[[Floats], Floats], start: Floats, steps: Floats,
+    bounds: tuple[Floats, Floats], rounds: int,
+) -> Solution:  # fmt: skip
+    from scipy.optimize import least_squares
+
+    seen = _Seen(residuals)
+    room = bounds[1] - bounds[0]
+    first = np.clip(start, bounds[0] + 1e-6 * room, bounds[1] - 1e-6 * room)
+
+    def jacobian(u: Floats) -> Floats:
+        base, columns = seen(u), []
+        for i, step in enumerate(np.where(u + steps < bounds[1], steps, -steps)):
+            moved = u.copy()
+            moved[i] += step
+            columns.append((seen(moved) - base) / step)
+        return np.stack(columns, axis=1)
+
+    found = least_squares(
+        seen, first, jac=jacobian, bounds=bounds, max_nfev=rounds, x_scale=np.maximum(steps, 1e-6),
+        ftol=2e-3, xtol=1e-4,
+    )  # fmt: skip
+    return Solution(
+        np.asarray(found.x), float(found.cost), np.asarray(found.jac), np.asarray(found.fun),
+        np.array([u for u, _ in seen.rows]), np.array([r for _, r in seen.rows]),
+    )  # fmt: skip
+
+
+class _Seen:
+    """Residuals, each evaluated once and kept."""
+
+    def __init__(self, residuals: Callable[[Floats], Floats]) -> None:
+        self._residuals = residuals
+        self._known: dict[bytes, Floats] = {}
+        self.rows: list[tuple[Floats, Floats]] = []
+
+    def __call__(self, u: Floats) -> Floats:
+        key = u.tobytes()
+        if key not in self._known:
+            self._known[key] = self._residuals(u)
+            self.rows.append((u.copy(), self._known[key]))
+        return self._known[key]

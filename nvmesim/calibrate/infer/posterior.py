@@ -1,0 +1,260 @@
+"""From measured figures to the joint distribution of a problem's coordinates.
+
+The optimum comes first, by least squares. About it candidates are simulated in a region as wide as
+its curvature leaves open; one emulator of all that lies near tells the likelihood, and importance
+sampling draws from it. If the draws lie elsewhere, or wider, the region follows. Sources: Wood 2010
+(synthetic likelihood); Cornuet, Marin, Mira and Robert 2012 (adaptive importance sampling).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+
+from nvmesim.calibrate.infer.emulator import Emulator, Region
+from nvmesim.calibrate.infer.likelihood import Likelihood, likelihood_of
+from nvmesim.calibrate.infer.optimum import SEED, Solution, optimum
+from nvmesim.calibrate.infer.problem import Floats, Ints, Problem
+from nvmesim.calibrate.infer.sampler import sampled
+from nvmesim.errors import FitError
+
+DRAWS = 256
+"""Draws of the joint distribution."""
+ROUNDS = 4
+"""Regions at most."""
+EACH = (8, 0.9)
+"""Candidates of each region: so many, and so many more for each term of the quadratic."""
+ENOUGH = 2.4
+"""Candidates for each term of the quadratic, in the last region."""
+WIDER = 1.4
+"""A region's standard deviations in units of the distribution's."""
+NEAR = 2.0
+"""Candidates are used up to this distance from the region's centre, root of the mean square."""
+LIKELY = 60.0
+"""Candidates are used up to this much above the least of minus the logarithm of the likelihood: far
+beyond a bend (a controller slower than what was measured) figures would bend the quadratic."""
+SHRINKS, GROWS, MOVES = 0.3, 1.0, 0.6
+"""A region has settled when the distribution in it is not narrower or wider, nor elsewhere."""
+SHRINK = 0.25
+"""A region's standard deviations in units of those before, at least."""
+LEAST = 0.3
+"""Least standard deviation of a region, in units of a coordinate's finite difference: numbers of
+dies are whole, and a narrower region would hold but one or two of them."""
+CHI_SQUARE = 3.84
+"""95 % of chi-square with one degree of freedom."""
+PROFILED = 100
+"""Values that a profile likelihood is looked at."""
+EFFORT = 0.7
+"""Share of the usual requests that the optimum is looked for with."""
+APART = 10.0
+"""Half a chi-square, in units of what is usual, by which another optimum may be worse."""
+LONG = 6.0
+"""Share of the usual requests that the candidates for the best are simulated with."""
+TRIES = 40
+"""Widths of a region in which what is allowed is looked for."""
+MAX_THREADS = 4
+
+
+@dataclass(frozen=True)
+class Inferred:
+    """The joint distribution of a problem's coordinates."""
+
+    names: tuple[str, ...]
+    best: Floats
+    """float64[n_coordinates]: the likeliest of some when simulated at length"""
+    draws: Floats
+    """float64[n_draws, n_coordinates]"""
+    tau: float
+    """Size of the error beside sampling, in units of the assumed; 0: the model says all"""
+    chi: float
+    """Chi-square of the best without that error, over its degrees of freedom"""
+    cost: float
+    """Minus the logarithm of the best's likelihood, simulated at length"""
+    simulated: int
+    settled: bool
+    span: tuple[float, float] = (0.0, 0.0)
+    """95 % interval of the profiled coordinate: of the draws, and of the profile likelihood.
+
+    Draws of what only one side is told of depend on what was as likely beforehand; the profile does
+    not.
+    """
+
+
+def infer(
+    problem: Problem, *, seed: int = 1, tell: Callable[[str], None] = lambda _: None,
+    begun: Solution | None = None,
+) -> Inferred:  # fmt: skip
+    """Find the joint distribution of the coordinates of *problem*, about its optimum *begun*.
+
+    The same problem and *seed* give the same draws. Raises FitError if the simulation gives no
+    finite figures, or nothing is allowed.
+    """
+    from threadpoolctl import threadpool_limits
+
+    # matrices are small: BLAS' threads would only spin, and a fit take nearly twice the CPU time
+    with threadpool_limits(limits=1, user_api="blas"):
+        return _Inference(problem, np.random.default_rng(seed), tell).run(begun)
+
+
+class _Inference:
+    def __init__(
+        self, problem: Problem, rng: np.random.Generator, tell: Callable[[str], None]
+    ) -> None:
+        self.problem, self.rng, self.tell = problem, rng, tell
+        p = len(problem.names)
+        self.terms = 1 + p + p * (p + 1) // 2
+        self.each = round(EACH[0] + EACH[1] * self.terms)
+        self.u = np.zeros((0, p))
+        self.figures = np.zeros((0, len(problem.measured)))
+        self.least = np.diag((LEAST * problem.column("step")) ** 2)
+        self.floor = np.sqrt(np.diag(self.least))
+        self.simulated = 0
+
+    def run(self, begun: Solution | None) -> Inferred:
+        """Regions until one has settled, then the distribution in that."""
+        self.tell("the optimum")
+        ends = [begun] if begun else self._optima()
+        region = self._about(ends)
+        settled, count = False, self.each
+        for number in range(ROUNDS):
+            self.tell(f"its surroundings, {number + 1}")
+            self._simulate(self._inside(region, count), 1.0)
+            emulator = self._emulator(region)
+            starts = np.concatenate([np.zeros((1, region.centre.size)), emulator.z(self.u[-5:])])
+            found, mode, tau, chi = likelihood_of(
+                self.problem, emulator, starts, rough=number < ROUNDS - 1 and not settled
+            )
+            z = sampled(found.cost, mode, found.spread(mode), self.rng)
+            draws = region.centre + z * region.scale
+            spread, mean = np.atleast_2d(np.cov(draws.T)), draws.mean(axis=0)
+            ratios = region.ratios(spread)
+            moved = float(np.sqrt(region.away(mean[None])[0]))
+            if settled and len(emulator.figures) >= ENOUGH * self.terms:
+                break
+            narrow = ratios[0] > SHRINKS or bool((region.scale < 2 * self.floor).all())
+            settled = bool(ratios[-1] < GROWS and narrow and moved < MOVES)
+            if number < ROUNDS - 1:
+                region = Region(mean, region.shrunk(WIDER**2 * spread, SHRINK) + self.least)
+        tried = region_ends(emulator, [mode, z.mean(axis=0)])
+        tried = np.concatenate([tried, [e.values for e in ends]])
+        best, cost = self._likeliest(tried, found)
+        chosen = draws[np.linspace(0, len(draws) - 1, DRAWS).astype(int)]
+        return Inferred(
+            self.problem.names, best, chosen, tau, chi / max(1, self.problem.freedom), cost,
+            self.simulated, settled, self._span(draws, found, mode),
+        )  # fmt: skip
+
+    def _optima(self) -> list[Solution]:
+        """Optima from all starts, the best first; those that are much worse are left out."""
+        problem, found = self.problem, []
+        for start in (problem.start, *problem.others):
+            found.append(optimum(problem, start=start, effort=EFFORT))
+            self.simulated += len(found[-1].tried)
+        found.sort(key=lambda s: s.cost)
+        excess = max(1.0, 2 * found[0].cost / max(1, problem.freedom))
+        return [s for s in found if s.cost < found[0].cost + APART * excess]
+
+    def _about(self, ends: list[Solution]) -> Region:
+        """A region that holds all of *ends*."""
+        centres = np.array([s.values for s in ends])
+        spread = np.mean([self._curved(s) for s in ends], axis=0)
+        centre = centres.mean(axis=0)
+        off = centres - centre
+        return Region(centre, WIDER**2 * (spread + off.T @ off / len(ends)) + self.least)
+
+    def _curved(self, start: Solution) -> Floats:
+        """Covariance about the optimum, by Gauss and Newton; no wider than what is open."""
+        j, r = start.jacobian, start.residuals
+        excess = max(1.0, float(r @ r) / max(1, self.problem.freedom))
+        open_ = 12 / (self.problem.high - self.problem.low) ** 2
+        out = np.linalg.inv(j.T @ j / excess + np.diag(open_))
+        return np.asarray(out, np.float64)
+
+    def _inside(self, region: Region, count: int) -> Floats:
+        """float64[count, n_coordinates]: permitted, from the normal distribution of *region*."""
+        root = np.linalg.cholesky(region.spread)
+        parts: list[Floats] = []
+        scale, tries = 1.0, 0
+        while sum(map(len, parts)) < count:
+            normal = self.rng.standard_normal((6 * count, len(root)))
+            tried = region.centre + scale * normal @ root.T
+            parts.append(tried[self.problem.permits(tried)])
+            tries += 1
+            # the middle may be forbidden, between what is allowed
+            scale = 0.9**tries if tries < TRIES / 2 else 1.2 ** (tries - TRIES / 2)
+            if tries > TRIES:
+                raise FitError("nothing that the captures leave open is a drive")
+        return np.concatenate(parts)[:count]
+
+    def _simulate(self, u: Floats, effort: float) -> None:
+        """Simulate candidates, each with a seed of its own, and keep them."""
+        u = self.problem.snapped(u)
+        rows = self._simulated(u, self.rng.integers(0, 1 << 30, len(u)), effort)
+        self.u, self.figures = np.concatenate([self.u, u]), np.concatenate([self.figures, rows])
+
+    def _simulated(self, u: Floats, seeds: Ints, effort: float) -> Floats:
+        """float64[n, n_figures] of float64[n, n_coordinates]."""
+        with ThreadPoolExecutor(min(MAX_THREADS, os.cpu_count() or 1)) as pool:
+            jobs = pool.map(self.problem.simulate, u, map(int, seeds), [effort] * len(u))
+            rows = np.array(list(jobs))
+        if not np.all(np.isfinite(rows)):
+            raise FitError("a simulated figure is not finite; the captures leave the model's range")
+        self.simulated += len(u)
+        return rows
+
+    def _emulator(self, region: Region) -> Emulator:
+        """An emulator of *region*, of all candidates so far that lie near it and are likely."""
+        away = region.away(self.u)
+        least = self.terms + len(self.problem.names) + 6
+        near = np.argsort(away)[: max(least, int((away < NEAR**2).sum()))]
+        emulator = Emulator(self.problem, region, self.u[near], self.figures[near])
+        guess = Likelihood(self.problem, emulator, 0.0, rough=True)
+        cost = guess.cost(emulator.z(self.u[near]))
+        likely = max(least, round(1.5 * self.terms), int((cost < cost.min() + LIKELY).sum()))
+        if likely >= len(near):
+            return emulator
+        near = near[np.argsort(cost)[:likely]]
+        return Emulator(self.problem, region, self.u[near], self.figures[near])
+
+    def _likeliest(self, tried: Floats, found: Likelihood) -> tuple[Floats, float]:
+        """The likeliest of *tried*, and its cost, simulated at length with the same numbers."""
+        tried = self.problem.snapped(np.clip(tried, self.problem.low, self.problem.high))
+        tried = np.unique(tried, axis=0)
+        # numbers of their own: an optimum has been fitted to the noise of those it was found with
+        rows = self._simulated(tried, np.full(len(tried), SEED + 1), LONG)
+        costs = found.exact(tried, rows, LONG)
+        best = int(np.argmin(costs))
+        return tried[best], float(costs[best])
+
+    def _span(self, draws: Floats, found: Likelihood, mode: Floats) -> tuple[float, float]:
+        """Hull of the draws' interval of the profiled coordinate and the profile likelihood's."""
+        problem = self.problem
+        if problem.profiled not in problem.names:
+            return 0.0, 0.0
+        index = problem.names.index(problem.profiled)
+        tried = np.linspace(problem.low[index], problem.high[index], PROFILED)
+        region = found.emulator.region
+        z = (tried - region.centre[index]) / region.scale[index]
+        _, cost = found.profile(index, z, mode)
+        least = min(float(cost.min()), float(found.cost(mode[None])[0]))
+        likely = tried[cost <= least + CHI_SQUARE / 2]
+        low, high = (float(v) for v in np.quantile(draws[:, index], (0.025, 0.975)))
+        return float(min([low, *likely])), float(max([high, *likely]))
+
+
+def region_ends(emulator: Emulator, z: list[Floats]) -> Floats:
+    """float64[n, n_coordinates] of coordinates *z* of *emulator*."""
+    out: Floats = emulator.region.centre + np.stack(z) * emulator.region.scale
+    return out
+
+
+def columns(
+    inferred: Inferred, decoded: Callable[[Floats], Mapping[str, float]]
+) -> dict[str, Floats]:
+    """Name -> float64[n_draws], of what *decoded* makes of each draw."""
+    rows = [decoded(u) for u in inferred.draws]
+    return {name: np.array([row[name] for row in rows]) for name in rows[0]}

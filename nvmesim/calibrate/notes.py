@@ -1,0 +1,121 @@
+"""What a fit says of the files it read, and of points that no drive of this model makes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+from typing import Final
+
+import numpy as np
+import polars as pl
+
+from nvmesim.capture.capture import Captures
+
+_TAIL: Final = re.compile(r"rest on fewer than \d+ of \d+ samples")
+"""The reader's word on every percentile of a file; a fit looks at three, and says so itself."""
+LISTED: Final = 4
+ROUNDS_WITHIN: Final = 0.08
+DRIFT: Final = 0.2
+"""Change of a mean from the first quarter to the last, as in logs of single requests."""
+LEAST_QUARTER: Final = 5
+DRIFTING: Final = (
+    " (heat, a disk that fills, or other work): figures of the whole run are of no one state"
+)
+
+
+def named(names: Sequence[str], limit: int = LISTED) -> str:
+    """Return *names* once each, the first few of many.
+
+    >>> named(["a", "b", "a", "c"], 2)
+    'a, b and 1 more'
+    """
+    unique = list(dict.fromkeys(names))
+    more = len(unique) - limit
+    return ", ".join(unique[:limit]) + (f" and {more} more" if more > 0 else "")
+
+
+def doubts(captures: Captures, used: Collection[str]) -> list[str]:
+    """Warnings of the captures named in *used* (file names), each with all its files."""
+    said: dict[str, list[str]] = {}
+    for capture in captures.files:
+        if capture.file.name not in used:
+            continue
+        texts = [*capture.warnings, *(w for m in capture.measurements for w in m.warnings)]
+        for text in dict.fromkeys(texts):
+            if not _TAIL.search(text):
+                said.setdefault(text, []).append(capture.file.name)
+    found = [f"{named(files)}: {text}" for text, files in said.items()]
+    if captures.unread:
+        names = [reason.split(": ")[0].rpartition("/")[2] for reason in captures.unread]
+        found.append(f"no captures, not read: {named(names, 8)}")
+    return found
+
+
+def mixed_devices(captures: Captures) -> list[str]:
+    """Say which captures are of other devices than the rest: one profile of both is of neither."""
+    found: dict[frozenset[str], list[str]] = {}
+    for capture in captures.files:
+        names = {name for m in capture.measurements for name in m.disk_util_pct}
+        if names:
+            found.setdefault(frozenset(names), []).append(capture.file.name)
+    groups = list(found.items())
+    apart = [(a, b) for i, (a, _) in enumerate(groups) for b, _ in groups[i + 1 :] if not a & b]
+    if not apart:
+        return []
+    listed = "; ".join(f"{named(sorted(names))}: {named(files)}" for names, files in groups)
+    return [f"captures of different devices ({listed}): one profile of both is of neither"]
+
+
+def drifts(captures: Captures, explained: Collection[str] = ()) -> list[str]:
+    """Say which series end elsewhere than they began, but for the files in *explained*.
+
+    Logs of single requests say so themselves; here it is of window means.
+    """
+    said = []
+    for capture in captures.files:
+        name = capture.file.name
+        if name in explained:
+            continue
+        texts = [w for w in capture.warnings if w.startswith("drift: ")]
+        if not texts and capture.series is not None:
+            texts = _drifts_of(capture.series)
+        said += [f"{name}: {text}{DRIFTING}" for text in texts]
+    return said
+
+
+def _drifts_of(series: pl.DataFrame) -> list[str]:
+    texts = []
+    for (kind, op), rows in series.group_by("kind", "op", maintain_order=True):
+        values = rows.sort("time_s")["value"].to_numpy()
+        quarter = len(values) // 4
+        if quarter < LEAST_QUARTER or not values[:quarter].mean():
+            continue
+        change = float(values[-quarter:].mean() / values[:quarter].mean()) - 1
+        if abs(change) > DRIFT:
+            texts.append(
+                f"drift: mean {kind} of {op}s {change:+.0%} from the first quarter to the last"
+            )
+    return texts
+
+
+def law_of_rounds(depths: Sequence[int], iops: Sequence[float]) -> tuple[float, float] | None:
+    """What serves its queue in rounds takes a + b n for n requests: (a, b), s.
+
+    Such a disk (one thread of a hypervisor behind one queue) is slower between the depths than dies
+    are, which work while others wait. None if the points are not so within 8 %.
+
+    >>> a, b = law_of_rounds([1, 4, 16], [17.6e3, 43.6e3, 69.4e3])
+    >>> round(a * 1e6, 1), round(b * 1e6, 1)
+    (45.3, 11.6)
+    >>> law_of_rounds([1, 4, 16], [17.6e3, 70e3, 210e3])
+    """
+    n = np.asarray(depths, float)
+    cycle = n / np.asarray(iops, float)
+    if len(set(depths)) < 3:
+        return None
+    terms = np.stack([1 / cycle, n / cycle], axis=1)
+    (a, b), *_ = np.linalg.lstsq(terms, np.ones(len(n)), rcond=None)
+    off = float(np.abs(terms @ np.array([a, b]) - 1).max())
+    if off > ROUNDS_WITHIN or a <= 0 or b <= 0 or b * n.max() < a:
+        return None
+    return float(a), float(b)

@@ -1,0 +1,1 @@
+"""What happens to a drive during a capture: buffers that fill, episodes, pauses, rate limits."""

@@ -1,0 +1,364 @@
+"""Episodes of garbage collection in a series of window means: how long, how far apart, how slow.
+
+A drive in an episode programs slower by a factor (`catalog.profile.GarbageCollection`). Under a
+closed loop that keeps the write buffer full, throughput falls and latency grows by that factor. The
+series is taken to be a Markov chain of two states that emits normal logarithms (Baum and Welch);
+a series without two well-separated, lasting states has no episodes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from nvmesim.capture.capture import Capture, Captures
+from nvmesim.catalog.profile import GarbageCollection, Quantity
+
+Floats = npt.NDArray[np.float64]
+Bools = npt.NDArray[np.bool_]
+Kind = Literal["latency", "rate"]
+
+WINDOWS = 10_000
+"""Most windows that a series is cut into."""
+PER_WINDOW = 25
+"""Least requests in a window, so that its mean says something."""
+MIN_WINDOWS = 40
+MIN_EPISODES = 4
+"""Episodes that must begin and end within the series."""
+MIN_FACTOR = 1.15
+SEPARATION = 2.5
+"""Distance of the two means in pooled standard deviations. Tried: normal noise without episodes
+splits at up to 1.7."""
+MIN_LENGTH = 2.0
+"""Mean length of an episode and of a pause, in windows."""
+PRESSED = 0.6
+"""Outstanding in slow windows, in units of fast ones: below, the load itself comes and goes."""
+ROUNDS = 20
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A value and its 95 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Episodes:
+    """What a series says of a drive's episodes; times in seconds."""
+
+    on_s: Estimate
+    off_s: Estimate
+    factor: Estimate
+    count: int
+    """Episodes that ended within the series."""
+    window_s: float
+    slow: Bools
+    """bool[n_windows]: within an episode"""
+    times_s: Floats
+    """float64[n_windows]: middle of each window"""
+    distance: float
+    """Of the two levels, in pooled standard deviations"""
+
+    def collection(self, source: str) -> GarbageCollection:
+        """Return the part of a write side that behaves so."""
+
+        def quantity(e: Estimate, scale: float) -> Quantity:
+            return Quantity(
+                value=e.value * scale, low=e.low * scale, high=e.high * scale,
+                basis="fitted", source=source,
+            )  # fmt: skip
+
+        return GarbageCollection(
+            on=quantity(self.on_s, 1e12), off=quantity(self.off_s, 1e12),
+            factor=quantity(self.factor, 1.0),
+        )  # fmt: skip
+
+    @property
+    def text(self) -> str:
+        """One line for a person."""
+        return (
+            f"{self.count} episodes of {1e3 * self.on_s.value:.3g} ms, "
+            f"{1e3 * self.off_s.value:.3g} ms apart, {self.factor.value:.2f} times slower"
+        )
+
+
+def episodes_of(capture: Capture) -> Episodes | None:
+    """Find episodes in the writes of *capture*: from its requests, else from its series."""
+    if capture.requests is not None:
+        frame = (
+            capture.requests.filter(
+                (pl.col("op").cast(pl.String) == "write")
+                & (pl.col("latency_ns") > 0) & pl.col("complete_ns").is_not_null()
+            )
+            .select("complete_ns", "latency_ns")
+            .sort("complete_ns")
+            .collect()
+        )  # fmt: skip
+        done = frame["complete_ns"].to_numpy().astype(float) / 1e9
+        return episodes_of_requests(done, frame["latency_ns"].to_numpy().astype(float) / 1e9)
+    if capture.series is not None:
+        return _of_series(capture.series)
+    return None
+
+
+def suggestions(captures: Captures) -> list[str]:
+    """What to say of the episodes in *captures*: they are not put into a fitted profile unasked.
+
+    A steady-state fit already holds their mean slowness; with them in, it would count twice.
+    """
+    said = []
+    for capture in captures.files:
+        found = episodes_of(capture)
+        if found is not None:
+            on, off, factor = found.on_s, found.off_s, found.factor
+            said.append(
+                f"{capture.file.name}: writes stall in episodes ({found.text}): to simulate them, "
+                f'set write.gc = {{ on = "{1e3 * on.value:.3g} ms", '
+                f'off = "{1e3 * off.value:.3g} ms", factor = {factor.value:.3g} }} and divide '
+                f"write.program by {_slowing(found):.3g}"
+            )
+    return said
+
+
+def _slowing(found: Episodes) -> float:
+    """Mean program time with episodes, in units of that without.
+
+    A full buffer keeps the dies busy, so that the rate is averaged over time, not the time.
+    """
+    on, off = found.on_s.value, found.off_s.value
+    return (on + off) / (off + on / found.factor.value)
+
+
+def episodes_of_requests(complete_s: Floats, latency_s: Floats) -> Episodes | None:
+    """Find episodes in requests: *complete_s* ascending, float64[n], and their latencies.
+
+    Their rate is looked at first: a full buffer lowers it at once. Latency follows with a lag of
+    what is outstanding, but shows the episodes of an open loop, whose rate is its own.
+    """
+    count = min(WINDOWS, len(complete_s) // PER_WINDOW)
+    if count < MIN_WINDOWS:
+        return None
+    edges = np.linspace(complete_s[0], complete_s[-1], count + 1)
+    where = np.clip(np.searchsorted(edges, complete_s, side="right") - 1, 0, count - 1)
+    number = np.bincount(where, minlength=count)
+    total = np.bincount(where, weights=latency_s, minlength=count)
+    known = number > 0
+    means = np.where(known, total / np.maximum(number, 1), np.nan)
+    # A window in which nothing completed is as slow as its neighbours, and has a rate of half one.
+    filled = np.interp(np.arange(count), np.flatnonzero(known), means[known])
+    middle = (edges[:-1] + edges[1:]) / 2
+    by_rate = find_episodes(middle, np.maximum(number, 0.5), kind="rate")
+    began = np.sort(complete_s - latency_s)
+    in_flight = np.searchsorted(began, middle) - np.searchsorted(complete_s, middle)
+    if by_rate is not None and not _is_pressed(by_rate.slow, in_flight.astype(float)):
+        return None  # the load paused, not the drive
+    return by_rate or find_episodes(middle, filled, kind="latency")
+
+
+def _is_pressed(slow: Bools, in_flight: Floats) -> bool:
+    """Whether as much is outstanding in slow windows as in fast ones.
+
+    >>> _is_pressed(np.array([True, False]), np.array([8.0, 8.0]))
+    True
+    """
+    return float(np.median(in_flight[slow])) > PRESSED * float(np.median(in_flight[~slow]))
+
+
+def find_episodes(times_s: Floats, values: Floats, *, kind: Kind) -> Episodes | None:
+    """Return the episodes of a series of means over windows of one length, or None.
+
+    *times_s*, *values*: float64[n]. *kind*: whether large values are slow (latency) or small ones
+    are (rate).
+    """
+    n = len(values)
+    if n < MIN_WINDOWS or not np.all(np.isfinite(values)) or float(values.min()) <= 0:
+        return None
+    x = np.log(values) if kind == "latency" else -np.log(values)
+    window = float(np.median(np.diff(times_s)))
+    start = _split(x)
+    if start is None or window <= 0:
+        return None
+    slow = _states(x, start)
+    if slow.all() or not slow.any() or _distance(x, slow) < SEPARATION:
+        return None
+    return _described(times_s, values, x, slow, window)
+
+
+def _of_series(series: pl.DataFrame) -> Episodes | None:
+    """Of the window means of writes: latencies if there are any, else rates."""
+    writes = series.filter(pl.col("op").cast(pl.String) == "write")
+    kinds: tuple[tuple[str, Kind], ...] = (
+        ("clat", "latency"), ("lat", "latency"), ("iops", "rate"), ("bytes_per_s", "rate"),
+    )  # fmt: skip
+    for name, kind in kinds:
+        chosen = writes.filter(pl.col("kind") == name).sort("time_s")
+        if chosen.height >= MIN_WINDOWS:
+            return find_episodes(
+                chosen["time_s"].to_numpy().astype(float),
+                chosen["value"].to_numpy().astype(float), kind=kind,
+            )  # fmt: skip
+    return None
+
+
+# -- two states -----------------------------------------------------------------------------------
+
+
+def _split(x: Floats) -> float | None:
+    """Threshold with the largest variance between its two sides (Otsu 1979); None: constant."""
+    ordered = np.sort(x)
+    n = len(ordered)
+    left = np.arange(1, n)
+    sums = np.cumsum(ordered)
+    low = sums[:-1] / left
+    high = (sums[-1] - sums[:-1]) / (n - left)
+    between = left * (n - left) * (high - low) ** 2
+    if float(between.max()) <= 0:
+        return None
+    i = int(np.argmax(between))
+    return float((ordered[i] + ordered[i + 1]) / 2)
+
+
+def _states(x: Floats, threshold: float) -> Bools:
+    """bool[n]: the slow state, by expectation-maximisation of a two-state Markov chain.
+
+    Source: Rabiner 1989, A tutorial on hidden Markov models, section III.
+    """
+    slow = (x > threshold).astype(float)
+    stay = np.array([0.95, 0.9])
+    for _ in range(ROUNDS):
+        mean, deviation = _moments(x, slow)
+        density = (
+            np.exp(-0.5 * ((x[:, None] - mean) / deviation) ** 2) / deviation + 1e-12
+        )  # a window cut by a transition belongs to neither
+        before = stay.copy()
+        slow, stay = _forward_backward(density, stay)
+        if float(np.abs(stay - before).max()) < 1e-4:
+            break
+    found: Bools = slow > 0.5
+    return found
+
+
+def _moments(x: Floats, slow: Floats) -> tuple[Floats, Floats]:
+    """Means and standard deviations of the fast and the slow state, by weight."""
+    weight = np.stack([1 - slow, slow], axis=1)
+    total = np.maximum(weight.sum(axis=0), 1e-9)
+    mean = (weight * x[:, None]).sum(axis=0) / total
+    variance = (weight * (x[:, None] - mean) ** 2).sum(axis=0) / total
+    least = max(1e-6, 0.02 * abs(float(mean[1] - mean[0])))
+    return mean, np.maximum(np.sqrt(variance), least)
+
+
+def _forward_backward(density: Floats, stay: Floats) -> tuple[Floats, Floats]:
+    """Probability of the slow state in each window, and the new chances to stay (fast, slow)."""
+    n = len(density)
+    d0, d1 = density[:, 0].tolist(), density[:, 1].tolist()
+    s0, s1 = float(stay[0]), float(stay[1])
+    forward = [0.0] * n  # P(slow | up to here)
+    p = (1 - s0) / max(1e-12, 2 - s0 - s1)
+    for i in range(n):
+        if i:
+            p = p * s1 + (1 - p) * (1 - s0)
+        a, b = (1 - p) * d0[i], p * d1[i]
+        p = b / (a + b)
+        forward[i] = p
+    smooth = [0.0] * n
+    smooth[-1] = forward[-1]
+    leave0 = leave1 = in0 = in1 = 0.0
+    for i in range(n - 2, -1, -1):
+        f, after = forward[i], smooth[i + 1]
+        ahead = f * s1 + (1 - f) * (1 - s0)
+        to1, to0 = after / max(ahead, 1e-12), (1 - after) / max(1 - ahead, 1e-12)
+        both = f * s1 * to1
+        down = f * (1 - s1) * to0
+        up = (1 - f) * (1 - s0) * to1
+        smooth[i] = both + down
+        leave0, leave1 = leave0 + up, leave1 + down
+        in0, in1 = in0 + 1 - smooth[i], in1 + smooth[i]
+    changed = np.array([1 - leave0 / max(in0, 1e-9), 1 - leave1 / max(in1, 1e-9)])
+    return np.array(smooth), np.clip(changed, 0.01, 1 - 1e-6)
+
+
+def _distance(x: Floats, slow: Bools) -> float:
+    """Distance of the two states' medians in pooled standard deviations; 0: too near to matter."""
+    a, b = x[~slow], x[slow]
+    pooled = np.sqrt((a.var() * len(a) + b.var() * len(b)) / len(x))
+    gap = float(np.median(b) - np.median(a))
+    return gap / max(float(pooled), 1e-9) if gap > float(np.log(MIN_FACTOR)) else 0.0
+
+
+# -- estimates ------------------------------------------------------------------------------------
+
+
+def _described(
+    times_s: Floats, values: Floats, x: Floats, slow: Bools, window: float
+) -> Episodes | None:
+    turns = np.diff(slow.astype(int))
+    n_on, n_off = int(np.sum(turns == -1)), int(np.sum(turns == 1))
+    if min(n_on, n_off) < MIN_EPISODES:
+        return None
+    in_on, in_off = int(slow.sum()), int((~slow).sum())
+    if min(in_on / n_on, in_off / n_off) < MIN_LENGTH:
+        return None
+    missed = _missed(n_on / in_on + n_off / in_off)
+    on = _length(in_on * window, n_on, missed, window)
+    off = _length(in_off * window, n_off, missed, window)
+    factor = _factor(values, slow)
+    return Episodes(on, off, factor, n_on, window, slow, times_s, _distance(x, slow))
+
+
+def _missed(turns_per_window: float) -> float:
+    """Turns that there were, for each that windows show: short episodes fall between them.
+
+    Of a chain in continuous time, seen once a window: chances to turn up and down sum to
+    1 - exp(-(rates) window). Source: Kalbfleisch and Lawless 1985, two states.
+    """
+    chance = min(turns_per_window, 0.9)
+    return float(-np.log1p(-chance) / chance)
+
+
+def _length(total_s: float, ends: int, missed: float, window_s: float) -> Estimate:
+    """Mean of exponential lengths of which *ends* ended within *total_s*, first and last cut off.
+
+    Source: Epstein and Sobel 1953: 2 T / mean is chi-square with 2 n degrees of freedom. Half a
+    window more either way, for where in a window its state turned.
+    """
+    from scipy.stats import chi2
+
+    low, high = chi2.ppf(0.975, 2 * ends), chi2.ppf(0.025, 2 * ends)
+    mean = total_s / ends / missed
+    half = window_s / 2
+    shortest, longest = mean * 2 * ends / float(low), mean * 2 * ends / float(high)
+    return Estimate(mean, max(half, shortest - half), longest + half)
+
+
+def _factor(values: Floats, slow: Bools) -> Estimate:
+    """Ratio of the two mean levels, without the windows that a turn cuts or follows on.
+
+    The interval from the scatter between episodes and between pauses, each one cluster. Source:
+    Cochran, Sampling Techniques, section 6.3 (ratio of cluster totals), on a logarithmic scale.
+    """
+    turns = np.diff(slow.astype(int)) != 0
+    inner = np.ones(len(values), bool)
+    inner[:-1] &= ~turns
+    inner[1:] &= ~turns
+    inner[2:] &= ~turns[:-1]  # programs that a turn found in service end at their old pace
+    number = np.concatenate([[0], np.cumsum(turns)])
+    logs, variance = [], 0.0
+    for state in (False, True):
+        chosen = inner & (slow == state)
+        if not chosen.any():
+            chosen = slow == state
+        level = float(values[chosen].mean())
+        excess = np.bincount(number[chosen], weights=values[chosen] / level - 1)
+        variance += float(np.sum((excess / chosen.sum()) ** 2))
+        logs.append(float(np.log(level)))
+    gap = abs(logs[1] - logs[0])
+    half = 1.96 * float(np.sqrt(variance))
+    return Estimate(float(np.exp(gap)), float(np.exp(gap - half)), float(np.exp(gap + half)))

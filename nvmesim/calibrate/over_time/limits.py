@@ -1,0 +1,279 @@
+"""A rate limit before a volume: what a cloud provider lets through, whatever the disk could do.
+
+A token bucket serves one request each 1 / rate. In a depth sweep throughput is then the smaller of
+two lines, depth over the disk's own latency and the limit, with a sharp knee between them; above it
+latency is depth / limit. Reads and writes share it. Saved-up tokens let a run begin faster, until
+they are spent: one step down in its series.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from nvmesim.calibrate.notes import named
+from nvmesim.calibrate.over_time.buffer import Buffer, find_buffer, rates_of
+from nvmesim.calibrate.points import Point
+from nvmesim.capture.capture import Captures
+from nvmesim.catalog.profile import Quantity, VolumeLimits
+from nvmesim.units import format_size
+
+FLAT = 0.02
+"""Points at a limit agree within this."""
+EXACT = 0.005
+"""Relative error of a rate, run to run, at least: what the ends of a run leave."""
+SHARP = 0.04
+"""A sweep with a limit lies so near to the smaller of its two lines; a bank of dies at its own
+ceiling is 7 to 30 % below them around the knee (980 PRO at depths 32 to 128)."""
+ALIKE = 0.03
+"""Ceilings of different loads that agree within this are one."""
+LONE = 16 << 10
+"""Largest size at which one operation alone tells: a disk's own bandwidth is as flat."""
+LEAST = 3
+"""Depths at the limit, if one operation alone is to tell."""
+
+
+@dataclass(frozen=True)
+class Ceiling:
+    """Depths of one load at which throughput no longer grows."""
+
+    points: tuple[Point, ...]
+    """Those at the ceiling."""
+    is_sharp: bool
+
+    @property
+    def iops(self) -> float:
+        """Requests per second."""
+        return float(np.mean([p.iops for p in self.points]))
+
+    @property
+    def size(self) -> int:
+        """Bytes of a request."""
+        return self.points[0].block_size
+
+    @property
+    def spread(self) -> float:
+        """Largest less smallest of them, relative."""
+        rates = [p.iops for p in self.points]
+        return (max(rates) - min(rates)) / self.iops
+
+
+@dataclass(frozen=True)
+class Burst:
+    """A run that began above its limit, with what had been saved up."""
+
+    name: str
+    iops: float
+    """Requests per second once it is spent."""
+    size: int
+    step: Buffer
+    """In bytes; its size is what had been saved up."""
+    reads: bool
+
+    @property
+    def saved_s(self) -> float:
+        """What had been saved up, as time at the limit."""
+        return self.step.size / self.step.drain
+
+
+@dataclass(frozen=True)
+class FoundLimits:
+    """The limits of a volume, and what to say of them."""
+
+    iops: Quantity | None
+    bandwidth: Quantity | None
+    burst: Quantity | None
+    notes: tuple[str, ...]
+
+    @property
+    def profile(self) -> VolumeLimits:
+        """As a profile has them."""
+        return VolumeLimits(iops=self.iops, bandwidth=self.bandwidth, burst=self.burst)
+
+    def allowed(self, size: int) -> float:
+        """Requests of *size* bytes per second that are let through."""
+        rates = [np.inf if self.iops is None else self.iops.value]
+        if self.bandwidth is not None:
+            rates.append(self.bandwidth.value / size)
+        return float(min(rates))
+
+    def below(self, points: Sequence[Point]) -> list[Point]:
+        """Points that measure the disk; of a load that has none, the shallowest at the limit."""
+        free = [p for p in points if p.iops < (1 - 2 * FLAT) * self.allowed(p.block_size)]
+        for group in _groups(points):
+            if not any(p in free for p in group):
+                free.append(min(group, key=lambda p: p.outstanding))
+        return [p for p in points if p in free]
+
+    def stops(self, points: Sequence[Point], size: int) -> bool:
+        """Whether writes of *size* in *points* are at the limit where they are deepest."""
+        writes = [p for p in points if p.read_fraction == 0 and p.block_size == size]
+        deepest = max(writes, key=lambda p: p.outstanding, default=None)
+        return deepest is not None and deepest.iops >= (1 - 2 * FLAT) * self.allowed(size)
+
+
+def find_limits(points: Sequence[Point], bursts: Sequence[Burst] = ()) -> FoundLimits | None:
+    """Return the limits that *points* and *bursts* show, or None.
+
+    One load's ceiling may be the disk's own. It is a limit if another operation meets the same, or
+    another size the same requests per second, or if small requests of one operation meet it at
+    three depths with a sharp knee; or if reads step down to it.
+    """
+    ceilings = [c for g in _groups(points) if (c := _ceiling(g)) is not None]
+    bursts = [b for b in bursts if b.reads or any(_same(b, c) for c in ceilings)]
+    told = [c for c in ceilings if _is_told(c, ceilings) or any(_same(b, c) for b in bursts)]
+    if not told and not bursts:
+        return None
+    return _found(told, bursts)
+
+
+def bursts_of(captures: Captures) -> list[Burst]:
+    """Runs of *captures* whose whole rate, reads and writes, steps down once."""
+    found = []
+    for capture in captures.files:
+        sizes = [m.conditions.block_size for m in capture.measurements]
+        series = rates_of(capture, ("read", "write"))
+        step = None if series is None else find_buffer(*series)
+        size = sizes[0] if sizes and all(s == sizes[0] for s in sizes) else None
+        if step is None or not isinstance(size, int):
+            continue
+        reads = rates_of(capture, ("read",)) is not None
+        found.append(Burst(capture.file.name, step.drain / size, size, step, reads))
+    return found
+
+
+def _groups(points: Sequence[Point]) -> list[list[Point]]:
+    """Points of one mix, pattern and size together, shallow first."""
+    groups: dict[tuple[object, ...], list[Point]] = {}
+    for p in sorted(points, key=lambda p: p.outstanding):
+        key = (round(20 * p.read_fraction), p.random, p.block_size)
+        groups.setdefault(key, []).append(p)
+    return list(groups.values())
+
+
+def _ceiling(group: Sequence[Point]) -> Ceiling | None:
+    """The depths of *group* that all do the same, twice as many outstanding or not."""
+    free = [p for p in group if not p.is_cpu_bound]
+    if not free:
+        return None
+    top = max(p.iops for p in free)
+    flat = tuple(p for p in free if p.iops >= (1 - FLAT) * top)
+    if flat[-1] is not free[-1] or flat[-1].outstanding < 2 * flat[0].outstanding:
+        return None
+    found = Ceiling(flat, False)
+    return replace(found, is_sharp=_is_sharp(free, found))
+
+
+def _is_sharp(group: Sequence[Point], ceiling: Ceiling) -> bool:
+    """Whether all depths do the smaller of depth / latency of the shallowest and the ceiling."""
+    first = group[0]
+    if first.mean_s is None or first in ceiling.points:
+        return False
+    slope = first.iops / first.outstanding
+    lines = [min(p.outstanding * slope, ceiling.iops) for p in group]
+    off = [abs(p.iops / line - 1) for p, line in zip(group, lines, strict=True)]
+    knee = ceiling.iops / slope
+    return max(off) < SHARP and ceiling.points[0].outstanding < 2.5 * knee
+
+
+def _is_told(c: Ceiling, others: Sequence[Ceiling]) -> bool:
+    """Whether *c* is a limit and not what the disk itself can do."""
+    mix = c.points[0].read_fraction
+    for other in others:
+        same_iops = abs(other.iops / c.iops - 1) < ALIKE
+        same_rate = abs(other.iops * other.size / (c.iops * c.size) - 1) < ALIKE
+        if abs(other.points[0].read_fraction - mix) > 0.5 and (same_iops or same_rate):
+            return True
+        if other.size != c.size and same_iops:
+            return True
+    alone = c.is_sharp and len(c.points) >= LEAST and c.spread < 2 * EXACT
+    return alone and c.size <= LONE
+
+
+def _same(burst: Burst, c: Ceiling) -> bool:
+    """Whether a run stepped down to this ceiling."""
+    return burst.size == c.size and abs(burst.iops / c.iops - 1) < 2 * ALIKE
+
+
+def _found(told: Sequence[Ceiling], bursts: Sequence[Burst]) -> FoundLimits:
+    levels = [(c.iops, c.size) for c in told] + [(b.iops, b.size) for b in bursts]
+    top = max(iops for iops, _ in levels)
+    wide = max(iops * size for iops, size in levels)
+    by_count = [i for i, (iops, _) in enumerate(levels) if iops > (1 - ALIKE) * top]
+    by_bytes = [i for i, (iops, n) in enumerate(levels) if iops * n > (1 - ALIKE) * wide]
+    lone = len({size for _, size in levels}) == 1
+    if set(by_count) <= set(by_bytes) and not lone:
+        by_count = []  # all move the same bytes
+    elif set(by_bytes) <= set(by_count):
+        by_bytes = []
+    source = ", ".join(dict.fromkeys([p.source for c in told for p in c.points if p.source]))
+    source = source or ", ".join(b.name for b in bursts) or "points"
+    rates = {
+        "iops": _quantity([levels[i][0] for i in by_count], source),
+        "bandwidth": _quantity([levels[i][0] * levels[i][1] for i in by_bytes], source),
+    }
+    saved = max(bursts, key=lambda b: b.saved_s, default=None)
+    burst = None if saved is None else _burst(saved)
+    notes = [_said(rates["iops"], rates["bandwidth"], told, bursts)]
+    notes += [_burst_said(b) for b in bursts]
+    if lone:
+        size = levels[0][1]
+        notes.append(
+            f"captured at {format_size(size)} alone, a limit on requests and one on bytes "
+            f"({top * size / 1e6:.4g} MB/s) look alike: taken as requests; another size would tell"
+        )
+    return FoundLimits(rates["iops"], rates["bandwidth"], burst, tuple(notes))
+
+
+def _quantity(values: Sequence[float], source: str) -> Quantity | None:
+    """Mean of *values* with a 95 % interval of their scatter, at least that of one run's ends."""
+    if not values:
+        return None
+    mean = float(np.mean(values))
+    scatter = float(np.std(values, ddof=1)) / np.sqrt(len(values)) if len(values) > 1 else 0.0
+    half = 1.96 * max(scatter, EXACT * mean / np.sqrt(len(values)))
+    return Quantity(
+        value=mean, low=mean - half, high=mean + half, basis="fitted",
+        source=f"throughput that does not grow with depth: {source}",
+    )  # fmt: skip
+
+
+def _burst(b: Burst) -> Quantity:
+    scale = 1e12 / b.step.drain
+    return Quantity(
+        value=b.step.size * scale, low=b.step.low * scale, high=b.step.high * scale,
+        basis="fitted", source=f"{b.name}: the step down in its rate",
+    )  # fmt: skip
+
+
+def _said(
+    iops: Quantity | None, bandwidth: Quantity | None, told: Sequence[Ceiling],
+    bursts: Sequence[Burst],
+) -> str:  # fmt: skip
+    rates = [f"{float(f'{iops.value:.4g}'):,.0f} requests/s"] if iops else []
+    rates += [f"{bandwidth.value / 1e6:,.3g} MB/s"] if bandwidth else []
+    loads = [f"{c.points[0].op} {format_size(c.size)}" for c in told]
+    depths = [p.outstanding for c in told for p in c.points]
+    seen = (
+        f"{named(loads)} stay at it from depth {min(depths)} to {max(depths)}, and latency "
+        "is depth / limit"
+        if told
+        else f"{bursts[0].name} steps down to it"
+    )
+    return (
+        f"a rate limit of {' and '.join(rates)}: {seen}. It is the allowance of the volume, not "
+        "what the disk behind it can do: more depth buys only latency, a larger allowance buys "
+        "throughput. Fitted as limits; the disk from the points below it"
+    )
+
+
+def _burst_said(b: Burst) -> str:
+    first = b.step.size / b.step.filled_s + b.step.drain
+    return (
+        f"{b.name}: {first / b.size:,.0f} requests/s for {b.step.filled_s:.3g} s, then "
+        f"{b.iops:,.0f}: saved-up allowance of {b.step.size / b.size:,.0f} requests "
+        f"({b.saved_s:.3g} s at the limit) was spent; predictions are of the time after it, and "
+        "figures of this whole run are of neither"
+    )

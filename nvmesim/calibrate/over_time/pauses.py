@@ -1,0 +1,329 @@
+"""Pauses of a disk that serves in rounds: how often, how long, by time or by request, or none.
+
+What stops the one server holds up all that are in flight: their latencies are those of an
+undisturbed round and the rest of the pause, together. So n in flight count once, and above the
+body of the distribution P(latency > median + x) = hit P(length > x). A pause of the host comes as
+time passes (hit = rate times the time of a round), a stall with a request (hit = n times its
+share). Which of them there are is chosen by the likelihood of depths that were left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from nvmesim.calibrate.infer.sampler import sampled
+from nvmesim.calibrate.points import Point
+from nvmesim.catalog.profile import Pauses, Quantity, Rounds, Stalls
+
+Floats = npt.NDArray[np.float64]
+Part = Literal["pauses", "read_stalls", "write_stalls"]
+Parts = tuple[Part, ...]
+
+BODY: Final = 3.0
+"""Beyond the median by so many times the way from there to p90 nothing of the body is left: 3.8
+standard deviations of a normal one."""
+FIRST: Final = 2.0
+"""The same in medians of the shallowest depth, for bodies with a tail."""
+FURTHEST, CLASSES = 120.0, 14
+"""Classes of lengths, in units of the first: up to some ms where that is some tens of us."""
+LEAST: Final = 20.0
+"""Rounds that were held up, below which nothing is to be found."""
+DRAWS: Final = 256
+OWN: Final = 0.7
+"""A percentile is of the body while fewer requests are held up than this of what is beyond it."""
+STARTS: Final[dict[Part, tuple[tuple[float, float, float], ...]]] = {
+    "pauses": ((100.0, 1e-4, 3.0), (1000.0, 2e-5, 8.0), (20.0, 1e-3, 1.0)),
+    "read_stalls": ((2e-4, 2e-3, 0.5),),
+    "write_stalls": ((5e-5, 1e-3, 0.5),),
+}
+"""Rate (1/s) or share, mean length (s) and its coefficient of variation where a search begins."""
+BOUNDS: Final[dict[Part, tuple[tuple[float, float], ...]]] = {
+    "pauses": ((0.05, 5000.0), (2e-6, 2e-2), (0.1, 30.0)),
+    "read_stalls": ((1e-7, 2e-3), (2e-4, 5e-2), (0.1, 1.0)),
+    "write_stalls": ((1e-7, 2e-3), (2e-4, 5e-2), (0.1, 1.0)),
+}
+"""A stall is a wait of a typical length; what is short and of any length are pauses."""
+STEP: Final = 0.05
+"""Standard deviation of a first proposal, in units of its logarithm, about."""
+PROPOSALS: Final = 1500
+GAIN: Final = 4.0
+"""Log-likelihood that a further part must bring on depths left out, times how much wider than
+chance the misfit is: chance alone brings so much once in fifty."""
+KEYS: Final[dict[Part, tuple[str, ...]]] = {
+    "pauses": ("rounds.pauses.every", "rounds.pauses.length", "rounds.pauses.cv"),
+    "read_stalls": ("rounds.read_stalls.share", "rounds.read_stalls.length",
+                    "rounds.read_stalls.cv"),
+    "write_stalls": ("rounds.write_stalls.share", "rounds.write_stalls.length",
+                     "rounds.write_stalls.cv"),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Tail:
+    """Latencies of one point beyond its body."""
+
+    depth: int
+    write: bool
+    cycle_s: float
+    """Time of a round, all in flight."""
+    beyond_s: Floats
+    """float64[k]: how far the classes begin beyond the median"""
+    rounds: Floats
+    """float64[k + 1]: rounds in the body, and in each class"""
+
+
+@dataclass(frozen=True)
+class PauseFit:
+    """What holds rounds up."""
+
+    parts: Parts
+    logs: Floats
+    """float64[3 * n_parts]: logarithms of rate or share, mean (s), coefficient of variation"""
+    draws: Floats
+    """float64[n_draws, 3 * n_parts]"""
+    scores: Mapping[Parts, float] = field(default_factory=dict)
+    """Logarithm of the likelihood of depths left out, less what any model can reach"""
+
+    def values(self, part: Part) -> Floats | None:
+        """Rate or share, mean, coefficient of variation; None: there is no such part."""
+        if part not in self.parts:
+            return None
+        at = 3 * self.parts.index(part)
+        out: Floats = np.exp(self.logs[at : at + 3])
+        return out
+
+    def pauses(self) -> Pauses | None:
+        """As a profile has them."""
+        found = self.values("pauses")
+        if found is None:
+            return None
+        every, length, cv = 1e12 / found[0], 1e12 * found[1], found[2]
+        return Pauses(
+            every=_q(every), length=_q(length), cv=_q(cv), law="lognormal",
+        )  # fmt: skip
+
+    def stalls(self, part: Part) -> Stalls | None:
+        """As a profile has them: of reads, or of writes."""
+        found = self.values(part)
+        if found is None:
+            return None
+        return Stalls(share=_q(found[0]), length=_q(1e12 * found[1]), cv=_q(found[2]))
+
+    def columns(self) -> dict[str, Floats]:
+        """Dotted key of the profile -> float64[n_draws]."""
+        out: dict[str, Floats] = {}
+        for i, part in enumerate(self.parts):
+            rate, mean, cv = np.exp(self.draws[:, 3 * i : 3 * i + 3]).T
+            often = 1e12 / rate if part == "pauses" else rate
+            out |= dict(zip(KEYS[part], (often, 1e12 * mean, cv), strict=True))
+        return out
+
+    def without_tail(self, point: Point) -> Point:
+        """Return *point* with the percentiles of its body alone: what stops it makes the others."""
+        tails = _tails([point], point)
+        if not tails or not self.parts:
+            return point
+        hit = float(_survivals(self.logs, self.parts, _Rows(tails))[0, 0])
+        kept = {q: v for q, v in point.percentiles_s.items() if hit < OWN * (1 - q / 100)}
+        return replace(point, percentiles_s=kept)
+
+    def with_them(self, rounds: Rounds) -> Rounds:
+        """Return *rounds* held up so."""
+        stops = {"pauses": self.pauses(), "read_stalls": self.stalls("read_stalls"),
+                 "write_stalls": self.stalls("write_stalls")}  # fmt: skip
+        return rounds.model_copy(update={k: v for k, v in stops.items() if v is not None})
+
+    @property
+    def text(self) -> str:
+        """One line for a person."""
+        if not self.parts:
+            return "no pauses: with none the depths that were left out are told best"
+        said = []
+        for part in self.parts:
+            found = self.values(part)
+            assert found is not None
+            length = f"{1e3 * found[1]:.2g} ms (variation {found[2]:.1f})"
+            if part == "pauses":
+                said.append(f"pauses of all in flight, {found[0]:,.0f} a second, of {length}")
+            else:
+                side = part.partition("_")[0]
+                said.append(
+                    f"{side}s that hold up all behind them, {found[0]:.2g} of them, {length}"
+                )
+        scores = ", ".join(
+            f"{' and '.join(p).replace('_', ' ') or 'none'} {v:.0f}" for p, v in self.scores.items()
+        )
+        return f"{'; '.join(said)}: chosen by the log-likelihood of depths left out ({scores})"
+
+
+NONE: Final = PauseFit((), np.zeros(0), np.zeros((DRAWS, 0)))
+
+
+def fit_pauses(points: Sequence[Point]) -> PauseFit:
+    """Choose and fit what holds up the rounds of *points*: of one size, reads or writes alone.
+
+    `NONE` if there are fewer than three depths, or too few rounds that anything held up.
+    """
+    if not points:
+        return NONE
+    tails = _tails(points, min(points, key=lambda p: p.outstanding))
+    depths = sorted({t.depth for t in tails})
+    if len(depths) < 3 or sum(float(t.rounds[1:].sum()) for t in tails) < LEAST:
+        return NONE
+    sides: list[Part] = []
+    if any(not t.write for t in tails):
+        sides.append("read_stalls")
+    if any(t.write for t in tails):
+        sides.append("write_stalls")
+    scores: dict[Parts, float] = {(): _held_out((), np.zeros(0), tails, depths)}
+    best: Parts = ()
+    known: dict[Parts, Floats] = {(): np.zeros(0)}
+    first: Parts = ("pauses",)
+    for parts in (first, *((*first, s) for s in sides), (*first, *sides)):
+        if parts in known:
+            continue
+        known[parts] = _fitted(parts, _Rows(tails))
+        scores[parts] = _held_out(parts, known[parts], tails, depths)
+        cells = sum(int((t.rounds > 0).sum()) for t in tails)
+        width = max(1.0, -2 * scores[best] / cells)  # of the misfit, in units of chance
+        if scores[parts] > scores[best] + GAIN * width * max(0, len(parts) - len(best)):
+            best = parts
+    return PauseFit(best, known[best], _drawn(best, known[best], _Rows(tails)), scores)
+
+
+def _q(value: float) -> Quantity:
+    return Quantity(value=float(value), basis="fitted")
+
+
+# -- data -----------------------------------------------------------------------------------------
+
+
+def _tails(points: Sequence[Point], shallow: Point) -> list[Tail]:
+    """Of those points whose whole distribution is known, or their percentiles far out."""
+    body = shallow.percentiles_s.get(50.0)
+    if body is None:
+        return []
+    found = [_tail(p, FIRST * body) for p in points]
+    return [t for t in found if t is not None]
+
+
+def _tail(p: Point, first_s: float) -> Tail | None:
+    if p.bins is None or p.read_fraction not in (0.0, 1.0):
+        return None
+    values, counts = np.asarray(p.bins.at_s, float), np.asarray(p.bins.count, float)
+    cumulative = np.cumsum(counts)
+    total = float(cumulative[-1]) if len(cumulative) else 0.0
+    if total <= 0:
+        return None
+    median, p90 = (float(values[np.searchsorted(cumulative, s * total)]) for s in (0.5, 0.9))
+    start = max(BODY * (p90 - median), first_s)
+    beyond = start + np.concatenate([[0.0], first_s * np.geomspace(1, FURTHEST, CLASSES)])
+    edges = np.concatenate([[-np.inf], median + beyond, [np.inf]])
+    inside, _ = np.histogram(values, edges, weights=counts)
+    n = p.outstanding
+    return Tail(n, p.read_fraction == 0, n / p.iops, beyond, inside / n)
+
+
+# -- likelihood -----------------------------------------------------------------------------------
+
+
+class _Rows:
+    """Tails as arrays: a row a point, a column a class."""
+
+    def __init__(self, tails: Sequence[Tail]) -> None:
+        self.beyond = np.stack([t.beyond_s for t in tails])
+        self.cycle = np.array([t.cycle_s for t in tails])
+        depth, write = (np.array([getattr(t, name) for t in tails]) for name in ("depth", "write"))
+        self.exposed = {"read_stalls": depth * ~write, "write_stalls": depth * write}
+        self.seen = np.stack([t.rounds for t in tails])
+        self.best = np.log(np.maximum(self.seen / self.seen.sum(axis=1, keepdims=True), 1e-300))
+
+
+def _survivals(logs: Floats, parts: Parts, rows: _Rows) -> Floats:
+    """float64[n_tails, k]: share of rounds held up for longer than each class begins."""
+    from scipy.special import gammaincc, ndtr
+
+    x = rows.beyond
+    out = np.zeros_like(x)
+    for i, part in enumerate(parts):
+        rate, mean, cv = np.exp(logs[3 * i : 3 * i + 3])
+        if part == "pauses":
+            hit = rate * rows.cycle
+            sigma = np.sqrt(np.log1p(cv * cv))
+            longer = ndtr(-(np.log(x / mean) + sigma * sigma / 2) / sigma)
+        else:
+            hit = rate * rows.exposed[part]
+            longer = gammaincc(1 / cv**2, x / (mean * cv**2))
+        out += np.minimum(hit, 0.5)[:, None] * longer
+    return out
+
+
+def _likelihood(logs: Floats, parts: Parts, rows: _Rows) -> float:
+    """Logarithm, less that of a model that has every class's share right."""
+    beyond = np.minimum(_survivals(logs, parts, rows), 0.99)
+    share = -np.diff(beyond, axis=1, prepend=1.0, append=0.0)
+    return float(np.sum(rows.seen * (np.log(np.maximum(share, 1e-12)) - rows.best)))
+
+
+def _fitted(parts: Parts, rows: _Rows, start: Floats | None = None) -> Floats:
+    """Where the likelihood is largest, from each start or from *start* alone, which is near."""
+    from scipy.optimize import minimize
+
+    bounds = np.log([b for part in parts for b in BOUNDS[part]])
+
+    def cost(logs: Floats) -> float:
+        inside = np.clip(logs, bounds[:, 0], bounds[:, 1])
+        return -_likelihood(inside, parts, rows) + 100 * float(np.sum((logs - inside) ** 2))
+
+    def refined(begin: Floats, evaluations: int) -> tuple[float, Floats]:
+        options = {"maxfev": evaluations * len(begin), "adaptive": True}
+        found = minimize(cost, begin, method="Nelder-Mead", options=options)  # type: ignore[call-overload]
+        return float(found.fun), np.asarray(found.x, np.float64)
+
+    if start is not None:
+        best = refined(start, 80)[1]
+    else:
+        rest = [v for part in parts if part != "pauses" for v in STARTS[part][0]]
+        firsts = STARTS["pauses"] if "pauses" in parts else ((),)
+        near = [minimize(cost, np.log([*f, *rest]), method="L-BFGS-B").x for f in firsts]
+        best = refined(min(near, key=cost), 200)[1]
+    return np.asarray(np.clip(best, bounds[:, 0], bounds[:, 1]), np.float64)
+
+
+def _held_out(parts: Parts, logs: Floats, tails: Sequence[Tail], depths: Sequence[int]) -> float:
+    """Sum over depths of the likelihood of each under what the others give."""
+    score = 0.0
+    for depth in depths:
+        rest = _Rows([t for t in tails if t.depth != depth])
+        found = _fitted(parts, rest, logs) if parts else logs
+        score += _likelihood(found, parts, _Rows([t for t in tails if t.depth == depth]))
+    return score
+
+
+def _drawn(parts: Parts, logs: Floats, rows: _Rows) -> Floats:
+    """float64[n_draws, n_parameters]: what the captures allow within the bounds.
+
+    The likelihood is flattened by as much as the misfit is wider than chance. What pauses are like
+    below the shortest that is seen is hardly told, so the shape is a bent ridge and no ellipse.
+    """
+    if not parts:
+        return np.zeros((DRAWS, 0))
+    bounds = np.log([b for part in parts for b in BOUNDS[part]])
+    freedom = max(1, int((rows.seen > 0).sum()) - len(rows.seen) - len(logs))
+    scale = max(1.0, -2 * _likelihood(logs, parts, rows) / freedom)
+
+    def cost(tried: Floats) -> Floats:
+        inside = ((tried > bounds[:, 0]) & (tried < bounds[:, 1])).all(axis=1)
+        out = np.full(len(tried), np.inf)
+        out[inside] = [-_likelihood(at, parts, rows) / scale for at in tried[inside]]
+        return out
+
+    rng = np.random.default_rng(1)
+    kept = sampled(cost, logs, STEP**2 * 9 * np.eye(len(logs)), rng, PROPOSALS)
+    out: Floats = kept[np.linspace(0, len(kept) - 1, DRAWS).astype(int)]
+    return out

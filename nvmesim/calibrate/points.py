@@ -1,0 +1,408 @@
+"""Captures as points: what was asked of the drive, and what it answered."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from nvmesim.calibrate.notes import doubts, named
+from nvmesim.capture.capture import Captures, Latency, Measurement, OpResult
+from nvmesim.errors import FitError
+from nvmesim.units import format_size, parse_size
+
+PERCENTS = (50.0, 99.0, 99.9)
+"""Percentiles that a fit looks at."""
+BODY = (10.0, 30.0, 70.0, 90.0)
+"""Percentiles that a fit of dies looks at besides: at a ceiling they tell a controller's queue,
+where all wait alike, from dies', where some wait long and others not at all."""
+MIN_BEYOND = 20
+"""Samples beyond a percentile for it to count in a fit."""
+CPU_BOUND_PCT = 90.0
+"""A job that keeps its logical CPU so busy measured itself, not the drive."""
+
+
+@dataclass(frozen=True, eq=False)
+class Bins:
+    """A latency distribution: seconds, ascending, and requests at each."""
+
+    at_s: npt.NDArray[np.float64]
+    count: npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Point:
+    """One measured point; times are seconds, None is unknown."""
+
+    label: str
+    read_fraction: float
+    random: bool
+    block_size: int
+    jobs: int
+    iodepth: int
+    iops: float
+    mean_s: float | None
+    """Mean total latency (slat + clat) if the file has it, else of clat."""
+    percentiles_s: Mapping[float, float] = field(default_factory=dict)
+    percentiles_of: str = "clat"
+    totals_s: Mapping[float, float] = field(default_factory=dict)
+    """Percentiles of total latency, if the file has them beside those of clat."""
+    body_s: Mapping[float, float] = field(default_factory=dict)
+    """The same of `BODY`"""
+    total_body_s: Mapping[float, float] = field(default_factory=dict)
+    total_bins: Bins | None = None
+    slat_s: float | None = None
+    """Mean submission time, if the file has it: total latency less clat."""
+    cpu_s: float | None = None
+    """CPU time per request, all jobs together."""
+    per_job_pct: float | None = None
+    targets: int = 1
+    own_targets: bool = False
+    """Whether each job has one target of its own; else every job submits to all."""
+    bins: Bins | None = None
+    """The whole distribution that ``percentiles_s`` is of, where the file has it."""
+    count: int = 0
+    """Requests it rests on; 0 if the source does not say."""
+    is_bounded: bool = False
+    """The source does not say jobs or depth: as many in flight are taken as its rate needs"""
+    noise: float = 0.0
+    """Relative standard error of IOPS by its repeats; 0: not known"""
+    held_out: bool = False
+    source: str = ""
+    place: str = ""
+    """Where in the source it is, as "line 3"."""
+
+    @property
+    def where(self) -> str:
+        """The source and what was done."""
+        at = ", ".join(part for part in (self.source, self.place) if part)
+        return f"{at}: {self.name}" if at else self.name
+
+    @property
+    def outstanding(self) -> int:
+        """Requests in flight in all."""
+        return self.jobs * self.iodepth
+
+    @property
+    def depth(self) -> int:
+        """Requests in flight at each drive, on average."""
+        return max(1, round(self.outstanding / self.targets))
+
+    def with_totals(self) -> Point:
+        """Return the point with percentiles of total latency, where the file has them.
+
+        A host that stays in the profile has no submission of its own for clat to leave out. Where
+        the file has only clat's, the mean submission time is added: it varies little beside them.
+        """
+        if not self.totals_s and self.slat_s and self.percentiles_of == "clat":
+            shifted, body = (
+                {p: v + self.slat_s for p, v in table.items()}
+                for table in (self.percentiles_s, self.body_s)
+            )
+            return replace(
+                self, percentiles_s=shifted, body_s=body, percentiles_of="lat", bins=None
+            )
+        if not self.totals_s:
+            return self
+        return replace(
+            self, percentiles_s=self.totals_s, body_s=self.total_body_s, percentiles_of="lat",
+            bins=self.total_bins,
+        )  # fmt: skip
+
+    @property
+    def is_cpu_bound(self) -> bool:
+        """Whether a job was as busy as one logical CPU can be."""
+        return self.per_job_pct is not None and self.per_job_pct >= CPU_BOUND_PCT
+
+    @property
+    def op(self) -> str:
+        """Name of the operation, as fio has it.
+
+        >>> Point("", 0.7, True, 4096, 1, 1, 1.0, None).op
+        'randrw:70'
+        """
+        plain = {1.0: "read", 0.0: "write"}
+        prefix = "rand" if self.random else ""
+        name = plain.get(self.read_fraction)
+        return prefix + (name if name else f"rw:{round(100 * self.read_fraction)}")
+
+    @property
+    def name(self) -> str:
+        """Short description.
+
+        >>> Point("", 1.0, True, 4096, 2, 32, 1.0, None).name
+        'randread 4 KiB 2 x 32'
+        """
+        return f"{self.op} {format_size(self.block_size)} {self.jobs} x {self.iodepth}"
+
+
+def points_of(captures: Captures) -> tuple[list[Point], list[str]]:
+    """All usable points of *captures*, and what to say of them and of the files.
+
+    Raises FitError if nothing is left.
+    """
+    points: list[Point] = []
+    unused: dict[str, list[str]] = {}
+    for capture in captures.files:
+        for measurement in capture.measurements:
+            made = _point(measurement)
+            if isinstance(made, str):
+                unused.setdefault(made, []).append(capture.file.name)
+            else:
+                points.append(replace(made, source=capture.file.name))
+    if not points:
+        reasons = [f"{names[0]}: {why}" for why, names in unused.items()]
+        raise FitError(f"nothing to fit: {reasons[0] if reasons else 'no capture holds results'}")
+    points, dropped = _without_repeats(sorted(points, key=_order))
+    said = [f"not used, {why}: {named(names)}" for why, names in unused.items()]
+    bounded = [p.name for p in points if p.is_bounded]
+    if bounded:
+        said.append(
+            "jobs or depth not stated: as many in flight are taken as the rate needs, up to "
+            f"{DEEPEST}: {named(bounded)}"
+        )
+    if dropped:
+        said.append(f"measured more than once, the longest run is used and not: {named(dropped)}")
+    return points, [*said, *_short_tails(points), *doubts(captures, {p.source for p in points})]
+
+
+LISTED: Final = 12
+"""Values named when a rule holds none out."""
+
+
+def hold_out(points: Iterable[Point], rules: Iterable[str]) -> list[Point]:
+    """Mark the points that a rule such as ``QD=16`` or ``BS=64 KiB`` names as held out.
+
+    Raises FitError for a rule that cannot be read or names no point.
+
+    >>> p = Point("", 1.0, True, 4096, 1, 16, 1.0, None)
+    >>> hold_out([p], ["QD=16"])[0].held_out
+    True
+    """
+    marked = list(points)
+    for rule in rules:
+        key, _, value = rule.partition("=")
+        hits = [i for i, p in enumerate(marked) if _matches(p, key.strip().upper(), value.strip())]
+        if not hits:
+            raise FitError(
+                f"--hold-out {rule}: no point is so; there are {_present(marked, key.strip())}"
+            )
+        for i in hits:
+            marked[i] = replace(marked[i], held_out=True)
+    return marked
+
+
+def _present(points: Sequence[Point], key: str) -> str:
+    """What the points have for *key*, as a rule names it."""
+    key = key.upper()
+    found = {
+        "QD": [f"QD={n}" for n in sorted({p.outstanding for p in points})],
+        "BS": [f"BS='{format_size(n)}'" for n in sorted({p.block_size for p in points})],
+        "OP": [f"OP={op}" for op in sorted({p.op for p in points})],
+        "JOBS": [f"JOBS={n}" for n in sorted({p.jobs for p in points})],
+    }[key]
+    more = f" and {len(found) - LISTED} more" if len(found) > LISTED else ""
+    return ", ".join(found[:LISTED]) + more
+
+
+def _matches(point: Point, key: str, value: str) -> bool:
+    if key == "QD" and value.isdecimal():
+        return point.outstanding == int(value)
+    if key == "BS":
+        return point.block_size == parse_size(value)
+    if key == "OP":
+        return value in (point.op, point.op.removeprefix("rand"))
+    if key == "JOBS" and value.isdecimal():
+        return point.jobs == int(value)
+    raise FitError(f"--hold-out {key}={value}: write QD=16, BS='64 KiB', OP=randread or JOBS=4")
+
+
+def _point(m: Measurement) -> Point | str:
+    c = m.conditions
+    if not m.ops:
+        return "it does not say what was read and what written"
+    if c.block_size is None or not isinstance(c.block_size, int):
+        return "no single block size is known"
+    if c.rate_iops is not None:
+        return "a rate limit was in force"
+    iops = sum(r.iops for r in m.ops.values())
+    if iops <= 0:
+        return "it did no requests"
+    asked = _load(m, iops)
+    if asked is None:
+        return "the queue depth is not known"
+    jobs, depth = asked
+    reads = m.ops.get("read")
+    fraction = (reads.iops / iops) if reads else 0.0
+    mixed = 0.01 < fraction < 0.99
+    result = _combined(list(m.ops.values()))
+    percentiles, kind = ({}, "clat") if mixed else _percentiles(result)
+    totals = {} if mixed or result.lat is None else _table_percentiles(result.lat)
+    shape = None if mixed else result.clat if kind == "clat" else result.lat
+    whole = None if mixed else result.lat
+    # One request at a time that is waited for by polling takes a whole CPU whatever it costs.
+    use = None if m.cpu and m.cpu.polled and c.iodepth == 1 else m.cpu
+    cpu = use.total_pct / 100 / iops if use else None
+    per_job = use.per_job_pct if use else None
+    if use and per_job is None and use.scope == "jobs":
+        per_job = use.total_pct / jobs
+    return Point(
+        label=m.label, read_fraction=fraction if mixed else round(fraction),
+        random=c.access != "sequential", block_size=c.block_size, jobs=jobs,
+        iodepth=depth, is_bounded=None in (c.jobs, c.iodepth), place=m.place,
+        iops=iops, mean_s=_mean(list(m.ops.values())),
+        percentiles_s=percentiles, percentiles_of=kind, totals_s=totals, cpu_s=cpu,
+        slat_s=_submission(result), bins=_bins(shape), total_bins=_bins(whole),
+        body_s=_table_percentiles(shape, BODY), total_body_s=_table_percentiles(whole, BODY),
+        per_job_pct=per_job,
+        targets=c.targets or 1, own_targets=c.targets_per_job == 1 and (c.targets or 1) > 1,
+        count=sum(r.count for r in m.ops.values()),
+    )  # fmt: skip
+
+
+def _load(m: Measurement, iops: float) -> tuple[int, int] | None:
+    """Jobs and depth; of a table's row that does not say them, enough for its rate, and bounded.
+
+    None: a capture of another kind, whose arrivals are not those of a closed loop.
+    """
+    c = m.conditions
+    if c.jobs is not None and c.iodepth is not None:
+        return c.jobs, c.iodepth
+    if not m.place:
+        return None
+    mean = _mean(list(m.ops.values()))
+    reads = "read" in m.ops and m.ops["read"].iops >= iops / 2
+    count = math.ceil(iops * mean) if mean else bounded_depth(iops, read=reads)
+    if c.jobs is not None:
+        return c.jobs, max(1, math.ceil(count / c.jobs))
+    if c.iodepth is not None:
+        return max(1, math.ceil(count / c.iodepth)), c.iodepth
+    return 1, max(1, count)
+
+
+LONE_S: Final = {True: 80e-6, False: 15e-6}
+"""Latency of a lone 4 KiB read, and write, of a drive whose rows do not tell it. Assumed: data
+sheets of NAND drives say 60 to 115 us for reads and 8 to 35 us for writes."""
+DEEPEST: Final = 1024
+"""Requests in flight that an unknown depth is taken to be at most."""
+
+
+def bounded_depth(iops: float, *, read: bool) -> int:
+    """Requests in flight of a row that does not say: enough for its rate, and bounded.
+
+    Three times what Little's law asks of a lone request's latency, as a power of two.
+
+    >>> bounded_depth(894e3, read=True), bounded_depth(200e3, read=False)
+    (256, 64)
+    """
+    least = max(iops * LONE_S[read], 1.0)
+    return int(min(DEEPEST, max(64, 2 ** math.ceil(math.log2(3 * least)))))
+
+
+def _combined(results: list[OpResult]) -> OpResult:
+    return max(results, key=lambda r: r.count or r.iops)
+
+
+def _submission(result: OpResult) -> float | None:
+    """Mean total latency less mean clat, s, where both are known."""
+    if result.lat is None or result.clat is None:
+        return None
+    if result.lat.mean_s is None or result.clat.mean_s is None:
+        return None
+    return max(0.0, result.lat.mean_s - result.clat.mean_s)
+
+
+def _mean(results: list[OpResult]) -> float | None:
+    """Mean latency over both operations, weighted by their rates."""
+    total = weight = 0.0
+    for r in results:
+        for table in (r.lat, r.clat):
+            if table is not None and table.mean_s is not None:
+                total += table.mean_s * r.iops
+                weight += r.iops
+                break
+    return total / weight if weight else None
+
+
+def _percentiles(result: OpResult) -> tuple[dict[float, float], str]:
+    for kind, table in (("clat", result.clat), ("lat", result.lat)):
+        if table is None:
+            continue
+        found = _table_percentiles(table)
+        if found:
+            return found, kind
+    return {}, "clat"
+
+
+def _bins(table: Latency | None) -> Bins | None:
+    if table is None or table.bin_s is None or table.bin_count is None or not len(table.bin_s):
+        return None
+    return Bins(table.bin_s, table.bin_count)
+
+
+def _table_percentiles(
+    table: Latency | None, percents: Sequence[float] = PERCENTS
+) -> dict[float, float]:
+    """Percentiles with enough samples beyond them; from bins where the file has them."""
+    if table is None:
+        return {}
+    enough = [
+        p for p in percents if not table.count or table.count * min(p, 100 - p) / 100 >= MIN_BEYOND
+    ]
+    if table.bin_s is not None and table.bin_count is not None and len(table.bin_s):
+        cumulative = np.cumsum(table.bin_count)
+        ranks = [np.ceil(p / 100 * cumulative[-1]) for p in enough]
+        return {
+            p: float(table.bin_s[np.searchsorted(cumulative, r)])
+            for p, r in zip(enough, ranks, strict=True)
+        }
+    return {p: float(table.percentiles_s[p]) for p in enough if p in table.percentiles_s}
+
+
+def _without_repeats(points: list[Point]) -> tuple[list[Point], list[str]]:
+    """Keep the longest run of each point: single-request runs repeat the conditions of others.
+
+    Returns the kept points and the sources of the others.
+    """
+    same: dict[tuple[object, ...], list[Point]] = {}
+    for p in points:
+        key = (_mix(p), p.random, p.block_size, p.jobs, p.iodepth, p.targets)
+        same.setdefault(key, []).append(p)
+    kept = [_of_repeats(group) for group in same.values()]
+    used = {p.source for p in kept}
+    return kept, [p.source for p in points if p.source not in used]
+
+
+def _of_repeats(group: list[Point]) -> Point:
+    """The longest run, or of runs of one length the middle one; repeats give the noise."""
+    longest = max(p.count for p in group)
+    alike = sorted((p for p in group if p.count == longest), key=lambda p: p.iops)
+    noise = float(np.std(np.log([p.iops for p in group]), ddof=1)) if len(group) > 1 else 0.0
+    return replace(alike[len(alike) // 2], noise=noise)
+
+
+def _order(p: Point) -> tuple[float, bool, int, int, int]:
+    """Reads, mixes, writes; small before large, shallow before deep."""
+    return (-_mix(p), not p.random, p.block_size, p.outstanding, p.jobs)
+
+
+def _mix(point: Point) -> int:
+    """Share of reads in steps of 5 %: a 70/30 run measures 69.9 or 70.2 % each time."""
+    return round(20 * point.read_fraction)
+
+
+def _short_tails(points: list[Point]) -> list[str]:
+    """Name the points whose file has too few requests for a percentile that a fit looks at."""
+    few = [
+        f"{p.name} (p{q:g})"
+        for p in points
+        for q in PERCENTS
+        if p.percentiles_s and p.count and p.count * (1 - q / 100) < MIN_BEYOND
+    ]
+    if not few:
+        return []
+    return [f"fewer than {MIN_BEYOND} requests beyond a percentile, not fitted: {named(few, 6)}"]

@@ -1,0 +1,1 @@
+"""A software stack fitted to CPU figures: cycles to submit, complete, wake up, interrupt."""

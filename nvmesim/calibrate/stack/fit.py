@@ -1,0 +1,173 @@
+"""From the CPU figures of captures to a stack: cycles to submit, complete, wake up, interrupt.
+
+How often a thread sleeps, and for how long, depends on the drive that answers it. So the drive's
+read side is fitted first, with a first guess of the stack, then the stack's four costs with that
+drive, then both once more, and the drive at the end. Captures at several drive counts tell a fifth:
+what each further drive that a thread serves adds, beyond the interrupts that completions of several
+drives no longer share, which the bench simulates. How far the costs may trade against each other,
+with that drive, is drawn at the end.
+
+CPU time is that of logical CPUs, as operating systems count it. With the CPU named, the bench has
+its cores and siblings: where more threads were busy than cores, a cycle took longer (DESIGN 3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from nvmesim.calibrate.bench import Host, measure
+from nvmesim.calibrate.drive.fit import FINAL_REQUESTS, fit_drive
+from nvmesim.calibrate.drive.read_side import Progress
+from nvmesim.calibrate.evidence import Judged, StackFit
+from nvmesim.calibrate.infer.optimum import optimum
+from nvmesim.calibrate.infer.posterior import infer
+from nvmesim.calibrate.infer.problem import ERRORS, Floats
+from nvmesim.calibrate.joint import joint_of, with_draws
+from nvmesim.calibrate.points import Point, hold_out, points_of
+from nvmesim.calibrate.stack.task import SUBMIT_SHARE, Bench, Costs, costs_of
+from nvmesim.capture.capture import Captures
+from nvmesim.catalog.links import parse_link
+from nvmesim.catalog.profile import CpuProfile, StackProfile
+from nvmesim.errors import FitError
+
+FULL = 0.9
+"""Share of a logical CPU from which a thread is full, as `doubts.CPU_BOUND_PCT`."""
+ROUNDS = 2
+UNCLEAR = 3.0
+"""High end of an interval in units of the low one from which on a cost is said to be unclear."""
+
+
+def fit_stack(
+    captures: Captures | Sequence[Point],
+    *,
+    ghz: float,
+    cpu: CpuProfile | None = None,
+    name: str = "fitted",
+    link: str = "pcie4 x4",
+    held_out: Sequence[str] = (),
+    tell: Progress = lambda _: None,
+) -> StackFit:
+    """Fit the costs of the stack that made *captures*, on a CPU of *ghz*.
+
+    *cpu* has the cores of all sockets, and their siblings; without it every job has a core of its
+    own. Needs reads at two depths or more with CPU figures (fio's usr + sys, DiskSpd's CPU table);
+    raises FitError when there are fewer.
+    """
+    if isinstance(captures, Captures):
+        points, notes = points_of(captures)
+    else:
+        points, notes = list(captures), []
+    points = hold_out(points, held_out)
+    used = [p for p in points if p.cpu_s and not p.held_out and p.read_fraction == 1]
+    if len({p.outstanding for p in used}) < 2:
+        raise FitError(
+            f"CPU cost needs reads at two depths or more with CPU figures; found {len(used)} "
+            "points; capture with fio (usr_cpu, sys_cpu) or DiskSpd at depth 1 and 32"
+        )
+    several = len({_served(p) for p in used}) > 1
+    costs = costs_of(name, used, ghz, several=several)
+    u = costs.first
+    stack = costs.stack(u)
+    host = Host(stack, ghz, parse_link(link), cpu=cpu)
+    bound = [p for p in used if _is_full(p, cpu)]
+    shallow = [p for p in used if p not in bound]
+    shallow = [p for p in shallow if p.targets == 1] or shallow
+    for round_ in range(ROUNDS):
+        tell(f"stack, round {round_ + 1}: the drive behind it")
+        drive = fit_drive(shallow or used, host=replace(host, stack=stack), tell=tell).profile
+        tell(f"stack, round {round_ + 1}: its costs")
+        bench = Bench(costs, used, bound, drive, host)
+        begun = optimum(bench.problem(u))
+        u = begun.values
+        stack = costs.stack(u)
+    tell("the drive behind the stack, once more")
+    host = replace(host, stack=stack)
+    drive = fit_drive(shallow or used, host=host, tell=tell).profile
+    tell("stack: how its costs vary together")
+    found = infer(replace(bench, drive=drive).problem(u), tell=lambda step: tell(f"stack: {step}"))
+    stack = costs.stack(found.best)
+    host, drawn = replace(host, stack=stack), found.draws
+    judged = tuple(Judged(p, measure(drive, host, p, requests=FINAL_REQUESTS)) for p in points)
+    if not bound:
+        notes.append("no point is CPU-bound: what a thread that never sleeps costs is extrapolated")
+    notes.append(f"submission and completion share their cycles {SUBMIT_SHARE:.0%}: assumed")
+    notes += _siblings(used, cpu)
+    stack = _with_draws(stack, costs, drawn, used)
+    if several:
+        notes.append(_growth(stack))
+    notes += _unclear(stack)
+    return StackFit(stack, judged, ghz, tuple(notes), drive)
+
+
+def _served(point: Point) -> int:
+    """Targets that one job submits to."""
+    return 1 if point.own_targets else point.targets
+
+
+def _is_full(point: Point, cpu: CpuProfile | None) -> bool:
+    """Whether its threads, or all logical CPUs, had no time left."""
+    if point.is_cpu_bound:
+        return True
+    logical = point.jobs if cpu is None else min(point.jobs, cpu.cores * cpu.threads_per_core)
+    return point.cpu_s is not None and point.cpu_s * point.iops >= FULL * logical
+
+
+def _siblings(points: Sequence[Point], cpu: CpuProfile | None) -> list[str]:
+    """What to say of logical CPUs that share a core."""
+    busy = max((p.cpu_s or 0.0) * p.iops for p in points)
+    if cpu is None:
+        if busy < 2:
+            return []
+        return [
+            f"up to {busy:.1f} logical CPUs were busy, and only a clock is named: if siblings "
+            "shared cores, a cycle took up to 1.6 times as long; name the CPU, as --cpu "
+            "'2 x xeon-gold-6130'"
+        ]
+    if cpu.threads_per_core > 1 and busy > cpu.cores:
+        return [
+            f"up to {busy:.1f} logical CPUs of {cpu.cores} cores were busy: siblings that share a "
+            f"core are taken to do {cpu.smt_yield.value:g} of one thread's work together (assumed)"
+        ]
+    return []
+
+
+def _growth(stack: StackProfile) -> str:
+    """What each further drive of a thread costs."""
+    per, work = stack.per_target, stack.submit.value + stack.complete.value
+    return (
+        f"each further drive that a thread serves adds {per.value:,.0f} cycles a request "
+        f"({per.value / work:.1%} of its work; {per.low:,.0f} to {per.high:,.0f}), beside "
+        "interrupts that are no longer shared"
+    )
+
+
+def _with_draws(
+    stack: StackProfile, costs: Costs, drawn: Floats, points: Sequence[Point]
+) -> StackProfile:
+    """The stack with the joint distribution of its costs."""
+    rows = [costs.cycles(u) for u in drawn]
+    columns = {name: np.array([row[name] for row in rows]) for name in rows[0]}
+    source = f"CPU time of {len(points)} points: " + ", ".join(p.name for p in points)
+    stack = with_draws(stack, columns, source)
+    update = {
+        "joint": joint_of(stack, columns),
+        "notes": f"cycles at {costs.ghz:g} GHz; relative errors of {ERRORS['cpu']:.0%} per point "
+        "assumed, more where the points say so",
+    }
+    return stack.model_copy(update=update)
+
+
+def _unclear(stack: StackProfile) -> list[str]:
+    """What to say of costs that only the sum is known of."""
+    apart, work = stack.interrupt, stack.submit
+    if None in (apart.low, apart.high) or (apart.high or 0) < UNCLEAR * (apart.low or 0):
+        return []
+    low, high = ((bound or 0.0) / SUBMIT_SHARE for bound in (work.low, work.high))
+    return [
+        f"an interrupt may cost {apart.low:,.0f} to {apart.high:,.0f} cycles and the request "
+        f"itself {low:,.0f} to {high:,.0f}: these points tell what both cost together, and lean on "
+        "an assumption for the parts; a full thread on one drive and on several tells them apart"
+    ]

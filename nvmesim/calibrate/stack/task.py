@@ -1,0 +1,141 @@
+"""A stack's costs as coordinates, and how well the CPU time of points is explained by them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from nvmesim.calibrate.bench import Host, measure
+from nvmesim.calibrate.infer.problem import ERRORS, Coordinate, Floats, Problem
+from nvmesim.calibrate.points import Point
+from nvmesim.catalog.profile import DriveProfile, Quantity, StackProfile
+
+SUBMIT_SHARE = 0.5
+"""Share of a request's own cycles that are spent to submit it. Assumed: captures give the sum."""
+ODDS, ODDS_DOUBT = 0.47, 0.7
+"""An interrupt's cycles in units of a request's own, and the standard deviation of its logarithm,
+where captures do not tell them apart. Assumed."""
+HALF = 12e-6
+"""Sleep after which a wake-up costs half, s, where the search begins."""
+DEAREST = 0.5
+"""Of a request's cost, what a further drive may add."""
+REQUESTS = 5_000
+"""Simulated at a point: the scatter of CPU time counts little beside the error of a point."""
+LEAST = 1e-3
+"""Of that, at least: the factors of a profile's draws are above zero."""
+
+
+@dataclass(frozen=True)
+class Costs:
+    """A stack in coordinates in which the CPU time of points is nearly straight; seconds.
+
+    What a request costs together with an interrupt of its own, the interrupt's odds against the
+    rest, a wake-up, the sleep that makes one cost half, all as logarithms; and the share of the
+    first that each further drive of a thread adds. One completion per interrupt is common: points
+    tell the sum well, and its parts only where interrupts are shared.
+    """
+
+    name: str
+    ghz: float
+    cheapest: float
+    """CPU time of a request at the cheapest point, s"""
+    dearest: float
+    several: bool
+    """Whether there are points at several drive counts"""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the coordinates."""
+        return ("together", "odds", "wakeup", "half", *(("target",) if self.several else ()))
+
+    @property
+    def first(self) -> Floats:
+        """Coordinates read off the figures: the cheapest point works, the dearest wakes up too."""
+        rest = max(0.1e-6, self.dearest - self.cheapest)
+        logs = np.log([1.1 * self.cheapest, ODDS, 1.2 * rest, HALF])
+        return np.append(logs, 0.03) if self.several else logs
+
+    def coordinates(self, start: Floats) -> tuple[Coordinate, ...]:
+        """Coordinates that are searched from *start*."""
+        log, first = np.log, self.first
+        rows = [
+            ("together", first[0] - log(4), first[0] + log(3), 0.03, 0.0),
+            ("odds", log(0.02), log(10.0), 0.1, ODDS_DOUBT),
+            ("wakeup", first[2] - log(20), first[2] + log(6), 0.05, 0.0),
+            ("half", log(0.3e-6), log(300e-6), 0.1, 0.0),
+            ("target", LEAST, DEAREST, 0.01, 0.0),
+        ]
+        return tuple(
+            Coordinate(name, float(log(ODDS)) if name == "odds" else float(at), low, high, step,
+                       doubt)
+            for (name, low, high, step, doubt), at in zip(rows, start, strict=False)
+        )  # fmt: skip
+
+    def cycles(self, u: Floats) -> dict[str, float]:
+        """Coordinates as the profile's numbers: cycles, and ps.
+
+        >>> costs = Costs("x", 2.0, 2e-6, 6e-6, False)
+        >>> [round(v) for v in costs.cycles(np.log([3e-6, 0.5, 4e-6, 1e-5])).values()]
+        [2000, 2000, 2000, 8000, 10000000]
+        """
+        hz = self.ghz * 1e9
+        together, odds, wakeup, half = np.exp(u[:4]).tolist()
+        work = together * hz / (1 + odds)
+        found = {
+            "submit": work * SUBMIT_SHARE, "complete": work * (1 - SUBMIT_SHARE),
+            "interrupt": work * odds, "wakeup": wakeup * hz, "wakeup_half": half * 1e12,
+        }  # fmt: skip
+        return found | ({"per_target": float(u[4]) * together * hz} if self.several else {})
+
+    def stack(self, u: Floats) -> StackProfile:
+        """The stack at coordinates *u*."""
+        costs: dict[str, Quantity] = {k: Quantity(value=v) for k, v in self.cycles(u).items()}
+        return StackProfile.model_validate({"name": self.name, **costs})
+
+
+def costs_of(name: str, points: Sequence[Point], ghz: float, *, several: bool) -> Costs:
+    """Coordinates for the CPU time of *points* on a clock of *ghz*."""
+    times = sorted(p.cpu_s for p in points if p.cpu_s)
+    return Costs(name, ghz, times[0], times[-1], several)
+
+
+@dataclass(frozen=True)
+class Bench:
+    """The points whose CPU time costs are to explain, and what they are simulated with."""
+
+    costs: Costs
+    points: Sequence[Point]
+    full: Sequence[Point]
+    """Those of them whose threads are full: there IOPS tell the costs as well"""
+    drive: DriveProfile
+    host: Host
+
+    def problem(self, start: Floats) -> Problem:
+        """The problem of finding the costs, from *start*."""
+        rows = [(i, key) for i, p in enumerate(self.points) for key in self._figures(p)]
+
+        def simulate(u: Floats, seed: int, share: float) -> Floats:
+            host = replace(self.host, stack=self.costs.stack(u))
+            answers = [
+                measure(self.drive, host, p, requests=round(share * REQUESTS) + 10 * p.outstanding,
+                        seed=seed)
+                for p in self.points
+            ]  # fmt: skip
+            found = [answers[i].cpu_s if key == "cpu" else answers[i].iops for i, key in rows]
+            out: Floats = np.log(np.array(found, float))
+            return out
+
+        measured = [
+            self.points[i].cpu_s or 0.0 if key == "cpu" else self.points[i].iops for i, key in rows
+        ]
+        none = np.zeros(len(rows))
+        return Problem(
+            coordinates=self.costs.coordinates(start), simulate=simulate,
+            measured=np.log(np.array(measured)), run=np.array([i for i, _ in rows]), sample=none,
+            assumed=np.array([ERRORS[key] for _, key in rows]), floor=none,
+        )  # fmt: skip
+
+    def _figures(self, point: Point) -> tuple[str, ...]:
+        return ("cpu", "iops") if point in self.full else ("cpu",)

@@ -1,0 +1,1 @@
+"""A drive fitted to a trace of single requests."""

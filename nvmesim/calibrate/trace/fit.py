@@ -1,0 +1,487 @@
+"""Fit a drive to a trace of single requests with mixed sizes and varying depths.
+
+The candidate drive is simulated under the trace's own arrivals, and the percentiles of each class
+of requests (operation and size, operation and depth) are matched: so a latency is fitted given the
+depth at which it was measured. How large reads and writes are served is tried in turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from nvmesim.calibrate.arrivals import Arrivals, Replayer
+from nvmesim.calibrate.bench import Host, free_host
+from nvmesim.calibrate.classes import JudgedClass, classes_of, everything, judge, misfits
+from nvmesim.calibrate.drive.bank import OPEN
+from nvmesim.calibrate.drive.batch_service import as_a_read
+from nvmesim.calibrate.drive.read_side import CLEAN, blank_reads
+from nvmesim.calibrate.drive.write_side import blank_writes
+from nvmesim.calibrate.evidence import intervals
+from nvmesim.calibrate.infer.optimum import Solution, solve
+from nvmesim.calibrate.infer.posterior import Inferred, infer
+from nvmesim.calibrate.infer.problem import Floats, Problem
+from nvmesim.calibrate.joint import joint_of, with_draws, with_span
+from nvmesim.calibrate.notes import named
+from nvmesim.calibrate.trace.batch_service import (
+    RoundsStart,
+    built_rounds,
+    screened,
+    with_rounds_intervals,
+)
+from nvmesim.calibrate.trace.profile import Structure, built, split_doubt, told_keys
+from nvmesim.calibrate.trace.task import KEYS, TraceBank, numbers, trace_task, untold
+from nvmesim.catalog.profile import DriveProfile, Quantity
+from nvmesim.errors import FitError
+
+UNIT = 4096
+MAX_REQUESTS = 12_000
+"""Requests simulated at each step of the search; a longer trace is fitted on runs of it."""
+MIN_REQUESTS = 100
+SIMULATED = 100_000
+"""Requests that a step simulates at least, over several runs of a short trace: pauses are rare, and
+in few runs chance decides which of them are found."""
+MAX_RUNS = 40
+SCREENED = 4_000
+"""Requests that structures are compared on."""
+SEEN = 0.7
+"""Share of a short trace that structures are fitted on before they are compared on the rest."""
+SCREEN_ROUNDS, FINE_ROUNDS = 4, 6
+FAR = (0.25, 0.5, 2.0, 4.0)
+"""Numbers of dies tried first, in units of the first guess; then nearer to the best."""
+NEAR = (0.7, 1.4)
+ENGINES = (0, 1, 2, 4)
+LONE_DIES = 32
+"""Assumed where nothing tells, as for a sweep at depth 1."""
+MOST_COMMANDS = 10
+"""Ceiling on commands per second that is looked for, in units of the highest rate in the trace:
+above it a trace does not tell one ceiling from another."""
+DRIFT = 0.15
+"""Relative difference of medians between the trace's halves that is said."""
+
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Requests as measured and as the fitted drive served them, in order of arrival; seconds."""
+
+    at_s: Floats
+    measured_s: Floats
+    model_s: Floats
+    held_out: bool
+
+
+@dataclass(frozen=True)
+class TraceFit:
+    """A drive fitted to a trace, and the evidence."""
+
+    profile: DriveProfile
+    classes: tuple[JudgedClass, ...]
+    warnings: tuple[str, ...] = ()
+    free_parameters: tuple[str, ...] = ()
+    cost: float = 0.0
+    """Half the sum of squared residuals, in standard errors."""
+    structure: Structure = field(default_factory=Structure)
+    sample: Sample | None = None
+    """What was held out, or else what was fitted, replayed; for charts"""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the evidence as an object, as `DriveFit.to_json` does."""
+        return {
+            "profile": self.profile.model_dump(mode="json"),
+            "points": [c.to_json() for c in self.classes],
+            "free_parameters": list(self.free_parameters),
+            "warnings": list(self.warnings),
+        }
+
+
+def fit_trace(
+    arrivals: Arrivals,
+    *,
+    name: str,
+    host: Host | None = None,
+    captured_on: str | None = None,
+    held_out: Arrivals | None = None,
+    tell: Progress = lambda text: None,
+) -> TraceFit:
+    """Fit a drive to *arrivals*; *held_out* is replayed on it and judged.
+
+    Raises FitError if there are too few requests.
+    """
+    if len(arrivals) < MIN_REQUESTS:
+        raise FitError(
+            f"{arrivals.source}: {len(arrivals)} requests are too few to fit a drive to; "
+            f"{MIN_REQUESTS} are needed"
+        )
+    return _Fitting(arrivals, name, host, captured_on, tell).fit(held_out)
+
+
+class _Fitting:
+    def __init__(
+        self,
+        arrivals: Arrivals,
+        name: str,
+        host: Host | None,
+        captured_on: str | None,
+        tell: Progress,
+    ) -> None:
+        self.all = arrivals
+        self.used = arrivals.windows(MAX_REQUESTS)
+        self.name, self.captured_on, self.tell = name, captured_on, tell
+        self.included = host is None
+        self.host = host or free_host()
+        runs = int(np.clip(-(-SIMULATED // len(self.used)), 1, MAX_RUNS))
+        self.replayer = Replayer(self.used, self.host, runs=runs)
+        self.classes = classes_of(self.used)
+        if not self.classes:
+            raise FitError(f"{arrivals.source}: no operation and size has enough requests")
+        # some are kept from the screening, so that models are compared on what none has seen
+        most = min(SCREENED, int(SEEN * len(self.used)))
+        few = self.used.windows(most)
+        self.unseen = ~screened(len(self.used), most)
+        self.screen = (Replayer(few, self.host), classes_of(few))
+        self.start = _Start(self.used)
+        self.rounds_start = RoundsStart(self.used, self.start.unit)
+        self.choice = ""
+        self.notes: list[str] = []
+        self.template = self._template()
+
+    def fit(self, held_out: Arrivals | None) -> TraceFit:
+        best = self._search()
+        if best.structure.rounds:
+            profile, structure, cost = self._in_rounds(best), best.structure, best.found.cost
+        else:
+            profile, structure, cost = self._bank(best)
+        served = self.replayer.latencies_s(profile)
+        judged = judge([everything(self.used), *self.classes], served, held_out=False)
+        sample = _sample(self.used, served[0], held_out=False)
+        if held_out is not None and len(held_out):
+            self.tell("replaying what was held out")
+            again = Replayer(held_out, self.host).latencies_s(profile)
+            classes = [everything(held_out), *classes_of(held_out)]
+            judged += judge(classes, again, held_out=True)
+            sample = _sample(held_out, again[0], held_out=True)
+        return TraceFit(
+            profile, tuple(judged), tuple(self._doubts(judged, structure)),
+            tuple(self._begin(structure).names), cost, structure, sample,
+        )  # fmt: skip
+
+    # -- search ---------------------------------------------------------------------------------
+
+    def _search(self) -> _Try:
+        """Screen structures with few requests, twice as each choice depends on the others."""
+        s = self.start
+        best = self._at(Structure(s.dies), s.values, SCREEN_ROUNDS)
+        for turn in range(2):
+            before = best.structure
+            if s.writes.any():
+                best = self._better(
+                    best, [replace(best.structure, through=t) for t in (False, True)]
+                )
+            if s.units > 1:
+                best = self._better(best, [replace(best.structure, engines=n) for n in ENGINES])
+            factors = () if s.is_lone else NEAR if turn else FAR
+            dies = dict.fromkeys(max(1, round(best.structure.dies * f)) for f in factors)
+            best = self._better(best, [replace(best.structure, dies=n) for n in dies])
+            if turn and best.structure == before:
+                break
+        served = self._rounds()
+        if served is not None and self._tells(served) < self._tells(best):
+            said = f"{self._tells(served):.0f} against {self._tells(best):.0f} of a bank of dies"
+            self.choice = (
+                "requests are served in rounds (a virtual disk: one thread behind one queue): half "
+                f"a chi-square of {said}, on requests that neither was fitted to"
+            )
+            tries = [
+                self._at(served.structure, start, 2 * FINE_ROUNDS, fine=True)
+                for start in (_values(served), *self.rounds_start.guesses())
+            ]
+            return min(tries, key=lambda t: t.found.cost)
+        return best
+
+    def _rounds(self) -> _Try | None:
+        """The best disk of rounds by the screening; None where depth does not vary enough."""
+        if len(np.unique(self.used.depth)) < 3:
+            return None
+        tries = [
+            self._at(Structure(dies=1, rounds=True), start, 2 * SCREEN_ROUNDS)
+            for start in self.rounds_start.guesses()
+        ]
+        return min(tries, key=lambda t: t.found.cost)
+
+    def _tells(self, tried: _Try) -> float:
+        """Half chi-square of *tried* on the requests that the screening left out."""
+        classes = classes_of(self.used, self.unseen) or self.classes
+        made = self._made(tried.found.values, tried.structure)
+        return 0.5 * float(np.sum(np.square(misfits(classes, self.replayer.latencies_s(made)))))
+
+    def _better(self, best: _Try, structures: Sequence[Structure]) -> _Try:
+        """The best of *best* and *structures*, each searched from the best's values."""
+        start = best
+        for structure in structures:
+            if structure == start.structure:
+                continue
+            tried = self._at(structure, _values(start), SCREEN_ROUNDS)
+            if tried.found.cost < best.found.cost:
+                best = tried
+        return best
+
+    def _at(
+        self, structure: Structure, start: Sequence[float], rounds: int, *, fine: bool = False
+    ) -> _Try:
+        self.tell(
+            ("trace: rounds" if structure.rounds else f"trace: {structure.dies} dies")
+            + (f", {structure.engines} data engines" if structure.engines else "")
+            + (", no write buffer" if structure.through else "")
+            + (", all requests" if fine else "")
+        )
+        s = self._begin(structure)
+        replayer, classes = (self.replayer, self.classes) if fine else self.screen
+
+        def residuals(x: Floats) -> list[float]:
+            return misfits(classes, replayer.latencies_s(self._made(x, structure)))
+
+        inside = np.clip(np.asarray(start), s.low, s.high).tolist()
+        found = solve(residuals, inside, rounds=rounds, low=s.low, high=s.high, step=s.steps)
+        return _Try(structure, found)
+
+    # -- profiles -------------------------------------------------------------------------------
+
+    def _template(self) -> DriveProfile:
+        q = Quantity
+        return DriveProfile(
+            name=self.name, link=str(self.host.link),
+            capacity=q(value=1e12, basis="assumed"),
+            host_included=self.included, captured_on=self.captured_on,
+            dies=q(value=LONE_DIES), channels=q(value=8), commands=q(value=1e6, basis="assumed"),
+            read_bandwidth=q(value=1e11, basis="assumed"),
+            write_bandwidth=q(value=1e11, basis="assumed"),
+            read=blank_reads().model_copy(update={"unit": q(value=self.start.unit)}),
+            write=blank_writes().model_copy(update={"unit": q(value=self.start.unit)}),
+        )  # fmt: skip
+
+    def _made(self, x: Sequence[float] | Floats, structure: Structure) -> DriveProfile:
+        names = self._begin(structure).names
+        v = dict(zip(names, (float(value) for value in x), strict=True))
+        if structure.rounds:
+            return built_rounds(self.template, v)
+        return built(self.template, v, structure)
+
+    def _begin(self, structure: Structure) -> _Start | RoundsStart:
+        return self.rounds_start if structure.rounds else self.start
+
+    def _in_rounds(self, best: _Try) -> DriveProfile:
+        """The fitted disk of rounds, with intervals by the curvature."""
+        found = best.found
+        bounds = intervals(
+            self.rounds_start.names, found.values, found.jacobian, found.residuals
+        )  # fmt: skip
+        profile = with_rounds_intervals(
+            self._made(found.values, best.structure), bounds, self._source()
+        )
+        if self.used.write.any() or profile.rounds is None:
+            return profile
+        rounds = profile.rounds.model_copy(update={"write": as_a_read(profile.rounds.read)})
+        return profile.model_copy(update={"rounds": rounds})
+
+    def _bank(self, best: _Try) -> tuple[DriveProfile, Structure, float]:
+        """The fitted bank of dies, with the joint distribution of its numbers.
+
+        Of what least squares found the simpler structures are tried first: from a poor optimum the
+        simplest can look wrong. The first that sampling alone explains is taken.
+        """
+        simple = [best.structure]
+        if best.structure.engines:
+            simple.insert(0, replace(best.structure, engines=0))
+        if best.structure.through:
+            simple = [replace(s, through=False) for s in simple] + simple
+        found = []
+        for structure in simple:
+            found.append(self._inferred(structure, best))
+            if found[-1][2].tau <= CLEAN:
+                break
+        bank, task, inferred = min(found, key=lambda f: (f[2].tau, f[2].chi))
+        values, structure = bank.decoded(inferred.best)
+        profile = built(self.template, values, structure)
+        keys = told_keys(profile, values)
+        rows = [numbers(built(self.template, *bank.decoded(u)), keys) for u in inferred.draws]
+        columns = {key: np.array([row[key] for row in rows]) for key in keys}
+        open_ = untold(task, inferred.draws)
+        assumed = [key for name in open_ for key in KEYS.get(name, ())]
+        if open_:
+            self.notes.append(
+                f"{self.all.source}: not told by this trace, anything in its interval is as "
+                f"likely: {named([key for key in assumed if key in columns] or open_, 8)}"
+            )
+        profile = with_draws(profile, columns, self._source(), assumed)
+        profile = profile.model_copy(update={"joint": joint_of(profile, columns)})
+        if task.profiled in task.names:
+            profile = self._with_commands(profile, bank, inferred)
+        if "latency" in task.names:
+            self.notes += split_doubt(profile, self.all.source)
+        return profile, structure, 0.5 * inferred.chi * max(1, task.freedom)
+
+    def _with_commands(
+        self, profile: DriveProfile, bank: TraceBank, inferred: Inferred
+    ) -> DriveProfile:
+        """Return *profile* with an interval of the controller's rate that is open where it is."""
+        slow, fast = bank.rate(inferred.span[1]), bank.rate(inferred.span[0])
+        if inferred.span[0] < OPEN:
+            fast = bank.rate(0.0)
+            self.notes.append(
+                f"{self.all.source}: commands per second are told from below only: at least "
+                f"{slow / 1e3:.3g}k/s"
+            )
+        return with_span(profile, "commands", (slow, fast), profile.commands.source)
+
+    def _inferred(self, structure: Structure, best: _Try) -> tuple[TraceBank, Problem, Inferred]:
+        """The joint distribution of *structure*'s numbers, begun at least squares' *best*."""
+        s = self.start
+        low, high = dict(zip(s.names, s.low, strict=True)), dict(zip(s.names, s.high, strict=True))
+        begin = dict(zip(s.names, _values(best), strict=True))
+        if structure.engines != best.structure.engines and "read_slope" in begin:
+            begin["read_slope"] = dict(zip(s.names, s.values, strict=True))["read_slope"]
+        bank = TraceBank(tuple(s.names), _peak_rate(self.used), MOST_COMMANDS, structure)
+        coordinates = bank.coordinates(bank.encoded(begin), low, high)
+        task = trace_task(bank, self.used, self.host, self.template, coordinates)
+        said = f"trace: {structure.engines} data engines, " if structure.engines else "trace: "
+        return bank, task, infer(task, tell=lambda step: self.tell(said + step))
+
+    def _source(self) -> str:
+        return f"{self.all.source}: {len(self.used)} requests one by one"
+
+    def _doubts(self, judged: Sequence[JudgedClass], structure: Structure) -> list[str]:
+        s, said = self.start, [self.choice] if self.choice else []
+        said += self.notes
+        if self.included:
+            said.append(
+                "no --captured-on: the host's constant part stays in the profile "
+                "(host_included = true)"
+            )
+        if len(self.used) < len(self.all):
+            said.append(
+                f"{self.all.source}: fitted on {len(self.used):,} of {len(self.all):,} requests"
+            )
+        if not s.writes.any():
+            said.append("no writes in the trace: the write side is assumed")
+        if s.writes.all():
+            said.append("no reads in the trace: the read side is assumed")
+        if int(self.used.depth.max()) < 8 and not structure.rounds:
+            said.append(
+                f"at most {int(self.used.depth.max())} requests were outstanding: the number of "
+                "dies is not told by this trace, nor is the tail at greater depth"
+            )
+        if int(self.used.depth.max()) == 1 and not s.writes.all():
+            said.append(
+                f"one request was outstanding at a time: {_peak_rate(self.used) / 1e3:.3g}k/s is "
+                "the trace's own pace and no limit of the drive; commands per second are assumed"
+            )
+        drift = _drift(self.used)
+        if abs(drift) > DRIFT:
+            said.append(
+                f"{self.all.source}: latencies drift, the second half is {100 * drift:+.0f} % of "
+                "the first at the same size and depth; one drive cannot be both"
+            )
+        off = [(c.label, c.residual.get(50.0, 0.0)) for c in judged if not c.held_out]
+        missed = [f"{label} {100 * error:+.0f} %" for label, error in off if abs(error) > 0.1]
+        if missed:
+            said.append(f"the fitted drive misses the median by more than 10 %: {named(missed, 6)}")
+        return said
+
+
+@dataclass(frozen=True)
+class _Try:
+    structure: Structure
+    found: Solution
+
+
+def _values(tried: _Try) -> list[float]:
+    return [float(v) for v in tried.found.values]
+
+
+class _Start:
+    """Where a search begins, from the trace alone; times ps."""
+
+    def __init__(self, a: Arrivals) -> None:
+        self.writes = a.write
+        self.unit = UNIT if int(a.size.min()) <= UNIT else int(a.size.min())
+        self.units = max(1, -(-int(a.size[~a.write].max(initial=0)) // self.unit))
+        rows: list[tuple[str, float, float, float, float]] = []
+        slope_r = slope_w = 0.0
+        if not a.write.all():
+            latency, slope_r = self._line(a, write=False)
+            rate = _peak_rate(a)
+            rows += [
+                ("latency", latency, latency / 5, latency * 3, 0.02),
+                ("share", 0.3, 2e-3, 50.0, 0.2),
+                ("cv", 0.2, 0.01, 1.5, 0.1),
+            ]
+            # A lone request waits for no other: its pace says nothing of the controller's.
+            if int(a.depth.max()) > 1:
+                rows.append(("commands", 3 * rate, rate, MOST_COMMANDS * rate, 0.1))
+            if self.units > 1:
+                rows.append(("read_slope", slope_r / 3, slope_r / 100, slope_r * 10, 0.05))
+        if a.write.any():
+            latency, slope_w = self._line(a, write=True)
+            program = 2 * latency if a.write.all() else max(latency, self._line(a, write=False)[0])
+            rows += [
+                ("write_latency", latency, latency / 20, latency * 3, 0.02),
+                ("write_cv", 0.2, 0.01, 1.5, 0.1),
+                ("program", program, program / 100, program * 30, 0.1),
+            ]
+            if int(a.size[a.write].max()) > self.unit:
+                rows.append(("write_slope", slope_w, slope_w / 30, slope_w * 10, 0.05))
+        self.names = [r[0] for r in rows]
+        self.values = [r[1] for r in rows]
+        self.low = [r[2] for r in rows]
+        self.high = [r[3] for r in rows]
+        self.steps = [r[4] for r in rows]
+        self.is_lone = int(a.depth.max()) <= 1
+        """Whether each request was served alone: no other waits for a die or the controller."""
+        self.dies = LONE_DIES if self.is_lone else int(np.clip(np.quantile(a.depth, 0.99), 4, 64))
+
+    def _line(self, a: Arrivals, *, write: bool) -> tuple[float, float]:
+        """Latency of one unit at small depth, and what each unit more adds, ps.
+
+        The lower quartile: what hardly waited.
+        """
+        of_op = a.write == write
+        shallow = of_op & (a.depth <= np.quantile(a.depth[of_op], 0.25))
+        sizes = [int(s) for s in np.unique(a.size[shallow])]
+        quartile = [float(np.quantile(a.latency_s[shallow & (a.size == s)], 0.25)) for s in sizes]
+        first = quartile[0] * 1e12
+        if len(sizes) < 2:
+            return first, max(1e5, first / 50)
+        slope = (quartile[-1] * 1e12 - first) / max(1, (sizes[-1] - sizes[0]) // self.unit)
+        return first, max(1e5, slope)
+
+
+def _drift(a: Arrivals) -> float:
+    """Median, over (operation, size, depth) classes, of the change of p50 from half to half."""
+    first, second = a.halves()
+    before = {c.label: c.percentiles_s.get(50.0) for c in classes_of(first)}
+    after = {c.label: c.percentiles_s.get(50.0) for c in classes_of(second)}
+    changes = [after[k] / v - 1 for k, v in before.items() if v and after.get(k)]  # type: ignore[operator]
+    return float(np.median(changes)) if changes else 0.0
+
+
+def _peak_rate(a: Arrivals) -> float:
+    """Most requests per second over any 64 arrivals in a row."""
+    step = min(64, len(a) - 1)
+    spans = a.at_ps[step:] - a.at_ps[:-step]
+    return float(step / max(1, int(spans.min())) * 1e12)
+
+
+def _sample(a: Arrivals, served: Floats, *, held_out: bool) -> Sample:
+    return Sample(a.at_ps / 1e12, a.latency_s, served, held_out)
+
+
+def replayed(profile: DriveProfile, arrivals: Arrivals, host: Host | None) -> list[JudgedClass]:
+    """Replay *arrivals* on *profile*: all requests, then by class, measured beside simulated."""
+    replayer = Replayer(arrivals, host or free_host(profile.link))
+    classes = [everything(arrivals), *classes_of(arrivals)]
+    return judge(classes, replayer.latencies_s(profile), held_out=True)

@@ -1,0 +1,210 @@
+"""A trace as a task of inference: its classes' percentiles, and a bank of dies' coordinates."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from nvmesim.calibrate.arrivals import Arrivals, Replayer
+from nvmesim.calibrate.bench import Host
+from nvmesim.calibrate.classes import FLOOR, TAIL_FLOOR, ClassOf, classes_of
+from nvmesim.calibrate.drive.bank import CV_STEP
+from nvmesim.calibrate.infer.problem import Bools, Coordinate, Floats, Problem
+from nvmesim.calibrate.trace.profile import Structure, built
+from nvmesim.catalog.profile import DriveProfile
+
+PERCENTS = (10.0, 25.0, 50.0, 75.0, 90.0, 95.0, 99.0)
+"""Percentiles of each class: how long requests wait for a busy die tells the die's time."""
+PLACED = 25.0
+"""Up to this percentile what is compared is its latency, which hardly anything waits to; above, the
+share of requests that are no slower than it was measured. Where few latencies lie between those
+that waited and those that did not, a percentile jumps from ones to others, a share does not."""
+REPLAYED = 3_000
+"""Requests that a candidate is simulated with at least, over several runs of a short trace."""
+MAX_RUNS = 8
+EXACT = 0.001
+"""Standard error of a percentile beside sampling that is always there: bins of the engine."""
+STEPS = {
+    "latency": 0.01, "share": 0.05, "cv": 0.2, "command": 0.08, "read_slope": 0.1,
+    "write_latency": 0.02, "write_cv": 0.15, "program": 0.1, "write_slope": 0.1, "dies": 0.12,
+}  # fmt: skip
+"""Finite differences of the coordinates."""
+LEAST_SHARE = 0.05
+"""Of a lone read's latency, what the die has at least."""
+DIES_SPAN = 4.0
+"""Numbers of dies that are looked for, either way from the least-squares fit."""
+KEYS = {
+    "latency": ("read.base", "read.die"), "cv": ("read.die_cv",), "command": ("commands",),
+    "write_latency": ("write.base",), "program": ("write.program",), "dies": ("dies",),
+}  # fmt: skip
+"""Numbers of the profile that each coordinate tells."""
+TOLD = 0.8
+"""Standard deviation of a coordinate, in units of that of all that was open, from which on the
+trace does not tell it."""
+
+
+@dataclass(frozen=True)
+class TraceBank:
+    """A bank of dies under a trace: coordinates in which figures are nearly straight; times in ps.
+
+    As `sweep_task.Bank`, with what writes and further units take. Of reads and writes the latency
+    holds the controller's time for the command; in bursts requests wait for it in proportion.
+    """
+
+    search: tuple[str, ...]
+    """Numbers of the least-squares search, in order"""
+    peak: float
+    """Most requests per second over a short while: no controller is slower"""
+    most: float
+    """Commands per second that are looked for at most, in units of that"""
+    structure: Structure
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the coordinates."""
+        return (*("command" if n == "commands" else n for n in self.search), "dies")
+
+    def decoded(self, u: Floats) -> tuple[dict[str, float], Structure]:
+        """Coordinates as `trace_profile.built` takes them."""
+        at = dict(zip(self.names, u.tolist(), strict=True))
+        found = {n: float(np.exp(v)) for n, v in at.items() if n not in ("command", "dies")}
+        command = 1e12 / self.rate(at["command"]) if "command" in at else 0.0
+        if "latency" in found:
+            latency, die = found["latency"], found["latency"] * found["share"]
+            found["latency"] = max(latency - command, 1.001 * die)
+            found["share"] = found["latency"] / die - 1
+        if "command" in at:
+            found["commands"] = 1e12 / command
+            if "write_latency" in found:
+                whole = found["write_latency"]
+                found["write_latency"] = max(whole - command, 1e-3 * whole)
+        dies = max(1, round(float(np.exp(at["dies"]))))
+        return found, Structure(
+            dies, self.structure.engines, self.structure.through, self.structure.rounds
+        )
+
+    def rate(self, command: float) -> float:
+        """Commands per second of the coordinate."""
+        return self.peak / max(command, 1 / self.most)
+
+    def encoded(self, found: Mapping[str, float]) -> Floats:
+        """The inverse of `decoded`, for where a search begins."""
+        command = 1e12 / found["commands"] if "commands" in found else 0.0
+        u = []
+        for name in self.search:
+            value = found[name]
+            if name == "commands":
+                u.append(self.peak / value)
+            elif name == "share":
+                die = found["latency"] / (1 + value)
+                u.append(float(np.log(die / (found["latency"] + command))))
+            else:
+                total = name in ("latency", "write_latency")
+                u.append(float(np.log(value + (command if total else 0.0))))
+        return np.array([*u, np.log(self.structure.dies)])
+
+    def snapped(self, u: Floats) -> Floats:
+        """float64[n, n_coordinates]: with whole numbers of dies, and variations in steps."""
+        out = u.copy()
+        out[:, -1] = np.log(np.maximum(1.0, np.round(np.exp(out[:, -1]))))
+        cvs = [i for i, name in enumerate(self.names) if name in ("cv", "write_cv")]
+        out[:, cvs] = np.round(out[:, cvs] / CV_STEP) * CV_STEP
+        return out
+
+    def allowed(self, u: Floats) -> Bools:
+        """bool[n]: whether something is left for the constant parts."""
+        if "command" not in self.names:
+            return np.ones(len(u), bool)
+        at = {name: u[:, i] for i, name in enumerate(self.names)}
+        command = at["command"] / self.peak * 1e12
+        left: Bools = np.exp(at["latency"]) * (1 - np.exp(at["share"])) - command >= 0
+        if "write_latency" in at:
+            left &= np.exp(at["write_latency"]) - command >= 0
+        return left
+
+    def coordinates(
+        self, begin: Floats, low: Mapping[str, float], high: Mapping[str, float]
+    ) -> list[Coordinate]:
+        """What is open, and where the search begins; *low*, *high*: of the least-squares search."""
+        ends = {"share": (np.log(LEAST_SHARE), -1e-6), "command": (0.0, 1.0)}
+        dies = self.structure.dies
+        ends["dies"] = np.log(max(2.0, dies / DIES_SPAN)), np.log(dies * DIES_SPAN)
+        found = []
+        for name, at in zip(self.names, begin.tolist(), strict=True):
+            first, last = ends.get(name) or (np.log(low[name]), np.log(high[name]))
+            tilt = float(name == "share")
+            found.append(Coordinate(name, at, float(first), float(last), STEPS[name], 0.0, tilt))
+        return found
+
+
+class _Figures:
+    """What is compared of one class: latencies as logarithms, shares as normal scores."""
+
+    def __init__(self, chosen: ClassOf, arrivals: Arrivals) -> None:
+        from scipy.special import ndtri
+
+        self._rows = chosen.rows
+        table = chosen.percentiles_s
+        self._placed = np.array([p / 100 for p in table if p <= PLACED])
+        shares = np.array([p / 100 for p in table if p > PLACED])
+        self._ends = np.array([v for p, v in table.items() if p > PLACED])
+        # normal scores by relative latency, about each end: of one standard error either way
+        latency = np.sort(arrivals.latency_s[chosen.rows])
+        step = np.sqrt(shares * (1 - shares) / len(latency))
+        low, high = (np.quantile(latency, np.clip(shares + s * step, 0, 1)) for s in (-1, 1))
+        scores = ndtri(np.clip(shares + step, 0, 1 - 1e-4)) - ndtri(shares - step)
+        slope = scores / np.maximum(np.log(high / low), EXACT)
+        floors = np.where(shares >= 0.99, TAIL_FLOOR, FLOOR) * slope
+        self.assumed = np.concatenate([np.full(len(self._placed), FLOOR), floors])
+        self.exact = np.concatenate([np.full(len(self._placed), EXACT), EXACT * slope])
+
+    def of(self, latency_s: Floats) -> Floats:
+        """float64[n_figures] of float64[runs, n_requests]."""
+        from scipy.special import ndtri
+
+        chosen = np.sort(latency_s[:, self._rows].ravel())
+        n = len(chosen)
+        below = np.searchsorted(chosen, self._ends, side="right")
+        scores = ndtri(np.clip(below / n, 0.5 / n, 1 - 0.5 / n))
+        return np.concatenate([np.log(np.quantile(chosen, self._placed)), scores])
+
+
+def trace_task(
+    bank: TraceBank, arrivals: Arrivals, host: Host, template: DriveProfile,
+    coordinates: Sequence[Coordinate],
+) -> Problem:  # fmt: skip
+    """The problem of finding *bank*'s coordinates from *arrivals* replayed on *host*."""
+    runs = int(np.clip(-(-REPLAYED // len(arrivals)), 1, MAX_RUNS))
+    replayer = Replayer(arrivals, host, runs=runs)
+    classes = [_Figures(c, arrivals) for c in classes_of(arrivals, percents=PERCENTS)]
+
+    def simulate(u: Floats, seed: int, share: float) -> Floats:
+        served = replayer.latencies_s(built(template, *bank.decoded(u)), seed=seed)
+        return np.concatenate([c.of(served) for c in classes])
+
+    measured = np.concatenate([c.of(arrivals.latency_s[None]) for c in classes])
+    count = len(measured)
+    return Problem(
+        coordinates=tuple(coordinates), simulate=simulate, measured=measured,
+        run=np.zeros(count, np.int64), sample=np.full(count, float(runs)),
+        assumed=np.concatenate([c.assumed for c in classes]),
+        floor=np.concatenate([c.exact for c in classes]),
+        profiled="command", snapped=bank.snapped, allowed=bank.allowed,
+    )  # fmt: skip
+
+
+def untold(task: Problem, draws: Floats) -> list[str]:
+    """Coordinates of *draws*, float64[n_draws, n_coordinates], that are as open as before."""
+    before = (task.high - task.low) / np.sqrt(12)
+    return [n for n, w in zip(task.names, draws.std(axis=0) / before, strict=True) if w > TOLD]
+
+
+def numbers(profile: DriveProfile, keys: Sequence[str]) -> dict[str, float]:
+    """Dotted key -> value in *profile*."""
+    found: dict[str, float] = {}
+    for key in keys:
+        part, _, name = key.rpartition(".")
+        found[key] = getattr(getattr(profile, part) if part else profile, name).value
+    return found

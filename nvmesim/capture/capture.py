@@ -1,0 +1,251 @@
+"""What every reader returns: a capture of one file, its measurements and, if it has them, requests.
+
+A *measurement* is one row of results under one set of conditions (a fio job group, a DiskSpd time
+span, a row of a points table). Latencies are seconds here because they come as results, not as
+clock ticks; `clat` and `lat` are fio's (lat = slat + clat) and are never mixed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, Literal
+
+import numpy as np
+import polars as pl
+
+Op = Literal["read", "write"]
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """Under what load something was measured; None is unknown, never a default."""
+
+    read_fraction: float | None = None
+    """Fraction of requests that read, 0 to 1."""
+    access: Literal["random", "sequential"] | None = None
+    block_size: int | Mapping[int, float] | None = None
+    """Bytes, or bytes -> fraction for a mix."""
+    jobs: int | None = None
+    """Threads or processes that submit."""
+    iodepth: int | None = None
+    """Outstanding requests per job over all its targets (fio iodepth; DiskSpd -o times targets)."""
+    targets: int | None = None
+    """Drives, files or volumes under test."""
+    targets_per_job: int | None = None
+    """How many of them each job submits to, where a tool gives jobs their own (DiskSpd -t).
+
+    None: to all.
+    """
+    engine: str | None = None
+    direct: bool | None = None
+    rate_iops: float | None = None
+    """A rate limit in force, requests/s in all."""
+    duration_s: float | None = None
+    ramp_s: float | None = None
+    cpus: int | None = None
+    """Logical CPUs of the host."""
+    depth_mean: float | None = None
+    """Mean outstanding at issue as recovered from a trace, whose iodepth nobody stated."""
+
+    @property
+    def outstanding(self) -> int | None:
+        """Requests in flight in all: jobs x iodepth, if both are known."""
+        if self.jobs is None or self.iodepth is None:
+            return None
+        return self.jobs * self.iodepth
+
+
+@dataclass(frozen=True)
+class Latency:
+    """One latency distribution as the file has it; what the file lacks is None or empty."""
+
+    count: int
+    """Samples; 0 if the source (a datasheet) does not say how many there were."""
+    mean_s: float | None = None
+    min_s: float | None = None
+    max_s: float | None = None
+    stddev_s: float | None = None
+    percentiles_s: Mapping[float, float] = field(default_factory=dict)
+    """Percent (99.9) -> seconds; never averaged over jobs."""
+    bin_s: np.ndarray | None = None
+    """float64[n_bins], s: representative value of each histogram bin, ascending."""
+    bin_count: np.ndarray | None = None
+    """int64[n_bins]: samples in each bin."""
+
+
+@dataclass(frozen=True)
+class OpResult:
+    """What reads, or writes, of one measurement did."""
+
+    count: int
+    """Requests; 0 if the source (a datasheet) gives rates only."""
+    bytes: int
+    iops: float
+    bytes_per_s: float
+    clat: Latency | None = None
+    lat: Latency | None = None
+    slat: Latency | None = None
+
+
+@dataclass(frozen=True)
+class CpuUse:
+    """CPU time that a measurement took."""
+
+    user_pct: float | None
+    """Percent of one logical CPU, all jobs together."""
+    system_pct: float | None
+    total_pct: float
+    """user + system, percent of one logical CPU, all jobs together (200 = two are busy)."""
+    per_job_pct: float | None = None
+    """Percent of one logical CPU per job: near 100 the job, not the drive, was measured."""
+    scope: Literal["jobs", "host"] = "jobs"
+    """Whether the jobs' own time was counted or that of the whole host."""
+    polled: bool = False
+    """True if jobs spun for completions: their time is then no cost of a request."""
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One set of conditions and what was measured under it."""
+
+    label: str
+    conditions: Conditions
+    ops: Mapping[Op, OpResult]
+    cpu: CpuUse | None = None
+    disk_util_pct: Mapping[str, float] = field(default_factory=dict)
+    source: str = ""
+    place: str = ""
+    """Where in the file it is, as "line 3"; blank: it is the file."""
+    warnings: tuple[str, ...] = ()
+    mixed: OpResult | None = None
+    """Requests of which the file does not say whether they read or wrote; not part of `ops`."""
+
+
+@dataclass(frozen=True)
+class Capture:
+    """One file, read.
+
+    ``requests`` is a lazy Polars frame, a row a request in completion order, with the columns
+    ``issue_ns`` (Int64, null if unknown), ``complete_ns`` (Int64), ``latency_ns`` (Int64),
+    ``op`` (Enum read/write), ``bytes`` (Int64), ``offset`` (Int64, null if unknown),
+    ``device`` (String) and ``depth`` (Int32: outstanding on the device at issue, this one
+    included; null if unknown). Times count from the start of the capture.
+    """
+
+    file: Path
+    format: str
+    version: str | None
+    measurements: tuple[Measurement, ...]
+    rows: int
+    skipped: int = 0
+    requests: pl.LazyFrame | None = None
+    series: pl.DataFrame | None = None
+    """Means over windows of time, where a file has no more than that: ``time_s`` (Float64, end of
+    the window), ``op``, ``kind`` (clat, lat, slat in s; iops; bytes_per_s) and ``value``."""
+    warnings: tuple[str, ...] = ()
+
+
+REQUEST_SCHEMA: Final = pl.Schema(
+    {
+        "issue_ns": pl.Int64(),
+        "complete_ns": pl.Int64(),
+        "latency_ns": pl.Int64(),
+        "op": pl.Enum(("read", "write")),
+        "bytes": pl.Int64(),
+        "offset": pl.Int64(),
+        "device": pl.String(),
+        "depth": pl.Int32(),
+    }
+)
+"""Columns of `Capture.requests`."""
+
+
+@dataclass(frozen=True)
+class Captures:
+    """All captures that were asked for, in the order of their files."""
+
+    files: tuple[Capture, ...]
+    unread: tuple[str, ...] = ()
+    """Files of a folder or glob that no reader could read, each with the reason."""
+
+    @property
+    def measurements(self) -> tuple[Measurement, ...]:
+        """Every measurement of every file, in order."""
+        return tuple(m for capture in self.files for m in capture.measurements)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Every warning of every file and measurement, prefixed with its name; then `unread`."""
+        said = [f"{c.file.name}: {w}" for c in self.files for w in c.warnings]
+        for capture in self.files:
+            for measurement in capture.measurements:
+                name = f"{capture.file.name} ({measurement.label})"
+                said += [f"{name}: {w}" for w in measurement.warnings]
+        return (*said, *(f"not read: {reason}" for reason in self.unread))
+
+    @property
+    def table(self) -> pl.DataFrame:
+        """A row per measurement and operation: conditions, IOPS, bytes/s, latencies in seconds.
+
+        >>> Captures(()).table.columns[:4]
+        ['file', 'label', 'op', 'read_fraction']
+        """
+        rows = [
+            _row(capture, m, op, result)
+            for capture in self.files
+            for m in capture.measurements
+            for op, result in m.ops.items()
+        ]
+        return pl.DataFrame(rows, schema=TABLE_SCHEMA)
+
+    def _repr_html_(self) -> str:
+        """Return the table, for a notebook."""
+        return self.table._repr_html_()
+
+
+TABLE_PERCENTILES = (50.0, 90.0, 99.0, 99.9)
+TABLE_SCHEMA: Mapping[str, type[pl.DataType]] = {
+    "file": pl.String,
+    "label": pl.String,
+    "op": pl.String,
+    "read_fraction": pl.Float64,
+    "access": pl.String,
+    "block_size": pl.Int64,
+    "jobs": pl.Int64,
+    "iodepth": pl.Int64,
+    "targets": pl.Int64,
+    "count": pl.Int64,
+    "iops": pl.Float64,
+    "bytes_per_s": pl.Float64,
+    "lat_mean_s": pl.Float64,
+    "clat_mean_s": pl.Float64,
+    **{f"clat_p{p:g}_s": pl.Float64 for p in TABLE_PERCENTILES},
+    "cpu_pct": pl.Float64,
+}
+"""Columns of `Captures.table`; a mix of block sizes has a null block_size."""
+
+
+def _row(capture: Capture, m: Measurement, op: str, result: OpResult) -> dict[str, object]:
+    c = m.conditions
+    clat = result.clat
+    tail = clat.percentiles_s if clat else {}
+    return {
+        "file": capture.file.name,
+        "label": m.label,
+        "op": op,
+        "read_fraction": c.read_fraction,
+        "access": c.access,
+        "block_size": c.block_size if isinstance(c.block_size, int) else None,
+        "jobs": c.jobs,
+        "iodepth": c.iodepth,
+        "targets": c.targets,
+        "count": result.count,
+        "iops": result.iops,
+        "bytes_per_s": result.bytes_per_s,
+        "lat_mean_s": result.lat.mean_s if result.lat else None,
+        "clat_mean_s": clat.mean_s if clat else None,
+        **{f"clat_p{p:g}_s": tail.get(p) for p in TABLE_PERCENTILES},
+        "cpu_pct": m.cpu.total_pct if m.cpu else None,
+    }

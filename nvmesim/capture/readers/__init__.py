@@ -1,0 +1,1 @@
+"""Readers of capture files, one module a format."""

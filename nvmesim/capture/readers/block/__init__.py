@@ -1,0 +1,1 @@
+"""Readers of block-layer traces: blktrace, tracepoints, biosnoop, xperf."""

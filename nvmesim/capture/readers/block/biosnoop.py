@@ -1,0 +1,111 @@
+"""Reader of bcc's biosnoop: a line a request, its time that of completion.
+
+Columns by version: ``TIME(s) COMM PID DISK T SECTOR BYTES [QUE(ms)] LAT(ms)``. The command may
+hold blanks, so fields are taken from the right. bpftrace's biosnoop.bt prints neither size nor
+direction and whole milliseconds: it is refused with what to print instead.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+
+from nvmesim.capture.capture import Capture
+from nvmesim.capture.notes import Notes
+from nvmesim.capture.readers.tables.table_kernel import INTEGER, LETTER, NAME, SECONDS
+from nvmesim.capture.readers.tables.table_rows import Column, Names, Shape, table_batches
+from nvmesim.capture.requests.block import Block
+from nvmesim.capture.requests.table import requests_capture
+from nvmesim.capture.requests.timed import Timed, sane_rows, timed_rows
+from nvmesim.capture.text import Head, Source
+
+FORMAT: Final = "biosnoop"
+SECTOR: Final = 512
+_HEADER = re.compile(r"^\s*TIME\((s|ms)\)\s+.*\bLAT\(ms\)\s*$", re.M)
+_ROW = re.compile(r"^\d+[.,]\d+\s+.*?\s+\d+\s+\S+\s+[RW]\w*\s+\d+\s+\d+\s+\d+[.,]\d+\s*", re.M)
+MAX_SECTOR: Final = 2**53
+_EXPECTED = re.compile(
+    rb"\s*$|\s*TIME\(|Tracing |Detaching |WARNING|"
+    rb".*\s[FDN][A-Z]*\s+(?:-1|18446744073709551615)\s"  # a flush has no sector
+)
+_NAMES: Final = "TIME(s) COMM PID DISK T SECTOR BYTES LAT(ms)"
+_KINDS: Final = {
+    "TIME(s)": SECONDS, "DISK": NAME, "T": LETTER, "SECTOR": INTEGER, "BYTES": INTEGER,
+    "LAT(ms)": SECONDS,
+}  # fmt: skip
+
+
+def sniff(head: Head) -> bool:
+    """Whether *head* holds biosnoop's header, or rows of bcc's."""
+    return bool(_HEADER.search(head.text) or _ROW.search(head.text))
+
+
+def read(source: Source) -> Capture:
+    """Read bcc biosnoop; CaptureError for biosnoop.bt, whose rows lack the size."""
+    header = _HEADER.search(source.head.text)
+    if header and (header[1] == "ms" or "BYTES" not in header[0]):
+        raise source.error(
+            "is biosnoop without sizes, directions and microseconds",
+            "trace block_rq_issue and block_rq_complete as CSV: "
+            "ts_ns,ev,dev_major,dev_minor,sector,nr_sector,rwbs",
+        )
+    return requests_capture(source, FORMAT, blocks)
+
+
+def blocks(source: Source, notes: Notes) -> Iterator[Block]:
+    """Requests in batches, in order of completion."""
+    notes.warnings.append("biosnoop rounds latencies to 10 us or so")
+    return timed_rows(_batches(source, notes), notes)
+
+
+def _shape(head: Head) -> Shape:
+    """The columns as the header has them, from the right: a command may hold blanks."""
+    header = _HEADER.search(head.text)
+    names = (header[0] if header else _NAMES).split()
+    if not set(_KINDS) <= set(names):
+        names = _NAMES.split()
+    row = None if header else _ROW.search(head.text)
+    if row and re.search(r"\s\d+[.,]\d+\s+\d+[.,]\d+\s*$", row[0]):
+        names.insert(-1, "QUE(ms)")
+    wanted = {
+        name: Column(at if at == 0 else at - len(names), _KINDS[name])
+        for at, name in enumerate(names)
+        if name in _KINDS
+    }
+    return Shape(wanted, least=len(names), most=1000, commas=False, point=ord(","))
+
+
+def _batches(source: Source, notes: Notes) -> Iterator[Timed]:
+    start: int | None = None
+    others = 0
+    names = Names()
+    shape = _shape(source.head)
+    for batch in table_batches(source, shape, names, notes, _is_expected):
+        columns = batch.columns
+        is_request = (columns["T"] == ord("R")) | (columns["T"] == ord("W"))
+        others += int((~is_request).sum())
+        columns = {name: values[is_request] for name, values in columns.items()}
+        complete = columns["TIME(s)"]
+        found = Timed(
+            issue=complete - columns["LAT(ms)"] // 1000,
+            complete=complete,
+            op=(columns["T"] == ord("W")).astype(np.int64),
+            bytes=columns["BYTES"],
+            offset=np.minimum(columns["SECTOR"], MAX_SECTOR) * SECTOR,
+            device=columns["DISK"],
+            names=names.listed(batch.n_names),
+        )
+        good = sane_rows(found, latency=True)
+        notes.skipped += int((~good).sum())
+        found = found.where(good)
+        if start is None and found.issue.size:
+            start = int(found.issue[0])
+        yield found.since(start or 0)
+    notes.say(others, "flushes, discards or other commands (not in the table)")
+
+
+def _is_expected(line: bytes) -> bool:
+    return bool(_EXPECTED.match(line))

@@ -1,0 +1,252 @@
+"""Reader of blktrace's own files, ``<device>.blktrace.<cpu>``: one a CPU, merged by time here.
+
+Source: linux/include/uapi/linux/blktrace_api.h, struct blk_io_trace version 7 (kernel 2.6.23 on).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from nvmesim.capture.capture import Capture
+from nvmesim.capture.notes import Notes
+from nvmesim.capture.readers.block import blkparse_kernel as text_kernel
+from nvmesim.capture.readers.block.blkparse import device_name, paired_blocks
+from nvmesim.capture.readers.block.blkparse_kernel import compiled
+from nvmesim.capture.requests.block import Block
+from nvmesim.capture.requests.pairing import Events
+from nvmesim.capture.requests.table import requests_capture
+from nvmesim.capture.text import Head, Source
+
+FORMAT: Final = "blktrace"
+MAGIC: Final = {"little": b"tae", "big": b"eat"}
+"""The magic 0x65617400 without its low byte, which is the version."""
+VERSION: Final = 7
+MAGIC_7: Final = 0x65617407
+RECORD: Final = 48
+CHUNK: Final = 4 << 20
+
+# struct blk_io_trace, byte offsets.
+TIME_AT: Final = 8
+SECTOR_AT: Final = 16
+BYTES_AT: Final = 24
+ACTION_AT: Final = 28
+DEVICE_AT: Final = 36
+PDU_AT: Final = 46
+
+# enum blktrace_act and blktrace_cat.
+QUEUE: Final = 1
+REQUEUE: Final = 6
+ISSUE: Final = 7
+COMPLETE: Final = 8
+CATEGORIES: Final = 16
+READ_BIT: Final = 1 << 0
+WRITE_BIT: Final = 1 << 1
+FLUSH_BIT: Final = 1 << 2
+PASSTHROUGH_BIT: Final = 1 << 9
+NOTIFY_BIT: Final = 1 << 10
+DISCARD_BIT: Final = 1 << 13
+
+_NAME = re.compile(r"(.+\.blktrace\.)\d+$")
+
+
+def sniff(head: Head) -> bool:
+    """Whether *head* starts with a record, of any version and byte order."""
+    return _order(head) is not None
+
+
+def _order(head: Head) -> str | None:
+    """The byte order of the machine that traced, None if this is no blktrace file."""
+    start = head.raw[:4]
+    if len(head.raw) < RECORD:
+        return None
+    if start[1:] == MAGIC["little"] and start[0] < 32:
+        return "little"
+    return "big" if start[:3] == MAGIC["big"] and start[3:] < b"\x20" else None
+
+
+def parts(path: Path, asked: Collection[Path] = ()) -> tuple[Path, ...]:
+    """*path* and the files of the device's other CPUs beside it; without them pairs are lost."""
+    match = _NAME.match(path.name)
+    if match is None:
+        return (path,)
+    others = (p for p in path.parent.glob("*.blktrace.*") if p != path and p.is_file())
+    same = [p for p in others if (m := _NAME.match(p.name)) and m[1] == match[1]]
+    return (path, *sorted(p for p in same if p.stat().st_size))
+
+
+def read(source: Source) -> Capture:
+    """Read a device's blktrace files; CaptureError if they hold no whole request."""
+    start, order = source.head.raw[:4], _order(source.head)
+    if order is None:
+        raise source.error("is no blktrace file", "give what blktrace wrote, one file a CPU")
+    version = start[0] if order == "little" else start[3]
+    if version != VERSION:
+        raise source.error(
+            f"is blktrace of version {version}, where {VERSION} is known",
+            "print it with that version's blkparse and give the text",
+        )
+    return requests_capture(source, FORMAT, blocks, version="7")
+
+
+def blocks(source: Source, notes: Notes) -> Iterator[Block]:
+    """The requests of all CPUs' files in batches, in order of completion."""
+    found = source.parts if len(source.parts) > 1 else parts(source.path)
+    files = [
+        _events(source if path == source.path else Source(path, (), source.on_read), notes)
+        for path in found
+    ]
+    yield from paired_blocks(_from_zero(_merged(files)), notes, device_name)
+
+
+@compiled
+def _word(buf: np.ndarray, at: int, size: int, big: bool) -> int:
+    """The number of *size* bytes at *at*, the highest first if *big*; -1: it leaves int64."""
+    value = 0
+    for k in range(size):
+        byte = int(buf[at + k] if big else buf[at + size - 1 - k])
+        if k == 0 and size == 8 and byte > 127:
+            return -1
+        value = value * 256 + byte
+    return value
+
+
+@compiled
+def _letter(action: int) -> int:
+    """The letter blkparse has for an event that pairing needs, else 0."""
+    if action == QUEUE:
+        return 81
+    if action == REQUEUE:
+        return 82
+    if action == ISSUE:
+        return 68
+    if action == COMPLETE:
+        return 67
+    return 0
+
+
+@compiled
+def _operation(categories: int) -> int:
+    if categories & (DISCARD_BIT | PASSTHROUGH_BIT):
+        return text_kernel.OTHER
+    if categories & WRITE_BIT:
+        return text_kernel.WRITE
+    if categories & READ_BIT:
+        return text_kernel.READ
+    return text_kernel.FLUSH if categories & FLUSH_BIT else text_kernel.OTHER
+
+
+@compiled
+def _is_magic(buf: np.ndarray, at: int, big: bool) -> bool:
+    return _word(buf, at, 4, big) == MAGIC_7
+
+
+@compiled
+def scan_records(
+    buf: np.ndarray, big: bool, events: np.ndarray, codes: np.ndarray, counters: np.ndarray
+) -> tuple[int, int]:
+    """Scan binary records; the number of events written and of bytes used up.
+
+    events: int64[room, 4], codes: uint8[2, room], counters: as in `blkparse_kernel.scan_default`.
+    Bytes that start no record are passed over up to the next magic and count as one skip.
+    """
+    i = row = 0
+    lost = False
+    size = buf.shape[0]
+    while i + RECORD <= size:
+        if not _is_magic(buf, i, big):
+            counters[text_kernel.SKIPPED] += not lost
+            lost = True
+            i += 1
+            continue
+        lost = False
+        following = i + RECORD + _word(buf, i + PDU_AT, 2, big)
+        if following > size:
+            break
+        counters[text_kernel.LINES] += 1
+        action = _word(buf, i + ACTION_AT, 4, big)
+        categories = action >> CATEGORIES
+        letter = 0 if categories & NOTIFY_BIT else _letter(action & 0xFFFF)
+        time = _word(buf, i + TIME_AT, 8, big)
+        sector = _word(buf, i + SECTOR_AT, 8, big)
+        n = _word(buf, i + BYTES_AT, 4, big) // 512
+        if letter:
+            if time < 0 or time > text_kernel.MAX_SECONDS * 10**9:
+                counters[text_kernel.SKIPPED] += 1
+            elif n == 0 or sector < 0 or sector > text_kernel.MAX_SECTOR:
+                counters[text_kernel.BOOKKEEPING] += letter != 81
+            else:
+                events[row, 0] = time
+                events[row, 1] = _word(buf, i + DEVICE_AT, 4, big)
+                events[row, 2] = sector
+                events[row, 3] = n
+                codes[0, row] = letter
+                codes[1, row] = _operation(categories)
+                row += 1
+        i = following
+    return row, i
+
+
+def _events(source: Source, notes: Notes) -> Iterator[Events]:
+    """Events of one CPU's file, a chunk at a time."""
+    counters = np.zeros(text_kernel.N_COUNTERS, np.int64)
+    big = _order(source.head) == "big"
+    carried = b""
+    with source.open() as file:
+        while data := file.read(CHUNK):
+            buf = np.frombuffer(carried + data, np.uint8)
+            room = buf.size // RECORD + 1
+            rows = np.empty((room, 4), np.int64)
+            codes = np.empty((2, room), np.uint8)
+            n, used = scan_records(buf, big, rows, codes, counters)
+            carried = buf[used:].tobytes()
+            if n:
+                yield Events(rows[:n], codes[:, :n])
+    notes.skipped += int(counters[text_kernel.SKIPPED])
+    if carried:
+        notes.skipped += 1
+    steps = int(counters[text_kernel.BOOKKEEPING])
+    notes.say(steps, "flush steps and commands without sectors (not in the table)")
+
+
+def _merged(files: list[Iterator[Events]]) -> Iterator[Events]:
+    """Events of several files by time, holding one chunk of each."""
+    held: dict[int, Events] = {}
+    open_files = dict(enumerate(files))
+    while True:
+        for key in [k for k in open_files if k not in held]:
+            chunk = next(open_files[key], None)
+            if chunk is None:
+                del open_files[key]
+            else:
+                held[key] = chunk
+        if not held:
+            return
+        # Nothing earlier than this can still come from a file that goes on.
+        limit = min(int(held[k].rows[:, 0].max()) for k in held)
+        rows, codes = [], []
+        for key in list(held):
+            take = held[key].rows[:, 0] <= limit
+            rows.append(held[key].rows[take])
+            codes.append(held[key].codes[:, take])
+            if take.all():
+                del held[key]
+            else:
+                held[key] = Events(held[key].rows[~take], held[key].codes[:, ~take])
+        merged = np.concatenate(rows)
+        order = np.argsort(merged[:, 0], kind="stable")
+        yield Events(merged[order], np.concatenate(codes, axis=1)[:, order])
+
+
+def _from_zero(batches: Iterator[Events]) -> Iterator[Events]:
+    """Times counted from the first event, as blkparse does."""
+    start: int | None = None
+    for events in batches:
+        if start is None:
+            start = int(events.rows[0, 0])
+        events.rows[:, 0] -= start
+        yield events

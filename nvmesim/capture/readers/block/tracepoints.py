@@ -1,0 +1,158 @@
+"""Readers of block tracepoints as text: perf script, ftrace, and CSV printed by bpftrace.
+
+All three carry block_rq_issue and block_rq_complete: device, RWBS, sector, sectors. An ftrace
+that has nvme_setup_cmd and nvme_complete_rq only is paired by queue and command number.
+Source: linux/include/trace/events/block.h (6.1, and 6.18 with an ioprio field), nvme/host/trace.h.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+
+from nvmesim.capture.capture import Capture
+from nvmesim.capture.lines import NEWLINE, chunks
+from nvmesim.capture.notes import Notes
+from nvmesim.capture.readers.block import blkparse_kernel as kernel
+from nvmesim.capture.readers.block.blkparse import device_name, paired_blocks
+from nvmesim.capture.readers.block.blkparse_fields import whole_lines
+from nvmesim.capture.readers.block.nvme_events import nvme_blocks
+from nvmesim.capture.readers.block.tracepoint_kernel import scan_tracepoints
+from nvmesim.capture.readers.tables.table_kernel import INTEGER, LETTER, OPERATION, OPTIONAL
+from nvmesim.capture.readers.tables.table_rows import Column, Names, Shape, table_batches
+from nvmesim.capture.requests.block import Block
+from nvmesim.capture.requests.pairing import Events
+from nvmesim.capture.requests.table import requests_capture
+from nvmesim.capture.text import Head, Source
+
+FORMAT: Final = "tracepoints"
+SHORTEST_EVENT: Final = 40
+MAX_ODD: Final = 20_000
+
+_BLOCK = re.compile(r"\d+\.\d{6,9}: +(block:)?block_rq_(issue|complete): +\d+,\d+ ")
+_NVME = re.compile(r"\d+\.\d{6,9}: +(nvme:)?nvme_(setup_cmd|complete_rq): ")
+_CSV_HEADER = re.compile(r"^ts_ns,ev,.*sector.*$", re.M)
+_CSV_ROW = re.compile(r"^\d{6,19},[DCQR],\d{1,4},\d{1,7},\d+,\d+,[A-Z]+.*$", re.M)
+_QUIET = re.compile(rb"\s*#|Attaching |\s*$|ts_ns,|cpus=\d|version = ")
+_LOST = re.compile(rb"CPU:\d+ \[LOST (\d{1,15}) EVENTS\]|[Ll]ost (\d{1,15}) events")
+_COLUMNS: Final = {
+    "ts_ns": INTEGER, "ev": LETTER, "dev_major": INTEGER, "dev_minor": INTEGER,
+    "sector": INTEGER, "nr_sector": INTEGER, "rwbs": OPERATION | OPTIONAL,
+}  # fmt: skip
+LETTERS: Final = tuple(ord(letter) for letter in "QDCR")
+
+
+def sniff(head: Head) -> bool:
+    """Whether *head* holds block events of perf script, ftrace or a bpftrace CSV."""
+    text = head.text
+    if "block_rq_" in text or "nvme_" in text:
+        return bool(_BLOCK.search(text) or _NVME.search(text))
+    return bool(_CSV_HEADER.search(text) or _CSV_ROW.search(text))
+
+
+def read(source: Source) -> Capture:
+    """Read block tracepoints; CaptureError if they hold no whole request."""
+    head = source.head.text
+    if _BLOCK.search(head):
+        name = "perf-script" if re.search(r": +block:block_rq", head) else "ftrace"
+        return requests_capture(source, name, block_blocks)
+    if _NVME.search(head):
+        return requests_capture(source, "ftrace-nvme", nvme_blocks)
+    return requests_capture(source, "bpftrace-csv", csv_blocks)
+
+
+def block_blocks(source: Source, notes: Notes) -> Iterator[Block]:
+    """Requests of block_rq_* events, in order of completion."""
+    yield from paired_blocks(_from_zero(_events(source, notes)), notes, device_name)
+
+
+def csv_blocks(source: Source, notes: Notes) -> Iterator[Block]:
+    """Requests of a CSV with a line an event, in order of completion."""
+    yield from paired_blocks(_from_zero(_csv_events(source, notes)), notes, device_name)
+
+
+def _csv_shape(source: Source) -> Shape:
+    header = _CSV_HEADER.search(source.head.text)
+    row = _CSV_ROW.search(source.head.text)
+    names = header[0].strip().split(",") if header else list(_COLUMNS)
+    missing = [name for name in _COLUMNS if name not in names]
+    if missing:
+        raise source.error(
+            f"its CSV header lacks {', '.join(missing)}", "print " + ",".join(_COLUMNS)
+        )
+    wanted = {name: Column(names.index(name), kind) for name, kind in _COLUMNS.items()}
+    width = len(names) if header or row is None else row[0].count(",") + 1
+    return Shape(wanted, least=width, most=width)
+
+
+def _csv_events(source: Source, notes: Notes) -> Iterator[Events]:
+    steps = 0
+    lost = _Lost()
+    shape = _csv_shape(source)
+    for batch in table_batches(source, shape, Names(), notes, lost.expects):
+        c = batch.columns
+        sane = (c["sector"] <= kernel.MAX_SECTOR) & (c["nr_sector"] <= kernel.MAX_SECTORS)
+        sane &= (c["dev_major"] < 4096) & (c["dev_minor"] < 2**20)
+        sane &= (c["ts_ns"] <= kernel.MAX_SECONDS * 10**9) & np.isin(c["ev"], LETTERS)
+        notes.skipped += int((~sane).sum())
+        ranged = sane & (c["nr_sector"] > 0)
+        steps += int((sane & ~ranged).sum())
+        device = c["dev_major"] * 2**20 + c["dev_minor"]
+        rows = np.stack([c["ts_ns"], device, c["sector"], c["nr_sector"]], axis=1)
+        operation = np.where(c["rwbs"] < 0, kernel.UNKNOWN, c["rwbs"])
+        codes = np.stack([c["ev"], operation]).astype(np.uint8)
+        if ranged.any():
+            yield Events(np.ascontiguousarray(rows[ranged]), np.ascontiguousarray(codes[:, ranged]))
+    _report(notes, steps, lost)
+
+
+class _Lost:
+    """Knows the lines that belong to such a file without being events, and counts losses."""
+
+    def __init__(self) -> None:
+        self.events = 0
+
+    def expects(self, line: bytes) -> bool:
+        """Whether *line* is a header, or says that events were lost."""
+        lost = _LOST.search(line)
+        if lost:
+            self.events += int(lost[1] or lost[2])
+        return lost is not None or _QUIET.match(line) is not None
+
+
+def _events(source: Source, notes: Notes) -> Iterator[Events]:
+    """Block events of *source*; lines that are no events of any kind are counted as skipped."""
+    counters = np.zeros(kernel.N_COUNTERS, np.int64)
+    lost = _Lost()
+    for data in chunks(source):
+        stop = data.size if data[-1] == NEWLINE else whole_lines(data)
+        # A last line without its end may be cut within a number.
+        notes.skipped += int(stop < data.size)
+        room = stop // SHORTEST_EVENT + 1
+        rows = np.empty((room, 4), np.int64)
+        codes = np.empty((2, room), np.uint8)
+        odd = np.empty((2, MAX_ODD), np.int64)
+        n, n_odd = scan_tracepoints(data, stop, rows, codes, odd, counters)
+        bounds = odd[:, :n_odd].T.tolist()
+        notes.skipped += sum(not lost.expects(data[a:b].tobytes()) for a, b in bounds)
+        if n:
+            yield Events(rows[:n], codes[:, :n])
+    notes.skipped += int(counters[kernel.SKIPPED])
+    _report(notes, int(counters[kernel.BOOKKEEPING]), lost)
+
+
+def _report(notes: Notes, steps: int, lost: _Lost) -> None:
+    notes.say(steps, "flush steps and commands without sectors (not in the table)")
+    notes.say(lost.events, "events lost by the tracer: counts and depths are too low")
+
+
+def _from_zero(batches: Iterator[Events]) -> Iterator[Events]:
+    """Times counted from the first event; they come as time since boot or of the day."""
+    start: int | None = None
+    for events in batches:
+        if start is None:
+            start = int(events.rows[0, 0])
+        yield Events(events.rows - np.array([start, 0, 0, 0]), events.codes)

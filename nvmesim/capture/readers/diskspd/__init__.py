@@ -1,0 +1,1 @@
+"""Readers of DiskSpd's results: XML and text."""

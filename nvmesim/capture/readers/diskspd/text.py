@@ -1,0 +1,294 @@
+"""Reader of DiskSpd's text results, 2.0 to 2.3, and of diskspd-for-linux.
+
+The header of a table says which columns it has. Totals are read from the ``total:`` rows, because
+people cut thread rows out of what they paste; a span without them is cut and left out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from nvmesim.capture.capture import Capture, Measurement, Op
+from nvmesim.capture.readers.diskspd.common import (
+    Counts,
+    Span,
+    Target,
+    checked_table,
+    measurements,
+    number,
+    results_capture,
+    whole,
+)
+from nvmesim.capture.readers.diskspd.options import command_targets, size_bytes
+from nvmesim.capture.text import Head, Source, shown
+
+FORMAT: Final = "diskspd-text"
+LARGEST: Final = 64 << 20
+TABLES: Final[dict[str, Op | None]] = {"Total IO": None, "Read IO": "read", "Write IO": "write"}
+
+_RESULTS = re.compile(r"Results for (?:timespan|job) (\d{1,9}):")
+_SNIFF = re.compile(
+    r"^\s*Results for (timespan|job) \d+:|^\s*Command Line: .*diskspd"
+    r"|^\s*number of outstanding I/O operations",
+    re.M | re.I,
+)
+_FILE = re.compile(r"\s+\([^()]*\)$")
+_WHOLE_ROW = re.compile(r"\|\s*(?:\d+[.,]\d{3}|N/A)\s*$")
+"""A row of a percentile table up to its last decimal; people paste texts without the last end."""
+_NINES = re.compile(r"(\d{1,2})-nines$")
+_NTH = re.compile(r"(\d{1,2})th$")
+_RATIO = re.compile(r"read/write ratio: (\d{1,3})/(\d{1,3})")
+_RATE = re.compile(r"rate-limited to (\d{1,12}) ?(B/ms|IOPS)")
+
+
+def sniff(head: Head) -> bool:
+    """Whether *head* holds DiskSpd's text, from its input parameters or results."""
+    return bool(_SNIFF.search(head.text)) and "<Results>" not in head.text
+
+
+def read(source: Source) -> Capture:
+    """Read DiskSpd text; CaptureError if no time span has whole tables."""
+    parse = _Parse()
+    lines = source.text(LARGEST).split("\n")
+    if "|" in lines[-1] and not _WHOLE_ROW.search(lines[-1]):
+        parse.warnings.append(f"its last line is cut: {shown(lines.pop())!r} (left out)")
+    for line in lines:
+        parse.line(line.strip())
+    parse.end()
+    version = parse.version
+    found: list[Measurement] = []
+    warnings = parse.warnings
+    for span in parse.spans:
+        if span.seconds and _is_whole(span):
+            found += measurements(_finished(span, parse), version)
+        else:
+            warnings.append(f"{span.label}: its tables are cut (left out)")
+    return results_capture(source, FORMAT, version, found, warnings)
+
+
+def _is_whole(span: Span) -> bool:
+    return span.total is not None and {"read", "write"} <= span.total.keys()
+
+
+def _finished(span: Span, parse: _Parse) -> Span:
+    """*span* with its profile; counts by target only if no thread row was cut."""
+    profile = parse.profiles[min(len(parse.profiles), parse.spans.index(span) + 1) - 1 :]
+    if profile:
+        span.targets = profile[0].targets
+        span.warmup_s = profile[0].warmup_s
+        span.engine = profile[0].engine
+        span.shared_threads = profile[0].shared_threads
+    span.targets = span.targets or command_targets(parse.command)
+    span.cpus = span.cpus or parse.cpus
+    each = [target.threads for target in span.targets]
+    if span.threads is None and each and all(each):
+        span.threads = sum(n for n in each if n)
+    assert span.total is not None
+    for op, total in span.total.items():
+        seen = sum(counts[op].count for counts in span.counts.values() if op in counts)
+        if seen != total.count:
+            span.warnings.append("thread rows were cut out of the tables: totals only")
+            span.counts = {}
+            break
+    return span
+
+
+@dataclass
+class _Parse:
+    """The state of reading a text line by line."""
+
+    profiles: list[Span] = field(default_factory=list)
+    spans: list[Span] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    command: str = ""
+    cpus: int | None = None
+    version: str | None = None
+    span: Span | None = None
+    """The time span whose results are being read."""
+    rows: Iterator[str] | None = None
+    title: str = ""
+    """The last line with text, which may be the title of a percentile table."""
+    op: Op | None = None
+    columns: list[str] = field(default_factory=list)
+    table: dict[Op, dict[float, float]] | None = None
+    table_title: str = ""
+
+    def line(self, text: str) -> None:
+        """Take the next line."""
+        if self.table is not None and not text.startswith("---") and not self._percentile(text):
+            self._end_table()
+        if not text or text.startswith("---") or text.startswith("***"):
+            return
+        started = _RESULTS.match(text)
+        if started:
+            self.span = Span(label=f"timespan {int(started[1])}")
+            self.spans.append(self.span)
+        elif text.startswith("Totals:"):
+            self.span = None
+        elif text.startswith("%-ile"):
+            self.table, self.table_title = {}, self.title
+        elif self.span is None:
+            self._parameter(text)
+        elif self.table is None:
+            self._result(text, self.span)
+        self.title = text
+
+    def end(self) -> None:
+        """There are no more lines."""
+        self._end_table()
+
+    # Input parameters and system information
+
+    def _parameter(self, text: str) -> None:
+        key, _, value = (part.strip() for part in text.partition(":"))
+        if key == "Command Line":
+            self.command = value
+        elif key in ("timespan", "job"):
+            self.profiles.append(Span(label=text))
+        elif key in ("cpu count", "processor count"):
+            self.cpus = whole(value)
+            self.version = ">=2.2" if key == "cpu count" else "linux"
+        elif not self.profiles:
+            return
+        elif key == "path":
+            self.profiles[-1].targets.append(Target(path=value.strip("'")))
+        elif key == "warm up time":
+            self.profiles[-1].warmup_s = number(value.rstrip("s"))
+        elif key == "total threads":
+            self.profiles[-1].shared_threads = True
+        elif self.profiles[-1].targets:
+            self._target(text, key, value, self.profiles[-1].targets[-1])
+
+    def _target(self, text: str, key: str, value: str, target: Target) -> None:
+        ratio, rate = _RATIO.search(text), _RATE.search(text)
+        if key == "block size":
+            target.block_size = size_bytes(value)
+        elif key.startswith("number of outstanding"):
+            target.outstanding = whole(value.rstrip(")"))
+            if "per thread" not in key and self.version is None:
+                self.version = "<=2.0"
+        elif key == "threads per file":
+            target.threads = whole(value)
+            # Linux prints both; only without this line are the threads shared (-F).
+            self.profiles[-1].shared_threads = False
+        elif ratio:
+            target.write_pct = float(ratio[2])
+        elif text in ("performing write test", "performing read test"):
+            target.write_pct = 100.0 if "write" in text else 0.0
+        elif text.startswith(("using random I/O", "using sequential I/O", "using interlocked")):
+            target.random = text.startswith("using random")
+        elif text.startswith(("software cache disabled", "using O_DIRECT")):
+            target.direct = True
+        elif text.startswith("using software cache"):
+            target.direct = False
+        elif text.startswith("using I/O Completion Ports"):
+            self.profiles[-1].engine = "iocp"
+        elif text.startswith("using completion routines"):
+            self.profiles[-1].engine = "completion-routines"
+        elif rate:
+            limit = float(rate[1])
+            size = target.block_size
+            target.rate_iops = limit if rate[2] == "IOPS" else size and limit * 1000 / size
+
+    # Results
+
+    def _result(self, text: str, span: Span) -> None:
+        key, _, value = (part.strip() for part in text.partition(":"))
+        if key in ("actual test time", "test time"):
+            span.seconds = number(value.rstrip("s"))
+        elif key == "thread count":
+            span.threads = whole(value)
+        elif key == "proc count":
+            span.cpus = whole(value)
+            self.version = self.version or "<=2.1"
+        elif text in TABLES:
+            self.op, self.columns = TABLES[text], []
+        elif text.startswith("thread |"):
+            self.columns = [cell.strip().lower() for cell in text.split("|")]
+        elif "|" in text and "%" in text:
+            self._cpu(text, span)
+        elif "|" in text and self.columns:
+            self._row(text, span)
+
+    def _cpu(self, text: str, span: Span) -> None:
+        percents = [number(cell) for cell in text.split("|") if cell.strip().endswith("%")]
+        if text.startswith("avg"):
+            # Linux puts the first figure behind "avg:" in the same cell.
+            percents = [number(cell.split()[-1]) for cell in text.split("|") if "%" in cell]
+            usage, user, kernel = [*percents, None, None, None][:3]
+            span.cpu_average = (usage, user, kernel)
+        elif percents and percents[0] is not None:
+            span.busiest_pct = max(percents[0], span.busiest_pct or 0.0)
+
+    def _row(self, text: str, span: Span) -> None:
+        is_total = text.startswith("total:")
+        cells = text.removeprefix("total:").split("|")
+        names = self.columns[1:] if is_total else self.columns
+        row = dict(zip(names, (cell.strip() for cell in cells), strict=False))
+        count, n_bytes = whole(row.get("i/os")), whole(row.get("bytes"))
+        if count is None or n_bytes is None:
+            span.warnings.append(f"a row without its counts: {shown(text)!r} (left out)")
+            return
+        if self.op is None:
+            return
+        mean = number(row.get("avglat") or row.get("avglat(ms)"))
+        stddev = number(row.get("latstddev"))
+        if is_total:
+            span.total = span.total or {}
+            span.total[self.op] = Counts(count, n_bytes)
+            span.means[self.op] = (mean, stddev) if count else (None, None)
+            self.columns = []
+        else:
+            path = _FILE.sub("", row.get("file", ""))
+            span.tally(path, self.op).add(count, n_bytes, mean, stddev)
+
+    # Percentile tables
+
+    def _percentile(self, text: str) -> bool:
+        cells = [cell.strip() for cell in text.split("|")]
+        percent = _percent(cells[0])
+        if percent is None or len(cells) < 4 or self.table is None:
+            return False
+        columns: tuple[Op, Op] = ("read", "write")
+        for op, cell in zip(columns, cells[1:3], strict=True):
+            value = number(cell)
+            if value is not None:
+                self.table.setdefault(op, {})[percent] = value
+        return True
+
+    def _end_table(self) -> None:
+        table, self.table = self.table, None
+        span = self.span
+        if not table or span is None:
+            return
+        title = self.table_title.removeprefix("Latency distribution:").strip()
+        overall = title in ("total:", "Total latency distribution:") or "|" in title
+        whole_table: dict[Op, dict[float, float]] = {}
+        for op, values in table.items():
+            if 100.0 not in values:
+                span.warnings.append(f"{op}: its percentile table is cut (left out)")
+            else:
+                whole_table[op] = checked_table(values, span.warnings, op)
+        if overall:
+            span.percentiles = whole_table
+        else:
+            span.target_percentiles[title] = whole_table
+
+
+def _percent(label: str) -> float | None:
+    """Percent of a row of the percentile table.
+
+    >>> _percent("min"), _percent("25th"), _percent("3-nines"), _percent("9-nines")
+    (0.0, 25.0, 99.9, 99.9999999)
+    """
+    if label in ("min", "max"):
+        return 0.0 if label == "min" else 100.0
+    nth, nines = _NTH.match(label), _NINES.match(label)
+    if nth:
+        return float(nth[1])
+    if nines and 3 <= int(nines[1]) <= 12:
+        return round(100 - 10.0 ** (2 - int(nines[1])), int(nines[1]))
+    return None

@@ -1,0 +1,206 @@
+"""Reader of DiskSpd's XML results (``-Rxml``), 2.0.21 to 2.3.
+
+What DiskSpd prints is not always XML: error lines stand before ``<Results>`` and behind
+``</Results>``, and a path may hold a bare ``&``. Document types are refused: nothing in DiskSpd's
+output has one, and entities are how a small file becomes a large one.
+"""
+
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as ET
+from dataclasses import replace
+from typing import Final
+
+import polars as pl
+
+from nvmesim.capture.capture import Capture, Measurement, Op
+from nvmesim.capture.readers.diskspd.common import (
+    OPS,
+    Span,
+    Target,
+    checked_table,
+    measurements,
+    number,
+    results_capture,
+    whole,
+)
+from nvmesim.capture.readers.diskspd.series import iops_series
+from nvmesim.capture.text import Head, Source, shown
+
+FORMAT: Final = "diskspd-xml"
+LARGEST: Final = 64 << 20
+"""Bytes; a result of 1,000 threads with a second-by-second series is about 20 MB."""
+MAX_DEPTH: Final = 32
+"""DiskSpd nests 7 elements."""
+
+_RESULTS = re.compile(r"<Results>.*?</Results>", re.S)
+_START = re.compile(r"<Results>")
+_DOCTYPE = re.compile(r"<!(DOCTYPE|ENTITY)", re.I)
+_BARE_AMPERSAND = re.compile(r"&(?!(?:amp|lt|gt|quot|apos|#\d{1,7}|#x[0-9a-fA-F]{1,6});)")
+_CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
+_NESTED = re.compile(r"<(/?)[A-Za-z][^<>]*?(/?)>")
+
+
+def sniff(head: Head) -> bool:
+    """Whether *head* holds the start of DiskSpd's XML."""
+    start = head.text.find("<Results>")
+    return start >= 0 and bool(
+        re.match(r"<Results>\s*<(System|Profile|TimeSpan)\b", head.text[start:])
+    )
+
+
+def read(source: Source) -> Capture:
+    """Read DiskSpd XML; CaptureError if no time span has results or the XML is cut or broken."""
+    text = source.text(LARGEST)
+    if _DOCTYPE.search(text):
+        raise source.error("holds a document type", "give the file as DiskSpd wrote it")
+    documents = _RESULTS.findall(text)
+    if not documents:
+        raise source.error("is cut: <Results> without </Results>", "repeat the capture")
+    warnings = []
+    if len(_START.findall(text)) > len(documents):
+        warnings.append("the last result is cut (left out)")
+    version = None
+    found: list[Measurement] = []
+    series: list[pl.DataFrame] = []
+    for document in documents:
+        root = _parsed(source, document)
+        version = _text(root, "System/Tool/Version") or version
+        for span in _spans(root, warnings):
+            found += measurements(span, version)
+        # The spans of a file are runs of their own, so only a single one has a course of time.
+        series += [table for e in root.findall("TimeSpan") if (table := iops_series(e)) is not None]
+    capture = results_capture(source, FORMAT, version, found, warnings)
+    return replace(capture, series=series[0] if len(series) == 1 else None)
+
+
+def _parsed(source: Source, document: str) -> ET.Element:
+    clean = _CONTROL.sub("?", _BARE_AMPERSAND.sub("&amp;", document))
+    depth = deepest = 0
+    for tag in _NESTED.finditer(clean):
+        depth += -1 if tag[1] else 0 if tag[2] else 1
+        deepest = max(deepest, depth)
+    if deepest > MAX_DEPTH:
+        raise source.error("is nested too deeply for DiskSpd's XML", "repeat the capture")
+    try:
+        return ET.fromstring(clean)
+    except (ET.ParseError, ValueError) as error:
+        raise source.error(f"is broken XML ({shown(error)})", "repeat the capture") from None
+
+
+def _text(element: ET.Element, path: str) -> str | None:
+    found = element.findtext(path)
+    return found.strip() if found else None
+
+
+def _spans(root: ET.Element, warnings: list[str]) -> list[Span]:
+    profiles = root.findall("Profile/TimeSpans/TimeSpan")
+    spans = []
+    for i, element in enumerate(root.findall("TimeSpan")):
+        error = _text(element, "Error")
+        if error:
+            warnings.append(f"timespan {i + 1}: {shown(error, 120)}")
+            continue
+        span = Span(label=f"timespan {i + 1}")
+        if i < len(profiles):
+            _read_profile(profiles[i], span)
+        _read_result(element, span)
+        spans.append(span)
+    return spans
+
+
+def _read_profile(profile: ET.Element, span: Span) -> None:
+    span.warmup_s = number(_text(profile, "Warmup"))
+    span.shared_threads = bool(whole(_text(profile, "ThreadCount")))
+    span.thread_outstanding = whole(_text(profile, "RequestCount")) or None
+    routines = _text(profile, "CompletionRoutines") == "true"
+    span.engine = "completion-routines" if routines else "iocp"
+    span.targets = [_target(element) for element in profile.findall("Targets/Target")]
+
+
+def _target(element: ET.Element) -> Target:
+    block_size = whole(_text(element, "BlockSize"))
+    uncached = {_text(element, name) for name in ("DisableOSCache", "DisableAllCache")}
+    return Target(
+        path=_text(element, "Path") or "",
+        block_size=block_size or None,
+        outstanding=whole(_text(element, "RequestCount")),
+        threads=whole(_text(element, "ThreadsPerFile")),
+        write_pct=number(_text(element, "WriteRatio")),
+        random=_is_random(element),
+        direct="true" in uncached,
+        rate_iops=_rate(element, block_size),
+    )
+
+
+def _is_random(element: ET.Element) -> bool | None:
+    if element.find("Random") is None:
+        return False if element.find("StrideSize") is not None else None
+    ratio = whole(_text(element, "RandomRatio"))
+    return True if ratio is None or ratio >= 100 else None
+
+
+def _rate(element: ET.Element, block_size: int | None) -> float | None:
+    """The -g limit of one thread in IOPS; without a unit it is bytes per millisecond."""
+    limit = element.find("Throughput")
+    value = number(limit.text) if limit is not None else None
+    if limit is None or not value or value < 0:
+        return None
+    if limit.get("unit") == "IOPS":
+        return value
+    return value * 1000 / block_size if block_size else None
+
+
+def _read_result(element: ET.Element, span: Span) -> None:
+    span.seconds = number(_text(element, "TestTimeSeconds"))
+    span.threads = whole(_text(element, "ThreadCount"))
+    span.cpus = (
+        whole(_text(element, "ProcCount")) or len(element.findall("CpuUtilization/CPU")) or None
+    )
+    _read_cpu(element, span)
+    for target in element.findall("Thread/Target"):
+        _read_target(target, span)
+    latency = element.find("Latency")
+    if latency is not None:
+        _read_latency(latency, span)
+
+
+def _read_cpu(element: ET.Element, span: Span) -> None:
+    average = element.find("CpuUtilization/Average")
+    if average is not None:
+        usage, user, kernel = (
+            number(_text(average, f"{name}Percent")) for name in ("Usage", "User", "Kernel")
+        )
+        span.cpu_average = (usage, user, kernel)
+    used = [number(e.text) for e in element.findall("CpuUtilization/CPU/UsagePercent")]
+    span.busiest_pct = max((u for u in used if u is not None), default=None)
+
+
+def _read_target(element: ET.Element, span: Span) -> None:
+    path = _text(element, "Path") or ""
+    for op in OPS:
+        name = op.capitalize()
+        count = whole(_text(element, f"{name}Count"))
+        n_bytes = whole(_text(element, f"{name}Bytes"))
+        if count is None or n_bytes is None:
+            span.warnings.append(f"{shown(path)}: a thread without its {name}Count (left out)")
+            continue
+        mean = number(_text(element, f"Average{name}LatencyMilliseconds"))
+        stddev = number(_text(element, f"{name}LatencyStdev"))
+        span.tally(path, op).add(count, n_bytes, mean, stddev)
+
+
+def _read_latency(element: ET.Element, span: Span) -> None:
+    columns: dict[Op, str] = {"read": "Read", "write": "Write"}
+    for op, name in columns.items():
+        mean = number(_text(element, f"Average{name}Milliseconds"))
+        span.means[op] = (mean, number(_text(element, f"{name}LatencyStdev")))
+        table = {}
+        for bucket in element.findall("Bucket"):
+            percent = number(_text(bucket, "Percentile"))
+            value = number(_text(bucket, f"{name}Milliseconds"))
+            if percent is not None and value is not None and 0 <= percent <= 100:
+                table[percent] = value
+        if table:
+            span.percentiles[op] = checked_table(table, span.warnings, name.lower())

@@ -1,0 +1,1 @@
+"""Readers of fio's results: JSON, terse and text."""

@@ -1,0 +1,1 @@
+"""Readers of fio's logs: latency and bandwidth logs, histogram logs, iologs."""

@@ -1,0 +1,1 @@
+"""Readers of other tools' reports: Iometer, iostat."""

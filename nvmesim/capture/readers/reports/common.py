@@ -1,0 +1,113 @@
+"""What readers of printed results share: numbers with units, results of rates, the capture."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from nvmesim.capture.capture import Capture, Latency, Measurement, OpResult
+from nvmesim.capture.fields import MAX_RATE, checked
+from nvmesim.capture.text import Source
+
+LARGEST: Final = 64 << 20
+"""Bytes of a text of results; those of the tools here have some kilobytes."""
+MIB: Final = 1 << 20
+_SIZE: Final = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,6})?) ?([KMGT]?)(i?)B?", re.IGNORECASE)
+_COUNT: Final = re.compile(r"([0-9][0-9.]{0,20})([kKmMgG]?)")
+_TIME_S: Final = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0}
+
+
+def binary_size(text: str) -> int | None:
+    """Bytes of a size whose prefixes are powers of 1024, with or without an i; else None.
+
+    >>> binary_size("4k"), binary_size("128KiB"), binary_size("1 MiB"), binary_size("x")
+    (4096, 131072, 1048576, None)
+    """
+    match = _SIZE.fullmatch(text.strip())
+    if match is None:
+        return None
+    size = float(match[1]) * 1024 ** (" KMGT".find(match[2].upper()) if match[2] else 0)
+    return round(size) if 1 <= size <= 1 << 40 else None
+
+
+def number_of(source: Source, where: str, text: str, most: float = MAX_RATE) -> float:
+    """Return the number in *text*: 90,546 or 97.1k; CaptureError if it is none or not plausible."""
+    plain = text.strip().replace(",", "")
+    match = _COUNT.fullmatch(plain)
+    scale = {"k": 1e3, "m": 1e6, "g": 1e9}.get(match[2].lower(), 1.0) if match else 1.0
+    value = checked(source, where, plain.rstrip("kKmMgG") if match else text, most=most)
+    return checked(source, where, value * scale, most=most)
+
+
+def seconds_of(source: Source, where: str, text: str, unit: str) -> float:
+    """Return the time *text* of *unit* (ns, us, ms, s, min) in s."""
+    return checked(source, where, text, most=1e15) * _TIME_S[unit]
+
+
+def rate_result(
+    iops: float,
+    bytes_per_s: float,
+    *,
+    seconds: float | None = None,
+    count: int | None = None,
+    lat: Latency | None = None,
+) -> OpResult:
+    """Return what *iops* and *bytes_per_s* over *seconds* are; counts are 0 if they are unknown.
+
+    >>> rate_result(100.0, 409600.0, seconds=2.0).count
+    200
+    """
+    known = round(iops * seconds) if count is None and seconds else count or 0
+    n_bytes = round(bytes_per_s * seconds) if seconds else 0
+    return OpResult(count=known, bytes=n_bytes, iops=iops, bytes_per_s=bytes_per_s, lat=lat)
+
+
+def nearest_size(iops: float, rate: float, half: float, half_iops: float) -> int | None:
+    """Return the power of two that *rate* bytes/s over *iops* may be, given their rounding.
+
+    *half* and *half_iops* are what either may be off. None if none fits, or more than one.
+
+    >>> nearest_size(655, 10488 * 2**20, 0.5 * 2**20, 0.5)
+    16777216
+    """
+    if iops <= half_iops:
+        return None
+    low, high = (rate - half) / (iops + half_iops), (rate + half) / (iops - half_iops)
+    fit = [1 << n for n in range(9, 31) if low <= 1 << n <= high]
+    return fit[0] if len(fit) == 1 else None
+
+
+def results(
+    source: Source,
+    format_name: str,
+    found: Sequence[Measurement],
+    warnings: Sequence[str],
+    *,
+    version: str | None = None,
+    rows: int | None = None,
+    skipped: int = 0,
+) -> Capture:
+    """Return the capture of *found*; CaptureError if there is nothing in it."""
+    if not found:
+        why = f" ({'; '.join(warnings)})" if warnings else ""
+        raise source.error(f"is {format_name} without one whole result{why}", "repeat the run")
+    said = [*warnings]
+    if skipped:
+        said.append(f"{skipped} lines skipped: damaged, or of no known kind")
+    return Capture(
+        file=source.path,
+        format=format_name,
+        version=version,
+        measurements=tuple(found),
+        rows=len(found) if rows is None else rows,
+        skipped=skipped,
+        warnings=tuple(dict.fromkeys(said)),
+    )
+
+
+def cut_line(source: Source) -> list[str]:
+    """Return a warning if the last line lacks its end: it may be cut, and what follows missing."""
+    if not source.text(LARGEST).rpartition("\n")[2]:
+        return []
+    return ["its last line has no end: check that nothing is missing"]

@@ -1,0 +1,122 @@
+"""Reader of what CrystalDiskMark 3 to 8 and KDiskMark copy as text: the best of some runs a row.
+
+``MB/s`` are 10**6 bytes/s, but KDiskMark 2 divides fio's KiB by 1000: the IOPS beside it tell.
+Source: hiyohiyo/CrystalDiskMark, JonMagon/KDiskMark.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from nvmesim.capture.capture import Capture, Conditions, Latency, Measurement, Op, OpResult
+from nvmesim.capture.readers.reports.common import (
+    LARGEST,
+    binary_size,
+    cut_line,
+    number_of,
+    rate_result,
+    results,
+)
+from nvmesim.capture.text import Head, Source
+
+FORMAT: Final = "crystaldiskmark"
+_TITLE: Final = re.compile(r"^\s*(CrystalDiskMark|KDiskMark)\s+\(?([0-9][\w.]{0,20})", re.M)
+_SECTION: Final = re.compile(r"^\s*\[(Read|Write|Mix)\]")
+_ROW: Final = re.compile(
+    r"^\s*(?P<access>SEQ|RND|Sequential|Random)\s*(?P<op>Read|Write)?\s*"
+    r"(?P<size>[0-9]{1,5}\s*[KM]i?B)?\s*\((?:(?:Q\s*=\s*(?P<q>\d{1,5}),\s*)?T\s*=\s*(?P<t>\d{1,4})|"
+    r"QD\s*=\s*(?P<qd>\d{1,5}))\s*\)\s*:\s*(?P<rate>[0-9.]{1,15})\s*MB/s"
+    r"(?:\s*\[\s*(?P<iops>[0-9.]{1,15}) IOPS\])?(?:\s*<\s*(?P<lat>[0-9.]{1,15}) us>)?\s*$"
+)
+_OLD_ROW: Final = re.compile(
+    r"^\s*(?P<access>Sequential|Random)\s+(?P<op>Read|Write)\s*(?P<size>[0-9]{1,5}[KM]i?B)?\s*"
+    r"(?:\(\s*QD\s*=\s*(?P<qd>\d{1,5})\))?\s*:\s*(?P<rate>[0-9.]{1,15})\s*MB/s"
+    r"(?:\s*\[\s*(?P<iops>[0-9.]{1,15}) IOPS\])?\s*$"
+)
+_MIX: Final = re.compile(r"Read\s*(\d{1,3})\s*%")
+_SEQUENTIAL_BYTES: Final = 1 << 20
+"""Sequential rows of versions 3 to 5 name no size: it is 1 MiB, or 128 KiB with a queue depth."""
+_QUEUED_SEQUENTIAL_BYTES: Final = 128 << 10
+_KIB_RATE: Final = 1.024
+
+
+def sniff(head: Head) -> bool:
+    """Whether *head* has the title of either program."""
+    return bool(_TITLE.search(head.text))
+
+
+def read(source: Source) -> Capture:
+    """Read every row; rows of zero did not run and are said."""
+    text = source.text(LARGEST)
+    title = _TITLE.search(text)
+    warnings = ["each row is the best of its runs, not their mean"]
+    found = list(_measurements(source, text, warnings))
+    warnings += cut_line(source)
+    version = f"{title[1]} {title[2]}" if title else None
+    return results(source, FORMAT, found, warnings, version=version)
+
+
+def _measurements(source: Source, text: str, warnings: list[str]) -> Iterator[Measurement]:
+    section, mix = "", None
+    lines = text.split("\n")
+    for number, line in enumerate(lines, start=1):
+        start = _SECTION.match(line)
+        if start:
+            section, share = start[1], _MIX.search(line)
+            mix = int(share[1]) / 100 if share and int(share[1]) <= 100 else None
+        row = _ROW.match(line) or _OLD_ROW.match(line)
+        if row is None or (number == len(lines) and "iops" in row.groupdict() and not row["iops"]):
+            continue
+        measurement = _measurement(source, number, row, section, mix)
+        if measurement is None:
+            warnings.append(f"line {number}: a row of zero did not run (left out)")
+        else:
+            yield measurement
+
+
+def _measurement(
+    source: Source, line: int, row: re.Match[str], section: str, mix: float | None
+) -> Measurement | None:
+    known = row.groupdict()
+    where = f"line {line}"
+    rate = number_of(source, f"{where}: MB/s", row["rate"], 1e7) * 1e6
+    depth = int(known.get("q") or known.get("qd") or 1)
+    threads = int(known.get("t") or 1)
+    size = binary_size(row["size"]) if row["size"] else _sequential(depth, known)
+    if not size or not rate:
+        return None
+    iops = number_of(source, f"{where}: IOPS", row["iops"]) if row["iops"] else rate / size
+    if not iops:
+        return None
+    if row["iops"] and abs(rate * _KIB_RATE / (iops * size) - 1) < abs(rate / (iops * size) - 1):
+        rate *= _KIB_RATE
+    mean = known.get("lat")
+    lat = None
+    if mean:
+        lat = Latency(0, mean_s=number_of(source, f"{where}: us", mean, 1e12) * 1e-6)
+    fraction = {"Read": 1.0, "Write": 0.0}.get(row["op"] or section, mix)
+    random = row["access"] in ("RND", "Random")
+    result = rate_result(iops, rate, lat=lat)
+    ops: dict[Op, OpResult] = {}
+    if fraction in (0.0, 1.0):
+        ops["read" if fraction == 1.0 else "write"] = result
+    return Measurement(
+        label=f"{'random' if random else 'sequential'} {(row['op'] or section).lower()}",
+        conditions=Conditions(
+            read_fraction=fraction,
+            access="random" if random else "sequential",
+            block_size=size,
+            jobs=threads,
+            iodepth=depth,
+            targets=1,
+        ),
+        ops=ops,
+        source=FORMAT,
+        mixed=None if ops else result,
+    )
+
+
+def _sequential(depth: int, known: dict[str, str | None]) -> int:
+    return _QUEUED_SEQUENTIAL_BYTES if known.get("q") and depth > 1 else _SEQUENTIAL_BYTES

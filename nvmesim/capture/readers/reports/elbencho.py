@@ -1,0 +1,195 @@
+"""Reader of elbencho's results, the table it prints and its CSV: a measurement a phase.
+
+Figures are those of the last thread that ended ("LAST DONE"), so they are of the whole phase.
+Source: breuner/elbencho, Statistics.cpp (printPhaseResultsTableHeader and what follows it).
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from nvmesim.capture.capture import Capture, Conditions, Latency, Measurement, Op, OpResult
+from nvmesim.capture.fields import checked
+from nvmesim.capture.readers.reports.common import (
+    LARGEST,
+    MIB,
+    cut_line,
+    nearest_size,
+    number_of,
+    rate_result,
+    results,
+    seconds_of,
+)
+from nvmesim.capture.text import Head, Source, shown
+
+FORMAT: Final = "elbencho"
+_TABLE: Final = re.compile(r"^OPERATION\s+RESULT TYPE\s+FIRST DONE\s+LAST DONE\s*$", re.M)
+_PHASE: Final = re.compile(r"^(WRITE|READ|RWMIX\d{0,3}|RANDREAD|RANDWRITE)\s+Elapsed (ms|time)\s*:")
+_FIGURE: Final = re.compile(
+    r"^(?:[A-Z0-9]+)?\s*(Elapsed ms|IOPS|Throughput MiB/s|Total MiB)\s*:\s*"
+    r"(\d{1,15})\s+(\d{1,15})\s*$"
+)
+_IO_LATENCY: Final = re.compile(
+    r"^\s*IO latency\s*:\s*\[ min=([0-9.]{1,12})(us|ms|s) avg=([0-9.]{1,12})(us|ms|s) "
+    r"max=([0-9.]{1,12})(us|ms|s)"
+)
+_WORKING: Final = re.compile(r"^Working on (\S+) with (\d{1,7}) threads")
+_HEADER: Final = ("operation", "IOPS [last]", "MiB/s [last]")
+_OPS: Final[Mapping[str, Op]] = {"READ": "read", "WRITE": "write"}
+
+
+def sniff(head: Head) -> bool:
+    """Whether *head* has the header of elbencho's table or of its CSV."""
+    return bool(_TABLE.search(head.text)) or any(
+        all(name in line for name in _HEADER) for line in head.lines[:5]
+    )
+
+
+def read(source: Source) -> Capture:
+    """Read every phase of reads or writes; CaptureError if there is none."""
+    text = source.text(LARGEST)
+    warnings: list[str] = []
+    if _TABLE.search(text):
+        found = list(_from_table(source, text, warnings))
+        warnings += cut_line(source)
+    else:
+        found = list(_from_csv(source, text, warnings))
+    return results(source, FORMAT, found, warnings)
+
+
+def _from_table(source: Source, text: str, warnings: list[str]) -> Iterator[Measurement]:
+    path, threads, operation = "", None, ""
+    figures: dict[str, str] = {}
+    times: re.Match[str] | None = None
+    for number, line in enumerate([*text.split("\n"), "---"], start=1):
+        working, phase = _WORKING.match(line), _PHASE.match(line)
+        if phase or line.startswith(("---", "OPERATION")):
+            if operation:
+                where = f"{operation} that ends at line {number}"
+                yield from _phase(source, where, operation, path, threads, figures, times, warnings)
+            operation, figures, times = phase[1] if phase else "", {}, None
+        if working:
+            path, threads = working[1], int(working[2])
+        figure = _FIGURE.match(line)
+        if operation and figure:
+            figures[figure[1]] = figure[3]
+        times = _IO_LATENCY.match(line) or times if operation else None
+
+
+def _phase(
+    source: Source,
+    where: str,
+    operation: str,
+    path: str,
+    threads: int | None,
+    figures: Mapping[str, str],
+    times: re.Match[str] | None,
+    warnings: list[str],
+) -> Iterator[Measurement]:
+    values = {key: number_of(source, f"{where}: {key}", text) for key, text in figures.items()}
+    seconds = values.get("Elapsed ms", 0.0) / 1e3
+    if not seconds or not {"IOPS", "Throughput MiB/s", "Total MiB"} <= set(values):
+        warnings.append(f"{where} is cut (left out)")
+        return
+    printed = values["Throughput MiB/s"]
+    # Totals are exact; the rate beside them is printed without decimals.
+    rate = values["Total MiB"] * MIB / seconds
+    if abs(rate / MIB - printed) > 0.02 * printed + 1:
+        raise source.error(
+            f"{where}: {values['Total MiB']:g} MiB in {seconds:g} s make {rate / MIB:.5g} MiB/s, "
+            f"{printed:g} are printed",
+            "give the table as elbencho wrote it",
+        )
+    size = nearest_size(values["IOPS"], printed * MIB, MIB, 1.0)
+    iops = rate / size if size else values["IOPS"]
+    lat = None
+    if times:
+        low, mean, high = (seconds_of(source, where, times[k], times[k + 1]) for k in (1, 3, 5))
+        lat = Latency(round(iops * seconds), mean, low, high)
+    result = rate_result(iops, rate, seconds=seconds, lat=lat)
+    yield _measurement(
+        " ".join(filter(None, (operation.lower(), path))),
+        operation,
+        result,
+        Conditions(block_size=size, jobs=threads, duration_s=seconds),
+    )
+
+
+def _measurement(
+    label: str, operation: str, result: OpResult, conditions: Conditions
+) -> Measurement:
+    op = _OPS.get(operation.removeprefix("RAND"))
+    return Measurement(
+        label=shown(label, 60),
+        conditions=Conditions(**{**vars(conditions), "read_fraction": _fraction(operation)}),
+        ops={op: result} if op else {},
+        source=FORMAT,
+        mixed=None if op else result,
+    )
+
+
+def _fraction(operation: str) -> float | None:
+    """Fraction of reads that the name of a phase says; RWMIX70 reads 70 %."""
+    if operation.startswith("RWMIX"):
+        share = operation.removeprefix("RWMIX")
+        return int(share) / 100 if share.isdecimal() and int(share) <= 100 else None
+    return 1.0 if operation.endswith("READ") else 0.0
+
+
+def _from_csv(source: Source, text: str, warnings: list[str]) -> Iterator[Measurement]:
+    lines = text.split("\n")
+    last = lines.pop()
+    if last.strip():
+        warnings.append("its last line has no end and is left out")
+    names: list[str] = []
+    for number, line in enumerate(lines, start=1):
+        try:
+            cells = next(csv.reader([line], strict=True), [])
+        except csv.Error:
+            cells = []
+        if set(_HEADER) <= set(cells):
+            names = cells
+            continue
+        if not names or not cells:
+            continue
+        if len(cells) != len(names):
+            warnings.append(f"line {number} has {len(cells)} of {len(names)} cells (left out)")
+            continue
+        row = dict(zip(names, cells, strict=True))
+        if row["operation"] in _OPS or row["operation"].startswith("RWMIX"):
+            yield _from_row(source, f"line {number}", row)
+
+
+def _from_row(source: Source, where: str, row: Mapping[str, str]) -> Measurement:
+    def number(name: str, most: float = 1e13) -> float | None:
+        text = row.get(name, "").strip()
+        return checked(source, f"{where}: {name}", text, most=most) if text else None
+
+    seconds = (number("time ms [last]") or 0.0) / 1e3 or None
+    mib = number("MiB [last]")
+    rate = (number("MiB/s [last]") or 0.0) * MIB
+    if mib and seconds:
+        rate = mib * MIB / seconds
+    size = number("block size", 1 << 40)
+    iops = rate / size if size and rate else number("IOPS [last]") or 0.0
+    mean, low, high = (number(f"IO lat us [{what}]") for what in ("avg", "min", "max"))
+    count = round(iops * seconds) if seconds else 0
+    lat = None
+    if mean:
+        lat = Latency(count, mean / 1e6, (low or 0.0) / 1e6, high / 1e6 if high else None)
+    threads, hosts = number("threads", 1e7), number("hosts", 1e7)
+    depth, random, direct = number("IO depth", 1e7), row.get("random"), row.get("direct IO")
+    conditions = Conditions(
+        access=None if random in (None, "") else "random" if random == "1" else "sequential",
+        block_size=round(size) if size else None,
+        jobs=round(threads * (hosts or 1)) if threads else None,
+        iodepth=round(depth) if depth else None,
+        direct=None if direct in (None, "") else direct == "1",
+        duration_s=seconds,
+    )
+    label = " ".join(filter(None, (row["operation"].lower(), row.get("label", ""))))
+    return _measurement(label, row["operation"], rate_result(iops, rate, seconds=seconds, lat=lat),
+                        conditions)  # fmt: skip

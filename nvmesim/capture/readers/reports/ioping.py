@@ -1,0 +1,123 @@
+"""Reader of ioping's statistics: one request at a time, with pauses that its rate leaves out.
+
+Its IOPS are requests over the time that they took, as if there were no pauses.
+Source: koct9i/ioping, ioping.c, dump_statistics.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from nvmesim.capture.capture import Capture, Conditions, Latency, Measurement, OpResult
+from nvmesim.capture.readers.reports.common import (
+    LARGEST,
+    binary_size,
+    cut_line,
+    nearest_size,
+    number_of,
+    results,
+    seconds_of,
+)
+from nvmesim.capture.text import Head, Source, shown
+
+FORMAT: Final = "ioping"
+_N: Final = r"[0-9]{1,15}(?:\.[0-9]{1,9})?"
+_TITLE: Final = re.compile(r"^--- (\S.*?) ioping statistics ---\s*$", re.M)
+_DONE: Final = re.compile(
+    rf"^({_N})(?: ([kMG]))? requests completed in ({_N}) (ns|us|ms|s|min)"
+    rf"(?:, ({_N} [KMGT]?i?B) (read|written))?, ({_N})(?: ([kMG]))? iops, ({_N}) ([KMGT]?i?)B/s",
+    re.M,
+)
+_TIMES: Final = re.compile(
+    rf"^min/avg/max/mdev = ({_N}) (ns|us|ms|s) / ({_N}) (ns|us|ms|s) / ({_N}) (ns|us|ms|s) / "
+    rf"({_N}) (ns|us|ms|s)\s*$",
+    re.M,
+)
+_REQUEST: Final = re.compile(rf"^({_N} [KMGT]?i?B) (<<<|>>>|from|to) ", re.M)
+_SCALE: Final = {None: 1.0, "k": 1e3, "M": 1e6, "G": 1e9}
+
+
+def sniff(head: Head) -> bool:
+    """Whether *head* has the title of ioping's statistics or its lines of requests."""
+    return bool(_TITLE.search(head.text)) or (
+        bool(_REQUEST.search(head.text)) and "request=" in head.text
+    )
+
+
+def read(source: Source) -> Capture:
+    """Read the statistics of every run; CaptureError if one is there and contradicts itself."""
+    text = source.text(LARGEST)
+    titles = list(_TITLE.finditer(text))
+    ends = [*(title.start() for title in titles), len(text)][1:]
+    found: list[Measurement] = []
+    warnings = ["pauses between requests are left out of the rate: it is that of depth 1"]
+    before = 0
+    for title, end in zip(titles, ends, strict=True):
+        measurement = _measurement(source, title, text[before : title.start()], text, end)
+        before = title.end()
+        if measurement is None:
+            warnings.append(f"{shown(title[1], 40)}: its statistics are cut (left out)")
+        else:
+            found.append(measurement)
+    warnings += cut_line(source)
+    return results(source, FORMAT, found, warnings)
+
+
+def _measurement(
+    source: Source, title: re.Match[str], requests: str, text: str, end: int
+) -> Measurement | None:
+    body = text[title.end() : end]
+    done, times = _DONE.search(body), _TIMES.search(body)
+    if done is None or times is None:
+        return None
+    name = shown(title[1].split(" (")[0], 60)
+    where = f"{name}: statistics"
+    count = round(number_of(source, where, done[1]) * _SCALE[done[2]])
+    seconds = seconds_of(source, where, done[3], done[4])
+    low, mean, high, deviation = (
+        seconds_of(source, where, times[k], times[k + 1]) for k in (1, 3, 5, 7)
+    )
+    request = _REQUEST.search(requests)
+    rate = number_of(source, where, done[9]) * _power(done[10])
+    iops = number_of(source, where, done[7]) * _SCALE[done[8]]
+    size = binary_size(request[1]) if request else nearest_size(iops, rate, rate / 100, iops / 100)
+    if not count or not seconds:
+        return None
+    op = _operation(done[6], request)
+    exact = count / seconds
+    result = OpResult(
+        count=count,
+        bytes=count * size if size else round(rate * seconds),
+        # The count over the time is more exact than what is printed, unless it was cut to 1.2 k.
+        iops=iops if done[2] else exact,
+        bytes_per_s=(iops if done[2] else exact) * size if size else rate,
+        lat=Latency(count, mean, low, high, deviation),
+    )
+    return Measurement(
+        label=name,
+        conditions=Conditions(
+            read_fraction={"read": 1.0, "write": 0.0}.get(op),
+            block_size=size,
+            jobs=1,
+            iodepth=1,
+            targets=1,
+            duration_s=seconds,
+        ),
+        ops={"read": result} if op == "read" else {"write": result} if op == "write" else {},
+        source=FORMAT,
+        mixed=None if op else result,
+    )
+
+
+def _power(prefix: str) -> float:
+    return 1024.0 ** (" KMGT".find(prefix[0]) if prefix else 0)
+
+
+def _operation(said: str | None, request: re.Match[str] | None) -> str:
+    """``read`` or ``write`` by the summary, else by the arrow of the requests; else nothing."""
+    if said:
+        return "read" if said == "read" else "write"
+    if request is None:
+        return ""
+    return "read" if request[2] in ("<<<", "from") else "write"

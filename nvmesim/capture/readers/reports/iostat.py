@@ -1,0 +1,396 @@
+"""Reader of ``iostat -x``, text and JSON: what each device of each host did.
+
+A report that follows iostat's own banner is since boot and is left out when there are others. Rates
+are averaged over the reports, which are equally long; waits are weighted by the requests that
+waited. The device's name stands first, or last with ``--pretty``; lines may be indented or carry
+the name of their host. Source: sysstat 9 to 12, iostat.c; older column names (await, avgqu-sz,
+rsec/s) are known.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from itertools import pairwise
+from typing import Final
+
+from nvmesim.capture.capture import Capture, Conditions, CpuUse, Latency, Measurement, Op, OpResult
+from nvmesim.capture.readers.diskspd.common import LONGEST_MS, S_PER_MS, number
+from nvmesim.capture.text import Head, Source, shown
+
+FORMAT: Final = "iostat"
+LARGEST: Final = 128 << 20
+UNITS: Final = {"rkB/s": 1024.0, "rMB/s": 1024.0**2, "rsec/s": 512.0}
+UNIT_KIB: Final = {"B": 1 / 1024, "k": 1.0, "M": 1024.0, "G": 1024.0**2, "T": 1024.0**3}
+LETTERS: Final[dict[Op, str]] = {"read": "r", "write": "w"}
+_HEADER = re.compile(
+    r"^(?![^\n]*(?:\bDEV\b|\"))[^\n]*?(?:\br/s\s[^\n]*\bw/s\s|\btps\s[^\n]*\bawait\s)[^\n]*%util\b[^\n]*$",
+    re.M,
+)
+_HOSTED = re.compile(r"^([\w.-]{1,64}): +(?:Linux \S+ \(|Device:?\s|avg-cpu:)", re.M)
+_BANNER = re.compile(r"^Linux \S+ \(\S*\)\s")
+_CPUS = re.compile(r"\((\d{1,6}) CPU\)")
+_DATE = re.compile(r"\d{1,4}[/.\-]\d{1,2}[/.\-]\d{1,4}[ T]\d{1,2}:\d\d:\d\d(?: [AP]M)?")
+_DATES: Final = (
+    "%m/%d/%y %H:%M:%S", "%m/%d/%Y %H:%M:%S", "%d.%m.%Y %H:%M:%S", "%Y-%m-%d %H:%M:%S",
+    "%m/%d/%Y %I:%M:%S %p", "%m/%d/%y %I:%M:%S %p", "%Y-%m-%dT%H:%M:%S", "%d/%m/%y %H:%M:%S",
+)  # fmt: skip
+_COMMA = re.compile(r"(:\s*)(\d+),(\d+)(?=\s*[,}])")
+
+Values = dict[str, float]
+
+
+@dataclass
+class _Report:
+    """One report: the CPU line and the device table."""
+
+    when: datetime | None = None
+    cpu: Values = field(default_factory=dict)
+    devices: dict[str, Values] = field(default_factory=dict)
+    since_boot: bool = False
+    """Whether it is the first after iostat began."""
+
+
+@dataclass
+class _Host:
+    """The reports of one host, and where reading them stands."""
+
+    name: str = ""
+    cpus: int | None = None
+    reports: list[_Report] = field(default_factory=list)
+    begins: bool = False
+    """Whether iostat's banner was the last of it."""
+    when: datetime | None = None
+    cpu: Values = field(default_factory=dict)
+    row: Callable[[list[str]], bool] | None = None
+    wrapped: list[str] = field(default_factory=list)
+    """A name too long for its line, whose numbers stand on the next."""
+    skipped: int = 0
+
+    def line(self, text: str) -> None:
+        """Take the next line."""
+        words = text.split()
+        date = _DATE.match(text.strip())
+        if not words:
+            self.row = None
+        elif _BANNER.match(text.strip()):
+            self._banner(text)
+        elif date:
+            self.when = _date(date[0])
+        elif _is_header(words):
+            self.reports.append(_Report(self.when, self.cpu, since_boot=self.begins))
+            self.row, self.cpu, self.begins = _device_table(words, self.reports[-1]), {}, False
+        elif "%user" in words and "%idle" in words:
+            self.row = _cpu_table([word for word in words if word.startswith("%")], self.cpu)
+        elif self.row is not None:
+            self._row(words)
+        else:
+            self.skipped += 1
+
+    def _banner(self, text: str) -> None:
+        cpus = _CPUS.search(text)
+        self.cpus = int(cpus[1]) if cpus else self.cpus
+        self.begins, self.row, self.when = True, None, None
+
+    def _row(self, words: list[str]) -> None:
+        assert self.row is not None
+        words, wrapped = [*self.wrapped, *words], bool(self.wrapped)
+        self.wrapped = []
+        if len(words) == 1 and not wrapped and number(words[0]) is None:
+            self.wrapped = words
+        elif not self.row(words):
+            self.skipped += 1
+
+    def lasting(self) -> list[_Report]:
+        """The reports of a load: without those since boot, if there are others."""
+        whole = [report for report in self.reports if report.devices]
+        return [report for report in whole if not report.since_boot] or whole[:1]
+
+
+def sniff(head: Head) -> bool:
+    """Whether *head* is of iostat -x, text or JSON."""
+    return bool(_HEADER.search(head.text)) or (
+        '"sysstat"' in head.text and '"statistics"' in head.text and '"avg-cpu"' in head.text
+    )
+
+
+def read(source: Source) -> Capture:
+    """Read iostat -x; CaptureError if there is no whole report."""
+    text = source.text(LARGEST)
+    is_json = text.lstrip().startswith("{")
+    hosts = _from_json(source, text) if is_json else _from_text(text)
+    hosts = [host for host in hosts if host.lasting()]
+    if not hosts:
+        raise source.error("is iostat without one whole table", "run iostat -x -t 1")
+    warnings: list[str] = []
+    found: list[Measurement] = []
+    for host in hosts:
+        found += _of_host(host, warnings, f"{host.name} " if len(hosts) > 1 else "")
+    skipped = sum(host.skipped for host in hosts)
+    if skipped:
+        warnings.append(f"{skipped} lines skipped: damaged, or of no known kind")
+    return Capture(
+        file=source.path,
+        format=FORMAT,
+        version=None,
+        measurements=tuple(found),
+        rows=sum(len(report.devices) for host in hosts for report in host.lasting()),
+        skipped=skipped,
+        warnings=tuple(dict.fromkeys(warnings)),
+    )
+
+
+def _of_host(host: _Host, warnings: list[str], prefix: str) -> list[Measurement]:
+    reports = host.lasting()
+    if reports[0].since_boot:
+        warnings.append("one report only: it is the average since boot, not of a load")
+    interval = _interval([report for report in host.reports if report.devices])
+    if interval is None:
+        warnings.append("no times (iostat -t): rates are known and counts are not")
+    names = list(dict.fromkeys(name for report in reports for name in report.devices))
+    names = [name for name in names if _is_busy(name, reports)] or names
+    return [_measurement(name, reports, host.cpus, interval, prefix + name) for name in names]
+
+
+def _from_text(text: str) -> list[_Host]:
+    names = dict.fromkeys(name for name in _HOSTED.findall(text) if name not in ("avg-cpu",))
+    hosts = {name: _Host(name) for name in names} or {"": _Host()}
+    lines = text.split("\n")
+    last = lines.pop()
+    for line in lines:
+        name, _, rest = line.partition(":")
+        if name in names:
+            hosts[name].line(rest)
+        elif "" in hosts:
+            hosts[""].line(line)
+    if last.strip():
+        _last_line(next(reversed(hosts.values())), last)
+    return list(hosts.values())
+
+
+def _last_line(host: _Host, text: str) -> None:
+    """Take a line that lacks its end: a row counts if it has all columns, its last one whole."""
+    rest = text.removeprefix(f"{host.name}:") if host.name else text
+    report = host.reports[-1] if host.reports else None
+    decimals = _decimals(rest)
+    if report is None or host.row is None or not report.devices or decimals is None:
+        host.skipped += 1
+    elif decimals == report.devices[next(reversed(report.devices))].get("", 0):
+        host.line(rest)
+    else:
+        host.skipped += 1
+
+
+def _decimals(text: str) -> float | None:
+    """How many decimals the last word has, None if it is no number."""
+    words = text.split()
+    match = re.search(r"\d[.,](\d+)%?$", words[-1]) if words else None
+    return float(len(match[1])) if match else None
+
+
+def _is_header(words: list[str]) -> bool:
+    """Whether *words* name the columns of -x: with the device first or, with --pretty, last."""
+    return "%util" in words and ("r/s" in words or {"tps", "await"} <= set(words))
+
+
+def _device_table(header: list[str], report: _Report) -> Callable[[list[str]], bool]:
+    at = len(header) - 1 if header[0].endswith("/s") or header[0] == "tps" else 0
+    columns = header[:at] + header[at + 1 :]
+
+    def row(words: list[str]) -> bool:
+        if len(words) != len(header):
+            return False
+        values = [
+            _amount(word, column)
+            for word, column in zip(words[:at] + words[at + 1 :], columns, strict=True)
+        ]
+        if any(value is None or value < 0 for value in values):
+            return False
+        pairs = zip(columns, values, strict=True)
+        known = {key: value for key, value in pairs if value is not None}
+        report.devices[words[at]] = {**known, "": _decimals(words[-1]) or 0.0}
+        return True
+
+    return row
+
+
+def _amount(word: str, column: str) -> float | None:
+    """The number in *word*; with ``-h`` sizes carry a unit of their own, whatever the column says.
+
+    >>> _amount("0,50", "r_await"), _amount("1.5M", "rkB/s"), _amount("98.1%", "%util")
+    (0.5, 1536.0, 98.1)
+    """
+    value = number(word)
+    if value is not None:
+        return value
+    value, scale = number(word[:-1]), UNIT_KIB.get(word[-1:])
+    if value is None or scale is None:
+        return None
+    in_mib = "MB" in column
+    return value * scale / (1024.0 if in_mib else 1.0)
+
+
+def _cpu_table(header: list[str], cpu: Values) -> Callable[[list[str]], bool]:
+    def row(words: list[str]) -> bool:
+        values = [number(word) for word in words]
+        if len(words) != len(header) or None in values:
+            return False
+        for key, value in zip(header, values, strict=True):
+            cpu[key.lstrip("%")] = value or 0.0
+        return True
+
+    return row
+
+
+def _from_json(source: Source, text: str) -> list[_Host]:
+    try:
+        # sysstat prints decimals as the locale does, which is no JSON.
+        data = json.loads(_COMMA.sub(r"\1\2.\3", text))
+        raw = data["sysstat"]["hosts"]
+        return [_host_of(item, item["statistics"]) for item in raw]
+    except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
+        raise source.error(
+            f"is cut or broken iostat JSON ({shown(error)})", "stop iostat with Ctrl-C only"
+        ) from None
+
+
+def _host_of(table: Mapping[str, object], statistics: object) -> _Host:
+    cpus = table.get("number-of-cpus")
+    host = _Host(shown(table.get("nodename", ""), 60))
+    host.cpus = cpus if isinstance(cpus, int) and 0 < cpus < 10**6 else None
+    for item in statistics if isinstance(statistics, list) else []:
+        if not isinstance(item, dict):
+            host.skipped += 1
+            continue
+        report = _Report(_date(str(item.get("timestamp", ""))), _numbers(item.get("avg-cpu")))
+        # JSON has no banner: the first report is the one since boot.
+        report.since_boot = not host.reports
+        disks = item.get("disk")
+        for disk in disks if isinstance(disks, list) else []:
+            values = _numbers(disk)
+            name = disk.get("disk_device") if isinstance(disk, dict) else None
+            if not isinstance(name, str) or "r/s" not in values:
+                host.skipped += 1
+                continue
+            report.devices[name] = {("%util" if k == "util" else k): v for k, v in values.items()}
+        host.reports.append(report)
+    return host
+
+
+def _numbers(item: object) -> Values:
+    if not isinstance(item, dict):
+        return {}
+    return {
+        str(key): float(value)
+        for key, value in item.items()
+        if isinstance(value, int | float) and 0 <= value < 1e15
+    }
+
+
+def _date(text: str) -> datetime | None:
+    for form in _DATES:
+        try:
+            return datetime.strptime(text, form)
+        except ValueError:
+            continue
+    return None
+
+
+def _is_busy(name: str, reports: list[_Report]) -> bool:
+    """Whether the device did anything; a host lists many that did not."""
+    rows = (report.devices.get(name, {}) for report in reports)
+    return any(row.get("r/s") or row.get("w/s") or row.get("%util") for row in rows)
+
+
+def _interval(reports: list[_Report]) -> float | None:
+    """Seconds between reports, the median of those that have times."""
+    times = [report.when for report in reports if report.when is not None]
+    gaps = sorted((b - a).total_seconds() for a, b in pairwise(times))
+    middle = gaps[len(gaps) // 2] if gaps else 0.0
+    return middle if 0 < middle < 86_400 * 366 else None
+
+
+def _measurement(
+    name: str, reports: list[_Report], cpus: int | None, interval: float | None, label: str
+) -> Measurement:
+    rows = [report.devices[name] for report in reports if name in report.devices]
+    ops = {op: result for op in LETTERS if (result := _op_result(rows, op, interval)) is not None}
+    rates = {op: result.iops for op, result in ops.items()}
+    total = sum(rates.values())
+    queue = [r.get("aqu-sz", r.get("avgqu-sz")) for r in rows]
+    used = [r["%util"] for r in rows if "%util" in r]
+    return Measurement(
+        label=label,
+        conditions=Conditions(
+            read_fraction=rates.get("read", 0.0) / total if total else None,
+            targets=1,
+            duration_s=interval and interval * len(rows),
+            cpus=cpus,
+            depth_mean=None if None in queue else sum(q for q in queue if q) / len(queue),
+        ),
+        ops=ops,
+        cpu=_cpu(reports, cpus),
+        disk_util_pct={name: sum(used) / len(used)} if used else {},
+        source="iostat",
+        mixed=None if ops else _both(rows, interval),
+    )
+
+
+def _both(rows: list[Values], interval: float | None) -> OpResult | None:
+    """Reads and writes as one, which is all that ``-s`` prints."""
+    return _result(rows, interval, "tps", ("kB/s", "MB/s", "sec/s"), ("await",))
+
+
+def _op_result(rows: list[Values], op: Op, interval: float | None) -> OpResult | None:
+    letter = LETTERS[op]
+    bandwidth = (f"{letter}kB/s", f"{letter}MB/s", f"{letter}sec/s")
+    return _result(rows, interval, f"{letter}/s", bandwidth, (f"{letter}_await", "await"))
+
+
+def _result(
+    rows: list[Values],
+    interval: float | None,
+    rate: str,
+    bandwidth: tuple[str, ...],
+    waits: tuple[str, ...],
+) -> OpResult | None:
+    """Average the columns *rate*, *bandwidth* and *waits*; counts only if the interval is known."""
+    rates = [row.get(rate, 0.0) for row in rows]
+    per_s = sum(
+        row.get(column, 0.0) * scale
+        for column, scale in zip(bandwidth, UNITS.values(), strict=True)
+        for row in rows
+    ) / len(rows)
+    seconds = (interval or 0.0) * len(rows)
+    count = round(sum(rates) * (interval or 0.0))
+    if not any(rates) or max(rates) > 1e12 or per_s * max(seconds, 1) > 1e18:
+        return None
+    if interval is not None and count == 0:
+        return None
+    found = [next((row[w] for w in waits if w in row), None) for row in rows]
+    latency = None
+    if None not in found and max(w or 0 for w in found) <= LONGEST_MS:
+        waited = sum((w or 0.0) * r for w, r in zip(found, rates, strict=True))
+        latency = Latency(count=count, mean_s=waited / sum(rates) * S_PER_MS)
+    return OpResult(
+        count=count,
+        bytes=round(per_s * seconds),
+        iops=sum(rates) / len(rates),
+        bytes_per_s=per_s,
+        clat=latency,
+    )
+
+
+def _cpu(reports: list[_Report], cpus: int | None) -> CpuUse | None:
+    """CPU time of the host; iowait and idle are not use."""
+    found = [report.cpu for report in reports if {"user", "system"} <= report.cpu.keys()]
+    if not found or not cpus:
+        return None
+    user = sum(c["user"] + c.get("nice", 0.0) for c in found) / len(found) * cpus
+    system = sum(c["system"] for c in found) / len(found) * cpus
+    if user + system > 110 * cpus:
+        return None
+    return CpuUse(user, system, user + system, scope="host")

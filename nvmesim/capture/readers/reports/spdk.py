@@ -1,0 +1,202 @@
+"""Reader of SPDK's ``perf`` and ``bdevperf``: rates, latency summary and histogram, in us.
+
+Source: spdk, app/spdk_nvme_perf/perf.c (print_performance, print_latency_statistics) and
+examples/bdev/bdevperf/bdevperf.c (performance_dump).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+
+from nvmesim.capture.capture import Capture, Conditions, Latency, Measurement, Op, OpResult
+from nvmesim.capture.readers.reports.common import (
+    LARGEST,
+    MIB,
+    cut_line,
+    nearest_size,
+    number_of,
+    rate_result,
+    results,
+)
+from nvmesim.capture.text import Head, Source, shown
+
+FORMAT: Final = "spdk"
+_HEADER: Final = re.compile(r"^\s*Device Information\s*:(.*)$", re.M)
+_SUMMARY: Final = re.compile(r"^Summary latency data for (.+?)\s+from core\s+\d+:\s*$", re.M)
+_HISTOGRAM: Final = re.compile(r"^Latency histogram for (.+?)\s+from core\s+\d+:\s*$", re.M)
+_SECTION: Final = re.compile(r"^\s*Latency (summary|histogram)\s*$")
+_JOB: Final = re.compile(
+    r"^\s*Job: (\S+)(?: \(Core Mask 0x[0-9a-fA-F]+(?:, workload: (\w+))?"
+    r"(?:, percentage: (\d{1,3}))?(?:, depth: (\d{1,7}))?(?:, IO size: (\d{1,10}))?\))?\s*"
+)
+_ROW: Final = re.compile(r"^\s*(\S.*?)\s*:\s*((?:[0-9.]{1,18}(?:\s+|$)){4,9})$")
+_PERCENTILE: Final = re.compile(r"^\s*([0-9.]{1,10})%\s*:\s*([0-9.]{1,15})us\s*$")
+_BIN: Final = re.compile(
+    r"^\s*([0-9.]{1,15})\s*-\s*([0-9.]{1,15}):\s*[0-9.]{1,9}%\s*\(\s*(\d{1,15})\)\s*$"
+)
+_CORE: Final = re.compile(r"\s+from core\s+\d+$")
+_COMMAND: Final = re.compile(r"perf\b(?=[^\n]*\s-q\s*\d)([^\n]*)")
+_OPTION: Final = re.compile(r"(?<!\S)-([qowMt])\s*(\w+)")
+_KINDS: Final = {
+    **{"read": ("sequential", 1.0), "randread": ("random", 1.0), "write": ("sequential", 0.0)},
+    **{"randwrite": ("random", 0.0), "rw": ("sequential", None), "randrw": ("random", None)},
+}
+
+
+@dataclass
+class _Device:
+    """What is printed of one device or job, perhaps by several cores."""
+
+    name: str
+    kind: str = ""
+    percentage: float | None = None
+    depth: int | None = None
+    size: int | None = None
+    rows: list[dict[str, float]] = field(default_factory=list)
+    percentiles: list[dict[float, float]] = field(default_factory=list)
+    bins: list[list[tuple[float, float, int]]] = field(default_factory=list)
+
+
+def sniff(head: Head) -> bool:
+    """Whether *head* has the table or the latency summary of either tool."""
+    return bool(_SUMMARY.search(head.text)) or (
+        "Latency(us)" in head.text and bool(_HEADER.search(head.text))
+    )
+
+
+def read(source: Source) -> Capture:
+    """Read every device; CaptureError if there is neither a rate nor a latency."""
+    text = source.text(LARGEST)
+    devices, skipped = _parse(source, text)
+    warnings: list[str] = []
+    found = [m for device in devices if (m := _measurement(device, warnings))]
+    warnings += cut_line(source)
+    return results(source, FORMAT, found, warnings, skipped=skipped)
+
+
+def _parse(source: Source, text: str) -> tuple[list[_Device], int]:
+    devices: dict[str, _Device] = {}
+    columns: list[str] = []
+    current: _Device | None = None
+    given = _command(text)
+    for number, line in enumerate(text.split("\n"), start=1):
+        header, named = _HEADER.match(line), _SUMMARY.match(line) or _HISTOGRAM.match(line)
+        job, percentile, one_bin = _JOB.match(line), _PERCENTILE.match(line), _BIN.match(line)
+        row = _ROW.match(line) if columns else None
+        if header:
+            columns = header[1].split()
+        elif named or job:
+            match = named or job
+            assert match is not None
+            current = devices.setdefault(match[1], _Device(match[1], **given))
+            if job:
+                _describe(current, job)
+        elif percentile and current:
+            _add_percentile(source, number, current, percentile)
+        elif one_bin and current:
+            _add_bin(source, number, current, one_bin)
+        elif row and (values := row[2].split()) and len(values) == len(columns):
+            name = _CORE.sub("", row[1])
+            if name != "Total":
+                device = devices.setdefault(name, _Device(name, **given))
+                pairs = zip(columns, values, strict=True)
+                where = f"line {number}"
+                device.rows.append({k: number_of(source, f"{where}: {k}", v) for k, v in pairs})
+    return list(devices.values()), 0
+
+
+def _command(text: str) -> dict[str, Any]:
+    """Load of a ``perf`` command line, if the text has one."""
+    command = _COMMAND.search(text)
+    options = dict(_OPTION.findall(command[1])) if command else {}
+    given: dict[str, Any] = {}
+    for key, name in (("q", "depth"), ("o", "size"), ("M", "percentage")):
+        if options.get(key, "").isdecimal() and len(options[key]) < 10:
+            given[name] = int(options[key])
+    if options.get("w") in _KINDS:
+        given["kind"] = options["w"]
+    return given
+
+
+def _describe(device: _Device, job: re.Match[str]) -> None:
+    device.kind = job[2] or device.kind
+    device.percentage = float(job[3]) if job[3] else device.percentage
+    device.depth = int(job[4]) if job[4] else device.depth
+    device.size = int(job[5]) if job[5] else device.size
+
+
+def _add_percentile(source: Source, line: int, device: _Device, match: re.Match[str]) -> None:
+    percent = number_of(source, f"line {line}", match[1], 100)
+    table = device.percentiles
+    if not table or percent <= max(table[-1]):
+        table.append({})
+    table[-1][percent] = number_of(source, f"line {line}: us", match[2], 1e12) * 1e-6
+
+
+def _add_bin(source: Source, line: int, device: _Device, match: re.Match[str]) -> None:
+    low, high = (number_of(source, f"line {line}: us", match[k], 1e12) * 1e-6 for k in (1, 2))
+    table = device.bins
+    if not table or (table[-1] and low < table[-1][-1][1] * (1 - 1e-9)):
+        table.append([])
+    if high > low:
+        table[-1].append((low, high, int(match[3])))
+
+
+def _measurement(device: _Device, warnings: list[str]) -> Measurement | None:
+    if not device.rows and not device.percentiles and not device.bins:
+        return None
+    access, fraction = _KINDS.get(device.kind, (None, None))
+    if fraction is None and device.percentage is not None:
+        fraction = device.percentage / 100
+    iops = sum(row.get("IOPS", 0.0) for row in device.rows)
+    rate = sum(row.get("MiB/s", 0.0) for row in device.rows) * MIB
+    seconds = max((row.get("runtime(s)", 0.0) for row in device.rows), default=0.0)
+    lat = _latency(device, iops, seconds)
+    result = rate_result(iops, rate, seconds=seconds or None, count=lat.count or None, lat=lat)
+    rounding = len(device.rows) * 0.005
+    size = device.size or nearest_size(iops, rate, rounding * MIB, rounding)
+    ops: dict[Op, OpResult] = {}
+    if fraction in (0.0, 1.0):
+        ops["read" if fraction else "write"] = result
+    if not device.rows:
+        warnings.append(f"{shown(device.name, 40)}: a latency summary alone: no rate, no load")
+    return Measurement(
+        label=shown(device.name, 60),
+        conditions=Conditions(
+            read_fraction=fraction,
+            access=access,  # type: ignore[arg-type]
+            block_size=size,
+            jobs=len(device.rows) or None,
+            iodepth=device.depth,
+            targets=1,
+            duration_s=seconds or None,
+            engine="spdk",
+            direct=True,
+        ),
+        ops=ops,
+        source="SPDK",
+        mixed=None if ops else result,
+    )
+
+
+def _latency(device: _Device, iops: float, seconds: float) -> Latency:
+    """Return mean and extremes over the cores; percentiles and bins where one core measured."""
+    whole = device.bins[0] if len(device.bins) == 1 else []
+    counted = sum(n for _, _, n in whole)
+    means = [(row.get("IOPS", 0.0), row.get("Average", 0.0)) for row in device.rows]
+    mean = sum(n * us for n, us in means) / iops * 1e-6 if iops else None
+    lows = [row["min"] * 1e-6 for row in device.rows if "min" in row]
+    highs = [row["max"] * 1e-6 for row in device.rows if "max" in row]
+    return Latency(
+        count=counted or round(iops * seconds),
+        mean_s=mean,
+        min_s=min(lows, default=None),
+        max_s=max(highs, default=None),
+        percentiles_s=device.percentiles[0] if len(device.percentiles) == 1 else {},
+        bin_s=np.array([(low + high) / 2 for low, high, _ in whole]) if counted else None,
+        bin_count=np.array([n for _, _, n in whole], np.int64) if counted else None,
+    )

@@ -1,0 +1,1 @@
+"""Readers of tables: points typed from datasheets, and published block traces."""

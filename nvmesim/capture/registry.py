@@ -1,0 +1,314 @@
+"""The readers of captures, and reading files with the one whose content it is.
+
+A reader is a module with ``sniff(head) -> bool`` and ``read(source) -> Capture``; it is imported
+when a file may be its own. The first reader whose `sniff` accepts wins, and a test holds that no
+sample is accepted by two, so the order only saves imports.
+"""
+
+from __future__ import annotations
+
+import glob
+import importlib
+import math
+import re
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from types import ModuleType
+from typing import Final, Protocol
+
+from nvmesim.capture.capture import Capture, Captures
+from nvmesim.capture.plausible import plausible
+from nvmesim.capture.text import Head, Source, TextSource, shown
+from nvmesim.capture.unwrap import strings_inside, strip_prefix
+from nvmesim.errors import CaptureError, nearest
+
+PathText = str | PathLike[str]
+
+
+class Reader(Protocol):
+    """What reads one format."""
+
+    @property
+    def name(self) -> str:
+        """Name of the format, as `nvmesim trace` shows it."""
+
+    def sniff(self, head: Head) -> bool:
+        """Whether content that starts with *head* is of this format; never raises."""
+
+    def read(self, source: Source) -> Capture:
+        """Read *source*, or raise CaptureError: one line: file, what was found, what would do."""
+
+    def parts(self, path: Path, asked: Collection[Path]) -> tuple[Path, ...]:
+        """All files of the capture that *path* is one of, the one to read first; often just it."""
+
+
+@dataclass(frozen=True)
+class LazyReader:
+    """A reader whose module is imported when it is first used."""
+
+    name: str
+    module: str
+
+    def _load(self) -> ModuleType:
+        return importlib.import_module(f"nvmesim.capture.{self.module}")
+
+    def sniff(self, head: Head) -> bool:
+        """Whether content that starts with *head* is of this format."""
+        return bool(self._load().sniff(head))
+
+    def read(self, source: Source) -> Capture:
+        """Read *source* or raise CaptureError."""
+        capture: Capture = self._load().read(source)
+        return capture
+
+    def parts(self, path: Path, asked: Collection[Path]) -> tuple[Path, ...]:
+        """All files of the capture that *path* is one of; a module without `parts` has one."""
+        find: Callable[[Path, Collection[Path]], tuple[Path, ...]] | None
+        find = getattr(self._load(), "parts", None)
+        return find(path, asked) if find else (path,)
+
+
+READERS: Final[tuple[Reader, ...]] = (
+    # name of the format, module of nvmesim.capture
+    LazyReader("fio-json", "readers.fio.json"),
+    LazyReader("fio-terse", "readers.fio.terse"),
+    LazyReader("fio-text", "readers.fio.text"),
+    LazyReader("fio-log", "readers.fio_logs.log"),
+    LazyReader("fio-hist-log", "readers.fio_logs.hist_log"),
+    LazyReader("fio-iolog", "readers.fio_logs.iolog"),
+    LazyReader("points", "readers.tables.points"),
+    LazyReader("diskspd-xml", "readers.diskspd.xml"),
+    LazyReader("diskspd-text", "readers.diskspd.text"),
+    LazyReader("blkparse", "readers.block.blkparse"),
+    LazyReader("blktrace", "readers.block.blktrace_binary"),
+    LazyReader("tracepoints", "readers.block.tracepoints"),
+    LazyReader("biosnoop", "readers.block.biosnoop"),
+    LazyReader("biolatency", "readers.block.biolatency"),
+    LazyReader("public-trace", "readers.tables.public_traces"),
+    LazyReader("iometer", "readers.reports.iometer"),
+    LazyReader("iostat", "readers.reports.iostat"),
+    LazyReader("vscsi", "readers.tables.vscsi"),
+    LazyReader("sar", "readers.reports.sar"),
+    LazyReader("vdbench", "readers.reports.vdbench"),
+    LazyReader("yabs", "readers.reports.yabs"),
+    LazyReader("crystaldiskmark", "readers.reports.crystaldiskmark"),
+    LazyReader("elbencho", "readers.reports.elbencho"),
+    LazyReader("spdk", "readers.reports.spdk"),
+    LazyReader("esxtop", "readers.reports.esxtop"),
+    LazyReader("rados-bench", "readers.reports.rados_bench"),
+    LazyReader("ioping", "readers.reports.ioping"),
+    LazyReader("node-exporter", "readers.reports.node_exporter"),
+    LazyReader("kubestr", "readers.reports.kubestr"),
+)
+
+
+def _accepting(head: Head) -> Reader | None:
+    return next((reader for reader in READERS if reader.sniff(head)), None)
+
+
+def unwrapped(source: Source) -> Source:
+    """Return what is inside *source* if another program wrapped a capture, else *source*.
+
+    A prefix of a log collector is taken off first, for a reader may take it for a name; strings in
+    JSON are looked into only if no reader knows the file as it is.
+    """
+    head = source.head
+    text = strip_prefix(head.text)
+    if text and _accepting(Head(text.encode("utf-8", "replace"), text, head.whole)):
+        return TextSource(source, strip_prefix(source.text()) or "")
+    text = strings_inside(head.text)
+    inside = text and Head(text.encode("utf-8", "replace"), text, head.whole)
+    if inside and _accepting(head) is None and _accepting(inside):
+        return TextSource(source, strings_inside(source.text()) or "")
+    return source
+
+
+def find_reader(source: Source) -> Reader:
+    """Return the reader whose format *source* has, judged by its content alone.
+
+    Raises
+    ------
+    CaptureError
+        If the file cannot be opened, is empty or is of no known format.
+    """
+    if not source.head.raw.strip():
+        raise source.error("is empty", "repeat the capture")
+    reader = _accepting(source.head)
+    if reader is not None:
+        return reader
+    from nvmesim.capture.unrecognised import FAMILIES, what_else
+
+    start = next((line for line in source.head.text.split("\n") if line.strip()), "")
+    _, found, do = what_else(source.head) or (
+        "other",
+        f"is no capture that nvmesim knows (it starts {shown(start, 40)!r})",
+        f"known formats: {FAMILIES}",
+    )
+    raise source.error(found, do)
+
+
+def read_capture(path: PathText) -> Capture:
+    """Read the one file *path*.
+
+    Raises
+    ------
+    CaptureError
+        One line: the file, what was found, what would do.
+    """
+    source = unwrapped(Source(Path(path)))
+    reader = find_reader(source)
+    return guarded_read(reader, source)
+
+
+def read_captures(
+    paths: PathText | Iterable[PathText],
+    *,
+    progress: Callable[[int, int], None] | None = None,
+    refused: list[str] | None = None,
+) -> Captures:
+    """Read every capture named by *paths*: files, folders (with what is in them) and globs.
+
+    A file named by itself must be readable, unless *refused* is given to take why it is not. In a
+    folder or a glob other files may lie about (job files, notes): those that cannot be read are
+    listed in ``unread`` with the reason, never passed over in silence. *progress* is told how
+    many bytes are read and how many there are.
+
+    Raises
+    ------
+    CaptureError
+        If a named file cannot be read, or there is no capture at all.
+    """
+    named = [paths] if isinstance(paths, str | PathLike) else list(paths)
+    found = _expand(named, refused)
+    done: set[Path] = set()
+    captures: list[Capture] = []
+    unread: list[str] = []
+    on_read = None if progress is None else _Progress(list(found), progress).read
+    for path, is_named in found.items():
+        if path in done:
+            continue
+        try:
+            source = unwrapped(Source(path, on_read=on_read))
+            reader = find_reader(source)
+            parts = reader.parts(path, found.keys())
+            if not isinstance(source, TextSource):
+                source = Source(parts[0], parts, on_read)
+            captures.append(guarded_read(reader, source))
+            done.update(parts)
+        except CaptureError as error:
+            if not is_named:
+                unread.append(str(error))
+            elif refused is None:
+                raise
+            else:
+                refused.append(str(error))
+    if not captures and not refused:
+        raise _nothing(named, unread)
+    return Captures(tuple(captures), unread=tuple(unread))
+
+
+class _Progress:
+    """How far all files are read; a file that is read again does not set it back."""
+
+    def __init__(self, paths: list[Path], tell: Callable[[int, int], None]) -> None:
+        self._sizes = {path: path.stat().st_size for path in paths if path.is_file()}
+        self._done: dict[Path, int] = {}
+        self._sum = 0
+        self._total = sum(self._sizes.values())
+        self._tell = tell
+
+    def read(self, path: Path, position: int) -> None:
+        """Take note that *path* is read up to *position*."""
+        further = min(position, self._sizes.get(path, 0)) - self._done.get(path, 0)
+        if further > 0:
+            self._done[path] = self._done.get(path, 0) + further
+            self._sum += further
+            self._tell(self._sum, self._total)
+
+
+def _nothing(named: list[PathText], unread: list[str]) -> CaptureError:
+    if len(unread) == 1:
+        return CaptureError(unread[0])
+    where = ", ".join(str(path) for path in named) or "no path given"
+    reason = f"none of {len(unread)} files is a capture, the first: {unread[0]}" if unread else ""
+    return CaptureError(f"{where}: {reason or 'holds no file'}; give captures of a drive")
+
+
+def guarded_read(reader: Reader, source: Source) -> Capture:
+    """Read *source* with *reader*; what any hostile file can cause is a CaptureError as well."""
+    try:
+        capture = reader.read(source)
+    except (RecursionError, MemoryError, OverflowError) as error:
+        what = {RecursionError: "is nested too deeply", MemoryError: "needs too much memory"}
+        found = what.get(type(error), "holds a number out of any range")
+        raise source.error(f"{found} for a {reader.name} capture", "repeat the capture") from None
+    for m in capture.measurements:
+        if not all(math.isfinite(r.iops) and r.iops >= 0 for r in m.ops.values()):
+            raise source.error(f"{m.label}: IOPS that are no rate", "repeat the capture")
+    return plausible(source, capture)
+
+
+def _expand(named: list[PathText], refused: list[str] | None) -> dict[Path, bool]:
+    """Map every file to whether it was named itself; order: as given, folders in natural order."""
+    found: dict[Path, bool] = {}
+    for item in named:
+        try:
+            files = _files_of(item)
+        except CaptureError as error:
+            if refused is None:
+                raise
+            refused.append(str(error))
+            continue
+        for file, is_named in files:
+            found[file] = is_named or found.get(file, False)
+    return found
+
+
+def _files_of(item: PathText) -> list[tuple[Path, bool]]:
+    """The files that *item* names, and whether it does so itself."""
+    path = Path(item)
+    if path.is_dir():
+        return [(file, False) for file in _files_in(path)]
+    if glob.has_magic(str(item)) and not path.exists():
+        matches = sorted(map(Path, glob.glob(str(item), recursive=True)), key=_natural)
+        if not matches:
+            raise CaptureError(f"{item}: no file matches; check the pattern")
+        files = ((_files_in(match) if match.is_dir() else [match]) for match in matches)
+        return [(file, False) for some in files for file in some]
+    _must_exist(path)
+    return [(path, True)]
+
+
+def _must_exist(path: Path) -> None:
+    if path.exists():
+        return
+    if path.is_symlink():
+        raise CaptureError(f"{path}: is a link to {path.readlink()}, which is not there")
+    folder = path.parent
+    if not folder.is_dir():
+        raise CaptureError(f"{path}: no such file; there is no folder {folder}")
+    names = sorted(e.name for e in folder.iterdir() if not e.name.startswith("."))
+    hint = nearest(path.name, names)
+    if hint.startswith("known"):
+        hint = f"{folder} has {len(names)} others, such as {', '.join(names[:3]) or 'none'}"
+    raise CaptureError(f"{path}: no such file; {shown(hint, 120)}")
+
+
+def _files_in(folder: Path) -> list[Path]:
+    """All files below *folder*, in natural order; hidden ones are left out."""
+    files = (
+        path
+        for path in folder.rglob("*")
+        if path.is_file() and not any(p.startswith(".") for p in path.relative_to(folder).parts)
+    )
+    return sorted(files, key=_natural)
+
+
+def _natural(path: Path) -> list[tuple[int, int, str]]:
+    """Sort key: digits as numbers, so that qd2 comes before qd16."""
+    return [
+        (0, int(piece), "") if piece.isdecimal() and len(piece) < 19 else (1, 0, piece)
+        for piece in re.split(r"([0-9]+)", str(path))
+    ]

@@ -1,0 +1,1 @@
+"""Tables of single requests: pairing, depth, statistics in flat memory."""

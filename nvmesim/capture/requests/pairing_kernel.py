@@ -1,0 +1,458 @@
+"""Compiled matching of issues and completions, one event after the other, in flat memory.
+
+Requests in flight sit in a pool of nodes. A node is in a hash chain by (device, sector, sectors),
+in order of issue, so the first match is the oldest. Devices that show no D events (md, dm) are
+matched by bio instead: there a node is in its device's list, and ends when completions have
+covered all its sectors.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from nvmesim.capture.readers.block.blkparse_kernel import OTHER, WRITE, compiled
+
+# Columns of the pool (a request is one cache line): what is known of a request in flight.
+DEVICE: Final = 0
+SECTOR: Final = 1
+SECTORS: Final = 2
+ISSUE: Final = 3
+DEPTH: Final = 4
+OP: Final = 5
+NEXT: Final = 6
+LEFT: Final = 7
+"""Sectors still to complete; -1 in a hash chain, where a completion is always whole."""
+N_FIELDS: Final = 8
+
+# Rows of the device table.
+FLYING: Final = 0
+COMMANDS: Final = 1
+"""1 once a D event was seen: then Q events say nothing about the drive."""
+HEAD: Final = 2
+TAIL: Final = 3
+N_DEVICE_FIELDS: Final = 4
+
+# Counters.
+UNMATCHED: Final = 0
+DUPLICATES: Final = 1
+REQUEUES: Final = 2
+FREE: Final = 3
+"""First free node, or -1."""
+LOST: Final = 4
+OTHERS: Final = 5
+"""Flushes, discards and the like that were paired, and are neither read nor write."""
+UNRELATED: Final = 6
+"""Q events (and their completions) of devices that turned out to have D events."""
+IN_FLIGHT: Final = 7
+N_COUNTERS: Final = 8
+
+LONGEST_NS: Final = 3_600 * 10**9
+"""No command takes an hour: such a pair is two requests with events lost between."""
+
+ISSUED: Final = 68
+COMPLETED: Final = 67
+QUEUED: Final = 81
+REQUEUED: Final = 82
+
+# Rows of the output.
+OUT_ISSUE: Final = 0
+OUT_COMPLETE: Final = 1
+OUT_OFFSET: Final = 2
+OUT_BYTES: Final = 3
+OUT_DEVICE: Final = 4
+OUT_DEPTH: Final = 5
+OUT_OP: Final = 6
+N_OUT: Final = 7
+
+
+@compiled
+def _bucket(device: int, sector: int, n: int, size: int) -> int:
+    """Chain of a key; *size* is a power of two. Products stay far below 2**63 by the masks."""
+    mixed = (sector & 0xFFFFFFFF) * 73_244_475 + (sector >> 32) * 40_503
+    mixed = (mixed ^ (mixed >> 17)) + n * 97 + device * 7919
+    return (mixed ^ (mixed >> 11)) & (size - 1)
+
+
+@compiled
+def _take(pool: np.ndarray, counters: np.ndarray) -> int:
+    """A node off the free list; the caller has made sure that there is one."""
+    node = counters[FREE]
+    counters[FREE] = pool[node, NEXT]
+    counters[IN_FLIGHT] += 1
+    pool[node, NEXT] = -1
+    return int(node)
+
+
+@compiled
+def _give(pool: np.ndarray, counters: np.ndarray, node: int) -> None:
+    pool[node, NEXT] = counters[FREE]
+    counters[FREE] = node
+    counters[IN_FLIGHT] -= 1
+
+
+@compiled
+def _fill(
+    pool: np.ndarray,
+    node: int,
+    time: int,
+    device: int,
+    sector: int,
+    n: int,
+    op: int,
+    depth: int,
+    left: int,
+) -> None:
+    pool[node, DEVICE] = device
+    pool[node, SECTOR] = sector
+    pool[node, SECTORS] = n
+    pool[node, ISSUE] = time
+    pool[node, DEPTH] = depth
+    pool[node, OP] = op
+    pool[node, LEFT] = left
+
+
+@compiled
+def _same(pool: np.ndarray, node: int, device: int, sector: int, n: int) -> bool:
+    return bool(
+        pool[node, SECTOR] == sector and pool[node, SECTORS] == n and pool[node, DEVICE] == device
+    )
+
+
+@compiled
+def _chain(
+    pool: np.ndarray,
+    heads: np.ndarray,
+    devices: np.ndarray,
+    counters: np.ndarray,
+    time: int,
+    device: int,
+    sector: int,
+    n: int,
+    op: int,
+) -> None:
+    """Put an issue at the end of its chain, so that equal keys complete in order of issue."""
+    bucket = _bucket(device, sector, n, heads.shape[0])
+    node = heads[bucket]
+    last = -1
+    while node >= 0:
+        if pool[node, ISSUE] == time and _same(pool, node, device, sector, n):
+            counters[DUPLICATES] += 1
+            return
+        last = node
+        node = pool[node, NEXT]
+    devices[FLYING, device] += 1
+    node = _take(pool, counters)
+    _fill(pool, node, time, device, sector, n, op, devices[FLYING, device], -1)
+    if last < 0:
+        heads[bucket] = node
+    else:
+        pool[last, NEXT] = node
+
+
+@compiled
+def _unchain(
+    pool: np.ndarray,
+    heads: np.ndarray,
+    devices: np.ndarray,
+    device: int,
+    sector: int,
+    n: int,
+    newest: bool,
+) -> int:
+    """Take the oldest (or *newest*) issue of this key out of its chain; -1 if there is none."""
+    bucket = _bucket(device, sector, n, heads.shape[0])
+    node = heads[bucket]
+    before = -1
+    found = -1
+    found_before = -1
+    while node >= 0:
+        if _same(pool, node, device, sector, n):
+            found = node
+            found_before = before
+            if not newest:
+                break
+        before = node
+        node = pool[node, NEXT]
+    if found < 0:
+        return -1
+    if found_before < 0:
+        heads[bucket] = pool[found, NEXT]
+    else:
+        pool[found_before, NEXT] = pool[found, NEXT]
+    devices[FLYING, device] -= 1
+    return int(found)
+
+
+@compiled
+def _append(
+    pool: np.ndarray,
+    devices: np.ndarray,
+    counters: np.ndarray,
+    time: int,
+    device: int,
+    sector: int,
+    n: int,
+    op: int,
+) -> None:
+    """Put a bio at the end of its device's list."""
+    tail = devices[TAIL, device]
+    if tail >= 0 and pool[tail, ISSUE] == time and _same(pool, tail, device, sector, n):
+        counters[DUPLICATES] += 1
+        return
+    devices[FLYING, device] += 1
+    node = _take(pool, counters)
+    _fill(pool, node, time, device, sector, n, op, devices[FLYING, device], n)
+    if tail < 0:
+        devices[HEAD, device] = node
+    else:
+        pool[tail, NEXT] = node
+    devices[TAIL, device] = node
+
+
+@compiled
+def _remove(pool: np.ndarray, devices: np.ndarray, device: int, before: int, node: int) -> None:
+    """Take *node* out of its device's list; *before* precedes it there, -1 at the head."""
+    if before < 0:
+        devices[HEAD, device] = pool[node, NEXT]
+    else:
+        pool[before, NEXT] = pool[node, NEXT]
+    if devices[TAIL, device] == node:
+        devices[TAIL, device] = before
+    devices[FLYING, device] -= 1
+
+
+@compiled
+def _cover(pool: np.ndarray, devices: np.ndarray, device: int, sector: int, n: int) -> int:
+    """The bio that this completion finishes; -1: none holds it, -2: it has sectors left.
+
+    An equal range is preferred to a larger one that holds it, the older to the newer.
+    """
+    node = devices[HEAD, device]
+    before = -1
+    found = -1
+    found_before = -1
+    while node >= 0:
+        if pool[node, SECTOR] == sector and pool[node, SECTORS] == n:
+            found = node
+            found_before = before
+            break
+        inside = (
+            pool[node, SECTOR] <= sector and sector + n <= pool[node, SECTOR] + pool[node, SECTORS]
+        )
+        if inside and found < 0:
+            found = node
+            found_before = before
+        before = node
+        node = pool[node, NEXT]
+    if found < 0:
+        return -1
+    pool[found, LEFT] -= n
+    if pool[found, LEFT] > 0:
+        return -2
+    _remove(pool, devices, device, found_before, found)
+    return int(found)
+
+
+@compiled
+def _first_command(
+    pool: np.ndarray, devices: np.ndarray, device: int, counters: np.ndarray
+) -> None:
+    """From its first D event on a device is matched by command; its bios so far are dropped."""
+    devices[COMMANDS, device] = 1
+    node = devices[HEAD, device]
+    while node >= 0:
+        after = pool[node, NEXT]
+        _give(pool, counters, node)
+        counters[UNRELATED] += 1
+        node = after
+    devices[HEAD, device] = -1
+    devices[TAIL, device] = -1
+    devices[FLYING, device] = 0
+
+
+@compiled
+def _emit(out: np.ndarray, row: int, pool: np.ndarray, node: int, time: int) -> None:
+    out[OUT_ISSUE, row] = pool[node, ISSUE]
+    out[OUT_COMPLETE, row] = time
+    out[OUT_OFFSET, row] = pool[node, SECTOR] * 512
+    out[OUT_BYTES, row] = pool[node, SECTORS] * 512
+    out[OUT_DEVICE, row] = pool[node, DEVICE]
+    out[OUT_DEPTH, row] = pool[node, DEPTH]
+    out[OUT_OP, row] = pool[node, OP]
+
+
+@compiled
+def pair_events(
+    events: np.ndarray,
+    codes: np.ndarray,
+    first: int,
+    pool: np.ndarray,
+    heads: np.ndarray,
+    devices: np.ndarray,
+    counters: np.ndarray,
+    out: np.ndarray,
+) -> tuple[int, int]:
+    """Match events from *first* on; rows written to *out*, and the index where it stopped.
+
+    events: int64[n, 4]: time ns (ascending), device index, sector, sectors >= 1. codes:
+    uint8[2, n]: action letter, operation. pool: int64[room, N_FIELDS]. heads: int64[2**k].
+    devices: int64[N_DEVICE_FIELDS, n_devices]. out: int64[N_OUT, at least n].
+    It stops before n only when the pool is full: enlarge it and call again.
+    """
+    rows = 0
+    i = first
+    while i < events.shape[0]:
+        if counters[FREE] < 0:
+            break
+        time = events[i, 0]
+        device = events[i, 1]
+        sector = events[i, 2]
+        n = events[i, 3]
+        action = int(codes[0, i])
+        op = int(codes[1, i])
+        node = -1
+        if action == ISSUED:
+            if devices[COMMANDS, device] == 0:
+                _first_command(pool, devices, device, counters)
+            _chain(pool, heads, devices, counters, time, device, sector, n, op)
+        elif action == COMPLETED and devices[COMMANDS, device] == 1:
+            node = _unchain(pool, heads, devices, device, sector, n, False)
+            if node == -1:
+                counters[UNMATCHED] += 1
+        elif action == COMPLETED:
+            node = _cover(pool, devices, device, sector, n)
+            if node == -1:
+                counters[UNMATCHED] += 1
+        elif action == QUEUED and devices[COMMANDS, device] == 0:
+            _append(pool, devices, counters, time, device, sector, n, op)
+        elif action == REQUEUED and devices[COMMANDS, device] == 1:
+            lost = _unchain(pool, heads, devices, device, sector, n, True)
+            if lost >= 0:
+                counters[REQUEUES] += 1
+                _give(pool, counters, lost)
+        if node >= 0:
+            kind = pool[node, OP]
+            if time - pool[node, ISSUE] > LONGEST_NS:
+                counters[LOST] += 1
+            elif time < pool[node, ISSUE]:  # of two batches, each in order of time
+                counters[LOST] += 1
+                counters[UNMATCHED] += 1
+            elif kind <= WRITE or kind > OTHER:
+                _emit(out, rows, pool, node, time)
+                rows += 1
+            else:
+                counters[OTHERS] += 1
+            _give(pool, counters, node)
+        i += 1
+    return rows, i
+
+
+@compiled
+def keep_younger(
+    old: np.ndarray,
+    pool: np.ndarray,
+    heads: np.ndarray,
+    devices: np.ndarray,
+    counters: np.ndarray,
+    horizon: int,
+) -> None:
+    """Move what was issued at *horizon* or later from *old*, in order, to an empty pool.
+
+    old: int64[n, N_FIELDS], nodes in order of issue. The rest counts as lost.
+    """
+    for i in range(old.shape[0]):
+        if old[i, ISSUE] < horizon:
+            counters[LOST] += 1
+            continue
+        node = _take(pool, counters)
+        for row in range(N_FIELDS):
+            if row != NEXT:
+                pool[node, row] = old[i, row]
+        device = old[i, DEVICE]
+        devices[FLYING, device] += 1
+        if old[i, LEFT] >= 0:
+            tail = devices[TAIL, device]
+            if tail < 0:
+                devices[HEAD, device] = node
+            else:
+                pool[tail, NEXT] = node
+            devices[TAIL, device] = node
+            continue
+        bucket = _bucket(device, old[i, SECTOR], old[i, SECTORS], heads.shape[0])
+        last = heads[bucket]
+        if last < 0:
+            heads[bucket] = node
+            continue
+        while pool[last, NEXT] >= 0:
+            last = pool[last, NEXT]
+        pool[last, NEXT] = node
+
+
+@compiled
+def index_devices(events: np.ndarray, ids: np.ndarray, known: int) -> int:
+    """Replace device ids in column 1 of *events* by their index in *ids*; how many are known.
+
+    ids: int64[room], first *known* filled. A device beyond the room becomes -1.
+    """
+    last_id = -1
+    last_index = -1
+    for i in range(events.shape[0]):
+        device = events[i, 1]
+        if device != last_id:
+            last_id = device
+            last_index = -1
+            for k in range(known):
+                if ids[k] == device:
+                    last_index = k
+                    break
+            if last_index < 0 and known < ids.shape[0]:
+                ids[known] = device
+                last_index = known
+                known += 1
+        events[i, 1] = last_index
+    return known
+
+
+@compiled
+def group(keys: np.ndarray, starts: np.ndarray, members: np.ndarray) -> None:
+    """Counting sort: the indices of equal *keys* together, each key's in order.
+
+    keys: int64[n], from 0 on. starts: int64[highest + 2], zero; out: where each key's indices
+    start in *members*, int64[n].
+    """
+    for key in keys:
+        starts[key + 1] += 1
+    for key in range(1, starts.shape[0]):
+        starts[key] += starts[key - 1]
+    for i in range(keys.shape[0]):
+        members[starts[keys[i]]] = i
+        starts[keys[i]] += 1
+    for key in range(starts.shape[0] - 1, 0, -1):
+        starts[key] = starts[key - 1]
+    starts[0] = 0
+
+
+@compiled
+def depths(issue: np.ndarray, ends: np.ndarray, earlier: int, out: np.ndarray) -> None:
+    """Outstanding at each issue, this request included, into *out*, int64[n].
+
+    issue: int64[n], ascending. ends: int64[n + earlier], ascending: the completions of these
+    requests and of *earlier* ones still in flight at the first issue.
+    """
+    done = 0
+    for i in range(issue.shape[0]):
+        while done < ends.shape[0] and ends[done] <= issue[i]:
+            done += 1
+        # A request that ends as it starts is outstanding at its own issue.
+        out[i] = max(i + 1 + earlier - done, 1)
+
+
+@compiled
+def find_free(pool: np.ndarray, counters: np.ndarray, free: np.ndarray) -> None:
+    """Set *free*, bool[room], at the nodes of the pool that hold nothing in flight."""
+    node = counters[FREE]
+    while node >= 0:
+        free[node] = True
+        node = pool[node, NEXT]

@@ -1,0 +1,1 @@
+"""Commands about captures: calibrate, trace."""

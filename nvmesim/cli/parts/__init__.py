@@ -1,0 +1,1 @@
+"""Commands about parts and servers: catalog, describe, lab."""

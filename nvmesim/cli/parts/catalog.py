@@ -1,0 +1,220 @@
+"""`nvmesim catalog`: the parts that a scenario can name, and where their numbers are from."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from nvmesim.cli.output import json_option, print_json
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from nvmesim.catalog.profile import Frozen, Profile
+
+KINDS = ("drive", "cpu", "stack", "raid-engine", "platform")
+
+
+@click.group(
+    invoke_without_command=True,
+    epilog="Example: nvmesim catalog list --kind drive, or nvmesim catalog show linux-md",
+)
+@json_option
+@click.pass_context
+def catalog(ctx: click.Context, as_json: bool) -> int | None:
+    """List the parts a scenario can name.
+
+    Drives, CPUs, stacks, RAID engines and platforms; `show` prints one with its sources.
+    """
+    if ctx.invoked_subcommand is None:
+        return _list(None, as_json)
+    ctx.obj = as_json
+    return None
+
+
+@catalog.command("list", epilog="Example: nvmesim catalog list --kind cpu")
+@click.option("--kind", type=click.Choice(KINDS), help="Only entries of this kind.")
+@json_option
+@click.pass_obj
+def list_entries(outer_json: bool, kind: str | None, as_json: bool) -> int:
+    """List the entries."""
+    return _list(kind, as_json or outer_json)
+
+
+@catalog.command("show", epilog="Example: nvmesim catalog show samsung-980pro-1tb")
+@click.argument("name", metavar="NAME|FILE.toml")
+@json_option
+@click.pass_obj
+def show_entry(outer_json: bool, name: str, as_json: bool) -> int:
+    """Show one entry, or a profile of your own: each number with its basis, interval and source."""
+    from pathlib import Path
+
+    from nvmesim.catalog.load import find, is_path, read
+
+    profile = read(None, Path(name)) if is_path(name) else find(name)
+    if as_json or outer_json:
+        print_json(profile.model_dump(mode="json", exclude_none=True))
+    else:
+        _print_entry(profile)
+    return 0
+
+
+def _list(kind: str | None, as_json: bool) -> int:
+    from nvmesim.catalog.load import MODELS, get, names
+
+    wanted = [k for k in MODELS if kind in (None, k)]
+    entries = [get(k, name) for k in wanted for name in names(k)]
+    if as_json:
+        print_json([_row_json(entry) for entry in entries])
+        return 0
+    from nvmesim.show.terminal import rows_view, show
+
+    headings = ("kind", "name", "model", "assumed")
+    show(rows_view(headings, [_row(entry) for entry in entries], left=3))
+    return 0
+
+
+def _row_json(entry: Profile) -> dict[str, Any]:
+    assumed, total = _assumed(entry)
+    return {
+        "kind": entry.kind,
+        "name": entry.name,
+        "model": entry.model,
+        "numbers": total,
+        "assumed": assumed,
+    }
+
+
+def _row(entry: Profile) -> tuple[str, ...]:
+    assumed, total = _assumed(entry)
+    return entry.kind, entry.name, entry.model, f"{assumed} of {total}" if total else ""
+
+
+def _assumed(entry: Frozen) -> tuple[int, int]:
+    """How many of the numbers that the entry states are assumed."""
+    from nvmesim.catalog import load
+
+    stated = [q for _, q in load.quantities(entry) if q.value]
+    return sum(q.basis == "assumed" for q in stated), len(stated)
+
+
+def _print_entry(profile: Profile) -> None:
+    from rich.console import Group
+    from rich.text import Text
+
+    from nvmesim.show.terminal import bullets, plain, rows_view, show
+
+    what = ": ".join(text for text in (profile.kind, profile.model) if text)
+    parts = [plain(profile.name, "bold"), plain(what, "dim"), Text()]
+    facts = [(key, text, "", "", "") for key, text in _facts(profile) + _tables(profile)]
+    rows = [*facts, *_numbers(profile), *_variants(profile)]
+    show(Group(*parts, rows_view(("key", "value", "95 %", "basis", "source"), rows, left=5)))
+    notes = [line for line in profile.notes.splitlines() if line]
+    sources = list(getattr(profile, "sources", ()))
+    for title, lines in (("notes", notes), ("sources", sources)):
+        if lines:
+            show(Group(Text(), Text(title, "dim"), *bullets(lines)))
+
+
+def _facts(profile: Frozen) -> list[tuple[str, str]]:
+    """What is not a number with a basis."""
+    hidden = {"kind", "name", "model", "notes", "sources", "fresh", "latencies"}
+    plain = (str, int, float, bool)
+    values = ((key, getattr(profile, key)) for key in type(profile).model_fields)
+    return [
+        (key, ("yes" if value else "no") if isinstance(value, bool) else str(value))
+        for key, value in values
+        if key not in hidden and isinstance(value, plain)
+    ]
+
+
+def _tables(profile: Profile) -> list[tuple[str, str]]:
+    """What a platform puts into a scenario, a line for each value, addressed as --set does."""
+    if profile.kind != "platform":
+        return []
+    return list(_flat("server", profile.server)) + list(_flat("adapters", profile.adapters))
+
+
+def _flat(key: str, value: Any) -> Iterator[tuple[str, str]]:
+    if isinstance(value, dict | list | tuple):
+        inner = value.items() if isinstance(value, dict) else enumerate(value)
+        for name, part in inner:
+            yield from _flat(f"{key}.{name}", part)
+    else:
+        yield key, str(value)
+
+
+def _variants(profile: Profile) -> list[tuple[str, ...]]:
+    """The numbers that differ by RAID level, or while the drive is fresh."""
+    from nvmesim.catalog.load import with_level, with_state
+
+    changed: dict[str, Profile]
+    if profile.kind == "raid-engine":
+        changed = {level: with_level(profile, level) for level in profile.by_level}
+        keys = {level: tuple(table) for level, table in profile.by_level.items()}
+    elif profile.kind == "drive" and profile.fresh:
+        changed = {"fresh": with_state(profile, "fresh")}
+        keys = {"fresh": tuple(profile.fresh)}
+    else:
+        return []
+    return [
+        (f"{name}: {row[0]}", *row[1:])
+        for name, variant in changed.items()
+        for row in [(k, t, "", "", "") for k, t in _facts(variant)] + _numbers(variant)
+        if any(f"{row[0]}.".startswith(f"{key}.") for key in keys[name])
+    ] + _before_kernels(profile)
+
+
+def _before_kernels(profile: Profile) -> list[tuple[str, ...]]:
+    """What a RAID engine's numbers were before each kernel that it tells apart."""
+    out: list[tuple[str, ...]] = []
+    for kernel, table in getattr(profile, "until", {}).items():
+        for key, number in _leaves("", table):
+            low, high = number.get("low"), number.get("high")
+            span = "" if low is None else f"{low} .. {high}"
+            told = (str(number["value"]), span, number["basis"], number["source"])
+            out.append((f"before {kernel}: {key}", *told))
+    return out
+
+
+def _leaves(key: str, table: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Numbers of nested tables, by dotted key."""
+    for name, value in table.items():
+        here = f"{key}.{name}".strip(".").removeprefix("by_level.")
+        if isinstance(value, dict) and "value" in value:
+            yield here, value
+        elif isinstance(value, dict):
+            yield from _leaves(here, value)
+
+
+def _numbers(profile: Frozen) -> list[tuple[str, ...]]:
+    from nvmesim.catalog.load import quantities
+    from nvmesim.catalog.text import show_quantity, show_value, what_is
+
+    out: list[tuple[str, ...]] = []
+    for key, number in quantities(profile):
+        span = ""
+        if number.low is not None and number.high is not None:
+            what = _what(profile, key, what_is)
+            span = f"{show_value(number.low, what)} .. {show_value(number.high, what)}"
+        value = _capacity(number.value) if key == "capacity" else show_quantity(profile, key)
+        out.append((key, value, span, number.basis, number.source))
+    return out
+
+
+def _capacity(n_bytes: float) -> str:
+    """A drive's size as it is sold: in TB or GB (powers of ten)."""
+    return f"{n_bytes / 1e12:.4g} TB" if n_bytes >= 1e12 else f"{n_bytes / 1e9:.4g} GB"
+
+
+def _what(profile: Any, key: str, what_is: Any) -> str:
+    """What the number at dotted *key* is: a time, a size, a number."""
+    current: Any = profile
+    what = "number"
+    for part in key.split("."):
+        if isinstance(current, dict):
+            return what
+        what = str(what_is(type(current).model_fields[part]))
+        current = getattr(current, part)
+    return what

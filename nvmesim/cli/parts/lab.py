@@ -1,0 +1,128 @@
+"""`nvmesim lab`: the notebooks in a folder of your own, and JupyterLab there."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import shutil
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from nvmesim.errors import InputError
+
+NEEDED: Final = ("jupyterlab", "ipykernel", "ipywidgets")
+QUIET: Final = ("--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",)
+"""The server asks the network for nothing on its own."""
+
+
+@dataclass(frozen=True)
+class Copied:
+    """What became of the files in the folder."""
+
+    copied: int
+    kept: int
+    """Were there already."""
+    changed: tuple[str, ...]
+    """Notebooks of those that are not the ones of this version, by name."""
+
+
+@click.command(epilog="Example: nvmesim lab my-notebooks")
+@click.argument(
+    "folder", default="nvmesim-notebooks", metavar="[FOLDER]", type=click.Path(path_type=Path)
+)
+@click.option("--no-browser", is_flag=True, help="Only serve; print the address.")
+@click.option("--port", type=click.IntRange(0, 65535), help="Port of the server; else a free one.")
+@click.option("--copy-only", is_flag=True, help="Copy the notebooks and start nothing.")
+@click.option("--allow-root", is_flag=True, help="Serve as root too, which Jupyter refuses else.")
+def lab(
+    folder: Path, no_browser: bool, port: int | None, copy_only: bool, allow_root: bool
+) -> int:  # fmt: skip
+    """Copy the notebooks to FOLDER and start JupyterLab there.
+
+    Files that are there already stay as they are, so that your own changes are kept.
+    """
+    missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
+    if missing and not copy_only:
+        raise InputError(
+            f"JupyterLab is not installed ({', '.join(missing)}): pip install 'nvmesim[lab]', or "
+            "use --copy-only"
+        )
+    done = copy_notebooks(folder)
+    click.echo(f"{folder}: {done.copied} files copied, {done.kept} were there already")
+    for name in done.changed:
+        click.echo(
+            f"kept as it is, though not this version's: {folder / name}; move it away for a "
+            "new copy",
+            err=True,
+        )
+    if copy_only:
+        return 0
+    command = [sys.executable, "-m", "jupyterlab", str(folder), *QUIET]
+    command += ["--no-browser"] if no_browser else []
+    command += ["--allow-root"] if allow_root else []
+    command += [] if port is None else [f"--port={port}", "--ServerApp.port_retries=0"]
+    return _served(command)
+
+
+def _served(command: list[str]) -> int:
+    """Run the server until it ends. Ctrl-C is for it: it asks first; a SIGTERM is passed on."""
+    with subprocess.Popen(command) as server:
+        before = signal.signal(signal.SIGTERM, lambda *_: server.terminate())
+        try:
+            while True:
+                try:
+                    return server.wait()
+                except KeyboardInterrupt:
+                    continue
+        finally:
+            signal.signal(signal.SIGTERM, before)
+
+
+def copy_notebooks(folder: Path) -> Copied:
+    """Copy what is not in *folder* yet; nothing there is overwritten."""
+    notebooks, captures = sources()
+    wanted = {file: folder / file.name for file in sorted(notebooks.glob("*.ipynb"))}
+    wanted |= {file: folder / "captures" / file.name for file in sorted(captures.glob("*.json"))}
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"{folder}: is a file; name a folder")
+    copied = 0
+    changed = []
+    for source, target in wanted.items():
+        if target.exists():
+            if source.suffix == ".ipynb" and _cells(source) != _cells(target):
+                changed.append(target.name)
+            continue
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(source, target)
+        copied += 1
+    return Copied(copied, len(wanted) - copied, tuple(changed))
+
+
+def _cells(notebook: Path) -> Any:
+    """What a notebook says, without its outputs; None if it is no notebook any more."""
+    try:
+        cells = json.loads(notebook.read_text("utf-8"))["cells"]
+        return ["".join(cell["source"]) for cell in cells]
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def sources() -> tuple[Path, Path]:
+    """Return the folders of the notebooks and of the captures that they read.
+
+    An installed package carries them in ``nvmesim/lab``; a source tree has them at its top.
+    """
+    package = Path(__file__).resolve().parents[2]
+    for notebooks, captures in (
+        (package / "lab" / "notebooks", package / "lab" / "captures"),
+        (package.parent / "notebooks", package.parent / "calibration" / "local-disk"),
+    ):
+        if any(notebooks.glob("*.ipynb")):
+            return notebooks, captures
+    raise InputError("this installation has no notebooks; take them from the source distribution")

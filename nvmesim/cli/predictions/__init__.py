@@ -1,0 +1,1 @@
+"""Commands that predict: run, sweep, compare, choose, size, validate."""

@@ -1,0 +1,1 @@
+"""The compiled engine: a Numba kernel, its state, and its machine code on disk."""

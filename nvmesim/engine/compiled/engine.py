@@ -1,0 +1,347 @@
+"""The compiled engine: keeps the kernel's state and turns a call of it into a `Batch`."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from nvmesim.engine.chains import chained
+from nvmesim.engine.compiled import kernel_state as state
+from nvmesim.engine.compiled.native import loop_of
+from nvmesim.engine.contract import (
+    HIST_BINS,
+    REQUEST_FIELDS,
+    Acc,
+    Batch,
+    Ints,
+    Status,
+    deadlock,
+    run_key,
+)
+from nvmesim.network.check import check
+from nvmesim.network.network import HORIZON_PS, N_FIELDS, VISITS, Kind, Network, Op
+from nvmesim.rng import mix
+
+FIRST_SHIFT: Final = 18
+"""Slots of the wheel are 2**this ps wide until a batch has shown how often events are."""
+SLOT_WIDTH: Final = 0.5
+"""Mean times between visits that a slot is wide; 4 are 5 % slower."""
+LEAST_VISITS: Final = 1000
+"""Visits of a batch that tells that time."""
+CPU, BANKS = int(Op.VISIT_CPU), frozenset(map(int, (Op.VISIT_BANK, Op.VISIT_LANE)))
+
+
+def aligned(rows: int, columns: int, first: int = 0) -> Ints:
+    """int64[rows, columns] of zeros; the row *first* begins a cache line of 64 bytes.
+
+    >>> aligned(5, 2, 1)[1:].ctypes.data % 64
+    0
+    """
+    words = np.zeros(rows * columns + 8, np.int64)
+    skip = (-(words.ctypes.data // 8 + first * columns)) % 8
+    return words[skip : skip + rows * columns].reshape(rows, columns)
+
+
+def _records(width: int, *columns: Ints) -> Ints:
+    """Rows of *width* words, of what belongs together."""
+    rows = aligned(len(columns[0]), width)
+    for i, column in enumerate(columns):
+        rows[:, i] = column
+    return rows
+
+
+def kernel_net(net: Network) -> state.Net:
+    """Return the arrays of a checked *net* as the kernel's records."""
+    ops = aligned(len(net.ops), state.OPS)
+    ops[:, :N_FIELDS] = net.ops
+    ops[:, state.CHAIN] = chained(net)
+    first = net.child_alt_ptr[:-1]
+    return state.Net(
+        die=_records(
+            state.DIES,
+            net.die_dist, net.die_gate, net.die_suspend_ps, net.die_gc, net.limit_saved_ps,
+            net.round_most, net.round_base_ps, net.round_base_dist, net.round_in_order,
+            net.round_gathers,
+        ),
+        scale=net.scale, gc_on=net.gc_on_dist, gc_off=net.gc_off_dist, gc_factor=net.gc_factor,
+        dist=net.dist,
+        series=net.series, series_ptr=net.series_ptr, series_block=net.series_block,
+        ops=ops, plan_phase=net.plan_phase_ptr, phase_child=net.phase_child_ptr,
+        child=_records(state.CHILDREN, first, np.diff(net.child_alt_ptr), net.alt_program[first],
+                       net.alt_member[first]),
+        alt_program=net.alt_program, alt_member=net.alt_member, order=net.order,
+        flow=_records(state.FLOWS, net.flow_program, net.flow_write, net.flow_order_ptr,
+                      net.flow_order_len, net.flow_stream, net.flow_class),
+        group=_records(
+            state.GROUPS,
+            net.group_flow, net.group_kinds, net.group_threshold_ptr, net.group_targets,
+            net.group_measured, net.group_open, net.group_gap_dist, net.group_think_ps,
+            net.group_on_dist, net.group_off_dist, net.group_on_slow, net.group_off_slow,
+        ),
+        threshold=net.threshold,
+        thread=_records(state.THREADS, net.thread_gate, net.thread_cpu, net.thread_interval_ps),
+        user=_records(state.USERS, net.user_group, net.user_thread, net.user_target,
+                      net.user_stream),
+        arrival_ps=net.arrival_ps, arrival_flow=net.arrival_flow,
+        user_arrival=net.user_arrival_ptr,
+    )  # fmt: skip
+
+
+def _always_as_long(net: Network) -> npt.NDArray[np.bool_]:
+    """bool[n_stations]: whether every visit takes the same time, known beforehand.
+
+    Then servers fall free in the order in which they were taken, and need no heap.
+    """
+    least = np.full(net.n_stations, state.FOREVER)
+    most = np.zeros(net.n_stations, np.int64)
+    setups = net.ops[:, 0] == Op.ACQUIRE_THREAD
+    charged = bool(net.ops[setups, 1:3].any())
+    for code, a, dist, service, d, per_child, _ in net.ops[np.isin(net.ops[:, 0], VISITS)].tolist():
+        if code == CPU:
+            at: Ints | slice = net.thread_cpu
+        else:
+            at = slice(a, a + d if code in BANKS else a + 1)
+        varies = dist >= 0 or per_child > 0 or (code == CPU and charged)
+        least[at] = np.minimum(least[at], 0 if varies else max(1, service))
+        most[at] = np.maximum(most[at], max(1, service))
+    return np.asarray(least == most)
+
+
+def _kinds(net: Network) -> Ints:
+    """int64[n_stations]: what each station is to the state."""
+    kinds = np.zeros(net.n_stations, np.int64)
+    for kind, number in (
+        (Kind.DELAY, state.DELAY), (Kind.GATE, state.GATE),
+        (Kind.DIE, state.DIE), (Kind.ROUNDS, state.ROUNDS), (Kind.LIMIT, state.LIMIT),
+    ):  # fmt: skip
+        kinds[net.station_kind == kind] = number
+    several = (net.station_kind == Kind.FIFO) & (net.station_servers > 1)
+    kinds[several] = np.where(_always_as_long(net), state.RING, state.POOL)[several]
+    kinds[net.station_scale >= 0] = state.SCALED
+    return kinds
+
+
+def _stations(net: Network) -> tuple[Ints, Ints]:
+    """Records of the stations at time 0, and the times at which their servers are free."""
+    kinds = _kinds(net)
+    rows = aligned(net.n_stations, state.STATION_FIELDS)
+    several = np.isin(kinds, (state.POOL, state.RING, state.SCALED))
+    # a heap's entry 1 begins half a cache line; behind its entries FOREVER
+    size = np.where(several, (net.station_servers + 8) // 4 * 4, 0)
+    ends = np.cumsum(size)
+    free = np.ravel(aligned(int(ends[-1]) + 8, 1))
+    free[:] = state.FOREVER
+    at = ends - size + 3
+    for s in np.flatnonzero(several):
+        free[at[s] : at[s] + net.station_servers[s]] = 0
+    rows[:, state.KIND] = kinds
+    rows[:, state.SERVERS] = net.station_servers
+    rows[:, state.AT] = at
+    rows[:, state.PROGRAM_END] = -1
+    rows[:, state.SCALE] = net.station_scale
+    rows[:, state.SLOTS] = net.station_servers - net.slots_held()
+    rows[:, state.HEAD] = -1
+    rows[:, state.TAIL] = -1
+    rows[:, state.BACKLOG] = net.die_backlog
+    rows[:, state.CHECKED] = np.minimum(net.die_backlog, 1)
+    return rows, free
+
+
+def _initial(net: Network, seed: int, replication: int, record: int) -> state.Run:
+    n, n_users, n_flows = net.n_stations, len(net.user_group), len(net.flow_program)
+    stations, server_free = _stations(net)
+
+    def zeros(*shape: int) -> Ints:
+        return np.zeros(shape, np.int64)
+
+    cursor = net.user_arrival_ptr[:-1].copy() if len(net.user_arrival_ptr) else zeros(n_users)
+    key = run_key(seed, replication, 0)
+    return state.Run(
+        scalars=zeros(state.N_SCALARS),
+        background=np.array([run_key(seed, replication, 1)], np.int64),
+        station=stations, server_free=server_free, programs=zeros(n),
+        gc_episode=zeros(len(net.gc_factor)), gc_end=zeros(len(net.gc_factor)),
+        interrupt_end=zeros(len(net.thread_gate), net.n_batch_targets),
+        thread_next=net.thread_first.copy(), thread_due=zeros(len(net.thread_gate)),
+        stream=net.stream_start.copy() if net.n_streams else zeros(1),
+        target_key=np.array([mix(key, flow) for flow in range(n_flows)], np.int64),
+        target_count=zeros(n_flows), user_cursor=cursor, user_paced=zeros(n_users),
+        user_phase=zeros(n_users), user_phase_end=zeros(n_users),
+        member_load=zeros(max(1, net.n_members)), series_count=zeros(n),
+        **_statistics(net),
+        record=zeros(record, len(REQUEST_FIELDS)),
+    )  # fmt: skip
+
+
+def _statistics(net: Network) -> dict[str, Ints]:
+    """What a batch counts, at zero.
+
+    New arrays are cheaper than old ones cleared and copied: the system hands out zeros, and few of
+    the histogram's bins are ever touched.
+    """
+    shapes = {
+        "completed": (2,), "latency_sum": (2, 2), "latency_max": (2, 2),
+        "histogram": (2, 2, HIST_BINS), "flows": (len(net.flow_program),),
+        "alts": (max(1, len(net.alt_program)),), "plans": (len(net.plan_phase_ptr) - 1,),
+        "syncs": (HIST_BINS,), "classes": (net.n_classes, HIST_BINS),
+    }  # fmt: skip
+    counts = {name: np.zeros(shape, np.int64) for name, shape in shapes.items()}
+    return {**counts, "acc": aligned(net.n_stations, len(Acc))}
+
+
+def _longer(array: Ints, n: int, first: int = 0) -> Ints:
+    """Copy of *array* with *n* rows of zeros more; its row *first* begins a cache line."""
+    columns = int(np.prod(array.shape[1:]))
+    longer = aligned(len(array) + n, columns, first).reshape(-1, *array.shape[1:])
+    longer[: len(array)] = array
+    return longer
+
+
+def _room(net: Network, slots: int) -> state.Room:
+    """Room for *slots* tokens, and at time 0 for all that waits."""
+    others = net.n_stations + len(net.user_group)  # events that are no token's
+    slack = others + 8
+    room = state.Room(
+        tokens=aligned(slots, state.TOKEN_FIELDS),
+        heap=aligned(slots + slack, state.HEAP, 1),
+        free=np.arange(slots, dtype=np.int64)[::-1].copy(),
+        pending=np.zeros((slots + slack, state.PENDING), np.int64),
+        resume=np.zeros(slots + net.max_burst, np.int64),
+        slots=np.full(state.WHEEL_SLOTS, -1, np.int64),
+        wheel=np.zeros(state.WHEEL, np.int64),
+        node=np.zeros((slots + slack, 2), np.int64),
+    )
+    room.wheel[state.SHIFT] = FIRST_SHIFT
+    room.wheel[state.FIRST_NODE] = others
+    room.tokens[:, state.INSIDE_OF] = -1
+    room.heap[:, 0] = state.FOREVER
+    return room
+
+
+class CompiledEngine:
+    """A network run by the compiled kernel; see `contract.Engine`.
+
+    Memory depends on what is outstanding, not on how many requests are simulated.
+    """
+
+    def __init__(
+        self, net: Network, *, seed: int = 1, replication: int = 0, record: bool = False
+    ) -> None:
+        check(net)
+        self._network = net
+        self._loop = loop_of(kernel_net(net))
+        self._gates = np.flatnonzero(net.station_kind == Kind.GATE)
+        self._slots = net.station_servers[self._gates]
+        slots = max(64, 2 * len(net.user_group), 2 * net.max_burst)
+        self._run = _initial(net, seed, replication, 1 << 18 if record else 0)
+        self._room = _room(net, slots)
+        self._run.scalars[state.N_FREE] = slots
+        self._start_users()
+
+    def _start_users(self) -> None:
+        """At time 0 users submit (those of a trace at its first arrival), dies start programs."""
+        net, run = self._network, self._run
+        first = np.zeros(len(net.user_group), np.int64)
+        begins = np.ones(len(first), bool)
+        replayed = np.flatnonzero(net.group_open[net.user_group] == 2)
+        for user in replayed:
+            start, end = net.user_arrival_ptr[user], net.user_arrival_ptr[user + 1]
+            begins[user] = end > start
+            if end > start:
+                first[user] = net.arrival_ps[start]
+        users = np.flatnonzero(begins)
+        users = users[np.argsort(first[users], kind="stable")]  # a sorted array is a heap
+        dies = np.flatnonzero(net.die_backlog)
+        n = len(dies) + len(users)
+        heap = self._room.heap
+        heap[:n, 0] = np.concatenate([np.zeros(len(dies), np.int64), first[users]])
+        heap[:n, 1] = np.concatenate([-1 - dies, -1 - net.n_stations - users])
+        run.scalars[state.N_HEAP] = n
+
+    def _make_room(self) -> None:
+        """Keep room to record every request that could complete in one instant."""
+        run = self._run
+        slots = len(self._room.tokens)
+        if len(run.record) and len(run.record) < 4 * slots:
+            larger = np.zeros((8 * slots, len(REQUEST_FIELDS)), np.int64)
+            n = int(run.scalars[state.N_RECORDS])
+            larger[:n] = run.record[:n]
+            self._run = run._replace(record=larger)
+
+    def advance(self, completions: int, until_ps: int = HORIZON_PS) -> Batch:
+        """Run until so many measured requests have completed, or the clock would pass until_ps.
+
+        Raises DeadlockError when requests are left and no event is.
+        """
+        self._make_room()
+        self._run = run = self._run._replace(**_statistics(self._network))
+        start = int(run.scalars[state.NOW])
+        run.scalars[state.DONE] = 0
+        until = min(until_ps, state.FOREVER - 1)
+        while (status := self._loop(run, self._room, completions, until)) == state.GROW:
+            self._grow()
+        self._widen(int(run.scalars[state.NOW]) - start)
+        live = int(run.scalars[state.LIVE])
+        if status == Status.IDLE and live:
+            waiting = np.flatnonzero(run.station[:, state.HEAD] >= 0)
+            raise deadlock(self._network, waiting, live)
+        return self._batch(Status(status), start)
+
+    def _grow(self) -> None:
+        """Double everything that is sized by the number of tokens."""
+        old = len(self._room.tokens)
+        self._room = room = state.Room(
+            _longer(self._room.tokens, old), _longer(self._room.heap, old, 1),
+            _longer(self._room.free, old), _longer(self._room.pending, old),
+            _longer(self._room.resume, old), self._room.slots, self._room.wheel,
+            _longer(self._room.node, old),
+        )  # fmt: skip
+        room.tokens[old:, state.INSIDE_OF] = -1
+        room.heap[-old:, 0] = state.FOREVER
+        n_free = int(self._run.scalars[state.N_FREE])
+        room.free[n_free : n_free + old] = np.arange(2 * old - 1, old - 1, -1)
+        self._run.scalars[state.N_FREE] = n_free + old
+
+    def _widen(self, duration: int) -> None:
+        """Make slots of the wheel as wide as the mean time between visits, to a factor of 2."""
+        visits = int(self._run.acc[:, Acc.VISITS].sum())
+        shift = int(duration * SLOT_WIDTH // max(1, visits)).bit_length()
+        if visits < LEAST_VISITS or abs(shift - int(self._room.wheel[state.SHIFT])) < 2:
+            return
+        room, scalars = self._room, self._run.scalars
+        events = room.heap[: scalars[state.N_HEAP]].tolist()
+        for node in room.slots[room.slots >= 0].tolist():
+            while node >= 0:
+                t, after = room.node[node].tolist()
+                events.append([t, node - int(room.wheel[state.FIRST_NODE])])
+                node = after
+        room.heap[:] = 0
+        room.heap[:, 0] = state.FOREVER
+        # sorted, which is a heap
+        room.heap[: len(events)] = np.array(sorted(events), np.int64).reshape(-1, 2)
+        scalars[state.N_HEAP] = len(events)
+        room.slots[:] = -1
+        room.wheel[: state.SUMMARY + 1] = 0
+        room.wheel[state.SHIFT] = shift
+
+    def _batch(self, status: Status, start: int) -> Batch:
+        run = self._run
+        end = int(run.scalars[state.NOW])
+        gates = self._gates
+        free = run.station[gates, state.SLOTS] * (end - run.station[gates, state.HELD_SINCE])
+        run.acc[gates, Acc.SERVICE] += self._slots * (end - start) - free
+        run.station[gates, state.HELD_SINCE] = end
+        return Batch(
+            status, start, end,
+            run.completed, run.latency_sum, run.latency_max, run.histogram, run.flows, run.alts,
+            run.plans, run.acc, int(run.scalars[state.LIVE]), run.syncs,
+            run.classes,
+        )  # fmt: skip
+
+    def records(self) -> Ints:
+        """Return and forget int64[n, 7], a row a completion: see `contract.REQUEST_FIELDS`."""
+        n = int(self._run.scalars[state.N_RECORDS])
+        self._run.scalars[state.N_RECORDS] = 0
+        return self._run.record[:n].copy()

@@ -1,0 +1,302 @@
+"""How requests begin, fork and are answered in the kernel."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import uint64
+
+from nvmesim.engine.compiled.kernel_draws import below, mix, quantile
+from nvmesim.engine.compiled.kernel_jit import compiled, inlined
+from nvmesim.engine.compiled.kernel_state import (
+    C_ALT,
+    C_COUNT,
+    C_MEMBER,
+    C_PROGRAM,
+    F_CLASS,
+    F_LENGTH,
+    F_ORDER,
+    F_PROGRAM,
+    F_STREAM,
+    F_WRITE,
+    FLOW,
+    G_FLOW,
+    G_GAP,
+    G_KINDS,
+    G_MEASURED,
+    G_OFF,
+    G_OFF_SLOW,
+    G_ON,
+    G_ON_SLOW,
+    G_OPEN,
+    G_TARGETS,
+    G_THRESHOLD,
+    ISSUE,
+    KEY,
+    LANE,
+    LEFT,
+    MEMBER,
+    ORDER,
+    PARENT,
+    PC,
+    PLAN,
+    ROOT,
+    SETUP,
+    SUBMIT,
+    T_INTERVAL,
+    U_GROUP,
+    U_STREAM,
+    U_TARGET,
+    U_THREAD,
+    USER,
+)
+from nvmesim.engine.compiled.kernel_stations import scaled
+from nvmesim.engine.contract import (
+    CHILD_SHIFT,
+    HIST_BITS,
+    ORDER_SHIFT,
+    PURPOSE_BURST,
+    PURPOSE_GAP,
+    PURPOSE_KIND,
+    PURPOSE_PLAN,
+)
+
+
+@inlined
+def bin_of(value):  # type: ignore[no-untyped-def]
+    """Histogram bin of a latency in ps, as `contract.bin_index`.
+
+    The exponent of a double tells the highest bit; what it would round is cut off first.
+    """
+    exact = value if value < (1 << 52) else (value >> 16) << 16
+    exponent = (np.float64(exact).view(np.int64) >> 52) - 1023
+    shift: Any = max(0, exponent - HIST_BITS)
+    return (shift << HIST_BITS) + (value >> shift)
+
+
+@inlined
+def answer(net, run, tokens, k, t, n_records):  # type: ignore[no-untyped-def]
+    """Count request *k* as completed at t; return 1 if its group is measured."""
+    u = uint64(k)
+    user = tokens[u, USER]
+    group = net.user[uint64(user), U_GROUP]
+    flow = tokens[u, FLOW]
+    measured = net.group[uint64(group), G_MEASURED]
+    if measured == 1:
+        w = uint64(net.flow[uint64(flow), F_WRITE])
+        lat = t - tokens[u, SUBMIT]
+        clat = t - tokens[u, ISSUE]
+        run.completed[w] += 1
+        run.latency_sum[w, 0] += lat
+        run.latency_sum[w, 1] += clat
+        run.latency_max[w, 0] = max(run.latency_max[w, 0], lat)
+        run.latency_max[w, 1] = max(run.latency_max[w, 1], clat)
+        run.histogram[w, 0, uint64(bin_of(lat))] += 1
+        run.histogram[w, 1, uint64(bin_of(clat))] += 1
+        own = net.flow[uint64(flow), F_CLASS]
+        if own >= 0:
+            run.classes[uint64(own), uint64(bin_of(lat))] += 1
+    run.flows[uint64(flow)] += 1
+    if run.record.shape[0] > 0:
+        row = run.record[n_records]
+        row[0] = tokens[u, ORDER] >> ORDER_SHIFT
+        row[1] = group
+        row[2] = user
+        row[3] = flow
+        row[4] = tokens[u, SUBMIT]
+        row[5] = tokens[u, ISSUE]
+        row[6] = t
+    return measured
+
+
+@inlined
+def paced(net, run, user, t):  # type: ignore[no-untyped-def]
+    """Return when a user of a closed loop may submit under its thread's rate limit, -1: now."""
+    thread = uint64(net.user[uint64(user), U_THREAD])
+    interval = net.thread[thread, T_INTERVAL]
+    if interval > 0 and net.group[uint64(net.user[uint64(user), U_GROUP]), G_OPEN] == 0:
+        if run.user_paced[user] == 0:
+            due = max(t, run.thread_due[thread])
+            run.thread_due[thread] = due + interval
+            if due > t:
+                run.user_paced[user] = 1
+                return due
+        run.user_paced[user] = 0
+    return np.int64(-1)
+
+
+@inlined
+def choose_target(net, run, user, group):  # type: ignore[no-untyped-def]
+    """First flow of a request's target: fixed, or of the thread's round robin."""
+    place = net.user[user, U_TARGET]
+    if place < 0:
+        thread = uint64(net.user[user, U_THREAD])
+        place = run.thread_next[thread]
+        step = place + 1
+        run.thread_next[thread] = step if step < net.group[group, G_TARGETS] else 0
+    return net.group[group, G_FLOW] + place * net.group[group, G_KINDS]
+
+
+@inlined
+def choose_kind(net, group, kinds, key):  # type: ignore[no-untyped-def]
+    """Kind of a request: drawn."""
+    kind = np.int64(0)
+    drawn = below(mix(key, PURPOSE_KIND), 1 << 32)
+    base = net.group[group, G_THRESHOLD]
+    while kind < kinds - 1 and drawn >= net.threshold[uint64(base + kind)]:
+        kind += 1
+    return kind
+
+
+@inlined
+def choose_plan(net, run, user, flow, key):  # type: ignore[no-untyped-def]
+    """Plan of a request: the next of its sequential stream, or drawn."""
+    length = net.flow[flow, F_LENGTH]
+    stream = net.flow[flow, F_STREAM]
+    if stream >= 0:
+        at = uint64(stream + net.user[user, U_STREAM])
+        place = run.stream[at] % length
+        run.stream[at] += 1
+    else:
+        place = below(mix(key, PURPOSE_PLAN), length)
+    return net.order[uint64(net.flow[flow, F_ORDER] + place)]
+
+
+@compiled
+def stretched(net, run, group, user, t, gap):  # type: ignore[no-untyped-def]
+    """Return the time that a *gap* of *user* takes from t on through bursts and pauses.
+
+    `contract.stretched_ps` says how it passes; each user follows the same bursts of its group.
+    """
+    key = mix(mix(run.background[0], group), PURPOSE_BURST)
+    now = t
+    while True:
+        while run.user_phase_end[user] <= now:
+            run.user_phase[user] += 1
+            phase = run.user_phase[user]
+            row = net.group[group, G_ON] if phase & 1 else net.group[group, G_OFF]
+            run.user_phase_end[user] += max(1, quantile(net.dist, row, mix(key, phase)))
+        on = run.user_phase[user] & 1
+        slow = net.group[group, G_ON_SLOW] if on else net.group[group, G_OFF_SLOW]
+        room = run.user_phase_end[user] - now
+        if slow > 0:
+            need = scaled(gap, slow)
+            if need <= room:
+                return max(1, now + need - t)
+            gap = max(0, gap - room // slow * 65536 - ((room % slow) << 16) // slow)
+        now += room
+
+
+@inlined
+def submit(net, run, tokens, k, user, number, t):  # type: ignore[no-untyped-def]
+    """Make token *k* the request *number*; return when an open loop's user submits again, -1."""
+    u, v = uint64(k), uint64(user)
+    group = uint64(net.user[v, U_GROUP])
+    opened = net.group[group, G_OPEN]
+    kinds = net.group[group, G_KINDS]
+    if opened == 2:
+        flow = net.arrival_flow[run.user_cursor[v]]
+        first = uint64(flow - (flow - net.group[group, G_FLOW]) % kinds)
+    else:
+        flow = choose_target(net, run, v, group)
+        first = uint64(flow)
+    key = mix(run.target_key[first], run.target_count[first])
+    run.target_count[first] += 1
+    if opened != 2 and kinds > 1:
+        flow += choose_kind(net, group, kinds, key)
+    plan = choose_plan(net, run, v, uint64(flow), key)
+    run.plans[uint64(plan)] += 1
+    tokens[u, PC] = net.flow[uint64(flow), F_PROGRAM]
+    tokens[u, KEY] = key
+    tokens[u, LANE] = 0
+    tokens[u, SETUP] = 0
+    tokens[u, ROOT] = k
+    tokens[u, PARENT] = -1
+    tokens[u, ORDER] = number << ORDER_SHIFT
+    tokens[u, USER] = user
+    tokens[u, SUBMIT] = t
+    tokens[u, ISSUE] = t
+    tokens[u, PLAN] = plan
+    tokens[u, FLOW] = flow
+    if opened == 1:
+        gap = max(1, quantile(net.dist, net.group[group, G_GAP], mix(key, PURPOSE_GAP)))
+        if net.group[group, G_ON] >= 0:
+            gap = stretched(net, run, group, user, t, gap)
+        return t + gap
+    if opened == 2:
+        run.user_cursor[v] += 1
+        at = run.user_cursor[v]
+        if at < net.user_arrival[user + 1]:
+            return max(t, net.arrival_ps[at])
+    return np.int64(-1)
+
+
+@inlined
+def begin_child(net, run, tokens, c, k, root, child, ordinal):  # type: ignore[no-untyped-def]
+    """Make token *c* a child of *k*; return whether it knows its program (one alternative)."""
+    u, r, row = uint64(c), uint64(root), uint64(child)
+    word = ordinal << CHILD_SHIFT
+    tokens[u, KEY] = mix(tokens[r, KEY], word)
+    tokens[u, LANE] = 0
+    tokens[u, SETUP] = 0
+    tokens[u, ROOT] = root
+    tokens[u, PARENT] = k
+    tokens[u, ORDER] = tokens[r, ORDER] + word
+    if net.child[row, C_COUNT] == 1:
+        member = net.child[row, C_MEMBER]
+        run.alts[uint64(net.child[row, C_ALT])] += 1
+        run.member_load[uint64(member)] += 1
+        tokens[u, MEMBER] = member
+        tokens[u, PC] = net.child[row, C_PROGRAM]
+        return True
+    tokens[u, PC] = child  # until the chooser has decided
+    return False
+
+
+@compiled
+def choose_member(child, alt_program, alt_member, load, alts, tokens, k):  # type: ignore[no-untyped-def]
+    """Give child *k* the member with the fewest outstanding children (md, rule 3).
+
+    A tie goes to the first named.
+    """
+    row = tokens[k, PC]
+    best = child[row, C_ALT]
+    least = load[alt_member[best]]
+    for alt in range(best + 1, child[row, C_ALT] + child[row, C_COUNT]):
+        other = load[alt_member[alt]]
+        if other < least:
+            least = other
+            best = alt
+    member = alt_member[best]
+    alts[best] += 1
+    load[member] += 1
+    tokens[k, MEMBER] = member
+    tokens[k, PC] = alt_program[best]
+
+
+@inlined
+def begin_unit(tokens, c, k, unit, program):  # type: ignore[no-untyped-def]
+    """Make token *c* the *unit*-th unit of *k*."""
+    u, p = uint64(c), uint64(k)
+    tokens[u, PC] = program
+    tokens[u, KEY] = mix(tokens[p, KEY], -unit)  # no purpose is negative
+    tokens[u, LANE] = tokens[p, LANE]
+    tokens[u, SETUP] = 0
+    tokens[u, ROOT] = tokens[p, ROOT]
+    tokens[u, PARENT] = k
+    tokens[u, ORDER] = tokens[p, ORDER] + unit
+    tokens[u, MEMBER] = -1
+
+
+@inlined
+def end_child(run, tokens, k):  # type: ignore[no-untyped-def]
+    """Join child or unit *k* with its parent; return whether it was the last."""
+    u = uint64(k)
+    member = tokens[u, MEMBER]
+    if member >= 0:
+        run.member_load[uint64(member)] -= 1
+    parent = uint64(tokens[u, PARENT])
+    left = tokens[parent, LEFT] - 1
+    tokens[parent, LEFT] = left
+    return left == 0

@@ -1,0 +1,1 @@
+"""The reference engine: a network in SimPy processes, to be read and extended."""

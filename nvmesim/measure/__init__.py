@@ -1,0 +1,1 @@
+"""Run control and statistics: warm-up, batch means, latency, stations, groups."""

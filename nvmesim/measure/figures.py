@@ -1,0 +1,158 @@
+"""Figures of a run as plain values: intervals, distributions, stations, members and CPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+PERCENTILES = (50.0, 90.0, 95.0, 99.0, 99.9, 99.99)
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A value with its 95 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+    def to_json(self) -> dict[str, float]:
+        """Return {"value", "low", "high"}."""
+        return {"value": self.value, "low": self.low, "high": self.high}
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """A latency distribution, s; a percentile with too few samples beyond it is None."""
+
+    mean: float
+    max: float
+    percentiles: Mapping[float, float | None]
+    intervals: Mapping[str, tuple[float, float]]
+    """"mean", "p50", ... -> (low, high)."""
+    bin_s: npt.NDArray[np.float64]
+    """float64[n]: middles of the non-empty bins."""
+    bin_count: npt.NDArray[np.int64]
+    """int64[n]"""
+
+    def to_json(self) -> dict[str, float | None]:
+        """Return mean, p50, ..., max."""
+        named = {f"p{p:g}": v for p, v in self.percentiles.items()}
+        return {"mean": self.mean, **named, "max": self.max}
+
+
+@dataclass(frozen=True)
+class OpStats:
+    """What reads, writes or both did."""
+
+    iops: Interval
+    bytes_per_s: Interval
+    count: int
+    latency: Distribution
+    """From submission by the application to completion seen by it."""
+    clat: Distribution
+    """fio's completion latency: without the submission itself."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the object of the interface."""
+        return {
+            "iops": self.iops.to_json(),
+            "bytes_per_s": self.bytes_per_s.to_json(),
+            "latency_s": self.latency.to_json(),
+            "clat_s": self.clat.to_json(),
+            "latency_ci_s": {k: list(v) for k, v in self.latency.intervals.items()},
+        }
+
+
+@dataclass(frozen=True)
+class MemberStats:
+    """What one drive did, per volume request (or per request of any target for JBOD)."""
+
+    name: str
+    reads_per_request: float
+    writes_per_request: float
+    read_bios_per_request: float
+    write_bios_per_request: float
+    read_bytes_per_request: float
+    write_bytes_per_request: float
+    utilization: float
+
+
+@dataclass(frozen=True)
+class Rebuild:
+    """A rebuild beside the load: how fast, and how long for the whole member at this load."""
+
+    volume: str
+    drive: str | None
+    """Being restored; None: a check of all members."""
+    bytes_per_s: float
+    hours: float
+    """inf if it does not advance (null in the JSON)."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return volume, drive, bytes_per_s, hours."""
+        return {**vars(self), "hours": self.hours if self.hours < float("inf") else None}
+
+
+@dataclass(frozen=True)
+class StationStats:
+    """One station along the path."""
+
+    name: str
+    kind: str
+    servers: int
+    utilization: float
+    wait_mean_s: float
+    service_mean_s: float
+    visits_per_request: float
+    resource: str = ""
+    drive: int | None = None
+    socket: int | None = None
+    adapter: int | None = None
+    direction: str | None = None
+    """Of a link: "up" towards the memory, "down" towards the drive."""
+    ends: tuple[int, int] | None = None
+    """Of a way between sockets: (from, to)."""
+
+
+@dataclass(frozen=True)
+class SocketCpu:
+    """CPU of one socket."""
+
+    name: str
+    logical_utilization: float
+    physical_utilization: float
+    ghz: float
+    cores: int
+    threads_per_core: int
+
+
+@dataclass(frozen=True)
+class Cpu:
+    """CPU of the whole server."""
+
+    logical_utilization: float
+    """What the operating system would show."""
+    physical_utilization: float
+    """Share of the work the cores could do, SMT yield counted."""
+    cycles_per_io: float
+    ghz_per_miops: float
+    sockets: tuple[SocketCpu, ...]
+
+
+@dataclass(frozen=True)
+class Relief:
+    """A change, simulated again with the same random numbers."""
+
+    change: str
+    iops: Interval
+    gain: float
+    """Relative: 0.1 is 10 % more."""
+    gain_low: float
+    gain_high: float
+    p_better: float | None = None
+    """Probability that it does more than what is; None: not asked."""

@@ -1,0 +1,228 @@
+"""Each workload group by itself, latency over time, and how often either exceeds what was agreed.
+
+A *slice* is what one of the run's at most 64 batch histograms covers. Shares of time are shares of
+the simulated time in slices where more than `SLICE_SHARE` of the requests took longer than agreed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from nvmesim.engine.contract import Acc, Ints
+from nvmesim.measure.figures import PERCENTILES, Interval
+from nvmesim.measure.latency import LATENCY, Samples, percentile_name, samples_of
+from nvmesim.measure.stations import Totals
+from nvmesim.measure.steady import Floats, Snapshot, Window, half_width
+from nvmesim.model.lowered import Lowered
+from nvmesim.units import PS_PER_S
+
+SLICE_SHARE: Final = 0.01
+SLICE_BEYOND: Final = 10
+"""Samples beyond a percentile of a slice: it is one of many points of a curve, not an answer."""
+ALL: Final = "all"
+"""Name of all groups together in `OverTime`."""
+
+
+@dataclass(frozen=True)
+class Slo:
+    """How often requests took longer than agreed."""
+
+    limit_s: float
+    requests_above: Interval
+    """Share of the requests."""
+    time_above: float
+    """Share of the time in slices with more than 1 % of such requests."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return limit_s, requests_above, time_above."""
+        return {**vars(self), "requests_above": self.requests_above.to_json()}
+
+
+@dataclass(frozen=True)
+class GroupStats:
+    """What one workload group got."""
+
+    name: str
+    iops: Interval
+    mean_s: float
+    percentiles: dict[str, float | None]
+    """Seconds; None where too few samples lie beyond."""
+    max_s: float | None
+    """None where several groups share one maximum."""
+    limit_used: float | None
+    """Share of its fullest limit that it used; None without limits."""
+    limit_wait_s: float | None
+    """Mean wait at its limits, per request."""
+    slo: Slo | None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return name, iops, latency_s, limit, slo."""
+        limit = None
+        if self.limit_used is not None:
+            limit = {"used": self.limit_used, "wait_mean_s": self.limit_wait_s}
+        return {
+            "name": self.name,
+            "iops": self.iops.to_json(),
+            "latency_s": {"mean": self.mean_s, **self.percentiles, "max": self.max_s},
+            "limit": limit,
+            "slo": self.slo.to_json() if self.slo else None,
+        }
+
+
+@dataclass(frozen=True)
+class OverTime:
+    """Throughput and latency slice by slice; a row a slice and group."""
+
+    start_s: Floats
+    duration_s: Floats
+    """float64[n]"""
+    outstanding: Ints
+    """int64[n]: in flight at each slice's end, all groups together"""
+    groups: dict[str, dict[str, list[float | None]]]
+    """Group -> iops, mean_s, p50_s, p99_s, above (share above its SLO), each a value a slice;
+    "all" is all groups together."""
+
+    def frame(self) -> Any:
+        """Return a Polars frame: start_s, end_s, group, outstanding, iops, mean_s, ..., above."""
+        import polars as pl
+
+        times = {
+            "start_s": self.start_s, "end_s": self.start_s + self.duration_s,
+            "outstanding": self.outstanding,
+        }  # fmt: skip
+        parts = [
+            pl.DataFrame(
+                {**times, "group": name, **columns},
+                schema_overrides=dict.fromkeys(_COLUMNS, pl.Float64),
+            )
+            for name, columns in self.groups.items()
+        ]
+        return pl.concat(parts)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the columns by group."""
+        return {
+            "start_s": self.start_s.tolist(), "duration_s": self.duration_s.tolist(),
+            "outstanding": self.outstanding.tolist(), "groups": self.groups,
+        }  # fmt: skip
+
+
+_COLUMNS: Final = ("iops", "mean_s", "p50_s", "p99_s", "above")
+
+
+def group_stats(lowered: Lowered, window: Window, totals: Totals) -> tuple[GroupStats, ...]:
+    """Each group of the scenario, in its order."""
+    names = [g.name for g in lowered.scenario.workload]
+    return tuple(_group(lowered, window, totals, i, name) for i, name in enumerate(names))
+
+
+def _group(
+    lowered: Lowered, window: Window, totals: Totals, index: int, name: str
+) -> GroupStats:  # fmt: skip
+    data = samples_of(window, lambda s: _histogram(s, index))
+    slo_ps = lowered.scenario.workload[index].slo_ps
+    used, wait = _limit(lowered, totals, index)
+    if data is None:
+        nothing: dict[str, float | None] = {percentile_name(q): None for q in PERCENTILES}
+        return GroupStats(name, Interval(0.0, 0.0, 0.0), 0.0, nothing, None, used, wait, None)
+    counts = data.groups.sum(axis=1)
+    durations = np.array([sum(s.duration_ps for s in g) for g in window.groups()])
+    requests = int(counts.sum())
+    wait = wait / requests if wait is not None else None
+    percentiles = {
+        percentile_name(q): data.quantile(q / 100) / PS_PER_S if data.tells(q) else None
+        for q in PERCENTILES
+    }
+    alone = len(lowered.scenario.workload) == 1
+    return GroupStats(
+        name=name,
+        iops=_rate(counts, durations),
+        mean_s=float(data.counts @ data.middle_ps) / requests / PS_PER_S,
+        percentiles=percentiles,
+        max_s=data.max_ps / PS_PER_S if alone else None,
+        limit_used=used,
+        limit_wait_s=wait,
+        slo=None if slo_ps is None else _slo(data, window, index, slo_ps),
+    )
+
+
+def _rate(counts: Ints, durations: Floats) -> Interval:
+    total, whole = float(counts.sum()), float(durations.sum()) / PS_PER_S
+    rate = total / max(whole, 1e-300)
+    half = half_width(counts - rate * durations / PS_PER_S) / max(whole, 1e-300)
+    return Interval(rate, max(0.0, rate - half), rate + half)
+
+
+def _limit(lowered: Lowered, totals: Totals, index: int) -> tuple[float | None, float | None]:
+    """Share used of the group's fullest limit, and ps waited at all of them."""
+    group = lowered.scenario.workload[index]
+    own = [s for s in lowered.stations if s.kind == "limit" and s.group == index]
+    if group.limits is None or not own or totals.duration_ps <= 0:
+        return None, None
+    rows = totals.stations[[s.first for s in own]]
+    used = float(rows[:, Acc.SERVICE].max()) / totals.duration_ps
+    return min(1.0, used), float(rows[:, Acc.WAIT].sum()) / PS_PER_S
+
+
+def _slo(data: Samples, window: Window, index: int, limit_ps: int) -> Slo:
+    sizes = data.groups.sum(axis=1)
+    above = sizes - data.below(limit_ps)
+    share = float(above.sum() / sizes.sum())
+    half = half_width(above - share * sizes) / float(sizes.sum())
+    late = [share_above(_histogram(s, index), limit_ps) for s in window.snapshots]
+    durations = np.array([s.duration_ps for s in window.snapshots])
+    bad = np.array([v is not None and v > SLICE_SHARE for v in late])
+    interval = Interval(share, max(0.0, share - half), min(1.0, share + half))
+    return Slo(limit_ps / PS_PER_S, interval, float(durations[bad].sum() / durations.sum()))
+
+
+def _histogram(snapshot: Snapshot, index: int | None) -> Ints:
+    """int64[HIST_BINS]: latencies of a group; of all where there is one, or for None."""
+    if index is None or not len(snapshot.classes):
+        return np.asarray(snapshot.histogram[0, LATENCY] + snapshot.histogram[1, LATENCY])
+    return np.asarray(snapshot.classes[index])
+
+
+def share_above(histogram: Ints, limit_ps: float) -> float | None:
+    """Share of a latency *histogram* (int64[HIST_BINS]) above *limit_ps*; None if it is empty."""
+    data = Samples.of(histogram[None])
+    return None if data is None else 1.0 - float(data.below(limit_ps).sum()) / data.size
+
+
+def slices(lowered: Lowered, window: Window) -> OverTime:
+    """Slices of *window*, all groups together and, where there are several, each by itself."""
+    groups = lowered.scenario.workload
+    durations = np.array([s.duration_ps for s in window.snapshots]) / PS_PER_S
+    start = window.warmup_ps / PS_PER_S + np.concatenate([[0.0], np.cumsum(durations)[:-1]])
+    of: list[tuple[str, int | None, int | None]] = [
+        (g.name, i, g.slo_ps) for i, g in enumerate(groups)
+    ]
+    if len(groups) > 1:
+        of = [(ALL, None, None), *of]
+    found = {
+        name: _columns([_slice(s, index, slo) for s in window.snapshots]) for name, index, slo in of
+    }
+    outstanding = np.array([s.outstanding for s in window.snapshots], np.int64)
+    return OverTime(start, durations, outstanding, found)
+
+
+def _columns(rows: list[tuple[float | None, ...]]) -> dict[str, list[float | None]]:
+    return {name: [row[i] for row in rows] for i, name in enumerate(_COLUMNS)}
+
+
+def _slice(
+    snapshot: Snapshot, index: int | None, slo_ps: int | None
+) -> tuple[float | None, ...]:  # fmt: skip
+    """iops, mean_s, p50_s, p99_s, above of one slice."""
+    data = Samples.of(_histogram(snapshot, index)[None])
+    if data is None:
+        return 0.0, None, None, None, None
+    rate = data.size / max(snapshot.duration_ps, 1.0) * PS_PER_S
+    mean = float(data.counts @ data.middle_ps) / data.size / PS_PER_S
+    known = [data.quantile(p) / PS_PER_S if data.size * (1 - p) >= SLICE_BEYOND else None
+             for p in (0.5, 0.99)]  # fmt: skip
+    above = None if slo_ps is None else 1.0 - float(data.below(slo_ps).sum()) / data.size
+    return rate, mean, known[0], known[1], above

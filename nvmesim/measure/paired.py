@@ -1,0 +1,186 @@
+"""Differences between two runs that share their random numbers.
+
+Requests of both runs draw the same numbers (`nvmesim.rng`), so what chance does to one it does to
+the other, and the interval of the difference is narrower than those of the two. Source: common
+random numbers, Law and Kelton, Simulation Modeling and Analysis, chapter 11.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from nvmesim.measure.control import Measured
+from nvmesim.measure.figures import Interval, Relief
+from nvmesim.measure.latency import enough, paired_difference, samples
+from nvmesim.measure.steady import N_GROUPS, Col, Floats, Window, column, grouped, half_width, mser
+from nvmesim.units import PS_PER_S, format_iops
+
+MIN_PAIRED: Final = 16
+"""Batches of two runs that are compared one by one, at least."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What changes from scenario *a* to *b*, each with the interval of the difference."""
+
+    a: str
+    b: str
+    iops_a: Interval
+    iops_b: Interval
+    iops: Interval
+    """b - a"""
+    gain: Interval
+    """Relative: 0.1 is 10 % more."""
+    mean_s: Interval
+    """Mean latency, b - a."""
+    p99_s: Interval | None
+    """99th percentile, b - a; None where too few samples."""
+    requests: int
+    """Measured in each."""
+    warnings: tuple[str, ...] = ()
+    saved: float = 1.0
+    """How many times the requests two independent runs would need for the same interval of the
+    gain; inf where chance does the same to both. About 1 where one of them knows no chance (a full
+    link of one transfer size), or where a change of shape deals all draws out anew."""
+    p_better: float | None = None
+    """Probability that b does more than a, with all that is not known; None: not asked."""
+
+    def __str__(self) -> str:
+        """Return the difference in one sentence."""
+        low, high = 100 * self.gain.low, 100 * self.gain.high
+        times = "any number of" if math.isinf(self.saved) else f"{self.saved:.2g} times the"
+        return (
+            f"{self.b} against {self.a}: {format_iops(self.iops_b.value)} against "
+            f"{format_iops(self.iops_a.value)}, {100 * self.gain.value:+.2f} % "
+            f"({low:+.2f} to {high:+.2f} %; independent runs would need {times} requests)"
+        )
+
+
+def common_warmup(a: Floats, b: Floats) -> int:
+    """Records to leave out of both runs: the later of their warm-ups, by throughput (MSER)."""
+    n = min(len(a), len(b))
+    edges = np.arange(n // 2 + 1)
+    rates = (column(x[:n], Col.READS, None) / np.maximum(1.0, x[:n, Col.DURATION]) for x in (a, b))
+    return max(mser(rate, edges) for rate in rates)
+
+
+def gain(a: Floats, b: Floats) -> Interval:
+    """Throughput of *b* over that of *a*, less 1; records float64[n, len(Col)], paired by row.
+
+    Both ratios are linearised and their residuals subtracted group by group.
+
+    >>> rows = np.ones((8, 10))
+    >>> gain(rows, rows)
+    Interval(value=0.0, low=0.0, high=0.0)
+    """
+    n = min(len(a), len(b))
+    a, b = a[:n], b[:n]
+    rate_a, rate_b = _rate(a), _rate(b)
+    if rate_a <= 0:
+        return Interval(0.0, 0.0, 0.0)
+    residuals = (_relative(b, rate_b) - _relative(a, rate_a)) * rate_b / rate_a
+    half = half_width(residuals)
+    value = rate_b / rate_a - 1
+    return Interval(value, value - half, value + half)
+
+
+def _rate(records: Floats) -> float:
+    duration = float(records[:, Col.DURATION].sum())
+    return float(column(records, Col.READS, None).sum()) / duration if duration > 0 else 0.0
+
+
+def _relative(records: Floats, rate: float) -> Floats:
+    """float64[n]: what each record adds to the relative error of the run's rate."""
+    whole = rate * float(records[:, Col.DURATION].sum())
+    counts = column(records, Col.READS, None)
+    return np.asarray((counts - rate * records[:, Col.DURATION]) / max(whole, 1e-300))
+
+
+def half_of_rate(head: Floats, changed: Floats) -> float:
+    """Half-width of the throughput of *changed* relative to itself, as far as the pair tells."""
+    n = min(len(head), len(changed))
+    cut = common_warmup(head, changed)
+    change = gain(head[cut:n], changed[cut:n])
+    return (change.high - change.low) / 2 / max(1 + change.value, 1e-300)
+
+
+def relief(text: str, base: Interval, head: Floats, changed: Floats) -> Relief:
+    """A relief from the first batches of the base run (*head*) and those of the *changed* one.
+
+    The gain is that of the pair; the IOPS are the base's, from its whole run, with that gain.
+    """
+    n = min(len(head), len(changed))
+    cut = common_warmup(head, changed)
+    change = gain(head[cut:n], changed[cut:n])
+    iops = base.value * (1 + change.value)
+    own = (base.high - base.low) / 2 * (1 + change.value)
+    half = float(np.hypot(own, base.value * (change.high - change.low) / 2))
+    return Relief(
+        text, Interval(iops, max(0.0, iops - half), iops + half),
+        change.value, change.low, change.high,
+    )  # fmt: skip
+
+
+def compared(
+    names: tuple[str, str], a: Measured, b: Measured, warnings: tuple[str, ...]
+) -> Comparison:
+    """The comparison of two runs that draw the same numbers.
+
+    IOPS are those of the whole runs; the gain is that of their first batches, which pair up one by
+    one.
+    """
+    change = _gain_of(a, b)
+    iops_a, iops_b = a.window.iops(), b.window.iops()
+    half = (change.high - change.low) / 2 * iops_a.value
+    difference = change.value * iops_a.value
+    first, second = samples(a.window, None), samples(b.window, None)
+    p99 = None
+    if first and second and enough(min(first.size, second.size), 99):
+        moved = paired_difference(first, second, 0.99)
+        p99 = Interval(*(v / PS_PER_S for v in (moved.value, moved.low, moved.high)))
+    return Comparison(
+        *names, iops_a, iops_b, Interval(difference, difference - half, difference + half),
+        change, _mean_difference(a.window, b.window), p99,
+        min(a.window.requests, b.window.requests), warnings, _saved(iops_a, iops_b, change),
+    )  # fmt: skip
+
+
+def _gain_of(a: Measured, b: Measured) -> Interval:
+    """Gain of the first batches, or of the windows where those do not pair up."""
+    n = min(len(a.head), len(b.head))
+    if n < MIN_PAIRED or a.batch != b.batch:
+        return gain(a.window.records, b.window.records)
+    cut = common_warmup(a.head, b.head)
+    return gain(a.head[cut:n], b.head[cut:n])
+
+
+def _saved(a: Interval, b: Interval, change: Interval) -> float:
+    """Squared width of the gain's interval if the two runs were independent, over what it is."""
+    if a.value <= 0 or b.value <= 0:
+        return 1.0
+    ratio = b.value / a.value
+    apart = ratio * math.hypot((a.high - a.low) / 2 / a.value, (b.high - b.low) / 2 / b.value)
+    paired = (change.high - change.low) / 2
+    if paired <= 0:
+        return math.inf if apart > 0 else 1.0
+    return (apart / paired) ** 2
+
+
+def _mean_difference(a: Window, b: Window) -> Interval:
+    means = [w.mean_latency_s(None).value for w in (a, b)]
+    parts = []
+    n = min(N_GROUPS, len(a.records), len(b.records))
+    for window, mean in zip((a, b), means, strict=True):
+        count = column(window.records, Col.READS, None)
+        sums = column(window.records, Col.READ_LAT, None) / PS_PER_S
+        parts.append(grouped((sums - mean * count) / max(1.0, float(count.sum())), n))
+    half = half_width(parts[1] - parts[0])
+    value = means[1] - means[0]
+    return Interval(value, value - half, value + half)
+
+
+__all__ = ["Comparison", "common_warmup", "compared", "gain", "half_of_rate", "relief"]

@@ -1,0 +1,306 @@
+"""Statistics of stations, members and CPUs from a window's accumulators.
+
+All are operational quantities (Denning and Buzen, "The operational analysis of queueing network
+models", ACM Computing Surveys 10(3), 1978): busy time over window, time over visits, visits over
+requests. Times of `Batch` are ps and are turned into s here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from nvmesim.engine.contract import Acc, Ints
+from nvmesim.measure.burned import burned_on
+from nvmesim.measure.figures import Cpu, MemberStats, Rebuild, SocketCpu, StationStats
+from nvmesim.measure.steady import Floats, Reducer, Snapshot, Window
+from nvmesim.model.lowered import Lowered, RebuildInfo
+from nvmesim.network.network import SCALE_ONE, Kind, Network
+from nvmesim.network.roles import StationInfo
+from nvmesim.scenario.resolved import Socket
+from nvmesim.units import PS_PER_S
+
+N_CHILD_SUMS: Final = 6
+"""Per drive: commands, bios and bytes, each for reads and writes."""
+SKEW_SIGMA: Final = 5.0
+"""One of n alike stations counts as busier than its siblings only beyond so many standard
+deviations of its number of visits: even the largest of 1,000 stays below with 99.9 %."""
+
+
+@dataclass(frozen=True)
+class Totals:
+    """The sums that reports are made of."""
+
+    duration_ps: float
+    requests: int
+    """Measured completions, and what arrived beyond them where the backlog grows."""
+    stations: Floats
+    """float64[n_stations, 4], see `Acc`"""
+    children: Floats
+    """float64[n_drives, 6]: reads, writes, read bios, write bios, read bytes, write bytes"""
+
+    @staticmethod
+    def of(window: Window) -> Totals:
+        """Sums over *window*."""
+        total: Snapshot = window.total
+        return Totals(window.duration_ps, window.requests, total.stations, total.children)
+
+
+def reducer(lowered: Lowered) -> Reducer:
+    """What of each batch is kept for *lowered*: bytes by operation, children by drive."""
+    net = lowered.network
+    measured = measured_flows(net)
+    flow_bytes = np.zeros((2, len(net.flow_program)))
+    flow_bytes[net.flow_write, np.arange(len(net.flow_write))] = net.flow_bytes * measured
+    return Reducer(flow_bytes, child_sums(lowered, measured))
+
+
+def measured_flows(net: Network) -> Ints:
+    """int64[n_flows]: 1 where a measured group has the flow (0: background work)."""
+    measured = np.zeros(len(net.flow_program), np.int64)
+    for first, targets, kinds, on in zip(
+        net.group_flow, net.group_targets, net.group_kinds, net.group_measured, strict=True
+    ):
+        measured[first : first + targets * kinds] |= on
+    return measured
+
+
+def measured_alternatives(net: Network, measured: Ints) -> Ints:
+    """int64[n_alts]: 1 where a request of a measured flow may send a child."""
+    plans = np.zeros(len(net.plan_phase_ptr) - 1, np.int64)
+    for flow in np.flatnonzero(measured):
+        start = net.flow_order_ptr[flow]
+        plans[net.order[start : start + net.flow_order_len[flow]]] = 1
+    alternatives = net.child_alt_ptr[net.phase_child_ptr[net.plan_phase_ptr]]
+    return np.repeat(plans, np.diff(alternatives))
+
+
+def child_sums(lowered: Lowered, measured: Ints) -> Callable[[Ints], Floats]:
+    """Return a function from `Batch.alternatives` to float64[n_drives, 6].
+
+    Children of background work (a rebuild) are left out: they belong to no request.
+    """
+    n_alts, n_drives = len(lowered.children), len(lowered.scenario.drives)
+    rows = [(c.drive, c.write, c.n_bios, c.n_bytes) for c in lowered.children]
+    drive, write, bios, size = np.array(rows, np.int64).reshape(-1, 4).T
+    counted = measured | np.array([flow.deferred for flow in lowered.flows], np.int64)
+    known = np.flatnonzero((drive >= 0) & (measured_alternatives(lowered.network, counted) > 0))
+    weights = np.zeros((n_alts, N_CHILD_SUMS))
+    for column, values in enumerate((np.ones(n_alts), bios, size)):
+        weights[np.arange(n_alts), 2 * column + write] = values
+    place, weights = drive[known], weights[known]
+
+    def sums(alternatives: Ints) -> Floats:
+        sent = alternatives[known][:, None] * weights
+        return np.stack(
+            [np.bincount(place, sent[:, i], minlength=n_drives) for i in range(N_CHILD_SUMS)],
+            axis=1,
+        )
+
+    return sums
+
+
+def rows_of(info: StationInfo) -> slice:
+    """Stations of the network that *info* stands for."""
+    return slice(info.first, info.first + info.count)
+
+
+def is_delay(net: Network, info: StationInfo) -> bool:
+    """Whether *info* has infinitely many servers."""
+    return info.kind == "delay" or net.station_kind[info.first] == Kind.DELAY
+
+
+def busy(net: Network, info: StationInfo, totals: Totals) -> Floats:
+    """float64[count]: utilization of each station of *info*, from 0 to 1.
+
+    A controller's cache counts one write too few, as its destager begins with room for one: what
+    is held of 4,096 slots can be -1.
+    """
+    if is_delay(net, info) or totals.duration_ps <= 0:
+        return np.zeros(info.count)
+    servers = net.station_servers[rows_of(info)]
+    service = totals.stations[rows_of(info), Acc.SERVICE]
+    return np.clip(service / (servers * totals.duration_ps), 0.0, 1.0)
+
+
+def fullest(net: Network, info: StationInfo, totals: Totals) -> float:
+    """Utilization of the fullest station of *info*, or the mean where they differ by chance only.
+
+    The largest of many equal stations always looks fuller than the mean. So the maximum counts if
+    its visits exceed the mean's by `SKEW_SIGMA` of their (Poisson) deviations.
+    """
+    each = busy(net, info, totals)
+    mean = float(each.mean())
+    if info.count == 1 or mean <= 0:
+        return mean
+    visits = max(1.0, float(totals.stations[rows_of(info), Acc.VISITS].mean()))
+    most = float(each.max())
+    return most if most > mean * (1 + SKEW_SIGMA / math.sqrt(visits)) else mean
+
+
+def station_stats(lowered: Lowered, totals: Totals) -> tuple[StationStats, ...]:
+    """One row a station of the report; a delay has no utilization (0)."""
+    return tuple(_station(lowered.network, info, totals) for info in lowered.stations)
+
+
+def _station(net: Network, info: StationInfo, totals: Totals) -> StationStats:
+    visits, wait, service, _ = totals.stations[rows_of(info)].sum(axis=0)
+    per_visit = PS_PER_S * max(1.0, visits)
+    return StationStats(
+        name=info.name,
+        kind=info.kind,
+        servers=info.servers,
+        utilization=float(np.average(busy(net, info, totals), weights=_servers(net, info))),
+        wait_mean_s=float(wait / per_visit),
+        service_mean_s=max(0.0, float(service / per_visit)) if visits else 0.0,
+        visits_per_request=float(visits / max(1, totals.requests)),
+        resource=info.resource,
+        drive=info.drive,
+        socket=info.socket,
+        adapter=info.adapter,
+        direction=info.direction,
+        ends=info.ends,
+    )
+
+
+def _servers(net: Network, info: StationInfo) -> Ints:
+    return net.station_servers[rows_of(info)]
+
+
+def member_stats(lowered: Lowered, totals: Totals) -> tuple[MemberStats, ...]:
+    """What each drive did, per measured request; its utilization is that of its fullest station."""
+    return tuple(_member(lowered, totals, d.index, d.name) for d in lowered.scenario.drives)
+
+
+def _member(lowered: Lowered, totals: Totals, drive: int, name: str) -> MemberStats:
+    reads, writes, read_bios, write_bios, read_bytes, write_bytes = (
+        float(value) / max(1, totals.requests) for value in totals.children[drive]
+    )
+    return MemberStats(
+        name=name,
+        reads_per_request=reads,
+        writes_per_request=writes,
+        read_bios_per_request=read_bios,
+        write_bios_per_request=write_bios,
+        read_bytes_per_request=read_bytes,
+        write_bytes_per_request=write_bytes,
+        utilization=drive_utilization(lowered, totals, drive),
+    )
+
+
+def rebuild_stats(lowered: Lowered, totals: Totals) -> Rebuild | None:
+    """The rebuild beside the load, the slowest where several run; None if there is none.
+
+    Its units are counted by the visits of one station; the rate of the window is taken to last.
+    """
+    found = [_rebuild(info, totals) for info in lowered.rebuilds]
+    return max(found, key=lambda rebuild: rebuild.hours, default=None)
+
+
+def _rebuild(info: RebuildInfo, totals: Totals) -> Rebuild:
+    units = float(totals.stations[info.station, Acc.VISITS])
+    rate = units * info.unit_bytes * PS_PER_S / max(1.0, totals.duration_ps)
+    hours = info.member_bytes / rate / 3600 if rate > 0 else math.inf
+    return Rebuild(info.volume, info.drive, rate, hours)
+
+
+def drive_utilization(lowered: Lowered, totals: Totals, drive: int) -> float:
+    """Utilization of the fullest station inside the drive: dies, channels, controller, data."""
+    inside = [s for s in lowered.stations if s.drive == drive and s.kind == "drive"]
+    return max((fullest(lowered.network, s, totals) for s in inside), default=0.0)
+
+
+def cpu_scale(net: Network, info: StationInfo) -> float:
+    """Service factor of a CPU station when all of its logical CPUs are busy."""
+    start = int(net.station_scale[info.first])
+    if start < 0:
+        return 1.0
+    return float(net.scale[start + int(net.station_servers[info.first]) - 1]) / SCALE_ONE
+
+
+def cpu_stats(lowered: Lowered, totals: Totals) -> Cpu:
+    """CPU as the operating system shows it, and as the cores see it.
+
+    Logical: busy time of logical CPUs over their number and the window. Physical: work, in time of
+    a thread that has its core to itself, over what all cores together can do (``smt_yield`` times
+    a core's work when its siblings are busy). ``cycles_per_io`` counts work. ``ghz_per_miops`` is
+    busy logical GHz per million requests a second, as the published tables give it: 50.4 % of 64
+    logical CPUs at 2.1 GHz are 67.7 GHz, which at 2.72 MIOPS is 24.9.
+
+    Background load is added to both utilizations; cycles and GHz are of the storage work alone.
+    A polling thread is busy all the time, whatever it gets done.
+    """
+    cpus = [info for info in lowered.stations if info.kind == "cpu"]
+    sockets = [each for info in cpus for each in _sockets(lowered, info, totals)]
+    stats = [s for s, _, _ in sockets]
+    logical = np.array([s.cores * s.threads_per_core for s in stats], np.float64)
+    physical = np.array([s.cores for s in stats], np.float64)
+    io_per_s = totals.requests / max(1.0, totals.duration_ps) * PS_PER_S
+    cycles = sum(work for _, work, _ in sockets) * 1e9 / max(io_per_s, 1e-300)
+    ghz = sum(used for _, _, used in sockets) / max(io_per_s / 1e6, 1e-300)
+    return Cpu(
+        logical_utilization=_mean([s.logical_utilization for s in stats], logical),
+        physical_utilization=_mean([s.physical_utilization for s in stats], physical),
+        cycles_per_io=cycles if io_per_s else 0.0,
+        ghz_per_miops=ghz if io_per_s else 0.0,
+        sockets=tuple(stats),
+    )
+
+
+def _mean(values: list[float], weights: Floats) -> float:
+    return float(np.average(values, weights=weights)) if values else 0.0
+
+
+def _sockets(
+    lowered: Lowered, info: StationInfo, totals: Totals
+) -> list[tuple[SocketCpu, float, float]]:
+    """One entry a socket: where threads float in one pool, each has an equal share of its work."""
+    scenario = lowered.scenario
+    if info.socket is not None or len(scenario.sockets) == 1:
+        return [_socket(lowered, info, totals, scenario.sockets[info.socket or 0], info.name, 1.0)]
+    cores = sum(socket.cpu.cores for socket in scenario.sockets)
+    return [
+        _socket(lowered, info, totals, s, f"socket{s.index} cpu", s.cpu.cores / cores)
+        for s in scenario.sockets
+    ]
+
+
+def _socket(
+    lowered: Lowered, info: StationInfo, totals: Totals, socket: Socket, name: str, part: float
+) -> tuple[SocketCpu, float, float]:
+    """One socket, with the GHz of its work and of its busy logical CPUs (storage work alone).
+
+    *part* is its share of what the station does.
+    """
+    scenario = lowered.scenario
+    cpu, window = socket.cpu, max(1.0, totals.duration_ps)
+    # Lowering stretches work by 1 / (1 - background): what it adds is the background's own.
+    share = 1.0 - scenario.background
+    counted = part * share
+    work = float(totals.stations[info.first, Acc.WORK]) / window * counted
+    used = float(totals.stations[info.first, Acc.SERVICE]) / window * counted
+    spun = burned_on(lowered, totals.stations, info.first, info.socket) / window * counted
+    work, used = work + spun, min(used + spun, float(socket.logical_cpus))
+    smt = cpu.smt_yield.value if cpu.threads_per_core > 1 else 1.0
+    if scenario.stack.polled:
+        threads = part * _threads_on(lowered, info.first)
+        used = max(used, min(threads, socket.logical_cpus * share))
+        work = max(work, min(threads, cpu.cores * smt * share))
+    logical = used / socket.logical_cpus + scenario.background
+    physical = work / (cpu.cores * smt) + scenario.background
+    return (
+        SocketCpu(
+            name, min(1.0, logical), min(1.0, physical), socket.ghz, cpu.cores,
+            cpu.threads_per_core,
+        ),
+        work * socket.ghz,
+        used * socket.ghz,
+    )  # fmt: skip
+
+
+def _threads_on(lowered: Lowered, station: int) -> int:
+    return int((lowered.network.thread_cpu == station).sum())

@@ -1,0 +1,342 @@
+"""A RAID volume that is a target: its geometry, its engine and its members.
+
+Like a drive that is one (`commands.DriveTarget`) it yields, for one kind of request (operation,
+size) from one socket, the program of the request and the plans it draws from. What RAID does is in
+the plan tables; here their children get the programs of real drives.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+
+from nvmesim.catalog.links import command_time_ps, parse_link
+from nvmesim.model.arrays.engine_locks import EngineLocks
+from nvmesim.model.arrays.stripe_rows import StripeRows
+from nvmesim.model.arrays.volume_plans import read_first, volume_parts, volume_table
+from nvmesim.model.commands import Commands, Planned, aligned_order
+from nvmesim.model.load.request import RequestKind
+from nvmesim.model.path import Paths
+from nvmesim.network.builder import Builder, Row, const, ints, op
+from nvmesim.network.network import Kind, Op
+from nvmesim.raid.levels import level_of
+from nvmesim.raid.map import BLOCK
+from nvmesim.scenario.resolved import ResolvedScenario, Volume, WorkloadGroup
+from nvmesim.units import PS_PER_S
+
+CACHE_BYTES: Final = 16 << 20
+"""Of a controller's write-back cache, what the model holds: in steady state a cache of any size is
+either full or not filling, and a small one shows that sooner."""
+
+
+class VolumeTarget:
+    """A RAID volume: its geometry, its engine's stations, its members."""
+
+    def __init__(
+        self,
+        b: Builder,
+        scenario: ResolvedScenario,
+        volume: Volume,
+        commands: Commands,
+        paths: Paths,
+    ) -> None:
+        self._b = b
+        self._scenario = scenario
+        self._commands = commands
+        self._engine = volume.engine
+        self.volume = volume
+        self.members = volume.members
+        self.on_controller = self._engine.runs_on == "controller"
+        workers = max(1, round(self._engine.workers.value))
+        self._serial = b.station(f"{volume.name} engine", Kind.FIFO, workers)
+        self._used = self._engine.serial_read.value + self._engine.serial_write.value > 0
+        if self._used or self._engine.serial_child.value > 0:
+            b.report(f"{volume.name} engine", "raid-engine", self._serial, resource="engine")
+        self._paths = paths
+        self._home = scenario.drives[volume.members[0]].socket
+        self._uplink = (-1, -1)
+        if self.on_controller and self._engine.uplink:
+            self._link = replace(
+                parse_link(self._engine.uplink),
+                mps=scenario.max_payload, mrrs=scenario.max_read_request,
+            )  # fmt: skip
+            self._uplink = paths.link_pair(volume.name, self._link)
+        self.geometry = volume_parts(volume, scenario.drives)[0].geometry
+        self._has_parity = level_of(volume.level).parity > 0
+        self._rows_wanted = self._most_rows()
+        if volume.stripe_cache_most is not None:
+            grown = min(volume.stripe_cache_most, max(volume.stripe_cache, self._rows_wanted))
+            self.volume = replace(volume, stripe_cache=grown)
+            self.geometry = volume_parts(self.volume, scenario.drives)[0].geometry
+        self._rows_gate = self._stripe_cache()
+        self._locks = EngineLocks(b, scenario, volume)
+        self.stripe_rows: StripeRows | None = None
+        if self._has_parity and self._engine.rows is not None and not self.on_controller:
+            self.stripe_rows = StripeRows(b, scenario, self.volume)
+        self._reads_first: dict[RequestKind, float] = {}
+        self._room, self._dirty = self._write_cache()
+
+    # -- gates ----------------------------------------------------------------------------------
+
+    def _stripe_cache(self) -> int:
+        """Gate of md's stripe cache, if more rows may be wanted at once than it has; else -1.
+
+        A write holds its rows from its first read to its last write. Since kernel 4.1 the cache
+        grows, a row at a time, as long as writers wait for it and memory lasts, which can take
+        hours (commit edbe83ab4c27): ``stripe_cache`` is where it starts, ``stripe_cache_most``
+        where it may have come to.
+        """
+        if not self._has_parity or self._engine.merge == "none":
+            return -1
+        if self._rows_wanted <= self.volume.stripe_cache:
+            return -1
+        name = f"{self.volume.name} stripe cache"
+        gate = self._b.station(name, Kind.GATE, self.volume.stripe_cache)
+        self._b.report(name, "gate", gate, resource="stripe_cache")
+        return gate
+
+    def _most_rows(self) -> int:
+        """Rows of the stripe cache that the load may want at once."""
+        most = 0
+        for g in self._scenario.workload:
+            if self._is_target(g) and g.read < 1:
+                sizes = [size for size, _ in g.write_block_sizes or g.block_sizes]
+                most += 1 << 30 if g.is_open else g.in_flight * max(map(self.rows_covered, sizes))
+        return most
+
+    def _is_target(self, group: WorkloadGroup) -> bool:
+        mine = ("volume", self.volume.index)
+        return any((t.kind, t.index) == mine for t in group.targets)
+
+    def rows_held(self, n_bytes: int) -> int:
+        """Rows of the stripe cache that a write of *n_bytes* holds, no more than there are."""
+        return min(self.rows_covered(n_bytes), self.volume.stripe_cache)
+
+    def rows_covered(self, n_bytes: int) -> int:
+        """Rows of 4 KiB across the members that a write of *n_bytes* covers."""
+        stripes = -(-n_bytes // (self.volume.chunk * self.geometry.data_disks))
+        per_stripe = min(-(-n_bytes // BLOCK), self.volume.chunk // BLOCK)
+        return max(1, stripes * per_stripe)
+
+    def _write_cache(self) -> tuple[int, int]:
+        """Gates of a controller's write-back cache: free room, and what waits to be written."""
+        groups = [g for g in self._scenario.workload if self._is_target(g)]
+        replayed = any(g.trace is not None for g in groups)
+        writes = any(g.read < 1 for g in groups)
+        if not self.on_controller or self._engine.cache.value < BLOCK or replayed or not writes:
+            return -1, -1
+        slots = int(min(self._engine.cache.value, CACHE_BYTES)) // BLOCK
+        sizes = [s for g in groups for s, _ in g.write_block_sizes or g.block_sizes]
+        if any(g.access == "sequential" for g in groups):
+            sizes.append(self.volume.chunk * self.geometry.data_disks)
+        name = f"{self.volume.name} write cache"
+        room = self._b.station(name, Kind.GATE, slots)
+        self._b.report(name, "gate", room, resource="buffer")
+        # Its slots are what is dirty: it starts with one write's worth, which a destager takes.
+        one = min(slots, -(-max(sizes) // BLOCK))
+        dirty = self._b.station(f"{self.volume.name} dirty", Kind.GATE, one)
+        return room, dirty
+
+    def is_cached(self, kind: RequestKind) -> bool:
+        """Whether the request ends in the controller's cache, and a destager does the rest."""
+        return kind.write and self._room >= 0
+
+    # -- plans ----------------------------------------------------------------------------------
+
+    def plan(self, kind: RequestKind) -> Planned:
+        """The plan table of *kind*, its children bound to the members' drives."""
+        if self.is_cached(kind):
+            nothing = self._commands.plans.plan([[]])
+            return Planned(*self._commands.plans.add_order(ints([nothing])), 0)
+        planned = self.member_plan(kind)
+        if not kind.flushes:
+            return planned
+        last = planned.n_phases - 1
+        return replace(planned, n_phases=last, flush_phase=last)
+
+    def member_plan(self, kind: RequestKind) -> Planned:
+        """What the members do for *kind*, whether the request waits for it or not."""
+        asked = kind
+        share = self._misaligned(kind)
+        if self._has_parity and share[0]:
+            kind = replace(
+                kind, offset=kind.offset // BLOCK * BLOCK, align=math.lcm(kind.align, BLOCK)
+            )
+        table = volume_table(self.volume, self._scenario.drives, kind)
+        self._reads_first[asked] = read_first(table)
+        orders, phases = [], 0
+        for misaligned, needed in ((False, share[0] < share[1]), (True, share[0] > 0)):
+            order = ints([])
+            if needed:
+                first, phases = self._commands.bind(
+                    table, self.members, kind.memory, self.on_controller, misaligned,
+                    self._own_phases(kind),
+                )  # fmt: skip
+                order = table.order.astype(np.int64) + first
+            orders.append(order)
+        order = aligned_order(orders[0], orders[1], share)
+        return Planned(*self._commands.plans.add_order(order), phases)
+
+    def _own_phases(self, kind: RequestKind) -> frozenset[int]:
+        """Phases in which md writes its bitmap, or the partial parity log, with FUA.
+
+        Source: Linux drivers/md/md.c, md_super_write; raid5-ppl.c, ppl_new_iounit.
+        """
+        if not kind.write:
+            return frozenset()
+        bitmap = self.volume.bitmap == "internal"
+        found = {0} if bitmap else set()
+        if self.volume.journal == "ppl":
+            found.add(1 + bitmap)
+        return frozenset(found)
+
+    def _misaligned(self, kind: RequestKind) -> tuple[int, int]:
+        """Share of the requests whose commands start inside a physical sector of the members.
+
+        md's raid5/6 sends whole 4 KiB blocks and pays by reading them; an engine that keeps rows of
+        512-byte sectors on 4K media leaves that to the drives.
+        """
+        sector = self._commands.sector(self.members)
+        own_rows = self._engine.merge == "none" and self.volume.logical_sector < sector
+        if self._has_parity and not own_rows:
+            return 0, 1
+        return kind.misaligned(sector)
+
+    def host_cycles(self) -> tuple[float, float]:
+        """Host cycles per request and per child, 0 for an engine on a controller."""
+        if self.on_controller:
+            return 0.0, 0.0
+        return self._engine.per_request.value, self._engine.per_child.value
+
+    # -- programs -------------------------------------------------------------------------------
+
+    def request_rows(self, kind: RequestKind, n_phases: int) -> list[Row]:
+        """The request from the engine's entry to its answer."""
+        if self.is_cached(kind):
+            slots = self._slots(kind.n_bytes)
+            return [
+                *self._entry(kind),
+                op(Op.ACQUIRE, self._room, slots),
+                op(Op.RELEASE, self._dirty, slots),
+            ]
+        rows = [*self._entry(kind), *self.member_rows(kind, n_phases), *self._answer(kind)]
+        if kind.write or self.stripe_rows is None:
+            return rows
+        return [*rows, *self.stripe_rows.read_rows(self._read_rows(kind), self._lost_share())]
+
+    def _read_rows(self, kind: RequestKind) -> int:
+        return -(-kind.n_bytes // BLOCK)
+
+    def _lost_share(self) -> float:
+        """Share of what is read that a member that is gone would have held."""
+        g, v = self.geometry, self.volume
+        return (len(g.degraded) + len(g.rebuilding) * (1 - v.rebuilt)) / g.members
+
+    def flush_rows(self, kind: RequestKind, phase: int) -> list[Row]:
+        """The flush that follows a write; a controller's own cache has a battery and answers."""
+        rows = self._entry(replace(kind, n_bytes=0)) if self.on_controller else []
+        return rows if phase < 0 else [*rows, op(Op.FORK, phase)]
+
+    def destage_rows(self, kind: RequestKind, n_phases: int) -> list[Row]:
+        """What a destager does again and again: take what is dirty, write it, give room."""
+        slots = self._slots(kind.n_bytes)
+        return [
+            op(Op.ACQUIRE, self._dirty, slots),
+            *self.member_rows(kind, n_phases),
+            op(Op.RELEASE, self._room, slots),
+        ]
+
+    def gathered_bytes(self, kind: RequestKind) -> int:
+        """Bytes of a sequential stream that the cache writes at once: a full stripe of parity."""
+        if not self._has_parity or kind.access != "sequential":
+            return kind.n_bytes
+        return min(self.volume.chunk * self.geometry.data_disks, self._cache_bytes())
+
+    def _cache_bytes(self) -> int:
+        return self._b.stations[self._dirty].servers * BLOCK
+
+    def _slots(self, n_bytes: int) -> int:
+        return min(-(-n_bytes // BLOCK), self._b.stations[self._dirty].servers)
+
+    def member_rows(self, kind: RequestKind, n_phases: int) -> list[Row]:
+        """All phases of a request, its rows of the stripe cache held meanwhile."""
+        rows: list[Row] = []
+        for phase in range(n_phases):
+            if phase:
+                rows += self._between(kind, phase, n_phases)
+            rows.append(op(Op.FORK, phase))
+        if self._rows_gate < 0 or not kind.write:
+            return rows
+        held = self.rows_held(kind.n_bytes)
+        release = op(Op.RELEASE, self._rows_gate, held)
+        return [op(Op.ACQUIRE, self._rows_gate, held), *rows, release]
+
+    def _entry(self, kind: RequestKind) -> list[Row]:
+        """Serial section of the engine, and a controller's uplink for the data of a write."""
+        serial = self._engine.serial_write if kind.write else self._engine.serial_read
+        each = round(self._engine.serial_child.value)
+        latency = round(self._engine.latency.value)
+        rows = []
+        if serial.value > 0 or each > 0 or latency > 0:
+            service = max(1, round(serial.value))
+            rows.append(op(Op.VISIT, self._serial, -1, service, latency, each))
+        if self._uplink[1] >= 0 and kind.write:
+            time = command_time_ps(self._link, "write", kind.n_bytes, "down")
+            rows += self._host_rows(kind)[::-1]
+            rows.append(const(self._uplink[1], time))
+        return rows
+
+    def _host_rows(self, kind: RequestKind) -> list[Row]:
+        """From a controller's slot to the buffers, and back for a write."""
+        return self._paths.host_rows(self._home, kind.memory, kind.write, kind.n_bytes)
+
+    def lock_rows(self, kind: RequestKind) -> list[Row]:
+        """The engine's locks that the submitting thread passes, and is held meanwhile."""
+        rows = [] if self.on_controller else self._locks.rows(kind.write)
+        if kind.write and self.stripe_rows is not None:
+            rows += self.stripe_rows.submit_rows(self.rows_covered(kind.n_bytes))
+        return rows
+
+    def serial_rows(self, times: int) -> list[Row]:
+        """The serial section of a write, *times* over: what a rebuild takes of it."""
+        service = round(self._engine.serial_write.value)
+        return [const(self._serial, service)] * times if service else []
+
+    def _between(self, kind: RequestKind, phase: int, n_phases: int) -> list[Row]:
+        """Parity is computed before the last phase of a RAID5/6 write."""
+        if not (self._has_parity and kind.write and phase == n_phases - 1):
+            return []
+        if self.stripe_rows is None:
+            return self.parity_rows(kind.n_bytes, kind.memory)
+        n = self.rows_covered(kind.n_bytes)
+        work = self.stripe_rows.write_rows(n, self._reads_first[kind], self.xor_ps(kind.n_bytes))
+        return [*work, *self.parity_memory(kind.n_bytes, kind.memory)]
+
+    def parity_rows(self, n_bytes: int, memory: int) -> list[Row]:
+        """Parity of *n_bytes*, on a host CPU or in the controller.
+
+        A host's parity reads what it covers from *memory* and writes as much: the copy into the
+        stripe cache, or the result. Assumed: nothing of it is still in the CPU's caches.
+        """
+        time = round(self.xor_ps(n_bytes))
+        if self.on_controller:
+            return [const(self._serial, time)] if self._used else []
+        return [op(Op.VISIT_CPU, 0, -1, max(1, time)), *self.parity_memory(n_bytes, memory)]
+
+    def xor_ps(self, n_bytes: int) -> float:
+        """Time that one core (or the controller) takes for the parity of *n_bytes*."""
+        return n_bytes * PS_PER_S / self._engine.parity_rate.value
+
+    def parity_memory(self, n_bytes: int, memory: int) -> list[Row]:
+        """What the parity of *n_bytes* moves through *memory*."""
+        return self._paths.memory_rows(memory, 2 * n_bytes) if memory >= 0 else []
+
+    def _answer(self, kind: RequestKind) -> list[Row]:
+        """A controller's uplink for the data of a read."""
+        if self._uplink[0] < 0 or kind.write:
+            return []
+        time = command_time_ps(self._link, "read", kind.n_bytes, "up")
+        return [const(self._uplink[0], time), *self._host_rows(kind)]

@@ -1,0 +1,244 @@
+"""Plan tables of a resolved volume: its geometry, columns, zones and read policy put together."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Final
+
+import numpy as np
+
+from nvmesim.model.load.request import RequestKind
+from nvmesim.raid.arrays import (
+    MAX_ORDER,
+    PlanSet,
+    PlanTable,
+    TablePlan,
+    build_table,
+    with_last_phase,
+)
+from nvmesim.raid.geometry import RaidGeometry
+from nvmesim.raid.levels import level_of
+from nvmesim.raid.map import BLOCK
+from nvmesim.raid.planner.plan import flush_phase
+from nvmesim.raid.policy import balanced, sticky
+from nvmesim.raid.rebuild import check_plan_table, rebuild_plan_table
+from nvmesim.raid.tables import plan_table
+from nvmesim.scenario.resolved import Drive, Volume
+
+SLAB: Final = 256 << 20
+"""Bytes of each column that Storage Spaces allocates at once, on its own choice of drives.
+Source: Microsoft, Storage Spaces: slabs of 256 MiB."""
+MAX_SECTORS: Final = 1280 * 1024
+"""Largest command where the profile says none. Source: Linux, BLK_DEF_MAX_SECTORS."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """Stripes that lie on the same members, in this order; *share* of the volume is of them."""
+
+    geometry: RaidGeometry
+    members: tuple[int, ...]
+    share: int
+
+
+def volume_geometry(volume: Volume, drives: Sequence[Drive] = ()) -> RaidGeometry:
+    """The planner's geometry of a resolved volume over all its members.
+
+    *drives* (all of the scenario) say how large a command members take, and which of them turn.
+    """
+    layout = volume.layout or None
+    if level_of(volume.level).copies == "layout":
+        layout = f"{volume.layout}{volume.copies}"
+    profiles = [drives[m].profile for m in volume.members] if drives else []
+    limits = [int(p.max_transfer.value) for p in profiles if p.max_transfer is not None]
+    turning = tuple(p.latencies is None and round(p.dies.value) == 1 for p in profiles)
+    return RaidGeometry(
+        level=level_of(volume.level).number,
+        members=len(volume.members),
+        chunk=volume.chunk if level_of(volume.level).has_chunks else 0,
+        layout=layout,
+        degraded=volume.degraded,
+        rebuilding=() if volume.rebuilding is None else (volume.rebuilding,),
+        rebuilt=volume.rebuilt,
+        rmw_level=volume.rmw_level,
+        max_sectors=min([MAX_SECTORS, *limits]),
+        kernel=volume.engine.merge,
+        read_policy=volume.read_policy,
+        bitmap=volume.bitmap,
+        bitmap_region=volume.bitmap_chunk,
+        journal=volume.journal,
+        stripe_cache=volume.stripe_cache,
+        rotational=turning if any(turning) else (),
+        write_mostly=volume.write_mostly,
+        member_size=volume.zone_bytes or volume.member_bytes or None,
+    )
+
+
+def volume_parts(volume: Volume, drives: Sequence[Drive] = ()) -> tuple[Part, ...]:
+    """Sets of members that stripes lie on: one, unless the volume is wider than its columns.
+
+    Storage Spaces puts each slab on a set of its own; here the sets follow one another around the
+    drives, which loads them evenly as the real choice (by free space) does in the long run.
+
+    >>> from nvmesim.catalog.load import get
+    >>> engine = get("raid-engine", "storage-spaces-parity")
+    >>> six = (0, 1, 2, 3, 4, 5)
+    >>> v = Volume(0, "v", "raid5", six, "left-symmetric", 1, 65536, engine, columns=4)
+    >>> [part.members for part in volume_parts(v)]
+    [(0, 1, 2, 3), (4, 5, 0, 1), (2, 3, 4, 5)]
+    """
+    whole = volume_geometry(volume, drives)
+    n = whole.members
+    width = n
+    if volume.columns:
+        width = volume.columns * (volume.copies if level_of(volume.level).has_chunks else 1)
+    if width == n:
+        return (Part(whole, tuple(range(n)), 1),)
+    parts = []
+    for k in range(n // math.gcd(n, width)):
+        members = tuple((k * width + i) % n for i in range(width))
+        place = {member: i for i, member in enumerate(members)}
+        part = replace(
+            whole,
+            members=width,
+            degraded=tuple(place[m] for m in whole.degraded if m in place),
+            rebuilding=tuple(place[m] for m in whole.rebuilding if m in place),
+            rotational=tuple(whole.rotational[m] for m in members) if whole.rotational else (),
+        )
+        parts.append(Part(part, members, 1))
+    return tuple(parts)
+
+
+def volume_table(volume: Volume, drives: Sequence[Drive], kind: RequestKind) -> PlanTable:
+    """Every plan that requests of *kind* meet on *volume*, members by their number.
+
+    One that flushes has a phase more: the flush of every member that is there, whatever the level.
+    """
+    if not kind.flushes:
+        return _volume_table(volume, drives, kind)
+    table = _volume_table(volume, drives, replace(kind, flushes=False))
+    return with_last_phase(table, flush_phase(volume_geometry(volume, drives)))
+
+
+def _volume_table(volume: Volume, drives: Sequence[Drive], kind: RequestKind) -> PlanTable:
+    parts = volume_parts(volume, drives)
+    whole = parts[0].geometry
+    if kind.access == "sequential" and volume.zone_bytes:
+        parts = _zones(whole)
+    tables = [_table(part.geometry, kind, volume.first_dirty) for part in parts]
+    is_whole = len(parts) == 1 and parts[0].members == tuple(range(whole.members))
+    table = tables[0] if is_whole else _assembled(parts, tables, len(volume.members), kind)
+    mirrored = level_of(volume.level).mirrored
+    if not mirrored or kind.write:
+        return table
+    uncut = not level_of(volume.level).has_chunks
+    if volume.read_policy == "md" and uncut and kind.access == "sequential":
+        return sticky(table, kind.streams)
+    return balanced(table, volume.read_policy)
+
+
+@lru_cache(maxsize=64)
+def _table(geometry: RaidGeometry, kind: RequestKind, first_dirty: float) -> PlanTable:
+    op = "write" if kind.write else "read"
+    return plan_table(
+        geometry,
+        op,  # type: ignore[arg-type]  # one of the two it takes
+        kind.n_bytes,
+        access=kind.access,
+        align=kind.align,
+        offset=kind.offset,
+        span=kind.span,
+        depth=kind.depth,
+        first_dirty=first_dirty if kind.access == "random" else None,
+    )
+
+
+def _zones(geometry: RaidGeometry) -> tuple[Part, ...]:
+    """A stream over a raid0 of unequal members: zone after zone, each a raid0 of its own."""
+    return tuple(
+        Part(
+            replace(geometry, members=len(z.members), member_size=None, rotational=()),
+            tuple(z.members),
+            (z.end - z.start) // geometry.chunk,
+        )
+        for z in geometry.address_map.zones
+        if len(z.members) > 1
+    )
+
+
+def _assembled(
+    parts: Sequence[Part], tables: Sequence[PlanTable], n_members: int, kind: RequestKind
+) -> PlanTable:
+    """One table of the parts', members by their number on the volume, each by its share."""
+    plans = PlanSet()
+    orders = []
+    total = sum(part.share for part in parts)
+    lengths = [len(table.order) for table in tables]
+    for part, table in zip(parts, tables, strict=True):
+        numbers = np.array(
+            [plans.add(_renamed(table.plan(i), part.members)) for i in range(table.n_plans)],
+            np.int32,
+        )
+        share = part.share / total
+        if kind.access == "sequential":
+            wanted = min(SLAB * part.geometry.members / kind.n_bytes, MAX_ORDER * share / 4)
+            wanted = wanted if len({p.share for p in parts}) == 1 else MAX_ORDER * share / 4
+        else:
+            wanted = max(lengths) * len(parts) * share * (1 if len({*lengths}) == 1 else 64)
+        repeats = max(1, round(wanted / len(table.order)))
+        orders.append(np.tile(numbers[table.order], repeats))
+    return build_table(
+        plans.plans,
+        np.concatenate(orders),
+        n_members,
+        kind.n_bytes,
+        is_sequential=kind.access == "sequential",
+        read_policy=tables[0].read_policy,
+    )
+
+
+def _renamed(plan: TablePlan, members: tuple[int, ...]) -> TablePlan:
+    return tuple(
+        tuple((tuple(members[m] for m in alts), w, size, bios) for alts, w, size, bios in phase)
+        for phase in plan
+    )
+
+
+def read_first(table: PlanTable) -> float:
+    """Share of the requests of *table* that read members before they write any.
+
+    >>> from nvmesim.raid.geometry import RaidGeometry
+    >>> read_first(plan_table(RaidGeometry(5, 4, 65536), "write", 4096))
+    1.0
+    """
+    reads = np.concatenate([[0], np.cumsum(~table.child_is_write)])
+    first = table.phase_child_ptr[table.plan_phase_ptr]
+    found = reads[first[1:]] > reads[first[:-1]]
+    return float(found[table.order].mean())
+
+
+def background_table(volume: Volume, drives: Sequence[Drive]) -> PlanTable:
+    """What restores the volume's rebuilding member, or checks all of them if none is.
+
+    A volume wider than its columns restores each of the parts that its member is in, in turn.
+    """
+    parts = volume_parts(volume, drives)
+    orders, plans = [], PlanSet()
+    size = BLOCK
+    for part in parts:
+        g = part.geometry
+        if volume.rebuilding is not None and not g.rebuilding:
+            continue
+        table = rebuild_plan_table(g, g.rebuilding[0]) if g.rebuilding else check_plan_table(g)
+        size = table.request_bytes
+        numbers = np.array(
+            [plans.add(_renamed(table.plan(i), part.members)) for i in range(table.n_plans)],
+            np.int32,
+        )
+        orders.append(numbers[table.order])
+    return build_table(
+        plans.plans, np.concatenate(orders), len(volume.members), size, is_sequential=True
+    )

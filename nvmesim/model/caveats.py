@@ -1,0 +1,86 @@
+"""What a load asks of a drive that its captures did not tell: said with the prediction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from nvmesim.catalog.profile import DriveProfile
+from nvmesim.scenario.resolved import ResolvedScenario
+from nvmesim.warning import Warning
+
+
+def caveats(scenario: ResolvedScenario) -> list[Warning]:
+    """Warnings of the drives of *scenario* under its load, once for each profile.
+
+    No interval holds what they are about.
+    """
+    profiles = {d.profile.name: d.profile for d in scenario.drives}
+    depth = sum(g.in_flight for g in scenario.workload) / len(scenario.drives)
+    reads = {g.read for g in scenario.workload} or {0.5}  # a rebuild alone does both
+    found: list[Warning] = []
+    for profile in profiles.values():
+        found += [
+            *_replayed(profile, depth),
+            *_unmeasured(profile, reads),
+            *_missed(profile, reads),
+            *_of_writes(profile, reads),
+            *_untold(profile, reads),
+        ]
+    return found
+
+
+def _replayed(profile: DriveProfile, depth: float) -> Iterator[Warning]:
+    table = profile.latencies
+    if table is not None and abs(depth - table.queue_depth) > 0.1 * table.queue_depth:
+        text = (
+            f"{profile.name}: latencies were captured at queue depth {table.queue_depth} "
+            f"and are replayed at {depth:g}; the prediction is not to be trusted there"
+        )
+        yield Warning("replayed-depth", text, profile.name)
+
+
+def _unmeasured(profile: DriveProfile, reads: set[float]) -> Iterator[Warning]:
+    if profile.writes_unmeasured and min(reads) < 1:
+        text = (
+            f"{profile.name}: no writes were measured, what they cost is assumed and in no "
+            "interval; calibrate with a capture of writes"
+        )
+        yield Warning("writes-unmeasured", text, profile.name)
+
+
+def _of_writes(profile: DriveProfile, reads: set[float]) -> Iterator[Warning]:
+    if profile.write_caveat and min(reads) < 1:
+        yield Warning("writes", f"{profile.name}: {profile.write_caveat}", profile.name)
+
+
+def _missed(profile: DriveProfile, reads: set[float]) -> Iterator[Warning]:
+    """Repeat what the calibration missed of loads of this kind."""
+    kinds = {_kind(read) for read in reads}
+    for op, error in profile.missed.items():
+        of = "mixed" if "rw:" in op else op.removeprefix("rand")
+        if of in kinds:
+            less = "less" if error > 0 else "more"
+            text = (
+                f"{profile.name}: captures of {op} did {less} than this profile predicts, which is "
+                f"off by up to {100 * error:+.0f} % IOPS; so may this load be, beyond its interval"
+            )
+            yield Warning("missed", text, profile.name)
+
+
+def _untold(profile: DriveProfile, reads: set[float]) -> Iterator[Warning]:
+    """Repeat which numbers the calibration could not tell, where the load uses them."""
+    asked = {_kind(read) for read in reads}
+    unused = {"read": "write.", "write": "read."}.get(next(iter(asked)) if len(asked) == 1 else "")
+    keys = [
+        key
+        for key in profile.untold
+        if profile.counts(key) and not (unused and key.startswith(unused))
+    ]
+    if keys:
+        would = "; ".join(dict.fromkeys(profile.untold[key] for key in keys))
+        text = f"{profile.name}: its captures do not tell {', '.join(keys)}; what would: {would}"
+        yield Warning("untold", text, profile.name)
+
+
+def _kind(read: float) -> str:
+    return {1.0: "read", 0.0: "write"}.get(read, "mixed")

@@ -1,0 +1,210 @@
+"""Commands of drives: their programs, and a drive that is a target of its own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from nvmesim.errors import ScenarioError
+from nvmesim.model.drive import DriveModel
+from nvmesim.model.load.request import RequestKind
+from nvmesim.model.lowered import ChildInfo
+from nvmesim.model.path import Paths
+from nvmesim.network.builder import Builder, Child, Plans, Row, ints, op
+from nvmesim.network.distributions import Ints
+from nvmesim.network.network import Op
+from nvmesim.raid.arrays import PlanTable, TableChild
+from nvmesim.scenario.resolved import Drive, ResolvedScenario
+
+
+@dataclass(frozen=True)
+class Planned:
+    """The plans of one kind of request: where its order lies, and how many phases it has."""
+
+    order_start: int
+    order_len: int
+    n_phases: int
+    flush_phase: int = -1
+    """The phase behind them in which every member is flushed; -1: none."""
+
+
+class Commands:
+    """Programs of drive commands, each made once."""
+
+    def __init__(
+        self,
+        b: Builder,
+        scenario: ResolvedScenario,
+        drives: dict[int, DriveModel],
+        paths: Paths,
+        plans: Plans,
+    ) -> None:
+        self._b = b
+        self._scenario = scenario
+        self._drives = drives
+        self._paths = paths
+        self.plans = plans
+        self.infos: list[ChildInfo] = []
+        self._programs: dict[tuple[int, bool, int, int, bool, bool, bool, bool], int] = {}
+        self.sequential = False
+        """Whether the requests that are being planned run in sequence."""
+        self.through = False
+        """Whether their writes must reach the media (FUA)."""
+
+    def program(
+        self,
+        drive: int,
+        write: bool,
+        n_bytes: int,
+        memory: int,
+        direct: bool,
+        misaligned: bool = False,
+    ) -> int:
+        """First operation of a command of *n_bytes*, 0 for a flush.
+
+        *direct*: it ends at the drive's port.
+        """
+        key = (
+            drive, write, n_bytes, memory, direct, misaligned, self.sequential, self.through,
+        )  # fmt: skip
+        if key not in self._programs:
+            check_can(self._drives[drive], write)
+            if n_bytes == 0:
+                rows = self._drives[drive].flush_rows()
+            else:
+                rows = self._drives[drive].rows(
+                    write, n_bytes,
+                    misaligned=misaligned, sequential=self.sequential, through=self.through,
+                )  # fmt: skip
+            way: list[Row] = []
+            if not direct:
+                where: Drive = self._scenario.drives[drive]
+                way = self._paths.rows(where, memory, write, n_bytes)
+            rows = way + rows if write else rows + way
+            self._programs[key] = self._b.program([*rows, op(Op.END)])
+        return self._programs[key]
+
+    def child(
+        self,
+        drives: tuple[int, ...],
+        write: bool,
+        n_bytes: int,
+        bios: int,
+        memory: int,
+        direct: bool,
+        misaligned: bool = False,
+    ) -> Child:
+        """One child of a plan, with what it stands for."""
+        for drive in drives:
+            self.infos.append(ChildInfo(drive, write, n_bytes, bios))
+        programs = tuple(
+            self.program(d, write, n_bytes, memory, direct, misaligned) for d in drives
+        )
+        return Child(programs, drives)
+
+    def bind(
+        self,
+        table: PlanTable,
+        drives: tuple[int, ...],
+        memory: int,
+        direct: bool,
+        misaligned: bool,
+        own: frozenset[int] = frozenset(),
+    ) -> tuple[int, int]:
+        """Add a table's plans, its members being *drives*; return the first id and the phases.
+
+        *own* are the phases of each plan that write what md keeps for itself, past any cache.
+        """
+        made: dict[tuple[TableChild, bool], tuple[Child, list[ChildInfo]]] = {}
+        children: list[Child] = []
+        alternatives = table.child_alt.tolist()
+        asked = self.through
+        for (low, high), write, n_bytes, bios, phase in zip(
+            pairwise(table.child_alt_ptr.tolist()), table.child_is_write.tolist(),
+            table.child_bytes.tolist(), table.child_bios.tolist(), _phases(table), strict=True,
+        ):  # fmt: skip
+            self.through = asked or phase in own
+            key = (tuple(alternatives[low:high]), write, n_bytes, bios), self.through
+            if key not in made:  # rows of md repeat the same few children
+                where = tuple(drives[m] for m in key[0][0])
+                new = self.child(where, write, n_bytes, bios, memory, direct, misaligned)
+                made[key] = new, self.infos[-len(where) :]
+            else:
+                self.infos += made[key][1]
+            children.append(made[key][0])
+        self.through = asked
+        phases = [children[a:b] for a, b in pairwise(table.phase_child_ptr.tolist())]
+        marks = table.plan_phase_ptr.tolist()
+        ids = [self.plans.plan(phases[a:b]) for a, b in pairwise(marks)]
+        return ids[0], max(b - a for a, b in pairwise(marks))
+
+    def sector(self, drives: tuple[int, ...]) -> int:
+        """Largest physical sector among *drives*, bytes."""
+        profiles = [self._scenario.drives[d].profile for d in drives]
+        return max(round(p.physical_sector.value) for p in profiles)
+
+
+def _phases(table: PlanTable) -> list[int]:
+    """Phase of each child of *table*, counted within its plan."""
+    first = np.repeat(table.plan_phase_ptr[:-1], np.diff(table.plan_phase_ptr))
+    number = np.arange(len(table.phase_child_ptr) - 1) - first
+    phases: list[int] = np.repeat(number, np.diff(table.phase_child_ptr)).tolist()
+    return phases
+
+
+def check_can(drive: DriveModel, write: bool) -> None:
+    """Raise ScenarioError for a captured drive that holds no such latencies."""
+    if not drive.can(write):
+        raise ScenarioError(
+            f"drives: profile {drive.profile.name!r} holds no {'write' if write else 'read'} "
+            "latencies; calibrate it on a capture that has them"
+        )
+
+
+def aligned_order(aligned: Ints, misaligned: Ints, share: tuple[int, int]) -> Ints:
+    """An order in which *share* = (m, n) of the requests take their plan from *misaligned*.
+
+    >>> aligned_order(ints([0, 1]), ints([2, 3]), (1, 2)).tolist()
+    [2, 3, 0, 1]
+    """
+    m, n = share
+    return ints(np.concatenate([*[misaligned] * m, *[aligned] * (n - m)]))
+
+
+class DriveTarget:
+    """One drive that is a target of its own (JBOD)."""
+
+    def __init__(self, drive: int, commands: Commands) -> None:
+        self._drive = drive
+        self._commands = commands
+        self.members = (drive,)
+
+    def plan(self, kind: RequestKind) -> Planned:
+        """One plan of one command; another for those that start inside a physical sector."""
+        share = kind.misaligned(self._commands.sector(self.members))
+        order = aligned_order(
+            ints([self._plan(kind, False)] if share[0] < share[1] else []),
+            ints([self._plan(kind, True)] if share[0] else []),
+            share,
+        )
+        start, length = self._commands.plans.add_order(order)
+        return Planned(start, length, 1, 1 if kind.flushes else -1)
+
+    def _plan(self, kind: RequestKind, misaligned: bool) -> int:
+        child = self._commands.child(
+            self.members, kind.write, kind.n_bytes, 1, kind.memory, False, misaligned
+        )
+        phases = [[child]]
+        if kind.flushes:
+            phases.append([self._commands.child(self.members, True, 0, 1, kind.memory, False)])
+        return self._commands.plans.plan(phases)
+
+    def request_rows(self, kind: RequestKind, n_phases: int) -> list[Row]:
+        """The command itself."""
+        return [op(Op.FORK, 0)]
+
+    def flush_rows(self, kind: RequestKind, phase: int) -> list[Row]:
+        """The flush that follows a write."""
+        return [op(Op.FORK, phase)]

@@ -1,0 +1,1 @@
+"""What asks: requests, replayed traces, flushes, limits of a tenant."""

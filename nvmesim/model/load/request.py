@@ -1,0 +1,48 @@
+"""What a workload group asks of a target, as the planner of a volume needs it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+Access = Literal["random", "sequential"]
+
+
+@dataclass(frozen=True)
+class RequestKind:
+    """What a group does to a target: one operation, one size, from one socket's memory."""
+
+    write: bool
+    n_bytes: int
+    access: Access
+    align: int
+    offset: int
+    span: int | None
+    depth: int
+    """Requests in flight at the target: a sequential stream coalesces with it (md, RAID5/6)."""
+    socket: int
+    memory: int
+    streams: int = 1
+    """Sequential streams on the target."""
+    through: bool = False
+    """The write must reach the media (FUA)."""
+    flushes: bool = False
+    """A flush follows the write, once it is answered."""
+
+    def misaligned(self, sector: int) -> tuple[int, int]:
+        """(m, n): of n requests in a row, m touch one physical sector of *sector* bytes more.
+
+        >>> RequestKind(True, 4096, "random", 512, 0, None, 1, 0, 0).misaligned(4096)
+        (7, 8)
+        >>> RequestKind(True, 4096, "random", 4096, 512, None, 1, 0, 0).misaligned(4096)
+        (1, 1)
+        >>> RequestKind(True, 1024, "random", 1024, 0, None, 1, 0, 0).misaligned(4096)
+        (0, 1)
+        """
+        step = self.n_bytes if self.access == "sequential" else self.align
+        period = sector // math.gcd(step, sector)
+        least = math.ceil(self.n_bytes / sector)
+        starts = ((self.offset + k * step) % sector for k in range(period))
+        inside = sum(math.ceil((start + self.n_bytes) / sector) > least for start in starts)
+        return (inside // period, 1) if inside in (0, period) else (inside, period)

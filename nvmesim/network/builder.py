@@ -1,0 +1,264 @@
+"""Collects stations, distributions, programs and plans, and yields a `Network`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from nvmesim.network.distributions import Ints, exponential_table
+from nvmesim.network.network import PURPOSE_FIRST_FREE, SCALE_ONE, Kind, Network, Op
+from nvmesim.network.roles import Burns, Direction, StationInfo, StationKind
+from nvmesim.rng import TABLE
+
+Row = tuple[int, int, int, int, int, int, int]
+
+
+@dataclass(frozen=True)
+class Child:
+    """One child of a plan: a program per alternative, and the member whose load decides."""
+
+    programs: tuple[int, ...]
+    members: tuple[int, ...]
+
+
+@dataclass
+class _Station:
+    name: str
+    kind: Kind
+    servers: int
+    scale: Sequence[int] = ()
+    die_dist: int = -1
+    die_gate: int = -1
+    die_suspend_ps: int = -1
+    die_gc: int = -1
+    die_backlog: int = 0
+    round_most: int = 1
+    round_base_ps: int = 0
+    round_base_dist: int = -1
+    round_in_order: bool = False
+    limit_saved_ps: int = 0
+    round_gathers: bool = False
+
+
+@dataclass
+class Builder:
+    """A network under construction; ids are handed out in order."""
+
+    stations: list[_Station] = field(default_factory=list)
+    infos: list[StationInfo] = field(default_factory=list)
+    ops: list[Row] = field(default_factory=list)
+    gcs: list[tuple[int, int, int]] = field(default_factory=list)
+    series: list[Ints] = field(default_factory=list)
+    series_block: list[int] = field(default_factory=list)
+    _dists: dict[bytes, int] = field(default_factory=dict)
+    _tables: list[Ints] = field(default_factory=list)
+
+    def station(
+        self,
+        name: str,
+        kind: Kind,
+        servers: int = 1,
+        *,
+        scale: Sequence[int] = (),
+        die_dist: int = -1,
+        die_gate: int = -1,
+        die_suspend_ps: int = -1,
+        die_gc: int = -1,
+    ) -> int:
+        """Add one station; return its id."""
+        self.stations.append(
+            _Station(name, kind, servers, scale, die_dist, die_gate, die_suspend_ps, die_gc)
+        )
+        return len(self.stations) - 1
+
+    def rounds(
+        self,
+        name: str,
+        most: int,
+        base_ps: int = 0,
+        *,
+        base_dist: int = -1,
+        in_order: bool = False,
+        gathers: bool = False,
+    ) -> int:
+        """Add one server that works in rounds (`Kind.ROUNDS`); return its id."""
+        number = self.station(name, Kind.ROUNDS)
+        made = self.stations[number]
+        made.round_most, made.round_base_ps = most, base_ps
+        made.round_base_dist, made.round_in_order = base_dist, in_order
+        made.round_gathers = gathers
+        return number
+
+    def report(
+        self,
+        name: str,
+        kind: StationKind,
+        first: int,
+        count: int = 1,
+        *,
+        drive: int | None = None,
+        socket: int | None = None,
+        adapter: int | None = None,
+        group: int | None = None,
+        resource: str = "",
+        direction: Direction | None = None,
+        ends: tuple[int, int] | None = None,
+        burns: Burns = "",
+    ) -> None:
+        """Name the *count* stations from *first* on as one line of the report."""
+        servers = sum(s.servers for s in self.stations[first : first + count])
+        self.infos.append(
+            StationInfo(
+                name, kind, first, count, servers, drive, socket, adapter, resource,
+                direction, group, ends, burns,
+            )
+        )  # fmt: skip
+
+    def dist(self, table: Ints) -> int:
+        """Row of a quantile table; equal tables share one."""
+        key = table.tobytes()
+        if key not in self._dists:
+            self._dists[key] = len(self._tables)
+            self._tables.append(table)
+        return self._dists[key]
+
+    def gc(self, on_ps: float, off_ps: float, factor: float) -> int:
+        """Row of one drive's garbage-collection process: exponential episodes and pauses."""
+        on, off = self.dist(exponential_table(on_ps)), self.dist(exponential_table(off_ps))
+        self.gcs.append((on, off, round(factor * SCALE_ONE)))
+        return len(self.gcs) - 1
+
+    def add_series(self, samples_ps: Ints, block: int) -> int:
+        """Row of a series of samples that is drawn in runs of *block*."""
+        self.series.append(samples_ps)
+        self.series_block.append(block)
+        return len(self.series) - 1
+
+    def program(self, rows: Sequence[Row]) -> int:
+        """Append operations; return the first one's number."""
+        start = len(self.ops)
+        self.ops.extend(rows)
+        return start
+
+
+def op(code: Op, a: int = 0, b: int = 0, c: int = 0, d: int = 0, e: int = 0, slot: int = 0) -> Row:
+    """One operation; *slot* separates the draws of one token, so it must not repeat along a path.
+
+    >>> op(Op.END)[0] == Op.END
+    True
+    """
+    return (int(code), a, b, c, d, e, PURPOSE_FIRST_FREE + 2 * slot)
+
+
+def const(station: int, service_ps: int, delay_ps: int = 0) -> Row:
+    """Visit *station* for a constant time, then wait *delay_ps* more."""
+    return op(Op.VISIT, station, -1, max(1, service_ps), delay_ps)
+
+
+@dataclass
+class Plans:
+    """Plans of all flows, deduplicated, and the orders that flows draw from."""
+
+    phase_ptr: list[int] = field(default_factory=lambda: [0])
+    child_ptr: list[int] = field(default_factory=lambda: [0])
+    alt_ptr: list[int] = field(default_factory=lambda: [0])
+    programs: list[int] = field(default_factory=list)
+    members: list[int] = field(default_factory=list)
+    order: list[npt.NDArray[np.int64]] = field(default_factory=list)
+    _n_order: int = 0
+
+    def plan(self, phases: Sequence[Sequence[Child]]) -> int:
+        """Add one plan; return its id."""
+        for phase in phases:
+            for child in phase:
+                self.programs.extend(child.programs)
+                self.members.extend(child.members)
+                self.alt_ptr.append(len(self.programs))
+            self.child_ptr.append(len(self.alt_ptr) - 1)
+        self.phase_ptr.append(len(self.child_ptr) - 1)
+        return len(self.phase_ptr) - 2
+
+    def add_order(self, plans: npt.NDArray[np.int64]) -> tuple[int, int]:
+        """Add an order; return where it starts and its length."""
+        start = self._n_order
+        self.order.append(np.asarray(plans, np.int64))
+        self._n_order += len(plans)
+        return start, len(plans)
+
+    def pad(self, n_phases: int) -> None:
+        """Give every plan *n_phases* phases: an engine forks by phase number."""
+        phase_ptr, child_ptr = [0], [0]
+        for first, last in pairwise(self.phase_ptr):
+            ends = self.child_ptr[first + 1 : last + 1]
+            child_ptr += ends + [self.child_ptr[last]] * (n_phases - (last - first))
+            phase_ptr.append(len(child_ptr) - 1)
+        self.phase_ptr, self.child_ptr = phase_ptr, child_ptr
+
+
+def ints(values: Sequence[int] | npt.NDArray[np.int64]) -> Ints:
+    """int64 array of *values*.
+
+    >>> ints([1, 2]).dtype
+    dtype('int64')
+    """
+    return np.ascontiguousarray(values, dtype=np.int64)
+
+
+def station_arrays(b: Builder) -> dict[str, Ints | tuple[str, ...]]:
+    """The station, distribution and operation arrays of `Network`."""
+    scale: list[int] = []
+    starts = []
+    for s in b.stations:
+        starts.append(len(scale) if s.scale else -1)
+        scale.extend(s.scale)
+    gc = ints(np.array(b.gcs, np.int64).reshape(-1, 3))
+    tables = np.stack(b._tables) if b._tables else np.zeros((0, TABLE), np.int64)
+    lengths = np.cumsum([0] + [len(s) for s in b.series])
+    return {
+        "station_names": tuple(s.name for s in b.stations),
+        "station_kind": ints([int(s.kind) for s in b.stations]),
+        "station_servers": ints([s.servers for s in b.stations]),
+        "station_scale": ints(starts),
+        "scale": ints(scale),
+        "die_dist": ints([s.die_dist for s in b.stations]),
+        "die_gate": ints([s.die_gate for s in b.stations]),
+        "die_suspend_ps": ints([s.die_suspend_ps for s in b.stations]),
+        "die_gc": ints([s.die_gc for s in b.stations]),
+        "die_backlog": ints([s.die_backlog for s in b.stations]),
+        "round_most": ints([s.round_most for s in b.stations]),
+        "round_base_ps": ints([s.round_base_ps for s in b.stations]),
+        "round_base_dist": ints([s.round_base_dist for s in b.stations]),
+        "round_in_order": ints([int(s.round_in_order) for s in b.stations]),
+        "limit_saved_ps": ints([s.limit_saved_ps for s in b.stations]),
+        "round_gathers": ints([int(s.round_gathers) for s in b.stations]),
+        "gc_on_dist": ints(gc[:, 0]),
+        "gc_off_dist": ints(gc[:, 1]),
+        "gc_factor": ints(gc[:, 2]),
+        "dist": ints(tables),
+        "series": ints(np.concatenate(b.series) if b.series else []),
+        "series_ptr": ints(lengths),
+        "series_block": ints(b.series_block),
+        "ops": ints(np.array(b.ops, np.int64).reshape(-1, 7)),
+    }
+
+
+def plan_arrays(plans: Plans) -> dict[str, Ints]:
+    """The plan arrays of `Network`."""
+    return {
+        "plan_phase_ptr": ints(plans.phase_ptr),
+        "phase_child_ptr": ints(plans.child_ptr),
+        "child_alt_ptr": ints(plans.alt_ptr),
+        "alt_program": ints(plans.programs),
+        "alt_member": ints(plans.members),
+        "order": ints(np.concatenate(plans.order)),
+    }
+
+
+def make_network(**arrays: Any) -> Network:
+    """Build a `Network`; the engine that runs it checks it."""
+    return Network(**arrays)

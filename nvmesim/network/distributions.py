@@ -1,0 +1,183 @@
+"""Service-time distributions as the quantile tables that the engines draw from."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import lru_cache
+from statistics import NormalDist
+from typing import Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from nvmesim.network import gamma
+from nvmesim.rng import table_levels
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+CELLS = 64
+"""Cells of a stop's distribution."""
+RAREST = 1e-4
+"""Share of stops in the last of them."""
+RISES = 4
+"""Times that a table which falls is made to rise and its mean mended, at most."""
+
+
+def _ticks(values_ps: npt.NDArray[np.float64]) -> Ints:
+    return np.asarray(np.round(np.maximum(values_ps, 0.0)), dtype=np.int64)
+
+
+@lru_cache(maxsize=256)
+def gamma_table(mean_ps: float, cv: float) -> Ints:
+    """Return int64[rng.TABLE], ps: gamma with the given mean and coefficient of variation.
+
+    The mean of draws is exact: the table is rescaled for what its steps and its end lose.
+
+    >>> table = gamma_table(54e6, 0.1)
+    >>> bool(abs(table_mean(table) / 54e6 - 1) < 1e-6)
+    True
+    """
+    if cv <= 0:
+        return _ticks(np.full(len(table_levels()), mean_ps))
+    shape = 1.0 / (cv * cv)
+    return _rescaled(_gamma_quantiles(shape) * (mean_ps / shape), mean_ps)
+
+
+@lru_cache(maxsize=256)
+def _gamma_quantiles(shape: float) -> Floats:
+    """float64[rng.TABLE]: of the gamma distribution of unit scale; most of a table's cost."""
+    values = gamma.quantiles(shape, table_levels())
+    values.flags.writeable = False
+    return values
+
+
+@lru_cache(maxsize=64)
+def exponential_table(mean_ps: float) -> Ints:
+    """Return int64[rng.TABLE], ps: exponential with the given mean.
+
+    >>> table = exponential_table(1e6)
+    >>> bool(abs(table_mean(table) / 1e6 - 1) < 1e-5)
+    True
+    """
+    return _rescaled(-mean_ps * np.log1p(-table_levels()), mean_ps)
+
+
+@lru_cache(maxsize=64)
+def lognormal_table(mean_ps: float, sigma: float) -> Ints:
+    """Return int64[rng.TABLE], ps: lognormal with the given mean; sigma is that of the logarithm.
+
+    >>> table = lognormal_table(80e6, 0.3)
+    >>> bool(abs(table_mean(table) / 80e6 - 1) < 1e-6)
+    True
+    """
+    middles = _normal_quantiles(np.maximum(table_levels(), 2.0**-26))
+    values = np.exp(math.log(mean_ps) - sigma * sigma / 2 + sigma * middles)
+    return _rescaled(values, mean_ps)
+
+
+class Stop(NamedTuple):
+    """What may hold a service up: with what probability, and how long it then takes."""
+
+    share: float
+    length_ps: float
+    cv: float
+    law: Literal["gamma", "lognormal"] = "gamma"
+
+    def quantiles(self, beyond: npt.NDArray[np.float64]) -> Floats:
+        """float64[n], ps: lengths that a fraction *beyond* of stops exceeds."""
+        cv = max(self.cv, 1e-3)
+        if self.law == "gamma":
+            shape = 1.0 / cv**2
+            return gamma.quantiles(shape, 1 - beyond) * (self.length_ps / shape)
+        sigma = math.sqrt(math.log1p(cv * cv))
+        values = self.length_ps * np.exp(-sigma * _normal_quantiles(beyond) - sigma * sigma / 2)
+        return np.asarray(values, np.float64)
+
+
+@lru_cache(maxsize=256)
+def pausing_table(mean_ps: float, cv: float, stops: tuple[Stop, ...]) -> Ints:
+    """Return int64[rng.TABLE], ps: `gamma_table`, and now and then one of *stops* more.
+
+    At most one holds a service up, so shares are small; those of a typical length are exact up to
+    one in 4096, and above that their lengths are spread. Pauses that come as time passes (a Poisson
+    process) hit a service with the probability of its length over the time between them.
+
+    >>> table = pausing_table(10e6, 0.1, (Stop(0.01, 1e9, 0.5),))
+    >>> bool(abs(table_mean(table) / (10e6 + 0.01 * 1e9) - 1) < 1e-6)
+    True
+    """
+    stops = tuple(stop for stop in stops if stop.share > 0)
+    if not stops:
+        return gamma_table(mean_ps, cv)
+    shape = 1.0 / max(cv, 1e-3) ** 2
+    scale = mean_ps / shape
+    middles = (np.arange(CELLS) + 0.5) / CELLS
+    levels = 1 - np.geomspace(1, 1e-6, 4 * CELLS)
+    inside = scale * gamma.quantiles(shape, np.concatenate([middles, levels]))
+    beyond = [mean_ps + stop.quantiles(1 - levels) for stop in stops]
+    edges: Floats = np.unique(np.concatenate([[0.0], inside, *beyond])).astype(np.float64)
+    # the sum of both, as a distribution function: stops in cells that get finer with their length
+    bounds = np.geomspace(1, RAREST, CELLS + 1)
+    weights = np.append(-np.diff(bounds), RAREST)
+    cells = np.append(np.sqrt(bounds[1:] * bounds[:-1]), RAREST / 2)
+    cumulative = (1 - sum(stop.share for stop in stops)) * gamma.share_below(shape, edges / scale)
+    for stop in stops:
+        late = gamma.share_below(shape, (edges[:, None] - stop.quantiles(cells)) / scale) @ weights
+        cumulative = cumulative + stop.share * late
+    sums = np.interp(table_levels(), cumulative, edges)
+    # A table is a line between edges 1/4096 apart: a jump within one of them is spread over it
+    # (at shares up to that the jump is in the finer last cell). The stops' mean stays exact.
+    body = gamma_table(mean_ps, cv).astype(np.float64)
+    more = np.maximum(sums - body, 0.0)
+    wanted = sum(stop.share * stop.length_ps for stop in stops)
+    for _ in range(RISES):
+        spread = table_mean(_ticks(body + more)) - table_mean(_ticks(body))
+        table = _ticks(body + more * (wanted / spread if spread > 0 else 1.0))
+        if _rises(table):
+            return table
+        # stops far shorter than the steps between edges are no more than what steps round off
+        more = np.concatenate([np.maximum.accumulate(half) for half in np.split(table, 2)]) - body
+    return _ticks(body + more)
+
+
+def _rises(table: Ints) -> bool:
+    return all(bool((np.diff(half) >= 0).all()) for half in np.split(table, 2))
+
+
+def _normal_quantiles(levels: npt.NDArray[np.float64]) -> Floats:
+    """Quantiles of the standard normal distribution, float64, -inf at 0 and inf at 1."""
+    quantile = NormalDist().inv_cdf
+    return np.array(
+        [quantile(p) if 0 < p < 1 else math.copysign(math.inf, p - 0.5) for p in levels.tolist()]
+    )
+
+
+def empirical_table(samples_ps: Sequence[float] | npt.NDArray[np.float64]) -> Ints:
+    """Return int64[rng.TABLE], ps: the sample's own quantiles.
+
+    >>> int(empirical_table([1.0, 2.0, 3.0]).max())
+    3
+    """
+    return _ticks(np.quantile(np.asarray(samples_ps, float), table_levels()))
+
+
+def table_mean(table: Ints) -> float:
+    """Mean, ps, of draws from a quantile table (linear between its edges).
+
+    >>> table_mean(np.full(8194, 7, np.int64))
+    7.0
+    """
+    n = len(table) // 2
+    main, tail = table[:n].astype(float), table[n:].astype(float)
+    cells = (main[:-1] + main[1:]) / 2
+    inner = float(((tail[:-1] + tail[1:]) / 2).mean())
+    return float((cells[:-1].sum() + inner) / (n - 1))
+
+
+def _rescaled(values: npt.NDArray[np.float64], mean_ps: float) -> Ints:
+    table = _ticks(values)
+    mean = table_mean(table)
+    # All of it below half a tick: nothing is there to scale.
+    return _ticks(values * (mean_ps / mean)) if mean else table

@@ -1,0 +1,223 @@
+"""The narrow waist: stations, gates and flow programs as flat arrays.
+
+Everything above this module talks of drives and RAID; everything below it talks of these arrays.
+A *token* (a request, or a child that it forked) walks through a *program*: operations that visit a
+station, acquire or release a gate, fork children and wait for them. What a request forks is looked
+up in its *plan*; a plan has phases, a phase has children, a child has one program per alternative.
+
+Time is int64 picoseconds. No array holds a unit to convert.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+import numpy as np
+import numpy.typing as npt
+
+Ints = npt.NDArray[np.int64]
+
+MAX_CHILDREN = 4095
+"""Children of one plan, and units of one split: both fit 12 bits of a token's order."""
+SCALE_ONE = 1 << 16
+"""A service factor of 1 in `Network.scale`."""
+HORIZON_PS = 1 << 61
+"""Largest time and largest service: sums of two of them still fit int64 (26 days)."""
+PURPOSE_FIRST_FREE = 16
+"""Purposes of operations start here (engines use the lower ones); a bank visit takes two."""
+N_FIELDS = 7
+"""Columns of `Network.ops`: code, a, b, c, d, e, purpose."""
+
+
+class Kind(IntEnum):
+    """What a station is."""
+
+    FIFO = 0
+    """``servers`` servers, one first-come-first-served queue, service fixed at its start."""
+    DELAY = 1
+    """Infinitely many servers."""
+    GATE = 2
+    """``servers`` slots, held from acquire to release; a FIFO queue of those who wait."""
+    DIE = 3
+    """One server with two classes: tokens first-come-first-served, and behind them programs,
+    which start only when the die falls idle and belong to no token (DESIGN 3)."""
+    ROUNDS = 4
+    """One server that, when it falls idle, takes all that wait, up to ``round_most``, as one round:
+    the base, then the services of its members, one after the other. They leave at the round's end,
+    or each when its own service ends (``round_in_order``). With ``round_gathers`` the base comes
+    before the taking, so that the round holds what came meanwhile as well. A host thread that
+    serves a virtual disk's queue works so, and a controller that fetches what a doorbell
+    announced."""
+    LIMIT = 5
+    """A token bucket: a visit's service is what it takes, in time that the bucket needs to refill.
+    First come, first served; who arrives while enough is saved up (``limit_saved_ps`` at most, or
+    what it takes if that is more) leaves at once, 1 ps later."""
+
+
+class Op(IntEnum):
+    """Operations of a program: the columns a, b, c, d, e mean what is said here.
+
+    Service of a visit is c ps plus, if b >= 0, a draw from distribution b; at least 1 ps.
+    """
+
+    END = 0
+    """The token ends: a child is joined by its parent, a request completes."""
+    VISIT = 1
+    """Station a; after the departure the token is delayed d ps more; e ps are added per child of
+    the request's plan."""
+    VISIT_BANK = 2
+    """One of the d stations from a on, drawn; the token remembers which (its lane)."""
+    VISIT_LANE = 3
+    """Station a + lane mod d."""
+    VISIT_CPU = 4
+    """The CPU station of the request's thread, with what its gate charged (the setup); e ps are
+    added per child of the request's plan beyond the first."""
+    VISIT_SERIES = 5
+    """Delay station a; service from series b, in runs of the series' block length."""
+    ACQUIRE = 6
+    """b slots of gate a."""
+    RELEASE = 7
+    """b slots of gate a."""
+    ACQUIRE_THREAD = 8
+    """The gate of the request's thread. Setup, paid at the next CPU visit: if the gate was idle for
+    s ps, a x s / (s + d) ps (a wake-up costs more the longer the thread slept, half of a at d;
+    d = 0: always a); and b ps if c = 1 and no interrupt of this thread and target runs (one serves
+    all that arrives while it runs, for b ps). With e = 1 the token goes to the front of the
+    queue."""
+    RELEASE_THREAD = 9
+    """The gate of the request's thread."""
+    FORK = 10
+    """The children of phase a of the request's plan; continue when the last has ended."""
+    SPLIT = 11
+    """a children with the program at b, on the token's lane; continue when the last has ended."""
+    DESTAGE = 12
+    """b programs on drawn dies of the bank of d stations from a on; the token goes on at once."""
+    MARK = 13
+    """The request is issued: fio's clat counts from here."""
+    ANSWER = 14
+    """The request is answered: its latency ends here, and the token goes on (a flush that its
+    user waits for). From here to the end is counted apart."""
+
+
+VISITS = (Op.VISIT, Op.VISIT_BANK, Op.VISIT_LANE, Op.VISIT_CPU, Op.VISIT_SERIES)
+
+
+def _no_rows() -> Ints:
+    """An array that a network left out: it then has a default for each row."""
+    return np.zeros(0, np.int64)
+
+
+@dataclass(frozen=True)
+class Network:
+    """A lowered fork-join queueing network: all that an engine reads.
+
+    Ids index the arrays directly; a pointer array of n + 1 entries delimits n rows (CSR).
+    """
+
+    station_names: tuple[str, ...]
+    station_kind: Ints  # [n_stations] Kind
+    station_servers: Ints  # [n_stations] servers or slots, >= 1
+    station_scale: Ints  # [n_stations] start of its rows in `scale`, -1: none
+    scale: Ints  # [*] service factor / SCALE_ONE by number busy, 1..servers
+
+    die_dist: Ints  # [n_stations] distribution of a program's time, -1: no programs
+    die_gate: Ints  # [n_stations] gate whose slot a finished program releases, -1: none
+    die_suspend_ps: Ints  # [n_stations] a read waits so long for a program, -1: for its end
+    die_gc: Ints  # [n_stations] row in gc_*, -1: none
+    die_backlog: Ints  # [n_stations] programs that wait at time 0, each in a slot of the die's gate
+    round_most: Ints  # [n_stations] most members of a round, >= 1
+    round_base_ps: Ints  # [n_stations] what a round takes besides its members, >= 0
+    round_base_dist: Ints  # [n_stations] distribution of what is added to that, -1: none
+    round_in_order: Ints  # [n_stations] 0: members leave at the round's end; 1: one by one
+    round_gathers: Ints  # [n_stations] 1: the base comes first, then all that wait are taken
+    gc_on_dist: Ints  # [n_gc] distribution of an episode's length
+    gc_off_dist: Ints  # [n_gc] distribution of the time between episodes
+    gc_factor: Ints  # [n_gc] program time during an episode / SCALE_ONE
+
+    dist: Ints  # [n_dists, rng.TABLE] quantile tables, ps
+    series: Ints  # [*] samples, ps, all series behind each other
+    series_ptr: Ints  # [n_series + 1]
+    series_block: Ints  # [n_series] length of a run of consecutive samples, >= 1
+
+    ops: Ints  # [n_ops, N_FIELDS]
+
+    plan_phase_ptr: Ints  # [n_plans + 1] into phases
+    phase_child_ptr: Ints  # [n_phases + 1] into children
+    child_alt_ptr: Ints  # [n_children + 1] into alternatives
+    alt_program: Ints  # [n_alts] first operation of the child's program
+    alt_member: Ints  # [n_alts] member whose outstanding children decide, >= 0
+    n_members: int
+    order: Ints  # [*] plan ids that flows draw from or go through
+
+    flow_program: Ints  # [n_flows] first operation
+    flow_write: Ints  # [n_flows] 1: writes
+    flow_bytes: Ints  # [n_flows]
+    flow_order_ptr: Ints  # [n_flows] first entry in `order`
+    flow_order_len: Ints  # [n_flows] entries, >= 1
+    flow_stream: Ints  # [n_flows] -1: drawn; else first of the stream counters (sequential)
+
+    group_flow: Ints  # [n_groups] first flow; flow = this + target * kinds + kind
+    group_kinds: Ints  # [n_groups] kinds (operation x size) per target
+    group_threshold_ptr: Ints  # [n_groups] first of its kinds' cumulative thresholds
+    threshold: Ints  # [*] cumulative probability x 2**32; the last is 2**32
+    group_targets: Ints  # [n_groups]
+    group_measured: Ints  # [n_groups] 0: background, not in the statistics
+    group_open: Ints  # [n_groups] 0 closed loop; 1 gaps from gap_dist; 2 arrivals from `arrival_*`
+    group_gap_dist: Ints  # [n_groups] distribution of the gaps of an open loop, -1
+    group_think_ps: Ints  # [n_groups] pause of a user after a completion
+
+    thread_gate: Ints  # [n_threads] gate of the thread
+    thread_cpu: Ints  # [n_threads] station of its CPUs
+    thread_interval_ps: Ints  # [n_threads] least time between two submissions, 0: none
+    thread_first: Ints  # [n_threads] target its round robin starts at
+    n_batch_targets: int  # targets per thread that share interrupts, >= 1
+
+    user_group: Ints  # [n_users]
+    user_thread: Ints  # [n_users]
+    user_target: Ints  # [n_users] target within the group, -1: round robin of its thread
+    user_stream: Ints  # [n_users] added to flow_stream: which counter it advances
+    n_streams: int
+    stream_start: Ints  # [n_streams] where in the cyclic order a stream starts
+
+    limit_saved_ps: Ints = field(default_factory=_no_rows)  # [n_stations] a full bucket
+    flow_class: Ints = field(default_factory=_no_rows)  # [n_flows] its own histogram, -1: none
+    n_classes: int = 0
+    group_on_dist: Ints = field(default_factory=_no_rows)  # [n_groups] burst's length, -1: none
+    group_off_dist: Ints = field(default_factory=_no_rows)  # [n_groups] time between bursts
+    group_on_slow: Ints = field(default_factory=_no_rows)  # [n_groups] on gaps / SCALE_ONE
+    group_off_slow: Ints = field(default_factory=_no_rows)  # [n_groups] between; 0: none arrives
+
+    arrival_ps: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
+    arrival_flow: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
+    user_arrival_ptr: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
+
+    def __post_init__(self) -> None:
+        """Give arrays that were left out their defaults."""
+        n_flows, n_groups = len(self.flow_program), len(self.group_flow)
+        for name, n, value in (
+            ("limit_saved_ps", self.n_stations, 0), ("flow_class", n_flows, -1),
+            ("group_on_dist", n_groups, -1), ("group_off_dist", n_groups, -1),
+            ("group_on_slow", n_groups, SCALE_ONE), ("group_off_slow", n_groups, SCALE_ONE),
+        ):  # fmt: skip
+            if not len(getattr(self, name)):
+                object.__setattr__(self, name, np.full(n, value, np.int64))
+
+    @property
+    def n_stations(self) -> int:
+        """Number of stations and gates."""
+        return len(self.station_kind)
+
+    @property
+    def max_burst(self) -> int:
+        """Most children that one operation makes."""
+        phases = int(np.diff(self.phase_child_ptr).max(initial=0))
+        splits = self.ops[self.ops[:, 0] == Op.SPLIT, 1]
+        return max(1, phases, int(splits.max(initial=0)))
+
+    def slots_held(self) -> Ints:
+        """int64[n_stations]: slots of gates that the programs of `die_backlog` hold at time 0."""
+        held = np.zeros(self.n_stations, np.int64)
+        gated = self.die_gate >= 0
+        np.add.at(held, self.die_gate[gated], self.die_backlog[gated])
+        return held

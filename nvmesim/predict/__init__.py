@@ -1,0 +1,1 @@
+"""From a scenario to a prediction: prepare, simulate, what-ifs, bottleneck, result."""

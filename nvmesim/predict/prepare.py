@@ -1,0 +1,133 @@
+"""A scenario on its way to a run: resolved, its slow states found, lowered, with an engine."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Final
+
+from nvmesim.engine.contract import Engine
+from nvmesim.errors import InputError, nearest
+from nvmesim.measure.control import Controller, Goal, Measured, Progress, Recorder
+from nvmesim.measure.load import Load, drifting
+from nvmesim.measure.stations import reducer
+from nvmesim.measure.steady import MAX_RECORDS, Collector
+from nvmesim.model.lowered import Lowered
+from nvmesim.network.network import HORIZON_PS
+from nvmesim.predict.pilots import found
+from nvmesim.predict.pilots.buffers import load_of
+from nvmesim.scenario.resolve import resolve
+from nvmesim.scenario.resolved import ResolvedScenario
+from nvmesim.scenario.schema import Scenario
+
+EngineFactory = Callable[..., Engine]
+"""Called with (network, seed=, record=)."""
+
+LONGEST: Final = 4
+"""A short run is so many times longer at most, while its write buffers settle."""
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A scenario ready to run: the one place where an engine is made for a prediction."""
+
+    scenario: ResolvedScenario
+    lowered: Lowered
+    make: EngineFactory
+    seed: int
+    load: Load
+    level: float = 0.0
+    """Share of its write buffers that is taken at time 0: as much as will be."""
+
+    @property
+    def name(self) -> str:
+        """Name of the scenario."""
+        return self.scenario.name or "scenario"
+
+    def engine(self, **options: object) -> Engine:
+        """Return an engine at time 0; *options* are its own (``record``, ``timeline``)."""
+        return self.make(self.lowered.network, seed=self.seed, **options)
+
+    def measure(
+        self, goal: Goal, record: Recorder | None = None, progress: Progress | None = None
+    ) -> Measured:
+        """Run to *goal*: what every command prints comes from here."""
+        controller = Controller(
+            self.engine(record=record is not None), reducer(self.lowered), goal, self.load,
+            record=record, progress=progress,
+        )  # fmt: skip
+        return controller.run()
+
+    def shortly(
+        self, batch: int, requests: int, is_known: Callable[[Collector], bool] | None = None,
+        longest: int = LONGEST,
+    ) -> Collector:  # fmt: skip
+        """Run *requests* in equal batches, warm-up included; longer while write buffers settle.
+
+        That is *longest* times as long at most. Shorter, once *is_known* says of what there is that
+        it is enough.
+        """
+        engine = self.engine()
+        kept = Collector(reducer(self.lowered), batch)
+        least = max(8, math.ceil(requests / batch))
+        for i in range(1, min(MAX_RECORDS, longest * least + 1)):
+            part = engine.advance(batch, HORIZON_PS)
+            if part.completions < batch:
+                break
+            kept.add(part)
+            look = (i - least) % 8 == 0
+            enough = i >= least or (is_known is not None and is_known(kept))
+            if look and enough and _is_settled(kept, self.load):
+                break
+        return kept
+
+
+def prepare(
+    scenario: Scenario | ResolvedScenario,
+    engine: str | EngineFactory = "compiled",
+    seed: int | None = None,
+    level: float | None = None,
+) -> Prepared:
+    """Resolve and lower *scenario*, its slow states where they will be; find the engine.
+
+    With *level* the state of its write buffers is given instead of found: a design that hardly
+    differs from one that was run starts where that one is.
+    """
+    resolved = resolve(scenario) if isinstance(scenario, Scenario) else scenario
+    states = found(resolved, level)
+    number = resolved.run.seed if seed is None else seed
+    return Prepared(
+        states.scenario, states.lowered, engine_factory(engine), number, load_of(states.lowered),
+        states.level,
+    )  # fmt: skip
+
+
+def compiled(ready: Prepared) -> Prepared:
+    """Return *ready* on the compiled engine: both complete every request alike, this one sooner."""
+    if getattr(ready.make, "__name__", "") == "ReferenceEngine":
+        return replace(ready, make=engine_factory("compiled"))
+    return ready
+
+
+def engine_factory(engine: str | EngineFactory) -> EngineFactory:
+    """Return the engine called *engine*; InputError with the known names."""
+    if callable(engine):
+        return engine
+    if engine == "compiled":
+        from nvmesim.engine.compiled.engine import CompiledEngine
+
+        return CompiledEngine
+    if engine == "simpy":
+        from nvmesim.engine.reference.engine import ReferenceEngine
+
+        return ReferenceEngine
+    raise InputError(f"engine {engine!r} is unknown; {nearest(engine, ('compiled', 'simpy'))}")
+
+
+def _is_settled(kept: Collector, load: Load) -> bool:
+    """Whether write buffers have settled, and the warm-up is over; at once without any buffer."""
+    if not load.buffers.size:
+        return True
+    cut, warm = kept.warmup()
+    return warm and drifting(kept.window(cut), load) == 0

@@ -1,0 +1,292 @@
+"""Simulates what a striped volume loses to its slowest member (`nvmesim.predict.stragglers`).
+
+What each member does for each request is read from the steps that the SimPy engine records of the
+same network, with the write buffers made small so that they are full early. How throughput grows
+with the members is simulated with the compiled engine, one request of a chunk per member at a time.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+import numpy as np
+
+from nvmesim.catalog.profile import DriveProfile, Quantity
+from nvmesim.engine.reference.engine import ReferenceEngine, Step
+from nvmesim.errors import InputError
+from nvmesim.model.lowered import Lowered
+from nvmesim.network.network import HORIZON_PS
+from nvmesim.predict.prepare import prepare
+from nvmesim.predict.stragglers import MemberWait, ScalePoint, SizeWait, Waits
+from nvmesim.predict.upgrades import small_buffers
+from nvmesim.raid.levels import level_of
+from nvmesim.scenario.resolved import ResolvedScenario, Target, Volume, WorkloadGroup
+from nvmesim.units import PS_PER_S
+
+REQUESTS: Final = 300
+"""Requests whose steps are recorded, for each size."""
+MOST_IN_FLIGHT: Final = 32
+"""Requests in flight while steps are recorded: the SimPy engine is slow."""
+STEPS: Final = 24_000
+"""Units of the drives' media that one recording may take; requests and depth are cut to fit."""
+MOST_BYTES: Final = 8 << 20
+COUNTS: Final = (1, 2, 3, 4, 5, 7, 8, 12, 16)
+MOST_REQUESTS: Final = 20_000
+LEAST_REQUESTS: Final = 100
+UNITS: Final = 150_000
+"""Units of the drives' media that one point of the scaling may take, least requests apart."""
+POINTS: Final = 200
+"""Latencies kept of each distribution."""
+
+
+def study(
+    scenario: ResolvedScenario, seed: int = 1, counts: Sequence[int] = COUNTS
+) -> Waits | None:
+    """What the first volume under load loses; None without a volume of several members."""
+    found = _volume_and_group(scenario)
+    if found is None:
+        return None
+    volume, group = found
+    sizes = []
+    for n_bytes in _sizes(volume, group):
+        try:
+            sizes.append(_size(scenario, volume, group, n_bytes, seed))
+        except InputError:
+            continue
+    return Waits(volume.name, tuple(sizes), tuple(scaling(scenario, volume, counts, seed)))
+
+
+def _volume_and_group(scenario: ResolvedScenario) -> tuple[Volume, WorkloadGroup] | None:
+    for group in scenario.workload:
+        for target in group.targets:
+            if target.kind == "volume":
+                volume = scenario.volumes[target.index]
+                if len(volume.members) > 1 and group.trace is None:
+                    return volume, group
+    return None
+
+
+def _sizes(volume: Volume, group: WorkloadGroup) -> list[int]:
+    """The load's own block sizes, a chunk and a chunk of each data member."""
+    level = level_of(volume.level)
+    data = max(1, level.data_members(len(volume.members), volume.copies))
+    stripe = [volume.chunk, volume.chunk * data] if level.has_chunks else []
+    sizes = {size for size, _ in group.block_sizes} | set(stripe)
+    return sorted(size for size in sizes if size <= MOST_BYTES)
+
+
+def _on(
+    scenario: ResolvedScenario, volume: Volume, group: WorkloadGroup, n_bytes: int
+) -> ResolvedScenario:
+    """*scenario* with one group on *volume*: closed loop, one size, few in flight."""
+    threads, depth = group.n_threads, group.outstanding
+    if group.is_open:
+        threads, depth = 1, 8
+    in_flight = min(MOST_IN_FLIGHT, max(1, _recorded(scenario, volume, n_bytes) // 8))
+    threads = min(threads, in_flight)
+    load = replace(
+        group,
+        targets=(Target("volume", volume.index, volume.name),),
+        block_sizes=((n_bytes, 1.0),), write_block_sizes=None,
+        align=n_bytes, offset=0, span=None, stride=None, rate=None, rate_limit=None,
+        read=1.0 if group.read >= 0.5 else 0.0,
+        threads=threads, threads_are_per_target=True, think_ps=0, sync_every=0,
+        outstanding=max(1, min(depth, in_flight // threads)),
+        outstanding_per="thread-target",
+    )  # fmt: skip
+    volumes = tuple(_plain(v) for v in scenario.volumes)
+    return small_buffers(replace(scenario, volumes=volumes, workload=(load,)))
+
+
+def _plain(volume: Volume) -> Volume:
+    """*volume* without a rebuild, and with members that its requests wait for: no write cache."""
+    engine = volume.engine.model_copy(update={"cache": Quantity(value=0)})
+    return replace(volume, rebuild=False, engine=engine)
+
+
+def _recorded(scenario: ResolvedScenario, volume: Volume, n_bytes: int) -> int:
+    """Requests that a recording takes at this size."""
+    profile = scenario.drives[volume.members[0]].profile
+    units = max(_units(profile, n_bytes, write=write) for write in (False, True))
+    return int(min(REQUESTS, max(16, STEPS / units)))
+
+
+@dataclass
+class _Member:
+    """What is gathered of one member."""
+
+    times: list[float] = field(default_factory=list)
+    busy: float = 0.0
+    phases: float = 0.0
+    last: int = 0
+    shared: int = 0
+
+
+def _size(
+    scenario: ResolvedScenario, volume: Volume, group: WorkloadGroup, n_bytes: int, seed: int
+) -> SizeWait:
+    changed = _on(scenario, volume, group, n_bytes)
+    ready = prepare(changed, "simpy", seed)
+    lowered = ready.lowered
+    in_flight = changed.workload[0].in_flight
+    wanted = _recorded(scenario, volume, n_bytes) + in_flight
+    engine = ready.engine(timeline=wanted)
+    assert isinstance(engine, ReferenceEngine)
+    engine.advance(wanted + in_flight, HORIZON_PS)
+    members: dict[int, _Member] = {drive: _Member() for drive in volume.members}
+    totals: dict[int, float] = defaultdict(float)
+    for request, phase in phases(engine.steps(), lowered):
+        if request < in_flight:  # while the load starts
+            continue
+        length = max(phase.values())
+        totals[request] += length / PS_PER_S
+        _gather(members, phase, length)
+    found = tuple(
+        MemberWait(
+            scenario.drives[drive].name,
+            _thinned(m.times),
+            m.busy / m.phases,
+            m.last / max(1, m.shared),
+        )
+        for drive, m in members.items()
+        if m.times
+    )
+    op = "read" if changed.workload[0].read == 1.0 else "write"
+    if not totals:
+        raise InputError("no request used a member")
+    return SizeWait(n_bytes, op, found, _thinned(list(totals.values())))
+
+
+def _gather(members: dict[int, _Member], phase: dict[int, int], length: int) -> None:
+    worst = max(phase, key=lambda drive: phase[drive])
+    for drive, time in phase.items():
+        m = members.setdefault(drive, _Member())
+        m.times.append(time / PS_PER_S)
+        m.busy += time
+        m.phases += length
+        m.shared += len(phase) > 1
+        m.last += len(phase) > 1 and drive == worst
+
+
+def phases(steps: Sequence[Step], lowered: Lowered) -> Iterator[tuple[int, dict[int, int]]]:
+    """(request, drive -> ps from the fork to its last departure) of each phase.
+
+    Children of one phase are forked in one instant, so their first arrival tells phases apart.
+    """
+    drive_of = {
+        station: info.drive
+        for info in lowered.stations
+        if info.drive is not None
+        for station in range(info.first, info.first + info.count)
+    }
+    children: dict[tuple[int, int], list[Step]] = defaultdict(list)
+    for step in steps:
+        if step.child and step.depart_ps >= 0:
+            children[step.request, step.child].append(step)
+    forks: dict[tuple[int, int], dict[int, int]] = defaultdict(dict)
+    for (request, _), mine in children.items():
+        drives = [drive_of[s.station] for s in mine if s.station in drive_of]
+        start = min(s.arrive_ps for s in mine)
+        if drives:
+            phase = forks[request, start]
+            time = max(s.depart_ps for s in mine) - start
+            phase[drives[0]] = max(time, phase.get(drives[0], 1))
+    for (request, _), phase in sorted(forks.items(), key=lambda item: item[0]):
+        yield request, phase
+
+
+def _thinned(values: list[float]) -> tuple[float, ...]:
+    """*values* in order, or as many of their quantiles as a chart needs."""
+    if len(values) <= POINTS:
+        return tuple(sorted(values))
+    ranks = (np.arange(POINTS) + 0.5) / POINTS
+    return tuple(np.quantile(np.array(values), ranks).tolist())
+
+
+def scaling(
+    scenario: ResolvedScenario,
+    volume: Volume,
+    counts: Sequence[int] = COUNTS,
+    seed: int = 1,
+    units: int = UNITS,
+) -> Iterator[ScalePoint]:
+    """Throughput of so many drives that share each request over that of as many alone.
+
+    Drives are taken from the volume's members in turn, so uneven ones keep their share; a request
+    is a chunk for every drive, and the next one is sent when it is done.
+    """
+    chunk = volume.chunk if level_of(volume.level).has_chunks else 64 << 10
+    for op in ("write", "read"):
+        alone: dict[int, float] = {}
+        try:
+            for member in dict.fromkeys(volume.members):
+                same = _alike(scenario, member, alone)
+                alone[member] = (
+                    _rate(_striped(scenario, volume, [member], chunk, op), seed, units)
+                    if same is None
+                    else alone[same]
+                )
+            yield ScalePoint(1, op, 1.0)
+            for n in counts:
+                if n == 1:
+                    continue
+                members = [volume.members[i % len(volume.members)] for i in range(n)]
+                rate = _rate(_striped(scenario, volume, members, chunk, op), seed, units)
+                mean = sum(alone[m] for m in members) / n
+                yield ScalePoint(n, op, rate / mean)
+        except InputError:  # a drive that knows no such operation
+            continue
+
+
+def _alike(scenario: ResolvedScenario, member: int, known: dict[int, float]) -> int | None:
+    """A drive in *known* that is like *member*, if there is one."""
+    mine = replace(scenario.drives[member], index=0, name="")
+    for other in known:
+        if replace(scenario.drives[other], index=0, name="") == mine:
+            return other
+    return None
+
+
+def _striped(
+    scenario: ResolvedScenario, volume: Volume, members: Sequence[int], chunk: int, op: str
+) -> ResolvedScenario:
+    """One request at a time on a raid0 of copies of *members*, or on one of them."""
+    drives = tuple(
+        replace(scenario.drives[m], index=i, name=f"member{i}") for i, m in enumerate(members)
+    )
+    n = len(drives)
+    array = replace(
+        _plain(volume), index=0, level="raid0", members=tuple(range(n)), layout="", copies=1,
+        chunk=chunk, degraded=(), rebuilding=None, spares=(), columns=None, bitmap="none",
+        journal="none", zone_bytes=(),
+    )  # fmt: skip
+    target = Target("volume", 0, volume.name) if n > 1 else Target("drive", 0, "member0")
+    load = WorkloadGroup(
+        "one at a time", (target,), block_sizes=((n * chunk, 1.0),), align=n * chunk,
+        read=1.0 if op == "read" else 0.0,
+    )  # fmt: skip
+    volumes = (array,) if n > 1 else ()
+    return small_buffers(replace(scenario, drives=drives, volumes=volumes, workload=(load,)))
+
+
+def _rate(scenario: ResolvedScenario, seed: int, most_units: int) -> float:
+    """Requests per second of one request after the other."""
+    load = scenario.workload[0]
+    chunk = load.block_sizes[0][0] / len(scenario.drives)
+    units = sum(_units(d.profile, chunk, write=not load.read) for d in scenario.drives)
+    requests = int(min(MOST_REQUESTS, max(LEAST_REQUESTS, most_units / units)))
+    engine = prepare(scenario, "compiled", seed).engine()
+    engine.advance(requests // 4, HORIZON_PS)
+    batch = engine.advance(requests, HORIZON_PS)
+    return requests * PS_PER_S / (batch.end_ps - batch.start_ps)
+
+
+def _units(profile: DriveProfile, n_bytes: float, *, write: bool) -> float:
+    """Units of the media in one command: what it costs to simulate."""
+    if profile.latencies is not None:
+        return 1.0
+    side = profile.write.unit if write else profile.read.unit
+    return max(1.0, n_bytes / side.value)

@@ -1,0 +1,160 @@
+"""How sure a measured run is: the parts that need no simulation, and all four together."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from nvmesim.engine.contract import Acc
+from nvmesim.measure.control import Goal
+from nvmesim.measure.stations import Totals, is_delay, rows_of
+from nvmesim.model.lowered import Lowered
+from nvmesim.predict.uncertainty.classes import model_class
+from nvmesim.predict.uncertainty.design import Numbers
+from nvmesim.predict.uncertainty.misfit import Misfit, is_calibrated, misfit
+from nvmesim.predict.uncertainty.model_error import Kind, ModelError, model_error
+from nvmesim.predict.uncertainty.parts import FIGURES, NONE, Certainty, Parts, Span
+from nvmesim.scenario.resolved import ResolvedScenario
+
+DESERVES: Final = 5
+"""A run stops when its own part of an interval is so many times smaller than the rest."""
+RATE_TARGET: Final = (0.0025, 0.03)
+"""Least and largest simulation part of IOPS that a run without a stated precision stops at."""
+TAIL_TARGET: Final = (0.01, 0.10)
+"""The same of the p99."""
+LEAST_VISITS: Final = 1_500_000
+"""Station visits of the least run without a stated precision."""
+PATIENCE_VISITS: Final = 5_000_000
+"""Station visits after which such a run waits no longer for its p99."""
+
+
+@dataclass(frozen=True)
+class Beyond:
+    """What a prediction's interval holds besides simulation and numbers."""
+
+    model_class: str
+    kind: Kind
+    errors: Mapping[str, ModelError]
+    misfits: Mapping[str, Misfit]
+
+    def model_span(self, figure: str) -> Span:
+        """The model's part of *figure*."""
+        half = self.errors[figure].half
+        return half, half
+
+    def misfit_span(self, figure: str) -> Span:
+        """The misfit's part of *figure*."""
+        half = self.misfits[figure].half
+        return half, half
+
+    def half(self, figure: str) -> float:
+        """Both together, 95 %, of the logarithm."""
+        return math.hypot(self.errors[figure].half, self.misfits[figure].half)
+
+
+def beyond(
+    scenario: ResolvedScenario, verdict: str = "", drive_share: float = 1.0, without: str = ""
+) -> Beyond:
+    """What is known before and beside any simulation of *scenario*.
+
+    *drive_share* is the share of a request's time that its drives take: as much of their misfit
+    counts. *without* leaves one source out of what the model's error is learned from.
+    """
+    calibrated = all(is_calibrated(d.profile) for d in scenario.drives)
+    kind: Kind = "calibrated" if calibrated else "catalog"
+    name = model_class(scenario, verdict)
+    errors = {f: model_error(name, kind, f, without=without) for f in FIGURES}
+    misfits = {f: _misfit(scenario, f, drive_share) for f in FIGURES}
+    return Beyond(name, kind, errors, misfits)
+
+
+def _misfit(scenario: ResolvedScenario, figure: str, share: float) -> Misfit:
+    """Of *figure*; a latency that the profile keeps no residuals of moves against its IOPS."""
+    found = misfit(scenario, figure, share)
+    if figure == "iops" or found.deviation or found.shift:
+        return found
+    rate = misfit(scenario, "iops", share)
+    closed = not any(group.is_open for group in scenario.workload)
+    return Misfit(-rate.shift if closed else 0.0, rate.deviation)
+
+
+def deserved(goal: Goal, known: Beyond) -> Goal:
+    """Return *goal* with the precision that an answer deserves whose other parts are *known*."""
+    rate, tail = (known.half(figure) / DESERVES for figure in ("iops", "p99"))
+    return Goal(
+        precision=min(max(rate, RATE_TARGET[0]), RATE_TARGET[1]),
+        tail=min(max(tail, TAIL_TARGET[0]), TAIL_TARGET[1]),
+        least=goal.least, visits=LEAST_VISITS, patience=PATIENCE_VISITS,
+        most=goal.most, wall_s=goal.wall_s,
+    )  # fmt: skip
+
+
+def drive_share(lowered: Lowered, totals: Totals) -> float:
+    """Share of a request's time that it spends in drives: waiting, and being served.
+
+    What gates hold overlaps with what is held, so of those only the wait counts.
+    """
+    net = lowered.network
+    mine = everything = 0.0
+    for info in lowered.stations:
+        rows = totals.stations[rows_of(info)]
+        spent = float(rows[:, Acc.WAIT].sum())
+        if info.kind != "gate" or is_delay(net, info):
+            spent += float(rows[:, Acc.SERVICE].sum())
+        everything += spent
+        mine += spent if info.drive is not None and info.kind != "link" else 0.0
+    return mine / everything if everything > 0 else 1.0
+
+
+@dataclass(frozen=True)
+class Assembly:
+    """All four parts of an answer's figures."""
+
+    known: Beyond
+    numbers: Numbers | None = None
+    carried: float | None = None
+    """Of an open loop that is carried: by how much its bound exceeds what arrives, a factor."""
+    simulation: Mapping[str, Span] = field(default_factory=dict)
+
+    def shift(self, figure: str) -> float:
+        """By how much the logarithm of *figure* moves: the mean of what profiles missed nearby."""
+        if figure == "iops" and self.carried is not None:
+            return 0.0
+        return self.known.misfits[figure].shift if figure in self.known.misfits else 0.0
+
+    def parts(self, figure: str) -> Parts:
+        """Return the four parts of *figure*."""
+        numbers = NONE if self.numbers is None else self._numbers(self.numbers, figure)
+        found = Parts(
+            self.simulation.get(figure, NONE), numbers,
+            self.known.misfit_span(figure), self.known.model_span(figure),
+        )  # fmt: skip
+        return found if figure != "iops" or self.carried is None else self._offered(found)
+
+    @staticmethod
+    def _numbers(numbers: Numbers, figure: str) -> Span:
+        """The numbers' part; of a percentile that short runs do not tell, the next lower's."""
+        for name in reversed(FIGURES[: FIGURES.index(figure) + 1]):
+            if name in numbers.spans:
+                return numbers.spans[name]
+        return NONE
+
+    def _offered(self, parts: Parts) -> Parts:
+        """IOPS of a load that arrives by the clock: an input, unless less than that is carried."""
+        room = math.log(max(self.carried or 1.0, 1.0))
+
+        def cut(span: Span) -> Span:
+            return max(0.0, span[0] - room), 0.0
+
+        return Parts(parts.simulation, cut(parts.numbers), cut(parts.misfit), cut(parts.model))
+
+    def certainty(self, figures: list[str]) -> Certainty:
+        """Return what a result says of *figures*."""
+        error = self.known.errors["iops"]
+        moved = {f: math.expm1(self.shift(f)) for f in figures if abs(self.shift(f)) > 1e-6}
+        return Certainty(
+            {f: self.parts(f) for f in figures}, self.known.model_class, error.sources, error.off,
+            moved,
+        )  # fmt: skip

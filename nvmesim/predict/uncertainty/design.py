@@ -1,0 +1,223 @@
+"""How far the doubt about numbers moves an answer: a two-level design of short runs.
+
+Every number that may be otherwise goes one standard deviation up in half of the runs and down in
+the other half, no two of them alike (the columns of a Hadamard matrix), all with the random numbers
+of the base run. The spread of the answers is then that of independent draws, without the noise of
+drawing: to first order it does not depend on a seed. Which number carries how much is not read from
+it (main effects and interactions share columns): `nvmesim sensitivity` asks each by itself.
+Sources: Plackett and Burman, "The design of optimum multifactorial experiments", Biometrika 33,
+1946; two points a standard deviation away carry the mean and variance of a normal (Rosenblueth,
+"Point estimates for probability moments", PNAS 72(10), 1975); JCGM 101:2008 for the propagation.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from nvmesim.errors import InputError
+from nvmesim.measure import paired
+from nvmesim.measure.latency import samples
+from nvmesim.measure.steady import Collector
+from nvmesim.predict.uncertainty.numbers import Z95, alternatives, factors, moved
+from nvmesim.predict.uncertainty.parts import NONE, Span
+from nvmesim.scenario.resolved import ResolvedScenario
+
+Floats = npt.NDArray[np.float64]
+
+RUNS: Final = 32
+"""Runs of the design: 31 numbers have a column of their own; more share columns, which for small
+effects of either sign adds up to as much."""
+PRIMES: Final = (3, 7, 11, 19, 23, 31)
+"""A prime of the form 4 k + 3 makes a design of one run more for as many numbers."""
+MAX_THREADS: Final = 4
+BEYOND: Final = 30
+"""Samples beyond a percentile of a short run, at least: both runs draw the same, so that few tell
+how far it moves."""
+PERCENTS: Final = (50.0, 90.0, 95.0, 99.0, 99.9)
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """What the doubt about the numbers of profiles does to an answer, 95 %."""
+
+    spans: Mapping[str, Span]
+    """"iops", "mean", "p50" ... -> how far the figure's logarithm may lie below and above"""
+
+
+def design(n_factors: int, most: int = RUNS) -> npt.NDArray[np.int64]:
+    """int64[runs, n_factors] of 1 and -1: as few runs as give each factor a column, *most* at most.
+
+    Columns of a Hadamard matrix by Paley's construction: quadratic residues modulo a prime.
+
+    >>> design(3).shape, design(40).shape
+    ((4, 3), (32, 40))
+    >>> np.abs(design(11).T @ design(11) - 12 * np.eye(11, dtype=np.int64)).max()
+    0
+    """
+    prime = next((p for p in PRIMES if p >= n_factors and p < most), most - 1)
+    residues = {k * k % prime for k in range(prime)}
+    row = np.array([1 if k in residues else -1 for k in range(prime)])
+    turned = np.array([np.roll(row, k) for k in range(prime)])
+    whole = np.vstack([turned, -np.ones((1, prime), np.int64)])
+    return whole[:, np.arange(n_factors) % prime]
+
+
+def numbers(
+    scenario: ResolvedScenario,
+    run: Callable[[ResolvedScenario], Collector],
+    progress: Callable[[str, float], None] | None = None,
+    runs: int = RUNS,
+) -> Numbers | None:
+    """What the doubt about the numbers of *scenario* does, simulated shortly by *run*; None: none.
+
+    A combination that cannot be simulated is left out.
+    """
+    found = factors(scenario)
+    if not found and not alternatives(scenario):
+        return None
+    signs = design(len(found), runs)
+    others = alternatives(scenario)
+    scenarios = [
+        scenario,
+        *(moved(scenario, found, row) for row in signs.tolist()),
+        *(other for other, _ in others),
+    ]
+    collected: list[Collector | None] = []
+    with ThreadPoolExecutor(min(MAX_THREADS, os.cpu_count() or 1)) as pool:
+        try:
+            for i, kept in enumerate(pool.map(lambda s: _tried(run, s), scenarios)):
+                collected.append(kept)
+                if progress is not None:
+                    progress("moving the profiles' numbers", (i + 1) / len(scenarios))
+        except KeyboardInterrupt:
+            pool.shutdown(cancel_futures=True)
+            raise
+    base, rest = collected[0], collected[1:]
+    if base is None or not any(kept is not None for kept in rest):
+        return None
+    is_open = any(group.is_open for group in scenario.workload)
+    rows = [_answers(base, kept, is_open=is_open) for kept in rest if kept is not None]
+    weights = [weight for (_, weight), kept in zip(others, rest[len(signs) :], strict=True) if kept]
+    first = len(rows) - len(weights)
+    names = [n for n in rows[0] if all(n in row for row in rows)]
+    return Numbers({
+        n: _with_alternatives(
+            two_sides([row[n] for row in rows[:first]]) if first > 1 else NONE,
+            [(row[n][0], weight) for row, weight in zip(rows[first:], weights, strict=True)],
+        )
+        for n in names
+    })  # fmt: skip
+
+
+Half = tuple[ResolvedScenario, Callable[[ResolvedScenario], Collector]]
+"""A scenario, and what runs it and others of its shape shortly."""
+
+
+def difference_of_numbers(
+    a: Half, b: Half, progress: Callable[[str, float], None] | None = None, runs: int = RUNS
+) -> Span:
+    """How far the doubt about numbers moves the logarithm of b's IOPS over a's: 95 %.
+
+    A number that both use moves both, so most of it cancels.
+    """
+    found = {f.name: f for scenario, _ in (a, b) for f in factors(scenario)}
+    if not found:
+        return NONE
+    both = list(found.values())
+    signs = design(len(both), runs)
+    rows: list[list[tuple[float, float] | None]] = []
+    for i, (scenario, run) in enumerate((a, b)):
+        if progress is not None:
+            progress("moving the profiles' numbers", i / 2)
+        base = run(scenario)
+        rows.append([_moved_iops(base, run, moved(scenario, both, s)) for s in signs.tolist()])
+    pairs = [(x, y) for x, y in zip(*rows, strict=True) if x is not None and y is not None]
+    if len(pairs) < 2:
+        return NONE
+    return two_sides([(y[0] - x[0], math.hypot(x[1], y[1])) for x, y in pairs])
+
+
+def _moved_iops(
+    base: Collector, run: Callable[[ResolvedScenario], Collector], scenario: ResolvedScenario
+) -> tuple[float, float] | None:
+    kept = _tried(run, scenario)
+    return None if kept is None else _answers(base, kept, is_open=False)["iops"]
+
+
+def _with_alternatives(span: Span, others: Sequence[tuple[float, float]]) -> Span:
+    """*span* and what other explanations of the captures would move, by their probability.
+
+    >>> _with_alternatives((0.3, 0.0), [(-0.4, 0.0)])
+    (0.3, 0.0)
+    """
+    down = math.hypot(span[0], *(Z95 * math.sqrt(w) * -m for m, w in others if m < 0))
+    up = math.hypot(span[1], *(Z95 * math.sqrt(w) * m for m, w in others if m > 0))
+    return down, up
+
+
+def _tried(run: Callable[[ResolvedScenario], Collector], s: ResolvedScenario) -> Collector | None:
+    try:
+        return run(s)
+    except InputError:
+        return None
+
+
+def _answers(base: Collector, kept: Collector, *, is_open: bool) -> dict[str, tuple[float, float]]:
+    """Figure -> how far its logarithm moved from the *base*'s, and the standard error of that.
+
+    What chance does to one run it does to the other: their distance scatters by much less than
+    either.
+    """
+    a, b = base.records, kept.records
+    n, cut = min(len(a), len(b)), paired.common_warmup(a, b)
+    change = paired.gain(a[cut:n], b[cut:n])
+    share = max(1 + change.value, 1e-300)
+    half = (change.high - change.low) / 2 / Z95 / share
+    found = {"iops": (math.log(share), half if math.isfinite(half) else 0.0)}
+    first, second = (_levels(k) for k in (base, kept))
+    for name, value in first.items():
+        if name in second:
+            found[name] = (second[name] - value, 0.0)
+    if not is_open:  # what is outstanding is fixed
+        found["mean"] = (-found["iops"][0], found["iops"][1])
+    return found
+
+
+def _levels(kept: Collector) -> dict[str, float]:
+    """Figure -> logarithm of it in one short run."""
+    window = kept.window(kept.warmup()[0])
+    found = {"mean": math.log(max(window.mean_latency_s(None).value, 1e-300))}
+    data = samples(window, None)
+    for percent in PERCENTS:
+        if data is not None and data.size * (1 - percent / 100) >= BEYOND:
+            found[f"p{percent:g}"] = math.log(max(data.quantile(percent / 100), 1e-300))
+    return found
+
+
+def two_sides(rows: Sequence[tuple[float, float]]) -> Span:
+    """How far the figure's logarithm may lie below and above the base's: 95 %.
+
+    *rows* are each run's distance from the base and its standard error. A two-piece normal about
+    the base, by maximum likelihood: doubt that can only cost must not promise gains. Source: John,
+    "The three-parameter two-piece normal family of distributions and its fitting", 1982, for a
+    known mode.
+
+    >>> [round(side, 3) for side in two_sides([(0.1, 0.0), (-0.1, 0.0)])]
+    [0.196, 0.196]
+    >>> two_sides([(-0.1, 0.0), (-0.2, 0.0)])[1]
+    0.0
+    """
+    off, errors = np.array(rows).T
+    own = float(np.mean(errors**2))
+    sums = [max(0.0, float(np.sum(side**2 - own))) for side in (off[off < 0], off[off > 0])]
+    roots = [total ** (1 / 3) for total in sums]
+    below, above = (Z95 * root * math.sqrt(sum(roots) / len(off)) for root in roots)
+    return below, above

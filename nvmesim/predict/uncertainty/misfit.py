@@ -1,0 +1,176 @@
+"""What a profile misses of its own captures, carried over to another load.
+
+A profile keeps a residual a captured row: logarithm of model over measured. They are read as one
+smooth function of the load (a Gaussian process over the share of reads, the logarithms of size and
+depth, and the drives a thread serves): near a captured row the prediction moves by what was missed
+there, far from all of them the doubt grows to what the profile misses anywhere. Source: Rasmussen
+and Williams, "Gaussian Processes for Machine Learning", 2006, algorithm 2.1; Kennedy and O'Hagan
+2001 for its use as a model's discrepancy.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from nvmesim.catalog.calibrated import Residual
+from nvmesim.catalog.profile import DriveProfile
+from nvmesim.predict.uncertainty.numbers import Z95
+from nvmesim.scenario.resolved import ResolvedScenario, WorkloadGroup
+
+Floats = npt.NDArray[np.float64]
+
+LENGTHS: Final = (0.35, 2.0, 2.5, 1.5)
+"""Over which a residual loses what it says: share of reads, doublings of the size, of the depth,
+and of the drives a thread serves. Assumed: a mix of 70 % reads tells about one of 50 %, little
+about pure writes; 4 KiB about 16 KiB, little about 64 KiB."""
+LEAST: Final = 0.03
+"""Least standard deviation of what a profile misses where nothing was captured."""
+NOISE: Final = 0.015
+"""Standard error of a captured row that states none: 1.5 %, as repeats of fio runs scatter."""
+FIGURES: Final = {"iops": "iops", "mean": "mean", "p50": "p50", "p99": "p99", "p99.9": "p99_9"}
+"""Figure of a prediction -> field of a residual."""
+
+
+@dataclass(frozen=True)
+class Misfit:
+    """How a figure's logarithm moves, and its standard deviation."""
+
+    shift: float = 0.0
+    deviation: float = 0.0
+
+    @property
+    def half(self) -> float:
+        """95 % half-width, of the logarithm."""
+        return Z95 * self.deviation
+
+
+@dataclass(frozen=True)
+class Where:
+    """A load as misfits are looked up by."""
+
+    read: float
+    size: float
+    depth: float
+    drives_per_thread: float
+
+    def point(self) -> tuple[float, ...]:
+        """Coordinates in units of `LENGTHS`."""
+        raw = (self.read, math.log2(self.size), math.log2(max(self.depth, 0.125)),
+               math.log2(max(self.drives_per_thread, 1.0)))  # fmt: skip
+        return tuple(x / length for x, length in zip(raw, LENGTHS, strict=True))
+
+
+def misfit(scenario: ResolvedScenario, figure: str = "iops", share: float = 1.0) -> Misfit:
+    """What the drives' profiles miss of *figure* under this load, by the drives' *share* of it.
+
+    Drives of several profiles count by their number; a drive that does not matter to the answer (a
+    processor is full) does not move it.
+    """
+    places = list(_places(scenario))
+    shifts: list[float] = []
+    deviations: list[float] = []
+    for drive in scenario.drives:
+        each = [of_profile(drive.profile, where, figure) for where in places]
+        worst = max(each, key=lambda m: m.deviation, default=Misfit())
+        shifts.append(sum(m.shift for m in each) / max(1, len(each)))
+        deviations.append(worst.deviation)
+    if not shifts:
+        return Misfit()
+    n = len(shifts)
+    return Misfit(share * sum(shifts) / n, share * sum(deviations) / n)
+
+
+def of_profile(profile: DriveProfile, where: Where, figure: str = "iops") -> Misfit:
+    """Return what *profile* misses at *where*.
+
+    >>> from nvmesim.catalog.load import get
+    >>> of_profile(get("drive", "intel-p4610-1.6tb"), Where(1.0, 4096, 32, 1))
+    Misfit(shift=0.0, deviation=0.0)
+    """
+    rows, values = _rows(profile.residuals, figure)
+    if len(rows) == 0:
+        return _stated(profile, where) if is_calibrated(profile) else Misfit()
+    return _process(rows, values, _noise(profile.residuals, figure), np.array(where.point()))
+
+
+def is_calibrated(profile: DriveProfile) -> bool:
+    """Return whether *profile* comes from captures: its main numbers were measured or fitted."""
+    if profile.latencies is not None:
+        return True
+    if profile.rounds is not None:
+        return profile.rounds.read.basis in ("fitted", "measured")
+    known = [q.basis in ("fitted", "measured") for q in (profile.read.die, profile.commands)]
+    return all(known)
+
+
+def _places(scenario: ResolvedScenario) -> Iterator[Where]:
+    """Where the load lies for each of the scenario's drives: of each group one place."""
+    drives = max(1, len(scenario.drives))
+    for group in scenario.workload:
+        size = sum(size * share for size, share in group.block_sizes)
+        yield Where(group.read, size, _depth(group) / drives, _drives_per_thread(group, scenario))
+
+
+def _depth(group: WorkloadGroup) -> float:
+    return 1.0 if group.is_open else float(group.in_flight)
+
+
+def _drives_per_thread(group: WorkloadGroup, scenario: ResolvedScenario) -> float:
+    if group.threads_are_per_target:
+        volume = any(t.kind == "volume" for t in group.targets)
+        return float(len(scenario.drives)) if volume else 1.0
+    return float(len(scenario.drives))
+
+
+def _rows(residuals: Sequence[Residual], figure: str) -> tuple[Floats, Floats]:
+    field = FIGURES.get(figure)
+    if field is None:
+        return np.zeros((0, 4)), np.zeros(0)
+    kept = [r for r in residuals if getattr(r, field) is not None and not r.sequential]
+    points = [
+        Where(r.read, r.block_size, r.depth, r.drives_per_thread).point() for r in kept
+    ]  # fmt: skip
+    return np.array(points).reshape(-1, 4), np.array([float(getattr(r, field)) for r in kept])
+
+
+def _noise(residuals: Sequence[Residual], figure: str) -> Floats:
+    field = FIGURES[figure]
+    kept = [r for r in residuals if getattr(r, field) is not None and not r.sequential]
+    return np.array([NOISE if r.noise is None else max(r.noise, 1e-3) for r in kept])
+
+
+def _process(points: Floats, values: Floats, noise: Floats, at: Floats) -> Misfit:
+    """Mean and standard deviation of what is missed *at* a load, by Gaussian-process regression."""
+    prior = max(LEAST**2, float(np.mean(values**2)))
+    among = prior * _kernel(points, points) + np.diag(noise**2)
+    to = prior * _kernel(points, at[None])[:, 0]
+    weights = np.linalg.solve(among, np.stack([values, to], axis=1))
+    shift = float(to @ weights[:, 0])
+    left = max(0.0, prior - float(to @ weights[:, 1]))
+    return Misfit(-shift, math.sqrt(left))
+
+
+def _kernel(a: Floats, b: Floats) -> Floats:
+    distance = ((a[:, None] - b[None]) ** 2).sum(axis=2)
+    return np.asarray(np.exp(-distance / 2))
+
+
+def _stated(profile: DriveProfile, where: Where) -> Misfit:
+    """From the largest misses that an older profile names; a mix inherits those of its parts."""
+    mixed = 0 < where.read < 1
+    own = [abs(e) for op, e in profile.missed.items() if _is_of(op, where.read)]
+    every = [abs(e) for e in profile.missed.values()] if mixed else []
+    worst = max(own or every, default=0.0)
+    return Misfit(0.0, max(LEAST, math.log1p(worst) / Z95))
+
+
+def _is_of(op: str, read: float) -> bool:
+    if "rw" in op:
+        return 0 < read < 1
+    return read == 0 if "write" in op else read == 1

@@ -1,0 +1,274 @@
+"""The numbers of a scenario's profiles that are not known exactly, and scenarios with others.
+
+Every number has a distribution: its stated interval, or one by its basis. Numbers that were fitted
+together move together, along the principal components of their profile's joint table.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import BaseModel
+
+from nvmesim.catalog.load import quantities, with_alternative
+from nvmesim.catalog.profile import DriveProfile, Frozen, JointDraws, Quantity, StackProfile
+from nvmesim.raid.levels import LEVELS
+from nvmesim.scenario.resolved import ResolvedScenario
+
+Model = TypeVar("Model", bound=BaseModel)
+Floats = npt.NDArray[np.float64]
+
+Z95: Final = 1.959964
+"""Half-width of a 95 % interval in standard deviations."""
+SPREAD: Final = {"datasheet": 1.1, "measured": 1.1, "fitted": 1.1, "assumed": 1.5}
+"""95 %: a number without an interval may be so many times more or less. A datasheet rates what it
+sells; a constant from a text, or one that is assumed, was seen on other hardware (issue 2.2). The
+catalog has no measured or fitted number without an interval of its own; users' profiles may."""
+NEVER: Final = (
+    "price", "tdp_w", "power_active_w", "power_idle_w", "capacity", "turbo_ghz", "ghz",
+    "logical_sector", "physical_sector", "tags", "read.unit", "write.unit", "max_transfer",
+    "latencies.block_size", "interleave", "workers",
+)  # fmt: skip
+"""Numbers that are what they are: facts of a part, or no part of a prediction."""
+WHOLE: Final = ("dies", "channels")
+VARIATION: Final = ("die_cv", "base_cv", "program_cv", "cv")
+"""Last words of how much a time varies: of one profile they move together, as one number."""
+COMPONENT: Final = 0.02
+"""Principal components of a joint table that carry less than this share of it are left out."""
+
+
+@dataclass(frozen=True)
+class Factor:
+    """One thing that may be otherwise: a number, or a direction in which several move together."""
+
+    name: str
+    """As "intel-p4610-1.6tb read.die"."""
+    profile: str
+    moves: Mapping[str, tuple[float, float]]
+    """Dotted key -> what one standard deviation up, and down, adds to the number's logarithm."""
+    adds: tuple[float, float] | None = None
+    """Of a single number that may be zero: what one up, and one down, add to the number itself."""
+
+
+def spread_of(quantity: Quantity) -> float:
+    """Return the factor, 95 %, by which *quantity* may be off where it states no interval.
+
+    >>> spread_of(Quantity(value=5.0, basis="datasheet")), spread_of(Quantity(value=5.0))
+    (1.1, 1.5)
+    """
+    return SPREAD[quantity.basis]
+
+
+def factors(scenario: ResolvedScenario) -> list[Factor]:
+    """What may be otherwise in *scenario*, without what its load cannot use."""
+    found: list[Factor] = []
+    for label, profile in profiles(scenario).items():
+        joint = getattr(profile, "joint", None)
+        together: set[str] = set()
+        if isinstance(joint, JointDraws):
+            together = set(joint.names)
+            found += _components(label, joint)
+        singles = [
+            factor
+            for key, quantity in quantities(profile)
+            if key not in together and _counts(scenario, profile, key, quantity)
+            and (factor := _single(label, key, quantity)) is not None
+        ]  # fmt: skip
+        found += _with_variations_joined(label, singles)
+    return found
+
+
+def _with_variations_joined(label: str, singles: Sequence[Factor]) -> list[Factor]:
+    """*singles*, those that are about how much times vary as one; stated intervals stay apart."""
+    joined = [f for f in singles if f.adds is None and _last(f) in VARIATION]
+    if len(joined) < 2:
+        return list(singles)
+    moves = {key: sides for factor in joined for key, sides in factor.moves.items()}
+    one = Factor(f"{label.partition(' ')[2]} variation of times", label, moves)
+    return [f for f in singles if f not in joined] + [one]
+
+
+def _last(factor: Factor) -> str:
+    return next(iter(factor.moves)).rpartition(".")[2]
+
+
+def profiles(scenario: ResolvedScenario) -> dict[str, Frozen]:
+    """Profiles in use by "kind name": those of one name move together."""
+    used: list[Frozen] = [
+        *(d.profile for d in scenario.drives),
+        scenario.stack,
+        *(s.cpu for s in scenario.sockets),
+        *(v.engine for v in scenario.volumes),
+    ]
+    return {label_of(profile): profile for profile in used}
+
+
+def label_of(profile: BaseModel) -> str:
+    """Return how a profile is told from others."""
+    return f"{getattr(profile, 'kind', '')} {getattr(profile, 'name', '')}".strip()
+
+
+def _counts(scenario: ResolvedScenario, profile: Frozen, key: str, quantity: Quantity) -> bool:
+    has_room = quantity.high is not None and quantity.high > 0
+    if key in NEVER or not (quantity.value or has_room):
+        return False
+    part = key.partition(".")[0]
+    if part in ("filesystems", "sections", "guests"):
+        used = "guest" if part == "guests" else "filesystem"
+        return any(getattr(g, used) == key.split(".")[1] for g in scenario.workload)
+    if isinstance(profile, DriveProfile):
+        return _drive_counts(scenario, profile, key)
+    if key == "remote":
+        return len(scenario.sockets) > 1
+    if key == "parity_rate":
+        return any(LEVELS[v.level].parity for v in scenario.volumes)
+    return True
+
+
+def _drive_counts(scenario: ResolvedScenario, profile: DriveProfile, key: str) -> bool:
+    writes = any(g.read < 1 for g in scenario.workload) or any(v.rebuild for v in scenario.volumes)
+    if key == "host_submit" and not profile.host_included:
+        return False
+    if (key.startswith("write.") or key == "write_bandwidth") and not writes:
+        return False
+    return profile.counts(key)
+
+
+def _single(label: str, key: str, q: Quantity) -> Factor | None:
+    name = f"{label.partition(' ')[2]} {key}"
+    if q.low is not None and q.high is not None:
+        up, down = (q.high - q.value) / Z95, (q.low - q.value) / Z95
+        if up <= 0 and down >= 0:
+            return None
+        return Factor(name, label, {key: (0.0, 0.0)}, (max(up, 0.0), min(down, 0.0)))
+    sigma = math.log(spread_of(q)) / Z95
+    return Factor(name, label, {key: (sigma, -sigma)})
+
+
+def _components(label: str, joint: JointDraws) -> Iterator[Factor]:
+    """Directions of a joint table, most of its spread first; each a standard deviation long."""
+    logs = np.log(np.array(joint.factors))
+    middle = logs.mean(axis=0)
+    _, sizes, rows = np.linalg.svd(logs - middle, full_matrices=False)
+    share = sizes**2 / max(float((sizes**2).sum()), 1e-300)
+    for i in np.flatnonzero(share > COMPONENT):
+        row = rows[i] * np.sign(rows[i][np.abs(rows[i]).argmax()])
+        step = row * sizes[i] / math.sqrt(len(logs))
+        most = joint.names[int(np.abs(step).argmax())]
+        moves = {k: (float(s), float(-s)) for k, s in zip(joint.names, step, strict=True)}
+        yield Factor(f"{label.partition(' ')[2]} {most} (fitted together)", label, moves)
+
+
+def alternatives(scenario: ResolvedScenario) -> list[tuple[ResolvedScenario, float]]:
+    """*scenario* under each other explanation of its profiles' captures, and its probability."""
+    found: list[tuple[ResolvedScenario, float]] = []
+    for label, profile in profiles(scenario).items():
+        if isinstance(profile, DriveProfile):
+            made = [(with_alternative(profile, a), a.weight) for a in profile.alternatives]
+            found += [(_replaced(scenario, label, new), weight) for new, weight in made]
+        if isinstance(profile, StackProfile):
+            others = [(with_alternative(profile, a), a.weight) for a in profile.alternatives]
+            found += [(_replaced(scenario, label, new), weight) for new, weight in others]
+    return found
+
+
+def _replaced(scenario: ResolvedScenario, label: str, changed: Frozen) -> ResolvedScenario:
+    def new(profile: Any) -> Any:
+        return changed if label_of(profile) == label else profile
+
+    return replace(
+        scenario,
+        stack=new(scenario.stack),
+        drives=tuple(replace(d, profile=new(d.profile)) for d in scenario.drives),
+    )
+
+
+def moved(
+    scenario: ResolvedScenario, found: Sequence[Factor], signs: Sequence[int]
+) -> ResolvedScenario:
+    """Return *scenario* with every factor one standard deviation up (1) or down (-1), or as it is.
+
+    Raises ValueError if the two do not match.
+    """
+    by_profile: dict[str, list[tuple[Factor, int]]] = {}
+    for factor, sign in zip(found, signs, strict=True):
+        if sign:
+            by_profile.setdefault(factor.profile, []).append((factor, sign))
+    made: dict[int, Any] = {}
+
+    def new(profile: Model) -> Model:
+        if id(profile) not in made:
+            changes = by_profile.get(label_of(profile))
+            made[id(profile)] = _moved(profile, _steps(changes), "") if changes else profile
+        changed: Model = made[id(profile)]
+        return changed
+
+    return replace(
+        scenario,
+        stack=new(scenario.stack),
+        sockets=tuple(replace(s, cpu=new(s.cpu)) for s in scenario.sockets),
+        drives=tuple(replace(d, profile=new(d.profile)) for d in scenario.drives),
+        volumes=tuple(replace(v, engine=new(v.engine)) for v in scenario.volumes),
+    )
+
+
+@dataclass
+class _Step:
+    log: float = 0.0
+    add: float = 0.0
+
+
+def _steps(changes: Sequence[tuple[Factor, int]]) -> dict[str, _Step]:
+    """Dotted key -> what is added to it and to its logarithm."""
+    steps: dict[str, _Step] = {}
+    for factor, sign in changes:
+        side = 0 if sign > 0 else 1
+        for key, sides in factor.moves.items():
+            step = steps.setdefault(key, _Step())
+            step.log += sides[side]
+            step.add += factor.adds[side] if factor.adds else 0.0
+    return steps
+
+
+def _moved(profile: Model, steps: Mapping[str, _Step], path: str) -> Model:
+    changed: dict[str, Any] = {}
+    for name in type(profile).model_fields:
+        value, key = getattr(profile, name), path + name
+        if isinstance(value, Quantity):
+            if key in steps:
+                changed[name] = _moved_quantity(value, steps[key], name)
+        elif isinstance(value, Frozen):
+            if any(k.startswith(f"{key}.") for k in steps):
+                changed[name] = _moved(value, steps, f"{key}.")
+        elif isinstance(value, dict):
+            inner = _moved_table(value, steps, key)
+            if inner is not None:
+                changed[name] = inner
+    return profile.model_copy(update=changed)
+
+
+def _moved_table(
+    table: Mapping[str, Any], steps: Mapping[str, _Step], path: str
+) -> dict[str, Any] | None:
+    if not any(k.startswith(f"{path}.") for k in steps):
+        return None
+    out = dict(table)
+    for name, value in table.items():
+        key = f"{path}.{name}"
+        if isinstance(value, Quantity) and key in steps:
+            out[name] = _moved_quantity(value, steps[key], name)
+        elif isinstance(value, Frozen):
+            out[name] = _moved(value, steps, f"{key}.")
+    return out
+
+
+def _moved_quantity(q: Quantity, step: _Step, name: str) -> Quantity:
+    value = max(q.value + step.add, q.value * 1e-3) * math.exp(step.log)
+    if name in WHOLE:
+        value = max(1.0, float(round(value)))
+    return q.model_copy(update={"value": value})

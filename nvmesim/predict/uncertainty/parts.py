@@ -1,0 +1,133 @@
+"""The four parts of an interval, and their sum, for each figure of a prediction."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+FIGURES: Final = ("iops", "mean", "p50", "p90", "p95", "p99", "p99.9")
+"""What has an interval of four parts."""
+SHOWN: Final = ("iops", "mean", "p50", "p99", "p99.9")
+"""Of these, what `run --json` lists."""
+SIDES_DIFFER: Final = 0.05
+"""Relative difference of the two half-widths from which both are given."""
+
+Span = tuple[float, float]
+"""95 %: how far the logarithm may lie below and above."""
+NONE: Final[Span] = (0.0, 0.0)
+
+
+@dataclass(frozen=True)
+class Parts:
+    """One figure's interval by where it comes from, on a logarithmic scale, 95 %."""
+
+    simulation: Span = NONE
+    numbers: Span = NONE
+    misfit: Span = NONE
+    model: Span = NONE
+
+    @property
+    def total(self) -> Span:
+        """All four, in quadrature, below and above apart.
+
+        >>> Parts(simulation=(0.3, 0.0), model=(0.4, 0.1)).total
+        (0.5, 0.1)
+        """
+        spans = (self.simulation, self.numbers, self.misfit, self.model)
+        return math.hypot(*(s[0] for s in spans)), math.hypot(*(s[1] for s in spans))
+
+    def around(self, value: float) -> tuple[float, float]:
+        """Return the ends of the interval about *value*.
+
+        >>> Parts(model=(math.log(2), math.log(2))).around(100.0)
+        (50.0, 200.0)
+        """
+        down, up = self.total
+        return value * math.exp(-down), value * _exp(up)
+
+    def named(self) -> Iterator[tuple[str, Span]]:
+        """Yield the four and their total by name."""
+        for name in ("simulation", "numbers", "misfit", "model", "total"):
+            yield name, getattr(self, name)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return relative half-widths: one number, or [down, up] where the sides differ.
+
+        >>> Parts(numbers=(0.01, 0.01), model=(0.5, 0.5)).to_json()["model"]
+        [0.3934693402873666, 0.6487212707001282]
+        """
+        return {name: _relative(span) for name, span in self.named()}
+
+
+@dataclass(frozen=True)
+class Certainty:
+    """How sure a prediction is, and on what that rests."""
+
+    figures: Mapping[str, Parts] = field(default_factory=dict)
+    """By name, as `FIGURES`."""
+    model_class: str = ""
+    sources: tuple[str, ...] = ()
+    """Who measured servers of that class; empty: not validated."""
+    off: tuple[float, float] = NONE
+    """Least and largest typical error of the model at those sources, relative."""
+
+    moved: Mapping[str, float] = field(default_factory=dict)
+    """Figure -> by how much it was moved, relative: what the profiles missed nearby."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the object ``uncertainty`` of `run --json`."""
+        figures = {n: self.figures[n].to_json() for n in SHOWN if n in self.figures}
+        return {
+            **figures,
+            "model_class": self.model_class,
+            "sources": list(self.sources),
+            "model_off": list(self.off),
+            "moved": dict(self.moved),
+        }
+
+    def sentence(self) -> str:
+        """How far to trust the IOPS, in one line; empty where nothing is known."""
+        parts = self.figures.get("iops")
+        if parts is None:
+            return ""
+        shown = {name: percent_of(span) for name, span in parts.named()}
+        sign = "" if "/" in shown["total"] else "±"
+        return (
+            f"{sign}{shown['total']} % (95 %): simulation {shown['simulation']}, numbers "
+            f"{shown['numbers']}, this drive's misfit {shown['misfit']}, model {shown['model']} "
+            f"({self.model_class}: {self.rests_on()})"
+        )
+
+    def rests_on(self) -> str:
+        """How many sources stand behind the model's part, and how far they were off."""
+        n = len(self.sources)
+        if not n:
+            return "not validated"
+        low, high = (100 * share for share in self.off)
+        return f"{n} source{'s' if n > 1 else ''}, off by {low:.0f} to {high:.0f} %"
+
+
+def percent_of(span: Span) -> str:
+    """Half-width in percent, with both ends where they differ much.
+
+    >>> percent_of((0.0061, 0.006)), percent_of((0.14, 0.14)), percent_of((0.7, 0.7))
+    ('0.6', '14', '-50/+101')
+    """
+    down, up = 1 - math.exp(-span[0]), _exp(span[1]) - 1
+    if max(down, up) > 0.2 and abs(up - down) > 0.25 * max(down, up):
+        return f"-{100 * down:.0f}/+{100 * up:.0f}"
+    half = 100 * (down + up) / 2
+    return f"{half:.0f}" if half >= 9.5 else f"{half:.1f}"
+
+
+def _relative(span: Span) -> float | list[float]:
+    down, up = 1 - math.exp(-span[0]), _exp(span[1]) - 1
+    if abs(up - down) > SIDES_DIFFER * max(up, down):
+        return [down, up]
+    return (down + up) / 2
+
+
+def _exp(x: float) -> float:
+    return math.exp(min(x, 50.0))

@@ -1,0 +1,1 @@
+"""RAID: levels, geometry, address maps, and the planner of member commands."""

@@ -1,0 +1,260 @@
+"""What the planner plans for: the geometry of an array, and the plan of one request.
+
+Words: a *bio* is what md issues to a member, a *child* the command that the member serves after the
+block layer has merged bios; a *phase* ends when its slowest child ends.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final, Literal
+
+from nvmesim.errors import FailedArrayError, GeometryError, nearest
+from nvmesim.raid.levels import Level, level_of
+from nvmesim.raid.map import (
+    BLOCK,
+    KIB,
+    RaidMap,
+    check_geometry,
+    data_places,
+    parity_places,
+    raid_map,
+)
+from nvmesim.units import parse_size
+
+Op = Literal["read", "write"]
+
+KERNELS: Final = ("6.1", "6.12", "none")
+"""Block layers whose merging is known; "none": an engine that sends what touches as one command,
+and cuts at chunks only."""
+READ_POLICIES: Final = ("md", "first", "round-robin", "shortest-queue")
+BITMAPS: Final = ("none", "internal", "external")
+JOURNALS: Final = ("none", "ppl")
+RAID5_MAX_REQUEST: Final = 256 * BLOCK
+"""Largest bio that raid5/6 takes. Source: md raid5.c, RAID5_MAX_REQ_STRIPES, since kernel 6.0."""
+
+
+@dataclass(frozen=True)
+class Child:
+    """One command on one member.
+
+    ``member_alternatives`` has more than one entry where any of several copies serves a read, in
+    md's order of preference: at queue depth 1 md takes the first. A flush has 0 bytes.
+    """
+
+    member_alternatives: tuple[int, ...]
+    op: Op
+    member_offset: int  # bytes, on the first alternative
+    n_bytes: int
+    n_bios: int
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What one volume request does: phases of children, one after the other.
+
+    Writes of raid5/6 always have a phase of reads before the phase of writes, empty if nothing is
+    read.
+    """
+
+    phases: tuple[tuple[Child, ...], ...]
+
+    def count(self, op: Op) -> tuple[int, int, int]:
+        """Commands, bios and bytes of all children that are *op*."""
+        children = [child for phase in self.phases for child in phase if child.op == op]
+        return (
+            len(children),
+            sum(child.n_bios for child in children),
+            sum(child.n_bytes for child in children),
+        )
+
+
+@dataclass(frozen=True)
+class RaidGeometry:
+    """An array and the state it is in; raises GeometryError when it cannot be, or has failed.
+
+    ``degraded`` are members that are missing. ``rebuilding`` are members that are present and
+    written but hold good data only below ``rebuilt`` (a fraction of the member). ``kernel`` picks
+    the block layer's merge rule ("none": an engine that is not md). ``max_sectors`` (bytes) and
+    ``max_segments`` (of 4 KiB) are the members' limits on one command. ``stripe_cache`` is md's
+    ``stripe_cache_size``, in rows. ``rotational`` flags the members; left out, none is.
+    ``write_mostly`` members of a raid1 serve reads only when no other can.
+    Defaults are md's, and those of the members in the md ground truth.
+
+    >>> RaidGeometry(5, 4, "64 KiB").data_disks
+    3
+    >>> RaidGeometry("raid5", 4, "64 KiB", degraded=(0, 2))
+    Traceback (most recent call last):
+    nvmesim.errors.FailedArrayError: raid5 of 4 members has failed: members 0 and 2 are missing and\
+ it survives 1; restore a member or take a level with more redundancy
+    """
+
+    level: int
+    members: int
+    chunk: int = 0  # bytes; 0 only for raid1
+    layout: str | None = None
+    degraded: tuple[int, ...] = ()
+    rebuilding: tuple[int, ...] = ()
+    rebuilt: float = 0.0
+    rmw_level: int = 1
+    max_sectors: int = 1280 * KIB
+    max_segments: int = 128
+    kernel: str = "6.1"
+    read_policy: str = "md"
+    bitmap: str = "none"
+    bitmap_region: int = 64 * KIB * KIB
+    journal: str = "none"
+    stripe_cache: int = 256
+    rotational: tuple[bool, ...] = ()
+    write_mostly: tuple[int, ...] = ()
+    member_size: int | tuple[int, ...] | None = None
+
+    def __post_init__(self) -> None:
+        set_field = object.__setattr__
+        record = level_of(self.level)
+        set_field(self, "level", record.number)
+        set_field(self, "layout", record.layout(self.layout))
+        if isinstance(self.chunk, str):
+            set_field(self, "chunk", parse_size(self.chunk))
+        check_geometry(self.level, self.members, self.chunk or None, self.layout_name)
+        self._check_choices()
+        self._check_members()
+
+    def _check_choices(self) -> None:
+        choices = {
+            "kernel": KERNELS,
+            "read_policy": READ_POLICIES,
+            "bitmap": BITMAPS,
+            "journal": JOURNALS,
+        }
+        for key, known in choices.items():
+            value = getattr(self, key)
+            if value not in known:
+                raise GeometryError(f"{key} is {value!r}; {nearest(str(value), known)}")
+        if self.rmw_level not in (0, 1, 2):
+            raise GeometryError(f"rmw_level is {self.rmw_level}; md knows 0, 1 and 2")
+        if self.journal != "none" and self.journal not in self.record.journals:
+            raise GeometryError(
+                f"journal is {self.journal!r} for {self.record.name}; only raid5 has one"
+            )
+        if self.max_sectors < BLOCK or self.max_sectors % 512:
+            raise GeometryError(
+                f"max_sectors is {self.max_sectors} bytes; it is a multiple of 512 of at least 4096"
+            )
+        if self.max_segments < 1:
+            raise GeometryError(f"max_segments is {self.max_segments}; it is at least 1")
+        if self.stripe_cache < 17:
+            raise GeometryError(
+                f"stripe_cache is {self.stripe_cache} rows; md takes 17 to 32768 (256 is its"
+                " default)"
+            )
+        if not 0.0 <= self.rebuilt <= 1.0:
+            raise GeometryError(f"rebuilt is {self.rebuilt}; it is a fraction from 0 to 1")
+
+    def _check_members(self) -> None:
+        for key in ("degraded", "rebuilding", "write_mostly"):
+            for member in getattr(self, key):
+                if not 0 <= member < self.members:
+                    raise GeometryError(
+                        f"{key} names member {member}; the array has members 0 to"
+                        f" {self.members - 1}"
+                    )
+            object.__setattr__(self, key, tuple(sorted(set(getattr(self, key)))))
+        both = set(self.degraded) & set(self.rebuilding)
+        if both:
+            raise GeometryError(f"member {min(both)} is both missing and rebuilding; choose one")
+        if self.rotational and len(self.rotational) != self.members:
+            raise GeometryError(
+                f"rotational has {len(self.rotational)} flags for {self.members} members; give one"
+                " each"
+            )
+        lost = tuple(sorted({*self.degraded, *self.rebuilding}))
+        if lost and not survives(self.level, self.members, self.layout_name, lost):
+            text = _failed_text(self.level, self.members, self.layout_name, lost)
+            raise FailedArrayError(text, lost)
+
+    @property
+    def record(self) -> Level:
+        """What its level is."""
+        return level_of(self.level)
+
+    @property
+    def layout_name(self) -> str:
+        """The layout's full name."""
+        return self.layout or ""
+
+    @property
+    def data_disks(self) -> int:
+        """Chunks of data in a stripe."""
+        return self.members - self.record.parity
+
+    @property
+    def copies(self) -> int:
+        """Copies of each block of a raid1 or raid10."""
+        return self.record.copies_of(self.members, self.layout_name)[1]
+
+    @property
+    def lost(self) -> tuple[int, ...]:
+        """Members that cannot be read: missing ones, and rebuilding ones above the point."""
+        return tuple(sorted({*self.degraded, *self.rebuilding}))
+
+    @cached_property
+    def address_map(self) -> RaidMap:
+        """The address map; a far layout without a member size gets one that is large enough."""
+        size = self.member_size
+        if size is None and self.layout_name.startswith("far"):
+            size = 1 << 40
+        sizes = list(size) if isinstance(size, tuple) else size
+        return raid_map(self.level, self.members, self.chunk or None, self.layout_name, sizes)
+
+    @cached_property
+    def stripe_roles(self) -> tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]:
+        """Data members and parity members of each stripe until the layout repeats (raid5/6)."""
+        layout = self.layout_name
+        period = self.members - layout.endswith("-6")
+        if layout.startswith("parity-"):
+            period = 1
+        return tuple(
+            (
+                data_places(self.level, layout, self.members, stripe),
+                parity_places(self.level, layout, self.members, stripe),
+            )
+            for stripe in range(period)
+        )
+
+
+def survives(level: int, members: int, layout: str, lost: tuple[int, ...]) -> bool:
+    """Whether an array still has every byte without the members in *lost*.
+
+    >>> survives(10, 4, "near2", (0, 2)), survives(10, 4, "near2", (0, 1))
+    (True, False)
+    """
+    record = level_of(level)
+    if not record.mirrored:
+        return len(lost) <= record.parity
+    kind, copies = record.copies_of(members, layout)
+    gone = set(lost)
+    step = copies if kind == "near" else 1
+    return not any(
+        {(chunk * step + copy) % members for copy in range(copies)} <= gone
+        for chunk in range(members)
+    )
+
+
+def _failed_text(level: int, members: int, layout: str, lost: tuple[int, ...]) -> str:
+    names = " and ".join(str(member) for member in lost)
+    verb = "members " + names + " are" if len(lost) > 1 else "member " + names + " is"
+    record = level_of(level)
+    name = f"{record.name} {layout}" if record.copies == "layout" else record.name
+    if record.copies == "layout":
+        why = "hold every copy of some chunk"
+        return (
+            f"{name} of {members} members has failed: {verb} missing, which {why}; restore a"
+            " member or take more copies"
+        )
+    survived = record.survives(members)
+    return (
+        f"{name} of {members} members has failed: {verb} missing and it survives {survived};"
+        " restore a member or take a level with more redundancy"
+    )

@@ -1,0 +1,142 @@
+"""From one request on a volume to the commands on its members, as Linux md issues them.
+
+`plan_request` plans one request and is the reference; `nvmesim.raid.tables` turns whole access
+patterns into arrays. Source: md ground truth, kernels 6.1.192 and 6.12.117, mdadm 4.2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Final
+
+from nvmesim.errors import InputError
+from nvmesim.raid.geometry import Child, Op, Plan, RaidGeometry
+from nvmesim.raid.planner.merge import joined
+from nvmesim.raid.planner.parity import ParityPlanner
+from nvmesim.raid.planner.pieces import RawChild, plan_pieces
+from nvmesim.raid.planner.stripe_cache import StripeCache
+
+SECTOR: Final = 512
+
+RawPlan = list[list[RawChild]]
+Planner = Callable[[RaidGeometry, Op, int, int, StripeCache | None, bool], RawPlan]
+"""Called with (geometry, op, offset, length, cache, below): see `raw_plan`."""
+
+
+@lru_cache(maxsize=64)
+def parity_planner(geometry: RaidGeometry) -> ParityPlanner:
+    """The planner of a raid5 or raid6; one a geometry, because it remembers its decisions."""
+    return ParityPlanner(geometry)
+
+
+def raw_plan(
+    geometry: RaidGeometry,
+    op: Op,
+    offset: int,
+    length: int,
+    cache: StripeCache | None = None,
+    *,
+    below: bool = False,
+) -> RawPlan:
+    """Phases of a request without checks or a bitmap; *below* as in `plan_pieces`."""
+    phases = PLANNERS[geometry.record.planner](geometry, op, offset, length, cache, below)
+    if geometry.kernel == "none":
+        return [joined(children, geometry.max_sectors) for children in phases]
+    return phases
+
+
+def _pieces_plan(
+    geometry: RaidGeometry, op: Op, offset: int, length: int, cache: StripeCache | None, below: bool
+) -> RawPlan:
+    """Requests that are cut and copied: one phase. Such a level has no stripe cache."""
+    return [plan_pieces(geometry, op, offset, length, below=below)]
+
+
+def _parity_plan(
+    geometry: RaidGeometry, op: Op, offset: int, length: int, cache: StripeCache | None, below: bool
+) -> RawPlan:
+    """Reads in one phase; writes in two, of what is read first and of what is written."""
+    planner = parity_planner(geometry)
+    if op == "read":
+        return [planner.read(offset, length, cache, below=below)]
+    return planner.write(offset, length, cache, below=below)
+
+
+PLANNERS: Final[dict[str, Planner]] = {"pieces": _pieces_plan, "parity": _parity_plan}
+"""Key of a level's record -> what plans its requests."""
+
+
+def bitmap_phase(geometry: RaidGeometry) -> list[RawChild]:
+    """The bitmap write that precedes the first write to a clean region: 512 B on every member.
+
+    An external bitmap lies in a file elsewhere, so members see nothing of it.
+    """
+    if geometry.bitmap != "internal":
+        return []
+    live = [m for m in range(geometry.members) if m not in geometry.degraded]
+    return [((member,), True, 0, SECTOR, 1) for member in live]
+
+
+def flush_phase(geometry: RaidGeometry) -> list[RawChild]:
+    """One flush, a write of 0 bytes, on every member."""
+    live = [m for m in range(geometry.members) if m not in geometry.degraded]
+    return [((member,), True, 0, 0, 1) for member in live]
+
+
+def plan_request(
+    geometry: RaidGeometry,
+    op: Op,
+    offset: int,
+    length: int,
+    cache: StripeCache | None = None,
+    *,
+    first_dirty: bool = False,
+    flush: bool = False,
+) -> Plan:
+    """Plan of one request on the volume; *offset* and *length* are bytes, multiples of 512.
+
+    *cache* is the stripe cache (raid5/6), read and updated; None means that nothing is cached.
+    *first_dirty* says that the write is the first to a clean region of the bitmap, *flush* that a
+    flush follows it. Raises InputError for a request that is not on the volume.
+
+    >>> plan = plan_request(RaidGeometry(5, 4, 65536), "write", 0, 4096)
+    >>> plan.count("read"), plan.count("write")
+    ((2, 2, 8192), (2, 2, 8192))
+    """
+    _check_request(geometry, offset, length)
+    below = offset + length <= rebuilt_bytes(geometry)
+    phases = raw_plan(geometry, op, offset, length, cache, below=below)
+    if op == "write" and first_dirty:
+        phases = [bitmap_phase(geometry), *phases]
+    if flush:
+        phases = [*phases, flush_phase(geometry)]
+    return Plan(tuple(_phase(children) for children in phases))
+
+
+def rebuilt_bytes(geometry: RaidGeometry) -> int:
+    """Volume bytes whose row on rebuilding members is good already; 0 without a member size."""
+    capacity = geometry.address_map.capacity
+    if not geometry.rebuilding or geometry.member_size is None or capacity is None:
+        return 0
+    return int(capacity * geometry.rebuilt)
+
+
+def _check_request(geometry: RaidGeometry, offset: int, length: int) -> None:
+    if length <= 0 or length % SECTOR or offset < 0 or offset % SECTOR:
+        raise InputError(
+            f"request of {length} bytes at {offset}; both are multiples of 512 and the length is"
+            " at least 512"
+        )
+    capacity = geometry.address_map.capacity
+    if geometry.member_size is not None and capacity is not None and offset + length > capacity:
+        raise InputError(
+            f"request of {length} bytes at {offset} ends beyond the volume; it has {capacity} bytes"
+        )
+
+
+def _phase(children: Sequence[RawChild]) -> tuple[Child, ...]:
+    return tuple(
+        Child(members, "write" if is_write else "read", offset, n_bytes, n_bios)
+        for members, is_write, offset, n_bytes, n_bios in children
+    )

@@ -1,0 +1,130 @@
+"""Rebuild, resync and check as background load: what md reads and writes to restore a member.
+
+md restores one unit after the other: raid5/6 by 4 KiB rows that merge into commands, raid1/10 in
+64 KiB pieces. Source: Linux drivers/md/md.c, raid1.c (RESYNC_BLOCK_SIZE), raid5.c. Assumed: the
+size into which the rows of raid5/6 merge; the md ground truth has no resync.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+
+from nvmesim.errors import GeometryError
+from nvmesim.raid.arrays import PlanSet, PlanTable, TablePlan, build_table
+from nvmesim.raid.geometry import RaidGeometry
+from nvmesim.raid.map import BLOCK, KIB
+from nvmesim.raid.tables import period_bytes
+
+MIRROR_UNIT: Final = 64 * KIB
+"""Source: Linux drivers/md/raid1-10.c, RESYNC_BLOCK_SIZE."""
+PARITY_UNIT: Final = 128 * KIB
+"""Assumed: rows in one command when md resyncs raid5/6, a plug's worth (BLK_PLUG_FLUSH_SIZE)."""
+
+
+def rebuilding(geometry: RaidGeometry, member: int, rebuilt: float) -> RaidGeometry:
+    """*geometry* with missing *member* replaced by a spare that is rebuilt to a fraction.
+
+    >>> rebuilding(RaidGeometry(5, 4, 65536, degraded=(2,)), 2, 0.25).rebuilding
+    (2,)
+    """
+    _check_spare(geometry, member)
+    return replace(
+        geometry,
+        degraded=tuple(m for m in geometry.degraded if m != member),
+        rebuilding=(*(m for m in geometry.rebuilding if m != member), member),
+        rebuilt=rebuilt,
+    )
+
+
+def rebuild_plan_table(
+    geometry: RaidGeometry, spare_member: int, unit: int | None = None
+) -> PlanTable:
+    """Background requests that restore *spare_member*: phase 0 reads survivors, phase 1 writes it.
+
+    The order is sequential along the member; ``request_bytes`` is how far one request brings the
+    spare. *unit* (bytes, a multiple of 4 KiB) is the piece, md's if left out. Raises GeometryError
+    when the member is not missing or rebuilding, or the level has no redundancy.
+
+    >>> table = rebuild_plan_table(RaidGeometry(5, 4, 65536, degraded=(2,)), 2)
+    >>> [len(phase) for phase in table.plan(0)]
+    [3, 1]
+    """
+    _check_spare(geometry, spare_member)
+    size = _unit(geometry, unit)
+    gone = {*geometry.lost, spare_member}
+    if geometry.record.stripe_cache:
+        plans = [_restore([(m,) for m in _live(geometry, gone)], spare_member, size)]
+    else:
+        plans = [
+            _restore([sources], spare_member, size)
+            for sources in _mirror_sources(geometry, spare_member, gone)
+        ]
+    return _cycle(geometry, plans, size)
+
+
+def check_plan_table(geometry: RaidGeometry, unit: int | None = None) -> PlanTable:
+    """Background requests of a check, or of a resync that finds no difference: all members read.
+
+    >>> [len(phase) for phase in check_plan_table(RaidGeometry(6, 5, 65536)).plan(0)]
+    [5, 0]
+    """
+    if not geometry.record.redundant:
+        raise GeometryError("raid0 has no redundancy; there is nothing to check")
+    size = _unit(geometry, unit)
+    bios = size // BLOCK if geometry.record.stripe_cache else 1
+    live = _live(geometry, set(geometry.lost))
+    reads = tuple(((member,), False, size, bios) for member in live)
+    return _cycle(geometry, [(reads, ())], size)
+
+
+def _check_spare(geometry: RaidGeometry, member: int) -> None:
+    if not geometry.record.redundant:
+        raise GeometryError("raid0 has no redundancy; a lost member cannot be rebuilt")
+    if member not in geometry.lost:
+        lost = ", ".join(str(m) for m in geometry.lost) or "none"
+        raise GeometryError(
+            f"member {member} is not missing, so there is nothing to rebuild; missing: {lost}"
+        )
+
+
+def _unit(geometry: RaidGeometry, unit: int | None) -> int:
+    if unit is None:
+        unit = PARITY_UNIT if geometry.record.stripe_cache else MIRROR_UNIT
+        return unit if not geometry.record.has_chunks else min(unit, geometry.chunk)
+    if unit <= 0 or unit % BLOCK:
+        raise GeometryError(f"rebuild unit is {unit} bytes; it is a multiple of 4 KiB")
+    return unit
+
+
+def _live(geometry: RaidGeometry, gone: set[int]) -> list[int]:
+    return [member for member in range(geometry.members) if member not in gone]
+
+
+def _restore(sources: list[tuple[int, ...]], spare: int, size: int) -> TablePlan:
+    """Read *sources* (alternatives each), write the spare; several sources go row by row."""
+    bios = size // BLOCK if len(sources) > 1 else 1
+    reads = tuple((members, False, size, bios) for members in sources)
+    return reads, (((spare,), True, size, bios),)
+
+
+def _mirror_sources(geometry: RaidGeometry, spare: int, gone: set[int]) -> list[tuple[int, ...]]:
+    """Members that hold what the spare holds, for each of its chunks until the layout repeats."""
+    if not geometry.record.has_chunks:
+        return [tuple(_live(geometry, gone))]
+    sources = []
+    for offset in range(0, period_bytes(geometry), geometry.chunk):
+        members = [member for member, _ in geometry.address_map.locate(offset)]
+        if spare in members:
+            sources.append(tuple(member for member in members if member not in gone))
+    return sources
+
+
+def _cycle(geometry: RaidGeometry, plans: list[TablePlan], size: int) -> PlanTable:
+    distinct = PlanSet()
+    numbers = np.array([distinct.add(plan) for plan in plans], np.int32)
+    if geometry.record.copies == "layout":
+        numbers = np.repeat(numbers, max(1, geometry.chunk // size))
+    return build_table(distinct.plans, numbers, geometry.members, size, is_sequential=True)

@@ -1,0 +1,1 @@
+"""Load descriptions of other tools: fio job files and DiskSpd command lines."""

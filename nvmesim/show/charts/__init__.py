@@ -1,0 +1,1 @@
+"""Charts (Altair), readable in grey and without a network."""

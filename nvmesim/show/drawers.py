@@ -1,0 +1,39 @@
+"""How each answer is drawn: the one table from an answer's class to what draws it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any, Final
+
+_DRAWERS: Final = {
+    # (class, form): "module of nvmesim.show:function"
+    ("Result", "chart"): "charts.result:chart",
+    ("Result", "html"): "report:fragment",
+    ("Result", "text"): "terminal:result_text",
+    ("DriveFit", "chart"): "charts.fit:chart",
+    ("DriveFit", "html"): "fit_page:fragment",
+    ("StackFit", "chart"): "charts.fit:chart",
+    ("StackFit", "html"): "fit_page:fragment",
+    ("Sizing", "chart"): "charts.cpu:chart",
+    ("Sizing", "html"): "charts.size_table:fragment",
+    ("Best", "chart"): "charts.best:chart",
+    ("Best", "html"): "best_view:fragment",
+    ("Choice", "chart"): "charts.sweep:chart_of_choice",
+    ("Timeline", "chart"): "charts.timeline:chart",
+}
+
+
+def drawer(answer: object, form: str) -> Callable[..., Any]:
+    """Return what draws *answer* as *form* ("chart", "html" or "text").
+
+    >>> drawer(type("Result", (), {})(), "chart").__module__
+    'nvmesim.show.charts.result'
+    """
+    for kind in type(answer).__mro__:
+        found = _DRAWERS.get((kind.__name__, form))
+        if found:
+            module, _, name = found.partition(":")
+            function: Callable[..., Any] = getattr(import_module(f"nvmesim.show.{module}"), name)
+            return function
+    raise AttributeError(f"{type(answer).__name__} is not drawn as {form}")

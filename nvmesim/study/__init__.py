@@ -1,0 +1,1 @@
+"""Studies of many predictions: sweep, rank, sensitivity, choose, size, validate."""

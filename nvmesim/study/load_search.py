@@ -1,0 +1,422 @@
+"""The largest load of one scenario that keeps latency and CPU limits.
+
+More outstanding requests mean more throughput until a station is full, then only more waiting: both
+IOPS and latency rise with the load. So the largest load lies between one that holds and one that
+does not, and each simulation says how far from the limits it is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from nvmesim.errors import InputError
+from nvmesim.measure.control import Goal
+from nvmesim.measure.figures import Distribution
+from nvmesim.measure.latency import LATENCY, distribution
+from nvmesim.measure.stations import Totals, cpu_stats
+from nvmesim.predict.prepare import prepare
+from nvmesim.predict.result import Result
+from nvmesim.predict.simulate import simulate
+from nvmesim.scenario.resolved import ResolvedScenario, WorkloadGroup
+from nvmesim.units import format_iops, format_time
+
+REQUESTS: Final = 16_000
+"""Of a trial on the way: p99 within a few per cent."""
+ROUNDS: Final = 40
+"""A trial of a closed loop completes what is in flight so many times at least."""
+SURE_REQUESTS: Final = 60_000
+"""Of the run that decides."""
+GAIN: Final = 0.02
+"""Twice the load that brings less than this has reached the most that there is."""
+CLOSE: Final = 1.08
+"""Loads that hold and do not, this near to each other, are near enough (closed loop)."""
+OPEN_CLOSE: Final = 1.03
+NO_MORE: Final = 0.01
+"""Nor is a load looked for between two that bring the same but for so little."""
+BACK: Final = 0.85
+"""A load whose limits hold but not for sure is tried again so much lower."""
+TRIALS: Final = 9
+DECISIONS: Final = 5
+PERCENTILES: Final = {"p99": 99.0, "p99.9": 99.9}
+
+
+@dataclass(frozen=True)
+class Miss:
+    """A limit that a load breaks."""
+
+    what: str
+    value: float
+    limit: float
+    sure: bool = True
+    """False: only the end of its interval breaks it."""
+
+    @property
+    def excess(self) -> float:
+        """How far beyond the limit, as a share of it."""
+        return abs(self.value / self.limit - 1)
+
+    def words(self) -> str:
+        """What is broken, and by how much.
+
+        >>> Miss("p99", 0.00135, 0.001).words()
+        'p99 is 1350 us: 35 % above 1000 us'
+        >>> Miss("iops", 2.1e6, 3e6).words()
+        '2.1 MIOPS at most: 30 % short of 3 MIOPS'
+        """
+        if self.what == "iops":
+            most, asked = format_iops(self.value), format_iops(self.limit)
+            if not self.sure:
+                return f"{asked} are reached but not for sure: their interval begins at {most}"
+            return f"{most} at most: {_by(self.excess)} short of {asked}"
+        if math.isinf(self.value):
+            return f"{self.what} grows without end: the load has no steady state"
+        if math.isnan(self.value):
+            return f"{self.what} is not known: too few requests lie beyond it"
+        said = (lambda v: f"{100 * v:.3g} %") if self.what == "cpu" else format_time
+        name = "CPU" if self.what == "cpu" else self.what
+        if not self.sure:
+            return f"{name} is within {said(self.limit)} but not for sure: its interval ends at " \
+                   f"{said(self.value)}"  # fmt: skip
+        return f"{name} is {said(self.value)}: {_by(self.excess)} above {said(self.limit)}"
+
+
+def _by(share: float) -> str:
+    return f"{100 * share:.0f} %" if share >= 0.095 else f"{100 * share:.2g} %"
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What must not be exceeded: seconds, and the share of logical CPUs; None: no such limit."""
+
+    p99: float | None = None
+    p99_9: float | None = None
+    mean: float | None = None
+    cpu: float | None = None
+
+    def named(self) -> dict[str, float]:
+        """Name -> limit of those that are set, latencies first."""
+        every = {"p99": self.p99, "p99.9": self.p99_9, "mean": self.mean, "cpu": self.cpu}
+        return {name: limit for name, limit in every.items() if limit is not None}
+
+    def worst(self, values: Mapping[str, float]) -> tuple[float, Miss | None]:
+        """How hard *values* press on the limits (1: just met), and the one that they break most.
+
+        >>> Limits(p99=1e-3).worst({"p99": 0.5e-3})
+        (0.5, None)
+        """
+        pressure, name = 0.0, ""
+        for known, limit in self.named().items():
+            share = values[known] / limit
+            if math.isnan(share):
+                return math.inf, Miss(known, math.nan, limit)
+            if share > pressure:
+                pressure, name = share, known
+        if pressure <= 1:
+            return pressure, None
+        return pressure, Miss(name, values[name], self.named()[name])
+
+
+@dataclass(frozen=True)
+class Applied:
+    """A load: what every thread keeps outstanding, or requests per second that arrive."""
+
+    threads: int
+    """Of the first closed group, as its scenario counts them (per target, or in all)."""
+    outstanding: int
+    in_flight: int
+    rate: float | None = None
+
+    def words(self) -> str:
+        """The load as a person says it.
+
+        >>> Applied(8, 16, 128).words(), Applied(1, 1, 0, rate=5e5).words()
+        ('8 threads x 16', '500 kIOPS offered')
+        """
+        if self.rate is not None:
+            return f"{format_iops(self.rate)} offered"
+        return f"{self.threads} {'thread' if self.threads == 1 else 'threads'} x {self.outstanding}"
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A short run at one load."""
+
+    applied: Applied
+    iops: float
+    mean_s: float
+    p99_s: float | None
+    cpu: float
+    pressure: float
+    miss: Miss | None
+
+    @property
+    def holds(self) -> bool:
+        """Whether every limit is kept."""
+        return self.miss is None
+
+
+@dataclass(frozen=True)
+class Found:
+    """The largest load, or why there is none."""
+
+    applied: Applied
+    result: Result | None
+    """Of the largest load that holds; None if not even the smallest does."""
+    miss: Miss | None
+    """What the smallest load breaks."""
+    next_miss: Miss | None
+    """What the next larger load that was tried breaks; None: more load brings no more."""
+    trials: tuple[Trial, ...]
+
+
+@dataclass
+class LoadSearch:
+    """Searches the largest load of *scenario*; *stop* is asked before every run."""
+
+    scenario: ResolvedScenario
+    limits: Limits
+    seed: int | None = None
+    stop: Callable[[], bool] = lambda: False
+    trials: list[Trial] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        groups = self.scenario.workload
+        if any(g.trace is not None for g in groups):
+            raise InputError("the workload replays a trace, whose arrivals are its own; best needs "
+                             "threads and outstanding, or a rate")  # fmt: skip
+        closed = [g for g in groups if not g.is_open]
+        self.is_open = not closed
+        self.first = closed[0] if closed else groups[0]
+
+    def largest(self, near: Applied | None = None) -> Found:
+        """Return the largest load that keeps the limits; *near* is where to look first."""
+        if self.is_open:
+            best = self._deepest(0, (near and near.rate) or self.first.rate or 1.0)
+        else:
+            start = near or Applied(self.first.threads, self.first.outstanding, 0)
+            best = self._deepest(start.threads, start.outstanding)
+            best = self._over_threads(best)
+        return self._decided(best)
+
+    # One axis at a time ---------------------------------------------------------------------------
+
+    def _deepest(self, threads: int, start: float) -> Trial:
+        """The largest depth (or rate) that holds with so many threads; else the smallest tried."""
+        low, high = self._bracket(threads, start)
+        if low is None or high is None:
+            found = low or high
+            assert found is not None
+            return found
+        for _ in range(TRIALS):
+            a, b = self._axis(low), self._axis(high)
+            close = OPEN_CLOSE if self.is_open else CLOSE
+            if b / a <= close or (not self.is_open and b - a <= 1):
+                break
+            if high.iops < low.iops * (1 + NO_MORE) and not self.is_open:
+                break
+            trial = self._try(threads, self._between(low, high))
+            low, high = (trial, high) if trial.holds else (low, trial)
+        return low
+
+    def _bracket(self, threads: int, start: float) -> tuple[Trial | None, Trial | None]:
+        """A load that holds and a larger one that does not; None: there is no such load."""
+        trial = self._try(threads, start)
+        if not trial.holds:
+            while not trial.holds:
+                at = self._axis(trial)
+                below = at / min(8.0, max(1.5, trial.pressure))
+                below = below if self.is_open else max(1, math.floor(below))
+                if (not self.is_open and at <= 1) or below < 1:
+                    return None, trial
+                high, trial = trial, self._try(threads, below)
+            return trial, high
+        for _ in range(TRIALS):
+            wanted = self._axis(trial) * min(8.0, max(2.0, 0.95 / max(trial.pressure, 1e-3)))
+            higher = self._try(threads, min(wanted, 65536.0) if not self.is_open else wanted)
+            if not higher.holds:
+                return trial, higher
+            if higher.iops < trial.iops * (1 + GAIN):
+                return trial, None
+            trial = higher
+        return trial, None
+
+    def _between(self, low: Trial, high: Trial) -> float:
+        """Where between the two the limit is met if pressure grows by a power of the load."""
+        a, b = self._axis(low), self._axis(high)
+        share = 0.5
+        if math.isfinite(high.pressure) and high.pressure > low.pressure > 0:
+            share = -math.log(low.pressure) / math.log(high.pressure / low.pressure)
+        at = a * (b / a) ** min(0.85, max(0.15, share))
+        return float(at if self.is_open else min(b - 1, max(a + 1, round(at))))
+
+    def _over_threads(self, best: Trial) -> Trial:
+        """Spread the load over twice or half the threads while that brings more."""
+        cpus = sum(s.logical_cpus for s in self.scenario.sockets)
+        each = self.first.n_threads // self.first.threads
+        most = max(self.first.threads, cpus // max(1, each))
+        # Fewer threads bring no more, but each request costs less CPU when they sleep less often.
+        factors = (2.0, 0.5) if self.limits.cpu is not None or not best.holds else (2.0,)
+        for factor in factors:
+            moved = best
+            while (more := self._moved(moved, factor, most)) is not None:
+                moved = more
+            if moved is not best:
+                return self._deepest(moved.applied.threads, self._axis(moved))
+        return best
+
+    def _moved(self, best: Trial, factor: float, most: int) -> Trial | None:
+        """As much in flight over *factor* times the threads; None if that brings nothing."""
+        now = best.applied
+        threads = round(now.threads * factor)
+        if not 1 <= threads <= most or threads == now.threads:
+            return None
+        depth = max(1, round(now.threads * now.outstanding / threads))
+        trial = self._try(threads, depth)
+        if best.holds and trial.iops < best.iops * (1 + GAIN):
+            return None
+        found = trial if trial.holds else self._deepest(threads, depth)
+        if best.holds:
+            return found if found.holds and found.iops > best.iops else None
+        return found if found.holds or found.pressure < best.pressure else None
+
+    # Runs -----------------------------------------------------------------------------------------
+
+    def _axis(self, trial: Trial) -> float:
+        rate = trial.applied.rate
+        return rate if rate is not None else float(trial.applied.outstanding)
+
+    def _try(self, threads: int, depth: float) -> Trial:
+        loaded, applied = self.at(threads, depth)
+        known = next((t for t in self.trials if t.applied == applied), None)
+        if known is not None:
+            return known
+        if self.stop():
+            raise KeyboardInterrupt
+        requests = max(REQUESTS, ROUNDS * applied.in_flight)
+        trial = self._trial(loaded, applied, requests)
+        if trial.miss is not None and math.isnan(trial.miss.value):
+            trial = self._trial(loaded, applied, 8 * requests)
+        self.trials.append(trial)
+        return trial
+
+    def at(self, threads: int, depth: float) -> tuple[ResolvedScenario, Applied]:
+        """The scenario with its first group at *threads* and *depth*, the others in proportion."""
+        first = self.first
+        if self.is_open:
+            factor = depth / (first.rate or 1.0)
+            groups = tuple(replace(g, rate=(g.rate or 1.0) * factor)
+                           for g in self.scenario.workload)  # fmt: skip
+            applied = Applied(1, 1, 0, rate=sum(g.rate or 0.0 for g in groups))
+            if len(groups) > 1:
+                applied = replace(applied, rate=depth)
+            return replace(self.scenario, workload=groups), applied
+        more_threads, deeper = threads / first.threads, depth / first.outstanding
+        groups = tuple(_scaled(g, more_threads, deeper) for g in self.scenario.workload)
+        in_flight = sum(g.in_flight for g in groups if not g.is_open)
+        applied = Applied(threads, round(depth), in_flight)
+        return replace(self.scenario, workload=groups), applied
+
+    def _trial(self, loaded: ResolvedScenario, applied: Applied, requests: int) -> Trial:
+        ready = prepare(loaded, seed=self.seed)
+        measured = ready.measure(Goal(None, requests, None))
+        if measured.interrupted:
+            raise KeyboardInterrupt
+        window, stable = measured.window, measured.backlog_per_s is None
+        found = distribution(window, None, LATENCY, stable=stable)
+        if found is None:
+            raise InputError(f"{ready.name}: no request completed; nothing to search")
+        cpu = cpu_stats(ready.lowered, Totals.of(window)).logical_utilization
+        values = _values(found, cpu, stable)
+        pressure, miss = self.limits.worst(values)
+        if not stable:
+            name = next(iter(self.limits.named()), "latency")
+            pressure, miss = math.inf, Miss(name, math.inf, 1.0)
+        p99 = found.percentiles[99.0]
+        return Trial(applied, window.iops().value, found.mean, p99, cpu, pressure, miss)
+
+    # The run that decides -------------------------------------------------------------------------
+
+    def _decided(self, best: Trial) -> Found:
+        """Simulate longer at *best*; below it until the limits hold with their intervals."""
+        trial, next_miss = best, self._next_miss(best)
+        if not best.holds:
+            return Found(best.applied, None, best.miss, next_miss, self._ordered())
+        for _ in range(DECISIONS):
+            if self.stop():
+                raise KeyboardInterrupt
+            depth = self._axis(trial)
+            loaded, applied = self.at(trial.applied.threads, depth)
+            result = self._long_run(loaded, applied)
+            miss = self._sure_miss(result)
+            if miss is None:
+                return Found(applied, result, None, next_miss, self._ordered())
+            next_miss = miss
+            lower = depth * (BACK if not self.is_open or math.isinf(miss.value) else 0.97)
+            if not self.is_open:
+                lower = min(depth - 1, round(lower))
+            if lower < 1:
+                break
+            trial = replace(trial, applied=self.at(trial.applied.threads, lower)[1])
+        return Found(applied, None, miss, next_miss, self._ordered())
+
+    def _long_run(self, loaded: ResolvedScenario, applied: Applied) -> Result:
+        requests = max(SURE_REQUESTS, 2 * ROUNDS * applied.in_flight)
+        result = simulate(
+            loaded, seed=self.seed, requests=requests, reliefs=False, over_time=False,
+            certainty=False,
+        )  # fmt: skip
+        if any(w.code == "interrupted" for w in result.warnings):
+            raise KeyboardInterrupt
+        return result
+
+    def _sure_miss(self, result: Result) -> Miss | None:
+        """The limit that a result breaks, the upper ends of intervals counted."""
+        found, cpu = result.total.latency, result.cpu.logical_utilization
+        stable = result.bottleneck.verdict != "unstable"
+        if not stable:
+            return Miss(next(iter(self.limits.named()), "latency"), math.inf, 1.0)
+        miss = self.limits.worst(_values(found, cpu, stable))[1]
+        if miss is not None:
+            return miss
+        ends = _values(found, cpu, stable, upper=True)
+        miss = self.limits.worst(ends)[1]
+        return None if miss is None else replace(miss, sure=False)
+
+    def _next_miss(self, best: Trial) -> Miss | None:
+        """What the smallest larger load with as many threads breaks."""
+        above = [
+            t for t in self.trials
+            if not t.holds and t.applied.threads == best.applied.threads
+            and self._axis(t) > self._axis(best)
+        ]  # fmt: skip
+        return min(above, key=self._axis).miss if above else None
+
+    def _ordered(self) -> tuple[Trial, ...]:
+        return tuple(sorted(self.trials, key=lambda t: t.iops))
+
+
+def _scaled(group: WorkloadGroup, more_threads: float, deeper: float) -> WorkloadGroup:
+    """*group* with so many times the threads and the depth; an open one with its rate."""
+    if group.is_open:
+        return replace(group, rate=(group.rate or 1.0) * more_threads * deeper)
+    threads = max(1, round(group.threads * more_threads))
+    return replace(group, threads=threads, outstanding=max(1, round(group.outstanding * deeper)))
+
+
+def _values(
+    found: Distribution, cpu: float, stable: bool, *, upper: bool = False
+) -> dict[str, float]:
+    """Name -> value of what can be limited; NaN where there are too few samples."""
+    named = {"mean": found.mean, "cpu": cpu}
+    for name, percent in PERCENTILES.items():
+        known = found.percentiles[percent]
+        named[name] = math.nan if known is None else known
+    if upper:
+        named |= {k: high for k, (_, high) in found.intervals.items() if k in named}
+    return named if stable else dict.fromkeys(named, math.inf)
+
+
+__all__ = ["Applied", "Found", "Limits", "LoadSearch", "Miss", "Trial"]

@@ -1,0 +1,333 @@
+"""How many GHz a load needs, and which CPUs carry it.
+
+Two answers side by side. The *rule* is that of the published tables (Team, 2019): GHz in all are
+cycles per IO x IOPS, over what the operating system shows as load, as if a logical CPU at 50 % left
+as much again. *SMT-aware*: two busy siblings do ``smt_yield`` of one thread's work, so up to about
+half of the logical CPUs every thread has a core, and the rest is worth a quarter more.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from nvmesim.catalog import load as catalog
+from nvmesim.catalog.profile import CpuProfile, StackProfile
+from nvmesim.drawing import Drawable
+from nvmesim.errors import CatalogError, InputError, nearest
+
+MARGIN: Final = 0.05
+"""A CPU carries the load at this much above the asked utilization at most (INTERFACE.md)."""
+SOCKETS: Final = (1, 2)
+REFERENCE_CORES: Final = 16
+"""Cores a socket of the SMT-aware GHz, which depend on them (more cores even out better)."""
+CURVE_POINTS: Final = 40
+
+
+@dataclass(frozen=True)
+class Load:
+    """What is asked for: requests per second of one kind at a utilization."""
+
+    iops: float
+    utilization: float
+    """As the operating system shows it: share of logical CPUs."""
+    stack: StackProfile
+    read: float = 1.0
+    filesystem: str = "raw"
+
+    def cycles(self, asleep: float, sleep_ps: float = math.inf) -> float:
+        """Cycles per request when a completion finds its thread asleep with this probability.
+
+        *sleep_ps* is how long it slept: where the stack says so, a short sleep costs less.
+        """
+        stack = self.stack
+        always = stack.submit.value + stack.complete.value + (1 - self.read) * stack.per_write.value
+        if self.filesystem in stack.filesystems:
+            always += stack.filesystems[self.filesystem].value
+        if stack.polled:
+            return always
+        half = stack.wakeup_half.value
+        deep = 1.0 if math.isinf(sleep_ps) or not half else sleep_ps / (sleep_ps + half)
+        return always + stack.interrupt.value + asleep * deep * stack.wakeup.value
+
+    def cycles_on(self, logical_cpus: int, busy: float) -> float:
+        """Cycles per request with one thread on each logical CPU, *busy* its share of the time."""
+        return self.cycles(1 - busy, (1 - busy) * logical_cpus / self.iops * 1e12)
+
+
+@dataclass(frozen=True)
+class CpuAnswer:
+    """One CPU model in one or two sockets under the load."""
+
+    name: str
+    sockets: int
+    ghz: float
+    """GHz in all: sockets x cores x base frequency."""
+    rule_utilization: float
+    """By the published rule; may exceed 1."""
+    logical_utilization: float
+    """What the operating system would show; 1 if it does not carry the load at all."""
+    physical_utilization: float
+    """Share of the work that its cores can do, siblings counted; may exceed 1."""
+    most_iops: float
+    """What it does with every logical CPU busy."""
+    carries: bool
+    """At most 5 points above the asked utilization."""
+    margin: float = 0.0
+    """What is left below the asked utilization, as a share; negative: it lies above."""
+
+    @property
+    def within(self) -> bool:
+        """Whether it stays at or below the asked utilization."""
+        return self.physical_utilization < 1 and self.margin >= 0
+
+    def words(self) -> str:
+        """Whether it carries the load, and with what margin.
+
+        >>> CpuAnswer("x", 2, 73, 0.5, 0.54, 0.79, 4e6, True, margin=-0.04).words()
+        'nearly, 4.0 points over'
+        """
+        from nvmesim.units import format_iops
+
+        points = 100 * abs(self.margin)
+        if self.within:
+            return f"yes, {points:.1f} points under"
+        if self.carries:
+            return f"nearly, {points:.1f} points over"
+        if self.physical_utilization < 1:
+            return f"no, {points:.0f} points over"
+        return f"no, full at {format_iops(self.most_iops)}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the object of `size --json`."""
+        return {**vars(self), "within": self.within}
+
+
+@dataclass(frozen=True)
+class Sizing(Drawable):
+    """GHz per MIOPS, GHz in all, and the CPUs of the catalog under that load."""
+
+    load: Load
+    headroom: float
+    ghz_per_miops: float
+    """By the published rule, at the asked utilization."""
+    ghz: float
+    smt_ghz_per_miops: float
+    """With two threads a core that yield 1.25 together, on sockets of `REFERENCE_CORES`."""
+    smt_ghz: float
+    cycles_per_io: float
+    reason: str
+    cpus: tuple[CpuAnswer, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the object that `size --json` prints."""
+        return {
+            "iops": self.load.iops,
+            "utilization": self.load.utilization,
+            "headroom": self.headroom,
+            "stack": self.load.stack.name,
+            "filesystem": self.load.filesystem,
+            "ghz_per_miops": self.ghz_per_miops,
+            "ghz": self.ghz,
+            "smt": {
+                "ghz_per_miops": self.smt_ghz_per_miops, "ghz": self.smt_ghz, "reason": self.reason,
+            },
+            "cycles_per_io": self.cycles_per_io,
+            "cpus": [cpu.to_json() for cpu in self.cpus],
+            "curve": self.curve(),
+        }  # fmt: skip
+
+    def curve(self) -> list[dict[str, float]]:
+        """GHz that are needed against MIOPS, by the rule and SMT-aware."""
+        most = 2 * self.load.iops / 1e6
+        steps = [most * (i + 1) / CURVE_POINTS for i in range(CURVE_POINTS)]
+        return [
+            {"miops": m, "ghz": m * self.ghz_per_miops, "smt_ghz": m * self.smt_ghz_per_miops}
+            for m in steps
+        ]
+
+    def utilization_curves(self) -> list[dict[str, Any]]:
+        """Utilization against MIOPS of every CPU that is listed."""
+        rows: list[dict[str, Any]] = []
+        for answer in self.cpus:
+            cpu = catalog.get("cpu", answer.name)
+            for i in range(CURVE_POINTS):
+                iops = 2 * self.load.iops * (i + 1) / CURVE_POINTS
+                loaded = Load(iops, self.load.utilization, self.load.stack, self.load.read,
+                              self.load.filesystem)  # fmt: skip
+                rows.append({
+                    "cpu": f"{answer.sockets} x {answer.name}", "miops": iops / 1e6,
+                    "utilization": 100 * loaded_cpu(loaded, cpu, answer.sockets)[0],
+                })  # fmt: skip
+        return rows
+
+
+def size_cpu(
+    iops: float,
+    utilization: float = 0.5,
+    stack: str | StackProfile | Path = "windows-2019",
+    *,
+    headroom: float = 0.0,
+    read: float = 1.0,
+    filesystem: str = "raw",
+    cpus: Iterable[str] | None = None,
+) -> Sizing:
+    """Return the GHz for *iops* at *utilization*, and the catalog's CPUs ranked.
+
+    *stack* is a catalog name, a profile, or the path of a stack file; *headroom* 0.2 sizes for 20 %
+    more; *cpus* names those to rank (all of the catalog if left out).
+
+    >>> sizing = size_cpu(3e6, 0.5, "windows-2019")
+    >>> round(sizing.ghz_per_miops, 1), round(sizing.ghz)
+    (25.1, 75)
+    >>> [cpu.carries for cpu in sizing.cpus if cpu.name == "xeon-gold-6132" and cpu.sockets == 2]
+    [True]
+    """
+    _check(iops, utilization, headroom, read)
+    profile = _stack(stack)
+    if filesystem != "raw" and filesystem not in profile.filesystems:
+        known = ["raw", *profile.filesystems]
+        raise InputError(
+            f"stack {profile.name} knows no {filesystem!r}; {nearest(filesystem, known)}"
+        )
+    load = Load(iops * (1 + headroom), utilization, profile, read, filesystem)
+    names = catalog.names("cpu") if cpus is None else list(cpus)
+    answers = [_answer(load, catalog.get("cpu", name), n) for name in names for n in SOCKETS]
+    rule = rule_ghz_per_miops(load)
+    smt = smt_ghz_per_miops(load)
+    return Sizing(
+        load=load,
+        headroom=headroom,
+        ghz_per_miops=rule,
+        ghz=rule * load.iops / 1e6,
+        smt_ghz_per_miops=smt,
+        smt_ghz=smt * load.iops / 1e6,
+        cycles_per_io=load.cycles(1 - utilization),
+        reason=_reason(load, rule, smt),
+        cpus=tuple(sorted(answers, key=_rank)),
+    )
+
+
+def rule_ghz_per_miops(load: Load) -> float:
+    """GHz in all per million requests a second, as the published table counts them.
+
+    The table's cycles come from one lightly loaded row (every completion finds its thread asleep
+    but for the 13 % that it is busy); its load is of two threads a core, both taken for full ones.
+    """
+    lightly = load.cycles(asleep=0.87)
+    return lightly / 1e3 / (2 * load.utilization)
+
+
+def smt_ghz_per_miops(load: Load, smt_yield: float = 1.25) -> float:
+    """GHz in all per million requests a second when siblings share their core."""
+    cores = REFERENCE_CORES
+    done = _work(cores, 2, smt_yield)[1]
+    at = min(len(done) - 1, round(load.utilization * (len(done) - 1)))
+    return load.cycles(1 - load.utilization) / 1e3 * cores / max(float(done[at]), 1e-9)
+
+
+def loaded_cpu(load: Load, cpu: CpuProfile, sockets: int) -> tuple[float, float]:
+    """Return (logical, physical) utilization of *sockets* times *cpu* under *load*.
+
+    Each logical CPU is busy with the same probability, independent of the others; idle cores fill
+    first. The load is split evenly; cycles fall as threads find less time to sleep.
+    """
+    shares, done = _work(cpu.cores, cpu.threads_per_core, _yield(cpu))
+    logical_cpus = sockets * cpu.cores * cpu.threads_per_core
+    each = load.iops / sockets / (cpu.ghz.value * 1e9)
+    cycles = np.array([load.cycles_on(logical_cpus, float(busy)) for busy in shares])
+    missing = done - each * cycles
+    if missing[-1] < 0:
+        most = float(done[-1])
+        return 1.0, each * load.cycles(0.0) / most
+    at = int(np.argmax(missing >= 0))
+    logical = float(shares[at])
+    if at:
+        before, after = missing[at - 1], missing[at]
+        logical -= float(after / (after - before) * (shares[at] - shares[at - 1]))
+    return logical, each * load.cycles_on(logical_cpus, logical) / float(done[-1])
+
+
+@cache
+def _work(
+    cores: int, threads: int, smt_yield: float
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """(share of logical CPUs busy, work done in cores) of one socket, by mean over the binomial."""
+    logical = cores * threads
+    busy = np.arange(logical + 1)
+    shared = np.maximum(0, busy - cores) / max(1, threads - 1)
+    capacity = np.minimum(busy, cores) + shared * (smt_yield - 1)
+    shares = np.linspace(0, 1, 401)
+    log_choose = np.array(
+        [math.lgamma(logical + 1) - math.lgamma(b + 1) - math.lgamma(logical - b + 1) for b in busy]
+    )
+    inner = np.clip(shares, 1e-12, 1 - 1e-12)[:, None]
+    chance = np.exp(log_choose + busy * np.log(inner) + (logical - busy) * np.log(1 - inner))
+    return shares, chance @ capacity
+
+
+def _yield(cpu: CpuProfile) -> float:
+    return cpu.smt_yield.value if cpu.threads_per_core > 1 else 1.0
+
+
+def _answer(load: Load, cpu: CpuProfile, sockets: int) -> CpuAnswer:
+    ghz = sockets * cpu.cores * cpu.ghz.value
+    logical, physical = loaded_cpu(load, cpu, sockets)
+    if load.stack.polled:
+        # A polling thread is busy all the time: count the threads that the load needs.
+        logical = min(1.0, math.ceil(physical * cpu.cores * sockets) / (cpu.cores * sockets))
+    most = ghz * 1e9 * _yield(cpu) / max(load.cycles(0.0), 1e-9)
+    rule = rule_ghz_per_miops(load) * load.iops / 1e6 / ghz * load.utilization
+    carries = physical < 1 and logical <= load.utilization + MARGIN
+    margin = load.utilization - logical
+    return CpuAnswer(cpu.name, sockets, ghz, rule, logical, physical, most, carries, margin)
+
+
+def _rank(answer: CpuAnswer) -> tuple[bool, float, float, str]:
+    """Those that carry the load, the fewest GHz first; then the others, the nearest first."""
+    misses = 0.0 if answer.carries else max(answer.logical_utilization, answer.physical_utilization)
+    return not answer.carries, misses, answer.ghz, answer.name
+
+
+def _reason(load: Load, rule: float, smt: float) -> str:
+    u = load.utilization
+    cycles = load.cycles(1 - u) / 1e3
+    said = f"{cycles:.1f}k cycles a request at {u:.0%}"
+    if abs(smt / rule - 1) < 0.06:
+        return (
+            f"{said}: at this utilization nearly every busy thread has a core to itself, so rule "
+            "and SMT agree; what lies above 50 % is worth a quarter more, not as much again"
+        )
+    if smt > rule:
+        return (
+            f"{said}: siblings of a busy core yield 1.25 of one thread together, so the logical "
+            "CPUs above 50 % bring a quarter of what the rule counts"
+        )
+    return f"{said}: fewer than the rule's, as threads that stay busy are woken less often"
+
+
+def _stack(stack: str | StackProfile | Path) -> StackProfile:
+    if isinstance(stack, StackProfile):
+        return stack
+    found = catalog.load("stack", str(stack), Path())
+    if not isinstance(found, StackProfile):  # pragma: no cover - load returns its kind
+        raise CatalogError(f"{stack} is no stack")
+    return found
+
+
+def _check(iops: float, utilization: float, headroom: float, read: float) -> None:
+    for name, value, low, high in (
+        ("iops", iops, 1, 1e9),
+        ("utilization", utilization, 0.01, 1),
+        ("headroom", headroom, 0, 10),
+        ("read", read, 0, 1),
+    ):
+        if not low <= value <= high:
+            raise InputError(f"{name} is {value:g}; {low:g} to {high:g}")

@@ -1,0 +1,137 @@
+"""How good printed intervals are: coverage, width, interval score, PIT, skill; one vote a source.
+
+Sources: Gneiting and Raftery, "Strictly proper scoring rules, prediction, and estimation", JASA
+102(477), 2007 (interval score); Dawid, "Statistical theory: the prequential approach", J. R.
+Statist. Soc. A 147(2), 1984 (probability integral transform).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from nvmesim.predict.uncertainty.numbers import Z95
+
+ALPHA: Final = 0.05
+"""An interval leaves out so much."""
+PIT_BINS: Final = 10
+
+
+@dataclass(frozen=True)
+class Judged:
+    """One measured number and what was printed of it."""
+
+    source: str
+    measured: float
+    predicted: float
+    low: float
+    high: float
+    naive: float | None = None
+
+    @property
+    def inside(self) -> bool:
+        """Whether the interval holds what was measured."""
+        return self.low <= self.measured <= self.high
+
+    @property
+    def half_width(self) -> float:
+        """Relative half-width."""
+        return (self.high - self.low) / 2 / self.predicted
+
+    @property
+    def score(self) -> float:
+        """Interval score of the logarithm: its width, and what lies outside forty times.
+
+        >>> one = Judged("a", 100.0, 100.0, 100 / math.e, 100 * math.e)
+        >>> round(one.score, 6)
+        2.0
+        """
+        low, high = math.log(max(self.low, 1e-300)), math.log(max(self.high, 1e-300))
+        at = math.log(self.measured)
+        return high - low + 2 / ALPHA * (max(0.0, low - at) + max(0.0, at - high))
+
+    @property
+    def pit(self) -> float:
+        """Where what was measured lies in the predicted distribution, 0 to 1."""
+        off = math.log(self.measured / self.predicted)
+        end = self.high if off > 0 else self.low
+        half = abs(math.log(max(end, 1e-300) / self.predicted))
+        return 0.5 * (1 + math.erf(off * Z95 / max(half, 1e-12) / math.sqrt(2)))
+
+    @property
+    def error(self) -> float:
+        """Relative error, without its sign."""
+        return abs(self.predicted / self.measured - 1)
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """What the counted rows add up to; every source has one vote, however many rows it has."""
+
+    rows: int
+    sources: int
+    covered: float
+    """Share of the rows that lie in their interval."""
+    half_width: float
+    """Median relative half-width."""
+    score: float
+    """Mean interval score of the logarithms."""
+    pit: tuple[float, ...]
+    """Share of the rows in each tenth of their predicted distribution; even is right."""
+    error: float
+    """Median relative error."""
+    naive_error: float
+    """That of the naive rule, where it says anything."""
+    skill: float
+    """1 less the ratio of the two on the rows that have both; 0 is no better, 1 is perfect."""
+
+
+def coverage(found: Iterable[Judged | None]) -> Coverage:
+    """Return what *found* adds up to; NaN without a row."""
+    rows = [row for row in found if row is not None]
+    weights = _votes(rows)
+    pairs = [(r, w) for r, w in zip(rows, weights, strict=True) if r.naive]
+    naive = [(abs((r.naive or 0.0) / r.measured - 1), w) for r, w in pairs]
+    own = _median([(r.error, w) for r, w in pairs])
+    theirs = _median(naive)
+    pit = np.histogram([r.pit for r in rows], PIT_BINS, (0, 1), weights=weights)[0]
+    return Coverage(
+        len(rows), len({r.source for r in rows}),
+        _mean([(float(r.inside), w) for r, w in zip(rows, weights, strict=True)]),
+        _median([(r.half_width, w) for r, w in zip(rows, weights, strict=True)]),
+        _mean([(r.score, w) for r, w in zip(rows, weights, strict=True)]),
+        tuple(float(share) for share in pit),
+        _median([(r.error, w) for r, w in zip(rows, weights, strict=True)]),
+        theirs, 1 - own / theirs if theirs else math.nan,
+    )  # fmt: skip
+
+
+def _votes(rows: list[Judged]) -> list[float]:
+    """Weight of each row: its source's one vote, shared by the source's rows; 1 in all."""
+    sources = [row.source for row in rows]
+    n = len(set(sources))
+    return [1 / n / sources.count(source) for source in sources]
+
+
+def _mean(pairs: list[tuple[float, float]]) -> float:
+    whole = sum(w for _, w in pairs)
+    return sum(v * w for v, w in pairs) / whole if whole else math.nan
+
+
+def _median(pairs: list[tuple[float, float]]) -> float:
+    """Weighted median.
+
+    >>> _median([(1.0, 0.5), (9.0, 0.25), (5.0, 0.25)])
+    1.0
+    """
+    whole = sum(w for _, w in pairs)
+    so_far = 0.0
+    for value, weight in sorted(pairs):
+        so_far += weight
+        if so_far >= whole / 2 - 1e-12:
+            return value
+    return math.nan

@@ -1,0 +1,188 @@
+"""The metrics of one configuration: simulated, from the link model, or from sizing."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
+from typing import Any, Final
+
+import numpy as np
+
+from nvmesim.catalog.links import command_ceiling, parse_link
+from nvmesim.errors import InputError
+from nvmesim.measure.figures import Interval
+from nvmesim.predict.result import Result
+from nvmesim.predict.simulate import simulate
+from nvmesim.predict.uncertainty.difference import gain_of
+from nvmesim.predict.uncertainty.parts import NONE, Parts
+from nvmesim.scenario.load import apply_sets, scenario_from_dict
+from nvmesim.study.validate.published import Config
+from nvmesim.study.validate.question import Key, Question
+
+REQUESTS: Final = 120_000
+"""Requests of one simulation: as many as `nvmesim run` takes of small servers, and always as many,
+so that what is learned from the sets does not depend on what was learned before."""
+MIB: Final = 2**20
+
+
+Change = tuple[str, str]
+"""(glob of the configurations that it concerns, "key=value")"""
+
+
+@dataclass(frozen=True)
+class Value:
+    """A predicted number with the interval that `nvmesim run` prints of it, if it prints one."""
+
+    value: float
+    low: float
+    high: float
+    verdict: str = ""
+    parts: Parts | None = None
+    """None: no interval is printed of such a number."""
+    model_class: str = ""
+
+    @classmethod
+    def plain(cls, value: float, verdict: str = "") -> Value:
+        """Return a number without an interval."""
+        return cls(value, value, value, verdict)
+
+
+@dataclass
+class Predictor:
+    """Predicts the configurations of a question under given changes; each simulated once."""
+
+    question: Question
+    changes: tuple[Change, ...] = ()
+    requests: int = REQUESTS
+    seen: dict[tuple[object, ...], Result] = field(default_factory=dict)
+    """What has been simulated, shared between predictors of one question."""
+    certainty: bool = False
+    """Whether intervals are those that `nvmesim run` prints, the model's error learned without the
+    question's own source; else the simulation's alone."""
+
+    def value(self, key: Key) -> Value:
+        """Return the metric that *key* asks for."""
+        config, metric, reference = key
+        found = self.question.configs[config]
+        if found.kind == "ceiling":
+            return Value.plain(command_ceiling(parse_link(found.link), "read", 4096), "link")
+        if found.kind == "sizing":
+            return Value.plain(self._sizing(config, found, metric), "cpu")
+        result = self.result(config)
+        if reference:
+            return _compared(metric, result, self.result(reference))
+        return measure(metric, result)
+
+    def result(self, config: str) -> Result:
+        """Return the simulation of *config*."""
+        sets = self._sets(config)
+        key = (*sets, self.requests, self.certainty)
+        if key not in self.seen:
+            tables = apply_sets(self.question.scenario, sets)
+            scenario = scenario_from_dict(tables, base=self.question.folder)
+            requests = scenario.run.requests or self.requests
+            self.seen[key] = simulate(
+                scenario, reliefs=False, requests=requests, over_time=False,
+                certainty=self.certainty, without_source=self.question.source,
+            )  # fmt: skip
+        return self.seen[key]
+
+    def _sets(self, config: str) -> tuple[str, ...]:
+        mine = [text for only, text in self.changes if fnmatchcase(config, only)]
+        return (*self.question.configs[config].set, *mine)
+
+    def tables(self, config: str) -> dict[str, Any]:
+        """Return the scenario of *config* with all changes in place."""
+        return apply_sets(self.question.scenario, self._sets(config))
+
+    def _sizing(self, name: str, config: Config, metric: str) -> float:
+        from nvmesim.catalog.load import load
+        from nvmesim.catalog.profile import StackProfile
+        from nvmesim.study.size import size_cpu
+
+        tables = self.tables(name)
+        stack = load("stack", tables["server"]["stack"], self.question.folder)
+        assert isinstance(stack, StackProfile)
+        sizing = size_cpu(config.iops, 0.5, stack, cpus=[config.cpu])
+        if metric == "carries":
+            chosen = next(c for c in sizing.cpus if c.sockets == config.sockets)
+            return float(chosen.carries)
+        values: Mapping[str, float] = {"ghz_per_miops": sizing.ghz_per_miops, "ghz": sizing.ghz}
+        if metric not in values:
+            raise InputError(f"a sizing has no {metric}; ghz_per_miops, ghz or carries")
+        return values[metric]
+
+
+def measure(metric: str, result: Result) -> Value:
+    """Return one metric of a simulated result."""
+    base, _, which = metric.partition(":")
+    total, verdict = result.total, result.bottleneck.verdict
+    if base in ("iops", "mib_per_s"):
+        found, scale = (total.iops, 1) if base == "iops" else (total.bytes_per_s, MIB)
+        ends = (found.value / scale, found.low / scale, found.high / scale)
+        return Value(*ends, verdict, _parts(result, "iops"), result.certainty.model_class)
+    if base == "cpu_pct":
+        return Value.plain(100 * result.cpu.logical_utilization, verdict)
+    if base == "thread_cpu_pct":
+        return Value.plain(_thread_cpu(result), verdict)
+    if base == "busy_pct":
+        return Value.plain(_busy(result, int(which or 0)), verdict)
+    return _latency(base, result, verdict)
+
+
+def _parts(result: Result, figure: str) -> Parts | None:
+    return result.certainty.figures.get(figure)
+
+
+def _latency(name: str, result: Result, verdict: str) -> Value:
+    known = result.certainty.model_class
+    if name in ("lat_mean_us", "latency_ms"):
+        scale = 1e6 if name == "lat_mean_us" else 1e3
+        mean = result.total.latency.mean
+        low, high = result.total.latency.intervals.get("mean", (mean, mean))
+        parts = _parts(result, "mean") if name == "lat_mean_us" else None
+        return Value(mean * scale, low * scale, high * scale, verdict, parts, known)
+    percent = {"clat_p50_us": 50.0, "clat_p99_us": 99.0, "clat_p99_9_us": 99.9}[name]
+    clat = result.total.clat
+    found = clat.percentiles.get(percent)
+    if found is None:  # too few samples to report it with a run; the bins still say about where
+        beyond = np.cumsum(clat.bin_count) >= percent / 100 * clat.bin_count.sum()
+        return Value.plain(float(clat.bin_s[int(np.argmax(beyond))]) * 1e6, verdict)
+    low, high = clat.intervals.get(f"p{percent:g}", (found, found))
+    parts = _parts(result, f"p{percent:g}")
+    return Value(found * 1e6, low * 1e6, high * 1e6, verdict, parts, known)
+
+
+def _thread_cpu(result: Result) -> float:
+    """Busy time of the CPU, % of one logical CPU per submitting thread."""
+    scenario = result.resolved
+    busy = sum(s.logical_utilization * s.cores * s.threads_per_core for s in result.cpu.sockets)
+    threads = sum(group.n_threads for group in scenario.workload)
+    return 100 * float(busy) / int(threads)
+
+
+def _busy(result: Result, drive: int) -> float:
+    """Share of the time that a drive has work, by its own latency if it is an empirical one."""
+    own = [s for s in result.stations if s.drive == drive and s.kind == "delay"]
+    if not own:
+        return 100 * result.members[drive].utilization
+    each = sum(s.service_mean_s * s.visits_per_request for s in own)
+    return 100 * min(1.0, each * result.total.iops.value)
+
+
+def _compared(metric: str, result: Result, reference: Result) -> Value:
+    """A ratio of two predictions: they share most of what is not known."""
+    ratio = result.total.iops.value / reference.total.iops.value
+    parts = [_parts(r, "iops") or Parts() for r in (result, reference)]
+    rest = [replace(p, simulation=NONE).total for p in parts]
+    simulated = [max(p.simulation) for p in parts]
+    half = math.hypot(*simulated)
+    alike = result.certainty.model_class == reference.certainty.model_class
+    change = Interval(ratio - 1, ratio * math.exp(-half) - 1, ratio * math.exp(half) - 1)
+    found = gain_of(change, (rest[0], rest[1]), same_class=alike).interval
+    verdict = result.bottleneck.verdict
+    if metric == "ratio":
+        return Value(ratio, 1 + found.low, 1 + found.high, verdict)
+    return Value(100 * (1 - ratio), -100 * found.high, -100 * found.low, verdict)

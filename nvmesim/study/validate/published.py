@@ -1,0 +1,322 @@
+"""A published set as it lies in its folder: what was measured, and which rows may be looked at."""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from nvmesim.catalog.load import read_toml
+from nvmesim.catalog.problems import first_problem
+from nvmesim.errors import InputError, nearest
+from nvmesim.study.validate.metrics import metric
+
+Role = Literal["input", "target", "shown"]
+ROLES: Final = ("input", "target", "shown")
+COLUMNS: Final = (
+    "config", "metric", "measured", "low", "high", "role", "reference", "note",
+)  # fmt: skip
+FOLDER: Final = Path("calibration") / "published"
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Config(_Strict):
+    """One configuration of the set: what differs from its scenario file."""
+
+    kind: Literal["simulate", "ceiling", "sizing"] = "simulate"
+    set: tuple[str, ...] = ()
+    """Changes of the scenario, as `nvmesim run --set`."""
+    point: tuple[int, int] | None = None
+    """(jobs, iodepth) of a point that a drive fit may use."""
+    link: str = ""
+    """Of a ceiling: the link whose command rate is asked for."""
+    iops: float = 0
+    """Of a sizing: what is asked for."""
+    cpu: str = ""
+    sockets: int = 2
+
+
+class Fit(_Strict):
+    """One number that is chosen so that one input row comes out."""
+
+    name: str
+    unit: str = ""
+    set: tuple[str, ...] = Field(min_length=1)
+    """Changes with ``{x}`` in the place of the number."""
+    only: str = "*"
+    """Configurations that it concerns, as a glob of their names."""
+    low: float
+    high: float
+    config: str
+    metric: str
+    reference: str = ""
+    only_here: bool = False
+    """Whether the parameter exists for this set alone."""
+    about: str = ""
+
+
+class Uncertain(_Strict):
+    """A number that the set does not determine, with the range that it may have."""
+
+    name: str
+    set: tuple[str, ...] = Field(min_length=1)
+    only: str = "*"
+    low: float
+    high: float
+    about: str
+
+
+class DriveFit(_Strict):
+    """The drive and its stack are fitted as `nvmesim calibrate --stack` does, on input rows."""
+
+    set: str = ""
+    """Folder of the set whose inputs are used, relative to this one; empty: this one."""
+    ghz: float = Field(gt=0)
+    link: str = "pcie4 x4"
+    stack_only: str = "*"
+    """Configurations that run on the fitted stack, as a glob of their names."""
+
+
+class _File(_Strict):
+    """``set.toml``."""
+
+    name: str
+    title: str
+    text: str = ""
+    source: str
+    hardware: str
+    method: str
+    grade: Literal["files", "table", "rounded", "words"]
+    story: str = ""
+    open: tuple[str, ...] = ()
+    """What is not explained, with the best hypothesis."""
+    scored: bool = False
+    budget: dict[str, Annotated[float, Field(gt=0)]]
+    noise: dict[str, Annotated[float, Field(ge=0)]] = Field(default_factory=dict)
+    noise_why: str = ""
+    fit: tuple[Fit, ...] = ()
+    uncertain: tuple[Uncertain, ...] = ()
+    drive_fit: DriveFit | None = None
+    configs: dict[str, Config]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One measured number; a statement without a number is a range."""
+
+    config: str
+    metric: str
+    measured: float | None
+    low: float | None
+    high: float | None
+    role: Role
+    reference: str = ""
+    note: str = ""
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """What is asked: configuration, metric, and the configuration it is compared with."""
+        return self.config, self.metric, self.reference
+
+    @property
+    def number(self) -> float:
+        """The measured value, or the middle of the range."""
+        low, high = self.span
+        return (low + high) / 2
+
+    @property
+    def span(self) -> tuple[float, float]:
+        """The range, or twice the measured value."""
+        if self.measured is not None:
+            return self.measured, self.measured
+        assert self.low is not None
+        assert self.high is not None
+        return self.low, self.high
+
+
+@dataclass(frozen=True)
+class Published:
+    """A set: its file, its rows, its scenario."""
+
+    folder: Path
+    file: _File
+    rows: tuple[Row, ...]
+    scenario: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """Name of the set."""
+        return self.file.name
+
+    @property
+    def inputs(self) -> tuple[Row, ...]:
+        """Rows that a fit may see."""
+        return tuple(row for row in self.rows if row.role == "input")
+
+
+def find_sets(names: tuple[str, ...] = ()) -> list[Path]:
+    """Return the folders of the sets called *names* (or that are folders), or of all known sets.
+
+    They are looked for in ``calibration/published`` here, beside the package (a source tree), and
+    in the package (an installed one).
+    """
+    package = Path(__file__).resolve().parent
+    roots = [FOLDER, package.parents[1] / FOLDER, package / "sets"]
+    known: dict[str, Path] = {}
+    for root in roots:
+        if root.is_dir():
+            for file in sorted(root.glob("*/set.toml")):
+                known.setdefault(file.parent.name, file.parent)
+    if not names:
+        if not known:
+            raise InputError(f"no sets in {FOLDER}; name the folder of a set")
+        return [known[name] for name in sorted(known)]
+    return [_one(name, known) for name in names]
+
+
+def _one(name: str, known: dict[str, Path]) -> Path:
+    if name in known:
+        return known[name]
+    if (Path(name) / "set.toml").is_file():
+        return Path(name)
+    if Path(name).is_dir():
+        raise InputError(f"{name}: no set.toml in it; `nvmesim validate new {name}` makes one")
+    raise InputError(f"no set {name!r}; {nearest(name, known)}")
+
+
+def read_set(folder: Path) -> Published:
+    """Return the set in *folder*; InputError in one line for whatever is wrong with it."""
+    path = folder / "set.toml"
+    tables = read_toml(path, InputError)
+    try:
+        file = _File.model_validate(tables)
+    except ValidationError as error:
+        raise InputError(f"{path}: {first_problem(error, _File)}") from None
+    rows = _read_rows(folder / "rows.csv")
+    _check(file, rows, folder)
+    scenario: dict[str, Any] = {}
+    if any(config.kind != "ceiling" for config in file.configs.values()):
+        scenario = read_toml(folder / "scenario.toml", InputError)
+    return Published(folder, file, rows, scenario)
+
+
+def _read_rows(path: Path) -> tuple[Row, ...]:
+    try:
+        text = path.read_text("utf-8-sig")
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror}") from None
+    lines = [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
+    reader = csv.DictReader(lines)
+    found = tuple(reader.fieldnames or ())
+    if "role" not in found:
+        raise InputError(f"{path}: no column role; each row is one of {', '.join(ROLES)}")
+    for name in found:
+        if name not in COLUMNS:
+            raise InputError(f"{path}: column {name!r} is unknown; {nearest(name, COLUMNS)}")
+    return tuple(_row(path, number, cells) for number, cells in enumerate(reader, start=1))
+
+
+def _row(path: Path, number: int, cells: dict[str, str]) -> Row:
+    where = f"{path}: row {number}"
+    text = {key: (cells.get(key) or "").strip() for key in COLUMNS}
+    if text["role"] not in ROLES:
+        said = f"role is {text['role']!r}" if text["role"] else "role is missing"
+        raise InputError(f"{where}: {said}; one of {', '.join(ROLES)}")
+    what = metric(text["metric"])
+    numbers = {
+        key: _number(where, text["metric"], what.unit, key, text[key])
+        for key in ("measured", "low", "high")
+    }
+    measured, low, high = numbers["measured"], numbers["low"], numbers["high"]
+    if measured is None and (low is None or high is None):
+        raise InputError(f"{where}: neither measured nor low and high")
+    if low is not None and high is not None and low > high:
+        raise InputError(f"{where}: low is {low:g}, above high, {high:g}")
+    if max(n for n in (measured, low, high) if n is not None) > what.most:
+        raise InputError(f"{where}: {text['metric']} is in {what.unit}, {what.most:g} at most")
+    needs = text["metric"] in ("loss_pct", "ratio")
+    if needs != bool(text["reference"]):
+        need = "needs a reference" if needs else "has a reference and compares nothing"
+        raise InputError(f"{where}: {text['metric']} {need}")
+    role: Any = text["role"]
+    return Row(text["config"], text["metric"], measured, low, high, role, text["reference"],
+               text["note"])  # fmt: skip
+
+
+def _number(where: str, name: str, unit: str, key: str, text: str) -> float | None:
+    if not text:
+        return None
+    try:
+        value = float(text)
+    except ValueError:
+        raise InputError(
+            f"{where}: {key} is {text!r}; units are not mixed: {name} is a plain number in "
+            f"{unit or 'no unit'}"
+        ) from None
+    if not math.isfinite(value):
+        raise InputError(f"{where}: {key} is {text!r}; a finite number")
+    return value
+
+
+def _check(file: _File, rows: tuple[Row, ...], folder: Path) -> None:
+    """Roles, budgets and names fit together."""
+    where = folder / "set.toml"
+    if not file.budget:
+        raise InputError(f"{where}: budget is empty; an error that is allowed, per metric")
+    if not any(row.role != "input" for row in rows):
+        raise InputError(f"{folder / 'rows.csv'}: no row is a target or shown")
+    targets = [row for row in rows if row.role == "target"]
+    if targets and all(restates(row, rows) for row in targets):
+        raise InputError(
+            f"{folder / 'rows.csv'}: every target restates an input or is arithmetic on one; "
+            "a set needs a target that a prediction can miss"
+        )
+    _check_names(file, rows, folder)
+    seen: dict[tuple[str, str, str], Role] = {}
+    for row in rows:
+        if row.key in seen:
+            what = f"{row.config}, {row.metric}"
+            if {seen[row.key], row.role} == {"input", "target"}:
+                raise InputError(f"{folder / 'rows.csv'}: {what} is an input and a target")
+            raise InputError(f"{folder / 'rows.csv'}: {what} is there twice")
+        seen[row.key] = row.role
+        base = row.metric.partition(":")[0]
+        if row.role == "target" and row.measured is not None and base not in file.budget:
+            raise InputError(f"{where}: budget has nothing for {base}, which is a target")
+    for fit in file.fit:
+        if seen.get((fit.config, fit.metric, fit.reference)) != "input":
+            found = seen.get((fit.config, fit.metric, fit.reference))
+            said = f"is a {found}" if found else "is no row"
+            raise InputError(
+                f"{where}: fit {fit.name!r}: {fit.config}, {fit.metric} {said}; only an input"
+            )
+        if not any("{x}" in change for change in fit.set):
+            raise InputError(f"{where}: fit {fit.name!r}: no {{x}} in set, nothing would change")
+
+
+def restates(row: Row, rows: Sequence[Row]) -> bool:
+    """Return whether *row* is an input said again, or arithmetic on one: N over its IOPS."""
+    for given in (r for r in rows if r.role == "input" and r.config == row.config):
+        both = {given.metric, row.metric}
+        if given.metric == row.metric or both == {"iops", "lat_mean_us"}:
+            return given.reference == row.reference
+    return False
+
+
+def _check_names(file: _File, rows: tuple[Row, ...], folder: Path) -> None:
+    for row in rows:
+        for name in (row.config, row.reference):
+            if name and name not in file.configs:
+                hint = nearest(name, file.configs)
+                raise InputError(f"{folder / 'rows.csv'}: no config {name!r}; {hint}")
+    for table in (file.budget, file.noise):
+        for name in table:
+            metric(name)

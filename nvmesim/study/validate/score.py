@@ -1,0 +1,204 @@
+"""Predicted against measured, line by line, and what that adds up to."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from nvmesim.measure.figures import Interval
+from nvmesim.study.validate.answer import Prediction
+from nvmesim.study.validate.coverage import Coverage, Judged, coverage
+from nvmesim.study.validate.metrics import metric
+from nvmesim.study.validate.naive import EQUAL
+from nvmesim.study.validate.predict import Value
+from nvmesim.study.validate.published import Published, Row, restates
+
+
+@dataclass(frozen=True)
+class Line:
+    """One row of the scoreboard."""
+
+    set: str
+    row: Row
+    predicted: Interval
+    error: float
+    """Relative, or in points; of a range: how far outside it, 0 inside."""
+    within_budget: bool | None
+    """None where nothing is promised: inputs and rows that are only shown."""
+    inside: bool
+    """Whether the predicted interval holds the measured value (or meets the range)."""
+    verdict: str
+    source: str = ""
+    value: Value | None = None
+    """The prediction with its parts, calibrated on the set's inputs."""
+    catalog: Value | None = None
+    """The same from catalog profiles; None where that cannot be."""
+    naive: float | None = None
+    """What the naive rule says; None where it says nothing."""
+    not_counted: str = ""
+    """Why the row says nothing about the model; empty: it counts."""
+
+    @property
+    def counted(self) -> bool:
+        """Whether the row is in the headline."""
+        return self.row.role == "target" and not self.not_counted
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the object of `validate --json`."""
+        row = self.row
+        measured: Any = row.measured
+        if measured is None:
+            measured = [row.low, row.high]
+        return {
+            "set": self.set, "role": row.role, "config": row.config, "metric": row.metric,
+            "reference": row.reference or None, "measured": measured,
+            "predicted": self.predicted.to_json(), "error": self.error,
+            "within_budget": self.within_budget, "inside_interval": self.inside,
+            "verdict": self.verdict, "note": row.note,
+            "source": self.source, "naive": self.naive, "counted": self.counted,
+            "not_counted": self.not_counted or None,
+            "catalog": self.catalog and Interval(
+                self.catalog.value, self.catalog.low, self.catalog.high).to_json(),
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Score:
+    """A set with its lines."""
+
+    published: Published
+    prediction: Prediction
+    lines: tuple[Line, ...]
+
+    @property
+    def targets(self) -> tuple[Line, ...]:
+        """Lines that count."""
+        return tuple(line for line in self.lines if line.row.role == "target")
+
+    @property
+    def met(self) -> bool:
+        """Whether every target is within the set's stated budget."""
+        return all(line.within_budget for line in self.targets)
+
+
+def score(published: Published, prediction: Prediction) -> Score:
+    """Compare *prediction* with what *published* measured."""
+    lines = tuple(_line(published, row, prediction) for row in published.rows)
+    return Score(published, prediction, lines)
+
+
+def _line(published: Published, row: Row, prediction: Prediction) -> Line:
+    value = prediction.values[row.key]
+    off = error(row, value.value)
+    within: bool | None = None
+    if row.role == "target":
+        allowed = published.file.budget.get(row.metric.partition(":")[0], 0.0)
+        within = off == 0 if row.measured is None else abs(off) <= allowed + 1e-12
+    low, high = row.span
+    inside = value.low <= high and value.high >= low
+    naive = _naive(row, prediction)
+    return Line(
+        published.name, row, Interval(value.value, value.low, value.high), off, within, inside,
+        prediction.verdicts[row.key], published.file.source, value,
+        prediction.catalog.get(row.key), naive, not_counted(row, published.rows, value, naive),
+    )  # fmt: skip
+
+
+def _naive(row: Row, prediction: Prediction) -> float | None:
+    """The naive answer in the row's metric: IOPS, or what they make of the mean latency."""
+    rate = prediction.naive.get(row.config)
+    if rate is None or rate <= 0:
+        return None
+    if row.metric == "iops":
+        return rate
+    if row.metric == "lat_mean_us":
+        return prediction.in_flight.get(row.config, 0.0) / rate * 1e6 or None
+    return None
+
+
+def not_counted(row: Row, rows: Sequence[Row], value: Value, naive: float | None) -> str:
+    """Return why a row says nothing about the model; empty if it does.
+
+    >>> given = Row("c", "iops", 200.0, None, None, "input")
+    >>> again = Row("d", "iops", 200.0, None, None, "target")
+    >>> not_counted(again, [given, again], Value.plain(200.0), None)
+    'no interval is printed of it'
+    """
+    if row.measured is None:
+        return "a statement without a number"
+    if value.parts is None:
+        return "no interval is printed of it"
+    if restates(row, rows):
+        return "restates an input"
+    same = {r.metric for r in rows if r.config == row.config and r.role == "target"}
+    if row.metric == "lat_mean_us" and "iops" in same:
+        return "arithmetic on its IOPS"
+    if naive and abs(value.value / naive - 1) < EQUAL:
+        return "equals the naive rule"
+    return ""
+
+
+def error(row: Row, predicted: float) -> float:
+    """How far *predicted* is from what was measured: a share of it, or points.
+
+    >>> round(error(Row("c", "iops", 200.0, None, None, "target"), 210.0), 6)
+    0.05
+    >>> error(Row("c", "loss_pct", None, 10, 25, "target", "d"), 28.0)
+    3.0
+    """
+    points = metric(row.metric).points
+    if row.measured is not None:
+        return predicted - row.measured if points else predicted / row.measured - 1
+    low, high = row.span
+    if low <= predicted <= high:
+        return 0.0
+    edge = low if predicted < low else high
+    return predicted - edge if points else predicted / edge - 1
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What the targets of several sets add up to."""
+
+    targets: int
+    iops_median: float
+    """Median of |error| over targets that are IOPS."""
+    iops_p90: float
+    cpu_worst: float
+    """Largest error of CPU %, points."""
+    met: int
+    ranges: int
+    ranges_met: int
+    calibrated: Coverage
+    catalog: Coverage
+
+
+def summary(scores: Sequence[Score]) -> Summary:
+    """Return what the targets of *scores* add up to; NaN where there is nothing."""
+    lines = [line for s in scores for line in s.targets]
+    iops = [line for line in lines if line.row.metric == "iops" and line.row.measured is not None]
+    errors = [abs(line.error) for line in iops]
+    cpu = [abs(line.error) for line in lines if line.row.metric == "cpu_pct"]
+    ranges = [line for line in lines if line.row.measured is None]
+    counted = [line for line in lines if line.counted]
+    return Summary(
+        targets=len(lines),
+        iops_median=float(np.median(errors)) if errors else math.nan,
+        iops_p90=float(np.quantile(errors, 0.9)) if errors else math.nan,
+        cpu_worst=max(cpu, default=math.nan),
+        met=sum(bool(line.within_budget) for line in lines),
+        ranges=len(ranges),
+        ranges_met=sum(bool(line.within_budget) for line in ranges),
+        calibrated=coverage(_judged(line, line.value) for line in counted),
+        catalog=coverage(_judged(line, line.catalog) for line in counted),
+    )
+
+
+def _judged(line: Line, value: Value | None) -> Judged | None:
+    if value is None or value.parts is None or line.row.measured is None or value.value <= 0:
+        return None
+    return Judged(line.source, line.row.measured, value.value, value.low, value.high, line.naive)

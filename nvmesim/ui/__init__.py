@@ -1,0 +1,1 @@
+"""What a person moves: sliders in a notebook."""

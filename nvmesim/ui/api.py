@@ -1,0 +1,192 @@
+"""What the page asks of the app, as JSON; every refusal is one sentence."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from nvmesim.errors import InputError, NvmesimError
+from nvmesim.scenario.writing import to_text
+from nvmesim.show.words import one_line
+from nvmesim.ui import controls, work
+from nvmesim.ui.jobs import Job, Jobs
+from nvmesim.ui.trust import check, scenario_of, tables_of_text, text_of
+
+MOST_FILES: Final = 60
+MOST_BYTES: Final = 256 << 20
+"""Of all captures that are held at once."""
+MOST_OWN: Final = 30
+"""Calibrated drives that are kept by name."""
+
+
+class Api:
+    """The state of one run of the app: jobs, dropped captures, calibrated drives."""
+
+    def __init__(self) -> None:
+        self.jobs = Jobs()
+        self.own: dict[str, dict[str, Any]] = {}
+        self._folder = tempfile.TemporaryDirectory(prefix="nvmesim-ui-")
+        self._files: dict[str, tuple[Path, int]] = {}
+        self._number = 0
+
+    def close(self) -> None:
+        """Stop all work and delete what was dropped."""
+        self.jobs.close()
+        self._folder.cleanup()
+
+    # Design ---------------------------------------------------------------------------------------
+
+    def design(self, asked: dict[str, Any]) -> dict[str, Any]:
+        """A design with one control moved: its TOML, the controls, a coarse answer, a job."""
+        self._cancel(asked.get("job"))
+        text = asked.get("toml") or ""
+        tables = tables_of_text(text) if text else controls.start()
+        change = asked.get("set")
+        if isinstance(change, dict):
+            for key, value in change.items():
+                if value not in self.own:  # those are tables of ours, under any name
+                    check({key.rpartition(".")[2]: value})
+                tables = controls.put(tables, key, value, self.own)
+        if change or not text:
+            text = to_text(tables)
+        out: dict[str, Any] = {"toml": text, "controls": controls.values(tables),
+                               "own": list(self.own)}  # fmt: skip
+        try:
+            scenario = scenario_of(tables)
+            out["html"] = work.coarse(scenario)
+        except NvmesimError as error:
+            return {**out, "error": one_line(str(error))}
+        out["job"] = self.jobs.start(lambda job: work.refine(job, scenario)).id
+        return out
+
+    def _cancel(self, name: Any) -> None:
+        job = self.jobs.get(name) if isinstance(name, str) else None
+        if job is not None:
+            job.cancel()
+
+    # The other pages ------------------------------------------------------------------------------
+
+    def compare(self, asked: dict[str, Any]) -> dict[str, Any]:
+        """Start the comparison of two to four designs."""
+        designs = work.designs_of(asked.get("designs"))
+        return self._started(lambda job: work.compare_designs(job, designs))
+
+    def choose(self, asked: dict[str, Any]) -> dict[str, Any]:
+        """Start the choice for a goal, given as TOML around the design's own tables."""
+        goal = tables_of_text(asked.get("goal"))
+        goal["scenario"] = tables_of_text(asked.get("toml"))
+        return self._started(lambda job: work.choose_design(job, goal))
+
+    def best(self, asked: dict[str, Any]) -> dict[str, Any]:
+        """Start the search for the largest load within a goal."""
+        tables = tables_of_text(asked.get("toml"))
+        return self._started(lambda job: work.find_best(job, tables, asked))
+
+    def describe(self, asked: dict[str, Any]) -> dict[str, Any]:
+        """A scenario from pasted dumps."""
+        return work.describe_dumps(asked.get("dumps"))
+
+    def calibrate(self, asked: dict[str, Any]) -> dict[str, Any]:
+        """Start a fit to dropped captures or to a typed table of points."""
+        name = text_of(asked.get("name") or "my drive", "name", 80)
+        host = text_of(asked.get("captured_on") or "", "captured on", 120)
+        files = self._captures(asked)
+
+        def fitted(job: Job) -> None:
+            try:
+                work.calibrate(job, files, name, host)
+            except NvmesimError as error:
+                raise InputError(str(error).replace(f"{self._folder.name}/", "")) from None
+            while len(self.own) >= MOST_OWN:
+                del self.own[next(iter(self.own))]
+            self.own[name] = job.data.pop("profile")
+
+        return self._started(fitted)
+
+    def _captures(self, asked: dict[str, Any]) -> list[Path]:
+        typed = asked.get("points")
+        if isinstance(typed, str) and typed.strip():
+            return [self._keep("points.csv", text_of(typed, "points").encode())[1]]
+        wanted = asked.get("files")
+        if not isinstance(wanted, list) or not wanted:
+            raise InputError("drop captures here first, or type a table of points")
+        found = [self._files[f][0] for f in wanted if isinstance(f, str) and f in self._files]
+        if len(found) < len(wanted):
+            raise InputError("these captures are no longer here; drop them again")
+        return found
+
+    def upload(self, name: str, data: bytes) -> dict[str, Any]:
+        """Keep one dropped capture; say what it is, or why it is none."""
+        from nvmesim.capture.registry import read_capture
+
+        held = sum(size for _, size in self._files.values())
+        if len(self._files) >= MOST_FILES or held + len(data) > MOST_BYTES:
+            raise InputError("too much was dropped; calibrate, then open this page again")
+        key, path = self._keep(name, data)
+        try:
+            capture = read_capture(path)
+        except NvmesimError as error:
+            path.unlink(missing_ok=True)
+            said = str(error).replace(str(path), name[-80:])
+            raise InputError(said.replace(f"{self._folder.name}/", "")) from None
+        self._files[key] = (path, len(data))
+        return {"id": key, "name": one_line(name)[-80:], "format": capture.format}
+
+    def _keep(self, name: str, data: bytes) -> tuple[str, Path]:
+        self._number += 1
+        path = Path(self._folder.name) / work.safe_name(name, self._number)
+        path.write_bytes(data)
+        return str(self._number), path
+
+    def _started(self, doing: Callable[[Job], None]) -> dict[str, Any]:
+        return {"job": self.jobs.start(doing).id}
+
+
+# Requests -----------------------------------------------------------------------------------------
+
+
+def posted(action: Callable[[dict[str, Any]], dict[str, Any]]) -> Any:
+    """Return an endpoint that gives *action* the JSON object that was sent."""
+
+    async def endpoint(request: Request) -> Response:
+        try:
+            asked = json.loads(await request.body())
+        except (ValueError, RecursionError):
+            return refused("a JSON object is needed")
+        if not isinstance(asked, dict):
+            return refused("a JSON object is needed")
+        return await _answered(lambda: action(asked))
+
+    return endpoint
+
+
+def uploaded(api: Api) -> Any:
+    """Return the endpoint that takes one capture as the body of a request."""
+
+    async def endpoint(request: Request) -> Response:
+        name = request.query_params.get("name", "capture")
+        data = await request.body()
+        return await _answered(lambda: api.upload(name, data))
+
+    return endpoint
+
+
+async def _answered(action: Callable[[], dict[str, Any]]) -> Response:
+    try:
+        return JSONResponse(await run_in_threadpool(action))
+    except NvmesimError as error:
+        return refused(str(error))
+    except (KeyError, TypeError, IndexError, AttributeError, ValueError) as error:
+        return refused(f"this request cannot be understood ({type(error).__name__})")
+
+
+def refused(text: str) -> Response:
+    """One sentence for the page."""
+    return JSONResponse({"error": one_line(text)[:1500]}, 422)

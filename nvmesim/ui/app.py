@@ -1,0 +1,177 @@
+"""The pages of `nvmesim ui` and where each request goes."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from functools import cache
+from importlib import resources
+from itertools import groupby
+from typing import Any, Final
+
+from jinja2 import Environment, FunctionLoader, StrictUndefined
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
+
+from nvmesim.predict.result import Result
+from nvmesim.scenario.writing import to_text
+from nvmesim.show.page import asset, bundle
+from nvmesim.ui.api import Api, posted, uploaded
+from nvmesim.ui.controls import RAID_LEVELS, controls, start
+from nvmesim.ui.guard import Guard
+from nvmesim.ui.trust import scenario_of
+from nvmesim.ui.work import coarse
+from nvmesim.version import __version__
+
+PAGES: Final = {"design": "Design", "drive": "Drive", "compare": "Compare", "choose": "Choose",
+                "server": "Server"}  # fmt: skip
+GOAL: Final = """\
+name = "which drives, how many"
+
+[candidates]
+"volume.raid" = ["raid10", "raid5", "raid6"]
+"drives.0.count" = [4, 6, 8, 12]
+
+[constraints]
+iops = "400k/s"
+p99 = "1 ms"
+capacity = "5 TB"
+survives = 1
+
+[objective]
+minimize = "drives"
+"""
+POINTS: Final = """\
+op,block_size,jobs,iodepth,iops,lat_mean_us
+randread,4 KiB,1,1,,80
+randread,4 KiB,8,32,640000,
+randwrite,4 KiB,1,1,,20
+randwrite,4 KiB,8,32,200000,
+read,128 KiB,1,32,25000,
+write,128 KiB,1,32,16000,
+"""
+
+
+def create_app(token: str, port: int) -> Starlette:
+    """Return the app that answers below ``/TOKEN/`` on this machine at *port*."""
+    api = Api()
+
+    @asynccontextmanager
+    async def living(_: Starlette) -> AsyncIterator[None]:
+        # The engine and the charts' code, while the browser opens the page.
+        threading.Thread(target=_warm, daemon=True).start()
+        yield
+        api.close()
+
+    routes = [
+        Route("/", _page("design")),
+        *(Route(f"/{name}", _page(name)) for name in PAGES),
+        Route("/assets/{name}", _asset),
+        *(
+            Route(f"/api/{name}", posted(getattr(api, name)), methods=["POST"])
+            for name in ("design", "compare", "choose", "best", "describe", "calibrate")
+        ),
+        Route("/api/upload", uploaded(api), methods=["POST"]),
+        Route("/api/job/{name}", _job(api)),
+        Route("/api/job/{name}/cancel", _cancel(api), methods=["POST"]),
+        Route("/api/job/{name}/report", _report(api)),
+    ]
+    guard = Middleware(Guard, token=token, port=port)
+    app = Starlette(routes=routes, middleware=[guard], lifespan=living)
+    app.state.api = api
+    return app
+
+
+def _warm() -> None:
+    coarse(scenario_of(start()))
+    bundle()
+
+
+def _page(name: str) -> Callable[[Request], Response]:
+    def endpoint(_: Request) -> Response:
+        grouped = {k: list(v) for k, v in groupby(controls(), lambda c: c.group)}
+        return HTMLResponse(
+            _templates().get_template(f"{name}.html").render(
+                page=name, pages=PAGES, groups=grouped, version=__version__, toml=to_text(start()),
+                goal=GOAL, points=POINTS, levels=RAID_LEVELS[1:],
+            )
+        )  # fmt: skip
+
+    return endpoint
+
+
+@cache
+def _templates() -> Environment:
+    def load(name: str) -> str | None:
+        file = resources.files("nvmesim.ui") / "templates" / name
+        return file.read_text("utf-8") if file.is_file() else None
+
+    return Environment(autoescape=True, undefined=StrictUndefined, loader=FunctionLoader(load))
+
+
+_ASSETS: Final[dict[str, tuple[str, Callable[[], str]]]] = {
+    # a fixed table: no name of a request becomes a path
+    "report.css": ("text/css", lambda: asset("report.css")),
+    "ui.css": ("text/css", lambda: _own("ui.css")),
+    "ui.js": ("text/javascript", lambda: _own("ui.js")),
+    "pages.js": ("text/javascript", lambda: _own("pages.js")),
+    "vega.js": ("text/javascript", lambda: f"(() => {{{bundle()}}})();"),
+}
+
+
+def _own(name: str) -> str:
+    return (resources.files("nvmesim.ui") / "assets" / name).read_text("utf-8")
+
+
+async def _asset(request: Request) -> Response:
+    found = _ASSETS.get(request.path_params["name"])
+    if found is None:
+        return PlainTextResponse("no such file", 404)
+    kind, read = found
+    return Response(await run_in_threadpool(read), media_type=kind)
+
+
+def _job(api: Api) -> Callable[[Request], Response]:
+    def endpoint(request: Request) -> Response:
+        job = api.jobs.get(request.path_params["name"])
+        if job is None:
+            return JSONResponse({"error": "this work is gone; ask again"}, 404)
+        seen = request.query_params.get("seen", "0")
+        return JSONResponse(job.to_json(int(seen) if seen.isdecimal() and len(seen) < 9 else 0))
+
+    return endpoint
+
+
+def _cancel(api: Api) -> Callable[[Request], Response]:
+    def endpoint(request: Request) -> Response:
+        job = api.jobs.get(request.path_params["name"])
+        if job is not None:
+            job.cancel()
+        return JSONResponse({"cancelled": job is not None})
+
+    return endpoint
+
+
+def _report(api: Api) -> Callable[[Request], Response]:
+    def endpoint(request: Request) -> Response:
+        job = api.jobs.get(request.path_params["name"])
+        found: Any = None if job is None else job.result
+        if found is None:
+            return PlainTextResponse("there is no answer yet to report", 404)
+        if isinstance(found, Result):
+            from nvmesim.show.report import page
+
+            text = page(found)
+        else:
+            from nvmesim.show.fit_page import fit_page
+
+            text = fit_page(found)
+        headers = {"Content-Disposition": 'attachment; filename="nvmesim-report.html"'}
+        return HTMLResponse(text, headers=headers)
+
+    return endpoint

@@ -1,0 +1,230 @@
+"use strict";
+const pages = {};
+
+// Design --------------------------------------------------------------------------------------------
+pages.design = () => {
+  let toml = "";
+  let job = null;
+  let asking = false;
+  let waiting = null;
+
+  const field = (key) => document.querySelector(`.control[data-key="${key}"]`);
+  const inputs = (box) => [...box.querySelectorAll("input, select")];
+
+  function fill(values, own) {
+    const list = $("l-drives.profile");
+    own.forEach((name) => {
+      if (![...list.options].some((o) => o.value === name)) list.append(new Option("own", name));
+    });
+    Object.entries(values).forEach(([key, value]) => {
+      const box = field(key);
+      box.hidden = value === null;
+      if (value === null) return;
+      inputs(box).forEach((input) => {
+        if (input === document.activeElement && input.type !== "range" && input.tagName !== "SELECT") return;
+        if (input.tagName === "SELECT" && ![...input.options].some((o) => o.value === String(value))) {
+          input.append(new Option(String(value), String(value)));
+        }
+        input.value = String(value);
+      });
+    });
+  }
+
+  async function send(body) {
+    // One request at a time; of those that wait only the last one counts.
+    if (asking) {
+      waiting = { ...body, set: { ...(waiting && waiting.set), ...body.set } };
+      if (waiting.toml === undefined && !Object.keys(waiting.set).length) delete waiting.set;
+      return;
+    }
+    asking = true;
+    try {
+      const found = await ask("api/design", { toml, job, ...body });
+      toml = found.toml;
+      $("toml").value = toml;
+      kept.design = toml;
+      history.replaceState(null, "", `#s=${pack(toml)}`);
+      fill(found.controls, found.own);
+      problem(found.error || "");
+      if (found.html) { showFirst(found.html); $("answer").classList.remove("old"); }
+      else $("answer").classList.add("old");
+      job = found.job || null;
+      $("report").disabled = true;
+      if (job) {
+        const mine = job;
+        follow(job, (state) => { if (mine === job) $("report").disabled = !state.version; });
+      } else { following += 1; busy(false); }
+    } catch (error) { problem(error.message); $("answer").classList.add("old"); }
+    asking = false;
+    if (waiting) { const next = waiting; waiting = null; send(next); }
+  }
+
+  document.querySelectorAll(".control").forEach((box) => {
+    const key = box.dataset.key;
+    const numeric = box.dataset.form === "range";
+    inputs(box).forEach((input) => {
+      const changed = () => {
+        if (numeric && input.value === "") return;
+        inputs(box).forEach((other) => { if (other !== input) other.value = input.value; });
+        send({ set: { [key]: numeric ? Number(input.value) : input.value.trim() } });
+      };
+      input.addEventListener(input.type === "range" ? "input" : "change", changed);
+    });
+  });
+  $("controls").addEventListener("submit", (event) => event.preventDefault());
+  $("apply").addEventListener("click", () => send({ toml: $("toml").value }));
+  $("download").addEventListener("click", () => save("server.toml", toml));
+  $("report").addEventListener("click", () => { location.href = `api/job/${job}/report`; });
+  $("link").addEventListener("click", async () => {
+    const place = $("said");
+    try { await navigator.clipboard.writeText(location.href); place.textContent = "Link copied."; }
+    catch { place.textContent = "Copy the address of this page: it holds the design."; }
+  });
+  $("add").addEventListener("click", () => {
+    const list = kept.compared;
+    if (list.length >= 4) { $("said").textContent = "Four designs are there already."; return; }
+    kept.compared = [...list, toml];
+    $("said").textContent = `Added; ${list.length + 1} to compare.`;
+  });
+  $("load").addEventListener("change", async (event) => {
+    const file = event.target.files[0];
+    if (!file) return;
+    try { await send({ toml: await readToml(file) }); } catch (error) { problem(error.message); }
+    event.target.value = "";
+  });
+  const use = sessionStorage.getItem("use");
+  sessionStorage.removeItem("use");
+  send({ toml: linked() || kept.design, ...(use ? { set: { "drives.profile": use } } : {}) });
+  window.addEventListener("hashchange", () => { const text = linked(); if (text && text !== toml) send({ toml: text }); });
+};
+
+// Drive ---------------------------------------------------------------------------------------------
+pages.drive = () => {
+  const MOST = 64 * 1024 * 1024;
+  const files = [];
+  let profile = "";
+
+  async function take(list) {
+    problem("");
+    const bad = [];
+    for (const file of list) {
+      if (file.size > MOST) { bad.push(`${file.name} is larger than 64 MiB; calibrate it with nvmesim calibrate`); continue; }
+      busy(true, `reading ${file.name}`);
+      try {
+        const found = await ask(`api/upload?name=${encodeURIComponent(file.name)}`, file);
+        files.push(found.id);
+        const line = document.createElement("li");
+        line.textContent = `${found.name}: ${found.format}`;
+        $("dropped").append(line);
+      } catch (error) { bad.push(error.message); }
+    }
+    busy(false);
+    problem(bad.join(" · "));
+  }
+
+  const drop = $("drop");
+  ["dragenter", "dragover"].forEach((name) => drop.addEventListener(name, (e) => { e.preventDefault(); drop.classList.add("over"); }));
+  ["dragleave", "drop"].forEach((name) => drop.addEventListener(name, (e) => { e.preventDefault(); drop.classList.remove("over"); }));
+  drop.addEventListener("drop", (event) => take([...event.dataTransfer.files]));
+  $("files").addEventListener("change", async (event) => { await take([...event.target.files]); event.target.value = ""; });
+  $("example").addEventListener("click", () => { $("points").value = $("points").placeholder; });
+  $("fit").addEventListener("submit", (event) => {
+    event.preventDefault();
+    const body = { files, name: $("name").value, captured_on: $("host").value, points: files.length ? "" : $("points").value };
+    start("api/calibrate", body, (state) => {
+      const done = state.state === "done";
+      $("profile").disabled = $("report").disabled = !done;
+      $("use").hidden = !done;
+      if (done) { profile = state.data.toml; sessionStorage.setItem("fitted", state.data.name); }
+    });
+  });
+  $("profile").addEventListener("click", () => save("drive.toml", profile));
+  $("report").addEventListener("click", () => { location.href = `api/job/${current}/report`; });
+  $("use").addEventListener("click", () => sessionStorage.setItem("use", sessionStorage.getItem("fitted")));
+};
+
+// Compare -------------------------------------------------------------------------------------------
+pages.compare = () => {
+  function list() {
+    const place = $("designs");
+    place.textContent = "";
+    kept.compared.forEach((text, number) => {
+      const item = document.createElement("li");
+      const head = document.createElement("strong");
+      head.textContent = (/^name = "(.*)"$/m.exec(text) || [0, `design ${number + 1}`])[1];
+      const remove = document.createElement("button");
+      remove.textContent = "Remove";
+      remove.setAttribute("aria-label", `Remove design ${number + 1}`);
+      remove.addEventListener("click", () => { kept.compared = kept.compared.filter((_, n) => n !== number); list(); });
+      const body = document.createElement("pre");
+      body.textContent = text;
+      body.tabIndex = 0;
+      body.setAttribute("role", "region");
+      body.setAttribute("aria-label", `TOML of design ${number + 1}`);
+      item.append(head, " ", remove, body);
+      place.append(item);
+    });
+  }
+  $("go").addEventListener("click", () => start("api/compare", { designs: kept.compared }));
+  $("clear").addEventListener("click", () => { kept.compared = []; list(); });
+  $("load").addEventListener("change", async (event) => {
+    try {
+      for (const file of event.target.files) kept.compared = [...kept.compared, await readToml(file)].slice(0, 4);
+    } catch (error) { problem(error.message); }
+    event.target.value = "";
+    list();
+  });
+  list();
+};
+
+// Choose --------------------------------------------------------------------------------------------
+pages.choose = () => {
+  const design = async () => kept.design || (await ask("api/design", {})).toml;
+  $("best").addEventListener("submit", async (event) => {
+    event.preventDefault();
+    const levels = [...document.querySelectorAll("[name=level]:checked")].map((box) => box.value);
+    const asked = { levels, p99: $("p99").value.trim(), cpu: $("cpu").value.trim(), iops: $("iops").value.trim() };
+    start("api/best", { ...asked, toml: await design() });
+  });
+  $("choose").addEventListener("submit", async (event) => {
+    event.preventDefault();
+    start("api/choose", { goal: $("goal").value, toml: await design() });
+  });
+};
+
+// Server --------------------------------------------------------------------------------------------
+pages.server = () => {
+  $("more").addEventListener("click", () => {
+    const number = document.querySelectorAll(".dump").length + 1;
+    const label = document.createElement("label");
+    label.htmlFor = `dump-${number}`;
+    label.textContent = `Dump ${number}`;
+    const box = document.createElement("textarea");
+    Object.assign(box, { id: `dump-${number}`, className: "dump", rows: 8, spellcheck: false });
+    $("dumps").append(label, box);
+    box.focus();
+  });
+  $("describe").addEventListener("submit", async (event) => {
+    event.preventDefault();
+    problem("");
+    const dumps = [...document.querySelectorAll(".dump")].map((d) => d.value).filter((d) => d.trim());
+    try {
+      const found = await ask("api/describe", { dumps });
+      const place = $("answer");
+      place.textContent = "";
+      [["Read", found.read], ["Missing", found.missing], ["Assumed; check each", found.assumed]].forEach(([title, lines]) => {
+        if (!lines.length) return;
+        const head = document.createElement("h3");
+        head.textContent = title;
+        const body = document.createElement("ul");
+        lines.forEach((line) => { const item = document.createElement("li"); item.textContent = line; body.append(item); });
+        place.append(head, body);
+      });
+      $("toml").value = found.toml;
+      $("found").hidden = false;
+    } catch (error) { problem(error.message); }
+  });
+  $("open").addEventListener("click", () => { kept.design = $("toml").value; location.href = "design"; });
+};
+
+pages[document.body.dataset.page]();

@@ -1,0 +1,289 @@
+"""The controls of the design page: each is a key of the scenario, or a choice that sets some."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from nvmesim.catalog import load as catalog
+from nvmesim.errors import InputError
+from nvmesim.scenario.load import with_values
+from nvmesim.scenario.presets import PRESETS, workload
+
+Tables = dict[str, Any]
+RAID_LEVELS: Final = ("none", "raid0", "raid1", "raid10", "raid5", "raid6")
+MOST_DRIVES: Final = 24
+CATALOG: Final = "catalog:"
+
+
+@dataclass(frozen=True)
+class Control:
+    """One control of the page."""
+
+    key: str
+    """Of the scenario, as ``--set`` takes it."""
+    label: str
+    group: str
+    form: Literal["choice", "search", "range", "number", "text"]
+    choices: tuple[tuple[str, str], ...] = ()
+    """(value, what the page shows)"""
+    low: float = 0
+    high: float = 0
+    step: float = 1
+    hint: str = ""
+
+
+def controls() -> list[Control]:
+    """Return the controls in the order of the page."""
+    return [
+        Control("drives.profile", "Drive", "Drives", "search", _catalog("drive"),
+                hint="type to search the catalog"),
+        Control("drives.count", "Number of drives", "Drives", "range", low=1, high=MOST_DRIVES),
+        Control("drives.socket", "Attached to", "Drives", "choice",
+                (("0", "socket 0"), ("1", "socket 1"), ("spread", "both sockets, half each"))),
+        Control("volume.raid", "RAID level", "Volume", "choice",
+                tuple((r, "no RAID: each drive by itself" if r == "none" else r.upper())
+                      for r in RAID_LEVELS)),
+        Control("volume.engine", "RAID engine", "Volume", "choice", _names("raid-engine")),
+        Control("volume.chunk", "Chunk", "Volume", "choice", _same("4 KiB", "16 KiB", "64 KiB",
+                "128 KiB", "256 KiB", "512 KiB", "1 MiB")),
+        Control("volume.degraded", "Condition", "Volume", "choice",
+                (("healthy", "all drives work"), ("failed", "one drive has failed"),
+                 ("rebuilding", "the failed drive is rebuilt"))),
+        Control("server.sockets.cpu", "CPU", "Server", "search", _catalog("cpu")),
+        Control("server.sockets", "Sockets", "Server", "choice", _same("1", "2")),
+        Control("server.stack", "Storage stack", "Server", "choice", _names("stack")),
+        Control("workload", "Start from", "Load", "choice",
+                (("", "own load"), *((k, p.title) for k, p in PRESETS.items()))),
+        Control("workload.0.block_size", "Block size", "Load", "choice", _same("512 B", "4 KiB",
+                "8 KiB", "16 KiB", "32 KiB", "64 KiB", "128 KiB", "256 KiB", "512 KiB", "1 MiB")),
+        Control("workload.0.access", "Access", "Load", "choice", _same("random", "sequential")),
+        Control("workload.0.read", "Share of reads", "Load", "range", low=0, high=1, step=0.05),
+        Control("workload.0.threads", "Threads per target", "Load", "range", low=1, high=128),
+        Control("workload.0.outstanding", "Outstanding per thread", "Load", "range", low=1,
+                high=256),
+        Control("workload.0.rate", "Fixed rate", "Load", "text",
+                hint="such as 500k/s: requests come by the clock; empty: threads ask again"),
+        Control("workload.0.slo", "Goal for p99", "Goal", "text", hint="such as 1 ms"),
+    ]  # fmt: skip
+
+
+def _same(*names: str) -> tuple[tuple[str, str], ...]:
+    return tuple((name, name) for name in names)
+
+
+def _names(kind: Any) -> tuple[tuple[str, str], ...]:
+    return _same(*catalog.names(kind))
+
+
+def _catalog(kind: Any) -> tuple[tuple[str, str], ...]:
+    named = ((name, catalog.get(kind, name)) for name in catalog.names(kind))
+    return tuple((name, str(getattr(found, "model", "")) or name) for name, found in named)
+
+
+def start() -> Tables:
+    """Return the tables of the design that the page opens with."""
+    return {
+        "name": "my server",
+        "server": {"stack": "linux-io_uring", "sockets": [{"cpu": "xeon-gold-6130"}]},
+        "drives": [{"profile": "intel-p4610-1.6tb", "count": 8, "socket": 0}],
+        "volume": [{"raid": "raid5", "chunk": "128 KiB", "engine": "linux-md"}],
+        "workload": [{**workload("oltp"), "slo": "1 ms"}],
+    }
+
+
+# From the tables to the controls ------------------------------------------------------------------
+
+
+def values(tables: Mapping[str, Any]) -> dict[str, Any]:
+    """Return key -> value of every control; None where a control does not apply."""
+    volumes = _listed(tables, "volume")
+    drives, loads = _listed(tables, "drives"), _listed(tables, "workload")
+    server = tables.get("server", {})
+    sockets = server.get("sockets", [])
+    first = loads[0] if loads else {}
+    volume = volumes[0] if volumes else {}
+    closed = "rate" not in first
+    return {
+        "drives.profile": _shown(drives[0].get("profile")) if drives else "",
+        "drives.count": sum(d.get("count", 1) for d in drives),
+        "drives.socket": _placement(drives) if len(sockets) > 1 else None,
+        "volume.raid": volume.get("raid", "none"),
+        "volume.engine": _shown(volume.get("engine", "linux-md")) if volume else None,
+        "volume.chunk": volume.get("chunk", "512 KiB") if volume else None,
+        "volume.degraded": _condition(volume) if volume.get("raid", "raid0") != "raid0" else None,
+        "server.sockets.cpu": _shown(sockets[0].get("cpu")) if sockets else "",
+        "server.sockets": str(len(sockets)),
+        "server.stack": _shown(server.get("stack", "linux-io_uring")),
+        "workload": _preset_of(first),
+        "workload.0.block_size": _size(first.get("block_size", "4 KiB")),
+        "workload.0.access": first.get("access", "random"),
+        "workload.0.read": first.get("read", 1.0),
+        "workload.0.threads": first.get("threads", 1) if closed else None,
+        "workload.0.outstanding": first.get("outstanding", 1) if closed else None,
+        "workload.0.rate": first.get("rate", ""),
+        "workload.0.slo": first.get("slo", ""),
+    }
+
+
+def _listed(tables: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
+    found = tables.get(key, [])
+    listed = [found] if isinstance(found, Mapping) else found
+    if not isinstance(listed, list) or not all(isinstance(t, Mapping) for t in listed):
+        raise InputError(f"{key}: one or several tables are needed")
+    return [dict(t) for t in listed]
+
+
+def _shown(reference: Any) -> str:
+    """The name of a part; a table shows its own."""
+    if isinstance(reference, Mapping):
+        return str(reference.get("name") or reference.get("extends") or "own")
+    return str(reference)
+
+
+def _size(value: Any) -> str:
+    return value if isinstance(value, str) else "mixed"
+
+
+def _placement(drives: list[dict[str, Any]]) -> str:
+    places = {d.get("socket", 0) for d in drives}
+    return "spread" if len(places) > 1 else str(places.pop() if places else 0)
+
+
+def _condition(volume: Mapping[str, Any]) -> str:
+    if not volume.get("degraded"):
+        return "healthy"
+    return "rebuilding" if volume.get("rebuild") else "failed"
+
+
+def _preset_of(load: Mapping[str, Any]) -> str:
+    own = {k: v for k, v in load.items() if k != "slo"}
+    return next((k for k in PRESETS if workload(k) == own), "")
+
+
+# From the controls to the tables ------------------------------------------------------------------
+
+
+def put(tables: Mapping[str, Any], key: str, value: Any, own: Mapping[str, Any]) -> Tables:
+    """Return *tables* with the control *key* at *value*; *own* are calibrated drives by name.
+
+    >>> put(start(), "volume.raid", "raid6", {})["volume"][0]["raid"]
+    'raid6'
+    """
+    known = {control.key: control for control in controls()}
+    if key not in known:
+        raise InputError(f"{key[:60]!r} is no control of this page; change it in the TOML")
+    lists = {k: _listed(tables, k) for k in ("drives", "volume", "workload") if k in tables}
+    whole = {**tables, **lists}
+    special = _SPECIAL.get(key)
+    if special is not None:
+        return special(whole, value, own)
+    if value == "":
+        return _without(whole, key)
+    return with_values(whole, {key: value})
+
+
+def _without(tables: Tables, key: str) -> Tables:
+    *_, last = key.split(".")
+    loads = [{k: v for k, v in load.items() if k != last} if n == 0 else load
+             for n, load in enumerate(tables.get("workload", []))]  # fmt: skip
+    return {**tables, "workload": loads}
+
+
+def _profile(tables: Tables, value: Any, own: Mapping[str, Any]) -> Tables:
+    profile = own.get(str(value), value)
+    return {**tables, "drives": [{**d, "profile": profile} for d in tables["drives"]]}
+
+
+def _count(tables: Tables, value: Any, _: Mapping[str, Any]) -> Tables:
+    drives, count = tables["drives"], _whole(value, "drives.count", 1, 1024)
+    if _placement(drives) == "spread" and count > 1:
+        return _spread(tables, count)
+    return {**tables, "drives": [{**drives[0], "count": count}]}
+
+
+def _spread(tables: Tables, count: int) -> Tables:
+    first = {k: v for k, v in tables["drives"][0].items() if k != "behind"}
+    halves = (count - count // 2, count // 2)
+    drives = [{**first, "socket": s, "count": n} for s, n in enumerate(halves) if n]
+    return {**tables, "drives": drives}
+
+
+def _socket(tables: Tables, value: Any, _: Mapping[str, Any]) -> Tables:
+    count = sum(d.get("count", 1) for d in tables["drives"])
+    if value == "spread":
+        return _spread(tables, count)
+    first = {k: v for k, v in tables["drives"][0].items() if k != "behind"}
+    place = _whole(value, "drives.socket", 0, 7)
+    return {**tables, "drives": [{**first, "socket": place, "count": count}]}
+
+
+def _raid(tables: Tables, value: Any, _: Mapping[str, Any]) -> Tables:
+    if value == "none":
+        return {k: v for k, v in tables.items() if k != "volume"}
+    before = (tables.get("volume") or [{"chunk": "128 KiB", "engine": "linux-md"}])[0]
+    lost = {"layout"} | ({"degraded", "rebuild"} if value == "raid0" else set())
+    kept = {k: v for k, v in before.items() if k not in lost}
+    return {**tables, "volume": [{**kept, "raid": value}]}
+
+
+def _degraded(tables: Tables, value: Any, _: Mapping[str, Any]) -> Tables:
+    volume = {k: v for k, v in tables["volume"][0].items() if k not in ("degraded", "rebuild")}
+    if value != "healthy":
+        volume |= {"degraded": [0], "rebuild": value == "rebuilding"}
+    return {**tables, "volume": [volume, *tables["volume"][1:]]}
+
+
+def _cpu(tables: Tables, value: Any, _: Mapping[str, Any]) -> Tables:
+    server = tables["server"]
+    sockets = [{**s, "cpu": value} for s in server["sockets"]]
+    return {**tables, "server": {**server, "sockets": sockets}}
+
+
+def _sockets(tables: Tables, value: Any, own: Mapping[str, Any]) -> Tables:
+    server, count = tables["server"], _whole(value, "server.sockets", 1, 8)
+    sockets = (list(server["sockets"]) * count)[:count]
+    changed = {**tables, "server": {**server, "sockets": sockets}}
+    return changed if count > 1 else _socket(changed, "0", own)
+
+
+def _preset(tables: Tables, value: Any, _: Mapping[str, Any]) -> Tables:
+    if not value:
+        return tables
+    goal = {k: v for k, v in (tables.get("workload") or [{}])[0].items() if k == "slo"}
+    return {**tables, "workload": [{**workload(str(value)), **goal}]}
+
+
+def _rate(tables: Tables, value: Any, _: Mapping[str, Any]) -> Tables:
+    first, *others = tables["workload"]
+    closed = ("threads", "threads_total", "outstanding", "think_time", "rate_limit")
+    if value == "":
+        kept = {k: v for k, v in first.items() if k not in ("rate", "arrivals", "bursts")}
+        first = {"threads": 8, "outstanding": 8, **kept}
+    else:
+        first = {**{k: v for k, v in first.items() if k not in closed}, "rate": str(value)}
+    return {**tables, "workload": [first, *others]}
+
+
+def _whole(value: Any, key: str, low: int, high: int) -> int:
+    try:
+        number = int(value)
+    except (TypeError, ValueError):
+        raise InputError(f"{key}: {str(value)[:40]!r} is no whole number") from None
+    if not low <= number <= high:
+        raise InputError(f"{key} is {number}; {low} to {high}")
+    return number
+
+
+_SPECIAL: Final[Mapping[str, Callable[[Tables, Any, Mapping[str, Any]], Tables]]] = {
+    "drives.profile": _profile,
+    "drives.count": _count,
+    "drives.socket": _socket,
+    "volume.raid": _raid,
+    "volume.degraded": _degraded,
+    "server.sockets.cpu": _cpu,
+    "server.sockets": _sockets,
+    "workload": _preset,
+    "workload.0.rate": _rate,
+}

@@ -1,0 +1,220 @@
+"""`ns.explore`: sliders for a scenario's keys; each position is simulated anew."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from nvmesim.errors import InputError, NvmesimError
+from nvmesim.predict.result import Result
+from nvmesim.predict.simulate import simulate
+from nvmesim.scenario.load import scenario_from_dict
+from nvmesim.scenario.resolve import resolve
+from nvmesim.scenario.schema import Scenario
+from nvmesim.show import words as summary
+from nvmesim.show.charts import palette
+from nvmesim.show.page import escaped
+from nvmesim.study.sweep.api import tables_of
+from nvmesim.study.sweep.plan import put
+
+TRAIL: Final = 6
+"""Positions before this one that stay in sight."""
+
+_STYLE: Final = (
+    "<style>.nvmesim-explore{font:13px/1.5 system-ui,sans-serif;max-width:640px}"
+    ".nvmesim-explore b.n{font-size:22px}.nvmesim-explore .s{opacity:.65}"
+    ".nvmesim-explore .bar{display:grid;grid-template-columns:150px 1fr 46px;gap:8px;"
+    "align-items:center;line-height:1.55}.nvmesim-explore .bar i{display:block;height:9px;"
+    "border-radius:2px}.nvmesim-explore .err{color:#b3261e}"
+    ".nvmesim-explore td{padding:0 16px 0 0;text-align:right}</style>"
+)
+
+
+def explore(
+    scenario: Scenario | str | Path | Mapping[str, Any],
+    over: Mapping[str, Any],
+    *,
+    requests: int | None = None,
+    seed: int | None = None,
+) -> Any:
+    """Return sliders for the keys in *over* above an answer that follows them (ipywidgets).
+
+    *over* maps keys as ``--set`` takes them to (low, high) or (low, high, step) for a slider, or to
+    a list for a menu; each starts at the scenario's own value if that is among them. Every position
+    is simulated as `nvmesim run` does (or for *requests* requests) with the same random numbers, so
+    that what moves is the design.
+
+    Raises InputError if ipywidgets is not installed or a range is empty.
+    """
+    try:
+        import ipywidgets as widgets
+    except ImportError:
+        raise InputError("explore needs ipywidgets: pip install 'nvmesim[lab]'") from None
+    tables, base = tables_of(scenario)
+    now = _Now(tables, base)
+    controls = {key: _control(widgets, key, said, now.at(key)) for key, said in over.items()}
+    answer = widgets.HTML()
+    view = _View(tables, base, requests, seed)
+
+    def follow(_change: Any = None) -> None:
+        answer.value = view.html({key: control.value for key, control in controls.items()})
+
+    for control in controls.values():
+        control.observe(follow, names="value")
+    follow()
+    return widgets.VBox([*controls.values(), answer])
+
+
+class _View:
+    """The answer under the sliders, and what it was at the positions before."""
+
+    def __init__(
+        self, tables: Mapping[str, Any], base: str, requests: int | None, seed: int | None
+    ) -> None:
+        self._tables, self._base = tables, base
+        self._requests, self._seed = requests, seed
+        self._trail: list[str] = []
+
+    def result(self, values: Mapping[str, Any]) -> Result:
+        """Simulate at *values* as `nvmesim run` does, without reliefs."""
+        changed = scenario_from_dict(put(self._tables, values), self._base)
+        return simulate(changed, requests=self._requests, seed=self._seed, reliefs=False)
+
+    def html(self, values: Mapping[str, Any]) -> str:
+        """Simulate at *values* and say what comes out; an impossible design says why."""
+        started = time.perf_counter()
+        try:
+            result = self.result(values)
+        except NvmesimError as error:
+            return _wrapped(f'<p class="err">{escaped(error)}</p>')
+        took = time.perf_counter() - started
+        shown = _answer(result, took) + self._before()
+        self._trail = [*self._trail, _line(values, result)][-TRAIL:]
+        return _wrapped(shown)
+
+    def _before(self) -> str:
+        if not self._trail:
+            return ""
+        return f'<p class="s">before:</p><table>{"".join(reversed(self._trail))}</table>'
+
+
+def _wrapped(inner: str) -> str:
+    return f'{_STYLE}<div class="nvmesim-explore" role="status">{inner}</div>'
+
+
+def _answer(result: Result, took: float) -> str:
+    total = result.total
+    p99 = summary.latency_at(total.latency, "p99")
+    figures = [
+        f'<b class="n">{summary.kiops(total.iops.value)}IOPS</b> {summary.plus_minus(total.iops)}',
+        f"{summary.gigabytes(total.bytes_per_s.value)} GB/s",
+        f"mean {summary.microseconds(total.latency.mean)} us",
+        f"p99 {summary.microseconds(p99)} us",
+        f"CPU {summary.percent(result.cpu.logical_utilization)}",
+    ]
+    bars = "".join(_bar(group) for group in _fullest(result))
+    said = escaped(_reason(result))
+    return (
+        f"<div>{' · '.join(figures)}</div><p>{said}</p>{bars}"
+        f'<p class="s">{result.requests:,} requests simulated in {took * 1e3:.0f} ms</p>'
+    )
+
+
+def _reason(result: Result) -> str:
+    """Why, without the sentence about reliefs, which are not simulated here."""
+    return re.sub("[:;] no change was re-simulated", "", result.bottleneck.sentence)
+
+
+def _fullest(result: Result, most: int = 5) -> list[summary.StationGroup]:
+    groups = [g for g in summary.station_groups(result.stations) if g.kind not in ("delay", "gate")]
+    kept = sorted(groups, key=lambda g: -g.busiest.utilization)[:most]
+    return [g for g in groups if g in kept]
+
+
+def _bar(group: summary.StationGroup) -> str:
+    busy = min(1.0, group.busiest.utilization)
+    colour = palette.load_colour(group.busiest.utilization)
+    label = group.label + (f" × {len(group.members)}" if len(group.members) > 1 else "")
+    return (
+        f'<div class="bar"><span>{escaped(label)}</span>'
+        f'<i style="width:{100 * busy:.1f}%;background:{colour}"></i>'
+        f"<span>{summary.percent(group.busiest.utilization)}</span></div>"
+    )
+
+
+def _line(values: Mapping[str, Any], result: Result) -> str:
+    p99 = summary.microseconds(summary.latency_at(result.total.latency, "p99"))
+    cells = [*(f"{_short(k)} {escaped(v)}" for k, v in values.items()),
+             f"{summary.kiops(result.total.iops.value)}IOPS", f"p99 {p99} us"]  # fmt: skip
+    return f"<tr>{''.join(f'<td>{c}</td>' for c in cells)}</tr>"
+
+
+def _short(key: str) -> str:
+    """The last word of a key.
+
+    >>> _short("workload.0.read"), _short("drives.0.count")
+    ('read', 'drives')
+    """
+    parts = [p for p in key.split(".") if not p.isdigit() and p != "*"]
+    return parts[-2] if parts[-1] == "count" and len(parts) > 1 else parts[-1]
+
+
+class _Now:
+    """The values that a scenario has at its keys, stated or by default."""
+
+    def __init__(self, tables: Mapping[str, Any], base: str) -> None:
+        scenario = scenario_from_dict(tables, base)
+        self._stated = tables
+        self._filled = scenario.model_dump(mode="json")
+        self._groups = resolve(scenario).workload
+
+    def at(self, key: str) -> Any:
+        """The value at *key*, of the first element where it names all; None if nothing is there."""
+        parts = key.split(".")
+        found = _at(self._stated, parts)
+        if found is None:
+            found = _at(self._filled, parts)
+        if found is None and parts[0] == "workload":
+            found = getattr(self._groups[0], parts[-1], None)
+        return found
+
+
+def _at(tables: Any, parts: Sequence[str]) -> Any:
+    for part in parts:
+        if isinstance(tables, list):
+            number = int(part) if part.isdigit() else 0
+            tables = tables[number] if number < len(tables) else None
+            if part.isdigit() or part == "*":
+                continue
+        tables = tables.get(part) if isinstance(tables, Mapping) else None
+    return tables
+
+
+def _control(widgets: Any, key: str, said: Any, now: Any) -> Any:
+    """A slider for a range, a menu for a list."""
+    style = {"description_width": "90px"}
+    layout = widgets.Layout(width="460px")
+    shared = {"description": _short(key), "tooltip": key, "style": style,
+              "layout": layout}  # fmt: skip
+    if isinstance(said, tuple) and len(said) in (2, 3) and all(_is_number(v) for v in said):
+        low, high = said[:2]
+        if low >= high:
+            raise InputError(f"{key}: the range {low} to {high} is empty; write (low, high)")
+        whole = all(isinstance(v, int) for v in said)
+        step = said[2] if len(said) == 3 else (1 if whole else (high - low) / 100)
+        start = now if _is_number(now) and low <= now <= high else low
+        kind = widgets.IntSlider if whole else widgets.FloatSlider
+        return kind(value=start, min=low, max=high, step=step, **shared)
+    if isinstance(said, Sequence) and not isinstance(said, str) and said:
+        choices = list(said)
+        return widgets.Dropdown(
+            options=choices, value=now if now in choices else choices[0], **shared
+        )
+    raise InputError(f"{key}: {said!r} is no range; write (low, high), (low, high, step) or a list")
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -1,0 +1,119 @@
+"""Who may talk to the app: the page that it printed the address of, and nobody else.
+
+The app listens on 127.0.0.1, yet every web page that the browser has open may send requests there,
+and a hostile name may resolve to 127.0.0.1 (DNS rebinding). So each request must name this host and
+port, carry the secret of this run in its path, and, where it changes something, come from this very
+origin.
+"""
+
+from __future__ import annotations
+
+import secrets
+from typing import Final
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+MOST_JSON: Final = 2 << 20
+"""Bytes of a request but for uploads."""
+MOST_UPLOAD: Final = 64 << 20
+"""Bytes of one capture that is dropped on the page."""
+HEADERS: Final = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; "
+        "img-src 'self' data:; font-src 'self'; connect-src 'self'; base-uri 'none'; "
+        "form-action 'none'; frame-ancestors 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+
+
+class TooLargeError(Exception):
+    """A request has more bytes than it may have."""
+
+
+class Guard:
+    """Refuses what does not come from the page, and limits how much comes."""
+
+    def __init__(self, app: ASGIApp, *, token: str, port: int) -> None:
+        self._app, self._token = app, token
+        self._hosts = {f"127.0.0.1:{port}", f"localhost:{port}"}
+        self._origins = {f"http://{host}" for host in self._hosts}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+            return
+        if scope["type"] != "http":  # no WebSockets here
+            raise ValueError("this app speaks HTTP alone")
+        refusal = self._refusal(scope)
+        if refusal is not None:
+            await refusal(scope, receive, _protected(send))
+            return
+        inner = dict(scope)
+        prefix = f"/{self._token}"
+        inner["path"] = scope["path"][len(prefix) :] or "/"
+        inner["root_path"] = ""
+        limit = MOST_UPLOAD if inner["path"] == "/api/upload" else MOST_JSON
+        try:
+            await self._app(inner, _limited(receive, limit), _protected(send))
+        except TooLargeError:
+            await _too_large(limit)(scope, receive, _protected(send))
+
+    def _refusal(self, scope: Scope) -> PlainTextResponse | None:
+        headers = Headers(scope=scope)
+        if headers.get("host", "").lower() not in self._hosts:
+            return PlainTextResponse("this is not the host that was asked for", 421)
+        first = scope["path"].split("/", 2)[1] if scope["path"].startswith("/") else ""
+        if not secrets.compare_digest(first.encode(), self._token.encode()):
+            return PlainTextResponse("open the address that nvmesim ui printed", 404)
+        origin = headers.get("origin")
+        reads = scope["method"] in ("GET", "HEAD")
+        if (origin is not None or not reads) and origin not in self._origins:
+            return PlainTextResponse("only the page itself may ask for this", 403)
+        if headers.get("sec-fetch-site", "none") not in ("same-origin", "none"):
+            return PlainTextResponse("only the page itself may ask for this", 403)
+        length = headers.get("content-length", "0")
+        limit = MOST_UPLOAD if scope["path"].endswith("/api/upload") else MOST_JSON
+        if not length.isdecimal() or len(length) > 15 or int(length) > limit:
+            return _too_large(limit)
+        return None
+
+
+def _too_large(limit: int) -> PlainTextResponse:
+    return PlainTextResponse(f"this is larger than {limit >> 20} MiB, the most that is read", 413)
+
+
+def _limited(receive: Receive, limit: int) -> Receive:
+    """*receive* that counts: a request may say less than it sends."""
+    left = limit
+
+    async def counted() -> Message:
+        nonlocal left
+        message = await receive()
+        left -= len(message.get("body", b""))
+        if left < 0:
+            raise TooLargeError
+        return message
+
+    return counted
+
+
+def _protected(send: Send) -> Send:
+    """*send* that adds the headers of `HEADERS` to every answer."""
+
+    async def sent(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            headers = MutableHeaders(scope=message)
+            for name, value in HEADERS.items():
+                headers[name] = value
+        await send(message)
+
+    return sent

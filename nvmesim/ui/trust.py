@@ -1,0 +1,73 @@
+"""What a page sends, made into tables: no path in it is ever opened."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from nvmesim.catalog.paths import is_path
+from nvmesim.errors import InputError, ScenarioError
+from nvmesim.scenario.load import scenario_from_dict
+from nvmesim.scenario.schema import Scenario
+
+MOST_TEXT: Final = 256 << 10
+"""Characters of a scenario."""
+NOWHERE: Final = Path("/nonexistent-nvmesim-ui")
+"""Where relative paths would start from, should one get this far."""
+_FILES: Final = frozenset({"fio", "trace"})
+_PROFILES: Final = frozenset({"stack", "cpu", "profile", "engine", "extends", "scenario"})
+
+
+def tables_of_text(text: Any) -> dict[str, Any]:
+    """Return the tables in TOML *text*; ScenarioError for what is none, or names a file.
+
+    >>> tables_of_text('[[drives]]' + chr(10) + 'profile = "hdd-7200"')
+    {'drives': [{'profile': 'hdd-7200'}]}
+    """
+    if not isinstance(text, str) or len(text) > MOST_TEXT:
+        raise ScenarioError(f"a scenario is TOML text of at most {MOST_TEXT >> 10} KiB")
+    try:
+        tables = tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ScenarioError(f"not TOML: {' '.join(str(error).split())}") from None
+    check(tables)
+    return tables
+
+
+def check(tables: Any) -> None:
+    """Raise ScenarioError if anything in *tables* names a file."""
+    for key, text in _named(tables, ""):
+        raise ScenarioError(
+            f"{key} names the file {text[:60]!r}; the page opens no files: give the drive on the "
+            "Drive page, write the load as keys, or use nvmesim run"
+        )
+
+
+def _named(item: Any, key: str) -> Iterator[tuple[str, str]]:
+    if isinstance(item, Mapping):
+        for name, value in item.items():
+            here = f"{key}.{name}".lstrip(".")
+            if isinstance(value, str) and (
+                name in _FILES or (name in _PROFILES and is_path(value))
+            ):
+                yield here, value
+            else:
+                yield from _named(value, here)
+    elif isinstance(item, list | tuple):
+        for number, value in enumerate(item):
+            yield from _named(value, f"{key}.{number}")
+
+
+def scenario_of(tables: Mapping[str, Any]) -> Scenario:
+    """Return the checked scenario in *tables*."""
+    check(tables)
+    return scenario_from_dict(tables, NOWHERE)
+
+
+def text_of(value: Any, name: str, most: int = MOST_TEXT) -> str:
+    """Return *value* if it is a text that is not too long; InputError otherwise."""
+    if not isinstance(value, str) or len(value) > most:
+        raise InputError(f"{name}: a text of at most {most:,} characters is needed")
+    return value

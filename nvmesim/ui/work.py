@@ -1,0 +1,215 @@
+"""What the pages ask to be done: predict, compare, choose, calibrate, describe."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from nvmesim.catalog.text import to_toml
+from nvmesim.errors import InputError
+from nvmesim.measure.paired import Comparison
+from nvmesim.predict.result import Result
+from nvmesim.predict.simulate import compare, simulate
+from nvmesim.scenario.schema import Scenario
+from nvmesim.show import page as html
+from nvmesim.show import words as summary
+from nvmesim.show.page import escaped
+from nvmesim.ui.answer import answer, figures
+from nvmesim.ui.jobs import Job
+from nvmesim.ui.trust import NOWHERE, scenario_of, tables_of_text
+
+COARSE_REQUESTS: Final = 4_000
+MIDDLE: Final = 0.02
+"""Precision of the first refinement."""
+MOST_WALL_S: Final = 60.0
+MOST_DUMPS: Final = 40
+DESIGNS: Final = (2, 4)
+
+
+# Predict ------------------------------------------------------------------------------------------
+
+
+def coarse(scenario: Scenario) -> str:
+    """Return an answer of few requests: what a slider is followed with."""
+    result = simulate(scenario, requests=COARSE_REQUESTS, reliefs=False, over_time=False,
+                      certainty=False)  # fmt: skip
+    return figures(result, stage=f"first look: {result.requests:,} requests; refining …")
+
+
+def refine(job: Job, scenario: Scenario) -> None:
+    """Publish an answer to 2 %, then one with reliefs, curve and the profiles' intervals."""
+    first = simulate(
+        scenario, precision=MIDDLE, reliefs=False, over_time=False, certainty=False,
+        max_wall_s=MOST_WALL_S, progress=job.progress,
+    )  # fmt: skip
+    if job.is_cancelled:
+        return
+    job.result = first
+    job.publish(answer(first, stage="IOPS to 2 %; looking for reliefs …"), **_short(first))
+    whole = simulate(
+        scenario, curve=True, over_time=False, max_wall_s=MOST_WALL_S,
+        progress=job.progress,
+    )  # fmt: skip
+    if job.is_cancelled:
+        return
+    job.result = whole
+    job.publish(
+        answer(whole, stage="complete: reliefs and the profiles' own intervals included"),
+        **_short(whole),
+    )
+
+
+def _short(result: Result) -> dict[str, Any]:
+    p99 = result.total.latency.percentiles[99.0]
+    return {"iops": result.total.iops.to_json(), "p99_s": p99, "verdict": result.bottleneck.verdict}
+
+
+# Compare ------------------------------------------------------------------------------------------
+
+
+def designs_of(texts: Any) -> list[Scenario]:
+    """Return the designs in TOML *texts*, two to four."""
+    few, many = DESIGNS
+    if not isinstance(texts, list) or not few <= len(texts) <= many:
+        raise InputError(f"compare {few} to {many} designs; add them on the Design page")
+    return [scenario_of(tables_of_text(text)) for text in texts]
+
+
+def compare_designs(job: Job, designs: Sequence[Scenario]) -> None:
+    """Publish the designs side by side, and each against the first with common random numbers."""
+    results = []
+    steps = 2 * len(designs) - 1
+    for n, design in enumerate(designs):
+        job.progress(f"simulating {design.name or n + 1}", n / steps)
+        results.append(simulate(design, precision=MIDDLE, reliefs=False, over_time=False,
+                                max_wall_s=MOST_WALL_S, progress=_part(job, n, steps)))  # fmt: skip
+        if job.is_cancelled:
+            return
+    gains = []
+    for n, design in enumerate(designs[1:], len(designs)):
+        gains.append(compare(designs[0], design, progress=_part(job, n, steps)))
+    job.publish(_comparison(results, gains))
+
+
+def _part(job: Job, done: int, steps: int) -> Any:
+    return lambda what, share: job.progress(what, (done + share) / steps)
+
+
+def _comparison(results: Sequence[Result], gains: Sequence[Comparison]) -> str:
+    names = [f"{n}: {r.scenario}" for n, r in enumerate(results, 1)]
+    against = ["-", *(f"{summary.gain(g.gain.value)} ({summary.signed(100 * g.gain.low)} .. "
+               f"{summary.signed(100 * g.gain.high)})" for g in gains)]  # fmt: skip
+    chance = ["-", *(_chance(g.p_better) for g in gains)]
+    lines: dict[str, list[str]] = {
+        "IOPS": [summary.kiops(r.total.iops.value) for r in results],
+        "95 %": [summary.plus_minus(r.total.iops) for r in results],
+        "mean, µs": [summary.microseconds(r.total.latency.mean) for r in results],
+        "p99, µs": [summary.microseconds(r.total.latency.percentiles[99.0]) for r in results],
+        "CPU": [summary.percent(r.cpu.logical_utilization) for r in results],
+        "stopped by": [r.bottleneck.verdict for r in results],
+        "IOPS against the first": against,
+        "P(more IOPS than the first)": chance,
+    }
+    rows = [[escaped(c) for c in [what, *cells]] for what, cells in lines.items()]
+    why = html.listing(f"{n}: {r.bottleneck.sentence}" for n, r in enumerate(results, 1))
+    return html.table(("", *names), rows, name="Designs side by side") + why
+
+
+def _chance(p: float | None) -> str:
+    if p is None:
+        return "-"
+    if p > 0.999 or p < 0.001:
+        return "> 99.9 %" if p > 0.5 else "< 0.1 %"
+    return f"{100 * p:.3g} %"
+
+
+# Choose -------------------------------------------------------------------------------------------
+
+
+def choose_design(job: Job, goal: Mapping[str, Any]) -> None:
+    """Publish what to buy for the tables of a goal."""
+    from nvmesim.study.choose.goal import goal_from_dict
+    from nvmesim.study.choose.search import choose
+
+    found = choose(goal_from_dict(goal, NOWHERE), workers=1, progress=job.progress)
+    rows = []
+    for c in [c for c in found.candidates if c.state != "not simulated"][:24]:
+        iops, p99 = c.row.get("iops"), c.row.get("lat_p99_us")
+        rows.append([escaped(x) for x in (
+            found.named(c), c.state, summary.kiops(iops) if iops else "-",
+            f"{p99:,.0f}" if p99 else "-", c.reason,
+        )])  # fmt: skip
+    headings = ("candidate", "", "IOPS", "p99, µs", "why not")
+    chart = html.figures({"": (found.chart(), "")})
+    table = html.table(headings, rows, left=(1, 4), name="Candidates")
+    job.publish(f'<p class="why">{escaped(found)}</p>{table}{chart}', met=found.chosen is not None)
+
+
+def find_best(job: Job, tables: Mapping[str, Any], asked: Mapping[str, Any]) -> None:
+    """Publish the largest load within a goal: healthy, degraded, rebuilding."""
+    from nvmesim.show.best_view import fragment
+    from nvmesim.show.charts.best import CAPTIONS, all_charts
+    from nvmesim.study.best import best
+
+    levels = asked.get("levels") or None
+    found = best(
+        scenario_of(tables), p99=asked.get("p99") or None, cpu=asked.get("cpu") or None,
+        iops=asked.get("iops") or None, over={"volume.raid": levels} if levels else None,
+        progress=job.progress,
+    )  # fmt: skip
+    charts = {t: (c, CAPTIONS[t]) for t, c in all_charts(found).items()}
+    job.publish(fragment(found) + html.figures(charts), met=found.best is not None)
+
+
+# Calibrate ----------------------------------------------------------------------------------------
+
+
+def calibrate(job: Job, files: Sequence[Path], name: str, captured_on: str | None) -> None:
+    """Publish the drive fitted to *files* with its verdict."""
+    from nvmesim.calibrate.drive.fit import fit_drive
+    from nvmesim.capture.registry import read_captures
+    from nvmesim.show.fit_page import evidence
+
+    job.tell("reading")
+    captures = read_captures([str(f) for f in files])
+    fit = fit_drive(captures, name=name, captured_on=captured_on or None, tell=job.tell)
+    job.result = fit
+    text = to_toml(fit.profile)
+    job.publish(evidence(fit), name=name, toml=text, profile=tomllib.loads(text))
+
+
+def safe_name(name: str, number: int) -> str:
+    """A file name of our own that keeps the ending of *name*, which may say the format.
+
+    >>> safe_name("../../etc/pass wd.JSON", 3), safe_name("rr_clat.1.log.gz", 4)
+    ('3-pass_wd.JSON', '4-rr_clat.1.log.gz')
+    """
+    last = re.split(r"[/\\]", name)[-1]
+    return f"{number}-{re.sub(r'[^A-Za-z0-9._-]', '_', last).lstrip('.')[-80:]}"
+
+
+# Describe -----------------------------------------------------------------------------------------
+
+
+def describe_dumps(texts: Any) -> dict[str, Any]:
+    """Return the scenario that pasted dumps describe."""
+    from nvmesim.describe import description
+
+    if not isinstance(texts, list) or not 0 < len(texts) <= MOST_DUMPS:
+        raise InputError(f"paste 1 to {MOST_DUMPS} dumps, such as what lscpu printed")
+    if not all(isinstance(t, str) and t.strip() for t in texts):
+        raise InputError("a dump is empty; paste what the command printed")
+    with tempfile.TemporaryDirectory(prefix="nvmesim-ui-") as folder:
+        files = []
+        for n, text in enumerate(texts, 1):
+            files.append(Path(folder) / f"paste-{n}.txt")
+            files[-1].write_text(text, encoding="utf-8")
+        try:
+            found = description(files)
+        except InputError as error:
+            raise type(error)(str(error).replace(f"{folder}/", "")) from None
+    return found.to_json()

@@ -1,0 +1,179 @@
+"""Each warning of a calibration: a capture that deserves it gets it, and one that does not, not."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from nvmesim.calibrate.drive.fit import fit_drive
+from nvmesim.calibrate.notes import doubts, drifts, mixed_devices
+from nvmesim.calibrate.over_time.buffer import buffers_of
+from nvmesim.calibrate.points import Point, points_of
+from nvmesim.capture.registry import read_captures
+from tests.calibrate.bench import fio_json, host, stack
+from tests.calibrate.written import known_drive, requests_of, write_blkparse
+
+Write = Callable[[Path], None]
+DEPTH_1 = Point("qd1", 1.0, True, 4096, 1, 1, 12.5e3, 8e-5, {50.0: 7.9e-5, 99.0: 1e-4}, count=10**5)
+
+
+def result(**changes: object) -> dict[str, object]:
+    """fio's report of one job at depth 1."""
+    whole = json.loads(fio_json(DEPTH_1))
+    whole["jobs"][0].update(changes)
+    return whole
+
+
+def reported(folder: Path) -> str:
+    """What `calibrate` says of the captures in *folder*, before anything is fitted."""
+    captures = read_captures([folder])
+    points, notes = points_of(captures)
+    used = {p.source for p in points}
+    said = [*notes, *doubts(captures, used), *mixed_devices(captures), *drifts(captures)]
+    return "\n".join([*said, *buffers_of(captures)[1]])
+
+
+# -- averaged percentiles --------------------------------------------------------------------------
+
+
+def two_jobs(folder: Path, *, grouped: bool) -> None:
+    whole = result()
+    if not grouped:
+        job = whole["jobs"][0]
+        del job["job options"]["group_reporting"]
+        whole["jobs"] = [{**job, "jobname": name, "groupid": 0} for name in "ab"]
+    (folder / "two.json").write_text(json.dumps(whole))
+
+
+def test_percentiles_of_separate_jobs_are_left_out_and_said(tmp_path):
+    two_jobs(tmp_path, grouped=False)
+    assert "percentiles of 2 separate jobs cannot be merged and are left out" in reported(tmp_path)
+    (point,) = points_of(read_captures([tmp_path]))[0]
+    assert point.percentiles_s == {}
+
+
+def test_percentiles_of_a_group_are_kept(tmp_path):
+    two_jobs(tmp_path, grouped=True)
+    assert "separate jobs" not in reported(tmp_path)
+    (point,) = points_of(read_captures([tmp_path]))[0]
+    assert point.percentiles_s
+
+
+# -- mixed devices ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("second", "warned"), [("nvme1n1", True), ("nvme0n1", False)])
+def test_captures_of_different_devices(tmp_path, second, warned):
+    for name, disk in (("a", "nvme0n1"), ("b", second)):
+        whole = {**result(), "disk_util": [{"name": disk, "util": 90.0}]}
+        (tmp_path / f"{name}.json").write_text(json.dumps(whole))
+    said = reported(tmp_path)
+    assert ("captures of different devices (nvme0n1: a.json; nvme1n1: b.json)" in said) == warned
+
+
+def test_an_array_and_its_members_are_one_device(tmp_path):
+    for name, disks in (("a", ["md0", "sda", "sdb"]), ("b", ["md0"])):
+        whole = {**result(), "disk_util": [{"name": d, "util": 9.0} for d in disks]}
+        (tmp_path / f"{name}.json").write_text(json.dumps(whole))
+    assert "different devices" not in reported(tmp_path)
+
+
+# -- the depth of a log ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("has_json", [False, True])
+def test_a_log_without_its_run_has_no_depth(tmp_path, has_json):
+    rows = "".join(f"{k}, 80000, 0, 4096, 0\n" for k in range(3000))
+    (tmp_path / "qd1_clat.1.log").write_text(rows)
+    if has_json:
+        whole = result()
+        whole["jobs"][0]["job options"]["write_lat_log"] = "qd1"
+        (tmp_path / "qd1.json").write_text(json.dumps(whole))
+    captures = read_captures([tmp_path])
+    (log,) = [c for c in captures.files if c.format == "fio-log"]
+    said = "\n".join(log.warnings)
+    assert ("engine, depth and drive are unknown" in said) == (not has_json)
+    assert log.measurements[0].conditions.iodepth == (1 if has_json else None)
+    if not has_json:
+        with pytest.raises(Exception, match="the queue depth is not known"):
+            points_of(captures)
+
+
+# -- the host --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("busy", "warned"), [(97.0, True), (40.0, False)])
+def test_a_full_job(tmp_path, busy, warned):
+    (tmp_path / "a.json").write_text(json.dumps(result(usr_cpu=busy / 4, sys_cpu=0.75 * busy)))
+    assert ("CPU-bound: a job was 97 % busy" in reported(tmp_path)) == warned
+
+
+def at_depths(cpu_s: float, *, size: int = 4096, iops: float = 12.5e3) -> list[Point]:
+    """Reads at two depths, with so much CPU time each."""
+    return [
+        Point(f"qd{n}", 1.0, True, size, 1, n, n * iops, 1 / iops, cpu_s=cpu_s, count=10**5)
+        for n in (1, 2)
+    ]
+
+
+@pytest.mark.parametrize(("cpu_s", "warned"), [(30e-6, True), (7e-6, False)])
+def test_cpu_time_that_contradicts_the_stated_host(cpu_s, warned):
+    said = "\n".join(fit_drive(at_depths(cpu_s)[:1], host=host(stack())).warnings)
+    assert ("it is not the stack that measured" in said) == warned
+
+
+def test_a_mix_that_the_drive_misses_stays_in_the_profile():
+    (read,) = at_depths(0.0)[:1]
+    mix = replace(read, label="mix", read_fraction=0.7, iops=0.4 * read.iops, mean_s=None)
+    fit = fit_drive([read, replace(read, label="w", read_fraction=0.0), mix], name="x")
+    (error,) = (j.residual["iops"] for j in fit.points if j.point.label == "mix")
+    assert abs(error) > 0.2
+    assert fit.profile.missed == {"randrw:70": pytest.approx(error, abs=1e-3)}
+    assert sum("a mechanism is missing there" in w for w in fit.warnings) == 1
+
+
+@pytest.mark.parametrize(("size", "warned"), [(1 << 20, True), (4096, False)])
+def test_more_than_the_link_carries(size, warned):
+    points = [replace(p, cpu_s=None) for p in at_depths(0.0, size=size, iops=10e3)[:1]]
+    said = "\n".join(fit_drive(points, host=host(stack())).warnings)
+    assert ("are more than pcie4 x4 carries" in said) == warned
+
+
+# -- time ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("buffer", "warned"), [(64 << 20, True), (1 << 30, False)])
+def test_a_write_buffer_that_fills(tmp_path, buffer, warned):
+    drive = known_drive()
+    program = drive.write.program.model_copy(update={"value": 400e6})
+    room = drive.write.buffer.model_copy(update={"value": buffer})
+    write = drive.write.model_copy(update={"program": program, "buffer": room})
+    drive = drive.model_copy(update={"write": write})
+    write_blkparse(tmp_path / "w.blkparse", requests_of(drive, 32, 60_000, read=0.0))
+    found, said = buffers_of(read_captures([tmp_path]))
+    assert (found is not None) == warned
+    assert any("figures of the whole run are of neither state" in s for s in said) == warned
+
+
+def series(folder: Path, kind: str, values: np.ndarray) -> None:
+    rows = "".join(f"{1000 * (i + 1)}, {v:.0f}, 0, 0, 0\n" for i, v in enumerate(values))
+    (folder / f"qd1_{kind}.1.log").write_text(rows)
+    (folder / "qd1.json").write_text(json.dumps(result()))
+
+
+@pytest.mark.parametrize("kind", ["clat", "iops", "bw"])
+@pytest.mark.parametrize(("end", "warned"), [(1.0, False), (1.1, False), (0.5, True), (2.0, True)])
+def test_a_course_that_ends_elsewhere(tmp_path, kind, end, warned):
+    values = 80e3 * np.linspace(1.0, end, 60) * np.random.default_rng(1).normal(1, 0.02, 60)
+    series(tmp_path, kind, values)
+    assert ("from the first quarter to the last (heat" in reported(tmp_path)) == warned
+
+
+def test_a_drift_that_a_step_explains_is_said_once(tmp_path):
+    series(tmp_path, "iops", np.repeat([90e3, 30e3], [20, 40]))
+    captures = read_captures([tmp_path])
+    assert len(drifts(captures)) == 1
+    assert drifts(captures, ["qd1_iops.1.log"]) == []

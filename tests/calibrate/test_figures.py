@@ -1,0 +1,536 @@
+"""The small figures that fits rest on, each held to a value that can be worked out by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from nvmesim.calibrate.infer import families
+from nvmesim.calibrate.infer.bootstrap import (
+    Interval,
+    block_length,
+    interval,
+    percentile_intervals,
+    resampled,
+)
+from nvmesim.calibrate.infer.families import FAMILIES, choose
+from nvmesim.calibrate.infer.tail import Tail, beyond, fit_tail
+from nvmesim.calibrate.points import Point, points_of
+from nvmesim.calibrate.series import _autocorrelation, decorrelation_length, thinned
+from nvmesim.capture.capture import (
+    Capture,
+    Captures,
+    Conditions,
+    CpuUse,
+    Latency,
+    Measurement,
+    OpResult,
+)
+from nvmesim.errors import FitError
+
+DEEP = Conditions(access="random", block_size=4096, jobs=2, iodepth=8)
+
+
+def op(iops=1000.0, count=100_000, clat=100e-6, lat=None, **more) -> OpResult:
+    return OpResult(
+        count=count, bytes=0, iops=iops, bytes_per_s=0.0,
+        clat=None if clat is None else Latency(count, mean_s=clat, **more),
+        lat=None if lat is None else Latency(count, mean_s=lat),
+    )  # fmt: skip
+
+
+def measured(conditions=DEEP, cpu=None, **ops: OpResult) -> Measurement:
+    return Measurement("m", conditions, ops, cpu=cpu)
+
+
+def points(*measurements: Measurement) -> tuple[list[Point], list[str]]:
+    files = [
+        Capture(Path(f"{n}.json"), "made", None, (m,), rows=1) for n, m in enumerate(measurements)
+    ]
+    return points_of(Captures(tuple(files)))
+
+
+def only(measurement: Measurement) -> Point:
+    (found,), _ = points(measurement)
+    return found
+
+
+# -- points ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("measurement", "why"),
+    [
+        (measured(), "it does not say what was read and what written"),
+        (measured(replace(DEEP, block_size=None), read=op()), "no single block size is known"),
+        (measured(replace(DEEP, block_size={4096: 1.0}), read=op()), "no single block size"),
+        (measured(replace(DEEP, jobs=None), read=op()), "the queue depth is not known"),
+        (measured(replace(DEEP, iodepth=None), read=op()), "the queue depth is not known"),
+        (measured(replace(DEEP, rate_iops=5.0), read=op()), "a rate limit was in force"),
+        (measured(read=op(iops=0.0)), "it did no requests"),
+    ],
+)
+def test_what_is_no_point_is_named_with_its_reason(measurement: Measurement, why: str) -> None:
+    with pytest.raises(FitError, match=f"nothing to fit: 0.json: {why}"):
+        points(measurement)
+    found, said = points(measurement, measured(read=op()))
+    assert len(found) == 1
+    assert any(text.startswith(f"not used, {why}") and "0.json" in text for text in said)
+
+
+def test_means_are_weighted_by_rates_and_prefer_the_total() -> None:
+    assert only(measured(read=op(3000, clat=100e-6), write=op(1000, clat=20e-6))).mean_s == (
+        pytest.approx(80e-6)
+    )
+    assert only(measured(read=op(clat=100e-6, lat=110e-6))).mean_s == pytest.approx(110e-6)
+    unknown = Latency(5)
+    assert only(measured(read=replace(op(), clat=unknown, lat=unknown))).mean_s is None
+
+
+def test_submission_is_the_total_less_clat() -> None:
+    assert only(measured(read=op(clat=90e-6, lat=100e-6))).slat_s == pytest.approx(10e-6)
+    assert only(measured(read=op(clat=100e-6, lat=90e-6))).slat_s == 0
+    assert only(measured(read=op(clat=90e-6))).slat_s is None
+    assert only(measured(read=replace(op(), lat=Latency(5)))).slat_s is None
+    assert only(measured(read=replace(op(lat=1e-4), clat=Latency(5)))).slat_s is None
+
+
+def test_cpu_of_a_request_and_of_a_job() -> None:
+    busy = measured(cpu=CpuUse(50.0, 100.0, 150.0), read=op(5000))
+    assert only(busy).cpu_s == pytest.approx(1.5 / 5000)
+    assert only(busy).per_job_pct == 75  # two jobs
+    host = measured(cpu=CpuUse(50.0, 100.0, 150.0, scope="host"), read=op(5000))
+    assert only(host).per_job_pct is None
+    assert not only(host).is_cpu_bound
+    told = measured(cpu=CpuUse(50.0, 100.0, 150.0, per_job_pct=90.0), read=op(5000))
+    assert only(told).per_job_pct == 90
+    assert only(told).is_cpu_bound
+    below = measured(cpu=CpuUse(50.0, 100.0, 150.0, per_job_pct=89.9), read=op(5000))
+    assert not only(below).is_cpu_bound
+    assert only(measured(read=op())).cpu_s is None
+
+
+def bins(*pairs: tuple[float, int]) -> dict:
+    at, count = zip(*pairs, strict=True)
+    return {"bin_s": np.array(at), "bin_count": np.array(count, np.int64)}
+
+
+def test_percentiles_are_of_the_bin_that_holds_the_rank() -> None:
+    table = bins((1e-5, 5_000), (2e-5, 4_900), (3e-5, 100))
+    point = only(measured(read=op(count=10_000, **table)))
+    assert point.percentiles_s == {50.0: 1e-5, 99.0: 2e-5}  # 99.9 has 10 beyond, 20 are needed
+    assert point.bins is not None
+    assert point.bins.count.sum() == 10_000
+    one_more = bins((1e-5, 4_999), (2e-5, 4_900), (3e-5, 101))
+    assert only(measured(read=op(count=10_000, **one_more))).percentiles_s == {
+        50.0: 2e-5, 99.0: 3e-5,
+    }  # fmt: skip
+
+
+def test_a_percentile_has_at_least_twenty_beyond_it() -> None:
+    told = {"percentiles_s": {50.0: 1e-5, 99.0: 2e-5, 99.9: 3e-5}}
+    assert list(only(measured(read=op(count=20_001, **told))).percentiles_s) == [50.0, 99.0, 99.9]
+    assert list(only(measured(read=op(count=19_990, **told))).percentiles_s) == [50.0, 99.0]
+    assert len(only(measured(read=op(count=0, **told))).percentiles_s) == 3  # a datasheet
+    _, said = points(measured(read=op(count=19_990, **told)))
+    assert any("randread 4 KiB 2 x 8 (p99.9)" in text for text in said)
+
+
+def test_percentiles_of_the_total_where_clat_has_none() -> None:
+    total = Latency(100_000, mean_s=2e-4, percentiles_s={50.0: 2e-4}, **bins((2e-4, 100_000)))
+    point = only(measured(read=replace(op(), lat=total)))
+    assert (point.percentiles_of, point.percentiles_s[50.0]) == ("lat", 2e-4)
+    assert point.bins is not None
+    assert point.bins.at_s.tolist() == [2e-4]
+    both = op(percentiles_s={50.0: 1e-4}, **bins((1e-4, 100_000)))
+    point = only(measured(read=replace(both, lat=total)))
+    assert (point.percentiles_of, point.percentiles_s[50.0]) == ("clat", 1e-4)
+    assert point.totals_s[50.0] == 2e-4
+    assert point.bins is not None
+    assert point.total_bins is not None
+    assert (point.bins.at_s[0], point.total_bins.at_s[0]) == (1e-4, 2e-4)
+    stays = point.with_totals()
+    assert (stays.percentiles_of, stays.percentiles_s[50.0]) == ("lat", 2e-4)
+    assert stays.bins is not None
+    assert stays.bins.at_s[0] == 2e-4
+
+
+def test_a_mix_has_no_percentiles_of_its_own() -> None:
+    table = {"percentiles_s": {50.0: 1e-4}, **bins((1e-4, 100_000))}
+    point = only(measured(read=op(990, lat=1e-4, **table), write=op(20, **table)))
+    assert (point.percentiles_s, point.totals_s, point.bins, point.total_bins) == (
+        {},
+        {},
+        None,
+        None,
+    )
+    assert point.read_fraction == pytest.approx(990 / 1010)
+    nearly = only(measured(read=op(1000, **table), write=op(5, count=10, **table)))
+    assert nearly.read_fraction == 1
+    assert nearly.percentiles_s
+
+
+def test_submission_is_added_where_the_file_has_only_clat() -> None:
+    point = Point(
+        "", 1.0, True, 4096, 1, 1, 1.0, 1e-4, percentiles_s={50.0: 9e-5}, slat_s=1e-5,
+    )  # fmt: skip
+    assert point.with_totals().percentiles_s == {50.0: pytest.approx(1e-4)}
+    total = replace(point, percentiles_of="lat")
+    assert total.with_totals() == total
+    assert replace(point, slat_s=None).with_totals().percentiles_of == "clat"
+
+
+def test_repeats_are_found_within_a_step_of_the_mix() -> None:
+    conditions = replace(DEEP, read_fraction=0.7)
+    found, said = points(
+        measured(conditions, read=op(699, count=10_000), write=op(301, count=5_000)),
+        measured(conditions, read=op(702, count=90_000), write=op(298, count=40_000)),
+        measured(conditions, read=op(602, count=90_000), write=op(398, count=40_000)),
+    )
+    assert [round(p.read_fraction, 3) for p in found] == [0.702, 0.602]
+    assert [p.count for p in found] == [130_000, 130_000]
+    assert any("the longest run is used and not: 0.json" in text for text in said)
+
+
+def test_order_of_points() -> None:
+    large = replace(DEEP, block_size=65536)
+    shallow = replace(DEEP, iodepth=1)
+    sequential = replace(DEEP, access="sequential")
+    found, _ = points(
+        measured(write=op()), measured(sequential, read=op()), measured(large, read=op()),
+        measured(read=op()), measured(shallow, read=op()),
+    )  # fmt: skip
+    assert [p.name for p in found] == [
+        "randread 4 KiB 2 x 1", "randread 4 KiB 2 x 8", "randread 64 KiB 2 x 8", "read 4 KiB 2 x 8",
+        "randwrite 4 KiB 2 x 8",
+    ]  # fmt: skip
+
+
+# -- the bootstrap and the series -----------------------------------------------------------------
+
+
+def test_blocks_go_round_the_end() -> None:
+    class Rng:
+        def integers(self, low: int, high: int, count: int) -> np.ndarray:
+            assert (low, high, count) == (0, 7, 3)
+            return np.array([5, 0, 2])
+
+    assert resampled(7, 3, Rng()).tolist() == [5, 6, 0, 0, 1, 2, 2]  # type: ignore[arg-type]
+
+
+def test_a_block_is_a_run_of_the_memory_but_leaves_twenty() -> None:
+    rng = np.random.default_rng(1)
+    steps = np.repeat(rng.normal(size=400), 10)
+    assert block_length(steps) > 10
+    assert block_length(np.repeat(rng.normal(size=40), 100)) == 4000 // 20
+
+
+def test_an_interval_is_the_middle_95_percent_of_resamples() -> None:
+    drawn = iter([7.0, *np.arange(200.0)])
+    seen: list[int] = []
+
+    def statistic(x: np.ndarray) -> float:
+        seen.append(len(x))
+        return next(drawn)
+
+    # the resamples come first, the sample itself last
+    drawn = iter([*np.arange(200.0), 7.0])
+    found = interval(np.arange(50.0), statistic, block=1, trials=200)
+    assert (found.value, found.low, found.high) == (
+        7.0, pytest.approx(np.quantile(np.arange(200), 0.025)),
+        pytest.approx(np.quantile(np.arange(200), 0.975)),
+    )  # fmt: skip
+    assert set(seen) == {50}
+
+
+def test_the_block_of_an_interval_is_the_stated_one_or_that_of_the_memory(monkeypatch) -> None:
+    asked: list[int] = []
+
+    def noted(n: int, block: int, rng: np.random.Generator) -> np.ndarray:
+        asked.append(block)
+        return np.arange(n)
+
+    monkeypatch.setattr("nvmesim.calibrate.infer.bootstrap.resampled", noted)
+    series = np.repeat(np.random.default_rng(1).normal(size=200), 10)
+    for block in (None, 3):
+        interval(series, lambda x: float(x.mean()), block=block, trials=1)
+    assert asked == [block_length(series), 3]
+    assert asked[0] > 3
+
+
+def test_the_half_width_is_relative_to_the_value() -> None:
+    assert Interval(10.0, 8.0, 13.0).relative == 0.25
+    assert Interval(0.0, -1.0, 1.0).relative == 0
+
+
+def test_ten_samples_beyond_a_percentile_are_enough() -> None:
+    x = np.random.default_rng(1).normal(size=1000)
+    assert list(percentile_intervals(x, [0.9, 1.0, 50.0, 99.0, 99.1], trials=20)) == [
+        1.0, 50.0, 99.0,
+    ]  # fmt: skip
+    assert percentile_intervals(x, [99.9], trials=20) == {}
+    found = percentile_intervals(x, [50.0], trials=200)[50.0]
+    assert found.value == np.median(x)
+    # a median of 1,000 normals: standard error sqrt(pi / 2 / 1000)
+    assert found.high - found.low == pytest.approx(2 * 1.96 * np.sqrt(np.pi / 2000), rel=0.2)
+    assert found.low < found.value < found.high
+
+
+def test_memory_of_a_series() -> None:
+    rng = np.random.default_rng(2)
+    assert decorrelation_length(np.zeros(1000)) == 1
+    # microseconds make ties, and ties have no order: no memory comes of them
+    assert decorrelation_length(rng.integers(0, 2, 4000).astype(float)) == 1
+    assert 6 <= decorrelation_length(np.repeat(rng.normal(size=500), 10)) <= 9
+    assert decorrelation_length(np.arange(1000.0)) == 100  # a trend: all that is looked at
+    assert decorrelation_length(np.arange(1000.0), 7) == 7
+
+
+def plain_memory(series: np.ndarray, most: int) -> int:
+    """The definition, step by step: autocorrelation of the ranks, averaged over lags k to 2k."""
+    ranks = stats.rankdata(series)
+    centred = ranks - ranks.mean()
+    total = float((centred**2).sum())
+    n, lag = len(series), 1
+
+    @cache
+    def rho(k: int) -> float:
+        known = k < n and total > 0
+        return float((centred[k:] * centred[: n - k]).sum()) / total if known else 0.0
+
+    limit = max(0.1, 1.96 / np.sqrt(n))
+    while lag < most and np.mean([rho(k) for k in range(lag, 2 * lag + 1)]) > limit:
+        lag = max(lag + 1, lag * 5 // 4)
+    return min(lag, most)
+
+
+@pytest.mark.parametrize("run", [1, 3, 20, 150])
+@pytest.mark.parametrize("n", [30, 400, 2000])
+def test_memory_is_what_its_definition_says(n: int, run: int) -> None:
+    values = np.random.default_rng(n + run).normal(size=n)
+    series = np.repeat(values, run)[:n].round(1)
+    assert decorrelation_length(series) == plain_memory(series, n // 10)
+    assert decorrelation_length(series, n) == plain_memory(series, n)
+
+
+def test_memory_near_the_longest_that_is_looked_at() -> None:
+    """Runs of 220: the autocorrelation is below a tenth on the average from some 150 on."""
+    series = np.repeat(np.random.default_rng(3).normal(size=100), 220)
+    found = decorrelation_length(series, 200)
+    assert found == plain_memory(series, 200)
+    assert 100 < found < 200
+
+
+@pytest.mark.parametrize("n", [20, 130, 300])
+def test_memory_of_a_trend(n: int) -> None:
+    series = np.arange(float(n)) ** 2
+    for most in (n // 3, n // 2, n):
+        assert decorrelation_length(series, most) == plain_memory(series, most)
+
+
+@pytest.mark.parametrize("lags", [1, 4, 5, 9])
+def test_memory_is_of_products_that_do_not_go_round_the_end(lags: int) -> None:
+    x = np.array([3.0, -1.0, 4.0, 1.0, -5.0, 9.0])
+    centred = x - x.mean()
+    direct = [(centred[k:] * centred[: 6 - k]).sum() if k < 6 else 0.0 for k in range(lags + 1)]
+    found = _autocorrelation(x, lags)
+    assert found == pytest.approx(np.array(direct) / (centred**2).sum(), abs=1e-12)
+
+
+def test_memory_of_what_is_too_short_for_any() -> None:
+    assert decorrelation_length(np.arange(5.0)) == 1
+    assert decorrelation_length(np.arange(25.0)) == 2
+
+
+def test_single_runs_and_whole_runs() -> None:
+    series = np.arange(100.0)
+    assert thinned(series, 4, 1).tolist() == [0.0, 33.0, 66.0, 99.0]
+    assert thinned(series, 4, 0).tolist() == [0.0, 33.0, 66.0, 99.0]
+    assert thinned(series, 5, 2).tolist() == [0.0, 1.0, 98.0, 99.0]
+
+
+def test_runs_of_a_series_are_spread_over_it() -> None:
+    series = np.arange(100.0)
+    assert thinned(series, 100, 5) is series
+    found = thinned(series, 20, 5)
+    assert found.tolist() == [*range(5), *range(32, 37), *range(63, 68), *range(95, 100)]
+    assert len(thinned(series, 20, 500)) == 20
+
+
+# -- families and tails ---------------------------------------------------------------------------
+
+
+def test_maximum_likelihood_of_a_lognormal() -> None:
+    x = np.exp(np.array([1.0, 2.0, 3.0, 6.0]))
+    found = FAMILIES["lognormal"](x).parameters
+    assert found["median"] == pytest.approx(np.exp(3.0))
+    assert found["sigma"] == pytest.approx(np.sqrt(3.5))
+
+
+@pytest.mark.parametrize("shape", [0.05, 0.4, 3.0, 500.0])
+def test_the_shape_of_a_gamma_is_the_root_of_its_score(shape: float) -> None:
+    from scipy.special import digamma
+
+    x = stats.gamma(shape, scale=2.0).rvs(2000, random_state=np.random.default_rng(3))
+    x = np.maximum(x, 1e-290)
+    found = FAMILIES["gamma"](x).parameters
+    gap = np.log(x.mean()) - np.log(x).mean()
+    assert np.log(found["shape"]) - digamma(found["shape"]) == pytest.approx(gap, rel=1e-9)
+    assert found["scale"] == pytest.approx(x.mean() / found["shape"])
+
+
+def test_halves_are_judged_on_each_other() -> None:
+    """Twenty runs in turn: a law of one half is judged on the other."""
+    x = np.where((np.arange(400) // 20) % 2 == 0, 1.0, 2.0)
+    seen: list[tuple[set, set]] = []
+
+    def fit(part: np.ndarray) -> families.Family:
+        def log_density(values: np.ndarray) -> np.ndarray:
+            seen.append((set(part.tolist()), set(values.tolist())))
+            return np.full(len(values), -2e3 if values[0] == 1.0 else 3.0)
+
+        return families.Family("f", {}, log_density, lambda p: p)
+
+    half = (np.arange(400) * families.BLOCKS // 400) % 2 == 0
+    found = families._held_out(x, half, fit)
+    assert seen == [({2.0}, {1.0}), ({1.0}, {2.0})]
+    assert found[0] == -1e3  # a sample that is ruled out costs dearly, not all
+    assert found[20] == 3.0
+
+
+def test_errors_are_of_the_difference_between_families() -> None:
+    x = stats.lognorm(0.5, scale=80.0).rvs(4000, random_state=np.random.default_rng(3))
+    choice = choose(x)
+    assert list(choice.scores) == sorted(choice.scores, key=lambda n: -choice.scores[n])
+    assert set(choice.errors) == set(list(choice.scores)[1:])
+    # lognormal and its mixture are nearly the same here: so is their difference in every block
+    assert min(choice.errors.values()) < 0.01
+    difference = np.repeat(np.arange(20.0), 50)
+    assert families._error(difference) == pytest.approx(np.std(np.arange(20), ddof=1) / np.sqrt(20))
+
+
+def test_a_long_sample_is_thinned_evenly_and_a_short_one_refused() -> None:
+    with pytest.raises(FitError, match="199 samples are too few"):
+        choose(np.ones(199))
+    assert len(families._checked(np.ones(200))) == 200
+    long = families._checked(np.arange(1.0, 60_001.0))
+    assert len(long) == families.MOST
+    assert (long[0], long[-1]) == (1.0, 60_000.0)
+    assert set(np.diff(long).tolist()) <= {3.0, 4.0}
+
+
+def test_a_mixture_of_two_normals_is_the_one_that_made_it() -> None:
+    rng = np.random.default_rng(5)
+    x = np.exp(np.concatenate([rng.normal(0, 0.1, 6000), rng.normal(1, 0.3, 2000)]))
+    found = FAMILIES["two lognormals"](rng.permutation(x))
+    p = found.parameters
+    assert p["share"] == pytest.approx(0.25, abs=0.01)
+    assert (p["sigma"], p["sigma_2"]) == (
+        pytest.approx(0.1, rel=0.05),
+        pytest.approx(0.3, rel=0.05),
+    )
+    law = [stats.lognorm(0.1), stats.lognorm(0.3, scale=np.e)]
+    at = np.array([0.9, 1.1, 2.0, 4.0])
+    density = np.log(0.75 * law[0].pdf(at) + 0.25 * law[1].pdf(at))
+    assert found.log_density(at) == pytest.approx(density, abs=0.3)
+    levels = np.array([0.01, 0.5, 0.74, 0.76, 0.99])
+    at = found.quantile(levels)
+    z = [
+        (np.log(at) - np.log(p[m])) / p[s]
+        for m, s in (("median", "sigma"), ("median_2", "sigma_2"))
+    ]
+    below = (1 - p["share"]) * stats.norm.cdf(z[0]) + p["share"] * stats.norm.cdf(z[1])
+    assert below == pytest.approx(levels, abs=1e-9)
+
+
+def test_the_empirical_density_is_of_cells_and_exponential_beyond() -> None:
+    x = np.exp(np.linspace(0.0, 1.0, 1001))
+    family = families._fit_empirical(x)
+    inside = np.exp(family.log_density(np.array([1.5]))) * 1.5  # per unit of the logarithm: flat
+    assert inside == pytest.approx(1.0, rel=0.01)
+    sigma = np.log(x).std()
+    far, farther = family.log_density(np.exp(np.array([1.5, 2.0]))) + np.array([1.5, 2.0])
+    assert far - farther == pytest.approx(0.5 / sigma)
+    low = family.log_density(np.exp(np.array([-0.5])))[0] - 0.5
+    assert low == pytest.approx(far, abs=0.01)
+    assert far == pytest.approx(np.log(1 / 1001 / sigma) - 0.5 / sigma, abs=0.01)
+    total = np.linspace(-4.0, 5.0, 200_001)
+    density = np.exp(family.log_density(np.exp(total)) + total)
+    assert np.trapezoid(density, total) == pytest.approx(1.0, abs=0.01)
+
+
+@pytest.mark.parametrize(("n", "cells"), [(100, 8), (1000, 40), (5000, 64)])
+def test_each_cell_of_the_empirical_density_holds_as_much(n: int, cells: int) -> None:
+    x = stats.lognorm(0.7, scale=80.0).rvs(n, random_state=np.random.default_rng(n))
+    family = families._fit_empirical(x)
+    logs = np.log(x)
+    edges = np.quantile(logs, np.linspace(0.5 / n, 1 - 0.5 / n, cells + 1))
+    middle = (edges[1:] + edges[:-1]) / 2
+    density = np.exp(family.log_density(np.exp(middle)) + middle)
+    assert density * np.diff(edges) == pytest.approx(np.full(cells, (1 - 2 / n) / cells))
+
+
+def test_probability_weighted_moments_of_a_tail() -> None:
+    """1,000 samples leave 50: their mean is a0, the mean weighted by the rest of the ranks a1."""
+    x = np.concatenate([np.linspace(0.0, 1.0, 950), 1.0 + np.arange(1.0, 51.0) ** 2 / 100])
+    found = fit_tail(x)
+    excess = np.arange(1.0, 51.0) ** 2 / 100
+    first = excess.mean()
+    second = np.mean((50 - np.arange(1, 51)) / 49 * excess)
+    shape = 2 - first / (first - 2 * second)
+    assert (found.threshold, found.share, found.samples) == (1.0, 0.05, 1000)
+    assert found.shape == pytest.approx(np.clip(shape, -0.5, 0.9))
+    assert found.scale == pytest.approx(first * (1 - found.shape))
+
+
+@pytest.mark.parametrize("unit", [1e-9, 1e-3, 1e3])
+def test_a_tail_is_the_same_in_any_unit(unit: float) -> None:
+    x = np.random.default_rng(4).exponential(size=3000) ** 1.3
+    plain, scaled = fit_tail(x), fit_tail(unit * x)
+    assert scaled.shape == pytest.approx(plain.shape)
+    assert (scaled.scale, scaled.threshold) == pytest.approx(
+        (unit * plain.scale, unit * plain.threshold)
+    )
+
+
+def test_tails_of_equal_values_have_no_shape() -> None:
+    flat = fit_tail(np.ones(1000))
+    assert (flat.shape, flat.scale) == (0.0, 1e-300)
+    assert flat.quantile(0.999) == 1.0
+    with pytest.raises(FitError, match="999 samples leave 49"):
+        fit_tail(np.ones(999))
+
+
+def test_quantiles_of_a_tail() -> None:
+    law = stats.genpareto(0.3, loc=5.0, scale=2.0)
+    found = Tail(5.0, 0.1, 2.0, 0.3, 1000)
+    assert found.quantile(0.999) == pytest.approx(law.ppf(0.99))
+    assert found.quantile(0.9) == pytest.approx(5.0)
+
+
+def test_how_far_beyond_the_sample_a_percentile_may_lie() -> None:
+    x = np.random.default_rng(6).exponential(size=1000)
+    assert beyond(x, 99.998, trials=3).value > 0  # two in 100,000
+    with pytest.raises(FitError, match="not even one in 100 times as many"):
+        beyond(x, 99.9995, trials=3)
+    with pytest.raises(FitError, match="lies within the sample"):
+        beyond(x, 94.9)
+    assert beyond(x, 95.0, trials=3).value == pytest.approx(np.sort(x)[-51])  # the threshold
+
+
+def test_the_interval_of_a_tail_is_normal_in_the_logarithm() -> None:
+    x = np.random.default_rng(7).exponential(size=4000)
+    found = beyond(x, 99.99, trials=60, seed=3)
+    assert found.value == pytest.approx(fit_tail(x).quantile(0.9999))
+    assert found.high / found.value == pytest.approx(found.value / found.low)
+    rng = np.random.default_rng(3)
+    logs = [
+        np.log(fit_tail(x[resampled(4000, block_length(x), rng)]).quantile(0.9999))
+        for _ in range(60)
+    ]
+    assert np.log(found.high / found.value) == pytest.approx(1.96 * np.std(logs))

@@ -1,0 +1,111 @@
+"""Whose time is whose: the host is in the captures once, and in a prediction once (DESIGN 5)."""
+
+import pytest
+
+from nvmesim.calibrate.bench import measure
+from nvmesim.calibrate.drive.fit import fit_drive
+from nvmesim.calibrate.host import parse_host
+from nvmesim.calibrate.points import Point
+from nvmesim.errors import CatalogError, FitError, InputError, UnitError
+from tests.calibrate.bench import drive, host, simulated, stack
+
+pytestmark = pytest.mark.xdist_group("host")
+
+
+@pytest.fixture(scope="module")
+def captured():
+    """What a host of 7 us a request measured of a drive at three depths."""
+    slow = host(stack())
+    truth = drive()
+    return truth, slow, [simulated(truth, 2, d, on=slow) for d in (1, 4)]
+
+
+@pytest.fixture(scope="module")
+def stated(captured):
+    """The fit that is told of the host."""
+    _, slow, points = captured
+    return fit_drive(points, host=slow, captured_on="truth")
+
+
+@pytest.fixture(scope="module")
+def unstated(captured):
+    """The fit that is not."""
+    return fit_drive(captured[2])
+
+
+def test_a_stated_host_is_taken_out(captured, stated):
+    truth, fit = captured[0], stated
+    latency = truth.read.die.value + truth.read.base.value
+    found = fit.profile.read.die.value + fit.profile.read.base.value
+    # the dies (64) and the controller (800k/s) are assumed, so the rest is theirs in part
+    assert found == pytest.approx(latency, rel=0.05)
+    assert not fit.profile.host_included
+    assert fit.profile.captured_on == "truth"
+    assert not any("host_included" in w for w in fit.warnings)
+
+
+def test_an_unstated_host_stays_in_and_is_counted_once(captured, unstated):
+    (truth, slow, points), fit = captured, unstated
+    found = fit.profile
+    latency = truth.read.die.value + truth.read.base.value
+    assert found.read.die.value + found.read.base.value > latency + 5e6  # the host's 7 us
+    assert found.host_included
+    assert any("host_included" in w for w in fit.warnings)
+    # predicted on the host that measured it: that time is not added again
+    again = measure(found, slow, points[0], requests=60_000)
+    assert again.iops == pytest.approx(points[0].iops, rel=0.03)
+
+
+def test_both_predict_another_host(captured, stated, unstated):
+    truth, _, points = captured
+    lean = host(stack(work=1.0, interrupt=0.2, wakeup=0.5, half=0.0))
+    asked = points[0]
+    real = measure(truth, lean, asked, requests=60_000)
+    told = measure(stated.profile, lean, asked, requests=60_000)
+    assert told.iops == pytest.approx(real.iops, rel=0.02)
+    # unstated: a leaner host cannot be told apart from a quicker drive, so it is no faster
+    untold = measure(unstated.profile, lean, asked, requests=60_000)
+    assert untold.iops <= told.iops
+
+
+def test_a_point_of_a_full_thread_is_not_fitted():
+    truth = drive()
+    slow = host(stack(work=9.0))
+    points = [simulated(truth, 1, 1, on=slow), simulated(truth, 1, 64, on=slow)]
+    assert points[1].is_cpu_bound
+    fit = fit_drive(points)
+    assert [j.used for j in fit.points] == [True, False]
+    assert any("busy, so the host was measured" in w for w in fit.warnings)
+    assert fit_drive(points, host=slow).points[1].used  # simulated with its host it does tell
+
+
+def test_only_full_threads_cannot_be_fitted():
+    full = Point("p", 1.0, True, 4096, 1, 64, 1e5, 1e-4, cpu_s=1e-5, per_job_pct=99.0)
+    with pytest.raises(FitError, match="no point measures the drive alone"):
+        fit_drive([full])
+
+
+def test_a_host_as_text():
+    asked = parse_host("linux-io_uring, pcie3 x4, xeon-gold-6130")
+    assert (asked.host.ghz, str(asked.host.link), asked.notes) == (2.1, "pcie3 x4", ())
+    assumed = parse_host("linux-io_uring")
+    assert len(assumed.notes) == 2
+    assert "2.4 GHz is assumed" in assumed.notes[1]
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "match"),
+    [
+        ("linux-io-uring", CatalogError, "did you mean 'linux-io_uring'"),
+        ("linux-io_uring,pcie9 x4", UnitError, "link of the captures: 'pcie9'"),
+        ("linux-io_uring,pcie4 x4,99 GHz", UnitError, "0.5 to 8 GHz"),
+        ("linux-io_uring,,xeon-gold-613", CatalogError, "did you mean 'xeon-gold-613"),
+        ("linux-io_uring,,x GHz", UnitError, "write for example '2.4 GHz'"),
+        ("", InputError, "write STACK"),
+        ("a,b,c,d", InputError, "write STACK"),
+        ("no/such.toml", CatalogError, "no such file"),
+    ],
+)
+def test_a_host_that_is_none(text, error, match):
+    with pytest.raises(error, match=match):
+        parse_host(text)

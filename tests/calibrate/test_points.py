@@ -1,0 +1,87 @@
+"""From captures to points: which are used, which held out, and what is said."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from nvmesim.calibrate.points import Point, hold_out, points_of
+from nvmesim.capture.registry import read_captures
+from nvmesim.errors import FitError
+from tests.calibrate.bench import fio_json
+
+
+def point(jobs=1, depth=16, size=4096, read=1.0, **more):
+    return Point("p", read, True, size, jobs, depth, 1e5, 1e-4, {50.0: 9e-5, 99.0: 2e-4}, **more)
+
+
+def captures(tmp_path, *points):
+    for number, p in enumerate(points):
+        (tmp_path / f"{number}.json").write_text(fio_json(p), encoding="utf-8")
+    return read_captures(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("rule", "held"),
+    [
+        ("QD=16", [True, False, False, False]),
+        ("qd = 64", [False, True, True, False]),
+        ("BS=64 KiB", [False, False, False, True]),
+        ("OP=write", [False, False, True, False]),
+        ("OP=randread", [True, True, False, True]),
+        ("JOBS=4", [False, True, False, False]),
+    ],
+)
+def test_a_rule_names_points(rule, held):
+    points = [point(), point(4, 16), point(1, 64, read=0.0), point(1, 1, 65536)]
+    assert [p.held_out for p in hold_out(points, [rule])] == held
+
+
+@pytest.mark.parametrize("rule", ["QD=17", "QD", "depth=16", "QD=x", "", "OP=trim"])
+def test_a_rule_that_names_nothing_is_an_error(rule):
+    with pytest.raises(FitError, match="--hold-out"):
+        hold_out([point()], [rule])
+
+
+def test_a_rule_that_holds_nothing_out_is_told_what_there_is():
+    points = [replace(point(), iodepth=depth) for depth in (4, 1)]
+    with pytest.raises(FitError, match=r"--hold-out QD=17: no point is so; there are QD=1, QD=4"):
+        hold_out(points, ["QD=17"])
+
+
+def test_the_longest_run_of_a_point_is_used(tmp_path):
+    alone = replace(point(depth=1, count=4_000), iops=1e4)
+    found, notes = points_of(captures(tmp_path, point(count=5_000), point(count=700_000), alone))
+    assert [(p.outstanding, p.count) for p in found] == [(1, 4_000), (16, 700_000)]
+    assert any("longest run" in n and "0.json" in n for n in notes)
+
+
+def test_percentiles_with_few_requests_beyond_are_left_out_and_said(tmp_path):
+    found, notes = points_of(captures(tmp_path, point(count=1_500)))
+    assert list(found[0].percentiles_s) == [50.0]
+    assert any("randread 4 KiB 1 x 16 (p99)" in n for n in notes)
+
+
+def test_files_of_a_folder_that_are_no_captures_are_named_once(tmp_path):
+    for name in ("notes.md", "run.sh"):
+        (tmp_path / name).write_text("some words\n", encoding="utf-8")
+    _, notes = points_of(captures(tmp_path, point(count=90_000)))
+    assert "no captures, not read: notes.md, run.sh" in notes
+
+
+def test_mixes_are_told_apart_from_reads(tmp_path):
+    text = json.loads(fio_json(point(count=70_000)))
+    job = text["jobs"][0]
+    job["job options"]["rw"] = "randrw"
+    write = {"iops": 43_000.0, "bw_bytes": 43_000 * 4096, "total_ios": 30_000}
+    job["write"] = {**job["read"], **write}
+    (tmp_path / "mix.json").write_text(json.dumps(text), encoding="utf-8")
+    found, _ = points_of(read_captures(tmp_path))
+    assert found[0].op == "randrw:70"
+    assert found[0].percentiles_s == {}
+
+
+def test_total_percentiles_stand_for_a_host_that_stays_in():
+    p = replace(point(), totals_s={50.0: 1e-4})
+    assert p.with_totals().percentiles_of == "lat"
+    assert point().with_totals().percentiles_of == "clat"

@@ -1,0 +1,114 @@
+"""A drive with known parameters is simulated, and the fit finds them again."""
+
+import pytest
+
+from nvmesim.calibrate.drive.fit import fit_drive
+from nvmesim.calibrate.points import points_of
+from nvmesim.capture.registry import read_captures
+from nvmesim.catalog.load import quantities
+from tests.calibrate.bench import drive, fio_json, simulated
+
+pytestmark = pytest.mark.xdist_group("recovery")
+
+INSIDE = ("commands", "read.base", "read.die", "read.die_cv")
+
+
+def inside(fit, truth, names=INSIDE):
+    """Names of the numbers whose interval holds the truth."""
+    true = dict(quantities(truth))
+    return [
+        n for n, q in quantities(fit.profile) if n in names and q.low <= true[n].value <= q.high
+    ]
+
+
+@pytest.fixture(scope="module")
+def sweep():
+    truth = drive()
+    points = [simulated(truth, 1, d) for d in (1, 8, 32, 128)]
+    others = [simulated(truth, 1, d, read=0.0) for d in (1, 64)]
+    others.append(simulated(truth, 1, 48, read=0.7))
+    return truth, points, fit_drive([*points, *others], held_out=["QD=32"])
+
+
+def test_the_parameters_are_found(sweep):
+    truth, _, fit = sweep
+    p = fit.profile
+    print(*(f"{n} {q.low} {q.value} {q.high}" for n, q in quantities(p) if n in INSIDE), sep="\n")
+    assert p.dies.value == pytest.approx(truth.dies.value, rel=0.1)
+    assert p.commands.value == pytest.approx(truth.commands.value, rel=0.03)
+    latency = truth.read.die.value + truth.read.base.value
+    assert p.read.die.value + p.read.base.value == pytest.approx(latency, rel=0.01)
+    assert p.read.die.value == pytest.approx(truth.read.die.value, rel=0.05)
+    assert p.read.die_cv.value == pytest.approx(truth.read.die_cv.value, abs=0.05)
+    assert fit.free_parameters == (
+        "read base", "read die", "read cv", "read commands", "dies",
+        "write base", "write cv", "write rate",
+    )  # fmt: skip
+
+
+def test_they_lie_inside_their_intervals(sweep):
+    truth, _, fit = sweep
+    assert len(inside(fit, truth)) >= 3
+
+
+def test_the_depth_that_was_held_out_is_predicted(sweep):
+    _, _, fit = sweep
+    held = next(j for j in fit.points if j.point.held_out)
+    assert held.point.outstanding == 32
+    assert abs(held.residual["iops"]) < 0.02
+    assert abs(held.residual["p99_s"]) < 0.10
+    assert fit.worst == abs(held.residual["iops"])
+
+
+def test_from_the_text_of_fio_as_from_points(tmp_path, sweep):
+    _, points, _ = sweep
+    for p in points:
+        (tmp_path / f"qd{p.outstanding}.json").write_text(fio_json(p), encoding="utf-8")
+    found, notes = points_of(read_captures(tmp_path))
+    assert [p.outstanding for p in found] == [1, 8, 32, 128]
+    assert notes == []
+    for a, b in zip(found, points, strict=True):
+        assert a.iops == pytest.approx(b.iops)
+        assert a.mean_s == pytest.approx(b.mean_s)
+        assert a.percentiles_s == pytest.approx(b.percentiles_s, rel=1e-3)
+
+
+def test_one_depth_gives_the_latency_and_warns():
+    truth = drive()
+    fit = fit_drive([simulated(truth, 1, 1)])
+    latency = truth.read.die.value + truth.read.base.value
+    p = fit.profile
+    assert p.read.die.value + p.read.base.value == pytest.approx(latency, rel=0.02)
+    assert p.dies.basis == "assumed"
+    assert p.commands.basis == "assumed"
+    said = " ".join(fit.warnings)
+    assert "the number of dies (64) is assumed" in said
+    assert "one point: every number but what it tells at its depth is a guess" in said
+    assert "the write side is assumed" in said
+
+
+def test_two_depths_give_the_ceiling_too():
+    truth = drive()
+    fit = fit_drive([simulated(truth, 1, 1), simulated(truth, 4, 64)])
+    assert fit.profile.commands.value == pytest.approx(truth.commands.value, rel=0.05)
+    assert fit.profile.commands.basis == "fitted"
+    assert "at 2 depth(s)" in " ".join(fit.warnings)
+
+
+def test_writes_that_a_drain_limits(sweep):
+    truth, _, fit = sweep
+    w = fit.profile.write
+    rate = fit.profile.dies.value / w.program.value * 1e12
+    assert rate == pytest.approx(120e3, rel=0.05)
+    assert w.base.value == pytest.approx(truth.write.base.value, rel=0.15)
+    assert not w.through
+    assert w.commands is None
+    mixed = next(j for j in fit.points if 0 < j.point.read_fraction < 1)
+    assert abs(mixed.residual["iops"]) < 0.1
+
+
+def test_no_mix_is_said():
+    truth = drive()
+    fit = fit_drive([simulated(truth, 1, d, read=0.0) for d in (1, 16)])
+    assert any("a 70/30 capture would tell" in w for w in fit.warnings)
+    assert any("the read side is assumed" in w for w in fit.warnings)

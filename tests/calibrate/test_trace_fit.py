@@ -1,0 +1,154 @@
+"""A drive fitted to the first half of a capture predicts the second half of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from nvmesim.calibrate.arrivals import Replayer, arrivals_of
+from nvmesim.calibrate.bench import free_host
+from nvmesim.calibrate.trace.fit import TraceFit, fit_trace
+from nvmesim.calibrate.trace.profile import split_doubt
+from nvmesim.capture.registry import read_capture
+from nvmesim.catalog.profile import Quantity
+from nvmesim.errors import FitError
+from tests.calibrate.written import known_drive, requests_of, varying_depth, write_blkparse
+
+pytestmark = pytest.mark.xdist_group("trace_fit")
+
+DATA = Path(__file__).parent / "data"
+LOGS = Path(__file__).parents[2] / "calibration" / "local-disk" / "logs"
+SIZES = ((4096, 0.6), (16384, 0.25), (65536, 0.15))
+DEPTHS = (1, 4, 16, 32, 2, 8, 24, 48)
+
+
+@pytest.fixture(scope="module")
+def fitted(tmp_path_factory: pytest.TempPathFactory) -> TraceFit:
+    """First half of a mixed-size, varying-depth blkparse text of a known drive; the second held."""
+    path = tmp_path_factory.mktemp("trace") / "known.blkparse"
+    write_blkparse(path, varying_depth(known_drive(), DEPTHS * 2, 500, sizes=SIZES))
+    first, second = arrivals_of(read_capture(path)).halves()
+    assert len(first) == len(second) == 4000
+    return fit_trace(first, name="known", held_out=second)
+
+
+def test_the_second_half_is_predicted(fitted: TraceFit) -> None:
+    held = next(c for c in fitted.classes if c.held_out and c.label == "all requests")
+    assert abs(held.residual[50.0]) < 0.10
+    assert abs(held.residual[99.0]) < 0.20
+
+
+def test_every_class_of_the_second_half_is_near(fitted: TraceFit) -> None:
+    held = [c for c in fitted.classes if c.held_out and "depth" not in c.label]
+    assert len(held) == 7
+    for c in held:
+        assert abs(c.residual[90.0]) < 0.20, c
+
+
+def test_parameters_of_the_known_drive_lie_in_their_intervals(fitted: TraceFit) -> None:
+    known, found = known_drive(), fitted.profile
+    assert fitted.structure.engines == 0
+    assert not fitted.structure.through
+    missed = []
+    for name, part in (
+        ("die", "read"), ("base", "read"), ("die_cv", "read"),
+        ("program", "write"), ("base_cv", "write"),
+    ):  # fmt: skip
+        quantity = getattr(getattr(found, part), name)
+        truth = getattr(getattr(known, part), name).value
+        if not quantity.low <= truth <= quantity.high:
+            missed.append((name, quantity, truth))
+    # Five intervals of 95 %: of a right fit three or more are missed once in 860 traces.
+    assert len(missed) <= 2, missed
+    assert found.commands.low is not None
+    assert found.commands.low <= known.commands.value
+
+
+def test_a_split_that_the_trace_hardly_tells_is_said(fitted: TraceFit) -> None:
+    read = fitted.profile.read
+    wide = read.base.high - read.base.low >= 0.25 * (read.base.value + read.die.value)
+    assert any("divide is a guess from this trace" in w for w in fitted.warnings) == wide
+
+    def said(low: float, high: float) -> list[str]:
+        base = Quantity(value=11e6, low=low, high=high)
+        new = read.model_copy(
+            update={"base": base, "die": Quantity(value=54e6, low=40e6, high=6e7)}
+        )
+        return split_doubt(fitted.profile.model_copy(update={"read": new}), "x.blkparse")
+
+    assert said(9e6, 14e6) == []
+    assert said(1e6, 25e6) == [
+        "x.blkparse: how a read's 65 us divide is a guess from this trace: 1 to 25 us constant, "
+        "40 to 60 us on a die; a sweep at several depths tells"
+    ]
+    assert split_doubt(known_drive(), "assumed") == []
+
+
+def test_a_capture_of_an_emulated_machine() -> None:
+    """400 requests at 4 outstanding of a disk that delays each by 4 ms: p50 and p90.
+
+    Its p99 is missed (-35 %): of the first 200 requests 4 took more than 6 ms, of the second 15;
+    such stalls of the emulator are no mechanism of a drive, and their share changes on the way.
+    """
+    whole = arrivals_of(read_capture(DATA / "blkparse_qd4_emulated.txt.gz"))
+    first, second = whole.halves()
+    fit = fit_trace(first, name="emulated")
+    simulated = Replayer(second, free_host()).latencies_s(fit.profile)
+    for percent, error in ((50, 0.10), (90, 0.10)):
+        measured = np.percentile(second.latency_s, percent)
+        assert np.percentile(simulated, percent) == pytest.approx(measured, rel=error)
+    assert any("the number of dies" in w for w in fit.warnings)
+
+
+def test_the_second_half_of_a_virtual_disk_at_varying_depth() -> None:
+    """A recorded trace: three sizes, 70 % reads, depths 1 to 32, on a machine with other work.
+
+    A bank of dies has p50 +31 and p99 -49 % there: it is served in rounds, and paused.
+    """
+    whole = arrivals_of(read_capture(LOGS / "randrw_mixed_depths.blkparse.gz"))
+    first, second = whole.halves()
+    fit = fit_trace(first, name="mixed", held_out=second)
+    assert fit.structure.rounds
+    assert any("served in rounds" in w for w in fit.warnings)
+    assert any("latencies drift, the second half is" in w for w in fit.warnings)
+    held = next(c for c in fit.classes if c.held_out and c.label == "all requests")
+    assert abs(held.residual[50.0]) < 0.10, held
+    assert abs(held.residual[99.0]) < 0.20, held
+    assert fit.sample is not None
+    assert fit.sample.held_out
+    assert len(fit.sample.model_s) == len(second)
+
+
+def test_too_few_requests_are_refused() -> None:
+    whole = arrivals_of(read_capture(DATA / "blkparse_qd4_emulated.txt.gz"))
+    with pytest.raises(FitError, match="too few"):
+        fit_trace(whole.part(0, 50), name="short")
+
+
+def test_runs_of_a_long_trace_keep_order_and_are_idle_between() -> None:
+    whole = arrivals_of(read_capture(DATA / "blkparse_qd4_emulated.txt.gz"))
+    runs = whole.windows(100)
+    assert len(runs) == 100
+    gaps = np.diff(runs.at_ps)
+    assert (gaps >= 0).all()
+    assert gaps[24] == int(whole.latency_s.max() * 1e12)
+
+
+def test_a_trace_of_lone_requests_sets_no_limit_of_its_own_pace(tmp_path: Path) -> None:
+    """At depth 1 a drive completes one request a latency: that is no ceiling at depth 32."""
+    known = known_drive()
+    path = tmp_path / "qd1.blkparse"
+    write_blkparse(path, requests_of(known, 1, 3_000, read=1.0))
+    arrivals = arrivals_of(read_capture(path))
+    assert int(arrivals.depth.max()) == 1
+    pace = len(arrivals) / ((arrivals.at_ps[-1] - arrivals.at_ps[0]) / 1e12)
+    fit = fit_trace(arrivals, name="lone")
+    commands = fit.profile.commands
+    assert commands.basis == "assumed"
+    assert commands.value > 20 * pace
+    assert any("own pace and no limit" in note for note in fit.warnings)
+    served = requests_of(fit.profile, 32, 5_000, read=1.0)
+    rate = len(served) / ((served[-1, 1] - served[0, 0]) / 1e12)
+    assert rate > 8 * pace

@@ -1,0 +1,60 @@
+"""The contract of `Capture`, held by the conformance suite and by the fuzzer on any file."""
+
+from __future__ import annotations
+
+import json
+import math
+
+from nvmesim.capture.capture import REQUEST_SCHEMA, Capture, Latency
+from nvmesim.capture.describe import describe_capture
+from nvmesim.errors import CaptureError
+
+
+def check_latency(latency: Latency) -> None:
+    """Hold that every number is finite and sane and the percentiles ascend."""
+    numbers = [latency.mean_s, latency.min_s, latency.max_s, latency.stddev_s]
+    numbers += list(latency.percentiles_s.values())
+    for number in numbers:
+        assert number is None or (math.isfinite(number) and 0 <= number <= 1e6)
+    values = [latency.percentiles_s[p] for p in sorted(latency.percentiles_s)]
+    assert values == sorted(values)
+    assert all(0 <= p <= 100 for p in latency.percentiles_s)
+    if latency.bin_s is not None:
+        assert latency.bin_count is not None
+        assert latency.bin_s.dtype == "float64"
+        assert latency.bin_count.dtype == "int64"
+        assert (latency.bin_s[1:] > latency.bin_s[:-1]).all()
+        assert (latency.bin_count >= 0).all()
+
+
+def check_capture(capture: Capture) -> None:
+    """Hold the contract of `Capture`, whatever the file was."""
+    assert capture.rows >= 0
+    assert capture.skipped >= 0
+    for measurement in capture.measurements:
+        assert set(measurement.ops) <= {"read", "write"}
+        for op in measurement.ops.values():
+            assert op.count >= 0
+            assert op.bytes >= 0
+            assert math.isfinite(op.iops)
+            assert op.iops >= 0
+            assert math.isfinite(op.bytes_per_s)
+            for latency in (op.clat, op.lat, op.slat):
+                if latency is not None:
+                    check_latency(latency)
+    if capture.requests is not None:
+        assert set(capture.requests.collect_schema().names()) >= set(REQUEST_SCHEMA.names())
+
+
+def check_whole(capture: Capture) -> None:
+    """The contract, the JSON of ``nvmesim trace`` and the table of requests."""
+    check_capture(capture)
+    json.dumps(describe_capture(capture), allow_nan=False)
+    if capture.requests is not None:
+        assert capture.requests.collect().height == capture.rows
+
+
+def check_refusal(error: CaptureError, path: str) -> None:
+    """One line that names the file."""
+    assert "\n" not in str(error)
+    assert path in str(error)

@@ -1,0 +1,272 @@
+"""blkparse text and blktrace's own files: forms, figures known from elsewhere, damage."""
+
+from __future__ import annotations
+
+import gzip
+import re
+import struct
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from nvmesim.capture import lines
+from nvmesim.capture.capture import Capture
+from nvmesim.capture.notes import Notes
+from nvmesim.capture.readers.block import blkparse, blktrace_binary
+from nvmesim.capture.registry import read_capture
+from nvmesim.capture.requests import table as request_table
+from nvmesim.capture.text import Source
+from nvmesim.errors import CaptureError
+
+DATA = Path(__file__).parent / "data"
+LINE = "259,1    1  {seq:7}     {time:.9f}   372  {action}  {rwbs} {sector} + {n} [{end}]\n"
+
+
+def sample(name: str) -> bytes:
+    return gzip.decompress((DATA / "blkparse" / f"{name}.txt.gz").read_bytes())
+
+
+def written(path: Path, data: str | bytes) -> Path:
+    path.write_bytes(data.encode() if isinstance(data, str) else data)
+    return path
+
+
+def table(capture: Capture) -> pl.DataFrame:
+    assert capture.requests is not None
+    return capture.requests.collect()
+
+
+def line(action: str, time: float, sector: int = 0, rwbs: str = "R", n: int = 8) -> str:
+    end = "0" if action == "C" else "fio"
+    return LINE.format(seq=1, time=time, action=action, rwbs=rwbs, sector=sector, n=n, end=end)
+
+
+def test_latency_is_what_blkparse_t_prints() -> None:
+    """With -t a C line carries the time since its D: the reader must find the same."""
+    printed = re.findall(rb" C .*\( *(\d+)\)", sample("rr_qd4_opt_t"))
+    found = table(read_capture(DATA / "blkparse" / "rr_qd4_opt_t.txt.gz"))
+    assert found["latency_ns"].to_list() == [int(t) for t in printed]
+    assert len(printed) == 100
+
+
+def test_the_forms_of_f_give_what_the_default_form_gives() -> None:
+    default = table(read_capture(DATA / "blkparse" / "rr_qd4_opt_t.txt.gz"))
+    for name in ("rr_qd4_fmt_fields", "rr_qd4_fmt_csv", "rr_qd4_fmt_commaspace"):
+        form = table(read_capture(DATA / "blkparse" / f"{name}.txt.gz"))
+        columns = ["issue_ns", "complete_ns", "bytes", "offset", "depth"]
+        assert form.select(columns).equals(default.select(columns).head(form.height))
+    assert form["op"].null_count() == form.height
+    assert read_capture(DATA / "blkparse" / "rr_qd4_fmt_commaspace.txt.gz").measurements[0].mixed
+
+
+def test_raid0_volume_and_members() -> None:
+    capture = read_capture(DATA / "blkparse" / "md_raid0_randread256k.txt.gz")
+    counts = {m.label: m.ops["read"].count for m in capture.measurements}
+    assert counts == {"9,2": 60, "259,1": 60, "259,2": 60}
+    sizes = {m.label: m.conditions.block_size for m in capture.measurements}
+    assert sizes == {"9,2": 262144, "259,1": 131072, "259,2": 131072}
+
+
+def test_raid5_bio_ends_with_the_last_of_four_completions() -> None:
+    capture = read_capture(DATA / "blkparse" / "md_raid5_randread256k.txt.gz")
+    frame = table(capture)
+    volume = frame.filter(pl.col("device") == "9,0")
+    members = frame.filter(pl.col("device") != "9,0")
+    assert (volume.height, members.height) == (60, 240)
+    assert volume["latency_ns"].min() > members["latency_ns"].min()
+
+
+def test_footer_and_events_agree() -> None:
+    text = sample("single_randrw").decode()
+    reads, writes = (
+        int(re.findall(rf"{what} Completed: +(\d+)", text)[-1]) for what in ("Reads", "Writes")
+    )
+    measurement = read_capture(DATA / "blkparse" / "single_randrw.txt.gz").measurements[0]
+    assert (measurement.ops["read"].count, measurement.ops["write"].count) == (reads, writes)
+    assert measurement.conditions.read_fraction == pytest.approx(reads / (reads + writes))
+
+
+def test_merged_bios_are_one_command() -> None:
+    capture = read_capture(DATA / "blkparse" / "buffered_seqwrite_merges.txt.gz")
+    assert table(capture)["bytes"].to_list() == [520192]
+
+
+def test_flush_steps_are_not_requests(tmp_path: Path) -> None:
+    text = (
+        "259,1    1        1     0.100000000   372  D  FN [kworker/1:1H]\n"
+        "259,1    1        2     0.200000000     0  C  FN 0 [0]\n"
+        + line("D", 0.3, rwbs="WFSM")
+        + "259,1    1        4     0.350000000     0  C  WS 0 [0]\n"
+        + line("C", 0.4, rwbs="WFSM")
+        + line("D", 0.5, rwbs="DS", n=4096)
+        + line("C", 0.6, rwbs="DS", n=4096)
+    )
+    capture = read_capture(written(tmp_path / "t", text))
+    assert table(capture)["op"].to_list() == ["write"]
+    assert capture.skipped == 0
+    assert capture.warnings == (
+        "3 flush steps and commands without sectors (not in the table)",
+        "1 flushes, discards or other commands (not in the table)",
+    )
+
+
+def test_every_damaged_line_is_counted(tmp_path: Path) -> None:
+    good = line("D", 0.1) + line("C", 0.2)
+    bad = [
+        "cpu1 lost 37 events\n",
+        "259,1  x  10 0.1 372 Q R 1 + 8 [fio]\n",
+        line("D", 0.3).replace("[fio]", "[fi"),
+        line("D", 0.3, sector=10**17),
+        line("D", 0.3, n=10**11),
+        line("D", 0.3).replace("0.3", "9999999999999999999999.3"),
+        line("D", 0.3).replace("0.3", "-0.3"),
+        "259,1    1        1     0.\n",
+        "\x00\x00\x00\n",
+    ]
+    capture = read_capture(
+        written(tmp_path / "t", good + "".join(bad) + line("D", 0.5) + line("C", 0.6))
+    )
+    assert capture.skipped == len(bad)
+    assert capture.rows == 2
+
+
+def test_lost_events_are_said(tmp_path: Path) -> None:
+    text = (
+        line("D", 0.1)
+        + line("C", 0.2)
+        + "Skips: 2 forward (1,234 -  10.0%)\nSkips: 1 forward (56 - 1%)\n"
+    )
+    capture = read_capture(written(tmp_path / "t", text))
+    assert any(w.startswith("1290 events lost") for w in capture.warnings)
+
+
+def test_a_trace_of_issues_alone_is_refused(tmp_path: Path) -> None:
+    path = written(tmp_path / "t", line("D", 0.1) + line("D", 0.2, sector=8))
+    with pytest.raises(
+        CaptureError, match=r"without one whole request .*2 issues with no completion"
+    ):
+        read_capture(path)
+
+
+@pytest.mark.parametrize("size", [200, 1000, 10_000])
+def test_chunks_of_any_size_give_the_same(size: int, monkeypatch, tmp_path: Path) -> None:
+    path = written(tmp_path / "t", sample("mix_qd16_fsync.CUT1600"))
+    whole = read_capture(path)
+    cut = lines.chunks
+    monkeypatch.setattr(blkparse, "chunks", lambda source: cut(source, size))
+    monkeypatch.setattr(blkparse, "SMALL", 400)
+    parts = read_capture(path)
+    assert table(parts).equals(table(whole))
+    assert (parts.rows, parts.skipped, set(parts.warnings)) == (
+        whole.rows, whole.skipped, set(whole.warnings)
+    )  # fmt: skip
+
+
+def test_a_long_trace_is_read_again_in_batches(monkeypatch, tmp_path: Path) -> None:
+    path = written(tmp_path / "t", sample("single_randrw"))
+    kept = table(read_capture(path))
+    monkeypatch.setattr(request_table, "KEEP_ROWS", 10)
+    capture = read_capture(path)
+    assert table(capture).equals(kept)
+    assert capture.requests is not None
+    some = capture.requests.filter(pl.col("op") == "read").select("latency_ns").head(3).collect()
+    assert some.equals(kept.filter(pl.col("op") == "read").select("latency_ns").head(3))
+    out = tmp_path / "t.parquet"
+    capture.requests.sink_parquet(out)
+    assert pl.read_parquet(out).height == kept.height
+
+
+def test_histogram_and_percentiles_are_of_the_latencies() -> None:
+    capture = read_capture(DATA / "blkparse" / "single_randrw.txt.gz")
+    latency = capture.measurements[0].ops["read"].clat
+    assert latency is not None
+    took = table(capture).filter(pl.col("op") == "read")["latency_ns"].sort()
+    assert latency.mean_s == pytest.approx(took.mean() / 1e9)
+    assert latency.min_s == pytest.approx(took.min() / 1e9)
+    assert latency.max_s == pytest.approx(took.max() / 1e9)
+    assert latency.stddev_s == pytest.approx(took.std(ddof=0) / 1e9, rel=1e-6)
+    for percent in (50.0, 90.0, 99.0):
+        exact = took[int(np.ceil(percent / 100 * took.len())) - 1] / 1e9
+        assert latency.percentiles_s[percent] == pytest.approx(exact, rel=0.004)
+    assert latency.bin_count is not None
+    assert latency.bin_count.sum() == latency.count == took.len()
+
+
+# blktrace's own files
+
+
+def binary() -> bytes:
+    return gzip.decompress((DATA / "blktrace" / "nb2.gz").read_bytes())
+
+
+def records(data: bytes) -> list[bytes]:
+    found, at = [], 0
+    while at < len(data):
+        size = 48 + int.from_bytes(data[at + 46 : at + 48], "little")
+        found.append(data[at : at + size])
+        at += size
+    return found
+
+
+def test_binary_files_of_several_cpus_are_merged(tmp_path: Path) -> None:
+    whole = read_capture(written(tmp_path / "one", binary()))
+    parts = [b"", b"", b""]
+    for i, record in enumerate(records(binary())):
+        parts[i * 7 % 3] += record
+    paths = [written(tmp_path / f"nb2.blktrace.{i}", part) for i, part in enumerate(parts)]
+    written(tmp_path / "nb2.blktrace.3", b"")
+    written(tmp_path / "nb20.blktrace.0", binary())
+    assert blktrace_binary.parts(paths[0]) == tuple(paths)
+    capture = read_capture(paths[0])
+    assert table(capture).equals(table(whole))
+    assert whole.rows == 120
+    assert whole.measurements[0].ops["write"].clat.mean_s == pytest.approx(3980.872e-6, rel=1e-6)
+
+
+def test_binary_damage_is_passed_over(tmp_path: Path) -> None:
+    parts = records(binary())
+    parts[10] = b"damage" + parts[10]
+    capture = read_capture(written(tmp_path / "t", b"".join(parts) + b"\x07tae\0"))
+    assert (capture.rows, capture.skipped) == (120, 2)
+
+
+def test_binary_in_small_chunks(monkeypatch, tmp_path: Path) -> None:
+    path = written(tmp_path / "t", binary())
+    whole = table(read_capture(path))
+    monkeypatch.setattr(blktrace_binary, "CHUNK", 500)
+    found = pl.concat(
+        request_table.block_frame(b) for b in blktrace_binary.blocks(Source(path), Notes())
+    )
+    assert found.equals(whole)
+
+
+def test_blktrace_of_a_big_endian_machine_reads_the_same(tmp_path: Path) -> None:
+    """s390 and old POWER machines write every number the other way round."""
+    whole = Source(DATA / "blktrace" / "nb2.gz").raw()
+    fields = ">IIQQIIIIIHH"
+    big = b""
+    at = 0
+    while at + 48 <= len(whole):
+        record = struct.unpack_from("<IIQQIIIIIHH", whole, at)
+        tail = whole[at + 48 : at + 48 + record[-1]]
+        if len(tail) < record[-1]:
+            break
+        big += struct.pack(fields, *record) + tail
+        at += 48 + record[-1]
+    path = tmp_path / "sda.blktrace.0"
+    path.write_bytes(big)
+    (tmp_path / "one.bin").write_bytes(whole[:at])
+    ours, same = read_capture(path), read_capture(tmp_path / "one.bin")
+    assert ours.rows == same.rows > 0
+    assert ours.requests is not None
+    assert same.requests is not None
+    assert ours.requests.collect().equals(same.requests.collect())
+
+
+def test_another_version_of_blktrace_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "sda.blktrace.0"
+    path.write_bytes(b"\x06tae" + bytes(60))
+    with pytest.raises(CaptureError, match="version 6, where 7 is known"):
+        read_capture(path)

@@ -1,0 +1,215 @@
+"""Pairing of block events against a plain matcher, and what it says of what does not match."""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nvmesim.capture.notes import Notes
+from nvmesim.capture.readers.block.blkparse_kernel import READ, WRITE
+from nvmesim.capture.requests import pairing_kernel as kernel
+from nvmesim.capture.requests.pairing import Events, Pairer
+from nvmesim.errors import CaptureError
+
+DEVICE = (259 << 20) | 1
+S = 10**9
+Event = tuple[str, int, int, int]
+"""Action, time, sector, sectors."""
+
+
+def events(rows: list[Event], device: int = DEVICE, op: int = READ) -> Events:
+    table = np.array([(t, device, s, n) for _, t, s, n in rows], np.int64).reshape(-1, 4)
+    codes = np.array([[ord(a) for a, *_ in rows], [op] * len(rows)], np.uint8)
+    return Events(table, codes)
+
+
+def pair(rows: list[Event]) -> tuple[list[tuple[int, int, int]], list[str]]:
+    """(issue, complete, depth) of each request, and the warnings."""
+    pairer, notes = Pairer(), Notes()
+    out = pairer.feed(events(rows))
+    pairer.finish(notes)
+    picked = out[[kernel.OUT_ISSUE, kernel.OUT_COMPLETE, kernel.OUT_DEPTH]]
+    return [tuple(r) for r in picked.T.tolist()], notes.warnings
+
+
+def plain(rows: list[Event]) -> list[tuple[int, int, int]]:
+    """The rule in plain Python: FIFO per key, the depth counts this request."""
+    waiting: dict[tuple[int, int], deque[tuple[int, int]]] = defaultdict(deque)
+    flying, result = 0, []
+    for action, time, sector, n in rows:
+        queue = waiting[sector, n]
+        if action == "D" and (not queue or all(t != time for t, _ in queue)):
+            flying += 1
+            queue.append((time, flying))
+        elif action == "C" and queue:
+            issue, depth = queue.popleft()
+            flying -= 1
+            result.append((issue, time, depth))
+    return result
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from("DDC"), st.integers(0, 3), st.integers(0, 3), st.sampled_from([8, 16])
+        ),
+        min_size=1,
+        max_size=120,
+    ),
+    st.integers(1, 40),
+)
+def test_equals_a_plain_matcher_in_batches_of_any_size(steps, size) -> None:
+    times = np.cumsum([gap for _, gap, _, _ in steps]).tolist()
+    rows = [(a, t, 8 * s, n) for (a, _, s, n), t in zip(steps, times, strict=True)]
+    rows = [("D", 0, 999, 8), ("C", 0, 999, 8), *rows]
+    pairer = Pairer()
+    parts = [pairer.feed(events(rows[i : i + size])) for i in range(0, len(rows), size)]
+    out = np.concatenate(parts, axis=1)[[kernel.OUT_ISSUE, kernel.OUT_COMPLETE, kernel.OUT_DEPTH]]
+    assert [tuple(r) for r in out.T.tolist()] == plain(rows)
+
+
+def test_depth_counts_what_is_outstanding_at_issue() -> None:
+    found, warnings = pair(
+        [
+            ("D", 1, 0, 8),
+            ("D", 2, 8, 8),
+            ("C", 3, 0, 8),
+            ("D", 4, 16, 8),
+            ("C", 5, 16, 8),
+            ("C", 9, 8, 8),
+        ]
+    )
+    assert found == [(1, 3, 1), (4, 5, 2), (2, 9, 2)]
+    assert not warnings
+
+
+def test_a_requeued_command_is_timed_from_its_last_issue() -> None:
+    found, warnings = pair([("D", 1, 0, 8), ("R", 5, 0, 8), ("D", 6, 0, 8), ("C", 9, 0, 8)])
+    assert found == [(6, 9, 1)]
+    assert warnings == ["1 requeued commands (timed from their last issue)"]
+
+
+def test_md_bios_end_with_their_last_completion() -> None:
+    found, warnings = pair(
+        [
+            ("Q", 1, 0, 32),
+            ("Q", 2, 64, 8),
+            ("C", 3, 0, 8),
+            ("C", 4, 64, 8),
+            ("C", 6, 16, 16),
+            ("C", 7, 8, 8),
+        ]
+    )
+    assert found == [(2, 4, 2), (1, 7, 1)]
+    assert not warnings
+
+
+def test_queue_events_of_a_device_with_commands_do_not_count() -> None:
+    rows = [
+        ("Q", 1, 0, 8),
+        ("D", 2, 0, 8),
+        ("C", 5, 0, 8),
+        ("Q", 6, 8, 8),
+        ("D", 8, 8, 8),
+        ("C", 9, 8, 8),
+    ]
+    assert pair(rows) == ([(2, 5, 1), (8, 9, 1)], [])
+
+
+def test_what_does_not_match_is_counted() -> None:
+    found, warnings = pair(
+        [("D", 1, 0, 8), ("D", 1, 0, 8), ("C", 2, 0, 8), ("C", 3, 0, 8), ("D", 4, 8, 8)]
+    )
+    assert found == [(1, 2, 1)]
+    assert [w.split(" ", 1)[0] for w in warnings] == ["1", "1", "1"]
+    assert "no issue" in warnings[0]
+    assert "no completion" in warnings[1]
+    assert "duplicate" in warnings[2]
+
+
+def test_disorder_of_cpus_is_sorted() -> None:
+    found, warnings = pair([("D", 1, 8, 8), ("C", 90, 0, 8), ("D", 50, 0, 8), ("C", 95, 8, 8)])
+    assert found == [(50, 90, 2), (1, 95, 1)]
+    assert warnings == ["1 events out of order (sorted by time)"]
+
+
+def test_a_completion_of_a_later_batch_is_not_before_its_issue() -> None:
+    # the fuzzer's: sorting ends where a batch does
+    pairer, notes = Pairer(), Notes()
+    pairer.feed(events([("D", 800, 0, 8)]))
+    assert pairer.feed(events([("C", 5, 0, 8)])).shape[1] == 0
+    pairer.finish(notes)
+    assert [w.split(" (", 1)[0] for w in notes.warnings] == [
+        "1 completions with no issue", "1 issues with no completion", "1 events out of order",
+    ]  # fmt: skip
+
+
+def test_one_impossible_time_is_left_out() -> None:
+    found, warnings = pair(
+        [("D", 1, 0, 8), ("C", 9, 0, 8), ("D", 10**18, 8, 8), ("D", 20, 16, 8), ("C", 30, 16, 8)]
+    )
+    assert found == [(1, 9, 1), (20, 30, 1)]
+    assert warnings == ["1 events at an impossible time (left out)"]
+
+
+def test_a_second_trace_in_the_file_goes_on_in_time() -> None:
+    first = [("D", 5 * S, 0, 8), ("C", 6 * S, 0, 8), ("D", 7 * S, 8, 8)]
+    again = [("D", 0, 0, 8), ("C", S // 2, 0, 8), ("C", S, 8, 8)]
+    found, warnings = pair(first + again)
+    assert found == [(5 * S, 6 * S, 1), (7 * S, 7 * S + S // 2, 1)]
+    assert any("steps back of the clock" in w for w in warnings)
+    assert any("1 issues with no completion" in w for w in warnings)
+
+
+def test_clock_steps_beyond_a_century_are_refused() -> None:
+    rows: list[Event] = []
+    for _ in range(4):
+        rows += [
+            ("D", 2 * 10**18, 0, 8),
+            ("C", 2 * 10**18 + 5, 0, 8),
+            ("D", 0, 0, 8),
+            ("C", 5, 0, 8),
+        ]
+    with pytest.raises(CaptureError, match="clock steps back by more than a century"):
+        pair(rows)
+
+
+def test_many_outstanding_make_the_pool_grow() -> None:
+    n = 20_000
+    rows = [("D", i, 8 * i, 8) for i in range(n)] + [("C", n + i, 8 * i, 8) for i in range(n)]
+    found, warnings = pair(rows)
+    assert [r[2] for r in found] == list(range(1, n + 1))
+    assert not warnings
+
+
+def test_memory_is_bounded_when_completions_are_missing(monkeypatch) -> None:
+    monkeypatch.setattr("nvmesim.capture.requests.pairing.MAX_POOL", 1 << 13)
+    n = 30_000
+    pairer, notes = Pairer(), Notes()
+    pairer.feed(events([("D", i, 8 * i, 8) for i in range(n)]))
+    assert pairer._pool.shape[0] <= 1 << 13
+    pairer.finish(notes)
+    assert notes.warnings[0].startswith(f"{n} issues with no completion")
+
+
+def test_issues_older_than_any_timeout_are_dropped_from_the_depth() -> None:
+    pairer, notes = Pairer(), Notes()
+    pairer.feed(events([("D", 1, 0, 8)]))
+    pairer.feed(events([("D", 500 * S, 8, 8)]))
+    out = pairer.feed(events([("D", 501 * S, 16, 8), ("C", 502 * S, 16, 8)]))
+    assert out[kernel.OUT_DEPTH].tolist() == [2]
+    pairer.finish(notes)
+    assert notes.warnings[0].startswith("2 issues")
+
+
+def test_operations_stay_with_their_requests() -> None:
+    pairer = Pairer()
+    pairer.feed(events([("D", 1, 0, 8)], op=WRITE))
+    out = pairer.feed(events([("C", 2, 0, 8)], op=READ))
+    assert out[kernel.OUT_OP].tolist() == [WRITE]
+    assert out[kernel.OUT_BYTES].tolist() == [4096]

@@ -1,0 +1,141 @@
+"""Tracepoints as perf, ftrace, bpftrace and the bcc tools print them."""
+
+from __future__ import annotations
+
+import gzip
+import re
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from nvmesim.capture.registry import read_capture
+from nvmesim.errors import CaptureError
+from tests.capture import composed
+
+DATA = Path(__file__).parent / "data"
+ISSUE = "fio 538 [001] {t:.6f}: block:block_rq_issue: 259,1 {rwbs} 4096 () {s} + 8 {prio}[{comm}]\n"
+DONE = "swapper 0 [001] {t:.6f}: block:block_rq_complete: 259,1 {rwbs} () {s} + 8 {prio}[0]\n"
+
+
+def written(path: Path, text: str) -> Path:
+    path.write_text(text, encoding="utf-8", newline="")
+    return path
+
+
+def sample(name: str) -> str:
+    return gzip.decompress((DATA / "tracepoints" / name).read_bytes()).decode()
+
+
+def test_all_of_perf_script_is_paired() -> None:
+    capture = read_capture(DATA / "tracepoints" / "perf_script.txt.gz")
+    assert (capture.format, capture.rows, capture.skipped) == ("perf-script", 400, 0)
+    assert not capture.warnings
+    assert {op: r.count for op, r in capture.measurements[0].ops.items()} == {
+        "read": 274,
+        "write": 126,
+    }
+
+
+def test_ioprio_of_newer_kernels_and_commands_with_blanks(tmp_path: Path) -> None:
+    text = "".join(
+        ISSUE.format(t=1 + i, s=8 * i, rwbs="R", prio="none,0,0 ", comm="Web [x] Content")
+        + DONE.format(t=1.5 + i, s=8 * i, rwbs="R", prio="none,0,0 ")
+        for i in range(3)
+    )
+    capture = read_capture(written(tmp_path / "t", text))
+    assert (capture.rows, capture.skipped) == (3, 0)
+    assert capture.measurements[0].ops["read"].clat.mean_s == pytest.approx(0.5)
+
+
+def test_ftrace_blocks_and_commands_agree(tmp_path: Path) -> None:
+    """The nvme events enclose the block events of the same requests in time, not in identity."""
+    both = read_capture(DATA / "tracepoints" / "ftrace.txt.gz")
+    nvme = "\n".join(x for x in sample("ftrace.txt.gz").split("\n") if "block_rq" not in x)
+    only = read_capture(written(tmp_path / "t", nvme))
+    assert (both.format, only.format, both.rows, only.rows) == ("ftrace", "ftrace-nvme", 72, 72)
+    key = ["offset", "bytes", "op"]
+    a, b = (c.requests.collect().select(key).sort(key) for c in (both, only))
+    assert a.equals(b)
+
+
+def test_csv_columns_are_found_by_their_header(tmp_path: Path) -> None:
+    lines = sample("bpftrace.csv.gz").split("\n")
+    start = next(i for i, x in enumerate(lines) if x.startswith("ts_ns,"))
+    turned = [",".join(reversed(x.split(","))) for x in lines[start:] if x]
+    turned[0] = turned[0].replace("ts_ns,", "")
+    first = read_capture(DATA / "tracepoints" / "bpftrace.csv.gz").requests.collect()
+    order = ["ts_ns", "ev", "sector", "nr_sector", "dev_major", "dev_minor", "rwbs"]
+    header = lines[start].split(",")
+    rows = [x.split(",") for x in lines[start + 1 :] if x.strip()]
+    text = ",".join(order) + "\n"
+    text += "".join(",".join(r[header.index(c)] for c in order) + "\n" for r in rows)
+    again = read_capture(written(tmp_path / "t", text)).requests.collect()
+    assert again.equals(first)
+
+
+def test_csv_without_a_column_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(CaptureError, match="lacks dev_major, dev_minor"):
+        read_capture(written(tmp_path / "t", "ts_ns,ev,sector,nr_sector,rwbs\n1,D,2,8,R\n"))
+
+
+def test_damaged_events_are_counted(tmp_path: Path) -> None:
+    text = sample("perf_script.txt.gz")
+    lines = text.split("\n")
+    lines[5] = lines[5][:70]
+    lines[9] = lines[9].replace(" + ", " - ")
+    lines.insert(20, "CPU:0 [LOST 12 EVENTS]")
+    lines.insert(30, "fio 538 [001] 157.9: sched:sched_switch: prev_comm=x")
+    lines.insert(40, "who wrote this?")
+    capture = read_capture(written(tmp_path / "t", "\n".join(lines)))
+    assert capture.skipped == 3
+    assert 396 <= capture.rows < 400
+
+
+def test_biosnoop_of_both_versions(tmp_path: Path) -> None:
+    expected = composed.requests(60)
+    for queue in (True, False):
+        capture = read_capture(written(tmp_path / "t", composed.biosnoop(queue=queue)))
+        frame = capture.requests.collect().sort("issue_ns")
+        assert (capture.rows, capture.skipped) == (60, 0)
+        assert frame["bytes"].to_list() == expected["bytes"].tolist()
+        assert frame["offset"].to_list() == expected["offset"].tolist()
+        error = frame["latency_ns"].to_numpy() - expected["latency"]
+        assert np.abs(error).max() <= 5_000
+    decimal = re.sub(r"(\d)\.(\d)", r"\1,\2", composed.biosnoop())
+    comma, point = (
+        read_capture(written(tmp_path / "t", text)).requests.collect()
+        for text in (decimal, composed.biosnoop())
+    )
+    assert comma.equals(point)
+
+
+def test_biosnoop_bt_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    text = "Attaching 6 probes...\nTIME(ms)     DISK    COMM    PID    LAT(ms)\n1 nvme0 fio 12 0\n"
+    with pytest.raises(CaptureError, match=r"without sizes.*trace block_rq_issue"):
+        read_capture(written(tmp_path / "t", text))
+
+
+def test_biolatency_counts() -> None:
+    bpftrace = read_capture(DATA / "biolatency" / "bpftrace.txt").measurements[0]
+    assert bpftrace.mixed.count == 357 + 846 + 928 + 557 + 103 + 50 + 74 + 42 + 8 + 5
+    assert bpftrace.mixed.clat.percentiles_s[50.0] == pytest.approx((128 * 256) ** 0.5 * 1e-6)
+    bcc = read_capture(DATA / "biolatency" / "bcc.txt").measurements[0]
+    assert (bcc.label, bcc.mixed.count) == ("nvme0n1", 905)
+    assert bcc.mixed.clat.bin_s[0] == pytest.approx((8 * 16) ** 0.5 * 1e-6)
+
+
+def test_biolatency_by_flags(tmp_path: Path) -> None:
+    text = composed.biolatency().replace("disk = b'nvme0n1'", "flags = Read")
+    text += "\n" + composed.biolatency().replace("disk = b'nvme0n1'", "flags = Sync-Write")
+    capture = read_capture(written(tmp_path / "t", text))
+    assert [list(m.ops) for m in capture.measurements] == [["read"], ["write"]]
+    assert all(m.mixed is None for m in capture.measurements)
+
+
+def test_a_histogram_whose_bins_do_not_ascend_is_damaged(tmp_path: Path) -> None:
+    text = (DATA / "biolatency" / "bpftrace.txt").read_text()
+    capture = read_capture(written(tmp_path / "t", text.replace("[64, 128)", "[4, 8)")))
+    assert capture.skipped == 1
+    assert isinstance(capture.requests, pl.LazyFrame | None)

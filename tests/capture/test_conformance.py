@@ -1,0 +1,155 @@
+"""What every reader of `READERS` must do, on every sample in the folder `data`.
+
+A sample is added by laying it into ``data/<name of the format>/``; nothing else is needed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nvmesim.capture.capture import Capture
+from nvmesim.capture.registry import READERS, read_capture
+from nvmesim.capture.text import Source
+from nvmesim.errors import CaptureError
+from tests.capture.contract import check_capture, check_whole
+
+DATA = Path(__file__).parent / "data"
+SAMPLES = sorted(
+    path for reader in READERS for path in (DATA / reader.name).glob("*") if path.is_file()
+)
+IDS = [f"{path.parent.name}/{path.name}" for path in SAMPLES]
+MAX_TRUNCATED_BYTES = 120_000
+"""Larger samples are cut at every 10 % only: reading them a hundred times takes too long."""
+RECORDS = {"v1.vscsi": 32, "v2.vscsi": 40}
+"""Bytes of a record, where nothing marks its start and nothing counts them."""
+DAMAGE = [b"", b"-", b"9" * 40, b"NaN", b"\0", b"\n", b'"', b"[" * 9, b"1e999", b"\xff\xfe"]
+
+
+def _expanded(path: Path) -> bytes:
+    return Source(path).raw()
+
+
+def _total(capture: Capture) -> int:
+    return sum(op.count for m in capture.measurements for op in m.ops.values())
+
+
+def _read_or_refuse(path: Path) -> Capture | None:
+    refusal = ""
+    try:
+        capture = read_capture(path)
+        check_whole(capture)
+    except CaptureError as error:
+        refusal = str(error)
+    if not refusal:
+        return capture
+    assert "\n" not in refusal
+    assert str(path) in refusal
+    return None
+
+
+def test_names_are_unique() -> None:
+    assert max(Counter(reader.name for reader in READERS).values(), default=1) == 1
+
+
+@pytest.mark.parametrize("reader", READERS, ids=lambda reader: reader.name)
+def test_every_reader_has_a_sample(reader) -> None:
+    assert any(path.parent.name == reader.name for path in SAMPLES)
+
+
+@pytest.mark.parametrize("path", SAMPLES, ids=IDS)
+def test_exactly_one_reader_accepts_a_sample(path: Path) -> None:
+    head = Source(path).head
+    assert [reader.name for reader in READERS if reader.sniff(head)] == [path.parent.name]
+
+
+@pytest.mark.parametrize("path", SAMPLES, ids=IDS)
+def test_a_sample_reads(path: Path) -> None:
+    capture = read_capture(path)
+    check_capture(capture)
+    assert capture.file == path
+    assert capture.rows > 0
+    assert capture.skipped == 0
+    if capture.requests is not None:
+        assert capture.requests.collect().height > 0
+
+
+@pytest.mark.parametrize("path", SAMPLES, ids=IDS)
+def test_name_and_compression_do_not_matter(path: Path, tmp_path: Path) -> None:
+    import gzip
+    import lzma
+
+    import zstandard
+
+    raw = _expanded(path)
+    first = read_capture(path)
+    for pack in (gzip.compress, lzma.compress, zstandard.ZstdCompressor().compress):
+        packed = tmp_path / "capture.dat"
+        packed.write_bytes(pack(raw))
+        capture = read_capture(packed)
+        assert (capture.format, capture.version) == (first.format, first.version)
+        assert (capture.rows, _total(capture)) == (first.rows, _total(first))
+
+
+@pytest.mark.parametrize("path", SAMPLES, ids=IDS)
+def test_encodings_of_windows(path: Path, tmp_path: Path) -> None:
+    """PowerShell writes UTF-16 with a mark and CRLF; editors add a mark."""
+    if b"\0" in _expanded(path):
+        pytest.skip("not text")
+    text = Source(path).text().replace("\n", "\r\n")
+    first = read_capture(path)
+    for encoding in ("utf-16", "utf-8-sig"):
+        other = tmp_path / path.name.removesuffix(".gz")
+        other.write_bytes(text.encode(encoding))
+        capture = read_capture(other)
+        assert capture.format == first.format
+        assert (capture.rows, _total(capture)) == (first.rows, _total(first))
+
+
+@pytest.mark.parametrize("path", SAMPLES, ids=IDS)
+def test_cut_anywhere(path: Path, tmp_path: Path) -> None:
+    """A cut file is refused, or its complete rows are read and the rest is said."""
+    raw = _expanded(path)
+    uncut = read_capture(path)
+    whole = uncut.rows
+    cut = tmp_path / path.name.removesuffix(".gz")
+    for percent in range(0, 100, 1 if len(raw) <= MAX_TRUNCATED_BYTES else 10):
+        cut.write_bytes(raw[: len(raw) * percent // 100])
+        capture = _read_or_refuse(cut)
+        assert capture is None or capture.rows <= whole
+        at = len(raw) * percent // 100
+        # Between two lines, or two records of blktrace, a cut cannot be seen.
+        is_seam = raw[at - 1 : at] == b"\n" or raw[at : at + 1] == b"\n"
+        is_seam |= raw[at : at + 4] == b"\x07tae" or at % RECORDS.get(path.name, 1 << 62) == 0
+        if capture is None or is_seam:
+            continue
+        said = capture.skipped > 0 or set(capture.warnings) - set(uncut.warnings)
+        assert said or (capture.rows, _total(capture)) == (whole, _total(uncut))
+
+
+@pytest.mark.parametrize("path", SAMPLES, ids=IDS)
+@settings(max_examples=12, deadline=None, derandomize=True)
+@given(data=st.data())
+def test_mutated_bytes(path: Path, tmp_path_factory: pytest.TempPathFactory, data) -> None:
+    """Any damage is either read within the contract or refused in one line."""
+    raw = bytearray(_expanded(path)[:40_000])
+    for _ in range(data.draw(st.integers(1, 8))):
+        at = data.draw(st.integers(0, len(raw) - 1))
+        new = data.draw(st.sampled_from(DAMAGE))
+        raw[at : at + data.draw(st.integers(0, 12))] = new
+    damaged = tmp_path_factory.mktemp("damaged") / path.name.removesuffix(".gz")
+    damaged.write_bytes(bytes(raw))
+    _read_or_refuse(damaged)
+
+
+def test_the_samples_fit_json() -> None:
+    """Every sample can be described as the JSON object of `nvmesim trace --json`."""
+    describe = pytest.importorskip("nvmesim.capture.describe")
+    for path in SAMPLES:
+        text = json.dumps(describe.describe_capture(read_capture(path)), allow_nan=False)
+        assert json.loads(text)["format"]

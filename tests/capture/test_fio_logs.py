@@ -1,0 +1,275 @@
+"""fio's logs: columns of every version, jobs of one run together, and what their JSON says."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from nvmesim.capture.capture import Capture
+from nvmesim.capture.describe import describe_capture
+from nvmesim.capture.histogram import fio_bin_index, fio_bin_value
+from nvmesim.capture.readers.fio_logs import log as fio_log
+from nvmesim.capture.readers.fio_logs.log_rows import find_layout
+from nvmesim.capture.registry import read_capture, read_captures
+from nvmesim.errors import CaptureError
+
+DATA = Path(__file__).parent / "data"
+RUNS = DATA / "runs"
+LAST_INTERVAL = 0.30
+"""Requests of the interval of 1 s in 3 that a histogram log does not write."""
+
+
+def log_text(name: str) -> str:
+    return gzip.decompress((DATA / "fio-log" / name).read_bytes()).decode()
+
+
+def read_rows(text: str, tmp_path: Path, name: str = "x_clat.1.log") -> Capture:
+    path = tmp_path / name
+    path.write_text(text)
+    return read_capture(path)
+
+
+@pytest.mark.parametrize(
+    ("row", "version", "columns"),
+    [
+        ("5, 90, 0, 4096", None, "time_ms value ddir bs"),
+        ("5, 90000, 0, 4096, 1", (3, 33), "time_ms value ddir bs prio"),
+        ("5, 90000, 0, 4096, 0", None, "time_ms value ddir bs prio"),
+        ("5, 90000, 0, 4096, 8192", (3, 10), "time_ms value ddir bs offset"),
+        ("5, 90000, 0, 4096, 8192", None, "time_ms value ddir bs offset"),
+        ("5, 90000, 0, 4096, 0x2000", None, "time_ms value ddir bs prio"),
+        ("5, 90000, 0, 4096, 8192, 0", None, "time_ms value ddir bs offset prio"),
+        ("5, 90000, 0, 4096, 0, 130164", None, "time_ms value ddir bs prio issue_ns"),
+        ("5, 90000, 0, 4096, 8192, 0, 7", None, "time_ms value ddir bs offset prio issue_ns"),
+        ("5, 90000, 95000, 1, 0, 0", (3, 42), "time_ms value max ddir bs prio"),
+        ("5, 90000, 95000, 1, 0, 0, 0", None, "time_ms value max ddir bs offset prio"),
+    ],
+)
+def test_columns(row: str, version: tuple[int, int] | None, columns: str) -> None:
+    layout = find_layout([row.split(", ")] * 3, version, "clat")
+    assert layout.columns == tuple(columns.split())
+    assert layout.is_averaged == (", 0, 0" in row[-9:] and "4096" not in row)
+
+
+def test_unit_by_version_and_by_values() -> None:
+    slow = [[str(t), "90000", "0", "4096"] for t in range(0, 3000, 90)]
+    assert find_layout(slow, (2, 17), "clat").ns_per_unit == 1000
+    assert find_layout(slow, (3, 5), "clat").ns_per_unit == 1
+    guessed = find_layout(slow, None, "clat")
+    assert guessed.ns_per_unit == 1000  # 90 us every 90 ms as ns, one at a time as us
+    assert "no version is known: its values were taken as us" in guessed.guesses[0]
+    busy = [[str(k // 20), "90000", "0", "4096"] for k in range(400)]
+    assert find_layout(busy, None, "clat").ns_per_unit == 1
+    short = [["0", "95", "0", "4096"]]
+    assert find_layout(short, None, "clat").ns_per_unit == 1000
+
+
+def test_statistics_are_those_of_the_rows() -> None:
+    text = log_text("mix_prio_clat.1.log.gz")
+    rows = [line.split(", ") for line in text.splitlines()]
+    values = np.array([int(row[1]) for row in rows if row[2] == "0"])
+    capture = read_capture(DATA / "fio-log" / "mix_prio_clat.1.log.gz")
+    read = capture.measurements[0].ops["read"]
+    assert capture.rows == len(rows)
+    assert read.clat is not None
+    assert read.clat.count == len(values)
+    assert read.clat.mean_s == pytest.approx(values.mean() / 1e9)
+    assert read.clat.stddev_s == pytest.approx(values.std() / 1e9)
+    assert (read.clat.min_s, read.clat.max_s) == (values.min() / 1e9, values.max() / 1e9)
+    nearest = np.sort(values)[int(np.ceil(0.99 * len(values))) - 1]
+    assert read.clat.percentiles_s[99.0] == pytest.approx(nearest / 1e9, rel=1 / 128)
+    assert capture.requests is not None
+    frame = capture.requests.collect()
+    assert frame["offset"][0] == int(rows[0][4])
+    assert frame["op"].cast(pl.String).value_counts().height == 2
+    assert frame["complete_ns"].is_sorted()
+    assert frame["issue_ns"].null_count() == frame.height
+
+
+def test_bins_are_inverse_to_their_values() -> None:
+    index = np.arange(29 * 64)
+    np.testing.assert_array_equal(fio_bin_index(fio_bin_value(index).astype(np.int64)), index)
+
+
+def test_issue_times_give_the_depth() -> None:
+    capture = read_capture(RUNS / "v3.42_rr_qd8_issuetime_clat.1.log.gz")
+    assert capture.version == "3.42"
+    conditions = capture.measurements[0].conditions
+    assert (conditions.iodepth, conditions.engine, conditions.block_size) == (8, "libaio", 4096)
+    assert capture.requests is not None
+    frame = capture.requests.collect()
+    assert (frame["complete_ns"] - frame["issue_ns"] == frame["latency_ns"]).all()
+    assert frame["depth"].max() == 8
+    assert frame["depth"].median() == 8
+    assert frame["device"].unique().to_list() == ["testfile.bin"]
+
+
+def test_times_since_1970_count_from_the_start() -> None:
+    capture = read_capture(DATA / "fio-log" / "mix_uepoch_lat.1.log.gz")
+    assert capture.requests is not None
+    assert capture.requests.select(pl.col("complete_ns").min()).collect().item() == 0
+    assert capture.measurements[0].ops["read"].lat is not None
+    assert capture.measurements[0].ops["read"].clat is None
+
+
+def test_jobs_that_ran_together_are_one_capture() -> None:
+    captures = read_captures(sorted(RUNS.glob("nj2_perjob_clat.*")))
+    (capture,) = captures.files
+    assert capture.rows == 42
+    assert capture.measurements[0].conditions.outstanding == 8
+    assert capture.series is not None
+    alone = read_capture(RUNS / "nj2_perjob_clat.2.log")
+    assert alone.rows == 21
+    assert any("1 of 2 jobs that ran together" in w for w in alone.warnings)
+
+
+def test_a_folder_of_a_run() -> None:
+    captures = read_captures(RUNS)
+    assert captures.unread == ()
+    formats = [capture.format for capture in captures.files]
+    assert sorted(formats) == ["fio-hist-log"] + ["fio-json"] * 3 + ["fio-log"] * 3
+
+
+def test_averaged_logs_are_a_series_without_percentiles() -> None:
+    capture = read_capture(DATA / "fio-log" / "v3.42_mix_both_clat.1.log")
+    assert capture.requests is None
+    assert capture.measurements[0].ops == {}
+    assert capture.series is not None
+    assert capture.series.columns == ["time_s", "op", "kind", "value"]
+    first = capture.series.row(0)
+    assert first[:3] == (0.1, "read", "clat")
+    assert first[3] == pytest.approx(132729e-9)
+    assert any(w.startswith("averaged log") for w in capture.warnings)
+    windows = describe_capture(capture)["series"]
+    assert {w["op"]: w["windows"] for w in windows} == {"read": 21, "write": 21}
+
+
+def test_bandwidth_and_iops_logs_count_requests() -> None:
+    for name in ("mix_noavg_bw.1.log.gz", "mix_noavg_iops.1.log.gz"):
+        ops = read_capture(DATA / "fio-log" / name).measurements[0].ops
+        assert ops["read"].count + ops["write"].count == 1500
+        assert ops["read"].bytes == ops["read"].count * 4096
+        assert ops["read"].clat is None
+
+
+def test_damaged_rows_are_counted(tmp_path: Path) -> None:
+    good = "5, 90000, 0, 4096, 8192, 0\n"
+    bad = [
+        "time,value,ddir,bs\n",
+        "# comment\n",
+        "12, abc, 0, 4096, 1024, 0\n",
+        "13, -5, 0, 4096, 1024, 0\n",
+        "14, 88000, 7, 4096, 1024, 0\n",
+        "15, 88000, 0\n",
+        "9999999999999999999999, 1, 0, 4096, 0, 0\n",
+        "16, 1e5, 0, 4096, 0, 0\n",
+        "17, 90000, 0, 4096, 1024, 0, 5, 5, 5\n",
+        "0, 0, 0, 0, 0, 0\n",
+        "18, 99999999999999999, 0, 4096, 1024, 0\n",
+        "18, 90000, 2, 4096, 1024, 0\n",
+    ]
+    capture = read_rows(good * 20 + "\n   \n" + "".join(bad) + good, tmp_path)
+    assert (capture.rows, capture.skipped) == (21, len(bad))
+    assert any(f"{len(bad)} rows skipped" in warning for warning in capture.warnings)
+
+
+def test_a_cut_last_row_is_not_taken(tmp_path: Path) -> None:
+    """A block size cut from 4096 to 40 would be a good row."""
+    capture = read_rows("5, 90000, 0, 4096\n" * 9 + "5, 90000, 0, 40", tmp_path)
+    assert (capture.rows, capture.skipped) == (9, 1)
+
+
+def test_long_logs_are_read_in_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Past the limit nothing is kept, and two jobs' requests still come in order of time."""
+    rows = [f"{k // 5}, {80000 + k}, {k % 2}, 4096, {4096 * k}, 0\n" for k in range(3000)]
+    for job in (1, 2):
+        (tmp_path / f"x_clat.{job}.log").write_text("".join(rows))
+    paths = sorted(tmp_path.glob("*.log"))
+    (small,) = read_captures(paths).files
+    monkeypatch.setattr(fio_log, "KEEP_ROWS", 100)
+    (large,) = read_captures(paths).files
+    assert small.rows == large.rows == 6000
+    assert small.requests is not None
+    assert large.requests is not None
+    order = ["complete_ns", "latency_ns"]
+    a, b = small.requests.collect(), large.requests.collect()
+    assert b["complete_ns"].is_sorted()
+    assert a.sort(order).equals(b.sort(order))
+    assert large.requests.filter(pl.col("op") == "read").select(pl.len()).collect().item() == 3000
+    assert large.requests.head(7).collect().height == 7
+
+
+def test_drift_is_said(tmp_path: Path) -> None:
+    rows = [f"{k}, {80000 + 20 * k}, 0, 4096, 0\n" for k in range(4000)]
+    capture = read_rows("".join(rows), tmp_path)
+    assert any(w.startswith("drift: mean clat of reads +") for w in capture.warnings)
+    appended = read_rows("".join(rows) * 2, tmp_path)
+    assert any("step back 1 times" in w for w in appended.warnings)
+
+
+def test_a_name_that_does_not_say_what_was_logged(tmp_path: Path) -> None:
+    capture = read_rows("5, 90000, 0, 4096, 0\n" * 9, tmp_path, "capture.txt")
+    assert any("taken as clat" in warning for warning in capture.warnings)
+    assert any("no JSON of its run" in warning for warning in capture.warnings)
+
+
+def test_histogram_log_is_the_histogram_of_the_run() -> None:
+    log = read_capture(RUNS / "mix_hist_clat_hist.1.log.gz").measurements[0]
+    json = read_capture(RUNS / "mix_hist.jsonplus.json.gz").measurements[0]
+    assert log.conditions.iodepth == json.conditions.iodepth == 16
+    for op in ("read", "write"):
+        a, b = log.ops[op].clat, json.ops[op].clat
+        assert a is not None
+        assert b is not None
+        assert a.bin_s is not None
+        assert b.bin_s is not None
+        assert set(a.bin_s.tolist()) <= set(b.bin_s.tolist())
+        assert (1 - LAST_INTERVAL) * b.count < a.count < b.count
+        assert a.percentiles_s[50.0] == b.percentiles_s[50.0]
+
+
+def test_coarse_histogram(tmp_path: Path) -> None:
+    coarse = read_capture(DATA / "fio-hist-log" / "mix_hist_c3_clat_hist.1.log")
+    assert any("log_hist_coarseness=3" in warning for warning in coarse.warnings)
+    text = (DATA / "fio-hist-log" / "mix_hist_c3_clat_hist.1.log").read_text()
+    path = tmp_path / "x_clat_hist.1.log"
+    path.write_text(text + "2001, 0, 4096, 1, 2\n" + "2001, 0, 4096" + ", -1" * 232 + "\n")
+    capture = read_capture(path)
+    assert (capture.rows, capture.skipped) == (coarse.rows, 2)
+
+
+def test_iolog_2_is_spaced_by_its_waits(tmp_path: Path) -> None:
+    path = tmp_path / "x.log"
+    path.write_text(
+        "fio version 2 iolog\n/dev/a b add\n/dev/a b open\n/dev/a b read 0 4096\n"
+        "/dev/a b wait 250\n/dev/a b write 8192 4096\n/dev/a b sync\nnonsense\n/dev/a b close\n"
+        "/dev/a b read 0 40"
+    )
+    capture = read_capture(path)
+    assert (capture.rows, capture.skipped) == (2, 2)
+    assert capture.requests is not None
+    frame = capture.requests.collect()
+    assert frame["issue_ns"].to_list() == [0, 250_000]
+    assert frame["device"].unique().to_list() == ["/dev/a b"]
+    assert frame["latency_ns"].null_count() == 2
+    assert any("1 trims and flushes" in warning for warning in capture.warnings)
+
+
+def test_nothing_to_read(tmp_path: Path) -> None:
+    path = tmp_path / "x.log"
+    path.write_text("fio version 3 iolog\n20 testfile.bin add\n")
+    with pytest.raises(CaptureError, match="is an iolog without a read or write"):
+        read_capture(path)
+    path.write_text("0, 0, 0, 4096, 0\n" * 3)
+    with pytest.raises(CaptureError, match=r"has no whole row of a fio log \(3 skipped\)"):
+        read_capture(path)
+    path.write_text(f"1001, 0, 4096{', 0' * 1856}\n")
+    with pytest.raises(CaptureError, match="has zero samples"):
+        read_capture(path)
+    path.write_bytes(b"x\x9c" + b"\x00\x80" * 9)
+    with pytest.raises(CaptureError, match="zlib data is cut off or damaged"):
+        read_capture(path)

@@ -1,0 +1,318 @@
+"""Files of several runs, of versions that print otherwise, and runs that are not what was asked."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from nvmesim.calibrate.points import points_of
+from nvmesim.capture.capture import Capture
+from nvmesim.capture.registry import read_capture, read_captures
+from nvmesim.errors import CaptureError
+
+DATA = Path(__file__).parent / "data"
+TERSE = (DATA / "fio-terse" / "randrw_4k_qd4.terse_v3.txt").read_text()
+
+
+def read(text: str, tmp_path: Path) -> Capture:
+    path = tmp_path / "run.txt"
+    path.write_text(text, encoding="utf-8")
+    return read_capture(path)
+
+
+def refused(text: str, tmp_path: Path) -> str:
+    with pytest.raises(CaptureError) as caught:
+        read(text, tmp_path)
+    return str(caught.value)
+
+
+def banner(name: str, group: int, rw: str, depth: int, engine: str = "libaio") -> str:
+    sizes = ", ".join(f"({op}) 4096B-4096B" for op in "RWT")
+    return f"{name}: (g={group}): rw={rw}, bs={sizes}, ioengine={engine}, iodepth={depth}\n"
+
+
+def section(
+    name: str = "job", group: int = 0, *, pid: int = 7, ops: dict[str, int], depth: int = 1,
+    seconds: int = 10, blanks: int = 2, cpu: str = "usr=5.00%, sys=10.00%, ctx=100000",
+    date: str = "Tue Aug 18 10:29:42 2020", level: str = "1",
+) -> str:  # fmt: skip
+    """A report as fio 3 prints it, whose latencies are what depth and rate imply."""
+    lines = [f"{name}: (groupid={group}, jobs=1): err= 0: pid={pid}: {date}"]
+    mean = 1e6 * depth * seconds / sum(ops.values())
+    for op, count in ops.items():
+        start = " " * (blanks if op == "read" else 2)
+        mib = count * 4096 / 2**20
+        lines += [
+            f"{start}{op}: IOPS={count // seconds}, BW={mib / seconds:.1f}MiB/s (1MB/s)"
+            f"({mib:.2f}MiB/{seconds}000msec)",
+            f"     lat (usec): min=1, max=900000, avg={mean:.2f}, stdev= 1.00",
+        ]
+    reads, writes = ops.get("read", 0), ops.get("write", 0)
+    return "\n".join([
+        *lines, f"  cpu          : {cpu}, majf=0, minf=9",
+        f"  IO depths    : {level}=100.0%",
+        f"     issued rwts: total={reads},{writes},0,0 short=0,0,0,0 dropped=0,0,0,0", "",
+    ])  # fmt: skip
+
+
+def status(group: int, ops: dict[str, int]) -> str:
+    lines = [f"\nRun status group {group} (all jobs):"]
+    for op, count in ops.items():
+        mib = count * 4096 / 2**20
+        lines.append(f"  {op.upper()}: bw=1MiB/s (1MB/s), io={mib:.1f}MiB (1MB), run=1-1msec")
+    return "\n".join(lines) + "\n"
+
+
+def run(ops: dict[str, int], depth: int = 1, **more: object) -> str:
+    rw = "randrw" if len(ops) > 1 else f"rand{next(iter(ops))}"
+    level = "1" if depth == 1 else str(depth)
+    body = section(ops=ops, depth=depth, level=level, **more)  # type: ignore[arg-type]
+    return banner("job", 0, rw, depth) + "fio-3.7\nStarting 1 process\n\n" + body + status(0, ops)
+
+
+# Lines by their words
+
+
+@pytest.mark.parametrize("blanks", [1, 2, 3, 8])
+def test_reads_are_found_behind_any_blanks(blanks: int, tmp_path: Path) -> None:
+    ops = {"read": 100_000, "write": 50_000}
+    (m,) = read(run(ops, blanks=blanks), tmp_path).measurements
+    assert {op: r.count for op, r in m.ops.items()} == ops
+    assert m.ops["read"].iops == 10_000
+    assert m.ops["read"].bytes == 100_000 * 4096
+
+
+def test_a_section_that_is_not_the_sum_of_its_summary_is_refused(tmp_path: Path) -> None:
+    text = run({"read": 100_000}).replace("io=390.6MiB", "io=781.2MiB")
+    assert "group 0: its reports have 409,600,000 B of reads, its summary 781.2MiB" in refused(
+        text, tmp_path
+    )
+
+
+def test_counts_that_are_not_the_printed_rate_are_refused(tmp_path: Path) -> None:
+    text = run({"read": 100_000}).replace("IOPS=10000", "IOPS=1000")
+    assert "1000 IOPS are printed, and issued requests over run time make 10000" in refused(
+        text, tmp_path
+    )
+
+
+# Runs one after the other
+
+
+def test_runs_pasted_one_after_the_other_are_not_summed(tmp_path: Path) -> None:
+    runs = [{"read": 130_000}, {"read": 140_000}, {"read": 150_000}]
+    capture = read("".join(run(ops, pid=7) for ops in runs), tmp_path)
+    assert [m.ops["read"].count for m in capture.measurements] == [130_000, 140_000, 150_000]
+    assert [m.label for m in capture.measurements] == ["job (run 1)", "job (run 2)", "job (run 3)"]
+    assert any("3 runs stand in this file" in w for w in capture.warnings)
+
+
+def test_runs_with_contradicting_options_keep_their_own(tmp_path: Path) -> None:
+    one, two = run({"read": 100_000}, depth=1), run({"write": 90_000}, depth=16)
+    first, second = read(one + two, tmp_path).measurements
+    assert (first.conditions.read_fraction, first.conditions.iodepth) == (1.0, 1)
+    assert (second.conditions.read_fraction, second.conditions.iodepth) == (0.0, 16)
+
+
+def test_reports_alone_are_told_apart_by_their_dates(tmp_path: Path) -> None:
+    ops = {"read": 100_000}
+    later = "Tue Aug 18 11:29:42 2020"
+    apart = section(ops=ops, pid=1) + section(ops=ops, pid=2, date=later)
+    assert len(read(apart, tmp_path).measurements) == 2
+    together = section(ops=ops, pid=1) + section(ops=ops, pid=2)
+    (m,) = read(together, tmp_path).measurements
+    assert m.ops["read"].count == 200_000
+
+
+def test_targets_of_the_commands_name_the_runs(tmp_path: Path) -> None:
+    text = "".join(
+        f"$ fio --name=job --direct=1 --filename=/dev/sd{drive}\n" + run({"read": count})
+        for drive, count in (("b", 100_000), ("c", 50_000))
+    )
+    capture = read(text, tmp_path)
+    assert [m.label for m in capture.measurements] == ["job (/dev/sdb)", "job (/dev/sdc)"]
+    assert [m.conditions.targets for m in capture.measurements] == [1, 1]
+    assert all(m.conditions.direct for m in capture.measurements)
+
+
+def test_reports_of_status_interval_are_one_run(tmp_path: Path) -> None:
+    start = banner("job", 0, "randread", 1) + "fio-3.7\nStarting 1 process\n\n"
+    ops = [{"read": count} for count in (50_000, 100_000)]
+    early = section(ops=ops[0], seconds=5) + status(0, ops[0])
+    capture = read(start + early + section(ops=ops[1]) + status(0, ops[1]), tmp_path)
+    (m,) = capture.measurements
+    assert m.ops["read"].count == 100_000
+
+
+def test_a_cut_run_leaves_the_others(tmp_path: Path) -> None:
+    whole = run({"read": 100_000})
+    cut = run({"read": 90_000}).partition("  cpu  ")[0]
+    capture = read(whole * 5 + cut, tmp_path)
+    assert len(capture.measurements) == 5
+    assert any("left out: the report of job 'job' is not whole" in w for w in capture.warnings)
+
+
+def test_runs_without_a_report_are_counted(tmp_path: Path) -> None:
+    stopped = banner("job", 0, "randread", 4) + "fio-3.7\nStarting 1 process\n^C\n"
+    capture = read(stopped * 2 + run({"read": 100_000}), tmp_path)
+    assert len(capture.measurements) == 1
+    assert "2 runs ended without a report" in capture.warnings
+
+
+# Versions 1 and 2.0
+
+
+FIO_1 = """\
+nas: (groupid=0, jobs=1): err= 0: pid=4109
+  Description  : [reads]
+  read : io=800.0MB, bw=2,730KB/s, iops=682 , runt=300000msec
+    clat (usec): min=190, max=65,061, avg=1460.00, stdev=2480.24
+     lat (usec): min=191, max=176K, avg=1464.00, stdev=2480.24
+    bw (KB/s) : min= 2301, max= 2808, per=25.02%, avg=2525.62, stdev=40.32
+  cpu          : usr=0.45%, sys=0.23%, ctx=204700, majf=0, minf=59
+  IO depths    : 1=100.0%, 2=0.0%, 4=0.0%, 8=0.0%, 16=0.0%, 32=0.0%, >=64=0.0%
+     issued r/w: total=204800/0, short=0/0
+
+Run status group 0 (all jobs):
+   READ: io=800.0MB, aggrb=2,730KB/s, minb=2,730KB/s, maxb=2,730KB/s, mint=300000msec
+"""
+
+
+def test_text_of_fio_1(tmp_path: Path) -> None:
+    (m,) = read(FIO_1, tmp_path).measurements
+    result = m.ops["read"]
+    assert (result.count, result.bytes) == (204_800, 800 << 20)
+    assert result.iops == pytest.approx(204_800 / 300)
+    assert m.conditions.block_size == 4096
+    assert result.clat.max_s == pytest.approx(65_061e-6)
+    assert result.lat.max_s == pytest.approx(176e-3)
+
+
+# What cannot be
+
+
+def test_latencies_longer_than_the_run_are_left_out(tmp_path: Path) -> None:
+    text = run({"read": 100_000}).replace("avg=100.00", "avg=800000.00").replace("usec", "msec")
+    (m,) = read(text, tmp_path).measurements
+    assert m.ops["read"].lat is None
+    assert m.ops["read"].iops == 10_000
+    assert any("a mean of 800 s is longer than its run of 10 s" in w for w in m.warnings)
+
+
+def test_more_in_flight_than_the_depth_is_refused(tmp_path: Path) -> None:
+    text = run({"read": 100_000}).replace("avg=100.00", "avg=250.00")
+    assert "IOPS times mean latency make 2.5 requests in flight, jobs times depth are 1" in refused(
+        text, tmp_path
+    )
+
+
+def test_a_load_less_deep_than_asked_is_said(tmp_path: Path) -> None:
+    text = run({"read": 100_000}, depth=8).replace("avg=800.00", "avg=300.00")
+    (m,) = read(text, tmp_path).measurements
+    assert any("make 3 requests in flight, jobs times depth are 8" in w for w in m.warnings)
+
+
+# Depth and polling
+
+
+def job(tmp_path: Path, **options: str) -> Capture:
+    table = json.loads((DATA / "fio-json" / "psync_qd8.json").read_text())
+    entry = table["jobs"][0]
+    given = {k: v for k, v in entry["job options"].items() if k != "ioengine"} | options
+    entry["job options"] = given
+    path = tmp_path / "job.json"
+    path.write_text(json.dumps(table))
+    return read_capture(path)
+
+
+def test_without_an_engine_the_counted_depths_tell_windows_from_linux(tmp_path: Path) -> None:
+    (m,) = job(tmp_path).measurements
+    assert (m.conditions.engine, m.conditions.iodepth) == ("psync", 1)
+    table = json.loads((DATA / "fio-json" / "randread_4k_qd4_nj3_group.json").read_text())
+    table["jobs"][0]["job options"].pop("ioengine")
+    path = tmp_path / "windows.json"
+    path.write_text(json.dumps(table))
+    (m,) = read_capture(path).measurements
+    assert (m.conditions.engine, m.conditions.iodepth) == (None, 4)
+
+
+def test_an_engine_that_never_had_two_in_flight_is_of_depth_1(tmp_path: Path) -> None:
+    (m,) = job(tmp_path, ioengine="libaio").measurements
+    assert m.conditions.iodepth == 1
+    assert any(w.startswith("iodepth=8 was asked, but 100 %") for w in m.warnings)
+
+
+@pytest.mark.parametrize(
+    ("engine", "cpu", "polled"),
+    [
+        ("xnvme", "usr=80.00%, sys=20.00%, ctx=700", True),
+        ("pvsync2", "usr=20.00%, sys=80.00%, ctx=700", True),  # hipri, which no banner says
+        ("pvsync2", "usr=20.00%, sys=80.00%, ctx=100000", False),  # it waited for each request
+        ("libaio", "usr=5.00%, sys=10.00%, ctx=700", False),
+    ],
+)
+def test_polled_runs_are_not_bound_by_the_cpu(
+    engine: str, cpu: str, polled: bool, tmp_path: Path
+) -> None:
+    text = run({"read": 100_000}, cpu=cpu).replace("ioengine=libaio", f"ioengine={engine}")
+    capture = read(text, tmp_path)
+    (m,) = capture.measurements
+    assert m.cpu is not None
+    assert m.cpu.polled == polled
+    assert any("polled" in w for w in m.warnings) == polled
+    assert any("CPU-bound" in w for w in m.warnings) == (not polled and "80.00%" in cpu)
+    (point,) = points_of(read_captures(capture.file))[0]
+    assert point.is_cpu_bound == (not polled and "80.00%" in cpu)
+    assert (point.cpu_s is None) == polled
+
+
+# Terse
+
+
+def test_terse_behind_progress_text_on_its_line(tmp_path: Path) -> None:
+    text = "Jobs: 1 (f=1): [r(1)][55.3%][r=2178KiB/s][eta 04" + TERSE.removesuffix("\n")
+    plain = read(TERSE, tmp_path).measurements
+    assert read(text, tmp_path).measurements == plain
+    bar = "\r".join(f"Jobs: 1 (f=1): [r(1)][{n}.0%]" for n in range(9))
+    assert read(f"{bar}\r{TERSE}", tmp_path).measurements == plain
+
+
+def test_terse_lines_of_two_runs_are_not_summed(tmp_path: Path) -> None:
+    fields = TERSE.strip().split(";")
+    fields[-1] = "12.34%"  # the drives' figures are those of the run
+    capture = read(TERSE + ";".join(fields) + "\n", tmp_path)
+    assert len(capture.measurements) == 2
+    assert capture.measurements[0].ops == capture.measurements[1].ops
+    assert [m.label[-8:] for m in capture.measurements] == [" (run 1)", " (run 2)"]
+
+
+def test_a_cut_terse_line_leaves_the_others(tmp_path: Path) -> None:
+    capture = read(TERSE + TERSE[:500] + "\n", tmp_path)
+    assert len(capture.measurements) == 1
+    assert any("line 2 ends after" in w for w in capture.warnings)
+
+
+# Logs
+
+
+def test_the_version_of_a_log_is_found_three_folders_above(tmp_path: Path) -> None:
+    folder = tmp_path / "sample1" / "clients" / "host"
+    folder.mkdir(parents=True)
+    log = folder / "fio_clat.1.log"
+    log.write_text("".join(f"{1000 * n}, {90_000 + n}, 0, 4096\n" for n in range(1, 9)))
+    # Without a version the values decide, and 90,000 may be ns or us.
+    (tmp_path / "fio-result.txt").write_text("fio-2.16\n" + TERSE)
+    assert read_capture(log).requests.collect()["latency_ns"][0] == 90_001_000
+    (tmp_path / "fio-result.txt").write_text("fio-3.3\n")
+    capture = read_capture(log)
+    assert capture.version == "3.3"
+    assert capture.requests.collect()["latency_ns"][0] == 90_001
+
+
+def test_means_of_a_log_do_not_say_how_many_were_in_flight(tmp_path: Path) -> None:
+    log = tmp_path / "fio_clat.1.log"
+    log.write_text("".join(f"{1000 * n}, {90_000 + n}, 0, 0\n" for n in range(1, 9)))
+    series = read_capture(log).series
+    assert series["value"][0] == pytest.approx(90.001e-6)

@@ -1,0 +1,121 @@
+"""The CSV of points: what a cell means, and which cells are refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nvmesim.capture.capture import Capture
+from nvmesim.capture.registry import read_capture
+from nvmesim.errors import CaptureError
+
+DATA = Path(__file__).parent / "data" / "points"
+
+
+def read_text(text: str, tmp_path: Path) -> Capture:
+    path = tmp_path / "points.csv"
+    path.write_text(text)
+    return read_capture(path)
+
+
+def test_datasheet() -> None:
+    capture = read_capture(DATA / "datasheet.csv")
+    assert capture.rows == len(capture.measurements) == 5
+    one, deep, write, _, mix = capture.measurements
+    assert one.source == "datasheet page 2"
+    assert (one.conditions.block_size, one.conditions.outstanding) == (4096, 1)
+    clat, lat = one.ops["read"].clat, one.ops["read"].lat
+    assert clat is not None
+    assert clat.percentiles_s == pytest.approx({50.0: 78e-6, 99.0: 110e-6, 99.9: 190e-6})
+    assert lat is not None
+    assert lat.mean_s == pytest.approx(80e-6)
+    assert deep.ops["read"].bytes_per_s == 640000 * 4096
+    assert (deep.ops["read"].clat, deep.ops["read"].lat) == (None, None)
+    assert write.ops["write"].iops == pytest.approx(50000)
+    assert write.warnings == ("iops is blank and was taken as jobs x iodepth / lat_mean_us",)
+    assert (mix.ops["read"].iops, mix.ops["write"].iops) == pytest.approx((245000, 105000))
+    assert mix.cpu is not None
+    assert (mix.cpu.total_pct, mix.cpu.per_job_pct) == (310.5, 310.5 / 4)
+
+
+def test_total_and_completion_percentiles_are_kept_apart(tmp_path: Path) -> None:
+    text = "op,iops,p99_us,lat_p99_us,clat_mean_us\nrandread,1000,90,100,50\n"
+    read = read_text(text, tmp_path).measurements[0].ops["read"]
+    assert read.clat is not None
+    assert read.lat is not None
+    assert read.clat.percentiles_s == pytest.approx({99.0: 90e-6})
+    assert read.clat.mean_s == pytest.approx(50e-6)
+    assert read.lat.percentiles_s == pytest.approx({99.0: 100e-6})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "op;block_size;iops;p99_us\nrandread;4 KiB;1000,5;90,25\n",
+        "op\tblock_size\tiops\tp99_us\nrandread\t4 KiB\t1000,5\t90,25\n",
+        '\n# note\n"OP", Block_Size ,iops,p99_us\r\nrandread,4096,1000.5,90.25\r\n',
+    ],
+)
+def test_separators_and_decimal_commas(text: str, tmp_path: Path) -> None:
+    (m,) = read_text(text, tmp_path).measurements
+    assert m.ops["read"].iops == 1000.5
+    assert m.conditions.block_size == 4096
+    assert m.ops["read"].clat is not None
+    assert m.ops["read"].clat.percentiles_s == pytest.approx({99.0: 90.25e-6})
+
+
+def test_latencies_of_a_mix(tmp_path: Path) -> None:
+    text = "op,iops,p99_us,write_p99_us\nrandrw:70,1000,90,40\n"
+    (m,) = read_text(text, tmp_path).measurements
+    assert m.ops["read"].clat is None
+    assert m.ops["write"].clat is not None
+    assert m.ops["write"].clat.percentiles_s == pytest.approx({99.0: 40e-6})
+    assert m.mixed is not None
+    assert m.mixed.clat is not None
+    assert m.mixed.clat.percentiles_s == pytest.approx({99.0: 90e-6})
+    assert m.warnings[0].startswith("the latencies of a mix")
+
+
+def test_an_unknown_column_is_said(tmp_path: Path) -> None:
+    capture = read_text("op,iops,p99us\nread,5,7\n", tmp_path)
+    assert capture.warnings == ("column 'p99us' is not known and left out; did you mean 'p99_us'?",)
+
+
+@pytest.mark.parametrize(
+    ("row", "found"),
+    [
+        ("randread,4k,1,1,", "line 2: has no iops; give iops, or lat_mean_us with jobs"),
+        (",4k,1,1,5", "line 2: has no op; write randread"),
+        ("fast,4k,1,1,5", "line 2: op is 'fast'"),
+        ("randread:70,4k,1,1,5", "line 2: op is 'randread:70'"),
+        ("randrw:170,4k,1,1,5", "line 2: op is 170, more than 100"),
+        ("randread,4q,1,1,5", "line 2: block_size: '4q'"),
+        ("randread,0,1,1,5", "line 2: block_size is 0 B"),
+        ("randread,4k,0,1,5", "line 2: jobs is 0; write a whole number"),
+        ("randread,4k,1,1.5,5", "line 2: iodepth is 1.5; write a whole number"),
+        ("randread,4k,1,1,-5", "line 2: iops is -5, negative"),
+        ("randread,4k,1,1,nan", "line 2: iops is NaN"),
+        ("randread,4k,1,1,1e99", "line 2: iops is 1e99, more than"),
+        ("randread,4k,1,1,0", "line 2: iops is 0; leave"),
+        ("randread,4k,1,1,many", "line 2: iops is 'many', not a number"),
+        ("randread,4k,1,1", "line 2 has 4 cells, the header 5"),
+        ('randread,4k,1,1,"5', "line 2 is no row of a CSV"),
+        ("", "line 1: has a header and no points"),
+    ],
+)
+def test_cells_that_cannot_be(row: str, found: str, tmp_path: Path) -> None:
+    with pytest.raises(CaptureError) as caught:
+        read_text(f"op,block_size,jobs,iodepth,iops\n{row}\n", tmp_path)
+    assert str(caught.value).startswith(f"{tmp_path / 'points.csv'}: {found}")
+
+
+def test_tables_that_cannot_be(tmp_path: Path) -> None:
+    with pytest.raises(CaptureError, match="column 'iops' occurs twice"):
+        read_text("op,iops,iops\nread,1,1\n", tmp_path)
+    with pytest.raises(CaptureError, match="percentiles of clat decrease"):
+        read_text("op,iops,p50_us,p99_us\nread,1,9,8\n", tmp_path)
+    with pytest.raises(CaptureError, match="p50_us is 0; leave the cell blank"):
+        read_text("op,iops,p50_us\nread,1,0\n", tmp_path)
+    with pytest.raises(CaptureError, match="is no capture"):
+        read_text("name,iops\na,1\n", tmp_path)

@@ -1,0 +1,404 @@
+"""Readers of printed results: every number that is shown, against figures from the file's own text.
+
+What is expected is worked out here by hand or by other means than the reader's: never copied from
+what it returned.
+"""
+
+from __future__ import annotations
+
+import csv
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from nvmesim.capture.capture import Capture, Measurement, Op
+from nvmesim.capture.registry import read_capture
+from nvmesim.errors import CaptureError
+
+DATA = Path(__file__).parent / "data"
+MIB = 2**20
+
+
+def read(name: str) -> Capture:
+    return read_capture(DATA / name)
+
+
+def edited(name: str, old: str, new: str, tmp_path: Path) -> Path:
+    text = (DATA / name).read_text()
+    assert old in text
+    path = tmp_path / Path(name).name
+    path.write_text(text.replace(old, new))
+    return path
+
+
+def figures(m: Measurement, op: Op) -> tuple[float, float, float | None]:
+    """IOPS, bytes/s and mean latency in us."""
+    result = m.ops[op]
+    latency = result.lat or result.clat
+    return result.iops, result.bytes_per_s, latency and 1e6 * (latency.mean_s or 0)
+
+
+def load(m: Measurement) -> tuple[object, ...]:
+    c = m.conditions
+    return c.read_fraction, c.access, c.block_size, c.jobs, c.iodepth
+
+
+# vdbench
+
+
+def test_vdbench_flatfile_of_raw_workloads() -> None:
+    one, two = read("vdbench/flatfile.html").measurements
+    assert (one.label, two.label) == ("rd1", "rd2")
+    # 32,000 a second, three quarters read, for the two intervals of a second that are averaged.
+    assert figures(one, "read") == pytest.approx((24_000, 125 * MIB * 0.75, 200))
+    assert figures(one, "write") == pytest.approx((8_000, 125 * MIB * 0.25, 400))
+    assert (one.ops["read"].count, one.ops["write"].count) == (48_000, 16_000)
+    assert one.ops["read"].lat.max_s == pytest.approx(8.5e-3)
+    assert load(one) == (0.75, "random", 4096, None, None)
+    assert one.conditions.depth_mean == 8 == 32_000 * 0.25e-3
+    assert figures(two, "write") == pytest.approx((2_000, 250 * MIB, 2_000))
+    assert list(two.ops) == ["write"]
+    assert load(two) == (0.0, "sequential", 131072, None, None)
+    assert two.conditions.duration_s == 1
+
+
+def test_vdbench_flatfile_of_file_systems() -> None:
+    (m,) = read("vdbench/filesystem.html").measurements
+    assert figures(m, "read") == pytest.approx((8_000, 62.5 * MIB, 1_250))
+    assert figures(m, "write") == pytest.approx((2_000, 15.625 * MIB, 1_500))
+    assert m.ops["read"].count == 8_000 * 2 * 2  # two intervals of two seconds
+    assert m.ops["write"].lat.max_s == pytest.approx(25e-3)
+    assert m.conditions.block_size == 8192  # printed as 8190: vdbench cuts the average
+
+
+def test_vdbench_summary() -> None:
+    (m,) = read("vdbench/summary.html").measurements
+    assert figures(m, "read") == pytest.approx((42_000, 468.75 * MIB * 0.7, 240))
+    assert figures(m, "write") == pytest.approx((18_000, 468.75 * MIB * 0.3, 320))
+    assert m.ops["read"].count == 42_000 * 20
+    assert m.ops["write"].lat.max_s == pytest.approx(5.2e-3)
+    assert m.conditions.block_size == 8192
+    assert m.conditions.depth_mean == pytest.approx(60_000 * 0.264e-3, rel=0.01)
+
+
+@pytest.mark.parametrize("name", ["flatfile.html", "summary.html"])
+def test_vdbench_cut_before_its_averages(name: str, tmp_path: Path) -> None:
+    text = (DATA / "vdbench" / name).read_text()
+    path = tmp_path / name
+    path.write_text(text[: text.index("avg_2-3")].rpartition("\n")[0] + "\n")
+    with pytest.raises(CaptureError, match="ends before its averages"):
+        read_capture(path)
+
+
+# sar
+
+
+def test_sar() -> None:
+    capture = read("sar/d.txt")
+    (m,) = capture.measurements  # sda was idle
+    assert m.label == "nvme0n1"
+    assert m.mixed.iops == (12_000 + 18_000) / 2
+    assert m.mixed.count == 5 * (12_000 + 18_000)
+    assert m.mixed.bytes_per_s == (40_000 + 20_000) * 1024
+    assert m.mixed.clat.mean_s == pytest.approx((12 * 0.10 + 18 * 0.15) / 30 * 1e-3)
+    assert m.disk_util_pct == {"nvme0n1": 87.0}
+    assert m.conditions.depth_mean == 1.95 == pytest.approx(15_000 * 0.13e-3)
+    assert m.conditions.duration_s == 10
+
+
+def test_sar_of_old_versions_over_midnight() -> None:
+    (m,) = read("sar/old.txt").measurements
+    assert m.mixed.bytes_per_s == 16_000 * 512
+    assert m.mixed.count == 2_500  # ten seconds
+    assert m.mixed.clat.mean_s == pytest.approx(4e-3)
+    assert m.conditions.depth_mean == 1.0
+
+
+# YABS
+
+
+def test_yabs() -> None:
+    capture = read("yabs/table.txt")
+    assert [m.conditions.block_size for m in capture.measurements] == [
+        4096,
+        65536,
+        1 << 19,
+        1 << 20,
+    ]
+    # What it calls MB/s are 1000 KiB/s: only so 200.00 MB/s of 4 KiB are 50.0k.
+    read_rates = [50_000, 20_000, 800, 500]
+    write_rates = [50_400, 20_625, 840, 540]
+    for m, reads, writes in zip(capture.measurements, read_rates, write_rates, strict=True):
+        size = m.conditions.block_size
+        assert figures(m, "read")[:2] == pytest.approx((reads, reads * size))
+        assert figures(m, "write")[:2] == pytest.approx((writes, writes * size))
+        assert load(m) == (0.5, "random", size, 2, 64)
+
+
+def test_a_table_of_yabs_that_contradicts_itself(tmp_path: Path) -> None:
+    with pytest.raises(CaptureError, match=r"line 9: 4k: '200.00 MB/s  \(5.0k\)' makes 4.883e\+04"):
+        read_capture(edited("yabs/table.txt", "(50.0k)", "(5.0k)", tmp_path))
+
+
+# CrystalDiskMark
+
+
+def test_crystaldiskmark_8() -> None:
+    capture = read("crystaldiskmark/v8.txt")
+    assert capture.version == "CrystalDiskMark 8.0.4"
+    a, b, c, d, mix = capture.measurements
+    assert figures(a, "read") == pytest.approx((2_000, 2_000 * MIB, 3_990))
+    assert load(a) == (1.0, "sequential", MIB, 1, 8)
+    assert figures(b, "read") == pytest.approx((800_000, 800_000 * 4096, 638))
+    assert load(b) == (1.0, "random", 4096, 16, 32)
+    assert figures(c, "write") == pytest.approx((1_000, 1_000 * MIB, 7_950))
+    assert figures(d, "write") == pytest.approx((40_000, 40_000 * 4096, 24.8))
+    assert load(mix) == (0.7, "random", 4096, 1, 32)
+    assert not mix.ops
+    assert (mix.mixed.iops, mix.mixed.lat.mean_s) == (100_000, pytest.approx(317e-6))
+
+
+def test_crystaldiskmark_5() -> None:
+    capture = read("crystaldiskmark/v5.txt")
+    found = [(figures(m, op), load(m)) for m in capture.measurements for op in m.ops]
+    assert [f[:2] for f, _ in found] == [
+        pytest.approx((iops, iops * size))
+        for iops, size in (
+            *((10_000, 1 << 17), (5_000, 1 << 17), (100_000, 4096), (50_000, 4096)),
+            *((1_000, MIB), (10_000, 4096)),
+        )
+    ]
+    assert [c[3:] for _, c in found] == [(1, 32)] * 4 + [(1, 1)] * 2
+
+
+def test_kdiskmark_divides_kibibytes_by_1000() -> None:
+    capture = read("crystaldiskmark/kdiskmark.txt")
+    rates = [figures(m, op)[1] for m in capture.measurements for op in m.ops]
+    assert rates == pytest.approx([1_000 * MIB, 10_000 * 4096, 500 * MIB, 20_000 * 4096])
+
+
+def test_a_row_of_zero_did_not_run(tmp_path: Path) -> None:
+    path = edited(
+        "crystaldiskmark/kdiskmark.txt",
+        "1024.000 MB/s [   1000.0 IOPS] <  7950.00 us>",
+        "   0.000 MB/s [      0.0 IOPS] <     0.00 us>",
+        tmp_path,
+    )
+    capture = read_capture(path)
+    assert len(capture.measurements) == 3
+    assert "line 8: a row of zero did not run (left out)" in capture.warnings
+
+
+# elbencho
+
+
+def test_elbencho_table() -> None:
+    a, b = read("elbencho/table.txt").measurements
+    assert figures(a, "write") == pytest.approx((4_096, 4_096 * MIB, 3_900))
+    assert (a.ops["write"].count, a.ops["write"].bytes) == (65_536, 65_536 * MIB)
+    assert (a.ops["write"].lat.min_s, a.ops["write"].lat.max_s) == pytest.approx((120e-6, 25e-3))
+    assert figures(b, "read") == pytest.approx((8_192, 8_192 * MIB, None))
+    assert (a.conditions.block_size, a.conditions.jobs, b.label) == (MIB, 16, "read /mnt/a/64x1GiB")
+
+
+def test_elbencho_csv() -> None:
+    with (DATA / "elbencho" / "phases.csv").open() as file:
+        rows = [row for row in csv.DictReader(file) if row["operation"] != "MKDIRS"]
+    ops: tuple[Op, ...] = ("write", "read")
+    for m, row, op in zip(read("elbencho/phases.csv").measurements, rows, ops, strict=True):
+        assert figures(m, op) == pytest.approx(
+            (float(row["IOPS [last]"]), float(row["MiB/s [last]"]) * MIB,
+             float(row["IO lat us [avg]"]))
+        )  # fmt: skip
+        assert m.ops[op].bytes == int(row["MiB [last]"]) * MIB
+        assert load(m)[1:] == ("random", 4096, 8, 16)
+        assert m.conditions.direct is True
+
+
+def test_an_elbencho_table_that_contradicts_itself(tmp_path: Path) -> None:
+    path = edited("elbencho/table.txt", "     8000\n", "     4000\n", tmp_path)
+    with pytest.raises(CaptureError, match=r"65536 MiB in 4 s make 16384 MiB/s, 8192 are printed"):
+        read_capture(path)
+
+
+# SPDK
+
+
+def test_spdk_perf() -> None:
+    (m,) = read("spdk/perf.txt").measurements
+    assert figures(m, "read") == pytest.approx((400_000, 1562.5 * MIB, 79.8))
+    assert load(m) == (1.0, "random", 4096, 1, 32)
+    lat = m.ops["read"].lat
+    assert (lat.min_s, lat.max_s) == pytest.approx((12.5e-6, 2345.5e-6))
+    assert lat.percentiles_s[50.0] == pytest.approx(78e-6)
+    assert lat.percentiles_s[99.9] == pytest.approx(310e-6)
+    assert not m.warnings
+
+
+def test_bdevperf_with_its_histogram() -> None:
+    (m,) = read("spdk/bdevperf.txt").measurements
+    lat = m.ops["write"].lat
+    assert figures(m, "write") == pytest.approx((100_000, 781.25 * MIB, 159))
+    assert m.ops["write"].count == lat.count == 100_000 * 10
+    assert load(m) == (0.0, "random", 8192, 1, 16)
+    assert lat.percentiles_s == pytest.approx({50.0: 180e-6, 99.0: 420e-6})
+    assert lat.bin_s.tolist() == pytest.approx([110e-6, 170e-6, 240e-6, 400e-6])
+    assert lat.bin_count.tolist() == [400_000, 400_000, 150_000, 50_000]
+
+
+def test_a_latency_summary_alone(tmp_path: Path) -> None:
+    text = (DATA / "spdk" / "perf.txt").read_text()
+    path = tmp_path / "summary.txt"
+    path.write_text(text[text.index("Summary latency") :])
+    (m,) = read_capture(path).measurements
+    assert (m.mixed.iops, m.mixed.count) == (0, 0)
+    assert m.mixed.lat.percentiles_s[99.0] == pytest.approx(150.25e-6)
+
+
+# esxtop
+
+
+def test_esxtop() -> None:
+    with (DATA / "esxtop" / "batch.csv").open() as file:
+        header, *rows = csv.reader(file)
+
+    def column(name: str) -> np.ndarray:
+        at = header.index(rf"\\esx1\Physical Disk SCSI Device(naa.5001)\{name}")
+        return np.array([float(row[at]) for row in rows])
+
+    (m,) = read("esxtop/batch.csv").measurements  # the other device was idle
+    for op, word, moved in (("read", "Read", "Read"), ("write", "Write", "Written")):
+        rates, took = column(f"{word}s/sec"), column(f"Average Driver MilliSec/{word}")
+        expected = rates.mean(), column(f"MBytes {moved}/sec").mean() * MIB
+        assert figures(m, op) == pytest.approx((*expected, 1e3 * (rates @ took) / rates.sum()))
+    assert m.conditions.depth_mean == pytest.approx(1.2)
+    assert m.conditions.read_fraction == 0.75
+
+
+# rados bench
+
+
+def test_rados_bench() -> None:
+    a, b = read("rados-bench/write_seq.txt").measurements
+    assert figures(a, "write") == pytest.approx((2_000, 125 * MIB, 7_900))
+    assert figures(b, "read") == pytest.approx((4_000, 250 * MIB, 3_900))
+    assert (a.ops["write"].count, b.ops["read"].count) == (20_000, 20_000)
+    assert load(a) == (0.0, None, 65536, 1, 16)
+    assert load(b) == (1.0, "sequential", 65536, 1, 16)
+    lat = a.ops["write"].lat
+    assert (lat.min_s, lat.max_s, lat.stddev_s) == (0.0015, 0.0625, 0.0012)
+
+
+# ioping
+
+
+def test_ioping() -> None:
+    a, b = read("ioping/two.txt").measurements
+    assert (a.label, b.label) == ("/dev/nvme0n1", "/mnt/data")
+    assert figures(a, "read") == pytest.approx((10 / 1e-3, 40 * 1024 / 1e-3, 100))
+    assert figures(b, "write") == pytest.approx((200 / 2, 800 * 1024 / 2, 10_000))
+    lat = b.ops["write"].lat
+    assert (lat.min_s, lat.max_s, lat.stddev_s) == pytest.approx((2e-3, 30e-3, 4e-3))
+    assert load(a) == (1.0, None, 4096, 1, 1)
+    assert b.conditions.block_size == 4096  # 400 KiB/s over 100 a second
+
+
+# node_exporter
+
+
+def test_node_exporter_between_two_scrapes() -> None:
+    (m,) = read("node-exporter/two_scrapes.txt").measurements  # sda did nothing in between
+    seconds = 1.70010001e9 - 1.7001e9
+    assert figures(m, "read") == pytest.approx((100_000 / seconds, 409_600_000 / seconds, 100))
+    assert figures(m, "write") == pytest.approx((50_000 / seconds, 409_600_000 / seconds, 420))
+    assert (m.ops["read"].count, m.ops["write"].count) == (100_000, 50_000)
+    assert m.disk_util_pct == {"nvme0n1": pytest.approx(90)}
+    assert m.conditions.depth_mean == pytest.approx(3.1) == pytest.approx((10 + 21) / seconds)
+
+
+def test_node_exporter_since_boot(tmp_path: Path) -> None:
+    text = (DATA / "node-exporter" / "two_scrapes.txt").read_text()
+    first, _ = text.split("node_time_seconds 1.7001e+09\n")
+    path = tmp_path / "metrics"
+    path.write_text(first + "node_time_seconds 1.7001e+09\n")
+    capture = read_capture(path)
+    m = capture.measurements[0]
+    assert m.ops["read"].iops == pytest.approx(1000 / 100_000)
+    assert any("since boot" in w for w in capture.warnings)
+    path.write_text(first)
+    capture = read_capture(path)
+    assert capture.measurements[0].ops["read"].iops == 0
+    assert any("no rates" in w for w in capture.warnings)
+
+
+# kubestr
+
+
+def test_kubestr_jobs() -> None:
+    capture = read("kubestr/jobs.txt")
+    a, b = capture.measurements
+    assert capture.version == "fio 3.36"
+    assert figures(a, "read")[:2] == (1_000, 4_000 * 1024)
+    assert figures(b, "write")[:2] == (500, 64_000 * 1024)
+    assert (a.label, load(a)) == ("read_iops", (1.0, "random", 4096, 1, 64))
+    assert load(b) == (0.0, "random", 131072, 1, 64)
+    assert (a.conditions.engine, a.conditions.direct) == ("libaio", True)
+
+
+def test_kbench_summary() -> None:
+    found = {m.label: m for m in read("kubestr/kbench.md").measurements}
+    assert len(found) == 12
+    suffix = " (local (some SSD))"
+    assert found["random read IOPS" + suffix].ops["read"].iops == 90_000
+    assert found["sequential write IOPS" + suffix].ops["write"].iops == 68_500
+    assert found["random write bandwidth" + suffix].ops["write"].bytes_per_s == 300_000 * 1024
+    latency = found["sequential write latency" + suffix].ops["write"].lat
+    assert latency.mean_s == pytest.approx(5e-3)
+
+
+# vSCSI and LCS
+
+
+def test_vscsi_requests_one_by_one() -> None:
+    raw = (DATA / "vscsi" / "v2.vscsi").read_bytes()
+    rows = list(struct.iter_unpack("<HHIIIQQQ", raw))
+    table = read("vscsi/v2.vscsi").requests.collect().sort("offset", "issue_ns")
+    start = rows[0][6]
+    expected = sorted(
+        (lbn * 512, (ts - start) * 1000, "write" if cmd == 0x2A else "read", size, rt * 1000)
+        for cmd, _, _, size, _, lbn, ts, rt in rows
+    )
+    found = table.select("offset", "issue_ns", "op", "bytes", "latency_ns").rows()
+    assert found == expected
+
+
+def test_vscsi_version_1_has_no_latencies() -> None:
+    raw = (DATA / "vscsi" / "v1.vscsi").read_bytes()
+    rows = list(struct.iter_unpack("<IIIHHQQ", raw))
+    (m,) = read("vscsi/v1.vscsi").measurements
+    writes = [row for row in rows if row[3] == 0x8A]
+    assert m.ops["write"].count == len(writes)
+    assert m.ops["write"].bytes == sum(row[1] for row in writes)
+    assert m.ops["read"].count == len(rows) - len(writes)
+    assert m.ops["read"].clat is None
+
+
+def test_lcs() -> None:
+    raw = (DATA / "vscsi" / "v2.lcs").read_bytes()[8192:]
+    rows = list(struct.iter_unpack("<IQIIq", raw))
+    capture = read("vscsi/v2.lcs")
+    writes = [row for row in rows if row[3] & 0xFF == 13]
+    assert capture.measurements[0].ops["write"].count == len(writes)
+    times = capture.requests.collect()["issue_ns"].to_list()
+    assert times == [(row[0] - rows[0][0]) * 10**9 for row in rows]
+
+
+def test_lcs_that_does_not_say_what_reads(tmp_path: Path) -> None:
+    raw = bytearray((DATA / "vscsi" / "v2.lcs").read_bytes())
+    raw[8] = 1
+    path = tmp_path / "v1.lcs"
+    path.write_bytes(raw)
+    with pytest.raises(CaptureError, match="does not say what reads and what writes"):
+        read_capture(path)

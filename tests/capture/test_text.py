@@ -1,0 +1,197 @@
+"""Files as they come: compressed, encoded by Windows, damaged, hostile."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import lzma
+import os
+import struct
+import subprocess
+import sys
+import zlib
+from pathlib import Path
+
+import pytest
+import zstandard
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nvmesim.capture import text as text_module
+from nvmesim.capture.registry import READERS, read_capture, read_captures
+from nvmesim.capture.text import Source
+from nvmesim.errors import CaptureError
+
+DATA = Path(__file__).parent / "data"
+TEXT = "first line\nsecond µs\nthird\n"
+PACKERS = {
+    "gzip": gzip.compress,
+    "xz": lzma.compress,
+    "bzip2": bz2.compress,
+    "zstd": zstandard.ZstdCompressor().compress,
+}
+
+
+def source_of(data: bytes, tmp_path: Path) -> Source:
+    path = tmp_path / "capture.dat"
+    path.write_bytes(data)
+    return Source(path)
+
+
+@pytest.mark.parametrize("kind", PACKERS)
+def test_compression_is_known_by_content(kind: str, tmp_path: Path) -> None:
+    source = source_of(PACKERS[kind](TEXT.encode()), tmp_path)
+    assert source.compression == kind
+    assert source.text() == TEXT
+
+
+def test_several_frames_are_one_file(tmp_path: Path) -> None:
+    """Logs that were rotated and concatenated hold several members."""
+    for pack in PACKERS.values():
+        assert source_of(pack(b"a\n") + pack(b"b\n"), tmp_path).text() == "a\nb\n"
+
+
+@pytest.mark.parametrize("kind", PACKERS)
+def test_damaged_compression(kind: str, tmp_path: Path) -> None:
+    packed = PACKERS[kind](os.urandom(300_000))
+    if kind == "zstd":
+        packed = zstandard.ZstdCompressor(write_checksum=True).compress(os.urandom(300_000))
+        packed = packed[:20] + b"\xff" * 40 + packed[60:]
+    else:
+        packed = packed[: len(packed) // 2]
+    with pytest.raises(CaptureError, match=f"its {kind} data is cut off or damaged"):
+        source_of(packed, tmp_path).raw()
+
+
+@pytest.mark.parametrize("kind", PACKERS)
+def test_a_bomb_is_bounded(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(text_module, "EXPANDED_FLOOR_BYTES", 1 << 20)
+    bomb = source_of(PACKERS[kind](bytes(8 << 20)), tmp_path)
+    with pytest.raises(CaptureError, match="expands to more than 100 times its size"):
+        bomb.raw()
+
+
+def test_a_bomb_of_fio_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """fio's compressed logs are zlib streams of fixed records, printed as text."""
+    monkeypatch.setattr(text_module, "EXPANDED_FLOOR_BYTES", 1 << 16)
+    sample = struct.pack("<QQIHxxQ", 7, 90000, 1, 0, 8192)
+    bomb = source_of(zlib.compress(sample * 100_000), tmp_path)
+    with pytest.raises(CaptureError, match="expands to more than 100 times its size"):
+        bomb.raw()
+
+
+def test_a_file_of_results_is_bounded(tmp_path: Path) -> None:
+    with pytest.raises(CaptureError, match="is larger than 1 MiB"):
+        source_of(b"x" * (2 << 20), tmp_path).text(1 << 20)
+
+
+@pytest.mark.parametrize(
+    "encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-16-be-bom"]
+)
+def test_encodings(encoding: str, tmp_path: Path) -> None:
+    text = TEXT.replace("\n", "\r\n")
+    data = b"\xfe\xff" + text.encode("utf-16-be") if "bom" in encoding else text.encode(encoding)
+    source = source_of(data, tmp_path)
+    assert source.head.text == source.text() == TEXT
+
+
+def test_old_line_ends_and_bytes_of_no_encoding(tmp_path: Path) -> None:
+    assert source_of(b"a\rb\r\nc\n", tmp_path).text() == "a\nb\nc\n"
+    assert source_of(b"caf\xe9 1\n", tmp_path).text() == "caf\ufffd 1\n"
+
+
+def test_what_is_no_capture_file(tmp_path: Path) -> None:
+    with pytest.raises(CaptureError, match=r"is a zip archive; unpack it"):
+        source_of(b"PK\x03\x04" + bytes(40), tmp_path).text()
+    with pytest.raises(CaptureError, match="is a folder; give a file"):
+        read_capture(tmp_path)
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(CaptureError, match="is not a regular file"):
+        read_capture(tmp_path / "pipe")
+    with pytest.raises(CaptureError, match="cannot be read"):
+        read_capture(tmp_path / "absent")
+    with pytest.raises(CaptureError, match="is empty; repeat the capture"):
+        read_capture(source_of(b"\r\n \n", tmp_path).path)
+
+
+def test_folders_without_captures(tmp_path: Path) -> None:
+    with pytest.raises(CaptureError, match="holds no file; give captures of a drive"):
+        read_captures(tmp_path)
+    (tmp_path / "a.txt").write_text("nothing\n")
+    (tmp_path / ".hidden").write_text("nothing\n")
+    with pytest.raises(CaptureError, match=r"a\.txt: is no capture that nvmesim knows"):
+        read_captures(tmp_path)
+    (tmp_path / "b.txt").write_text("nothing\n")
+    with pytest.raises(CaptureError, match="none of 2 files is a capture, the first:"):
+        read_captures(tmp_path)
+
+
+def test_a_file_given_twice_is_read_once() -> None:
+    path = DATA / "points" / "datasheet.csv"
+    assert len(read_captures([path, path.parent, str(path.parent / "*.csv")]).files) == 1
+
+
+def test_progress_reaches_the_end_and_never_steps_back() -> None:
+    told: list[tuple[int, int]] = []
+    read_captures(DATA / "runs", progress=lambda done, total: told.append((done, total)))
+    sizes = sum(path.stat().st_size for path in (DATA / "runs").iterdir())
+    assert told[-1] == (sizes, sizes)
+    assert told == sorted(told)
+
+
+def test_messages_are_one_line_without_control_characters(tmp_path: Path) -> None:
+    path = tmp_path / "odd\nname.json"
+    path.write_bytes(b"\x1b[31mred\x00\n")
+    with pytest.raises(CaptureError) as caught:
+        read_capture(path)
+    assert "\n" not in str(caught.value)
+    assert "\x1b" not in str(caught.value)
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(st.binary(max_size=300))
+def test_random_bytes(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
+    path = tmp_path_factory.mktemp("random") / "x"
+    path.write_bytes(data)
+    for prefix in (b"", b'{"fio version" : ', b"3;fio-3.33;j;0;0;", b"fio version 3 iolog\n"):
+        path.write_bytes(prefix + data)
+        try:
+            read_capture(path)
+        except CaptureError as error:
+            message = str(error)
+        else:
+            continue
+        assert message.isprintable()
+
+
+def loaded_by_reading(sample: Path) -> set[str]:
+    code = (
+        "import sys; from nvmesim.capture.registry import read_capture; "
+        f"read_capture({str(sample)!r}); print(*sys.modules)"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return set(ran.stdout.split())
+
+
+def test_reading_one_file_imports_its_reader_only() -> None:
+    loaded = loaded_by_reading(DATA / "fio-json" / "psync_qd8.json")
+    assert "nvmesim.capture.readers.fio.json" in loaded
+    others = {f"nvmesim.capture.{reader.module}" for reader in READERS} - {
+        "nvmesim.capture.readers.fio.json"
+    }
+    assert not loaded & {*others, "numba", "scipy"}
+
+
+@pytest.mark.parametrize(
+    "sample",
+    [
+        "fio-log/rr_qd1_clat.1.log.gz",
+        "fio-hist-log/mix_hist_c3_clat_hist.1.log",
+        "points/datasheet.csv",
+        "diskspd-xml/two_targets.xml.gz",
+        "diskspd-text/two_targets.txt",
+    ],
+)
+def test_results_and_logs_are_read_without_numba(sample: str) -> None:
+    """Its import alone takes longer than reading them."""
+    assert "numba" not in loaded_by_reading(DATA / sample)

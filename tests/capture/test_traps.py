@@ -1,0 +1,244 @@
+# ruff: noqa: E501 - lines are as long as the tools print them
+"""Traps of the formats: what a reader that trusts the usual file gets wrong."""
+
+from __future__ import annotations
+
+import json
+import struct
+import zlib
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from nvmesim.capture.capture import Capture
+from nvmesim.capture.registry import read_capture
+from nvmesim.capture.text import Source
+from nvmesim.errors import CaptureError
+from tests.capture import composed
+from tests.capture.test_fio_json import group
+
+DATA = Path(__file__).parent / "data"
+FZ = DATA / "fio-log" / "rr_gz_clat.1.log.fz"
+
+
+def written(path: Path, data: str | bytes) -> Path:
+    path.write_bytes(data.encode() if isinstance(data, str) else data)
+    return path
+
+
+def requests(capture: Capture) -> pl.DataFrame:
+    assert capture.requests is not None
+    return capture.requests.collect()
+
+
+# fio
+
+
+def fz(samples: list[tuple[int, ...]], form: str) -> bytes:
+    """Samples as fio stores them, in two streams."""
+    raw = b"".join(struct.pack(form, *sample) for sample in samples)
+    half = len(samples) // 2 * struct.calcsize(form)
+    return zlib.compress(raw[:half]) + zlib.compress(raw[half:])
+
+
+def test_a_compressed_log_is_its_text() -> None:
+    text = Source(FZ).text().splitlines()
+    assert len(text) == 5000
+    assert text[0] == "0, 176763, 0, 4096, 0"
+    clat = read_capture(FZ).measurements[0].ops["read"].clat
+    assert clat is not None
+    assert clat.mean_s == pytest.approx(84.6e-6, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("form", "sample", "line"),
+    [
+        ("<QQIHxxQ", (7, 90000, 1, 0, 8192), "7, 90000, 1, 8192, 0"),
+        ("<QQIHxxQQ", (7, 90000, 1 | 1 << 31, 0, 8192, 512), "7, 90000, 1, 8192, 512, 0"),
+        ("<QQIHxxQ", (7, 90000, 1 << 30, 0x2004, 8192), "7, 90000, 0, 8192, 0x2004"),
+        ("<QQQIHxxQ", (7, 90000, 0, 1, 0, 8192), "7, 90000, 1, 8192, 0"),
+        ("<QQQIHxxQ", (7, 9, 11, 1 << 29, 0, 0), "7, 9, 11, 0, 0, 0"),
+        ("<QQQIHxxQQ", (7, 9, 0, 1 << 28, 0, 512, 5000), "7, 9, 0, 512, 0, 5000"),
+    ],
+)
+def test_compressed_samples_of_every_version(
+    tmp_path: Path, form: str, sample: tuple[int, ...], line: str
+) -> None:
+    path = written(tmp_path / "x_clat.1.log.fz", fz([sample] * 40, form))
+    assert Source(path).text().splitlines() == [line] * 40
+
+
+def test_a_cut_compressed_log_is_refused(tmp_path: Path) -> None:
+    raw = FZ.read_bytes()
+    for percent in range(1, 100, 7):
+        path = written(tmp_path / "x.fz", raw[: len(raw) * percent // 100])
+        with pytest.raises(CaptureError, match="cut off or damaged"):
+            read_capture(path)
+
+
+def test_the_jobs_beside_a_failed_one_are_read(tmp_path: Path) -> None:
+    table = group()
+    good = table["jobs"][0]
+    table["jobs"].append({**good, "jobname": "bad", "error": 84})
+    capture = read_capture(written(tmp_path / "c.json", json.dumps(table)))
+    assert capture.measurements[0].ops["read"].count == good["read"]["total_ios"]
+    assert "left out: job 'bad' failed with error=84" in capture.warnings[0]
+    assert "lost its load" in capture.warnings[0]
+
+
+def test_a_job_that_goes_on_after_errors_is_read(tmp_path: Path) -> None:
+    table = group()
+    table["jobs"][0].update(error=84, total_err=3)
+    table["jobs"][0]["job options"]["continue_on_error"] = "verify"
+    capture = read_capture(written(tmp_path / "c.json", json.dumps(table)))
+    assert any("3 requests failed" in w for w in capture.measurements[0].warnings)
+
+
+# DiskSpd
+
+
+def test_the_iops_series_of_diskspd(tmp_path: Path) -> None:
+    text = Source(DATA / "diskspd-xml" / "two_targets.xml.gz").text()
+    buckets = "".join(
+        f'<Bucket SampleMillisecond="{1000 * k}" Read="{4600 + k}" Write="2000" Total="6600" '
+        f'ReadAvgLatencyMilliseconds="0.10{k}" WriteAvgLatencyMilliseconds="0,015"/>'
+        for k in (1, 2, 3)
+    )
+    series = f"<Iops><ReadIopsStdDev>1</ReadIopsStdDev>{buckets}</Iops>"
+    # The first Thread follows the totals' tables; each Target may have a series of its own.
+    capture = read_capture(
+        written(tmp_path / "d.xml", text.replace("<Thread>", series + "<Thread>", 1))
+    )
+    assert capture.series is not None
+    reads = capture.series.filter(pl.col("op") == "read")
+    rates = reads.filter(pl.col("kind") == "iops")
+    assert rates["time_s"].to_list() == [1.0, 2.0, 3.0]
+    assert rates["value"].to_list() == [4601.0, 4602.0, 4603.0]
+    writes = capture.series.filter((pl.col("op") == "write") & (pl.col("kind") == "lat"))
+    assert writes["value"].to_list() == pytest.approx([15e-6] * 3)
+
+
+# Traces
+
+
+def test_ascii_traces_say_how_their_last_column_was_taken(tmp_path: Path) -> None:
+    mqsim = "".join(f"{1000 * i} 0 {8 * i} 16 {i % 2}\n" for i in range(20))
+    capture = read_capture(written(tmp_path / "a.trace", mqsim))
+    assert capture.format == "mqsim"
+    assert {op: r.count for op, r in capture.measurements[0].ops.items()} == {
+        "read": 10,
+        "write": 10,
+    }
+    first = requests(capture).row(1, named=True)
+    assert (first["issue_ns"], first["offset"], first["bytes"]) == (1000, 4096, 8192)
+    assert first["op"] == "read"
+    assert "1 reads, 0 writes" in capture.warnings[0]
+    replayer = "".join(f"{i}.5,0,{4096 * i},8192,{i % 2}\n" for i in range(20))
+    capture = read_capture(written(tmp_path / "b.trace", replayer))
+    assert capture.format == "replayer"
+    assert requests(capture)["issue_ns"].to_list()[:3] == [0, 1_000_000, 2_000_000]
+
+
+def test_trace_cmd_pads_behind_the_event(tmp_path: Path) -> None:
+    lines = [
+        "cpus=8",
+        "   fio-538   [001] 157.892812: block_rq_issue:       259,0 R 4096 () 31616 + 8 [fio]",
+        "   kw: 3: x-9 [000] 157.892900: block_rq_complete:    259,0 R () 31616 + 8 [0]",
+        "CPU:2 [LOST 17 EVENTS]",
+        "   fio-538   [001] 157.893000: sched_switch:         a ==> b",
+        "   fio-538   [001] 157.893000: block_rq_issue:       259,0 R 4096 () 316",
+    ]
+    capture = read_capture(written(tmp_path / "t.txt", "\n".join(lines) + "\n"))
+    assert requests(capture)["latency_ns"].to_list() == [88_000]
+    assert capture.skipped == 1
+    assert any("17 events lost" in warning for warning in capture.warnings)
+
+
+def test_biosnoop_columns_follow_the_header(tmp_path: Path) -> None:
+    text = composed.biosnoop(20).replace("BYTES ", "BYTES  PATTERN")
+    lines = text.splitlines()
+    rows = [
+        f"{line[: line.rstrip().rfind(' ')]} RANDOM {line.split()[-1]}" if i else line
+        for i, line in enumerate(lines)
+    ]
+    plain = read_capture(written(tmp_path / "a.txt", composed.biosnoop(20, queue=False)))
+    text = "\n".join(
+        line.replace(" BYTES ", " BYTES PATTERN ") if i == 0 else line
+        for i, line in enumerate(rows)
+    )
+    text = "\n".join([composed.biosnoop(20).splitlines()[0].replace("QUE(ms)", "PATTERN")]) + "\n"
+    for row in composed.biosnoop(20).splitlines()[1:]:
+        cells = row.rsplit(maxsplit=2)
+        text += f"{cells[0]} RANDOM {cells[2]}\n"
+    other = read_capture(written(tmp_path / "b.txt", text))
+    assert requests(other).equals(requests(plain))
+
+
+@pytest.mark.parametrize("name", ["alibaba", "msr", "systor", "spc", "k5cloud", "tencent"])
+def test_windows_line_ends_and_blank_lines_change_nothing(tmp_path: Path, name: str) -> None:
+    text = getattr(composed, name)(40)
+    plain = read_capture(written(tmp_path / "t", text))
+    other = read_capture(written(tmp_path / "o", text.replace("\n", " \r\n\r\n")))
+    assert requests(other).equals(requests(plain))
+    assert other.skipped == 0
+
+
+def test_quoted_cells_are_read(tmp_path: Path) -> None:
+    text = composed.msr(40)
+    lines = ['"' + line.replace(",", '","') + '"\n' for line in text.splitlines()]
+    plain = read_capture(written(tmp_path / "t", text))
+    # Quotes around what must be a number everywhere would be no MSR trace to the sniffer.
+    other = read_capture(written(tmp_path / "o", text[: text.index("\n") + 1] + "".join(lines[1:])))
+    assert requests(other).equals(requests(plain))
+
+
+OLD_IOSTAT = """Linux 3.10.0 (host) \t01/07/2024 \t_x86_64_\t(4 CPU)
+
+avg-cpu:  %user   %nice %system %iowait  %steal   %idle
+           2.00    0.00    3.00    1.00    0.00   94.00
+
+{head}
+{row}
+
+avg-cpu:  %user   %nice %system %iowait  %steal   %idle
+           2.00    0.00    3.00    1.00    0.00   94.00
+
+{head}
+{row}
+
+"""
+
+
+@pytest.mark.parametrize(
+    ("head", "row"),
+    [
+        (
+            "Device:         rrqm/s   wrqm/s     r/s     w/s   rsec/s   wsec/s avgrq-sz avgqu-sz   await  svctm  %util",
+            "sda               0.00     1.00  100.00   50.00   800.00   400.00     8.00     0.30    2.00   0.50  30.00",
+        ),
+        (
+            "Device:         rrqm/s   wrqm/s     r/s     w/s    rkB/s    wkB/s avgrq-sz avgqu-sz   await r_await w_await  svctm  %util",
+            "sda               0.00     1.00  100.00   50.00   400.00   200.00     8.00     0.30    2.00    2.00    2.00   0.50  30.00",
+        ),
+        (
+            "Device            r/s     w/s     rMB/s     wMB/s   rrqm/s   wrqm/s  %rrqm  %wrqm r_await w_await aqu-sz rareq-sz wareq-sz  svctm  %util",
+            "sda            100.00   50.00 0.390625 0.1953125     0.00     1.00   0.00   1.00    2.00    2.00   0.30     4.00     4.00   0.50  30.00",
+        ),
+        (
+            "Device            r/s     rkB/s   rrqm/s  %rrqm r_await rareq-sz     w/s     wkB/s   wrqm/s  %wrqm w_await wareq-sz     d/s     dkB/s   drqm/s  %drqm d_await dareq-sz     f/s f_await  aqu-sz  %util",
+            "sda            100.00    400.00     0.00   0.00    2.00     4.00   50.00    200.00     1.00   1.00    2.00     4.00    0.00      0.00     0.00   0.00    0.00     0.00    0.00    0.00    0.30  30.00",
+        ),
+    ],
+)
+def test_iostat_of_every_version(tmp_path: Path, head: str, row: str) -> None:
+    for comma in (False, True):
+        text = OLD_IOSTAT.format(head=head, row=row.replace(".", ",") if comma else row)
+        measurement = read_capture(written(tmp_path / "i", text)).measurements[0]
+        read, write = measurement.ops["read"], measurement.ops["write"]
+        assert (read.iops, write.iops) == (100.0, 50.0)
+        assert (read.bytes_per_s, write.bytes_per_s) == (409600.0, 204800.0)
+        assert measurement.disk_util_pct == {"sda": 30.0}
+        assert measurement.conditions.depth_mean == 0.3
+        assert read.clat is not None
+        assert read.clat.mean_s == pytest.approx(0.002)

@@ -1,0 +1,77 @@
+"""What was there before a file is written: its mode, its owner, links, and names that are taken."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from nvmesim.files import write_text, written
+
+
+def test_mode_of_what_was_there_stays(tmp_path: Path) -> None:
+    out = tmp_path / "report.html"
+    for mode in (0o600, 0o640, 0o664):
+        out.write_text("before")
+        out.chmod(mode)
+        write_text(out, "after")
+        assert out.read_text() == "after"
+        assert out.stat().st_mode & 0o777 == mode
+
+
+def test_a_new_file_has_the_mode_that_the_user_asks_for(tmp_path: Path) -> None:
+    before = os.umask(0o027)
+    try:
+        write_text(tmp_path / "new", "text")
+    finally:
+        os.umask(before)
+    assert (tmp_path / "new").stat().st_mode & 0o777 == 0o640
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="not root: nothing here can be given away")
+def test_owner_of_what_was_there_stays(tmp_path: Path) -> None:
+    out = tmp_path / "report.html"
+    out.touch()
+    os.chown(out, 54_321, 54_322)
+    write_text(out, "after")
+    assert (out.stat().st_uid, out.stat().st_gid) == (54_321, 54_322)
+
+
+def test_the_part_beside_is_new_and_its_name_not_to_be_guessed(tmp_path: Path) -> None:
+    names = set()
+    for _ in range(3):
+        with written(tmp_path / "out") as beside:
+            assert beside.parent == tmp_path
+            assert beside.is_file()
+            names.add(beside.name)
+            beside.write_text("whole")
+    assert len(names) == 3
+    assert os.listdir(tmp_path) == ["out"]
+
+
+def test_a_link_at_the_name_of_the_part_is_not_followed(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr("nvmesim.files.secrets.token_hex", lambda _: "known")
+    precious = tmp_path / "precious"
+    precious.write_text("kept")
+    (tmp_path / ".out.known.part").symlink_to(precious)
+    with pytest.raises(FileExistsError, match=r"out"):
+        write_text(tmp_path / "out", "text")
+    assert precious.read_text() == "kept"
+
+
+def test_a_name_as_long_as_names_may_be(tmp_path: Path) -> None:
+    long = tmp_path / ("n" * 255)
+    write_text(long, "text")
+    assert long.read_text() == "text"
+
+
+def test_an_error_names_the_file(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    with pytest.raises(OSError, match="No space") as full, written(out):
+        raise OSError(28, "No space left on device")
+    assert full.value.filename == str(out)
+    assert os.listdir(tmp_path) == []
+    with pytest.raises(FileNotFoundError) as gone:
+        write_text(tmp_path / "no" / "out", "text")
+    assert gone.value.filename == str(tmp_path / "no" / "out")

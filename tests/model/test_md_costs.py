@@ -1,0 +1,263 @@
+"""What md costs: rows of one thread or of workers, locks that spin, threads that share an array."""
+
+from __future__ import annotations
+
+import pytest
+
+from nvmesim.catalog.kernel import known_kernel, with_kernel
+from nvmesim.catalog.load import get, with_level
+from nvmesim.errors import CatalogError, GeometryError, ScenarioError
+from nvmesim.predict.simulate import simulate
+from nvmesim.scenario.load import scenario_from_dict
+from nvmesim.scenario.resolve import resolve
+
+GHZ = 3.0
+MEMORY = {
+    "name": "memory", "capacity": "10 GB", "link": "pcie5 x16", "dies": 64, "channels": 64,
+    "commands": "20M/s", "read_bandwidth": "60 GB/s", "write_bandwidth": "60 GB/s", "tags": 65536,
+    "read": {"base": "2 us", "die": "0.01 us", "channel": "0.001 us", "unit": "128 KiB"},
+    "write": {"base": "2 us", "program": "0.001 us", "buffer": "64 MiB", "unit": "128 KiB"},
+}  # fmt: skip
+"""A drive that is no limit."""
+
+
+def tables(volume, load=None, *, drives=6, cores=16, sockets=1, **stack):
+    cpu = {"cores": cores, "threads_per_core": 1, "ghz": GHZ, "lanes": 512, "pcie_generation": 5}
+    if sockets > 1:
+        cpu |= {"interconnect_links": 4, "interconnect_rate": "24 GT/s"}
+    costs = {"submit": 1500, "complete": 1500, **stack}
+    asked = {"threads": 16, "outstanding": 16, "read": 0.0} if load is None else load
+    return {
+        "server": {"stack": costs, "sockets": [{"cpu": cpu}] * sockets},
+        "drives": [{"profile": MEMORY, "count": drives, "socket": 0}],
+        "volume": {"chunk": "64 KiB", **volume},
+        "workload": [{"block_size": "4 KiB", **asked}] if asked else [],
+        "run": {"requests": 12000},
+    }
+
+
+def run(*args, reliefs=False, **more):
+    return simulate(scenario_from_dict(tables(*args, **more)), reliefs=reliefs)
+
+
+def row_us(members):
+    rows = get("raid-engine", "linux-md").rows
+    return (rows.base.value + rows.per_member.value * members) / GHZ / 1e3
+
+
+# -- rows ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kib", [4, 8, 16])
+def test_one_thread_handles_a_row_after_the_other(kib):
+    load = {"threads": 16, "outstanding": 16, "read": 0.0, "block_size": f"{kib} KiB"}
+    found = run({"raid": "raid6"}, load)
+    xor = kib * 1024 / 10e9 * 1e6
+    assert found.total.iops.value == pytest.approx(1e6 / (kib / 4 * row_us(6) + xor), rel=0.01)
+    assert (found.bottleneck.verdict, found.bottleneck.station) == ("raid-engine", "volume0 raid5d")
+
+
+def test_its_time_is_cpu_time():
+    found = run({"raid": "raid6"})
+    own = 3000 / GHZ / 1e3  # what submitting and completing costs
+    engine = with_level(get("raid-engine", "linux-md"), "raid6")
+    own += (engine.per_request.value + 15 * engine.per_sharer.value) / GHZ / 1e3
+    own += 5 * engine.per_child.value / GHZ / 1e3
+    busy = found.cpu.logical_utilization * 16
+    assert busy == pytest.approx(1 + found.total.iops.value * own / 1e6, rel=0.1)
+
+
+def test_a_row_that_is_written_whole_costs_half():
+    whole = {"threads": 4, "outstanding": 4, "read": 0.0, "block_size": "256 KiB"}
+    found = run({"raid": "raid6"}, whole)
+    n = 16  # rows of 4 data members
+    assert found.total.iops.value == pytest.approx(1e6 / (n * row_us(6) / 2 + 26.2), rel=0.02)
+
+
+def test_workers_take_part_and_share_locks():
+    alone = run({"raid": "raid6"}).total.iops.value
+    two = run({"raid": "raid6", "group_thread_cnt": 2}, cores=32).total.iops.value
+    assert 1.5 * alone < two < 2.1 * alone
+    many = run({"raid": "raid6", "group_thread_cnt": 16}, cores=32)
+    assert many.bottleneck.station == "volume0 stripe locks"
+    shared = get("raid-engine", "linux-md").rows.shared.value / GHZ / 1e3
+    assert many.total.iops.value == pytest.approx(1e6 / (shared * 32), rel=0.03)
+    assert many.cpu.logical_utilization > 0.8  # most of it waits for the locks
+
+
+def test_workers_are_a_group_a_node():
+    two = tables({"raid": "raid5", "group_thread_cnt": 4}, sockets=2)
+    assert resolve(scenario_from_dict(two)).volumes[0].workers == 8
+
+
+def test_a_degraded_read_costs_rows():
+    reads = {"threads": 16, "outstanding": 16, "read": 1.0}
+    found = run({"raid": "raid5", "degraded": [0]}, reads)
+    assert found.bottleneck.station == "volume0 raid5d"
+    assert found.total.iops.value == pytest.approx(6 * 1e6 / (row_us(6) / 2), rel=0.05)
+
+
+# -- locks --------------------------------------------------------------------------------------
+
+
+def test_waiting_for_a_lock_burns_the_waiters_cpu():
+    reads = {"threads": 16, "outstanding": 16, "read": 1.0}
+    old = run({"raid": "raid5", "kernel": "5.10"}, reads, reliefs=True)
+    lock = with_level(with_kernel(get("raid-engine", "linux-md"), "5.10"), "raid5")
+    held = lock.locks["device_lock of reads"].read.value / 1e6
+    assert old.total.iops.value == pytest.approx(1e6 / held, rel=0.01)
+    assert old.cpu.logical_utilization == pytest.approx(1, abs=0.03)
+    assert old.bottleneck.station == "volume0 device_lock of reads"
+    assert old.bottleneck.verdict == "raid-engine"
+    gains = {r.change: r.gain for r in old.bottleneck.reliefs}
+    assert gains["kernel 5.14"] > 0.5
+    assert gains["two arrays of half the members"] == pytest.approx(1, abs=0.05)
+
+
+def test_a_lock_goes_round_more_slowly_between_sockets():
+    load = {"threads": 32, "outstanding": 16, "read": 1.0}
+    one = run({"raid": "raid1", "kernel": "5.10"}, {**load, "socket": 0}, drives=2, sockets=2)
+    both = run({"raid": "raid1", "kernel": "5.10"}, load, drives=2, sockets=2)
+    assert one.total.iops.value == pytest.approx(1e6 / 0.68, rel=0.02)
+    assert both.total.iops.value == pytest.approx(1e6 / (0.68 + 0.5 * 3 * 0.092), rel=0.02)
+
+
+def test_mirrors_wake_nobody_since_6_5():
+    writes = {"threads": 16, "outstanding": 16, "read": 0.0}
+    before, after = (
+        run({"raid": "raid1", "kernel": kernel}, writes, drives=2) for kernel in ("6.3", "6.5")
+    )
+    assert before.total.iops.value == pytest.approx(1e6 / 2.05, rel=0.02)
+    assert after.total.iops.value > 2 * before.total.iops.value
+
+
+# -- threads that share -------------------------------------------------------------------------
+
+
+def test_threads_that_share_a_drive_slow_each_other():
+    load = {"threads_total": 4, "outstanding": 32, "read": 1.0}
+    shared = {**tables({}, load, drives=1, per_sharer=600), "volume": []}
+    alone = {**tables({}, load, drives=1), "volume": []}
+    slow, fast = (simulate(scenario_from_dict(t), reliefs=False) for t in (shared, alone))
+    assert slow.total.iops.value == pytest.approx(4e6 / ((3000 + 3 * 600) / GHZ / 1e3), rel=0.02)
+    assert fast.total.iops.value == pytest.approx(4e6 / (3000 / GHZ / 1e3), rel=0.02)
+
+
+def test_a_file_a_thread_is_tried():
+    load = {"threads": 4, "outstanding": 32, "read": 1.0}
+    shared = {**tables({}, load, drives=1, per_sharer=600), "volume": []}
+    found = simulate(scenario_from_dict(shared)).bottleneck
+    gains = {r.change: r.gain for r in found.reliefs}
+    assert gains["one file a thread"] == pytest.approx(4800 / 3000 - 1, rel=0.1)
+
+
+def test_threads_full_of_md_are_stopped_by_it():
+    reads = {"threads": 16, "outstanding": 16, "read": 1.0}
+    old = run({"raid": "raid0", "kernel": "5.15"}, reads)
+    assert old.bottleneck.verdict == "raid-engine"
+    assert "RAID engine's" in old.bottleneck.sentence
+    one = run({"raid": "raid0", "kernel": "5.15"}, {**reads, "threads": 1})
+    assert one.bottleneck.verdict == "cpu"
+
+
+def test_a_raid0_of_one_member_costs_what_md_costs():
+    reads = {"threads": 1, "outstanding": 64, "read": 1.0}
+    found = run({"raid": "raid0"}, reads, drives=1)
+    assert found.total.iops.value == pytest.approx(1e9 * GHZ / (3000 + 1000 + 500), rel=0.02)
+
+
+# -- kernels ------------------------------------------------------------------------------------
+
+
+def test_kernels_between_two_are_the_older():
+    scenario = tables({"raid": "raid5", "kernel": "5.15"})
+    said = resolve(scenario_from_dict(scenario)).assumptions
+    assert any("5.15 costs what 5.14 does" in text for text in said)
+    assert known_kernel("6.17", ("4.18", "6.12")) == "6.12"
+
+
+@pytest.mark.parametrize(
+    ("volume", "error", "says"),
+    [
+        ({"raid": "raid5", "kernel": "2.6"}, ScenarioError, "measured; the nearest is '4.18'"),
+        ({"raid": "raid5", "kernel": "9.1"}, ScenarioError, "the nearest is '6.12'"),
+        ({"raid": "raid5", "kernel": "new"}, ScenarioError, "a Linux kernel as '6.12'"),
+        ({"raid": "raid5", "kernel": 6.1}, ScenarioError, "6.10 is another kernel"),
+        ({"raid": "raid5", "kernel": "6.1", "engine": "none"}, GeometryError, "leave it out"),
+        ({"raid": "raid0", "group_thread_cnt": 4}, GeometryError, "only raid5 and raid6"),
+        ({"raid": "raid5", "bitmap": {"kind": "internal", "chunk": "3 MiB"}}, ScenarioError,
+         "a power of two"),
+        ({"raid": "raid5", "stripe_cache": 256, "stripe_cache_size": 512}, ScenarioError,
+         "say the same; keep one"),
+        ({"raid": "raid5", "check": True, "degraded": [0]}, GeometryError, "leave check out"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_is_said(volume, error, says):
+    with pytest.raises(error, match=says) as found:
+        scenario_from_dict(tables(volume))
+    assert "\n" not in str(found.value)
+
+
+def test_old_names_stay():
+    both = (
+        resolve(scenario_from_dict(tables({"raid": "raid5", key: 512}))).volumes[0].stripe_cache
+        for key in ("stripe_cache", "stripe_cache_size")
+    )
+    assert list(both) == [512, 512]
+    with pytest.raises(CatalogError):
+        known_kernel("3.0", ("4.18",))
+
+
+# -- a rebuild alone ----------------------------------------------------------------------------
+
+
+def rebuild(volume, **more):
+    return run({"sync_speed_max": "20 GB/s", "rebuild": True, **volume}, {}, **more)
+
+
+def test_a_rebuild_needs_no_load():
+    found = rebuild({"raid": "raid6", "degraded": [1]})
+    rows = get("raid-engine", "linux-md").rows
+    us = (rows.restore.value + rows.per_member.value * 6) / GHZ / 1e3 + 5 * 4096 / 10e9 * 1e6
+    assert found.rebuild.bytes_per_s == pytest.approx(4096 / us * 1e6, rel=0.02)
+    assert found.rebuild.hours == pytest.approx(10e9 / found.rebuild.bytes_per_s / 3600, rel=0.01)
+    assert found.bottleneck.station == "volume0 raid5d"
+
+
+def test_workers_make_it_faster_and_many_members_slower():
+    alone = rebuild({"raid": "raid6", "degraded": [1]}).rebuild.bytes_per_s
+    with_workers = rebuild({"raid": "raid6", "degraded": [1], "group_thread_cnt": 4})
+    assert with_workers.rebuild.bytes_per_s == pytest.approx((1 + 3 * 0.64) * alone, rel=0.03)
+    wide, wider = (
+        rebuild({"raid": "raid6", "rebuild": False, "check": True}, drives=n) for n in (16, 17)
+    )
+    assert wider.rebuild.bytes_per_s < 0.7 * wide.rebuild.bytes_per_s
+
+
+def test_a_limit_that_holds_it_is_said():
+    limited = rebuild({"raid": "raid5", "degraded": [0], "sync_speed_max": "200 MB/s"})
+    assert limited.rebuild.bytes_per_s == pytest.approx(200e6, rel=0.02)
+    assert [w.code for w in limited.warnings if "sync_speed_max" in w] == ["sync-speed-max"]
+    assert not any(
+        "sync_speed_max" in w for w in rebuild({"raid": "raid5", "degraded": [0]}).warnings
+    )
+
+
+def test_nothing_to_rebuild_is_refused():
+    with pytest.raises(GeometryError, match=r"no member is missing.*check = true"):
+        scenario_from_dict(tables({"raid": "raid5", "rebuild": True}, {}))
+    with pytest.raises(ScenarioError, match="workload is missing"):
+        scenario_from_dict(tables({"raid": "raid5"}, {}))
+
+
+# -- drives -------------------------------------------------------------------------------------
+
+
+def test_reads_of_an_empty_drive_ask_no_die():
+    drive = {"profile": "samsung-980pro-1tb", "state": "empty"}
+    load = {"threads": 1, "outstanding": 1, "read": 1.0}
+    scenario = {**tables({}, load), "volume": [], "drives": [drive]}
+    empty = simulate(scenario_from_dict(scenario), reliefs=False)
+    full = simulate(scenario_from_dict({**scenario, "drives": [{**drive, "state": "fresh"}]}),
+                    reliefs=False)  # fmt: skip
+    assert empty.total.latency.mean < 0.5 * full.total.latency.mean

@@ -1,0 +1,172 @@
+"""Misfit, model error, domain and their sum with the rest."""
+
+import math
+
+import pytest
+
+from nvmesim.catalog.calibrated import Captured, Residual
+from nvmesim.catalog.load import get
+from nvmesim.predict.simulate import simulate
+from nvmesim.predict.uncertainty.domain import outside
+from nvmesim.predict.uncertainty.misfit import Where, of_profile
+from nvmesim.predict.uncertainty.model_error import Miss, model_error, read_table, write_table
+from nvmesim.scenario.load import scenario_from_dict
+from nvmesim.scenario.resolve import resolve
+from tests.predict.scenarios import scenario
+
+MIXES = [(0.12, 8), (0.13, 16), (0.18, 32), (0.04, 64)]
+"""How much more a shipped example predicted than its own four captures at 70 % reads."""
+
+
+def residual(error, depth, read=0.7, **more):
+    return Residual(read=read, block_size=4096, threads=1, outstanding=depth, iops=error, **more)
+
+
+def with_residuals(*rows, **more):
+    drive = get("drive", "intel-p4610-1.6tb")
+    return drive.model_copy(update={"residuals": tuple(rows), **more})
+
+
+def miss(source, error, model_class="mixes", kind="calibrated", known=0.0, metric="iops"):
+    return Miss(source, "set", "config", metric, model_class, kind, error, known)
+
+
+def test_a_prediction_moves_by_what_was_missed_nearby():
+    profile = with_residuals(*(residual(math.log1p(e), depth) for e, depth in MIXES))
+    found = of_profile(profile, Where(0.7, 4096, 24, 1))
+    mean = sum(math.log1p(e) for e, _ in MIXES) / len(MIXES)
+    assert found.shift == pytest.approx(-mean, abs=0.04)
+    assert found.deviation < 0.05
+
+
+def test_doubt_grows_with_the_distance_from_what_was_captured():
+    profile = with_residuals(*(residual(math.log1p(e), depth) for e, depth in MIXES))
+    away = ((0.7, 4096), (0.5, 4096), (0.0, 65536))
+    places = [Where(read, size, 24, 1) for read, size in away]
+    deviations = [of_profile(profile, where).deviation for where in places]
+    assert deviations == sorted(deviations)
+    rms = math.sqrt(sum(math.log1p(e) ** 2 for e, _ in MIXES) / len(MIXES))
+    assert deviations[-1] == pytest.approx(rms, rel=0.05)
+    assert abs(of_profile(profile, places[-1]).shift) < 0.01
+
+
+def test_a_mix_inherits_what_its_reads_and_its_writes_miss():
+    profile = with_residuals(residual(0.2, 16, read=1.0), residual(-0.3, 16, read=0.0))
+    assert of_profile(profile, Where(0.5, 4096, 16, 1)).deviation > 0.15
+    old = with_residuals(missed={"randread": 0.1, "randwrite": -0.25})
+    assert of_profile(old, Where(0.5, 4096, 16, 1)).deviation == 0.0  # not calibrated: no captures
+
+
+def test_the_shipped_interval_holds_what_was_measured():
+    """139k measured at 70/30, 159k predicted +-1 % before."""
+    rows = [{"read": 0.7, "block_size": 4096, "threads": 1, "outstanding": depth,
+             "iops": math.log1p(error)} for error, depth in MIXES]  # fmt: skip
+    plain = simulate(scenario(drives=1, read=0.7), reliefs=False)
+    held = simulate(scenario(drives=1, read=0.7, drive={"residuals": rows}), reliefs=False)
+    moved = held.total.iops.value / plain.total.iops.value
+    assert -0.13 < moved - 1 < -0.03
+    assert held.certainty.moved["iops"] == pytest.approx(moved - 1)
+    assert held.total.latency.mean * moved == pytest.approx(plain.total.latency.mean, rel=0.01)
+    assert held.total.iops.low < plain.total.iops.value / 1.12 < held.total.iops.high
+
+
+def test_the_error_of_the_model_narrows_with_sources_and_not_with_rows():
+    three = [miss(s, 0.1) for s in "abc"]
+    one = model_error("mixes", "calibrated", table=three)
+    more_rows = model_error("mixes", "calibrated", table=three * 10)
+    more_sources = model_error("mixes", "calibrated", table=[miss(s, 0.1) for s in "abcdefghij"])
+    assert more_rows.half == pytest.approx(one.half)
+    assert more_sources.half < 0.8 * one.half
+    assert one.sources == ("a", "b", "c")
+    assert one.off == pytest.approx((math.expm1(0.1), math.expm1(0.1)))
+
+
+def test_a_class_that_nobody_measured_takes_at_least_the_pooled_error():
+    rows = [miss("a", 0.1), miss("b", 0.4, "links"), miss("c", 0.2, "mirrors")]
+    pooled = model_error("hardware RAID", "calibrated", table=rows)
+    assert pooled.sources == ()
+    assert pooled.half >= model_error("mixes", "calibrated", table=rows).half
+    assert model_error("mixes", "catalog", table=rows).half == pytest.approx(math.log(2))
+
+
+def test_a_source_that_is_left_out_teaches_nothing():
+    rows = [miss("a", 0.9), miss("b", 0.1), miss("c", 0.1)]
+    assert model_error("mixes", "calibrated", without="a", table=rows).half < 0.5 * (
+        model_error("mixes", "calibrated", table=rows).half
+    )
+
+
+def test_what_the_other_parts_explain_is_not_the_models():
+    rows = [miss(s, 0.3, known=0.29) for s in "abcd"]
+    assert model_error("mixes", "calibrated", table=rows).half < 0.3
+
+
+def test_a_table_is_written_in_one_order():
+    rows = [miss("b", 0.1), miss("a", -0.2)]
+    assert write_table(rows) == write_table(reversed(rows))
+    assert [row.source for row in read_table(write_table(rows))] == ["a", "b"]
+
+
+def test_the_four_parts_in_json_and_in_words():
+    found = simulate(scenario(read=0.7), reliefs=False).to_json()
+    parts = found["uncertainty"]["iops"]
+    assert set(parts) == {"simulation", "numbers", "misfit", "model", "total"}
+    assert {"mean", "p50", "model_class", "sources"} <= set(found["uncertainty"])
+    iops = found["total"]["iops"]
+    total = parts["total"] if isinstance(parts["total"], list) else [parts["total"]] * 2
+    assert 1 - iops["low"] / iops["value"] == pytest.approx(total[0], rel=0.06)
+    assert iops["high"] / iops["value"] - 1 == pytest.approx(total[1], rel=0.06)
+    said = simulate(scenario(read=0.7), reliefs=False).certainty.sentence()
+    for word in ("(95 %): simulation", "numbers", "misfit", "model", "mixes"):
+        assert word in said
+
+
+def test_a_load_by_the_clock_that_is_carried_is_an_input():
+    found = simulate(scenario(rate="20k/s", arrivals="poisson"), reliefs=False)
+    parts = found.certainty.figures["iops"]
+    assert parts.numbers == parts.misfit == parts.model == (0.0, 0.0)
+    assert max(found.certainty.figures["mean"].model) > 0
+
+
+def test_reliefs_say_how_likely_they_help():
+    found = simulate(scenario(drives=1, outstanding=1))
+    assert found.bottleneck.reliefs
+    for relief in found.bottleneck.reliefs:
+        assert 0 <= relief.p_better <= 1
+        assert relief.gain_low <= relief.gain <= relief.gain_high
+    best = found.bottleneck.reliefs[0]
+    assert best.gain > 0.2
+    assert best.p_better > 0.9
+
+
+def test_what_lies_outside_of_the_captures_is_listed():
+    captured = Captured(
+        block_sizes=(4096,), read_shares=(1.0,), sequential=(False,), depths=(1, 64),
+        drives=(1,), stack="linux-libaio",
+    )  # fmt: skip
+    drive = get("drive", "intel-p4610-1.6tb").model_copy(update={"captured": captured})
+    tables = {
+        "server": {"stack": "linux-io_uring", "sockets": [{"cpu": "xeon-gold-6130"}]},
+        "drives": [{"profile": "intel-p4610-1.6tb"}],
+        "workload": {"outstanding": 512, "read": 0.7, "block_size": "64 KiB"},
+    }
+    from dataclasses import replace
+
+    one = resolve(scenario_from_dict(tables))
+    one = replace(one, drives=(replace(one.drives[0], profile=drive),))
+    found = {item.what: (item.asked, item.captured) for item in outside(one)}
+    assert found == {
+        "depth": ("512", "1 to 64"), "block size": ("64 KiB", "4 KiB"),
+        "share of reads": ("70%", "100%"), "stack": ("linux-io_uring", "linux-libaio"),
+    }  # fmt: skip
+
+
+def test_a_drive_whose_writes_are_a_bound_says_so():
+    tables = {
+        "server": {"stack": "linux-io_uring", "sockets": [{"cpu": "xeon-gold-6130"}]},
+        "drives": [{"profile": "samsung-980pro-1tb"}],
+        "workload": {"outstanding": 4, "read": 0.9},
+        "run": {"requests": 4000},
+    }
+    found = simulate(scenario_from_dict(tables), reliefs=False)
+    assert any(w.code == "writes" and "at most" in w for w in found.warnings)

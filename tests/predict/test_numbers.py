@@ -1,0 +1,175 @@
+"""The numbers' part of an interval: every number has a distribution, no draw has a seed."""
+
+import math
+
+import numpy as np
+import pytest
+
+from nvmesim.catalog.load import get, load
+from nvmesim.catalog.profile import Alternative, JointDraws, Quantity
+from nvmesim.catalog.text import to_toml
+from nvmesim.errors import CatalogError
+from nvmesim.predict.simulate import compare, simulate
+from nvmesim.predict.uncertainty.design import design, two_sides
+from nvmesim.predict.uncertainty.numbers import alternatives, factors, moved
+from nvmesim.scenario.load import scenario_from_dict
+from nvmesim.scenario.resolve import resolve
+from tests.predict.scenarios import scenario
+
+FITTED = {"value": "50 us", "low": "40 us", "high": "60 us", "basis": "fitted"}
+
+
+def read_side(**more):
+    return {"read": {"base": {**FITTED}, "die": {**FITTED}, "channel": "2 us"}, **more}
+
+
+def names(found):
+    return {factor.name.split(" ", 1)[1] for factor in factors(resolve(found))}
+
+
+def test_numbers_of_a_joint_table_move_together():
+    joint = {"names": ["read.die", "commands"], "factors": [[0.5, 2.0], [2.0, 0.5]]}
+    one = resolve(scenario(drive={"joint": joint}))
+    found = factors(one)
+    together = [f for f in found if set(f.moves) == {"read.die", "commands"}]
+    assert len(together) == 1
+    assert not any(f.moves.keys() & {"read.die", "commands"} for f in found if f not in together)
+    signs = [int(f in together) for f in found]
+    new, old = moved(one, found, signs).drives[0].profile, one.drives[0].profile
+    times = new.read.die.value / old.read.die.value
+    assert math.log(times) == pytest.approx(math.log(2) * np.sign(math.log(times)))
+    assert new.commands.value / old.commands.value == pytest.approx(1 / times)
+    assert new.read.base == old.read.base
+
+
+def test_what_compensates_in_the_capture_compensates_in_the_prediction():
+    apart = simulate(scenario(drive=read_side()), reliefs=False)
+    joint = {"names": ["read.base", "read.die"], "factors": [[0.8, 1.2], [1.2, 0.8], [0.9, 1.1]]}
+    together = simulate(scenario(drive=read_side(joint=joint)), reliefs=False)
+    halves = [max(r.certainty.figures["mean"].numbers) for r in (apart, together)]
+    assert halves[1] < halves[0]
+
+
+@pytest.mark.parametrize("n", [1, 3, 7, 11, 20, 23, 31])
+def test_no_two_numbers_of_a_design_move_alike(n):
+    signs = design(n)
+    np.testing.assert_array_equal(signs.T @ signs, len(signs) * np.eye(n))
+    assert not signs.sum(axis=0).any()
+
+
+def test_the_width_does_not_depend_on_the_seed():
+    found = [
+        simulate(scenario(drive=read_side()), reliefs=False, seed=seed).certainty.figures["iops"]
+        for seed in (1, 2, 3)
+    ]
+    widths = [sum(parts.numbers) for parts in found]
+    assert max(widths) < 1.05 * min(widths)
+
+
+def test_a_number_without_an_interval_has_one_by_its_basis():
+    exact = {"value": "50 us", "basis": "datasheet"}
+    spreads = []
+    for die in ("50 us", exact):
+        one = resolve(scenario(drive={"read": {"base": "5 us", "die": die, "channel": "2 us"}}))
+        found = next(f for f in factors(one) if f.name.endswith("read.die"))
+        spreads.append(math.exp(1.959964 * found.moves["read.die"][0]))
+    assert spreads == pytest.approx([1.5, 1.1])
+
+
+def test_numbers_that_a_load_cannot_use_are_left_alone():
+    assert not any("write" in name for name in names(scenario()))
+    assert "write.program" in names(scenario(read=0.5))
+    assert not any(name.startswith("filesystems") for name in names(scenario()))
+
+
+def test_doubt_that_can_only_cost_promises_no_gain():
+    copies = {"value": 0, "low": 0, "high": 2000, "basis": "fitted"}
+    unsure = simulate(
+        scenario(
+            drives=4, threads_total=1, outstanding=256, stack={
+                "per_kib": copies,
+                **{k: {"value": v, "low": v, "high": v, "basis": "fitted"}
+                   for k, v in (("submit", 4000), ("complete", 6000))},
+            },
+        ),
+        reliefs=False,
+    )  # fmt: skip
+    down, up = unsure.certainty.figures["iops"].numbers
+    assert down > 0.1
+    assert up < 0.2 * down
+
+
+def test_two_sides_take_off_what_runs_scatter_by_themselves():
+    assert two_sides([(0.1, 0.1), (-0.1, 0.1)]) == (0.0, 0.0)
+
+
+def test_other_explanations_of_a_capture_count_by_their_probability():
+    drive = get("drive", "intel-p4610-1.6tb")
+    other = Alternative(name="slow controller", weight=0.2, values={"commands": "320k/s"})
+    profile = drive.model_copy(update={"alternatives": (other,)})
+    tables = {
+        "server": {"stack": "linux-io_uring", "sockets": [{"cpu": "xeon-gold-6130"}]},
+        "drives": [{"profile": "intel-p4610-1.6tb"}],
+        "workload": {"threads": 4, "outstanding": 32},
+        "run": {"requests": 20_000},
+    }
+    plain = resolve(scenario_from_dict(tables))
+    from dataclasses import replace
+
+    held = replace(plain, drives=(replace(plain.drives[0], profile=profile),))
+    (changed, weight), = alternatives(held)  # fmt: skip
+    assert weight == 0.2
+    assert changed.drives[0].profile.commands.value == 320e3
+    widths = [simulate(s, reliefs=False).certainty.figures["iops"].numbers for s in (plain, held)]
+    assert widths[1][0] > widths[0][0] + 0.1
+    assert widths[1][1] == pytest.approx(widths[0][1])
+
+
+def test_what_two_designs_share_cancels():
+    one, two = scenario(drive=read_side()), scenario(drive=read_side(), outstanding=9)
+    apart = simulate(one, reliefs=False).certainty.figures["iops"].total
+    found = compare(one, two)
+    assert found.gain.value > 0
+    assert (found.gain.high - found.gain.low) / 2 < 0.5 * sum(apart) / 2
+    assert 0.5 < found.p_better <= 1
+    same = compare(one, scenario(drive=read_side()))
+    assert (same.gain.low, same.gain.high, same.p_better) == (0.0, 0.0, 0.5)
+
+
+def test_a_joint_table_is_written_and_read(tmp_path):
+    drive = get("drive", "intel-p4610-1.6tb")
+    joint = JointDraws(names=("read.die",), factors=((0.95,), (1.05,)))
+    path = tmp_path / "drive.toml"
+    path.write_text(to_toml(drive.model_copy(update={"joint": joint})), encoding="utf-8")
+    assert load("drive", str(path)).joint == joint
+    path.write_text(path.read_text("utf-8").replace("[0.95]", "[0.95, 1]"), encoding="utf-8")
+    with pytest.raises(CatalogError, match="rows of 1 factors"):
+        load("drive", str(path))
+
+
+def test_what_the_calibration_did_not_tell_is_a_warning():
+    rounds = {
+        "base": {"value": "20 us", "basis": "fitted"}, "read": {"value": "5 us", "basis": "fitted"},
+        "write": {"value": "5 us", "basis": "assumed"},
+    }  # fmt: skip
+    missed = {"randrw:70": 0.185, "randread": -0.12}
+    disk = {"extends": "intel-p4610-1.6tb", "name": "mine", "rounds": rounds, "missed": missed}
+    for read, said in ((1.0, False), (0.7, True)):
+        tables = {
+            "server": {"stack": "linux-io_uring", "sockets": [{"cpu": "xeon-gold-6130"}]},
+            "drives": [{"profile": disk}],
+            "workload": {"outstanding": 4, "read": read},
+            "run": {"requests": 4000},
+        }
+        found = simulate(scenario_from_dict(tables), reliefs=False)
+        assert any(w.code == "writes-unmeasured" for w in found.warnings) is said
+        assert any(w.code == "missed" for w in found.warnings)
+        half = max(found.certainty.figures["iops"].misfit)
+        missed_by = math.log1p(0.185 if read < 1 else 0.12)  # as far as the drive matters
+        assert 0.5 * missed_by < half <= missed_by
+
+
+def test_a_quantity_of_zero_stays():
+    one = resolve(scenario(stack={"per_kib": Quantity(value=0).model_dump()}))
+    assert "per_kib" not in names(scenario(stack={"per_kib": 0}))
+    assert one.stack.per_kib.value == 0

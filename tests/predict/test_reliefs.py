@@ -1,0 +1,213 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from nvmesim.catalog.links import parse_link
+from nvmesim.measure.paired import MIN_PAIRED, half_of_rate
+from nvmesim.model.lower import lower
+from nvmesim.network.check import check
+from nvmesim.network.roles import StationInfo
+from nvmesim.predict import upgrades as reliefs
+from nvmesim.predict.bottleneck import Full
+from nvmesim.predict.prepare import prepare
+from nvmesim.predict.simulate import simulate
+from nvmesim.scenario.load import scenario_from_dict
+from nvmesim.scenario.resolve import resolve
+from nvmesim.scenario.resolved import ResolvedScenario
+from tests.predict.scenarios import CPU, scenario
+
+ALL = sorted({maker for makers in reliefs.BY_RESOURCE.values() for maker in makers}
+             | {reliefs.twice_the_outstanding}, key=lambda f: f.__name__)  # fmt: skip
+
+
+def resolved(**options: Any) -> ResolvedScenario:
+    return resolve(scenario(**options))
+
+
+VOLUMES: dict[str, dict[str, Any] | None] = {
+    "jbod": None,
+    "raid0": {"raid": "raid0"},
+    "raid1": {"raid": "raid1"},
+    "raid10": {"raid": "raid10", "layout": "near2"},
+    "raid5": {"raid": "raid5"},
+    "raid6": {"raid": "raid6"},
+}
+
+
+@pytest.mark.parametrize("volume", VOLUMES.values(), ids=VOLUMES.keys())
+@pytest.mark.parametrize("maker", ALL, ids=lambda f: f.__name__)
+def test_every_change_makes_a_scenario_that_can_be_lowered(
+    maker: reliefs.Maker, volume: dict[str, Any] | None
+) -> None:
+    base = resolved(drives=4, volume=volume, read=0.5)
+    change = maker(base)
+    if change is not None:
+        assert change.scenario != base
+        assert change.text
+        lower(change.scenario)
+
+
+def test_one_more_drive_goes_into_the_volume() -> None:
+    change = reliefs.one_more_drive(resolved(drives=4, volume={"raid": "raid5"}))
+    assert change is not None
+    assert change.text == "one more drive"
+    assert change.scenario.volumes[0].members == (0, 1, 2, 3, 4)
+    assert [d.name for d in change.scenario.drives] == [f"drive{i}" for i in range(5)]
+
+
+def test_a_mirror_grows_by_whole_sets() -> None:
+    base = resolved(drives=4, volume={"raid": "raid10", "layout": "near2"})
+    change = reliefs.one_more_drive(base)
+    assert change is not None
+    assert change.text == "2 more drives"
+    assert len(change.scenario.volumes[0].members) == 6
+
+
+def test_a_degraded_volume_takes_no_more_drives() -> None:
+    base = resolved(drives=4, volume={"raid": "raid5", "degraded": [1]})
+    assert reliefs.one_more_drive(base) is None
+
+
+def test_an_open_loop_has_no_outstanding_to_double() -> None:
+    base = resolved(rate="10k/s")
+    assert reliefs.twice_the_outstanding(base) is None
+    assert reliefs.twice_the_threads(base) is None
+
+
+def test_twice_the_threads_keeps_what_is_outstanding() -> None:
+    base = resolved(threads=2, outstanding=8)
+    change = reliefs.twice_the_threads(base)
+    assert change is not None
+    assert change.scenario.workload[0].in_flight == base.workload[0].in_flight
+    odd = reliefs.twice_the_threads(resolved(threads=2, outstanding=1))
+    assert odd is not None
+    assert odd.text == "twice the threads"
+
+
+@pytest.mark.parametrize(
+    ("factor", "threads", "outstanding"),
+    [(0.5, 4, 4), (0.125, 4, 1), (0.0625, 2, 1), (0.03125, 1, 1), (4.0, 4, 32)],
+)
+def test_outstanding_is_scaled_down_to_fewer_threads(
+    factor: float, threads: int, outstanding: int
+) -> None:
+    changed = reliefs.scaled_outstanding(resolved(threads=4, outstanding=8), factor)
+    assert changed is not None
+    group = changed.workload[0]
+    assert (group.threads, group.outstanding) == (threads, outstanding)
+
+
+def test_less_than_one_outstanding_is_none() -> None:
+    assert reliefs.scaled_outstanding(resolved(threads=4, outstanding=8), 1 / 64) is None
+    assert reliefs.scaled_outstanding(resolved(threads=4, outstanding=3), 0.5) is None
+
+
+def test_one_more_interconnect_is_wider() -> None:
+    two = [{"cpu": {**CPU, "interconnect": "upi"}}, {"cpu": {**CPU, "interconnect": "upi"}}]
+    base = resolved(sockets=two)
+    assert base.interconnect is not None
+    change = reliefs.one_more_interconnect(base)
+    assert change is not None
+    joined = change.scenario.interconnect
+    assert joined is not None
+    assert joined.link.lanes == base.interconnect.link.lanes + 1
+    per_link = base.interconnect.link.raw_bytes_per_s / base.interconnect.link.lanes
+    assert joined.link.raw_bytes_per_s == pytest.approx(per_link * joined.link.lanes)
+    assert reliefs.one_more_interconnect(resolved()) is None
+
+
+def test_the_fastest_link_cannot_be_wider() -> None:
+    assert reliefs.wider(parse_link("pcie6 x32")) is None
+    assert reliefs.wider(parse_link("sata3")) is None
+    assert str(reliefs.wider(parse_link("pcie6 x4"))) == "pcie6 x8"
+
+
+def test_smaller_buffers_keep_their_units() -> None:
+    base = resolved(read=0.5)
+    small = reliefs.small_buffers(base)
+    write = small.drives[0].profile.write
+    assert write.buffer.value == 8 * 32 * 4096  # eight units per die: the floor
+    assert write.program == base.drives[0].profile.write.program
+
+
+def full(resource: str, kind: str, bound: float) -> Full:
+    return Full(StationInfo(resource, kind, 0, resource=resource), 0.5, bound)  # type: ignore[arg-type]
+
+
+def test_what_stops_it_is_relieved_first() -> None:
+    base = resolved(drives=2)
+    stations = [full("commands", "drive", 1e5), full("cores", "cpu", 2e5)]
+    texts = [c.text for c in reliefs.choose(base, stations, stations[0])]
+    assert texts[:2] == [
+        "one more drive with threads of its own",
+        "drives with twice the command rate",
+    ]
+    assert "one more core" in texts
+    assert texts[-1] == "twice as many outstanding"
+    assert len(texts) <= reliefs.MOST
+
+
+def test_without_a_bottleneck_outstanding_comes_first() -> None:
+    stations = [full("commands", "drive", 1e5)]
+    assert reliefs.choose(resolved(), stations, None)[0].text == "twice as many outstanding"
+
+
+def test_changes_leave_the_base_alone() -> None:
+    base = resolved(drives=3)
+    before = replace(base)
+    for maker in ALL:
+        maker(base)
+    assert base == before
+
+
+def test_filled_buffers_hold_their_share_in_programs() -> None:
+    lowered = lower(resolved(read=0.5, drives=2))
+    net = lowered.network
+    gates = np.unique(net.die_gate[net.die_gate >= 0])
+    assert len(gates) == 2
+    for share in (0.0, 0.37, 1.0):
+        full_net = reliefs.filled(net, share)
+        check(full_net)
+        for gate in gates:
+            held = full_net.die_backlog[full_net.die_gate == gate]
+            assert held.sum() == int(share * net.station_servers[gate])
+            assert held.max() - held.min() <= 1
+
+
+@pytest.mark.slow
+def test_what_ifs_from_full_buffers_say_what_a_run_of_the_change_says() -> None:
+    tables = {
+        "server": {"stack": "linux-io_uring", "sockets": [{"cpu": "epyc-7763"}]},
+        "drives": [{"profile": "intel-p4610-1.6tb", "count": 8}],
+        "volume": [{"raid": "raid10"}],
+        "workload": [{"read": 0.7, "threads": 32, "outstanding": 16}],
+    }
+    base = simulate(scenario_from_dict(tables), max_requests=4_000_000)
+    gains = [r.gain for r in base.bottleneck.reliefs]
+    assert gains == sorted(gains, reverse=True)
+    ready = prepare(scenario_from_dict(tables), "compiled", None)
+    makers = (reliefs.one_more_drive, reliefs.twice_the_outstanding, reliefs.one_more_core)
+    changes = {c.text: c for maker in makers if (c := maker(ready.scenario)) is not None}
+    tried = [r for r in base.bottleneck.reliefs if r.change in changes]
+    assert tried
+    for relief in tried:
+        direct = simulate(changes[relief.change].scenario, reliefs=False, max_requests=4_000_000)
+        gain = direct.total.iops.value / base.total.iops.value - 1
+        apart = sum((i.high - i.low) / 2 / i.value for i in (direct.total.iops, base.total.iops))
+        slack = apart + (relief.gain_high - relief.gain_low) / 2
+        assert relief.gain == pytest.approx(gain, abs=slack), relief.change
+
+
+def test_a_what_if_ends_once_its_gain_is_known() -> None:
+    ready = prepare(scenario(drives=2), "compiled", 1)
+    least = 24
+    whole = ready.shortly(500, 500 * least)
+    assert len(whole) == least
+    early = ready.shortly(500, 500 * least, lambda kept: len(kept) >= MIN_PAIRED)
+    assert len(early) == MIN_PAIRED
+    np.testing.assert_array_equal(early.records, whole.records[:MIN_PAIRED])
+    assert half_of_rate(whole.records, early.records) == 0

@@ -1,0 +1,304 @@
+from __future__ import annotations
+
+import json
+import math
+from itertools import pairwise
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from nvmesim.engine.compiled.engine import CompiledEngine
+from nvmesim.engine.contract import Batch
+from nvmesim.errors import InputError
+from nvmesim.network.network import HORIZON_PS
+from nvmesim.predict import what_ifs as whatifs
+from nvmesim.predict.result import Result
+from nvmesim.predict.simulate import compare, simulate
+from tests.predict.scenarios import CPU, scenario
+
+MANY = {"threads": 16, "outstanding": 64}
+
+
+def plain(result: Result) -> str:
+    tables = result.to_json()
+    del tables["wall_s"]
+    return json.dumps(tables)
+
+
+@pytest.fixture(scope="module")
+def reads() -> Result:
+    return simulate(scenario(drives=4, run={"requests": 100_000}), reliefs=False)
+
+
+def test_utilization_and_little_hold(reads: Result) -> None:
+    """X R = N, and a command station is busy X / 500k."""
+    assert reads.total.iops.value * reads.total.latency.mean == pytest.approx(128, rel=0.01)
+    for station in reads.stations:
+        if station.resource == "commands":
+            each = reads.total.iops.value / 4 / 500e3
+            assert station.utilization == pytest.approx(each, rel=0.03)
+            assert station.visits_per_request == pytest.approx(0.25, rel=0.03)
+            assert station.service_mean_s == pytest.approx(2e-6)
+
+
+def test_cycles_and_gigahertz_per_request(reads: Result) -> None:
+    """10,000 cycles each; as long as cores are not shared, logical GHz are the same."""
+    assert reads.cpu.cycles_per_io == pytest.approx(10_000, rel=0.01)
+    used = reads.cpu.logical_utilization * 16 * 2.0
+    assert reads.cpu.ghz_per_miops == pytest.approx(used / (reads.total.iops.value / 1e6))
+    assert reads.cpu.ghz_per_miops >= 10 * 0.99
+    physical = reads.total.iops.value * 10_000 / (8 * 1.25 * 2e9)
+    assert reads.cpu.physical_utilization == pytest.approx(physical, rel=0.01)
+
+
+def test_every_drive_gets_its_share(reads: Result) -> None:
+    assert [m.name for m in reads.members] == [f"drive{i}" for i in range(4)]
+    assert sum(m.reads_per_request for m in reads.members) == pytest.approx(1, rel=0.01)
+    for member in reads.members:
+        assert member.read_bytes_per_request == pytest.approx(member.reads_per_request * 4096)
+        assert member.writes_per_request == 0
+        assert 0 < member.utilization < 1
+
+
+def test_reads_alone_have_no_writes(reads: Result) -> None:
+    assert reads.write is None
+    assert reads.read is not None
+    assert reads.read.count == reads.total.count == 100_000 == reads.requests
+    assert reads.total.bytes_per_s.value == pytest.approx(4096 * reads.total.iops.value)
+    assert reads.outstanding == 128
+
+
+def test_reads_and_writes_add_up() -> None:
+    mixed = simulate(scenario(read=0.7, run={"requests": 50_000}), reliefs=False)
+    assert mixed.read is not None
+    assert mixed.write is not None
+    assert mixed.read.count + mixed.write.count == mixed.total.count
+    assert mixed.read.count / mixed.total.count == pytest.approx(0.7, abs=0.02)
+    total = mixed.read.iops.value + mixed.write.iops.value
+    assert mixed.total.iops.value == pytest.approx(total)
+    merged = mixed.read.latency.bin_count.sum() + mixed.write.latency.bin_count.sum()
+    assert mixed.total.latency.bin_count.sum() == merged
+    assert mixed.total.clat.mean < mixed.total.latency.mean
+
+
+def test_raid5_small_writes_read_and_write_twice() -> None:
+    written = simulate(
+        scenario(drives=4, volume={"raid": "raid5"}, read=0.0, run={"requests": 30_000}),
+        reliefs=False,
+    )
+    assert sum(m.reads_per_request for m in written.members) == pytest.approx(2, rel=0.02)
+    assert sum(m.writes_per_request for m in written.members) == pytest.approx(2, rel=0.02)
+
+
+@pytest.mark.parametrize("engine", ["compiled", "simpy"])
+def test_the_same_seed_gives_the_same_result(engine: str) -> None:
+    small = scenario(read=0.5, run={"requests": 600})
+    first, again = (plain(simulate(small, engine=engine, reliefs=False)) for _ in range(2))
+    assert first == again
+    assert plain(simulate(small, engine=engine, seed=2, reliefs=False)) != first
+
+
+def test_both_engines_say_the_same() -> None:
+    small = scenario(read=0.5, run={"requests": 600})
+    a, b = (simulate(small, engine=e, reliefs=False) for e in ("compiled", "simpy"))
+    assert plain(a).replace('"compiled"', '"simpy"') == plain(b)
+
+
+def test_an_unknown_engine_is_named() -> None:
+    with pytest.raises(InputError, match="engine 'compield' is unknown; did you mean 'compiled'"):
+        simulate(scenario(), engine="compield")
+
+
+def test_arguments_take_the_place_of_the_scenario() -> None:
+    assert simulate(scenario(), requests=700, reliefs=False).requests == 700
+    precise = simulate(scenario(), precision=0.05, reliefs=False)
+    assert precise.converged
+    assert precise.requests >= 200_000
+
+
+# Bottlenecks.
+
+
+def test_few_cores_are_the_bottleneck_and_cores_help() -> None:
+    cpu = {**CPU, "cores": 1}
+    found = simulate(scenario(drives=4, sockets=[{"cpu": cpu}], **MANY))
+    assert found.bottleneck.verdict == "cpu"
+    assert found.bottleneck.station == "socket0 cpu"
+    # 1 core x 1.25 x 2 GHz / 10,000 cycles
+    assert found.bottleneck.bound_iops == pytest.approx(250e3, rel=0.01)
+    assert found.total.iops.value == pytest.approx(250e3, rel=0.02)
+    gains = {r.change: r.gain for r in found.bottleneck.reliefs}
+    assert gains["one more core"] == pytest.approx(1.0, abs=0.05)
+    assert gains["10 % more GHz"] == pytest.approx(0.1, abs=0.02)
+    assert found.bottleneck.sentence.startswith("Stopped by the CPU of socket 0 (100 % busy)")
+    assert "re-simulated" in found.bottleneck.sentence
+
+
+def test_slow_drives_are_the_bottleneck_and_drives_help() -> None:
+    found = simulate(scenario(drives=2, drive={"commands": "50k/s"}, **MANY))
+    assert found.bottleneck.verdict == "drive"
+    assert found.bottleneck.bound_iops == pytest.approx(100e3, rel=0.02)
+    gains = {r.change: r.gain for r in found.bottleneck.reliefs}
+    assert gains["one more drive with threads of its own"] == pytest.approx(0.5, abs=0.03)
+    assert gains["drives with twice the command rate"] > 0.9
+
+
+def test_one_thread_is_serial_and_more_cores_do_not_help() -> None:
+    found = simulate(scenario(drives=4, threads_total=1, outstanding=256))
+    assert found.bottleneck.verdict == "cpu"
+    assert found.bottleneck.kind == "thread"
+    assert "one thread is serial" in found.bottleneck.sentence
+    assert found.bottleneck.bound_iops == pytest.approx(200e3, rel=0.02)
+    gains = {r.change: r.gain for r in found.bottleneck.reliefs}
+    assert gains["twice the threads (as many outstanding in all)"] > 0.8
+
+
+def test_a_narrow_port_is_a_link() -> None:
+    found = simulate(scenario(drives=1, block_size="64 KiB", drive={"link": "pcie1 x1"}, **MANY))
+    assert found.bottleneck.verdict == "link"
+    gains = {r.change[:23]: r.gain for r in found.bottleneck.reliefs}
+    assert gains["drive ports of pcie2 x1"] == pytest.approx(1.0, abs=0.1)
+
+
+def test_a_raid_engine_with_one_lock() -> None:
+    engine = {"name": "locked", "serial_read": "20 us", "serial_write": "20 us"}
+    found = simulate(scenario(drives=4, volume={"raid": "raid0", "engine": engine}, **MANY))
+    assert found.bottleneck.verdict == "raid-engine"
+    assert found.bottleneck.bound_iops == pytest.approx(50e3, rel=0.01)
+    assert found.bottleneck.reliefs[0].gain == pytest.approx(1.0, abs=0.05)
+
+
+def test_nothing_full_is_latency_bound_and_depth_is_resimulated() -> None:
+    found = simulate(scenario(drives=1, threads=1, outstanding=1))
+    assert found.bottleneck.verdict == "latency-bound"
+    assert "twice as many outstanding would give" in found.bottleneck.sentence
+    deeper = found.bottleneck.reliefs[0]
+    assert deeper.gain == pytest.approx(1.0, abs=0.1)
+    assert deeper.gain_low <= deeper.gain <= deeper.gain_high
+    assert found.total.iops.value <= found.bottleneck.bound_iops
+
+
+def test_throughput_never_exceeds_its_bounds() -> None:
+    """Asymptotic bounds hold for what was measured; 1 % for the ends of the window."""
+    for read in (1.0, 0.5, 0.0):
+        for depth in (1, 16, 128):
+            found = simulate(scenario(read=read, outstanding=depth), reliefs=False)
+            least = min(found.bottleneck.bounds.values())
+            assert found.total.iops.value <= least * 1.01
+            assert list(found.bottleneck.bounds.values()) == sorted(
+                found.bottleneck.bounds.values()
+            )
+
+
+def test_an_open_loop_that_is_carried() -> None:
+    found = simulate(scenario(rate="100k/s"))
+    assert found.total.iops.value == pytest.approx(100e3, rel=0.03)
+    assert found.bottleneck.verdict == "latency-bound"
+    assert "The offered 100 kIOPS are carried" in found.bottleneck.sentence
+    assert found.bottleneck.reliefs == ()
+    assert found.outstanding == pytest.approx(100e3 * found.total.latency.mean, abs=1)
+
+
+def test_an_open_loop_above_its_bound_has_no_percentile() -> None:
+    slow = scenario(drive={"commands": "50k/s"}, rate="150k/s", run={"precision": "1%"})
+    found = simulate(slow)
+    assert found.bottleneck.verdict == "unstable"
+    assert not found.converged
+    assert found.bottleneck.backlog_per_s == pytest.approx(50e3, rel=0.1)
+    assert set(found.total.latency.percentiles.values()) == {None}
+    assert math.isnan(found.total.latency.mean)
+    assert "no steady state" in found.bottleneck.sentence
+    assert found.bottleneck.kind == "drive"
+
+
+# What-ifs.
+
+
+def test_common_random_numbers_shrink_the_difference() -> None:
+    """In an open loop the same requests arrive at the same times and meet the same dies."""
+    a = scenario(rate="500k/s")
+    b = scenario(rate="500k/s", drive={"commands": "490k/s"})
+    difference = compare(a, b, requests=100_000)
+    low, high = simulate(a, reliefs=False).total.latency.intervals["mean"]
+    paired = difference.mean_s.high - difference.mean_s.low
+    assert paired < (high - low) / 10
+    # 0.04 us more service and a little more waiting
+    assert 0.04e-6 < difference.mean_s.low < difference.mean_s.high < 0.2e-6
+    assert difference.gain.low <= 0 <= difference.gain.high
+    assert difference.p99_s is not None
+    assert "small (b) against small (a)" in str(difference)
+
+
+def test_a_scenario_does_not_differ_from_itself() -> None:
+    same = compare(scenario(), scenario(), requests=20_000)
+    assert (same.gain.low, same.gain.high) == (0, 0)
+    assert (same.mean_s.low, same.mean_s.high) == (0, 0)
+
+
+def test_curve_rises_to_the_bound() -> None:
+    found = simulate(scenario(threads=2, outstanding=8), reliefs=False, curve=True)
+    depths = [p.outstanding for p in found.curve]
+    assert depths == sorted(depths)
+    assert 32 in depths
+    iops = [p.iops for p in found.curve]
+    assert all(b >= a * 0.99 for a, b in pairwise(iops))
+    assert iops[-1] <= found.bottleneck.bounds["drive0 commands"] * 1.05
+
+
+def test_one_row_a_request(tmp_path: Path) -> None:
+    path = tmp_path / "requests.parquet"
+    found = simulate(scenario(read=0.5), reliefs=False, requests_file=path)
+    rows = pl.read_parquet(path)
+    measured = rows.filter(~pl.col("warmup"))
+    assert len(measured) == found.requests
+    assert measured["latency_s"].mean() == pytest.approx(found.total.latency.mean, rel=1e-9)
+    assert found.write is not None
+    assert (measured["op"] == "write").sum() == found.write.count
+    assert set(rows["target"]) == {"drive0", "drive1"}
+    assert [p.name for p in tmp_path.iterdir()] == ["requests.parquet"]
+
+
+def test_a_failed_run_leaves_no_file(tmp_path: Path) -> None:
+    class Broken(CompiledEngine):
+        def advance(self, completions: int, until_ps: int = HORIZON_PS) -> Batch:
+            raise InputError("broken")
+
+    with pytest.raises(InputError, match="broken"):
+        simulate(scenario(), engine=Broken, requests_file=tmp_path / "r.parquet")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_interrupt_returns_what_there_is() -> None:
+    class Interrupting(CompiledEngine):
+        calls = 0
+
+        def advance(self, completions: int, until_ps: int = HORIZON_PS) -> Batch:
+            Interrupting.calls += 1
+            if Interrupting.calls > 30:
+                raise KeyboardInterrupt
+            return super().advance(completions, until_ps)
+
+    found = simulate(scenario(), engine=Interrupting)
+    assert not found.converged
+    assert any(w.startswith("interrupted") for w in found.warnings)
+    assert found.requests > 0
+    assert found.bottleneck.reliefs == ()
+
+
+def test_an_interrupted_what_if_keeps_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(whatifs, "prepare", interrupt)
+    found = simulate(scenario())
+    assert found.requests == 20_000
+    assert "interrupted: what-ifs were left out" in found.warnings
+    assert not found.converged
+
+
+def test_progress_names_what_is_done() -> None:
+    told: set[str] = set()
+    simulate(scenario(), curve=True, progress=lambda what, share: told.add(what))
+    assert "simulating" in told
+    assert any(what.startswith("what if") for what in told)

@@ -1,0 +1,135 @@
+"""Charts: valid, with units, with their data inside, and no larger than the eye needs."""
+
+import dataclasses
+import itertools
+import json
+import math
+
+import pytest
+
+from nvmesim.show.charts import result as charts
+from nvmesim.show.charts.palette import KINDS, LOAD_STEPS
+from nvmesim.show.charts.sweep import heat, scaling
+from nvmesim.show.charts.timeline import request_timeline
+from tests.show.report_example import result
+
+LARGEST = 120_000
+"""Bytes of one chart's specification: data included, far below the charts' own code."""
+
+
+@pytest.fixture(scope="module")
+def example():
+    return result(24)
+
+
+def titles(spec):
+    """Every axis title in *spec*."""
+    if isinstance(spec, dict):
+        if "field" in spec and isinstance(spec.get("title"), str):
+            yield spec["title"]
+        for value in spec.values():
+            yield from titles(value)
+    elif isinstance(spec, list):
+        for value in spec:
+            yield from titles(value)
+
+
+def rows(spec):
+    """Every data row in *spec*."""
+    for data in spec["datasets"].values():
+        yield from data
+
+
+def test_each_chart_is_valid_small_and_carries_its_data(example):
+    found = charts.all_charts(example)
+    assert len(found) == 6
+    for drawn in found.values():
+        spec = drawn.to_dict()
+        text = json.dumps(spec)
+        assert len(text) < LARGEST
+        assert '"url"' not in text
+
+
+def test_axes_have_units(example):
+    found = charts.all_charts(example)
+    said = {t for drawn in found.values() for t in titles(drawn.to_dict())}
+    assert {"kIOPS", "latency, us (log)", "commands, kIOPS", "busy"} <= said
+
+
+def test_the_cdf_ends_where_samples_are_too_few(example):
+    spec = charts.latency_cdf(example).to_dict()
+    n = int(example.total.latency.bin_count.sum())
+    nines = [row["nines"] for row in rows(spec) if "which" not in row]
+    assert max(nines) <= math.log10(n / charts.FEWEST_BEYOND) + 1e-3
+    assert max(nines) > 4
+
+
+def test_percentile_dots_lie_where_the_table_says(example):
+    spec = charts.latency_cdf(example).to_dict()
+    dots = {(r["op"], r["which"]): r for r in rows(spec) if "which" in r}
+    p99 = example.read.latency.percentiles[99.0]
+    assert dots["read", "p99"]["us"] == pytest.approx(p99 * 1e6, rel=1e-3)
+    assert dots["read", "p99"]["nines"] == pytest.approx(2.0)
+    assert ("read", "p99.99") not in dots
+
+
+def test_equal_stations_share_one_bar(example):
+    found = {r["station"]: r for r in rows(charts.utilization(example).to_dict()) if "busy" in r}
+    assert "drive dies × 24" in found
+    assert len(found) == 11
+    busiest = max(s.utilization for s in example.stations if s.name.endswith(" dies"))
+    assert found["drive dies × 24"]["busy"] == pytest.approx(busiest, abs=1e-3)
+
+
+def test_bounds_that_coincide_share_one_line(example):
+    bounds = {f"drive{i} dies": 1e6 * (1 + i / 1000) for i in range(24)} | {"upi 1>0": 2e6}
+    stop = dataclasses.replace(example.bottleneck, bounds=bounds)
+    drawn = charts.throughput_curve(dataclasses.replace(example, bottleneck=stop))
+    found = list(rows(drawn.to_dict()))
+    assert sum(str(r.get("text", "")).startswith("bound:") for r in found) <= 2
+
+
+def test_all_of_them_as_one_chart(example):
+    assert len(example.chart().to_dict()["vconcat"]) == 6
+
+
+def test_scaling_has_the_line_of_n_times_one():
+    spec = scaling({n: result(n) for n in (2, 4, 8)}).to_dict()
+    ideal = {r["n"]: r["kiops"] for r in rows(spec) if r.get("line", "").startswith("n × one")}
+    assert ideal[8] == pytest.approx(4 * ideal[2])
+
+
+def test_the_heat_map_has_a_cell_for_each_station_and_case():
+    found = list(rows(heat({str(n): result(n) for n in (2, 4)}).to_dict()))
+    assert {r["case"] for r in found} == {"2", "4"}
+    assert {"station", "busy", "text"} <= found[0].keys()
+
+
+def test_a_timeline_has_a_lane_for_each_command():
+    step = {"request": 3, "child": 1, "station": "drive0 die5", "kind": "drive"}
+    spec = request_timeline([{**step, "arrive": 1.0, "start": 2.0, "depart": 60.0}]).to_dict()
+    row = next(rows(spec))
+    assert row["lane"] == "request 3, command 1"
+    assert row["waits"] == 1.0
+    assert row["served"] == 58.0
+
+
+def test_ticks_of_logarithmic_axes():
+    assert charts.log_ticks([150.0, 400.0]) == [150.0, 200.0, 300.0, 400.0]
+    assert charts.log_ticks([]) == [1.0]
+    assert len(charts.log_ticks([1.0, 1e7])) == 8
+
+
+def grey(colour):
+    red, green, blue = (int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5))
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def test_loads_keep_their_order_in_grey():
+    shades = [grey(colour) for _, colour in LOAD_STEPS]
+    assert shades == sorted(shades, reverse=True)
+    assert min(a - b for a, b in itertools.pairwise(shades)) > 0.04
+
+
+def test_every_kind_of_station_has_a_colour():
+    assert set(KINDS) >= {"cpu", "thread", "drive", "link", "raid-engine", "gate", "delay"}

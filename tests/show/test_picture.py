@@ -1,0 +1,118 @@
+"""The picture of the server: everything is drawn once, inside, and nothing over anything else."""
+
+import dataclasses
+import itertools
+import re
+from xml.etree import ElementTree
+
+import pytest
+
+from nvmesim.show.picture.loads import loads
+from nvmesim.show.picture.server import picture
+from tests.show.report_example import result
+
+SVG = "{http://www.w3.org/2000/svg}"
+SHAPES = [(1, 1, False), (8, 2, False), (8, 2, True), (24, 2, False), (24, 2, True), (48, 4, True)]
+
+
+def drawn(n_drives, n_sockets, adapters):
+    return ElementTree.fromstring(picture(result(n_drives, n_sockets, adapters=adapters)))
+
+
+def boxes(root):
+    found = [r for r in root.iter(f"{SVG}rect") if r.get("class") == "box"]
+    return [tuple(float(r.get(k)) for k in ("x", "y", "width", "height")) for r in found]
+
+
+def texts(root):
+    return ["".join(t.itertext()) for t in root.iter(f"{SVG}text")]
+
+
+@pytest.mark.parametrize(("n", "sockets", "adapters"), SHAPES)
+def test_every_part_is_drawn_once(n, sockets, adapters):
+    shown = texts(drawn(n, sockets, adapters))
+    for i in range(n):
+        assert shown.count(f"drive{i}") == 1
+    for i in range(sockets):
+        assert shown.count(f"socket {i}") == 1
+    if adapters:
+        assert shown.count("quad0") == 1
+
+
+@pytest.mark.parametrize(("n", "sockets", "adapters"), SHAPES)
+def test_boxes_lie_inside_and_apart(n, sockets, adapters):
+    root = drawn(n, sockets, adapters)
+    _, _, width, height = (float(v) for v in root.get("viewBox").split())
+    found = boxes(root)
+    for x, y, w, h in found:
+        assert x >= 0
+        assert y >= 0
+        assert x + w <= width
+        assert y + h <= height
+    for one, two in itertools.combinations(found, 2):
+        apart_x = one[0] + one[2] <= two[0] or two[0] + two[2] <= one[0]
+        apart_y = one[1] + one[3] <= two[1] or two[1] + two[3] <= one[1]
+        assert apart_x or apart_y, (one, two)
+
+
+@pytest.mark.parametrize(("n", "sockets", "adapters"), SHAPES)
+def test_texts_on_one_line_do_not_touch(n, sockets, adapters):
+    root = drawn(n, sockets, adapters)
+    spans = {}
+    for text in root.iter(f"{SVG}text"):
+        x, size = float(text.get("x")), float(text.get("font-size"))
+        width = len("".join(text.itertext())) * size * 0.56
+        start = x - width if text.get("text-anchor") == "end" else x
+        spans.setdefault(text.get("y"), []).append((start, start + width))
+    for line in spans.values():
+        for (_, end), (start, _) in itertools.pairwise(sorted(line)):
+            assert end <= start + 1
+
+
+def test_a_pipe_is_as_thick_as_the_link_is_fast_and_filled_by_its_load():
+    root = drawn(24, 2, True)
+    heights = {float(r.get("height")) for r in root.iter(f"{SVG}rect") if r.get("class") == "pipe"}
+    port, uplink = sorted(h for h in heights if h < 30)[:2]
+    assert uplink / port == pytest.approx(4, rel=0.02)  # x16 against x4
+
+
+def test_crossing_traffic_is_said_in_words():
+    shown = " ".join(texts(drawn(8, 2, False)))
+    assert "0 to 1: 6.14 GB/s, 18 %" in shown
+    assert "1 to 0: 19.4 GB/s, 57 %" in shown
+
+
+def test_a_quiet_interconnect_says_that_nothing_crosses():
+    quiet = result(8)
+    stations = tuple(s for s in quiet.stations if s.resource != "interconnect")
+    assert "nothing crosses" in picture(dataclasses.replace(quiet, stations=stations))
+
+
+def test_names_are_escaped_and_cut():
+    odd = result(2, 1)
+    drives = tuple(
+        dataclasses.replace(d, name='<b>"drive" & a very long name of a drive')
+        for d in odd.resolved.drives
+    )
+    odd = dataclasses.replace(odd, resolved=dataclasses.replace(odd.resolved, drives=drives))
+    root = ElementTree.fromstring(picture(odd))
+    assert sum(t.startswith('<b>"drive"') and t.endswith("…") for t in texts(root)) == 2
+
+
+def test_a_result_without_its_server_has_no_picture():
+    assert picture(dataclasses.replace(result(2), resolved=None)) == ""
+
+
+def test_loads_are_found_by_place():
+    found = loads(result(8, adapters=True))
+    assert found.crossing == {(0, 1): 0.18, (1, 0): 0.57}
+    assert set(found.uplink) == {(0, "up"), (0, "down"), (1, "up"), (1, "down")}
+    assert set(found.cores) == {0, 1}
+    assert len(found.port) == 16
+    assert {name for name, _, _ in found.shared} == {"submitting threads", "data engine"}
+
+
+def test_it_follows_dark_mode_and_print():
+    css = re.search(r"<style>(.*?)</style>", picture(result(2)), re.S).group(1)
+    assert "prefers-color-scheme:dark" in css
+    assert "@media print" in css

@@ -1,0 +1,154 @@
+"""The HTML page: complete, self-contained, and safe whatever the input calls itself."""
+
+import dataclasses
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+from nvmesim.show.page import chart_page
+from nvmesim.show.report import fragment, page
+from tests.show.report_example import result
+
+HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>\"'&</title></style>\u202e\x1b[31m"
+
+
+class Elements(HTMLParser):
+    """Every start tag with its attributes, and the text of the page without scripts."""
+
+    def __init__(self, html):
+        super().__init__()
+        self.tags, self.text, self._inside = [], [], []
+        self.feed(html)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        if tag in ("script", "style"):
+            self._inside.append(tag)
+
+    def handle_endtag(self, tag):
+        if self._inside and self._inside[-1] == tag:
+            self._inside.pop()
+
+    def handle_data(self, data):
+        if not self._inside:
+            self.text.append(data)
+
+
+def body(html):
+    """*html* without its scripts."""
+    return re.sub(r"<script.*?</script>", "", html, flags=re.S)
+
+
+@pytest.fixture(scope="module")
+def plain_page():
+    return page(result(8), scenario_text='name = "x"\n', changes=("drives.0.count=8",))
+
+
+@pytest.fixture(scope="module")
+def hostile_page():
+    bad = result(8, name=HOSTILE, text=HOSTILE, warnings=(HOSTILE,))
+    drives = tuple(dataclasses.replace(d, name=HOSTILE) for d in bad.resolved.drives)
+    members = tuple(dataclasses.replace(m, name=HOSTILE + m.name) for m in bad.members)
+    stations = tuple(dataclasses.replace(s, name=HOSTILE + s.name) for s in bad.stations)
+    resolved = dataclasses.replace(bad.resolved, drives=drives)
+    bad = dataclasses.replace(bad, resolved=resolved, members=members, stations=stations)
+    return page(bad, scenario_text=f'name = "{HOSTILE}"', changes=(HOSTILE,))
+
+
+def test_every_section_is_there(plain_page):
+    headings = re.findall(r"<section id=\"[a-z-]+\"><h2>(.*?)</h2>", body(plain_page))
+    assert headings == [
+        "What would relieve it, and what would not",
+        "The server under this load",
+        "Charts",
+        "Latency",
+        "Stations",
+        "Drives, per request",
+        "Assumed",
+        "Where this comes from",
+        "Words",
+    ]
+
+
+def test_the_answer_is_text_and_not_only_a_chart(plain_page):
+    text = " ".join(Elements(plain_page).text)
+    for words in ("624 k", "± 0.6 %", "The dies are 94 % busy", "+31.0 %", "drives.0.count=8"):
+        assert words in text
+
+
+def test_nothing_is_loaded(plain_page, hostile_page):
+    for html in (plain_page, hostile_page):
+        for tag, attributes in Elements(html).tags:
+            assert tag not in ("link", "iframe", "object", "embed", "img", "base"), tag
+            assert not {"src", "srcset", "data", "xlink:href"} & attributes.keys(), tag
+            assert attributes.get("href", "#").startswith("#"), tag
+        assert "@import" not in html
+        assert "default-src 'none'" in html
+
+
+def test_the_code_of_the_charts_is_there_once(plain_page):
+    assert plain_page.count("window.vegaEmbed") == 1
+    assert plain_page.count('class="chart"') == plain_page.count('type="application/json"') == 6
+
+
+def test_hostile_texts_become_text(hostile_page):
+    elements = Elements(hostile_page)
+    assert "alert(1)" in " ".join(elements.text)
+    scripts = [attributes for tag, attributes in elements.tags if tag == "script"]
+    assert all("nonce" in a or a.get("type") == "application/json" for a in scripts)
+    assert all(not k.startswith("on") for _, a in elements.tags for k in a)
+    assert "\u202e" not in hostile_page
+    assert "\x1b" not in hostile_page
+
+
+def test_a_result_without_curve_reliefs_server_or_warnings_has_a_page_too():
+    whole = result(1, 1)
+    bare = dataclasses.replace(
+        whole,
+        read=None,
+        curve=(),
+        resolved=None,
+        warnings=(),
+        assumptions=(),
+        bottleneck=dataclasses.replace(whole.bottleneck, reliefs=(), bounds={}),
+    )
+    html = body(page(bare))
+    assert "<svg" not in html
+    assert "What would relieve it" not in html
+    assert "Assumed" not in html
+
+
+def test_a_notebook_shows_a_fragment():
+    shown = result(8)._repr_html_()
+    assert shown == fragment(result(8))
+    assert "<svg" in shown
+    assert "<script" not in shown
+
+
+@pytest.mark.browser
+def test_the_page_draws_every_chart_and_asks_for_nothing(browser, plain_page):
+    seen = browser(plain_page)
+    assert len(re.findall(r'<svg [^>]*class="marks"', seen.dom)) == 6
+    assert "Error" not in body(seen.dom)
+    assert not seen.console
+
+
+@pytest.mark.browser
+def test_hostile_texts_do_nothing_in_a_browser(browser, hostile_page):
+    # `alert` would block the page; an error handler would leave a mark in the DOM.
+    seen = browser(hostile_page)
+    assert len(re.findall(r'<svg [^>]*class="marks"', seen.dom)) == 6
+    elements = Elements(seen.dom)
+    assert "alert(1)" in " ".join(elements.text)
+    assert not [tag for tag, _ in elements.tags if tag == "img"]
+    assert not seen.console
+
+
+@pytest.mark.browser
+def test_a_single_chart_has_a_page(browser):
+    from nvmesim.show.charts.result import latency_cdf
+
+    seen = browser(chart_page(latency_cdf(result(2)), "Latency <b>", "as simulated"))
+    assert len(re.findall(r'<svg [^>]*class="marks"', seen.dom)) == 1
+    assert "Latency &lt;b&gt;" in seen.dom

@@ -1,0 +1,136 @@
+"""The largest load within a goal: found, held, and honest where there is none."""
+
+import json
+
+import pytest
+
+from nvmesim.cli.app import run_command
+from nvmesim.errors import InputError
+from nvmesim.scenario.load import scenario_from_dict
+from nvmesim.scenario.resolve import resolve
+from nvmesim.show.best_view import best_page
+from nvmesim.study.best import best, in_state
+from nvmesim.study.load_search import Limits, LoadSearch
+
+SERVER = {"stack": "linux-io_uring", "sockets": [{"cpu": "xeon-gold-6130"}]}
+ONE = {
+    "server": SERVER,
+    "drives": [{"profile": "intel-p4610-1.6tb"}],
+    "workload": {"threads": 2, "outstanding": 4},
+}
+RAID = {
+    "name": "four",
+    "server": SERVER,
+    "drives": [{"profile": "intel-p4610-1.6tb", "count": 4}],
+    "volume": {"raid": "raid5"},
+    "workload": {"threads": 4, "outstanding": 8},
+}
+
+
+@pytest.fixture(scope="module")
+def raid():
+    return best(RAID, p99="500 us", over={"volume.raid": ["raid10", "raid0", "raid5"]})
+
+
+def test_the_load_found_holds_with_its_interval_and_a_larger_one_does_not():
+    search = LoadSearch(resolve(scenario_from_dict(ONE)), Limits(p99=300e-6))
+    found = search.largest()
+    low, high = found.result.total.latency.intervals["p99"]
+    assert low < high <= 300e-6
+    beyond = [t for t in found.trials if t.p99_s is not None and t.p99_s > 300e-6]
+    assert beyond, "no load beyond the goal was tried: the largest is not known to be the largest"
+    assert found.result.total.iops.value > 0.9 * max(
+        t.iops for t in found.trials if t.p99_s is not None and t.p99_s <= 300e-6
+    )
+
+
+def test_a_tighter_goal_never_carries_more():
+    rates = [best(ONE, p99=limit).designs[0].states[0].iops for limit in ("200us", "1ms")]
+    assert rates[0] < rates[1] * 1.01
+
+
+def test_a_cpu_limit_is_kept():
+    found = best(ONE, cpu="10%").designs[0].states[0]
+    assert found.met
+    assert found.result.cpu.logical_utilization <= 0.10
+
+
+def test_a_rate_is_searched_up_to_the_bound_of_an_open_loop():
+    tables = {**ONE, "workload": {"rate": "10k/s"}}
+    found = best(tables, p99="400us").designs[0].states[0]
+    assert found.met
+    assert found.applied.rate == pytest.approx(found.iops, rel=0.03)
+    assert found.iops > 100_000
+    assert found.result.bottleneck.verdict != "unstable"
+
+
+def test_states_differ_and_a_rebuild_has_hours(raid):
+    states = {d.values["volume.raid"]: {s.state: s for s in d.states} for d in raid.designs}
+    five = states["raid5"]
+    assert five["healthy"].iops > five["degraded"].iops
+    assert 0.1 < five["rebuilding"].rebuild_hours < 1000
+    assert five["healthy"].rebuild_hours is None
+
+
+def test_a_level_without_redundancy_loses_the_data_and_never_wins(raid):
+    assert raid.designs[-1].values == {"volume.raid": "raid0"}
+    assert [s.lost for s in raid.designs[-1].states] == [False, True, True]
+    assert raid.best.values["volume.raid"] != "raid0"
+    page = best_page(raid)
+    assert "data lost" in page
+    assert "raid0" in page
+
+
+def test_nothing_meets_it_says_which_limit_and_by_how_much():
+    found = best(ONE, p99="20us")
+    assert found.best is None
+    assert found.designs[0].states[0].applied.in_flight == 1
+    assert "p99 is" in str(found)
+    assert "above 20 us" in str(found)
+
+
+def test_iops_that_are_not_reached_are_short_by_a_share():
+    found = best(ONE, p99="1ms", iops="50M")
+    answer = found.designs[0].states[0]
+    assert not answer.met
+    short = 1 - answer.iops / 50e6
+    assert f"{100 * short:.0f} % short of 50 MIOPS" in str(found)
+
+
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        ({}, "no limit"),
+        ({"p99": "0us"}, "above 0"),
+        ({"p99": "1ms", "states": ["broken"]}, "unknown"),
+        ({"p99": "1ms", "states": ["degraded"]}, "needs a .volume"),
+        ({"cpu": "150%"}, "cpu"),
+        ({"p99": "1ms", "iops": 0}, "iops"),
+    ],
+)
+def test_goals_that_cannot_be(how, said):
+    with pytest.raises(InputError, match=said):
+        best(ONE, **how)
+
+
+def test_a_scenario_that_is_degraded_is_healthy_where_that_is_asked():
+    tables = {"volume": [{"raid": "raid5", "degraded": [2], "rebuild": True}]}
+    healthy = in_state(tables, "healthy")["volume"][0]
+    assert healthy == {"raid": "raid5", "degraded": [], "rebuild": False}
+    assert tables["volume"][0]["degraded"] == [2]
+
+
+def test_the_command_prints_writes_and_exits(tmp_path, file, capfd):
+    report = tmp_path / "best.html"
+    assert run_command(["best", str(file), "--p99", "1ms", "--report", str(report)]) == 0
+    printed = capfd.readouterr().out
+    assert "healthy" in printed
+    assert "met" in printed
+    assert "MIOPS" in printed or "kIOPS" in printed
+    assert report.read_text("utf-8").count('class="chart"') == 2
+    assert run_command(["best", str(file), "--p99", "5us", "--json"]) == 1
+    found = json.loads(capfd.readouterr().out)
+    assert found["met"] is False
+    assert found["designs"][0]["states"][0]["why"]
+    assert run_command(["best", str(file)]) == 2
+    assert "no limit is named" in capfd.readouterr().err

@@ -1,0 +1,122 @@
+"""Two designs under common random numbers: how many requests they save, and the command."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from nvmesim.cli.app import run_command
+from nvmesim.predict.simulate import compare
+from nvmesim.scenario.load import scenario_from_dict
+from nvmesim.study.sweep.plan import put
+
+SEEDS = 30
+BASE = {
+    "server": {
+        "stack": "linux-io_uring",
+        "sockets": [{"cpu": {"cores": 4, "threads_per_core": 2, "ghz": 3.0, "lanes": 64}}],
+    },
+    "drives": [{"profile": "intel-p4610-1.6tb", "count": 4, "link": "pcie3 x4", "socket": 0}],
+    "workload": [{"block_size": "4 KiB", "read": 1.0, "threads": 8, "outstanding": 8}],
+}
+RAID5 = {"volume": [{"raid": "raid5", "chunk": "512 KiB"}], **BASE}
+ACROSS = {
+    **BASE,
+    "server": {
+        "stack": "linux-io_uring",
+        "sockets": [{"cpu": "xeon-gold-6250"}, {"cpu": "xeon-gold-6250"}],
+        "interconnect": {"kind": "upi", "links": 2, "rate": "10.4 GT/s"},
+    },
+    "drives": [{"profile": "intel-p4610-1.6tb", "count": 12, "link": "pcie3 x4", "socket": 1}],
+    "workload": [
+        {"block_size": "128 KiB", "read": 1.0, "threads": 1, "outstanding": 4, "socket": 0}
+    ],
+}
+FASTER = {"extends": "intel-p4610-1.6tb", "commands": "900k/s"}
+RATES = {
+    "three links of UPI": (ACROSS, {"server.interconnect.links": 3}),
+    "more cores, JBOD": (BASE, {"server.sockets.0.cpu.cores": 5}),
+    "more cores, RAID5": (put(RAID5, {"workload.0.read": 0.7}), {"server.sockets.0.cpu.cores": 6}),
+    "faster controllers": (put(RAID5, {"workload.0.read": 0.7}), {"drives.*.profile": FASTER}),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", RATES)
+def test_designs_that_differ_in_a_rate_need_a_tenth_of_the_requests(name):
+    """Seen over seeds, not by the intervals' own word: variances of what the runs give."""
+    tables, change = RATES[name]
+    a, b = scenario_from_dict(tables), scenario_from_dict(put(tables, change))
+    found = [compare(a, b, seed=seed, requests=60_000) for seed in range(1, SEEDS + 1)]
+    apart = sum(
+        np.log([getattr(c, which).value for c in found]).var(ddof=1)
+        for which in ("iops_a", "iops_b")
+    )
+    paired = np.log1p([c.gain.value for c in found]).var(ddof=1)
+    assert apart / paired > 10
+    # what each comparison says of itself is no more than was seen (within what 30 seeds tell)
+    assert np.median([c.saved for c in found]) < 2 * apart / paired
+    middle = float(np.mean([c.gain.value for c in found]))
+    inside = [c.gain.low <= middle <= c.gain.high for c in found]
+    assert np.mean(inside) > 0.85
+
+
+def test_a_change_of_shape_says_its_ratio():
+    tables = put(RAID5, {"workload.0.outstanding": 2})
+    more = scenario_from_dict(put(tables, {"drives.0.count": 6}))
+    found = compare(scenario_from_dict(tables), more, requests=20_000)
+    assert 0.1 < found.saved < 1000
+    assert f"would need {found.saved:.2g} times the requests" in str(found)
+    same = compare(more, more, requests=20_000)
+    assert same.saved == float("inf")
+    assert "any number of requests" in str(same)
+
+
+def test_the_command_compares_two(file, tmp_path, capsys):
+    args = [
+        "compare",
+        str(file),
+        "--set",
+        "drives.0.profile.commands=400k/s",
+        "--requests",
+        "20000",
+    ]
+    assert run_command(args) == 0
+    out = capsys.readouterr().out
+    assert "against small" in out
+    assert "for this interval" in out
+    assert run_command([*args, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["a"] == "small"
+    assert found["gain"]["low"] <= found["gain"]["value"] <= found["gain"]["high"]
+    assert found["gain"]["value"] <= 0.01
+
+
+def test_the_command_ranks_three(file, tmp_path, capsys):
+    files = [str(file)]
+    for depth in (1, 2):
+        other = tmp_path / f"depth{depth}.toml"
+        other.write_text(file.read_text().replace("outstanding = 4", f"outstanding = {depth}"))
+        files.append(str(other))
+    assert run_command(["compare", *files]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "small is best by iops in the simulation, with probability 95%" in out
+    assert "depth1" in out
+
+
+def test_one_design_alone_is_refused(file, capsys):
+    assert run_command(["compare", str(file)]) == 2
+    assert run_command(["compare", str(file), str(file), "--set", "name=x"]) == 2
+    assert "Traceback" not in capsys.readouterr().err
+
+
+def test_the_command_of_sensitivity(file, tmp_path, capsys):
+    table, page = tmp_path / "s.csv", tmp_path / "s.html"
+    options = ["--requests", "4000", "--workers", "1", "-o", str(table), "--report", str(page)]
+    assert run_command(["sensitivity", str(file), *options]) == 0
+    assert "of the interval" in capsys.readouterr().out
+    assert table.read_text().startswith("input,")
+    assert "vega" in page.read_text()
+    assert run_command(["sensitivity", str(file), "--metric", "iosp"]) == 2

@@ -1,0 +1,257 @@
+"""Sweeps and choices where something is odd: other versions, dead workers, unsure figures."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+from pathlib import Path
+from types import SimpleNamespace
+
+import polars as pl
+import pytest
+
+from nvmesim.errors import InputError, ScenarioError
+from nvmesim.private import cache_home
+from nvmesim.scenario.load import expanded
+from nvmesim.study.choose import choose, goal_from_dict
+from nvmesim.study.choose.search import _Search
+from nvmesim.study.sweep import cluster, content
+from nvmesim.study.sweep.cache import PointCache
+from nvmesim.study.sweep.frame import _parameter
+from nvmesim.study.sweep.point import Answer
+from tests.study.test_choose import GOAL
+
+# -- a cluster whose workers are threads of nobody ------------------------------------------------
+
+
+class Future:
+    def __init__(self, text: str, error: Exception | None) -> None:
+        self.text, self.error = text, error
+
+    def result(self) -> str:
+        return self.text
+
+    def exception(self) -> Exception | None:
+        return self.error
+
+
+class Client:
+    """Answers each job with its number; the job called *dead* dies with its worker."""
+
+    loop = None
+
+    def __init__(self, workers: int = 2, version: str = "", dead: int = -1) -> None:
+        self.workers, self.version, self.dead = workers, version, dead
+        self.most = self.flying = 0
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def wait_for_workers(self, *_: object, **__: object) -> None:
+        if not self.workers:
+            raise TimeoutError
+
+    def nthreads(self) -> dict[str, int]:
+        return {f"tcp://{n}": 1 for n in range(self.workers)}
+
+    def run(self, function):  # type: ignore[no-untyped-def]
+        return {f"tcp://{n}": self.version or function() for n in range(self.workers)}
+
+    def submit(self, _, text: str, **__: object) -> Future:  # type: ignore[no-untyped-def]
+        self.flying += 1
+        self.most = max(self.most, self.flying)
+        number = json.loads(text)
+        error = RuntimeError("lost\nworker") if number == self.dead else None
+        return Future(Answer(number, {"iops": float(number)}, 0.1).to_text(), error)
+
+
+class Completed:
+    """What `as_completed` gives: it may grow while it is read."""
+
+    def __init__(self, first: list[Future], client: Client) -> None:
+        self.waiting, self.client = list(first), client
+
+    def __iter__(self):  # type: ignore[no-untyped-def]
+        while self.waiting:
+            self.client.flying -= 1
+            yield self.waiting.pop(0)
+
+    def add(self, future: Future) -> None:
+        self.waiting.append(future)
+
+
+def jobs(n: int) -> list[SimpleNamespace]:
+    return [SimpleNamespace(number=k, to_text=lambda k=k: json.dumps(k)) for k in range(n)]
+
+
+@pytest.fixture
+def connected(monkeypatch):
+    def connect(**how: object) -> Client:
+        client = Client(**how)  # type: ignore[arg-type]
+        module = SimpleNamespace(
+            Client=lambda *_, **__: client,
+            as_completed=lambda first, loop: Completed(first, client),
+        )
+        monkeypatch.setattr(cluster, "_distributed", lambda: module)
+        return client
+
+    return connect
+
+
+def test_every_job_is_answered_and_few_are_in_flight(connected) -> None:
+    client = connected(workers=20)
+    answers = list(cluster.answers_of_cluster("a", jobs(300)))
+    assert sorted(a.number for a in answers) == list(range(300))
+    assert client.most == 80  # four a thread
+
+
+def test_a_point_that_the_cluster_gave_up_is_an_error_in_its_row(connected) -> None:
+    connected(dead=3)
+    found = {a.number: a for a in cluster.answers_of_cluster("a", jobs(70))}
+    assert found[3].died
+    assert found[3].row == {"error": "the cluster gave this point up: lost worker"}
+    assert not any(a.died for n, a in found.items() if n != 3)
+
+
+@pytest.mark.parametrize(
+    ("how", "words"),
+    [({"workers": 0}, "has no workers"), ({"version": "x"}, "tcp://0 has another version")],
+)
+def test_clusters_that_cannot_be_used(connected, how: dict, words: str) -> None:
+    connected(**how)
+    with pytest.raises(InputError, match=words):
+        list(cluster.answers_of_cluster("a", jobs(1)))
+
+
+def test_a_cluster_needs_its_package(monkeypatch) -> None:
+    def missing(_: str) -> None:
+        raise ImportError
+
+    monkeypatch.setattr(cluster.importlib, "import_module", missing)
+    with pytest.raises(InputError, match=r"pip install 'nvmesim\[dask\]'"):
+        list(cluster.answers_of_cluster("a", jobs(1)))
+
+
+# -- keys, caches, frames -------------------------------------------------------------------------
+
+
+def test_where_the_cache_is(monkeypatch, tmp_path) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert cache_home() == tmp_path
+    monkeypatch.setenv("XDG_CACHE_HOME", "relative")
+    assert cache_home() == Path.home() / ".cache"
+    monkeypatch.setenv("HOME", "relative")
+    assert cache_home() is None
+    PointCache().put("ab12", {"iops": 1.0})
+    assert PointCache().get("ab12") is None
+
+
+def test_points_that_others_could_have_written_are_not_believed(tmp_path) -> None:
+    PointCache(tmp_path).put("ab12", {"iops": 1.0})
+    assert PointCache(tmp_path).get("ab12") == {"iops": 1.0}
+    (tmp_path / "nvmesim").chmod(0o777)
+    assert PointCache(tmp_path).get("ab12") is None
+
+
+def test_a_cache_that_cannot_be_written_only_costs_time(tmp_path, monkeypatch) -> None:
+    cache = PointCache(tmp_path)
+    cache.put("ab12", {"iops": 1.0})
+    assert cache.get("ab12") == {"iops": 1.0}
+    (file,) = tmp_path.rglob("*.json")
+    file.write_text("[1]")
+    assert cache.get("ab12") is None
+    file.write_text("{")
+    assert cache.get("ab12") is None
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", full)
+    cache.put("cd34", {"iops": 2.0})
+    assert cache.get("cd34") is None
+    assert not list(tmp_path.rglob("*.part"))
+
+
+def test_a_file_counts_by_what_is_in_it(tmp_path) -> None:
+    file = tmp_path / "trace.csv"
+    assert content._file_digest(file, *content._stamp(file)) == str(file)
+    file.write_text("a")
+    first = content._file_digest(file, *content._stamp(file))
+    file.write_text("bb")
+    assert content._file_digest(file, *content._stamp(file)) != first
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        ([1, 2], pl.Int64), ([1, 2.5], pl.Float64), ([True, False], pl.Boolean),
+        (["a", 1], pl.String), ([{"die": "60 us"}], pl.String),
+    ],
+)  # fmt: skip
+def test_columns_of_what_was_varied(values: list, kind: type) -> None:
+    assert _parameter("x", values).dtype == kind
+
+
+def test_a_star_stands_for_each_of_a_list() -> None:
+    tables = {"drives": [{"a": [1, 2]}, {"a": [3]}]}
+    assert expanded(tables, "drives.*.a") == ["drives.0.a", "drives.1.a"]
+    assert expanded(tables, "drives.0.a.*") == ["drives.0.a.0", "drives.0.a.1"]
+    for key in ("drives.9.*", "drives.first.*", "name.*.x", "*"):
+        with pytest.raises(ScenarioError, match="there is no list at"):
+            expanded(tables, key)
+
+
+# -- choosing -------------------------------------------------------------------------------------
+
+
+def goal(**constraints: object):  # type: ignore[no-untyped-def]
+    tables = copy.deepcopy(GOAL)
+    tables["constraints"] = constraints
+    tables["candidates"] = {"drives.0.count": [2]}
+    return goal_from_dict(tables)
+
+
+ROW = {
+    "iops": 1.2e6, "iops_low": 1.1e6, "lat_p99_us": 90.0, "lat_p99_high_us": 95.0,
+    "verdict": "drive", "error": None, "bound_iops": 2e6, "backlog_per_s": 0.0, "station": "drive0",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("constraints", "row", "failed", "words"),
+    [
+        ({"iops": "1M/s"}, {}, "", ""),
+        ({"iops": "1150k/s"}, {}, "iops", "iops holds, but not for sure"),
+        ({"iops": "1300k/s"}, {}, "iops", "short of"),
+        ({"p99": "100 us"}, {}, "", ""),
+        ({"p99": "92 us"}, {}, "p99", "p99 holds, but not for sure"),
+        ({"p99": "100 us"}, {"lat_p99_us": None}, "p99", "not known: too few samples"),
+        ({"iops": "1M/s"}, {"error": "no such thing"}, "scenario", "no such thing"),
+        ({"p99": "1 s"}, {"verdict": "unstable"}, "iops", ""),
+    ],
+)
+def test_each_answer_is_judged_by_its_unsure_end(constraints, row, failed, words) -> None:
+    search = _Search(goal(**constraints), 1, None)
+    (candidate,) = search.all
+    from nvmesim.study.choose import search as module
+
+    names = {column for columns in module.COLUMNS.values() for column in columns}
+    full = {**dict.fromkeys(names), **ROW, **row}
+    full["iops_simulation"], full["lat_p99_simulation"] = 1 - 1.1 / 1.2, 95 / 90 - 1
+    search._judge(candidate, Answer(0, full, 0.0))
+    assert candidate.failed == failed
+    assert words in (candidate.reason or "")
+
+
+def test_progress_of_a_choice_reaches_its_end() -> None:
+    told: list[tuple[str, float]] = []
+    tables = copy.deepcopy(GOAL)
+    tables["candidates"] = {"drives.0.count": [4]}
+    choice = choose(tables, workers=1, progress=lambda *step: told.append(step))
+    assert choice.chosen is not None
+    assert [text.split(":")[0] for text, _ in told] == ["bounds", "simulated"]
+    assert [share for _, share in told] == [1.0, 1.0]

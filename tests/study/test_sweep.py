@@ -1,0 +1,393 @@
+"""Sweeps: the frame, errors, the cache, and that nothing finished is lost."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import polars as pl
+import pytest
+from polars.testing import assert_frame_equal
+
+import nvmesim as ns
+from nvmesim.cli.app import run_command
+from nvmesim.errors import InputError
+from nvmesim.study.sweep import Tally
+from nvmesim.study.sweep.api import simulate_all
+from nvmesim.study.sweep.cache import KEPT_VERSIONS, PointCache
+from nvmesim.study.sweep.content import content_of, fingerprint
+from nvmesim.study.sweep.frame import RESULT_COLUMNS
+from nvmesim.study.sweep.plan import put
+from nvmesim.study.sweep.point import Job, Settings, columns
+from nvmesim.study.sweep.workers import WorkerPool
+from tests.children import heed_ctrl_c, unmeasured
+
+OVER = {"drives.0.count": [1, 2], "workload.outstanding": "1..4..x2"}
+
+
+def test_a_frame_has_every_parameter_and_result(small):
+    frame = ns.sweep(small, OVER, workers=1)
+    assert frame.columns == [*OVER, *RESULT_COLUMNS]
+    assert frame["drives.0.count"].to_list() == [1, 1, 1, 2, 2, 2]
+    assert frame["workload.outstanding"].to_list() == [1, 2, 4, 1, 2, 4]
+    assert frame["error"].null_count() == 6
+    assert (frame["iops_low"] <= frame["iops"]).all()
+    assert frame["read_iops"].to_list() == frame["iops"].to_list()
+    assert frame["write_iops"].null_count() == 6
+
+
+def test_a_point_is_what_run_says(small):
+    frame = ns.sweep(small, {"workload.outstanding": [4]}, workers=1, cache=False)
+    row = columns(ns.simulate(small, reliefs=False))
+    assert {k: frame[k][0] for k in row} == row
+
+
+def precise(small, **workload):
+    tables = {k: v for k, v in small.to_dict().items() if k != "run"}
+    return put(tables, {f"workload.0.{k}": v for k, v in workload.items()})
+
+
+def test_a_point_stops_when_it_is_precise_and_agrees_with_a_long_run(small):
+    scenario = precise(small)
+    row = ns.sweep(scenario, {"workload.0.outstanding": [4]}, workers=1).row(0, named=True)
+    whole = ns.simulate(ns.Scenario.model_validate(scenario), reliefs=False)
+    assert 40_000 <= row["requests"] < 200_000 <= whole.requests
+    assert row["converged"]
+    assert row["iops_high"] - row["iops_low"] <= 0.02 * row["iops"]
+    assert row["lat_p99_high_us"] - row["lat_p99_low_us"] <= 0.1 * row["lat_p99_us"]
+    assert row["iops"] == pytest.approx(whole.total.iops.value, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    "workload",
+    [
+        {"read": 0.0, "outstanding": 64},  # a write buffer fills: it begins full
+        {"threads": 64, "outstanding": 128},  # more in flight than a short run could turn over
+    ],
+)
+def test_a_point_that_is_not_steady_at_once_is_simulated_longer(small, workload):
+    over = {"run.seed": [1]}
+    row = ns.sweep(precise(small, **workload), over, workers=1, max_requests=400_000)
+    long = {**precise(small, **workload), "run": {"requests": 400_000}}
+    whole = ns.simulate(ns.Scenario.model_validate(long), reliefs=False)
+    assert row["requests"][0] > 30_000
+    assert row["iops"][0] == pytest.approx(whole.total.iops.value, rel=0.02)
+
+
+def test_rows_do_not_depend_on_the_number_of_workers(small):
+    one = ns.sweep(small, OVER, workers=1, cache=False)
+    two = ns.sweep(small, OVER, workers=2, cache=False)
+    assert_frame_equal(one, two)
+
+
+def test_a_script_without_a_main_guard_can_sweep(small, tmp_path):
+    script = tmp_path / "script.py"
+    tables = json.dumps(small.to_dict())
+    script.write_text(
+        "import json\nimport nvmesim as ns\n"
+        f"frame = ns.sweep(json.loads({tables!r}), {OVER!r}, workers=2)\nprint(len(frame))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-W", "error", script], capture_output=True, text=True, check=False
+    )
+    assert (done.stdout.strip(), done.stderr) == ("6", "")
+
+
+def test_a_combination_that_cannot_be_has_its_reason(small):
+    frame = ns.sweep(small, {"drives.0.count": [2, 4], "volume.raid": ["raid0", "raid6"]})
+    errors = frame.filter(pl.col("error").is_not_null())
+    assert errors.select("drives.0.count", "volume.raid").rows() == [(2, "raid6")]
+    assert "raid6" in errors["error"][0]
+    assert errors["iops"][0] is None
+
+
+def test_a_value_that_cannot_be_does_not_stop_the_others(small):
+    frame = ns.sweep(small, {"drives.0.count": [1, 100], "run.seed": [1, 2]}, workers=1)
+    assert frame["error"].is_null().to_list() == [True, True, False, False]
+    assert "PCIe lanes" in frame["error"][2]
+
+
+@pytest.mark.parametrize(
+    ("over", "match"),
+    [
+        ({"drives.0.cuont": [1, 2]}, "count"),
+        ({"drives.7.count": [1]}, "drives has elements 0 to 0"),
+        ({"volume.raid": ["raid55"], "drives.0.count": [4]}, "raid55"),
+        ({"drives.*.count": []}, "no values"),
+        ({"adapters.*.link": ["pcie3 x4"]}, "no list"),
+        ({"server.stack": ["linux-iouring"]}, "linux-io_uring"),
+        ({"drives.0.profile": ["nothing.toml"]}, "no such file"),
+    ],
+)
+def test_what_no_point_takes_is_an_error_before_anything_runs(small, over, match):
+    with pytest.raises(InputError, match=match) as caught:
+        ns.sweep(small, over)
+    assert "\n" not in str(caught.value)
+    assert "\x00" not in str(caught.value)
+
+
+def test_stars_change_every_element(small):
+    tables = small.to_dict() | {"drives": [{"profile": "sata-ssd"}, {"profile": "sata-ssd"}]}
+    changed = put(tables, {"drives.*.profile": "sas-ssd"})
+    assert [d["profile"] for d in changed["drives"]] == ["sas-ssd", "sas-ssd"]
+
+
+# The cache ---------------------------------------------------------------------------------------
+
+
+def swept(scenario, **options):
+    tally = Tally()
+    frame = ns.sweep(scenario, OVER, workers=1, tally=tally, **options)
+    return frame, tally
+
+
+def test_finished_points_come_from_the_cache(small, own_cache):
+    first, made = swept(small)
+    again, found = swept(small)
+    assert (made.cached, found.cached, found.simulated) == (0, 6, 0)
+    assert_frame_equal(first, again)
+    kept = list((own_cache / "nvmesim" / "points" / fingerprint()).rglob("*.json"))
+    assert len(kept) == 6
+
+
+def test_other_settings_and_other_profiles_are_other_points(small, tmp_path):
+    swept(small)
+    assert swept(small, seed=5)[1].cached == 0
+    assert swept(small, requests=5000)[1].cached == 0
+    assert swept(small, cache=False)[1].cached == 0
+    faster = put(small.to_dict(), {"drives.0.profile.read.die": "40 us"})
+    assert swept(faster)[1].cached == 0
+    named = small.to_dict() | {"name": "the same under a name"}
+    assert swept(named)[1].cached == 6
+
+
+def test_a_damaged_or_unwritable_cache_costs_only_time(small, own_cache):
+    first, _ = swept(small)
+    for file in own_cache.rglob("*.json"):
+        file.write_text("{torn")
+    again, found = swept(small)
+    assert found.cached == 0
+    assert_frame_equal(first, again)
+    blocked = own_cache / "file"
+    blocked.write_text("")
+    PointCache(blocked).put("00ff", {"iops": 1.0})
+    assert PointCache(blocked).get("00ff") is None
+
+
+def test_old_versions_leave_the_cache(own_cache):
+    for i in range(9):
+        (own_cache / "nvmesim" / "points" / f"old{i}").mkdir(parents=True)
+    PointCache().put("00ff", {"iops": 1.0})
+    assert len(list((own_cache / "nvmesim" / "points").iterdir())) == KEPT_VERSIONS
+    assert PointCache().get("00ff") == {"iops": 1.0}
+
+
+def test_content_sees_files(tmp_path):
+    file = tmp_path / "trace"
+    file.write_text("1")
+    one = content_of({"trace": file})
+    file.write_text("22")
+    assert content_of({"trace": file}) != one
+
+
+# Interruptions -----------------------------------------------------------------------------------
+
+
+POINTS = 80
+
+
+def resumed(file, out, *more):
+    return run_command(
+        ["sweep", str(file), "--over", f"workload.outstanding=1..{POINTS}", "-o", str(out),
+         "--no-cache", "--resume", *more]
+    )  # fmt: skip
+
+
+def started(file, out, *more, **options):
+    command = [
+        sys.executable, "-c", "from nvmesim.cli import main; main()", "sweep", str(file),
+        "--over", f"workload.outstanding=1..{POINTS}", "-o", str(out), "--no-cache", *more,
+    ]  # fmt: skip
+    return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, **options)
+
+
+def until_some_are_finished(process, partial, lines=4):
+    end = time.monotonic() + 120
+    while not partial.exists() or partial.read_bytes().count(b"\n") < lines + 1:
+        assert process.poll() is None, process.stderr.read()
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+def test_a_sweep_goes_on_where_it_was_stopped(file, tmp_path, how, capfd):
+    out, partial = tmp_path / "s.parquet", tmp_path / "s.parquet.partial"
+    process = started(file, out, "--workers", "2", preexec_fn=heed_ctrl_c)
+    until_some_are_finished(process, partial)
+    process.send_signal(how)
+    said = process.communicate(timeout=60)[1]
+    assert process.returncode == (130 if how == signal.SIGINT else -9)
+    assert "--resume goes on" in said or how == signal.SIGKILL
+    assert not out.exists()
+    kept = partial.read_bytes().count(b"\n") - 1
+    if kept == POINTS:
+        pytest.skip("the sweep was quicker than the signal")
+    assert run_command(["sweep", str(file), "--over", "workload.outstanding=1..200",
+                        "-o", str(out)]) == 2  # fmt: skip
+    assert "--resume" in capfd.readouterr().err
+    assert resumed(file, out, "--workers", "2") == 0
+    assert f"{kept} kept" in capfd.readouterr().out
+    assert not partial.exists()
+    whole = ns.sweep(file, {"workload.outstanding": f"1..{POINTS}"}, cache=False, workers=1)
+    assert_frame_equal(pl.read_parquet(out), whole)
+
+
+def stopped_early(small, out, after=3):
+    """A sweep that is interrupted after some points."""
+
+    def progress(what, share):
+        if share >= after / 6:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        ns.sweep(small, OVER, output=out, workers=1, cache=False, progress=progress)
+
+
+def test_a_torn_last_line_is_simulated_again(small, tmp_path):
+    out = tmp_path / "s.parquet"
+    stopped_early(small, out)
+    partial = tmp_path / "s.parquet.partial"
+    partial.write_bytes(partial.read_bytes()[:-20])
+    tally = Tally()
+    frame = ns.sweep(small, OVER, output=out, resume=True, workers=1, tally=tally)
+    assert tally.kept == 2
+    assert_frame_equal(frame, ns.sweep(small, OVER, workers=1))
+    assert_frame_equal(frame, pl.read_parquet(out))
+
+
+def test_a_finished_sweep_is_not_run_again(small, tmp_path):
+    out = tmp_path / "s.parquet"
+    frame = ns.sweep(small, OVER, output=out, workers=1)
+    tally = Tally()
+    again = ns.sweep(small, OVER, output=out, resume=True, tally=tally)
+    assert (tally.kept, tally.simulated) == (6, 0)
+    assert_frame_equal(frame, again)
+
+
+@pytest.mark.parametrize("finished", [True, False])
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        ({"nvmesim": "0.0.9"}, "written by nvmesim 0.0.9"),
+        ({"fingerprint": "0" * 16}, "have changed"),
+        ({"format": 0}, "not written by a sweep of this version"),
+        ({"plan": {"over": []}}, "other values"),
+        ({"inputs": ""}, "another scenario"),
+        ({"settings": {"seed": 2}}, "other settings"),
+    ],
+)
+def test_a_file_of_another_sweep_is_refused(small, tmp_path, finished, change, match):
+    out = tmp_path / "s.parquet"
+    if finished:
+        frame = ns.sweep(small, OVER, output=out, workers=1)
+        head = json.loads(pl.read_parquet_metadata(out)["nvmesim"]) | change
+        frame.write_parquet(out, metadata={"nvmesim": json.dumps(head)})
+        changed = out
+    else:
+        stopped_early(small, out)
+        changed = tmp_path / "s.parquet.partial"
+        head, *lines = changed.read_text().splitlines(keepends=True)
+        changed.write_text(json.dumps(json.loads(head) | change) + "\n" + "".join(lines))
+    before = changed.read_bytes()
+    with pytest.raises(InputError, match=match):
+        ns.sweep(small, OVER, output=out, resume=True, workers=1)
+    assert changed.read_bytes() == before
+
+
+@pytest.mark.parametrize("content", [b"", b"PAR1 not", b"{}"])
+def test_what_is_no_parquet_file_is_refused(small, tmp_path, content):
+    out = tmp_path / "s.parquet"
+    out.write_bytes(content)
+    with pytest.raises(InputError, match="no Parquet file"):
+        ns.sweep(small, OVER, output=out, resume=True)
+
+
+def test_two_sweeps_do_not_write_one_file(small, tmp_path):
+    out = tmp_path / "s.parquet"
+
+    def progress(what, share):
+        if share > 0:
+            with pytest.raises(InputError, match="another sweep"):
+                ns.sweep(small, OVER, output=out, resume=True, workers=1)
+
+    ns.sweep(small, OVER, output=out, workers=1, progress=progress)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs a limit on file sizes")
+def test_a_full_disk_loses_nothing_finished(file, tmp_path, capfd):
+    import resource
+
+    out, partial = tmp_path / "s.parquet", tmp_path / "s.parquet.partial"
+    limit = 8_000
+    process = started(
+        file, out, "--workers", "1", env=unmeasured(),
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)),
+    )  # fmt: skip
+    said = process.communicate(timeout=120)[1]
+    assert process.returncode == 2
+    assert said.strip().splitlines()[-1].startswith("nvmesim: ")
+    assert "Traceback" not in said
+    kept = partial.read_bytes().count(b"\n") - 1
+    assert 1 <= kept < POINTS
+    assert resumed(file, out, "--workers", "1") == 0
+    assert f"{kept} kept" in capfd.readouterr().out
+
+
+# Workers -----------------------------------------------------------------------------------------
+
+
+def jobs(small, n):
+    tables = small.to_dict()
+    for i in range(n):
+        changed = put(tables, {"workload.outstanding": i + 1})
+        yield Job(i, changed, ".", Settings(cache=False))
+
+
+def test_a_worker_that_dies_is_replaced(small):
+    with WorkerPool(2) as pool:
+        answers = {}
+        for answer in pool.answers(jobs(small, 12)):
+            answers[answer.number] = answer.row
+            if len(answers) == 2:
+                next(iter(pool._workers)).process.kill()
+    assert sorted(answers) == list(range(12))
+    assert all(row["error"] is None for row in answers.values())
+
+
+def test_a_point_that_kills_its_workers_is_given_up(small, monkeypatch):
+    list(simulate_all(jobs(small, 1), 1))
+    from nvmesim.study.sweep import workers
+
+    real = workers.Worker.ask
+
+    def ask(self, job):
+        if job.number == 5:
+            self.process.kill()
+        return real(self, job)
+
+    monkeypatch.setattr(workers.Worker, "ask", ask)
+    with WorkerPool(1) as pool:
+        answers = {a.number: a for a in pool.answers(jobs(small, 7))}
+    assert answers[5].died
+    assert "died 2 times" in answers[5].row["error"]
+    assert sum(a.row["error"] is None for a in answers.values()) == 6
+
+
+def test_workers_that_never_start_are_one_line(small, monkeypatch):
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    with pytest.raises(Exception, match="no worker process answers"):
+        ns.sweep(small, OVER, workers=2, cache=False)

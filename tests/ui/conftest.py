@@ -1,0 +1,65 @@
+"""The app behind a socket of this process, as `nvmesim ui` runs it."""
+
+import threading
+import time
+
+import httpx
+import pytest
+import uvicorn
+
+from nvmesim.ui.app import create_app
+from nvmesim.ui.serve import HOST, listening
+
+TOKEN = "a-secret-of-this-run"
+SMALL = """
+name = "one drive"
+[server]
+stack = "linux-io_uring"
+[[server.sockets]]
+cpu = "xeon-gold-6130"
+[[drives]]
+profile = "samsung-980pro-1tb"
+[[workload]]
+threads = 1
+outstanding = 4
+slo = "1 ms"
+"""
+
+
+class Page:
+    """What the page does: it asks below its address, and says where it comes from."""
+
+    def __init__(self, client, port):
+        self.client, self.port, self.origin = client, port, f"http://{HOST}:{port}"
+        self.address = f"{self.origin}/{TOKEN}/"
+
+    def get(self, path="", **headers):
+        return self.client.get(f"/{TOKEN}/{path}", headers=headers)
+
+    def post(self, path, body):
+        how = {"content": body} if isinstance(body, bytes) else {"json": body}
+        return self.client.post(f"/{TOKEN}/{path}", headers={"Origin": self.origin}, **how)
+
+    def wait(self, job, state="done", seconds=120):
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            found = self.get(f"api/job/{job}").json()
+            if found["state"] != "running":
+                assert found["state"] == state, found["error"]
+                return found
+            time.sleep(0.05)
+        raise AssertionError(f"the job was still running after {seconds} s: {found['what']}")
+
+
+@pytest.fixture(scope="session")
+def page():
+    with listening(None) as ear:
+        port = ear.getsockname()[1]
+        config = uvicorn.Config(create_app(TOKEN, port), log_level="error", ws="none")
+        server = uvicorn.Server(config)
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [ear]})
+        thread.start()
+        with httpx.Client(base_url=f"http://{HOST}:{port}", timeout=120) as client:
+            yield Page(client, port)
+        server.should_exit = True
+        thread.join(30)

@@ -1,0 +1,174 @@
+"""A whole session in Chromium: design, slider, cancel, files, tabs, reload, hostile names."""
+
+import pytest
+
+from tests.ui.conftest import SMALL
+
+pytestmark = pytest.mark.browser
+LONG_MS = 120_000
+CAPTURE = "op,block_size,jobs,iodepth,iops,lat_mean_us\n" + "\n".join(
+    f"randread,4 KiB,1,{qd},{iops},{1e6 * qd / iops:.1f}"
+    for qd, iops in ((1, 11_500), (4, 45_000), (16, 160_000), (64, 420_000), (256, 600_000))
+)
+
+
+@pytest.fixture
+def tab(chromium, page):
+    """A new tab at the design page; what it logs or loads from elsewhere fails the test."""
+    context = chromium.new_context(viewport={"width": 1280, "height": 900}, accept_downloads=True)
+    opened = context.new_page()
+    opened.set_default_timeout(LONG_MS)
+    said, asked = [], []
+    opened.on("pageerror", lambda e: said.append(str(e)))
+    opened.on("console", lambda m: said.append(m.text) if "Security Policy" in m.text else None)
+    opened.on("request", lambda r: asked.append(r.url))
+    opened.goto(page.address)
+    yield opened
+    context.close()
+    assert said == []
+    own = (page.address, "data:", f"blob:{page.origin}")
+    assert [url for url in asked if not url.startswith(own)] == []
+
+
+def settled(tab):
+    tab.locator(".stage", has_text="complete").wait_for()
+    return tab.locator("#answer .cards").inner_text()
+
+
+def load(tab, text, name="design.toml"):
+    tab.locator("#load").set_input_files(
+        {"name": name, "mimeType": "text/plain", "buffer": text.encode()}
+    )
+    tab.locator("#toml").evaluate(
+        """(place, text) => new Promise((ready) => {
+          const look = () => (place.value === text ? ready() : setTimeout(look, 50));
+          look();
+        })""",
+        text,
+    )
+
+
+def test_a_design_session(tab):
+    load(tab, SMALL)
+    before = settled(tab)
+    tab.get_by_label("Outstanding per thread, as a number").fill("16")
+    tab.get_by_label("Outstanding per thread, as a number").press("Enter")
+    tab.locator(".stage", has_text="first look").wait_for()
+    assert settled(tab) != before
+    assert "outstanding = 16" in tab.locator("#toml").input_value()
+    charts = tab.locator("#answer .chart svg.marks")
+    charts.first.wait_for()
+    assert charts.count() == tab.locator("#answer .chart").count() >= 3
+    tab.get_by_role("button", name="Download report").click(trial=True)
+    with tab.expect_download() as saved:
+        tab.get_by_role("button", name="Download TOML").click()
+    assert "outstanding = 16" in saved.value.path().read_text("utf-8")
+    with tab.expect_download() as report:
+        tab.get_by_role("button", name="Download report").click()
+    assert "one drive" in report.value.path().read_text("utf-8")
+
+
+def test_a_reload_and_a_link_bring_the_design_back(tab, chromium):
+    load(tab, SMALL.replace("one drive", "kept by its link"))
+    settled(tab)
+    tab.reload()
+    tab.locator("#answer .cards").wait_for()
+    assert "kept by its link" in tab.locator("#toml").input_value()
+    other = chromium.new_context().new_page()
+    other.goto(tab.url)
+    other.locator("#answer .cards").wait_for(timeout=LONG_MS)
+    assert "kept by its link" in other.locator("#toml").input_value()
+    other.context.close()
+
+
+def test_cancel_keeps_the_answer_so_far(tab):
+    tab.locator("#answer .cards").wait_for()
+    tab.get_by_role("button", name="Cancel").click()
+    tab.get_by_text("Cancelled; the answer so far stays.").wait_for()
+    assert tab.locator("#answer .cards").is_visible()
+    assert not tab.get_by_role("button", name="Cancel").is_visible()
+
+
+def test_bad_files_are_a_sentence_and_nothing_is_lost(tab):
+    load(tab, SMALL)
+    settled(tab)
+    for name, text, said in (
+        ("x.toml", "this is no TOML", "not TOML"),
+        ("x.toml", 'drives = [{ profile = "/etc/passwd.toml" }]', "opens no files"),
+        ("large.toml", "#" * 300_000, "larger than 256 KiB"),
+    ):
+        tab.locator("#load").set_input_files(
+            {"name": name, "mimeType": "text/plain", "buffer": text.encode()}
+        )
+        tab.get_by_role("alert").filter(has_text=said).wait_for()
+        assert tab.locator("#toml").input_value() == SMALL
+        assert tab.locator("#answer .cards").is_visible()
+
+
+def test_hostile_names_do_nothing(tab):
+    evil = "<img src=x onerror=document.title='owned'>"
+    load(tab, SMALL.replace("one drive", evil))
+    settled(tab)
+    tab.get_by_role("button", name="Add to Compare").click()
+    tab.get_by_role("link", name="Compare").click()
+    tab.get_by_text(evil).first.wait_for()
+    assert tab.title() == "Compare · nvmesim"
+    assert tab.locator("img").count() == 0
+
+
+def test_two_tabs_do_not_disturb_each_other(tab):
+    second = tab.context.new_page()
+    second.set_default_timeout(LONG_MS)
+    second.goto(tab.url.partition("#")[0])
+    load(tab, SMALL)
+    load(second, SMALL.replace("outstanding = 4", "outstanding = 32"))
+    assert settled(tab) != settled(second)
+    assert "outstanding = 4\n" in tab.locator("#toml").input_value()
+
+
+@pytest.mark.slow
+def test_a_dropped_capture_becomes_a_drive_of_the_design(tab, page):
+    tab.get_by_role("link", name="Drive").click()
+    tab.locator("#drop").evaluate(
+        """(place, text) => {
+          const data = new DataTransfer();
+          data.items.add(new File([text], "mine.csv"));
+          data.items.add(new File(["no capture at all"], "holiday.txt"));
+          place.dispatchEvent(new DragEvent("drop", { dataTransfer: data, bubbles: true }));
+        }""",
+        CAPTURE,
+    )
+    tab.get_by_role("alert").filter(has_text="holiday.txt").wait_for()
+    assert tab.locator("#dropped li").count() == 1
+    tab.get_by_label("Name of the drive").fill("mine")
+    tab.get_by_role("button", name="Calibrate").click()
+    tab.get_by_role("link", name="Use it in the design").click(timeout=3 * LONG_MS)
+    tab.locator("#answer .cards").wait_for()
+    assert tab.get_by_label("Drive", exact=False).first.input_value() == "mine"
+    assert "Copy link" in tab.get_by_role("group", name="This design").inner_text()
+
+
+@pytest.mark.parametrize("width", [800, 1400, 1600])
+def test_nothing_is_wider_than_the_window(tab, page, width):
+    tab.set_viewport_size({"width": width, "height": 900})
+    for name in ("drive", "compare", "choose", "server", "design"):
+        tab.goto(f"{page.address}{name}")
+        if name == "design":
+            tab.locator("#answer .cards").wait_for()
+        wide = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
+        assert tab.evaluate(wide) == 0, name
+
+
+def test_the_keyboard_goes_through_in_the_order_of_the_page(tab):
+    tab.locator("#answer .cards").wait_for()
+    tab.evaluate("() => document.activeElement.blur()")
+    tab.keyboard.press("Tab")
+    assert tab.evaluate("() => document.activeElement.className") == "skip"
+    tops = []
+    for _ in range(12):
+        tab.keyboard.press("Tab")
+        where = "() => { const a = document.activeElement; return [a.tagName, a.id] }"
+        tops.append(tuple(tab.evaluate(where)))
+    assert [t[0] for t in tops[:5]] == ["A"] * 5
+    assert tops[5][1] == "c-drives.profile"
+    assert len(set(tops[5:])) > 4

@@ -1,0 +1,193 @@
+"""A design, a drive, a comparison, a choice, a server: what the pages ask, answered in process."""
+
+import csv
+import io
+import re
+import tomllib
+from html.parser import HTMLParser
+
+import pytest
+
+from nvmesim.errors import InputError
+from nvmesim.scenario.load import scenario_from_dict
+from nvmesim.ui import controls
+from nvmesim.ui.app import PAGES, POINTS
+from tests.ui.conftest import SMALL
+
+
+class Labels(HTMLParser):
+    """Fields and what labels them."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.fields, self.labelled, self.depth = [], set(), 0
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        said = dict(attrs)
+        if tag == "label":
+            self.depth += 1
+            self.labelled.add(said.get("for"))
+        if tag in ("input", "select", "textarea"):
+            named = "aria-label" in said or self.depth > 0
+            self.fields.append((said.get("id"), named))
+
+    def handle_endtag(self, tag):
+        self.depth -= tag == "label"
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_every_page_has_labels_for_all_its_fields(page, name):
+    text = page.get(name).text
+    found = Labels(text)
+    assert found.fields
+    assert [f for f, named in found.fields if not named and f not in found.labelled] == []
+    assert text.count("<h1>") == 1
+    assert 'aria-current="page"' in text
+
+
+def test_a_design_starts_moves_and_ends(page):
+    first = page.post("api/design", {}).json()
+    assert first["controls"]["drives.count"] == 8
+    assert "IOPS" in first["html"]
+    assert 'class="chart"' not in first["html"], "a first look waits for no chart"
+    moved = page.post("api/design", {"toml": SMALL, "job": first["job"], "set": {
+        "drives.count": 2, "volume.raid": "raid1"}}).json()  # fmt: skip
+    assert page.wait(first["job"], "cancelled")["state"] == "cancelled"
+    tables = tomllib.loads(moved["toml"])
+    assert tables["drives"][0]["count"] == 2
+    assert tables["volume"][0]["raid"] == "raid1"
+    done = page.wait(moved["job"])
+    for part in ("What would relieve it", "Latency against load", "below the goal", "<svg"):
+        assert part in done["html"]
+    report = page.get(f"api/job/{moved['job']}/report")
+    assert report.headers["content-disposition"].startswith("attachment")
+    assert "one drive" in report.text
+
+
+def test_what_is_shown_already_is_not_sent_again(page):
+    job = page.post("api/design", {"toml": SMALL}).json()["job"]
+    seen = page.wait(job)["version"]
+    assert page.get(f"api/job/{job}?seen={seen}").json()["html"] is None
+
+
+def test_a_design_that_cannot_be_keeps_its_text_and_says_why(page):
+    body = {"toml": SMALL, "set": {"volume.raid": "raid6"}}
+    found = page.post("api/design", body).json()
+    assert "raid6" in found["toml"]
+    assert "raid6" in found["error"]
+    assert "html" not in found
+    broken = page.post("api/design", {"toml": "name = "}).json()
+    assert broken["error"].startswith("not TOML")
+
+
+def test_every_control_makes_a_scenario_that_can_be():
+    tables = controls.start()
+    tried = {"drives.socket": "spread", "server.sockets": "2", "volume.degraded": "rebuilding",
+             "workload.0.rate": "50k/s", "workload.0.slo": "2 ms"}  # fmt: skip
+    known = controls.controls()
+    for control in sorted(known, key=lambda c: c.key != "server.sockets"):
+        value = tried.get(control.key)
+        if value is None:
+            value = control.choices[-1][0] if control.choices else 4
+        if control.key == "volume.raid":
+            value = "raid6"
+        if control.key == "workload.0.read":
+            value = 0.5
+        if control.key in ("workload.0.outstanding", "workload.0.threads"):
+            continue  # a fixed rate takes their place
+        tables = controls.put(tables, control.key, value, {})
+        shown = controls.values(tables)[control.key]
+        assert str(shown) == str(value), control.key
+    scenario_from_dict(tables)
+    closed = controls.put(tables, "workload.0.rate", "", {})
+    assert closed["workload"][0]["threads"] > 0
+    scenario_from_dict(closed)
+
+
+def test_a_control_that_is_none_is_refused():
+    with pytest.raises(InputError, match="no control"):
+        controls.put(controls.start(), "run.seed", 3, {})
+
+
+def test_a_preset_is_recognised_until_it_is_changed():
+    tables = controls.put(controls.start(), "workload", "scan", {})
+    assert controls.values(tables)["workload"] == "scan"
+    changed = controls.put(tables, "workload.0.threads", 3, {})
+    assert controls.values(changed)["workload"] == ""
+
+
+def test_two_designs_are_compared(page):
+    faster = SMALL.replace("outstanding = 4", "outstanding = 8").replace("one drive", "deeper")
+    job = page.post("api/compare", {"designs": [SMALL, faster]}).json()["job"]
+    html = page.wait(job)["html"]
+    assert "P(more IOPS than the first)" in html
+    row = re.search(r"P\(more IOPS than the first\)</th><td>-</td><td>([^<]*) %<", html)
+    assert float(row[1].replace("&gt;", "")) > 95  # twice as much outstanding, far from any bound
+    alone = page.post("api/compare", {"designs": [SMALL]})
+    assert "2 to 4 designs" in alone.json()["error"]
+
+
+def test_the_largest_load_and_a_goal_that_nothing_meets(page):
+    body = {"toml": SMALL, "p99": "5 us", "levels": []}
+    done = page.wait(page.post("api/best", body).json()["job"])
+    assert "nothing meets p99 within 5 us" in done["html"]
+    assert done["data"]["met"] is False
+    wrong = page.post("api/best", {"toml": SMALL, "p99": "soon"}).json()["job"]
+    assert "soon" in page.wait(wrong, "failed")["error"]
+
+
+def test_a_goal_chooses(page):
+    goal = """
+    [candidates]
+    "drives.0.count" = [1, 2]
+    [constraints]
+    iops = "10k/s"
+    [objective]
+    minimize = "drives"
+    """
+    job = page.post("api/choose", {"toml": SMALL, "goal": goal}).json()["job"]
+    done = page.wait(job)
+    assert done["data"]["met"] is True
+    assert "chosen" in done["html"]
+
+
+def test_a_table_of_points_becomes_a_drive_of_the_design(page):
+    assert next(csv.DictReader(io.StringIO(POINTS)))["op"] == "randread"
+    name = "typed <b>drive</b>"
+    job = page.post("api/calibrate", {"points": POINTS, "name": name}).json()["job"]
+    done = page.wait(job)
+    assert "worst error on" in done["html"]
+    assert "<b>drive</b>" not in done["html"]
+    assert tomllib.loads(done["data"]["toml"])["kind"] == "drive"
+    used = page.post("api/design", {"toml": SMALL, "set": {"drives.profile": name}}).json()
+    assert "error" not in used
+    assert tomllib.loads(used["toml"])["drives"][0]["profile"]["name"] == name
+    assert used["controls"]["drives.profile"] == name
+    report = page.get(f"api/job/{job}/report")
+    assert "typed &lt;b&gt;drive&lt;/b&gt;" in report.text
+
+
+def test_a_dropped_file_that_is_no_capture_is_one_sentence(page):
+    answer = page.post("api/upload?name=holiday.jpg", b"\xff\xd8\xff\xe0 no capture")
+    assert answer.status_code == 422
+    said = answer.json()["error"]
+    assert "holiday.jpg" in said
+    assert "nvmesim-ui-" not in said, "the page is told of no folder of ours"
+    gone = page.post("api/calibrate", {"files": ["99"]})
+    assert "drop them again" in gone.json()["error"]
+    nothing = page.post("api/calibrate", {"files": []})
+    assert "drop captures" in nothing.json()["error"]
+
+
+def test_a_pasted_dump_describes_a_server(page):
+    lscpu = (
+        "Architecture: x86_64\nCPU(s): 32\nThread(s) per core: 2\nCore(s) per socket: 16\n"
+        "Socket(s): 1\nModel name: Intel(R) Xeon(R) Gold 6130 CPU @ 2.10GHz\n"
+    )
+    found = page.post("api/describe", {"dumps": [lscpu]}).json()
+    assert "server" in tomllib.loads(found["toml"])
+    assert found["missing"]
+    bad = page.post("api/describe", {"dumps": ["hello"]}).json()["error"]
+    assert "nvmesim-ui-" not in bad
+    assert "paste-1.txt" in bad
