@@ -89,7 +89,7 @@ bench: venv
 
 # Compiles the engine and the readers now, so that the first prediction and the first trace need not.
 warm: venv
-	$(BIN)/nvmesim run examples/degraded.toml --json > /dev/null
+	$(BIN)/nvmesim run examples/two-sockets.toml --json > /dev/null
 	$(BIN)/nvmesim trace tests/capture/data > /dev/null
 
 theory: venv
