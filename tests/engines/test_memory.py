@@ -14,7 +14,7 @@ GROWTH_KIB = 2048
 CODE = """
 import resource
 from tests.engines.test_memory import jbod
-from nvmesim.engine.compiled import CompiledEngine
+from nvmesim.engine.compiled.engine import CompiledEngine
 engine = CompiledEngine(jbod())
 def peak(requests, batch=50_000):
     for _ in range(requests // batch):
