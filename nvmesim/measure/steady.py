@@ -201,6 +201,7 @@ class Collector:
         """Completions that the next batch should have; doubles when records collapse."""
         self._rows: list[Floats] = []
         self._snapshots: list[Snapshot] = []
+        self._requests = 0
         self._span = 1
         self._dropped_ps = 0.0
         self.head: list[Floats] = []
@@ -215,7 +216,7 @@ class Collector:
     @property
     def requests(self) -> int:
         """Completions in all that is kept."""
-        return int(sum(row[Col.READS] + row[Col.WRITES] for row in self._rows))
+        return self._requests
 
     @property
     def records(self) -> Floats:
@@ -249,7 +250,8 @@ class Collector:
             self._span //= 2
             self.batch *= 2
         # one statement: an interrupt between two would leave records without snapshots
-        self._rows, self._snapshots = rows, snapshots
+        now = self._requests + int(row[Col.READS] + row[Col.WRITES])
+        self._rows, self._snapshots, self._requests = rows, snapshots, now
 
     def warmup(self) -> tuple[int, bool]:
         """Records to cut off, and whether the warm-up was clearly over by then.
@@ -281,6 +283,7 @@ class Collector:
         window = self.window(cut)
         self._dropped_ps = window.warmup_ps
         self._rows, self._snapshots = self._rows[cut:], list(window.snapshots)
+        self._requests = window.requests
 
 
 def _merge_rows(a: Floats, b: Floats) -> Floats:

@@ -1,8 +1,7 @@
-"""Sliders: what they show, what a position costs, and what is said of bad ranges."""
+"""Sliders: what they show, and what is said of bad ranges."""
 
 import builtins
 import re
-import time
 
 import pytest
 
@@ -11,8 +10,6 @@ from nvmesim.errors import InputError
 from nvmesim.ui.explore import _short
 
 widgets = pytest.importorskip("ipywidgets")
-MOST_MS = 100
-"""What a position of a slider may cost in CPU time; walls depend on what else runs."""
 
 
 def scenario(**load):
@@ -117,15 +114,3 @@ def test_without_ipywidgets_it_says_what_to_install(monkeypatch):
 def test_short_names_of_keys():
     assert _short("server.sockets.*.cpu") == "cpu"
     assert _short("count") == "count"
-
-
-def test_a_position_costs_less_than_a_tenth_of_a_second():
-    panel = ns.explore(scenario(), {"drives.0.count": (2, 12)})
-    costs = []
-    for count in (3, 4, 5, 6, 7, 8):
-        before = time.process_time()
-        panel.children[0].value = count
-        costs.append(1000 * (time.process_time() - before))
-        assert f"drive dies × {count}" in panel.children[-1].value
-    print(f"a position costs {min(costs):.0f} to {max(costs):.0f} ms of CPU")
-    assert sorted(costs)[len(costs) // 2] < MOST_MS
