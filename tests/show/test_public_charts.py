@@ -8,7 +8,7 @@ import pytest
 
 import nvmesim as ns
 from nvmesim.errors import InputError
-from nvmesim.show import report
+from nvmesim.show import page
 from nvmesim.show.charts import base as charts_base
 from nvmesim.show.charts import named as charts
 from tests.show.report_example import result
@@ -155,7 +155,7 @@ def test_series_differ_in_more_than_colour(drawn):
 def test_saved_pages_ask_for_nothing(browser, drawn):
     for name in ("scaling", "all of a result"):
         chart = drawn[name]
-        seen = browser(report.chart_page(chart, name))
+        seen = browser(page.chart_page(chart, name))
         many = len(getattr(chart, "vconcat", [chart]))
         assert len(re.findall(r'<svg [^>]*class="marks"', seen.dom)) == many
         assert seen.dom.count('role="img" aria-label="') >= many
