@@ -18,6 +18,8 @@ CPU_BOUND_PCT: Final = 90.0
 """A job this busy has no time left to submit: the CPU was measured (980 PRO captures: one
 process stops at 383 kIOPS with 97 % busy while two go on to 640)."""
 MIN_SAMPLES: Final = 1000
+NO_DRIVE: Final = ("null", "cpuio", "exec")
+"""Engines of fio that send nothing to a drive. Source: fio HOWTO, ioengine."""
 
 
 def doubt(measurement: Measurement, *, is_polled: bool = False) -> Measurement:
@@ -37,7 +39,9 @@ def doubt(measurement: Measurement, *, is_polled: bool = False) -> Measurement:
 def _load_doubts(measurement: Measurement) -> list[str]:
     conditions = measurement.conditions
     found = []
-    if conditions.direct is False:
+    if conditions.engine in NO_DRIVE:
+        found.append(f"ioengine={conditions.engine} does no I/O: nothing of a drive was measured")
+    elif conditions.direct is False:
         found.append("direct=0: the page cache was measured with the drive; capture with direct=1")
     if conditions.rate_iops is not None:
         found.append(

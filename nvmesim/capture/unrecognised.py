@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
+from nvmesim.capture.other_tools import other_tool
 from nvmesim.capture.text import Head
 
 _SCENARIO: Final = re.compile(r"^\[+\s*(?:server|drives|workload|volume|adapters)\b", re.M)
@@ -18,6 +19,7 @@ _FAILED: Final = re.compile(
     r"Traceback \(most recent call last\):|.*command not found.*|.*: not found)$",
     re.M,
 )
+_FIO_MESSAGE: Final = re.compile(r"^fio: \S[^\n]*$", re.M)
 _BTT: Final = re.compile(r"^=+ (?:All Devices|Device Overhead|Per Process) =+", re.M)
 _PLAIN_IOSTAT: Final = re.compile(r"^\s*(?:\S+: )?\S+\s+tps\s+\S+(?:_read|rtn)/s\s", re.M)
 _PAGE: Final = re.compile(r"\s*<(?:!doctype html|html)\b", re.I)
@@ -94,6 +96,16 @@ def what_else(head: Head) -> Mistaken | None:
         return Mistaken(
             "other", "is a web page, no capture", "save the file itself, not the page that shows it"
         )
+    message = _FIO_MESSAGE.search(text)
+    if message and len(text) < 20_000:
+        return Mistaken(
+            "other",
+            f"holds messages of fio and no result ({message[0].strip()[:80]!r})",
+            "mend the cause and repeat the capture",
+        )
+    tool = other_tool(head)
+    if tool:
+        return Mistaken("other", *tool)
     failed = _FAILED.search(text)
     if failed and len(text) < 20_000:
         return Mistaken(

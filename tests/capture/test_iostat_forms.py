@@ -184,3 +184,13 @@ def test_a_huge_log_with_one_good_line(tmp_path: Path) -> None:
     assert rows == 40
     assert skipped > 30_000_000
     assert mib < 900
+
+
+def test_times_of_day_alone() -> None:
+    """sysstat 9 prints ``Time: 02:15:41 PM`` with -t."""
+    (m,) = read_capture(Path(__file__).parent / "data" / "iostat" / "times_alone.txt").measurements
+    assert m.conditions.duration_s == 20
+    assert (m.ops["read"].count, m.ops["write"].count) == (3_000, 5_000)
+    assert m.ops["read"].bytes == 10 * (1600 + 3200) * 512
+    assert m.ops["write"].clat is not None
+    assert m.ops["write"].clat.mean_s == pytest.approx((300 * 2.33e-3 + 200 * 3e-3) / 500)

@@ -13,14 +13,15 @@ VERSION_LINE: Final = re.compile(r"^fio-([0-9][^\s;]*)\s*$", re.MULTILINE)
 BANNER_JOB: Final = r"^[^\n]+?: \(g=\d{1,9}\): rw=\w+[^\n]*$"
 """A line of a banner, whatever its options are."""
 _JOB: Final = re.compile(
-    r"^(?P<name>[^\n]+?): \(g=(?P<group>\d{1,9})\): rw=(?P<rw>\w+)[^,\n]*, bs=(?P<bs>[^\n]+?), "
+    r"^(?:<\S+> )?(?P<name>[^\n]+?): \(g=(?P<group>\d{1,9})\): rw=(?P<rw>\w+)[^,\n]*, "
+    r"bs=(?P<bs>[^\n]+?), "
     r"ioengine=(?P<engine>\w+), iodepth=(?P<depth>\d+)",
     re.MULTILINE,
 )
 _SIZES: Final = re.compile(
     r"\(?([RWT])?\)?\s*([0-9.]{1,24}[A-Za-z]{0,4})-([0-9.]{1,24}[A-Za-z]{0,4})"
 )
-_STARTING: Final = re.compile(r"^Starting (\d+) (?:process|thread)", re.MULTILINE)
+_STARTING: Final = re.compile(r"^(?:<\S+> )?Starting (\d+) (?:process|thread)", re.MULTILINE)
 _OLD_SIZES: Final = re.compile(r"([0-9.]{1,24}[A-Za-z]{0,4})-([0-9.]{1,24}[A-Za-z]{0,4})")
 _COMMAND: Final = re.compile(r"^[^\n]*?\bfio\b(?P<options>[^\n]*?\s--[a-z][^\n]*)$", re.MULTILINE)
 _COMMAND_OPTION: Final = re.compile(r"(?<!\S)--?([a-z][a-z_]*)(?:\s*=\s*(?:\"([^\"]*)\"|(\S+)))?")
@@ -29,6 +30,8 @@ FROM_COMMAND: Final = frozenset(
     | {"rwmixread", "rwmixwrite", "ramp_time", "percentage_random"}
 )
 """What a banner does not say; everything else is taken from the banner."""
+INTERRUPTED: Final = "terminating on signal"
+"""What fio prints of Ctrl-C and timeouts from outside."""
 _OLD_KB: Final = re.compile(r"(?<=[0-9])([KMG])i?B?$")
 
 
@@ -63,8 +66,11 @@ def read_banner(text: str) -> Banner:
     options = {}
     for match in _JOB.finditer(text):
         given = {"rw": match["rw"], "ioengine": match["engine"], "iodepth": match["depth"]}
-        if sizes := _block_sizes(match["bs"]):
+        sizes = _block_sizes(match["bs"])
+        if sizes:
             given["bs"] = sizes
+        elif sizes is None:
+            given["bsrange"] = match["bs"]
         options[int(match["group"]), match["name"]] = Options(given, complete=False)
     return Banner(
         version=version.group(1) if version else None,
@@ -88,13 +94,13 @@ def command_options(text: str) -> dict[str, str]:
 
 
 def _block_sizes(text: str) -> str | None:
-    """Return ``read,write`` sizes if each is one size; ranges are left unknown.
+    """Return ``read,write`` sizes if each is one size, None if one is a range; "" if unknown.
 
     fio 3 prints ``(R) 4096B-4096B, (W) ...``, fio 2 ``4K-4K/4K-4K/4K-4K``.
     """
     pairs = [(m.group(2), m.group(3)) for m in _SIZES.finditer(text)][:2]
     if "(R)" not in text:
         pairs = [(m.group(1), m.group(2)) for m in _OLD_SIZES.finditer(text)][:2]
-    if not pairs or any(low != high for low, high in pairs):
+    if any(low != high for low, high in pairs):
         return None
     return ",".join(_OLD_KB.sub(r"\1", low) for low, _ in pairs)

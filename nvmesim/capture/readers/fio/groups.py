@@ -222,7 +222,9 @@ def _block_size(jobs: list[Job]) -> int | dict[int, float] | None:
     for job in jobs:
         whose: list[tuple[Op, OpResult]] = list(job.ops.items())
         for op, result in whose or [("read", result) for result in job.results]:
-            sizes = job.options.block_sizes(op) or _size_counted(result)
+            sizes = job.options.block_sizes(op)
+            if sizes is None and not job.options.mixes_sizes:
+                sizes = _size_counted(result)
             if sizes is None:
                 return None
             for size, share in sizes.items():

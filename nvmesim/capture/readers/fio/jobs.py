@@ -22,6 +22,8 @@ OPS: Final[tuple[Op, ...]] = ("read", "write")
 _NS_PER_S, _US_PER_S = 1e9, 1e6
 _RAW_INDEX_MARK: Final = "FIO_IO_U_PLAT_"
 """fio 2.2.12 to 2.19 print the bin's index beside keys of this name, later ones its midpoint."""
+ALL_CLIENTS: Final = "All clients"
+"""Name under which fio sums the jobs of its clients, which stand by themselves, too."""
 _GROUPED_RATIO: Final = 0.75
 """Thread time over wall time that must exceed numjobs before more threads are believed."""
 _GROUPED_MIN_S: Final = 0.5
@@ -80,9 +82,7 @@ def _job(entry: Fields, common: Mapping[str, object], same_name: int) -> Job:
     host, group, name = _identity(entry)
     runtimes = {op: _runtime_s(entry, op) for op in (*OPS, "mixed")}
     ops = {op: result for op in OPS if (result := _op_result(entry, op)) is not None}
-    mixed = None if ops else _op_result(entry, "mixed")
-    if mixed is not None and (pure := _only_op(options)) is not None:
-        ops, mixed = {pure: mixed}, None
+    ops, mixed = by_operation(ops, None if ops else _op_result(entry, "mixed"), options)
     runtime = max(runtimes.values())
     threads, notes = _threads(entry, options, same_name, runtime)
     return Job(
@@ -133,6 +133,19 @@ def _runtime_s(entry: Fields, op: str) -> float:
     table = entry.fields(op)
     runtime = table.number("runtime", most=MAX_LATENCY_S * 1e6) if table else None
     return (runtime or 0.0) / 1000
+
+
+def by_operation(
+    ops: dict[Op, OpResult], mixed: OpResult | None, options: Options
+) -> tuple[dict[Op, OpResult], OpResult | None]:
+    """Return what was read and written, and what was reported as one: none beside the others.
+
+    Requests reported as one of a job that only reads are its reads.
+    """
+    if mixed is None or ops:
+        return ops, None
+    pure = _only_op(options)
+    return (ops, mixed) if pure is None else ({pure: mixed}, None)
 
 
 def _only_op(options: Options) -> Op | None:

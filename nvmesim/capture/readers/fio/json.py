@@ -15,8 +15,9 @@ from typing import Any, Final
 
 from nvmesim.capture.capture import Capture, Measurement
 from nvmesim.capture.fields import Fields
+from nvmesim.capture.readers.fio.banner import INTERRUPTED
 from nvmesim.capture.readers.fio.groups import measure_groups, tell_apart
-from nvmesim.capture.readers.fio.jobs import Job, read_jobs
+from nvmesim.capture.readers.fio.jobs import ALL_CLIENTS, Job, read_jobs
 from nvmesim.capture.text import Head, Source, shown
 from nvmesim.errors import CaptureError
 
@@ -28,7 +29,8 @@ _STRAY: Final = re.compile(r"^(?:fio: |fio\[|Jobs: |client <|<\w+> )[^\n]*\n?", 
 """Lines that other threads of fio print into its JSON (fio issue 1685)."""
 _NOT_A_NUMBER: Final = re.compile(r"(:\s*)(-?)(?:nan|inf)\b")
 _STDERR: Final = re.compile(r"^fio: .+$", re.MULTILINE)
-_ALL_CLIENTS: Final = "All clients"
+_RUNNING: Final = 0.5
+"""Share of the time between two reports of a run in which its jobs ran at least."""
 
 
 def sniff(head: Head) -> bool:
@@ -165,7 +167,7 @@ def _objects(source: Source, text: str) -> _Found:
             f'holds {what} with the key "fio version" at its top' if is_json else "is no JSON",
             "give the output of fio --output-format=json",
         )
-    if "terminating on signal" in text:
+    if INTERRUPTED in text:
         found.warnings.append("the run was interrupted by a signal")
     return found
 
@@ -234,11 +236,31 @@ def _continues(one: Mapping[str, Any], following: Mapping[str, Any]) -> bool:
         return False
     if any(after[key] < before[key] for key in before):
         return False
+    if [job.get("job options") for job in _jobs_of(one)] != [
+        job.get("job options") for job in _jobs_of(following)
+    ]:
+        return False
     starts = [_started(table) for table in (one, following)]
     if starts[0] is None or starts[1] is None:
         return True
     # elapsed is rounded up to a second, so the start of one run moves by one at most.
-    return abs(starts[1] - starts[0]) <= 1
+    return abs(starts[1] - starts[0]) <= 1 and _ran_between(one, following)
+
+
+def _ran_between(one: Mapping[str, Any], following: Mapping[str, Any]) -> bool:
+    """Whether the jobs ran on from one report to the next, as those of short runs did not."""
+    before, after = one.get("timestamp_ms"), following.get("timestamp_ms")
+    if not isinstance(before, int | float) or not isinstance(after, int | float):
+        return True
+    ran_ms = _runtime_ms(following) - _runtime_ms(one)
+    return ran_ms >= _RUNNING * (after - before)
+
+
+def _runtime_ms(table: Mapping[str, Any]) -> float:
+    """The longest run time of any job so far."""
+    directions = [job.get(op) for job in _jobs_of(table) for op in ("read", "write", "mixed")]
+    times = [d.get("runtime") for d in directions if isinstance(d, dict)]
+    return max((float(t) for t in times if isinstance(t, int | float)), default=0.0)
 
 
 def _jobs_of(table: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -273,7 +295,7 @@ def _entries(root: Fields) -> list[Fields]:
     entries = list(root.rows("jobs"))
     if not entries:
         clients = list(root.rows("client_stats"))
-        entries = [e for e in clients if e.text("jobname") != _ALL_CLIENTS] or clients
+        entries = [e for e in clients if e.text("jobname") != ALL_CLIENTS] or clients
     if not entries:
         raise root.source.error(
             "has no jobs", "fio ran none: look at its messages and repeat the capture"

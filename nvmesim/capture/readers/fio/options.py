@@ -143,6 +143,11 @@ class Options:
             read = 50
         return None if read is None or not 0 <= read <= 100 else read / 100
 
+    @property
+    def mixes_sizes(self) -> bool:
+        """Whether requests of several sizes were asked for: their mean is no size."""
+        return "bsrange" in self.given or "bssplit" in self.given
+
     def block_sizes(self, op: Op) -> dict[int, float] | None:
         """Bytes -> fraction of the requests of *op*; None if the options do not fix it."""
         which = 0 if op == "read" else 1

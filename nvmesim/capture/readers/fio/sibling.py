@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
-from nvmesim.capture.readers.fio.groups import groups
+from nvmesim.capture.capture import Conditions
+from nvmesim.capture.readers.fio.groups import conditions_of, groups
 from nvmesim.capture.readers.fio.jobs import Job
 from nvmesim.capture.text import Source
 from nvmesim.errors import CaptureError
@@ -52,6 +53,20 @@ class Run:
     jobs: list[Job]
     numbers: range
     """The log numbers of these jobs."""
+
+    def conditions(self, logs: Collection[int | None]) -> Conditions:
+        """Return the load of the jobs that wrote the *logs* of these numbers; None: of all."""
+        if None in logs:
+            return conditions_of(self.jobs)
+        chosen = []
+        first = self.numbers.start
+        for job in self.jobs:
+            last = first + (job.threads or 1)
+            if job.results and any(first <= number < last for number in logs if number):
+                chosen.append(job)
+            first = last
+        found = conditions_of(chosen or self.jobs)
+        return replace(found, jobs=len(set(logs)))
 
 
 def parse_name(path: Path) -> LogName:

@@ -7,15 +7,17 @@ Source: fio stat.c, show_thread_status_terse_v2 and following; fio HOWTO, terse 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
-from nvmesim.capture.capture import Capture, Latency, Measurement, Op, OpResult
+from nvmesim.capture.capture import Capture, Latency, Measurement, OpResult
 from nvmesim.capture.fields import MAX_LATENCY_S, MAX_RATE, checked
 from nvmesim.capture.readers.fio.banner import VERSION_LINE, Banner, read_banner
 from nvmesim.capture.readers.fio.groups import COUNT_TOLERANCE, measure_groups, tell_apart
-from nvmesim.capture.readers.fio.jobs import OPS, Job
+from nvmesim.capture.readers.fio.jobs import OPS, Job, by_operation
+from nvmesim.capture.readers.fio.options import Options
 from nvmesim.capture.text import Head, Source, shown
 from nvmesim.errors import CaptureError
 
@@ -31,6 +33,7 @@ _TAIL: Final = 5 + 7 + 10 + 12
 """CPU, depths, latencies by us and by ms; disks and errors may follow."""
 _PERCENTILES: Final = 20
 _US: Final = 1e6
+_KINDS: Final = ["read", "write", "trim"]
 _LEVELS: Final = ("1", "2", "4", "8", "16", "32", ">=64")
 _CUT: Final = "the run was cut off or the file copied in part: repeat it"
 _GROWTH: Final = 1.05
@@ -148,13 +151,33 @@ class _Line:
         """Index of the job's name."""
         return 1 if self.version == 2 else 2
 
-    @property
+    @cached_property
     def directions(self) -> int:
-        """Number of blocks: version 3 has no trims, an old version 2 neither."""
-        if self.version == 3:
-            return 2
-        whole = self.start + 3 + 3 * _DIRECTION + _TAIL
-        return 2 if self.version == 2 and len(self.fields) < whole else 3
+        """Number of blocks: those before the figures of the CPU, which end in ``%``.
+
+        Version 3 has no trims, an old version 2 neither. ``unified_rw_reporting`` makes one block
+        of all, or adds one.
+        """
+        usual = 2 if self.version == 3 else 3
+        for number in (usual, 2, 1, usual + 1):
+            if self._has_tail(self.start + 3 + number * self.width):
+                return number
+        return usual
+
+    def _has_tail(self, at: int) -> bool:
+        """Whether CPU and depths stand at field *at*, as they do behind the last direction."""
+        percents = [*self.fields[at : at + 2], *self.fields[at + 5 : at + 5 + len(_LEVELS)]]
+        return len(percents) == 2 + len(_LEVELS) and all(
+            text.endswith("%") and not text.startswith("0%=") for text in percents
+        )
+
+    @property
+    def blocks(self) -> list[str]:
+        """What each block counts."""
+        if self.directions == 1:
+            return ["mixed"]
+        names = ["read", "write"] if self.version == 3 or self.directions == 2 else _KINDS
+        return [*names, "mixed"][: self.directions]
 
     @property
     def width(self) -> int:
@@ -182,7 +205,7 @@ class _Line:
         """Whether this is a later report of the same job: time, bytes and extremes only grow."""
         if self.runtime_ms() <= _GROWTH * before.runtime_ms():
             return False
-        for k in range(len(OPS)):
+        for k in range(min(len(OPS), self.directions)):
             now, then = (line.start + 3 + k * line.width for line in (self, before))
             low, high = now + 8, now + 9
             if self.number_at(now, 2**53) < before.number_at(then, 2**53):
@@ -207,15 +230,13 @@ class _Line:
         name = shown(self.fields[self.start], 60)
         group = int(self.number_at(self.start + 1, 1e9))
         options = banner.of(group, name)
-        ops: dict[Op, OpResult] = {}
-        for k, op in enumerate(OPS):
-            sizes = options.block_sizes(op) or {}
-            result = self._op_result(self.start + 3 + k * self.width, sizes)
-            if result is not None:
-                ops[op] = result
-        notes = []
-        if self.directions == 3 and self._op_result(self.start + 3 + 2 * self.width, {}):
-            notes.append("trims are left out")
+        results = {
+            block: self._op_result(self.start + 3 + k * self.width, options, block)
+            for k, block in enumerate(self.blocks)
+        }
+        found = {op: result for op in OPS if (result := results.get(op)) is not None}
+        ops, mixed = by_operation(found, results.get("mixed"), options)
+        notes = ["trims are left out"] if results.get("trim") else []
         return Job(
             name=name,
             host="",
@@ -225,7 +246,7 @@ class _Line:
             options=options,
             depth=None,
             ops=ops,
-            mixed=None,
+            mixed=mixed,
             runtime_s=self.runtime_ms() / 1000,
             user_pct=self.number_at(self.tail, 1e6),
             system_pct=self.number_at(self.tail + 1, 1e6),
@@ -236,7 +257,7 @@ class _Line:
             },
         )
 
-    def _op_result(self, at: int, sizes: Mapping[int, float]) -> OpResult | None:
+    def _op_result(self, at: int, options: Options, block: str) -> OpResult | None:
         kib = self.number_at(at, 2**53)
         rate = self.number_at(at + 1, MAX_RATE / 1024)
         iops = self.number_at(at + 2, MAX_RATE)
@@ -244,6 +265,9 @@ class _Line:
         if not iops or not runtime_s:
             return None
         count = max(1, round(iops * runtime_s))
+        sizes = options.block_sizes("write" if block == "write" else "read") or {}
+        if block == "mixed" and sizes != (options.block_sizes("write") or {}):
+            sizes = {}
         if len(sizes) == 1:
             # IOPS are printed without decimals, KiB are exact.
             exact = int(kib) * 1024 // next(iter(sizes))

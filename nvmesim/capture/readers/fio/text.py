@@ -15,9 +15,15 @@ from typing import Final
 
 from nvmesim.capture.capture import Capture, Measurement
 from nvmesim.capture.fields import checked
-from nvmesim.capture.readers.fio.banner import BANNER_JOB, Banner, command_options, read_banner
+from nvmesim.capture.readers.fio.banner import (
+    BANNER_JOB,
+    INTERRUPTED,
+    Banner,
+    command_options,
+    read_banner,
+)
 from nvmesim.capture.readers.fio.groups import measure_groups
-from nvmesim.capture.readers.fio.jobs import OPS, Job
+from nvmesim.capture.readers.fio.jobs import ALL_CLIENTS, OPS, Job
 from nvmesim.capture.readers.fio.options import Options
 from nvmesim.capture.readers.fio.text_section import CUT, SECTION, Section, section_of
 from nvmesim.capture.text import Head, Source, shown
@@ -36,6 +42,10 @@ _STATUS_LINE: Final = re.compile(
 )
 _DISK: Final = re.compile(r"^\s+(\S+): ios=[^\n]*?, util=([0-9.]+)%", re.MULTILINE)
 _HEADING: Final = re.compile(r"^#+\s+(\S[^\n]{0,80})$|^(/[\w./-]{1,80}):?\s*$", re.MULTILINE)
+_FAILED: Final = re.compile(
+    r"^fio: pid=\d+, err=(\d{1,9})/[^\n]*?func=([^\n]{1,120})$", re.MULTILINE
+)
+"""What fio prints of a job that fails, which has no report then."""
 SUM_TOLERANCE: Final = 0.03
 """Both sides are printed with three digits at least, and a drive's last requests count in one."""
 SAME_RUN_S: Final = 60
@@ -55,6 +65,8 @@ def read(source: Source) -> Capture:
     if not reported:
         raise source.error("has no report of a fio job", "give the whole output of fio")
     warnings: list[str] = []
+    if INTERRUPTED in text:
+        warnings.append("the run was interrupted by a signal")
     if len(reported) < len(runs):
         warnings.append(f"{len(runs) - len(reported)} runs ended without a report")
     if len(reported) > 1:
@@ -121,6 +133,8 @@ class TextRun:
     sums: dict[int, dict[str, tuple[float, str]]] = field(default_factory=dict)
     """Group -> READ or WRITE -> bytes of its summary line, and these as printed."""
     util: dict[str, float] = field(default_factory=dict)
+    failed: list[str] = field(default_factory=list)
+    """What fio said of jobs that failed."""
 
     @property
     def target(self) -> str:
@@ -161,6 +175,11 @@ class TextRun:
         if problems and not good:
             raise next(iter(problems.values()))
         warnings += [f"left out: {_reason(source, problem)}" for problem in problems.values()]
+        if self.failed and not any(section.error for section in self.sections.values()):
+            warnings.append(
+                f"{len(self.failed)} jobs failed (the first: {self.failed[0]}); the others lost "
+                "their load"
+            )
         return measure_groups(source, good, {} if problems else self.util, warnings)
 
     def _options(self, section: Section) -> Options:
@@ -208,6 +227,8 @@ def split_runs(source: Source, text: str) -> list[TextRun]:
             line += text.count("\n", counted, match.start())
             counted = match.start()
             section = section_of(source, match, line, text[match.end() : end])
+            if section.name == ALL_CLIENTS and runs:
+                continue
         if run is None or _begins(run, match, section):
             run = TextRun(done)
             runs.append(run)
@@ -248,6 +269,7 @@ def _finish(source: Source, run: TextRun, text: str, span: tuple[int, int, int])
         else end
     )
     run.banner = read_banner(text[start : head_end if head_end > start else end])
+    run.failed = [shown(words, 60) for _, words in _FAILED.findall(text[start:end])]
     preamble = text[first:start][-4000:]
     run.command = command_options(preamble)
     headings = _HEADING.findall(preamble)

@@ -14,7 +14,7 @@ from typing import Final
 
 from nvmesim.capture.capture import Latency, Op, OpResult
 from nvmesim.capture.fields import MAX_LATENCY_S, MAX_RATE, checked
-from nvmesim.capture.readers.fio.jobs import OPS, Job
+from nvmesim.capture.readers.fio.jobs import OPS, Job, by_operation
 from nvmesim.capture.readers.fio.options import Options
 from nvmesim.capture.text import Source, shown
 
@@ -46,9 +46,14 @@ _CPU: Final = re.compile(
     r"^\s*cpu\s*: usr=(-?nan|[0-9.]+)%, sys=(-?nan|[0-9.]+)%(?:, ctx=(\d{1,18}))?", re.MULTILINE
 )
 _ISSUED: Final = re.compile(
-    r"^\s*issued(?: rwts?| r/w)?\s*: total=(?:r=)?(\d+)[,/](?:w=)?(\d+)(?:[,/](?:d=)?(\d+))?",
+    r"^\s*issued(?: rwts?| r/w)?\s*: total=(?:r=)?(\d+)[,/](?:w=)?(\d+)(?:[,/](?:d=)?(\d+))?"
+    r"(?:,(\d+))?",
     re.MULTILINE,
 )
+_TARGET: Final = re.compile(
+    r"^\s*latency\s*: target=([1-9]\d*),[^\n]*?\bdepth=(\d{1,9})", re.MULTILINE
+)
+"""What is printed of ``latency_target``: 0 if there was none."""
 _DEPTHS: Final = re.compile(r"^\s*IO depths\s*:([^\n]*)$", re.MULTILINE)
 _DEPTH: Final = re.compile(r"(>=64|\d+)=([0-9.]{1,12})%")
 _THOUSANDS: Final = re.compile(r"\d{1,3}(?:,\d{3})+")
@@ -87,7 +92,7 @@ class Section:
     def progress(self) -> int:
         """Requests so far: a later report of the same run has as many or more."""
         issued = _ISSUED.search(self.body)
-        return sum(int(n[:18]) for n in issued.groups() if n) if issued else 0
+        return sum(int(n[:18]) for n in issued.groups()[:3] if n) if issued else 0
 
     def job(self, options: Options) -> Job:
         """Return the numbers of the report; CaptureError if it is cut or contradicts itself."""
@@ -98,8 +103,15 @@ class Section:
             int(self._number("issued", text, 2**62)) if text else 0
             for text in (issued.groups() if issued else ())
         ]
+        target = _TARGET.search(self.body)
+        if target is not None:
+            options = Options({**options.given, "latency_target": target[1]}, complete=False)
         ops, mixed, runtimes = self._directions(counts, options)
-        notes = (f"{counts[2]} trims are left out",) if counts and counts[2] else ()
+        notes = []
+        if counts and counts[2]:
+            notes.append(f"{counts[2]} trims are left out")
+        if counts and counts[3]:
+            notes.append(f"{counts[3]} flushes (fsync) ran between the requests")
         return Job(
             name=self.name,
             host="",
@@ -107,13 +119,13 @@ class Section:
             error=self.error,
             threads=max(1, self.threads),
             options=options,
-            depth=None,
+            depth=int(target[2]) if target else None,
             ops=ops,
             mixed=mixed,
             runtime_s=max(runtimes, default=0.0),
             user_pct=self._percent("usr", cpu.group(1)) if cpu else None,
             system_pct=self._percent("sys", cpu.group(2)) if cpu else None,
-            notes=notes,
+            notes=tuple(notes),
             switches=int(cpu.group(3)) if cpu and cpu.group(3) else None,
             levels=self._levels(),
         )
@@ -158,7 +170,10 @@ class Section:
             runtimes.append(runtime_s)
             body = self.body[match.end() : end]
             if match[1] == "mixed" and sum(counts[:2]):
-                mixed = self._result(match[2], body, sum(counts[:2]), runtime_s, {})
+                sizes = options.block_sizes("read") or {}
+                if sizes != (options.block_sizes("write") or {}):
+                    sizes = {}
+                mixed = self._result(match[2], body, sum(counts[:2]), runtime_s, sizes)
             for index, op in enumerate(OPS):
                 if op == match[1] and index < len(counts) and counts[index]:
                     sizes = options.block_sizes(op) or {}
@@ -170,7 +185,7 @@ class Section:
                     "of them",
                     CUT,
                 )
-        return ops, mixed, runtimes
+        return *by_operation(ops, mixed, options), runtimes
 
     def _result(
         self, line: str, body: str, count: int, runtime_s: float, sizes: Mapping[int, float]
@@ -210,8 +225,9 @@ class Section:
         if match is None:
             return None
         number, prefix = (match[1], match[2]) if match[1] else (match[4], match[5])
-        # fio 3 prints MiB; fio 1 and 2 printed MB and meant MiB too.
-        size = self._number("bytes", number, 2**60) * 1024.0 ** (
+        # fio 3 prints MiB, or MB with kb_base=1000; fio 1 and 2 printed MB and meant MiB.
+        base = 1000.0 if match[1] and not match[3] else 1024.0
+        size = self._number("bytes", number, 2**60) * base ** (
             "KMGTP".find(prefix) + 1 if prefix else 0
         )
         if size > 2**62:

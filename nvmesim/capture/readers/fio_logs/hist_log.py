@@ -18,7 +18,6 @@ from nvmesim.capture.capture import Capture, Conditions, Latency, Measurement, O
 from nvmesim.capture.caveats import doubt
 from nvmesim.capture.histogram import FIO_PERCENTILES, fio_bin_value, percentiles_of_bins
 from nvmesim.capture.lines import chunks
-from nvmesim.capture.readers.fio.groups import conditions_of
 from nvmesim.capture.readers.fio.sibling import find_run, parse_name
 from nvmesim.capture.text import Head, Source
 from nvmesim.errors import CaptureError
@@ -70,6 +69,10 @@ def read(source: Source) -> Capture:
     warnings = ["the last interval of a histogram log is not written by fio: its requests miss"]
     if skipped:
         warnings.append(f"{skipped} rows skipped: damaged, cut off, or trims")
+    if run is not None and parse_name(source.path).job is not None and len(run.numbers) > 1:
+        warnings.append(
+            f"1 of {len(run.numbers)} jobs that ran together: the others loaded the drive, too"
+        )
     if WIDTHS[width][0]:
         warnings.append(f"log_hist_coarseness={WIDTHS[width][0]}: latencies are that much coarser")
     return Capture(
@@ -125,7 +128,7 @@ def _measurement(source: Source, rows: list[_Row], width: int) -> Measurement:
     # Since 1970 (log_unix_epoch): the first interval's start is unknown.
     origin = start if start > 10**11 else 0
     span_s = (max(row.time_ms for row in rows) - origin) / 1000
-    conditions = conditions_of(run.jobs) if run else Conditions()
+    conditions = run.conditions([name.job]) if run else Conditions()
     sizes = {row.bytes for row in rows if row.bytes}
     if conditions.block_size is None and len(sizes) == 1:
         conditions = replace(conditions, block_size=sizes.pop())

@@ -17,7 +17,6 @@ import polars as pl
 
 from nvmesim.capture.capture import REQUEST_SCHEMA, Capture, Conditions, Measurement, Op, OpResult
 from nvmesim.capture.caveats import doubt
-from nvmesim.capture.readers.fio.groups import conditions_of
 from nvmesim.capture.readers.fio.sibling import (
     LogName,
     Run,
@@ -83,7 +82,8 @@ def read(source: Source) -> Capture:
             f"has no whole row of a fio log ({stats.skipped} skipped)", "repeat the capture"
         )
     averaged = layouts[0].is_averaged
-    measurement = _measurement(stats, kind, name, run, len(sources), averaged)
+    numbers = [parse_name(part.path).job for part in sources]
+    measurement = _measurement(stats, kind, name, run, numbers, averaged)
     return Capture(
         file=source.path,
         format="fio-log",
@@ -209,9 +209,14 @@ def _series(kept: list[Rows], kind: str) -> pl.DataFrame:
 
 
 def _measurement(
-    stats: LogStats, kind: str, name: LogName, run: Run | None, n_files: int, averaged: bool
+    stats: LogStats,
+    kind: str,
+    name: LogName,
+    run: Run | None,
+    numbers: list[int | None],
+    averaged: bool,
 ) -> Measurement:
-    conditions = conditions_of(run.jobs) if run else Conditions()
+    conditions = run.conditions(numbers) if run else Conditions()
     span_s = stats.span_s
     if not averaged:
         counted = {OPS[k]: stats.count[k] for k in range(2) if stats.count[k]}
@@ -223,7 +228,7 @@ def _measurement(
     # A log may hold the first requests of a run only (log_entries, a cut file).
     conditions = replace(conditions, duration_s=span_s or conditions.duration_s)
     if run is None and name.job is not None:
-        conditions = replace(conditions, jobs=n_files)
+        conditions = replace(conditions, jobs=len(numbers))
     ops: dict[Op, OpResult] = {}
     for k, op in enumerate(OPS):
         if stats.count[k] and not averaged:
@@ -243,7 +248,8 @@ def _warnings(
         found.append("no JSON of its run beside it: engine, depth and drive are unknown")
     elif name.job is not None and n_files < len(run.numbers):
         found.append(
-            f"{n_files} of {len(run.numbers)} jobs that ran together: give the logs of all of them"
+            f"{n_files} of {len(run.numbers)} jobs that ran together: the others loaded the drive, "
+            "too; give the logs of all of them"
         )
     elif name.job is not None and run is None and n_files > 1:
         found.append(f"{n_files} jobs' logs were taken as having run together")

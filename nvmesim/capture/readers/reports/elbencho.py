@@ -29,8 +29,11 @@ FORMAT: Final = "elbencho"
 _TABLE: Final = re.compile(r"^OPERATION\s+RESULT TYPE\s+FIRST DONE\s+LAST DONE\s*$", re.M)
 _PHASE: Final = re.compile(r"^(WRITE|READ|RWMIX\d{0,3}|RANDREAD|RANDWRITE)\s+Elapsed (ms|time)\s*:")
 _FIGURE: Final = re.compile(
-    r"^(?:[A-Z0-9]+)?\s*(Elapsed ms|IOPS|Throughput MiB/s|Total MiB)\s*:\s*"
-    r"(\d{1,15})\s+(\d{1,15})\s*$"
+    r"^(?:[A-Z0-9]+)?\s*(Elapsed ms|Elapsed time|IOPS|Throughput MiB/s|Total MiB)\s*:\s*"
+    r"([0-9.hms]{1,18})\s+([0-9.hms]{1,18})\s*$"
+)
+_ELAPSED: Final = re.compile(
+    r"(?:(\d{1,6})h)?(?:(\d{1,6})m(?!s))?(?:(\d{1,9}(?:\.\d{1,9})?)s)?(?:(\d{1,12})ms)?"
 )
 _IO_LATENCY: Final = re.compile(
     r"^\s*IO latency\s*:\s*\[ min=([0-9.]{1,12})(us|ms|s) avg=([0-9.]{1,12})(us|ms|s) "
@@ -75,8 +78,24 @@ def _from_table(source: Source, text: str, warnings: list[str]) -> Iterator[Meas
             path, threads = working[1], int(working[2])
         figure = _FIGURE.match(line)
         if operation and figure:
-            figures[figure[1]] = figure[3]
+            name, text_found = figure[1], figure[3]
+            if name == "Elapsed time":
+                name, text_found = "Elapsed ms", _milliseconds(text_found)
+            figures[name] = text_found
         times = _IO_LATENCY.match(line) or times if operation else None
+
+
+def _milliseconds(text: str) -> str:
+    """Return a time as elbencho prints it for people in ms; what is none as it stands.
+
+    >>> _milliseconds("1m10.5s"), _milliseconds("823ms"), _milliseconds("x")
+    ('70500', '823', 'x')
+    """
+    match = _ELAPSED.fullmatch(text)
+    if match is None or not text:
+        return text
+    hours, minutes, seconds, ms = (float(part or 0) for part in match.groups())
+    return f"{1000 * (3600 * hours + 60 * minutes + seconds) + ms:.15g}"
 
 
 def _phase(

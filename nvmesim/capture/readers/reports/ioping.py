@@ -57,7 +57,9 @@ def read(source: Source) -> Capture:
         measurement = _measurement(source, title, text[before : title.start()], text, end)
         before = title.end()
         if measurement is None:
-            warnings.append(f"{shown(title[1], 40)}: its statistics are cut (left out)")
+            warnings.append(
+                f"{shown(title[1], 40)}: its statistics are cut or of ioping before 0.8 (left out)"
+            )
         else:
             found.append(measurement)
     warnings += cut_line(source)

@@ -34,9 +34,12 @@ _HOSTED = re.compile(r"^([\w.-]{1,64}): +(?:Linux \S+ \(|Device:?\s|avg-cpu:)", 
 _BANNER = re.compile(r"^Linux \S+ \(\S*\)\s")
 _CPUS = re.compile(r"\((\d{1,6}) CPU\)")
 _DATE = re.compile(r"\d{1,4}[/.\-]\d{1,2}[/.\-]\d{1,4}[ T]\d{1,2}:\d\d:\d\d(?: [AP]M)?")
+_TIME_ONLY = re.compile(r"Time: (\d{1,2}:\d\d:\d\d(?: [AP]M)?)\s*$")
+"""What sysstat 9 prints with -t; the day is not in it."""
 _DATES: Final = (
     "%m/%d/%y %H:%M:%S", "%m/%d/%Y %H:%M:%S", "%d.%m.%Y %H:%M:%S", "%Y-%m-%d %H:%M:%S",
     "%m/%d/%Y %I:%M:%S %p", "%m/%d/%y %I:%M:%S %p", "%Y-%m-%dT%H:%M:%S", "%d/%m/%y %H:%M:%S",
+    "%I:%M:%S %p", "%H:%M:%S",
 )  # fmt: skip
 _COMMA = re.compile(r"(:\s*)(\d+),(\d+)(?=\s*[,}])")
 
@@ -73,13 +76,13 @@ class _Host:
     def line(self, text: str) -> None:
         """Take the next line."""
         words = text.split()
-        date = _DATE.match(text.strip())
+        date = _DATE.match(text.strip()) or _TIME_ONLY.match(text.strip())
         if not words:
             self.row = None
         elif _BANNER.match(text.strip()):
             self._banner(text)
         elif date:
-            self.when = _date(date[0])
+            self.when = _date(date[1] if date.re is _TIME_ONLY else date[0])
         elif _is_header(words):
             self.reports.append(_Report(self.when, self.cpu, since_boot=self.begins))
             self.row, self.cpu, self.begins = _device_table(words, self.reports[-1]), {}, False
@@ -166,7 +169,7 @@ def _from_text(text: str) -> list[_Host]:
             hosts[name].line(rest)
         elif "" in hosts:
             hosts[""].line(line)
-    if last.strip():
+    if last:  # blanks alone are a line that is cut, too
         _last_line(next(reversed(hosts.values())), last)
     return list(hosts.values())
 

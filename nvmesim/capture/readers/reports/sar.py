@@ -18,8 +18,11 @@ from nvmesim.capture.text import Head, Source, shown
 
 FORMAT: Final = "sar"
 _HEADER: Final = re.compile(
-    r"^(?P<time>\d\d:\d\d:\d\d(?: ?[AP]M)?|\S*[^\d\s]\S*:)\s+DEV\s+tps\s+(?P<rest>.*%util.*)$", re.M
+    r"^(?P<time>\d\d:\d\d:\d\d(?: ?[AP]M)?|\S*[^\d\s]\S*:)\s+(?P<first>DEV\s+)?tps\s+"
+    r"(?P<rest>.*%util)(?P<last>\s+DEV)?\s*$",
+    re.M,
 )
+"""The device stands first or, with --pretty, last."""
 _TIME: Final = re.compile(r"^(\d\d):(\d\d):(\d\d)(?: ?([AP])M)?\s+")
 _AVERAGE: Final = re.compile(r"^\S*[^\d\s]\S*:\s+")
 _BANNER: Final = re.compile(r"^Linux \S+ \(")
@@ -52,17 +55,19 @@ def read(source: Source) -> Capture:
     times: list[int] = []
     skipped = 0
     columns: list[str] = []
+    is_last = False
     last = lines.pop() if lines[-1].strip() else ""
     for line in lines:
         header = _HEADER.match(line)
         if header:
             columns = ["tps", *header["rest"].split()]
+            is_last = header["last"] is not None
             if start := _TIME.match(line):
                 times.append(_seconds(start))
         elif not line.strip():
             columns = []
         elif columns:
-            skipped += not _row(line, columns, devices, times)
+            skipped += not _row(line, columns, is_last, devices, times)
     if last:  # perhaps of the table, perhaps before one
         skipped += 1
     length = _interval(times)
@@ -75,12 +80,16 @@ def read(source: Source) -> Capture:
     return results(source, FORMAT, found, warnings, rows=rows, skipped=skipped)
 
 
-def _row(line: str, columns: list[str], devices: dict[str, _Device], times: list[int]) -> bool:
+def _row(
+    line: str, columns: list[str], is_last: bool, devices: dict[str, _Device], times: list[int]
+) -> bool:
     """Add the row on *line*; whether it is whole."""
     start = _TIME.match(line)
     average = None if start else _AVERAGE.match(line)
     head = start or average
     words = line[head.end() :].split() if head else []
+    if is_last:
+        words = [*words[-1:], *words[:-1]]
     values = [number(word) for word in words[1:]]
     if len(values) != len(columns) or any(value is None or value < 0 for value in values):
         return False

@@ -27,6 +27,7 @@ from nvmesim.capture.text import Head, Source, shown
 FORMAT: Final = "spdk"
 _HEADER: Final = re.compile(r"^\s*Device Information\s*:(.*)$", re.M)
 _SUMMARY: Final = re.compile(r"^Summary latency data for (.+?)\s+from core\s+\d+:\s*$", re.M)
+_PLAIN: Final = re.compile(r": +[0-9.]{1,18} IOPS +[0-9.]{1,18} Mi?B/s\s*$", re.M)
 _HISTOGRAM: Final = re.compile(r"^Latency histogram for (.+?)\s+from core\s+\d+:\s*$", re.M)
 _SECTION: Final = re.compile(r"^\s*Latency (summary|histogram)\s*$")
 _JOB: Final = re.compile(
@@ -38,6 +39,10 @@ _PERCENTILE: Final = re.compile(r"^\s*([0-9.]{1,10})%\s*:\s*([0-9.]{1,15})us\s*$
 _BIN: Final = re.compile(
     r"^\s*([0-9.]{1,15})\s*-\s*([0-9.]{1,15}):\s*[0-9.]{1,9}%\s*\(\s*(\d{1,15})\)\s*$"
 )
+_PLAIN_ROW: Final = re.compile(
+    r"^\s*(\S.*?)\s*:\s+([0-9.]{1,18}) (IOPS)\s+([0-9.]{1,18}) (MiB/s|MB/s)\s*$"
+)
+"""Of bdevperf before 21.01, which prints no latencies."""
 _CORE: Final = re.compile(r"\s+from core\s+\d+$")
 _COMMAND: Final = re.compile(r"perf\b(?=[^\n]*\s-q\s*\d)([^\n]*)")
 _OPTION: Final = re.compile(r"(?<!\S)-([qowMt])\s*(\w+)")
@@ -63,8 +68,10 @@ class _Device:
 
 def sniff(head: Head) -> bool:
     """Whether *head* has the table or the latency summary of either tool."""
-    return bool(_SUMMARY.search(head.text)) or (
-        "Latency(us)" in head.text and bool(_HEADER.search(head.text))
+    return (
+        bool(_SUMMARY.search(head.text))
+        or ("Latency(us)" in head.text and bool(_HEADER.search(head.text)))
+        or bool("Running I/O for" in head.text and _PLAIN.search(head.text))
     )
 
 
@@ -87,6 +94,7 @@ def _parse(source: Source, text: str) -> tuple[list[_Device], int]:
         header, named = _HEADER.match(line), _SUMMARY.match(line) or _HISTOGRAM.match(line)
         job, percentile, one_bin = _JOB.match(line), _PERCENTILE.match(line), _BIN.match(line)
         row = _ROW.match(line) if columns else None
+        plain = _PLAIN_ROW.match(line)
         if header:
             columns = header[1].split()
         elif named or job:
@@ -99,6 +107,10 @@ def _parse(source: Source, text: str) -> tuple[list[_Device], int]:
             _add_percentile(source, number, current, percentile)
         elif one_bin and current:
             _add_bin(source, number, current, one_bin)
+        elif plain and plain[1] != "Total":
+            device = devices.setdefault(_CORE.sub("", plain[1]), _Device(plain[1], **given))
+            pairs = zip((plain[3], plain[5]), (plain[2], plain[4]), strict=True)
+            device.rows.append({k: number_of(source, f"line {number}: {k}", v) for k, v in pairs})
         elif row and (values := row[2].split()) and len(values) == len(columns):
             name = _CORE.sub("", row[1])
             if name != "Total":
@@ -153,10 +165,15 @@ def _measurement(device: _Device, warnings: list[str]) -> Measurement | None:
     if fraction is None and device.percentage is not None:
         fraction = device.percentage / 100
     iops = sum(row.get("IOPS", 0.0) for row in device.rows)
-    rate = sum(row.get("MiB/s", 0.0) for row in device.rows) * MIB
+    # Both names mean 2**20 bytes; perf printed MB/s before 19.
+    rate = sum(row.get("MiB/s", row.get("MB/s", 0.0)) for row in device.rows) * MIB
     seconds = max((row.get("runtime(s)", 0.0) for row in device.rows), default=0.0)
     lat = _latency(device, iops, seconds)
-    result = rate_result(iops, rate, seconds=seconds or None, count=lat.count or None, lat=lat)
+    count = lat.count or None
+    known = lat.mean_s is not None or lat.percentiles_s
+    result = rate_result(
+        iops, rate, seconds=seconds or None, count=count, lat=lat if known else None
+    )
     rounding = len(device.rows) * 0.005
     size = device.size or nearest_size(iops, rate, rounding * MIB, rounding)
     ops: dict[Op, OpResult] = {}
@@ -188,7 +205,8 @@ def _latency(device: _Device, iops: float, seconds: float) -> Latency:
     whole = device.bins[0] if len(device.bins) == 1 else []
     counted = sum(n for _, _, n in whole)
     means = [(row.get("IOPS", 0.0), row.get("Average", 0.0)) for row in device.rows]
-    mean = sum(n * us for n, us in means) / iops * 1e-6 if iops else None
+    known = iops and any("Average" in row for row in device.rows)
+    mean = sum(n * us for n, us in means) / iops * 1e-6 if known else None
     lows = [row["min"] * 1e-6 for row in device.rows if "min" in row]
     highs = [row["max"] * 1e-6 for row in device.rows if "max" in row]
     return Latency(

@@ -28,6 +28,7 @@ _ROW: Final = re.compile(r"^(Read|Write)\s*\|(.*)$")
 _CELL: Final = re.compile(r"([0-9.]{1,12})\s*([KMGT])B/s\s*\(\s*([0-9.]{1,12}[kmg]?)\s*\)")
 _PARTITION: Final = re.compile(r"\(Partition (\S+?)\)")
 _POWER: Final = {"K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
+_SCALE: Final = {"k": 1e3, "m": 1e6, "g": 1e9}
 _KIB_RATE: Final = 1.024
 DEPTH: Final = 64
 JOBS: Final = 2
@@ -41,6 +42,7 @@ def sniff(head: Head) -> bool:
 def read(source: Source) -> Capture:
     """Read every column with its reads and writes; one that lacks either is left out and said."""
     text = source.text(LARGEST)
+    kib_rate = _kib_rate(text)
     warnings = ["printed IOPS are cut to three digits: rates come from the bandwidth"]
     target = _PARTITION.search(text)
     name = f" {target[1]}" if target else ""
@@ -55,14 +57,37 @@ def read(source: Source) -> Capture:
         elif row:
             op: Op = "read" if row[1] == "Read" else "write"
             for size, cell in zip(sizes, row[2].split("|"), strict=False):
-                result = _result(source, number, size, cell)
+                result = _result(source, number, size, cell, kib_rate)
                 if result is not None:
                     cells.setdefault(size, {})[op] = result
     warnings += cut_line(source)
     return results(source, FORMAT, found, warnings)
 
 
-def _result(source: Source, line: int, size: str, cell: str) -> OpResult | None:
+def _kib_rate(text: str) -> float:
+    """Return what the printed rates have to be multiplied by: all are of one script.
+
+    Printed IOPS have two or three digits, so the whole table decides and not each cell.
+    """
+    misses = {1.0: 0.0, _KIB_RATE: 0.0}
+    sizes: list[str] = []
+    for line in text.split("\n"):
+        row = _ROW.match(line)
+        if line.startswith("Block Size |"):
+            sizes = _COLUMN.findall(line)
+        for size, cell in zip(sizes, row[2].split("|"), strict=False) if row else ():
+            match, n_bytes = _CELL.search(cell), binary_size(size)
+            digits = match and match[3].rstrip("kmg").replace(".", "", 1)
+            if match and n_bytes and digits and digits.isdecimal() and int(digits):
+                rate = float(match[1].replace(".", "", match[1].count(".") - 1) or 0)
+                iops = rate * _POWER[match[2]] / n_bytes
+                asked = float(match[3].rstrip("kmg")) * _SCALE.get(match[3][-1], 1.0)
+                for factor in misses:
+                    misses[factor] += abs(iops * factor / asked - 1)
+    return min(misses, key=lambda factor: misses[factor])
+
+
+def _result(source: Source, line: int, size: str, cell: str, kib_rate: float) -> OpResult | None:
     match, n_bytes = _CELL.search(cell), binary_size(size)
     if match is None or not n_bytes:
         return None
@@ -70,8 +95,7 @@ def _result(source: Source, line: int, size: str, cell: str) -> OpResult | None:
     iops = number_of(source, f"line {line}: {size} IOPS", match[3])
     if not rate:
         return None
-    if abs(rate * _KIB_RATE / n_bytes - iops) < abs(rate / n_bytes - iops):
-        rate *= _KIB_RATE
+    rate *= kib_rate
     if iops >= 20 and not 0.9 < rate / n_bytes / iops < 1.15:
         raise source.error(
             f"line {line}: {size}: {shown(match[0])!r} makes {rate / n_bytes:.4g} IOPS",

@@ -1,0 +1,187 @@
+"""fio's rarer ways to report, as fio 3.33 prints them: all as one, clients, failed jobs."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+
+import pytest
+
+from nvmesim.capture.capture import Capture
+from nvmesim.capture.registry import read_capture, read_captures
+from nvmesim.errors import CaptureError
+from tests.capture.test_fio_runs import banner, section
+
+DATA = Path(__file__).parent / "data"
+JSON = json.loads((DATA / "fio-json" / "psync_qd8.json").read_text())
+TERSE = (DATA / "fio-terse" / "randrw_4k_qd4.terse_v3.txt").read_text()
+CPU_AT = {3: 5 + 2 * 41, 5: 5 + 3 * 47}
+"""Fields before those of the CPU, by terse version."""
+
+
+def read(text: str, tmp_path: Path, name: str = "run.txt") -> Capture:
+    path = tmp_path / name
+    path.write_text(text, encoding="utf-8")
+    return read_capture(path)
+
+
+# unified_rw_reporting
+
+
+def test_terse_lines_with_one_block_for_all(tmp_path: Path) -> None:
+    fields = TERSE.strip().split(";")
+    one = ";".join([*fields[: 5 + 41], *fields[CPU_AT[3] :]])
+    (m,) = read(one + "\n", tmp_path).measurements
+    assert not m.ops
+    assert m.mixed is not None
+    assert m.mixed.iops == float(fields[7])
+    assert m.mixed.bytes == int(fields[5]) * 1024
+    assert m.mixed.clat is not None
+    assert m.mixed.clat.mean_s == pytest.approx(float(fields[15]) * 1e-6)
+    assert m.disk_util_pct == {fields[-9]: float(fields[-1].rstrip("%"))}
+
+
+@pytest.mark.parametrize("version", ["3", "4"])
+def test_terse_lines_with_a_further_block_for_both(version: str, tmp_path: Path) -> None:
+    fields = TERSE.strip().split(";")
+    trims = [*"0" * 12, *["0%=0"] * 20, *"0" * 6, "0.000000%", *"00"][:41] if version == "4" else []
+    both = [version, *fields[1 : CPU_AT[3]], *trims, *fields[5:46], *fields[CPU_AT[3] :]]
+    (m,) = read(";".join(both) + "\n", tmp_path).measurements
+    (plain,) = read(TERSE, tmp_path).measurements
+    assert m.mixed is None
+    assert m.ops == plain.ops
+    assert m.disk_util_pct == plain.disk_util_pct
+    assert m.cpu == plain.cpu
+
+
+def test_text_with_a_further_block_for_both(tmp_path: Path) -> None:
+    body = section(ops={"read": 70_000, "write": 30_000})
+    block = "  mixed: IOPS=10.0k, BW=39.1MiB/s (41.0MB/s)(390.62MiB/10000msec)\n  cpu "
+    (m,) = read(body.replace("  cpu ", block), tmp_path).measurements
+    assert m.mixed is None
+    assert [m.ops[op].count for op in ("read", "write")] == [70_000, 30_000]
+    assert not any("neither can be calibrated" in w for w in m.warnings)
+
+
+def test_reads_reported_as_mixed_are_reads(tmp_path: Path) -> None:
+    body = section(ops={"read": 100_000}).replace("read: IOPS", "mixed: IOPS")
+    (m,) = read(banner("job", 0, "randread", 1) + body, tmp_path).measurements
+    assert list(m.ops) == ["read"]
+    assert m.ops["read"].bytes == 100_000 * 4096
+
+
+# What a text says beside its numbers
+
+
+def test_sizes_of_a_range_are_no_size(tmp_path: Path) -> None:
+    """The mean of 4 to 16 KiB may be 8 KiB, which no request had."""
+    head = banner("job", 0, "randread", 1).replace("4096B-4096B", "4096B-16.0KiB")
+    body = section(ops={"read": 100_000}).replace("390.62MiB", "781.25MiB")
+    (m,) = read(head + body, tmp_path).measurements
+    assert m.conditions.block_size is None
+    assert m.ops["read"].bytes == pytest.approx(100_000 * 8192, rel=1e-4)
+
+
+def test_flushes_targets_and_signals_are_said(tmp_path: Path) -> None:
+    body = section(ops={"write": 100_000}, depth=4)
+    body = body.replace("total=0,100000,0,0", "total=0,100000,0,25000")
+    body += "     latency   : target=2000000, window=200000, percentile=99.00%, depth=4\n"
+    capture = read(banner("job", 0, "randwrite", 32) + "fio: terminating on signal 2\n" + body,
+                   tmp_path)  # fmt: skip
+    (m,) = capture.measurements
+    assert "25000 flushes (fsync) ran between the requests" in m.warnings
+    assert any(w.startswith("latency_target:") for w in m.warnings)
+    assert capture.warnings == ("the run was interrupted by a signal",)
+
+
+def test_jobs_that_failed_without_a_report_are_said(tmp_path: Path) -> None:
+    failed = "fio: pid=0, err=2/file:filesetup.c:174, func=open, error=No such file or directory\n"
+    text = banner("job", 0, "randread", 1) + "fio-3.33\n" + failed + section(ops={"read": 90_000})
+    assert "1 jobs failed (the first: open, error=No such file" in read(text, tmp_path).warnings[0]
+
+
+def test_decimal_megabytes_of_kb_base_1000(tmp_path: Path) -> None:
+    body = section(ops={"read": 100_000}).replace("390.62MiB", "409.60MB")
+    (m,) = read(body, tmp_path).measurements
+    assert m.ops["read"].bytes == 409_600_000
+
+
+def test_the_sum_of_all_clients_is_no_further_run(tmp_path: Path) -> None:
+    first, second = (
+        section(name, ops={"read": 50_000}, pid=pid) for name, pid in (("a", 7), ("b", 8))
+    )
+    everything = section("All clients", ops={"read": 100_000}, pid=0)
+    lines = "".join("<host> " + banner(name, 0, "randread", 1) for name in "ab")
+    text = lines + first + second
+    capture = read(text + everything, tmp_path)
+    (m,) = capture.measurements
+    assert m.ops["read"].count == 100_000
+    assert (m.conditions.jobs, m.conditions.engine) == (2, "libaio")
+
+
+def test_engines_without_a_drive_are_said(tmp_path: Path) -> None:
+    text = banner("job", 0, "randread", 1, "null") + section(ops={"read": 100_000})
+    (m,) = read(text, tmp_path).measurements
+    assert "ioengine=null does no I/O: nothing of a drive was measured" in m.warnings
+
+
+def test_messages_of_fio_without_a_result(tmp_path: Path) -> None:
+    with pytest.raises(CaptureError, match=r"messages of fio and no result .*unrecognized option"):
+        read("fio: unrecognized option '--iodeph=4'\n", tmp_path)
+
+
+# Runs of one file
+
+
+def test_short_runs_appended_to_one_json_are_all_kept(tmp_path: Path) -> None:
+    """Runs of a second start within the second by which fio rounds what has elapsed."""
+    runs = []
+    for number, depth in enumerate((1, 2, 3)):
+        run = copy.deepcopy(JSON)
+        (job,) = run["jobs"]
+        job["job options"]["iodepth"] = str(depth)
+        job["elapsed"] = 2
+        job["read"].update(total_ios=10_000 + depth, runtime=1001)
+        run["timestamp"] = 1_700_000_000 + number
+        run["timestamp_ms"] = 1_700_000_000_000 + 1_300 * number
+        runs.append(run)
+    text = "\n".join(map(json.dumps, runs))
+    assert len(read(text, tmp_path, "a.json").measurements) == 3
+    for run in runs:
+        run["jobs"][0]["job options"]["iodepth"] = "1"
+    assert len(read("\n".join(map(json.dumps, runs)), tmp_path, "b.json").measurements) == 3
+    for number, run in enumerate(runs):
+        run["jobs"][0]["elapsed"] = 2 + number
+        run["jobs"][0]["read"]["runtime"] = 1001 + 1_300 * number
+    (m,) = read("\n".join(map(json.dumps, runs)), tmp_path, "c.json").measurements
+    assert m.ops["read"].count == 10_003
+
+
+def test_the_log_of_one_job_has_the_load_of_that_job(tmp_path: Path) -> None:
+    run = copy.deepcopy(JSON)
+    run.pop("global options", None)
+    first = run["jobs"][0]
+    first["job options"] = {"rw": "randread", "bs": "4k", "iodepth": "4", "ioengine": "libaio",
+                            "direct": "1", "write_lat_log": "lg"}  # fmt: skip
+    first.pop("iodepth_level")
+    second = copy.deepcopy(first)
+    second["jobname"] = "other"
+    second["job options"].update(rw="randwrite", bs="8k", iodepth="2")
+    second["write"], second["read"] = first["read"], first["write"]
+    run["jobs"] = [first, second]
+    (tmp_path / "lg.json").write_text(json.dumps(run))
+    for job, (op, size) in enumerate((("0", 4096), ("1", 8192)), start=1):
+        rows = [f"{k}, 80000, {op}, {size}, 0\n" for k in range(1, 2001)]
+        (tmp_path / f"lg_clat.{job}.log").write_text("".join(rows))
+    found = [read_capture(tmp_path / f"lg_clat.{job}.log") for job in (1, 2)]
+    loads = [capture.measurements[0].conditions for capture in found]
+    assert [(c.read_fraction, c.block_size, c.jobs, c.iodepth) for c in loads] == [
+        (1.0, 4096, 1, 4),
+        (0.0, 8192, 1, 2),
+    ]
+    assert any("1 of 2 jobs that ran together" in w for w in found[0].warnings)
+    both = read_captures([tmp_path / f"lg_clat.{job}.log" for job in (1, 2)])
+    (m,) = both.measurements
+    assert (m.conditions.jobs, m.conditions.iodepth) == (2, None)
+    assert (m.ops["read"].count, m.ops["write"].count) == (2000, 2000)

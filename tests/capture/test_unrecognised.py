@@ -1,0 +1,65 @@
+"""Files that people give and that are no capture: one line says what they are and what would do."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+import pytest
+
+from nvmesim.capture.registry import read_capture
+from nvmesim.errors import CaptureError
+
+FILES = {
+    "blktrace at its end": (
+        "=== md0 ===\n  CPU  0:                  496 events,       24 KiB data\n",
+        "what blktrace says at its end.*NAME.blktrace.0",
+    ),
+    "diskstats": (
+        "   8       0 sda 1234 5 6789 10 11 12 13 14 0 15 16 0 0 0 0\n",
+        "/proc/diskstats.*iostat -x -t 1",
+    ),
+    "mpstat": (
+        "Linux 5.14.0 (n1) \t03/01/2024 \t_x86_64_\t(32 CPU)\n\n10:00:01 AM  CPU    %usr\n",
+        "without the table of devices; run sar -d",
+    ),
+    "vmstat": ("procs -----------memory----------\n r  b   swpd\n", "vmstat"),
+    "nmon": ("AAA,progname,nmon_x86_64\nAAA,command,nmon -f\n", "nmon"),
+    "dstat": ('"pcp-dstat 5.3.1 CSV Output"\n"Author:"\n', "dstat"),
+    "perfmon": (
+        '"(PDH-CSV 4.0) (UTC)(0)","\\\\S\\PhysicalDisk(0 C:)\\Disk Reads/sec"\n',
+        "Performance Monitor's log.*diskspd -L -Rxml",
+    ),
+    "hdparm": ("/dev/sda:\n Timing cached reads:   20000 MB in  1.99 s\n", "hdparm"),
+    "dd": ("1+0 records out\n1073741824 bytes (1.1 GB, 1.0 GiB) copied, 0.8 s, 1.4 GB/s\n", "dd's"),
+    "sysbench": ("sysbench 1.0.20 (using system LuaJIT 2.1.0)\nFile operations:\n", "sysbench"),
+    "iozone": ("\tIozone: Performance Test of File I/O\n", "iozone"),
+    "bonnie++": ("1.97,1.97,host,1,1500000000,16G,,1000,99,+++++,+++\n", "bonnie"),
+    "bitesize": (
+        "     Kbytes              : count     distribution\n  4 -> 7 : 5 |*|\n",
+        "histogram of sizes.*biolatency",
+    ),
+    "diskspd's error": ("Can't use -t and -F at the same time!\n", "messages of a benchmark"),
+    "other columns": (
+        "name,ioengine,rw,bs,iodepth,ios,iops,mean_lat_ns\nrr1,libaio,randread,4k,1,1,2,3\n",
+        "columns are not those of points .*op,block_size,jobs,iodepth,iops",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_it_says_what_the_file_is(name: str, tmp_path: Path) -> None:
+    text, expected = FILES[name]
+    path = tmp_path / "file.txt"
+    path.write_text(text)
+    with pytest.raises(CaptureError, match=expected) as caught:
+        read_capture(path)
+    assert "\n" not in str(caught.value)
+
+
+def test_cache_traces_have_no_reads_and_writes(tmp_path: Path) -> None:
+    path = tmp_path / "trace.oracleGeneral"
+    rows = [struct.pack("<IQIq", 1000 + k, 77 * k, 4096, k + 5 if k % 3 else -1) for k in range(50)]
+    path.write_bytes(b"".join(rows))
+    with pytest.raises(CaptureError, match=r"cache trace .oracleGeneral.: .* no reads, writes"):
+        read_capture(path)
