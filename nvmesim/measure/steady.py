@@ -14,8 +14,8 @@ ratio estimators: Law and Kelton, Simulation Modeling and Analysis, chapter 9.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from functools import cached_property
 from itertools import pairwise
@@ -98,6 +98,25 @@ class Snapshot:
         )
 
 
+def summed(snapshots: Sequence[Snapshot]) -> Snapshot:
+    """Return all *snapshots* together, of which there is at least one."""
+    first = snapshots[0]
+    if len(snapshots) == 1:
+        return first
+    total = first + snapshots[1]
+    for other in snapshots[2:]:  # in place: the arrays are new, and most of the cost is memory
+        np.maximum(total.latency_max_ps, other.latency_max_ps, out=total.latency_max_ps)
+        for name in ("histogram", "flows", "children", "stations", "syncs", "classes"):
+            array = getattr(total, name)
+            np.add(array, getattr(other, name), out=array)
+    return replace(
+        total,
+        n_records=sum(s.n_records for s in snapshots),
+        duration_ps=sum(s.duration_ps for s in snapshots),
+        outstanding=snapshots[-1].outstanding,
+    )
+
+
 @dataclass(frozen=True)
 class Reducer:
     """What of a batch is kept: bytes by flow, and children by whatever reports group them by."""
@@ -159,10 +178,7 @@ class Window:
     @cached_property
     def total(self) -> Snapshot:
         """All snapshots together."""
-        total = self.snapshots[0]
-        for snapshot in self.snapshots[1:]:
-            total = total + snapshot
-        return total
+        return summed(self.snapshots)
 
     def groups(self, most: int = N_GROUPS) -> list[tuple[Snapshot, ...]]:
         """Snapshots in at most *most* runs of neighbours, of nearly equal length."""

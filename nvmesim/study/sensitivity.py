@@ -263,13 +263,13 @@ def _put_number(
     table: dict[str, Any], found: Input, value: float, level: str | None, holder: Mapping[str, Any]
 ) -> None:
     number = {"value": value, "basis": "assumed", "source": "sensitivity"}
-    key = ".".join(found.path)
+    places = [table]
     if level is not None:
         # A number that the profile states for this level only is overridden there as well.
-        table.setdefault("by_level", {}).setdefault(level, {})[key] = number
+        places.append(table.setdefault("by_level", {}).setdefault(level, {}))
     if isinstance(holder, dict) and holder.get("state") == "fresh":
-        table.setdefault("fresh", {})[key] = number
-    inner = table
-    for part in found.path[:-1]:
-        inner = inner.setdefault(part, {})
-    inner[found.path[-1]] = number
+        table.setdefault("fresh", {})[".".join(found.path)] = number
+    for inner in places:
+        for part in found.path[:-1]:
+            inner = inner.setdefault(part, {})
+        inner[found.path[-1]] = number

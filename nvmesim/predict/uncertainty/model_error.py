@@ -2,11 +2,7 @@
 
 The committed table has a row a measured number: who measured it, its class, whether the drive was
 calibrated or taken from the catalog, and the logarithm of measured over predicted. A source is one
-vote however many rows it has: its error is a random effect, and rows only tell how large that is.
-The prediction is of a new source: Student's t with as many degrees of freedom as sources stand
-behind the variance. Classes with few sources borrow from all. Sources: Higgins, Thompson and
-Spiegelhalter, "A re-evaluation of random-effects meta-analysis", J. R. Statist. Soc. A 172(1), 2009
-(predictive interval, t); Kennedy and O'Hagan 2001 (model discrepancy).
+vote however many rows it has; classes with few sources borrow from all (`discrepancy`).
 """
 
 from __future__ import annotations
@@ -20,14 +16,13 @@ from importlib import resources
 from typing import Final, Literal
 
 from nvmesim.measure.student import two_sided
+from nvmesim.network.distributions import Floats
+from nvmesim.predict.uncertainty.discrepancy import Observed, half_width, population
 
 Kind = Literal["catalog", "calibrated"]
 Group = Literal["rate", "middle", "tail"]
 
 COLUMNS: Final = ("source", "set", "config", "metric", "class", "kind", "log_error", "known")
-BORROWED: Final = 2.0
-"""Sources that the pooled variance counts for in a class: with none of its own a class is the pool,
-with several it is mostly itself."""
 LEAST: Final = 0.02
 """Least standard deviation of the model's error: no server is known to better than its repeats."""
 UNKNOWN: Final = math.log(2.0)
@@ -79,10 +74,10 @@ def model_error(
 ) -> ModelError:
     """Return how far the model may be off in *model_class*, *without* one source.
 
-    A class that nobody measured takes the pooled error of all, or that of what was measured most
-    like it if that is larger; latencies of which too little is known take at least that of IOPS.
+    A class that nobody measured takes the error of a new class: what all sources say of how much
+    classes differ. Latencies of which too little is known take at least the error of IOPS.
     """
-    rows = shipped() if table is None else table
+    rows = shipped() if table is None else tuple(table)
     found = _learned(model_class, kind, GROUPS.get(figure, "rate"), without, rows)
     if GROUPS.get(figure, "rate") != "rate":
         rate = _learned(model_class, kind, "rate", without, rows)
@@ -90,43 +85,48 @@ def model_error(
     return found
 
 
+@functools.lru_cache(maxsize=512)
 def _learned(
-    model_class: str, kind: Kind, group: Group, without: str, rows: Sequence[Miss]
+    model_class: str, kind: Kind, group: Group, without: str, rows: tuple[Miss, ...]
 ) -> ModelError:
-    mine = [r for r in rows if r.kind == kind and GROUPS.get(r.metric) == group
-            and r.source != without]  # fmt: skip
-    pool = by_source(mine)
-    own = by_source(r for r in mine if r.model_class == model_class)
-    if not pool:
+    mine = _rows(kind, group, without, rows)
+    if not mine:
         return ModelError(UNKNOWN)
-    pooled = sum(pool.values()) / len(pool)
-    n = len(own)
-    variance = (sum(own.values()) + BORROWED * pooled) / (n + BORROWED)
-    freedom = min(len(pool), n + round(BORROWED)) if n else len(pool)
-    half = two_sided(max(2, freedom)) * math.sqrt(max(variance, LEAST**2) * (1 + 1 / len(pool)))
-    if not n:
-        half = max(half, two_sided(max(2, len(pool))) * math.sqrt(pooled))
-        return ModelError(half)
-    sizes = [_size(r for r in mine if r.model_class == model_class and r.source == s) for s in own]
+    own = by_source(r for r in mine if r.model_class == model_class)
+    least = two_sided(max(2, len(own))) * LEAST
+    half = max(least, half_width(_population(kind, group, without, rows), list(own.values())))
+    sizes = [_size(source) for source in own.values()] or [0.0]
     return ModelError(half, tuple(own), (math.expm1(min(sizes)), math.expm1(max(sizes))))
 
 
-def by_source(rows: Iterable[Miss]) -> dict[str, float]:
-    """Source -> variance of the model's error there: what else is known of each row is taken off.
+def _rows(kind: Kind, group: Group, without: str, rows: Iterable[Miss]) -> list[Miss]:
+    return [r for r in rows if r.kind == kind and GROUPS.get(r.metric) == group
+            and r.source != without]  # fmt: skip
+
+
+@functools.lru_cache(maxsize=64)
+def _population(kind: Kind, group: Group, without: str, rows: tuple[Miss, ...]) -> Floats:
+    return population(list(by_source(_rows(kind, group, without, rows)).values()))
+
+
+def by_source(rows: Iterable[Miss]) -> dict[str, Observed]:
+    """Source -> its errors and what else is known of each.
 
     >>> row = Miss("a", "s", "c", "iops", "mixes", "catalog", 0.5, 0.3)
     >>> by_source([row, row])
-    {'a': 0.16}
+    {'a': Observed(errors=(0.5, 0.5), known=(0.3, 0.3))}
     """
-    grouped: dict[str, list[float]] = {}
+    grouped: dict[str, list[Miss]] = {}
     for row in rows:
-        grouped.setdefault(row.source, []).append(row.log_error**2 - row.known**2)
-    return {name: max(0.0, sum(each) / len(each)) for name, each in sorted(grouped.items())}
+        grouped.setdefault(row.source, []).append(row)
+    return {
+        name: Observed(tuple(r.log_error for r in each), tuple(r.known for r in each))
+        for name, each in sorted(grouped.items())
+    }
 
 
-def _size(rows: Iterable[Miss]) -> float:
-    errors = [row.log_error**2 for row in rows]
-    return math.sqrt(sum(errors) / len(errors))
+def _size(source: Observed) -> float:
+    return math.sqrt(sum(e**2 for e in source.errors) / len(source.errors))
 
 
 @functools.cache
