@@ -12,8 +12,8 @@ from tests.capture import composed
 
 READ = """
 import resource, sys
-from nvmesim.trace import request_table
-from nvmesim.trace.registry import read_capture
+from nvmesim.capture.requests import table as request_table
+from nvmesim.capture.registry import read_capture
 request_table.KEEP_ROWS = 50_000
 capture = read_capture(sys.argv[1])
 print(capture.rows, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)

@@ -15,8 +15,16 @@ import numpy as np
 
 from nvmesim.capture.capture import Capture
 from nvmesim.capture.notes import Notes
-from nvmesim.capture.readers.tables.table_kernel import INTEGER, LETTER, NAME, SECONDS
-from nvmesim.capture.readers.tables.table_rows import Column, Names, Shape, table_batches
+from nvmesim.capture.readers.tables.table_rows import (
+    INTEGER,
+    LETTER,
+    NAME,
+    SECONDS,
+    Column,
+    Names,
+    Shape,
+    table_batches,
+)
 from nvmesim.capture.requests.block import Block
 from nvmesim.capture.requests.table import requests_capture
 from nvmesim.capture.requests.timed import Timed, sane_rows, timed_rows
@@ -75,7 +83,7 @@ def _shape(head: Head) -> Shape:
         for at, name in enumerate(names)
         if name in _KINDS
     }
-    return Shape(wanted, least=len(names), most=1000, commas=False, point=ord(","))
+    return Shape(wanted, least=len(names), most=1000, commas=False, point=",")
 
 
 def _batches(source: Source, notes: Notes) -> Iterator[Timed]:
@@ -96,7 +104,7 @@ def _batches(source: Source, notes: Notes) -> Iterator[Timed]:
             bytes=columns["BYTES"],
             offset=np.minimum(columns["SECTOR"], MAX_SECTOR) * SECTOR,
             device=columns["DISK"],
-            names=names.listed(batch.n_names),
+            names=names.known,
         )
         good = sane_rows(found, latency=True)
         notes.skipped += int((~good).sum())

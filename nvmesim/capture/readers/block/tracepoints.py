@@ -21,8 +21,16 @@ from nvmesim.capture.readers.block.blkparse import device_name, paired_blocks
 from nvmesim.capture.readers.block.blkparse_fields import whole_lines
 from nvmesim.capture.readers.block.nvme_events import nvme_blocks
 from nvmesim.capture.readers.block.tracepoint_kernel import scan_tracepoints
-from nvmesim.capture.readers.tables.table_kernel import INTEGER, LETTER, OPERATION, OPTIONAL
-from nvmesim.capture.readers.tables.table_rows import Column, Names, Shape, table_batches
+from nvmesim.capture.readers.tables.table_rows import (
+    INTEGER,
+    LETTER,
+    OPERATION,
+    OPTIONAL,
+    Column,
+    Names,
+    Shape,
+    table_batches,
+)
 from nvmesim.capture.requests.block import Block
 from nvmesim.capture.requests.pairing import Events
 from nvmesim.capture.requests.table import requests_capture

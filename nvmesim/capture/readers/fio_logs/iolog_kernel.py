@@ -14,7 +14,6 @@ from nvmesim.capture.readers.block.blkparse_kernel import (
     _number,
     compiled,
 )
-from nvmesim.capture.readers.tables.table_kernel import LINES, OVERFLOW, SKIPPED, intern
 
 NOTHING: Final = -1
 """An action that does nothing to a drive: add, open, close."""
@@ -33,6 +32,20 @@ LENGTH: Final = 3
 FILE: Final = 4
 N_COLUMNS: Final = 5
 MISSING: Final = -1
+
+# Counters.
+SKIPPED: Final = 0
+LINES: Final = 1
+OVERFLOW: Final = 2
+"""Rows whose name had no room."""
+N_COUNTERS: Final = 3
+
+# Rows of the state of the names.
+N_NAMES: Final = 0
+N_NAME_BYTES: Final = 1
+MAX_NAMES: Final = 1 << 14
+NAME_BYTES: Final = 1 << 20
+_MASK: Final = (1 << 38) - 1
 
 ACTIONS: Final = np.zeros((9, 8), np.uint8)
 """Words of fio's iolog, padded with zeros."""
@@ -105,6 +118,46 @@ def _tail(buf: np.ndarray, first: int, stop: int) -> tuple[int, int, int, int]:
 
 
 @compiled
+def intern(
+    buf: np.ndarray,
+    i: int,
+    stop: int,
+    table: np.ndarray,
+    ends: np.ndarray,
+    text: np.ndarray,
+    state: np.ndarray,
+) -> int:
+    """The number of a name, given when first seen; -1 if there is no more room."""
+    mixed = stop - i
+    for k in range(i, stop):
+        mixed = (mixed * 1_000_003 + int(buf[k])) & _MASK
+    slot = mixed & (table.shape[0] - 1)
+    while table[slot] > 0:
+        known = table[slot] - 1
+        first = ends[known - 1] if known > 0 else 0
+        if ends[known] - first == stop - i:
+            same = True
+            for k in range(stop - i):
+                if int(text[first + k]) != int(buf[i + k]):
+                    same = False
+                    break
+            if same:
+                return int(known)
+        slot = (slot + 1) & (table.shape[0] - 1)
+    number = state[N_NAMES]
+    end = state[N_NAME_BYTES] + stop - i
+    if number >= ends.shape[0] or end > text.shape[0]:
+        return -1
+    for k in range(stop - i):
+        text[state[N_NAME_BYTES] + k] = buf[i + k]
+    ends[number] = end
+    table[slot] = number + 1
+    state[N_NAMES] = number + 1
+    state[N_NAME_BYTES] = end
+    return int(number)
+
+
+@compiled
 def scan_iolog(
     buf: np.ndarray,
     stop: int,
@@ -117,7 +170,7 @@ def scan_iolog(
 ) -> int:
     """Scan whole lines ``[time ]file action[ offset[ length]]``; the number of rows written.
 
-    out: int64[N_COLUMNS, room]. table, ends, text, state: as in `table_kernel.scan_table`.
+    out: int64[N_COLUMNS, room]. table, ends, text, state: as in `iolog_requests.Names`.
     counters: int64[N_COUNTERS], added to; a line that is none of these is skipped.
     """
     row = 0

@@ -14,8 +14,6 @@ from nvmesim.capture.lines import NEWLINE, ahead, chunks
 from nvmesim.capture.notes import Notes
 from nvmesim.capture.readers.block.blkparse_fields import whole_lines
 from nvmesim.capture.readers.fio_logs import iolog_kernel as kernel
-from nvmesim.capture.readers.tables.table_kernel import N_COUNTERS, OVERFLOW, SKIPPED
-from nvmesim.capture.readers.tables.table_rows import Names
 from nvmesim.capture.requests import pairing_kernel as pairs
 from nvmesim.capture.requests.block import Block
 from nvmesim.capture.requests.table import counted_table
@@ -29,6 +27,27 @@ NS_PER_US: Final = 1000
 MAX_TIME_US: Final = 10**13
 MAX_LENGTH: Final = 2**40
 OPS: Final[tuple[Op, ...]] = ("read", "write")
+
+
+@dataclass
+class Names:
+    """Names seen so far; the kernel adds to them, so one scan at a time."""
+
+    table: np.ndarray = field(default_factory=lambda: np.zeros(4 * kernel.MAX_NAMES, np.int64))
+    """Numbers of names and 1, by hash; 0: free."""
+    ends: np.ndarray = field(default_factory=lambda: np.zeros(kernel.MAX_NAMES, np.int64))
+    """End of each name in `text`."""
+    text: np.ndarray = field(default_factory=lambda: np.zeros(kernel.NAME_BYTES, np.uint8))
+    state: np.ndarray = field(default_factory=lambda: np.zeros(2, np.int64))
+    known: list[str] = field(default_factory=list)
+
+    def listed(self, count: int) -> list[str]:
+        """The first *count* names."""
+        for number in range(len(self.known), count):
+            first = int(self.ends[number - 1]) if number else 0
+            raw = self.text[first : int(self.ends[number])].tobytes()
+            self.known.append(raw.decode("utf-8", "replace"))
+        return self.known
 
 
 @dataclass
@@ -92,7 +111,7 @@ def read_iolog(source: Source, version: int) -> Capture:
 def blocks(source: Source, notes: Notes, version: int) -> Iterator[Block]:
     """The requests in batches, in the order of the file."""
     names = Names()
-    counters = np.zeros(N_COUNTERS, np.int64)
+    counters = np.zeros(kernel.N_COUNTERS, np.int64)
     others = back = clock_ns = 0
     last = np.empty(0, np.int64)
     for out in ahead(source, _lines(source, names, counters, notes)):
@@ -112,10 +131,10 @@ def blocks(source: Source, notes: Notes, version: int) -> Iterator[Block]:
         back += int((times[1:] - times[:-1] < -STEP_NS).sum())
         last = times[-1:]
         yield Block(_rows(out[:, good], issue[good]), names.listed(int(names.state[0])))
-    notes.skipped += int(counters[SKIPPED])
+    notes.skipped += int(counters[kernel.SKIPPED])
     notes.say(back, "places where the time steps back by more than a second")
     notes.say(others, "trims and flushes are left out")
-    notes.say(int(counters[OVERFLOW]), "lines of files beyond the room for names (left out)")
+    notes.say(int(counters[kernel.OVERFLOW]), "lines of files beyond the room for names (left out)")
 
 
 def _lines(

@@ -17,15 +17,18 @@ import numpy as np
 from nvmesim.capture.capture import Capture
 from nvmesim.capture.notes import Notes
 from nvmesim.capture.readers.block.xperf import is_xperf, xperf_blocks
-from nvmesim.capture.readers.tables.table_kernel import (
+from nvmesim.capture.readers.tables.table_rows import (
     INTEGER,
     LETTER,
     NAME,
     OPTIONAL,
     SECONDS,
     TWO_NAMES,
+    Column,
+    Names,
+    Shape,
+    table_batches,
 )
-from nvmesim.capture.readers.tables.table_rows import Column, Names, Shape, table_batches
 from nvmesim.capture.requests.block import Block
 from nvmesim.capture.requests.table import requests_capture
 from nvmesim.capture.requests.tally_kernel import UNKNOWN_TIME
@@ -44,7 +47,7 @@ READ: Final = ord("R")
 WRITE: Final = ord("W")
 
 _JOINT = re.compile(r'"?[ \t]*,[ \t]*"?')
-"""Between the two names of `TWO_NAMES`, which the kernel leaves as they stand in the file."""
+"""Between the two names of `TWO_NAMES`."""
 Columns = dict[str, np.ndarray]
 
 
@@ -246,7 +249,7 @@ def _batches(source: Source, layout: Layout, notes: Notes) -> Iterator[Timed]:
             continue
         if start is None:
             start = int(columns["time"][0])
-        found = _timed(columns, layout, start, names.listed(batch.n_names))
+        found = _timed(columns, layout, start, names.known)
         good = sane_rows(found, latency=layout.latency)
         notes.skipped += int((~good).sum())
         yield found.where(good)

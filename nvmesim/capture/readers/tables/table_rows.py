@@ -1,22 +1,64 @@
-"""Tables with a line a request as integer columns, scanned a chunk ahead on a second thread."""
+"""Tables with a line a request as integer columns, read by Polars a chunk ahead on another thread.
+
+Most lines are plain: cells between separators, whole numbers, words without quotes. They are split
+by Polars' CSV reader into typed columns, with one column more than a row has, so that a row that is
+too long is seen. Lines of which any wanted cell is none are looked at closely, as text: quotes,
+blanks around cells, names with blanks in them, optional cells. What is no row even then is handed
+to the format, which knows headers and messages, and else counted.
+"""
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 import numpy as np
+import polars as pl
 
 from nvmesim.capture.lines import NEWLINE, ahead, chunks
 from nvmesim.capture.notes import Notes
 from nvmesim.capture.readers.block.blkparse_fields import whole_lines
-from nvmesim.capture.readers.block.words_kernel import words_of
-from nvmesim.capture.readers.tables import table_kernel as kernel
+from nvmesim.capture.readers.block.blkparse_kernel import (
+    COMMA,
+    FLUSH,
+    OTHER,
+    READ,
+    SPACE,
+    WRITE,
+)
+from nvmesim.capture.requests.tally_kernel import UNKNOWN_TIME
 from nvmesim.capture.text import Source
 
-SHORTEST_ROW: Final = 8
+# What a wanted column holds.
+INTEGER: Final = 0
+SECONDS: Final = 1
+"""A decimal as 10**-9 of its unit, rounded."""
+LETTER: Final = 2
+"""The first letter of a word, as upper case; the word has letters only."""
+NAME: Final = 3
+"""Any text, as its number among the names seen so far."""
+TWO_NAMES: Final = 4
+"""This column and the one behind it as one name, with a comma in between."""
+OPERATION: Final = 5
+"""An RWBS field: 0 reads, 1 writes, other numbers as in `blkparse_kernel`."""
+OPTIONAL: Final = 8
+"""Added to a kind: a blank column is `UNKNOWN_TIME`."""
+
+MAX_NAMES: Final = 1 << 14
+LONGEST_NAME: Final = 200
+NO_ROOM: Final = -2
+MOST_SECONDS: Final = 4 * 10**18
+"""ns; more is no time since 1970."""
 MAX_ODD: Final = 10_000
+_DECIMAL: Final = pl.Decimal(38, 9)
+_BLANKS: Final = bytes.maketrans(b"\t\x0b\x0c\r", b"    ")
+_WORDS: Final = (LETTER, NAME, TWO_NAMES, OPERATION)
+LONGEST_RWBS: Final = 10
+
+
+Columns = dict[str, np.ndarray]
 
 
 class Column(NamedTuple):
@@ -33,45 +75,35 @@ class Shape:
     columns: dict[str, Column]
     least: int
     """Columns of a row at least."""
-    most: int = kernel.MAX_COLUMNS
+    most: int = 1000
     commas: bool = True
-    point: int = 46
-    """A byte that is a decimal point beside the dot."""
-
-    def slots(self) -> np.ndarray:
-        """Which wanted column each one is, int64[width]; empty if the width is not fixed."""
-        found = np.full(self.least if self.commas and self.least == self.most else 0, -1, np.int64)
-        if found.size:
-            for k, column in enumerate(self.columns.values()):
-                found[column.at] = k
-        return found
+    point: str = "."
+    """A decimal point beside the dot."""
 
 
 @dataclass
 class Names:
-    """Names seen so far; the kernel adds to them, so one scan at a time."""
+    """Names seen so far, at most `MAX_NAMES`."""
 
-    table: np.ndarray = field(default_factory=lambda: np.zeros(4 * kernel.MAX_NAMES, np.int64))
-    ends: np.ndarray = field(default_factory=lambda: np.zeros(kernel.MAX_NAMES, np.int64))
-    text: np.ndarray = field(default_factory=lambda: np.zeros(kernel.NAME_BYTES, np.uint8))
-    state: np.ndarray = field(default_factory=lambda: np.zeros(2, np.int64))
     known: list[str] = field(default_factory=list)
+    numbers: dict[str, int] = field(default_factory=dict)
 
-    def listed(self, count: int) -> list[str]:
-        """The first *count* names."""
-        for number in range(len(self.known), count):
-            first = int(self.ends[number - 1]) if number else 0
-            raw = self.text[first : int(self.ends[number])].tobytes()
-            self.known.append(raw.decode("utf-8", "replace"))
-        return self.known
+    def number(self, name: str) -> int:
+        """The number of *name*, given when it is first seen; `NO_ROOM` if there is no more room."""
+        found = self.numbers.get(name)
+        if found is None:
+            if len(self.known) >= MAX_NAMES or len(name) > LONGEST_NAME:
+                return NO_ROOM
+            found = self.numbers[name] = len(self.known)
+            self.known.append(name)
+        return found
 
 
 class Batch(NamedTuple):
     """Rows of one chunk."""
 
-    columns: dict[str, np.ndarray]
+    columns: Columns
     """int64[n] by name."""
-    n_names: int
     odd: list[bytes]
     """Lines that are no rows; beyond 10,000 a chunk they are counted only."""
     more_odd: int
@@ -80,80 +112,219 @@ class Batch(NamedTuple):
 def table_batches(
     source: Source, shape: Shape, names: Names, notes: Notes, is_expected: Callable[[bytes], bool]
 ) -> Iterator[Batch]:
-    """Yield the rows of *source*; lines that are none and not *is_expected* count as skipped.
-
-    The arrays of a batch are used again for the one after the next.
-    """
-    scanner = _Scanner(shape, names)
-    for batch, is_cut in ahead(source, scanner.batches(source)):
+    """Yield the rows of *source*; lines that are none and not *is_expected* count as skipped."""
+    reader = _Reader(shape, names)
+    for batch, is_cut in ahead(source, reader.batches(source)):
         # A last line without its end may be cut within a number.
         notes.skipped += int(is_cut) + batch.more_odd
         notes.skipped += sum(not is_expected(line) for line in batch.odd)
         yield batch
-    notes.say(
-        int(scanner.counters[kernel.OVERFLOW]),
-        "rows of devices beyond the room for names (left out)",
-    )
+    notes.say(reader.overflow, "rows of devices beyond the room for names (left out)")
 
 
-class _Scanner:
-    """The kernel's tables and buffers: one chunk's rows are used while the next are scanned."""
+class _Reader:
+    """Chunks of bytes to columns of integers."""
 
     def __init__(self, shape: Shape, names: Names) -> None:
-        wanted = list(shape.columns.values())
         self._shape, self._names = shape, names
-        self._columns = np.array([column.at for column in wanted], np.int64)
-        self._kinds = np.array([column.kind for column in wanted], np.int64)
-        self._widths = np.array([shape.least, shape.most], np.int64)
-        self._slots = shape.slots()
-        self._bounds = np.empty((2, kernel.MAX_COLUMNS), np.int64)
-        self._quick = np.zeros((len(wanted), 2, kernel.QUICK), np.uint64)
-        self._odd = np.empty((2, MAX_ODD), np.int64)
-        self._outs = [np.empty((len(wanted), 0), np.int64) for _ in range(2)]
-        self.counters = np.zeros(kernel.N_COUNTERS, np.int64)
+        self._cells = {
+            name: f"c{column.at % shape.least}" for name, column in shape.columns.items()
+        }
+        self._schema = self._typed()
+        self.overflow = 0
 
     def batches(self, source: Source) -> Iterator[tuple[Batch, bool]]:
         """The rows chunk by chunk, and whether its last line lacks its end."""
         for data in chunks(source):
-            yield self.scan(data), bool(data[-1] != NEWLINE)
+            stop = data.size if data[-1] == NEWLINE else whole_lines(data)
+            if stop:
+                yield self.read(data[:stop].tobytes()), bool(stop < data.size)
+            else:
+                nothing = {name: np.zeros(0, np.int64) for name in self._cells}
+                yield Batch(nothing, [], 0), True
 
-    def scan(self, data: np.ndarray) -> Batch:
-        """The rows of *data*, uint8[n], whole lines except perhaps the last."""
-        stop = data.size if data[-1] == NEWLINE else whole_lines(data)
-        out = self._room(stop // SHORTEST_ROW + 2)
-        names, before = self._names, int(self.counters[kernel.SKIPPED])
-        # With the JIT off NumPy would warn of unsigned numbers that wrap, as they must.
-        with np.errstate(over="ignore"):
-            n, n_odd = kernel.scan_table(
-                data,
-                words_of(data),
-                stop,
-                self._shape.commas,
-                self._shape.point,
-                self._columns,
-                self._kinds,
-                self._widths,
-                self._slots,
-                self._bounds,
-                out,
-                self._odd,
-                names.table,
-                names.ends,
-                names.text,
-                names.state,
-                self._quick,
-                self.counters,
-            )
-        return Batch(
-            {name: out[k, :n] for k, name in enumerate(self._shape.columns)},
-            int(names.state[kernel.N_NAMES]),
-            [data[a:b].tobytes() for a, b in self._odd[:, :n_odd].T.tolist()],
-            int(self.counters[kernel.SKIPPED]) - before,
+    def read(self, raw: bytes) -> Batch:
+        """The rows of *raw*, whole lines, in their order."""
+        raw = (
+            raw.replace(b"\r\n", b"\n")
+            if self._shape.commas
+            else _single_blanks(raw, self._shape.point)
         )
+        plain, good = self._plain(raw)
+        text = np.frombuffer(raw, np.uint8)
+        ends = np.flatnonzero(text == NEWLINE)
+        if good.size != ends.size:  # a line that Polars takes for two or for none
+            good = np.zeros(ends.size, np.bool_)
+            plain = {name: np.zeros(good.size, np.int64) for name in plain}
+        # Polars does not tell a further cell that is blank from none.
+        good &= text[np.maximum(ends - 1, 0)] != COMMA
+        if good.all():
+            return Batch(plain, [], 0)
+        others = _lines(raw, ends, np.flatnonzero(~good))
+        close, is_row = self._close(others)
+        where = np.flatnonzero(~good)[is_row]
+        if where.size:
+            plain = {name: column.copy() for name, column in plain.items()}
+            for name, column in plain.items():
+                column[where] = close[name][is_row]
+            good[where] = True
+        odd = others.filter(~is_row)
+        odd = odd.filter(odd.str.contains(r"\S"))
+        kept = [line.encode("utf-8", "replace") for line in odd.head(MAX_ODD)]
+        rows = {name: column[good] for name, column in plain.items()}
+        return Batch(rows, kept, odd.len() - len(kept))
 
-    def _room(self, rows: int) -> np.ndarray:
-        out = self._outs.pop(0)
-        if out.shape[1] < rows:
-            out = np.empty((out.shape[0], rows), np.int64)
-        self._outs.append(out)
-        return out
+    def _typed(self) -> dict[str, pl.DataType]:
+        """Type of every cell of a row, and one more that must be missing."""
+        schema: dict[str, pl.DataType] = {f"c{k}": pl.String() for k in range(self._shape.least)}
+        for name, column in self._shape.columns.items():
+            kind = column.kind & ~OPTIONAL
+            if kind == INTEGER:
+                schema[self._cells[name]] = pl.Int64()
+            elif kind == SECONDS:
+                schema[self._cells[name]] = _DECIMAL
+        return {**schema, "extra": pl.String()}
+
+    def _plain(self, raw: bytes) -> tuple[Columns, np.ndarray]:
+        """The wanted columns of every line, and bool[n], whether it needs no closer look."""
+        shape = self._shape
+        separator = b"," if shape.commas else b" "
+        # The first line fixes the number of columns.
+        first = separator.join([b"0"] * len(self._schema)) + b"\n"
+        frame = pl.read_csv(
+            io.BytesIO(first + raw),
+            has_header=False,
+            schema=self._schema,
+            separator=separator.decode(),
+            ignore_errors=True,
+            truncate_ragged_lines=True,
+            quote_char=None,
+            encoding="utf8-lossy",
+        )[1:]
+        # The last cell shows that a row is not too short, the extra one that it is not too long.
+        good: np.ndarray = frame[f"c{shape.least - 1}"].is_not_null().to_numpy().copy()
+        if shape.most == shape.least or not shape.commas:
+            good &= frame["extra"].is_null().to_numpy()
+        cells = {name: frame[cell] for name, cell in self._cells.items()}
+        behind = {
+            name: frame[f"c{column.at + 1}"]
+            for name, column in shape.columns.items()
+            if column.kind == TWO_NAMES
+        }
+        return self._numbers(cells, behind, good)
+
+    def _close(self, lines: pl.Series) -> tuple[Columns, np.ndarray]:
+        """The same of single *lines*, looked at closely."""
+        shape = self._shape
+        split = lines.str.split("," if shape.commas else " ")
+        width = split.list.len()
+        quoted = bool(lines.str.contains('"', literal=True).any())
+
+        def cell(at: int) -> pl.Series:
+            text = split.list.get(at, null_on_oob=True).str.strip_chars()
+            return text.str.replace(r'^"(.*)"$', "$1") if quoted else text
+
+        cells = {name: cell(column.at) for name, column in shape.columns.items()}
+        behind = {
+            name: cell(column.at + 1)
+            for name, column in shape.columns.items()
+            if column.kind == TWO_NAMES
+        }
+        good = width.is_between(shape.least, shape.most).to_numpy().copy()
+        found, good = self._numbers(cells, behind, good)
+        self.overflow += sum(
+            int((found[name] == NO_ROOM).sum())
+            for name, column in shape.columns.items()
+            if column.kind in (NAME, TWO_NAMES)
+        )
+        return found, good
+
+    def _numbers(
+        self, cells: dict[str, pl.Series], behind: dict[str, pl.Series], good: np.ndarray
+    ) -> tuple[Columns, np.ndarray]:
+        """Every wanted column as int64[n], and bool[n], *good* where all its cells are such."""
+        found: Columns = {}
+        for name, column in self._shape.columns.items():
+            kind, values = column.kind & ~OPTIONAL, cells[name]
+            if kind == TWO_NAMES:
+                values = pl.select(pl.concat_str(values, behind[name], separator=",")).to_series()
+            number = (
+                self._codes(values, kind)
+                if kind in _WORDS
+                else _number(values, kind, self._shape.point)
+            )
+            is_good = number >= 0
+            if column.kind & OPTIONAL and values.dtype == pl.String:
+                blank = (values == "").fill_null(value=False).to_numpy()
+                number = np.where(blank, UNKNOWN_TIME, number)
+                is_good |= blank
+            found[name] = number
+            good &= is_good
+        return found, good
+
+    def _codes(self, words: pl.Series, kind: int) -> np.ndarray:
+        """What each word means, -1: nothing; there are few different ones."""
+        distinct = words.drop_nulls().unique(maintain_order=True)
+        codes = [self._code(word, kind) for word in distinct]
+        found = words.replace_strict(distinct, codes, default=-1, return_dtype=pl.Int64)
+        return found.to_numpy()
+
+    def _code(self, word: str, kind: int) -> int:
+        if kind in (NAME, TWO_NAMES):
+            return self._names.number(word) if _is_name(word) else -1
+        if not (word.isascii() and word.isalpha()):
+            return -1
+        return ord(word[0].upper()) if kind == LETTER else operation_of(word)
+
+
+def operation_of(word: str) -> int:
+    """The operation of an RWBS field, its first letter or the one behind a preflush F; -1: none.
+
+    >>> operation_of("WS"), operation_of("FR"), operation_of("FN"), operation_of("D")
+    (1, 0, 2, 3)
+    """
+    if len(word) > LONGEST_RWBS:
+        return -1
+    letter = word[1:2] if word[0] == "F" else word[0]
+    return {"R": READ, "W": WRITE, "": FLUSH, "N": FLUSH if word[0] == "F" else OTHER}.get(
+        letter, OTHER
+    )
+
+
+def _is_name(word: str) -> bool:
+    """Whether *word* is a name as it stands, or two: not blank, not quoted."""
+    parts = word.split(",")
+    return '"' not in word and all(part and part == part.strip() for part in parts)
+
+
+def _lines(raw: bytes, ends: np.ndarray, which: np.ndarray) -> pl.Series:
+    """The lines *which* of *raw*, without their ends."""
+    starts = np.append(0, ends[:-1] + 1)[which].tolist()
+    stops = ends[which].tolist()
+    found = [raw[a:b].decode("utf-8", "replace") for a, b in zip(starts, stops, strict=True)]
+    return pl.Series("line", found, dtype=pl.String)
+
+
+def _number(values: pl.Series, kind: int, point: str) -> np.ndarray:
+    """Numbers from 0 on; negative for all else."""
+    if values.dtype == pl.String:
+        text = values.str.replace(point, ".", literal=True) if point != "." else values
+        values = text.cast(_DECIMAL if kind == SECONDS else pl.Int64, strict=False)
+    if kind == SECONDS:
+        values = values.to_physical().cast(pl.Int64, strict=False)
+    number = values.fill_null(-1).to_numpy()
+    return np.where(number > MOST_SECONDS, -1, number) if kind == SECONDS else number
+
+
+def _single_blanks(raw: bytes, point: str) -> bytes:
+    """*raw* with one blank between the words of a line and none around them."""
+    text = np.frombuffer(raw.translate(_BLANKS), np.uint8)
+    blank = text == SPACE
+    edge = text == NEWLINE
+    # Of a run of blanks the last one stays, unless a line starts before it or ends behind it.
+    following = np.append((blank | edge)[1:], True)
+    kept = text[~(blank & following)]
+    starts = np.append(True, kept[:-1] == NEWLINE)
+    text = kept[~((kept == SPACE) & starts)]
+    single: bytes = text.tobytes()
+    return single.replace(point.encode(), b".") if point != "." else single
