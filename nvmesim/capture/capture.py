@@ -16,6 +16,7 @@ import numpy as np
 import polars as pl
 
 Op = Literal["read", "write"]
+Access = Literal["random", "sequential"]
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,7 @@ class Conditions:
 
     read_fraction: float | None = None
     """Fraction of requests that read, 0 to 1."""
-    access: Literal["random", "sequential"] | None = None
+    access: Access | None = None
     block_size: int | Mapping[int, float] | None = None
     """Bytes, or bytes -> fraction for a mix."""
     jobs: int | None = None

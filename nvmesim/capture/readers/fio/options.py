@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Final, Literal
+from typing import Final
 
-from nvmesim.capture.capture import Op
-
-Access = Literal["random", "sequential"]
+from nvmesim.capture.capture import Access, Op
 
 SYNC_ENGINES: Final = frozenset(
     {"sync", "psync", "vsync", "pvsync", "pvsync2", "mmap", "splice", "falloc", "ftruncate"}

@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
-from nvmesim.capture.capture import Capture, Latency, Measurement, OpResult
+from nvmesim.capture.capture import (
+    Access,
+    Capture,
+    Conditions,
+    Latency,
+    Measurement,
+    Op,
+    OpResult,
+)
 from nvmesim.capture.fields import MAX_RATE, checked
-from nvmesim.capture.text import Source
+from nvmesim.capture.text import Source, shown
 
 LARGEST: Final = 64 << 20
 """Bytes of a text of results; those of the tools here have some kilobytes."""
@@ -61,6 +70,43 @@ def rate_result(
     known = round(iops * seconds) if count is None and seconds else count or 0
     n_bytes = round(bytes_per_s * seconds) if seconds else 0
     return OpResult(count=known, bytes=n_bytes, iops=iops, bytes_per_s=bytes_per_s, lat=lat)
+
+
+def access_of(random: float | None) -> Access | None:
+    """Return where requests go, of which the fraction *random* goes to random places.
+
+    >>> access_of(1.0), access_of(0.0), access_of(0.5), access_of(None)
+    ('random', 'sequential', None, None)
+    """
+    if random == 1.0:
+        return "random"
+    return "sequential" if random == 0.0 else None
+
+
+def one_load(
+    label: str,
+    result: OpResult,
+    conditions: Conditions,
+    *,
+    read_fraction: float | None,
+    source: str,
+) -> Measurement:
+    """Return the measurement of a load that is reported as one: reads, writes, or a mix of both.
+
+    >>> m = one_load("a", rate_result(9.0, 0.0), Conditions(), read_fraction=1.0, source="x")
+    >>> list(m.ops), m.mixed, m.conditions.read_fraction
+    (['read'], None, 1.0)
+    """
+    ops: dict[Op, OpResult] = {}
+    if read_fraction in (0.0, 1.0):
+        ops["read" if read_fraction else "write"] = result
+    return Measurement(
+        label=shown(label, 60),
+        conditions=replace(conditions, read_fraction=read_fraction),
+        ops=ops,
+        source=source,
+        mixed=None if ops else result,
+    )
 
 
 def nearest_size(iops: float, rate: float, half: float, half_iops: float) -> int | None:

@@ -10,12 +10,14 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from nvmesim.capture.capture import Capture, Conditions, Latency, Measurement, Op, OpResult
+from nvmesim.capture.capture import Capture, Conditions, Latency, Measurement
 from nvmesim.capture.readers.reports.common import (
     LARGEST,
+    access_of,
     binary_size,
     cut_line,
     number_of,
+    one_load,
     rate_result,
     results,
 )
@@ -99,23 +101,10 @@ def _measurement(
     fraction = {"Read": 1.0, "Write": 0.0}.get(row["op"] or section, mix)
     random = row["access"] in ("RND", "Random")
     result = rate_result(iops, rate, lat=lat)
-    ops: dict[Op, OpResult] = {}
-    if fraction in (0.0, 1.0):
-        ops["read" if fraction == 1.0 else "write"] = result
-    return Measurement(
-        label=f"{'random' if random else 'sequential'} {(row['op'] or section).lower()}",
-        conditions=Conditions(
-            read_fraction=fraction,
-            access="random" if random else "sequential",
-            block_size=size,
-            jobs=threads,
-            iodepth=depth,
-            targets=1,
-        ),
-        ops=ops,
-        source=FORMAT,
-        mixed=None if ops else result,
-    )
+    access = access_of(float(random))
+    conditions = Conditions(access=access, block_size=size, jobs=threads, iodepth=depth, targets=1)
+    label = f"{access} {(row['op'] or section).lower()}"
+    return one_load(label, result, conditions, read_fraction=fraction, source=FORMAT)
 
 
 def _sequential(depth: int, known: dict[str, str | None]) -> int:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from nvmesim.capture.capture import Capture, Conditions, Latency, Measurement, Op, OpResult
+from nvmesim.capture.capture import Capture, Conditions, Latency, Measurement
 from nvmesim.capture.fields import checked
 from nvmesim.capture.readers.reports.common import (
     LARGEST,
@@ -19,11 +19,12 @@ from nvmesim.capture.readers.reports.common import (
     cut_line,
     nearest_size,
     number_of,
+    one_load,
     rate_result,
     results,
     seconds_of,
 )
-from nvmesim.capture.text import Head, Source, shown
+from nvmesim.capture.text import Head, Source
 
 FORMAT: Final = "elbencho"
 _TABLE: Final = re.compile(r"^OPERATION\s+RESULT TYPE\s+FIRST DONE\s+LAST DONE\s*$", re.M)
@@ -41,7 +42,7 @@ _IO_LATENCY: Final = re.compile(
 )
 _WORKING: Final = re.compile(r"^Working on (\S+) with (\d{1,7}) threads")
 _HEADER: Final = ("operation", "IOPS [last]", "MiB/s [last]")
-_OPS: Final[Mapping[str, Op]] = {"READ": "read", "WRITE": "write"}
+_OPS: Final = ("READ", "WRITE")
 
 
 def sniff(head: Head) -> bool:
@@ -129,24 +130,12 @@ def _phase(
         low, mean, high = (seconds_of(source, where, times[k], times[k + 1]) for k in (1, 3, 5))
         lat = Latency(round(iops * seconds), mean, low, high)
     result = rate_result(iops, rate, seconds=seconds, lat=lat)
-    yield _measurement(
+    yield one_load(
         " ".join(filter(None, (operation.lower(), path))),
-        operation,
         result,
         Conditions(block_size=size, jobs=threads, duration_s=seconds),
-    )
-
-
-def _measurement(
-    label: str, operation: str, result: OpResult, conditions: Conditions
-) -> Measurement:
-    op = _OPS.get(operation.removeprefix("RAND"))
-    return Measurement(
-        label=shown(label, 60),
-        conditions=Conditions(**{**vars(conditions), "read_fraction": _fraction(operation)}),
-        ops={op: result} if op else {},
+        read_fraction=_fraction(operation),
         source=FORMAT,
-        mixed=None if op else result,
     )
 
 
@@ -210,5 +199,6 @@ def _from_row(source: Source, where: str, row: Mapping[str, str]) -> Measurement
         duration_s=seconds,
     )
     label = " ".join(filter(None, (row["operation"].lower(), row.get("label", ""))))
-    return _measurement(label, row["operation"], rate_result(iops, rate, seconds=seconds, lat=lat),
-                        conditions)  # fmt: skip
+    result = rate_result(iops, rate, seconds=seconds, lat=lat)
+    fraction = _fraction(row["operation"])
+    return one_load(label, result, conditions, read_fraction=fraction, source=FORMAT)

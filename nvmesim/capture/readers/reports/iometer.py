@@ -15,6 +15,7 @@ from typing import Final
 
 from nvmesim.capture.capture import Capture, Conditions, CpuUse, Latency, Measurement, Op, OpResult
 from nvmesim.capture.readers.diskspd.common import LONGEST_MS, S_PER_MS, number, whole
+from nvmesim.capture.readers.reports.common import access_of
 from nvmesim.capture.text import Head, Source, shown
 
 FORMAT: Final = "iometer"
@@ -180,12 +181,11 @@ def _measurement(run: _Run, specs: dict[str, _Spec]) -> Measurement | None:
     errors = whole(run.total.get("Errors"))
     if errors:
         warnings.append(f"{errors} errors during the run")
-    random = spec.mean(3)
     return Measurement(
         label=shown(name) or "all",
         conditions=Conditions(
             read_fraction=spec.mean(2),
-            access={0.0: "sequential", 1.0: "random"}.get(random if random is not None else -1.0),  # type: ignore[arg-type]
+            access=access_of(spec.mean(3)),
             block_size=_sizes(spec),
             jobs=whole(run.total.get("# Workers")) or None,
             iodepth=_depth(run) if run.whole else None,

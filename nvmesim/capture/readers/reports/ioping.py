@@ -16,6 +16,7 @@ from nvmesim.capture.readers.reports.common import (
     cut_line,
     nearest_size,
     number_of,
+    one_load,
     results,
     seconds_of,
 )
@@ -96,20 +97,9 @@ def _measurement(
         bytes_per_s=(iops if done[2] else exact) * size if size else rate,
         lat=Latency(count, mean, low, high, deviation),
     )
-    return Measurement(
-        label=name,
-        conditions=Conditions(
-            read_fraction={"read": 1.0, "write": 0.0}.get(op),
-            block_size=size,
-            jobs=1,
-            iodepth=1,
-            targets=1,
-            duration_s=seconds,
-        ),
-        ops={"read": result} if op == "read" else {"write": result} if op == "write" else {},
-        source=FORMAT,
-        mixed=None if op else result,
-    )
+    conditions = Conditions(block_size=size, jobs=1, iodepth=1, targets=1, duration_s=seconds)
+    fraction = {"read": 1.0, "write": 0.0}.get(op)
+    return one_load(name, result, conditions, read_fraction=fraction, source=FORMAT)
 
 
 def _power(prefix: str) -> float:

@@ -17,6 +17,7 @@ from nvmesim.capture.readers.reports.common import (
     LARGEST,
     cut_line,
     number_of,
+    one_load,
     rate_result,
     results,
 )
@@ -84,21 +85,16 @@ def _job(
     name: str, load: dict[str, str], op: str, result: OpResult, common: re.Match[str] | None
 ) -> Measurement:
     options = Options({k: v for k, v in load.items() if v}, complete=False)
-    is_read = op == "read"
-    return Measurement(
-        label=shown(name or op, 60),
-        conditions=Conditions(
-            read_fraction=1.0 if is_read else 0.0,
-            access=options.access(),
-            block_size=parse_bytes(load.get("bs", "")),
-            jobs=1 if load.get("iodepth") else None,
-            iodepth=options.whole("iodepth"),
-            engine=(common[1] or None) if common else None,
-            direct=common[2] == "1" if common and common[2] else None,
-        ),
-        ops={"read": result} if is_read else {"write": result},
-        source=FORMAT,
+    conditions = Conditions(
+        access=options.access(),
+        block_size=parse_bytes(load.get("bs", "")),
+        jobs=1 if load.get("iodepth") else None,
+        iodepth=options.whole("iodepth"),
+        engine=(common[1] or None) if common else None,
+        direct=common[2] == "1" if common and common[2] else None,
     )
+    fraction = 1.0 if op == "read" else 0.0
+    return one_load(name or op, result, conditions, read_fraction=fraction, source=FORMAT)
 
 
 def _summaries(source: Source, text: str) -> Iterator[Measurement]:

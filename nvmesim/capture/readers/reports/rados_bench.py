@@ -6,14 +6,16 @@ Its MB are 2**20 bytes. Source: ceph, src/common/obj_bencher.cc.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Final
 
-from nvmesim.capture.capture import Capture, Conditions, Latency, Measurement
+from nvmesim.capture.capture import Access, Capture, Conditions, Latency, Measurement
 from nvmesim.capture.readers.reports.common import (
     LARGEST,
     MIB,
     cut_line,
     number_of,
+    one_load,
     rate_result,
     results,
 )
@@ -26,6 +28,7 @@ _LINE: Final = re.compile(
 )
 _DEPTH: Final = re.compile(r"Maintaining (\d{1,6}) concurrent (write|read|seq|rand)")
 _ROW: Final = re.compile(r"^\s*\d{1,7}\s+(\d{1,6})\s+\d{1,12}\s+\d{1,12}\s+[0-9.]", re.M)
+_ACCESS: Final[Mapping[str, Access]] = {"rand": "random", "seq": "sequential"}
 _MODE: Final = re.compile(r"rados\b[^\n]*\bbench\b[^\n]*\s(write|seq|rand)\b")
 
 
@@ -88,17 +91,14 @@ def _measurement(
     result = rate_result(
         count / seconds, count * size / seconds, seconds=seconds, count=count, lat=lat
     )
-    return Measurement(
-        label=modes[-1] if modes else op,
-        conditions=Conditions(
-            read_fraction=1.0 if op == "read" else 0.0,
-            access={"rand": "random", "seq": "sequential"}.get(modes[-1]) if modes else None,  # type: ignore[arg-type]
-            block_size=size or None,
-            jobs=1,
-            iodepth=depths[-1] if depths else busiest,
-            duration_s=seconds,
-            engine="rados",
-        ),
-        ops={"read": result} if op == "read" else {"write": result},
-        source=FORMAT,
+    mode = modes[-1] if modes else ""
+    conditions = Conditions(
+        access=_ACCESS.get(mode),
+        block_size=size or None,
+        jobs=1,
+        iodepth=depths[-1] if depths else busiest,
+        duration_s=seconds,
+        engine="rados",
     )
+    fraction = 1.0 if op == "read" else 0.0
+    return one_load(mode or op, result, conditions, read_fraction=fraction, source=FORMAT)

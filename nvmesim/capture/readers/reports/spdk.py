@@ -7,18 +7,20 @@ examples/bdev/bdevperf/bdevperf.c (performance_dump).
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
 
-from nvmesim.capture.capture import Capture, Conditions, Latency, Measurement, Op, OpResult
+from nvmesim.capture.capture import Access, Capture, Conditions, Latency, Measurement
 from nvmesim.capture.readers.reports.common import (
     LARGEST,
     MIB,
     cut_line,
     nearest_size,
     number_of,
+    one_load,
     rate_result,
     results,
 )
@@ -46,7 +48,7 @@ _PLAIN_ROW: Final = re.compile(
 _CORE: Final = re.compile(r"\s+from core\s+\d+$")
 _COMMAND: Final = re.compile(r"perf\b(?=[^\n]*\s-q\s*\d)([^\n]*)")
 _OPTION: Final = re.compile(r"(?<!\S)-([qowMt])\s*(\w+)")
-_KINDS: Final = {
+_KINDS: Final[Mapping[str, tuple[Access, float | None]]] = {
     **{"read": ("sequential", 1.0), "randread": ("random", 1.0), "write": ("sequential", 0.0)},
     **{"randwrite": ("random", 0.0), "rw": ("sequential", None), "randrw": ("random", None)},
 }
@@ -176,28 +178,19 @@ def _measurement(device: _Device, warnings: list[str]) -> Measurement | None:
     )
     rounding = len(device.rows) * 0.005
     size = device.size or nearest_size(iops, rate, rounding * MIB, rounding)
-    ops: dict[Op, OpResult] = {}
-    if fraction in (0.0, 1.0):
-        ops["read" if fraction else "write"] = result
     if not device.rows:
         warnings.append(f"{shown(device.name, 40)}: a latency summary alone: no rate, no load")
-    return Measurement(
-        label=shown(device.name, 60),
-        conditions=Conditions(
-            read_fraction=fraction,
-            access=access,  # type: ignore[arg-type]
-            block_size=size,
-            jobs=len(device.rows) or None,
-            iodepth=device.depth,
-            targets=1,
-            duration_s=seconds or None,
-            engine="spdk",
-            direct=True,
-        ),
-        ops=ops,
-        source="SPDK",
-        mixed=None if ops else result,
+    conditions = Conditions(
+        access=access,
+        block_size=size,
+        jobs=len(device.rows) or None,
+        iodepth=device.depth,
+        targets=1,
+        duration_s=seconds or None,
+        engine="spdk",
+        direct=True,
     )
+    return one_load(device.name, result, conditions, read_fraction=fraction, source="SPDK")
 
 
 def _latency(device: _Device, iops: float, seconds: float) -> Latency:

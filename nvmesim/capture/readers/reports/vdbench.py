@@ -14,7 +14,14 @@ from typing import Final
 
 from nvmesim.capture.capture import Capture, Conditions, Latency, Measurement, Op, OpResult
 from nvmesim.capture.fields import checked
-from nvmesim.capture.readers.reports.common import LARGEST, MIB, cut_line, rate_result, results
+from nvmesim.capture.readers.reports.common import (
+    LARGEST,
+    MIB,
+    access_of,
+    cut_line,
+    rate_result,
+    results,
+)
 from nvmesim.capture.text import Head, Source, shown
 
 FORMAT: Final = "vdbench"
@@ -114,7 +121,7 @@ def _from_flat(source: Source, where: str, row: Row, seconds: float | None) -> M
         label=shown(row["Run"], 60),
         conditions=Conditions(
             read_fraction=reads / both if both else None,
-            access={100.0: "random", 0.0: "sequential"}.get(seek) if seek is not None else None,  # type: ignore[arg-type]
+            access=None if seek is None else access_of(seek / 100),
             block_size=_whole_size(size),
             duration_s=seconds,
             depth_mean=number("queue_depth"),

@@ -22,7 +22,9 @@ from nvmesim.capture.readers.reports.common import (
 from nvmesim.capture.text import Head, Source, shown
 
 FORMAT: Final = "yabs"
-_HEADER: Final = re.compile(r"^Block Size \|((?:\s*[0-9]{1,4}[kmg]\s+\(IOPS\)\s*\|?)+)\s*$", re.M)
+_HEADER: Final = re.compile(
+    r"^Block Size \|((?:[ \t]*[0-9]{1,4}[kmg][ \t]+\(IOPS\)(?:[ \t]*\|)?)+)[ \t]*$", re.M
+)
 _COLUMN: Final = re.compile(r"([0-9]{1,4}[kmg])\s+\(IOPS\)")
 _ROW: Final = re.compile(r"^(Read|Write)\s*\|(.*)$")
 _CELL: Final = re.compile(r"([0-9.]{1,12})\s*([KMGT])B/s\s*\(\s*([0-9.]{1,12}[kmg]?)\s*\)")
