@@ -44,7 +44,7 @@ REBUILD_MOVED: Final = 800
 KNOWN: Final = 0.01
 """A relief's run ends early once the 95 % half-width of its throughput is so small a share of it:
 beside what the model may be off it is nothing."""
-MOVED_REQUESTS: Final = (4_000, 16_000)
+MOVED_REQUESTS: Final = (250, 16_000)
 """Requests of a run with moved numbers."""
 MOVED_VISITS: Final = 120_000
 """Station visits of such a run, within these limits."""
