@@ -174,12 +174,12 @@ def format_bandwidth(bytes_per_s: float) -> str:
 
 
 def format_time(seconds: float) -> str:
-    """*seconds* in the unit a person reads: us below 10 ms, then ms, then s.
+    """*seconds* in the unit a person reads: us below 1 ms, then ms, then s.
 
-    >>> format_time(78.5e-6), format_time(0.0123), format_time(2.5)
-    ('78.5 us', '12.3 ms', '2.5 s')
+    >>> format_time(78.5e-6), format_time(0.001), format_time(2.5)
+    ('78.5 us', '1 ms', '2.5 s')
     """
-    if seconds < 10e-3:
+    if seconds < 1e-3:
         return f"{seconds * 1e6:.4g} us"
     if seconds < 1:
         return f"{seconds * 1e3:.4g} ms"

@@ -18,8 +18,8 @@ _DRAWERS: Final = {
     ("Sizing", "chart"): "charts.cpu:chart",
     ("Sizing", "html"): "charts.size_table:fragment",
     ("Best", "chart"): "charts.best:chart",
-    ("Best", "html"): "best_view:fragment",
-    ("Choice", "chart"): "charts.sweep:chart_of_choice",
+    ("Best", "html"): "studies.best_view:fragment",
+    ("Choice", "chart"): "charts.choice:chart",
     ("Timeline", "chart"): "charts.timeline:chart",
 }
 

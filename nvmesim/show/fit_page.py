@@ -107,7 +107,7 @@ def warnings_part(fit: AnyFit) -> str:
     if not fit.warnings:
         return ""
     count = summary.plural(len(fit.warnings), "warning")
-    return f'<div class="warnings"><h3>{count}</h3>{html.listing(fit.warnings)}</div>'
+    return f'<div class="warnings"><p class="head">{count}</p>{html.listing(fit.warnings)}</div>'
 
 
 def _points(fit: DriveFit | StackFit) -> str:
@@ -124,7 +124,8 @@ def _table(fit: DriveFit | StackFit) -> str:
     rows = [
         [escaped(j.point.name), escaped(_role(j)), *(_cell(j, k) for k in keys)] for j in fit.points
     ]
-    return html.table(("point", "", *(FIGURES[k] for k in keys)), rows, left=(1,))
+    headings = ("point", "", *(FIGURES[k] for k in keys))
+    return html.table(headings, rows, left=(1,), name="Measured against fitted")
 
 
 def _role(judged: Judged) -> str:
@@ -141,15 +142,15 @@ def _cell(judged: Judged, key: str) -> str:
     off = judged.residual.get(key)
     if off is None:
         return escaped(shown)
-    return f'{escaped(shown)}<small style="{_colour(key, off)}">{100 * off:+.1f} %</small>'
+    return f'{escaped(shown)}<small class="{_grade(key, off)}">{100 * off:+.1f} %</small>'
 
 
-def _colour(key: str, off: float) -> str:
-    """Colours that hold on white and on dark paper, and differ in weight too."""
+def _grade(key: str, off: float) -> str:
+    """The class of a residual: its colour holds on white and dark paper, its weight in grey."""
     met, near = NEAR.get(key, NEAR_TAIL)
     if abs(off) <= met:
-        return "color:#2e8b57"
-    return "color:#b87a00" if abs(off) <= near else "color:#d03a3a;font-weight:700"
+        return "good"
+    return "near" if abs(off) <= near else "off"
 
 
 def _charts(fit: DriveFit | StackFit) -> str:
@@ -179,7 +180,9 @@ def numbers(fit: AnyFit) -> str:
         rows.append([name, *(escaped(t) for t in (value, span, q.basis, q.source))])
     faint = ["faint" if row[3] == "assumed" else "" for row in rows]
     headings = ("number", "value", "95 %", "basis", "source")
-    return "<h2>The profile</h2>" + html.table(headings, rows, classes=faint, left=(4,))
+    return "<h2>The profile</h2>" + html.table(
+        headings, rows, classes=faint, left=(4,), name="Numbers of the profile"
+    )
 
 
 def _short(value: float, what: str) -> str:
@@ -190,4 +193,4 @@ def provenance(fit: AnyFit) -> str:
     """The profile as the file that loads it."""
     facts = html.facts([("nvmesim", __version__)])
     text = f"<pre>{html.lines_escaped(to_toml(fit.profile))}</pre>"
-    return f"<h2>As a file</h2>{facts}{text}"
+    return f"<h2>As a file</h2>{facts}<details><summary>The profile, TOML</summary>{text}</details>"

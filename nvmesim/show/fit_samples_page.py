@@ -69,7 +69,7 @@ def _of_trace(fit: TraceFit) -> list[str]:
             ),
         }
         parts.append("<h2>Charts</h2>" + html.figures(charts))
-    parts.append("<h2>Class by class</h2>" + html.table(heads, rows, left=(1,)))
+    parts.append("<h2>Class by class</h2>" + html.table(heads, rows, left=(1,), name="Classes"))
     return parts
 
 
@@ -113,12 +113,14 @@ def _families(fit: EmpiricalFit) -> str:
             for n, v in choice.scores.items()
         ]
         heads = ("family", "mean log-density, held out", "standard error to the best")
-        parts.append(f"<h2>Families, {op}s</h2>" + html.table(heads, rows))
+        parts.append(f"<h2>Families, {op}s</h2>" + html.table(heads, rows, name=f"Families, {op}s"))
     for op, percentiles in fit.percentiles_s.items():
         lines = [
             [f"p{p:g}", *(escaped(summary.microseconds(v)) for v in (i.value, i.low, i.high))]
             for p, i in sorted(percentiles.items())
         ]
         names = ("percentile", "µs", "low", "high")
-        parts.append(f"<h2>Percentiles, {op}s</h2>" + html.table(names, lines))
+        parts.append(
+            f"<h2>Percentiles, {op}s</h2>" + html.table(names, lines, name=f"Percentiles, {op}s")
+        )
     return "".join(parts)

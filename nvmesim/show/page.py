@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import html
 import json
 import re
@@ -10,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from importlib import resources
 from typing import TYPE_CHECKING, Any, Final
 
+from nvmesim.show.vega import bundle
 from nvmesim.show.words import one_line
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def table(
         """A row of headings, or one whose first cell is its heading."""
         parts = []
         for i, text in enumerate(texts):
-            heading = i == 0 or scope == "col"
+            heading = bool(text) and (i == 0 or scope == "col")  # an empty one names nothing
             tag = f'th scope="{scope}"' if heading else "td"
             mark = ' class="left"' if i in left else ""
             parts.append(f"<{tag}{mark}>{text}</{tag[:2]}>")
@@ -154,17 +154,6 @@ def document(title: str, body: str) -> str:
 def asset(name: str) -> str:
     """Return the text of a style sheet or script of the pages."""
     return (resources.files("nvmesim.show") / "assets" / name).read_text("utf-8")
-
-
-@functools.cache
-def bundle() -> str:
-    """Vega, Vega-Lite and vega-embed of the version that Altair writes."""
-    import altair
-    import vl_convert
-
-    version = ".".join(altair.SCHEMA_VERSION.lstrip("v").split(".")[:2])
-    code: str = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;", version)
-    return code.replace("</script", "<\\/script").replace("<!--", "<\\!--")
 
 
 def chart_page(drawn: LayerChart | VConcatChart, title: str, caption: str = "") -> str:

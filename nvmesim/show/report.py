@@ -161,7 +161,7 @@ def _warnings(result: Result) -> str:
     if not result.warnings:
         return ""
     count = summary.plural(len(result.warnings), "warning")
-    return f'<div class="warnings"><h3>{count}</h3>{html.listing(result.warnings)}</div>'
+    return f'<div class="warnings"><p class="head">{count}</p>{html.listing(result.warnings)}</div>'
 
 
 def _reliefs(reliefs: Sequence[Relief]) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from nvmesim.show import page as html
+from nvmesim.show.charts.base import layered
 from nvmesim.show.page import escaped
 from nvmesim.show.validation_markdown import (
     GRADES,
@@ -78,7 +79,8 @@ def _against(scores: Sequence[Score]) -> Any:
     line = alt.Chart(pl.DataFrame({"measured": ends, "predicted": ends})).mark_line(
         color="gray", strokeDash=[4, 4]
     ).encode(x=x, y=y)  # fmt: skip
-    return alt.layer(line, bars, points).properties(height=420)
+    says = f"Predicted against measured IOPS of {len(rows)} rows."
+    return layered(line, bars, points, height=420, says=says)
 
 
 def _residuals(scores: Sequence[Score]) -> Any:
@@ -93,7 +95,9 @@ def _residuals(scores: Sequence[Score]) -> Any:
         tooltip=["set", "row", "error"],
     )  # fmt: skip
     zero = alt.Chart(pl.DataFrame({"error": [0.0]})).mark_rule(color="gray").encode(x="error:Q")
-    return alt.layer(zero, dots)
+    worst = max((abs(row["error"]) for row in targets), default=0.0)
+    says = f"Errors of IOPS of {len(targets)} targets, at most {worst:.3g} %."
+    return layered(zero, dots, height=220, says=says)
 
 
 def _set(score: Score) -> str:

@@ -210,6 +210,11 @@ def rebuild_sentence(rebuild: Rebuild) -> str:
     )
 
 
+def reason(result: Result) -> str:
+    """Return why it is no faster, of a result for which no reliefs were simulated."""
+    return re.sub("[:;] no change was re-simulated", "", result.bottleneck.sentence)
+
+
 def sureness(result: Result) -> str:
     """How sure the total is, and what the simulation took, in one sentence."""
     known = result.certainty.sentence() if result.certainty.model_class else ""

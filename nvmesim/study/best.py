@@ -17,6 +17,7 @@ from nvmesim.scenario.load import scenario_from_dict
 from nvmesim.scenario.resolve import resolve
 from nvmesim.scenario.schema import Scenario
 from nvmesim.study.load_search import Applied, Found, Limits, LoadSearch, Miss, Trial
+from nvmesim.study.naming import design_name
 from nvmesim.study.sweep.api import Progress, tables_of
 from nvmesim.study.sweep.plan import make_plan, put
 from nvmesim.study.sweep.workers import usable_cpus
@@ -40,7 +41,7 @@ class BestGoal:
         """The goal in words.
 
         >>> BestGoal(Limits(p99=1e-3, cpu=0.5), 3e6).words()
-        'p99 within 1000 us, CPU within 50 %, at least 3 MIOPS'
+        'p99 within 1 ms, CPU within 50 %, at least 3 MIOPS'
         """
         from nvmesim.units import format_time
 
@@ -131,7 +132,7 @@ class Design:
         >>> Design({"volume.raid": "raid5", "drives.0.count": 8}).name
         'raid5, 8 drives'
         """
-        return ", ".join(_named(k, v) for k, v in self.values.items()) or "as the file says"
+        return design_name(self.values) or "as the file says"
 
     def to_json(self) -> dict[str, Any]:
         """Return the object of `best --json`."""
@@ -142,13 +143,6 @@ class Design:
             "error": self.error or None,
             "states": [s.to_json() for s in self.states],
         }
-
-
-def _named(key: str, value: Any) -> str:
-    parts = [p for p in key.split(".") if not p.isdigit() and p != "*"]
-    if parts[-1] == "raid":
-        return str(value)
-    return f"{value} drives" if parts == ["drives", "count"] else f"{parts[-1]} {value}"
 
 
 @dataclass(frozen=True)

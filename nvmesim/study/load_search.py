@@ -62,7 +62,7 @@ class Miss:
         """What is broken, and by how much.
 
         >>> Miss("p99", 0.00135, 0.001).words()
-        'p99 is 1350 us: 35 % above 1000 us'
+        'p99 is 1.35 ms: 35 % above 1 ms'
         >>> Miss("iops", 2.1e6, 3e6).words()
         '2.1 MIOPS at most: 30 % short of 3 MIOPS'
         """

@@ -34,7 +34,7 @@ def answer(result: Result, *, stage: str) -> str:
 
 
 def _section(title: str, body: str) -> str:
-    return f"<section><h3>{escaped(title)}</h3>{body}</section>" if body else ""
+    return f"<section><h2>{escaped(title)}</h2>{body}</section>" if body else ""
 
 
 def _folded(title: str, body: str) -> str:
@@ -42,7 +42,7 @@ def _folded(title: str, body: str) -> str:
 
 
 def _goal(result: Result) -> str:
-    """Whether p99 is within the goal that the load states (slo)."""
+    """Return whether p99 is within the goal that the load states (slo), and how surely."""
     groups = () if result.resolved is None else result.resolved.workload
     limit = next((g.slo_ps for g in groups if g.slo_ps is not None), None)
     p99 = summary.latency_at(result.total.latency, "p99")
@@ -50,16 +50,28 @@ def _goal(result: Result) -> str:
         return ""
     goal = limit / 1e12
     low, high = result.total.latency.intervals.get("p99", (p99, p99))
-    share = abs(p99 / goal - 1)
-    if high <= goal:
-        said, css = f"p99 is {100 * share:.0f} % below the goal", "met"
-    elif low > goal:
-        said, css = f"p99 is {100 * share:.0f} % above the goal", "missed"
-    else:
-        said, css = "the goal lies inside the interval of p99", "unsure"
-    sign = {"met": "✓", "missed": "✗", "unsure": "?"}[css]
-    text = escaped(f"{said} of {summary.microseconds(goal)} µs")
-    return f'<p class="goal {css}"><b aria-hidden="true">{sign}</b> {text}</p>'
+    met, sure = p99 <= goal, high <= goal or low > goal
+    sign = "✓" if met else "✗"
+    us = summary.microseconds
+    said = (
+        f"Goal {'met' if met else 'missed'}: p99 {us(p99)} µs is {_off(p99, goal)} of {us(goal)} µs"
+    )
+    if not sure:
+        said += f"; not for sure, its 95 % interval is {us(low)} to {us(high)} µs"
+    css = "unsure" if not sure else "met" if met else "missed"
+    return f'<p class="goal {css}"><b aria-hidden="true">{sign}</b> {escaped(said)}</p>'
+
+
+def _off(value: float, goal: float) -> str:
+    """How far a latency is from its goal.
+
+    >>> _off(0.5e-3, 1e-3), _off(4.9e-3, 1e-3)
+    ('50 % below the goal', '4.9 times the goal')
+    """
+    ratio = value / goal
+    if ratio >= 2:
+        return f"{ratio:.2g} times the goal"
+    return f"{100 * abs(ratio - 1):.0f} % {'above' if ratio > 1 else 'below'} the goal"
 
 
 def _charts(result: Result) -> str:

@@ -12,6 +12,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from nvmesim.calibrate.datasheet import KEYS
 from nvmesim.errors import InputError, NvmesimError
 from nvmesim.scenario.writing import to_text
 from nvmesim.show.words import one_line
@@ -97,18 +98,30 @@ class Api:
         """Start a fit to dropped captures or to a typed table of points."""
         name = text_of(asked.get("name") or "my drive", "name", 80)
         host = text_of(asked.get("captured_on") or "", "captured on", 120)
-        files = self._captures(asked)
+        sheet = asked.get("sheet")
+        files = [self._sheet(sheet)] if isinstance(sheet, dict) else self._captures(asked)
 
         def fitted(job: Job) -> None:
             try:
-                work.calibrate(job, files, name, host)
+                if isinstance(sheet, dict):
+                    work.calibrate_sheet(job, files[0], name)
+                else:
+                    work.calibrate(job, files, name, host)
             except NvmesimError as error:
-                raise InputError(str(error).replace(f"{self._folder.name}/", "")) from None
+                said = str(error).replace(f"{files[0]}: ", "")
+                raise InputError(said.replace(f"{self._folder.name}/", "")) from None
             while len(self.own) >= MOST_OWN:
                 del self.own[next(iter(self.own))]
             self.own[name] = job.data.pop("profile")
 
         return self._started(fitted)
+
+    def _sheet(self, figures: dict[str, Any]) -> Path:
+        """A file of a typed datasheet, as `calibrate --datasheet` reads it."""
+        known = {key: text_of(figures[key], key, 80) for key in KEYS if figures.get(key)}
+        if not known:
+            raise InputError("type what the datasheet says: capacity, link and one figure")
+        return self._keep("datasheet.toml", to_text(known).encode())[1]
 
     def _captures(self, asked: dict[str, Any]) -> list[Path]:
         typed = asked.get("points")

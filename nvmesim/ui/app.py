@@ -18,9 +18,11 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
+from nvmesim.calibrate.datasheet import KEYS
 from nvmesim.predict.result import Result
 from nvmesim.scenario.writing import to_text
-from nvmesim.show.page import asset, bundle
+from nvmesim.show.page import asset
+from nvmesim.show.vega import bundle
 from nvmesim.ui.api import Api, posted, uploaded
 from nvmesim.ui.controls import RAID_LEVELS, controls, start
 from nvmesim.ui.guard import Guard
@@ -55,6 +57,14 @@ randwrite,4 KiB,8,32,200000,
 read,128 KiB,1,32,25000,
 write,128 KiB,1,32,16000,
 """
+SHEET: Final = (
+    ("capacity", "Capacity"), ("link", "Link"),
+    ("random_read", "Random read, 4 KiB"), ("random_write", "Random write, 4 KiB, sustained"),
+    ("mix_70_30", "Random 70/30, 4 KiB"), ("sequential_read", "Sequential read, 128 KiB"),
+    ("sequential_write", "Sequential write, 128 KiB"), ("read_latency", "Read latency, typical"),
+    ("write_latency", "Write latency, typical"),
+)  # fmt: skip
+"""Fields of the datasheet: key and label."""
 
 
 def create_app(token: str, port: int) -> Starlette:
@@ -63,10 +73,13 @@ def create_app(token: str, port: int) -> Starlette:
 
     @asynccontextmanager
     async def living(_: Starlette) -> AsyncIterator[None]:
-        # The engine and the charts' code, while the browser opens the page.
-        threading.Thread(target=_warm, daemon=True).start()
+        # The engine and the charts' code, while the browser opens the page. Not a daemon: Python's
+        # end would stop it inside compiled code, which aborts the process.
+        warming = threading.Thread(target=_warm)
+        warming.start()
         yield
         api.close()
+        await run_in_threadpool(warming.join)
 
     routes = [
         Route("/", _page("design")),
@@ -98,7 +111,7 @@ def _page(name: str) -> Callable[[Request], Response]:
         return HTMLResponse(
             _templates().get_template(f"{name}.html").render(
                 page=name, pages=PAGES, groups=grouped, version=__version__, toml=to_text(start()),
-                goal=GOAL, points=POINTS, levels=RAID_LEVELS[1:],
+                goal=GOAL, points=POINTS, levels=RAID_LEVELS[1:], sheet=SHEET, examples=KEYS,
             )
         )  # fmt: skip
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,8 +13,8 @@ from nvmesim.predict.simulate import simulate
 from nvmesim.scenario.load import scenario_from_dict
 from nvmesim.scenario.resolve import resolve
 from nvmesim.scenario.schema import Scenario
+from nvmesim.show import palette
 from nvmesim.show import words as summary
-from nvmesim.show.charts import palette
 from nvmesim.show.page import escaped
 from nvmesim.study.sweep.api import tables_of
 from nvmesim.study.sweep.plan import put
@@ -116,16 +115,11 @@ def _answer(result: Result, took: float) -> str:
         f"CPU {summary.percent(result.cpu.logical_utilization)}",
     ]
     bars = "".join(_bar(group) for group in _fullest(result))
-    said = escaped(_reason(result))
+    said = escaped(summary.reason(result))
     return (
         f"<div>{' · '.join(figures)}</div><p>{said}</p>{bars}"
         f'<p class="s">{result.requests:,} requests simulated in {took * 1e3:.0f} ms</p>'
     )
-
-
-def _reason(result: Result) -> str:
-    """Why, without the sentence about reliefs, which are not simulated here."""
-    return re.sub("[:;] no change was re-simulated", "", result.bottleneck.sentence)
 
 
 def _fullest(result: Result, most: int = 5) -> list[summary.StationGroup]:

@@ -7,20 +7,21 @@ import tempfile
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from nvmesim.catalog.text import to_toml
 from nvmesim.errors import InputError
-from nvmesim.measure.paired import Comparison
 from nvmesim.predict.result import Result
 from nvmesim.predict.simulate import compare, simulate
 from nvmesim.scenario.schema import Scenario
 from nvmesim.show import page as html
-from nvmesim.show import words as summary
-from nvmesim.show.page import escaped
 from nvmesim.ui.answer import answer, figures
 from nvmesim.ui.jobs import Job
+from nvmesim.ui.side_by_side import comparison
 from nvmesim.ui.trust import NOWHERE, scenario_of, tables_of_text
+
+if TYPE_CHECKING:
+    from nvmesim.calibrate.evidence import DriveFit
 
 COARSE_REQUESTS: Final = 4_000
 MIDDLE: Final = 0.02
@@ -71,17 +72,19 @@ def _short(result: Result) -> dict[str, Any]:
 # Compare ------------------------------------------------------------------------------------------
 
 
-def designs_of(texts: Any) -> list[Scenario]:
-    """Return the designs in TOML *texts*, two to four."""
+def designs_of(texts: Any) -> list[tuple[dict[str, Any], Scenario]]:
+    """Return the designs in TOML *texts*, two to four, each as its tables and as a scenario."""
     few, many = DESIGNS
     if not isinstance(texts, list) or not few <= len(texts) <= many:
         raise InputError(f"compare {few} to {many} designs; add them on the Design page")
-    return [scenario_of(tables_of_text(text)) for text in texts]
+    tables = [tables_of_text(text) for text in texts]
+    return [(t, scenario_of(t)) for t in tables]
 
 
-def compare_designs(job: Job, designs: Sequence[Scenario]) -> None:
+def compare_designs(job: Job, asked: Sequence[tuple[dict[str, Any], Scenario]]) -> None:
     """Publish the designs side by side, and each against the first with common random numbers."""
     results = []
+    designs = [scenario for _, scenario in asked]
     steps = 2 * len(designs) - 1
     for n, design in enumerate(designs):
         job.progress(f"simulating {design.name or n + 1}", n / steps)
@@ -92,39 +95,11 @@ def compare_designs(job: Job, designs: Sequence[Scenario]) -> None:
     gains = []
     for n, design in enumerate(designs[1:], len(designs)):
         gains.append(compare(designs[0], design, progress=_part(job, n, steps)))
-    job.publish(_comparison(results, gains))
+    job.publish(comparison([tables for tables, _ in asked], results, gains))
 
 
 def _part(job: Job, done: int, steps: int) -> Any:
     return lambda what, share: job.progress(what, (done + share) / steps)
-
-
-def _comparison(results: Sequence[Result], gains: Sequence[Comparison]) -> str:
-    names = [f"{n}: {r.scenario}" for n, r in enumerate(results, 1)]
-    against = ["-", *(f"{summary.gain(g.gain.value)} ({summary.signed(100 * g.gain.low)} .. "
-               f"{summary.signed(100 * g.gain.high)})" for g in gains)]  # fmt: skip
-    chance = ["-", *(_chance(g.p_better) for g in gains)]
-    lines: dict[str, list[str]] = {
-        "IOPS": [summary.kiops(r.total.iops.value) for r in results],
-        "95 %": [summary.plus_minus(r.total.iops) for r in results],
-        "mean, µs": [summary.microseconds(r.total.latency.mean) for r in results],
-        "p99, µs": [summary.microseconds(r.total.latency.percentiles[99.0]) for r in results],
-        "CPU": [summary.percent(r.cpu.logical_utilization) for r in results],
-        "stopped by": [r.bottleneck.verdict for r in results],
-        "IOPS against the first": against,
-        "P(more IOPS than the first)": chance,
-    }
-    rows = [[escaped(c) for c in [what, *cells]] for what, cells in lines.items()]
-    why = html.listing(f"{n}: {r.bottleneck.sentence}" for n, r in enumerate(results, 1))
-    return html.table(("", *names), rows, name="Designs side by side") + why
-
-
-def _chance(p: float | None) -> str:
-    if p is None:
-        return "-"
-    if p > 0.999 or p < 0.001:
-        return "> 99.9 %" if p > 0.5 else "< 0.1 %"
-    return f"{100 * p:.3g} %"
 
 
 # Choose -------------------------------------------------------------------------------------------
@@ -132,27 +107,18 @@ def _chance(p: float | None) -> str:
 
 def choose_design(job: Job, goal: Mapping[str, Any]) -> None:
     """Publish what to buy for the tables of a goal."""
+    from nvmesim.show.studies.choice_view import fragment
     from nvmesim.study.choose.goal import goal_from_dict
     from nvmesim.study.choose.search import choose
 
     found = choose(goal_from_dict(goal, NOWHERE), workers=1, progress=job.progress)
-    rows = []
-    for c in [c for c in found.candidates if c.state != "not simulated"][:24]:
-        iops, p99 = c.row.get("iops"), c.row.get("lat_p99_us")
-        rows.append([escaped(x) for x in (
-            found.named(c), c.state, summary.kiops(iops) if iops else "-",
-            f"{p99:,.0f}" if p99 else "-", c.reason,
-        )])  # fmt: skip
-    headings = ("candidate", "", "IOPS", "p99, µs", "why not")
-    chart = html.figures({"": (found.chart(), "")})
-    table = html.table(headings, rows, left=(1, 4), name="Candidates")
-    job.publish(f'<p class="why">{escaped(found)}</p>{table}{chart}', met=found.chosen is not None)
+    job.publish(fragment(found), met=found.chosen is not None)
 
 
 def find_best(job: Job, tables: Mapping[str, Any], asked: Mapping[str, Any]) -> None:
     """Publish the largest load within a goal: healthy, degraded, rebuilding."""
-    from nvmesim.show.best_view import fragment
     from nvmesim.show.charts.best import CAPTIONS, all_charts
+    from nvmesim.show.studies.best_view import fragment
     from nvmesim.study.best import best
 
     levels = asked.get("levels") or None
@@ -172,11 +138,24 @@ def calibrate(job: Job, files: Sequence[Path], name: str, captured_on: str | Non
     """Publish the drive fitted to *files* with its verdict."""
     from nvmesim.calibrate.drive.fit import fit_drive
     from nvmesim.capture.registry import read_captures
-    from nvmesim.show.fit_page import evidence
 
     job.tell("reading")
     captures = read_captures([str(f) for f in files])
     fit = fit_drive(captures, name=name, captured_on=captured_on or None, tell=job.tell)
+    _publish_fit(job, fit, name)
+
+
+def calibrate_sheet(job: Job, file: Path, name: str) -> None:
+    """Publish the drive fitted to the datasheet in *file*."""
+    from nvmesim.calibrate.datasheet import read_datasheet
+    from nvmesim.calibrate.drive.sheet import fit_datasheet
+
+    _publish_fit(job, fit_datasheet(read_datasheet(file), name=name, tell=job.tell), name)
+
+
+def _publish_fit(job: Job, fit: DriveFit, name: str) -> None:
+    from nvmesim.show.fit_page import evidence
+
     job.result = fit
     text = to_toml(fit.profile)
     job.publish(evidence(fit), name=name, toml=text, profile=tomllib.loads(text))

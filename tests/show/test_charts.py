@@ -4,13 +4,16 @@ import dataclasses
 import itertools
 import json
 import math
+import subprocess
+import sys
 
 import pytest
 
 from nvmesim.show.charts import result as charts
-from nvmesim.show.charts.palette import KINDS, LOAD_STEPS
 from nvmesim.show.charts.sweep import heat, scaling
 from nvmesim.show.charts.timeline import request_timeline
+from nvmesim.show.palette import KINDS, LOAD_STEPS
+from nvmesim.study.choose.search import choose
 from tests.show.report_example import result
 
 LARGEST = 120_000
@@ -133,3 +136,50 @@ def test_loads_keep_their_order_in_grey():
 
 def test_every_kind_of_station_has_a_colour():
     assert set(KINDS) >= {"cpu", "thread", "drive", "link", "raid-engine", "gate", "delay"}
+
+
+def test_altair_is_imported_without_the_grammar_of_iris():
+    """Where JupyterLab brought it: compiling it takes seconds, and no chart needs it."""
+    pytest.importorskip("rfc3987_syntax")
+    code = (
+        "import sys, nvmesim.show.charts.base; print('rfc3987_syntax' in sys.modules);"
+        "from jsonschema import FormatChecker; check = FormatChecker(['iri']).conforms;"
+        "print(check('http://example/', 'iri'), check('no iri', 'iri'))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False", "True", "False"]
+
+
+def test_the_code_of_the_charts_is_made_once(tmp_path, monkeypatch):
+    import vl_convert
+
+    from nvmesim.show import vega
+
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    first = vega.bundle.__wrapped__()
+    assert "</script" not in first
+
+    def never(*_):
+        raise AssertionError("made again")
+
+    monkeypatch.setattr(vl_convert, "javascript_bundle", never)
+    assert vega.bundle.__wrapped__() == first
+
+
+def test_rejected_candidates_are_never_on_the_front():
+    found = choose({
+        "scenario": {
+            "server": {"sockets": [{"cpu": "xeon-gold-6130"}]},
+            "drives": [{"profile": "intel-p4610-1.6tb", "count": 2}],
+            "volume": [{"raid": "raid0"}], "workload": [{"threads": 4, "outstanding": 8}],
+        },
+        "candidates": {"drives.0.count": [2, 3, 4]},
+        "constraints": {"iops": "300k/s", "capacity": "4 TB"},
+        "objective": {"minimize": "drives"},
+    }, workers=1, everything=True)  # fmt: skip
+    drawn = found.chart().to_dict()
+    words = drawn["description"]
+    assert words.startswith("kIOPS against drives: chosen: 3 drives")
+    assert "2 drives" not in words
+    points = next(layer for layer in drawn["layer"] if layer["mark"]["type"] == "point")
+    assert points["encoding"]["x"]["axis"]["format"] == "d"

@@ -8,7 +8,7 @@ from nvmesim.cli.app import run_command
 from nvmesim.errors import InputError
 from nvmesim.scenario.load import scenario_from_dict
 from nvmesim.scenario.resolve import resolve
-from nvmesim.show.best_view import best_page
+from nvmesim.show.studies.best_view import best_page
 from nvmesim.study.best import best, in_state
 from nvmesim.study.load_search import Limits, LoadSearch
 

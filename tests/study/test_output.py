@@ -11,7 +11,7 @@ import pytest
 import nvmesim as ns
 from nvmesim.cli.app import run_command
 from nvmesim.errors import InputError
-from nvmesim.show.sweep_view import impossible, never
+from nvmesim.show.studies.sweep_view import impossible, never
 from nvmesim.study.sweep.output import read_frame
 
 COUNTS = {"drives.0.count": [1, 2]}

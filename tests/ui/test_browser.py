@@ -116,6 +116,39 @@ def test_hostile_names_do_nothing(tab):
     assert tab.locator("img").count() == 0
 
 
+def test_a_dropped_dump_fills_a_box(tab):
+    tab.get_by_role("link", name="Server").click()
+    tab.locator("#dumps").evaluate(
+        """(place) => {
+          const data = new DataTransfer();
+          data.items.add(new File(["CPU(s): 8"], "lscpu.txt"));
+          data.items.add(new File(["{}"], "nvme.json"));
+          place.dispatchEvent(new DragEvent("drop", { dataTransfer: data, bubbles: true }));
+        }"""
+    )
+    tab.get_by_label("Output 2: nvme.json").wait_for()
+    assert tab.get_by_label("Output 1").input_value() == "CPU(s): 8"
+
+
+def test_the_whole_session_by_keyboard(tab):
+    """A design, another level, both to Compare, and the comparison, with no mouse."""
+    load(tab, SMALL.replace("[[workload]]", '[volume]\nraid = "raid0"\n[[workload]]', 1))
+    settled(tab)
+    tab.get_by_label("RAID level").focus()
+    tab.get_by_role("button", name="Add to Compare").press("Enter")
+    tab.get_by_role("status").filter(has_text="Added; 1 to compare.").wait_for()
+    tab.get_by_label("Outstanding per thread workload").press("ArrowRight")
+    tab.locator(".stage", has_text="first look").wait_for()
+    tab.get_by_role("button", name="Add to Compare").press("Space")
+    tab.get_by_role("status").filter(has_text="Added; 2 to compare.").wait_for()
+    tab.get_by_role("link", name="Compare").press("Enter")
+    tab.locator("#designs li").nth(1).wait_for()
+    tab.get_by_role("button", name="Compare", exact=True).press("Enter")
+    row = tab.get_by_role("row", name="workload.outstanding")
+    row.wait_for()
+    assert "4 5" in " ".join(row.inner_text().split())
+
+
 def test_two_tabs_do_not_disturb_each_other(tab):
     second = tab.context.new_page()
     second.set_default_timeout(LONG_MS)
@@ -126,10 +159,9 @@ def test_two_tabs_do_not_disturb_each_other(tab):
     assert "outstanding = 4\n" in tab.locator("#toml").input_value()
 
 
-@pytest.mark.slow
 def test_a_dropped_capture_becomes_a_drive_of_the_design(tab, page):
     tab.get_by_role("link", name="Drive").click()
-    tab.locator("#drop").evaluate(
+    tab.locator("#way-files").evaluate(
         """(place, text) => {
           const data = new DataTransfer();
           data.items.add(new File([text], "mine.csv"));

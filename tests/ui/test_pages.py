@@ -58,7 +58,7 @@ def test_a_design_starts_moves_and_ends(page):
     assert tables["drives"][0]["count"] == 2
     assert tables["volume"][0]["raid"] == "raid1"
     done = page.wait(moved["job"])
-    for part in ("What would relieve it", "Latency against load", "below the goal", "<svg"):
+    for part in ("What would relieve it", "Latency against load", "below the goal of", "<svg"):
         assert part in done["html"]
     report = page.get(f"api/job/{moved['job']}/report")
     assert report.headers["content-disposition"].startswith("attachment")
@@ -122,6 +122,7 @@ def test_two_designs_are_compared(page):
     job = page.post("api/compare", {"designs": [SMALL, faster]}).json()["job"]
     html = page.wait(job)["html"]
     assert "P(more IOPS than the first)" in html
+    assert '<th scope="row">workload.outstanding</th><td>4</td><td>8</td>' in html
     row = re.search(r"P\(more IOPS than the first\)</th><td>-</td><td>([^<]*) %<", html)
     assert float(row[1].replace("&gt;", "")) > 95  # twice as much outstanding, far from any bound
     alone = page.post("api/compare", {"designs": [SMALL]})
@@ -166,6 +167,29 @@ def test_a_table_of_points_becomes_a_drive_of_the_design(page):
     assert used["controls"]["drives.profile"] == name
     report = page.get(f"api/job/{job}/report")
     assert "typed &lt;b&gt;drive&lt;/b&gt;" in report.text
+
+
+def test_a_typed_datasheet_becomes_a_drive(page):
+    sheet = {"capacity": "3.84 TB", "link": "PCIe 4.0 x4", "random_read": "1,000K IOPS",
+             "random_write": "180K IOPS", "read_latency": "80 us"}  # fmt: skip
+    job = page.post("api/calibrate", {"sheet": sheet, "name": "printed"}).json()["job"]
+    profile = tomllib.loads(page.wait(job)["data"]["toml"])
+    assert profile["capacity"]["value"] == "3840 GB"
+    assert profile["capacity"]["basis"] == "datasheet"
+    wrong = page.post("api/calibrate", {"sheet": sheet | {"read_latency": "soon"}}).json()["job"]
+    said = page.wait(wrong, "failed")["error"]
+    assert "read_latency is 'soon'" in said, said
+    empty = page.post("api/calibrate", {"sheet": {"unknown": "1"}}).json()["error"]
+    assert "capacity, link" in empty
+
+
+@pytest.mark.parametrize(
+    ("goal", "said"),
+    [("100 ms", "Goal met: p99"), ("1 us", "Goal missed: p99"), ("1 us", "times the goal of")],
+)
+def test_the_goal_is_held_against_p99(page, goal, said):
+    text = SMALL.replace('slo = "1 ms"', f'slo = "{goal}"')
+    assert said in page.wait(page.post("api/design", {"toml": text}).json()["job"])["html"]
 
 
 def test_a_dropped_file_that_is_no_capture_is_one_sentence(page):

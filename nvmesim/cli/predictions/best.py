@@ -61,14 +61,14 @@ def best(
             states=states or None, seed=seed, progress=progress,
         )  # fmt: skip
     if report is not None:
-        from nvmesim.show.best_view import best_page
+        from nvmesim.show.studies.best_view import best_page
 
         write_text(report, best_page(found))
         click.echo(f"nvmesim: wrote {report}", err=True)
     if as_json:
         print_json(found.to_json())
     else:
-        from nvmesim.show.best_view import best_view
+        from nvmesim.show.studies.best_view import best_view
         from nvmesim.show.terminal import show
 
         show(best_view(found))

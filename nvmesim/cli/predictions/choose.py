@@ -25,7 +25,7 @@ REJECTED_SHOWN = 12
     help="Simulate every candidate that screening leaves, for a complete chart.",
 )  # fmt: skip
 @output_path("Write one row a candidate: .parquet, .csv or .json.", "-o", "--output")
-@output_path("Write the chart of throughput against the objective (HTML).", "--report")
+@output_path("Write the answer, candidates and chart as one HTML page.", "--report")
 @json_option
 def choose(
     goal: str, workers: int | None, everything: bool, output: Path | None, report: Path | None,
@@ -63,10 +63,9 @@ def choose(
 
 def _write_report(path: Path, choice: Choice) -> None:
     from nvmesim.cli.output import write_text
-    from nvmesim.show.page import chart_page
+    from nvmesim.show.studies.choice_view import choice_page
 
-    title = choice.goal.name or path.stem
-    write_text(path, chart_page(choice.chart(), title, str(choice)))
+    write_text(path, choice_page(choice, choice.goal.name or path.stem))
 
 
 def _to_json(choice: Choice) -> dict[str, Any]:

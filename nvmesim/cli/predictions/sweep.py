@@ -69,7 +69,7 @@ def sweep(
     check_writable(output)
     from nvmesim.cli.mistaken import scenario_of
     from nvmesim.cli.predictions.run import share_of
-    from nvmesim.show.sweep_view import never
+    from nvmesim.show.studies.sweep_view import never
     from nvmesim.study.sweep import Tally
     from nvmesim.study.sweep import sweep as run
     from nvmesim.study.sweep.plan import parse_over
@@ -136,7 +136,7 @@ def points_bar() -> Iterator[Report | None]:
 
 
 def _print(frame: pl.DataFrame, tally: Tally, output: Path, keys: list[str], grid: bool) -> None:
-    from nvmesim.show.sweep_view import sweep_view
+    from nvmesim.show.studies.sweep_view import sweep_view
     from nvmesim.show.terminal import show
     from nvmesim.show.words import plural
 

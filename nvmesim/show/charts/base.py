@@ -16,8 +16,9 @@ import altair as alt
 
 from nvmesim.errors import InputError
 from nvmesim.files import written
+from nvmesim.show import palette
 from nvmesim.show import words as summary
-from nvmesim.show.charts import palette
+from nvmesim.show.vega import vega_lite_version
 
 WIDTH: Final = 560
 LOG_LABELS: Final = "datum.value >= 1 ? format(datum.value, ',') : format(datum.value, '~g')"
@@ -164,7 +165,7 @@ def to_svg(drawn: Drawn) -> str:
     """
     import vl_convert
 
-    svg = str(vl_convert.vegalite_to_svg(styled(drawn), vl_version=_version()))
+    svg = str(vl_convert.vegalite_to_svg(styled(drawn), vl_version=vega_lite_version()))
     said = html.escape(summary.one_line(_words(drawn)), quote=True)
     return svg.replace("<svg", f'<svg role="img" aria-label="{said}"', 1)
 
@@ -173,12 +174,9 @@ def to_png(drawn: Drawn, scale: float = PNG_SCALE) -> bytes:
     """*drawn* as PNG, *scale* pixels for each of its own."""
     import vl_convert
 
-    return bytes(vl_convert.vegalite_to_png(styled(drawn), vl_version=_version(), scale=scale))
-
-
-def _version() -> str:
-    """Vega-Lite's, as Altair writes it."""
-    return ".".join(alt.SCHEMA_VERSION.lstrip("v").split(".")[:2])
+    return bytes(
+        vl_convert.vegalite_to_png(styled(drawn), vl_version=vega_lite_version(), scale=scale)
+    )
 
 
 def _shown(drawn: Drawn) -> dict[str, Any] | None:

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import altair as alt
 
-from nvmesim.show.charts import palette
+from nvmesim.show import palette
 from nvmesim.show.charts.base import (
     LOG_LABELS,
     WIDTH,
@@ -97,7 +97,7 @@ def way(found: Best) -> Drawing:
         x, y, _states(found), detail="series:N", order="us:Q"
     )
     points = shared.mark_point(filled=True, size=45, opacity=1).encode(
-        x, y, _states(found), shape=alt.Shape("state:N", scale=shapes, legend=None),
+        x, y, _states(found), shape=alt.Shape("state:N", scale=shapes, legend=legend()),
         tooltip=["design:N", "state:N", "load:N", "kiops:Q", "us:Q"],
     )  # fmt: skip
     layers = [lines, points]

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import altair as alt
 
-from nvmesim.show.charts import palette
+from nvmesim.show import palette
 from nvmesim.show.charts.base import Column, Drawing, column, inline, layered, legend, rounded
 from nvmesim.show.charts.sweep import DASHES, SERIES, SHAPES
 from nvmesim.study.size import Sizing

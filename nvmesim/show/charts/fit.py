@@ -12,7 +12,7 @@ import numpy as np
 from nvmesim.calibrate.evidence import DriveFit, Judged, StackFit
 from nvmesim.calibrate.over_time.course import by_kind
 from nvmesim.calibrate.points import Bins
-from nvmesim.show.charts import palette
+from nvmesim.show import palette
 from nvmesim.show.charts.base import LOG_LABELS, Column, column, inline, layered, log_ticks, rounded
 from nvmesim.show.charts.fit_residuals import (
     course_chart,

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from nvmesim.calibrate.evidence import Judged
 from nvmesim.calibrate.over_time.course import Course, Unit
 from nvmesim.calibrate.points import Bins
-from nvmesim.show.charts import palette
+from nvmesim.show import palette
 from nvmesim.show.charts.base import LOG_LABELS, Drawing, inline, layered, log_ticks, rounded
 from nvmesim.show.charts.result import TAIL_LABELS
 

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nvmesim.calibrate.over_time.episodes import Episodes, episodes_of_requests
-from nvmesim.show.charts import palette
+from nvmesim.show import palette
 from nvmesim.show.charts.base import LOG_LABELS, Drawing, inline, layered, log_ticks, rounded
 from nvmesim.show.charts.result import TAIL_LABELS
 

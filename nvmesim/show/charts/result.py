@@ -13,8 +13,8 @@ import altair as alt
 
 from nvmesim.measure.figures import Distribution, OpStats
 from nvmesim.predict.result import CurvePoint, Result
+from nvmesim.show import palette
 from nvmesim.show import words as summary
-from nvmesim.show.charts import palette
 from nvmesim.show.charts.base import (
     LOG_LABELS,
     PASSED,

@@ -14,8 +14,8 @@ import polars as pl
 
 from nvmesim.errors import InputError, nearest
 from nvmesim.predict.result import Result
+from nvmesim.show import palette
 from nvmesim.show import words as summary
-from nvmesim.show.charts import palette
 from nvmesim.show.charts.base import (
     LOG_LABELS,
     PASSED,
@@ -27,7 +27,6 @@ from nvmesim.show.charts.base import (
     nothing,
     rounded,
 )
-from nvmesim.study.choose.search import Choice
 
 SERIES: Final = ("#2a78b8", "#d55e00", "#009e73", "#8a5fa8", "#1c1f24", "#e69f00")
 DASHES: Final = ((1, 0), (6, 3), (2, 2), (8, 2, 2, 2), (4, 4), (1, 3))
@@ -392,12 +391,3 @@ def tornado(frame: pl.DataFrame, *, most: int = 12) -> Drawing:
     said = "; ".join(f"{r['input']} at its {r['end']} {r['change']:+.2g} %" for r in rows)
     return layered(bars, zero.encode(alt.X("zero:Q")), height=24 * max(1, len(order)),
                    says=f"Change of the answer: {said}.")  # fmt: skip
-
-
-def chart_of_choice(choice: Choice) -> Drawing:
-    """Throughput against the objective, of all candidates that were simulated (Altair)."""
-    names = pl.Series("name", [choice.named(c) for c in choice.candidates])
-    what = choice.goal.objective.minimize
-    unit = {"price": choice.goal.currency, "power": "W", "drives": ""}[what]
-    frame = choice.frame().with_columns(names)
-    return pareto(frame, what, "iops", label="name", units=f"{what}, {unit}".rstrip(", "))

@@ -8,7 +8,7 @@ import altair as alt
 
 from nvmesim.measure.groups import ALL
 from nvmesim.predict.result import Result
-from nvmesim.show.charts import palette
+from nvmesim.show import palette
 from nvmesim.show.charts.base import (
     LOG_LABELS,
     Drawing,

@@ -8,8 +8,8 @@ from typing import Any, Final
 import altair as alt
 import polars as pl
 
+from nvmesim.show import palette
 from nvmesim.show import words as summary
-from nvmesim.show.charts import palette
 from nvmesim.show.charts.base import Drawing, inline, layered, legend, nothing, rounded
 from nvmesim.study.timeline import Timeline
 

@@ -10,8 +10,8 @@ import numpy as np
 
 from nvmesim import units
 from nvmesim.predict.stragglers import BUSY, LATENCY, SCALING, MemberWait, SizeWait, Waits
+from nvmesim.show import palette
 from nvmesim.show import words as summary
-from nvmesim.show.charts import palette
 from nvmesim.show.charts.base import (
     LOG_LABELS,
     PERCENT_LABELS,

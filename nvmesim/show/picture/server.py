@@ -16,8 +16,8 @@ from nvmesim.catalog.links import Link
 from nvmesim.measure.figures import MemberStats, SocketCpu
 from nvmesim.predict.result import Result
 from nvmesim.scenario.resolved import Adapter, Drive, ResolvedScenario, Socket
+from nvmesim.show import palette
 from nvmesim.show import words as summary
-from nvmesim.show.charts import palette
 from nvmesim.show.picture.loads import Loads, loads
 from nvmesim.show.picture.svg import Canvas, text_width
 

@@ -24,6 +24,7 @@ from nvmesim.scenario.load import scenario_from_dict
 from nvmesim.scenario.resolve import resolve
 from nvmesim.study.choose.candidates import Fixed, fixed, with_failed
 from nvmesim.study.choose.goal import PERFORMANCE, Goal, goal_from_dict, load_goal
+from nvmesim.study.naming import design_name
 from nvmesim.study.sweep.api import Progress, simulate_all, tables_of
 from nvmesim.study.sweep.frame import to_frame
 from nvmesim.study.sweep.plan import make_plan, put
@@ -102,8 +103,7 @@ class Choice(Charted):
 
     def named(self, candidate: Candidate) -> str:
         """Its values in words."""
-        short = _short_keys(self.keys)
-        return ", ".join(f"{k} {v}" for k, v in zip(short, candidate.values, strict=True))
+        return design_name(dict(zip(self.keys, candidate.values, strict=True)))
 
     def frame(self) -> pl.DataFrame:
         """One row a candidate, the chosen first: values, state, reason, figures, results."""
@@ -125,7 +125,13 @@ class Choice(Charted):
         best, what = self.chosen, self.goal.objective.minimize
         if best is None:
             return self.nearest
-        return f"{self.named(best)}: least {what} ({best.cost(what):,.6g}) that meets the goal"
+        cost = f"{best.cost(what):,.6g} {self.unit}".rstrip()
+        return f"{self.named(best)}: least {what} ({cost}) that meets the goal"
+
+    @property
+    def unit(self) -> str:
+        """Of the objective: the currency of the prices, W, or none."""
+        return {"price": self.goal.currency, "power": "W"}.get(self.goal.objective.minimize, "")
 
 
 def choose(
@@ -319,8 +325,7 @@ class _Search:
         if not known:
             return f"nothing meets the goal: {what} fails first, in {among}: {failing[0].reason}"
         best = (max if name in AT_LEAST else min)(known, key=lambda pair: pair[0])[1]
-        short = _short_keys(self.keys)
-        words = ", ".join(f"{k} {v}" for k, v in zip(short, best.values, strict=True))
+        words = design_name(dict(zip(self.keys, best.values, strict=True)))
         return (
             f"nothing meets the goal: {what} fails first, in all of {among} that get so far; "
             f"nearest is {words}: {best.reason}"
@@ -334,15 +339,6 @@ class _Search:
         else:
             value = getattr(candidate.fixed, name, None)
         return None if value is None else float(value)
-
-
-def _short_keys(keys: Iterable[str]) -> list[str]:
-    """The last word of each key, or the whole where two share it."""
-    named = list(keys)
-    last = [k.rpartition(".")[2] for k in named]
-    return [
-        short if last.count(short) == 1 else key for short, key in zip(last, named, strict=True)
-    ]
 
 
 def _end(name: str, value: float, share: float) -> float:
@@ -389,12 +385,12 @@ def _by(value: float, limit: float) -> str:
     """How far *value* is from *limit*, never 0.0 % of it.
 
     >>> _by(2.5e6, 3e6), _by(2.9999e6, 3e6), _by(700.0, 500.0)
-    ('17%', '0.0033%', '40%')
+    ('17 %', '0.0033 %', '40 %')
     """
     if not limit:
         return f"{value:g}"
     percent = 100 * abs(value / limit - 1)
-    return f"{percent:.0f}%" if percent >= 9.5 else f"{percent:.2g}%"
+    return f"{percent:.0f} %" if percent >= 9.5 else f"{percent:.2g} %"
 
 
 def _say(name: str, value: float, currency: str) -> str:

@@ -1,6 +1,14 @@
 "use strict";
 const pages = {};
 
+// Files that are dropped on a place; the browser would open them instead of the page.
+function dropped(place, take) {
+  ["dragenter", "dragover"].forEach((name) => place.addEventListener(name, (e) => { e.preventDefault(); place.classList.add("over"); }));
+  ["dragleave", "drop"].forEach((name) => place.addEventListener(name, (e) => { e.preventDefault(); place.classList.remove("over"); }));
+  place.addEventListener("drop", (event) => take([...event.dataTransfer.files]));
+}
+["dragover", "drop"].forEach((name) => window.addEventListener(name, (e) => e.preventDefault()));
+
 // Design --------------------------------------------------------------------------------------------
 pages.design = () => {
   let toml = "";
@@ -122,19 +130,26 @@ pages.drive = () => {
     problem(bad.join(" · "));
   }
 
-  const drop = $("drop");
-  ["dragenter", "dragover"].forEach((name) => drop.addEventListener(name, (e) => { e.preventDefault(); drop.classList.add("over"); }));
-  ["dragleave", "drop"].forEach((name) => drop.addEventListener(name, (e) => { e.preventDefault(); drop.classList.remove("over"); }));
-  drop.addEventListener("drop", (event) => take([...event.dataTransfer.files]));
+  dropped($("way-files"), take);
   $("files").addEventListener("change", async (event) => { await take([...event.target.files]); event.target.value = ""; });
   $("example").addEventListener("click", () => { $("points").value = $("points").placeholder; });
+  const way = () => document.querySelector("[name=way]:checked").value;
+  const turn = () => {
+    document.querySelectorAll(".way").forEach((box) => { box.hidden = box.id !== `way-${way()}`; });
+    $("host-box").hidden = way() === "sheet";
+  };
+  document.querySelectorAll("[name=way]").forEach((radio) => radio.addEventListener("change", turn));
+  turn(); // a reload may keep what was chosen
+  const filled = () => Object.fromEntries([...document.querySelectorAll("#way-sheet input")]
+    .map((input) => [input.dataset.key, input.value.trim()]).filter(([, text]) => text));
   $("fit").addEventListener("submit", (event) => {
     event.preventDefault();
-    const body = { files, name: $("name").value, captured_on: $("host").value, points: files.length ? "" : $("points").value };
-    start("api/calibrate", body, (state) => {
+    const what = { files: { files }, sheet: { sheet: filled() }, points: { points: $("points").value } }[way()];
+    const host = way() === "sheet" ? "" : $("host").value;
+    $("outcome").hidden = true;
+    start("api/calibrate", { ...what, name: $("name").value, captured_on: host }, (state) => {
       const done = state.state === "done";
-      $("profile").disabled = $("report").disabled = !done;
-      $("use").hidden = !done;
+      $("outcome").hidden = !done;
       if (done) { profile = state.data.toml; sessionStorage.setItem("fitted", state.data.name); }
     });
   });
@@ -145,6 +160,7 @@ pages.drive = () => {
 
 // Compare -------------------------------------------------------------------------------------------
 pages.compare = () => {
+  const lines = (text) => text.split("\n").filter((line) => line.includes("="));
   function list() {
     const place = $("designs");
     place.textContent = "";
@@ -152,6 +168,9 @@ pages.compare = () => {
       const item = document.createElement("li");
       const head = document.createElement("strong");
       head.textContent = (/^name = "(.*)"$/m.exec(text) || [0, `design ${number + 1}`])[1];
+      const own = document.createElement("span");
+      own.className = "soft";
+      own.textContent = lines(text).filter((line) => kept.compared.some((other) => !lines(other).includes(line))).join(" · ");
       const remove = document.createElement("button");
       remove.textContent = "Remove";
       remove.setAttribute("aria-label", `Remove design ${number + 1}`);
@@ -161,9 +180,16 @@ pages.compare = () => {
       body.tabIndex = 0;
       body.setAttribute("role", "region");
       body.setAttribute("aria-label", `TOML of design ${number + 1}`);
-      item.append(head, " ", remove, body);
+      const folded = document.createElement("details");
+      const summary = document.createElement("summary");
+      summary.textContent = "TOML";
+      folded.append(summary, body);
+      item.append(head, " ", own, " ", remove, folded);
       place.append(item);
     });
+    $("none").hidden = kept.compared.length > 0;
+    $("go").disabled = kept.compared.length < 2;
+    $("clear").disabled = !kept.compared.length;
   }
   $("go").addEventListener("click", () => start("api/compare", { designs: kept.compared }));
   $("clear").addEventListener("click", () => { kept.compared = []; list(); });
@@ -194,16 +220,29 @@ pages.choose = () => {
 
 // Server --------------------------------------------------------------------------------------------
 pages.server = () => {
-  $("more").addEventListener("click", () => {
+  const added = (name) => {
     const number = document.querySelectorAll(".dump").length + 1;
     const label = document.createElement("label");
     label.htmlFor = `dump-${number}`;
-    label.textContent = `Dump ${number}`;
+    label.textContent = name ? `Output ${number}: ${name}` : `Output ${number}`;
     const box = document.createElement("textarea");
     Object.assign(box, { id: `dump-${number}`, className: "dump", rows: 8, spellcheck: false });
     $("dumps").append(label, box);
-    box.focus();
-  });
+    return box;
+  };
+  $("more").addEventListener("click", () => added("").focus());
+  const MOST = 1024 * 1024;
+  const take = async (list) => {
+    const bad = [];
+    for (const file of list) {
+      if (file.size > MOST) { bad.push(`${file.name} is larger than 1 MiB; describe it with nvmesim describe`); continue; }
+      const empty = [...document.querySelectorAll(".dump")].find((box) => !box.value.trim());
+      (empty || added(file.name)).value = await file.text();
+    }
+    problem(bad.join(" · "));
+  };
+  dropped($("dumps"), take);
+  $("files").addEventListener("change", async (event) => { await take([...event.target.files]); event.target.value = ""; });
   $("describe").addEventListener("submit", async (event) => {
     event.preventDefault();
     problem("");
@@ -214,7 +253,8 @@ pages.server = () => {
       place.textContent = "";
       [["Read", found.read], ["Missing", found.missing], ["Assumed; check each", found.assumed]].forEach(([title, lines]) => {
         if (!lines.length) return;
-        const head = document.createElement("h3");
+        const head = document.createElement("h2");
+        head.className = "part";
         head.textContent = title;
         const body = document.createElement("ul");
         lines.forEach((line) => { const item = document.createElement("li"); item.textContent = line; body.append(item); });
@@ -222,6 +262,7 @@ pages.server = () => {
       });
       $("toml").value = found.toml;
       $("found").hidden = false;
+      place.scrollIntoView({ block: "start" });
     } catch (error) { problem(error.message); }
   });
   $("open").addEventListener("click", () => { kept.design = $("toml").value; location.href = "design"; });

@@ -71,7 +71,9 @@ async function draw(root) {
     if (place.clientWidth < NARROWEST) { spec.width = NARROWEST; spec.autosize.type = "fit-x"; }
     const options = { actions: false, renderer: "svg", config: look(), ast: true,
       loader: { http: {}, baseURL: "" } };
-    vegaEmbed(place, spec, options).catch((error) => { place.textContent = String(error); });
+    // Around it stands one text for readers; Vega's own words for each mark are not read as well.
+    vegaEmbed(place, spec, options).then(() => place.querySelector("svg").setAttribute("aria-hidden", "true"))
+      .catch((error) => { place.textContent = String(error); });
   });
 }
 

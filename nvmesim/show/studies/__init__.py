@@ -1,0 +1,1 @@
+"""Answers about many designs: tables, pages, terminal."""

@@ -1,0 +1,63 @@
+"""Altair and the code of the charts, without the seconds that both may take at each start."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import sys
+from importlib import metadata
+from importlib.util import find_spec
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Final
+
+from nvmesim import code_cache
+
+_GRAMMAR: Final = "rfc3987_syntax"
+
+
+def import_jsonschema() -> None:
+    """Import jsonschema, which Altair needs, without compiling the grammar of IRIs.
+
+    Where `rfc3987_syntax` is installed (JupyterLab brings it), jsonschema imports it for the format
+    "iri", and that compiles a grammar for seconds at each start. Vega-Lite's schema has no such
+    format. Here the grammar is compiled when somebody checks an IRI, and not before.
+    """
+    if "jsonschema" in sys.modules or _GRAMMAR in sys.modules or find_spec(_GRAMMAR) is None:
+        return
+
+    def is_valid_syntax(*args: Any, **kwds: Any) -> Any:
+        return importlib.import_module(_GRAMMAR).is_valid_syntax(*args, **kwds)
+
+    placeholder = ModuleType(_GRAMMAR)
+    placeholder.__dict__["is_valid_syntax"] = is_valid_syntax
+    sys.modules[_GRAMMAR] = placeholder
+    try:
+        importlib.import_module("jsonschema")
+    finally:
+        del sys.modules[_GRAMMAR]
+
+
+def vega_lite_version() -> str:
+    """Return the version of Vega-Lite that Altair writes, such as "6.1"."""
+    import_jsonschema()
+    import altair
+
+    return ".".join(altair.SCHEMA_VERSION.lstrip("v").split(".")[:2])
+
+
+@functools.cache
+def bundle() -> str:
+    """Vega, Vega-Lite and vega-embed of the version that Altair writes; kept once made."""
+    made_by = metadata.version("vl-convert-python")
+    version, here = vega_lite_version(), Path(__file__).parent
+    name = f"charts-{made_by}-{version}.js"
+    kept = code_cache.load(name, here)
+    if kept is not None:
+        return kept.decode("utf-8")
+    import vl_convert
+
+    made: str = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;", version)
+    code = made.replace("</script", "<\\/script").replace("<!--", "<\\!--")
+    code_cache.save(name, code.encode("utf-8"), here, keep=2)
+    return code

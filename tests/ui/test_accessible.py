@@ -1,0 +1,101 @@
+"""axe-core over every page, with its answer, in both colour schemes and both widths."""
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+
+from tests.ui.conftest import SMALL
+
+pytestmark = pytest.mark.browser
+LONG_MS = 120_000
+LSCPU = (
+    "Architecture: x86_64\nCPU(s): 32\nThread(s) per core: 2\nCore(s) per socket: 16\n"
+    "Socket(s): 1\nModel name: Intel(R) Xeon(R) Gold 6130 CPU @ 2.10GHz\n"
+)
+
+
+@pytest.fixture(params=[("light", 1600), ("dark", 800)], ids=["light", "dark"])
+def tab(request, chromium):
+    scheme, width = request.param
+    size = {"width": width, "height": 900}
+    context = chromium.new_context(viewport=size, color_scheme=scheme)
+    opened = context.new_page()
+    opened.set_default_timeout(LONG_MS)
+    yield opened
+    context.close()
+
+
+def found(tab):
+    """Each violation with the elements that have it."""
+    report = Axe().run(tab).response
+    assert report["passes"], "axe looked at nothing"
+    return [
+        (rule["impact"], rule["id"], [node["target"] for node in rule["nodes"]])
+        for rule in report["violations"]
+    ]
+
+
+def answered(tab, button):
+    tab.get_by_role("button", name=button, exact=True).click()
+    tab.locator("#answer-cancel").wait_for()
+    tab.locator("#answer-cancel").wait_for(state="hidden")
+
+
+def drawn(tab):
+    tab.wait_for_function(
+        "() => { const all = document.querySelectorAll('#answer .chart'); return all.length > 0 &&"
+        " all.length === document.querySelectorAll('#answer .chart svg.marks').length; }"
+    )
+
+
+def test_design(tab, page):
+    tab.goto(f"{page.address}design")
+    tab.locator(".stage", has_text="complete").wait_for()
+    drawn(tab)
+    tab.locator("details summary").first.click()
+    assert found(tab) == []
+
+
+def test_drive(tab, page):
+    tab.goto(f"{page.address}drive")
+    assert found(tab) == []
+    tab.get_by_label("a table of points").check()
+    assert found(tab) == []
+    tab.get_by_label("a datasheet").check()
+    for name, text in {
+        "Capacity": "3.84 TB", "Link": "PCIe 4.0 x4", "Random read, 4 KiB": "1,000K IOPS",
+    }.items():  # fmt: skip
+        tab.locator("#way-sheet").get_by_label(name).fill(text)
+    answered(tab, "Calibrate")
+    tab.get_by_role("link", name="Use it in the design").wait_for()
+    drawn(tab)
+    assert found(tab) == []
+
+
+def test_compare(tab, page):
+    tab.goto(f"{page.address}compare")
+    assert found(tab) == []
+    for depth in (4, 8):
+        text = SMALL.replace("outstanding = 4", f"outstanding = {depth}")
+        tab.locator("#load").set_input_files(
+            {"name": "x.toml", "mimeType": "text/plain", "buffer": text.encode()}
+        )
+        tab.locator("#designs li").nth(depth // 4 - 1).wait_for()
+    answered(tab, "Compare")
+    drawn(tab)
+    assert found(tab) == []
+
+
+def test_choose(tab, page):
+    tab.goto(f"{page.address}choose")
+    assert found(tab) == []
+    answered(tab, "Find the largest load")
+    drawn(tab)
+    assert found(tab) == []
+
+
+def test_server(tab, page):
+    tab.goto(f"{page.address}server")
+    tab.get_by_label("Output 1").fill(LSCPU)
+    tab.get_by_role("button", name="Describe").click()
+    tab.get_by_role("button", name="Open in Design").wait_for()
+    assert found(tab) == []
