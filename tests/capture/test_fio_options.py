@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from nvmesim.capture.readers.fio.options import Options, parse_bytes, parse_seconds
+from nvmesim.capture.readers.fio.options import Options
+from nvmesim.scenario.loads.fio_words import parse_bytes
 
 
 @pytest.mark.parametrize(
@@ -24,7 +25,7 @@ def test_ki_is_the_other_base() -> None:
     ("text", "seconds"), [("90", 90.0), ("250us", 250e-6), ("2 days", None), ("soon", None)]
 )
 def test_times(text: str, seconds: float | None) -> None:
-    assert parse_seconds(text) == seconds
+    assert Options({"ramp_time": text}).ramp_s() == seconds
 
 
 @pytest.mark.parametrize(

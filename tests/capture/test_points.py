@@ -117,5 +117,5 @@ def test_tables_that_cannot_be(tmp_path: Path) -> None:
         read_text("op,iops,p50_us,p99_us\nread,1,9,8\n", tmp_path)
     with pytest.raises(CaptureError, match="p50_us is 0; leave the cell blank"):
         read_text("op,iops,p50_us\nread,1,0\n", tmp_path)
-    with pytest.raises(CaptureError, match="is no capture"):
+    with pytest.raises(CaptureError, match="columns are not those of points"):
         read_text("name,iops\na,1\n", tmp_path)

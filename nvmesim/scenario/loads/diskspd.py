@@ -10,12 +10,8 @@ from typing import Any, Final
 
 from nvmesim import units
 from nvmesim.errors import ScenarioError, nearest
+from nvmesim.scenario.loads import diskspd_words as words
 from nvmesim.scenario.loads.load import ParsedLoad, whole
-
-DEFAULT_BLOCK: Final = 64 * 1024
-DEFAULT_OUTSTANDING: Final = 2
-_SIZE: Final = re.compile(r"^([0-9]{1,18})([kmgtb]?)$", re.IGNORECASE)
-_SCALE: Final = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 
 
 @dataclass
@@ -23,7 +19,7 @@ class _Line:
     """Values of one command line while its flags are read."""
 
     key: str
-    block: int = DEFAULT_BLOCK
+    block: int = words.DEFAULT_BLOCK
     values: dict[str, Any] = field(default_factory=dict)
     ignored: list[str] = field(default_factory=list)
 
@@ -32,11 +28,10 @@ class _Line:
 
     def size(self, flag: str, text: str) -> int:
         """Bytes: K M G T are powers of 1024, b counts blocks, no suffix is bytes."""
-        match = _SIZE.match(text)
-        if match is None:
+        found = words.size_bytes(text, self.block)
+        if found is None:
             raise self.fail(flag, "needs a size; write for example -b4K")
-        number, suffix = int(match.group(1)), match.group(2).lower()
-        return number * (self.block if suffix == "b" else _SCALE[suffix])
+        return found
 
     def number(self, flag: str, text: str, low: int, high: int) -> int:
         number = whole(text)
@@ -74,14 +69,10 @@ def parse(line: str, *, key: str = "diskspd") -> ParsedLoad:
 def _split(line: str, key: str) -> tuple[list[str], list[str]]:
     """Return flags and targets; a first word that is no flag and ends in diskspd is the program."""
     try:
-        words = [word.strip("\"'") for word in shlex.split(line, posix=False)]
+        parts = shlex.split(line, posix=False)
     except ValueError:
         raise ScenarioError(f"{key}: {line!r} has an unclosed quote") from None
-    if words and re.search(r"diskspd(64)?(\.exe)?$", words[0], re.IGNORECASE):
-        words = words[1:]
-    flags = [word for word in words if word.startswith("-")]
-    files = [word for word in words if not word.startswith("-")]
-    return flags, files
+    return words.flags_and_targets(parts)
 
 
 def _read(flag: str, state: _Line) -> None:
@@ -238,9 +229,11 @@ def _check(state: _Line) -> None:
 def _threads(values: dict[str, Any]) -> dict[str, Any]:
     in_all = "total_threads" in values
     per_thread = "thread_outstanding" in values
-    outstanding = values.get("outstanding", DEFAULT_OUTSTANDING)
+    outstanding = values.get("outstanding", words.DEFAULT_OUTSTANDING)
     return {
-        "threads": values["total_threads"] if in_all else values.get("threads", 1),
+        "threads": values["total_threads"]
+        if in_all
+        else values.get("threads", words.DEFAULT_THREADS),
         "threads_are_per_target": not in_all,
         "outstanding": values["thread_outstanding"] if per_thread else outstanding,
         "outstanding_per": "thread" if per_thread else "thread-target",

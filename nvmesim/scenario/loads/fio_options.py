@@ -8,22 +8,14 @@ from typing import Any, Final
 
 from nvmesim import units
 from nvmesim.errors import ScenarioError
+from nvmesim.scenario.loads import fio_words as words
 from nvmesim.scenario.loads.load import ParsedLoad, Section, whole
 
-ALIASES: Final = {
-    "readwrite": "rw",
-    "blocksize": "bs",
-    "blocksize_range": "bsrange",
-    "blockalign": "ba",
-    "zone_size": "zonesize",
-    "bs_split": "bssplit",
-    "io_limit": "io_size",
-}
 HONOURED: Final = (
     *("rw", "bs", "bssplit", "bsrange", "ba", "iodepth", "numjobs", "rwmixread", "rwmixwrite"),
     *("rate_iops", "rate", "filename", "size", "filesize", "offset", "offset_increment"),
     *("percentage_random", "thinktime", "thinktime_blocks", "ioengine", "numa_cpu_nodes", "direct"),
-    *("nrfiles", "fsync", "fdatasync", "sync"),
+    *("nrfiles", "fsync", "fdatasync", "sync", "kb_base"),
 )
 IGNORED: Final = (
     *("runtime", "time_based", "ramp_time", "group_reporting", "new_group", "name", "thread"),
@@ -61,7 +53,7 @@ IGNORED: Final = (
     *("unified_rw_reporting", "per_job_logs", "output", "output-format", "eta", "minimal"),
     *("status-interval", "exitall", "exitall_on_error", "continue_on_error", "ignore_error"),
     *("error_dump", "allow_mounted_write", "allow_file_create", "pre_read", "uid", "gid"),
-    *("exec_prerun", "exec_postrun", "ioscheduler", "io_submit_mode", "kb_base", "unit_base"),
+    *("exec_prerun", "exec_postrun", "ioscheduler", "io_submit_mode", "unit_base"),
     *("steadystate", "ss", "ss_dur", "ss_ramp", "ss_interval", "cmdprio_percentage", "rate_cycle"),
     *("end_fsync", "fsync_on_close", "write_barrier"),
     *("rate_ignore_thinktime", "thinktime_blocks_type", "serialize_overlap", "stats", "group_id"),
@@ -91,19 +83,6 @@ REFUSED: Final[dict[str, tuple[Callable[[str], bool], str]]] = {
     "rate_iops_min": (_off, "ends the job early, which is not modelled"),
     "include": (_off, "is not followed; put the lines in this file"),
 }
-SYNC_ENGINES: Final = ("sync", "psync", "vsync", "pvsync", "pvsync2", "mmap")
-_SCALE: Final = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40, "p": 2**50}
-_DECIMAL: Final = {"ki": 10**3, "mi": 10**6, "gi": 10**9, "ti": 10**12}
-_MODES: Final = {
-    "read": ("sequential", "read"),
-    "write": ("sequential", "write"),
-    "randread": ("random", "read"),
-    "randwrite": ("random", "write"),
-    "rw": ("sequential", "mixed"),
-    "readwrite": ("sequential", "mixed"),
-    "randrw": ("random", "mixed"),
-}
-_TIME_PS: Final = {"": units.PS_PER_US, **units.TIME_PS, "m": units.TIME_PS["min"]}
 MAX_RANGE_SIZES: Final = 256
 
 
@@ -127,12 +106,18 @@ class _Job:
         return number
 
     def bytes_of(self, option: str, text: str) -> int:
-        """kb_base is 1024, so 4k and 4kb are 4096 and 4ki is 4000: fio's own way round."""
-        match = re.fullmatch(r"([0-9]{1,18})([kmgtp]?i?)b?", text.strip().lower())
-        scales = {**_SCALE, **_DECIMAL}
-        if match is None or match.group(2) not in scales:
+        """Bytes of *text*, fio's way, with the job's kb_base."""
+        found = words.parse_bytes(text, self.kb_base)
+        if found is None:
             raise self.fail(option, "needs a size; write for example 4k")
-        return int(match.group(1)) * scales[match.group(2)]
+        return found
+
+    @property
+    def kb_base(self) -> int:
+        """1024 unless the job says 1000."""
+        if self.options.get("kb_base", "1024") not in ("1024", "1000"):
+            raise self.fail("kb_base", "is 1024 or 1000")
+        return int(self.options.get("kb_base", "1024"))
 
     def size(self, option: str) -> int | None:
         text = self.options.get(option)
@@ -140,11 +125,7 @@ class _Job:
 
     def both(self, option: str) -> tuple[str, str] | None:
         """Return (read, write) of "a,b,c"; a value that is missing inherits the one before."""
-        text = self.options.get(option)
-        if text is None:
-            return None
-        parts = [part.strip() for part in text.split(",")]
-        return parts[0], parts[1] if len(parts) > 1 and parts[1] else parts[0]
+        return words.per_op(self.options[option]) if option in self.options else None
 
     def percent(self, option: str) -> float | None:
         """Return a size given as a share of the target, else None."""
@@ -195,12 +176,12 @@ def fields_of(section: Section, where: str) -> ParsedLoad:
 def _mode(job: _Job) -> tuple[str, str, int | None]:
     """Return (access, direction, the number behind a colon)."""
     mode, colon, number = job.options.get("rw", "read").lower().partition(":")
-    if mode not in _MODES:
-        hint = "trims are not modelled" if "trim" in mode else f"one of {', '.join(_MODES)}"
+    if mode not in words.MODES:
+        hint = "trims are not modelled" if "trim" in mode else f"one of {', '.join(words.MODES)}"
         raise job.fail("rw", f"is no load; {hint}")
     if not colon:
-        return (*_MODES[mode], None)
-    access, direction = _MODES[mode]
+        return (*words.MODES[mode], None)
+    access, direction = words.MODES[mode]
     return access, direction, job.bytes_of("rw", number)
 
 
@@ -217,13 +198,9 @@ def _jumps(
 
 def _read_share(job: _Job) -> float:
     """The later of rwmixread and rwmixwrite wins; an option's place is where it was first set."""
-    share = job.whole("rwmixread", 50, 0, 100)
-    if "rwmixwrite" in job.options:
-        writes = job.whole("rwmixwrite", 50, 0, 100)
-        names = list(job.options)
-        later = "rwmixread" not in names or names.index("rwmixwrite") > names.index("rwmixread")
-        share = 100 - writes if later else share
-    return share / 100
+    option = words.mix_option(job.options)
+    share = job.whole(option or "rwmixread", words.DEFAULT_READ_PERCENT, 0, 100)
+    return (100 - share if option == "rwmixwrite" else share) / 100
 
 
 Sizes = tuple[tuple[int, float], ...]
@@ -239,7 +216,8 @@ def _block_sizes(job: _Job) -> tuple[Sizes, Sizes]:
                 if size < 512 or size % 512:
                     raise job.fail(option, "is not a multiple of 512 bytes")
             return mixes
-    return ((4096, 1.0),), ((4096, 1.0),)
+    default = ((words.DEFAULT_BLOCK_BYTES, 1.0),)
+    return default, default
 
 
 def _single(job: _Job, text: str) -> Sizes:
@@ -260,36 +238,24 @@ def _range(job: _Job, text: str) -> Sizes:
 
 def _split(job: _Job, text: str) -> Sizes:
     """Read "4k/60:64k/40"; a blank share takes an even part of what is left."""
-    parts = [part.partition("/") for part in text.split(":") if part]
-    shares = [float(share) if whole(share) is not None else None for _, _, share in parts]
-    rest = 100 - sum(share for share in shares if share is not None)
-    blanks = shares.count(None)
-    if not parts or rest < 0 or (not blanks and rest > 1e-9):
-        raise job.fail("bssplit", "needs shares that sum to 100, as 4k/60:64k/40")
-    mix: dict[int, float] = {}
-    for (size, _, _), share in zip(parts, shares, strict=True):
-        percent = rest / blanks if share is None else share
-        n_bytes = job.bytes_of("bssplit", size)
-        mix[n_bytes] = mix.get(n_bytes, 0.0) + percent / 100
-    return tuple(sorted((size, share) for size, share in mix.items() if share > 0))
+    mix = words.split_sizes(text, job.kb_base)
+    if mix is None:
+        raise job.fail("bssplit", "needs sizes with shares that sum to 100, as 4k/60:64k/40")
+    return tuple(sorted(mix.items()))
 
 
 def _depth(job: _Job) -> tuple[int, list[str]]:
     """Synchronous engines have one request in flight whatever iodepth says."""
     depth = job.whole("iodepth", 1, 1, 65536)
-    engine = job.options.get("ioengine", "psync").partition(":")[0]
-    if engine in SYNC_ENGINES and depth > 1:
+    engine = job.options.get("ioengine", words.DEFAULT_ENGINE).partition(":")[0]
+    if engine in words.SYNC_ENGINES and depth > 1:
         return 1, [f"iodepth={depth}: engine {engine} is synchronous, 1 taken"]
     return depth, []
 
 
 def _files(job: _Job) -> tuple[str, ...]:
     """Return the targets: filename split at colons, or nrfiles of each job's own."""
-    text = job.options.get("filename")
-    if text is None:
-        return ()
-    parts = re.split(r"(?<!\\):", text)
-    return tuple(part.replace("\\:", ":").strip() for part in parts if part.strip())
+    return words.filenames(job.options.get("filename", ""))
 
 
 def _span(job: _Job, n_files: int) -> tuple[int | None, float | None]:
@@ -331,11 +297,10 @@ def _rate_limit(job: _Job, direction: str, sizes: Sizes, write_sizes: Sizes) -> 
 
 def _think(job: _Job) -> int:
     """Picoseconds of thinktime; microseconds unless it says otherwise."""
-    text = job.options.get("thinktime", "0").lower()
-    match = re.fullmatch(r"([0-9]{1,12})([a-z]*)", text)
-    if match is None or match.group(2) not in _TIME_PS:
+    ps = words.parse_time_ps(job.options.get("thinktime", "0"), units.PS_PER_US)
+    if ps is None:
         raise job.fail("thinktime", "needs a time; write for example 100us")
-    return int(match.group(1)) * _TIME_PS[match.group(2)]
+    return ps
 
 
 def _socket(job: _Job) -> int | None:

@@ -22,8 +22,9 @@ from nvmesim.capture.readers.diskspd.common import (
     results_capture,
     whole,
 )
-from nvmesim.capture.readers.diskspd.options import command_targets, size_bytes
+from nvmesim.capture.readers.diskspd.options import command_targets
 from nvmesim.capture.text import Head, Source, shown
+from nvmesim.scenario.loads.diskspd_words import size_bytes
 
 FORMAT: Final = "diskspd-text"
 LARGEST: Final = 64 << 20

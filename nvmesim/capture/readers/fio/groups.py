@@ -17,7 +17,6 @@ from nvmesim.capture.capture import Conditions, CpuUse, Measurement, Op, OpResul
 from nvmesim.capture.caveats import CPU_BOUND_PCT, doubt
 from nvmesim.capture.histogram import merge_latencies
 from nvmesim.capture.readers.fio.jobs import OPS, Job, describe_error
-from nvmesim.capture.readers.fio.options import SYNC_ENGINES
 from nvmesim.capture.text import Source, shown
 
 RUNTIME_SPREAD: Final = 0.05
@@ -301,8 +300,12 @@ def engine_of(job: Job) -> str | None:
 def _depth_notes(jobs: list[Job]) -> list[str]:
     for job in jobs:
         asked, depth, alone = job.options.whole("iodepth"), depth_of(job), share_alone(job)
-        known_sync = job.options.given.get("ioengine", "psync") in SYNC_ENGINES
-        if alone is not None and asked not in (None, 1) and depth == 1 and not known_sync:
+        if (
+            alone is not None
+            and asked not in (None, 1)
+            and depth == 1
+            and not job.options.synchronous
+        ):
             return [
                 f"iodepth={asked} was asked, but {100 * alone:.4g} % of the requests were issued "
                 "with no other in flight: taken as depth 1"

@@ -1,64 +1,18 @@
 """fio's job options, as fio prints them into its results, read as `Conditions`.
 
-Source: fio HOWTO. Options are texts as they were typed; units are fio's (k = 1024 unless kb_base
-says otherwise, and then ``ki`` is the other one).
+Options are texts as they were typed; what they mean is said in `scenario.loads.fio_words`.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Final
 
+from nvmesim import units
 from nvmesim.capture.capture import Access, Op
+from nvmesim.scenario.loads import fio_words as words
 
-SYNC_ENGINES: Final = frozenset(
-    {"sync", "psync", "vsync", "pvsync", "pvsync2", "mmap", "splice", "falloc", "ftruncate"}
-)
-"""They have one request outstanding whatever iodepth says."""
-DEFAULT_BLOCK_BYTES: Final = 4096
 _OPS: Final[tuple[Op, Op]] = ("read", "write")
-_ALIASES: Final = {
-    "blocksize": "bs",
-    "readwrite": "rw",
-    "blocksize_range": "bsrange",
-    "buffered": "buffered",
-}
-_SIZE: Final = re.compile(r"(0x[0-9a-f]+|[0-9]+(?:\.[0-9]+)?)([kmgtp]?)(i?)b?", re.IGNORECASE)
-_TIME: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([a-z]*)", re.IGNORECASE)
-_TIME_S: Final = {
-    **{"": 1.0, "s": 1.0, "sec": 1.0, "ms": 1e-3, "msec": 1e-3, "us": 1e-6, "usec": 1e-6},
-    **{"m": 60.0, "min": 60.0, "h": 3600.0, "hour": 3600.0, "d": 86400.0, "day": 86400.0},
-}
-
-
-def parse_bytes(text: str, kb_base: int = 1024) -> int | None:
-    """Return the bytes that fio reads in *text*, None if it is no size.
-
-    >>> parse_bytes("4k"), parse_bytes("1M"), parse_bytes("4ki"), parse_bytes("4k", 1000)
-    (4096, 1048576, 4000, 4000)
-    """
-    match = _SIZE.fullmatch(text.strip())
-    if match is None:
-        return None
-    digits, prefix, inverted = match.groups()
-    number = float(int(digits, 16)) if digits.lower().startswith("0x") else float(digits)
-    other = 1000 if kb_base == 1024 else 1024
-    base = other if inverted else kb_base
-    return int(number * base ** ("kmgtp".find(prefix.lower()) + 1 if prefix else 0))
-
-
-def parse_seconds(text: str) -> float | None:
-    """Return the seconds that fio reads in *text*, None if it is no time.
-
-    >>> parse_seconds("30"), parse_seconds("2m"), parse_seconds("500ms")
-    (30.0, 120.0, 0.5)
-    """
-    match = _TIME.fullmatch(text.strip())
-    if match is None:
-        return None
-    unit = _TIME_S.get(match.group(2).lower())
-    return None if unit is None else float(match.group(1)) * unit
 
 
 class Options:
@@ -69,7 +23,7 @@ class Options:
     """
 
     def __init__(self, given: Mapping[str, object], *, complete: bool = True) -> None:
-        self.given = {_ALIASES.get(key, key): str(value) for key, value in given.items()}
+        self.given = {words.ALIASES.get(key, key): str(value) for key, value in given.items()}
         self.complete = complete and bool(given)
 
     def __bool__(self) -> bool:
@@ -91,14 +45,12 @@ class Options:
 
     def seconds(self, key: str) -> float | None:
         """Return a time option in s, None if it is absent or unclear."""
-        return parse_seconds(self.given[key]) if key in self.given else None
+        ps = words.parse_time_ps(self.given[key], units.PS_PER_S) if key in self.given else None
+        return None if ps is None else ps / units.PS_PER_S
 
     def per_op(self, key: str) -> tuple[str, str] | None:
         """Return the read and write parts of an ``a,b,c`` option; a missing part inherits."""
-        if key not in self.given:
-            return None
-        parts = [part.strip() for part in self.given[key].split(",")]
-        return parts[0], parts[1] if len(parts) > 1 and parts[1] else parts[0]
+        return words.per_op(self.given[key]) if key in self.given else None
 
     @property
     def kb_base(self) -> int:
@@ -125,21 +77,16 @@ class Options:
         """Fraction of reads that the options ask for, None if they do not say."""
         if "rw" not in self.given and not self.complete:
             return None
-        kind = self.rw.removeprefix("rand")
-        if kind in ("read", "write"):
-            return 1.0 if kind == "read" else 0.0
-        if kind not in ("rw", "readwrite"):
+        direction = words.MODES.get(self.rw, ("", ""))[1]
+        if direction != "mixed":
+            return {"read": 1.0, "write": 0.0}.get(direction)
+        option = words.mix_option(self.given)
+        if option is None:
+            return words.DEFAULT_READ_PERCENT / 100 if self.complete else None
+        share = self.whole(option)
+        if share is None or share > 100:
             return None
-        read = self.whole("rwmixread")
-        if "rwmixwrite" in self.given and (
-            read is None
-            or list(self.given).index("rwmixwrite") > list(self.given).index("rwmixread")
-        ):
-            write = self.whole("rwmixwrite")
-            read = None if write is None else 100 - write
-        elif "rwmixread" not in self.given and self.complete:
-            read = 50
-        return None if read is None or not 0 <= read <= 100 else read / 100
+        return share / 100 if option == "rwmixread" else 1 - share / 100
 
     @property
     def mixes_sizes(self) -> bool:
@@ -153,31 +100,20 @@ class Options:
             return None
         split = self.per_op("bssplit")
         if split is not None:
-            return self._split(split[which])
+            return words.split_sizes(split[which], self.kb_base)
         sizes = self.per_op("bs")
         if sizes is None and not self.complete:
             return None
-        size = DEFAULT_BLOCK_BYTES if sizes is None else parse_bytes(sizes[which], self.kb_base)
+        size: int | None = words.DEFAULT_BLOCK_BYTES
+        if sizes is not None:
+            size = words.parse_bytes(sizes[which], self.kb_base)
         return {size: 1.0} if size else None
 
-    def _split(self, text: str) -> dict[int, float] | None:
-        """``4k/60:64k/40``; sizes without a percentage share the rest evenly."""
-        sizes: list[tuple[int, float | None]] = []
-        for part in text.split(":"):
-            size_text, _, share = part.partition("/")
-            size = parse_bytes(size_text, self.kb_base)
-            if not size or (share and not share.isdecimal()):
-                return None
-            sizes.append((size, float(share) if share else None))
-        blank = sum(share is None for _, share in sizes)
-        rest = 100 - sum(share or 0 for _, share in sizes)
-        found: dict[int, float] = {}
-        for size, given in sizes:
-            weight = rest / blank if given is None else given
-            found[size] = found.get(size, 0.0) + weight / 100
-        if any(weight < 0 for weight in found.values()) or abs(sum(found.values()) - 1) > 1e-6:
-            return None
-        return {size: weight for size, weight in found.items() if weight > 0}
+    @property
+    def synchronous(self) -> bool:
+        """Whether the engine, fio's default if none is given, has one request in flight."""
+        engine = self.given.get("ioengine", words.DEFAULT_ENGINE)
+        return engine.partition(":")[0].strip().lower() in words.SYNC_ENGINES
 
     def iodepth(self, reported: int | None) -> int | None:
         """Outstanding requests per job: 1 for a synchronous engine, else iodepth.
@@ -187,7 +123,7 @@ class Options:
         """
         if not self:
             return reported
-        if self.given.get("ioengine", "psync").strip().lower() in SYNC_ENGINES:
+        if self.synchronous:
             return 1
         if "latency_target" in self.given and reported is not None:
             return reported
@@ -201,7 +137,7 @@ class Options:
 
     def engine(self) -> str | None:
         """Name of the I/O engine, None if it is unknown."""
-        return self.given.get("ioengine", "psync" if self.complete else None)
+        return self.given.get("ioengine", words.DEFAULT_ENGINE if self.complete else None)
 
     def ramp_s(self) -> float | None:
         """Lead-in that was not measured, s; None if it is unknown."""
@@ -216,10 +152,7 @@ class Options:
         ('/dev/nvme0n1', '/dev/nvme1n1')
         """
         text = self.given.get("filename")
-        if not text:
-            return None
-        names = [name.replace("\\:", ":") for name in re.split(r"(?<!\\):", text)]
-        return tuple(dict.fromkeys(name for name in names if name))
+        return tuple(dict.fromkeys(words.filenames(text))) if text else None
 
     def rate_iops(self, bytes_per_request: Mapping[Op, float]) -> float | None:
         """Requests/s that one job may issue, over the operations it does; None if unlimited."""
@@ -230,7 +163,7 @@ class Options:
                 continue
             for op, text in zip(_OPS, limits, strict=True):
                 # rate_process and minimum rates may follow a colon or a second comma level.
-                limit = parse_bytes(text.split(":")[0], self.kb_base)
+                limit = words.parse_bytes(text.split(":")[0], self.kb_base)
                 if limit and op in bytes_per_request:
                     total += limit if key == "rate_iops" else limit / bytes_per_request[op]
             if total:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from nvmesim.capture.capture import Capture, Conditions, Latency, Measurement, Op, OpResult
-from nvmesim.capture.readers.fio.options import Options, parse_bytes
+from nvmesim.capture.readers.fio.options import Options
 from nvmesim.capture.readers.reports.common import (
     LARGEST,
     cut_line,
@@ -22,6 +22,7 @@ from nvmesim.capture.readers.reports.common import (
     results,
 )
 from nvmesim.capture.text import Head, Source, shown
+from nvmesim.scenario.loads.fio_words import parse_bytes
 
 FORMAT: Final = "kubestr"
 _JOB: Final = re.compile(r"^\s*JobName:\s*(\S*)\s*$")

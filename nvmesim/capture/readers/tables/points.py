@@ -15,9 +15,10 @@ from typing import Final
 from nvmesim.capture.capture import Capture, Conditions, CpuUse, Latency, Measurement, Op, OpResult
 from nvmesim.capture.caveats import doubt
 from nvmesim.capture.fields import MAX_LATENCY_S, MAX_RATE, checked
-from nvmesim.capture.readers.fio.options import Options, parse_bytes
+from nvmesim.capture.readers.fio.options import Options
 from nvmesim.capture.text import Head, Source, shown
 from nvmesim.errors import CaptureError, UnitError, nearest
+from nvmesim.scenario.loads.fio_words import parse_bytes
 from nvmesim.units import format_size, parse_size
 
 _PLAIN: Final = frozenset(
