@@ -9,8 +9,10 @@ NvmesimError                exit code 2 unless said otherwise
 |   +-- GeometryError       a RAID that cannot be built
 |   |   +-- FailedArrayError    a RAID that has lost more members than it survives
 |   +-- FitError            captures that cannot determine a profile
+|   +-- LimitError          more than `nvmesim.limits` allows
 +-- NetworkError            a lowered network breaks a rule of `network`
 +-- DeadlockError           requests are left and no event is
++-- InfrastructureError     exit code 3: a scheduler or a worker is gone
 """
 
 from __future__ import annotations
@@ -79,6 +81,16 @@ class FailedArrayError(GeometryError):
 
 class FitError(InputError):
     """Captures do not determine what was asked of them."""
+
+
+class LimitError(InputError):
+    """An input asks for more than `nvmesim.limits` allows; the text says the limit and the key."""
+
+
+class InfrastructureError(NvmesimError):
+    """What the work was given to is gone (a scheduler, its workers); what is finished stays."""
+
+    exit_code = 3
 
 
 class NetworkError(NvmesimError):

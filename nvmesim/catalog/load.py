@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import functools
+import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from importlib import resources
@@ -28,6 +29,7 @@ from nvmesim.catalog.profile import (
     StackProfile,
 )
 from nvmesim.errors import CatalogError, nearest
+from nvmesim.limits import MOST_KEY_PARTS
 
 Kind = Literal["drive", "cpu", "stack", "raid-engine", "platform"]
 
@@ -163,7 +165,26 @@ def _toml_text(path: Path) -> str:
     if len(data) > MAX_TOML_BYTES:
         raise ValueError(f"it is larger than {MAX_TOML_BYTES >> 20} MiB")
     is_wide = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
-    return data.decode("utf-16" if is_wide else "utf-8-sig")
+    return checked_toml(data.decode("utf-16" if is_wide else "utf-8-sig"))
+
+
+_LONG_KEY: Final = re.compile(
+    r"""(?:\.[ \t]*+(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+)"""
+    f"{{{MOST_KEY_PARTS}}}"
+)
+
+
+def checked_toml(text: str) -> str:
+    """Return *text*, ValueError if a dotted key in it is too long to be read in reasonable time.
+
+    >>> checked_toml("a.b = 1")
+    'a.b = 1'
+    """
+    found = _LONG_KEY.search(text)
+    if found:
+        line = text.count("\n", 0, found.start()) + 1
+        raise ValueError(f"line {line} has a key of more than {MOST_KEY_PARTS} parts")
+    return text
 
 
 def from_table(

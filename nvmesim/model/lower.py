@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from nvmesim.errors import ScenarioError
+from nvmesim.errors import LimitError, ScenarioError
 from nvmesim.model.arrays.background import BackgroundGroup, destage_group, rebuild_group
 from nvmesim.model.arrays.volume import VolumeTarget
 from nvmesim.model.caveats import caveats
@@ -38,6 +38,7 @@ from nvmesim.network.distributions import exponential_table
 from nvmesim.network.network import Kind, Network, Op
 from nvmesim.network.roles import StationInfo
 from nvmesim.raid.levels import level_of
+from nvmesim.raid.planner.plan import planning
 from nvmesim.scenario.resolved import ResolvedScenario, Target, WorkloadGroup
 from nvmesim.units import PS_PER_S
 
@@ -52,7 +53,8 @@ def lower(scenario: ResolvedScenario) -> Lowered:
 
     Raises ScenarioError for what no model exists for, GeometryError for an array that cannot be.
     """
-    return _Lowering(scenario).lowered()
+    with planning():
+        return _Lowering(scenario).lowered()
 
 
 class _Lowering:
@@ -352,7 +354,7 @@ class _Lowering:
             self._cached.setdefault((socket, target.index), []).append((kind, share))
         self.commands.sequential = group.access == "sequential"
         self.commands.through = kind.through
-        planned = model.plan(kind)
+        planned = self._planned(index, model, kind)
         self.load.n_phases = max(self.load.n_phases, planned.n_phases + int(flushes))
         rows = self._request_rows(index, group, target, model, kind, planned)
         program = self.b.program(rows)
@@ -360,6 +362,13 @@ class _Lowering:
             (program, int(write), n_bytes, planned.order_start, planned.order_len, stream)
         )
         self.load.flows.append(FlowInfo(index, place, write, n_bytes))
+
+    def _planned(self, index: int, model: AnyTarget, kind: RequestKind) -> Planned:
+        """The plans of *kind* on its target; the error of what is too much names its key."""
+        try:
+            return model.plan(kind)
+        except LimitError as error:
+            raise error.at(f"workload.{index}.block_size") from None
 
     def _depth(self, group: WorkloadGroup) -> int:
         if group.is_open:

@@ -10,8 +10,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from nvmesim.errors import LimitError
+from nvmesim.limits import MOST_CHILDREN, at_most
 from nvmesim.network.distributions import Ints, exponential_table
-from nvmesim.network.network import PURPOSE_FIRST_FREE, SCALE_ONE, Kind, Network, Op
+from nvmesim.network.network import MAX_CHILDREN, PURPOSE_FIRST_FREE, SCALE_ONE, Kind, Network, Op
 from nvmesim.network.roles import Burns, Direction, StationInfo, StationKind
 from nvmesim.rng import TABLE
 
@@ -173,7 +175,14 @@ class Plans:
     _n_order: int = 0
 
     def plan(self, phases: Sequence[Sequence[Child]]) -> int:
-        """Add one plan; return its id."""
+        """Add one plan; return its id. LimitError if it is too large, or all of them are."""
+        own = sum(map(len, phases))
+        if own > MAX_CHILDREN:
+            raise LimitError(
+                f"a request is {own:,} commands at once; {MAX_CHILDREN:,} at most: a smaller "
+                "block_size, or a larger chunk"
+            )
+        at_most(len(self.programs) + own, MOST_CHILDREN, "plans", "commands of all plans")
         for phase in phases:
             for child in phase:
                 self.programs.extend(child.programs)

@@ -152,6 +152,7 @@ class Answer:
             reliefs=self.reliefs,
             backlog_per_s=self.measured.backlog_per_s,
             offered=offered(ready.scenario),
+            left_out=ready.left_out,
         )  # fmt: skip
 
     def _shown_bottleneck(self, total: OpStats) -> Bottleneck:

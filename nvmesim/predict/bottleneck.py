@@ -173,10 +173,12 @@ def judge(
     reliefs: Sequence[Relief] = (),
     backlog_per_s: float | None = None,
     offered: float | None = None,
+    left_out: float = 0.0,
 ) -> Bottleneck:
     """Return the verdict, its evidence and its sentence.
 
-    *offered* is the rate of an open loop, *backlog_per_s* not None if it has no steady state.
+    *offered* is the rate of an open loop, *backlog_per_s* not None if it has no steady state;
+    *left_out* is what arrives besides, of an overload that was simulated at a lower rate.
     """
     all_bounds = bounds(lowered, totals, in_flight)
     first = ranked(lowered, totals)
@@ -186,6 +188,8 @@ def judge(
         arrived = totals.requests * PS_PER_S / max(1.0, totals.duration_ps)
         carried = max(0.0, arrived - backlog_per_s)
         first = [replace(f, bound_iops=carried) for f in first]
+        backlog_per_s += left_out
+        offered = offered and offered + left_out
     stop = limiting(first)
     most = max(first, key=lambda f: f.utilization, default=None)
     if backlog_per_s is not None:

@@ -39,6 +39,8 @@ class Prepared:
     load: Load
     level: float = 0.0
     """Share of its write buffers that is taken at time 0: as much as will be."""
+    left_out: float = 0.0
+    """Requests/s by which an overload is larger than the rates that are simulated."""
 
     @property
     def name(self) -> str:
@@ -99,7 +101,7 @@ def prepare(
     number = resolved.run.seed if seed is None else seed
     return Prepared(
         states.scenario, states.lowered, engine_factory(engine), number, load_of(states.lowered),
-        states.level,
+        states.level, states.left_out,
     )  # fmt: skip
 
 

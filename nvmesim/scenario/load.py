@@ -116,7 +116,7 @@ def with_values(tables: Mapping[str, Any], values: Mapping[str, Any]) -> dict[st
 def _value(text: str) -> Any:
     """A TOML value, or the text itself when it is none ("512 KiB" needs no quotes)."""
     try:
-        return tomllib.loads(f"value = {text}")["value"]
+        return tomllib.loads(catalog.checked_toml(f"value = {text}"))["value"]
     except (ValueError, RecursionError):  # no TOML, of too many digits, nested too deeply
         return text
 

@@ -14,6 +14,7 @@ from nvmesim.scenario.hardware import (
     resolve_interconnect,
     resolve_sockets,
 )
+from nvmesim.scenario.limits import check_counts, check_groups
 from nvmesim.scenario.resolved import ResolvedScenario, RunSettings
 from nvmesim.scenario.schema import RunSpec, Scenario
 from nvmesim.scenario.volumes import resolve_volumes
@@ -36,6 +37,7 @@ def resolve(scenario: Scenario) -> ResolvedScenario:
     >>> [drive.name for drive in resolved.drives], resolved.workload[0].in_flight
     (['drive0', 'drive1', 'drive2', 'drive3'], 128)
     """
+    check_counts(scenario)
     notes = Notes()
     stack = cast(
         StackProfile, profile("stack", scenario.server.stack, scenario.base, "server.stack")
@@ -49,6 +51,7 @@ def resolve(scenario: Scenario) -> ResolvedScenario:
     drives = resolve_drives(scenario, sockets, adapters, interconnect, notes)
     volumes = resolve_volumes(scenario, drives, notes)
     workload = resolve_workload(scenario, stack, sockets, adapters, drives, volumes, notes)
+    check_groups(workload)
     return ResolvedScenario(
         name=scenario.name,
         stack=stack,

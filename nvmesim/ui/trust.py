@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from nvmesim.catalog.load import checked_toml
 from nvmesim.catalog.paths import is_path
 from nvmesim.errors import InputError, ScenarioError
 from nvmesim.scenario.load import scenario_from_dict
@@ -29,7 +30,7 @@ def tables_of_text(text: Any) -> dict[str, Any]:
     if not isinstance(text, str) or len(text) > MOST_TEXT:
         raise ScenarioError(f"a scenario is TOML text of at most {MOST_TEXT >> 10} KiB")
     try:
-        tables = tomllib.loads(text)
+        tables = tomllib.loads(checked_toml(text))
     except (ValueError, RecursionError) as error:
         raise ScenarioError(f"not TOML: {' '.join(str(error).split())}") from None
     check(tables)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from nvmesim.cli.bounds import bounded
 from nvmesim.cli.output import check_writable, json_option, output_path, print_json, write_text
 from nvmesim.cli.progress import bytes_read, say_if_compiling, steps, working
 
@@ -57,6 +58,7 @@ EXAMPLE = "Example: nvmesim calibrate fio/*.json -o drive.toml --hold-out QD=16"
 )
 @output_path("Write measured against fitted as one HTML page.", "--report")
 @json_option
+@bounded()
 def calibrate(
     captures: tuple[str, ...], output: Path | None, name: str | None, captured_on: str | None,
     held_out: tuple[str, ...], is_empirical: bool, is_stack: bool, cpu: str | None,

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from nvmesim.cli.bounds import bounded
 from nvmesim.cli.output import check_writable, json_option, output_path, print_json, write_text
 from nvmesim.cli.progress import progress_bar, say_if_compiling
 
@@ -37,6 +38,7 @@ STATES = ("healthy", "degraded", "rebuilding")
 @click.option("--seed", type=click.IntRange(0, 2**62), help="Random numbers; else the file's.")
 @output_path("Write the answer, table and charts as one HTML page.", "--report")
 @json_option
+@bounded()
 def best(
     scenario: str, p99: str | None, p99_9: str | None, mean: str | None, cpu: str | None,
     iops: str | None, over: tuple[str, ...], sets: tuple[str, ...], states: tuple[str, ...],

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from nvmesim.cli.bounds import bounded
 from nvmesim.cli.output import check_writable, json_option, output_path, print_json
 from nvmesim.cli.progress import say_if_compiling
 
@@ -27,6 +28,7 @@ REJECTED_SHOWN = 12
 @output_path("Write one row a candidate: .parquet, .csv or .json.", "-o", "--output")
 @output_path("Write the answer, candidates and chart as one HTML page.", "--report")
 @json_option
+@bounded()
 def choose(
     goal: str, workers: int | None, everything: bool, output: Path | None, report: Path | None,
     as_json: bool,

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from nvmesim.cli.bounds import bounded
 from nvmesim.cli.output import json_option, print_json
 from nvmesim.cli.progress import say_if_compiling
 
@@ -36,6 +37,7 @@ EXAMPLE = "Example: nvmesim compare server.toml --set server.interconnect.links=
               help="Closer ones count as equally good.")  # fmt: skip
 @click.option("--workers", type=click.IntRange(1, 1024), help="Processes that rank; else one.")
 @json_option
+@bounded()
 def compare(
     scenarios: tuple[str, ...], sets: tuple[str, ...], requests: int | None, seed: int | None,
     metric: str, probability: str, difference: str, workers: int | None, as_json: bool,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from nvmesim.cli.bounds import bounded
 from nvmesim.cli.output import (
     check_writable,
     json_option,
@@ -46,6 +47,7 @@ EXAMPLE = "Example: nvmesim run server.toml --set drives.0.count=8 --report serv
 @output_path("Write every step of some requests as an HTML chart.", "--timeline")
 @json_option
 @verbose_option
+@bounded("1 h")
 def run(
     scenario: str, sets: tuple[str, ...], engine: str, seed: int | None, precision: str | None,
     report: Path | None, requests: Path | None, timeline: Path | None, as_json: bool, verbose: bool,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
+from nvmesim.cli.bounds import bounded
 from nvmesim.cli.output import check_writable, json_option, output_path, print_json, write_text
 from nvmesim.cli.progress import say_if_compiling
 
@@ -36,6 +37,7 @@ SHOWN = 16
 @output_path("Write the table: .parquet, .csv or .json.", "-o", "--output")
 @output_path("Write the tornado chart (HTML).", "--report")
 @json_option
+@bounded()
 def sensitivity(
     scenario: str, sets: tuple[str, ...], metric: str, everything: bool, spread: str | None,
     requests: int, seed: int | None, workers: int | None, output: Path | None,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from nvmesim.cli.bounds import bounded
 from nvmesim.cli.output import check_writable, json_option, output_path, print_json
 from nvmesim.cli.progress import Report, say_if_compiling
 
@@ -53,6 +54,7 @@ EXAMPLE = (
 @click.option("--requests", type=click.IntRange(1), help="Simulate exactly so many at each point.")
 @click.option("--no-cache", is_flag=True, help="Neither read nor keep finished points elsewhere.")
 @json_option
+@bounded()
 def sweep(
     scenario: str, over: tuple[str, ...], sets: tuple[str, ...], output: Path, resume: bool,
     workers: int | None, dask: str | None, samples: int | None, method: str | None,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 import nvmesim
+from nvmesim.cli.bounds import bounded
 from nvmesim.cli.output import check_writable, json_option, output_path, print_json, write_text
 from nvmesim.cli.progress import progress_bar
 
@@ -25,6 +26,7 @@ EXAMPLE = "Example: nvmesim validate team-jbod --report team.html   (or: validat
 @output_path("Write predicted against measured as one HTML page.", "--report")
 @click.option("--write", is_flag=True, help="Write report.md of each set, and SCOREBOARD.md.")
 @json_option
+@bounded()
 def validate(sets: tuple[str, ...], report: Path | None, write: bool, as_json: bool) -> int:
     """Compare predictions with published measurements.
 

@@ -20,6 +20,7 @@ from nvmesim.engine.contract import (
     deadlock,
     run_key,
 )
+from nvmesim.limits import need
 from nvmesim.network.check import check
 from nvmesim.network.network import HORIZON_PS, N_FIELDS, VISITS, Kind, Network, Op
 from nvmesim.rng import mix
@@ -220,6 +221,21 @@ def _room(net: Network, slots: int) -> state.Room:
     return room
 
 
+TOKEN_BYTES: Final = 8 * (state.TOKEN_FIELDS + state.HEAP + state.PENDING + 4)
+"""Of a slot for one request or command under way, in all arrays of `state.Room`."""
+RECORD_BYTES: Final = 8 * 8 * len(REQUEST_FIELDS)
+"""Of a slot, where rows of requests are recorded."""
+
+
+def _check_memory(slots: int, record: bool) -> None:
+    """Raise LimitError unless so many slots, beside half as many while they grow, may be had."""
+    each = TOKEN_BYTES + (RECORD_BYTES if record else 0)
+    need(
+        slots * each * 3 // 2,
+        f"{slots // 2:,} requests and commands under way at once (outstanding, block_size, rate)",
+    )
+
+
 class CompiledEngine:
     """A network run by the compiled kernel; see `contract.Engine`.
 
@@ -235,6 +251,7 @@ class CompiledEngine:
         self._gates = np.flatnonzero(net.station_kind == Kind.GATE)
         self._slots = net.station_servers[self._gates]
         slots = max(64, 2 * len(net.user_group), 2 * net.max_burst)
+        _check_memory(slots, record)
         self._run = _initial(net, seed, replication, 1 << 18 if record else 0)
         self._room = _room(net, slots)
         self._run.scalars[state.N_FREE] = slots
@@ -292,6 +309,7 @@ class CompiledEngine:
     def _grow(self) -> None:
         """Double everything that is sized by the number of tokens."""
         old = len(self._room.tokens)
+        _check_memory(2 * old, len(self._run.record) > 0)
         self._room = room = state.Room(
             _longer(self._room.tokens, old), _longer(self._room.heap, old, 1),
             _longer(self._room.free, old), _longer(self._room.pending, old),

@@ -42,6 +42,7 @@ from nvmesim.engine.contract import (
     run_key,
     stretched_ps,
 )
+from nvmesim.engine.reference import tokens
 from nvmesim.engine.reference.stations import KINDS, Die, Gate, Station, World
 from nvmesim.engine.reference.steps import Step, Steps
 from nvmesim.engine.reference.tally import Tally
@@ -270,6 +271,7 @@ class ReferenceEngine:
         )
         self._n_requests += 1
         self._live += 1
+        tokens.check_memory(self._live, request.n_children)
         request.process = self.env.process(self._request(request))
         turn.succeed(request)
 

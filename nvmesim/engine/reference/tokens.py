@@ -11,6 +11,7 @@ import simpy
 from simpy.events import NORMAL, EventPriority
 
 from nvmesim.engine.contract import CHILD_SHIFT, ORDER_SHIFT
+from nvmesim.limits import need
 
 LATE: Final = EventPriority(NORMAL + 1)
 """SimPy priority of the end of an instant: behind everything that ends in it."""
@@ -93,6 +94,17 @@ class Visit(simpy.Event):
         self._ok = True
         self._value = None
         self.env.schedule(self, delay=delay_ps)
+
+
+PROCESS_BYTES: Final = 3072
+"""Of a token with its process, its event and its place in the queue (CPython 3.11, measured)."""
+
+
+def check_memory(live: int, n_children: int) -> None:
+    """Raise LimitError, looked at every 1,024 requests, if so many under way may not be had."""
+    if live % 1024 == 0:
+        n_bytes = live * PROCESS_BYTES * (1 + n_children)
+        need(n_bytes, f"{live:,} requests under way at once (outstanding, block_size, rate)")
 
 
 class _EndOfInstant(simpy.Event):

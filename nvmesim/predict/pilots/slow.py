@@ -11,6 +11,7 @@ from nvmesim.model.lower import lower
 from nvmesim.model.lowered import Lowered
 from nvmesim.predict.pilots.bitmap import with_bitmaps
 from nvmesim.predict.pilots.buffers import level_of
+from nvmesim.predict.pilots.overload import lowered_rate
 from nvmesim.predict.pilots.rebuild import with_rebuilds
 from nvmesim.predict.upgrades import filled
 from nvmesim.scenario.resolved import ResolvedScenario
@@ -29,6 +30,8 @@ class SlowStates:
     """Its network; write buffers as full as they will be."""
     level: float
     """Share of the write buffers that is taken at time 0, as it would be soon."""
+    left_out: float
+    """Requests/s of an overload that no run need show; the scenario's rates are so much lower."""
 
 
 _remembered: deque[tuple[ResolvedScenario, SlowStates]] = deque(maxlen=REMEMBERED)
@@ -54,9 +57,10 @@ def found(scenario: ResolvedScenario, level: float | None = None) -> SlowStates:
 
 
 def _piloted(scenario: ResolvedScenario, level: float | None) -> SlowStates:
-    changed, lowered = with_rebuilds(*with_bitmaps(scenario, lower(scenario)))
+    scenario, lowered, left_out = lowered_rate(scenario, lower(scenario))
+    changed, lowered = with_rebuilds(*with_bitmaps(scenario, lowered))
     if level is None:
         level = level_of(lowered)
     if level:
         lowered = replace(lowered, network=filled(lowered.network, level))
-    return SlowStates(changed, lowered, level)
+    return SlowStates(changed, lowered, level, left_out)

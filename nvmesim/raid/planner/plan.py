@@ -6,12 +6,16 @@ patterns into arrays. Source: md ground truth, kernels 6.1.192 and 6.12.117, mda
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import lru_cache
 from typing import Final
 
-from nvmesim.errors import InputError
+from nvmesim.errors import InputError, LimitError
+from nvmesim.limits import MOST_PLANNED
 from nvmesim.raid.geometry import Child, Op, Plan, RaidGeometry
+from nvmesim.raid.map import BLOCK
 from nvmesim.raid.planner.merge import joined
 from nvmesim.raid.planner.parity import ParityPlanner
 from nvmesim.raid.planner.pieces import RawChild, plan_pieces
@@ -22,6 +26,42 @@ SECTOR: Final = 512
 RawPlan = list[list[RawChild]]
 Planner = Callable[[RaidGeometry, Op, int, int, StripeCache | None, bool], RawPlan]
 """Called with (geometry, op, offset, length, cache, below): see `raw_plan`."""
+
+
+_left: Final[ContextVar[list[int] | None]] = ContextVar("pieces that may still be planned")
+
+
+@contextmanager
+def planning(most: int = MOST_PLANNED) -> Iterator[None]:
+    """Let the body plan so many pieces of requests in all, then raise LimitError.
+
+    A piece is a row of 4 KiB where the level has a stripe cache, else a chunk.
+
+    >>> from nvmesim.raid.geometry import RaidGeometry
+    >>> with planning(16):
+    ...     phases = raw_plan(RaidGeometry(0, 4, 4096), "read", 0, 1 << 20)
+    Traceback (most recent call last):
+    ...
+    nvmesim.errors.LimitError: requests are cut into too many pieces in too many ways to be \
+planned: more than 16 in all; a smaller block_size, a larger chunk or align, or fewer sizes
+    """
+    token = _left.set([most, most])
+    try:
+        yield
+    finally:
+        _left.reset(token)
+
+
+def _spend(geometry: RaidGeometry, length: int) -> None:
+    left = _left.get(None)
+    if left is None:
+        return
+    left[0] -= 1 + length // (BLOCK if geometry.record.stripe_cache else geometry.chunk or BLOCK)
+    if left[0] < 0:
+        raise LimitError(
+            "requests are cut into too many pieces in too many ways to be planned: more than "
+            f"{left[1]:,} in all; a smaller block_size, a larger chunk or align, or fewer sizes"
+        )
 
 
 @lru_cache(maxsize=64)
@@ -39,7 +79,11 @@ def raw_plan(
     *,
     below: bool = False,
 ) -> RawPlan:
-    """Phases of a request without checks or a bitmap; *below* as in `plan_pieces`."""
+    """Phases of a request without checks or a bitmap; *below* as in `plan_pieces`.
+
+    Raises LimitError where `planning` allows no more.
+    """
+    _spend(geometry, length)
     phases = PLANNERS[geometry.record.planner](geometry, op, offset, length, cache, below)
     if geometry.kernel == "none":
         return [joined(children, geometry.max_sectors) for children in phases]

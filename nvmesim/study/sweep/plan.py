@@ -19,7 +19,7 @@ Method = Literal["grid", "random", "lhs"]
 METHODS: Final = ("grid", "random", "lhs")
 TRIES: Final = 64
 """Combinations that a value is tried in before it counts as impossible."""
-MOST_POINTS: Final = 50_000_000
+MOST_POINTS: Final = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,10 @@ def make_plan(
         _check_axis(axis, samples is not None)
     plan = Plan(axes, samples, method, seed)  # type: ignore[arg-type]
     if len(plan) > MOST_POINTS:
-        raise InputError(f"{len(plan):,} points are too many; {MOST_POINTS:,} at most")
+        raise InputError(
+            f"{len(plan):,} points are too many; {MOST_POINTS:,} at most: make a sweep "
+            "of each value of the first key, and read the tables together"
+        )
     return plan
 
 

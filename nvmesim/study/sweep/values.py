@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Final
 
+from nvmesim.catalog.load import checked_toml
 from nvmesim.errors import InputError
 
 MOST_VALUES: Final = 1_000_000
@@ -159,7 +160,7 @@ def split_commas(text: str) -> list[str]:
 def _value(text: str) -> Any:
     """A TOML value, or the text itself when it is none (as ``--set`` reads it)."""
     try:
-        return tomllib.loads(f"value = {text}")["value"]
+        return tomllib.loads(checked_toml(f"value = {text}"))["value"]
     except (ValueError, RecursionError):  # no TOML, of too many digits, nested too deeply
         return text
 

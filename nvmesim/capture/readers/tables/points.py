@@ -7,6 +7,7 @@ CSV, a row a measured point; blank cells are unknown and ``#`` starts a comment 
 from __future__ import annotations
 
 import csv
+import itertools
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -18,6 +19,7 @@ from nvmesim.capture.fields import MAX_LATENCY_S, MAX_RATE, checked
 from nvmesim.capture.readers.fio.options import Options
 from nvmesim.capture.text import Head, Source, shown
 from nvmesim.errors import CaptureError, UnitError, nearest
+from nvmesim.limits import MOST_POINTS
 from nvmesim.scenario.loads.fio_words import parse_bytes
 from nvmesim.units import format_size, parse_size
 
@@ -47,7 +49,11 @@ def sniff(head: Head) -> bool:
 
 def read(source: Source) -> Capture:
     """Read every row; CaptureError names the line and column of the first that cannot be true."""
-    rows = list(_rows(source))
+    rows = list(itertools.islice(_rows(source), MOST_POINTS + 1))
+    if len(rows) > MOST_POINTS:
+        raise source.error(
+            f"has more than {MOST_POINTS:,} points", "keep those that tell something of the drive"
+        )
     if not rows:
         raise source.error(
             "line 1: has a header and no points (every column is empty)",

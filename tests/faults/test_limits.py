@@ -1,0 +1,244 @@
+"""Small files that ask for all of a machine: refused in one line that says the limit and the key,
+or answered at once. Nothing of their size is made first."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+import nvmesim as ns
+from nvmesim.catalog.load import checked_toml
+from nvmesim.cli.app import run_command
+from nvmesim.engine.compiled.engine import CompiledEngine
+from nvmesim.errors import LimitError
+from nvmesim.model.lower import lower
+from nvmesim.scenario.load import scenario_from_dict
+from nvmesim.scenario.resolve import resolve
+
+DRIVE = "samsung-980pro-1tb"
+HEAD = f"""
+[server]
+stack = "linux-io_uring"
+[[server.sockets]]
+cpu = "xeon-gold-6130"
+[[drives]]
+profile = "{DRIVE}"
+count = 4
+"""
+RAID5 = '[volume]\nraid = "raid5"\nchunk = "4 KiB"\n'
+LOAD = "[[workload]]\n"
+SIZES = ",".join(f'"{4 * i} KiB" = 0.001' for i in range(1, 1001))
+BOMBS = {
+    # what: the rest of the file, and what the refusal says
+    "requests outstanding": (
+        f"{LOAD}threads = 1024\noutstanding = 1024\n",
+        "threads x outstanding x targets: 4,194,304 requests outstanding in all; 262,144 at most",
+    ),
+    "threads": (f"{LOAD}threads = 65536\noutstanding = 1\n", "262,144 threads in all; 65,536 at"),
+    "threads of an open loop": (f'{LOAD}rate = "1M/s"\nthreads = 65536\n', "65,536 at most"),
+    "drives": (
+        f'[[drives]]\nprofile = "{DRIVE}"\ncount = 1024\n' * 20 + f"{LOAD}outstanding = 1\n",
+        "drives: 20,484 drives in all; 4,096 at most",
+    ),
+    "volumes": (
+        '[[volume]]\nraid = "raid1"\n' * 600 + f"{LOAD}outstanding = 1\n",
+        "volume: 600 volumes in all; 512 at most",
+    ),
+    "workloads": (f"{LOAD}outstanding = 1\n" * 5000, "workload: 5,000 workloads in all; 256 at"),
+    "sizes": (
+        f"{LOAD}outstanding = 1\nblock_size = {{ {SIZES} }}\n",
+        "workload.0.block_size: 1,000 sizes in all; 64 at most",
+    ),
+    "targets": (
+        f"{LOAD}outstanding = 1\ntargets = [{'0,' * 200_000}]\n",
+        "workload.0.targets: 200,000 targets in all; 4,096 at most",
+    ),
+    "kinds": (
+        f"{LOAD}outstanding = 1\ntargets = 4096\n" * 9,
+        "block_size x targets: 40,960 kinds of requests in all; 32,768 at most",
+    ),
+    "key parts": (f"[{'a.' * 100_000}a]\n", "line 9 has a key of more than 32 parts"),
+    "DiskSpd": (f'{LOAD}diskspd = "-b4K -t65536 -o65536 -r"\n', "65,536 at most"),
+}
+
+
+@pytest.mark.parametrize("what", BOMBS)
+def test_a_file_that_asks_for_too_much(what, tmp_path, refused):
+    rest, said = BOMBS[what]
+    file = tmp_path / "bomb.toml"
+    file.write_text(HEAD + rest)
+    began = time.process_time()
+    assert said in refused("run", file)
+    assert time.process_time() - began < 10  # they took minutes and gigabytes
+
+
+def test_the_commands_of_one_request(tmp_path, refused):
+    file = tmp_path / "bomb.toml"
+    raid0 = RAID5.replace("raid5", "raid0")
+    file.write_text(f'{HEAD}{raid0}{LOAD}outstanding = 1\nblock_size = "1 GiB"\n')
+    said = refused("run", file)
+    assert "workload.0.block_size: a request is 262,144 commands at once; 4,095 at most" in said
+
+
+def test_what_has_to_be_planned(monkeypatch):
+    tables = {
+        "server": {"sockets": [{"cpu": "xeon-gold-6130"}]},
+        "drives": [{"profile": DRIVE, "count": 4}],
+        "volume": {"raid": "raid6", "chunk": "64 KiB", "layout": "left-asymmetric"},
+        "workload": {"outstanding": 1, "read": 0.0, "block_size": "60 KiB", "align": "4 KiB"},
+    }
+    scenario = resolve(scenario_from_dict(tables))
+    lower(scenario)
+    from nvmesim.model.arrays import volume_plans
+    from nvmesim.raid.planner import plan
+
+    volume_plans._table.cache_clear()
+    monkeypatch.setattr(plan.planning.__wrapped__, "__defaults__", (100,))
+    with pytest.raises(LimitError, match=r"workload\.0\.block_size: .*more than 100 in all"):
+        lower(scenario)
+
+
+def test_requests_under_way_are_counted_before_they_get_room(tmp_path, refused):
+    file = tmp_path / "many.toml"
+    file.write_text(f"{HEAD}{LOAD}threads = 64\noutstanding = 256\n")
+    said = refused("run", file, "--max-memory", "1 MiB")
+    assert "requests and commands under way at once" in said
+    assert "the limit is 1 MiB (--max-memory)" in said
+
+
+@pytest.mark.parametrize("engine", ["compiled", "simpy"])
+def test_a_backlog_that_grows_in_the_run(engine, monkeypatch):
+    """Half of the time so many come that no room is enough: noticed when the room is to grow."""
+    from nvmesim import limits
+
+    monkeypatch.setenv(limits.VARIABLE, str(8 << 20))
+    with pytest.raises(LimitError, match=r"under way at once .* the limit is 8 MiB"):
+        ns.simulate(bursty(), engine=engine, reliefs=False)
+
+
+def bursty() -> ns.Scenario:
+    bursts = {"on": "10 s", "off": "90 s", "lengths": "fixed"}
+    return scenario_from_dict(
+        {
+            "server": {"sockets": [{"cpu": "xeon-gold-6130"}]},
+            "drives": [{"profile": DRIVE}],
+            "workload": {"rate": "300k/s", "bursts": bursts},
+        }
+    )
+
+
+@pytest.mark.parametrize("text", ["a.b = 1", 's = "1.2.3"', "x = 1.5\n" * 100, "[a.b.c]\nd.e = 1"])
+def test_keys_as_people_write_them(text):
+    assert checked_toml(text) == text
+
+
+@pytest.mark.parametrize("part", ["a", '"a"', "'a'", " a "])
+def test_long_keys_are_seen_however_they_are_written(part):
+    with pytest.raises(ValueError, match="a key of more than 32 parts"):
+        checked_toml(".".join([part] * 50) + " = 1")
+
+
+def test_set_takes_a_long_key_for_a_text(tmp_path, refused):
+    file = tmp_path / "s.toml"
+    file.write_text(f"{HEAD}{LOAD}outstanding = 1\n")
+    began = time.process_time()
+    refused("run", file, "--set", f"name={{{'a.' * 50_000}a=1}}", "--set", "run.seed=x")
+    assert time.process_time() - began < 10
+
+
+def test_a_table_of_points_without_end(tmp_path, refused):
+    file = tmp_path / "points.csv"
+    file.write_text("op,iodepth,iops\n" + "randread,1,1000\n" * 10_001)
+    assert "has more than 10,000 points" in refused("calibrate", file)
+
+
+# An overload ------------------------------------------------------------------------------------
+
+
+def offered(rate: str, **load: object) -> ns.Scenario:
+    tables = {
+        "server": {"sockets": [{"cpu": "xeon-gold-6130"}]},
+        "drives": [{"profile": DRIVE}],
+        "workload": {"rate": rate, **load},
+    }
+    return scenario_from_dict(tables)
+
+
+@pytest.mark.parametrize("rate", ["1e9/s", "1e12/s"])
+def test_an_absurd_rate_is_unstable_at_once(rate):
+    result = ns.simulate(offered(rate), reliefs=False)
+    assert result.bottleneck.verdict == "unstable"
+    assert result.requests < 50_000
+    grows = float(rate[:-2]) - result.total.iops.value
+    assert result.bottleneck.backlog_per_s == pytest.approx(grows, rel=0.01)
+    assert result.total.latency.percentiles[99.0] is None
+
+
+def test_it_is_the_overload_that_a_higher_rate_shows():
+    """Of both only the first moments are seen, in which stations fill up one after the other."""
+    carried = ns.simulate(offered("12M/s"), reliefs=False).total.iops.value
+    absurd = ns.simulate(offered("1e9/s"), reliefs=False).total.iops.value
+    assert absurd == pytest.approx(carried, rel=0.5)
+
+
+def test_a_long_delay_is_no_overload():
+    """For a second nothing completes, and then all that comes does."""
+    tables = offered("25k/s").to_dict()
+    tables["drives"][0] |= {"delay": "1 s", "count": 40, "link": "pcie3 x1"}
+    from nvmesim.predict.pilots import overload
+
+    resolved = resolve(scenario_from_dict(tables))
+    lowered = lower(resolved)
+    assert overload._carried(resolved, lowered) < overload.CARRIED
+    same, _, left_out = overload.lowered_rate(resolved, lowered)
+    assert (same, left_out) == (resolved, 0.0)
+
+
+def test_a_carried_rate_is_left_as_it_is():
+    from nvmesim.predict.pilots.overload import lowered_rate
+
+    resolved = resolve(offered("500k/s"))
+    same, _, left_out = lowered_rate(resolved, lower(resolved))
+    assert (same, left_out) == (resolved, 0.0)
+
+
+def test_room_is_refused_before_it_is_taken(monkeypatch):
+    from nvmesim import limits
+
+    network = lower(resolve(offered("500k/s"))).network
+    CompiledEngine(network)
+    monkeypatch.setenv(limits.VARIABLE, "1000")
+    with pytest.raises(LimitError, match="--max-memory"):
+        CompiledEngine(network)
+
+
+# Time -------------------------------------------------------------------------------------------
+
+
+def test_max_time_keeps_what_was_finished(files, capsys):
+    requests = "run.requests=2000000000"
+    assert run_command(["run", str(files["scenario"]), "--set", requests, "--json",
+                        "--max-time", "3 s"]) == 1  # fmt: skip
+    out, said = capsys.readouterr()
+    assert json.loads(out)["converged"] is False
+    assert json.loads(out)["requests"] > 0
+    assert said.strip().endswith("stopped after --max-time 3 s: what was finished is printed")
+
+
+def test_max_time_of_a_sweep_keeps_its_points(files, tmp_path, capsys):
+    out = tmp_path / "s.parquet"
+    over = "workload.outstanding=1..40000"
+    assert run_command(["sweep", str(files["scenario"]), "--over", over, "-o", str(out),
+                        "--workers", "1", "--no-cache", "--max-time", "4 s"]) == 1  # fmt: skip
+    said = capsys.readouterr().err
+    assert "--resume goes on" in said
+    assert said.strip().endswith("stopped after --max-time 4 s")
+    assert Path(f"{out}.partial").stat().st_size > 0
+
+
+@pytest.mark.parametrize("stated", ["0 s", "soon", "1 ps"])
+def test_times_that_are_none(stated, files, refused):
+    assert stated in refused("run", files["scenario"], "--max-time", stated)
