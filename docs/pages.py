@@ -78,7 +78,8 @@ def command_page() -> str:
     parts = [
         "# Command line\n\nThese are the texts of `--help`. Exit codes: 0 done; 1 ran, but the "
         "asked precision or budget was not met, or the load has no steady state; 2 bad input or "
-        "usage; 130 interrupted, what was finished is kept."
+        "usage; 3 infrastructure failed (a scheduler, a disk), what was finished is kept; 130 "
+        "interrupted, what was finished is kept."
     ]
     for name, text in commands(group, "nvmesim"):
         parts.append(f"## {name}\n\n```text\n{text}\n```")

@@ -131,10 +131,10 @@ def _quantity(quantity: Quantity, what: str) -> str:
         number = getattr(quantity, key)
         if number is not None:
             text = show_value(number, what)
-            parts.append(f"{key} = {repr(float(number)) if what == 'number' else _text(text)}")
-    parts.append(f"basis = {_text(quantity.basis)}")
+            parts.append(f"{key} = {repr(float(number)) if what == 'number' else toml_text(text)}")
+    parts.append(f"basis = {toml_text(quantity.basis)}")
     if quantity.source:
-        parts.append(f"source = {_text(quantity.source)}")
+        parts.append(f"source = {toml_text(quantity.source)}")
     return "{ " + ", ".join(parts) + " }"
 
 
@@ -153,15 +153,21 @@ def toml_value(value: Any) -> str:
     if isinstance(value, tuple | list):
         return "[" + ", ".join(toml_value(item) for item in value) + "]"
     if isinstance(value, str) and "\n" in value:
-        return '"""\n' + "\n".join(_text(line)[1:-1] for line in value.split("\n")) + '"""'
-    return _text(value) if isinstance(value, str) else repr(value)
+        return '"""\n' + "\n".join(toml_text(line)[1:-1] for line in value.split("\n")) + '"""'
+    return toml_text(value) if isinstance(value, str) else repr(value)
 
 
 def toml_key(key: str) -> str:
     """Return *key*, in quotes where TOML needs them."""
-    return key if key.replace("-", "").replace("_", "").isalnum() and key.isascii() else _text(key)
+    return (
+        key if key.replace("-", "").replace("_", "").isalnum() and key.isascii() else toml_text(key)
+    )
 
 
-def _text(text: str) -> str:
-    """A TOML basic string: JSON's escapes are TOML's."""
+def toml_text(text: str) -> str:
+    r"""Return *text* as a TOML basic string, on one line: JSON's escapes are TOML's.
+
+    >>> print(toml_text('a "b"'))
+    "a \"b\""
+    """
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import os
 import sys
@@ -13,7 +14,9 @@ import click
 from nvmesim.errors import NvmesimError, nearest
 from nvmesim.version import __version__
 
-DONE, NOT_MET, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
+DONE, NOT_MET, BAD_INPUT, INFRASTRUCTURE, INTERRUPTED = 0, 1, 2, 3, 130
+DISKS: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG})
+"""What a disk says that is full or broken: no fault of the input."""
 LONGEST: Final = 1500
 """Characters of an error on the terminal."""
 
@@ -73,7 +76,8 @@ def nvmesim() -> None:
     """Predict how NVMe storage scales before the hardware is bought.
 
     Exit codes: 0 done; 1 ran, but the asked precision or budget was not met, or the load has no
-    steady state; 2 bad input or usage; 130 interrupted, what was finished is kept.
+    steady state; 2 bad input or usage; 3 infrastructure failed (a scheduler, a disk), what was
+    finished is kept; 130 interrupted, what was finished is kept.
     """
 
 
@@ -100,7 +104,8 @@ def run_command(arguments: Sequence[str]) -> int:
         return DONE
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
-        return _complain(f"{where}{error.strerror or error}", BAD_INPUT)
+        code = INFRASTRUCTURE if error.errno in DISKS else BAD_INPUT
+        return _complain(f"{where}{error.strerror or error}", code)
     except MemoryError:
         return _complain("needs more memory than there is", BAD_INPUT)
     return code if isinstance(code, int) else DONE

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import errno
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -14,6 +14,7 @@ from typing import Final
 import numpy as np
 
 from nvmesim.engine.contract import REQUEST_FIELDS, Ints
+from nvmesim.files import NAME_KEPT, written
 from nvmesim.model.lowered import Lowered
 from nvmesim.units import PS_PER_S
 
@@ -30,9 +31,9 @@ class RequestWriter:
         self._path = Path(path).resolve()
         self._lowered = lowered
         # What is no regular file (/dev/null, a pipe) is written to, not replaced.
-        self._is_file = self._path.is_file() or not self._path.exists()
-        beside = self._path.parent if self._is_file else None
-        self._folder = Path(tempfile.mkdtemp(prefix=f".{self._path.name}.", dir=beside))
+        is_file = self._path.is_file() or not self._path.exists()
+        beside = self._path.parent if is_file else None
+        self._folder = Path(tempfile.mkdtemp(prefix=f".{self._path.name[:NAME_KEPT]}.", dir=beside))
         self._rows: list[Ints] = []
         self._n_rows = 0
         self._n_parts = 0
@@ -83,7 +84,6 @@ class RequestWriter:
                 "bytes": [f.n_bytes for _, f in asked],
             }
         )
-        whole = self._folder / "whole.parquet"
         source = (
             pl.scan_parquet(self._folder / "0*.parquet")
             if self._n_parts
@@ -102,13 +102,8 @@ class RequestWriter:
             ((pl.col("complete_ps") - pl.col("submit_ps")) / PS_PER_S).alias("latency_s"),
             (pl.col("complete_ps") <= warmup_ps).alias("warmup"),
         )
-        with self._disk_errors():
-            rows.sink_parquet(whole)
-        if self._is_file:
-            os.replace(whole, self._path)
-        else:
-            with whole.open("rb") as written, self._path.open("wb") as out:
-                shutil.copyfileobj(written, out)
+        with self._disk_errors(), written(self._path) as beside:
+            rows.sink_parquet(beside)
 
     @contextmanager
     def _disk_errors(self) -> Iterator[None]:
@@ -118,7 +113,7 @@ class RequestWriter:
         try:
             yield
         except pl.exceptions.ComputeError as error:
-            raise OSError(f"{self._path}: cannot be written: {error}") from None
+            raise OSError(errno.EIO, f"cannot be written: {error}", str(self._path)) from None
 
     def _target(self, group: int, target: int) -> str:
         return self._lowered.scenario.workload[group].targets[target].name

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import json
 import re
+import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import resources
 from typing import TYPE_CHECKING, Any, Final
@@ -15,12 +16,18 @@ from nvmesim.show.words import one_line
 if TYPE_CHECKING:
     from altair import LayerChart, VConcatChart
 
-NONCE: Final = "nvmesim"
-"""Only scripts that carry it run; those of an input could not, even if one got through."""
-_POLICY: Final = (
-    f"default-src 'none'; style-src 'unsafe-inline'; script-src 'nonce-{NONCE}' 'unsafe-eval'; "
-    "img-src data:; font-src data:; base-uri 'none'; form-action 'none'"
-)
+NONCE_BYTES: Final = 18
+
+
+def policy(nonce: str) -> str:
+    """The page's own rule: only scripts that carry *nonce* run, and no code is made from text.
+
+    A script of an input does not know the nonce, which is drawn for each page.
+    """
+    return (
+        f"default-src 'none'; style-src 'unsafe-inline'; script-src 'nonce-{nonce}'; "
+        "img-src data:; font-src data:; base-uri 'none'; form-action 'none'"
+    )
 
 
 def escaped(text: object) -> str:
@@ -139,15 +146,16 @@ def contents(titles: Iterable[str]) -> str:
 
 def document(title: str, body: str) -> str:
     """The whole page with the one copy of the charts' code that it needs."""
+    nonce = secrets.token_urlsafe(NONCE_BYTES)
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
-        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy(nonce)}">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>{escaped(title)}</title><style>{asset('report.css')}</style></head>\n"
         f"<body>\n<main>\n{body}\n</main>\n"
         "<noscript><p>The charts need JavaScript; the tables hold their numbers.</p></noscript>\n"
-        f'<script nonce="{NONCE}">{bundle()}</script>\n'
-        f'<script nonce="{NONCE}">{asset("report.js")}</script>\n</body></html>\n'
+        f'<script nonce="{nonce}">{bundle()}</script>\n'
+        f'<script nonce="{nonce}">{asset("report.js")}</script>\n</body></html>\n'
     )
 
 

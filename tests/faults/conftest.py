@@ -68,10 +68,10 @@ def refused(tmp_path: Path, monkeypatch, capfd):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
-    def run(*arguments: object) -> str:
+    def run(*arguments: object, with_code: int = 2) -> str:
         code = run_command([str(a) for a in arguments])
         said = capfd.readouterr().err
-        assert code == 2, (code, said)
+        assert code == with_code, (code, said)
         assert_one_line(said)
         return said
 

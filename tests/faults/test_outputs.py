@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import tomllib
 from pathlib import Path
 
 import pytest
 
+import nvmesim as ns
 from nvmesim.files import write_text, written
+from nvmesim.study.validate.skeleton import new_set
 
 
 def test_mode_of_what_was_there_stays(tmp_path: Path) -> None:
@@ -75,3 +78,26 @@ def test_an_error_names_the_file(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError) as gone:
         write_text(tmp_path / "no" / "out", "text")
     assert gone.value.filename == str(tmp_path / "no" / "out")
+
+
+@pytest.mark.parametrize("name", ["plain", 'quo"ted', "back\\slash", "new\nline", "{brace}", "ünï"])
+def test_the_skeleton_of_a_set_is_toml_whatever_its_folder_is_called(name, tmp_path: Path) -> None:
+    for path in new_set(tmp_path / name):
+        if path.suffix == ".toml":
+            assert tomllib.loads(path.read_text("utf-8"))["name"] == name
+
+
+def test_rows_of_requests_keep_the_mode_too(tmp_path: Path) -> None:
+    out = tmp_path / "rows.parquet"
+    out.touch()
+    out.chmod(0o600)
+    tables = {
+        "server": {"sockets": [{"cpu": "xeon-gold-6130"}]},
+        "drives": [{"profile": "hdd-7200"}],
+        "workload": {"outstanding": 1},
+    }
+    ns.simulate(ns.Scenario.model_validate(tables), requests=200, requests_file=out,
+                reliefs=False, certainty=False)  # fmt: skip
+    assert out.stat().st_mode & 0o777 == 0o600
+    assert out.stat().st_size > 1000
+    assert os.listdir(tmp_path) == ["rows.parquet"]

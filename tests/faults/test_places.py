@@ -44,7 +44,7 @@ def arguments_of(what, files, tmp_path):
 @pytest.mark.skipif(not FULL.exists(), reason="no /dev/full here")
 @pytest.mark.parametrize("what", [w for w in COMMANDS if w not in ("sweep", *FITTED)])
 def test_a_device_that_is_full(what, files, refused, tmp_path):
-    said = refused(*arguments_of(what, files, tmp_path), FULL)
+    said = refused(*arguments_of(what, files, tmp_path), FULL, with_code=3)
     assert "No space left" in said
 
 
@@ -60,7 +60,7 @@ def test_a_disk_that_fills_up_leaves_no_part(what, files, start, tmp_path):
     before = {*tmp_path.rglob("*"), tmp_path / "lscpu.txt", tmp_path / "cache"}
     child = start(*arguments_of(what, files, tmp_path), out, limit=limit)
     _, said = child.communicate(timeout=300)
-    assert child.returncode == 2, said
+    assert child.returncode == 3, said
     assert_one_line(said)
     left = {p for p in tmp_path.rglob("*") if "cache" not in p.parts} - before
     assert left == set()

@@ -6,7 +6,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from nvmesim.show.page import chart_page
+from nvmesim.show.page import chart_page, document
 from nvmesim.show.report import fragment, page
 from tests.show.report_example import result
 
@@ -87,6 +87,15 @@ def test_nothing_is_loaded(plain_page, hostile_page):
         assert "default-src 'none'" in html
 
 
+def test_each_page_draws_its_own_nonce():
+    pages = [document("t", "<p>text</p>") for _ in range(2)]
+    nonces = [re.findall(r"nonce[=-]['\"]?([\w-]{20,})", html) for html in pages]
+    for found in nonces:
+        assert len(found) == 3  # of the policy and of two scripts
+        assert len(set(found)) == 1
+    assert nonces[0] != nonces[1]
+
+
 def test_the_code_of_the_charts_is_there_once(plain_page):
     assert plain_page.count("window.vegaEmbed") == 1
     assert plain_page.count('class="chart"') == plain_page.count('type="application/json"') == 6
@@ -97,6 +106,7 @@ def test_hostile_texts_become_text(hostile_page):
     assert "alert(1)" in " ".join(elements.text)
     scripts = [attributes for tag, attributes in elements.tags if tag == "script"]
     assert all("nonce" in a or a.get("type") == "application/json" for a in scripts)
+    assert "unsafe-eval" not in hostile_page.split("</head>")[0]
     assert all(not k.startswith("on") for _, a in elements.tags for k in a)
     assert "\u202e" not in hostile_page
     assert "\x1b" not in hostile_page

@@ -6,13 +6,19 @@ import os
 import re
 import subprocess
 import sys
+import threading
 import time
+from contextlib import contextmanager
+from typing import NamedTuple
 
+import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
 import nvmesim as ns
-from nvmesim.errors import InputError
+from nvmesim.cli.app import run_command
+from nvmesim.errors import InfrastructureError, InputError
+from nvmesim.scenario.writing import to_text
 from nvmesim.study.sweep import Tally
 from nvmesim.study.sweep import cluster as cluster_module
 
@@ -30,9 +36,15 @@ def start(*arguments):
     return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=os.environ.copy())
 
 
-@pytest.fixture
-def cluster(tmp_path):
-    """Start a scheduler and three workers; give its address and the workers' processes."""
+class Cluster(NamedTuple):
+    address: str
+    scheduler: subprocess.Popen
+    workers: list[subprocess.Popen]
+
+
+@contextmanager
+def started(folder, workers, *options):
+    """A scheduler with so many workers on loopback."""
     scheduler = start("dask_scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard")
     address = ""
     for line in scheduler.stderr:
@@ -40,20 +52,28 @@ def cluster(tmp_path):
         if found:
             address = found[1]
             break
-    workers = [
+    found = [
         start("dask_worker", address, "--nthreads", "1", "--no-nanny", "--no-dashboard",
-              "--local-directory", str(tmp_path))
-        for _ in range(3)
+              "--local-directory", str(folder), *options)
+        for _ in range(workers)
     ]  # fmt: skip
-    yield address, workers
-    for process in [*workers, scheduler]:
-        process.kill()
-        process.wait()
-        process.stderr.close()
+    try:
+        yield Cluster(address, scheduler, found)
+    finally:
+        for process in [*found, scheduler]:
+            process.kill()
+            process.wait()
+            process.stderr.close()
+
+
+@pytest.fixture
+def cluster(tmp_path):
+    with started(tmp_path, 3) as found:
+        yield found
 
 
 def test_nothing_is_lost_or_doubled_when_a_worker_dies(cluster, small, tmp_path):
-    address, workers = cluster
+    address, _, workers = cluster
     tally, killed = Tally(), []
 
     def progress(what, share):
@@ -68,10 +88,91 @@ def test_nothing_is_lost_or_doubled_when_a_worker_dies(cluster, small, tmp_path)
     assert_frame_equal(frame, ns.sweep(small, OVER, workers=1, cache=False))
 
 
+def test_two_thousand_points_of_which_two_workers_die(small, tmp_path):
+    out = tmp_path / "c.parquet"
+    over = {"workload.outstanding": "1..100", "workload.threads": "1..20"}
+    tally, alive = Tally(), []
+
+    def progress(what, share):
+        if alive and share > 0.9 - 0.3 * len(alive):
+            alive.pop().kill()
+
+    with started(tmp_path, 4) as found:
+        alive += found.workers[:2]
+        frame = ns.sweep(small, over, dask=found.address, output=out, cache=False, requests=1000,
+                         progress=progress, tally=tally)  # fmt: skip
+    assert not alive
+    assert (tally.points, tally.simulated, tally.failed, len(frame)) == (2000, 2000, 0, 2000)
+    keys = list(over)
+    assert frame.select(keys).n_unique() == 2000
+    few = frame.gather_every(97)
+    again = [ns.simulate(small_with(small, row), requests=1000, reliefs=False).total.iops.value
+             for row in few.head(5).iter_rows(named=True)]  # fmt: skip
+    assert few["iops"].head(5).to_list() == pytest.approx(again)
+
+
+def small_with(small, row):
+    from nvmesim.scenario.load import scenario_from_dict, with_values
+
+    keys = ("workload.outstanding", "workload.threads")
+    return scenario_from_dict(with_values(small.to_dict(), {k: row[k] for k in keys}))
+
+
+def test_a_scheduler_that_dies_is_one_line_and_exit_code_3(small, tmp_path, monkeypatch, capfd):
+    monkeypatch.setattr(cluster_module, "GONE_S", 3.0)
+    scenario, out = tmp_path / "small.toml", tmp_path / "c.parquet"
+    scenario.write_text(to_text(small.to_dict()))
+    arguments = ["sweep", str(scenario), "--over", "workload.outstanding=1..400", "-o", str(out),
+                 "--no-cache"]  # fmt: skip
+    with started(tmp_path, 2) as found:
+        partial = tmp_path / "c.parquet.partial"
+
+        def kill():
+            while not (partial.exists() and len(partial.read_bytes().splitlines()) > 20):
+                time.sleep(0.05)
+            found.scheduler.kill()
+
+        killer = threading.Thread(target=kill, daemon=True)
+        killer.start()
+        code = run_command([*arguments, "--dask", found.address])
+    said = capfd.readouterr().err
+    assert code == 3, said
+    assert "Traceback" not in said
+    assert said.strip().splitlines()[-1].startswith("nvmesim: the Dask scheduler at tcp://127")
+    assert "the finished points are kept; --resume goes on with the rest" in said
+    done = len(partial.read_bytes().splitlines()) - 1
+    assert done >= 20
+    assert run_command([*arguments, "--resume", "--workers", "1"]) in (0, 1)
+    assert len(pl.read_parquet(out)) == 400
+    assert re.search(rf"{done} kept from before", capfd.readouterr().out)
+
+
+def test_a_cluster_without_workers_is_gone(small, tmp_path, monkeypatch):
+    monkeypatch.setattr(cluster_module, "GONE_S", 3.0)
+    with started(tmp_path, 1) as found:
+
+        def progress(what, share):
+            if share > 0.05:
+                found.workers[0].kill()
+
+        with pytest.raises(InfrastructureError, match="has no workers any more"):
+            ns.sweep(small, OVER, dask=found.address, cache=False, progress=progress)
+
+
+def test_another_version_is_refused_by_name(small, tmp_path):
+    other = tmp_path / "other.py"
+    other.write_text(
+        "from nvmesim.study.sweep import content\ncontent.about = lambda: ('0.9.1', 'fedcba9876')\n"
+    )
+    refused = pytest.raises(InputError, match=r"worker tcp://\S+ has nvmesim 0\.9\.1 with catalog")
+    with started(tmp_path, 1, "--preload", str(other)) as found, refused:
+        ns.sweep(small, OVER, dask=found.address, cache=False)
+
+
 def test_no_scheduler_is_one_line(small, monkeypatch):
     monkeypatch.setattr(cluster_module, "TIMEOUT", "2s")
     monkeypatch.setattr(cluster_module, "WORKERS_TIMEOUT", "2s")
     started = time.monotonic()
-    with pytest.raises(InputError, match="no Dask scheduler answers"):
+    with pytest.raises(InfrastructureError, match="no Dask scheduler answers"):
         ns.sweep(small, OVER, dask="tcp://127.0.0.1:1")
     assert time.monotonic() - started < 60

@@ -338,7 +338,7 @@ def test_a_full_disk_loses_nothing_finished(file, tmp_path, capfd):
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)),
     )  # fmt: skip
     said = process.communicate(timeout=120)[1]
-    assert process.returncode == 2
+    assert process.returncode == 3
     assert said.strip().splitlines()[-1].startswith("nvmesim: ")
     assert "Traceback" not in said
     kept = partial.read_bytes().count(b"\n") - 1

@@ -1,14 +1,22 @@
-"""The same jobs on a Dask cluster (optional extra ``distributed``), through its public client."""
+"""The same jobs on a Dask cluster (optional extra ``distributed``), through its public client.
+
+Whoever reaches a scheduler can run code on its workers and on whoever asks it: Dask unpickles what
+it is sent. So `docs/sweeps.md` starts it on loopback, and asks for TLS where it must be reached.
+"""
 
 from __future__ import annotations
 
 import importlib
+import logging
+import queue
+import time
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from itertools import islice
 from typing import Any, Final
 
-from nvmesim.errors import InputError
-from nvmesim.study.sweep.content import fingerprint
+from nvmesim.errors import InfrastructureError, InputError
+from nvmesim.study.sweep.content import about
 from nvmesim.study.sweep.point import Answer, Job
 from nvmesim.study.sweep.worker import answer_text
 
@@ -18,35 +26,83 @@ LEAST_AHEAD: Final = 64
 TIMEOUT: Final = "20s"
 WORKERS_TIMEOUT: Final = "60s"
 """For the first worker: starting one on a busy machine takes a while."""
+LOOK_EVERY_S: Final = 2.0
+"""Without any answer for so long it is asked whether the cluster is still there."""
+GONE_S: Final = 20.0
+"""A scheduler that is not to be reached, or has no worker, for so long is gone."""
+_KEPT: Final = "the finished points are kept; --resume goes on with the rest"
 
 
 def answers_of_cluster(address: str, jobs: Iterable[Job]) -> Iterator[Answer]:
     """Yield the answers to *jobs* as the workers of the scheduler at *address* finish them.
 
     A job whose worker dies is given to another one by the scheduler; after several deaths its
-    answer is an error.
+    answer is an error. InfrastructureError if there is no scheduler or no worker (any more).
     """
     distributed = _distributed()
-    with _client(distributed, address) as client:
+    with _quiet(), _client(distributed, address) as client:
         _check_versions(client, address)
         threads = sum(client.nthreads().values())
         todo = iter(jobs)
         running: dict[Any, int] = {}
+        done: queue.SimpleQueue[Any] = queue.SimpleQueue()
 
-        def submit(count: int) -> list[Any]:
-            found = []
+        def submit(count: int) -> None:
             for job in islice(todo, count):
                 future = client.submit(answer_text, job.to_text(), pure=False, retries=1)
                 running[future] = job.number
-                found.append(future)
-            return found
+                future.add_done_callback(done.put)
 
-        first = submit(max(LEAST_AHEAD, AHEAD * threads))
-        waiting = distributed.as_completed(first, loop=client.loop)
-        for future in waiting:
+        submit(max(LEAST_AHEAD, AHEAD * threads))
+        while running:
+            future = _next(done, client, address)
+            if future.status == "cancelled":
+                raise _gone(address, "has lost its work")
             yield _answer(future, running.pop(future))
-            for more in submit(1):
-                waiting.add(more)
+            submit(1)
+
+
+def _next(done: queue.SimpleQueue[Any], client: Any, address: str) -> Any:
+    """The next future that is done; InfrastructureError once the cluster is gone."""
+    missed: float | None = None
+    while True:
+        try:
+            return done.get(timeout=LOOK_EVERY_S)
+        except queue.Empty:
+            trouble = _trouble(client)
+        if not trouble:
+            missed = None
+            continue
+        missed = time.monotonic() if missed is None else missed
+        if time.monotonic() - missed >= GONE_S:
+            raise _gone(address, trouble)
+
+
+def _trouble(client: Any) -> str:
+    """What is wrong with the cluster; nothing if its scheduler answers and has workers."""
+    if client.status != "running":
+        return "does not answer any more"
+    try:
+        workers = client.sync(client.scheduler.identity)["workers"]
+    except (OSError, TimeoutError, KeyError, RuntimeError):
+        return "does not answer any more"
+    return "" if workers else "has no workers any more"
+
+
+def _gone(address: str, how: str) -> InfrastructureError:
+    return InfrastructureError(f"the Dask scheduler at {address} {how}; {_KEPT}")
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep Dask's own words about lost connections out of the one line that says so."""
+    logger = logging.getLogger("distributed")
+    before = logger.level
+    logger.setLevel(logging.CRITICAL + 1)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
 
 
 def _distributed() -> Any:
@@ -61,26 +117,47 @@ def _distributed() -> Any:
 def _client(distributed: Any, address: str) -> Any:
     try:
         return distributed.Client(address, timeout=TIMEOUT, set_as_default=False)
-    except (OSError, ValueError, TimeoutError) as error:
-        text = " ".join(str(error).split())
-        raise InputError(f"no Dask scheduler answers at {address!r}: {text}") from None
+    except ValueError as error:  # no address
+        raise InputError(f"--dask {address!r} is no address: {_line(error)}") from None
+    except (OSError, TimeoutError) as error:
+        raise InfrastructureError(
+            f"no Dask scheduler answers at {address!r}: {_line(error)}"
+        ) from None
 
 
 def _check_versions(client: Any, address: str) -> None:
-    """Raise InputError unless there are workers, all with this version of program and catalog."""
+    """Raise unless there are workers, all with this version of program and catalog."""
     try:
         client.wait_for_workers(1, timeout=WORKERS_TIMEOUT)
     except TimeoutError:
-        raise InputError(f"the Dask scheduler at {address} has no workers") from None
-    here = fingerprint()
-    others = [worker for worker, found in client.run(fingerprint).items() if found != here]
-    if others:
-        raise InputError(f"the Dask worker {others[0]} has another version of nvmesim or catalog")
+        raise InfrastructureError(f"the Dask scheduler at {address} has no workers") from None
+    here = about()
+    for worker, found in sorted(client.run(about, on_error="return").items()):
+        if found == here:
+            continue
+        raise InputError(
+            f"the Dask worker {worker} has {_version(found)}; here is {_version(here)}: install "
+            "the same version on every machine"
+        )
+
+
+def _version(found: Any) -> str:
+    """What `about` says, or why a worker could not say it."""
+    if isinstance(found, ModuleNotFoundError):
+        return f"no {found.name}"
+    if not isinstance(found, tuple):
+        return "another version of nvmesim"
+    version, catalog = found
+    return f"nvmesim {version} with catalog {catalog[:8]}"
+
+
+def _line(error: BaseException) -> str:
+    return " ".join(str(error).split())
 
 
 def _answer(future: Any, number: int) -> Answer:
     error = future.exception()
     if error is None:
         return Answer.from_text(future.result())
-    text = " ".join(str(error).split())
-    return Answer(number, {"error": f"the cluster gave this point up: {text}"}, 0.0, died=True)
+    row = {"error": f"the cluster gave this point up: {_line(error)}"}
+    return Answer(number, row, 0.0, died=True)

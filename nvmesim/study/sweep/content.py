@@ -33,6 +33,15 @@ def content_of(value: Any) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
+def about() -> tuple[str, str]:
+    """Return the version of the program and the fingerprint of program and catalog.
+
+    >>> about()[0] == __version__
+    True
+    """
+    return __version__, fingerprint()
+
+
 @functools.cache
 def fingerprint() -> str:
     """Return what stands for this version of the program with its catalog.

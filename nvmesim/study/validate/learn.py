@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import nvmesim.predict.uncertainty.model_error as errors
+from nvmesim.files import write_text
 from nvmesim.measure.figures import Interval
 from nvmesim.predict.uncertainty.model_error import GROUPS, Kind, Miss, model_error, write_table
 from nvmesim.predict.uncertainty.numbers import Z95
@@ -94,5 +95,5 @@ def _with_error(value: Value, line: Line, kind: Kind, table: Sequence[Miss]) -> 
 def write_learned(scores: Sequence[Score]) -> Path:
     """Write the table beside the code that reads it; return where."""
     path = Path(errors.__file__).with_name("model_error.csv")
-    path.write_text(write_table(misses(scores)), encoding="utf-8")
+    write_text(path, write_table(misses(scores)))
     return path

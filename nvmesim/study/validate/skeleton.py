@@ -5,11 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
+from nvmesim.catalog.text import toml_text
 from nvmesim.errors import InputError
+from nvmesim.files import write_text
 
 SET: Final = """\
 # Predicted against measured, for a server of your own. `nvmesim validate {name}` runs it.
-name = "{name}"
+name = {name}
 title = "What this set is about"
 source = "who measured it, when, where it is written down"
 hardware = "server, CPUs, drives"
@@ -45,7 +47,7 @@ four drives,iops,2500000,,,target,,
 four drives,cpu_pct,,45,55,target,,
 """
 SCENARIO: Final = """\
-name = "{name}"
+name = {name}
 
 [server]
 stack = "windows-2019"
@@ -74,6 +76,6 @@ def new_set(folder: Path) -> list[Path]:
     made = []
     for file, text in (("set.toml", SET), ("rows.csv", ROWS), ("scenario.toml", SCENARIO)):
         path = folder / file
-        path.write_text(text.format(name=name) if "{name}" in text else text, encoding="utf-8")
+        write_text(path, text.format(name=toml_text(name)) if "{name}" in text else text)
         made.append(path)
     return made
