@@ -166,7 +166,7 @@ def test_no_part_of_a_report_is_left_on_a_full_disk(nvmesim, scenario, tmp_path,
 
     monkeypatch.setattr(Path, "write_text", full)
     said = nvmesim("run", scenario, "--report", tmp_path / "r.html")
-    assert said.code == 2
+    assert said.code == 3
     assert "No space left on device" in said.err
     assert "one drive" in said.out  # the answer itself is not lost
     assert leftovers(tmp_path) == ["one.toml"]
