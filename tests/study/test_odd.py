@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import polars as pl
 import pytest
 
-from nvmesim.errors import InputError, ScenarioError
+from nvmesim.errors import InfrastructureError, InputError, ScenarioError
 from nvmesim.private import cache_home
 from nvmesim.scenario.load import expanded
 from nvmesim.study.choose import choose, goal_from_dict
@@ -26,23 +26,33 @@ from tests.study.test_choose import GOAL
 
 
 class Future:
-    def __init__(self, text: str, error: Exception | None) -> None:
-        self.text, self.error = text, error
+    def __init__(self, client: Client, text: str, error: Exception | None, status: str) -> None:
+        self.client, self.text, self.error, self.status = client, text, error, status
+
+    def add_done_callback(self, done) -> None:  # type: ignore[no-untyped-def]
+        if self.status != "pending":
+            done(self)
 
     def result(self) -> str:
         return self.text
 
     def exception(self) -> Exception | None:
+        self.client.flying -= 1
         return self.error
 
 
 class Client:
     """Answers each job with its number; the job called *dead* dies with its worker."""
 
-    loop = None
+    status = "running"
+    scheduler = SimpleNamespace(identity=None)
 
-    def __init__(self, workers: int = 2, version: str = "", dead: int = -1) -> None:
+    def __init__(
+        self, workers: int = 2, version: str = "", dead: int = -1, futures: str = "finished",
+        left: int = 1,
+    ) -> None:  # fmt: skip
         self.workers, self.version, self.dead = workers, version, dead
+        self.futures, self.left = futures, left
         self.most = self.flying = 0
 
     def __enter__(self) -> Client:
@@ -58,30 +68,23 @@ class Client:
     def nthreads(self) -> dict[str, int]:
         return {f"tcp://{n}": 1 for n in range(self.workers)}
 
-    def run(self, function):  # type: ignore[no-untyped-def]
-        return {f"tcp://{n}": self.version or function() for n in range(self.workers)}
+    def run(self, function, on_error):  # type: ignore[no-untyped-def]
+        other = ModuleNotFoundError(name="nvmesim") if self.version == "none" else "older"
+        found = (self.version, "0" * 16) if self.version[:1].isdigit() else other
+        return {f"tcp://{n}": found if self.version else function() for n in range(self.workers)}
+
+    def sync(self, _: object) -> dict[str, dict[str, int]]:
+        if self.left < 0:
+            raise OSError("no connection")
+        return {"workers": self.nthreads() if self.left else {}}
 
     def submit(self, _, text: str, **__: object) -> Future:  # type: ignore[no-untyped-def]
         self.flying += 1
         self.most = max(self.most, self.flying)
         number = json.loads(text)
         error = RuntimeError("lost\nworker") if number == self.dead else None
-        return Future(Answer(number, {"iops": float(number)}, 0.1).to_text(), error)
-
-
-class Completed:
-    """What `as_completed` gives: it may grow while it is read."""
-
-    def __init__(self, first: list[Future], client: Client) -> None:
-        self.waiting, self.client = list(first), client
-
-    def __iter__(self):  # type: ignore[no-untyped-def]
-        while self.waiting:
-            self.client.flying -= 1
-            yield self.waiting.pop(0)
-
-    def add(self, future: Future) -> None:
-        self.waiting.append(future)
+        answer = Answer(number, {"iops": float(number)}, 0.1).to_text()
+        return Future(self, answer, error, self.futures)
 
 
 def jobs(n: int) -> list[SimpleNamespace]:
@@ -92,10 +95,7 @@ def jobs(n: int) -> list[SimpleNamespace]:
 def connected(monkeypatch):
     def connect(**how: object) -> Client:
         client = Client(**how)  # type: ignore[arg-type]
-        module = SimpleNamespace(
-            Client=lambda *_, **__: client,
-            as_completed=lambda first, loop: Completed(first, client),
-        )
+        module = SimpleNamespace(Client=lambda *_, **__: client)
         monkeypatch.setattr(cluster, "_distributed", lambda: module)
         return client
 
@@ -118,12 +118,22 @@ def test_a_point_that_the_cluster_gave_up_is_an_error_in_its_row(connected) -> N
 
 
 @pytest.mark.parametrize(
-    ("how", "words"),
-    [({"workers": 0}, "has no workers"), ({"version": "x"}, "tcp://0 has another version")],
+    ("how", "kind", "words"),
+    [
+        ({"workers": 0}, InfrastructureError, "has no workers"),
+        ({"version": "0.9"}, InputError, "tcp://0 has nvmesim 0.9 with catalog 00000000; here is"),
+        ({"version": "none"}, InputError, "tcp://0 has no nvmesim; here is nvmesim"),
+        ({"version": "x"}, InputError, "tcp://0 has another version of nvmesim; here is"),
+        ({"futures": "cancelled"}, InfrastructureError, "lost its work; the finished points are"),
+        ({"futures": "pending", "left": 0}, InfrastructureError, "has no workers any more"),
+        ({"futures": "pending", "left": -1}, InfrastructureError, "does not answer any more"),
+    ],
 )
-def test_clusters_that_cannot_be_used(connected, how: dict, words: str) -> None:
+def test_clusters_that_cannot_be_used(connected, monkeypatch, how, kind, words) -> None:
+    monkeypatch.setattr(cluster, "LOOK_EVERY_S", 0.01)
+    monkeypatch.setattr(cluster, "GONE_S", 0.05)
     connected(**how)
-    with pytest.raises(InputError, match=words):
+    with pytest.raises(kind, match=words):
         list(cluster.answers_of_cluster("a", jobs(1)))
 
 
