@@ -14,6 +14,11 @@ _OTHERS: Final = tuple(
     (re.compile(pattern, re.M), found, do)
     for pattern, found, do in (
         (
+            r"^\s*Run status group \d+ \(|^\s*(?:read|write)\s*: IOPS=[^\n]*BW=",
+            "is a part of fio's report: no job, no latencies",
+            "copy the whole report, or use --output-format=json+",
+        ),
+        (
             r"^=+ \S+ =+\n\s*CPU +\d+: +\d+ events,",
             "is what blktrace says at its end: counts of events",
             "give its files (NAME.blktrace.0 and so on) or blkparse's text",

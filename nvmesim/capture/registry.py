@@ -21,7 +21,7 @@ from typing import Final, Protocol
 from nvmesim.capture.capture import Capture, Captures
 from nvmesim.capture.plausible import plausible
 from nvmesim.capture.text import Head, Source, TextSource, shown
-from nvmesim.capture.unwrap import strings_inside, strip_prefix
+from nvmesim.capture.unwrap import plain_fio, strings_inside, strip_prefix
 from nvmesim.errors import CaptureError, nearest
 
 PathText = str | PathLike[str]
@@ -115,9 +115,10 @@ def unwrapped(source: Source) -> Source:
     JSON are looked into only if no reader knows the file as it is.
     """
     head = source.head
-    text = strip_prefix(head.text)
-    if text and _accepting(Head(text.encode("utf-8", "replace"), text, head.whole)):
-        return TextSource(source, strip_prefix(source.text()) or "")
+    for unwrap in (strip_prefix, plain_fio):
+        text = unwrap(head.text)
+        if text and _accepting(Head(text.encode("utf-8", "replace"), text, head.whole)):
+            return TextSource(source, unwrap(source.text()) or "")
     text = strings_inside(head.text)
     inside = text and Head(text.encode("utf-8", "replace"), text, head.whole)
     if inside and _accepting(head) is None and _accepting(inside):

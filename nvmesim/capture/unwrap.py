@@ -7,6 +7,7 @@ Source: the CRI log format (Kubernetes), Docker's json-file driver, Ansible's de
 
 from __future__ import annotations
 
+import html
 import json
 import re
 from collections.abc import Iterator
@@ -23,6 +24,8 @@ _PREFIXES: Final = (
     re.compile(
         r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d) (?:\S+ [\w.-]+\[\d+\]: )?"
     ),
+    # syslog, journalctl
+    re.compile(r"[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \S{1,60} [\w./-]{1,60}(?:\[\d+\])?: ?"),
     # mails
     re.compile(r"(?:> ?)+"),
 )
@@ -36,6 +39,9 @@ _STRING: Final = re.compile(
 )
 """A text of several lines; the start of a file may cut it."""
 MANY_STRINGS: Final = 5
+_COLOUR: Final = re.compile(r"\x1b\[[0-9;]{0,20}[A-Za-z]")
+_PAGE: Final = re.compile(r"\s*<(?:!doctype|html|pre|body)\b", re.I)
+_TAG: Final = re.compile(r"</?[a-z!][^<>\n]{0,300}>", re.I)
 
 
 def strip_prefix(text: str) -> str | None:
@@ -51,6 +57,24 @@ def strip_prefix(text: str) -> str | None:
         if len(sample) > 1 and hits >= _MOST * len(sample):
             return "\n".join(prefix.sub("", line, count=1) if line else line for line in lines)
     return None
+
+
+def plain_fio(text: str) -> str | None:
+    r"""Return fio's report without colours, tags and an indentation of all lines; None if it is so.
+
+    >>> plain_fio("    fio-3.33\n    j: (groupid=0, jobs=1): err= 0:\n      read: IOPS=1\n")
+    'fio-3.33\nj: (groupid=0, jobs=1): err= 0:\n  read: IOPS=1\n'
+    """
+    if "(groupid=" not in text:
+        return None
+    plain = _COLOUR.sub("", text)
+    if _PAGE.match(plain):
+        plain = html.unescape(_TAG.sub("", plain))
+    lines = plain.split("\n")
+    indents = [len(line) - len(line.lstrip(" \t")) for line in lines if line.strip()]
+    depth = min(indents, default=0)
+    plain = "\n".join(line[depth:] for line in lines) if depth else plain
+    return None if plain == text else plain
 
 
 def strings_inside(text: str) -> str | None:

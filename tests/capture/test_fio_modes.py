@@ -185,3 +185,31 @@ def test_the_log_of_one_job_has_the_load_of_that_job(tmp_path: Path) -> None:
     (m,) = both.measurements
     assert (m.conditions.jobs, m.conditions.iodepth) == (2, None)
     assert (m.ops["read"].count, m.ops["write"].count) == (2000, 2000)
+
+
+def test_words_of_fio_1_59(tmp_path: Path) -> None:
+    """It counts discards as well, and prints a blank before the comma."""
+    text = """randread: (g=0): rw=randread, bs=4K-4K/4K-4K, ioengine=libaio, iodepth=32
+fio 1.59
+Starting 1 process
+
+randread: (groupid=0, jobs=1): err= 0: pid=4242
+  read : io=2055.2MB, bw=210445KB/s, iops=52611 , runt= 10000msec
+    slat (usec): min=2 , max=210 , avg= 5.12, stdev= 2.01
+    clat (usec): min=50 , max=20210 , avg=602.11, stdev=120.22
+     lat (usec): min=60 , max=20215 , avg=607.40, stdev=120.30
+  cpu          : usr=12.10%, sys=38.55%, ctx=310123, majf=0, minf=55
+  IO depths    : 1=0.1%, 2=0.1%, 4=0.1%, 8=0.1%, 16=0.1%, 32=100.0%, >=64=0.0%
+     issued r/w/d: total=526110/0/7, short=0/0/0
+
+Run status group 0 (all jobs):
+   READ: io=2055.2MB, aggrb=210445KB/s, mint=10000msec, maxt=10000msec
+"""
+    capture = read(text, tmp_path)
+    (m,) = capture.measurements
+    assert capture.version == "1.59"
+    assert (m.ops["read"].count, m.ops["read"].bytes) == (526_110, 526_110 * 4096)
+    assert m.ops["read"].lat is not None
+    assert m.ops["read"].lat.mean_s == pytest.approx(607.40e-6)
+    assert "7 trims are left out" in m.warnings
+    assert (m.conditions.iodepth, m.conditions.block_size) == (32, 4096)

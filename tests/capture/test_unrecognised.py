@@ -11,6 +11,14 @@ from nvmesim.capture.registry import read_capture
 from nvmesim.errors import CaptureError
 
 FILES = {
+    "fio's summary": (
+        "Run status group 0 (all jobs):\n   READ: bw=12.8GiB/s (13.7GB/s), io=768GiB (825GB)\n",
+        "a part of fio's report.*copy the whole report",
+    ),
+    "fio's lines": (
+        "  read: IOPS=13.1k, BW=12.8GiB/s (13.7GB/s)(768GiB/60005msec)\n",
+        "a part of fio's report",
+    ),
     "blktrace at its end": (
         "=== md0 ===\n  CPU  0:                  496 events,       24 KiB data\n",
         "what blktrace says at its end.*NAME.blktrace.0",

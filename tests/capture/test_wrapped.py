@@ -30,6 +30,7 @@ WRAPPERS: dict[str, Callable[[str], str]] = {
     "cri with an offset": lines_with("2024-05-01T10:00:00.123456789+02:00 stdout F "),
     "kubectl --prefix": lines_with("[pod/fio-x7k2p/fio] "),
     "kubectl --timestamps": lines_with("2024-05-01T10:00:00.123456789Z "),
+    "syslog": lines_with("Mar  5 10:00:00 host1 bench[123]: "),
     "compose": lines_with("fio_1  | "),
     "mail": lines_with("> > "),
     "docker": docker,
@@ -63,3 +64,21 @@ def test_nested_json_is_read(tmp_path: Path) -> None:
     (plain,) = read_capture(JSON).measurements
     assert first.ops == second.ops == plain.ops
     assert (first.label, second.label) == (f"{plain.label} (run 1)", f"{plain.label} (run 2)")
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        lines_with("    "),
+        lambda text: f"<html><body><pre>{text.replace('>', '&gt;')}</pre></body></html>\n",
+        lambda text: f"\x1b[0;32m{text}\x1b[0m\n",
+    ],
+    ids=["indented", "web page", "colours"],
+)
+def test_reports_of_fio_that_were_formatted(wrap: Callable[[str], str], tmp_path: Path) -> None:
+    """Also the banner, whose lines say depth and engine, must be found."""
+    path = tmp_path / "report.txt"
+    path.write_text(wrap(TEXT.read_text()), encoding="utf-8")
+    plain, inside = read_capture(TEXT), read_capture(path)
+    assert inside.version == plain.version
+    assert inside.measurements == plain.measurements

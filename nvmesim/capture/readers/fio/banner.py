@@ -9,7 +9,8 @@ from typing import Final
 
 from nvmesim.capture.readers.fio.options import Options
 
-VERSION_LINE: Final = re.compile(r"^fio-([0-9][^\s;]*)\s*$", re.MULTILINE)
+VERSION_LINE: Final = re.compile(r"^fio[- ]([0-9][^\s;]*)\s*$", re.MULTILINE)
+"""fio 1 printed a blank."""
 BANNER_JOB: Final = r"^[^\n]+?: \(g=\d{1,9}\): rw=\w+[^\n]*$"
 """A line of a banner, whatever its options are."""
 _JOB: Final = re.compile(

@@ -31,7 +31,7 @@ from nvmesim.errors import CaptureError
 
 _EVENT: Final = re.compile(
     rf"(?P<section>{SECTION.pattern})|(?P<banner>{BANNER_JOB})"
-    r"|^(?P<version>fio-[0-9][^\s;]*)\s*$"
+    r"|^(?P<version>fio[- ][0-9][^\s;]*)\s*$"
     r"|^\s*(?P<status>Run status group (?P<number>\d{1,9})\b[^\n]*)$",
     re.MULTILINE,
 )

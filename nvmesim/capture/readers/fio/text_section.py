@@ -33,8 +33,8 @@ _BYTES: Final = re.compile(
 )
 _PRINTED_RATE: Final = re.compile(r"\biops=\s*([0-9.,]*[0-9][kKMG]?)", re.IGNORECASE)
 _MOMENTS: Final = re.compile(
-    r"^\s*(slat|clat|lat) \((nsec|usec|msec)\)\s*:\s*min=\s*([^,\s]+(?:,\d{3})*), "
-    r"max=\s*([^,\s]+(?:,\d{3})*), avg=\s*([^,\s]+), stdev=\s*([^,\s]+)\s*$",
+    r"^\s*(slat|clat|lat) \((nsec|usec|msec)\)\s*:\s*min=\s*([^,\s]+(?:,\d{3})*) ?, "
+    r"max=\s*([^,\s]+(?:,\d{3})*) ?, avg=\s*([^,\s]+), stdev=\s*([^,\s]+)\s*$",
     re.MULTILINE,
 )
 _PERCENTILES: Final = re.compile(
@@ -46,7 +46,7 @@ _CPU: Final = re.compile(
     r"^\s*cpu\s*: usr=(-?nan|[0-9.]+)%, sys=(-?nan|[0-9.]+)%(?:, ctx=(\d{1,18}))?", re.MULTILINE
 )
 _ISSUED: Final = re.compile(
-    r"^\s*issued(?: rwts?| r/w)?\s*: total=(?:r=)?(\d+)[,/](?:w=)?(\d+)(?:[,/](?:d=)?(\d+))?"
+    r"^\s*issued(?: rwts?| r/w(?:/d)?)?\s*: total=(?:r=)?(\d+)[,/](?:w=)?(\d+)(?:[,/](?:d=)?(\d+))?"
     r"(?:,(\d+))?",
     re.MULTILINE,
 )
