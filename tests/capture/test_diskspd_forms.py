@@ -151,3 +151,12 @@ def test_a_failed_timespan_is_said(tmp_path: Path) -> None:
     assert "timespan 1: no space" in capture.warnings
     with pytest.raises(CaptureError):
         read(changed(made.xml(), (one[0], failed)), tmp_path)
+
+
+def test_results_in_one_file_are_told_apart(tmp_path: Path) -> None:
+    text = (Path(__file__).parent / "data" / "diskspd-text" / "linux_mix7030.txt").read_text()
+    path = tmp_path / "sweep.txt"
+    path.write_text(text + text.replace("-o4", "-o8").replace("operations: 4)", "operations: 8)"))
+    first, second = read_capture(path).measurements
+    assert (first.label, second.label) == ("timespan 1 (run 1)", "timespan 1 (run 2)")
+    assert (first.conditions.iodepth, second.conditions.iodepth) == (4, 8)

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, TypeVar
 
 from nvmesim.capture.capture import Capture, Conditions, CpuUse, Latency, Measurement, Op, OpResult
@@ -349,6 +350,19 @@ def _cpu(span: Span) -> CpuUse | None:
     )
 
 
+def _numbered(found: Sequence[Measurement]) -> list[Measurement]:
+    """*found* with the number of its run where several runs of a file have the same label."""
+    labels = Counter(measurement.label for measurement in found)
+    seen: Counter[str] = Counter()
+    named = []
+    for measurement in found:
+        label = measurement.label
+        seen[label] += 1
+        run = f"{label} (run {seen[label]})"
+        named.append(replace(measurement, label=run) if labels[label] > 1 else measurement)
+    return named
+
+
 def results_capture(
     source: Source,
     format_name: str,
@@ -364,7 +378,7 @@ def results_capture(
         file=source.path,
         format=format_name,
         version=version,
-        measurements=tuple(found),
+        measurements=tuple(_numbered(found)),
         rows=len(found),
         warnings=tuple(warnings),
     )

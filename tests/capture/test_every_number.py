@@ -1,0 +1,302 @@
+"""Every number that is shown of fio's samples and of public traces, worked out by other means.
+
+The files are read here with `json`, `csv`, `re` and plain Python; nothing of the readers is used.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+import math
+import re
+import statistics
+from collections import defaultdict
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nvmesim.capture.describe import describe_capture
+from nvmesim.capture.registry import read_capture
+
+DATA = Path(__file__).parent / "data"
+OPS = ("read", "write")
+Table = dict[str, Any]
+close = pytest.approx
+
+
+def text_of(path: Path) -> str:
+    raw = path.read_bytes()
+    return (gzip.decompress(raw) if path.suffix == ".gz" else raw).decode()
+
+
+def shown_of(path: Path) -> list[Table]:
+    """The measurements as ``nvmesim trace --json`` prints them."""
+    measured: list[Table] = describe_capture(read_capture(path))["measurements"]
+    return measured
+
+
+# fio JSON
+
+
+def fio_objects(text: str) -> list[Table]:
+    """The objects of a text whose lines end with what opens one, perhaps behind progress."""
+    decoder = json.JSONDecoder()
+    starts = re.finditer(r"(?:^|(?<=\r))\{$", text, re.M)
+    return [decoder.raw_decode(text, start.start())[0] for start in starts]
+
+
+def rank(samples: dict[int, int], percent: float) -> int:
+    """The value of the nearest rank in value -> count."""
+    wanted = math.ceil(percent / 100 * sum(samples.values()))
+    seen = 0
+    for value in sorted(samples):
+        seen += samples[value]
+        if seen >= wanted:
+            return value
+    raise AssertionError
+
+
+def check_json_latency(shown: Table | None, parts: list[Table]) -> None:
+    parts = [part for part in parts if part.get("N") and part["mean"]]
+    if not parts:
+        assert shown is None
+        return
+    assert shown is not None
+    total = sum(part["N"] for part in parts)
+    assert shown["count"] == total
+    assert shown["mean"] == close(sum(p["N"] * p["mean"] for p in parts) / total * 1e-9)
+    assert shown["min"] == close(min(part["min"] for part in parts) * 1e-9)
+    assert shown["max"] == close(max(part["max"] for part in parts) * 1e-9)
+    bins: dict[int, int] = defaultdict(int)
+    for part in parts:
+        for value, count in part.get("bins", {}).items():
+            bins[int(value)] += count
+    whole = all(part.get("bins") for part in parts)
+    assert shown["bins"] == (len(bins) if whole else 0)
+    for name, value in shown.items():
+        if not re.fullmatch(r"p[0-9.]+", name) or value is None:
+            continue
+        key = f"{float(name[1:]):.6f}"
+        if len(parts) == 1:
+            assert value == close(parts[0]["percentile"][key] * 1e-9), name
+        else:
+            assert whole
+            assert value == close(rank(bins, float(name[1:])) * 1e-9), name
+    if len(parts) == 1:
+        assert shown["stddev"] == close(parts[0]["stddev"] * 1e-9)
+        given = {float(p) for p, value in parts[0].get("percentile", {}).items() if value}
+        assert {float(n[1:]) for n, v in shown.items() if n[0] == "p" and v is not None} == given
+
+
+JSONS = sorted([*(DATA / "fio-json").glob("*"), *(DATA / "runs").glob("*.json*")])
+
+
+@pytest.mark.parametrize("path", JSONS, ids=lambda path: path.name)
+def test_fio_json(path: Path) -> None:
+    run = fio_objects(text_of(path))[-1]  # with --status-interval the last counts
+    together = [list(jobs) for _, jobs in groupby(run["jobs"], key=lambda job: job["groupid"])]
+    shown = shown_of(path)
+    assert len(shown) == len(together)
+    for measurement, jobs in zip(shown, together, strict=True):
+        active = [job for job in jobs if any(job.get(op, {}).get("total_ios") for op in OPS)]
+        assert set(measurement["ops"]) == {
+            op for op in OPS if any(job[op]["total_ios"] for job in active)
+        }
+        for op, result in measurement["ops"].items():
+            entries = [job[op] for job in active if job[op]["total_ios"]]
+            assert result["count"] == sum(entry["total_ios"] for entry in entries)
+            assert result["bytes"] == sum(entry["io_bytes"] for entry in entries)
+            assert result["iops"] == close(sum(entry["iops"] for entry in entries))
+            assert result["bytes_per_s"] == close(sum(entry["bw_bytes"] for entry in entries))
+            for kind in ("clat", "lat", "slat"):
+                check_json_latency(result[f"{kind}_s"], [entry[f"{kind}_ns"] for entry in entries])
+        longest = max(job[op]["runtime"] for job in active for op in OPS)
+        assert measurement["conditions"]["duration_s"] == longest / 1000
+        threads = [
+            round(job["job_runtime"] / max(job[op]["runtime"] for op in OPS)) for job in active
+        ]
+        assert measurement["conditions"]["jobs"] == sum(threads)
+        cpu = measurement["cpu"]
+        pairs = list(zip(active, threads, strict=True))
+        assert cpu["user_pct"] == close(sum(job["usr_cpu"] * n for job, n in pairs))
+        assert cpu["system_pct"] == close(sum(job["sys_cpu"] * n for job, n in pairs))
+        assert cpu["total_pct"] == close(cpu["user_pct"] + cpu["system_pct"])
+        assert cpu["per_job_pct"] == close(max(job["usr_cpu"] + job["sys_cpu"] for job in active))
+        drives = {drive["name"]: drive["util"] for drive in run.get("disk_util", [])}
+        assert measurement["disk_util_pct"] == close(drives if len(together) == 1 else {})
+
+
+# fio terse: places of fields counted from fio's HOWTO
+
+WIDTH = {"2": 41, "3": 41, "5": 47}
+
+
+@pytest.mark.parametrize("path", sorted((DATA / "fio-terse").glob("*")), ids=lambda p: p.name)
+def test_fio_terse(path: Path) -> None:
+    lines = [line for line in text_of(path).split("\n") if re.match(r"[2-5];", line)]
+    fields = lines[-1].split(";")
+    first, width = (4 if fields[0] == "2" else 5), WIDTH[fields[0]]
+    (measurement,) = shown_of(path)
+    for op, result in measurement["ops"].items():
+        block = fields[first + width * OPS.index(op) :][:width]
+        kib, kib_per_s, iops, ms = map(int, block[:4])
+        assert result["bytes"] == kib * 1024
+        assert result["bytes_per_s"] == kib_per_s * 1024
+        # IOPS are printed as whole numbers, and without a banner the size is not known.
+        assert result["iops"] == iops
+        assert result["count"] == round(iops * ms / 1000) == close(kib / 4, rel=1 / iops)
+        for kind, at in (("slat", 4), ("clat", 8), ("lat", 32)):
+            low, high, mean, deviation = (float(text) * 1e-6 for text in block[at : at + 4])
+            latency = result[f"{kind}_s"]
+            if not mean:
+                assert latency is None
+                continue
+            assert [latency[key] for key in ("min", "max", "mean", "stddev")] == close(
+                [low, high, mean, deviation]
+            )
+        given = dict(cell.split("%=") for cell in block[12:32])
+        expected = {float(p): float(us) * 1e-6 for p, us in given.items() if float(p)}
+        shown = {float(k[1:]): v for k, v in result["clat_s"].items() if k[0] == "p"}
+        assert {k: v for k, v in shown.items() if v is not None} == close(expected)
+    longest = max(int(fields[first + width * k + 3]) for k in range(2))
+    assert measurement["conditions"]["duration_s"] == longest / 1000
+    drives = {fields[-9]: float(fields[-1][:-1])} if fields[-1].endswith("%") else {}
+    assert measurement["disk_util_pct"] == (drives if fields[0] != "2" else {})
+
+
+# fio text
+
+
+@pytest.mark.parametrize("path", sorted((DATA / "fio-text").glob("*")), ids=lambda p: p.name)
+def test_fio_text(path: Path) -> None:
+    text = text_of(path)
+    (measurement,) = shown_of(path)
+    (reads,) = measurement["ops"].values()
+    count = int(re.search(r"issued rwts: total=(\d+),0", text)[1])
+    ms = int(re.search(r"/(\d+)msec\)", text)[1])
+    assert (reads["count"], reads["bytes"]) == (count, count * 4096)
+    assert reads["iops"] == close(count * 1000 / ms)
+    assert reads["bytes_per_s"] == close(count * 4096 * 1000 / ms)
+    scale = {"nsec": 1e-9, "usec": 1e-6, "msec": 1e-3}
+    for kind in ("slat", "clat", "lat"):
+        line = re.search(
+            rf"^ +{kind} \((\wsec)\): min=\s*([\d.]+)(k?), max=\s*([\d.]+)(k?), avg=\s*([\d.]+), "
+            r"stdev=\s*([\d.]+)", text, re.M
+        )  # fmt: skip
+        unit = scale[line[1]]
+        thousand = {"": 1, "k": 1000}
+        latency = reads[f"{kind}_s"]
+        assert latency["min"] == close(float(line[2]) * thousand[line[3]] * unit)
+        assert latency["max"] == close(float(line[4]) * thousand[line[5]] * unit)
+        assert (latency["mean"], latency["stddev"]) == close((float(line[6]) * unit,
+                                                              float(line[7]) * unit))  # fmt: skip
+    unit = scale[re.search(r"clat percentiles \((\wsec)\)", text)[1]]
+    table = {float(p): float(v) * unit for p, v in re.findall(r"([\d.]+)th=\[\s*(\d+)\]", text)}
+    shown = {float(k[1:]): v for k, v in reads["clat_s"].items() if k[0] == "p" and v}
+    assert shown == close(table)
+    user, system = map(float, re.search(r"usr=([\d.]+)%, sys=([\d.]+)%", text).groups())
+    assert measurement["cpu"]["total_pct"] == close(user + system)
+    drives = {n: float(u) for n, u in re.findall(r"^ +(\w+): ios=.*util=([\d.]+)%", text, re.M)}
+    assert measurement["disk_util_pct"] == drives
+    assert measurement["conditions"]["duration_s"] == ms / 1000
+
+
+# fio logs with a row a request, and window means
+
+
+def log_rows(path: Path) -> list[list[int]]:
+    return [[int(c, 0) for c in line.split(", ")] for line in text_of(path).strip().split("\n")]
+
+
+@pytest.mark.parametrize("name", ["rr_qd4_clat.1.log.gz", "rr_qd1_clat.1.log.gz"])
+def test_fio_logs_of_requests(name: str) -> None:
+    rows = log_rows(DATA / "fio-log" / name)
+    (measurement,) = shown_of(DATA / "fio-log" / name)
+    reads = measurement["ops"]["read"]
+    values = [row[1] for row in rows]
+    span_s = max(row[0] for row in rows) / 1000
+    assert {row[2] for row in rows} == {0}
+    assert (reads["count"], reads["bytes"]) == (len(rows), sum(row[3] for row in rows))
+    assert reads["iops"] == close(len(rows) / span_s)
+    latency = reads["clat_s"]
+    assert latency["mean"] == close(statistics.fmean(values) * 1e-9)
+    assert (latency["min"], latency["max"]) == close((min(values) * 1e-9, max(values) * 1e-9))
+    assert latency["stddev"] == close(statistics.pstdev(values) * 1e-9, rel=1e-6)
+    ordered = sorted(values)
+    for percent in (50, 90, 99, 99.9):
+        exact = ordered[math.ceil(percent / 100 * len(ordered)) - 1]
+        # Histogram bins are a 64th wide, their middle is shown.
+        assert latency[f"p{percent:g}"] == close(exact * 1e-9, rel=1 / 64)
+
+
+@pytest.mark.parametrize("name", ["mix_avg100_clat.1.log", "mix_avg100_off_lat.1.log"])
+def test_fio_logs_of_means(name: str) -> None:
+    rows = log_rows(DATA / "fio-log" / name)
+    series = describe_capture(read_capture(DATA / "fio-log" / name))["series"]
+    for part in series:
+        values = [row[1] * 1e-9 for row in rows if row[2] == OPS.index(part["op"])]
+        assert part["windows"] == len(values)
+        assert part["mean"] == close(statistics.fmean(values))
+        assert (part["min"], part["max"]) == close((min(values), max(values)))
+    assert sum(part["windows"] for part in series) == len(rows)
+
+
+# Public traces: (device, write, bytes, offset, issue in s, latency in s)
+
+Row = tuple[str, bool, int, int, float, float | None]
+
+
+def _msr(c: list[str]) -> Row:
+    return f"{c[1]}.{c[2]}", c[3] == "Write", int(c[5]), int(c[4]), int(c[0]) / 1e7, int(c[6]) / 1e7
+
+
+def _systor(c: list[str]) -> Row | None:
+    if not c[1]:
+        return None
+    return f"lun{c[3]}", c[2] == "W", int(c[5]), int(c[4]), float(c[0]), float(c[1])
+
+
+TRACES = {
+    "msr.csv": _msr,
+    "alibaba.csv": lambda c: (c[0], c[1] == "W", int(c[3]), int(c[2]), int(c[4]) / 1e6, None),
+    "tencent.csv": lambda c: (c[4], c[3] == "1", 512 * int(c[2]), 512 * int(c[1]), int(c[0]), None),
+    "k5cloud.csv": lambda c: (c[0], c[2] == "W", int(c[4]), int(c[3]), float(c[1]), None),
+    "systor.csv": _systor,
+    "umass.spc": lambda c: (
+        f"asu{c[0]}", c[3] in "wW", int(c[2]), 512 * int(c[1]), float(c[4]), None
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TRACES)
+def test_public_traces(name: str) -> None:
+    path = DATA / "public-trace" / name
+    lines = [c for c in csv.reader(text_of(path).split("\n")) if c and c[0] != "Timestamp"]
+    rows = [row for cells in lines if (row := TRACES[name](cells)) is not None]
+    shown = {measurement["label"]: measurement for measurement in shown_of(path)}
+    assert set(shown) == {row[0] for row in rows}
+    for device, measurement in shown.items():
+        mine = [row for row in rows if row[0] == device]
+        for op, result in measurement["ops"].items():
+            some = [row for row in mine if row[1] == (op == "write")]
+            assert (result["count"], result["bytes"]) == (len(some), sum(row[2] for row in some))
+            took = [row[5] for row in some if row[5] is not None]
+            if not took:
+                assert result["clat_s"] is None
+                continue
+            latency = result["clat_s"]
+            assert latency["mean"] == close(statistics.fmean(took))
+            assert (latency["min"], latency["max"]) == close((min(took), max(took)))
+        counted = sum(result["count"] for result in measurement["ops"].values())
+        assert counted == len(mine)
+        ends = [row[4] + (row[5] or 0) for row in mine]
+        span = max(ends) - min(row[4] for row in mine)
+        assert measurement["conditions"]["duration_s"] == close(span, abs=2e-6)
+        sizes = {row[2] for row in mine}
+        shown_size = measurement["conditions"]["block_size"]
+        assert shown_size == sizes.pop() if len(sizes) == 1 else len(shown_size) == len(sizes)
+    table = read_capture(path).requests.collect()
+    assert sorted(table["offset"].to_list()) == sorted(row[3] for row in rows)
