@@ -160,3 +160,13 @@ def test_results_in_one_file_are_told_apart(tmp_path: Path) -> None:
     first, second = read_capture(path).measurements
     assert (first.label, second.label) == ("timespan 1 (run 1)", "timespan 1 (run 2)")
     assert (first.conditions.iodepth, second.conditions.iodepth) == (4, 8)
+
+
+def test_a_run_whose_parameters_were_cut_does_not_take_those_of_another(tmp_path: Path) -> None:
+    text = (Path(__file__).parent / "data" / "diskspd-text" / "linux_mix7030.txt").read_text()
+    results = text[text.index("Results for job 1:") :]
+    path = tmp_path / "sweep.txt"
+    path.write_text(f"{text}\nCommand Line: diskspd -b4K -r -o8 -t2 -w30 a.dat\n\n{results}")
+    first, second = read_capture(path).measurements
+    assert (first.conditions.iodepth, first.conditions.block_size) == (4, 4096)
+    assert second.conditions.iodepth == 8

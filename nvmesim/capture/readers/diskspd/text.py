@@ -62,9 +62,9 @@ def read(source: Source) -> Capture:
     version = parse.version
     found: list[Measurement] = []
     warnings = parse.warnings
-    for span in parse.spans:
+    for span, given in zip(parse.spans, parse.inputs, strict=True):
         if span.seconds and _is_whole(span):
-            found += measurements(_finished(span, parse), version)
+            found += measurements(_finished(span, given, parse.cpus), version)
         else:
             warnings.append(f"{span.label}: its tables are cut (left out)")
     return results_capture(source, FORMAT, version, found, warnings)
@@ -74,16 +74,25 @@ def _is_whole(span: Span) -> bool:
     return span.total is not None and {"read", "write"} <= span.total.keys()
 
 
-def _finished(span: Span, parse: _Parse) -> Span:
+@dataclass(frozen=True)
+class _Input:
+    """What stands before the results of a time span."""
+
+    profile: Span | None
+    """Its input parameters, unless they were cut away."""
+    command: str
+
+
+def _finished(span: Span, given: _Input, cpus: int | None) -> Span:
     """*span* with its profile; counts by target only if no thread row was cut."""
-    profile = parse.profiles[min(len(parse.profiles), parse.spans.index(span) + 1) - 1 :]
-    if profile:
-        span.targets = profile[0].targets
-        span.warmup_s = profile[0].warmup_s
-        span.engine = profile[0].engine
-        span.shared_threads = profile[0].shared_threads
-    span.targets = span.targets or command_targets(parse.command)
-    span.cpus = span.cpus or parse.cpus
+    profile = given.profile
+    if profile is not None:
+        span.targets = profile.targets
+        span.warmup_s = profile.warmup_s
+        span.engine = profile.engine
+        span.shared_threads = profile.shared_threads
+    span.targets = span.targets or command_targets(given.command)
+    span.cpus = span.cpus or cpus
     each = [target.threads for target in span.targets]
     if span.threads is None and each and all(each):
         span.threads = sum(n for n in each if n)
@@ -102,11 +111,16 @@ class _Parse:
     """The state of reading a text line by line."""
 
     profiles: list[Span] = field(default_factory=list)
+    """Input parameters of the run that is read: one a time span."""
     spans: list[Span] = field(default_factory=list)
+    inputs: list[_Input] = field(default_factory=list)
+    """Of each of `spans`."""
     warnings: list[str] = field(default_factory=list)
     command: str = ""
     cpus: int | None = None
     version: str | None = None
+    waits: bool = False
+    """Whether a run has begun that has no results yet."""
     span: Span | None = None
     """The time span whose results are being read."""
     rows: Iterator[str] | None = None
@@ -125,10 +139,12 @@ class _Parse:
             return
         started = _RESULTS.match(text)
         if started:
-            self.span = Span(label=f"timespan {int(started[1])}")
-            self.spans.append(self.span)
+            self._begin(int(started[1]))
         elif text.startswith("Totals:"):
             self.span = None
+        elif text.startswith(("Command Line:", "Input parameters:")):
+            # Another run, whose results come with the last or follow.
+            self._new_run(text)
         elif text.startswith("%-ile"):
             self.table, self.table_title = {}, self.title
         elif self.span is None:
@@ -136,6 +152,23 @@ class _Parse:
         elif self.table is None:
             self._result(text, self.span)
         self.title = text
+
+    def _begin(self, number: int) -> None:
+        """The results of time span *number* of the run begin."""
+        at = min(max(number, 1), len(self.profiles)) - 1
+        self.inputs.append(_Input(self.profiles[at] if at >= 0 else None, self.command))
+        self.waits = False
+        self.span = Span(label=f"timespan {number}")
+        self.spans.append(self.span)
+
+    def _new_run(self, text: str) -> None:
+        """A run begins; its command line, if it has one, stands before its input parameters."""
+        self.span = None
+        if self.spans and not self.waits:
+            self.profiles, self.command = [], ""
+        self.waits = True
+        key, _, value = (part.strip() for part in text.partition(":"))
+        self.command = value if key == "Command Line" else self.command
 
     def end(self) -> None:
         """There are no more lines."""
@@ -145,9 +178,7 @@ class _Parse:
 
     def _parameter(self, text: str) -> None:
         key, _, value = (part.strip() for part in text.partition(":"))
-        if key == "Command Line":
-            self.command = value
-        elif key in ("timespan", "job"):
+        if key in ("timespan", "job"):
             self.profiles.append(Span(label=text))
         elif key in ("cpu count", "processor count"):
             self.cpus = whole(value)
