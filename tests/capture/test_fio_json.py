@@ -367,9 +367,9 @@ def test_a_megabyte_of_json_plus_is_read_at_once(tmp_path: Path) -> None:
     assert path.stat().st_size > 1_000_000
     times = []
     for _ in range(5):
-        start = time.perf_counter()
+        start = time.process_time()
         assert len(read_capture(path).measurements) == 40
-        times.append(time.perf_counter() - start)
+        times.append(time.process_time() - start)
     megabytes = path.stat().st_size / 1e6
     print(f"{min(times) / megabytes * 1000:.0f} ms a MB of json+")
     assert min(times) / megabytes < SECONDS_FOR_ONE_MB

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import struct
 from pathlib import Path
 
 import pytest
 
-from nvmesim.capture.registry import read_capture
+from nvmesim.capture.registry import READERS, read_capture
 from nvmesim.errors import CaptureError
 
 FILES = {
@@ -63,6 +64,12 @@ def test_it_says_what_the_file_is(name: str, tmp_path: Path) -> None:
     with pytest.raises(CaptureError, match=expected) as caught:
         read_capture(path)
     assert "\n" not in str(caught.value)
+
+
+def test_the_list_of_formats_has_every_reader() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "howto" / "capture.md").read_text()
+    rows = [line.split("|")[1] for line in text.split("\n") if line.startswith("| `")]
+    assert sorted(re.findall(r"`([a-z-]+)`", "".join(rows))) == sorted(r.name for r in READERS)
 
 
 def test_cache_traces_have_no_reads_and_writes(tmp_path: Path) -> None:
