@@ -126,6 +126,49 @@ def test_biolatency_counts() -> None:
     assert bcc.mixed.clat.bin_s[0] == pytest.approx((8 * 16) ** 0.5 * 1e-6)
 
 
+def test_histograms_as_json_are_those_of_the_tables(tmp_path: Path) -> None:
+    """``bpftrace -f json`` has inclusive bounds; ``biolatency -j`` prints Python's quotes."""
+    path = tmp_path / "h"
+    path.write_text(
+        '{"type": "attached_probes", "data": {"probes": 2}}\n'
+        '{"type": "hist", "data": {"@lat_ns": {"nvme0n1": [{"min": 65536, "max": 131071, '
+        '"count": 40}, {"min": 131072, "max": 262143, "count": 8}]}}}\n'
+    )
+    (m,) = read_capture(path).measurements
+    assert (m.label, m.mixed.count) == ("lat_ns nvme0n1", 48)
+    assert m.mixed.clat.bin_s.tolist() == pytest.approx([65_536e-9 * 2**0.5, 131_072e-9 * 2**0.5])
+    path.write_text(
+        "Tracing block device I/O... Hit Ctrl-C to end.\n"
+        "{'ts': '2024-01-01 10:00:00', 'val_type': 'usecs', 'data': ["
+        "{'interval-start': 64, 'interval-end': 127, 'count': 10}]}\n"
+    )
+    (m,) = read_capture(path).measurements
+    assert m.mixed.clat.bin_s.tolist() == pytest.approx([64e-6 * 2**0.5])
+    assert m.mixed.clat.bin_count.tolist() == [10]
+
+
+def test_histograms_of_intervals_and_their_mean(tmp_path: Path) -> None:
+    path = tmp_path / "h"
+    table = (
+        "     usecs               : count     distribution\n        16 -> 31         : {} |**  |\n"
+    )
+    path.write_text(
+        f"10:00:00\n{table.format(30)}\navg = 21 usecs, total: 630 usecs, count: 30\n\n"
+        f"10:00:01\n{table.format(7)}\n"
+    )
+    first, second = read_capture(path).measurements
+    assert (first.label, second.label) == ("all 10:00:00", "all 10:00:01")
+    assert (first.mixed.count, second.mixed.count) == (30, 7)
+    assert first.mixed.clat.mean_s == pytest.approx(630e-6 / 30)
+    assert second.mixed.clat.mean_s is None
+
+
+def test_narrow_bins_are_not_said_to_double(tmp_path: Path) -> None:
+    path = tmp_path / "h"
+    path.write_text("@lat_us:\n[20, 30)            512 |@@@@|\n[30, 40)              4 |    |\n")
+    assert read_capture(path).warnings == ("percentiles are the middles of bins",)
+
+
 def test_biolatency_by_flags(tmp_path: Path) -> None:
     text = composed.biolatency().replace("disk = b'nvme0n1'", "flags = Read")
     text += "\n" + composed.biolatency().replace("disk = b'nvme0n1'", "flags = Sync-Write")

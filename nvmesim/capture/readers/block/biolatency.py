@@ -7,9 +7,11 @@ the result is `Measurement.mixed` unless the tool ran with ``-F`` and printed th
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -26,6 +28,8 @@ _UNIT: Final = re.compile(
     r"|(?P<m>ms|msecs?|millis(?:econds)?)|(?P<s>s|secs?|seconds))(?:_|$)"
 )
 _UNIT_S: Final = {"n": 1e-9, "u": 1e-6, "m": 1e-3, "s": 1.0}
+DOUBLE: Final = 1.9
+"""Bins of powers of two are twice as wide as their start, of ``lhist`` narrower."""
 LONGEST_S: Final = 3600.0
 """Assumed: no request takes an hour; the kernel gives one up after half a minute (io_timeout)."""
 SUFFIX: Final = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
@@ -39,8 +43,12 @@ _BCC_HEADER = re.compile(r"^\s*(nsecs|usecs|msecs|secs)\s+: count\s+distribution
 _MAP = re.compile(r"^@(\w*)(?:\[(.*)\])?:\s*$")
 _LABEL = re.compile(r"^(?:disk|flags|flag) = (.*?)\s*$", re.I)
 _SNIFF = re.compile(
-    r"^\s*\[\d+[KMGT]?, \d+[KMGT]?\)\s+\d+ \||^\s*[mnu]?secs\s+: count\s+distribution", re.M
+    r"^\s*\[\d+[KMGT]?, \d+[KMGT]?\)\s+\d+ \||^\s*[mnu]?secs\s+: count\s+distribution"
+    r"|^\{\"type\": \"l?hist\"|^\{[^\n]{0,200}'interval-start'",
+    re.M,
 )
+_CLOCK = re.compile(r"^\d\d:\d\d:\d\d$")
+_AVERAGE = re.compile(r"^avg = (\d{1,15}) (nsecs|usecs|msecs|secs), total: ")
 
 
 @dataclass
@@ -50,6 +58,13 @@ class _Histogram:
     """None: its name does not say it."""
     bins: list[tuple[float, float, int]] = field(default_factory=list)
     """Lower bound, upper bound in s, count."""
+    mean_s: float | None = None
+    """What ``biolatency -e`` prints below."""
+
+    @property
+    def widest(self) -> float:
+        """Upper over lower bound of the widest bin that has requests."""
+        return max((high / low for low, high, n in self.bins if n and low > 0), default=1.0)
 
 
 def sniff(head: Head) -> bool:
@@ -59,7 +74,7 @@ def sniff(head: Head) -> bool:
 
 def read(source: Source) -> Capture:
     """Read histograms, a measurement each; CaptureError if none has a count and a unit."""
-    histograms, skipped = _parse(source.text(LARGEST))
+    histograms, skipped = _parse(_from_json(source.text(LARGEST)))
     filled = [h for h in histograms if sum(n for _, _, n in h.bins)]
     warnings = [problem for h in filled if (problem := _problem(h))]
     found = [_measurement(h) for h in filled if not _problem(h)]
@@ -70,7 +85,10 @@ def read(source: Source) -> Capture:
             if warnings
             else "trace while there is load",
         )
-    warnings.append("bins double: percentiles are bounds, good to a factor of two")
+    if max(h.widest for h in filled) > DOUBLE:
+        warnings.append("bins double: percentiles are bounds, good to a factor of two")
+    else:
+        warnings.append("percentiles are the middles of bins")
     if skipped:
         warnings.append(f"{skipped} lines skipped: damaged, or of no known kind")
     return Capture(
@@ -82,6 +100,46 @@ def read(source: Source) -> Capture:
         skipped=skipped,
         warnings=tuple(warnings),
     )
+
+
+def _from_json(text: str) -> str:
+    """Histograms as JSON (``bpftrace -f json``, ``biolatency -j``) in the words of the tables."""
+    lines = []
+    for line in text.split("\n"):
+        value = _value(line) if line.startswith("{") and line.rstrip().endswith("}") else None
+        lines.append("\n".join(_tables(value)) if isinstance(value, dict) else line)
+    return "\n".join(lines)
+
+
+def _value(line: str) -> object:
+    """JSON; biolatency prints it with Python's quotes."""
+    try:
+        return json.loads(line.replace("'", '"'))
+    except (ValueError, RecursionError):
+        return None
+
+
+def _tables(value: dict[str, Any]) -> Iterator[str]:
+    """Lines of the tables in one object; none of what is no histogram."""
+    if value.get("type") in ("hist", "lhist") and isinstance(value.get("data"), dict):
+        for name, keyed in value["data"].items():
+            for key, rows in keyed.items() if isinstance(keyed, dict) else [("", keyed)]:
+                yield f"{name}[{key}]:" if key else f"{name}:"
+                yield from _rows(rows, "min", "max", "[{low}, {after}) {count} |@|")
+    elif value.get("val_type") in UNITS:
+        yield f"{value['val_type']} : count distribution"
+        yield from _rows(
+            value.get("data"), "interval-start", "interval-end", "{low} -> {high} : {count} |*|"
+        )
+
+
+def _rows(rows: object, first: str, last: str, form: str) -> Iterator[str]:
+    for row in rows if isinstance(rows, list) else []:
+        cells = [row.get(key) for key in (first, last, "count")] if isinstance(row, dict) else []
+        numbers = [cell for cell in cells if type(cell) is int and 0 <= cell < MAX_COUNT]
+        if len(numbers) == 3:
+            low, high, count = numbers
+            yield form.format(low=low, high=high, after=high + 1, count=count)
 
 
 def _problem(histogram: _Histogram) -> str:
@@ -117,18 +175,24 @@ def _label(match: re.Match[str]) -> str:
 def _parse(text: str) -> tuple[list[_Histogram], int]:
     found: list[_Histogram] = []
     skipped = 0
-    label = ""
+    label = clock = ""
     inside = False
     lines = text.split("\n")
     for number, line in enumerate(lines, start=1):
         start, header, named = _MAP.match(line), _BCC_HEADER.match(line), _LABEL.match(line)
         row = _BPFTRACE.match(line) or _BCC.match(line)
+        average = _AVERAGE.match(line)
         if start:
             found.append(_Histogram(_label(start), _unit(start[1])))
         elif header:
-            found.append(_Histogram(label or "all", UNITS[header[1]]))
+            name = " ".join(filter(None, (label or "all", clock)))
+            found.append(_Histogram(name, UNITS[header[1]]))
         elif named:
             label = named[1].strip("'b")
+        elif average and found:
+            found[-1].mean_s = int(average[1]) * UNITS[average[2]]
+        elif _CLOCK.match(line):
+            clock = line
         elif row and inside and _add(found[-1], row):
             continue
         elif (line.strip() or (line and number == len(lines))) and (inside or row):
@@ -164,6 +228,7 @@ def _measurement(histogram: _Histogram) -> Measurement:
     at = np.searchsorted(reached, np.ceil(np.array(PERCENTILES) / 100 * total - 1e-9))
     latency = Latency(
         count=total,
+        mean_s=histogram.mean_s,
         percentiles_s={p: float(middles[i]) for p, i in zip(PERCENTILES, at, strict=True)},
         bin_s=middles,
         bin_count=counts,
