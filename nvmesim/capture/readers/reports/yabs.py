@@ -30,6 +30,7 @@ _ROW: Final = re.compile(r"^(Read|Write)\s*\|(.*)$")
 _CELL: Final = re.compile(r"([0-9.]{1,12})\s*([KMGT])B/s\s*\(\s*([0-9.]{1,12}[kmg]?)\s*\)")
 _PARTITION: Final = re.compile(r"\(Partition (\S+?)\)")
 _POWER: Final = {"K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
+_NUMBER: Final = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,12})?)([kmg]?)")
 _SCALE: Final = {"k": 1e3, "m": 1e6, "g": 1e9}
 _KIB_RATE: Final = 1.024
 DEPTH: Final = 64
@@ -79,13 +80,13 @@ def _kib_rate(text: str) -> float:
             sizes = _COLUMN.findall(line)
         for size, cell in zip(sizes, row[2].split("|"), strict=False) if row else ():
             match, n_bytes = _CELL.search(cell), binary_size(size)
-            digits = match and match[3].rstrip("kmg").replace(".", "", 1)
-            if match and n_bytes and digits and digits.isdecimal() and int(digits):
-                rate = float(match[1].replace(".", "", match[1].count(".") - 1) or 0)
-                iops = rate * _POWER[match[2]] / n_bytes
-                asked = float(match[3].rstrip("kmg")) * _SCALE.get(match[3][-1], 1.0)
-                for factor in misses:
-                    misses[factor] += abs(iops * factor / asked - 1)
+            printed = match and _NUMBER.fullmatch(match[1]) and _NUMBER.fullmatch(match[3])
+            if match is None or not n_bytes or not printed or not float(printed[1]):
+                continue
+            iops = float(match[1]) * _POWER[match[2]] / n_bytes
+            asked = float(printed[1]) * _SCALE.get(printed[2], 1.0)
+            for factor in misses:
+                misses[factor] += abs(iops * factor / asked - 1)
     return min(misses, key=lambda factor: misses[factor])
 
 
