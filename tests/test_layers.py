@@ -15,7 +15,7 @@ PACKAGE = ROOT / "nvmesim"
 MOST_MODULES = 15
 """Of one folder."""
 TOP = {
-    "__init__", "__main__", "code_cache", "drawing", "errors", "files", "limits", "private", "rng",
+    "__init__", "__main__", "array_types", "code_cache", "drawing", "errors", "files", "limits", "private", "rng",
     "units", "version", "warning",
 }  # fmt: skip
 

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from nvmesim.array_types import Floats, Ints
 from nvmesim.calibrate.bench import Host
 from nvmesim.capture.capture import Capture, Captures
 from nvmesim.catalog.profile import CpuProfile, DriveProfile, Quantity
@@ -21,9 +22,6 @@ from nvmesim.model.lower import lower, request_kinds
 from nvmesim.network.network import HORIZON_PS, Network
 from nvmesim.scenario.resolved import Drive, ResolvedScenario, Socket, Target, WorkloadGroup
 from nvmesim.units import PS_PER_S
-
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 
 MAX_SIZES = 32
 """Distinct sizes kept as they are; more are rounded up to powers of two of at least 4 KiB."""

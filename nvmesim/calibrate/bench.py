@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from nvmesim.array_types import Floats
 from nvmesim.calibrate.points import BODY, PERCENTS, Bins, Point
 from nvmesim.catalog.links import Link, parse_link
 from nvmesim.catalog.profile import CpuProfile, DriveProfile, Quantity, StackProfile
@@ -18,7 +19,6 @@ from nvmesim.predict.prepare import prepare
 from nvmesim.scenario.resolved import Drive, ResolvedScenario, Socket, Target, WorkloadGroup
 from nvmesim.units import PS_PER_S
 
-Floats = npt.NDArray[np.float64]
 FILLS = 6
 """Writes before a measurement, in units of the buffer: it fills with what is not drained."""
 WARM = 5

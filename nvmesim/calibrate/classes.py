@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from nvmesim.calibrate.arrivals import Arrivals, Floats
+from nvmesim.array_types import Floats
+from nvmesim.calibrate.arrivals import Arrivals
 from nvmesim.units import format_size
 
 PERCENTS = (10.0, 50.0, 90.0, 99.0)

@@ -6,12 +6,11 @@ from collections.abc import Collection, Mapping
 from typing import TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
+from nvmesim.array_types import Floats
 from nvmesim.catalog.load import quantities
 from nvmesim.catalog.profile import DriveProfile, Frozen, JointDraws, Quantity, StackProfile
 
-Floats = npt.NDArray[np.float64]
 Model = TypeVar("Model", bound=Frozen)
 Profile = TypeVar("Profile", DriveProfile, StackProfile)
 

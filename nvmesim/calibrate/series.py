@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
+from nvmesim.array_types import Floats
 
 RUN_LENGTHS: Final = 4
 """Decorrelation lengths in a run that keeps what lasts. Source: Kunsch 1989: a block must be long

@@ -30,11 +30,10 @@ from typing import Final, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from nvmesim.array_types import Ints
 from nvmesim.errors import DeadlockError
 from nvmesim.network.network import Network
 from nvmesim.rng import mix
-
-Ints = npt.NDArray[np.int64]
 
 TOUCH_ORDER: Final = 1 << 62
 """Order of a station's touch: behind every token."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from nvmesim.array_types import Floats
 from nvmesim.engine.contract import Acc
-from nvmesim.measure.steady import Floats
 from nvmesim.model.lowered import Lowered
 from nvmesim.network.roles import StationInfo
 

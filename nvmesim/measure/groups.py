@@ -11,11 +11,12 @@ from typing import Any, Final
 
 import numpy as np
 
-from nvmesim.engine.contract import Acc, Ints
+from nvmesim.array_types import Floats, Ints
+from nvmesim.engine.contract import Acc
 from nvmesim.measure.figures import PERCENTILES, Interval
 from nvmesim.measure.latency import LATENCY, Samples, percentile_name, samples_of
 from nvmesim.measure.stations import Totals
-from nvmesim.measure.steady import Floats, Snapshot, Window, half_width
+from nvmesim.measure.steady import Snapshot, Window, half_width
 from nvmesim.model.lowered import Lowered
 from nvmesim.units import PS_PER_S
 

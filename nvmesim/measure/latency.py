@@ -17,9 +17,10 @@ from typing import Final
 
 import numpy as np
 
-from nvmesim.engine.contract import HIST_BITS, Ints, bin_middle
+from nvmesim.array_types import Floats, Ints
+from nvmesim.engine.contract import HIST_BITS, bin_middle
 from nvmesim.measure.figures import PERCENTILES, Distribution, Interval
-from nvmesim.measure.steady import Floats, Snapshot, Window, group_edges, half_width
+from nvmesim.measure.steady import Snapshot, Window, group_edges, half_width
 from nvmesim.units import PS_PER_S
 from nvmesim.warning import Warning
 

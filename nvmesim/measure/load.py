@@ -7,8 +7,9 @@ from typing import Final
 
 import numpy as np
 
-from nvmesim.engine.contract import Acc, Ints
-from nvmesim.measure.steady import Floats, Window
+from nvmesim.array_types import Floats, Ints
+from nvmesim.engine.contract import Acc
+from nvmesim.measure.steady import Window
 from nvmesim.units import PS_PER_S
 
 DRIFT: Final = 0.03

@@ -13,10 +13,11 @@ from typing import Final
 
 import numpy as np
 
+from nvmesim.array_types import Floats
 from nvmesim.measure.control import Measured
 from nvmesim.measure.figures import Interval, Relief
 from nvmesim.measure.latency import enough, paired_difference, samples
-from nvmesim.measure.steady import N_GROUPS, Col, Floats, Window, column, grouped, half_width, mser
+from nvmesim.measure.steady import N_GROUPS, Col, Window, column, grouped, half_width, mser
 from nvmesim.units import PS_PER_S, format_iops
 
 MIN_PAIRED: Final = 16

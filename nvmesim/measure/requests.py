@@ -13,7 +13,8 @@ from typing import Final
 
 import numpy as np
 
-from nvmesim.engine.contract import REQUEST_FIELDS, Ints
+from nvmesim.array_types import Ints
+from nvmesim.engine.contract import REQUEST_FIELDS
 from nvmesim.files import NAME_KEPT, written
 from nvmesim.model.lowered import Lowered
 from nvmesim.units import PS_PER_S

@@ -14,10 +14,11 @@ from typing import Final
 
 import numpy as np
 
-from nvmesim.engine.contract import Acc, Ints
+from nvmesim.array_types import Floats, Ints
+from nvmesim.engine.contract import Acc
 from nvmesim.measure.burned import burned_on
 from nvmesim.measure.figures import Cpu, MemberStats, Rebuild, SocketCpu, StationStats
-from nvmesim.measure.steady import Floats, Reducer, Snapshot, Window
+from nvmesim.measure.steady import Reducer, Snapshot, Window
 from nvmesim.model.lowered import Lowered, RebuildInfo
 from nvmesim.network.network import SCALE_ONE, Kind, Network
 from nvmesim.network.roles import StationInfo

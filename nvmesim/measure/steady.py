@@ -22,14 +22,12 @@ from itertools import pairwise
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
-from nvmesim.engine.contract import HIST_BINS, Batch, Ints
+from nvmesim.array_types import Floats, Ints
+from nvmesim.engine.contract import HIST_BINS, Batch
 from nvmesim.measure.figures import Interval
 from nvmesim.measure.student import two_sided
 from nvmesim.units import PS_PER_S
-
-Floats = npt.NDArray[np.float64]
 
 MAX_RECORDS: Final = 1024
 MAX_SNAPSHOTS: Final = 64

@@ -11,7 +11,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from nvmesim.engine.contract import Ints, bin_middle
+from nvmesim.array_types import Ints
+from nvmesim.engine.contract import bin_middle
 from nvmesim.units import PS_PER_S
 
 PERCENTILES: Final = (50.0, 99.0, 99.9)

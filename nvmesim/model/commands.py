@@ -7,13 +7,13 @@ from itertools import pairwise
 
 import numpy as np
 
+from nvmesim.array_types import Ints
 from nvmesim.errors import ScenarioError
 from nvmesim.model.drive import DriveModel
 from nvmesim.model.load.request import RequestKind
 from nvmesim.model.lowered import ChildInfo
 from nvmesim.model.path import Paths
 from nvmesim.network.builder import Builder, Child, Plans, Row, ints, op
-from nvmesim.network.distributions import Ints
 from nvmesim.network.network import Op
 from nvmesim.raid.arrays import PlanTable, TableChild
 from nvmesim.scenario.resolved import Drive, ResolvedScenario

@@ -12,8 +12,8 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from nvmesim.array_types import Ints
 from nvmesim.catalog.links import command_time_ps
 from nvmesim.catalog.profile import DriveProfile, Rounds, Stalls
 from nvmesim.errors import ScenarioError
@@ -23,7 +23,6 @@ from nvmesim.network.network import MAX_CHILDREN, Kind, Op
 from nvmesim.scenario.resolved import Drive
 from nvmesim.units import PS_PER_S
 
-Ints = npt.NDArray[np.int64]
 SLOT_DIE, SLOT_RMW_DIE, SLOT_ACK = 0, 1, 2
 SECTOR = 512
 UNIT = 4096

@@ -17,9 +17,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from nvmesim.array_types import Ints
 from nvmesim.catalog.profile import CpuProfile, StackProfile
 from nvmesim.network.builder import Builder, Row, const, ints, op
-from nvmesim.network.network import SCALE_ONE, Ints, Kind, Op
+from nvmesim.network.network import SCALE_ONE, Kind, Op
 from nvmesim.scenario.resolved import Socket, Target, WorkloadGroup
 
 

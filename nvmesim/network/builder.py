@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from nvmesim.array_types import Ints
 from nvmesim.errors import LimitError
 from nvmesim.limits import MOST_CHILDREN, at_most
-from nvmesim.network.distributions import Ints, exponential_table
+from nvmesim.network.distributions import exponential_table
 from nvmesim.network.network import MAX_CHILDREN, PURPOSE_FIRST_FREE, SCALE_ONE, Kind, Network, Op
 from nvmesim.network.roles import Burns, Direction, StationInfo, StationKind
 from nvmesim.rng import TABLE

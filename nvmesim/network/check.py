@@ -8,6 +8,7 @@ from dataclasses import fields
 import numpy as np
 import numpy.typing as npt
 
+from nvmesim.array_types import Ints
 from nvmesim.errors import NetworkError
 from nvmesim.network.network import (
     HORIZON_PS,
@@ -15,7 +16,6 @@ from nvmesim.network.network import (
     N_FIELDS,
     SCALE_ONE,
     VISITS,
-    Ints,
     Kind,
     Network,
     Op,

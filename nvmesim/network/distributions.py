@@ -11,11 +11,9 @@ from typing import Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from nvmesim.array_types import Floats, Ints
 from nvmesim.network import gamma
 from nvmesim.rng import table_levels
-
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 
 CELLS = 64
 """Cells of a stop's distribution."""

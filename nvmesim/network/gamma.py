@@ -14,9 +14,8 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
+from nvmesim.array_types import Floats
 
 CELLS: Final = 1024
 BEYOND: Final = 50.0

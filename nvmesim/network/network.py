@@ -14,9 +14,8 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 
 import numpy as np
-import numpy.typing as npt
 
-Ints = npt.NDArray[np.int64]
+from nvmesim.array_types import Ints
 
 MAX_CHILDREN = 4095
 """Children of one plan, and units of one split: both fit 12 bits of a token's order."""

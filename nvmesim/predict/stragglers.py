@@ -12,9 +12,8 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
+from nvmesim.array_types import Floats
 
 LATENCY: Final = "Wait for the slowest: latency"
 BUSY: Final = "Wait for the slowest: members at work"

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Final
 
+from nvmesim.array_types import Floats
 from nvmesim.engine.contract import Acc
 from nvmesim.errors import InputError
 from nvmesim.measure import paired
@@ -20,7 +21,7 @@ from nvmesim.measure.latency import enough, samples
 from nvmesim.measure.load import fill_share
 from nvmesim.measure.paired import MIN_PAIRED
 from nvmesim.measure.stations import Totals
-from nvmesim.measure.steady import Collector, Floats
+from nvmesim.measure.steady import Collector
 from nvmesim.predict import bottleneck
 from nvmesim.predict.change import Change
 from nvmesim.predict.pilots.buffers import of_drives

@@ -10,11 +10,10 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from nvmesim.array_types import Bools, Ints
 from nvmesim.raid.planner.pieces import RawChild
 
 Int32s = NDArray[np.int32]
-Int64s = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 
 TableChild = tuple[tuple[int, ...], bool, int, int]
 """Member alternatives, is a write, bytes, bios."""
@@ -35,13 +34,13 @@ class PlanTable:
     takes the entries of ``order`` in turn, again and again.
     """
 
-    plan_phase_ptr: Int64s  # int64[n_plans + 1]
-    phase_child_ptr: Int64s  # int64[n_phases + 1]
+    plan_phase_ptr: Ints  # int64[n_plans + 1]
+    phase_child_ptr: Ints  # int64[n_phases + 1]
     child_member: Int32s  # int32[n_children], the first alternative
-    child_alt_ptr: Int64s  # int64[n_children + 1]
+    child_alt_ptr: Ints  # int64[n_children + 1]
     child_alt: Int32s  # int32[n_alternatives], member
     child_is_write: Bools  # bool[n_children]
-    child_bytes: Int64s  # int64[n_children]
+    child_bytes: Ints  # int64[n_children]
     child_bios: Int32s  # int32[n_children]
     order: Int32s  # int32[period], plan
     n_members: int
@@ -158,7 +157,7 @@ def build_table(
     )
 
 
-def _pointers(lengths: Sequence[int]) -> Int64s:
+def _pointers(lengths: Sequence[int]) -> Ints:
     pointers = np.zeros(len(lengths) + 1, np.int64)
     np.cumsum(lengths, out=pointers[1:])
     return pointers
@@ -188,7 +187,7 @@ def turned(table: PlanTable, n_turns: int, step: int) -> PlanTable:
     )
 
 
-def _tile_pointers(pointers: Int64s, n_turns: int) -> Int64s:
+def _tile_pointers(pointers: Ints, n_turns: int) -> Ints:
     return _pointers(np.tile(np.diff(pointers), n_turns).tolist())
 
 

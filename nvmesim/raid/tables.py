@@ -14,10 +14,10 @@ from typing import Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from nvmesim.array_types import Ints
 from nvmesim.errors import GeometryError, InputError
 from nvmesim.raid.arrays import (
     Expectation,
-    Int64s,
     PlanSet,
     PlanTable,
     build_table,
@@ -159,7 +159,7 @@ def period_bytes(geometry: RaidGeometry) -> int:
     return chunks * geometry.chunk
 
 
-def representatives(geometry: RaidGeometry, offsets: Int64s, block_size: int) -> Int64s:
+def representatives(geometry: RaidGeometry, offsets: Ints, block_size: int) -> Ints:
     """The offset that stands for each of *offsets*: both have the same plan."""
     if not geometry.record.has_chunks:
         crosses = offsets % BARRIER_UNIT + block_size > BARRIER_UNIT
@@ -215,7 +215,7 @@ def _n_classes(geometry: RaidGeometry, block_size: int, align: int) -> int:
 
 
 def _planned(
-    geometry: RaidGeometry, op: Op, block_size: int, offsets: Int64s, below: bool
+    geometry: RaidGeometry, op: Op, block_size: int, offsets: Ints, below: bool
 ) -> PlanTable:
     """One plan for each class of *offsets*, and the order in which they come."""
     found, inverse = np.unique(representatives(geometry, offsets, block_size), return_inverse=True)
@@ -252,7 +252,7 @@ def _zoned_table(
 
 
 def _exact(
-    geometry: RaidGeometry, op: Op, block_size: int, offsets: Int64s, below: bool
+    geometry: RaidGeometry, op: Op, block_size: int, offsets: Ints, below: bool
 ) -> PlanTable:
     plans = PlanSet()
     numbers = [

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
+from nvmesim.array_types import Floats
 from nvmesim.errors import InputError, nearest
 from nvmesim.measure.figures import Interval
 from nvmesim.predict.uncertainty.certainty import Beyond, beyond
@@ -34,8 +34,6 @@ FIRST_ROUNDS: Final = 10
 MOST_ROUNDS: Final = 200
 ROUND_REQUESTS: Final = 20_000
 LESS_IS_BETTER: Final = ("lat_", "cpu_", "cycles_per_io", "ghz_per_miops", "busy_", "utilization")
-
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)

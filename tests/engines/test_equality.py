@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 
+from nvmesim.array_types import Ints
 from nvmesim.engine.compiled.engine import CompiledEngine
-from nvmesim.engine.contract import Batch, Ints
+from nvmesim.engine.contract import Batch
 from nvmesim.engine.reference.engine import ReferenceEngine
 from nvmesim.errors import DeadlockError
 from nvmesim.network.network import Network

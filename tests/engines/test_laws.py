@@ -8,8 +8,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from nvmesim.array_types import Ints
 from nvmesim.engine.compiled.engine import CompiledEngine
-from nvmesim.engine.contract import Acc, Ints
+from nvmesim.engine.contract import Acc
 from nvmesim.engine.reference.engine import ReferenceEngine, Step
 from nvmesim.errors import DeadlockError
 from nvmesim.network.network import HORIZON_PS, Kind, Network, Op

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from numba import config
 
+from nvmesim.array_types import Ints
 from nvmesim.engine.compiled import engine as compiled
 from nvmesim.engine.compiled import (
     kernel,
@@ -26,7 +27,7 @@ from nvmesim.engine.compiled import (
 )
 from nvmesim.engine.compiled.engine import CompiledEngine
 from nvmesim.engine.compiled.kernel_state import N_FREE
-from nvmesim.engine.contract import Ints, Status
+from nvmesim.engine.contract import Status
 from nvmesim.engine.reference.engine import ReferenceEngine
 from nvmesim.errors import DeadlockError
 from nvmesim.network.network import Network

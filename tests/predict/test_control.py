@@ -6,8 +6,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from nvmesim.array_types import Ints
 from nvmesim.engine.compiled.engine import CompiledEngine
-from nvmesim.engine.contract import Batch, Ints
+from nvmesim.engine.contract import Batch
 from nvmesim.measure.control import Controller, Goal, Load, Measured, backlog_growth
 from nvmesim.measure.latency import samples
 from nvmesim.measure.steady import Col, relative_half

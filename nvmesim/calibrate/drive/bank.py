@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from nvmesim.array_types import Bools, Floats
 from nvmesim.calibrate.drive.laws import throughput
-from nvmesim.calibrate.infer.problem import Bools, Coordinate, Floats
+from nvmesim.calibrate.infer.problem import Coordinate
 from nvmesim.calibrate.points import Point
 
 FASTEST = 30.0

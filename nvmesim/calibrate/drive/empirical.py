@@ -12,9 +12,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
+from nvmesim.array_types import Floats
 from nvmesim.calibrate.arrivals import arrivals_of
 from nvmesim.calibrate.drive.read_side import blank_reads
 from nvmesim.calibrate.drive.write_side import blank_writes
@@ -25,8 +25,6 @@ from nvmesim.calibrate.series import RUN_LENGTHS, decorrelation_length, thinned
 from nvmesim.capture.capture import Capture, Conditions, Latency
 from nvmesim.catalog.profile import DriveProfile, EmpiricalLatencies, Quantity
 from nvmesim.errors import FitError
-
-Floats = npt.NDArray[np.float64]
 
 MAX_SAMPLES = 20_000
 """Samples kept per operation; a file of them stays below 200 kB."""

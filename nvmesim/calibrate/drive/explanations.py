@@ -13,9 +13,9 @@ from typing import Any, Final
 
 import numpy as np
 
+from nvmesim.array_types import Floats
 from nvmesim.calibrate.drive.read_side import CEILINGS, Ceiling, ReadFit
 from nvmesim.calibrate.drive.write_side import LIMITS, Limit, WriteFit
-from nvmesim.calibrate.infer.problem import Floats
 from nvmesim.calibrate.joint import joint_of
 from nvmesim.catalog.load import quantities
 from nvmesim.catalog.profile import Alternative, DriveProfile, Quantity

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
+from nvmesim.array_types import Floats
 from nvmesim.calibrate.bench import Host, free_host, measure
 from nvmesim.calibrate.drive.batch_service import choose, fit_rounds, fit_writes_in_rounds
 from nvmesim.calibrate.drive.explanations import Explanation, alternative, chosen
@@ -36,7 +37,6 @@ from nvmesim.calibrate.drive.write_side import Limit, blank_writes, fit_writes
 from nvmesim.calibrate.evidence import DriveFit, Judged, percentiles_missed
 from nvmesim.calibrate.host import parse_host
 from nvmesim.calibrate.infer.optimum import misfit
-from nvmesim.calibrate.infer.problem import Floats
 from nvmesim.calibrate.joint import joint_of, with_draws
 from nvmesim.calibrate.notes import drifts, law_of_rounds, mixed_devices
 from nvmesim.calibrate.over_time.buffer import buffers_of

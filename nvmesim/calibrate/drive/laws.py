@@ -13,11 +13,9 @@ from enum import Enum
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
+from nvmesim.array_types import Floats
 from nvmesim.calibrate.points import LONE_S, Point
-
-Floats = npt.NDArray[np.float64]
 
 LONE_DOUBT: Final = {True: 0.4, False: 0.6}
 """Standard deviation of its logarithm."""

@@ -7,9 +7,9 @@ from typing import Final
 
 import numpy as np
 
+from nvmesim.array_types import Floats
 from nvmesim.calibrate.drive.read_side import ReadFit, with_reads
 from nvmesim.calibrate.drive.write_side import WriteFit
-from nvmesim.calibrate.infer.problem import Floats
 from nvmesim.calibrate.points import Point
 from nvmesim.catalog.profile import DriveProfile, Quantity
 

@@ -14,6 +14,7 @@ from typing import Final, Literal
 
 import numpy as np
 
+from nvmesim.array_types import Floats
 from nvmesim.calibrate.bench import Host, measure
 from nvmesim.calibrate.drive.bank import CV_DOUBT, LIKELY_CV, LIKELY_SHARE, OPEN, SHARE_DOUBT, Bank
 from nvmesim.calibrate.drive.laws import LONE_DOUBT, Told, lone_s, roomy, told
@@ -21,7 +22,7 @@ from nvmesim.calibrate.evidence import drawn, intervals
 from nvmesim.calibrate.infer.figures import problem_of
 from nvmesim.calibrate.infer.optimum import Solution, misfit, optimum, solve
 from nvmesim.calibrate.infer.posterior import columns, infer
-from nvmesim.calibrate.infer.problem import Coordinate, Floats, Row, logarithms
+from nvmesim.calibrate.infer.problem import Coordinate, Row, logarithms
 from nvmesim.calibrate.points import Point
 from nvmesim.catalog.links import command_time_ps
 from nvmesim.catalog.profile import DriveProfile, Quantity, ReadSide

@@ -8,9 +8,9 @@ from typing import Final, Literal
 
 import numpy as np
 
+from nvmesim.array_types import Floats
 from nvmesim.calibrate.bench import Host, measure
 from nvmesim.calibrate.infer.optimum import misfit, solve
-from nvmesim.calibrate.infer.problem import Floats
 from nvmesim.calibrate.points import Point
 from nvmesim.catalog.links import command_ceiling
 from nvmesim.catalog.profile import DriveProfile, Quantity

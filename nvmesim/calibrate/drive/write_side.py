@@ -14,13 +14,14 @@ from typing import Literal
 
 import numpy as np
 
+from nvmesim.array_types import Floats
 from nvmesim.calibrate.bench import Host
 from nvmesim.calibrate.drive.laws import LONE_DOUBT, Told, lone_s, told
 from nvmesim.calibrate.drive.read_side import BEYOND, Progress, held_ps, scattered
 from nvmesim.calibrate.evidence import drawn
 from nvmesim.calibrate.infer.figures import problem_of
 from nvmesim.calibrate.infer.optimum import optimum
-from nvmesim.calibrate.infer.problem import Floats, Row, logarithms
+from nvmesim.calibrate.infer.problem import Row, logarithms
 from nvmesim.calibrate.points import Point
 from nvmesim.catalog.profile import DriveProfile, Quantity, WriteSide
 

@@ -10,12 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from nvmesim.array_types import Floats, Ints
 from nvmesim.calibrate.series import RUN_LENGTHS, decorrelation_length
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 
 TRIALS = 400
 LEVEL = 0.95

@@ -12,7 +12,8 @@ from functools import cache
 
 import numpy as np
 
-from nvmesim.calibrate.infer.problem import Floats, Ints, Problem
+from nvmesim.array_types import Floats, Ints
+from nvmesim.calibrate.infer.problem import Problem
 
 TINY = 1e-10
 """Variance that any figure has at least: a rounding error of 1e-5."""

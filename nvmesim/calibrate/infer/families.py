@@ -14,9 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from nvmesim.array_types import Floats
 from nvmesim.errors import FitError
-
-Floats = npt.NDArray[np.float64]
 
 MIN_SAMPLES = 200
 MOST = 20_000

@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from nvmesim.array_types import Bools, Floats
 from nvmesim.calibrate.bench import Answer, Host, measure
-from nvmesim.calibrate.infer.problem import ERRORS, Bools, Coordinate, Floats, Problem
+from nvmesim.calibrate.infer.problem import ERRORS, Coordinate, Problem
 from nvmesim.calibrate.points import Point
 from nvmesim.catalog.profile import DriveProfile
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from nvmesim.array_types import Floats
 from nvmesim.calibrate.infer.emulator import TINY, Emulator, feature_slopes, features
-from nvmesim.calibrate.infer.problem import Floats, Problem
+from nvmesim.calibrate.infer.problem import Problem
 
 SIZES = (0.0, 0.02, 0.04, 0.07, 0.1, 0.15, 0.2, 0.3, 0.4, 0.55, 0.75, 1.0, 1.4, 2.0, 2.8, 4.0, 6.0,
          9.0, 14.0, 20.0)  # fmt: skip

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from nvmesim.array_types import Floats
 from nvmesim.calibrate.bench import Answer
-from nvmesim.calibrate.infer.problem import ERRORS, Floats, Problem
+from nvmesim.calibrate.infer.problem import ERRORS, Problem
 from nvmesim.calibrate.points import Point
 from nvmesim.errors import FitError
 

@@ -15,10 +15,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from nvmesim.array_types import Floats, Ints
 from nvmesim.calibrate.infer.emulator import Emulator, Region
 from nvmesim.calibrate.infer.likelihood import Likelihood, likelihood_of
 from nvmesim.calibrate.infer.optimum import SEED, Solution, optimum
-from nvmesim.calibrate.infer.problem import Floats, Ints, Problem
+from nvmesim.calibrate.infer.problem import Problem
 from nvmesim.calibrate.infer.sampler import sampled
 from nvmesim.errors import FitError
 

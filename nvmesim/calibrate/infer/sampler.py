@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from nvmesim.calibrate.infer.problem import Floats
+from nvmesim.array_types import Floats
 
 PROPOSALS, TURNS, TAILS = 1500, 4, 5
 """Draws of a proposal, proposals, and degrees of freedom of their tails."""

@@ -10,12 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from nvmesim.array_types import Floats
 from nvmesim.calibrate.infer.bootstrap import Interval, block_length, resampled
 from nvmesim.errors import FitError
-
-Floats = npt.NDArray[np.float64]
 
 EXCESSES = 0.05
 """Share of the sample above the threshold."""

@@ -11,14 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
+from nvmesim.array_types import Floats
 from nvmesim.capture.capture import Capture, Captures
 from nvmesim.catalog.profile import Quantity
 from nvmesim.units import format_size
-
-Floats = npt.NDArray[np.float64]
 
 WINDOWS = 200
 """Windows that single requests are summed in."""

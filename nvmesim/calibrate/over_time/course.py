@@ -8,14 +8,13 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
+from nvmesim.array_types import Floats
 from nvmesim.calibrate.over_time.buffer import find_buffer
 from nvmesim.calibrate.over_time.episodes import Episodes, Kind, episodes_of_requests, find_episodes
 from nvmesim.capture.capture import Capture, Captures
 
-Floats = npt.NDArray[np.float64]
 Unit = Literal["s", "requests/s", "bytes/s"]
 
 _ENDING: Final = re.compile(r"(_(clat|slat|lat|iops|bw)(\.\d+)?)?\.[a-z]+(\.(gz|zst|xz))?$")

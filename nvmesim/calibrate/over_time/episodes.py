@@ -12,14 +12,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
+from nvmesim.array_types import Bools, Floats
 from nvmesim.capture.capture import Capture, Captures
 from nvmesim.catalog.profile import GarbageCollection, Quantity
 
-Floats = npt.NDArray[np.float64]
-Bools = npt.NDArray[np.bool_]
 Kind = Literal["latency", "rate"]
 
 WINDOWS = 10_000

@@ -14,13 +14,12 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
 import numpy as np
-import numpy.typing as npt
 
+from nvmesim.array_types import Floats
 from nvmesim.calibrate.infer.sampler import sampled
 from nvmesim.calibrate.points import Point
 from nvmesim.catalog.profile import Pauses, Quantity, Rounds, Stalls
 
-Floats = npt.NDArray[np.float64]
 Part = Literal["pauses", "read_stalls", "write_stalls"]
 Parts = tuple[Part, ...]
 

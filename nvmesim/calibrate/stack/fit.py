@@ -18,13 +18,14 @@ from dataclasses import replace
 
 import numpy as np
 
+from nvmesim.array_types import Floats
 from nvmesim.calibrate.bench import Host, measure
 from nvmesim.calibrate.drive.fit import FINAL_REQUESTS, fit_drive
 from nvmesim.calibrate.drive.read_side import Progress
 from nvmesim.calibrate.evidence import Judged, StackFit
 from nvmesim.calibrate.infer.optimum import optimum
 from nvmesim.calibrate.infer.posterior import infer
-from nvmesim.calibrate.infer.problem import ERRORS, Floats
+from nvmesim.calibrate.infer.problem import ERRORS
 from nvmesim.calibrate.joint import joint_of, with_draws
 from nvmesim.calibrate.points import Point, hold_out, points_of
 from nvmesim.calibrate.stack.task import SUBMIT_SHARE, Bench, Costs, costs_of

@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from nvmesim.array_types import Floats
 from nvmesim.calibrate.bench import Host, measure
-from nvmesim.calibrate.infer.problem import ERRORS, Coordinate, Floats, Problem
+from nvmesim.calibrate.infer.problem import ERRORS, Coordinate, Problem
 from nvmesim.calibrate.points import Point
 from nvmesim.catalog.profile import DriveProfile, Quantity, StackProfile
 

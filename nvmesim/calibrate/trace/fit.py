@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from nvmesim.array_types import Floats
 from nvmesim.calibrate.arrivals import Arrivals, Replayer
 from nvmesim.calibrate.bench import Host, free_host
 from nvmesim.calibrate.classes import JudgedClass, classes_of, everything, judge, misfits
@@ -23,7 +24,7 @@ from nvmesim.calibrate.drive.write_side import blank_writes
 from nvmesim.calibrate.evidence import intervals
 from nvmesim.calibrate.infer.optimum import Solution, solve
 from nvmesim.calibrate.infer.posterior import Inferred, infer
-from nvmesim.calibrate.infer.problem import Floats, Problem
+from nvmesim.calibrate.infer.problem import Problem
 from nvmesim.calibrate.joint import joint_of, with_draws, with_span
 from nvmesim.calibrate.notes import named
 from nvmesim.calibrate.trace.batch_service import (

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from nvmesim.array_types import Bools, Floats
 from nvmesim.calibrate.arrivals import Arrivals, Replayer
 from nvmesim.calibrate.bench import Host
 from nvmesim.calibrate.classes import FLOOR, TAIL_FLOOR, ClassOf, classes_of
 from nvmesim.calibrate.drive.bank import CV_STEP
-from nvmesim.calibrate.infer.problem import Bools, Coordinate, Floats, Problem
+from nvmesim.calibrate.infer.problem import Coordinate, Problem
 from nvmesim.calibrate.trace.profile import Structure, built
 from nvmesim.catalog.profile import DriveProfile
 

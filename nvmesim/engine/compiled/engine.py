@@ -7,19 +7,11 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from nvmesim.array_types import Ints
 from nvmesim.engine.chains import chained
 from nvmesim.engine.compiled import kernel_state as state
 from nvmesim.engine.compiled.native import loop_of
-from nvmesim.engine.contract import (
-    HIST_BINS,
-    REQUEST_FIELDS,
-    Acc,
-    Batch,
-    Ints,
-    Status,
-    deadlock,
-    run_key,
-)
+from nvmesim.engine.contract import HIST_BINS, REQUEST_FIELDS, Acc, Batch, Status, deadlock, run_key
 from nvmesim.limits import need
 from nvmesim.network.check import check
 from nvmesim.network.network import HORIZON_PS, N_FIELDS, VISITS, Kind, Network, Op

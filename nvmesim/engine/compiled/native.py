@@ -25,9 +25,9 @@ from typing import Any, Final
 import numpy as np
 
 from nvmesim import code_cache
+from nvmesim.array_types import Ints
 from nvmesim.engine.compiled.kernel_machine import ARRAY_WORDS, ENTRY, machine_here, processor
 from nvmesim.engine.compiled.kernel_state import ROWS, Net, Room, Run
-from nvmesim.engine.contract import Ints
 
 Loop = Callable[[Run, Room, int, int], int]
 """Called with (run, room, completions, until_ps), returns a status: see `kernel.advance`."""

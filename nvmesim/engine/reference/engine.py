@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import simpy
 
+from nvmesim.array_types import Ints
 from nvmesim.engine.chains import chained
 from nvmesim.engine.contract import (
     CHILD_SHIFT,
@@ -36,7 +37,6 @@ from nvmesim.engine.contract import (
     PURPOSE_SERIES,
     REQUEST_FIELDS,
     Batch,
-    Ints,
     Status,
     deadlock,
     run_key,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from nvmesim.engine.contract import HIST_BINS, Batch, Ints, Status, bin_index
+from nvmesim.array_types import Ints
+from nvmesim.engine.contract import HIST_BINS, Batch, Status, bin_index
 from nvmesim.engine.reference.tokens import Request
 from nvmesim.network.network import Network
 

@@ -12,8 +12,8 @@ from typing import Final
 
 import numpy as np
 
+from nvmesim.array_types import Ints
 from nvmesim.engine.compiled.engine import CompiledEngine
-from nvmesim.engine.contract import Ints
 from nvmesim.measure.load import Load, drifting, fill_share
 from nvmesim.measure.stations import reducer
 from nvmesim.measure.steady import Collector

@@ -30,8 +30,6 @@ from nvmesim.predict.uncertainty.numbers import Z95, alternatives, factors, move
 from nvmesim.predict.uncertainty.parts import NONE, Span
 from nvmesim.scenario.resolved import ResolvedScenario
 
-Floats = npt.NDArray[np.float64]
-
 RUNS: Final = 32
 """Runs of the design: 31 numbers have a column of their own; more share columns, which for small
 effects of either sign adds up to as much."""

@@ -20,7 +20,7 @@ from typing import Final
 
 import numpy as np
 
-from nvmesim.network.distributions import Floats
+from nvmesim.array_types import Floats
 
 SIGMA: Final = (0.005, 4.0, 80)
 """Grid of a source's spread, of the logarithm: half a percent to a factor of fifty."""

@@ -16,14 +16,12 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
+from nvmesim.array_types import Floats
 from nvmesim.catalog.calibrated import Residual
 from nvmesim.catalog.profile import DriveProfile
 from nvmesim.predict.uncertainty.numbers import Z95
 from nvmesim.scenario.resolved import ResolvedScenario, WorkloadGroup
-
-Floats = npt.NDArray[np.float64]
 
 LENGTHS: Final = (0.35, 2.0, 2.5, 1.5)
 """Over which a residual loses what it says: share of reads, doublings of the size, of the depth,

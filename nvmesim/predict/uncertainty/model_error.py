@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import Final, Literal
 
+from nvmesim.array_types import Floats
 from nvmesim.measure.student import two_sided
-from nvmesim.network.distributions import Floats
 from nvmesim.predict.uncertainty.discrepancy import Observed, half_width, population
 
 Kind = Literal["catalog", "calibrated"]

@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 from pydantic import BaseModel
 
 from nvmesim.catalog.load import quantities, with_alternative
@@ -21,7 +20,6 @@ from nvmesim.raid.levels import LEVELS
 from nvmesim.scenario.resolved import ResolvedScenario
 
 Model = TypeVar("Model", bound=BaseModel)
-Floats = npt.NDArray[np.float64]
 
 Z95: Final = 1.959964
 """Half-width of a 95 % interval in standard deviations."""

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import altair as alt
 import numpy as np
-import numpy.typing as npt
 
+from nvmesim.array_types import Floats
 from nvmesim.calibrate.evidence import Judged
 from nvmesim.calibrate.over_time.course import Course, Unit
 from nvmesim.calibrate.points import Bins
@@ -16,7 +16,6 @@ from nvmesim.show import palette
 from nvmesim.show.charts.base import LOG_LABELS, Drawing, inline, layered, log_ticks, rounded
 from nvmesim.show.charts.result import TAIL_LABELS
 
-Floats = npt.NDArray[np.float64]
 Row = dict[str, Any]
 
 COLOURS: Final = (palette.READ, palette.WRITE, "#009e73", "#cc79a7", "#56b4e9", "#7a7f87")

@@ -8,14 +8,13 @@ from typing import Any, Final
 
 import altair as alt
 import numpy as np
-import numpy.typing as npt
 
+from nvmesim.array_types import Floats
 from nvmesim.calibrate.over_time.episodes import Episodes, episodes_of_requests
 from nvmesim.show import palette
 from nvmesim.show.charts.base import LOG_LABELS, Drawing, inline, layered, log_ticks, rounded
 from nvmesim.show.charts.result import TAIL_LABELS
 
-Floats = npt.NDArray[np.float64]
 Row = dict[str, Any]
 
 BEYOND: Final = 10
