@@ -15,8 +15,8 @@ PACKAGE = ROOT / "nvmesim"
 MOST_MODULES = 15
 """Of one folder."""
 TOP = {
-    "__init__", "__main__", "array_types", "code_cache", "drawing", "errors", "files", "limits", "private", "rng",
-    "units", "version", "warning",
+    "__init__", "__main__", "array_types", "code_cache", "drawing", "errors", "files", "limits",
+    "private", "rng", "units", "version", "warning",
 }  # fmt: skip
 
 
