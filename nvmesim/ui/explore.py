@@ -18,6 +18,7 @@ from nvmesim.show import words as summary
 from nvmesim.show.page import escaped
 from nvmesim.study.sweep.api import tables_of
 from nvmesim.study.sweep.plan import put
+from nvmesim.version import install_command
 
 TRAIL: Final = 6
 """Positions before this one that stay in sight."""
@@ -51,7 +52,7 @@ def explore(
     try:
         import ipywidgets as widgets
     except ImportError:
-        raise InputError("explore needs ipywidgets: pip install 'nvmesim[lab]'") from None
+        raise InputError(f"explore needs ipywidgets: {install_command('lab')}") from None
     tables, base = tables_of(scenario)
     now = _Now(tables, base)
     controls = {key: _control(widgets, key, said, now.at(key)) for key, said in over.items()}

@@ -192,3 +192,8 @@ def test_the_scoreboard_is_that_of_the_reports():
         assert cells
         text = (path / "report.md").read_text("utf-8")
         assert all(cell in text for cell in cells - {"predicted (95 %)"})
+
+
+def test_sets_of_a_source_tree_are_found_from_another_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert "interfaces" in [folder.name for folder in find_sets()]

@@ -15,6 +15,7 @@ from typing import Any, Final
 import click
 
 from nvmesim.errors import InputError
+from nvmesim.version import install_command
 
 NEEDED: Final = ("jupyterlab", "ipykernel", "ipywidgets")
 QUIET: Final = ("--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",)
@@ -50,8 +51,8 @@ def lab(
     missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
     if missing and not copy_only:
         raise InputError(
-            f"JupyterLab is not installed ({', '.join(missing)}): pip install 'nvmesim[lab]', or "
-            "use --copy-only"
+            f"JupyterLab is not installed ({', '.join(missing)}): {install_command('lab')}, or use "
+            "--copy-only"
         )
     done = copy_notebooks(folder)
     click.echo(f"{folder}: {done.copied} files copied, {done.kept} were there already")

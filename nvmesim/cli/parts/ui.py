@@ -16,13 +16,12 @@ def ui(port: int | None, no_browser: bool) -> int:
     printed; nothing is sent anywhere. Ctrl-C ends it.
     """
     from nvmesim.errors import InputError
+    from nvmesim.version import install_command
 
     try:
         from nvmesim.ui.serve import serve
     except ImportError as error:
-        raise InputError(
-            f"ui needs {error.name}: pip install 'nvmesim[ui]', or '.[ui]' in a source tree"
-        ) from None
+        raise InputError(f"ui needs {error.name}: {install_command('ui')}") from None
 
     serve(port, browser=not no_browser, say=click.echo)
     return 0

@@ -19,6 +19,7 @@ from nvmesim.errors import InfrastructureError, InputError
 from nvmesim.study.sweep.content import about
 from nvmesim.study.sweep.point import Answer, Job
 from nvmesim.study.sweep.worker import answer_text
+from nvmesim.version import install_command
 
 AHEAD: Final = 4
 """Jobs in flight per thread of the cluster: enough to keep it busy, few enough to stop soon."""
@@ -110,7 +111,7 @@ def _distributed() -> Any:
         return importlib.import_module("distributed")
     except ImportError:
         raise InputError(
-            "a Dask cluster needs the package distributed: pip install 'nvmesim[dask]'"
+            f"a Dask cluster needs the package distributed: {install_command('dask')}"
         ) from None
 
 

@@ -169,7 +169,7 @@ def find_sets(names: tuple[str, ...] = ()) -> list[Path]:
     in the package (an installed one).
     """
     package = Path(__file__).resolve().parent
-    roots = [FOLDER, package.parents[1] / FOLDER, package / "sets"]
+    roots = [FOLDER, package.parents[2] / FOLDER, package / "sets"]
     known: dict[str, Path] = {}
     for root in roots:
         if root.is_dir():
