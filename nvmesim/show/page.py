@@ -106,6 +106,8 @@ def figure(number: int, drawn: LayerChart, title: str, caption: str) -> str:
     spec.pop("$schema", None)
     spec.pop("config", None)
     spec["autosize"] = {"type": "fit-x", "contains": "padding"}
+    if title:
+        spec.pop("title", None)  # it stands above
     heading = f"<h3>{escaped(title)}</h3>" if title else ""
     said = escaped(spec.pop("description", None) or title or caption)
     below = f"<figcaption>{escaped(caption)}</figcaption>" if caption else ""

@@ -24,8 +24,8 @@ CAPTIONS: Final = {
         "white mark at the least busy. Dashed: 90 %, from where a station counts as full."
     ),
     "What relief would bring": (
-        "Each change simulated again with the same random numbers; thin line: 95 % interval of "
-        "the change, dashed: as it is now."
+        "Gain in IOPS of each change, simulated again with the same random numbers; thin line: its "
+        "95 % interval, cut where it leaves the chart."
     ),
     "Latency": "Each grid line up is one more nine. Dots are the percentiles of the table.",
     "Throughput against outstanding requests": (
@@ -62,12 +62,13 @@ def page(result: Result, *, scenario_text: str = "", changes: Sequence[str] = ()
     }
     known = {title: body for title, body in sections.items() if body}
     parts = [
-        _answer(result),
+        _answer(result, changes or result.changes),
         _warnings(result),
         html.contents(known),
         *(html.section(title, body) for title, body in known.items()),
     ]
-    return html.document(f"{result.scenario} · nvmesim", "\n".join(p for p in parts if p))
+    title = ", ".join([result.scenario, *map(str, changes or result.changes)])
+    return html.document(f"{title} · nvmesim", "\n".join(p for p in parts if p))
 
 
 def fragment(result: Result) -> str:
@@ -100,9 +101,10 @@ def _answer_row(row: summary.OpRow) -> list[str]:
     return [escaped(cell) for cell in cells]
 
 
-def _answer(result: Result) -> str:
+def _answer(result: Result, changes: Sequence[str]) -> str:
+    changed = f" <small>with {escaped(', '.join(changes))}</small>" if changes else ""
     return (
-        f"<h1>{escaped(result.scenario)}</h1>"
+        f"<h1>{escaped(result.scenario)}{changed}</h1>"
         '<p class="soft">Predicted by simulation, before the hardware is bought</p>'
         f"{_figures(result)}"
     )
@@ -292,14 +294,24 @@ def _members(result: Result) -> str:
         "KiB written",
         "busy",
     )
+    rebuilt = (result.rebuild.drive or "") if result.rebuild is not None else ""
     rows = []
-    for m in result.members:
-        counts = (m.reads_per_request, m.writes_per_request, m.read_bios_per_request,
-                  m.write_bios_per_request, m.read_bytes_per_request / 1024,
-                  m.write_bytes_per_request / 1024)  # fmt: skip
-        cells = [m.name, *(_aligned(c) for c in counts), summary.percent(m.utilization)]
+    for alike in summary.alike(result.members, rebuilt):
+        m, busy = alike[0], [m.utilization for m in alike]
+        counts = [
+            sum(getattr(m, count) for m in alike) / len(alike) / (1024 if "bytes" in count else 1)
+            for count in _COUNTS
+        ]
+        name = summary.alike_name(alike) + (", rebuilt" if m.name == rebuilt else "")
+        cells = [name, *(_aligned(c) for c in counts), summary.percent(max(busy))]
         rows.append([escaped(cell) for cell in cells])
     return html.table(headings, rows, name="Drives, per request")
+
+
+_COUNTS: Final = (
+    "reads_per_request", "writes_per_request", "read_bios_per_request", "write_bios_per_request",
+    "read_bytes_per_request", "write_bytes_per_request",
+)  # fmt: skip
 
 
 # Doubts and provenance ----------------------------------------------------------------------------

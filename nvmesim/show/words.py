@@ -8,7 +8,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from nvmesim.measure.figures import Cpu, Distribution, Interval, OpStats, Rebuild, StationStats
+from nvmesim.measure.figures import (
+    Cpu,
+    Distribution,
+    Interval,
+    MemberStats,
+    OpStats,
+    Rebuild,
+    StationStats,
+)
 from nvmesim.measure.groups import GroupStats
 from nvmesim.measure.syncs import Syncs
 from nvmesim.predict.result import Result
@@ -208,6 +216,51 @@ def rebuild_sentence(rebuild: Rebuild) -> str:
         f"{rebuild.volume}: {what} at {rebuild.bytes_per_s / 1e6:,.3g} MB/s, "
         f"{rebuild.hours:.2g} hours for the whole member at this load"
     )
+
+
+ALIKE: Final = 0.15
+"""Drives whose counts and load differ by less are alike: what differs is chance."""
+
+
+def alike(members: Sequence[MemberStats], apart: str = "") -> list[list[MemberStats]]:
+    """Return *members* in groups that are alike, if there are many; *apart* stays alone.
+
+    >>> def member(n, reads):
+    ...     return MemberStats(f"drive{n}", reads, 0.0, reads, 0.0, 4096 * reads, 0.0, 0.5)
+    >>> [len(g) for g in alike([*(member(n, 0.1) for n in range(9)), member(9, 0.3)])]
+    [9, 1]
+    """
+    if len(members) < FOLDED:
+        return [[m] for m in members]
+    groups: list[list[MemberStats]] = []
+    for member in members:
+        own = next((g for g in groups if member.name != apart and g[0].name != apart
+                    and _is_alike(g[0], member)), None)  # fmt: skip
+        if own is None:
+            groups.append([member])
+        else:
+            own.append(member)
+    return groups
+
+
+FOLDED: Final = 9
+"""From so many drives on, those that are alike share a row."""
+
+
+def alike_name(group: Sequence[MemberStats]) -> str:
+    """Return the name of one drive, or of the first and last of several."""
+    if len(group) == 1:
+        return group[0].name
+    return f"{group[0].name} .. {group[-1].name}, {len(group)} alike"
+
+
+def _is_alike(one: MemberStats, other: MemberStats) -> bool:
+    pairs = [
+        (one.utilization, other.utilization),
+        (one.reads_per_request, other.reads_per_request),
+        (one.writes_per_request, other.writes_per_request),
+    ]
+    return all(abs(a - b) <= ALIKE * max(a, b) for a, b in pairs)
 
 
 def reason(result: Result) -> str:

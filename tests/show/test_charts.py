@@ -56,7 +56,13 @@ def test_each_chart_is_valid_small_and_carries_its_data(example):
 def test_axes_have_units(example):
     found = charts.all_charts(example)
     said = {t for drawn in found.values() for t in titles(drawn.to_dict())}
-    assert {"kIOPS", "latency, us (log)", "commands, kIOPS", "busy"} <= said
+    assert {
+        "kIOPS",
+        "latency, us (log)",
+        "commands of each, kIOPS",
+        "gain in IOPS, %",
+        "busy",
+    } <= said
 
 
 def test_the_cdf_ends_where_samples_are_too_few(example):

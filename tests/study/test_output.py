@@ -90,3 +90,24 @@ def test_values_that_never_can_be():
     frame = pl.DataFrame({"a": [1, 1, 2, 2], "b": [5, 6, 5, 6], "error": ["x", "x", None, "y"]})
     assert never(frame, ["a", "b"]) == ["a=1", "b=6"]
     assert impossible(frame.filter(pl.col("error").is_null()), ["a"]) == []
+
+
+def test_a_report_of_a_sweep_has_pictures_and_every_point(tmp_path, capfd):
+    page, out = tmp_path / "grid.html", tmp_path / "grid.csv"
+    scenario = tmp_path / "one.toml"
+    scenario.write_text(
+        'name = "grid <b>"\n[server]\n[[server.sockets]]\ncpu = "xeon-gold-6130"\n'
+        '[[drives]]\nprofile = "samsung-980pro-1tb"\ncount = 2\n'
+        '[volume]\nraid = "raid0"\n[[workload]]\nthreads = 2\n'
+    )
+    over = ["--over", "volume.raid=raid0,raid5", "--over", "workload.0.outstanding=1,32"]
+    asked = ["sweep", str(scenario), *over, "-o", str(out), "--requests", "10000"]
+    assert run_command([*asked, "--no-cache", "--workers", "1", "--report", str(page)]) == 1
+    said = capfd.readouterr().out
+    assert "p99 us" in said
+    html = page.read_text("utf-8")
+    assert "grid <b>" not in html
+    assert html.count('class="chart"') == 3
+    assert "raid5 needs at least 3 members" in html
+    assert html.count('<th scope="row" class="left">') == 4
+    assert "(log)" in html

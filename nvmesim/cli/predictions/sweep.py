@@ -39,6 +39,7 @@ EXAMPLE = (
 @output_path(
     "The table of points to write: .parquet, .csv or .json.", "-o", "--output", required=True
 )
+@output_path("Write pictures and points as one HTML page.", "--report")
 @click.option("--resume", is_flag=True, help="Go on with what an interrupted sweep has finished.")
 @click.option("--workers", type=click.IntRange(1, 1024), help="Processes; else one a CPU.")
 @click.option("--dask", metavar="ADDRESS", help="Simulate on the Dask cluster of this scheduler.")
@@ -56,10 +57,10 @@ EXAMPLE = (
 @json_option
 @bounded()
 def sweep(
-    scenario: str, over: tuple[str, ...], sets: tuple[str, ...], output: Path, resume: bool,
-    workers: int | None, dask: str | None, samples: int | None, method: str | None,
-    sample_seed: int, seed: int | None, precision: str | None, requests: int | None,
-    no_cache: bool, as_json: bool,
+    scenario: str, over: tuple[str, ...], sets: tuple[str, ...], output: Path,
+    report: Path | None, resume: bool, workers: int | None, dask: str | None,
+    samples: int | None, method: str | None, sample_seed: int, seed: int | None,
+    precision: str | None, requests: int | None, no_cache: bool, as_json: bool,
 ) -> int:  # fmt: skip
     """Simulate a scenario at many values of its parameters.
 
@@ -68,7 +69,7 @@ def sweep(
     be is a row with its reason in the column error. Exit code 1: points are short of the precision,
     or a value is in no point that can be.
     """
-    check_writable(output)
+    check_writable(output, report)
     from nvmesim.cli.mistaken import scenario_of
     from nvmesim.cli.predictions.run import share_of
     from nvmesim.show.studies.sweep_view import never
@@ -87,6 +88,8 @@ def sweep(
             progress=progress, tally=tally,
         )  # fmt: skip
     keys = [key.strip() for key in parsed]
+    if report is not None:
+        _write_report(report, frame, keys, loaded.name or Path(scenario).stem, sets)
     lost = never(frame, keys)
     if as_json:
         rows = frame.to_dicts()
@@ -94,6 +97,15 @@ def sweep(
     else:
         _print(frame, tally, output, keys, grid=samples is None)
     return 1 if tally.unconverged or lost or tally.failed == len(frame) else 0
+
+
+def _write_report(
+    path: Path, frame: pl.DataFrame, keys: list[str], title: str, sets: tuple[str, ...]
+) -> None:
+    from nvmesim.cli.output import write_text
+    from nvmesim.show.studies.sweep_page import sweep_page
+
+    write_text(path, sweep_page(frame, keys, title=title, changes=sets))
 
 
 @contextmanager

@@ -217,34 +217,39 @@ def _group_label(group: summary.StationGroup) -> str:
 
 
 def reliefs(result: Result) -> Drawing:
-    """IOPS with each relief, simulated again, against today's."""
+    """The gain in IOPS of each relief, simulated again."""
     now = result.total.iops.value / 1e3
     rows: list[dict[str, Any]] = [
         {
             "change": summary.one_line(relief.change),
             "kiops": rounded(relief.iops.value / 1e3),
-            "low": rounded(now * (1 + relief.gain_low)),
-            "high": rounded(now * (1 + relief.gain_high)),
-            "gain": summary.gain(relief.gain),
+            "gain": rounded(100 * relief.gain),
+            "low": rounded(100 * relief.gain_low),
+            "high": rounded(100 * relief.gain_high),
+            "text": f"{summary.gain(relief.gain)}, {summary.kiops(relief.iops.value)}IOPS",
         }
         for relief in result.bottleneck.reliefs
     ]
     order = [row["change"] for row in rows]
     data = inline(rows)
-    most = max([now, *(float(row["high"]) for row in rows)])
+    gains = [float(row["gain"]) for row in rows]
+    # A wide interval must not make the bars invisible: it leaves the chart.
+    most = min(max(10.0, *(float(r["high"]) for r in rows)), max(10.0, 2.5 * max(gains)))
+    least = max(min(0.0, *(float(r["low"]) for r in rows)), -0.6 * most)
+    scale = alt.Scale(domain=[least, most * 1.5], nice=False)
     y = alt.Y("change:N", title=None, sort=order, axis=alt.Axis(labelLimit=290))
-    scale = alt.Scale(domain=[0, most * 1.25], nice=False)
-    x = alt.X("kiops:Q", title="kIOPS", scale=scale, axis=alt.Axis(tickCount=6))
-    bars = alt.Chart(data).mark_bar(height={"band": 0.6}, color=palette.READ).encode(x, y)
-    whiskers = alt.Chart(data).mark_rule(strokeWidth=2).encode(alt.X("low:Q"), alt.X2("high:Q"), y)
-    texts = (
-        alt.Chart(data).mark_text(align="left", dx=6).encode(alt.X("high:Q"), y, alt.Text("gain:N"))
+    x = alt.X("gain:Q", title="gain in IOPS, %", scale=scale, axis=alt.Axis(tickCount=6))
+    bars = alt.Chart(data).mark_bar(height={"band": 0.6}, color=palette.READ, clip=True)
+    whiskers = alt.Chart(data).mark_rule(strokeWidth=2, clip=True)
+    texts = alt.Chart(data).mark_text(align="right", dx=-4)
+    today = alt.Chart(inline([{"now": 0}])).mark_rule(color=palette.MUTED)
+    said = "; ".join(f"{row['change']}: {row['text']}" for row in rows)
+    layers = (
+        bars.encode(x, y),
+        whiskers.encode(alt.X("low:Q"), alt.X2("high:Q"), y),
+        today.encode(alt.X("now:Q")),
+        texts.encode(y, alt.Text("text:N"), x=alt.value("width")),
     )
-    today = alt.Chart(inline([{"now": rounded(now)}])).mark_rule(
-        strokeDash=[4, 3], color=palette.ACCENT
-    )
-    said = "; ".join(f"{row['change']}: {row['kiops']:,.5g} kIOPS, {row['gain']}" for row in rows)
-    layers = (bars, whiskers, today.encode(alt.X("now:Q")), texts)
     says = f"What relief would bring, from {now:,.4g} kIOPS now. {said}."
     return layered(*layers, height=30 * len(rows), says=says)
 
@@ -399,28 +404,32 @@ def _latency_bounds(result: Result) -> list[alt.Chart]:
 
 
 def members(result: Result) -> Drawing:
-    """Commands per second that each drive serves."""
+    """Commands per second that each drive serves; of many, those that are alike share a bar."""
     rate = result.total.iops.value / 1e3
+    rebuilt = result.rebuild.drive or "" if result.rebuild is not None else ""
     rows: list[dict[str, Any]] = []
-    for number, member in enumerate(result.members):
-        both = {"reads": member.reads_per_request, "writes": member.writes_per_request}
+    totals: list[float] = []
+    for group in summary.alike(result.members, rebuilt):
+        name = summary.one_line(summary.alike_name(group))
+        name += ", rebuilt" if group[0].name == rebuilt else ""
+        both = {"reads": [m.reads_per_request for m in group],
+                "writes": [m.writes_per_request for m in group]}  # fmt: skip
         rows += [
-            {"drive": summary.one_line(member.name), "number": number, "what": what,
-             "kiops": rounded(each * rate), "each": rounded(each)}
+            {"drive": name, "what": what, "kiops": rounded(sum(each) / len(each) * rate),
+             "each": rounded(sum(each) / len(each))}
             for what, each in both.items()
         ]  # fmt: skip
+        totals += [(m.reads_per_request + m.writes_per_request) * rate for m in group]
     names = ["reads", "writes"]
     scale = alt.Scale(domain=names, range=[palette.READ, palette.WRITE])
-    order = [summary.one_line(m.name) for m in result.members]
-    bars = alt.Chart(inline(rows)).mark_bar().encode(
-        alt.X("drive:N", title=None, sort=order,
-              axis=alt.Axis(labelAngle=-45 if len(order) > 8 else 0, labelLimit=90)),
-        alt.Y("kiops:Q", title="commands, kIOPS"),
+    order = list(dict.fromkeys(row["drive"] for row in rows))
+    bars = alt.Chart(inline(rows)).mark_bar(height={"band": 0.7}).encode(
+        alt.Y("drive:N", title=None, sort=order, axis=alt.Axis(labelLimit=220)),
+        alt.X("kiops:Q", title="commands of each, kIOPS"),
         alt.Color("what:N", sort=names, scale=scale, legend=legend()),
         tooltip=[alt.Tooltip("drive:N"), alt.Tooltip("what:N"),
                  alt.Tooltip("kiops:Q", format=",.1f"),
                  alt.Tooltip("each:Q", title="per request")],
     )  # fmt: skip
-    total = [sum(r["kiops"] for r in rows if r["number"] == i) for i in range(len(order))]
-    said = f"{min(total):,.4g} to {max(total):,.4g} kIOPS of commands for each of {len(order)}"
-    return layered(bars, height=200, says=f"What each drive serves: {said} drives.")
+    said = f"{min(totals):,.4g} to {max(totals):,.4g} kIOPS of commands for each of {len(totals)}"
+    return layered(bars, height=24 * len(order), says=f"What each drive serves: {said} drives.")

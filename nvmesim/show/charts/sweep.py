@@ -55,10 +55,12 @@ def scaling(
     *,
     by: str | None = None,
     title: str = "",
+    ideal: bool = True,
 ) -> Drawing:
     """IOPS with their intervals against *over*, a line for each value of *by*, under n x one.
 
-    *data* is a sweep's frame, or results by number (then *over* only names the axis).
+    *data* is a sweep's frame, or results by number (then *over* only names the axis). Without
+    *ideal* the line of n x one is left out, and wide ranges have a logarithmic axis.
 
     >>> frame = pl.DataFrame({"drives": [1, 2, 4], "iops": [600e3, 1.2e6, 1.9e6]})
     >>> scaling(frame, "drives").description
@@ -73,12 +75,18 @@ def scaling(
     rows = _few(rows)
     if not rows:
         return nothing(_NONE)
-    x = alt.X("n:Q", title=title or over, scale=alt.Scale(zero=True, nice=False),
-              axis=alt.Axis(values=sorted({float(r["n"]) for r in rows}), format="~g"))  # fmt: skip
+    numbers = sorted({float(r["n"]) for r in rows})
+    is_log = not ideal and 0 < 16 * numbers[0] <= numbers[-1]
+    scale = (
+        alt.Scale(type="log", base=2, nice=False) if is_log else alt.Scale(zero=True, nice=False)
+    )
+    x = alt.X("n:Q", title=f"{title or over} (log)" if is_log else title or over, scale=scale,
+              axis=alt.Axis(values=numbers, labelExpr="format(datum.value, '~r')"))  # fmt: skip
     y = alt.Y("kiops:Q", title="kIOPS", scale=alt.Scale(zero=True))
     shared = alt.Chart(inline(rows))
     whiskers = shared.mark_rule(strokeWidth=1.5).encode(x, alt.Y("low:Q"), alt.Y2("high:Q"))
-    layers = [*_ideal(rows, x, y), whiskers, *_series(shared, rows, x, y, key=by)]
+    lines = _ideal(rows, x, y) if ideal else []
+    layers = [*lines, whiskers, *_series(shared, rows, x, y, key=by)]
     says = _said(rows, "n", "kiops", f"kIOPS against {title or over}")
     return layered(*layers, height=270, says=says)
 
@@ -141,7 +149,7 @@ def _series(
     shared: alt.Chart, rows: Rows, x: alt.X, y: alt.Y, key: str | None
 ) -> list[alt.Chart]:  # fmt: skip
     """A line and points for each series; colour, dash and shape all tell them apart."""
-    names = list(dict.fromkeys(r["series"] for r in rows))
+    names = sorted(dict.fromkeys(r["series"] for r in rows), key=_number_first)
 
     def scale(choices: Sequence[Any]) -> alt.Scale:
         return alt.Scale(domain=names, range=[choices[i] for i in range(len(names))])
@@ -160,6 +168,14 @@ def _series(
             x, y, colour, shape, tooltip=tips
         ),
     ]
+
+
+def _number_first(name: str) -> tuple[float, str]:
+    """Numbers by value, then words: the same series looks alike in every chart."""
+    try:
+        return float(name), name
+    except ValueError:
+        return float("inf"), name
 
 
 # Where it bends -----------------------------------------------------------------------------------

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from nvmesim.show.words import kiops, percent, plural
+from nvmesim.study.naming import short_keys
 
 if TYPE_CHECKING:
     import polars as pl
@@ -32,7 +33,9 @@ def sweep_view(frame: pl.DataFrame, keys: Sequence[str], *, grid: bool) -> Rende
     if grid and len(keys) == 1 and sizes[0] <= MOST_ROWS:
         parts.append(_points(frame.to_dicts(), keys))
     elif grid and len(keys) == 2 and sizes[0] <= MOST_COLUMNS and sizes[1] <= MOST_ROWS:
-        parts += [plain("IOPS", "dim"), _grid(frame.to_dicts(), axes)]
+        parts += [plain("IOPS", "dim"), _grid(frame.to_dicts(), axes, _rate)]
+        if frame["lat_p99_us"].is_not_null().any():
+            parts += [Text(), plain("p99 us", "dim"), _grid(frame.to_dicts(), axes, _p99)]
     else:
         parts += bullets([f"{key}: {_values(values)}" for key, values in axes.items()])
         best = frame.filter(frame["iops"].is_not_null()).sort("iops", descending=True)[:BEST]
@@ -45,37 +48,36 @@ def sweep_view(frame: pl.DataFrame, keys: Sequence[str], *, grid: bool) -> Rende
 
 def _values(values: Sequence[Any]) -> str:
     numbers = [v for v in values if isinstance(v, int | float)]
-    texts = [_text(v) for v in (sorted(numbers) if len(numbers) == len(values) else values)]
+    texts = [text_of(v) for v in (sorted(numbers) if len(numbers) == len(values) else values)]
     if len(texts) <= SHOWN_VALUES:
         return ", ".join(texts)
     return f"{texts[0]} … {texts[-1]} ({len(values):,} values)"
 
 
-def _text(value: Any) -> str:
+def text_of(value: Any) -> str:
+    """Return a value of a key as text.
+
+    >>> text_of(0.30000000000000004), text_of("raid5")
+    ('0.3', 'raid5')
+    """
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
 def _points(rows: Sequence[Row], keys: Sequence[str]) -> RenderableType:
     from nvmesim.show.terminal import rows_view
 
-    headings = [*_short(keys), "IOPS", "p99 us", "CPU", "stopped by"]
-    lines = [[*(_text(row[k]) for k in keys), *_figures(row)] for row in rows]
+    headings = [*short_keys(keys), "IOPS", "p99 us", "CPU", "stopped by"]
+    lines = [[*(text_of(row[k]) for k in keys), *figures_of(row)] for row in rows]
     return rows_view(headings, lines, left=len(keys))
 
 
-def _short(keys: Sequence[str]) -> list[str]:
-    """The last part of each key, the whole key where two would look alike."""
-    last = [key.rpartition(".")[2] for key in keys]
-    return [s if last.count(s) == 1 else key for s, key in zip(last, keys, strict=True)]
-
-
-def _figures(row: Row) -> tuple[str, ...]:
+def figures_of(row: Row) -> tuple[str, ...]:
+    """Return IOPS, p99, CPU and what stops it of a point, as texts."""
     if row["error"] is not None:
         return ("-", "-", "-", "cannot be")
-    p99 = row["lat_p99_us"]
     stop = row["verdict"] if row["verdict"] in ("unstable", "latency-bound") else row["station"]
     return (
-        _rate(row), "-" if p99 is None else f"{p99:,.0f}", percent(row["cpu_logical"]),
+        _rate(row), _p99(row), percent(row["cpu_logical"]),
         str(stop),
     )  # fmt: skip
 
@@ -87,20 +89,27 @@ def _rate(row: Row) -> str:
     return ("" if row["converged"] else "~") + kiops(row["iops"])
 
 
-def _grid(rows: Sequence[Row], axes: dict[str, list[Any]]) -> RenderableType:
-    """The key with fewer values across, the other down; the best point has a star."""
+def _p99(row: Row) -> str:
+    p99 = row["lat_p99_us"]
+    return "-" if p99 is None else f"{p99:,.0f}"
+
+
+def _grid(
+    rows: Sequence[Row], axes: dict[str, list[Any]], cell: Callable[[Row], str]
+) -> RenderableType:
+    """The key with fewer values across, the other down; the point of the most IOPS has a star."""
     from nvmesim.show.terminal import rows_view
 
     across, down = sorted(axes, key=lambda key: len(axes[key]))
     cells = {(row[down], row[across]): row for row in rows}
     known = [row for row in rows if row["error"] is None]
     best = max(known, key=lambda row: row["iops"], default=None)
-    short = dict(zip(axes, _short(list(axes)), strict=True))
-    headings = [f"{short[down]} \\ {short[across]}", *map(_text, axes[across])]
+    short = dict(zip(axes, short_keys(list(axes)), strict=True))
+    headings = [f"{short[down]} \\ {short[across]}", *map(text_of, axes[across])]
     lines = []
     for value in axes[down]:
         found = [cells[value, other] for other in axes[across]]
-        lines.append([_text(value), *(_rate(r) + (" *" if r is best else "") for r in found)])
+        lines.append([text_of(value), *(cell(r) + (" *" if r is best else "") for r in found)])
     return rows_view(headings, lines)
 
 
@@ -125,5 +134,5 @@ def never(frame: pl.DataFrame, keys: Sequence[str]) -> list[str]:
         wrong = [v for v in dict.fromkeys(values) if v not in good]
         # Samples of a range hardly repeat a value: there one that cannot be says nothing of others.
         listed = len(keys) == 1 or len(set(map(str, values))) < len(values)
-        out += [f"{key}={_text(value)}" for value in wrong if listed]
+        out += [f"{key}={text_of(value)}" for value in wrong if listed]
     return out
