@@ -251,7 +251,7 @@ def _sentence(
         return f"Stopped by {describe(lowered, totals, stop)}{also}: {relief}."
     nothing = "Nothing is full"
     if most is not None:
-        nothing += f" (most so {spoken(lowered, totals, most)}, {percent(most.utilization)} busy)"
+        nothing += f" (busiest: {spoken(lowered, totals, most)}, {percent(most.utilization)})"
     gate = full_gate(lowered, totals)
     held = f"; all slots of {gate.name} are taken" if gate is not None else ""
     deeper = [r for r in reliefs if r.change == MORE_OUTSTANDING and r.gain_low > 0]

@@ -13,6 +13,7 @@ from typing import Any, Final
 from nvmesim.catalog.links import LINE_BYTES
 from nvmesim.measure.figures import MemberStats, SocketCpu, StationStats
 from nvmesim.scenario.resolved import Interconnect
+from nvmesim.units import percent
 
 BINDS: Final = 0.90
 """Utilization from which a suspect binds (DESIGN 6)."""
@@ -62,10 +63,10 @@ class Crossing:
     def sentence(self) -> str:
         """What binds and what is excluded, in one line."""
         full = [s for s in self.suspects if s.binds]
-        rest = [f"{s.name} ({s.utilization:.0%})" for s in self.suspects if not s.binds]
+        rest = [f"{s.name} ({percent(s.utilization)})" for s in self.suspects if not s.binds]
         moved = f"{self.bytes_per_s / 1e9:.3g} of {self.wire_bytes_per_s / 1e9:.3g} GB/s cross"
-        lines = f"{self.lines_under_way:.2g} lines under way"
-        bound = " and ".join(f"{s.name} ({s.utilization:.0%})" for s in full)
+        lines = f"{self.lines_under_way:.2g} cache lines in flight"
+        bound = " and ".join(f"{s.name} ({percent(s.utilization)})" for s in full)
         verdict = f"bound by {bound}" if full else "none of them binds"
         return f"{moved} ({lines}); {verdict}; excluded: {', '.join(rest)}"
 

@@ -144,8 +144,8 @@ def _swept(template: DriveProfile, host: Host, points: Sequence[Point], tell: Pr
     if bank.commands is None and found.span[0] < OPEN:
         untold["commands"] = "reads at more depth, with percentiles"
         notes.append(
-            "reads: the dies are full before the controller is, so its commands per second are "
-            f"told from below only: at least {bounds['commands'][0] / 1e3:.0f}k/s"
+            "reads: the dies are full before the controller is, so only a lower limit of its "
+            f"commands per second is known: {bounds['commands'][0] / 1e3:.0f}k/s"
         )
     elif bank.commands is not None:
         untold["commands"] = "reads at more depth"

@@ -334,7 +334,7 @@ class _Fitting:
         if inferred.span[0] < OPEN:
             fast = bank.rate(0.0)
             self.notes.append(
-                f"{self.all.source}: commands per second are told from below only: at least "
+                f"{self.all.source}: only a lower limit of commands per second is known: "
                 f"{slow / 1e3:.3g}k/s"
             )
         return with_span(profile, "commands", (slow, fast), profile.commands.source)
