@@ -11,7 +11,7 @@ import pytest
 from nvmesim.capture.capture import Capture
 from nvmesim.capture.registry import read_capture, read_captures
 from nvmesim.errors import CaptureError
-from tests.capture.test_fio_runs import banner, section
+from tests.capture.test_fio_runs import banner, section, status
 
 DATA = Path(__file__).parent / "data"
 JSON = json.loads((DATA / "fio-json" / "psync_qd8.json").read_text())
@@ -156,6 +156,77 @@ def test_short_runs_appended_to_one_json_are_all_kept(tmp_path: Path) -> None:
         run["jobs"][0]["read"]["runtime"] = 1001 + 1_300 * number
     (m,) = read("\n".join(map(json.dumps, runs)), tmp_path, "c.json").measurements
     assert m.ops["read"].count == 10_003
+
+
+def waiting(text: str, seconds: list[int]) -> str:
+    """Reports of two jobs, one after the other, at each of *seconds* of the first."""
+    out = [text]
+    for first, second in zip(seconds, [0, 0, *seconds], strict=False):
+        first = min(first, 20)
+        out.append(section("a", 0, pid=7, ops={"read": 1000 * first}, seconds=first))
+        if second:
+            out.append(section("b", 1, pid=8, ops={"write": 2000 * second}, seconds=second))
+        out.append(status(0, {"READ": 1000 * first}))
+        out.append(status(1, {"WRITE": 2000 * second} if second else {}))
+    return "\n".join(out)
+
+
+def test_jobs_that_wait_are_reported_again_and_again(tmp_path: Path) -> None:
+    """With --status-interval a job of a later group appears when it begins."""
+    text = banner("a", 0, "randread", 1) + banner("b", 1, "randwrite", 1) + "fio-3.33\n"
+    a, b = read(waiting(text, [10, 20, 20, 20]), tmp_path).measurements
+    assert (a.label, a.ops["read"].count) == ("a", 20_000)
+    assert (b.label, b.ops["write"].count) == ("b", 40_000)
+
+
+def test_json_of_jobs_that_wait_is_one_run(tmp_path: Path) -> None:
+    reports = []
+    for number, (first, second) in enumerate([(2000, 0), (4000, 60), (4000, 2060), (4000, 4000)]):
+        run = copy.deepcopy(JSON)
+        run.pop("global options", None)
+        jobs = [run["jobs"][0], copy.deepcopy(run["jobs"][0])]
+        for name, (job, ms) in zip("ab", zip(jobs, (first, second), strict=True), strict=True):
+            job.update(jobname=name, groupid="ab".index(name), elapsed=4 + 2 * number)
+            job["job options"] = {"rw": "randread", "bs": "4k"}
+            job["read"].update(total_ios=10 * ms, runtime=ms)
+        run["jobs"] = jobs
+        run["timestamp"] = 1_700_000_004 + 2 * number
+        run["timestamp_ms"] = 1_700_000_004_000 + 2_000 * number
+        reports.append(json.dumps(run))
+    a, b = read("\n".join(reports), tmp_path).measurements
+    assert (a.ops["read"].count, b.ops["read"].count) == (40_000, 40_000)
+
+
+def test_what_ran_in_the_ramp_time_is_no_run(tmp_path: Path) -> None:
+    """fio reports it with --status-interval, and begins to count anew when the ramp is over."""
+    reports = []
+    for number, (count, ms) in enumerate([(9_000, 1_900), (4_000, 700), (12_000, 2_700)]):
+        run = copy.deepcopy(JSON)
+        (job,) = run["jobs"]
+        job["job options"]["ramp_time"] = "2"
+        job["elapsed"] = 2 + 2 * number
+        job["read"].update(total_ios=count, runtime=ms)
+        run["timestamp"] = 1_700_000_002 + 2 * number
+        run["timestamp_ms"] = 1_700_000_002_000 + 2_000 * number
+        reports.append(json.dumps(run))
+    (m,) = read("\n".join(reports), tmp_path).measurements
+    assert m.ops["read"].count == 12_000
+    texts = [section(ops={"read": n}, seconds=s) for n, s in ((9_000, 2), (4_000, 1), (12_000, 3))]
+    (m,) = read("\n".join(texts), tmp_path, "run.out").measurements
+    assert m.ops["read"].count == 12_000
+
+
+def test_terse_lines_of_jobs_that_wait_or_have_ended(tmp_path: Path) -> None:
+    line = TERSE.strip().split(";")
+    idle = [*line[:2], "b", "1", "0", *["0%=0" if "%=" in f else "0" for f in line[5:]]]
+    idle = [f"{f}%" if CPU_AT[3] <= k < CPU_AT[3] + 2 or (f == "0" and line[k].endswith("%") and
+            "=" not in line[k]) else f for k, f in enumerate(idle)]  # fmt: skip
+    a, b = [*line[:2], "a", "0", *line[4:]], [*line[:2], "b", "1", *line[4:]]
+    first = ";".join(a) + "\n" + ";".join(idle) + "\n"
+    capture = read(first + ";".join(a) + "\n" + ";".join(b) + "\n", tmp_path)
+    (plain,) = read(TERSE, tmp_path, "plain.txt").measurements
+    assert [m.label for m in capture.measurements] == ["a", "b"]
+    assert [m.ops for m in capture.measurements] == [plain.ops, plain.ops]
 
 
 def test_the_log_of_one_job_has_the_load_of_that_job(tmp_path: Path) -> None:

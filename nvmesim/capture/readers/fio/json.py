@@ -234,17 +234,22 @@ def _continues(one: Mapping[str, Any], following: Mapping[str, Any]) -> bool:
     before, after = _progress(one), _progress(following)
     if before is None or after is None or before.keys() != after.keys():
         return False
-    if any(after[key] < before[key] for key in before):
-        return False
-    if [job.get("job options") for job in _jobs_of(one)] != [
-        job.get("job options") for job in _jobs_of(following)
-    ]:
+    options = [[job.get("job options") for job in _jobs_of(t)] for t in (one, following)]
+    fell = any(after[key] < before[key] for key in before)
+    # What ran in the ramp time is counted until it is over, and then forgotten.
+    if options[0] != options[1] or (fell and not _has_ramp(one)):
         return False
     starts = [_started(table) for table in (one, following)]
     if starts[0] is None or starts[1] is None:
-        return True
+        return not fell
     # elapsed is rounded up to a second, so the start of one run moves by one at most.
-    return abs(starts[1] - starts[0]) <= 1 and _ran_between(one, following)
+    return abs(starts[1] - starts[0]) <= 1 and (fell or _ran_between(one, following))
+
+
+def _has_ramp(table: Mapping[str, Any]) -> bool:
+    """Whether a job has a lead-in that is not measured."""
+    found = [_common_of(table), *(job.get("job options") for job in _jobs_of(table))]
+    return any(isinstance(options, dict) and "ramp_time" in options for options in found)
 
 
 def _ran_between(one: Mapping[str, Any], following: Mapping[str, Any]) -> bool:
@@ -257,10 +262,10 @@ def _ran_between(one: Mapping[str, Any], following: Mapping[str, Any]) -> bool:
 
 
 def _runtime_ms(table: Mapping[str, Any]) -> float:
-    """The longest run time of any job so far."""
+    """Run times of all jobs so far: one after the other ends, and the next goes on."""
     directions = [job.get(op) for job in _jobs_of(table) for op in ("read", "write", "mixed")]
     times = [d.get("runtime") for d in directions if isinstance(d, dict)]
-    return max((float(t) for t in times if isinstance(t, int | float)), default=0.0)
+    return sum(float(t) for t in times if isinstance(t, int | float))
 
 
 def _jobs_of(table: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -304,8 +309,13 @@ def _entries(root: Fields) -> list[Fields]:
 
 
 def _common_options(root: Fields) -> Mapping[str, object]:
+    """``global options`` of a run."""
+    return _common_of(root.table)
+
+
+def _common_of(table: Mapping[str, Any]) -> dict[str, object]:
     """``global options``: a table, in client/server mode a list of tables."""
-    given = root.table.get("global options")
+    given = table.get("global options")
     tables = given if isinstance(given, list) else [given]
     common: dict[str, object] = {}
     for table in tables:

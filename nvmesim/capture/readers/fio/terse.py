@@ -32,6 +32,9 @@ _DIRECTION_V5: Final = 47
 _TAIL: Final = 5 + 7 + 10 + 12
 """CPU, depths, latencies by us and by ms; disks and errors may follow."""
 _PERCENTILES: Final = 20
+_CLAT_MAX: Final = 9
+_LAT_MAX: Final = 33
+"""Fields of a direction with the largest latencies."""
 _US: Final = 1e6
 _KINDS: Final = ["read", "write", "trim"]
 _LEVELS: Final = ("1", "2", "4", "8", "16", "32", ">=64")
@@ -202,7 +205,15 @@ class _Line:
         return [text for text in self.fields[self.tail + _TAIL :] if text.strip()]
 
     def continues(self, before: _Line) -> bool:
-        """Whether this is a later report of the same job: time, bytes and extremes only grow."""
+        """Whether this is a later report of the same job: time, bytes and extremes only grow.
+
+        One of a job that had not begun or has ended says the same again or nothing; one of a ramp
+        time has no latencies yet.
+        """
+        if before.fields[: before.tail] == self.fields[: self.tail] or not before.runtime_ms():
+            return True
+        if not before.has_latencies and self.has_latencies:
+            return True
         if self.runtime_ms() <= _GROWTH * before.runtime_ms():
             return False
         for k in range(min(len(OPS), self.directions)):
@@ -217,6 +228,14 @@ class _Line:
             if self.number_at(high, 1e18) < before.number_at(then + 9, 1e18):
                 return False
         return True
+
+    @property
+    def has_latencies(self) -> bool:
+        """Whether any direction has a completion or total latency."""
+        starts = [self.start + 3 + k * self.width for k in range(self.directions)]
+        return any(
+            self.number_at(at + field, 1e18) > 0 for at in starts for field in (_CLAT_MAX, _LAT_MAX)
+        )
 
     @property
     def identity(self) -> tuple[str, str]:

@@ -46,6 +46,8 @@ _FAILED: Final = re.compile(
     r"^fio: pid=\d+, err=(\d{1,9})/[^\n]*?func=([^\n]{1,120})$", re.MULTILINE
 )
 """What fio prints of a job that fails, which has no report then."""
+NOT_STARTED: Final = "0"
+"""The process of a job that waits for those before it."""
 SUM_TOLERANCE: Final = 0.03
 """Both sides are printed with three digits at least, and a drive's last requests count in one."""
 SAME_RUN_S: Final = 60
@@ -127,6 +129,8 @@ class TextRun:
     sections: dict[tuple[int, str, str], Section] = field(default_factory=dict)
     status: list[tuple[int, int]] = field(default_factory=list)
     """Where each ``Run status group`` starts, and its number."""
+    closed: set[int] = field(default_factory=set)
+    """Groups whose status has come since a known job was reported anew."""
     banner: Banner = field(default_factory=Banner)
     command: dict[str, str] = field(default_factory=dict)
     heading: str = ""
@@ -147,10 +151,14 @@ class TextRun:
             return True
         known = self.sections.get(section.identity)
         if known is not None:
-            # With --status-interval a job is reported again and again, with more requests.
-            return bool(section.pid) and section.progress() >= known.progress()
+            # With --status-interval a job is reported again and again. Its requests become more,
+            # or start anew behind a ramp time.
+            same = section.pid not in ("", "0") or section.progress() >= known.progress()
+            return bool(section.pid) and same
+        if (section.group, section.name, NOT_STARTED) in self.sections:
+            return True
         last = next(reversed(self.sections.values()))
-        if self.status and section.group in {group for _, group in self.status}:
+        if section.group in self.closed:
             return False
         if section.group < last.group:
             return False
@@ -235,9 +243,13 @@ def split_runs(source: Source, text: str) -> list[TextRun]:
             spans.append([done, match.start(), 0])
         run.version_seen |= match["version"] is not None
         if section is not None:
+            run.sections.pop((section.group, section.name, NOT_STARTED), None)
+            if section.identity in run.sections:
+                run.closed.clear()
             run.sections[section.identity] = section
         elif match["status"]:
             run.status.append((match.end(), int(match["number"])))
+            run.closed.add(int(match["number"]))
             done = match.end()
         done = max(done, _body_end(text, match, end))
         spans[-1][2] = end
