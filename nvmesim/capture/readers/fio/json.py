@@ -18,6 +18,7 @@ from nvmesim.capture.fields import Fields
 from nvmesim.capture.readers.fio.banner import INTERRUPTED
 from nvmesim.capture.readers.fio.groups import measure_groups, tell_apart
 from nvmesim.capture.readers.fio.jobs import ALL_CLIENTS, Job, read_jobs
+from nvmesim.capture.readers.fio.options import Options
 from nvmesim.capture.text import Head, Source, shown
 from nvmesim.errors import CaptureError
 
@@ -29,6 +30,8 @@ _STRAY: Final = re.compile(r"^(?:fio: |fio\[|Jobs: |client <|<\w+> )[^\n]*\n?", 
 """Lines that other threads of fio print into its JSON (fio issue 1685)."""
 _NOT_A_NUMBER: Final = re.compile(r"(:\s*)(-?)(?:nan|inf)\b")
 _STDERR: Final = re.compile(r"^fio: .+$", re.MULTILINE)
+RAMP_END_MS: Final = 500
+"""fio looks at its clock now and then, so a ramp ends somewhat late."""
 _RUNNING: Final = 0.5
 """Share of the time between two reports of a run in which its jobs ran at least."""
 
@@ -237,7 +240,7 @@ def _continues(one: Mapping[str, Any], following: Mapping[str, Any]) -> bool:
     options = [[job.get("job options") for job in _jobs_of(t)] for t in (one, following)]
     fell = any(after[key] < before[key] for key in before)
     # What ran in the ramp time is counted until it is over, and then forgotten.
-    if options[0] != options[1] or (fell and not _has_ramp(one)):
+    if options[0] != options[1] or (fell and not _in_ramp(one)):
         return False
     starts = [_started(table) for table in (one, following)]
     if starts[0] is None or starts[1] is None:
@@ -246,10 +249,14 @@ def _continues(one: Mapping[str, Any], following: Mapping[str, Any]) -> bool:
     return abs(starts[1] - starts[0]) <= 1 and (fell or _ran_between(one, following))
 
 
-def _has_ramp(table: Mapping[str, Any]) -> bool:
-    """Whether a job has a lead-in that is not measured."""
-    found = [_common_of(table), *(job.get("job options") for job in _jobs_of(table))]
-    return any(isinstance(options, dict) and "ramp_time" in options for options in found)
+def _in_ramp(table: Mapping[str, Any]) -> bool:
+    """Whether the jobs had not run longer than a lead-in that is not measured."""
+    common = _common_of(table)
+    own = [job.get("job options") for job in _jobs_of(table)]
+    given = [Options({**common, **(o if isinstance(o, dict) else {})}) for o in own]
+    ramp_s = max((options.ramp_s() or 0.0 for options in given), default=0.0)
+    ran_ms = _runtime_ms(table) / max(len(own), 1)
+    return ramp_s > 0 and ran_ms <= 1000 * ramp_s + RAMP_END_MS
 
 
 def _ran_between(one: Mapping[str, Any], following: Mapping[str, Any]) -> bool:
@@ -318,9 +325,9 @@ def _common_of(table: Mapping[str, Any]) -> dict[str, object]:
     given = table.get("global options")
     tables = given if isinstance(given, list) else [given]
     common: dict[str, object] = {}
-    for table in tables:
-        if isinstance(table, dict):
-            common.update(table)
+    for item in tables:
+        if isinstance(item, dict):
+            common.update(item)
     return common
 
 
