@@ -1,5 +1,8 @@
 """``python -m tests.faults.soak --minutes 120``: sweeps, one after the other, and what they keep.
 
+``--requests 1000000000`` instead is one run of so many requests, ``--grid 20000`` one sweep of so
+many points: what is resident on the way, and what a request or a point costs.
+
 Each round sweeps the same points with local workers, without the cache, and drops the table. What
 is resident afterwards is printed, of this process and of its children; after the first rounds it
 must not grow.
@@ -9,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -60,12 +64,70 @@ def one_round(points: int, workers: int) -> int:
     return children
 
 
+def one_run(requests: int) -> int:
+    """Simulate so many requests; print what is resident at each twentieth of them."""
+    rows: list[tuple[float, int]] = []
+    began = time.monotonic()
+
+    def look(what: str, share: float) -> None:
+        if what == "simulating" and share * 20 >= len(rows) + 1:
+            rows.append((share * requests, resident_kib()))
+            print(f"{rows[-1][0]:14,.0f} requests: {rows[-1][1]:8} KiB", flush=True)
+
+    result = ns.simulate(
+        ns.Scenario.model_validate(TABLES), requests=requests, reliefs=False, certainty=False,
+        progress=look,
+    )  # fmt: skip
+    took = time.monotonic() - began
+    print(f"{result.requests:,} requests in {took:.0f} s, {result.requests / took:,.0f} a second")
+    return grown(rows, "request")
+
+
+def one_grid(points: int, workers: int) -> int:
+    """Sweep so many points; print what is resident, and what a point costs, twenty times."""
+    rows: list[tuple[float, int]] = []
+    at = [time.monotonic()]
+
+    def look(what: str, share: float) -> None:
+        if share * 20 >= len(rows) + 1:
+            rows.append((share * points, resident_kib()))
+            at.append(time.monotonic())
+            each = 1e3 * (at[-1] - at[-2]) / (points / 20)
+            print(f"{rows[-1][0]:9,.0f} points: {rows[-1][1]:8} KiB, {each:6.2f} ms a point",
+                  flush=True)  # fmt: skip
+
+    over = {"workload.outstanding": f"1..{points // 20}", "workload.threads": "1..20"}
+    with tempfile.TemporaryDirectory() as folder:
+        frame = ns.sweep(
+            ns.Scenario.model_validate(TABLES), over, requests=500, workers=workers, cache=False,
+            progress=look, output=Path(folder) / "grid.parquet",
+        )  # fmt: skip
+    assert frame.height == points // 20 * 20
+    assert frame["error"].null_count() == frame.height
+    return grown(rows, "point")
+
+
+def grown(rows: list[tuple[float, int]], what: str) -> int:
+    """Print the growth after the first quarter; 1 if it is more than the allocator's."""
+    first, last = rows[len(rows) // 4], rows[-1]
+    growth = last[1] - first[1]
+    each = 1024 * growth / (last[0] - first[0])
+    print(f"growth after the first quarter: {growth} KiB, {each:.4g} B a {what}")
+    return int(growth > ALLOWED_KIB)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="tests.faults.soak")
     parser.add_argument("--minutes", type=float, default=120)
     parser.add_argument("--points", type=int, default=POINTS)
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--requests", type=lambda text: int(float(text)))
+    parser.add_argument("--grid", type=int)
     asked = parser.parse_args()
+    if asked.requests:
+        return one_run(asked.requests)
+    if asked.grid:
+        return one_grid(asked.grid, asked.workers)
     end = time.monotonic() + 60 * asked.minutes
     rows: list[tuple[int, int]] = []
     while time.monotonic() < end or len(rows) <= WARM_ROUNDS:

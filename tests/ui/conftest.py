@@ -29,7 +29,8 @@ slo = "1 ms"
 class Page:
     """What the page does: it asks below its address, and says where it comes from."""
 
-    def __init__(self, client, port):
+    def __init__(self, client, port, api=None):
+        self.api = api
         self.client, self.port, self.origin = client, port, f"http://{HOST}:{port}"
         self.address = f"{self.origin}/{TOKEN}/"
 
@@ -55,11 +56,12 @@ class Page:
 def page():
     with listening(None) as ear:
         port = ear.getsockname()[1]
-        config = uvicorn.Config(create_app(TOKEN, port), log_level="error", ws="none")
+        app = create_app(TOKEN, port)
+        config = uvicorn.Config(app, log_level="error", ws="none")
         server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [ear]})
         thread.start()
         with httpx.Client(base_url=f"http://{HOST}:{port}", timeout=120) as client:
-            yield Page(client, port)
+            yield Page(client, port, app.state.api)
         server.should_exit = True
         thread.join(30)

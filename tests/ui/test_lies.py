@@ -1,0 +1,168 @@
+"""Requests as no browser sends them, byte by byte: each is refused, and the app goes on."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+from pathlib import Path
+
+import pytest
+
+from tests.ui.conftest import TOKEN
+
+SECRET = f"/{TOKEN}/"
+
+
+def told(page, text: str | bytes) -> bytes:
+    """What the app answers to these bytes; PORT stands for its own."""
+    data = text.encode() if isinstance(text, str) else text
+    with socket.create_connection(("127.0.0.1", page.port), timeout=20) as line:
+        line.sendall(data.replace(b"PORT", str(page.port).encode()))
+        line.shutdown(socket.SHUT_WR)
+        found = b""
+        while part := line.recv(65536):
+            found += part
+    return found
+
+
+def status(answer: bytes) -> int:
+    found = re.match(rb"HTTP/1\.[01] (\d{3})", answer)
+    return int(found[1]) if found else 0  # hung up: that is a refusal, too
+
+
+def get(path: str, *headers: str, version: str = "1.1") -> str:
+    lines = [f"GET {path} HTTP/{version}", *headers, "Connection: close", "", ""]
+    return "\r\n".join(lines)
+
+
+def post(path: str, body: str, *headers: str, length: object = None) -> str:
+    lines = [
+        f"POST {path} HTTP/1.1", "Host: 127.0.0.1:PORT", *headers,
+        f"Content-Length: {len(body) if length is None else length}", "Connection: close", "", body,
+    ]  # fmt: skip
+    return "\r\n".join(lines)
+
+
+HERE = "Host: 127.0.0.1:PORT"
+OWN = "Origin: http://127.0.0.1:PORT"
+READING = {
+    "a name that resolves to this machine": get(SECRET, "Host: evil.example:PORT"),
+    "that name in the address": get(f"http://evil.example{SECRET}", "Host: evil.example"),
+    "no host": get(SECRET),
+    "no host, as of old": get(SECRET, version="1.0"),
+    "the host without its port": get(SECRET, "Host: 127.0.0.1"),
+    "another port": get(SECRET, "Host: 127.0.0.1:1"),
+    "a dot behind the name": get(SECRET, "Host: localhost.:PORT"),
+    "a number that means the same": get(SECRET, "Host: 2130706433:PORT"),
+    "every address": get(SECRET, "Host: 0.0.0.0:PORT"),
+    "a user before the name": get(SECRET, "Host: 127.0.0.1:PORT@evil.example"),
+    "the right host second": get(SECRET, "Host: evil.example", HERE),
+    "a proxy's word for it": get(SECRET, "Host: evil.example", "X-Forwarded-Host: 127.0.0.1:PORT"),
+    "the origin of nothing": get(SECRET, HERE, "Origin: null"),
+    "the same name over TLS": get(SECRET, HERE, "Origin: https://127.0.0.1:PORT"),
+    "an origin that begins alike": get(SECRET, HERE, "Origin: http://127.0.0.1:PORT.evil.example"),
+    "the right origin first": get(SECRET, HERE, "Origin: http://evil.example", OWN),
+    "another site, by the browser": get(SECRET, HERE, "Sec-Fetch-Site: cross-site"),
+    "the same site, by the browser": get(SECRET, HERE, "Sec-Fetch-Site: same-site"),
+    "the secret in the query": get(f"/?{TOKEN}", HERE),
+    "the secret in a header": get("/", HERE, f"Authorization: Bearer {TOKEN}"),
+    "the secret behind two slashes": get(f"/{SECRET}", HERE),
+    "the secret in the second place": get(f"/x{SECRET}", HERE),
+    "the secret reached by dots": get(f"/x/..{SECRET}", HERE),
+    "bytes that are no text": get("/%ff%fe/", HERE),
+    "half a character": get("/%ed%a0%80/", HERE),
+    "a NUL": get(f"/{TOKEN}%00/", HERE),
+}
+
+
+@pytest.mark.parametrize("how", READING)
+def test_nothing_is_read(page, how):
+    answer = told(page, READING[how])
+    assert status(answer) in (0, 400, 403, 404, 421), answer[:200]
+    assert b"<html" not in answer
+    assert TOKEN.encode() not in answer
+
+
+SMALL_DESIGN = json.dumps({"toml": ""})
+WRITING = {
+    "no origin, as of a program": post(f"{SECRET}api/design", SMALL_DESIGN),
+    "another origin": post(f"{SECRET}api/design", SMALL_DESIGN, "Origin: http://evil.example"),
+    "a form of another page": post(
+        f"{SECRET}api/design", SMALL_DESIGN, "Origin: null", "Content-Type: text/plain"
+    ),
+    "an upload of another page": post(f"{SECRET}api/upload?name=x", "x", "Origin: http://evil"),
+    "a cancel of another page": post(f"{SECRET}api/job/x/cancel", "", "Origin: http://evil"),
+    "less than none": post(f"{SECRET}api/design", SMALL_DESIGN, OWN, length=-1),
+    "a length with a sign": post(f"{SECRET}api/design", SMALL_DESIGN, OWN, length="+13"),
+    "a length of another script": post(f"{SECRET}api/design", SMALL_DESIGN, OWN, length="1²"),
+    "a length without end": post(f"{SECRET}api/design", SMALL_DESIGN, OWN, length="9" * 40),
+    "more than is allowed": post(f"{SECRET}api/upload?name=x", "x", OWN, length=65 << 20),
+    "two lengths": post(f"{SECRET}api/design", SMALL_DESIGN, OWN, "Content-Length: 1"),
+    "a length and chunks": post(
+        f"{SECRET}api/design", "0\r\n\r\nGET / HTTP/1.1\r\n\r\n", OWN, "Transfer-Encoding: chunked"
+    ),
+    "a GET that would change": get(f"{SECRET}api/design", HERE, OWN),
+    "another method": post(f"{SECRET}api/design", "{}", OWN).replace("POST", "DELETE", 1),
+}
+
+
+@pytest.mark.parametrize("how", WRITING)
+def test_nothing_is_changed(page, how):
+    before = dict(page.api.jobs._jobs), dict(page.api._files)
+    answer = told(page, WRITING[how].encode("latin-1"))
+    assert status(answer) in (0, 400, 403, 404, 405, 413, 422), answer[:300]
+    assert (dict(page.api.jobs._jobs), dict(page.api._files)) == before
+
+
+def test_chunks_count_although_no_length_is_said(page):
+    head = (
+        f"POST {SECRET}api/design HTTP/1.1\r\n{HERE}\r\n{OWN}\r\nTransfer-Encoding: chunked\r\n\r\n"
+    )
+    chunk = f"{1 << 20:x}\r\n{'x' * (1 << 20)}\r\n"
+    answer = told(page, f"{head}{chunk * 4}0\r\n\r\n")
+    assert status(answer) in (0, 413)
+
+
+def test_a_body_that_never_comes_holds_up_nobody(page):
+    head = f"POST {SECRET}api/design HTTP/1.1\r\n{HERE}\r\n{OWN}\r\nContent-Length: 100\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", page.port), timeout=20) as line:
+        line.sendall(head.replace("PORT", str(page.port)).encode())
+        assert page.get().status_code == 200
+
+
+@pytest.mark.parametrize(
+    "name", ["/etc/passwd", "..\\..\\x.json", "a\x00b", "C:\\x", "", "." * 300]
+)
+def test_a_name_leads_nowhere(page, name):
+    """The file lies in the folder of this run, whatever it is called; what is none is not kept."""
+    before = set(Path(page.api._folder.name).iterdir())
+    answer = page.client.post(
+        f"{SECRET}api/upload", params={"name": name}, content=b"no capture at all",
+        headers={"Origin": page.origin},
+    )  # fmt: skip
+    assert answer.status_code == 422
+    assert page.api._folder.name not in answer.text
+    assert set(Path(page.api._folder.name).iterdir()) == before
+
+
+def test_a_job_is_not_guessed(page):
+    for name in ("1", "..", "%2e%2e", "x" * 5000, "' or 1=1"):
+        assert page.get(f"api/job/{name}").status_code in (400, 404)
+
+
+def test_the_secret_does_not_leave(page):
+    """No page names another host, and none tells one where it came from."""
+    for name in ("", "drive", "compare", "choose"):
+        answer = page.get(name)
+        assert answer.headers["referrer-policy"] == "no-referrer"
+        assert TOKEN not in answer.text
+        assert "location" not in answer.headers
+        assert not re.search(r'(src|href|action)="(https?:)?//', answer.text)
+
+
+def test_the_same_requests_without_a_lie_are_answered(page):
+    assert status(told(page, get(SECRET, HERE))) == 200
+    before = len(page.api.jobs._jobs)
+    assert status(told(page, post(f"{SECRET}api/design", SMALL_DESIGN, OWN))) == 200
+    assert len(page.api.jobs._jobs) > before
