@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import socket
@@ -17,12 +18,12 @@ SECRET = f"/{TOKEN}/"
 def told(page, text: str | bytes) -> bytes:
     """What the app answers to these bytes; PORT stands for its own."""
     data = text.encode() if isinstance(text, str) else text
-    with socket.create_connection(("127.0.0.1", page.port), timeout=20) as line:
+    with socket.create_connection(("127.0.0.1", page.port), timeout=6) as line:
         line.sendall(data.replace(b"PORT", str(page.port).encode()))
-        line.shutdown(socket.SHUT_WR)
         found = b""
-        while part := line.recv(65536):
-            found += part
+        with contextlib.suppress(ConnectionResetError):  # hung up on what it did not want to read
+            while part := line.recv(65536):
+                found += part
     return found
 
 
@@ -116,17 +117,16 @@ def test_nothing_is_changed(page, how):
 
 
 def test_chunks_count_although_no_length_is_said(page):
-    head = (
-        f"POST {SECRET}api/design HTTP/1.1\r\n{HERE}\r\n{OWN}\r\nTransfer-Encoding: chunked\r\n\r\n"
-    )
+    lines = [f"POST {SECRET}api/design HTTP/1.1", HERE, OWN, "Transfer-Encoding: chunked"]
+    head = "\r\n".join([*lines, "Connection: close", "", ""])
     chunk = f"{1 << 20:x}\r\n{'x' * (1 << 20)}\r\n"
-    answer = told(page, f"{head}{chunk * 4}0\r\n\r\n")
-    assert status(answer) in (0, 413)
+    assert status(told(page, f"{head}{chunk * 4}0\r\n\r\n")) in (0, 413)
+    assert status(told(page, f"{head}2\r\n{{}}\r\n0\r\n\r\n")) == 200
 
 
 def test_a_body_that_never_comes_holds_up_nobody(page):
     head = f"POST {SECRET}api/design HTTP/1.1\r\n{HERE}\r\n{OWN}\r\nContent-Length: 100\r\n\r\n"
-    with socket.create_connection(("127.0.0.1", page.port), timeout=20) as line:
+    with socket.create_connection(("127.0.0.1", page.port), timeout=6) as line:
         line.sendall(head.replace("PORT", str(page.port)).encode())
         assert page.get().status_code == 200
 
