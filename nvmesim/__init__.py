@@ -10,6 +10,7 @@ import sys
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
+from nvmesim import numba_config as _numba_config
 from nvmesim.version import __version__ as __version__
 
 if TYPE_CHECKING:
@@ -112,4 +113,5 @@ class _Package(ModuleType):
         super().__setattr__(name, value)
 
 
+_numba_config.ignore_file()
 sys.modules[__name__].__class__ = _Package
