@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import random
+import shutil
 import time
 import tomllib
+import urllib.request
 from pathlib import Path
 
 import polars as pl
@@ -12,9 +14,10 @@ import pytest
 from polars.testing import assert_frame_equal
 
 import nvmesim as ns
+from nvmesim.study.validate.skeleton import new_set
 
 BEFORE = "what was there before"
-FEW, MANY = 3, 25
+FEW, MANY = 3, 100
 KILLS = [FEW, pytest.param(MANY, marks=pytest.mark.slow)]
 
 
@@ -27,7 +30,10 @@ def is_whole(path: Path) -> bool:
     text = path.read_text("utf-8")
     if path.suffix == ".html":
         return text.rstrip().endswith("</html>")
-    return tomllib.loads(text)["kind"] == "drive"
+    if path.suffix == ".fio":
+        return text.endswith("\n") and "[global]" in text
+    tables = tomllib.loads(text)
+    return tables.get("kind") == "drive" or {"server", "drives"} <= tables.keys()
 
 
 def ended(child) -> int:
@@ -71,6 +77,86 @@ def test_calibrate(files, start, tmp_path):
     profile, report = tmp_path / "p.toml", tmp_path / "p.html"
     arguments = ["calibrate", files["points"], "-o", profile, "--report", report]
     kill_at_random(start, arguments, [profile, report], MANY, seed=2)
+
+
+@pytest.mark.parametrize("kills", [pytest.param(MANY, marks=pytest.mark.slow)])
+def test_validate(start, tmp_path, kills):
+    new_set(tmp_path / "set")
+    report = tmp_path / "v.html"
+    kill_at_random(start, ["validate", tmp_path / "set", "--report", report], [report], kills, 4)
+
+
+@pytest.mark.parametrize("kills", [1, pytest.param(MANY, marks=pytest.mark.slow)])
+def test_best(files, start, tmp_path, kills):
+    report = tmp_path / "b.html"
+    arguments = ["best", files["scenario"], "--p99", "1ms", "--report", report]
+    kill_at_random(start, arguments, [report], kills, seed=5)
+
+
+GOAL = """
+scenario = "two.toml"
+[candidates]
+"volume.raid" = ["raid0", "raid1"]
+"workload.outstanding" = [1, 2, 4]
+[constraints]
+iops = "1k/s"
+[objective]
+minimize = "drives"
+"""
+
+
+@pytest.mark.parametrize("kills", [1, pytest.param(MANY, marks=pytest.mark.slow)])
+def test_choose(files, start, tmp_path, kills):
+    """Its points go through the cache, which is killed with it."""
+    goal, out, report = tmp_path / "goal.toml", tmp_path / "c.parquet", tmp_path / "c.html"
+    goal.write_text(GOAL)
+    arguments = ["choose", goal, "--workers", "2", "-o", out, "--report", report]
+    kill_at_random(start, arguments, [out, report], kills, seed=6)
+    table = pl.read_parquet(out)
+    shutil.rmtree(tmp_path / "cache")
+    assert ended(start(*arguments)) == 0
+    again = pl.read_parquet(out)
+    assert_frame_equal(table.select("volume.raid", "iops"), again.select("volume.raid", "iops"))
+
+
+@pytest.mark.parametrize("kills", [1, pytest.param(MANY, marks=pytest.mark.slow)])
+def test_ui(start, kills):
+    """Nothing of a killed app is in the way of the next one."""
+    roll = random.Random(7)
+    for _ in range(kills):
+        child = start("ui", "--no-browser")
+        time.sleep(3 * roll.random())
+        child.kill()
+        child.communicate(timeout=60)
+    child = start("ui", "--no-browser")
+    try:
+        address = child.stdout.readline().strip()
+        with urllib.request.urlopen(address, timeout=120) as answer:
+            assert answer.status == 200
+    finally:
+        child.kill()
+        child.communicate(timeout=60)
+
+
+@pytest.mark.parametrize("kills", KILLS)
+def test_two_sweeps_on_one_cache_of_which_one_is_killed(files, start, tmp_path, kills):
+    over = "workload.outstanding=1..12"
+    roll = random.Random(8)
+
+    def arguments(name):
+        return ["sweep", files["scenario"], "--over", over, "-o", tmp_path / name, "--workers", "1",
+                "--resume"]  # fmt: skip
+
+    for _ in range(kills):
+        one, two = start(*arguments("a.parquet")), start(*arguments("b.parquet"))
+        time.sleep(1 + 3 * roll.random())
+        two.kill()
+        two.communicate(timeout=60)
+        assert ended(one) == 0
+    assert ended(start(*arguments("b.parquet"))) == 0
+    whole = ns.sweep(files["scenario"], {"workload.outstanding": "1..12"}, cache=False, workers=1)
+    for name in ("a.parquet", "b.parquet"):
+        assert_frame_equal(pl.read_parquet(tmp_path / name), whole)
 
 
 @pytest.mark.parametrize("kills", KILLS)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from nvmesim.catalog.load import load
+from nvmesim.cli.app import run_command
 from tests.children import heed_ctrl_c
 from tests.faults.conftest import assert_one_line
 
@@ -136,3 +137,30 @@ def test_ctrl_c_in_a_calibration(files, start, tmp_path):
     assert child.returncode == 130
     assert "Traceback" not in said
     assert not out.exists()
+
+
+@pytest.mark.parametrize("what", ["scenario", "folder"])
+def test_an_input_that_vanishes_while_it_is_used(what, files, tmp_path, monkeypatch, capfd):
+    """The scenario's own text stands in the report: it is read when that is written."""
+    import shutil
+
+    from nvmesim.predict import simulate as module
+
+    simulate, inputs = module.simulate, tmp_path / "inputs"
+    inputs.mkdir()
+    scenario = inputs / "two.toml"
+    scenario.write_bytes(files["scenario"].read_bytes())
+
+    def vanish(*args, **options):
+        scenario.unlink() if what == "scenario" else shutil.rmtree(inputs)
+        return simulate(*args, **options)
+
+    monkeypatch.setattr(module, "simulate", vanish)
+    report = tmp_path / "r.html"
+    code = run_command(["run", str(scenario), "--report", str(report)])
+    out, said = capfd.readouterr()
+    assert code == 2, said
+    assert_one_line(said)
+    assert str(scenario) in said
+    assert "IOPS" in out  # the answer itself is there
+    assert not report.exists()

@@ -167,11 +167,18 @@ def test_other_settings_and_other_profiles_are_other_points(small, tmp_path):
 
 def test_a_damaged_or_unwritable_cache_costs_only_time(small, own_cache):
     first, _ = swept(small)
-    for file in own_cache.rglob("*.json"):
-        file.write_text("{torn")
-    again, found = swept(small)
-    assert found.cached == 0
-    assert_frame_equal(first, again)
+    for damage in (
+        lambda data: b"{torn",
+        lambda data: data[: len(data) // 2],
+        lambda data: data[:-30] + bytes([data[-30] ^ 1]) + data[-29:],  # perhaps a digit
+        lambda data: b"",
+        lambda data: data[32:],  # as it was before there was a digest
+    ):
+        for file in own_cache.rglob("*.json"):
+            file.write_bytes(damage(file.read_bytes()))
+        again, found = swept(small)
+        assert found.cached == 0
+        assert_frame_equal(first, again)
     blocked = own_cache / "file"
     blocked.write_text("")
     PointCache(blocked).put("00ff", {"iops": 1.0})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import shutil
 from pathlib import Path
@@ -13,6 +14,14 @@ from nvmesim.study.sweep.content import fingerprint
 
 KEPT_VERSIONS: Final = 4
 """Folders of other versions that are kept, newest first."""
+
+
+DIGEST: Final = 32
+"""Bytes before the JSON in a file: against damage, a digit that flipped is JSON, too."""
+
+
+def _digest(text: bytes) -> bytes:
+    return hashlib.sha256(text).digest()
 
 
 class PointCache:
@@ -33,7 +42,9 @@ class PointCache:
         file = self._file(self.all, key)
         try:
             with PrivateFolder(file.parent) as folder:
-                found = json.loads(folder.read(file.name))
+                data = folder.read(file.name)
+            text = data[DIGEST:]
+            found = json.loads(text) if _digest(text) == data[:DIGEST] else None
         except (OSError, ValueError):
             return None
         return found if isinstance(found, dict) and "iops" in found else None
@@ -44,7 +55,8 @@ class PointCache:
             return
         file = self._file(self.all, key)
         with contextlib.suppress(OSError), PrivateFolder(file.parent, create=True) as folder:
-            folder.write(file.name, json.dumps(row).encode())
+            text = json.dumps(row).encode()
+            folder.write(file.name, _digest(text) + text)
             self._prune(self.all)
 
     def _file(self, everything: Path, key: str) -> Path:
