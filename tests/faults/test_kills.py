@@ -86,7 +86,7 @@ def test_validate(start, tmp_path, kills):
     kill_at_random(start, ["validate", tmp_path / "set", "--report", report], [report], kills, 4)
 
 
-@pytest.mark.parametrize("kills", [1, pytest.param(MANY, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills", [pytest.param(MANY, marks=pytest.mark.slow)])
 def test_best(files, start, tmp_path, kills):
     report = tmp_path / "b.html"
     arguments = ["best", files["scenario"], "--p99", "1ms", "--report", report]
