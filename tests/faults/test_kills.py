@@ -105,7 +105,7 @@ minimize = "drives"
 """
 
 
-@pytest.mark.parametrize("kills", [1, pytest.param(MANY, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills", [pytest.param(MANY, marks=pytest.mark.slow)])
 def test_choose(files, start, tmp_path, kills):
     """Its points go through the cache, which is killed with it."""
     goal, out, report = tmp_path / "goal.toml", tmp_path / "c.parquet", tmp_path / "c.html"
@@ -138,7 +138,7 @@ def test_ui(start, kills):
         child.communicate(timeout=60)
 
 
-@pytest.mark.parametrize("kills", KILLS)
+@pytest.mark.parametrize("kills", [1, pytest.param(MANY, marks=pytest.mark.slow)])
 def test_two_sweeps_on_one_cache_of_which_one_is_killed(files, start, tmp_path, kills):
     over = "workload.outstanding=1..12"
     roll = random.Random(8)
