@@ -18,10 +18,12 @@ SECRET = f"/{TOKEN}/"
 def told(page, text: str | bytes) -> bytes:
     """What the app answers to these bytes; PORT stands for its own."""
     data = text.encode() if isinstance(text, str) else text
-    with socket.create_connection(("127.0.0.1", page.port), timeout=6) as line:
-        line.sendall(data.replace(b"PORT", str(page.port).encode()))
-        found = b""
-        with contextlib.suppress(ConnectionResetError):  # hung up on what it did not want to read
+    found = b""
+    with socket.create_connection(("127.0.0.1", page.port), timeout=60) as line:
+        # it hangs up on what it does not want to read, perhaps before all is sent
+        with contextlib.suppress(ConnectionResetError, BrokenPipeError):
+            line.sendall(data.replace(b"PORT", str(page.port).encode()))
+        with contextlib.suppress(ConnectionResetError):
             while part := line.recv(65536):
                 found += part
     return found
