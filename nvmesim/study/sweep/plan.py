@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -31,6 +32,11 @@ class Axis:
 
     def values(self) -> tuple[Any, ...]:
         """Return the values of the grid."""
+        return self._values
+
+    @functools.cached_property
+    def _values(self) -> tuple[Any, ...]:
+        """Made once: a sweep asks for their number at each point."""
         if isinstance(self.choice, Span):
             return tuple(self.choice.values(self.key))
         return self.choice
