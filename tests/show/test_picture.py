@@ -7,6 +7,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from nvmesim.measure.figures import Rebuild
 from nvmesim.show.picture.loads import loads
 from nvmesim.show.picture.server import picture
 from tests.show.report_example import result
@@ -116,3 +117,10 @@ def test_it_follows_dark_mode_and_print():
     css = re.search(r"<style>(.*?)</style>", picture(result(2)), re.S).group(1)
     assert "prefers-color-scheme:dark" in css
     assert "@media print" in css
+
+
+def test_the_drive_that_is_rebuilt_is_marked():
+    rebuilding = result(4)
+    rebuilding = dataclasses.replace(rebuilding, rebuild=Rebuild("volume0", "drive2", 2e8, 2.2))
+    assert picture(rebuilding).count("rebuilt · ") == 2  # the row and its tip
+    assert "rebuilt" not in picture(result(4))

@@ -366,6 +366,8 @@ def _drive(
     busy = load.drive.get(drive.index, 0.0)
     member = result.members[drive.index] if drive.index < len(result.members) else None
     words = _drive_words(member, result)
+    if result.rebuild is not None and drive.name == result.rebuild.drive:
+        words = f"rebuilt · {words}"
     tip = f"{drive.name}: {summary.percent(busy)} busy; {words}"
     canvas.rect(x, y, width, height, "box", radius=3, tip=tip)
     canvas.text(x + 8, base, drive.name, size=size, room=86)
