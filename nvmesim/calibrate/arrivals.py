@@ -86,7 +86,7 @@ class Arrivals:
 
 
 def has_requests(captures: Captures) -> bool:
-    """Whether any file of *captures* holds requests one by one, with times and latencies."""
+    """True if any file of *captures* holds requests one by one, with times and latencies."""
     return any(c.requests is not None for c in captures.files)
 
 

@@ -29,7 +29,7 @@ FULL = 0.8
 
 @dataclass(frozen=True)
 class Host:
-    """What measured: its stack, its clock, the drive's link, its cores (None: one per job)."""
+    """The measuring host: its stack, its clock, the drive's link, its cores (None: one per job)."""
 
     stack: StackProfile
     ghz: float
@@ -41,7 +41,7 @@ class Host:
 
 @dataclass(frozen=True)
 class Answer:
-    """What the simulated bench measured; seconds."""
+    """Figures of the simulated bench; seconds."""
 
     iops: float
     mean_s: float

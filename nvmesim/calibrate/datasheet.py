@@ -58,7 +58,7 @@ RANGES: Final = {
 
 @dataclass(frozen=True)
 class Sheet:
-    """What a data sheet says: bytes/s, IOPS, s, bytes, W."""
+    """Figures of a data sheet: bytes/s, IOPS, s, bytes, W."""
 
     file: Path
     figures: dict[str, float]

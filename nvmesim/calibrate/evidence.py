@@ -1,4 +1,4 @@
-"""What a fit returns: the profile, and how far each measured point is from it."""
+"""Result of a fit: the profile, and how far each measured point is from it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Judged:
     point: Point
     answer: Answer
     used: bool = True
-    """Whether it was fitted; held-out points were not."""
+    """True if it was fitted; held-out points were not."""
 
     @property
     def measured(self) -> dict[str, float | None]:

@@ -1,4 +1,4 @@
-"""What a fit says of the files it read, and of points that no drive of this model makes."""
+"""Notes of a fit on the files it read, and on points that no drive of this model makes."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def _drifts_of(series: pl.DataFrame) -> list[str]:
 
 
 def law_of_rounds(depths: Sequence[int], iops: Sequence[float]) -> tuple[float, float] | None:
-    """What serves its queue in rounds takes a + b n for n requests: (a, b), s.
+    """A server of batches takes a + b n for n requests: (a, b), s.
 
     Such a disk (one thread of a hypervisor behind one queue) is slower between the depths than dies
     are, which work while others wait. None if the points are not so within 8 %.

@@ -62,7 +62,7 @@ class Point:
     per_job_pct: float | None = None
     targets: int = 1
     own_targets: bool = False
-    """Whether each job has one target of its own; else every job submits to all."""
+    """True if each job has one target of its own; else every job submits to all."""
     bins: Bins | None = None
     """The whole distribution that ``percentiles_s`` is of, where the file has it."""
     count: int = 0
@@ -115,7 +115,7 @@ class Point:
 
     @property
     def is_cpu_bound(self) -> bool:
-        """Whether a job was as busy as one logical CPU can be."""
+        """True if a job was as busy as one logical CPU can be."""
         return self.per_job_pct is not None and self.per_job_pct >= CPU_BOUND_PCT
 
     @property
@@ -197,7 +197,7 @@ def hold_out(points: Iterable[Point], rules: Iterable[str]) -> list[Point]:
 
 
 def _present(points: Sequence[Point], key: str) -> str:
-    """What the points have for *key*, as a rule names it."""
+    """Value of the points for *key*, as a rule names it."""
     key = key.upper()
     found = {
         "QD": [f"QD={n}" for n in sorted({p.outstanding for p in points})],

@@ -1,4 +1,4 @@
-"""What every reader returns: a capture of one file, its measurements and, if it has them, requests.
+"""Result of every reader: a capture of one file, its measurements and, if it has them, requests.
 
 A *measurement* is one row of results under one set of conditions (a fio job group, a DiskSpd time
 span, a row of a points table). Latencies are seconds here because they come as results, not as
@@ -78,7 +78,7 @@ class Latency:
 
 @dataclass(frozen=True)
 class OpResult:
-    """What reads, or writes, of one measurement did."""
+    """Results of the reads, or writes, of one measurement."""
 
     count: int
     """Requests; 0 if the source (a datasheet) gives rates only."""
@@ -102,7 +102,7 @@ class CpuUse:
     per_job_pct: float | None = None
     """Percent of one logical CPU per job: near 100 the job, not the drive, was measured."""
     scope: Literal["jobs", "host"] = "jobs"
-    """Whether the jobs' own time was counted or that of the whole host."""
+    """True if the jobs' own time was counted or that of the whole host."""
     polled: bool = False
     """True if jobs spun for completions: their time is then no cost of a request."""
 

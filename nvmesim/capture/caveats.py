@@ -1,4 +1,4 @@
-"""What makes a measurement less than it seems; every reader of results asks here.
+"""Caveats about measurements; every reader of results asks here.
 
 Each doubt is one sentence: what was found, with the number, and what follows from it.
 """

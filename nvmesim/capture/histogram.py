@@ -17,7 +17,7 @@ FIO_PERCENTILES: Final = (
     *(1.0, 5.0, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 80.0, 90.0),
     *(95.0, 99.0, 99.5, 99.9, 99.95, 99.99),
 )
-"""What fio reports unless told otherwise. Source: fio HOWTO, percentile_list."""
+"""Percentiles that fio reports by default. Source: fio HOWTO, percentile_list."""
 FIO_BITS: Final = 6
 """Source: fio stat.h, FIO_IO_U_PLAT_BITS: 64 bins an octave, so a midpoint is off by < 1/128."""
 

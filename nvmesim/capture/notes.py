@@ -1,4 +1,4 @@
-"""What a reader has to say about a file beside its requests."""
+"""Notes of a reader about a file beside its requests."""
 
 from __future__ import annotations
 

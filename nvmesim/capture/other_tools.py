@@ -58,14 +58,14 @@ _OTHERS: Final = tuple(
         ),
     )
 )
-"""What other tools print, which has no drive's rates and latencies in it."""
+"""Output of other tools, which has no drive's rates and latencies in it."""
 _TABLE: Final = re.compile(r"\A[^\n,;\t]*(?:[,;\t][^\n,;\t]*)*[,;\t]\s*\"?iops\b[^\n]*\n", re.I)
 _GENERAL: Final = struct.Struct("<IQIq")
 """A record of libCacheSim's oracleGeneral: time, object, size, when it is asked for next."""
 
 
 def _is_oracle_general(raw: bytes) -> bool:
-    """Whether *raw* starts with records of a cache trace: each next use lies behind the record."""
+    """True if *raw* starts with records of a cache trace: each next use lies behind the record."""
     rows = list(_GENERAL.iter_unpack(raw[: 100 * _GENERAL.size][: len(raw) // 24 * 24]))
     times = [time for time, _, _, _ in rows]
     return (

@@ -1,4 +1,4 @@
-"""Whether the numbers of a measurement can be true together; every reader's captures pass here.
+"""Checks that the numbers of a measurement can be true together; every reader's captures pass here.
 
 A latency is no longer than its run, percentiles lie below the maximum, requests in flight are rate
 times latency (Little's law), and bandwidth is rate times size. What fails is said with both

@@ -28,14 +28,14 @@ PathText = str | PathLike[str]
 
 
 class Reader(Protocol):
-    """What reads one format."""
+    """Reader of one format."""
 
     @property
     def name(self) -> str:
         """Name of the format, as `nvmesim trace` shows it."""
 
     def sniff(self, head: Head) -> bool:
-        """Whether content that starts with *head* is of this format; never raises."""
+        """True if content that starts with *head* is of this format; never raises."""
 
     def read(self, source: Source) -> Capture:
         """Read *source*, or raise CaptureError: one line: file, what was found, what would do."""
@@ -55,7 +55,7 @@ class LazyReader:
         return importlib.import_module(f"nvmesim.capture.{self.module}")
 
     def sniff(self, head: Head) -> bool:
-        """Whether content that starts with *head* is of this format."""
+        """True if content that starts with *head* is of this format."""
         return bool(self._load().sniff(head))
 
     def read(self, source: Source) -> Capture:

@@ -25,7 +25,7 @@ from typing import BinaryIO, Final, cast
 from nvmesim.errors import CaptureError
 
 HEAD_BYTES: Final = 1 << 16
-"""What a sniffer sees. fio hist logs have rows of 6 kB, so this is ten of the longest rows."""
+"""Bytes for a sniffer. fio hist logs have rows of 6 kB, so this is ten of the longest rows."""
 MAX_TEXT_BYTES: Final = 1 << 28
 """Largest file that is read into memory as a whole; per-request logs are scanned instead."""
 EXPANDED_FLOOR_BYTES: Final = 1 << 30

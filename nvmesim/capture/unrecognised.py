@@ -1,4 +1,4 @@
-"""What people give by mistake where a capture or a scenario belongs, and what to do instead."""
+"""Files given by mistake where a capture or a scenario belongs, and what to do instead."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ class Mistaken(NamedTuple):
     kind: str
     """As "scenario", "goal", "profile", "job", "result", "other"."""
     text: str
-    """What it is, behind its name: "is a scenario, no capture"."""
+    """Description that follows its name: "is a scenario, no capture"."""
     instead: str
-    """What to do with it."""
+    """Advice: what to do with it."""
 
 
 def what_else(head: Head) -> Mistaken | None:

@@ -1,4 +1,4 @@
-"""What a calibration leaves in a profile beside its numbers.
+"""Records that a calibration leaves in a profile beside its numbers.
 
 How they vary together, what was measured, what the fitted model misses of that, what the rows did
 not tell, and other explanations of them. A prediction draws from it, and says where it is asked
@@ -61,7 +61,7 @@ class Residual(Frozen):
 
 
 class Captured(Frozen):
-    """What a profile was captured on: a prediction outside of it says so."""
+    """Conditions that a profile was captured under: a prediction outside of them says so."""
 
     block_sizes: tuple[int, ...] = ()
     """Bytes, ascending."""
@@ -77,14 +77,14 @@ class Captured(Frozen):
     link: str = ""
     tool: str = ""
     datasheet: bool = False
-    """Whether the rows are a vendor's figures and not measurements."""
+    """True if the rows are a vendor's figures and not measurements."""
 
 
 class Alternative(Frozen):
     """Another explanation of the same rows, which they cannot tell from the profile's own."""
 
     name: str
-    """What it says, as "read ceiling in the controller"."""
+    """The explanation in words, as "read ceiling in the controller"."""
     weight: float = Field(gt=0, le=1)
     """Its probability. The profile's own numbers have what all alternatives leave of 1."""
     values: dict[str, Any]

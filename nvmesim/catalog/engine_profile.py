@@ -13,7 +13,7 @@ RAID_LEVELS: Final = tuple(LEVELS)
 
 
 class RowCosts(Frozen):
-    """What a thread of a parity engine does for one row: 4 KiB of each member.
+    """Costs of one row in a thread of a parity engine: 4 KiB of each member.
 
     md handles a write row by row, whatever the size of the request: look, read, compute, write.
     """
@@ -50,7 +50,7 @@ class EngineLock(Frozen):
 
 
 class RaidEngineProfile(Frozen):
-    """What sits above the members: where its work is done and what it costs."""
+    """RAID engine above the members: where its work is done and what it costs."""
 
     kind: Literal["raid-engine"] = "raid-engine"
     name: str
@@ -100,7 +100,7 @@ class RaidEngineProfile(Frozen):
     members: tuple[int, int] | None = None
     """Least and most members of a volume, if fewer than the level itself allows."""
     boots_from: Literal["any", "one-domain"] = "any"
-    """Whether the members of a bootable volume must be in one domain (VMD, 16 lanes)."""
+    """True if the members of a bootable volume must be in one domain (VMD, 16 lanes)."""
     sources: tuple[str, ...] = ()
     notes: str = ""
 

@@ -72,7 +72,7 @@ SOCKET_RATES_KNOWN: Final = {
 }
 """GT/s that a generation has; others are refused. Source: vendors; UPI 9.6 to 24 by generation."""
 SOCKET_LATENCY_PS: Final = 50_000
-"""What crossing adds to a memory access. Source: lowlat-ms.pages.dev/glossary/qpi, 40 to 50 ns."""
+"""Extra time of a memory access. Source: lowlat-ms.pages.dev/glossary/qpi, 40 to 50 ns."""
 LINE_BYTES: Final = 64
 """A cache line: what a credit covers."""
 
@@ -312,7 +312,7 @@ def command_ceiling(link: Link, op: Operation, n_bytes: int) -> float:
 
 
 def overheads(link: Link, n_bytes: int = 4096) -> dict[str, float]:
-    """What takes the reads of *n_bytes* that *link* allows: commands/s left after each.
+    """Stations that pass the reads of *n_bytes* that *link* allows: commands/s left after each.
 
     >>> for what, left in overheads(parse_link("pcie3 x4")).items():
     ...     print(f"{what}: {left / 1e3:.0f}k")

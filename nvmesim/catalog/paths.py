@@ -26,7 +26,7 @@ def is_path(reference: str) -> bool:
 
 
 def leads_outside(reference: str, base: Path) -> bool:
-    """Whether *reference*, relative to *base*, is neither below *base* nor the current folder.
+    """True if *reference*, relative to *base*, is neither below *base* nor the current folder.
 
     >>> leads_outside("a/b.toml", Path("/x")), leads_outside("../../etc/b", Path("/x/y"))
     (False, True)

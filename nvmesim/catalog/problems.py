@@ -1,4 +1,4 @@
-"""What pydantic found wrong, as one line a person can act on: key, value, what would do."""
+"""Pydantic's errors as one line that a person can act on: key, value, what would do."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def first_problem(error: ValidationError, model: type[BaseModel]) -> str:
 _BRANCH: Final = re.compile(
     r"function-\w+|bool|int|str|float|constrained-\w+|literal\[.*\]|[A-Z]\w*Spec"
 )
-"""What pydantic adds to a place to say which type of a union it tried."""
+"""Words that pydantic adds to a place to say which type of a union it tried."""
 _OTHER_TYPE: Final = (
     "bool_type", "bool_parsing", "int_type", "int_parsing", "float_type", "float_parsing",
     "string_type", "model_type", "dict_type", "literal_error",

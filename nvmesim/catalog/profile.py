@@ -79,7 +79,7 @@ class WriteSide(Frozen):
     """No buffer: a write is acknowledged when its die has programmed it (disks without a write
     cache, virtual disks)."""
     volatile: bool = False
-    """What the buffer holds is lost with the power: a flush waits until it is empty, and a write
+    """The buffer is lost with the power: a flush waits until it is empty, and a write
     that must reach the media (FUA) until its die has programmed it. With capacitors: false."""
     flush: Time | None = None
     """Time of a flush command beside what it waits for; None: as ``base``."""
@@ -91,7 +91,7 @@ class WriteSide(Frozen):
 
 
 class Pauses(Frozen):
-    """What stops a server now and then: a host that gives its thread's CPU to another."""
+    """Pauses of a server: a host that gives its thread's CPU to another."""
 
     every: Time
     """Mean busy time between two pauses (a Poisson process)."""
@@ -123,12 +123,12 @@ class Rounds(Frozen):
     """
 
     base: Time
-    """What a round takes besides its requests."""
+    """Time of a batch besides its requests."""
     base_cv: Number = Quantity(value=0.1)
     read: Time
-    """What each read in it adds, up to 4 KiB of data."""
+    """Time that each read in it adds, up to 4 KiB of data."""
     write: Time | None = None
-    """What each write adds; None: as a read."""
+    """Time that each write adds; None: as a read."""
     cv: Number = Quantity(value=0.1)
     """Coefficient of variation of what a request adds."""
     most: Number = Quantity(value=256)
@@ -137,11 +137,11 @@ class Rounds(Frozen):
     read_stalls: Stalls | None = None
     write_stalls: Stalls | None = None
     in_order: bool = False
-    """Whether a request is answered as soon as its own part is done, not at the round's end."""
+    """True if a request is answered as soon as its own part is done, not at the round's end."""
 
 
 class VolumeLimits(Frozen):
-    """What a provider lets through to a volume: token buckets that reads and writes share.
+    """Rate limits of a provider's volume: token buckets that reads and writes share.
 
     A prediction is of the steady state: what an idle volume has saved up is spent, so ``burst`` is
     said and not simulated.
@@ -178,7 +178,7 @@ class DriveProfile(Frozen):
     logical_sector: Size = Quantity(value=512, basis="datasheet")
     physical_sector: Size = Quantity(value=4096, basis="assumed")
     host_included: bool = False
-    """Whether ``read.base`` and ``write.base`` still hold the host that measured them."""
+    """True if ``read.base`` and ``write.base`` still hold the host that measured them."""
     captured_on: str | None = None
     """The stack whose time was taken out of the captures."""
     host_submit: Time | None = None
@@ -210,7 +210,7 @@ class DriveProfile(Frozen):
     alternatives: tuple[Alternative, ...] = ()
     """Other explanations of the same rows, with their weights; predictions draw from all."""
     residuals: tuple[Residual, ...] = ()
-    """What the profile misses of the rows that it was fitted to, and of those held out."""
+    """Residuals of the rows that it was fitted to, and of those held out."""
     captured: Captured | None = None
     untold: dict[str, str] = Field(default_factory=dict)
     """Dotted key of a number that the rows do not tell -> what would tell it."""
@@ -221,7 +221,7 @@ class DriveProfile(Frozen):
     notes: str = ""
 
     def counts(self, number: str) -> bool:
-        """Whether *number*, a dotted key, is one that a prediction with this drive uses.
+        """True if *number*, a dotted key, is one that a prediction with this drive uses.
 
         Dies, channels, the controller and the write buffer are no part of a disk of rounds, nor of
         one that gives the latencies of a capture.
@@ -235,7 +235,7 @@ class DriveProfile(Frozen):
 
     @property
     def writes_unmeasured(self) -> bool:
-        """Whether reads were measured and writes were not: those are no more than a guess."""
+        """True if reads were measured and writes were not: those are no more than a guess."""
         reads, writes = [self.read.base, self.read.die], [self.write.base, self.write.program]
         if self.rounds is not None:
             reads, writes = [self.rounds.read], [self.rounds.write or self.rounds.read]
@@ -304,7 +304,7 @@ class FileSection(Frozen):
 
 
 class StackProfile(Frozen):
-    """What one request costs the host's CPUs, in cycles, and how threads wait."""
+    """Cost of one request in cycles of the host's CPUs, and how threads wait."""
 
     kind: Literal["stack"] = "stack"
     name: str
@@ -366,7 +366,7 @@ class StackProfile(Frozen):
     alternatives: tuple[Alternative, ...] = ()
     """Other explanations of the same rows, with their weights; predictions draw from all."""
     residuals: tuple[Residual, ...] = ()
-    """What the profile misses of the rows that it was fitted to, and of those held out."""
+    """Residuals of the rows that it was fitted to, and of those held out."""
     captured: Captured | None = None
     untold: dict[str, str] = Field(default_factory=dict)
     """Dotted key of a number that the rows do not tell -> what would tell it."""

@@ -1,4 +1,4 @@
-"""What commands write: JSON on stdout, files that appear whole or not at all."""
+"""Output of commands: JSON on stdout, files that appear whole or not at all."""
 
 from __future__ import annotations
 

@@ -20,9 +20,9 @@ class Description:
     """The scenario file."""
     files: tuple[str, ...] = ()
     read: tuple[str, ...] = ()
-    """What was found, dump by dump."""
+    """Facts found, dump by dump."""
     missing: tuple[str, ...] = ()
-    """What no dump says, and which command would."""
+    """Facts that no dump has, and the command that would tell."""
     assumed: tuple[str, ...] = field(default=())
 
     def to_json(self) -> dict[str, Any]:

@@ -17,23 +17,23 @@ _AGAIN: Final = "run lscpu (or lscpu -J) again and keep all it prints"
 
 
 def sniff_lscpu(head: Head) -> bool:
-    """Whether *head* starts as lscpu prints text."""
+    """True if *head* starts as lscpu prints text."""
     first = _FIELD.match(head.text.lstrip().split("\n", 1)[0])
     return first is not None and first.group(1).strip() == "Architecture"
 
 
 def sniff_lscpu_json(head: Head) -> bool:
-    """Whether *head* starts as ``lscpu -J``."""
+    """True if *head* starts as ``lscpu -J``."""
     return bool(re.match(r'\s*\{\s*"lscpu"\s*:', head.text))
 
 
 def sniff_lscpu_parsable(head: Head) -> bool:
-    """Whether *head* starts as ``lscpu -p``."""
+    """True if *head* starts as ``lscpu -p``."""
     return "# CPU,Core,Socket,Node" in head.text
 
 
 def sniff_numactl(head: Head) -> bool:
-    """Whether *head* starts as ``numactl -H``."""
+    """True if *head* starts as ``numactl -H``."""
     return bool(re.match(r"\s*available: \d+ nodes?\b", head.text))
 
 

@@ -12,7 +12,7 @@ from nvmesim.describe.facts import Disk, Facts
 
 
 def sniff_nvme_list(head: Head) -> bool:
-    """Whether *head* starts as ``nvme list -o json``."""
+    """True if *head* starts as ``nvme list -o json``."""
     return bool(re.match(r'\s*\{\s*"Devices"\s*:', head.text))
 
 

@@ -1,4 +1,4 @@
-"""What dumps say of a server, apart from which tool said it and in what form."""
+"""Facts about a server from dumps, whichever tool printed them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Cpu:
     """As the model's name states it."""
     bogomips: float | None = None
     guest: bool = False
-    """Whether a hypervisor was seen: then sockets and cores are what it shows."""
+    """True if a hypervisor was seen: then sockets and cores are what it shows."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Nodes:
 
 @dataclass(frozen=True)
 class Uplink:
-    """What several drives share on their way to the CPU."""
+    """Part that several drives share on their way to the CPU."""
 
     kind: UplinkKind
     address: str
@@ -73,7 +73,7 @@ class Disk:
     address: str | None = None
     """PCI address, where the dump says it."""
     pooled: bool | None = None
-    """Whether it belongs to a Storage Spaces pool; None: not said."""
+    """True if it belongs to a Storage Spaces pool; None: not said."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ class Array:
 
 @dataclass
 class Facts:
-    """What one dump says, or all of them together."""
+    """Facts of one dump, or of all together."""
 
     system: Literal["linux", "windows"] | None = None
     cpu: Cpu | None = None
@@ -109,9 +109,9 @@ class Facts:
     disks: list[Disk] = field(default_factory=list)
     arrays: list[Array] = field(default_factory=list)
     read: list[str] = field(default_factory=list)
-    """What was found, for a person."""
+    """Facts found, for a person."""
     assumed: list[str] = field(default_factory=list)
-    """What the dump leaves open and had to be supposed."""
+    """Facts that the dump leaves open and that are assumed."""
 
 
 LONGEST_NAME: Final = 400

@@ -36,7 +36,7 @@ class _Place:
 
 
 def sniff_lstopo(head: Head) -> bool:
-    """Whether *head* starts as lstopo's XML."""
+    """True if *head* starts as lstopo's XML."""
     return "<topology" in head.text and "<object" in head.text
 
 

@@ -24,12 +24,12 @@ Bitmap = Literal["none", "internal", "external"]
 
 
 def sniff_detail(head: Head) -> bool:
-    """Whether *head* starts as ``mdadm --detail``."""
+    """True if *head* starts as ``mdadm --detail``."""
     return bool(re.match(r"\s*/dev/\S+:\n\s+(?:Version|Container) : ", head.text))
 
 
 def sniff_mdstat(head: Head) -> bool:
-    """Whether *head* starts as /proc/mdstat."""
+    """True if *head* starts as /proc/mdstat."""
     return bool(re.match(r"\s*Personalities :", head.text))
 
 

@@ -42,7 +42,7 @@ class Function:
     """Bus below a bridge."""
     denied: bool = False
     whole: bool = True
-    """Whether nothing of its description is missing."""
+    """True if nothing of its description is missing."""
     packets: tuple[int, int] | None = None
     """Largest payload and read request that are set, bytes."""
 
@@ -58,7 +58,7 @@ class Function:
 
     @property
     def emulated(self) -> bool:
-        """Whether a hypervisor made it up."""
+        """True if a hypervisor made it up."""
         return bool(_EMULATED.search(self.model))
 
 
@@ -72,7 +72,7 @@ def full_address(text: str) -> str:
 
 
 def sniff_lspci(head: Head) -> bool:
-    """Whether *head* starts with a PCI function as lspci prints it."""
+    """True if *head* starts with a PCI function as lspci prints it."""
     first = next((line for line in head.text.split("\n") if line.strip()), "")
     return bool(_ADDRESS.match(first))
 
@@ -119,7 +119,7 @@ def _function(block: str) -> Function | None:
 
 
 def _packets(block: str) -> tuple[int, int] | None:
-    """What DevCtl sets; DevCap says what could be."""
+    """Value that DevCtl sets; DevCap has the largest."""
     found = re.search(r"\bMaxPayload (\d{3,4}) bytes, MaxReadReq (\d{3,4}) bytes", block)
     sizes = (int(found.group(1)), int(found.group(2))) if found else (0, 0)
     return sizes if all(size in PAYLOADS for size in sizes) else None
@@ -247,7 +247,7 @@ _TREE_NVME: Final = re.compile(r"NVMe|NVM Express|Non-Volatile memory|Optane|\bS
 
 
 def sniff_lspci_tree(head: Head) -> bool:
-    """Whether *head* starts as ``lspci -tv``."""
+    """True if *head* starts as ``lspci -tv``."""
     return bool(re.match(r"\s*-(?:\+-)?\[[0-9a-f:-]+\]-", head.text))
 
 

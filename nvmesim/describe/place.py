@@ -30,7 +30,7 @@ class PlacedDrive:
 
     @property
     def shape(self) -> tuple[object, ...]:
-        """What equal drives have in common."""
+        """Properties that equal drives share."""
         return self.part.toml, self.socket, self.link, self.uplink
 
 
@@ -70,7 +70,7 @@ class Server:
     read: list[str]
     assumed: list[str]
     missing: list[str]
-    """What no dump says, and which command would."""
+    """Facts that no dump has, and the command that would tell."""
     packets: tuple[int, int] | None = None
     """Largest PCIe payload and read request, bytes."""
 
@@ -109,7 +109,7 @@ def place(facts: Facts) -> Server:
 
 
 def _missing(facts: Facts, disks: list[Disk]) -> list[str]:
-    """What no dump says, and which command would."""
+    """Facts that no dump has, and the command that would tell."""
     found = []
     if not disks:
         found.append(

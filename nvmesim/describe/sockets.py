@@ -55,7 +55,7 @@ class Sockets:
         return 0
 
     def memory(self) -> list[bool]:
-        """Whether each socket has memory; all have where nothing is said."""
+        """True if each socket has memory; all have where nothing is said."""
         sizes = dict(self._facts.nodes.memory) if self._facts.nodes else {}
         has: dict[int, bool] = {}
         for node, size in sizes.items():

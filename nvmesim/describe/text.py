@@ -51,7 +51,7 @@ def _header(server: Server, names: list[str]) -> list[str]:
 
 
 def supposed_of(server: Server) -> list[str]:
-    """What had to be assumed: of the dumps, and of what no dump says."""
+    """Assumptions: about the dumps, and about what no dump says."""
     stack = STACKS.get(server.system or "", DEFAULT_STACK)
     return [
         *server.assumed,

@@ -35,7 +35,7 @@ _JSON_AGAIN: Final = "export it with | Select-Object * | ConvertTo-Json"
 
 
 def sniff_windows(head: Head) -> bool:
-    """Whether *head* starts as one of the three commands' output in any of the forms."""
+    """True if *head* starts as one of the three commands' output in any of the forms."""
     text = head.text
     if not _TELLING.search(text) or "FriendlyName" not in text:
         return False

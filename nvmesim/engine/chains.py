@@ -66,7 +66,7 @@ def _places(net: Network) -> list[Collection[int]]:
 
 
 def _may_follow(net: Network, places: list[Collection[int]], apart: Collection[int]) -> list[bool]:
-    """Whether each operation and the one before it visit stations that can be chained."""
+    """True if each operation and the one before it visit stations that can be chained."""
     splits = net.ops[net.ops[:, 0] == Op.SPLIT, 2]
     starts = {0, *net.flow_program.tolist(), *net.alt_program.tolist(), *splits.tolist()}
     plain = (net.station_kind == Kind.FIFO) & (net.station_scale < 0)

@@ -1,4 +1,4 @@
-"""What both engines promise, and what they return: the order of events is defined here, once.
+"""The contract of both engines, and what they return: the order of events is defined here, once.
 
 1. The clock is int64 ps. Within one instant, phase A handles everything that *ends*: departures,
    timers, and all that follows in zero time (release a gate, fork, join, destage). Phase A only

@@ -91,7 +91,7 @@ class Goal:
 
 @dataclass(frozen=True)
 class Measured:
-    """What a controlled run left."""
+    """Result of a controlled run."""
 
     window: Window
     head: Floats
@@ -296,7 +296,7 @@ class Controller:
         return min(target, end) if end > done else target
 
     def _is_enough(self, window: Window, precision: float) -> bool:
-        """Whether IOPS are known in a steady state, and the p99 was waited for long enough."""
+        """True if IOPS are known in a steady state, and the p99 was waited for long enough."""
         goal = self._goal
         if goal.patience is None or not self._warm or self._drift or not window.snapshots:
             return False
@@ -309,7 +309,7 @@ class Controller:
         return bool(len(window.records)) and relaxation(window, self._load) > 1
 
     def _is_hopeless(self, window: Window) -> bool:
-        """Whether an open loop is so close to its bound that no run here shows its steady state."""
+        """True if an open loop is so close to its bound that no run here shows its steady state."""
         if window.requests < 2 * self._least:
             return False
         return relaxation(window, self._load) * window.requests > self._goal.most
@@ -369,7 +369,7 @@ class Controller:
         return out
 
     def _unsettled(self, window: Window) -> list[Warning]:
-        """Whether write buffers fill or empty still, and what would show where they end."""
+        """True if write buffers fill or empty still, and what would show where they end."""
         if not self._drift:
             return []
         share, left = fill_level(window, self._load)
@@ -385,7 +385,7 @@ class Controller:
         return [Warning("filling" if self._drift > 0 else "emptying", text)]
 
     def _asks_for_more(self) -> str:
-        """What would show the steady state."""
+        """Advice on what would show the steady state."""
         if self._goal.requests is not None:
             return f"the {self._goal.requests:,} requests asked for are too few to see it"
         if self._goal.duration_ps is not None:

@@ -47,7 +47,7 @@ class Distribution:
 
 @dataclass(frozen=True)
 class OpStats:
-    """What reads, writes or both did."""
+    """Results of reads, writes or both."""
 
     iops: Interval
     bytes_per_s: Interval
@@ -70,7 +70,7 @@ class OpStats:
 
 @dataclass(frozen=True)
 class MemberStats:
-    """What one drive did, per volume request (or per request of any target for JBOD)."""
+    """Results of one drive, per volume request (or per request of any target for JBOD)."""
 
     name: str
     reads_per_request: float
@@ -136,7 +136,7 @@ class Cpu:
     """CPU of the whole server."""
 
     logical_utilization: float
-    """What the operating system would show."""
+    """Utilization as the operating system would show it."""
     physical_utilization: float
     """Share of the work the cores could do, SMT yield counted."""
     cycles_per_io: float

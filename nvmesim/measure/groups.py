@@ -44,7 +44,7 @@ class Slo:
 
 @dataclass(frozen=True)
 class GroupStats:
-    """What one workload group got."""
+    """Results of one workload group."""
 
     name: str
     iops: Interval

@@ -156,7 +156,7 @@ class Samples:
         return max(halves)
 
     def tells(self, percent: float) -> bool:
-        """Whether there are enough samples beyond a percentile, in enough episodes."""
+        """True if there are enough samples beyond a percentile, in enough episodes."""
         p = percent / 100
         if not enough(self.size, percent):
             return False
@@ -182,7 +182,7 @@ def samples(window: Window, operation: int | None, kind: int = LATENCY) -> Sampl
 
 
 def tail_grows(window: Window, p: float = 0.99) -> bool:
-    """Whether the share beyond the quantile *p* still rises: what is slow has not spread yet.
+    """True if the share beyond the quantile *p* still rises: what is slow has not spread yet.
 
     Quarter by quarter, the later half holds `GROWN` times as much of it as the first, and the last
     quarter more than any other. A closed loop's mean does not show it: its requests only gather at
@@ -226,7 +226,7 @@ def percentile_name(percent: float) -> str:
 
 
 def enough(size: int, percent: float) -> bool:
-    """Whether *size* samples say anything about a percentile: 100 must lie beyond it.
+    """True if *size* samples say anything about a percentile: 100 must lie beyond it.
 
     >>> enough(200_000, 99.9), enough(200_000, 99.99)
     (True, False)

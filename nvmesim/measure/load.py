@@ -1,4 +1,4 @@
-"""What the controller of a run must know of its load, and how full the write buffers are."""
+"""Facts about a load that the controller of a run needs, and how full the write buffers are."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ one way besides, one of a hundred buffers does so once in many thousand runs."""
 
 @dataclass(frozen=True)
 class Load:
-    """What the controller must know of the load."""
+    """Facts about the load that the controller needs."""
 
     is_open: bool = False
     """Requests arrive by the clock."""

@@ -26,7 +26,7 @@ MIN_PAIRED: Final = 16
 
 @dataclass(frozen=True)
 class Comparison:
-    """What changes from scenario *a* to *b*, each with the interval of the difference."""
+    """Changes from scenario *a* to *b*, each with the interval of the difference."""
 
     a: str
     b: str

@@ -52,7 +52,7 @@ class Totals:
 
 
 def reducer(lowered: Lowered) -> Reducer:
-    """What of each batch is kept for *lowered*: bytes by operation, children by drive."""
+    """Reducer of batches for *lowered*: bytes by operation, children by drive."""
     net = lowered.network
     measured = measured_flows(net)
     flow_bytes = np.zeros((2, len(net.flow_program)))
@@ -111,7 +111,7 @@ def rows_of(info: StationInfo) -> slice:
 
 
 def is_delay(net: Network, info: StationInfo) -> bool:
-    """Whether *info* has infinitely many servers."""
+    """True if *info* has infinitely many servers."""
     return info.kind == "delay" or net.station_kind[info.first] == Kind.DELAY
 
 
@@ -173,7 +173,7 @@ def _servers(net: Network, info: StationInfo) -> Ints:
 
 
 def member_stats(lowered: Lowered, totals: Totals) -> tuple[MemberStats, ...]:
-    """What each drive did, per measured request; its utilization is that of its fullest station."""
+    """Results of drives, per measured request; its utilization is that of its fullest station."""
     return tuple(_member(lowered, totals, d.index, d.name) for d in lowered.scenario.drives)
 
 

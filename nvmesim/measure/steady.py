@@ -117,7 +117,7 @@ def summed(snapshots: Sequence[Snapshot]) -> Snapshot:
 
 @dataclass(frozen=True)
 class Reducer:
-    """What of a batch is kept: bytes by flow, and children by whatever reports group them by."""
+    """Parts of a batch that are kept: bytes by flow, and children as reports group them."""
 
     flow_bytes: Floats
     """float64[2, n_flows]: bytes of a completion, in the row of its operation; 0: not measured"""

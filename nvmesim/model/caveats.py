@@ -1,4 +1,4 @@
-"""What a load asks of a drive that its captures did not tell: said with the prediction."""
+"""Caveats about a load that the drive's captures do not cover: said with the prediction."""
 
 from __future__ import annotations
 

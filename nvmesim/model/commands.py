@@ -49,9 +49,9 @@ class Commands:
         self.infos: list[ChildInfo] = []
         self._programs: dict[tuple[int, bool, int, int, bool, bool, bool, bool], int] = {}
         self.sequential = False
-        """Whether the requests that are being planned run in sequence."""
+        """True if the requests that are being planned run in sequence."""
         self.through = False
-        """Whether their writes must reach the media (FUA)."""
+        """True if their writes must reach the media (FUA)."""
 
     def program(
         self,

@@ -203,7 +203,7 @@ class DriveModel:
                 b.report(f"{name} latency", "delay", station, drive=drive.index)
 
     def can(self, write: bool) -> bool:
-        """Whether the profile knows such an operation (an empirical one may not)."""
+        """True if the profile knows such an operation (an empirical one may not)."""
         return self.profile.latencies is None or write in self._series
 
     def rows(

@@ -244,7 +244,7 @@ class Host:
     def section_rows(
         self, stack: StackProfile, group: WorkloadGroup, target: Target, write: bool, shared: bool
     ) -> list[Row]:
-        """What the requests of one file pass one by one (DESIGN 3: shared lines cost time).
+        """Section that the requests of one file pass one by one, as shared cache lines cost time.
 
         *shared*: threads of several sockets use the target. The two-socket rows of RUVDS, 2022, on
         Windows Server 2016 need it: reads and writes, which differ by a third in cycles on one

@@ -413,7 +413,7 @@ class _Lowering:
         return [*rows, op(Op.END)]
 
     def _copy_rows(self, kind: RequestKind) -> list[Row]:
-        """What the stack's copies of the data take of memory: each reads and writes it once."""
+        """Memory traffic of the stack's copies of the data: each reads and writes it once."""
         moved = 2 * self.scenario.stack.copies.value * kind.n_bytes
         return self.paths.memory_rows(kind.memory, moved) if moved and kind.memory >= 0 else []
 

@@ -1,4 +1,4 @@
-"""What lowering yields: the network, and what its stations, flows and children stand for."""
+"""Result of lowering: the network, and what its stations, flows and children stand for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an engine takes for granted of a network, required of each before it runs."""
+"""Checks of a network before it runs: an engine takes them for granted."""
 
 from __future__ import annotations
 
@@ -227,7 +227,7 @@ _FAULTS: dict[int, Callable[[Network, int, int, int, int, int], str]] = {
         (Op.FORK, _fork), (Op.SPLIT, _split), (Op.DESTAGE, _destage),
     )
 }  # fmt: skip
-"""What is wrong with an operation's columns a to e, by its code; "": nothing."""
+"""Fault of an operation's columns a to e, by its code; "": none."""
 
 
 def _check_plans(net: Network) -> None:

@@ -76,7 +76,7 @@ def lognormal_table(mean_ps: float, sigma: float) -> Ints:
 
 
 class Stop(NamedTuple):
-    """What may hold a service up: with what probability, and how long it then takes."""
+    """A hold-up of a service: its probability, and how long it takes."""
 
     share: float
     length_ps: float

@@ -33,7 +33,7 @@ class _Cells(NamedTuple):
     """float64[CELLS + 1]: probability below an edge"""
     above: Floats
     scale: float
-    """What makes a density of exp(a (z + 1 - e^z))."""
+    """Factor that makes a density of exp(a (z + 1 - e^z))."""
 
 
 def _curve(shape: float, z: Floats) -> Floats:

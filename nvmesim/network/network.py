@@ -30,7 +30,7 @@ N_FIELDS = 7
 
 
 class Kind(IntEnum):
-    """What a station is."""
+    """Kind of a station."""
 
     FIFO = 0
     """``servers`` servers, one first-come-first-served queue, service fixed at its start."""

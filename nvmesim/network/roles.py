@@ -1,4 +1,4 @@
-"""What the stations of a network stand for: the role of each in the server."""
+"""Roles of the stations of a network in the server."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class StationInfo:
     socket: int | None = None
     adapter: int | None = None
     resource: str = ""
-    """What a relief would buy more of: "cores", "dies", "commands", "read_bandwidth",
+    """Resource that an upgrade would add to: "cores", "dies", "commands", "read_bandwidth",
     "write_bandwidth", "program", "port", "uplink", "interconnect", "memory", "section", "engine",
     "threads", ""."""
     direction: Direction | None = None
@@ -40,5 +40,5 @@ class StationInfo:
     ends: tuple[int, int] | None = None
     """Of a way between sockets: (from, to)."""
     burns: Burns = ""
-    """What of it is CPU time although it is no CPU's station: the service of a thread of its own,
+    """CPU time at a station that is no CPU's: the service of a thread of its own,
     or all of a lock that spins, the wait with it."""

@@ -14,7 +14,7 @@ from nvmesim.scenario.resolved import ResolvedScenario, Target, Volume, Workload
 MOST_STRIPES: Final = 32768
 """Largest stripe_cache_size that md takes."""
 WORKERS: Final = 8
-"""What `eight_workers` sets group_thread_cnt to."""
+"""Value that `eight_workers` sets group_thread_cnt to."""
 LEAST_HALF: Final = {"raid0": 1, "raid5": 3, "raid6": 4, "raid10": 2}
 """Fewest members of half an array; a mirror has no half."""
 

@@ -1,4 +1,4 @@
-"""What stops it: utilization, operational bounds, and one honest sentence.
+"""The bottleneck: utilization, operational bounds, and one honest sentence.
 
 Bounds are asymptotic: no throughput exceeds servers over demand at any station, nor, where a
 request does one thing after the other, the number outstanding over the sum of its demands. Source:
@@ -65,7 +65,7 @@ def ranked(lowered: Lowered, totals: Totals) -> list[Full]:
 
 
 def _all_limited(lowered: Lowered) -> bool:
-    """Whether every group has limits: else those of some do not stop the rest."""
+    """True if every group has limits: else those of some do not stop the rest."""
     return all(group.limits is not None for group in lowered.scenario.workload)
 
 
@@ -108,7 +108,7 @@ def _thread_time(lowered: Lowered, info: StationInfo, totals: Totals) -> float:
 
 
 def is_serial(lowered: Lowered) -> bool:
-    """Whether a request does one thing after the other: no operation has several children."""
+    """True if a request does one thing after the other: no operation has several children."""
     net = lowered.network
     children = np.diff(net.phase_child_ptr)
     splits = net.ops[net.ops[:, 0] == Op.SPLIT, 1]
@@ -217,7 +217,7 @@ def judge(
 
 
 def _is_engine(lowered: Lowered, stop: Full) -> bool:
-    """Whether threads or CPUs are full of what the RAID engine does, more than of all else."""
+    """True if threads or CPUs are full of what the RAID engine does, more than of all else."""
     return stop.info.kind in ("thread", "cpu") and engine_share(lowered.scenario) > ENGINE_SHARE
 
 

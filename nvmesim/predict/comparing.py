@@ -37,7 +37,7 @@ def names(a: Prepared, b: Prepared) -> tuple[str, str]:
 
 
 def _numbers(a: Answer, b: Answer, progress: Progress | None) -> Span:
-    """What the doubt about numbers does to the difference: both move them together."""
+    """Effect of uncertain numbers on the difference: both move together."""
     first, second = (
         WhatIfs(answer.ready, answer.measured, answer.totals, answer.warnings) for answer in (a, b)
     )

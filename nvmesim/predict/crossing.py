@@ -1,4 +1,4 @@
-"""What binds a load that crosses sockets: drive, wire, credits, cycles, memory or a lock.
+"""Limit of a load that crosses sockets: drive, wire, credits, cycles, memory or a lock.
 
 "The UPI is full" and "crossing the UPI costs cycles" are different claims with different cures, so
 each suspect gets its own figure, and those that the run excludes are said to be excluded.
@@ -30,7 +30,7 @@ class Suspect:
 
     @property
     def binds(self) -> bool:
-        """Whether it is full."""
+        """True if it is full."""
         return self.utilization > BINDS
 
     def to_json(self) -> dict[str, Any]:
@@ -46,7 +46,7 @@ class Crossing:
     bytes_per_s: float
     """Over the fullest direction of the links, messages included."""
     wire_bytes_per_s: float
-    """What that direction carries."""
+    """Load of that direction."""
     lines_under_way: float
     """Cache lines between the sockets at a time, on average: fewer credits than that would bind."""
     suspects: tuple[Suspect, ...]
@@ -61,7 +61,7 @@ class Crossing:
         }
 
     def sentence(self) -> str:
-        """What binds and what is excluded, in one line."""
+        """The limit and what is excluded, in one line."""
         full = [s for s in self.suspects if s.binds]
         rest = [f"{s.name} ({percent(s.utilization)})" for s in self.suspects if not s.binds]
         moved = f"{self.bytes_per_s / 1e9:.3g} of {self.wire_bytes_per_s / 1e9:.3g} GB/s cross"

@@ -128,7 +128,7 @@ def engine_factory(engine: str | EngineFactory) -> EngineFactory:
 
 
 def _is_settled(kept: Collector, load: Load) -> bool:
-    """Whether write buffers have settled, and the warm-up is over; at once without any buffer."""
+    """True if write buffers have settled, and the warm-up is over; at once without any buffer."""
     if not load.buffers.size:
         return True
     cut, warm = kept.warmup()

@@ -1,4 +1,4 @@
-"""What md's speed limits mean for a rebuild: said where they are what holds it."""
+"""Md's speed limits of a rebuild: said where they are what holds it."""
 
 from __future__ import annotations
 

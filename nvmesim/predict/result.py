@@ -1,4 +1,4 @@
-"""What a prediction says: the numbers, how sure they are, and why (the JSON of the interface)."""
+"""Content of a prediction: the numbers, how sure they are, and why (the JSON of the interface)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SCHEMA = 1
 
 @dataclass(frozen=True)
 class Bottleneck:
-    """What stops it."""
+    """Verdict: the part that stops it."""
 
     verdict: Verdict
     sentence: str
@@ -73,7 +73,7 @@ class Result(Printable):
     certainty: Certainty = field(default_factory=Certainty)
     """How far to trust it: the four parts of each interval."""
     outside: tuple[Outside, ...] = ()
-    """What of the load the profiles were not captured on."""
+    """Conditions of the load that the profiles were not captured under."""
     warnings: tuple[Warning, ...] = ()
     assumptions: tuple[str, ...] = ()
     version: str = ""
@@ -83,7 +83,7 @@ class Result(Printable):
     sync: Syncs | None = None
     """Flushes that follow writes, if the load has any."""
     waits: Waits | None = None
-    """What a striped volume loses to its slowest member, if it was asked for."""
+    """Loss of a striped volume to its slowest member, if it was asked for."""
     groups: tuple[GroupStats, ...] = ()
     """Each workload group by itself."""
     over_time: OverTime | None = None
@@ -98,7 +98,7 @@ class Result(Printable):
 
     @property
     def crossing(self) -> Crossing | None:
-        """What binds a load that crosses sockets, and what does not; None if nothing crosses."""
+        """Limits of a load that crosses sockets; None if nothing crosses."""
         if self.resolved is None:
             return None
         cpus = self.cpu.sockets

@@ -96,7 +96,7 @@ def compare(
     certainty: bool = True,
     progress: Progress | None = None,
 ) -> Comparison:
-    """What changes from *a* to *b*, with the interval of the difference.
+    """Change from *a* to *b*, with the interval of the difference.
 
     Both draw the same random numbers (common random numbers), so the interval is that of the
     difference and not of two independent runs; `Comparison.saved` says how many times the requests

@@ -45,7 +45,7 @@ POINTS: Final = 200
 def study(
     scenario: ResolvedScenario, seed: int = 1, counts: Sequence[int] = COUNTS
 ) -> Waits | None:
-    """What the first volume under load loses; None without a volume of several members."""
+    """Loss of the first volume under load; None without a volume of several members."""
     found = _volume_and_group(scenario)
     if found is None:
         return None
@@ -116,7 +116,7 @@ def _recorded(scenario: ResolvedScenario, volume: Volume, n_bytes: int) -> int:
 
 @dataclass
 class _Member:
-    """What is gathered of one member."""
+    """Sums of one member."""
 
     times: list[float] = field(default_factory=list)
     busy: float = 0.0

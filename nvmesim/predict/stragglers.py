@@ -78,7 +78,7 @@ def mean_of_slowest(latencies: Sequence[float] | Floats, members: int) -> float:
 
 
 def efficiency(latencies: Sequence[float] | Floats, members: int) -> float:
-    """What *members* that wait for one another do of *members* times the mean of one.
+    """Throughput of *members* that wait for one another over *members* times the mean of one.
 
     Their latencies are independent draws from *latencies*; one request is outstanding.
 
@@ -124,7 +124,7 @@ class ScalePoint:
 
 @dataclass(frozen=True)
 class Waits:
-    """What a striped volume loses to its slowest member."""
+    """Loss of a striped volume to its slowest member."""
 
     volume: str
     sizes: tuple[SizeWait, ...]

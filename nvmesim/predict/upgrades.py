@@ -410,7 +410,7 @@ BY_RESOURCE: Final[dict[str, tuple[Maker, ...]]] = {
     "engine-threads": (eight_workers, two_arrays, newer_kernel, larger_stripe_cache),
     "volume-limit": (twice_the_volume_limits, one_more_drive),
 }
-"""What to try for each `StationInfo.resource`, most to the point first."""
+"""Changes to try for each `StationInfo.resource`, most to the point first."""
 
 
 def choose(scenario: ResolvedScenario, stations: Sequence[Full], stop: Full | None) -> list[Change]:

@@ -58,7 +58,7 @@ CURVE_POINTS: Final = 9
 
 @dataclass(frozen=True)
 class WhatIfs:
-    """What would be if, from a measured run."""
+    """What-if runs, from a measured run."""
 
     ready: Prepared
     measured: Measured
@@ -67,7 +67,7 @@ class WhatIfs:
     """Gets what could not be simulated."""
 
     def reliefs(self, progress: Progress | None) -> tuple[Relief, ...]:
-        """What could relieve the bottleneck, most gain first; nothing where nothing can gain.
+        """Changes that could relieve the bottleneck, most gain first; none where none can gain.
 
         An open loop that is carried completes what arrives: no change brings more.
         """
@@ -80,7 +80,7 @@ class WhatIfs:
         return () if self.ready.load.is_open else tuple(self._curve(progress))
 
     def numbers(self, progress: Progress | None) -> Numbers | None:
-        """What the doubt about profiles' numbers does to the answer; None without a steady state.
+        """Effect of the profiles' uncertain numbers on the answer; None without a steady state.
 
         Always by the compiled engine: both complete every request alike.
         """
@@ -91,13 +91,13 @@ class WhatIfs:
 
     @property
     def _starts_full(self) -> bool:
-        """Whether what-if runs would mostly fill write buffers: theirs start as this one's end."""
+        """True if what-if runs would mostly fill write buffers: theirs start as this one's end."""
         long = self.measured.warmup_requests > SHORT_REQUESTS
         return self.ready.level > 0 or (long and bool(self.ready.load.buffers.size))
 
     @property
     def _has_own_base(self) -> bool:
-        """Whether what-ifs cannot be paired with the run's first batches: these are not alike."""
+        """True if what-ifs cannot be paired with the run's first batches: these are not alike."""
         return self._starts_full or len(self.measured.head) < MIN_PAIRED
 
     def _reliefs(self, progress: Progress | None) -> Iterator[Relief]:

@@ -1,4 +1,4 @@
-"""What the planner plans for: the geometry of an array, and the plan of one request.
+"""Geometry of an array, and the plan of one request.
 
 Words: a *bio* is what md issues to a member, a *child* the command that the member serves after the
 block layer has merged bios; a *phase* ends when its slowest child ends.
@@ -52,7 +52,7 @@ class Child:
 
 @dataclass(frozen=True)
 class Plan:
-    """What one volume request does: phases of children, one after the other.
+    """Plan of one volume request: phases of children, one after the other.
 
     Writes of raid5/6 always have a phase of reads before the phase of writes, empty if nothing is
     read.
@@ -176,7 +176,7 @@ class RaidGeometry:
 
     @property
     def record(self) -> Level:
-        """What its level is."""
+        """Record of its level."""
         return level_of(self.level)
 
     @property
@@ -225,7 +225,7 @@ class RaidGeometry:
 
 
 def survives(level: int, members: int, layout: str, lost: tuple[int, ...]) -> bool:
-    """Whether an array still has every byte without the members in *lost*.
+    """True if an array still has every byte without the members in *lost*.
 
     >>> survives(10, 4, "near2", (0, 2)), survives(10, 4, "near2", (0, 1))
     (True, False)

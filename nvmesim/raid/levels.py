@@ -43,7 +43,7 @@ _COPY_NAMES: Final = {"n": "near", "f": "far", "o": "offset"}
 
 @dataclass(frozen=True)
 class Level:
-    """What a RAID level is, whatever array has it."""
+    """Properties of a RAID level."""
 
     name: str
     """As in a scenario: "raid5"."""
@@ -65,7 +65,7 @@ class Level:
     any_chunk: bool = False
     """Any multiple of 4 KiB will do for a chunk, it need not be a power of two."""
     journals: tuple[str, ...] = ()
-    """What it can close the write hole with."""
+    """Means by which it can close the write hole."""
     write_mostly: bool = False
     """Members can be kept from serving reads."""
 

@@ -55,7 +55,7 @@ _LINK_OF: Final = {"nvme": "pcie", "sata": "sata", "sas": "sas"}
 
 @dataclass
 class Notes:
-    """What the user is told beside the answer; filled while a scenario is resolved."""
+    """Warnings beside the answer; filled while a scenario is resolved."""
 
     assumptions: list[str] = field(default_factory=list)
     ignored: list[str] = field(default_factory=list)

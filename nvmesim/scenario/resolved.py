@@ -30,7 +30,7 @@ class Socket:
 
     @property
     def has_memory(self) -> bool:
-        """Whether DIMMs are fitted here."""
+        """True if DIMMs are fitted here."""
         return self.memory_bytes_per_s > 0
 
     @property
@@ -41,7 +41,7 @@ class Socket:
 
 @dataclass(frozen=True)
 class Interconnect:
-    """What joins two sockets, per pair of sockets."""
+    """Links between two sockets, per pair of sockets."""
 
     link: Link
     """All links together; ``link.lanes`` is their number."""
@@ -127,7 +127,7 @@ class Volume:
     """Bytes per second of each member that a rebuild keeps whatever the load."""
     sync_speed_max: int = 204_800_000
     rebuild_pace: Literal["both", "waiting", "forced"] = "both"
-    """Whether a rebuild waits for each of its windows, or holds its least speed; both: it waits,
+    """True if a rebuild waits for each of its windows, or holds its least speed; both: it waits,
     and a least speed that is too low to matter is added."""
     read_policy: Literal["md", "round-robin", "shortest-queue", "first"] = "md"
     write_mostly: tuple[int, ...] = ()
@@ -151,7 +151,7 @@ class Volume:
     columns: int | None = None
     """Members that one stripe covers, if fewer than all (Storage Spaces)."""
     logical_sector: int = 512
-    """What the volume presents; smaller than the drives' physical sector costs them a read."""
+    """Sector size presented; smaller than the drives' physical sector costs them a read."""
     member_bytes: int = 0
     """Usable size of each member: that of the smallest."""
     zone_bytes: tuple[int, ...] = ()
@@ -160,7 +160,7 @@ class Volume:
 
 @dataclass(frozen=True)
 class Target:
-    """What a workload opens: a volume or drive, or one of several files that share it evenly."""
+    """Target of a workload: a volume or drive, or one of several files that share it evenly."""
 
     kind: TargetKind
     index: int
@@ -225,7 +225,7 @@ class WorkloadGroup:
     threads_are_per_target: bool = True
     outstanding: int = 1
     outstanding_per: OutstandingPer = "thread-target"
-    """Whether a thread keeps ``outstanding`` at every target it opens, or over all of them."""
+    """True if a thread keeps ``outstanding`` at every target it opens, or over all of them."""
     span: int | None = None
     """Bytes of each target that are touched; None: all."""
     socket: int | None = None
@@ -264,7 +264,7 @@ class WorkloadGroup:
 
     @property
     def is_open(self) -> bool:
-        """Whether requests arrive by the clock."""
+        """True if requests arrive by the clock."""
         return self.rate is not None or self.trace is not None
 
     @property

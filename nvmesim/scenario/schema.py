@@ -270,7 +270,7 @@ Targets = Annotated[
 
 
 class LimitsSpec(Strict):
-    """What a group may take of the server: token buckets that its requests wait at."""
+    """Limits of a group: token buckets that its requests wait at."""
 
     iops: PerSecond | None = Field(default=None, gt=0)
     bandwidth: BytesPerSecond | None = Field(default=None, gt=0)

@@ -29,7 +29,7 @@ DEFAULT_BLOCK: Final = ((4096, 1.0),)
 
 
 class Places:
-    """What a workload can be aimed at, by name and by number, with sizes."""
+    """Targets that a workload can have, by name and by number, with sizes."""
 
     def __init__(self, drives: tuple[Drive, ...], volumes: tuple[Volume, ...]) -> None:
         self._bytes: dict[tuple[str, int], int] = {}

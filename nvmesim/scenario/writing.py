@@ -56,7 +56,7 @@ def _is_table(value: Any) -> bool:
 
 
 def _is_large(table: Mapping[str, Any]) -> bool:
-    """Whether a table is a section of its own: sizes with fractions, or a number, fit in a line."""
+    """True if a table is a section of its own: sizes with fractions, or a number, fit in a line."""
     if not table or "value" in table:
         return False
     plain = all(isinstance(v, int | float | str) for v in table.values())

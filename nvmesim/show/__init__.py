@@ -1,1 +1,1 @@
-"""What people see: words, terminal, pages, charts and pictures of results, fits and sweeps."""
+"""Words, terminal output, pages, charts and pictures of results, fits and sweeps."""

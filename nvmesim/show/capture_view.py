@@ -1,4 +1,4 @@
-"""What `nvmesim trace` says of one capture on a terminal: a headline and rows of text."""
+"""Output of `nvmesim trace` for one capture on a terminal: a headline and rows of text."""
 
 from __future__ import annotations
 

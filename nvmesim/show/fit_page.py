@@ -15,7 +15,7 @@ from nvmesim.version import __version__
 
 
 class AnyFit(Protocol):
-    """What every fit has."""
+    """Fields of every fit."""
 
     @property
     def profile(self) -> DriveProfile | StackProfile:
@@ -24,7 +24,7 @@ class AnyFit(Protocol):
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What to doubt."""
+        """Caveats."""
         ...
 
 
@@ -72,7 +72,7 @@ def evidence(fit: DriveFit | StackFit) -> str:
 
 
 def fragment(fit: DriveFit | StackFit) -> str:
-    """What a notebook shows of *fit*: the points, and how far off the profile is."""
+    """HTML that a notebook shows of *fit*: the points, and how far off the profile is."""
     return f"<div><h3>{escaped(fit.profile.name)}</h3>{_table(fit)}</div>"
 
 
@@ -103,7 +103,7 @@ def _cards(fit: DriveFit | StackFit) -> str:
 
 
 def warnings_part(fit: AnyFit) -> str:
-    """What to doubt, as a part of a page."""
+    """Caveats, as a part of a page."""
     if not fit.warnings:
         return ""
     count = summary.plural(len(fit.warnings), "warning")

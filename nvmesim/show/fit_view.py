@@ -1,4 +1,4 @@
-"""What `nvmesim calibrate` says on a terminal: the numbers, the points they rest on, the doubts."""
+"""Output of `nvmesim calibrate` on a terminal: the numbers, their points, the caveats."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def fit_view(fit: DriveFit | StackFit) -> RenderableType:
 
 
 def _legend(fit: DriveFit | StackFit) -> str:
-    """What the table shows; roles only if there are any."""
+    """Columns of the table; roles only if there are any."""
     said = "measured, and how far off the fitted profile is"
     if any(j.point.held_out for j in fit.points):
         said += "; held out: predicted, not fitted"
@@ -79,7 +79,7 @@ def _cell(judged: Judged, key: str) -> str:
 
 
 def numbers(fit: AnyFit) -> list[tuple[str, ...]]:
-    """What was fitted or measured, with its interval."""
+    """Fitted or measured numbers, with their intervals."""
     out: list[tuple[str, ...]] = []
     for key, q in quantities(fit.profile):
         if q.basis not in ("fitted", "measured", "datasheet"):

@@ -72,7 +72,7 @@ def page(result: Result, *, scenario_text: str = "", changes: Sequence[str] = ()
 
 
 def fragment(result: Result) -> str:
-    """What a notebook shows of *result*: numbers, reason, server."""
+    """HTML that a notebook shows of *result*: numbers, reason, server."""
     rows = [_answer_row(row) for row in summary.op_rows(result)]
     return (
         f"<div><h3>{escaped(result.scenario)}</h3>{html.table(_ANSWER_HEADINGS, rows)}"
@@ -145,13 +145,13 @@ def _figures(result: Result) -> str:
 
 
 def _sockets(result: Result) -> str:
-    """What binds a load that crosses sockets."""
+    """Limit of a load that crosses sockets."""
     found = result.crossing
     return "" if found is None else f"<p><b>Sockets:</b> {escaped(found.sentence())}.</p>"
 
 
 def _uncertainty(result: Result) -> str:
-    """What the interval covers, and what of the load lies outside of what was captured."""
+    """Parts of the interval, and what of the load lies outside of the captures."""
     beyond = summary.outside_sentence(result)
     said = f"Outside of what was captured: {beyond}. " if beyond else ""
     if result.certainty.model_class:

@@ -30,7 +30,7 @@ def number(value: float, unit: str = "") -> str:
 
 
 def measured(line: Line) -> str:
-    """What was measured: a number or a range."""
+    """The measured number or range."""
     unit = metric(line.row.metric).unit
     if line.row.measured is not None:
         return number(line.row.measured, unit)
@@ -46,7 +46,7 @@ def predicted(line: Line) -> str:
 
 
 def catalog(line: Line) -> str:
-    """What catalog profiles alone predict, with its interval."""
+    """Prediction from catalog profiles alone, with its interval."""
     found = line.catalog
     if found is None or found.parts is None:
         return "–"
@@ -73,14 +73,14 @@ def off(line: Line) -> str:
 
 
 def verdict(line: Line) -> str:
-    """Whether the budget is met; a dash where nothing is promised."""
+    """True if the budget is met; a dash where nothing is promised."""
     if line.within_budget is None:
         return "–"
     return "yes" if line.within_budget else "no"
 
 
 def what(line: Line) -> str:
-    """What a line is about."""
+    """Subject of a line."""
     row = line.row
     said = f"{row.config}: {row.metric.replace('_', ' ')}"
     return said + (f" against {row.reference}" if row.reference else "")

@@ -282,7 +282,7 @@ def sureness(result: Result) -> str:
 
 
 def outside_sentence(result: Result) -> str:
-    """What of the load the profiles were not captured on; empty if nothing."""
+    """Conditions of the load that the profiles were not captured under; empty if none."""
     return "; ".join(map(str, result.outside))
 
 
@@ -374,7 +374,7 @@ def _common_words(names: Sequence[str]) -> int:
 
 
 def _role(station: StationStats, own: Mapping[int, int]) -> str:
-    """What *station* is at its drive or adapter, without the name of that."""
+    """Name of *station* at its drive or adapter, without the name of that."""
     words = station.name.split(" ")
     if station.drive is not None:
         return " ".join(["drive", *words[own[station.drive] :]])

@@ -31,7 +31,7 @@ FAILED: Final = 0
 
 @dataclass(frozen=True)
 class BestGoal:
-    """What is asked for."""
+    """The goal."""
 
     limits: Limits
     iops: float | None = None
@@ -117,7 +117,7 @@ class Design:
 
     @property
     def met(self) -> bool:
-        """Whether the goal is met in every state asked for."""
+        """True if the goal is met in every state asked for."""
         return not self.error and all(s.met for s in self.states)
 
     @property
@@ -372,7 +372,7 @@ class _Task:
 
 
 def _held_back(found: Found) -> str:
-    """What keeps the load from being larger."""
+    """Limit that keeps the load from being larger."""
     if found.next_miss is not None:
         return found.next_miss.what if found.next_miss.what != "cpu" else "CPU"
     assert found.result is not None
@@ -381,7 +381,7 @@ def _held_back(found: Found) -> str:
 
 
 def _is_about_redundancy(error: InputError) -> bool:
-    """Whether a volume that was built healthy cannot be in another state."""
+    """True if a volume that was built healthy cannot be in another state."""
     return "redundancy" in str(error)
 
 

@@ -27,7 +27,7 @@ class Carried:
     name: str
     variance: float
     left: float = 0.0
-    """What is left of it once it has been measured."""
+    """Variance that is left once it has been measured."""
     measure: str = ""
 
 

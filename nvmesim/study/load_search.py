@@ -59,7 +59,7 @@ class Miss:
         return abs(self.value / self.limit - 1)
 
     def words(self) -> str:
-        """What is broken, and by how much.
+        """A missed limit, and by how much.
 
         >>> Miss("p99", 0.00135, 0.001).words()
         'p99 is 1.35 ms: 35 % above 1 ms'
@@ -89,7 +89,7 @@ def _by(share: float) -> str:
 
 @dataclass(frozen=True)
 class Limits:
-    """What must not be exceeded: seconds, and the share of logical CPUs; None: no such limit."""
+    """Limits: seconds, and the share of logical CPUs; None: no such limit."""
 
     p99: float | None = None
     p99_9: float | None = None
@@ -154,7 +154,7 @@ class Trial:
 
     @property
     def holds(self) -> bool:
-        """Whether every limit is kept."""
+        """True if every limit is kept."""
         return self.miss is None
 
 
@@ -166,9 +166,9 @@ class Found:
     result: Result | None
     """Of the largest load that holds; None if not even the smallest does."""
     miss: Miss | None
-    """What the smallest load breaks."""
+    """Limits that the smallest load misses."""
     next_miss: Miss | None
-    """What the next larger load that was tried breaks; None: more load brings no more."""
+    """Limit that the next larger load misses; None: more load brings no more."""
     trials: tuple[Trial, ...]
 
 
@@ -386,7 +386,7 @@ class LoadSearch:
         return None if miss is None else replace(miss, sure=False)
 
     def _next_miss(self, best: Trial) -> Miss | None:
-        """What the smallest larger load with as many threads breaks."""
+        """Limit that the smallest larger load with as many threads misses."""
         above = [
             t for t in self.trials
             if not t.holds and t.applied.threads == best.applied.threads

@@ -241,7 +241,7 @@ class _Region:
     first: int
 
     def is_left_by(self, differences: Floats) -> bool:
-        """Whether the *differences* (float64[rounds]) say that it is behind."""
+        """True if the *differences* (float64[rounds]) say that it is behind."""
         free = self.first - 1
         share = 2 * (1 - self.probability) / (self.candidates - 1)
         eta = 0.5 * (share ** (-2 / free) - 1)

@@ -1,4 +1,4 @@
-"""What an answer depends on: each uncertain input at its low and high value, simulated again.
+"""Sensitivity of an answer: each uncertain input at its low and high value, simulated again.
 
 Inputs are the numbers of the profiles in use that are assumed (or all that have an interval). All
 runs share their random numbers, so that small effects are seen. One input moves at a time: effects

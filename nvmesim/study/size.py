@@ -33,7 +33,7 @@ CURVE_POINTS: Final = 40
 
 @dataclass(frozen=True)
 class Load:
-    """What is asked for: requests per second of one kind at a utilization."""
+    """Demand: requests per second of one kind at a utilization."""
 
     iops: float
     utilization: float
@@ -73,23 +73,23 @@ class CpuAnswer:
     rule_utilization: float
     """By the published rule; may exceed 1."""
     logical_utilization: float
-    """What the operating system would show; 1 if it does not carry the load at all."""
+    """Utilization as the operating system would show it; 1 if it does not carry the load at all."""
     physical_utilization: float
     """Share of the work that its cores can do, siblings counted; may exceed 1."""
     most_iops: float
-    """What it does with every logical CPU busy."""
+    """Rate with every logical CPU busy."""
     carries: bool
     """At most 5 points above the asked utilization."""
     margin: float = 0.0
-    """What is left below the asked utilization, as a share; negative: it lies above."""
+    """Margin below the asked utilization, as a share; negative: it lies above."""
 
     @property
     def within(self) -> bool:
-        """Whether it stays at or below the asked utilization."""
+        """True if it stays at or below the asked utilization."""
         return self.physical_utilization < 1 and self.margin >= 0
 
     def words(self) -> str:
-        """Whether it carries the load, and with what margin.
+        """True if it carries the load, and with what margin.
 
         >>> CpuAnswer("x", 2, 73, 0.5, 0.54, 0.79, 4e6, True, margin=-0.04).words()
         'nearly, 4.0 points over'

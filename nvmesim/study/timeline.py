@@ -19,7 +19,7 @@ REQUESTS: Final = 12
 
 @dataclass(frozen=True, repr=False)
 class Timeline(Charted):
-    """What the first requests met, and when."""
+    """Visits of the first requests, and when."""
 
     scenario: str
     steps: pl.DataFrame
@@ -32,7 +32,7 @@ class Timeline(Charted):
         return f"<Timeline {self.scenario!r}: {len(self.steps)} steps of {n} requests>"
 
     def _repr_mimebundle_(self, *args: Any, **kwds: Any) -> Any:
-        """What a notebook shows: the chart."""
+        """HTML that a notebook shows: the chart."""
         return self.chart()._repr_mimebundle_(*args, **kwds)
 
 

@@ -1,1 +1,1 @@
-"""What a person moves: sliders in a notebook."""
+"""Sliders in a notebook, and the local web app."""

@@ -1,4 +1,4 @@
-"""What the page asks of the app, as JSON; every refusal is one sentence."""
+"""The app's JSON interface; every refusal is one sentence."""
 
 from __future__ import annotations
 

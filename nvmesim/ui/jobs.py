@@ -31,7 +31,7 @@ class Job:
         self.state: State = "running"
         self.data: dict[str, Any] = {}
         self.result: Any = None
-        """What files are made of on request; not sent."""
+        """Material of files that are made on request; not sent."""
         self._html, self._version = "", 0
         self._what, self._share, self._error = "waiting", 0.0, ""
         self._stop, self._lock = threading.Event(), threading.Lock()
@@ -59,7 +59,7 @@ class Job:
 
     @property
     def is_cancelled(self) -> bool:
-        """Whether the page wants it no more."""
+        """True if the page wants it no more."""
         return self._stop.is_set()
 
     def run(self, work: Callable[[Job], None]) -> None:

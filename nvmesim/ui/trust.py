@@ -1,4 +1,4 @@
-"""What a page sends, made into tables: no path in it is ever opened."""
+"""Tables from what a page sends: no path in it is ever opened."""
 
 from __future__ import annotations
 

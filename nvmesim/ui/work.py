@@ -1,4 +1,4 @@
-"""What the pages ask to be done: predict, compare, choose, calibrate, describe."""
+"""Work that the pages ask for: predict, compare, choose, calibrate, describe."""
 
 from __future__ import annotations
 

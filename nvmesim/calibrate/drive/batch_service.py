@@ -58,7 +58,7 @@ class Chosen:
 
     @property
     def is_rounds(self) -> bool:
-        """Whether rounds told it better."""
+        """True if rounds told it better."""
         return self.rounds < self.dies
 
     @property
@@ -123,7 +123,7 @@ def fit_rounds(
 def fit_writes_in_rounds(
     profile: DriveProfile, host: Host, points: Sequence[Point], pauses: PauseFit = NONE
 ) -> tuple[DriveProfile, Floats]:
-    """What each write adds to a round of *profile*, whose reads are fitted; and its draws."""
+    """Time that each write adds to a batch of *profile*, whose reads are fitted; and its draws."""
     rounds = profile.rounds
     if rounds is None:
         raise FitError("the profile does not serve in rounds")
@@ -139,7 +139,7 @@ def fit_writes_in_rounds(
 
 
 def as_a_read(read: Quantity) -> Quantity:
-    """What a write adds where none was measured: as a *read*, and said to be assumed.
+    """Time that a write adds where none was measured: as a *read*, and said to be assumed.
 
     >>> as_a_read(Quantity(value=5e6, basis="fitted")).basis
     'assumed'

@@ -60,7 +60,7 @@ LIMITED: Final[dict[Ceiling | None, tuple[Limit, ...]]] = {
     "dies": ("drain",), "controller": ("controller", "drain"), "path": ("drain",),
     None: ("drain", "controller"),
 }  # fmt: skip
-"""What limits writes, by what limits reads."""
+"""Limits of writes, by what limits reads."""
 
 
 def fit_drive(
@@ -189,7 +189,7 @@ class _Fitting:
         self, profile: DriveProfile, reads: Sequence[Point], writes: Sequence[Point],
         mixes: Sequence[Point],
     ) -> list[Explanation]:  # fmt: skip
-        """What explains the rows, each fitted to them; at least one."""
+        """Explanations of the rows, each fitted to them; at least one."""
         tried = []
         for ceiling in self._ceilings(reads, mixes):
             begun = self._reads(profile, reads, ceiling) if reads else self._no_reads(profile)
@@ -199,7 +199,7 @@ class _Fitting:
         return tried
 
     def _ceilings(self, reads: Sequence[Point], mixes: Sequence[Point]) -> list[Ceiling | None]:
-        """What the ceiling of *reads* may be of."""
+        """Parts that may be the ceiling of *reads*."""
         small = [p for p in reads if p.block_size <= UNIT] or reads
         if len({p.depth for p in small}) >= ENOUGH:
             return ["dies"]  # one fit holds both
@@ -306,7 +306,7 @@ class _Fitting:
             )
 
     def _is_of_the_drive(self, point: Point) -> bool:
-        """Whether *point* measures the drive: a CPU-bound one does only with a host to simulate."""
+        """True if *point* measures the drive: a CPU-bound one does only with a host to simulate."""
         if point.is_cpu_bound and self.included:
             self.notes.append(
                 f"{point.name}: a job was {point.per_job_pct:.0f} % busy, so the host was measured "
@@ -366,7 +366,7 @@ class _Fitting:
         )  # fmt: skip
 
     def _are_rounds(self, template: DriveProfile, points: Sequence[Point], what: str) -> bool:
-        """Whether *points* are served in rounds, by a depth that is left out to judge by."""
+        """True if *points* are served in rounds, by a depth that is left out to judge by."""
         law = law_of_rounds([p.outstanding for p in points], [p.iops for p in points])
         if law is None:
             return False

@@ -1,4 +1,4 @@
-"""Whether a fitted drive reproduces its own rows, and what stands in the way where it does not."""
+"""Gate: does a fitted drive reproduce its own rows, and what stands in the way if not."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def residual(j: Judged) -> Residual:
 
 
 def captured(points: Sequence[Point], stack: str | None) -> Captured:
-    """What *points* were captured on."""
+    """Conditions that *points* were captured under."""
     name, _, link = (stack or "").partition(", ")
 
     def seen(values: set[int]) -> tuple[int, ...]:

@@ -26,7 +26,7 @@ SHALLOW: Final = 2
 
 
 class Told(Enum):
-    """What a row tells."""
+    """Meaning of a row."""
 
     LATENCY = "latency"
     CEILING = "ceiling"
@@ -51,7 +51,7 @@ def lone_s(points: Sequence[Point], *, read: bool) -> tuple[float, bool]:
 
 
 def told(point: Point, lone: float, *, is_known: bool) -> Told:
-    """What *point* tells where a lone request takes *lone* s; a row of no depth tells a ceiling.
+    """Meaning of *point* where a lone request takes *lone* s; a row of no depth is a ceiling.
 
     >>> told(Point("", 1.0, True, 4096, 8, 128, 894e3, None), 80e-6, is_known=False)
     <Told.CEILING: 'ceiling'>

@@ -40,7 +40,7 @@ ENOUGH = 3
 FAST = 800e3
 """Controller's commands per second where no point shows a ceiling. Assumed: a PCIe 4.0 drive."""
 BEYOND = 4.0
-"""What is not the ceiling, in units of it. Assumed."""
+"""Capacity of a part that is not the ceiling, in units of it. Assumed."""
 CLEAN = 0.2
 """Error beside sampling, in units of the assumed, up to which a bank of dies explains a sweep."""
 REQUESTS = 25_000
@@ -50,7 +50,7 @@ READ_NUMBERS = ("base", "die", "cv", "commands", "dies")
 
 Progress = Callable[[str], None]
 Ceiling = Literal["dies", "controller", "path"]
-"""What a read ceiling is of: the dies, which programs share; the controller, which all commands
+"""Ceiling of reads: the dies, which programs share; the controller, which all commands
 share; or the reads' own path out (channels), which nothing shares."""
 CEILINGS: Final[dict[Ceiling, str]] = {
     "dies": "the dies", "controller": "the controller", "path": "the reads' own channels",
@@ -70,9 +70,9 @@ class ReadFit:
     """Name -> float64[n_draws]: joint draws"""
     notes: tuple[str, ...] = ()
     tau: float = 0.0
-    """What the figures are off by beside sampling, in units of what is assumed"""
+    """Error of the figures beside sampling, in units of what is assumed"""
     ceiling: Ceiling | None = None
-    """What the ceiling is taken to be of, where the rows cannot tell; None: they tell, or there is
+    """Part that is taken for the ceiling where the rows cannot tell; None: they tell, or there is
     none"""
     untold: dict[str, str] = field(default_factory=dict)
     """Dotted key -> what would tell it"""

@@ -1,4 +1,4 @@
-"""What is to be inferred: figures as logarithms, parameters in coordinates of their own."""
+"""An inference problem: figures as logarithms, parameters in coordinates of their own."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What happens to a drive during a capture: buffers that fill, episodes, pauses, rate limits."""
+"""Changes of a drive during a capture: buffers that fill, episodes, pauses, rate limits."""

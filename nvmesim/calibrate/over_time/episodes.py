@@ -49,7 +49,7 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Episodes:
-    """What a series says of a drive's episodes; times in seconds."""
+    """A drive's episodes in a series; times in seconds."""
 
     on_s: Estimate
     off_s: Estimate
@@ -107,7 +107,7 @@ def episodes_of(capture: Capture) -> Episodes | None:
 
 
 def suggestions(captures: Captures) -> list[str]:
-    """What to say of the episodes in *captures*: they are not put into a fitted profile unasked.
+    """Notes on the episodes in *captures*: they are not put into a fitted profile unasked.
 
     A steady-state fit already holds their mean slowness; with them in, it would count twice.
     """
@@ -161,7 +161,7 @@ def episodes_of_requests(complete_s: Floats, latency_s: Floats) -> Episodes | No
 
 
 def _is_pressed(slow: Bools, in_flight: Floats) -> bool:
-    """Whether as much is outstanding in slow windows as in fast ones.
+    """True if as much is outstanding in slow windows as in fast ones.
 
     >>> _is_pressed(np.array([True, False]), np.array([8.0, 8.0]))
     True

@@ -74,7 +74,7 @@ class Burst:
 
     @property
     def saved_s(self) -> float:
-        """What had been saved up, as time at the limit."""
+        """Saved-up credit, as time at the limit."""
         return self.step.size / self.step.drain
 
 
@@ -108,7 +108,7 @@ class FoundLimits:
         return [p for p in points if p in free]
 
     def stops(self, points: Sequence[Point], size: int) -> bool:
-        """Whether writes of *size* in *points* are at the limit where they are deepest."""
+        """True if writes of *size* in *points* are at the limit where they are deepest."""
         writes = [p for p in points if p.read_fraction == 0 and p.block_size == size]
         deepest = max(writes, key=lambda p: p.outstanding, default=None)
         return deepest is not None and deepest.iops >= (1 - 2 * FLAT) * self.allowed(size)
@@ -167,7 +167,7 @@ def _ceiling(group: Sequence[Point]) -> Ceiling | None:
 
 
 def _is_sharp(group: Sequence[Point], ceiling: Ceiling) -> bool:
-    """Whether all depths do the smaller of depth / latency of the shallowest and the ceiling."""
+    """True if all depths do the smaller of depth / latency of the shallowest and the ceiling."""
     first = group[0]
     if first.mean_s is None or first in ceiling.points:
         return False
@@ -179,7 +179,7 @@ def _is_sharp(group: Sequence[Point], ceiling: Ceiling) -> bool:
 
 
 def _is_told(c: Ceiling, others: Sequence[Ceiling]) -> bool:
-    """Whether *c* is a limit and not what the disk itself can do."""
+    """True if *c* is a limit and not what the disk itself can do."""
     mix = c.points[0].read_fraction
     for other in others:
         same_iops = abs(other.iops / c.iops - 1) < ALIKE
@@ -193,7 +193,7 @@ def _is_told(c: Ceiling, others: Sequence[Ceiling]) -> bool:
 
 
 def _same(burst: Burst, c: Ceiling) -> bool:
-    """Whether a run stepped down to this ceiling."""
+    """True if a run stepped down to this ceiling."""
     return burst.size == c.size and abs(burst.iops / c.iops - 1) < 2 * ALIKE
 
 

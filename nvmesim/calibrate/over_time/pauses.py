@@ -78,7 +78,7 @@ class Tail:
 
 @dataclass(frozen=True)
 class PauseFit:
-    """What holds rounds up."""
+    """Pauses of batches."""
 
     parts: Parts
     logs: Floats

@@ -109,7 +109,7 @@ def _served(point: Point) -> int:
 
 
 def _is_full(point: Point, cpu: CpuProfile | None) -> bool:
-    """Whether its threads, or all logical CPUs, had no time left."""
+    """True if its threads, or all logical CPUs, had no time left."""
     if point.is_cpu_bound:
         return True
     logical = point.jobs if cpu is None else min(point.jobs, cpu.cores * cpu.threads_per_core)
@@ -117,7 +117,7 @@ def _is_full(point: Point, cpu: CpuProfile | None) -> bool:
 
 
 def _siblings(points: Sequence[Point], cpu: CpuProfile | None) -> list[str]:
-    """What to say of logical CPUs that share a core."""
+    """Caveats about logical CPUs that share a core."""
     busy = max((p.cpu_s or 0.0) * p.iops for p in points)
     if cpu is None:
         if busy < 2:
@@ -136,7 +136,7 @@ def _siblings(points: Sequence[Point], cpu: CpuProfile | None) -> list[str]:
 
 
 def _growth(stack: StackProfile) -> str:
-    """What each further drive of a thread costs."""
+    """Cost of each further drive of a thread."""
     per, work = stack.per_target, stack.submit.value + stack.complete.value
     return (
         f"each further drive that a thread serves adds {per.value:,.0f} cycles a request "
@@ -162,7 +162,7 @@ def _with_draws(
 
 
 def _unclear(stack: StackProfile) -> list[str]:
-    """What to say of costs that only the sum is known of."""
+    """Caveats about costs of which only the sum is known."""
     apart, work = stack.interrupt, stack.submit
     if None in (apart.low, apart.high) or (apart.high or 0) < UNCLEAR * (apart.low or 0):
         return []

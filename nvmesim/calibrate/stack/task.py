@@ -44,7 +44,7 @@ class Costs:
     """CPU time of a request at the cheapest point, s"""
     dearest: float
     several: bool
-    """Whether there are points at several drive counts"""
+    """True if there are points at several drive counts"""
 
     @property
     def names(self) -> tuple[str, ...]:

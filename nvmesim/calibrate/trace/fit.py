@@ -88,7 +88,7 @@ class TraceFit:
     """Half the sum of squared residuals, in standard errors."""
     structure: Structure = field(default_factory=Structure)
     sample: Sample | None = None
-    """What was held out, or else what was fitted, replayed; for charts"""
+    """The held-out part, or else the fitted one, replayed; for charts"""
 
     def to_json(self) -> dict[str, Any]:
         """Return the evidence as an object, as `DriveFit.to_json` does."""
@@ -442,7 +442,7 @@ class _Start:
         self.high = [r[3] for r in rows]
         self.steps = [r[4] for r in rows]
         self.is_lone = int(a.depth.max()) <= 1
-        """Whether each request was served alone: no other waits for a die or the controller."""
+        """True if each request was served alone: no other waits for a die or the controller."""
         self.dies = LONE_DIES if self.is_lone else int(np.clip(np.quantile(a.depth, 0.99), 4, 64))
 
     def _line(self, a: Arrivals, *, write: bool) -> tuple[float, float]:

@@ -16,7 +16,7 @@ the trace hardly tells it from the die's."""
 
 @dataclass(frozen=True)
 class Structure:
-    """What is tried in turn and not searched."""
+    """Values that are tried in turn and not searched."""
 
     dies: int = 32
     engines: int = 0
@@ -85,7 +85,7 @@ def told_keys(profile: DriveProfile, values: Mapping[str, float]) -> list[str]:
 
 
 def split_doubt(profile: DriveProfile, source: str) -> list[str]:
-    """What is to be said where *source* hardly tells a read's constant part from its die's.
+    """Caveat where *source* hardly tells a read's constant part from its die's.
 
     Both are the same in the latency of a lone read; only who waits for a busy die tells them apart.
     """

@@ -128,7 +128,7 @@ class TraceBank:
     def coordinates(
         self, begin: Floats, low: Mapping[str, float], high: Mapping[str, float]
     ) -> list[Coordinate]:
-        """What is open, and where the search begins; *low*, *high*: of the least-squares search."""
+        """Open parameters and starting values; *low*, *high*: of the least-squares search."""
         ends = {"share": (np.log(LEAST_SHARE), -1e-6), "command": (0.0, 1.0)}
         dies = self.structure.dies
         ends["dies"] = np.log(max(2.0, dies / DIES_SPAN)), np.log(dies * DIES_SPAN)
@@ -141,7 +141,7 @@ class TraceBank:
 
 
 class _Figures:
-    """What is compared of one class: latencies as logarithms, shares as normal scores."""
+    """Figures of one class that are compared: latencies as logarithms, shares as normal scores."""
 
     def __init__(self, chosen: ClassOf, arrivals: Arrivals) -> None:
         from scipy.special import ndtri

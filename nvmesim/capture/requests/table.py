@@ -88,7 +88,7 @@ def _kept_table(kept: list[Block]) -> pl.LazyFrame:
 
 
 class Counts(Protocol):
-    """What one pass over a file counts."""
+    """Counts of one pass over a file."""
 
     rows: int
 

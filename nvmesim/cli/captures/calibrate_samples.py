@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def is_trace(captures: Captures) -> bool:
-    """Whether *captures* hold single requests of which nobody stated the depth."""
+    """True if *captures* hold single requests of which nobody stated the depth."""
     stated = any(m.conditions.outstanding for m in captures.measurements)
     return not stated and any(c.requests is not None for c in captures.files)
 
@@ -83,7 +83,7 @@ def _last(rules: tuple[str, ...]) -> float:
 
 
 def samples_view(fit: EmpiricalFit | TraceFit) -> RenderableType:
-    """What a person needs to trust such a profile, or not to."""
+    """Facts that a person needs to trust such a profile, or not to."""
     profile = fit.profile
     parts: list[RenderableType] = [plain(f"{profile.name}: {profile.kind}", "bold"), Text()]
     table = profile.latencies

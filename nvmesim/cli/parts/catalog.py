@@ -118,7 +118,7 @@ def _print_entry(profile: Profile) -> None:
 
 
 def _facts(profile: Frozen) -> list[tuple[str, str]]:
-    """What is not a number with a basis."""
+    """Entries that are not numbers with a basis."""
     hidden = {"kind", "name", "model", "notes", "sources", "fresh", "latencies"}
     plain = (str, int, float, bool)
     values = ((key, getattr(profile, key)) for key in type(profile).model_fields)
@@ -130,7 +130,7 @@ def _facts(profile: Frozen) -> list[tuple[str, str]]:
 
 
 def _tables(profile: Profile) -> list[tuple[str, str]]:
-    """What a platform puts into a scenario, a line for each value, addressed as --set does."""
+    """Entries of a platform in a scenario, a line for each value, addressed as --set does."""
     if profile.kind != "platform":
         return []
     return list(_flat("server", profile.server)) + list(_flat("adapters", profile.adapters))
@@ -167,7 +167,7 @@ def _variants(profile: Profile) -> list[tuple[str, ...]]:
 
 
 def _before_kernels(profile: Profile) -> list[tuple[str, ...]]:
-    """What a RAID engine's numbers were before each kernel that it tells apart."""
+    """Numbers of a RAID engine before each kernel that it tells apart."""
     out: list[tuple[str, ...]] = []
     for kernel, table in getattr(profile, "until", {}).items():
         for key, number in _leaves("", table):
@@ -209,7 +209,7 @@ def _capacity(n_bytes: float) -> str:
 
 
 def _what(profile: Any, key: str, what_is: Any) -> str:
-    """What the number at dotted *key* is: a time, a size, a number."""
+    """Unit of the number at dotted *key*: a time, a size, a number."""
     current: Any = profile
     what = "number"
     for part in key.split("."):

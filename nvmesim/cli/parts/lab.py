@@ -24,7 +24,7 @@ QUIET: Final = ("--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate
 
 @dataclass(frozen=True)
 class Copied:
-    """What became of the files in the folder."""
+    """Fate of the files in the folder."""
 
     copied: int
     kept: int
@@ -106,7 +106,7 @@ def copy_notebooks(folder: Path) -> Copied:
 
 
 def _cells(notebook: Path) -> Any:
-    """What a notebook says, without its outputs; None if it is no notebook any more."""
+    """Source of a notebook without its outputs; None if it is no notebook any more."""
     try:
         cells = json.loads(notebook.read_text("utf-8"))["cells"]
         return ["".join(cell["source"]) for cell in cells]

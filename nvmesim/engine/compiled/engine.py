@@ -169,7 +169,7 @@ def _initial(net: Network, seed: int, replication: int, record: int) -> state.Ru
 
 
 def _statistics(net: Network) -> dict[str, Ints]:
-    """What a batch counts, at zero.
+    """Counters of a batch, at zero.
 
     New arrays are cheaper than old ones cleared and copied: the system hands out zeros, and few of
     the histogram's bins are ever touched.

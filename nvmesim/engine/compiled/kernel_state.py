@@ -1,4 +1,4 @@
-"""What the kernel keeps, and where: rows of int64, so that one visit touches few cache lines.
+"""State of the kernel, and where it is: rows of int64, so that one visit touches few cache lines.
 
 A row is a *packed record*: what a visit reads and writes together lies together, and one pointer
 leads to all of it. The `Network` keeps one array a quantity, which is easier to check
@@ -104,7 +104,7 @@ TOUCH = -1  # entity of a pending touch
 
 
 class Net(NamedTuple):
-    """What of a `network.Network` the loop reads, in kernel form."""
+    """The parts of a `network.Network` that the loop reads, in kernel form."""
 
     die: Array  # int64[n_stations, 10]
     scale: Array
@@ -168,7 +168,7 @@ class Run(NamedTuple):
 
 
 class Room(NamedTuple):
-    """What has to have room for what is outstanding, and grows with it."""
+    """Arrays whose size follows the number of outstanding tokens, and that grow with it."""
 
     tokens: Array  # int64[n, TOKEN_FIELDS]
     heap: Array  # int64[n + slack, HEAP]: events by time

@@ -1,4 +1,4 @@
-"""What happens to a token at a station or gate: the kernel's twin of `stations.py`.
+"""A token's visit to a station or gate: the kernel's twin of `stations.py`.
 
 Indices are unsigned where it is hot: no test for a negative one.
 """

@@ -55,12 +55,12 @@ def loop_of(net: Net) -> Loop:
 
 
 def is_compiled() -> bool:
-    """Whether machine code of the present sources for this processor is on disk."""
+    """True if machine code of the present sources for this processor is on disk."""
     return _checks() or _kept() is not None
 
 
 def _checks() -> bool:
-    """Whether the environment asks for a loop without compiling, or with bounds checked."""
+    """True if the environment asks for a loop without compiling, or with bounds checked."""
     return any(os.environ.get(name, "0") not in ("", "0") for name in CHECKS)
 
 

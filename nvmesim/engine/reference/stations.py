@@ -25,7 +25,7 @@ __all__ = ["KINDS", "Die", "Fifo", "Gate", "Limit", "Rounds", "Station", "Visit"
 
 
 class World(Protocol):
-    """What a station sees of the engine."""
+    """The engine as a station sees it."""
 
     net: Network
     env: simpy.Environment

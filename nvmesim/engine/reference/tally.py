@@ -1,4 +1,4 @@
-"""What the reference engine counts in a batch."""
+"""Counters of the reference engine in a batch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What walks through a network in the reference engine, and the order of an instant."""
+"""Tokens that walk through a network in the reference engine, and the order of an instant."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ class Operation(NamedTuple):
 
 @dataclass(eq=False)
 class Token:
-    """What walks through a program: a request, or a child or unit of one."""
+    """Token that walks through a program: a request, or a child or unit of one."""
 
     order: int
     key: int
     request: Request
     lane: int = 0
     setup_ps: int = 0
-    """What the gate of its thread charged; its next CPU visit pays it."""
+    """Cycles that the gate of its thread charged; its next CPU visit pays them."""
 
     @property
     def name(self) -> tuple[int, int, int]:
@@ -49,7 +49,7 @@ class Token:
 
 @dataclass(eq=False)
 class Request:
-    """What a user submitted."""
+    """Request that a user submitted."""
 
     number: int
     key: int
@@ -70,7 +70,7 @@ class Request:
 
 @dataclass
 class Account:
-    """What a station adds up in a batch; see `contract.Acc`."""
+    """Sums of a station in a batch; see `contract.Acc`."""
 
     visits: int = 0
     wait_ps: int = 0

@@ -66,7 +66,7 @@ class BackgroundGroup:
     """(users, ps between two submissions of theirs), a thread each."""
     is_stream: bool
     deferred: bool
-    """Whether its commands count as those of the measured requests (a write-back cache)."""
+    """True if its commands count as those of the measured requests (a write-back cache)."""
 
 
 def rebuild_group(
@@ -143,7 +143,7 @@ def idle_users(volume: Volume, unit: int) -> list[tuple[int, int]]:
 def destage_group(
     target: VolumeTarget, written: Sequence[tuple[RequestKind, float]]
 ) -> BackgroundGroup:
-    """What a write-back cache writes later: the kinds in *written*, each with its share."""
+    """Writes that a write-back cache makes later: the kinds in *written*, each with its share."""
     flows = []
     for kind, share in written:
         later = destaged(target, kind)

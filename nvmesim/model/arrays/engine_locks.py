@@ -15,7 +15,7 @@ from nvmesim.network.network import Kind
 from nvmesim.scenario.resolved import ResolvedScenario, Volume, WorkloadGroup
 
 REMOTE_LINE_PS: Final = 92_000
-"""What a modified line takes longer to come from another socket's cache. Source: Intel MLC 3.9 on
+"""Extra time of a modified line from another socket's cache. Source: Intel MLC 3.9 on
 two Platinum 8269CY: 51.7 ns from the own socket, 111 and 176 ns from the other."""
 
 
@@ -30,7 +30,7 @@ class EngineLocks:
         self._stations: dict[str, int] = {}
 
     def rows(self, write: bool) -> list[Row]:
-        """What a request passes while its thread is held."""
+        """Stations that a request passes while its thread is held."""
         held = [(name, self._held_ps(lock, write)) for name, lock in self._locks.items()]
         return [const(self._station(name), round(ps)) for name, ps in held if ps >= 1]
 

@@ -1,4 +1,4 @@
-"""What md's RAID5/6 does row by row: raid5d, its workers, and the locks that they share.
+"""The rows of md's RAID5/6: raid5d, its workers, and the locks that they share.
 
 A write is handled in rows of 4 KiB across the members, whatever its size. Without
 ``group_thread_cnt`` one thread, raid5d, handles all of them: a station with one server. With

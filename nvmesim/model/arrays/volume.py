@@ -141,7 +141,7 @@ class VolumeTarget:
         return room, dirty
 
     def is_cached(self, kind: RequestKind) -> bool:
-        """Whether the request ends in the controller's cache, and a destager does the rest."""
+        """True if the request ends in the controller's cache, and a destager does the rest."""
         return kind.write and self._room >= 0
 
     # -- plans ----------------------------------------------------------------------------------
@@ -158,7 +158,7 @@ class VolumeTarget:
         return replace(planned, n_phases=last, flush_phase=last)
 
     def member_plan(self, kind: RequestKind) -> Planned:
-        """What the members do for *kind*, whether the request waits for it or not."""
+        """Work of the members for *kind*, whether the request waits for it or not."""
         asked = kind
         share = self._misaligned(kind)
         if self._has_parity and share[0]:
@@ -241,7 +241,7 @@ class VolumeTarget:
         return rows if phase < 0 else [*rows, op(Op.FORK, phase)]
 
     def destage_rows(self, kind: RequestKind, n_phases: int) -> list[Row]:
-        """What a destager does again and again: take what is dirty, write it, give room."""
+        """Loop of a destager: take what is dirty, write it, give room."""
         slots = self._slots(kind.n_bytes)
         return [
             op(Op.ACQUIRE, self._dirty, slots),
@@ -331,7 +331,7 @@ class VolumeTarget:
         return n_bytes * PS_PER_S / self._engine.parity_rate.value
 
     def parity_memory(self, n_bytes: int, memory: int) -> list[Row]:
-        """What the parity of *n_bytes* moves through *memory*."""
+        """Visits to *memory* by the parity of *n_bytes*."""
         return self._paths.memory_rows(memory, 2 * n_bytes) if memory >= 0 else []
 
     def _answer(self, kind: RequestKind) -> list[Row]:

@@ -221,7 +221,7 @@ def read_first(table: PlanTable) -> float:
 
 
 def background_table(volume: Volume, drives: Sequence[Drive]) -> PlanTable:
-    """What restores the volume's rebuilding member, or checks all of them if none is.
+    """Plan that restores the volume's rebuilding member, or checks all of them if none is.
 
     A volume wider than its columns restores each of the parts that its member is in, in turn.
     """

@@ -1,1 +1,1 @@
-"""What asks: requests, replayed traces, flushes, limits of a tenant."""
+"""Load on the server: requests, replayed traces, flushes, limits of a tenant."""

@@ -1,4 +1,4 @@
-"""What a workload group asks of a target, as the planner of a volume needs it."""
+"""Requests of a workload group to a target, as the planner of a volume needs them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Access = Literal["random", "sequential"]
 
 @dataclass(frozen=True)
 class RequestKind:
-    """What a group does to a target: one operation, one size, from one socket's memory."""
+    """Requests of a group to a target: one operation, one size, from one socket's memory."""
 
     write: bool
     n_bytes: int

@@ -34,6 +34,6 @@ def flushed_kinds(
 
 
 def sync_rows(submit: Sequence[Row], flush: Sequence[Row], complete: Sequence[Row]) -> list[Row]:
-    """What a user does once its write is answered: submit the flush, wait for it, reap it."""
+    """Steps of a user once its write is answered: submit the flush, wait for it, reap it."""
     submitted = [row for row in submit if row[0] != Op.MARK]
     return [op(Op.ANSWER), *submitted, *flush, *complete]

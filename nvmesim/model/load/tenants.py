@@ -22,7 +22,7 @@ class Limiters:
         self._stations: dict[tuple[int, str], int] = {}
 
     def rows(self, index: int, group: WorkloadGroup, n_bytes: int) -> list[Row]:
-        """What a request of *n_bytes* of group *index* waits at, the sustained limits first."""
+        """Limits for a request of *n_bytes* of group *index*, the sustained ones first."""
         limits = group.limits
         if limits is None:
             return []

@@ -75,7 +75,7 @@ def _requests(lowered: Lowered, load: Load) -> int:
 
 
 def load_of(lowered: Lowered) -> Load:
-    """What the controller must know of the load of *lowered*."""
+    """Facts about the load of *lowered* that the controller needs."""
     groups, net = lowered.scenario.workload, lowered.network
     steady = [d.index for d in lowered.scenario.drives if d.profile.state == "steady"]
     writes = any(g.read < 1 for g in groups) or bool(lowered.rebuilds)

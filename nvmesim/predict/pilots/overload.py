@@ -72,7 +72,7 @@ def _carried(scenario: ResolvedScenario, lowered: Lowered) -> float:
 
 
 def _grows(lowered: Lowered) -> bool:
-    """Whether the backlog grows by more than completes, once requests complete at all."""
+    """True if the backlog grows by more than completes, once requests complete at all."""
     engine = CompiledEngine(lowered.network, seed=SEED)
     first = engine.advance(COMPLETIONS, HORIZON_PS)
     second = engine.advance(COMPLETIONS, HORIZON_PS)

@@ -32,7 +32,7 @@ PATIENCE_VISITS: Final = 5_000_000
 
 @dataclass(frozen=True)
 class Beyond:
-    """What a prediction's interval holds besides simulation and numbers."""
+    """Parts of a prediction's interval besides simulation and numbers."""
 
     model_class: str
     kind: Kind
@@ -57,7 +57,7 @@ class Beyond:
 def beyond(
     scenario: ResolvedScenario, verdict: str = "", drive_share: float = 1.0, without: str = ""
 ) -> Beyond:
-    """What is known before and beside any simulation of *scenario*.
+    """Certainty that needs no simulation of *scenario*.
 
     *drive_share* is the share of a request's time that its drives take: as much of their misfit
     counts. *without* leaves one source out of what the model's error is learned from.

@@ -44,7 +44,7 @@ PERCENTS: Final = (50.0, 90.0, 95.0, 99.0, 99.9)
 
 @dataclass(frozen=True)
 class Numbers:
-    """What the doubt about the numbers of profiles does to an answer, 95 %."""
+    """Effect of the profiles' uncertain numbers on an answer, 95 %."""
 
     spans: Mapping[str, Span]
     """"iops", "mean", "p50" ... -> how far the figure's logarithm may lie below and above"""
@@ -74,7 +74,7 @@ def numbers(
     progress: Callable[[str, float], None] | None = None,
     runs: int = RUNS,
 ) -> Numbers | None:
-    """What the doubt about the numbers of *scenario* does, simulated shortly by *run*; None: none.
+    """Effect of the uncertain numbers of *scenario*, simulated shortly by *run*; None: none.
 
     A combination that cannot be simulated is left out.
     """

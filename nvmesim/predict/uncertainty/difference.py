@@ -15,7 +15,7 @@ LEAST: Final = 1e-9
 
 @dataclass(frozen=True)
 class Gain:
-    """What a design does over another, 95 %."""
+    """Gain of a design over another, 95 %."""
 
     interval: Interval
     """Relative: 0.1 is 10 % more."""

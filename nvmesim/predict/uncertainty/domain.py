@@ -32,7 +32,7 @@ class Outside:
 
 
 def outside(scenario: ResolvedScenario) -> tuple[Outside, ...]:
-    """What of *scenario* its drives' profiles were not captured on; each once."""
+    """Conditions of *scenario* outside of its drives' captures; each once."""
     found: dict[Outside, None] = {}
     for profile in {d.profile.name: d.profile for d in scenario.drives}.values():
         for item in _of_drive(profile, scenario):

@@ -1,4 +1,4 @@
-"""What a profile misses of its own captures, carried over to another load.
+"""Misfit of a profile to its own captures, carried over to another load.
 
 A profile keeps a residual a captured row: logarithm of model over measured. They are read as one
 smooth function of the load (a Gaussian process over the share of reads, the logarithms of size and
@@ -65,7 +65,7 @@ class Where:
 
 
 def misfit(scenario: ResolvedScenario, figure: str = "iops", share: float = 1.0) -> Misfit:
-    """What the drives' profiles miss of *figure* under this load, by the drives' *share* of it.
+    """Misfit of the drives' profiles in *figure* under this load, by the drives' *share* of it.
 
     Drives of several profiles count by their number; a drive that does not matter to the answer (a
     processor is full) does not move it.

@@ -63,7 +63,7 @@ def spread_of(quantity: Quantity) -> float:
 
 
 def factors(scenario: ResolvedScenario) -> list[Factor]:
-    """What may be otherwise in *scenario*, without what its load cannot use."""
+    """Uncertain numbers of *scenario*, without those that its load cannot use."""
     found: list[Factor] = []
     for label, profile in profiles(scenario).items():
         joint = getattr(profile, "joint", None)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 FIGURES: Final = ("iops", "mean", "p50", "p90", "p95", "p99", "p99.9")
-"""What has an interval of four parts."""
+"""Figures that have an interval of four parts."""
 SHOWN: Final = ("iops", "mean", "p50", "p99", "p99.9")
 """Of these, what `run --json` lists."""
 SIDES_DIFFER: Final = 0.05

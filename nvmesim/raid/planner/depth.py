@@ -56,7 +56,7 @@ class _Cell:
 
 @dataclass
 class _Share:
-    """What one request does of the rows it shares."""
+    """Share of one request in the rows it shares."""
 
     reads: list[RowRun] = field(default_factory=list)
     writes: list[RowRun] = field(default_factory=list)

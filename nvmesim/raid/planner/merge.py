@@ -147,7 +147,7 @@ def _extend(plug: Plug, members: tuple[int, ...], row: int, n_rows: int) -> int:
 def joined(
     children: Sequence[tuple[tuple[int, ...], bool, int, int, int]], max_bytes: int
 ) -> list[tuple[tuple[int, ...], bool, int, int, int]]:
-    """What touches, as one command of one bio: an engine that plans whole strips.
+    """Neighbouring blocks as one command of one bio: an engine that plans whole strips.
 
     >>> joined([((0,), True, 4096, 4096, 1), ((0,), True, 0, 4096, 1)], 8192)
     [((0,), True, 0, 8192, 1)]

@@ -151,7 +151,7 @@ class ParityPlanner:
     def ranges(
         self, op: Op, offset: int, length: int, cache: StripeCache | None, *, below: bool
     ) -> list[RowRange]:
-        """What md does to each row of a request; *cache*, if given, is read and updated."""
+        """Md's actions on each row of a request; *cache*, if given, is read and updated."""
         geometry = self.geometry
         done: list[RowRange] = []
         for span in spans(offset, length, geometry.chunk, geometry.data_disks):
@@ -174,7 +174,7 @@ class ParityPlanner:
         return done
 
     def decide(self, op: Op, turn: int, span: Span, cached: int, below: bool) -> RowWork:
-        """What md does to a row of *span*, of the stripe *turn* of the layout's period."""
+        """Md's actions on a row of *span*, of the stripe *turn* of the layout's period."""
         is_read = op == "read"
         key = (turn, span.full, span.partial, cached, is_read, below)
         work = self._works.get(key)

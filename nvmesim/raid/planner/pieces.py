@@ -89,7 +89,7 @@ def split_unit(geometry: RaidGeometry) -> int | None:
 
 
 def crosses_barriers(geometry: RaidGeometry, block_size: int, step: int, offset: int) -> bool:
-    """Whether some of the requests at offset + k * step cross a barrier unit of a raid1.
+    """True if some of the requests at offset + k * step cross a barrier unit of a raid1.
 
     >>> mirror = RaidGeometry(1, 2)
     >>> [crosses_barriers(mirror, 65536, step, 0) for step in (65536, 4096)]

@@ -45,7 +45,7 @@ def rows_touched(geometry: RaidGeometry, span: int | None) -> int | None:
 
 
 def is_reused(geometry: RaidGeometry, op: Op, span: int | None) -> bool:
-    """Whether so much of what the load touches is cached that it shows."""
+    """True if so much of what the load touches is cached that it shows."""
     if not geometry.record.stripe_cache or (op == "read" and not geometry.lost):
         return False
     if geometry.kernel == "none":

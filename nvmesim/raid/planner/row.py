@@ -1,4 +1,4 @@
-"""What raid5 and raid6 do to one 4 KiB stripe row: read-modify-write or reconstruct-write.
+"""One 4 KiB stripe row of raid5 and raid6: read-modify-write or reconstruct-write.
 
 A row is handled as md's handle_stripe does it: fill (fetch_block), then the choice between rmw and
 rcw (handle_stripe_dirtying), again and again until the write can start. Members are bits of an int.
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 @dataclass(frozen=True)
 class RowTask:
-    """What is asked of a row and what is known of it; every field but three is a set of members."""
+    """State of a row and the request to it; every field but three is a set of members."""
 
     members: int  # how many
     rmw_level: int
@@ -28,7 +28,7 @@ class RowTask:
 
 @dataclass(frozen=True)
 class RowWork:
-    """What md does with a row: members read, then members written, and the cache after it."""
+    """Md's actions on a row: members read, then members written, and the cache after it."""
 
     reads: tuple[int, ...]  # members, in the order in which md submits them
     writes: tuple[int, ...]
@@ -107,7 +107,7 @@ def _fill(row: _Row) -> None:
 
 
 def _needed(row: _Row, bit: int, to_write: int) -> bool:
-    """Whether md must have this block (need_this_block)."""
+    """True if md must have this block (need_this_block)."""
     task = row.task
     if bit & (row.pending | row.cached):
         return False
@@ -154,7 +154,7 @@ def _cost(blocks: int, task: RowTask) -> int:
 
 
 def full_write(task: RowTask) -> bool:
-    """Whether the row's data blocks are all overwritten."""
+    """True if the row's data blocks are all overwritten."""
     data = ((1 << task.members) - 1) & ~(task.parity_p | task.parity_q)
     return task.overwrite == data
 

@@ -95,7 +95,7 @@ def _cycle(geometry: RaidGeometry, block_size: int, offset: int) -> int:
 
 
 def needs_depth_model(geometry: RaidGeometry, block_size: int, depth: int) -> bool:
-    """Whether writes of a stream meet in the rows of a raid5 or raid6.
+    """True if writes of a stream meet in the rows of a raid5 or raid6.
 
     They do with more than a chunk in flight, or if one request overflows the stripe cache.
     """
@@ -107,7 +107,7 @@ def needs_depth_model(geometry: RaidGeometry, block_size: int, depth: int) -> bo
 
 
 def overflows_at_random(geometry: RaidGeometry, block_size: int, depth: int) -> bool:
-    """Whether random writes are handled before all of a stripe has come.
+    """True if random writes are handled before all of a stripe has come.
 
     They are when those in flight overflow the stripe cache and a stripe takes several of the bios
     of 1 MiB that raid5/6 cuts requests into; smaller stripes come as a whole.

@@ -1,4 +1,4 @@
-"""What DiskSpd's words mean, for loads of a scenario and for command lines found in captures alike.
+"""DiskSpd's words, for loads of a scenario and for command lines found in captures alike.
 
 Source: microsoft/diskspd wiki, Command line and parameters (2.2).
 """
@@ -46,5 +46,5 @@ def flags_and_targets(words: list[str]) -> tuple[list[str], list[str]]:
 
 
 def _is_flag(word: str) -> bool:
-    """Whether *word* is a flag; a slash begins one as well, and the path of a file on Linux."""
+    """True if *word* is a flag; a slash begins one as well, and the path of a file on Linux."""
     return word.startswith("-") or _SLASHED.fullmatch(word) is not None

@@ -57,7 +57,7 @@ def parse(content: str, *, chosen: str = "", where: str = "fio") -> list[ParsedL
 
 
 def _is_serial(section: Section) -> bool:
-    """Whether the section waits for those before it."""
+    """True if the section waits for those before it."""
     return any(section.options.get(key, "0") != "0" for key in ("stonewall", "wait_for_previous"))
 
 

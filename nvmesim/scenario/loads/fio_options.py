@@ -1,4 +1,4 @@
-"""What fio's options mean for a load: honoured, ignored as they do not shape it, or refused."""
+"""Meaning of fio's options for a load: honoured, ignored as they do not shape it, or refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What fio's words mean, for loads of a scenario and for options found in captures alike.
+"""Meaning of fio's words, for loads of a scenario and for options found in captures alike.
 
 Sizes, times, lists and modes as fio reads them; who asks decides what to do where a word is none.
 Source: fio HOWTO, parameter types and job options.

@@ -1,4 +1,4 @@
-"""What a DiskSpd line or a fio file says about the load, before it meets a server."""
+"""The load of a DiskSpd line or a fio file, before it meets a server."""
 
 from __future__ import annotations
 

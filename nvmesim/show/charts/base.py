@@ -1,4 +1,4 @@
-"""What all charts share: data inside, no network, one look, a text for those who do not see them.
+"""Parts of all charts: data inside, no network, one look, a text for those who do not see them.
 
 A chart shows itself in a notebook as SVG and saves itself as SVG, PNG or HTML; none of these asks a
 server for anything.
@@ -152,7 +152,7 @@ def styled(drawn: Drawn) -> dict[str, Any]:
 
 
 def _without_defaults(config: dict[str, Any]) -> dict[str, Any]:
-    """What the user configured: Altair's own theme sets the size of the view and no more."""
+    """Configuration of the user: Altair's own theme sets the size of the view and no more."""
     return {k: v for k, v in config.items() if k != "view" or set(v) - {"continuousWidth",
             "continuousHeight"}}  # fmt: skip
 

@@ -93,7 +93,7 @@ def picture(result: Result) -> Picture:
 
 
 def waiting(result: Result) -> Column:
-    """What a striped volume loses to its slowest member; needs ``simulate(…, waits=True)``."""
+    """Loss of a striped volume to its slowest member; needs ``simulate(…, waits=True)``."""
     found = _waiting(result.waits)
     if not found:
         raise InputError("no waits were simulated; use ns.simulate(…, waits=True) on a volume")

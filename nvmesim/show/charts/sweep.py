@@ -378,7 +378,7 @@ def pareto_front(frame: pl.DataFrame, cost: str, gain: str) -> pl.DataFrame:
 
 
 def tornado(frame: pl.DataFrame, *, most: int = 12) -> Drawing:
-    """What each input moves the answer by, from its low to its high value; widest first.
+    """Change of the answer by each input, from its low to its high value; widest first.
 
     *frame* comes from `nvmesim.sensitivity`: input, basis, change_low, change_high (shares).
     """

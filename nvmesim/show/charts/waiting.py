@@ -155,7 +155,7 @@ def busy(waits: Waits) -> Drawing:
 
 
 def scaling(waits: Waits) -> Drawing:
-    """What n members that wait for one another do of n times one, for reads and writes."""
+    """Throughput of n members that wait for one another over n times one, for reads and writes."""
     rows: list[dict[str, Any]] = [
         {"n": p.members, "op": f"{p.op}s", "share": round(p.efficiency, 4)} for p in waits.scaling
     ]

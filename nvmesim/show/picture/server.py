@@ -245,7 +245,7 @@ def _arrow(
 
 
 def _chips(canvas: Canvas, plan: _Plan, load: Loads, scenario: ResolvedScenario) -> None:
-    """What all requests share, along the top."""
+    """Parts that all requests share, along the top."""
     engines = {
         f"{v.name} engine": f"{v.name}: {v.level}, {v.engine.name}" for v in scenario.volumes
     }
@@ -341,7 +341,7 @@ def _adapter(canvas: Canvas, plan: _Plan, group: _Group, adapter: Adapter, load:
 
 
 def _header(canvas: Canvas, plan: _Plan, group: _Group) -> None:
-    """What the drives of a group are, once for all of them."""
+    """Description of the drives of a group, once for all of them."""
     models = list(dict.fromkeys(d.profile.model or d.profile.name for d in group.drives))
     if not models:
         return

@@ -1,4 +1,4 @@
-"""What a candidate is without simulating it: capacity, redundancy, lanes, watts, price."""
+"""Facts about a candidate without simulation: capacity, redundancy, lanes, watts, price."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ Amount = Annotated[float, Field(ge=0)]
 
 
 class Constraints(Strict):
-    """What every candidate must reach; in this order they are looked at."""
+    """Requirements of every candidate, in the order in which they are checked."""
 
     capacity: Size | None = None
     """Usable, at least."""
@@ -47,7 +47,7 @@ class Constraints(Strict):
 
 
 class Objective(Strict):
-    """What the chosen one has least of."""
+    """Objective that the chosen one has least of."""
 
     minimize: Literal["price", "power", "drives"] = "price"
 

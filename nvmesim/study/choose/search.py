@@ -72,7 +72,7 @@ class Candidate:
     """Least probability, over IOPS and p99, that it holds with all that is not known."""
 
     def cost(self, what: str) -> float:
-        """What the objective counts."""
+        """Quantity that the objective counts."""
         found = getattr(self.fixed, what) if self.fixed else None
         return float("inf") if found is None else float(found)
 
@@ -293,7 +293,7 @@ class _Search:
 
     @staticmethod
     def _is_carried(candidate: Candidate, limit: float) -> bool:
-        """Whether an open loop of *limit* requests/s or more is carried (it is not unstable)."""
+        """True if an open loop of *limit* requests/s or more is carried (it is not unstable)."""
         return candidate.offered is not None and candidate.offered >= limit * (1 - 1e-9)
 
     def choice(self) -> Choice:

@@ -184,7 +184,7 @@ def check(tables: Mapping[str, Any], base: str, plan: Plan) -> str:
 def _meaning(
     tables: Mapping[str, Any], base: str, plan: Plan, number: int, value: Any
 ) -> str | InputError:
-    """What a value of axis *number* makes of the scenario, in the first point that can be."""
+    """Scenario with a value of axis *number*, in the first point that can be."""
     axis = plan.axes[number]
     first: InputError | None = None
     for changes in itertools.chain([{axis.key: value}], _combinations(plan, number, value)):

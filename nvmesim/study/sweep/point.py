@@ -37,7 +37,7 @@ class Settings:
     max_requests: int = MAX_REQUESTS
     cache: bool = True
     certainty: bool = True
-    """Whether intervals hold all four parts, or the simulation's alone."""
+    """True if intervals hold all four parts, or the simulation's alone."""
 
     def plain(self) -> dict[str, Any]:
         """Return what a point's numbers depend on."""
@@ -168,7 +168,7 @@ def _interval(name: str, interval: Any) -> dict[str, float]:
 
 
 def _simulated(result: Result) -> dict[str, float | None]:
-    """What simulation alone leaves of IOPS and p99: relative half-widths, 95 %."""
+    """Half-widths of IOPS and p99 by simulation alone, relative, 95 %."""
     out: dict[str, float | None] = {}
     for figure, name in (("iops", "iops_simulation"), ("p99", "lat_p99_simulation")):
         parts = result.certainty.figures.get(figure)

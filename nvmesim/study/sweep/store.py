@@ -1,4 +1,4 @@
-"""What a sweep has finished, beside its output: a line of JSON a point, kept through kill -9.
+"""Finished points of a sweep, beside its output: a line of JSON each, kept through kill -9.
 
 ``OUT.parquet.partial`` starts with a line that says which sweep it belongs to. Each answer is one
 line more, handed to the system at once and forced to the disk every second, so that a killed

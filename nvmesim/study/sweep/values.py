@@ -1,4 +1,4 @@
-"""What a parameter is swept over: lists and ranges as people write them.
+"""Values of a swept parameter: lists and ranges as people write them.
 
 ``4,8,16`` is a list, ``4..24`` a range, ``4..24..4`` one with a step, ``1..256..x2`` one that
 doubles, ``50 us..80 us..10 us`` one with units; mixtures such as ``1,2,4..24..4`` are joined.
@@ -35,7 +35,7 @@ class Span:
 
     @property
     def is_whole(self) -> bool:
-        """Whether only whole numbers are meant: none is written with a decimal point."""
+        """True if only whole numbers are meant: none is written with a decimal point."""
         written = (self.low, self.high, self.step or Decimal(1), self.factor or Decimal(1))
         return not any("." in f"{n:f}" for n in written)
 
@@ -87,7 +87,7 @@ class Span:
 
 
 Choice = tuple[Any, ...] | Span
-"""What one parameter is swept over."""
+"""Values of one swept parameter."""
 
 
 def parse_values(text: str, said: str = "") -> Choice:

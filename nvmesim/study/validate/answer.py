@@ -42,7 +42,7 @@ class Fitted:
 
 @dataclass(frozen=True)
 class Prediction:
-    """What a set's question is answered with."""
+    """Answer to a set's question."""
 
     values: Mapping[Key, Value]
     """Calibrated on the set's inputs."""
@@ -56,7 +56,7 @@ class Prediction:
 
     @property
     def verdicts(self) -> Mapping[Key, str]:
-        """What stops each."""
+        """Bottleneck of each."""
         return {key: value.verdict for key, value in self.values.items()}
 
 

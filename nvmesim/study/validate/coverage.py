@@ -34,7 +34,7 @@ class Judged:
 
     @property
     def inside(self) -> bool:
-        """Whether the interval holds what was measured."""
+        """True if the interval holds what was measured."""
         return self.low <= self.measured <= self.high
 
     @property
@@ -70,7 +70,7 @@ class Judged:
 
 @dataclass(frozen=True)
 class Coverage:
-    """What the counted rows add up to; every source has one vote, however many rows it has."""
+    """Summary of the counted rows; every source has one vote, however many rows it has."""
 
     rows: int
     sources: int

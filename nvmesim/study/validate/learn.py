@@ -1,4 +1,4 @@
-"""What the published sets say about the model's error: the table that predictions draw on."""
+"""The model's error on the published sets: the table that predictions draw on."""
 
 from __future__ import annotations
 

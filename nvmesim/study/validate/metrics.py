@@ -1,4 +1,4 @@
-"""What can be measured and predicted: its unit, and what an error of it is."""
+"""Metrics that can be measured and predicted: their units, and what an error of each is."""
 
 from __future__ import annotations
 

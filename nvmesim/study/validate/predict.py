@@ -57,9 +57,9 @@ class Predictor:
     changes: tuple[Change, ...] = ()
     requests: int = REQUESTS
     seen: dict[tuple[object, ...], Result] = field(default_factory=dict)
-    """What has been simulated, shared between predictors of one question."""
+    """Simulated results, shared between predictors of one question."""
     certainty: bool = False
-    """Whether intervals are those that `nvmesim run` prints, the model's error learned without the
+    """True if intervals are those that `nvmesim run` prints, the model's error learned without the
     question's own source; else the simulation's alone."""
 
     def value(self, key: Key) -> Value:

@@ -59,7 +59,7 @@ class Fit(_Strict):
     metric: str
     reference: str = ""
     only_here: bool = False
-    """Whether the parameter exists for this set alone."""
+    """True if the parameter exists for this set alone."""
     about: str = ""
 
 
@@ -97,7 +97,7 @@ class _File(_Strict):
     grade: Literal["files", "table", "rounded", "words"]
     story: str = ""
     open: tuple[str, ...] = ()
-    """What is not explained, with the best hypothesis."""
+    """Unexplained differences, with the best hypothesis."""
     scored: bool = False
     budget: dict[str, Annotated[float, Field(gt=0)]]
     noise: dict[str, Annotated[float, Field(ge=0)]] = Field(default_factory=dict)
@@ -123,7 +123,7 @@ class Row:
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """What is asked: configuration, metric, and the configuration it is compared with."""
+        """A question: configuration, metric, and the configuration it is compared with."""
         return self.config, self.metric, self.reference
 
     @property

@@ -14,7 +14,7 @@ Key = tuple[str, str, str]
 
 @dataclass(frozen=True)
 class Question:
-    """What is known, and what is asked; a target's value is not in here."""
+    """Inputs and questions of a set; a target's value is not in here."""
 
     name: str
     source: str

@@ -30,7 +30,7 @@ class Line:
     within_budget: bool | None
     """None where nothing is promised: inputs and rows that are only shown."""
     inside: bool
-    """Whether the predicted interval holds the measured value (or meets the range)."""
+    """True if the predicted interval holds the measured value (or meets the range)."""
     verdict: str
     source: str = ""
     value: Value | None = None
@@ -38,13 +38,13 @@ class Line:
     catalog: Value | None = None
     """The same from catalog profiles; None where that cannot be."""
     naive: float | None = None
-    """What the naive rule says; None where it says nothing."""
+    """Answer of the naive rule; None where it has none."""
     not_counted: str = ""
     """Why the row says nothing about the model; empty: it counts."""
 
     @property
     def counted(self) -> bool:
-        """Whether the row is in the headline."""
+        """True if the row is in the headline."""
         return self.row.role == "target" and not self.not_counted
 
     def to_json(self) -> dict[str, Any]:
@@ -81,7 +81,7 @@ class Score:
 
     @property
     def met(self) -> bool:
-        """Whether every target is within the set's stated budget."""
+        """True if every target is within the set's stated budget."""
         return all(line.within_budget for line in self.targets)
 
 
@@ -162,7 +162,7 @@ def error(row: Row, predicted: float) -> float:
 
 @dataclass(frozen=True)
 class Summary:
-    """What the targets of several sets add up to."""
+    """Summary of the targets of several sets."""
 
     targets: int
     iops_median: float

@@ -68,7 +68,7 @@ class _Histogram:
 
 
 def sniff(head: Head) -> bool:
-    """Whether *head* holds a histogram of biolatency."""
+    """True if *head* holds a histogram of biolatency."""
     return bool(_SNIFF.search(head.text))
 
 

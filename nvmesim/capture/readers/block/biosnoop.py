@@ -47,7 +47,7 @@ _KINDS: Final = {
 
 
 def sniff(head: Head) -> bool:
-    """Whether *head* holds biosnoop's header, or rows of bcc's."""
+    """True if *head* holds biosnoop's header, or rows of bcc's."""
     return bool(_HEADER.search(head.text) or _ROW.search(head.text))
 
 

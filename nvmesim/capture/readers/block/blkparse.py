@@ -53,7 +53,7 @@ _SKIPS = re.compile(rb"Skips: [\d,.']+ forward \(([\d,.']{1,30})")
 
 
 def sniff(head: Head) -> bool:
-    """Whether *head* holds blkparse events in a form read here."""
+    """True if *head* holds blkparse events in a form read here."""
     text = head.text.encode()
     return bool(_EVENT.search(text)) or find_layout(text) is not None
 

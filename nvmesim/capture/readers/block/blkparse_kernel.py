@@ -98,7 +98,7 @@ def _blank(buf: np.ndarray, i: int, end: int) -> int:
 
 @compiled
 def fits(value: int, digits: int) -> bool:
-    """Whether a number that was computed in int64 from so many digits did not wrap."""
+    """True if a number that was computed in int64 from so many digits did not wrap."""
     # What 19 digits add beyond 2**63 makes it negative; with the JIT off nothing wraps.
     return digits <= MAX_DIGITS and 0 <= value <= LARGEST
 
@@ -146,7 +146,7 @@ def _token(buf: np.ndarray, i: int, end: int) -> int:
 
 @compiled
 def _operation(buf: np.ndarray, i: int, stop: int) -> int:
-    """What an RWBS field says: its first letter, or the one behind a preflush F."""
+    """Operation of an RWBS field: its first letter, or the one behind a preflush F."""
     letter = int(buf[i])
     if letter == 70:
         if stop - i == 1:
@@ -171,7 +171,7 @@ def _line_end(buf: np.ndarray, i: int, end: int) -> int:
 
 @compiled
 def _closed(buf: np.ndarray, first: int, stop: int) -> bool:
-    """Whether the tail ``[process]`` or ``(elapsed) [0]`` is whole, so the line was not cut."""
+    """True if the tail ``[process]`` or ``(elapsed) [0]`` is whole, so the line was not cut."""
     if first >= stop or (int(buf[first]) != OPEN_BRACKET and int(buf[first]) != OPEN_PAREN):
         return False
     last = stop - 1
@@ -249,7 +249,7 @@ def _prefix(buf: np.ndarray, line: int, end: int, column: int) -> tuple[int, int
 
 @compiled
 def _paired(action: int) -> bool:
-    """Whether pairing needs events of this action: C, D, Q or R."""
+    """True if pairing needs events of this action: C, D, Q or R."""
     return action == 67 or action == 68 or action == 81 or action == 82
 
 

@@ -55,7 +55,7 @@ _NAME = re.compile(r"(.+\.blktrace\.)\d+$")
 
 
 def sniff(head: Head) -> bool:
-    """Whether *head* starts with a record, of any version and byte order."""
+    """True if *head* starts with a record, of any version and byte order."""
     return _order(head) is not None
 
 

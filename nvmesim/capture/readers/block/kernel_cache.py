@@ -36,7 +36,7 @@ _HERE: Final = Path(__file__).parent
 
 
 class KernelCache(caching.FunctionCache):  # type: ignore[misc]
-    """What a dispatcher of Numba asks before it compiles *function*, and tells afterwards."""
+    """Cache that a dispatcher of Numba asks before it compiles *function*, and fills afterwards."""
 
     def __init__(self, function: Callable[..., Any], sources: Callable[[], str]) -> None:
         # Numba's own __init__ looks for a folder, and raises if it finds none

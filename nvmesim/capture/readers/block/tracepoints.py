@@ -54,7 +54,7 @@ LETTERS: Final = tuple(ord(letter) for letter in "QDCR")
 
 
 def sniff(head: Head) -> bool:
-    """Whether *head* holds block events of perf script, ftrace or a bpftrace CSV."""
+    """True if *head* holds block events of perf script, ftrace or a bpftrace CSV."""
     text = head.text
     if "block_rq_" in text or "nvme_" in text:
         return bool(_BLOCK.search(text) or _NVME.search(text))
@@ -124,7 +124,7 @@ class _Lost:
         self.events = 0
 
     def expects(self, line: bytes) -> bool:
-        """Whether *line* is a header, or says that events were lost."""
+        """True if *line* is a header, or says that events were lost."""
         lost = _LOST.search(line)
         if lost:
             self.events += int(lost[1] or lost[2])

@@ -58,7 +58,7 @@ def marks_of(word: np.uint64, pattern: np.uint64) -> np.uint64:
 
 @compiled
 def starts(buf: np.ndarray, i: int, end: int, word: np.ndarray) -> bool:
-    """Whether *word* stands at *i*."""
+    """True if *word* stands at *i*."""
     if i + word.shape[0] > end:
         return False
     for k in range(word.shape[0]):  # noqa: SIM110

@@ -33,7 +33,7 @@ _HEADER = re.compile(r"^\s*(DiskRead|DiskWrite),\s*TimeStamp\s*,.*$", re.M)
 
 
 def is_xperf(head: Head) -> bool:
-    """Whether *head* is of an xperf dump that has disk events."""
+    """True if *head* is of an xperf dump that has disk events."""
     return "BeginHeader" in head.text and bool(_HEADER.search(head.text))
 
 

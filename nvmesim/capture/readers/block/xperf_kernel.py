@@ -47,7 +47,7 @@ OTHER: Final = -1
 
 @compiled
 def _kind(buf: np.ndarray, i: int, end: int) -> tuple[int, int]:
-    """What event the word at *i* names, and the index of the comma behind it."""
+    """Event that the word at *i* names, and the index of the comma behind it."""
     if not starts(buf, i, end, DISK_WORD):
         return OTHER, i
     i += 4

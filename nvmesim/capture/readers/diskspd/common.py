@@ -1,4 +1,4 @@
-"""What DiskSpd's XML and text say alike, and how it becomes measurements.
+"""Facts that DiskSpd's XML and text share, and how they become measurements.
 
 DiskSpd's latency runs from just before ReadFile or WriteFile to the dequeue of the completion, so
 it is a total one (``lat``). Its CPU table counts all processes of the host.
@@ -90,7 +90,7 @@ class Target:
 
 @dataclass
 class Counts:
-    """What one direction did, over some threads."""
+    """Results of one direction, over some threads."""
 
     count: int = 0
     bytes: int = 0

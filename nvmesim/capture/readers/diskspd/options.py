@@ -1,4 +1,4 @@
-"""What a DiskSpd command line says about the load, where the input parameters were cut away."""
+"""The load of a DiskSpd command line, where the input parameters were cut away."""
 
 from __future__ import annotations
 

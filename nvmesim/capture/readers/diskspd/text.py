@@ -46,7 +46,7 @@ _RATE = re.compile(r"rate-limited to (\d{1,12}) ?(B/ms|IOPS)")
 
 
 def sniff(head: Head) -> bool:
-    """Whether *head* holds DiskSpd's text, from its input parameters or results."""
+    """True if *head* holds DiskSpd's text, from its input parameters or results."""
     return bool(_SNIFF.search(head.text)) and "<Results>" not in head.text
 
 
@@ -120,7 +120,7 @@ class _Parse:
     cpus: int | None = None
     version: str | None = None
     waits: bool = False
-    """Whether a run has begun that has no results yet."""
+    """True if a run has begun that has no results yet."""
     span: Span | None = None
     """The time span whose results are being read."""
     rows: Iterator[str] | None = None

@@ -43,7 +43,7 @@ _NESTED = re.compile(r"<(/?)[A-Za-z][^<>]*?(/?)>")
 
 
 def sniff(head: Head) -> bool:
-    """Whether *head* holds the start of DiskSpd's XML."""
+    """True if *head* holds the start of DiskSpd's XML."""
     start = head.text.find("<Results>")
     return start >= 0 and bool(
         re.match(r"<Results>\s*<(System|Profile|TimeSpan)\b", head.text[start:])

@@ -1,4 +1,4 @@
-"""What fio prints before any result: its version, the jobs' main options, how many it starts."""
+"""Fio's output before any result: its version, the jobs' main options, how many it starts."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ FROM_COMMAND: Final = frozenset(
     {"direct", "buffered", "hipri", "filename", "directory", "thinktime", "rate", "rate_iops"}
     | {"rwmixread", "rwmixwrite", "ramp_time", "percentage_random"}
 )
-"""What a banner does not say; everything else is taken from the banner."""
+"""Options that a banner does not show; everything else is taken from the banner."""
 INTERRUPTED: Final = "terminating on signal"
-"""What fio prints of Ctrl-C and timeouts from outside."""
+"""Text that fio prints of Ctrl-C and timeouts from outside."""
 _OLD_KB: Final = re.compile(r"(?<=[0-9])([KMG])i?B?$")
 
 

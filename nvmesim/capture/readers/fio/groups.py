@@ -101,7 +101,7 @@ def tell_apart(runs: Sequence[list[Measurement]]) -> list[Measurement]:
 
 
 def _failed(job: Job) -> bool:
-    """Whether *job* ended by an error; one that was told to go on did not."""
+    """True if *job* ended by an error; one that was told to go on did not."""
     goes_on = job.options.given.get("continue_on_error", "none").strip() not in ("none", "0")
     return bool(job.error) and not (goes_on and job.results)
 
@@ -206,7 +206,7 @@ def _counted_fraction(jobs: list[Job]) -> float | None:
 
 
 def _read_fraction(jobs: list[Job]) -> float | None:
-    """What the options ask for if all jobs ask the same and did so, else what was counted."""
+    """Value that the options ask for if all jobs ask the same and did so, else the counted one."""
     asked = _same(job.options.read_fraction() for job in jobs)
     counted = _counted_fraction(jobs)
     if asked is None or (counted is not None and abs(asked - counted) > MIX_TOLERANCE):
@@ -314,7 +314,7 @@ def _depth_notes(jobs: list[Job]) -> list[str]:
 
 
 def _is_polled(job: Job) -> bool:
-    """Whether the job spins for completions, so that its CPU is full at any load.
+    """True if the job spins for completions, so that its CPU is full at any load.
 
     A job that waits for each request in turn gives up its CPU each time; one that does so for
     fewer than a tenth of them and is busy all the time must have polled, if the requests took

@@ -61,7 +61,7 @@ class Job:
 
     @property
     def results(self) -> list[OpResult]:
-        """What was done, by operation, or as one if the file has it so."""
+        """Results by operation, or as one if the file has it so."""
         return [*self.ops.values(), *([self.mixed] if self.mixed else [])]
 
 

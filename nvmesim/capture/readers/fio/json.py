@@ -37,7 +37,7 @@ _RUNNING: Final = 0.5
 
 
 def sniff(head: Head) -> bool:
-    """Whether *head* has fio's JSON, or only the ETA lines that may stand before it."""
+    """True if *head* has fio's JSON, or only the ETA lines that may stand before it."""
     if _MARK.search(head.text):
         return True
     return not head.whole and bool(_ETA.search(head.text)) and "(groupid=" not in head.text
@@ -91,7 +91,7 @@ def _version(run: Mapping[str, Any]) -> str:
 
 @dataclass
 class _Found:
-    """What a text holds: fio's objects, and what stood around them."""
+    """Content of a text: fio's objects, and what stood around them."""
 
     objects: list[dict[str, Any]] = field(default_factory=list)
     stderr: str = ""
@@ -233,7 +233,7 @@ def _final_runs(objects: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _continues(one: Mapping[str, Any], following: Mapping[str, Any]) -> bool:
-    """Whether *following* is a later report of the same run, not of the next run."""
+    """True if *following* is a later report of the same run, not of the next run."""
     before, after = _progress(one), _progress(following)
     if before is None or after is None or before.keys() != after.keys():
         return False
@@ -250,7 +250,7 @@ def _continues(one: Mapping[str, Any], following: Mapping[str, Any]) -> bool:
 
 
 def _in_ramp(table: Mapping[str, Any]) -> bool:
-    """Whether the jobs had not run longer than a lead-in that is not measured."""
+    """True if the jobs had not run longer than a lead-in that is not measured."""
     common = _common_of(table)
     own = [job.get("job options") for job in _jobs_of(table)]
     given = [Options({**common, **(o if isinstance(o, dict) else {})}) for o in own]
@@ -260,7 +260,7 @@ def _in_ramp(table: Mapping[str, Any]) -> bool:
 
 
 def _ran_between(one: Mapping[str, Any], following: Mapping[str, Any]) -> bool:
-    """Whether the jobs ran on from one report to the next, as those of short runs did not."""
+    """True if the jobs ran on from one report to the next, as those of short runs did not."""
     before, after = one.get("timestamp_ms"), following.get("timestamp_ms")
     if not isinstance(before, int | float) or not isinstance(after, int | float):
         return True

@@ -63,7 +63,7 @@ class Options:
         return self.given.get("rw", "read").split(":")[0].strip().lower()
 
     def access(self) -> Access | None:
-        """Whether requests go to random places; None for hybrids of both."""
+        """True if requests go to random places; None for hybrids of both."""
         text = self.given.get("rw", "read").strip().lower()
         if "rw" not in self.given and not self.complete:
             return None
@@ -90,7 +90,7 @@ class Options:
 
     @property
     def mixes_sizes(self) -> bool:
-        """Whether requests of several sizes were asked for: their mean is no size."""
+        """True if requests of several sizes were asked for: their mean is no size."""
         return "bsrange" in self.given or "bssplit" in self.given
 
     def block_sizes(self, op: Op) -> dict[int, float] | None:
@@ -111,7 +111,7 @@ class Options:
 
     @property
     def synchronous(self) -> bool:
-        """Whether the engine, fio's default if none is given, has one request in flight."""
+        """True if the engine, fio's default if none is given, has one request in flight."""
         engine = self.given.get("ioengine", words.DEFAULT_ENGINE)
         return engine.partition(":")[0].strip().lower() in words.SYNC_ENGINES
 
@@ -130,7 +130,7 @@ class Options:
         return self.whole("iodepth", 1 if self.complete else None)
 
     def direct(self) -> bool | None:
-        """Whether the page cache was bypassed; None if the options are unknown."""
+        """True if the page cache was bypassed; None if the options are unknown."""
         if (buffered := self.flag("buffered")) is not None:
             return not buffered
         return bool(self.flag("direct")) if self.complete else self.flag("direct")

@@ -36,7 +36,7 @@ MAX_CANDIDATES: Final = 64
 
 @dataclass(frozen=True)
 class LogName:
-    """What fio put into a log's name."""
+    """Parts of a log's name, as fio puts them together."""
 
     prefix: str
     kind: str

@@ -44,7 +44,7 @@ _GROWTH: Final = 1.05
 
 
 def sniff(head: Head) -> bool:
-    """Whether *head* has a terse line and is not JSON with a terse line beside it."""
+    """True if *head* has a terse line and is not JSON with a terse line beside it."""
     return bool(_LINE.search(head.text)) and '"fio version"' not in head.text
 
 
@@ -168,7 +168,7 @@ class _Line:
         return usual
 
     def _has_tail(self, at: int) -> bool:
-        """Whether CPU and depths stand at field *at*, as they do behind the last direction."""
+        """True if CPU and depths stand at field *at*, as they do behind the last direction."""
         percents = [*self.fields[at : at + 2], *self.fields[at + 5 : at + 5 + len(_LEVELS)]]
         return len(percents) == 2 + len(_LEVELS) and all(
             text.endswith("%") and not text.startswith("0%=") for text in percents
@@ -176,7 +176,7 @@ class _Line:
 
     @property
     def blocks(self) -> list[str]:
-        """What each block counts."""
+        """Meaning of each block's counters."""
         if self.directions == 1:
             return ["mixed"]
         names = ["read", "write"] if self.version == 3 or self.directions == 2 else _KINDS
@@ -201,11 +201,11 @@ class _Line:
 
     @property
     def drives(self) -> list[str]:
-        """What stands behind the job's own figures: those of the drives, alike in a run."""
+        """Fields behind the job's own figures: those of the drives, alike in a run."""
         return [text for text in self.fields[self.tail + _TAIL :] if text.strip()]
 
     def continues(self, before: _Line) -> bool:
-        """Whether this is a later report of the same job: time, bytes and extremes only grow.
+        """True if this is a later report of the same job: time, bytes and extremes only grow.
 
         One of a job that had not begun or has ended says the same again or nothing; one of a ramp
         time has no latencies yet.
@@ -231,7 +231,7 @@ class _Line:
 
     @property
     def has_latencies(self) -> bool:
-        """Whether any direction has a completion or total latency."""
+        """True if any direction has a completion or total latency."""
         starts = [self.start + 3 + k * self.width for k in range(self.directions)]
         return any(
             self.number_at(at + field, 1e18) > 0 for at in starts for field in (_CLAT_MAX, _LAT_MAX)

@@ -45,7 +45,7 @@ _HEADING: Final = re.compile(r"^#+\s+(\S[^\n]{0,80})$|^(/[\w./-]{1,80}):?\s*$", 
 _FAILED: Final = re.compile(
     r"^fio: pid=\d+, err=(\d{1,9})/[^\n]*?func=([^\n]{1,120})$", re.MULTILINE
 )
-"""What fio prints of a job that fails, which has no report then."""
+"""Text that fio prints of a job that fails, which has no report then."""
 NOT_STARTED: Final = "0"
 """The process of a job that waits for those before it."""
 SUM_TOLERANCE: Final = 0.03
@@ -55,7 +55,7 @@ SAME_RUN_S: Final = 60
 
 
 def sniff(head: Head) -> bool:
-    """Whether *head* has the header of a job's report, and no JSON beside it."""
+    """True if *head* has the header of a job's report, and no JSON beside it."""
     return bool(SECTION.search(head.text)) and '"fio version"' not in head.text
 
 
@@ -138,7 +138,7 @@ class TextRun:
     """Group -> READ or WRITE -> bytes of its summary line, and these as printed."""
     util: dict[str, float] = field(default_factory=dict)
     failed: list[str] = field(default_factory=list)
-    """What fio said of jobs that failed."""
+    """Messages of fio about jobs that failed."""
 
     @property
     def target(self) -> str:
@@ -146,7 +146,7 @@ class TextRun:
         return shown(self.command.get("filename") or self.command.get("directory") or "", 40)
 
     def takes(self, section: Section) -> bool:
-        """Whether *section* is one more report of this run."""
+        """True if *section* is one more report of this run."""
         if not self.sections:
             return True
         known = self.sections.get(section.identity)
@@ -213,7 +213,7 @@ class TextRun:
 
 
 def _apart(one: str, other: str) -> bool:
-    """Whether two dates of reports are too far apart for one run."""
+    """True if two dates of reports are too far apart for one run."""
     try:
         gap = datetime.strptime(one, "%c") - datetime.strptime(other, "%c")
     except ValueError:
@@ -259,7 +259,7 @@ def split_runs(source: Source, text: str) -> list[TextRun]:
 
 
 def _begins(run: TextRun, match: re.Match[str], section: Section | None) -> bool:
-    """Whether *match* is the first of a new run, after what *run* has already."""
+    """True if *match* is the first of a new run, after what *run* has already."""
     if section is not None:
         return not run.takes(section)
     if match["status"]:

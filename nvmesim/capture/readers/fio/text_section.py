@@ -53,7 +53,7 @@ _ISSUED: Final = re.compile(
 _TARGET: Final = re.compile(
     r"^\s*latency\s*: target=([1-9]\d*),[^\n]*?\bdepth=(\d{1,9})", re.MULTILINE
 )
-"""What is printed of ``latency_target``: 0 if there was none."""
+"""Values printed of ``latency_target``: 0 if there was none."""
 _DEPTHS: Final = re.compile(r"^\s*IO depths\s*:([^\n]*)$", re.MULTILINE)
 _DEPTH: Final = re.compile(r"(>=64|\d+)=([0-9.]{1,12})%")
 _THOUSANDS: Final = re.compile(r"\d{1,3}(?:,\d{3})+")
@@ -81,12 +81,12 @@ class Section:
 
     @property
     def identity(self) -> tuple[int, str, str]:
-        """What later reports of the same job share."""
+        """Identity that later reports of the same job share."""
         return self.group, self.name, self.pid
 
     @property
     def is_whole(self) -> bool:
-        """Whether everything that counts is there: the last lines of a report are."""
+        """True if everything that counts is there: the last lines of a report are."""
         return bool(_CPU.search(self.body) and _ISSUED.search(self.body))
 
     def progress(self) -> int:

@@ -33,7 +33,7 @@ WIDTHS: Final = {
 
 
 def sniff(head: Head) -> bool:
-    """Whether *head* starts with a row of counters of one of fio's widths."""
+    """True if *head* starts with a row of counters of one of fio's widths."""
     first = next((line for line in head.text.split("\n") if line.strip()), "")
     match = _START.match(first.strip())
     return match is not None and first.count(",") - 2 in WIDTHS

@@ -16,7 +16,7 @@ _HEADER: Final = re.compile(r"\s*fio version ([23]) iolog\s*")
 
 
 def sniff(head: Head) -> bool:
-    """Whether *head* starts with the header of an iolog."""
+    """True if *head* starts with the header of an iolog."""
     return _HEADER.fullmatch(head.text.split("\n", 1)[0]) is not None
 
 

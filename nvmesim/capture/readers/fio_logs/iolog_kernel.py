@@ -61,7 +61,7 @@ MEANINGS: Final = np.array(
 
 @compiled
 def _action(buf: np.ndarray, first: int, stop: int) -> int:
-    """What the word at *first* does, or `DAMAGED` if it is none of fio's."""
+    """Action of the word at *first*, or `DAMAGED` if it is none of fio's."""
     size = stop - first
     if size < 3 or size > 8:
         return DAMAGED

@@ -52,7 +52,7 @@ class Names:
 
 @dataclass
 class _Tally:
-    """What one pass over the file counts, by operation."""
+    """Counts of one pass over the file, by operation."""
 
     rows: int = 0
     count: list[int] = field(default_factory=lambda: [0, 0])

@@ -49,7 +49,7 @@ _SCALE: Final = {"bw": 1024.0, "iops": 1.0}
 
 
 def sniff(head: Head) -> bool:
-    """Whether the first lines of *head* are rows of a fio log; a few may be damaged."""
+    """True if the first lines of *head* are rows of a fio log; a few may be damaged."""
     lines = [line for line in head.lines[: 4 * SNIFFED_ROWS] if line.strip()][:SNIFFED_ROWS]
     rows = [line.split(", ") for line in lines if ROW.fullmatch(line)]
     directions = ("0", "1", "2")

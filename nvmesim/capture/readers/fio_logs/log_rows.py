@@ -51,11 +51,11 @@ class Layout:
     is_averaged: bool = False
     t0_ms: int = 0
     guesses: tuple[str, ...] = ()
-    """What was decided from values because no version was known."""
+    """Decisions made from values because no version was known."""
 
     @property
     def has_issue(self) -> bool:
-        """Whether each row has the time of its issue."""
+        """True if each row has the time of its issue."""
         return "issue_ns" in self.columns
 
 
@@ -112,7 +112,7 @@ def _is_prio(cell: str) -> bool:
 
 
 def _mostly(votes: Iterable[bool]) -> bool:
-    """Whether more than half of *votes* are for it: a damaged row decides nothing."""
+    """True if more than half of *votes* are for it: a damaged row decides nothing."""
     given = list(votes)
     return 2 * sum(given) > len(given)
 

@@ -1,4 +1,4 @@
-"""What readers of printed results share: numbers with units, results of rates, the capture."""
+"""Shared by readers of printed results: numbers with units, results of rates, the capture."""
 
 from __future__ import annotations
 

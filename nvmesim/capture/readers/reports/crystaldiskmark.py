@@ -45,7 +45,7 @@ _KIB_RATE: Final = 1.024
 
 
 def sniff(head: Head) -> bool:
-    """Whether *head* has the title of either program."""
+    """True if *head* has the title of either program."""
     return bool(_TITLE.search(head.text))
 
 

@@ -46,7 +46,7 @@ _OPS: Final = ("READ", "WRITE")
 
 
 def sniff(head: Head) -> bool:
-    """Whether *head* has the header of elbencho's table or of its CSV."""
+    """True if *head* has the header of elbencho's table or of its CSV."""
     return bool(_TABLE.search(head.text)) or any(
         all(name in line for name in _HEADER) for line in head.lines[:5]
     )

@@ -55,7 +55,7 @@ class _Device:
 
 
 def sniff(head: Head) -> bool:
-    """Whether *head* is of a performance log that names ESX's counters as far as it goes."""
+    """True if *head* is of a performance log that names ESX's counters as far as it goes."""
     return bool(_START.match(head.text)) and (
         "Physical Disk SCSI Device(" in head.text or "Physical Cpu" in head.text
     )

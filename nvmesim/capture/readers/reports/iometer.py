@@ -55,7 +55,7 @@ class _Run:
 
 
 def sniff(head: Head) -> bool:
-    """Whether *head* is of Iometer's results."""
+    """True if *head* is of Iometer's results."""
     return "'Test Type" in head.text or HEADER in head.text
 
 

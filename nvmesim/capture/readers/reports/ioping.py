@@ -40,7 +40,7 @@ _SCALE: Final = {None: 1.0, "k": 1e3, "M": 1e6, "G": 1e9}
 
 
 def sniff(head: Head) -> bool:
-    """Whether *head* has the title of ioping's statistics or its lines of requests."""
+    """True if *head* has the title of ioping's statistics or its lines of requests."""
     return bool(_TITLE.search(head.text)) or (
         bool(_REQUEST.search(head.text)) and "request=" in head.text
     )

@@ -35,7 +35,7 @@ _BANNER = re.compile(r"^Linux \S+ \(\S*\)\s")
 _CPUS = re.compile(r"\((\d{1,6}) CPU\)")
 _DATE = re.compile(r"\d{1,4}[/.\-]\d{1,2}[/.\-]\d{1,4}[ T]\d{1,2}:\d\d:\d\d(?: [AP]M)?")
 _TIME_ONLY = re.compile(r"Time: (\d{1,2}:\d\d:\d\d(?: [AP]M)?)\s*$")
-"""What sysstat 9 prints with -t; the day is not in it."""
+"""Time that sysstat 9 prints with -t; the day is not in it."""
 _DATES: Final = (
     "%m/%d/%y %H:%M:%S", "%m/%d/%Y %H:%M:%S", "%d.%m.%Y %H:%M:%S", "%Y-%m-%d %H:%M:%S",
     "%m/%d/%Y %I:%M:%S %p", "%m/%d/%y %I:%M:%S %p", "%Y-%m-%dT%H:%M:%S", "%d/%m/%y %H:%M:%S",
@@ -54,7 +54,7 @@ class _Report:
     cpu: Values = field(default_factory=dict)
     devices: dict[str, Values] = field(default_factory=dict)
     since_boot: bool = False
-    """Whether it is the first after iostat began."""
+    """True if it is the first after iostat began."""
 
 
 @dataclass
@@ -65,7 +65,7 @@ class _Host:
     cpus: int | None = None
     reports: list[_Report] = field(default_factory=list)
     begins: bool = False
-    """Whether iostat's banner was the last of it."""
+    """True if iostat's banner was the last of it."""
     when: datetime | None = None
     cpu: Values = field(default_factory=dict)
     row: Callable[[list[str]], bool] | None = None
@@ -114,7 +114,7 @@ class _Host:
 
 
 def sniff(head: Head) -> bool:
-    """Whether *head* is of iostat -x, text or JSON."""
+    """True if *head* is of iostat -x, text or JSON."""
     return bool(_HEADER.search(head.text)) or (
         '"sysstat"' in head.text and '"statistics"' in head.text and '"avg-cpu"' in head.text
     )
@@ -195,7 +195,7 @@ def _decimals(text: str) -> float | None:
 
 
 def _is_header(words: list[str]) -> bool:
-    """Whether *words* name the columns of -x: with the device first or, with --pretty, last."""
+    """True if *words* name the columns of -x: with the device first or, with --pretty, last."""
     return "%util" in words and ("r/s" in words or {"tps", "await"} <= set(words))
 
 
@@ -303,7 +303,7 @@ def _date(text: str) -> datetime | None:
 
 
 def _is_busy(name: str, reports: list[_Report]) -> bool:
-    """Whether the device did anything; a host lists many that did not."""
+    """True if the device did anything; a host lists many that did not."""
     rows = (report.devices.get(name, {}) for report in reports)
     return any(row.get("r/s") or row.get("w/s") or row.get("%util") for row in rows)
 

@@ -38,7 +38,7 @@ _HEADING: Final = re.compile(r"^#+\s+(\S.{0,80})$")
 
 
 def sniff(head: Head) -> bool:
-    """Whether *head* is of kubestr or of kbench."""
+    """True if *head* is of kubestr or of kbench."""
     return bool(_SUMMARY.search(head.text)) or "FIO test results:" in head.text
 
 

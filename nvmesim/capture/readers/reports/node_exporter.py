@@ -33,7 +33,7 @@ Counters = dict[tuple[str, str], float]
 
 
 def sniff(head: Head) -> bool:
-    """Whether *head* has disk counters, or the CPU counters that stand before them."""
+    """True if *head* has disk counters, or the CPU counters that stand before them."""
     return bool(_SNIFF.search(head.text)) or (not head.whole and bool(_SAW.search(head.text)))
 
 

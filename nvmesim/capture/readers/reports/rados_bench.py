@@ -33,7 +33,7 @@ _MODE: Final = re.compile(r"rados\b[^\n]*\bbench\b[^\n]*\s(write|seq|rand)\b")
 
 
 def sniff(head: Head) -> bool:
-    """Whether *head* has the summary, or the table of seconds that stands before it."""
+    """True if *head* has the summary, or the table of seconds that stands before it."""
     text = head.text
     return bool(_START.search(text) and re.search(r"Total (?:writes|reads) made:", text)) or (
         "sec Cur ops" in text and "finished" in text

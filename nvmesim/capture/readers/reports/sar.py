@@ -37,7 +37,7 @@ class _Device:
 
 
 def sniff(head: Head) -> bool:
-    """Whether *head* is sar's report that has a table of devices, now or perhaps later."""
+    """True if *head* is sar's report that has a table of devices, now or perhaps later."""
     if _HEADER.search(head.text):
         return True
     banner = next((line for line in head.lines if line.strip()), "")

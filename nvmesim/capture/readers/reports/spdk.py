@@ -56,7 +56,7 @@ _KINDS: Final[Mapping[str, tuple[Access, float | None]]] = {
 
 @dataclass
 class _Device:
-    """What is printed of one device or job, perhaps by several cores."""
+    """Lines of one device or job, perhaps by several cores."""
 
     name: str
     kind: str = ""
@@ -69,7 +69,7 @@ class _Device:
 
 
 def sniff(head: Head) -> bool:
-    """Whether *head* has the table or the latency summary of either tool."""
+    """True if *head* has the table or the latency summary of either tool."""
     return (
         bool(_SUMMARY.search(head.text))
         or ("Latency(us)" in head.text and bool(_HEADER.search(head.text)))

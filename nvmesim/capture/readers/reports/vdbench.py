@@ -36,7 +36,7 @@ Row = dict[str, str]
 
 
 def sniff(head: Head) -> bool:
-    """Whether *head* is of a flatfile or of a summary."""
+    """True if *head* is of a flatfile or of a summary."""
     text = head.text
     return bool(_FLAT.search(text)) or ("Starting RD=" in text and "nterval" in text)
 

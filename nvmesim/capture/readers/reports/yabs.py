@@ -38,7 +38,7 @@ JOBS: Final = 2
 
 
 def sniff(head: Head) -> bool:
-    """Whether *head* has the table's header."""
+    """True if *head* has the table's header."""
     return bool(_HEADER.search(head.text))
 
 

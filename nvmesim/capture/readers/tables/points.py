@@ -39,7 +39,7 @@ _US: Final = 1e-6
 
 
 def sniff(head: Head) -> bool:
-    """Whether the first line of *head* names an operation and a result of it."""
+    """True if the first line of *head* names an operation and a result of it."""
     for line in head.lines:
         if line.strip() and not line.startswith("#"):
             names = {_clean(name) for name in line.split(_separator(line))}

@@ -66,11 +66,11 @@ class Layout:
     in_sectors: str = ""
     """Which of ``offset`` and ``size`` count sectors: their first letters."""
     device: str = ""
-    """What stands before the device's name."""
+    """Text before the device's name."""
     letters: tuple[int, int] = (READ, WRITE)
-    """What says read and write."""
+    """Words for read and write."""
     doubt: str = ""
-    """What is assumed of the columns and said as a warning."""
+    """Assumptions about the columns, said as a warning."""
     unanswered: str = ""
     """A column that is blank in rows that are right and have no answer."""
 
@@ -209,7 +209,7 @@ def find_layout(head: Head) -> Layout | None:
 
 
 def sniff(head: Head) -> bool:
-    """Whether *head* is of a published trace or an xperf dump."""
+    """True if *head* is of a published trace or an xperf dump."""
     return is_xperf(head) or find_layout(head) is not None
 
 

@@ -263,7 +263,7 @@ class _Reader:
         return found, good
 
     def _codes(self, words: pl.Series, kind: int) -> np.ndarray:
-        """What each word means, -1: nothing; there are few different ones."""
+        """Meaning of each word, -1: none; there are few different ones."""
         distinct = words.drop_nulls().unique(maintain_order=True)
         codes = [self._code(word, kind) for word in distinct]
         found = words.replace_strict(distinct, codes, default=-1, return_dtype=pl.Int64)
@@ -292,7 +292,7 @@ def operation_of(word: str) -> int:
 
 
 def _is_name(word: str) -> bool:
-    """Whether *word* is a name as it stands, or two: not blank, not quoted."""
+    """True if *word* is a name as it stands, or two: not blank, not quoted."""
     parts = word.split(",")
     return '"' not in word and all(part and part == part.strip() for part in parts)
 

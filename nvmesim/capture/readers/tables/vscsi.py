@@ -67,7 +67,7 @@ def _version(head: Head) -> int:
 
 
 def sniff(head: Head) -> bool:
-    """Whether *head* starts with requests of vSCSI or with the mark of LCS."""
+    """True if *head* starts with requests of vSCSI or with the mark of LCS."""
     return head.raw.startswith(MAGIC) or _version(head) > 0
 
 
