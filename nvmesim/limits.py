@@ -1,4 +1,4 @@
-"""What one input may take of memory and time, so that a small file cannot take all of a machine.
+"""Limits of memory and time for one input, so that a small file cannot take all of a machine.
 
 Counts are limits in total, checked before anything of their size is made. Memory is that of the
 requests and commands under way, which is what grows: ``--max-memory`` changes it.

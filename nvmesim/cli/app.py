@@ -16,7 +16,7 @@ from nvmesim.version import __version__
 
 DONE, NOT_MET, BAD_INPUT, INFRASTRUCTURE, INTERRUPTED = 0, 1, 2, 3, 130
 DISKS: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG})
-"""What a disk says that is full or broken: no fault of the input."""
+"""Errors of a disk that is full or broken: no fault of the input."""
 LONGEST: Final = 1500
 """Characters of an error on the terminal."""
 

@@ -262,19 +262,19 @@ def distribution(
 
 
 def tail_warnings(latency: Distribution) -> list[Warning]:
-    """One sentence if the p99 of all requests is not told; other percentiles nobody asked for."""
+    """One sentence if the p99 of all requests is not shown; other percentiles nobody asked for."""
     size = int(latency.bin_count.sum())
     if latency.percentiles.get(ASKED) is not None:
         return []
     if not enough(size, ASKED):
         needed = round(MIN_BEYOND / (1 - ASKED / 100))
         text = (
-            f"p99 of {size:,} requests is not told: {MIN_BEYOND} must lie beyond a percentile, "
+            f"p99 of {size:,} requests is not shown: {MIN_BEYOND} must lie beyond a percentile, "
             f"{needed:,} requests are needed"
         )
         return [Warning("few-samples", text, "p99")]
     text = (
-        f"p99 of {size:,} requests is not told: the slow ones came in a few episodes, and a longer "
+        f"p99 of {size:,} requests is not shown: the slow ones came in a few episodes, and a longer "
         "run may give another"
     )
     return [Warning("episodes", text, "p99")]

@@ -92,7 +92,7 @@ def test_too_few_samples_beyond_give_no_percentile() -> None:
     assert "p99" not in found.intervals
     (said,) = tail_warnings(found)
     assert said.code == "few-samples"
-    assert "p99 of 9,999 requests is not told: 100 must lie beyond" in said
+    assert "p99 of 9,999 requests is not shown: 100 must lie beyond" in said
     assert "10,000 requests are needed" in said
     enough_of_it = distribution(window_of(np.arange(1000, 31_000)), None)
     assert enough_of_it is not None

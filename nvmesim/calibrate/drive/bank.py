@@ -61,7 +61,7 @@ class Bank:
     held: float
     """Host time that the constant part holds besides"""
     commands: float | None
-    """Rate of the controller if it is not told, 1/s"""
+    """Rate of the controller if it is not stated, 1/s"""
 
     measured: tuple[Point, ...] = ()
     """Points of the sweep: they tell where the search begins"""

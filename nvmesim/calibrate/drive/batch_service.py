@@ -68,7 +68,7 @@ class Chosen:
         return (
             "n requests in flight take a + b n, together: by rounds (a virtual disk: one thread "
             f"behind one queue), or by a bank of dies? Depth {self.depth}, left out of both, is "
-            f"told by {won} with half a chi-square of {getattr(self, won):.0f}, by {lost} with "
+            f"explained by {won} with half a chi-square of {getattr(self, won):.0f}, by {lost} with "
             f"{getattr(self, lost):.0f}: {won} it is"
         )
 

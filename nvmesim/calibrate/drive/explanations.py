@@ -54,7 +54,7 @@ class Explanation:
 
     @property
     def name(self) -> str:
-        """What it says.
+        """The explanation in words.
 
         >>> from nvmesim.catalog.load import get
         >>> drive = get("drive", "intel-p4610-1.6tb")

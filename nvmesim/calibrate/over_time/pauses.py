@@ -141,7 +141,7 @@ class PauseFit:
     def text(self) -> str:
         """One line for a person."""
         if not self.parts:
-            return "no pauses: with none the depths that were left out are told best"
+            return "no pauses: with none the depths that were left out are predicted best"
         said = []
         for part in self.parts:
             found = self.values(part)

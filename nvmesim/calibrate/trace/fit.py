@@ -315,7 +315,7 @@ class _Fitting:
         assumed = [key for name in open_ for key in KEYS.get(name, ())]
         if open_:
             self.notes.append(
-                f"{self.all.source}: not told by this trace, anything in its interval is as "
+                f"{self.all.source}: not determined by this trace, any value in the interval is as "
                 f"likely: {named([key for key in assumed if key in columns] or open_, 8)}"
             )
         profile = with_draws(profile, columns, self._source(), assumed)
@@ -374,7 +374,7 @@ class _Fitting:
         if int(self.used.depth.max()) < 8 and not structure.rounds:
             said.append(
                 f"at most {int(self.used.depth.max())} requests were outstanding: the number of "
-                "dies is not told by this trace, nor is the tail at greater depth"
+                "dies cannot be known from this trace, nor the tail at greater depth"
             )
         if int(self.used.depth.max()) == 1 and not s.writes.all():
             said.append(

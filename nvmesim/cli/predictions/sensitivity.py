@@ -114,7 +114,7 @@ def _print(frame: pl.DataFrame, metric: str, spread: float | None) -> None:
         for r in frame[:SHOWN].to_dicts()
     ]  # fmt: skip
     headings = ("input", "value", "basis", "range", f"{metric} at low", "at high", "carries",
-                "once told")  # fmt: skip
+                "once measured")  # fmt: skip
     parts = [plain(_said(frame, metric), "bold"), Text(), rows_view(headings, rows, left=4)]
     if len(frame) > SHOWN:
         parts.append(plain(f"{plural(len(frame) - SHOWN, 'input')} more (-o writes all)", "dim"))

@@ -80,7 +80,7 @@ def _next(done: queue.SimpleQueue[Any], client: Any, address: str) -> Any:
 
 
 def _trouble(client: Any) -> str:
-    """What is wrong with the cluster; nothing if its scheduler answers and has workers."""
+    """Fault of the cluster; none if its scheduler answers and has workers."""
     if client.status != "running":
         return "does not answer any more"
     try:
@@ -143,7 +143,7 @@ def _check_versions(client: Any, address: str) -> None:
 
 
 def _version(found: Any) -> str:
-    """What `about` says, or why a worker could not say it."""
+    """Answer of `about`, or why a worker could not give it."""
     if isinstance(found, ModuleNotFoundError):
         return f"no {found.name}"
     if not isinstance(found, tuple):

@@ -59,7 +59,7 @@ class _Histogram:
     bins: list[tuple[float, float, int]] = field(default_factory=list)
     """Lower bound, upper bound in s, count."""
     mean_s: float | None = None
-    """What ``biolatency -e`` prints below."""
+    """Lines that ``biolatency -e`` prints below."""
 
     @property
     def widest(self) -> float:

@@ -76,7 +76,7 @@ def _is_whole(span: Span) -> bool:
 
 @dataclass(frozen=True)
 class _Input:
-    """What stands before the results of a time span."""
+    """Line before the results of a time span."""
 
     profile: Span | None
     """Its input parameters, unless they were cut away."""
