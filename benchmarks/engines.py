@@ -11,10 +11,10 @@ from benchmarks.sample import Piece, Sample
 from nvmesim.engine.compiled.engine import CompiledEngine
 from nvmesim.engine.contract import HIST_BINS, Acc, Engine, bin_middle
 from nvmesim.engine.reference.engine import ReferenceEngine
-from nvmesim.measure.control import Goal
+from nvmesim.measure.control import RunGoal
 from nvmesim.network.network import Kind, Network
 
-BATCH = Goal().batch
+BATCH = RunGoal().batch
 """Completions of a batch of a common run."""
 
 

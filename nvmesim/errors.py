@@ -88,7 +88,7 @@ class LimitError(InputError):
 
 
 class InfrastructureError(NvmesimError):
-    """Infrastructure that the work was given to is gone (a scheduler, its workers); what is finished stays."""
+    """A scheduler or its workers are gone; what is finished stays."""
 
     exit_code = 3
 

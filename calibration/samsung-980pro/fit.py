@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from nvmesim.calibrate.bench import Host
+from nvmesim.calibrate.bench import BenchHost
 from nvmesim.calibrate.drive.fit import fit_drive
 from nvmesim.calibrate.points import Point
 from nvmesim.calibrate.stack.fit import fit_stack
@@ -80,7 +80,7 @@ def _point(shape: str, figures: dict[str, float]) -> Point:
 def fit_both() -> tuple[StackProfile, DriveProfile]:
     """Fit the stack on all rows but 8x256, then the drive on those whose processes are not full."""
     stack = fit_stack(points(), ghz=GHZ, link=LINK, held_out=["QD=2048"], tell=_tell).profile
-    host = Host(stack, GHZ, parse_link(LINK))
+    host = BenchHost(stack, GHZ, parse_link(LINK))
     used = [p for p in points() if not p.is_cpu_bound and p.outstanding <= 256]
     drive = fit_drive([*used, LARGE], host=host, captured_on=f"linux-io_uring, {LINK}", tell=_tell)
     return stack, drive.profile

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import polars as pl
 
 from nvmesim.array_types import Floats, Ints
-from nvmesim.calibrate.bench import Host
+from nvmesim.calibrate.bench import BenchHost
 from nvmesim.capture.capture import Capture, Captures
 from nvmesim.catalog.profile import CpuProfile, DriveProfile, Quantity
 from nvmesim.engine.compiled.engine import CompiledEngine
@@ -150,7 +150,9 @@ def _depths(at: Ints, latency: Ints) -> Ints:
 class Replayer:
     """Simulates drives under the same arrivals again and again."""
 
-    def __init__(self, arrivals: Arrivals, host: Host, *, seed: int = 1, runs: int = 1) -> None:
+    def __init__(
+        self, arrivals: Arrivals, host: BenchHost, *, seed: int = 1, runs: int = 1
+    ) -> None:
         self.arrivals, self.host, self.seed = arrivals, host, seed
         # one engine serves all runs: to make one takes longer than a short trace
         self._period = int(arrivals.at_ps[-1] + IDLE * arrivals.latency_s.max() * PS_PER_S)

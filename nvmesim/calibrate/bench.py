@@ -28,7 +28,7 @@ FULL = 0.8
 
 
 @dataclass(frozen=True)
-class Host:
+class BenchHost:
     """The measuring host: its stack, its clock, the drive's link, its cores (None: one per job)."""
 
     stack: StackProfile
@@ -40,7 +40,7 @@ class Host:
 
 
 @dataclass(frozen=True)
-class Answer:
+class BenchAnswer:
     """Figures of the simulated bench; seconds."""
 
     iops: float
@@ -55,16 +55,16 @@ class Answer:
     """Resource of the busiest station of the drive, if it was nearly full"""
 
 
-def free_host(link: str = "pcie4 x4") -> Host:
+def free_host(link: str = "pcie4 x4") -> BenchHost:
     """Return a host that costs nothing: for captures whose host stays in the drive's constants."""
     none = Quantity(value=1.0, basis="assumed")
     stack = StackProfile(name="none", submit=none, complete=none)
-    return Host(stack, 1000.0, parse_link(link))
+    return BenchHost(stack, 1000.0, parse_link(link))
 
 
 def measure(
-    profile: DriveProfile, host: Host, point: Point, *, requests: int = 40_000, seed: int = 1
-) -> Answer:
+    profile: DriveProfile, host: BenchHost, point: Point, *, requests: int = 40_000, seed: int = 1
+) -> BenchAnswer:
     """Simulate *point* on a bench with *profile*; *requests* after a warm-up.
 
     The warm-up covers the write buffer, so that writes are measured in their steady state.
@@ -84,7 +84,7 @@ def measure(
     found = _quantiles(counts, np.array(PERCENTS + BODY) / 100)
     cpus = [s for s in lowered.stations if s.kind == "cpu"]
     busy = sum(int(batch.stations[s.first : s.first + s.count, 2].sum()) for s in cpus)
-    return Answer(
+    return BenchAnswer(
         iops=n / window * PS_PER_S,
         mean_s=float(batch.latency_sum_ps[:, 0].sum()) / n / PS_PER_S,
         percentiles_s=dict(zip(PERCENTS, found.tolist(), strict=False)),
@@ -123,7 +123,7 @@ def _quantiles(counts: npt.NDArray[np.int64], shares: npt.NDArray[np.float64]) -
     return out
 
 
-def _scenario(profile: DriveProfile, host: Host, point: Point) -> ResolvedScenario:
+def _scenario(profile: DriveProfile, host: BenchHost, point: Point) -> ResolvedScenario:
     cores = host.cores or max(1, point.jobs)
     clock = Quantity(value=host.ghz)
     cpu = host.cpu or CpuProfile(name="capture", cores=cores, threads_per_core=1, ghz=clock)

@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from nvmesim.calibrate.bench import Answer
+from nvmesim.calibrate.bench import BenchAnswer
 from nvmesim.calibrate.over_time.course import Course
 from nvmesim.calibrate.points import Point
 from nvmesim.catalog.profile import DriveProfile, StackProfile
@@ -21,7 +21,7 @@ class Judged:
     """One point, measured and simulated."""
 
     point: Point
-    answer: Answer
+    answer: BenchAnswer
     used: bool = True
     """True if it was fitted; held-out points were not."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, cast
 
-from nvmesim.calibrate.bench import Host
+from nvmesim.calibrate.bench import BenchHost
 from nvmesim.catalog import load
 from nvmesim.catalog.links import Link, parse_link
 from nvmesim.catalog.profile import CpuProfile, StackProfile
@@ -23,7 +23,7 @@ MOST_SOCKETS: Final = 8
 class AskedHost:
     """A host and what of it was assumed."""
 
-    host: Host
+    host: BenchHost
     text: str
     notes: tuple[str, ...] = ()
 
@@ -51,7 +51,7 @@ def parse_host(text: str) -> AskedHost:
     link = parse_drive_link(link_text or LINK)
     ghz = parse_clock(cpu_text) if cpu_text else GHZ
     said = f"{stack.name}, {link}, {ghz:g} GHz" + (" (assumed)" if notes else "")
-    return AskedHost(Host(stack, ghz, link), said, tuple(notes))
+    return AskedHost(BenchHost(stack, ghz, link), said, tuple(notes))
 
 
 def parse_drive_link(text: str) -> Link:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from nvmesim.capture.text import Head, Source, shown
-from nvmesim.describe.facts import Cpu, Facts, Nodes
+from nvmesim.describe.facts import Facts, FoundCpu, Nodes
 
 MAX_NODES: Final = 1024
 _FIELD: Final = re.compile(r"^\s*([^:\n]+):[ \t]*(.*?)\s*$")
@@ -87,7 +87,7 @@ def _facts(source: Source, fields: Mapping[str, str]) -> Facts:
             "missing", f"{_AGAIN}, with LC_ALL=C in front",
         )  # fmt: skip
     model = fields.get("Model name", "")
-    cpu = Cpu(
+    cpu = FoundCpu(
         model=model,
         sockets=sockets,
         cores=cores,
@@ -102,7 +102,7 @@ def _facts(source: Source, fields: Mapping[str, str]) -> Facts:
     )
 
 
-def cpu_text(cpu: Cpu) -> str:
+def cpu_text(cpu: FoundCpu) -> str:
     """Say what *cpu* is."""
     guest = ", in a guest" if cpu.guest else ""
     return (
@@ -151,7 +151,7 @@ def read_lscpu_parsable(source: Source) -> Facts:
         raise source.error("is cut: no CPU is listed", "run lscpu -p again")
     sockets = {socket for _, socket, _ in rows}
     cores = {(socket, core) for core, socket, _ in rows}
-    cpu = Cpu("", len(sockets), len(cores) // len(sockets), len(rows) // len(cores))
+    cpu = FoundCpu("", len(sockets), len(cores) // len(sockets), len(rows) // len(cores))
     numbered = {socket: index for index, socket in enumerate(sorted(sockets))}
     socket_of: dict[int, int | None] = {
         node: numbered[socket] for _, socket, node in rows if node is not None

@@ -12,7 +12,7 @@ UplinkKind = Literal["switch", "vmd", "controller"]
 
 
 @dataclass(frozen=True)
-class Cpu:
+class FoundCpu:
     """The packages of a server, all alike."""
 
     model: str
@@ -101,7 +101,7 @@ class Facts:
     """Facts of one dump, or of all together."""
 
     system: Literal["linux", "windows"] | None = None
-    cpu: Cpu | None = None
+    cpu: FoundCpu | None = None
     nodes: Nodes | None = None
     packets: tuple[int, int] | None = None
     """Largest PCIe payload and read request of the drives, bytes."""

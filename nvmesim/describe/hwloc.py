@@ -10,7 +10,7 @@ from typing import Final
 
 from nvmesim.capture.text import Head, Source, shown
 from nvmesim.describe.cpus import cpu_text, named_ghz
-from nvmesim.describe.facts import Cpu, Disk, Facts, Interface, Nodes, Slot, Uplink
+from nvmesim.describe.facts import Disk, Facts, FoundCpu, Interface, Nodes, Slot, Uplink
 from nvmesim.describe.sizes import pcie_from_bandwidth, slower_link
 
 LARGEST: Final = 32 << 20
@@ -88,13 +88,13 @@ def _count(element: ET.Element, kind: str) -> int:
     return sum(child.get("type") == kind for child in element.iter("object"))
 
 
-def _cpu(source: Source, packages: list[ET.Element]) -> Cpu:
+def _cpu(source: Source, packages: list[ET.Element]) -> FoundCpu:
     first = packages[0]
     cores, threads = _count(first, "Core"), _count(first, "PU")
     if not threads:
         raise source.error("has a Package without PUs", "run lstopo --of xml without filters")
     model = _info(first, "CPUModel")
-    return Cpu(
+    return FoundCpu(
         model=model,
         sockets=len(packages),
         cores=cores or threads,

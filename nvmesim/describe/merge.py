@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from nvmesim.capture.text import shown
 from nvmesim.describe.dumps import DUMPS, Dump
-from nvmesim.describe.facts import Array, Cpu, Disk, Facts, Nodes, Slot
+from nvmesim.describe.facts import Array, Disk, Facts, FoundCpu, Nodes, Slot
 from nvmesim.errors import InputError
 
 Record = TypeVar("Record", Slot, Disk, Array)
@@ -54,7 +54,7 @@ def _system(read: Sequence[tuple[Path, Dump, Facts]]) -> Any:
     return next(iter(named), None)
 
 
-def _cpu(read: Sequence[tuple[Path, Dump, Facts]]) -> Cpu | None:
+def _cpu(read: Sequence[tuple[Path, Dump, Facts]]) -> FoundCpu | None:
     """Return the CPU of the first dump that names one; all must count alike."""
     found = [(path, facts.cpu) for path, _, facts in read if facts.cpu]
     if not found:

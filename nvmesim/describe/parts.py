@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from nvmesim.capture.text import shown
 from nvmesim.catalog import load as catalog
-from nvmesim.describe.facts import Cpu, Disk
+from nvmesim.describe.facts import Disk, FoundCpu
 from nvmesim.describe.sizes import pcie_parts
 
 SAME_SIZE: Final = 0.1
@@ -27,19 +27,19 @@ P4610, T8 the latter; SSDPE2KX: P4510; Micron MTFDK..TFR: 7450 PRO, TFS: MAX).""
 
 
 @dataclass(frozen=True)
-class Part:
+class CatalogPart:
     """How a scenario names a part, and what had to be supposed for it."""
 
     toml: str
     assumed: str = ""
 
 
-def drive_part(disk: Disk, link: str | None) -> Part:
+def drive_part(disk: Disk, link: str | None) -> CatalogPart:
     """Return the profile of *disk*: a catalog entry, or a stand-in that says that it is one."""
     series = next((names for pattern, names in _SERIES if pattern.search(disk.model)), ())
     for name in series:
         if disk.size is None or _alike(disk.size, _capacity(name)):
-            return Part(json.dumps(name))
+            return CatalogPart(json.dumps(name))
     what = shown(disk.model) or "a drive without a model's name"
     if series:
         nearest = min(series, key=lambda name: abs(_capacity(name) - (disk.size or 0)))
@@ -68,12 +68,12 @@ def _nearest_kind(disk: Disk, link: str | None) -> tuple[str, str]:
     return "intel-p4510-1tb", "a data-centre drive on PCIe 3.0"
 
 
-def _stand_in(name: str, disk: Disk, why: str) -> Part:
+def _stand_in(name: str, disk: Disk, why: str) -> CatalogPart:
     table = {"extends": name, "name": f"stand-in for {shown(disk.model) or 'an unnamed drive'}"}
     if disk.size:
         table["capacity"] = f"{disk.size} B"
     text = f"{why} ({name}): calibrate on captures of it, and name that profile"
-    return Part(inline(table), text)
+    return CatalogPart(inline(table), text)
 
 
 def inline(table: Mapping[str, Any]) -> str:
@@ -94,7 +94,7 @@ def toml(value: str | int | float | bool) -> str:
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
-def cpu_part(cpu: Cpu, lanes: int, generation: int) -> Part:
+def cpu_part(cpu: FoundCpu, lanes: int, generation: int) -> CatalogPart:
     """Return the CPU: a catalog entry where its name is known, else a table of what was read.
 
     *lanes* and *generation* are the least that the drives' links prove.
@@ -112,9 +112,11 @@ def cpu_part(cpu: Cpu, lanes: int, generation: int) -> Part:
     if lanes > profile.lanes - (joining if cpu.sockets > 1 else 0):
         changes["lanes"] = lanes + (joining if cpu.sockets > 1 else 0)
     if not changes:
-        return Part(json.dumps(name))
+        return CatalogPart(json.dumps(name))
     listed = ", ".join(f"{key} {value}" for key, value in changes.items())
-    return Part(inline({"extends": name, **changes}), f"{name} as seen, not as sold: {listed}")
+    return CatalogPart(
+        inline({"extends": name, **changes}), f"{name} as seen, not as sold: {listed}"
+    )
 
 
 def catalog_cpu(model: str) -> str | None:
@@ -135,7 +137,7 @@ def _words(model: str) -> list[str]:
     return [word for word in plain.lower().split() if word not in ("cpu", "processor", "intel")]
 
 
-def _unknown_cpu(cpu: Cpu, lanes: int, generation: int) -> Part:
+def _unknown_cpu(cpu: FoundCpu, lanes: int, generation: int) -> CatalogPart:
     ghz = cpu.base_ghz
     said = "its clock is in its name"
     if ghz is None and cpu.bogomips:
@@ -159,7 +161,7 @@ def _unknown_cpu(cpu: Cpu, lanes: int, generation: int) -> Part:
             "interconnect_rate": "18 GT/s",
         }
     what = shown(cpu.model) or "the CPU"
-    return Part(
+    return CatalogPart(
         inline(table),
         f"{what} is not in the catalog: {said}; its lanes, memory and socket links are guesses",
     )

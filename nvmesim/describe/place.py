@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from nvmesim.capture.text import shown
-from nvmesim.describe.facts import Array, Cpu, Disk, Facts, Slot, Uplink, natural
-from nvmesim.describe.parts import Part, cpu_part, drive_part, toml
+from nvmesim.describe.facts import Array, Disk, Facts, FoundCpu, Slot, Uplink, natural
+from nvmesim.describe.parts import CatalogPart, cpu_part, drive_part, toml
 from nvmesim.describe.sizes import pcie_parts
 from nvmesim.describe.sockets import Sockets
 from nvmesim.errors import InputError
@@ -23,7 +23,7 @@ class PlacedDrive:
     """One drive with its profile and place."""
 
     disk: Disk
-    part: Part
+    part: CatalogPart
     socket: int
     link: str | None
     uplink: Uplink | None
@@ -59,7 +59,7 @@ class Server:
     """Everything that a scenario says, but for its load."""
 
     system: str | None
-    cpu: Part
+    cpu: CatalogPart
     memory: list[bool]
     """Of each socket."""
     uplinks: dict[str, NamedUplink]
@@ -287,15 +287,15 @@ def _lanes(drive: PlacedDrive) -> int:
 
 
 def _cpu(
-    cpu: Cpu | None,
+    cpu: FoundCpu | None,
     drives: list[PlacedDrive],
     uplinks: Iterable[NamedUplink],
     sockets: Sockets,
-) -> Part:
+) -> CatalogPart:
     """Return the CPU, with at least the lanes and the generation that the drives prove."""
     if cpu is None:
         sockets.assume(f"no dump names the CPU (lscpu does): {STAND_IN_CPU} stands in for it")
-        return Part(toml(STAND_IN_CPU))
+        return CatalogPart(toml(STAND_IN_CPU))
     used = [0] * sockets.count
     generations = [3]
     for drive in drives:

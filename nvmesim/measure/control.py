@@ -17,7 +17,7 @@ import numpy as np
 from nvmesim.array_types import Floats, Ints
 from nvmesim.engine.contract import Acc, Batch, Engine, Status
 from nvmesim.measure.latency import enough, samples, sections_need, tail_grows
-from nvmesim.measure.load import Load, drifting, fill_level
+from nvmesim.measure.load import RunLoad, drifting, fill_level
 from nvmesim.measure.steady import Col, Collector, Reducer, Window, column, relative_half
 from nvmesim.network.network import HORIZON_PS
 from nvmesim.units import PS_PER_S, percent
@@ -57,7 +57,7 @@ Recorder = Callable[[Ints], None]
 
 
 @dataclass(frozen=True)
-class Goal:
+class RunGoal:
     """When to stop."""
 
     precision: float | None = 0.01
@@ -114,8 +114,8 @@ class Controller:
         self,
         engine: Engine,
         reducer: Reducer,
-        goal: Goal,
-        load: Load,
+        goal: RunGoal,
+        load: RunLoad,
         *,
         record: Recorder | None = None,
         progress: Progress | None = None,
@@ -437,7 +437,7 @@ def backlog_growth(records: Floats) -> float | None:
     return grown / float(half[1:, Col.DURATION].sum()) * PS_PER_S
 
 
-def loads(window: Window, load: Load) -> Floats:
+def loads(window: Window, load: RunLoad) -> Floats:
     """float64[n_stations]: work that arrived, over what the servers can do in the window."""
     if not load.is_open or not load.servers.size or not window.snapshots:
         return np.zeros(0)
@@ -446,7 +446,7 @@ def loads(window: Window, load: Load) -> Floats:
     return np.asarray(np.where(load.servers > 0, service / room, 0.0))
 
 
-def relaxation(window: Window, load: Load) -> float:
+def relaxation(window: Window, load: RunLoad) -> float:
     """How many times longer an open loop should be watched than *window*; below 1 if long enough.
 
     A queue at load r forgets its state in about 4 / (1 - r)^2 service times, the relaxation time

@@ -274,8 +274,8 @@ def tail_warnings(latency: Distribution) -> list[Warning]:
         )
         return [Warning("few-samples", text, "p99")]
     text = (
-        f"p99 of {size:,} requests is not shown: the slow ones came in a few episodes, and a longer "
-        "run may give another"
+        f"p99 of {size:,} requests is not shown: the slow ones came in a few episodes, and a "
+        "longer run may give another"
     )
     return [Warning("episodes", text, "p99")]
 

@@ -21,7 +21,7 @@ one way besides, one of a hundred buffers does so once in many thousand runs."""
 
 
 @dataclass(frozen=True)
-class Load:
+class RunLoad:
     """Facts about the load that the controller needs."""
 
     is_open: bool = False
@@ -39,7 +39,7 @@ class Load:
     buffer_slots: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
 
 
-def _levels(window: Window, load: Load) -> Floats:
+def _levels(window: Window, load: RunLoad) -> Floats:
     """float64[n_groups, n_buffers]: mean share of each write buffer's slots in use."""
     return np.array(
         [
@@ -51,7 +51,7 @@ def _levels(window: Window, load: Load) -> Floats:
     )
 
 
-def drifting(window: Window, load: Load) -> int:
+def drifting(window: Window, load: RunLoad) -> int:
     """1 if a write buffer fills, or has only just filled, -1 if one empties, 0 if all have settled.
 
     In eighths of the window, the later half moves one way all the time, by `DRIFT` of what goes in
@@ -76,12 +76,12 @@ def drifting(window: Window, load: Load) -> int:
     return -1 if sure.any() else 0
 
 
-def fill_share(window: Window, load: Load) -> float:
+def fill_share(window: Window, load: RunLoad) -> float:
     """Mean share of the write buffers' slots in use at the end of *window*."""
     return float(np.clip(_levels(window, load)[-1].mean(), 0.0, 1.0))
 
 
-def fill_level(window: Window, load: Load) -> tuple[float, float]:
+def fill_level(window: Window, load: RunLoad) -> tuple[float, float]:
     """Share of the fullest filling buffer in use, and the seconds until it is full."""
     levels = _levels(window, load)
     rise = (levels[-1] - levels[-5]) / 4

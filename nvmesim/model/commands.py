@@ -13,7 +13,7 @@ from nvmesim.model.drive import DriveModel
 from nvmesim.model.load.request import RequestKind
 from nvmesim.model.lowered import ChildInfo
 from nvmesim.model.path import Paths
-from nvmesim.network.builder import Builder, Child, Plans, Row, ints, op
+from nvmesim.network.builder import Builder, ChildRow, Plans, Row, ints, op
 from nvmesim.network.network import Op
 from nvmesim.raid.arrays import PlanTable, TableChild
 from nvmesim.scenario.resolved import Drive, ResolvedScenario
@@ -95,14 +95,14 @@ class Commands:
         memory: int,
         direct: bool,
         misaligned: bool = False,
-    ) -> Child:
+    ) -> ChildRow:
         """One child of a plan, with what it stands for."""
         for drive in drives:
             self.infos.append(ChildInfo(drive, write, n_bytes, bios))
         programs = tuple(
             self.program(d, write, n_bytes, memory, direct, misaligned) for d in drives
         )
-        return Child(programs, drives)
+        return ChildRow(programs, drives)
 
     def bind(
         self,
@@ -117,8 +117,8 @@ class Commands:
 
         *own* are the phases of each plan that write what md keeps for itself, past any cache.
         """
-        made: dict[tuple[TableChild, bool], tuple[Child, list[ChildInfo]]] = {}
-        children: list[Child] = []
+        made: dict[tuple[TableChild, bool], tuple[ChildRow, list[ChildInfo]]] = {}
+        children: list[ChildRow] = []
         alternatives = table.child_alt.tolist()
         asked = self.through
         for (low, high), write, n_bytes, bios, phase in zip(

@@ -22,7 +22,7 @@ Row = tuple[int, int, int, int, int, int, int]
 
 
 @dataclass(frozen=True)
-class Child:
+class ChildRow:
     """One child of a plan: a program per alternative, and the member whose load decides."""
 
     programs: tuple[int, ...]
@@ -175,7 +175,7 @@ class Plans:
     order: list[npt.NDArray[np.int64]] = field(default_factory=list)
     _n_order: int = 0
 
-    def plan(self, phases: Sequence[Sequence[Child]]) -> int:
+    def plan(self, phases: Sequence[Sequence[ChildRow]]) -> int:
         """Add one plan; return its id. LimitError if it is too large, or all of them are."""
         own = sum(map(len, phases))
         if own > MAX_CHILDREN:

@@ -30,7 +30,7 @@ from nvmesim.warning import Warning, coded
 
 
 @dataclass
-class Answer:
+class RunAnswer:
     """A measured run on its way to a `Result`."""
 
     ready: Prepared

@@ -8,7 +8,7 @@ from nvmesim.measure import paired
 from nvmesim.measure.control import Progress
 from nvmesim.measure.figures import Interval
 from nvmesim.measure.paired import Comparison
-from nvmesim.predict.answer import Answer
+from nvmesim.predict.answer import RunAnswer
 from nvmesim.predict.prepare import Prepared
 from nvmesim.predict.uncertainty.design import difference_of_numbers
 from nvmesim.predict.uncertainty.difference import gain_of
@@ -17,7 +17,7 @@ from nvmesim.predict.what_ifs import WhatIfs
 
 
 def difference(
-    a: Answer, b: Answer, *, certainty: bool = True, progress: Progress | None = None
+    a: RunAnswer, b: RunAnswer, *, certainty: bool = True, progress: Progress | None = None
 ) -> Comparison:
     """Return what changes from *a* to *b*; with *certainty*, what they do not share counts."""
     warnings = tuple(dict.fromkeys([*a.said(), *b.said()]))
@@ -36,7 +36,7 @@ def names(a: Prepared, b: Prepared) -> tuple[str, str]:
     return (f"{a.name} (a)", f"{b.name} (b)") if same else (a.name, b.name)
 
 
-def _numbers(a: Answer, b: Answer, progress: Progress | None) -> Span:
+def _numbers(a: RunAnswer, b: RunAnswer, progress: Progress | None) -> Span:
     """Effect of uncertain numbers on the difference: both move together."""
     first, second = (
         WhatIfs(answer.ready, answer.measured, answer.totals, answer.warnings) for answer in (a, b)
@@ -49,7 +49,7 @@ def _numbers(a: Answer, b: Answer, progress: Progress | None) -> Span:
     )
 
 
-def _sure(plain: Comparison, a: Answer, b: Answer, own: Span) -> Comparison:
+def _sure(plain: Comparison, a: RunAnswer, b: RunAnswer, own: Span) -> Comparison:
     known = [answer.known for answer in (a, b) if answer.known is not None]
     rest = [replace(k, numbers=None).parts("iops").total for k in known]
     alike = len({k.known.model_class for k in known}) == 1

@@ -9,8 +9,8 @@ from typing import Final
 
 from nvmesim.engine.contract import Engine
 from nvmesim.errors import InputError, nearest
-from nvmesim.measure.control import Controller, Goal, Measured, Progress, Recorder
-from nvmesim.measure.load import Load, drifting
+from nvmesim.measure.control import Controller, Measured, Progress, Recorder, RunGoal
+from nvmesim.measure.load import RunLoad, drifting
 from nvmesim.measure.stations import reducer
 from nvmesim.measure.steady import MAX_RECORDS, Collector
 from nvmesim.model.lowered import Lowered
@@ -36,7 +36,7 @@ class Prepared:
     lowered: Lowered
     make: EngineFactory
     seed: int
-    load: Load
+    load: RunLoad
     level: float = 0.0
     """Share of its write buffers that is taken at time 0: as much as will be."""
     left_out: float = 0.0
@@ -52,7 +52,7 @@ class Prepared:
         return self.make(self.lowered.network, seed=self.seed, **options)
 
     def measure(
-        self, goal: Goal, record: Recorder | None = None, progress: Progress | None = None
+        self, goal: RunGoal, record: Recorder | None = None, progress: Progress | None = None
     ) -> Measured:
         """Run to *goal*: what every command prints comes from here."""
         controller = Controller(
@@ -127,7 +127,7 @@ def engine_factory(engine: str | EngineFactory) -> EngineFactory:
     raise InputError(f"engine {engine!r} is unknown; {nearest(engine, ('compiled', 'simpy'))}")
 
 
-def _is_settled(kept: Collector, load: Load) -> bool:
+def _is_settled(kept: Collector, load: RunLoad) -> bool:
     """True if write buffers have settled, and the warm-up is over; at once without any buffer."""
     if not load.buffers.size:
         return True

@@ -10,10 +10,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from nvmesim.measure.control import MAX_REQUESTS, Goal, Progress, Recorder
+from nvmesim.measure.control import MAX_REQUESTS, Progress, Recorder, RunGoal
 from nvmesim.measure.paired import Comparison
 from nvmesim.model.lowered import Lowered
-from nvmesim.predict.answer import Answer, offered
+from nvmesim.predict.answer import RunAnswer, offered
 from nvmesim.predict.comparing import difference
 from nvmesim.predict.prepare import EngineFactory, prepare
 from nvmesim.predict.result import Result
@@ -72,7 +72,7 @@ def simulate(
     with _recorder(requests_file, ready.lowered) as (record, finish):
         measured = ready.measure(goal, record, progress)
         finish(measured.window.warmup_ps)
-    answer = Answer(ready, measured, sliced=over_time)
+    answer = RunAnswer(ready, measured, sliced=over_time)
     if not measured.interrupted:
         try:
             answer.explore(reliefs, curve, certainty, progress)
@@ -111,7 +111,7 @@ def compare(
     for i, (ready, goal) in enumerate(zip((first, second), goals, strict=True)):
         if progress is not None:
             progress(f"simulating {ready.name}", i / 2)
-        runs.append(Answer(ready, ready.measure(goal), sliced=False))
+        runs.append(RunAnswer(ready, ready.measure(goal), sliced=False))
     return difference(runs[0], runs[1], certainty=certainty, progress=progress)
 
 
@@ -122,15 +122,15 @@ def goal_of(
     most: int = MAX_REQUESTS,
     wall_s: float = math.inf,
     without_source: str = "",
-) -> Goal:
+) -> RunGoal:
     """The caller's goal, or the scenario's, or else what the answer deserves."""
     run = scenario.run
     if requests is not None:
-        return Goal(None, requests, None, most=most, wall_s=wall_s)
+        return RunGoal(None, requests, None, most=most, wall_s=wall_s)
     share = precision if precision is not None else run.precision
     if share is not None:
-        return Goal(share, None, None, most=most, wall_s=wall_s)
-    stated = Goal(None, run.requests, run.duration_ps, most=most, wall_s=wall_s)
+        return RunGoal(share, None, None, most=most, wall_s=wall_s)
+    stated = RunGoal(None, run.requests, run.duration_ps, most=most, wall_s=wall_s)
     if run.requests is not None or run.duration_ps is not None:
         return stated
     if not scenario.workload:

@@ -54,7 +54,7 @@ _LINK_OF: Final = {"nvme": "pcie", "sata": "sata", "sas": "sas"}
 
 
 @dataclass
-class Notes:
+class ResolveNotes:
     """Warnings beside the answer; filled while a scenario is resolved."""
 
     assumptions: list[str] = field(default_factory=list)
@@ -95,7 +95,7 @@ def profile(
         raise ScenarioError(f"{key}: {error}") from None
 
 
-def resolve_sockets(scenario: Scenario, notes: Notes) -> tuple[Socket, ...]:
+def resolve_sockets(scenario: Scenario, notes: ResolveNotes) -> tuple[Socket, ...]:
     """Return the sockets with frequency and memory; one of them at least has memory."""
     sockets = tuple(
         _socket(index, spec, scenario.base, notes)
@@ -106,7 +106,7 @@ def resolve_sockets(scenario: Scenario, notes: Notes) -> tuple[Socket, ...]:
     return sockets
 
 
-def _socket(index: int, spec: SocketSpec, base: Path, notes: Notes) -> Socket:
+def _socket(index: int, spec: SocketSpec, base: Path, notes: ResolveNotes) -> Socket:
     key = f"server.sockets.{index}"
     cpu = cast(CpuProfile, profile("cpu", spec.cpu, base, f"{key}.cpu"))
     notes.profile(cpu, *(["turbo_ghz"] if spec.ghz == "turbo" else []))
@@ -121,7 +121,7 @@ def _socket(index: int, spec: SocketSpec, base: Path, notes: Notes) -> Socket:
     return Socket(index, cpu, ghz, _memory(spec, cpu, key, notes))
 
 
-def _memory(spec: SocketSpec, cpu: CpuProfile, key: str, notes: Notes) -> float:
+def _memory(spec: SocketSpec, cpu: CpuProfile, key: str, notes: ResolveNotes) -> float:
     """Bytes per second of the DIMMs; 0 if there are none."""
     if spec.memory is False:
         return 0.0
@@ -137,7 +137,7 @@ def _memory(spec: SocketSpec, cpu: CpuProfile, key: str, notes: Notes) -> float:
 
 
 def resolve_interconnect(
-    scenario: Scenario, sockets: tuple[Socket, ...], notes: Notes
+    scenario: Scenario, sockets: tuple[Socket, ...], notes: ResolveNotes
 ) -> Interconnect | None:
     """Return what joins the sockets; None if there is one socket."""
     if len(sockets) < 2:
@@ -172,7 +172,7 @@ def resolve_interconnect(
 
 
 def resolve_adapters(
-    scenario: Scenario, sockets: tuple[Socket, ...], notes: Notes
+    scenario: Scenario, sockets: tuple[Socket, ...], notes: ResolveNotes
 ) -> tuple[Adapter, ...]:
     """Return the adapters; their names differ and their sockets exist."""
     adapters: list[Adapter] = []
@@ -188,7 +188,7 @@ def resolve_adapters(
 
 
 def _adapter(
-    index: int, spec: AdapterSpec, socket: Socket, server: ServerSpec, notes: Notes
+    index: int, spec: AdapterSpec, socket: Socket, server: ServerSpec, notes: ResolveNotes
 ) -> Adapter:
     link = parse_link(spec.link)
     if link.kind not in ("pcie", "dmi"):
@@ -217,7 +217,7 @@ def resolve_drives(
     sockets: tuple[Socket, ...],
     adapters: tuple[Adapter, ...],
     interconnect: Interconnect | None,
-    notes: Notes,
+    notes: ResolveNotes,
 ) -> tuple[Drive, ...]:
     """Return one entry per physical drive; each is attached to something that is there."""
     drives: list[Drive] = []
@@ -238,7 +238,7 @@ def _equal_drives(
     scenario: Scenario,
     sockets: tuple[Socket, ...],
     adapters: tuple[Adapter, ...],
-    notes: Notes,
+    notes: ResolveNotes,
 ) -> list[Drive]:
     """Return the drives of one ``[[drives]]`` table, numbered from *first*."""
     key = f"drives.{number}"
@@ -261,7 +261,7 @@ def _equal_drives(
     return drives
 
 
-def _in_state(part: DriveProfile, spec: DriveSpec, key: str, notes: Notes) -> DriveProfile:
+def _in_state(part: DriveProfile, spec: DriveSpec, key: str, notes: ResolveNotes) -> DriveProfile:
     if spec.state == "empty":
         fresh = part if not part.fresh else _in_state(part, _as_new(spec), key, notes)
         return catalog.unmapped(fresh)
@@ -294,7 +294,7 @@ def _socket_of(
     adapter: Adapter | None,
     sockets: tuple[Socket, ...],
     key: str,
-    notes: Notes,
+    notes: ResolveNotes,
 ) -> int:
     if adapter is not None:
         return adapter.socket
@@ -312,7 +312,7 @@ def _drive_link(
     adapter: Adapter | None,
     socket: Socket,
     key: str,
-    notes: Notes,
+    notes: ResolveNotes,
 ) -> Link:
     """Return the drive's port at the generation that both of its ends have."""
     try:
@@ -339,7 +339,7 @@ def _packets(link: Link, server: ServerSpec, most: int | None = None) -> Link:
     return replace(link, mps=payload, mrrs=server.max_read_request or MRRS_BYTES)
 
 
-def _trained(link: Link, other: Link, name: str, at: str, notes: Notes) -> Link:
+def _trained(link: Link, other: Link, name: str, at: str, notes: ResolveNotes) -> Link:
     trained = slower(link, other)
     if trained != link:
         notes.assume(f"{name}: {link} runs as {trained} at {at}")

@@ -7,7 +7,7 @@ from typing import cast
 from nvmesim.catalog.links import MPS_BYTES, MRRS_BYTES
 from nvmesim.catalog.profile import StackProfile
 from nvmesim.scenario.hardware import (
-    Notes,
+    ResolveNotes,
     profile,
     resolve_adapters,
     resolve_drives,
@@ -38,7 +38,7 @@ def resolve(scenario: Scenario) -> ResolvedScenario:
     (['drive0', 'drive1', 'drive2', 'drive3'], 128)
     """
     check_counts(scenario)
-    notes = Notes()
+    notes = ResolveNotes()
     stack = cast(
         StackProfile, profile("stack", scenario.server.stack, scenario.base, "server.stack")
     )

@@ -9,12 +9,12 @@ from nvmesim.catalog.kernel import known_kernel, with_kernel
 from nvmesim.catalog.profile import RaidEngineProfile
 from nvmesim.errors import CatalogError, GeometryError, ScenarioError
 from nvmesim.raid.levels import level_of
-from nvmesim.scenario.hardware import Notes, profile
+from nvmesim.scenario.hardware import ResolveNotes, profile
 from nvmesim.scenario.schema import Scenario, VolumeSpec
 
 
 def volume_engine(
-    spec: VolumeSpec, key: str, scenario: Scenario, notes: Notes
+    spec: VolumeSpec, key: str, scenario: Scenario, notes: ResolveNotes
 ) -> tuple[RaidEngineProfile, RaidEngineProfile]:
     """Return the engine of *spec* at its level and kernel, and as its profile is.
 
@@ -38,7 +38,9 @@ def volume_engine(
     return engine, whole
 
 
-def _in_kernel(engine: RaidEngineProfile, kernel: str, key: str, notes: Notes) -> RaidEngineProfile:
+def _in_kernel(
+    engine: RaidEngineProfile, kernel: str, key: str, notes: ResolveNotes
+) -> RaidEngineProfile:
     if not engine.kernels:
         raise GeometryError(
             f"{key}.kernel is {kernel!r}; {engine.name} does not tell kernels apart, leave it out"

@@ -9,7 +9,7 @@ from nvmesim import units
 from nvmesim.catalog.profile import RaidEngineProfile
 from nvmesim.errors import FailedArrayError, GeometryError, ScenarioError
 from nvmesim.raid.levels import LEVELS, level_of
-from nvmesim.scenario.hardware import Notes, capacity_bytes
+from nvmesim.scenario.hardware import ResolveNotes, capacity_bytes
 from nvmesim.scenario.resolved import Drive, Volume
 from nvmesim.scenario.schema import Scenario, VolumeSpec
 from nvmesim.scenario.volume_engine import row_workers, volume_engine
@@ -21,7 +21,7 @@ DOMAIN_LANES: Final = 16
 
 
 def resolve_volumes(
-    scenario: Scenario, drives: tuple[Drive, ...], notes: Notes
+    scenario: Scenario, drives: tuple[Drive, ...], notes: ResolveNotes
 ) -> tuple[Volume, ...]:
     """Return the volumes; GeometryError for one that cannot be built or has failed."""
     several = len(scenario.volume) > 1
@@ -85,7 +85,7 @@ def _volume(
     members: tuple[int, ...],
     scenario: Scenario,
     drives: tuple[Drive, ...],
-    notes: Notes,
+    notes: ResolveNotes,
 ) -> Volume:
     engine, whole = volume_engine(spec, key, scenario, notes)
     layout, copies = geometry(spec.raid, len(members), spec.layout, key)
@@ -192,7 +192,7 @@ def _note_mixture(
     drives: tuple[Drive, ...],
     sizes: list[int],
     zoned: bool,
-    notes: Notes,
+    notes: ResolveNotes,
 ) -> None:
     """Say what members of different sizes and kinds mean for the volume."""
     if zoned:
@@ -255,7 +255,7 @@ def _check_domains(
     members: tuple[int, ...],
     drives: tuple[Drive, ...],
     scenario: Scenario,
-    notes: Notes,
+    notes: ResolveNotes,
 ) -> None:
     """Raise GeometryError if a bootable volume spans domains; drives behind none are dealt to some.
 
@@ -353,7 +353,7 @@ def copy_sets(layout: str, n_members: int, copies: int) -> list[set[int]]:
 
 
 def _with_spares(
-    scenario: Scenario, volumes: tuple[Volume, ...], drives: tuple[Drive, ...], notes: Notes
+    scenario: Scenario, volumes: tuple[Volume, ...], drives: tuple[Drive, ...], notes: ResolveNotes
 ) -> tuple[Volume, ...]:
     """Give each volume its spares from the drives that no volume uses."""
     used = {member for volume in volumes for member in volume.members}
@@ -382,7 +382,9 @@ def _with_spares(
     return tuple(result)
 
 
-def _rebuilding(volume: Volume, drives: tuple[Drive, ...], notes: Notes, *, starts: bool) -> Volume:
+def _rebuilding(
+    volume: Volume, drives: tuple[Drive, ...], notes: ResolveNotes, *, starts: bool
+) -> Volume:
     """Return *volume* with its first missing member restored: on a spare, if there is one.
 
     A hot spare takes the place at once, whether a rebuild was asked for or not (*starts*).

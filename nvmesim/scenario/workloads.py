@@ -9,7 +9,7 @@ from nvmesim import units
 from nvmesim.catalog.profile import StackProfile
 from nvmesim.errors import ScenarioError, nearest
 from nvmesim.scenario import numa
-from nvmesim.scenario.hardware import Notes, capacity_bytes
+from nvmesim.scenario.hardware import ResolveNotes, capacity_bytes
 from nvmesim.scenario.loads import diskspd, fio_job
 from nvmesim.scenario.loads.load import ParsedLoad
 from nvmesim.scenario.resolved import (
@@ -67,7 +67,7 @@ def resolve_workload(
     adapters: tuple[Adapter, ...],
     drives: tuple[Drive, ...],
     volumes: tuple[Volume, ...],
-    notes: Notes,
+    notes: ResolveNotes,
 ) -> tuple[WorkloadGroup, ...]:
     """Return the groups of all ``[[workload]]`` tables; a fio file may bring several."""
     places = Places(drives, volumes)
@@ -89,7 +89,7 @@ def resolve_workload(
     return tuple(groups)
 
 
-def _note_costs(spec: WorkloadSpec, stack: StackProfile, notes: Notes) -> None:
+def _note_costs(spec: WorkloadSpec, stack: StackProfile, notes: ResolveNotes) -> None:
     """Say so when the stack has no cost for the file system or guest in use."""
     if spec.filesystem != "raw" and spec.filesystem not in stack.filesystems:
         notes.assume(f"stack {stack.name}: no cost known for {spec.filesystem}; 0 taken")
@@ -98,7 +98,7 @@ def _note_costs(spec: WorkloadSpec, stack: StackProfile, notes: Notes) -> None:
 
 
 def _groups(
-    index: int, key: str, spec: WorkloadSpec, base: Path, places: Places, notes: Notes
+    index: int, key: str, spec: WorkloadSpec, base: Path, places: Places, notes: ResolveNotes
 ) -> list[WorkloadGroup]:
     if spec.diskspd is not None:
         loads = [diskspd.parse(spec.diskspd, key=f"{key}.diskspd")]
@@ -183,7 +183,7 @@ def _trace(spec: WorkloadSpec, base: Path, key: str) -> Path | None:
 
 
 def _foreign_group(
-    index: int, key: str, spec: WorkloadSpec, load: ParsedLoad, places: Places, notes: Notes
+    index: int, key: str, spec: WorkloadSpec, load: ParsedLoad, places: Places, notes: ResolveNotes
 ) -> WorkloadGroup:
     """Return the group of a DiskSpd line or a fio section; the scenario's targets come first."""
     if spec.targets is not None or not load.files:

@@ -16,7 +16,7 @@ from nvmesim.predict.result import Result
 from nvmesim.scenario.load import scenario_from_dict
 from nvmesim.scenario.resolve import resolve
 from nvmesim.scenario.schema import Scenario
-from nvmesim.study.load_search import Applied, Found, Limits, LoadSearch, Miss, Trial
+from nvmesim.study.load_search import Applied, Found, LimitMiss, LoadLimits, LoadSearch, Trial
 from nvmesim.study.naming import design_name
 from nvmesim.study.sweep.api import Progress, tables_of
 from nvmesim.study.sweep.plan import make_plan, put
@@ -33,7 +33,7 @@ FAILED: Final = 0
 class BestGoal:
     """The goal."""
 
-    limits: Limits
+    limits: LoadLimits
     iops: float | None = None
     """At least; None: as many as there are."""
 
@@ -64,7 +64,7 @@ class StateAnswer:
     result: Result | None = None
     why: str = ""
     """Not met: which limit fails and by how much. Met: what keeps it from more."""
-    missed: Miss | None = None
+    missed: LimitMiss | None = None
     lost: bool = False
     """The array does not survive this."""
     trials: tuple[Trial, ...] = ()
@@ -107,7 +107,7 @@ class StateAnswer:
 
 
 @dataclass(frozen=True)
-class Design:
+class LevelDesign:
     """One combination of the values asked for."""
 
     values: Mapping[str, Any]
@@ -151,12 +151,12 @@ class Best(Drawable):
 
     goal: BestGoal
     scenario: str
-    designs: tuple[Design, ...]
+    designs: tuple[LevelDesign, ...]
     states: tuple[State, ...] = STATES
     notes: tuple[str, ...] = field(default=())
 
     @property
-    def best(self) -> Design | None:
+    def best(self) -> LevelDesign | None:
         """The design with the most IOPS in its worst state, of those that meet the goal."""
         return next((d for d in self.designs if d.met), None)
 
@@ -201,7 +201,7 @@ def _when(answer: StateAnswer) -> str:
     return "while it rebuilds" + (f" ({hours:.2g} h)" if hours is not None else "")
 
 
-def _closeness(design: Design) -> float:
+def _closeness(design: LevelDesign) -> float:
     """How near the worst miss is to its limit, larger is nearer; lost data is farthest."""
     missed = [s for s in design.states if not s.met]
     return -max(math.inf if s.missed is None else s.missed.excess for s in missed)
@@ -234,11 +234,11 @@ def best(
     goal = _goal(p99, p99_9, mean, cpu, iops)
     tables, base = tables_of(scenario)
     asked = _states(states, tables)
-    designs = [Design({})]
+    designs = [LevelDesign({})]
     if over:
         plan = make_plan(over)
         keys = [axis.key for axis in plan.axes]
-        designs = [Design(dict(zip(keys, values, strict=True))) for values in plan.points()]
+        designs = [LevelDesign(dict(zip(keys, values, strict=True))) for values in plan.points()]
     task = _Task(goal, tables, base, asked, seed, progress, len(designs))
     answered = task.all(designs)
     if answered and all(d.error for d in answered):
@@ -252,7 +252,7 @@ def _goal(
     p99: str | float | None, p99_9: str | float | None, mean: str | float | None,
     cpu: str | float | None, iops: str | float | None,
 ) -> BestGoal:  # fmt: skip
-    limits = Limits(_seconds(p99, "p99"), _seconds(p99_9, "p99.9"), _seconds(mean, "mean"),
+    limits = LoadLimits(_seconds(p99, "p99"), _seconds(p99_9, "p99.9"), _seconds(mean, "mean"),
                     parse_fraction(cpu) if isinstance(cpu, str) else cpu)  # fmt: skip
     if not limits.named():
         raise InputError("no limit is named; give one such as --p99 1ms or --cpu 50%")
@@ -313,7 +313,7 @@ class _Task:
         self._stop, self._lock = Event(), Lock()
         self._done, self._of = 0, designs * len(states)
 
-    def all(self, designs: Iterable[Design]) -> list[Design]:
+    def all(self, designs: Iterable[LevelDesign]) -> list[LevelDesign]:
         """Answer every design; Ctrl-C stops each before its next run."""
         with ThreadPoolExecutor(max(1, usable_cpus())) as pool:
             # Each in its own thread: the engine runs without the interpreter's lock.
@@ -326,7 +326,7 @@ class _Task:
                     w.cancel()
                 raise
 
-    def _design(self, design: Design) -> Design:
+    def _design(self, design: LevelDesign) -> LevelDesign:
         answers: list[StateAnswer] = []
         near: Applied | None = None
         for state in self._states:
@@ -343,7 +343,7 @@ class _Task:
             self._say(f"{design.name}, {state}")
         return replace(design, states=tuple(answers))
 
-    def _state(self, design: Design, state: State, near: Applied | None) -> StateAnswer:
+    def _state(self, design: LevelDesign, state: State, near: Applied | None) -> StateAnswer:
         tables = in_state(put(self._tables, design.values), state)
         resolved = resolve(scenario_from_dict(tables, self._base))
         search = LoadSearch(resolved, self._goal.limits, self._seed, self._stop.is_set)
@@ -360,7 +360,7 @@ class _Task:
         rate, asked = result.total.iops, self._goal.iops
         if asked is not None and rate.low < asked:
             sure = rate.value < asked
-            missed = Miss("iops", rate.value if sure else rate.low, asked, sure)
+            missed = LimitMiss("iops", rate.value if sure else rate.low, asked, sure)
             met, why = False, f"{missed.words()} (then {why})"
         return StateAnswer(state, met, found.applied, result, why, missed, trials=found.trials)
 
@@ -385,4 +385,4 @@ def _is_about_redundancy(error: InputError) -> bool:
     return "redundancy" in str(error)
 
 
-__all__ = ["Best", "BestGoal", "Design", "StateAnswer", "best"]
+__all__ = ["Best", "BestGoal", "LevelDesign", "StateAnswer", "best"]

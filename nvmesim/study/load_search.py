@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from nvmesim.errors import InputError
-from nvmesim.measure.control import Goal
+from nvmesim.measure.control import RunGoal
 from nvmesim.measure.figures import Distribution
 from nvmesim.measure.latency import LATENCY, distribution
 from nvmesim.measure.stations import Totals, cpu_stats
@@ -44,7 +44,7 @@ PERCENTILES: Final = {"p99": 99.0, "p99.9": 99.9}
 
 
 @dataclass(frozen=True)
-class Miss:
+class LimitMiss:
     """A limit that a load breaks."""
 
     what: str
@@ -88,7 +88,7 @@ def _by(share: float) -> str:
 
 
 @dataclass(frozen=True)
-class Limits:
+class LoadLimits:
     """Limits: seconds, and the share of logical CPUs; None: no such limit."""
 
     p99: float | None = None
@@ -101,7 +101,7 @@ class Limits:
         every = {"p99": self.p99, "p99.9": self.p99_9, "mean": self.mean, "cpu": self.cpu}
         return {name: limit for name, limit in every.items() if limit is not None}
 
-    def worst(self, values: Mapping[str, float]) -> tuple[float, Miss | None]:
+    def worst(self, values: Mapping[str, float]) -> tuple[float, LimitMiss | None]:
         """How hard *values* press on the limits (1: just met), and the one that they break most.
 
         >>> Limits(p99=1e-3).worst({"p99": 0.5e-3})
@@ -111,12 +111,12 @@ class Limits:
         for known, limit in self.named().items():
             share = values[known] / limit
             if math.isnan(share):
-                return math.inf, Miss(known, math.nan, limit)
+                return math.inf, LimitMiss(known, math.nan, limit)
             if share > pressure:
                 pressure, name = share, known
         if pressure <= 1:
             return pressure, None
-        return pressure, Miss(name, values[name], self.named()[name])
+        return pressure, LimitMiss(name, values[name], self.named()[name])
 
 
 @dataclass(frozen=True)
@@ -150,7 +150,7 @@ class Trial:
     p99_s: float | None
     cpu: float
     pressure: float
-    miss: Miss | None
+    miss: LimitMiss | None
 
     @property
     def holds(self) -> bool:
@@ -165,9 +165,9 @@ class Found:
     applied: Applied
     result: Result | None
     """Of the largest load that holds; None if not even the smallest does."""
-    miss: Miss | None
+    miss: LimitMiss | None
     """Limits that the smallest load misses."""
-    next_miss: Miss | None
+    next_miss: LimitMiss | None
     """Limit that the next larger load misses; None: more load brings no more."""
     trials: tuple[Trial, ...]
 
@@ -177,7 +177,7 @@ class LoadSearch:
     """Searches the largest load of *scenario*; *stop* is asked before every run."""
 
     scenario: ResolvedScenario
-    limits: Limits
+    limits: LoadLimits
     seed: int | None = None
     stop: Callable[[], bool] = lambda: False
     trials: list[Trial] = field(default_factory=list)
@@ -321,7 +321,7 @@ class LoadSearch:
 
     def _trial(self, loaded: ResolvedScenario, applied: Applied, requests: int) -> Trial:
         ready = prepare(loaded, seed=self.seed)
-        measured = ready.measure(Goal(None, requests, None))
+        measured = ready.measure(RunGoal(None, requests, None))
         if measured.interrupted:
             raise KeyboardInterrupt
         window, stable = measured.window, measured.backlog_per_s is None
@@ -333,7 +333,7 @@ class LoadSearch:
         pressure, miss = self.limits.worst(values)
         if not stable:
             name = next(iter(self.limits.named()), "latency")
-            pressure, miss = math.inf, Miss(name, math.inf, 1.0)
+            pressure, miss = math.inf, LimitMiss(name, math.inf, 1.0)
         p99 = found.percentiles[99.0]
         return Trial(applied, window.iops().value, found.mean, p99, cpu, pressure, miss)
 
@@ -372,12 +372,12 @@ class LoadSearch:
             raise KeyboardInterrupt
         return result
 
-    def _sure_miss(self, result: Result) -> Miss | None:
+    def _sure_miss(self, result: Result) -> LimitMiss | None:
         """The limit that a result breaks, the upper ends of intervals counted."""
         found, cpu = result.total.latency, result.cpu.logical_utilization
         stable = result.bottleneck.verdict != "unstable"
         if not stable:
-            return Miss(next(iter(self.limits.named()), "latency"), math.inf, 1.0)
+            return LimitMiss(next(iter(self.limits.named()), "latency"), math.inf, 1.0)
         miss = self.limits.worst(_values(found, cpu, stable))[1]
         if miss is not None:
             return miss
@@ -385,7 +385,7 @@ class LoadSearch:
         miss = self.limits.worst(ends)[1]
         return None if miss is None else replace(miss, sure=False)
 
-    def _next_miss(self, best: Trial) -> Miss | None:
+    def _next_miss(self, best: Trial) -> LimitMiss | None:
         """Limit that the smallest larger load with as many threads misses."""
         above = [
             t for t in self.trials
@@ -419,4 +419,4 @@ def _values(
     return named if stable else dict.fromkeys(named, math.inf)
 
 
-__all__ = ["Applied", "Found", "Limits", "LoadSearch", "Miss", "Trial"]
+__all__ = ["Applied", "Found", "LimitMiss", "LoadLimits", "LoadSearch", "Trial"]

@@ -28,7 +28,7 @@ from nvmesim.scenario.resolve import resolve
 from nvmesim.scenario.schema import Scenario
 from nvmesim.study.sweep.api import Progress, simulate_all, tables_of
 from nvmesim.study.sweep.frame import RESULT_COLUMNS
-from nvmesim.study.sweep.point import Job, Settings
+from nvmesim.study.sweep.point import Settings, SweepJob
 
 FIRST_ROUNDS: Final = 10
 MOST_ROUNDS: Final = 200
@@ -148,7 +148,7 @@ class _Race:
     def simulate(self, number: int) -> None:
         """One round more of those that are left; all with the same seed."""
         settings = Settings(seed=self._seed + number, requests=self._requests, certainty=False)
-        jobs = (Job(i, *self._tables[i], settings) for i in self.alive)
+        jobs = (SweepJob(i, *self._tables[i], settings) for i in self.alive)
         for answer in simulate_all(jobs, len(self.alive), workers=self._workers or 1):
             error, value = answer.row.get("error"), answer.row.get(self._metric)
             if error is not None:

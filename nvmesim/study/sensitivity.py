@@ -29,7 +29,7 @@ from nvmesim.scenario.schema import Scenario
 from nvmesim.study.carried import FIGURES, Carried, load_words, of_input, parts_of
 from nvmesim.study.sweep.api import Progress, simulate_all, tables_of
 from nvmesim.study.sweep.frame import RESULT_COLUMNS
-from nvmesim.study.sweep.point import Answer, Job, Settings
+from nvmesim.study.sweep.point import PointAnswer, Settings, SweepJob
 
 REQUESTS: Final = 40_000
 
@@ -92,12 +92,12 @@ def sensitivity(
     tables, base = tables_of(scenario)
     inputs = list(inputs_of(tables, base, which))
     settings = Settings(seed=seed, requests=requests, certainty=False)
-    jobs = [Job(0, tables, base, settings)]
+    jobs = [SweepJob(0, tables, base, settings)]
     for i, found in enumerate(inputs):
         for side, value in enumerate(found.ends(spread)):
             changed = _with(tables, found, value)
-            jobs.append(Job(1 + 2 * i + side, changed, base, settings))
-    answers: dict[int, Answer] = {}
+            jobs.append(SweepJob(1 + 2 * i + side, changed, base, settings))
+    answers: dict[int, PointAnswer] = {}
     for answer in simulate_all(iter(jobs), len(jobs), workers=workers):
         answers[answer.number] = answer
         if progress is not None:
@@ -112,7 +112,7 @@ def sensitivity(
 
 
 def _rows(
-    inputs: list[Input], answers: Mapping[int, Answer], metric: str, spread: float | None
+    inputs: list[Input], answers: Mapping[int, PointAnswer], metric: str, spread: float | None
 ) -> list[dict[str, Any]]:
     base = answers[0].row.get(metric)
     if not base:

@@ -32,7 +32,7 @@ CURVE_POINTS: Final = 40
 
 
 @dataclass(frozen=True)
-class Load:
+class Demand:
     """Demand: requests per second of one kind at a utilization."""
 
     iops: float
@@ -114,7 +114,7 @@ class CpuAnswer:
 class Sizing(Drawable):
     """GHz per MIOPS, GHz in all, and the CPUs of the catalog under that load."""
 
-    load: Load
+    load: Demand
     headroom: float
     ghz_per_miops: float
     """By the published rule, at the asked utilization."""
@@ -160,7 +160,7 @@ class Sizing(Drawable):
             cpu = catalog.get("cpu", answer.name)
             for i in range(CURVE_POINTS):
                 iops = 2 * self.load.iops * (i + 1) / CURVE_POINTS
-                loaded = Load(iops, self.load.utilization, self.load.stack, self.load.read,
+                loaded = Demand(iops, self.load.utilization, self.load.stack, self.load.read,
                               self.load.filesystem)  # fmt: skip
                 rows.append({
                     "cpu": f"{answer.sockets} x {answer.name}", "miops": iops / 1e6,
@@ -197,7 +197,7 @@ def size_cpu(
         raise InputError(
             f"stack {profile.name} knows no {filesystem!r}; {nearest(filesystem, known)}"
         )
-    load = Load(iops * (1 + headroom), utilization, profile, read, filesystem)
+    load = Demand(iops * (1 + headroom), utilization, profile, read, filesystem)
     names = catalog.names("cpu") if cpus is None else list(cpus)
     answers = [_answer(load, catalog.get("cpu", name), n) for name in names for n in SOCKETS]
     rule = rule_ghz_per_miops(load)
@@ -215,7 +215,7 @@ def size_cpu(
     )
 
 
-def rule_ghz_per_miops(load: Load) -> float:
+def rule_ghz_per_miops(load: Demand) -> float:
     """GHz in all per million requests a second, as the published table counts them.
 
     The table's cycles come from one lightly loaded row (every completion finds its thread asleep
@@ -225,7 +225,7 @@ def rule_ghz_per_miops(load: Load) -> float:
     return lightly / 1e3 / (2 * load.utilization)
 
 
-def smt_ghz_per_miops(load: Load, smt_yield: float = 1.25) -> float:
+def smt_ghz_per_miops(load: Demand, smt_yield: float = 1.25) -> float:
     """GHz in all per million requests a second when siblings share their core."""
     cores = REFERENCE_CORES
     done = _work(cores, 2, smt_yield)[1]
@@ -233,7 +233,7 @@ def smt_ghz_per_miops(load: Load, smt_yield: float = 1.25) -> float:
     return load.cycles(1 - load.utilization) / 1e3 * cores / max(float(done[at]), 1e-9)
 
 
-def loaded_cpu(load: Load, cpu: CpuProfile, sockets: int) -> tuple[float, float]:
+def loaded_cpu(load: Demand, cpu: CpuProfile, sockets: int) -> tuple[float, float]:
     """Return (logical, physical) utilization of *sockets* times *cpu* under *load*.
 
     Each logical CPU is busy with the same probability, independent of the others; idle cores fill
@@ -277,7 +277,7 @@ def _yield(cpu: CpuProfile) -> float:
     return cpu.smt_yield.value if cpu.threads_per_core > 1 else 1.0
 
 
-def _answer(load: Load, cpu: CpuProfile, sockets: int) -> CpuAnswer:
+def _answer(load: Demand, cpu: CpuProfile, sockets: int) -> CpuAnswer:
     ghz = sockets * cpu.cores * cpu.ghz.value
     logical, physical = loaded_cpu(load, cpu, sockets)
     if load.stack.polled:
@@ -296,7 +296,7 @@ def _rank(answer: CpuAnswer) -> tuple[bool, float, float, str]:
     return not answer.carries, misses, answer.ghz, answer.name
 
 
-def _reason(load: Load, rule: float, smt: float) -> str:
+def _reason(load: Demand, rule: float, smt: float) -> str:
     u = load.utilization
     cycles = load.cycles(1 - u) / 1e3
     said = f"{cycles:.1f}k cycles a request at {u:.0%}"

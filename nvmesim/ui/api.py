@@ -17,7 +17,7 @@ from nvmesim.errors import InputError, NvmesimError
 from nvmesim.scenario.writing import to_text
 from nvmesim.show.words import one_line
 from nvmesim.ui import controls, work
-from nvmesim.ui.jobs import Job, Jobs
+from nvmesim.ui.jobs import Jobs, PageJob
 from nvmesim.ui.trust import check, scenario_of, tables_of_text, text_of
 
 MOST_FILES: Final = 60
@@ -101,7 +101,7 @@ class Api:
         sheet = asked.get("sheet")
         files = [self._sheet(sheet)] if isinstance(sheet, dict) else self._captures(asked)
 
-        def fitted(job: Job) -> None:
+        def fitted(job: PageJob) -> None:
             try:
                 if isinstance(sheet, dict):
                     work.calibrate_sheet(job, files[0], name)
@@ -158,7 +158,7 @@ class Api:
         path.write_bytes(data)
         return str(self._number), path
 
-    def _started(self, doing: Callable[[Job], None]) -> dict[str, Any]:
+    def _started(self, doing: Callable[[PageJob], None]) -> dict[str, Any]:
         return {"job": self.jobs.start(doing).id}
 
 

@@ -23,7 +23,7 @@ class Cancelled(KeyboardInterrupt):
     """The page wants this no more; a simulation ends as if Ctrl-C had been pressed."""
 
 
-class Job:
+class PageJob:
     """One piece of work. What the page sees of it is `to_json`."""
 
     def __init__(self) -> None:
@@ -62,7 +62,7 @@ class Job:
         """True if the page wants it no more."""
         return self._stop.is_set()
 
-    def run(self, work: Callable[[Job], None]) -> None:
+    def run(self, work: Callable[[PageJob], None]) -> None:
         """Do *work*; whatever goes wrong is one sentence for the page."""
         try:
             if not self.is_cancelled:
@@ -101,12 +101,12 @@ class Jobs:
 
     def __init__(self) -> None:
         self._pool = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="nvmesim-ui")
-        self._jobs: dict[str, Job] = {}
+        self._jobs: dict[str, PageJob] = {}
         self._lock = threading.Lock()
 
-    def start(self, work: Callable[[Job], None]) -> Job:
+    def start(self, work: Callable[[PageJob], None]) -> PageJob:
         """Start *work* in the background."""
-        job = Job()
+        job = PageJob()
         with self._lock:
             self._jobs[job.id] = job
             finished = [j.id for j in self._jobs.values() if j.state != "running"]
@@ -115,7 +115,7 @@ class Jobs:
         self._pool.submit(job.run, work)
         return job
 
-    def get(self, name: str) -> Job | None:
+    def get(self, name: str) -> PageJob | None:
         """Return the job *name*, None if it is unknown or was long ago."""
         return self._jobs.get(name)
 

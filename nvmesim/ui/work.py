@@ -16,7 +16,7 @@ from nvmesim.predict.simulate import compare, simulate
 from nvmesim.scenario.schema import Scenario
 from nvmesim.show import page as html
 from nvmesim.ui.answer import answer, figures
-from nvmesim.ui.jobs import Job
+from nvmesim.ui.jobs import PageJob
 from nvmesim.ui.side_by_side import comparison
 from nvmesim.ui.trust import NOWHERE, scenario_of, tables_of_text
 
@@ -41,7 +41,7 @@ def coarse(scenario: Scenario) -> str:
     return figures(result, stage=f"first look: {result.requests:,} requests; refining …")
 
 
-def refine(job: Job, scenario: Scenario) -> None:
+def refine(job: PageJob, scenario: Scenario) -> None:
     """Publish an answer to 2 %, then one with reliefs, curve and the profiles' intervals."""
     first = simulate(
         scenario, precision=MIDDLE, reliefs=False, over_time=False, certainty=False,
@@ -81,7 +81,7 @@ def designs_of(texts: Any) -> list[tuple[dict[str, Any], Scenario]]:
     return [(t, scenario_of(t)) for t in tables]
 
 
-def compare_designs(job: Job, asked: Sequence[tuple[dict[str, Any], Scenario]]) -> None:
+def compare_designs(job: PageJob, asked: Sequence[tuple[dict[str, Any], Scenario]]) -> None:
     """Publish the designs side by side, and each against the first with common random numbers."""
     results = []
     designs = [scenario for _, scenario in asked]
@@ -98,14 +98,14 @@ def compare_designs(job: Job, asked: Sequence[tuple[dict[str, Any], Scenario]]) 
     job.publish(comparison([tables for tables, _ in asked], results, gains))
 
 
-def _part(job: Job, done: int, steps: int) -> Any:
+def _part(job: PageJob, done: int, steps: int) -> Any:
     return lambda what, share: job.progress(what, (done + share) / steps)
 
 
 # Choose -------------------------------------------------------------------------------------------
 
 
-def choose_design(job: Job, goal: Mapping[str, Any]) -> None:
+def choose_design(job: PageJob, goal: Mapping[str, Any]) -> None:
     """Publish what to buy for the tables of a goal."""
     from nvmesim.show.studies.choice_view import fragment
     from nvmesim.study.choose.goal import goal_from_dict
@@ -115,7 +115,7 @@ def choose_design(job: Job, goal: Mapping[str, Any]) -> None:
     job.publish(fragment(found), met=found.chosen is not None)
 
 
-def find_best(job: Job, tables: Mapping[str, Any], asked: Mapping[str, Any]) -> None:
+def find_best(job: PageJob, tables: Mapping[str, Any], asked: Mapping[str, Any]) -> None:
     """Publish the largest load within a goal: healthy, degraded, rebuilding."""
     from nvmesim.show.charts.best import CAPTIONS, all_charts
     from nvmesim.show.studies.best_view import fragment
@@ -134,7 +134,7 @@ def find_best(job: Job, tables: Mapping[str, Any], asked: Mapping[str, Any]) -> 
 # Calibrate ----------------------------------------------------------------------------------------
 
 
-def calibrate(job: Job, files: Sequence[Path], name: str, captured_on: str | None) -> None:
+def calibrate(job: PageJob, files: Sequence[Path], name: str, captured_on: str | None) -> None:
     """Publish the drive fitted to *files* with its verdict."""
     from nvmesim.calibrate.drive.fit import fit_drive
     from nvmesim.capture.registry import read_captures
@@ -145,7 +145,7 @@ def calibrate(job: Job, files: Sequence[Path], name: str, captured_on: str | Non
     _publish_fit(job, fit, name)
 
 
-def calibrate_sheet(job: Job, file: Path, name: str) -> None:
+def calibrate_sheet(job: PageJob, file: Path, name: str) -> None:
     """Publish the drive fitted to the datasheet in *file*."""
     from nvmesim.calibrate.datasheet import read_datasheet
     from nvmesim.calibrate.drive.sheet import fit_datasheet
@@ -153,7 +153,7 @@ def calibrate_sheet(job: Job, file: Path, name: str) -> None:
     _publish_fit(job, fit_datasheet(read_datasheet(file), name=name, tell=job.tell), name)
 
 
-def _publish_fit(job: Job, fit: DriveFit, name: str) -> None:
+def _publish_fit(job: PageJob, fit: DriveFit, name: str) -> None:
     from nvmesim.show.fit_page import evidence
 
     job.result = fit

@@ -2,7 +2,7 @@
 
 import json
 
-from nvmesim.calibrate.bench import Host, free_host, measure
+from nvmesim.calibrate.bench import BenchHost, free_host, measure
 from nvmesim.calibrate.points import Point
 from nvmesim.catalog.links import parse_link
 from nvmesim.catalog.profile import DriveProfile, Quantity, ReadSide, StackProfile, WriteSide
@@ -44,9 +44,9 @@ def stack(*, work=2.2, interrupt=0.8, wakeup=4.0, half=12.0, ghz=2.5) -> StackPr
     )
 
 
-def host(made: StackProfile | None = None, ghz: float = 2.5) -> Host:
+def host(made: StackProfile | None = None, ghz: float = 2.5) -> BenchHost:
     """A host with *made*, or one that costs nothing."""
-    return Host(made, ghz, parse_link("pcie4 x4")) if made else free_host()
+    return BenchHost(made, ghz, parse_link("pcie4 x4")) if made else free_host()
 
 
 def simulated(

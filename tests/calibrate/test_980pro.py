@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from nvmesim.calibrate.bench import Host, measure
+from nvmesim.calibrate.bench import BenchHost, measure
 from nvmesim.calibrate.drive.fit import fit_drive
 from nvmesim.calibrate.points import Point
 from nvmesim.calibrate.stack.fit import fit_stack
@@ -56,7 +56,7 @@ def jbod():
 
 
 def host(stack, cores=None):
-    return Host(stack, FIT.GHZ, parse_link(FIT.LINK), cores)
+    return BenchHost(stack, FIT.GHZ, parse_link(FIT.LINK), cores)
 
 
 def errors(drive, on, points):

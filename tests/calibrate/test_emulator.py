@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from nvmesim.calibrate.infer.emulator import Design, features
+from nvmesim.calibrate.infer.emulator import Regressors, features
 
 RNG = np.random.default_rng(5)
 Z = RNG.standard_normal((120, 6))
@@ -12,7 +12,7 @@ FAR = features(np.full((1, 6), 1.5))
 
 
 def test_a_plane_is_known_far_from_its_middle() -> None:
-    design = Design(Z)
+    design = Regressors(Z)
     surfaces = design.fit(Z @ SLOPES + NOISE)
     assert (design.leverage(FAR, surfaces) < 0.4).all()
     free = FAR @ np.linalg.pinv(features(Z).T @ features(Z)) @ FAR.T
@@ -20,7 +20,7 @@ def test_a_plane_is_known_far_from_its_middle() -> None:
 
 
 def test_a_bend_is_found_and_its_doubt_said() -> None:
-    design = Design(Z)
+    design = Regressors(Z)
     surfaces = design.fit(Z @ SLOPES + 5 * Z[:, :1] ** 2 + 0.1 * NOISE)
     first = 1 + 6  # of the second order: the square of the first coordinate
     assert np.allclose(surfaces.terms[first], 5, atol=0.1)
@@ -30,13 +30,13 @@ def test_a_bend_is_found_and_its_doubt_said() -> None:
 
 def test_one_run_scatters_as_it_does() -> None:
     """Of 3 outputs with noise of variance 1; 120 rows: standard error 0.13."""
-    scatter = Design(Z).fit(Z @ SLOPES + NOISE).scatter()
+    scatter = Regressors(Z).fit(Z @ SLOPES + NOISE).scatter()
     assert np.allclose(np.diag(scatter), NOISE.var(axis=0), rtol=0.15)
 
 
 def test_a_coordinate_that_follows_from_others_is_no_reason_to_be_unsure() -> None:
     tied = np.column_stack([Z[:, :5], Z[:, 0] + Z[:, 1]])
-    design = Design(tied)
+    design = Regressors(tied)
     surfaces = design.fit(tied @ SLOPES + NOISE)
     assert np.abs(surfaces.terms).max() < 10
     assert (design.leverage(features(tied), surfaces) < 1).all()

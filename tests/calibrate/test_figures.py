@@ -12,7 +12,7 @@ from scipy import stats
 
 from nvmesim.calibrate.infer import families
 from nvmesim.calibrate.infer.bootstrap import (
-    Interval,
+    BootstrapInterval,
     block_length,
     interval,
     percentile_intervals,
@@ -264,8 +264,8 @@ def test_the_block_of_an_interval_is_the_stated_one_or_that_of_the_memory(monkey
 
 
 def test_the_half_width_is_relative_to_the_value() -> None:
-    assert Interval(10.0, 8.0, 13.0).relative == 0.25
-    assert Interval(0.0, -1.0, 1.0).relative == 0
+    assert BootstrapInterval(10.0, 8.0, 13.0).relative == 0.25
+    assert BootstrapInterval(0.0, -1.0, 1.0).relative == 0
 
 
 def test_ten_samples_beyond_a_percentile_are_enough() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from nvmesim.calibrate.bench import free_host, measure
 from nvmesim.calibrate.over_time import pauses as fitting
-from nvmesim.calibrate.over_time.pauses import NONE, PauseFit, Tail, fit_pauses
+from nvmesim.calibrate.over_time.pauses import NONE, PauseFit, PauseTail, fit_pauses
 from nvmesim.calibrate.points import Point
 from nvmesim.catalog.profile import Pauses, Quantity, Rounds, Stalls
 from tests.calibrate.bench import drive
@@ -111,14 +111,14 @@ def test_percentiles_that_pauses_make_are_not_of_the_body(both):
     assert NONE.without_tail(points[3]) is points[3]
 
 
-def sampled(rng: np.random.Generator) -> list[Tail]:
+def sampled(rng: np.random.Generator) -> list[PauseTail]:
     """Rounds held up as the law says, drawn anew: what 5 s of reads at four depths would show."""
     logs = np.log([RATE, MEAN, CV, SHARE, STALL, STALL_CV])
     tails = []
     for n in (1, 4, 16, 64):
         cycle = BASE + n * EACH
         beyond = 1e-4 * np.concatenate([[1.0], 1 + np.geomspace(1, 120, 14)])
-        empty = Tail(n, False, cycle, beyond, np.ones(len(beyond) + 1))
+        empty = PauseTail(n, False, cycle, beyond, np.ones(len(beyond) + 1))
         survival = fitting._survivals(logs, ("pauses", "read_stalls"), fitting._Rows([empty]))[0]
         share = -np.diff(np.concatenate([[1.0], survival, [0.0]]))
         rounds = rng.multinomial(round(5 / cycle), share).astype(float)

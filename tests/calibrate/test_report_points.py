@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nvmesim.calibrate.bench import Answer, measure
+from nvmesim.calibrate.bench import BenchAnswer, measure
 from nvmesim.calibrate.drive.fit import fit_drive
 from nvmesim.calibrate.evidence import Judged
 from nvmesim.calibrate.over_time.course import Course, courses_of
@@ -38,7 +38,7 @@ def judged(factor: float, *, held_out: bool = False, depth: int = 4) -> Judged:
         "p", 1.0, True, 4096, 1, depth, 1e4, 1e-4, {50.0: 1e-4, 99.0: 2e-4}, held_out=held_out,
         bins=Bins(at, count), count=100_000,
     )  # fmt: skip
-    answer = Answer(
+    answer = BenchAnswer(
         1e4 * factor, 1e-4 * factor, {50.0: 1e-4 * factor, 99.0: 2e-4 * factor},
         bins=Bins(at * factor, count),
     )  # fmt: skip

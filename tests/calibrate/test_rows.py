@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nvmesim.calibrate.bench import Answer
+from nvmesim.calibrate.bench import BenchAnswer
 from nvmesim.calibrate.drive.fit import fit_drive
 from nvmesim.calibrate.drive.gate import misses
 from nvmesim.calibrate.evidence import DriveFit, Judged
@@ -103,13 +103,13 @@ def test_an_array_row_calibrates_its_drive() -> None:
 
 def test_a_row_that_is_missed_is_named_with_what_stands_in_the_way() -> None:
     point = row(1.0, 8, 128, 900e3, source="review.csv", place="line 7")
-    far = Judged(point, Answer(600e3, 1e-3, full="dies"))
+    far = Judged(point, BenchAnswer(600e3, 1e-3, full="dies"))
     (said,) = misses([far], is_included=True)
     assert said.startswith("review.csv, line 7: randread 4 KiB 8 x 128: the fitted drive does 600,")
     assert "(-33%); dies and the time of a die stands in the way" in said
-    assert misses([Judged(point, Answer(860e3, 1e-3))], is_included=True) == []
+    assert misses([Judged(point, BenchAnswer(860e3, 1e-3))], is_included=True) == []
     noisy = replace(point, noise=0.15)
-    assert misses([Judged(noisy, Answer(600e3, 1e-3))], is_included=True) == []
+    assert misses([Judged(noisy, BenchAnswer(600e3, 1e-3))], is_included=True) == []
 
 
 def points_in(folder: Path, text: str) -> tuple[list[Point], list[str]]:

@@ -28,9 +28,9 @@ from nvmesim.capture.readers.tables.table_rows import (
     OPTIONAL,
     SECONDS,
     TWO_NAMES,
-    Column,
-    Names,
+    ColumnNames,
     Shape,
+    TableColumn,
     operation_of,
 )
 from nvmesim.capture.registry import read_capture
@@ -49,10 +49,14 @@ CELLS = st.sampled_from(
     )
 )
 SHAPES = {
-    "numbers": Shape({"a": Column(0, INTEGER), "b": Column(2, SECONDS)}, 3, 3),
-    "words": Shape({"a": Column(0, LETTER), "b": Column(1, NAME), "c": Column(2, OPERATION)}, 3, 3),
-    "pairs": Shape({"a": Column(0, TWO_NAMES), "b": Column(2, INTEGER)}, 3, 3),
-    "last": Shape({"a": Column(1, TWO_NAMES), "b": Column(0, INTEGER | OPTIONAL)}, 3, 3),
+    "numbers": Shape({"a": TableColumn(0, INTEGER), "b": TableColumn(2, SECONDS)}, 3, 3),
+    "words": Shape(
+        {"a": TableColumn(0, LETTER), "b": TableColumn(1, NAME), "c": TableColumn(2, OPERATION)},
+        3,
+        3,
+    ),
+    "pairs": Shape({"a": TableColumn(0, TWO_NAMES), "b": TableColumn(2, INTEGER)}, 3, 3),
+    "last": Shape({"a": TableColumn(1, TWO_NAMES), "b": TableColumn(0, INTEGER | OPTIONAL)}, 3, 3),
 }
 
 
@@ -63,7 +67,7 @@ def cells_of(line: str, shape: Shape) -> list[str] | None:
     return found if shape.least <= len(found) <= shape.most else None
 
 
-def meaning(cells: list[str], column: Column) -> object:
+def meaning(cells: list[str], column: TableColumn) -> object:
     """What a wanted cell means, None if it is no such thing."""
     text, kind = cells[column.at], column.kind & 7
     if column.kind & OPTIONAL and not text:
@@ -84,7 +88,7 @@ def meaning(cells: list[str], column: Column) -> object:
 
 def scanned(text: str, shape: Shape) -> tuple[list[tuple[object, ...]], list[bytes]]:
     """The rows with names as text, and the lines that are none."""
-    names, notes = Names(), Notes()
+    names, notes = ColumnNames(), Notes()
     rows: list[tuple[object, ...]] = []
     odd: list[bytes] = []
 
@@ -130,14 +134,18 @@ def test_rows_are_what_a_readable_twin_makes_of_them(
 
 
 def test_rows_too_long_and_negative_numbers_are_odd() -> None:
-    shape = Shape({"a": Column(0, INTEGER), "b": Column(1, INTEGER)}, 2, 2)
+    shape = Shape({"a": TableColumn(0, INTEGER), "b": TableColumn(1, INTEGER)}, 2, 2)
     rows, odd = scanned("1,2\n3,4,5\n-6,7\n8\n\n9,10\n", shape)
     assert rows == [(1, 2), (9, 10)]
     assert odd == [b"3,4,5", b"-6,7", b"8"]
 
 
 def test_columns_from_the_right_of_words_between_blanks() -> None:
-    columns = {"t": Column(0, SECONDS), "n": Column(-2, NAME), "x": Column(-1, INTEGER)}
+    columns = {
+        "t": TableColumn(0, SECONDS),
+        "n": TableColumn(-2, NAME),
+        "x": TableColumn(-1, INTEGER),
+    }
     shape = Shape(columns, 4, commas=False, point=",")
     text = "  0,5 a\tnvme0n1   7 \n1.25 Web Content sda 8\r\n2,0 a b\n3,0 a sdb -9\n"
     rows, odd = scanned(text, shape)
@@ -147,8 +155,8 @@ def test_columns_from_the_right_of_words_between_blanks() -> None:
 
 def test_names_have_an_end(monkeypatch) -> None:
     monkeypatch.setattr(table_rows, "MAX_NAMES", 3)
-    shape = Shape({"n": Column(0, NAME), "x": Column(1, INTEGER)}, 2, 2)
-    notes, names = Notes(), Names()
+    shape = Shape({"n": TableColumn(0, NAME), "x": TableColumn(1, INTEGER)}, 2, 2)
+    notes, names = Notes(), ColumnNames()
     text = "".join(f"d{k % 5},{k}\n" for k in range(10))
     batches = list(table_rows.table_batches(MemorySource(text.encode()), shape, names, notes, bool))
     assert names.known == ["d0", "d1", "d2"]

@@ -9,7 +9,7 @@ import numpy as np
 from scipy import stats
 
 from nvmesim.engine.compiled.engine import CompiledEngine
-from nvmesim.measure.control import Controller, Goal, Load, Measured
+from nvmesim.measure.control import Controller, Measured, RunGoal, RunLoad
 from nvmesim.measure.steady import Reducer
 from nvmesim.network.network import Kind, Network, Op
 from nvmesim.rng import table_levels
@@ -85,7 +85,9 @@ def plain_reducer() -> Reducer:
     return Reducer(np.array([[4096.0], [0.0]]), lambda alternatives: np.zeros((0, 6)))
 
 
-def measure(net: Network, goal: Goal, *, is_open: bool, seed: int = 1, users: int = 0) -> Measured:
+def measure(
+    net: Network, goal: RunGoal, *, is_open: bool, seed: int = 1, users: int = 0
+) -> Measured:
     engine = CompiledEngine(net, seed=seed)
-    load = Load(is_open=is_open, in_flight=users)
+    load = RunLoad(is_open=is_open, in_flight=users)
     return Controller(engine, plain_reducer(), goal, load).run()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from nvmesim.measure.control import Goal
+from nvmesim.measure.control import RunGoal
 from nvmesim.measure.latency import distribution
 from nvmesim.network.network import Network
 from tests.predict.networks import MEAN_PS, measure, mm1, mm1_exact, mva, network
@@ -21,7 +21,7 @@ CLOSED = (1.0, 0.8, 0.5)
 
 
 def coverage(
-    net: Network, exact: dict[str, float], runs: int, goal: Goal, *, is_open: bool
+    net: Network, exact: dict[str, float], runs: int, goal: RunGoal, *, is_open: bool
 ) -> dict[str, tuple[float, int]]:
     """Share of intervals that hold the exact value, and how many were given."""
     hits: dict[str, list[bool]] = {name: [] for name in exact}
@@ -49,7 +49,7 @@ def require(found: dict[str, tuple[float, int]], names: set[str]) -> None:
 @pytest.mark.parametrize("load", [0.5, 0.7])
 def test_open_queue_short_runs(load: float) -> None:
     exact = {k: v for k, v in mm1_exact(load).items() if k != "p99.9"}
-    found = coverage(mm1(load), exact, 200, Goal(None, SHORT), is_open=True)
+    found = coverage(mm1(load), exact, 200, RunGoal(None, SHORT), is_open=True)
     show(f"M/M/1 at {load}", found)
     require(found, {"iops", "mean", "p50", "p90", "p99"})
 
@@ -58,7 +58,7 @@ def test_closed_network_short_runs() -> None:
     net = network([s * MEAN_PS for s in CLOSED], users=16)
     iops, mean = mva([s * 1e-6 for s in CLOSED], 16)
     exact = {"iops": iops, "mean": mean}
-    found = coverage(net, exact, 200, Goal(None, 20_000), is_open=False)
+    found = coverage(net, exact, 200, RunGoal(None, 20_000), is_open=False)
     show("closed network of 16", found)
     require(found, {"iops", "mean"})
 
@@ -66,7 +66,7 @@ def test_closed_network_short_runs() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("load", [0.5, 0.7])
 def test_open_queue_500_runs(load: float) -> None:
-    found = coverage(mm1(load), mm1_exact(load), 500, Goal(None, LONG), is_open=True)
+    found = coverage(mm1(load), mm1_exact(load), 500, RunGoal(None, LONG), is_open=True)
     show(f"M/M/1 at {load}, {LONG} requests", found)
     require(found, {"iops", "mean", "p50", "p90", "p99", "p99.9"})
 
@@ -74,7 +74,7 @@ def test_open_queue_500_runs(load: float) -> None:
 @pytest.mark.slow
 def test_autocorrelated_load_stopped_at_a_precision_500_runs() -> None:
     """Time in a queue at 85 % load is correlated over hundreds of requests."""
-    found = coverage(mm1(0.85), mm1_exact(0.85), 500, Goal(0.01), is_open=True)
+    found = coverage(mm1(0.85), mm1_exact(0.85), 500, RunGoal(0.01), is_open=True)
     show("M/M/1 at 0.85, precision 1 %", found)
     require(found, {"iops", "mean", "p50", "p90", "p99", "p99.9"})
 
@@ -84,7 +84,7 @@ def test_autocorrelated_load_stopped_at_a_precision_500_runs() -> None:
 def test_closed_network_500_runs(users: int) -> None:
     net = network([s * MEAN_PS for s in CLOSED], users=users)
     iops, mean = mva([s * 1e-6 for s in CLOSED], users)
-    found = coverage(net, {"iops": iops, "mean": mean}, 500, Goal(None, 100_000), is_open=False)
+    found = coverage(net, {"iops": iops, "mean": mean}, 500, RunGoal(None, 100_000), is_open=False)
     show(f"closed network of {users}", found)
     require(found, {"iops", "mean"})
 
@@ -98,7 +98,7 @@ def test_warm_up_from_a_crowd_500_runs(services: tuple[float, float]) -> None:
     """
     net = network([s * MEAN_PS for s in services], users=200)
     iops, mean = mva([s * 1e-6 for s in services], 200)
-    found = coverage(net, {"iops": iops, "mean": mean}, 500, Goal(None, 20_000), is_open=False)
+    found = coverage(net, {"iops": iops, "mean": mean}, 500, RunGoal(None, 20_000), is_open=False)
     show(f"crowd of 200 before {services}", found)
     require(found, {"iops", "mean"})
 
@@ -107,6 +107,6 @@ def test_warm_up_from_a_crowd_500_runs(services: tuple[float, float]) -> None:
 def test_long_memory_500_runs() -> None:
     """At 95 % load the queue remembers thousands of requests, and a run starts empty."""
     exact = {k: v for k, v in mm1_exact(0.95).items() if k != "p99.9"}
-    found = coverage(mm1(0.95), exact, 500, Goal(None, 2 * LONG), is_open=True)
+    found = coverage(mm1(0.95), exact, 500, RunGoal(None, 2 * LONG), is_open=True)
     show(f"M/M/1 at 0.95, {2 * LONG} requests", found)
     require(found, {"iops", "mean", "p50", "p90", "p99"})

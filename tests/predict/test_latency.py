@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from nvmesim.engine.contract import HIST_BINS, bin_index
-from nvmesim.measure.control import Goal
+from nvmesim.measure.control import RunGoal
 from nvmesim.measure.latency import (
     CLAT,
     Samples,
@@ -128,7 +128,7 @@ def test_a_run_differs_from_itself_by_nothing(drawn: tuple[np.ndarray, Samples])
 def test_percentiles_of_a_known_queue() -> None:
     """M/M/1 at 60 %: within 4 half-widths, which one seed in thousands would miss."""
     exact = mm1_exact(0.6)
-    found = distribution(measure(mm1(0.6), Goal(None, 400_000), is_open=True).window, None)
+    found = distribution(measure(mm1(0.6), RunGoal(None, 400_000), is_open=True).window, None)
     assert found is not None
     for name, percent in (("p50", 50.0), ("p90", 90.0), ("p99", 99.0), ("p99.9", 99.9)):
         low, high = found.intervals[name]

@@ -5,7 +5,7 @@ import pytest
 
 from nvmesim.engine.compiled.engine import CompiledEngine
 from nvmesim.engine.contract import HIST_BINS, Batch, Status
-from nvmesim.measure.control import Goal
+from nvmesim.measure.control import RunGoal
 from nvmesim.measure.steady import (
     MAX_RECORDS,
     MAX_SNAPSHOTS,
@@ -128,7 +128,7 @@ def test_groups_add_up() -> None:
 def test_warm_up_is_found_from_empty_and_from_full(users: int) -> None:
     """All users submit at once: the slow second queue is empty, the fast first one full."""
     net = network([0.5 * MEAN_PS, MEAN_PS], users=users)
-    measured = measure(net, Goal(None, 100_000), is_open=False, users=users)
+    measured = measure(net, RunGoal(None, 100_000), is_open=False, users=users)
     assert measured.converged
     assert measured.window.requests == 100_000
     rate = measured.window.iops()
@@ -137,7 +137,7 @@ def test_warm_up_is_found_from_empty_and_from_full(users: int) -> None:
 
 
 def test_the_same_seed_gives_the_same_window() -> None:
-    runs = [measure(mm1(0.6), Goal(None, 20_000), is_open=True, seed=3) for _ in range(2)]
+    runs = [measure(mm1(0.6), RunGoal(None, 20_000), is_open=True, seed=3) for _ in range(2)]
     np.testing.assert_array_equal(runs[0].window.records, runs[1].window.records)
 
 

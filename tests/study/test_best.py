@@ -10,7 +10,7 @@ from nvmesim.scenario.load import scenario_from_dict
 from nvmesim.scenario.resolve import resolve
 from nvmesim.show.studies.best_view import best_page
 from nvmesim.study.best import best, in_state
-from nvmesim.study.load_search import Limits, LoadSearch
+from nvmesim.study.load_search import LoadLimits, LoadSearch
 
 SERVER = {"stack": "linux-io_uring", "sockets": [{"cpu": "xeon-gold-6130"}]}
 ONE = {
@@ -33,7 +33,7 @@ def raid():
 
 
 def test_the_load_found_holds_with_its_interval_and_a_larger_one_does_not():
-    search = LoadSearch(resolve(scenario_from_dict(ONE)), Limits(p99=300e-6))
+    search = LoadSearch(resolve(scenario_from_dict(ONE)), LoadLimits(p99=300e-6))
     found = search.largest()
     low, high = found.result.total.latency.intervals["p99"]
     assert low < high <= 300e-6

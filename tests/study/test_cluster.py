@@ -19,7 +19,7 @@ import nvmesim as ns
 from nvmesim.cli.app import run_command
 from nvmesim.errors import InfrastructureError, InputError
 from nvmesim.scenario.writing import to_text
-from nvmesim.study.sweep import Tally
+from nvmesim.study.sweep import SweepTally
 from nvmesim.study.sweep import cluster as cluster_module
 
 pytest.importorskip("distributed")
@@ -74,7 +74,7 @@ def cluster(tmp_path):
 
 def test_nothing_is_lost_or_doubled_when_a_worker_dies(cluster, small, tmp_path):
     address, _, workers = cluster
-    tally, killed = Tally(), []
+    tally, killed = SweepTally(), []
 
     def progress(what, share):
         if share > 0.1 and not killed:
@@ -91,7 +91,7 @@ def test_nothing_is_lost_or_doubled_when_a_worker_dies(cluster, small, tmp_path)
 def test_two_thousand_points_of_which_two_workers_die(small, tmp_path):
     out = tmp_path / "c.parquet"
     over = {"workload.outstanding": "1..100", "workload.threads": "1..20"}
-    tally, alive = Tally(), []
+    tally, alive = SweepTally(), []
 
     def progress(what, share):
         if alive and share > 0.9 - 0.3 * len(alive):

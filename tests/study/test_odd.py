@@ -19,7 +19,7 @@ from nvmesim.study.choose.search import _Search
 from nvmesim.study.sweep import cluster, content
 from nvmesim.study.sweep.cache import PointCache
 from nvmesim.study.sweep.frame import _parameter
-from nvmesim.study.sweep.point import Answer
+from nvmesim.study.sweep.point import PointAnswer
 from tests.study.test_choose import GOAL
 
 # -- a cluster whose workers are threads of nobody ------------------------------------------------
@@ -83,7 +83,7 @@ class Client:
         self.most = max(self.most, self.flying)
         number = json.loads(text)
         error = RuntimeError("lost\nworker") if number == self.dead else None
-        answer = Answer(number, {"iops": float(number)}, 0.1).to_text()
+        answer = PointAnswer(number, {"iops": float(number)}, 0.1).to_text()
         return Future(self, answer, error, self.futures)
 
 
@@ -252,7 +252,7 @@ def test_each_answer_is_judged_by_its_unsure_end(constraints, row, failed, words
     names = {column for columns in module.COLUMNS.values() for column in columns}
     full = {**dict.fromkeys(names), **ROW, **row}
     full["iops_simulation"], full["lat_p99_simulation"] = 1 - 1.1 / 1.2, 95 / 90 - 1
-    search._judge(candidate, Answer(0, full, 0.0))
+    search._judge(candidate, PointAnswer(0, full, 0.0))
     assert candidate.failed == failed
     assert words in (candidate.reason or "")
 

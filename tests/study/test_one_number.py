@@ -109,11 +109,11 @@ def test_too_few_requests_for_a_buffer_are_said_and_not_shown_as_steady():
     """It is nearly as fast as it drains, so neither is it full soon nor does it stay empty."""
     slow = {**DRIVE, "write": {**DRIVE["write"], "buffer": "64 MiB"}}
     net = tables(profile=slow, read=0.0, threads=1, outstanding=16)
-    from nvmesim.measure.control import Goal
+    from nvmesim.measure.control import RunGoal
     from nvmesim.predict.prepare import prepare
 
     ready = prepare(scenario_from_dict(net), "compiled", 1, 0.0)
-    measured = ready.measure(Goal(None, 6_000))
+    measured = ready.measure(RunGoal(None, 6_000))
     assert not measured.converged
     assert [w.code for w in measured.warnings] == ["filling"]
     assert "6,000 requests asked for are too few" in measured.warnings[0]

@@ -16,13 +16,13 @@ from polars.testing import assert_frame_equal
 import nvmesim as ns
 from nvmesim.cli.app import run_command
 from nvmesim.errors import InputError
-from nvmesim.study.sweep import Tally
+from nvmesim.study.sweep import SweepTally
 from nvmesim.study.sweep.api import simulate_all
 from nvmesim.study.sweep.cache import KEPT_VERSIONS, PointCache
 from nvmesim.study.sweep.content import content_of, fingerprint
 from nvmesim.study.sweep.frame import RESULT_COLUMNS
 from nvmesim.study.sweep.plan import put
-from nvmesim.study.sweep.point import Job, Settings, columns
+from nvmesim.study.sweep.point import Settings, SweepJob, columns
 from nvmesim.study.sweep.workers import WorkerPool
 from tests.children import heed_ctrl_c, unmeasured
 
@@ -140,7 +140,7 @@ def test_stars_change_every_element(small):
 
 
 def swept(scenario, **options):
-    tally = Tally()
+    tally = SweepTally()
     frame = ns.sweep(scenario, OVER, workers=1, tally=tally, **options)
     return frame, tally
 
@@ -269,7 +269,7 @@ def test_a_torn_last_line_is_simulated_again(small, tmp_path):
     stopped_early(small, out)
     partial = tmp_path / "s.parquet.partial"
     partial.write_bytes(partial.read_bytes()[:-20])
-    tally = Tally()
+    tally = SweepTally()
     frame = ns.sweep(small, OVER, output=out, resume=True, workers=1, tally=tally)
     assert tally.kept == 2
     assert_frame_equal(frame, ns.sweep(small, OVER, workers=1))
@@ -279,7 +279,7 @@ def test_a_torn_last_line_is_simulated_again(small, tmp_path):
 def test_a_finished_sweep_is_not_run_again(small, tmp_path):
     out = tmp_path / "s.parquet"
     frame = ns.sweep(small, OVER, output=out, workers=1)
-    tally = Tally()
+    tally = SweepTally()
     again = ns.sweep(small, OVER, output=out, resume=True, tally=tally)
     assert (tally.kept, tally.simulated) == (6, 0)
     assert_frame_equal(frame, again)
@@ -361,7 +361,7 @@ def jobs(small, n):
     tables = small.to_dict()
     for i in range(n):
         changed = put(tables, {"workload.outstanding": i + 1})
-        yield Job(i, changed, ".", Settings(cache=False))
+        yield SweepJob(i, changed, ".", Settings(cache=False))
 
 
 def test_a_worker_that_dies_is_replaced(small):

@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 
 from nvmesim.errors import InputError
 from nvmesim.study.sweep.plan import Axis, make_plan, parse_over, put
-from nvmesim.study.sweep.values import Span, parse_values
+from nvmesim.study.sweep.values import SweptRange, parse_values
 
 
 def values(text):
     found = parse_values(text)
-    return tuple(found.values(text)) if isinstance(found, Span) else found
+    return tuple(found.values(text)) if isinstance(found, SweptRange) else found
 
 
 @pytest.mark.parametrize(
@@ -135,8 +135,8 @@ def test_axis_ends_of_a_list_are_all_its_values():
 def test_the_number_of_points_is_counted_once(monkeypatch):
     """A sweep asks for it at each point: 20,000 points took 20,000 times as long."""
     made = []
-    numbers = Span._numbers
-    monkeypatch.setattr(Span, "_numbers", lambda *a: made.append(1) or numbers(*a))
+    numbers = SweptRange._numbers
+    monkeypatch.setattr(SweptRange, "_numbers", lambda *a: made.append(1) or numbers(*a))
     plan = make_plan(parse_over(["run.seed=1..500"]))
     assert {len(plan) for _ in range(20)} == {500}
     assert len(list(plan.points())) == 500

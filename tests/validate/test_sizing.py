@@ -8,13 +8,13 @@ from nvmesim.cli.app import run_command
 from nvmesim.errors import InputError
 from nvmesim.predict.simulate import simulate
 from nvmesim.scenario.load import scenario_from_dict
-from nvmesim.study.size import Load, loaded_cpu, rule_ghz_per_miops, smt_ghz_per_miops
+from nvmesim.study.size import Demand, loaded_cpu, rule_ghz_per_miops, smt_ghz_per_miops
 
 STACK = get("stack", "windows-2019")
 
 
 def asked(iops, utilization=0.5, stack=STACK):
-    return Load(iops, utilization, stack)
+    return Demand(iops, utilization, stack)
 
 
 def test_the_published_rule():

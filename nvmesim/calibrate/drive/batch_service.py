@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from nvmesim.array_types import Floats
-from nvmesim.calibrate.bench import Host, measure
+from nvmesim.calibrate.bench import BenchHost, measure
 from nvmesim.calibrate.drive.read_side import Progress, fit_reads, with_reads
 from nvmesim.calibrate.infer.figures import problem_of
 from nvmesim.calibrate.infer.optimum import misfit
@@ -68,12 +68,14 @@ class Chosen:
         return (
             "n requests in flight take a + b n, together: by rounds (a virtual disk: one thread "
             f"behind one queue), or by a bank of dies? Depth {self.depth}, left out of both, is "
-            f"explained by {won} with half a chi-square of {getattr(self, won):.0f}, by {lost} with "
-            f"{getattr(self, lost):.0f}: {won} it is"
+            f"explained by {won} with half a chi-square of {getattr(self, won):.0f}, by {lost} "
+            f"with {getattr(self, lost):.0f}: {won} it is"
         )
 
 
-def choose(template: DriveProfile, host: Host, points: Sequence[Point], tell: Progress) -> Chosen:
+def choose(
+    template: DriveProfile, host: BenchHost, points: Sequence[Point], tell: Progress
+) -> Chosen:
     """Fit both models to all depths of *points* but a middle one, and score that."""
     depths = sorted({p.outstanding for p in points})
     depth = depths[len(depths) // 2 if len(depths) % 2 else len(depths) // 2 - 1]
@@ -91,7 +93,7 @@ def choose(template: DriveProfile, host: Host, points: Sequence[Point], tell: Pr
 
 
 def fit_rounds(
-    template: DriveProfile, host: Host, points: Sequence[Point], alike: Sequence[Point] = (),
+    template: DriveProfile, host: BenchHost, points: Sequence[Point], alike: Sequence[Point] = (),
     pauses: PauseFit = NONE,
 ) -> RoundsFit:  # fmt: skip
     """Fit *points* of one operation and size to rounds that *pauses* hold up.
@@ -121,7 +123,7 @@ def fit_rounds(
 
 
 def fit_writes_in_rounds(
-    profile: DriveProfile, host: Host, points: Sequence[Point], pauses: PauseFit = NONE
+    profile: DriveProfile, host: BenchHost, points: Sequence[Point], pauses: PauseFit = NONE
 ) -> tuple[DriveProfile, Floats]:
     """Time that each write adds to a batch of *profile*, whose reads are fitted; and its draws."""
     rounds = profile.rounds
@@ -165,7 +167,7 @@ def with_rounds(
     return template.model_copy(update=update)
 
 
-def _score(profile: DriveProfile, host: Host, point: Point) -> float:
+def _score(profile: DriveProfile, host: BenchHost, point: Point) -> float:
     """Half the squared residuals of *point*, which *profile* was not fitted to."""
     errors = misfit(point, measure(profile, host, point, requests=CHECKED))
     return sum(r * r for r in errors) / 2

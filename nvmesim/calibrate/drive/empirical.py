@@ -18,8 +18,8 @@ from nvmesim.array_types import Floats
 from nvmesim.calibrate.arrivals import arrivals_of
 from nvmesim.calibrate.drive.read_side import blank_reads
 from nvmesim.calibrate.drive.write_side import blank_writes
-from nvmesim.calibrate.infer.bootstrap import Interval, percentile_intervals
-from nvmesim.calibrate.infer.families import Choice, choose
+from nvmesim.calibrate.infer.bootstrap import BootstrapInterval, percentile_intervals
+from nvmesim.calibrate.infer.families import FamilyChoice, choose
 from nvmesim.calibrate.infer.tail import beyond
 from nvmesim.calibrate.series import RUN_LENGTHS, decorrelation_length, thinned
 from nvmesim.capture.capture import Capture, Conditions, Latency
@@ -43,9 +43,9 @@ class EmpiricalFit:
     warnings: tuple[str, ...] = ()
     lengths: tuple[int, ...] = ()
     """Decorrelation length of each operation's series, requests; empty for a histogram."""
-    families: Mapping[str, Choice] = field(default_factory=dict)
+    families: Mapping[str, FamilyChoice] = field(default_factory=dict)
     """Operation -> how parametric families compare with the samples."""
-    percentiles_s: Mapping[str, Mapping[float, Interval]] = field(default_factory=dict)
+    percentiles_s: Mapping[str, Mapping[float, BootstrapInterval]] = field(default_factory=dict)
     """Operation -> percent -> value with its interval; beyond the sample from a Pareto tail."""
 
     def to_json(self) -> dict[str, Any]:
@@ -121,8 +121,8 @@ def _block(lengths: Sequence[int], kept: Sequence[Sequence[float]]) -> int:
 
 def _evidence(series: Sequence[Floats]) -> dict[str, Any]:
     """Families and percentiles of both operations, from whole series."""
-    families: dict[str, Choice] = {}
-    percentiles: dict[str, Mapping[float, Interval]] = {}
+    families: dict[str, FamilyChoice] = {}
+    percentiles: dict[str, Mapping[float, BootstrapInterval]] = {}
     for op, samples in zip(("read", "write"), series, strict=True):
         if len(samples) < MIN_SAMPLES:
             continue

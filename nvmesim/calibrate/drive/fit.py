@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Final
 
 from nvmesim.array_types import Floats
-from nvmesim.calibrate.bench import Host, free_host, measure
+from nvmesim.calibrate.bench import BenchHost, free_host, measure
 from nvmesim.calibrate.drive.batch_service import choose, fit_rounds, fit_writes_in_rounds
 from nvmesim.calibrate.drive.explanations import Explanation, alternative, chosen
 from nvmesim.calibrate.drive.gate import captured, misses, residual
@@ -67,7 +67,7 @@ def fit_drive(
     captures: Captures | Sequence[Point],
     *,
     name: str = "fitted",
-    host: Host | None = None,
+    host: BenchHost | None = None,
     captured_on: str | None = None,
     link: str | None = None,
     held_out: Sequence[str] = (),
@@ -118,7 +118,7 @@ class _Fitting:
         points: Sequence[Point],
         notes: list[str],
         name: str,
-        host: Host | None,
+        host: BenchHost | None,
         captured_on: str | None,
         tell: Progress,
         link: str | None,

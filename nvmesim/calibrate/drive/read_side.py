@@ -15,7 +15,7 @@ from typing import Final, Literal
 import numpy as np
 
 from nvmesim.array_types import Floats
-from nvmesim.calibrate.bench import Host, measure
+from nvmesim.calibrate.bench import BenchHost, measure
 from nvmesim.calibrate.drive.bank import CV_DOUBT, LIKELY_CV, LIKELY_SHARE, OPEN, SHARE_DOUBT, Bank
 from nvmesim.calibrate.drive.laws import LONE_DOUBT, Told, lone_s, roomy, told
 from nvmesim.calibrate.evidence import drawn, intervals
@@ -99,7 +99,7 @@ class ReadFit:
 
 
 def fit_reads(
-    template: DriveProfile, host: Host, points: Sequence[Point], tell: Progress,
+    template: DriveProfile, host: BenchHost, points: Sequence[Point], tell: Progress,
     ceiling: Ceiling | None = "dies", mixed: float = 0.0,
 ) -> ReadFit:  # fmt: skip
     """Fit the read side on 4 KiB *points*: more depths, more numbers.
@@ -116,7 +116,9 @@ def fit_reads(
 # -- three depths and more ---------------------------------------------------------------------
 
 
-def _swept(template: DriveProfile, host: Host, points: Sequence[Point], tell: Progress) -> ReadFit:
+def _swept(
+    template: DriveProfile, host: BenchHost, points: Sequence[Point], tell: Progress
+) -> ReadFit:
     bank = _bank(template, host, points)
 
     def made(u: Floats) -> DriveProfile:
@@ -157,7 +159,7 @@ def _swept(template: DriveProfile, host: Host, points: Sequence[Point], tell: Pr
     )  # fmt: skip
 
 
-def _bank(template: DriveProfile, host: Host, points: Sequence[Point]) -> Bank:
+def _bank(template: DriveProfile, host: BenchHost, points: Sequence[Point]) -> Bank:
     """Where the search begins, and what the depths of *points* tell of it."""
     ordered = sorted(points, key=lambda p: p.outstanding)
     held = held_ps(template)
@@ -217,7 +219,7 @@ class _Few:
 
 
 def _few(
-    template: DriveProfile, host: Host, points: Sequence[Point], ceiling: Ceiling | None,
+    template: DriveProfile, host: BenchHost, points: Sequence[Point], ceiling: Ceiling | None,
     mixed: float, tell: Progress,
 ) -> ReadFit:  # fmt: skip
     """A latency, a ceiling, or both, from one or two depths; the rest as drives usually are."""
@@ -365,7 +367,7 @@ def blank_reads() -> ReadSide:
 
 
 def fit_large_reads(
-    profile: DriveProfile, host: Host, points: Sequence[Point], tell: Progress
+    profile: DriveProfile, host: BenchHost, points: Sequence[Point], tell: Progress
 ) -> tuple[DriveProfile, dict[str, tuple[float, float]]]:
     """Fit the data engines on points of one size above 4 KiB, after the 4 KiB side.
 
@@ -407,7 +409,7 @@ def _first_latency(ordered: Sequence[Point]) -> float:
     return first.mean_s or first.outstanding / first.iops
 
 
-def _host_ps(host: Host) -> float:
+def _host_ps(host: BenchHost) -> float:
     """Host CPU time of a request that shares nothing, ps."""
     s = host.stack
     cycles = s.submit.value + s.complete.value

@@ -9,7 +9,7 @@ from typing import Final, Literal
 import numpy as np
 
 from nvmesim.array_types import Floats
-from nvmesim.calibrate.bench import Host, measure
+from nvmesim.calibrate.bench import BenchHost, measure
 from nvmesim.calibrate.infer.optimum import misfit, solve
 from nvmesim.calibrate.points import Point
 from nvmesim.catalog.links import command_ceiling
@@ -28,7 +28,7 @@ def streams(points: Sequence[Point], *, read: bool) -> list[Point]:
 
 
 def fit_stream(
-    profile: DriveProfile, host: Host, points: Sequence[Point], key: Key, source: str
+    profile: DriveProfile, host: BenchHost, points: Sequence[Point], key: Key, source: str
 ) -> DriveProfile:
     """Return *profile* with the bandwidth at *key* that *points* tell."""
     top = max(p.iops * p.block_size / p.targets for p in points)
@@ -56,7 +56,7 @@ def fit_stream(
     return profile.model_copy(update={key: quantity})
 
 
-def with_payload(host: Host, points: Sequence[Point]) -> tuple[Host, list[str]]:
+def with_payload(host: BenchHost, points: Sequence[Point]) -> tuple[BenchHost, list[str]]:
     """*host* with a link whose payload carries *points*, if it is only assumed; and what is said.
 
     A row beyond any payload of the link names the row.

@@ -15,7 +15,7 @@ from typing import Literal
 import numpy as np
 
 from nvmesim.array_types import Floats
-from nvmesim.calibrate.bench import Host
+from nvmesim.calibrate.bench import BenchHost
 from nvmesim.calibrate.drive.laws import LONE_DOUBT, Told, lone_s, told
 from nvmesim.calibrate.drive.read_side import BEYOND, Progress, held_ps, scattered
 from nvmesim.calibrate.evidence import drawn
@@ -63,7 +63,7 @@ def blank_writes() -> WriteSide:
 
 
 def fit_writes(
-    template: DriveProfile, host: Host, points: Sequence[Point], limit: Limit, tell: Progress
+    template: DriveProfile, host: BenchHost, points: Sequence[Point], limit: Limit, tell: Progress
 ) -> WriteFit:
     """Fit the write side on *points* of one size, its ceiling taken to be of *limit*."""
     tell(f"writes: limited by {LIMITS[limit]}")

@@ -23,7 +23,7 @@ MIN_BEYOND = 10
 
 
 @dataclass(frozen=True)
-class Interval:
+class BootstrapInterval:
     """A value and what 95 % of resamples lie between."""
 
     value: float
@@ -69,7 +69,7 @@ def interval(
     block: int | None = None,
     trials: int = TRIALS,
     seed: int = 1,
-) -> Interval:
+) -> BootstrapInterval:
     """95 % interval of *statistic* of *series* (in order), by the bootstrap's percentiles.
 
     *block* = None finds it from the autocorrelation. Source: Efron and Tibshirani, An Introduction
@@ -81,7 +81,7 @@ def interval(
     values = [statistic(x[resampled(len(x), length, rng)]) for _ in range(trials)]
     tail = (1 - LEVEL) / 2
     low, high = np.quantile(values, (tail, 1 - tail))
-    return Interval(float(statistic(x)), float(low), float(high))
+    return BootstrapInterval(float(statistic(x)), float(low), float(high))
 
 
 def percentile_intervals(
@@ -90,7 +90,7 @@ def percentile_intervals(
     *,
     trials: int = TRIALS,
     seed: int = 1,
-) -> Mapping[float, Interval]:
+) -> Mapping[float, BootstrapInterval]:
     """95 % intervals of the percentiles of *series* that have enough samples beyond them."""
     x = np.asarray(series, float)
     kept = [p for p in percents if min(p, 100 - p) / 100 * len(x) >= MIN_BEYOND]
@@ -103,6 +103,6 @@ def percentile_intervals(
     low, high = np.quantile(table, (tail, 1 - tail), axis=0)
     value = np.quantile(x, shares)
     return {
-        p: Interval(float(v), float(a), float(b))
+        p: BootstrapInterval(float(v), float(a), float(b))
         for p, v, a, b in zip(kept, value, low, high, strict=True)
     }

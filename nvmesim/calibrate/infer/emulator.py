@@ -75,7 +75,7 @@ class Surfaces:
         return out
 
 
-class Design:
+class Regressors:
     """Coordinates of candidates: what a plane through them tells, and the bends across it.
 
     >>> z = np.linspace(-1, 1, 21)[:, None]
@@ -168,7 +168,7 @@ class Emulator:
 
     def __init__(self, problem: Problem, region: Region, u: Floats, figures: Floats) -> None:
         self.region, self.figures = region, figures
-        self.design = Design(self.z(u))
+        self.design = Regressors(self.z(u))
         found = self.design.fit(figures)
         self.terms = found.terms
         together = problem.run[:, None] == problem.run[None, :]

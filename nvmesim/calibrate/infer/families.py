@@ -38,7 +38,7 @@ class Family:
 
 
 @dataclass(frozen=True)
-class Choice:
+class FamilyChoice:
     """How families compare on held-out samples, best first."""
 
     best: Family | None
@@ -58,7 +58,7 @@ class Choice:
         }
 
 
-def choose(samples: Sequence[float] | Floats) -> Choice:
+def choose(samples: Sequence[float] | Floats) -> FamilyChoice:
     """Fit all families to *samples* (positive, in order of time) and compare them.
 
     Raises FitError for fewer than 200 samples or one that is not positive.
@@ -74,7 +74,7 @@ def choose(samples: Sequence[float] | Floats) -> Choice:
     first = order[0]
     errors = {name: _error(logs[first] - logs[name]) for name in order[1:]}
     best = None if first == "empirical" else FAMILIES[first](x)
-    return Choice(best, scores, errors)
+    return FamilyChoice(best, scores, errors)
 
 
 def _checked(samples: Sequence[float] | Floats) -> Floats:

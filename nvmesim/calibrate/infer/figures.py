@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from nvmesim.array_types import Bools, Floats
-from nvmesim.calibrate.bench import Answer, Host, measure
+from nvmesim.calibrate.bench import BenchAnswer, BenchHost, measure
 from nvmesim.calibrate.infer.problem import ERRORS, Coordinate, Problem
 from nvmesim.calibrate.points import Point
 from nvmesim.catalog.profile import DriveProfile
@@ -21,7 +21,7 @@ Make = Callable[[Floats], DriveProfile]
 
 
 def problem_of(
-    points: Sequence[Point], coordinates: Sequence[Coordinate], make: Make, host: Host, *,
+    points: Sequence[Point], coordinates: Sequence[Coordinate], make: Make, host: BenchHost, *,
     others: Sequence[Floats] = (), profiled: str = "",
     snapped: Callable[[Floats], Floats] = lambda u: u,
     allowed: Callable[[Floats], Bools] = lambda u: np.ones(len(u), bool),
@@ -69,7 +69,7 @@ def efforts(points: Sequence[Point]) -> list[int]:
     ]
 
 
-def figure(answer: Answer, key: str | float) -> float:
+def figure(answer: BenchAnswer, key: str | float) -> float:
     """The figure *key* of a simulated point: "iops", "mean", or a percent."""
     if isinstance(key, str):
         return answer.iops if key == "iops" else answer.mean_s

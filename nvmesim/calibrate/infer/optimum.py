@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from nvmesim.array_types import Floats
-from nvmesim.calibrate.bench import Answer
+from nvmesim.calibrate.bench import BenchAnswer
 from nvmesim.calibrate.infer.problem import ERRORS, Problem
 from nvmesim.calibrate.points import Point
 from nvmesim.errors import FitError
@@ -39,7 +39,7 @@ class Solution:
     """float64[n, n_residuals]: residuals there"""
 
 
-def misfit(point: Point, answer: Answer, *, cpu: bool = False) -> list[float]:
+def misfit(point: Point, answer: BenchAnswer, *, cpu: bool = False) -> list[float]:
     """Residuals of *point* in standard errors, on a logarithmic scale."""
     pairs: list[tuple[float | None, float | None, float]] = [
         (answer.iops, point.iops, ERRORS["iops"]),

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from nvmesim.array_types import Floats
-from nvmesim.calibrate.infer.bootstrap import Interval, block_length, resampled
+from nvmesim.calibrate.infer.bootstrap import BootstrapInterval, block_length, resampled
 from nvmesim.errors import FitError
 
 EXCESSES = 0.05
@@ -71,7 +71,7 @@ def fit_tail(samples: Sequence[float] | Floats) -> Tail:
 
 def beyond(
     samples: Sequence[float] | Floats, percent: float, *, trials: int = 400, seed: int = 1
-) -> Interval:
+) -> BootstrapInterval:
     """Percentile *percent* of *samples* (in order) by their tail, with its 95 % interval.
 
     The interval is of the logarithm, by bootstrap in blocks: normal, with the resamples' standard
@@ -93,4 +93,4 @@ def beyond(
         np.log(fit_tail(x[resampled(len(x), block, rng)]).quantile(level)) for _ in range(trials)
     ]
     half = 1.96 * float(np.std(logs))
-    return Interval(value, value * float(np.exp(-half)), value * float(np.exp(half)))
+    return BootstrapInterval(value, value * float(np.exp(-half)), value * float(np.exp(half)))

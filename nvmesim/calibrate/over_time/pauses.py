@@ -63,7 +63,7 @@ KEYS: Final[dict[Part, tuple[str, ...]]] = {
 
 
 @dataclass(frozen=True)
-class Tail:
+class PauseTail:
     """Latencies of one point beyond its body."""
 
     depth: int
@@ -202,7 +202,7 @@ def _q(value: float) -> Quantity:
 # -- data -----------------------------------------------------------------------------------------
 
 
-def _tails(points: Sequence[Point], shallow: Point) -> list[Tail]:
+def _tails(points: Sequence[Point], shallow: Point) -> list[PauseTail]:
     """Of those points whose whole distribution is known, or their percentiles far out."""
     body = shallow.percentiles_s.get(50.0)
     if body is None:
@@ -211,7 +211,7 @@ def _tails(points: Sequence[Point], shallow: Point) -> list[Tail]:
     return [t for t in found if t is not None]
 
 
-def _tail(p: Point, first_s: float) -> Tail | None:
+def _tail(p: Point, first_s: float) -> PauseTail | None:
     if p.bins is None or p.read_fraction not in (0.0, 1.0):
         return None
     values, counts = np.asarray(p.bins.at_s, float), np.asarray(p.bins.count, float)
@@ -225,7 +225,7 @@ def _tail(p: Point, first_s: float) -> Tail | None:
     edges = np.concatenate([[-np.inf], median + beyond, [np.inf]])
     inside, _ = np.histogram(values, edges, weights=counts)
     n = p.outstanding
-    return Tail(n, p.read_fraction == 0, n / p.iops, beyond, inside / n)
+    return PauseTail(n, p.read_fraction == 0, n / p.iops, beyond, inside / n)
 
 
 # -- likelihood -----------------------------------------------------------------------------------
@@ -234,7 +234,7 @@ def _tail(p: Point, first_s: float) -> Tail | None:
 class _Rows:
     """Tails as arrays: a row a point, a column a class."""
 
-    def __init__(self, tails: Sequence[Tail]) -> None:
+    def __init__(self, tails: Sequence[PauseTail]) -> None:
         self.beyond = np.stack([t.beyond_s for t in tails])
         self.cycle = np.array([t.cycle_s for t in tails])
         depth, write = (np.array([getattr(t, name) for t in tails]) for name in ("depth", "write"))
@@ -294,7 +294,9 @@ def _fitted(parts: Parts, rows: _Rows, start: Floats | None = None) -> Floats:
     return np.asarray(np.clip(best, bounds[:, 0], bounds[:, 1]), np.float64)
 
 
-def _held_out(parts: Parts, logs: Floats, tails: Sequence[Tail], depths: Sequence[int]) -> float:
+def _held_out(
+    parts: Parts, logs: Floats, tails: Sequence[PauseTail], depths: Sequence[int]
+) -> float:
     """Sum over depths of the likelihood of each under what the others give."""
     score = 0.0
     for depth in depths:

@@ -19,7 +19,7 @@ from dataclasses import replace
 import numpy as np
 
 from nvmesim.array_types import Floats
-from nvmesim.calibrate.bench import Host, measure
+from nvmesim.calibrate.bench import BenchHost, measure
 from nvmesim.calibrate.drive.fit import FINAL_REQUESTS, fit_drive
 from nvmesim.calibrate.drive.read_side import Progress
 from nvmesim.calibrate.evidence import Judged, StackFit
@@ -72,7 +72,7 @@ def fit_stack(
     costs = costs_of(name, used, ghz, several=several)
     u = costs.first
     stack = costs.stack(u)
-    host = Host(stack, ghz, parse_link(link), cpu=cpu)
+    host = BenchHost(stack, ghz, parse_link(link), cpu=cpu)
     bound = [p for p in used if _is_full(p, cpu)]
     shallow = [p for p in used if p not in bound]
     shallow = [p for p in shallow if p.targets == 1] or shallow

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from nvmesim.array_types import Floats
-from nvmesim.calibrate.bench import Host, measure
+from nvmesim.calibrate.bench import BenchHost, measure
 from nvmesim.calibrate.infer.problem import ERRORS, Coordinate, Problem
 from nvmesim.calibrate.points import Point
 from nvmesim.catalog.profile import DriveProfile, Quantity, StackProfile
@@ -111,7 +111,7 @@ class Bench:
     full: Sequence[Point]
     """Those of them whose threads are full: there IOPS tell the costs as well"""
     drive: DriveProfile
-    host: Host
+    host: BenchHost
 
     def problem(self, start: Floats) -> Problem:
         """The problem of finding the costs, from *start*."""

@@ -15,7 +15,7 @@ import numpy as np
 
 from nvmesim.array_types import Floats
 from nvmesim.calibrate.arrivals import Arrivals, Replayer
-from nvmesim.calibrate.bench import Host, free_host
+from nvmesim.calibrate.bench import BenchHost, free_host
 from nvmesim.calibrate.classes import JudgedClass, classes_of, everything, judge, misfits
 from nvmesim.calibrate.drive.bank import OPEN
 from nvmesim.calibrate.drive.batch_service import as_a_read
@@ -104,7 +104,7 @@ def fit_trace(
     arrivals: Arrivals,
     *,
     name: str,
-    host: Host | None = None,
+    host: BenchHost | None = None,
     captured_on: str | None = None,
     held_out: Arrivals | None = None,
     tell: Progress = lambda text: None,
@@ -126,7 +126,7 @@ class _Fitting:
         self,
         arrivals: Arrivals,
         name: str,
-        host: Host | None,
+        host: BenchHost | None,
         captured_on: str | None,
         tell: Progress,
     ) -> None:
@@ -481,7 +481,9 @@ def _sample(a: Arrivals, served: Floats, *, held_out: bool) -> Sample:
     return Sample(a.at_ps / 1e12, a.latency_s, served, held_out)
 
 
-def replayed(profile: DriveProfile, arrivals: Arrivals, host: Host | None) -> list[JudgedClass]:
+def replayed(
+    profile: DriveProfile, arrivals: Arrivals, host: BenchHost | None
+) -> list[JudgedClass]:
     """Replay *arrivals* on *profile*: all requests, then by class, measured beside simulated."""
     replayer = Replayer(arrivals, host or free_host(profile.link))
     classes = [everything(arrivals), *classes_of(arrivals)]

@@ -9,7 +9,7 @@ import numpy as np
 
 from nvmesim.array_types import Bools, Floats
 from nvmesim.calibrate.arrivals import Arrivals, Replayer
-from nvmesim.calibrate.bench import Host
+from nvmesim.calibrate.bench import BenchHost
 from nvmesim.calibrate.classes import FLOOR, TAIL_FLOOR, ClassOf, classes_of
 from nvmesim.calibrate.drive.bank import CV_STEP
 from nvmesim.calibrate.infer.problem import Coordinate, Problem
@@ -173,7 +173,7 @@ class _Figures:
 
 
 def trace_task(
-    bank: TraceBank, arrivals: Arrivals, host: Host, template: DriveProfile,
+    bank: TraceBank, arrivals: Arrivals, host: BenchHost, template: DriveProfile,
     coordinates: Sequence[Coordinate],
 ) -> Problem:  # fmt: skip
     """The problem of finding *bank*'s coordinates from *arrivals* replayed on *host*."""

@@ -22,8 +22,8 @@ def describe(files: tuple[Path, ...], output: Path | None, as_json: bool) -> int
 
     FILE is what lscpu (text, -J, -p), lspci -vv or -tv, lstopo --of xml, nvme list -o json,
     mdadm --detail, numactl -H, Get-PhysicalDisk, Get-StoragePool or Get-VirtualDisk printed, or a
-    copy of /proc/mdstat; which one is recognised by its content. Comments say what was read and what had
-    to be assumed.
+    copy of /proc/mdstat; which one is recognised by its content. Comments say what was read and
+    what had to be assumed.
     """
     from nvmesim.describe import description
 

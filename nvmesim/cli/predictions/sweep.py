@@ -17,7 +17,7 @@ from nvmesim.cli.progress import Report, say_if_compiling
 if TYPE_CHECKING:
     import polars as pl
 
-    from nvmesim.study.sweep import Tally
+    from nvmesim.study.sweep import SweepTally
 
 EXAMPLE = (
     "Example: nvmesim sweep server.toml --over drives.0.count=4..24..4 "
@@ -73,13 +73,13 @@ def sweep(
     from nvmesim.cli.mistaken import scenario_of
     from nvmesim.cli.predictions.run import share_of
     from nvmesim.show.studies.sweep_view import never
-    from nvmesim.study.sweep import Tally
+    from nvmesim.study.sweep import SweepTally
     from nvmesim.study.sweep import sweep as run
     from nvmesim.study.sweep.plan import parse_over
 
     loaded, parsed = scenario_of(scenario, sets), parse_over(over)
     say_if_compiling("compiled")
-    tally = Tally()
+    tally = SweepTally()
     with _kept(output), points_bar() as progress:
         frame = run(
             loaded, parsed, output=output, resume=resume, samples=samples, method=method,
@@ -149,7 +149,9 @@ def points_bar() -> Iterator[Report | None]:
         yield report
 
 
-def _print(frame: pl.DataFrame, tally: Tally, output: Path, keys: list[str], grid: bool) -> None:
+def _print(
+    frame: pl.DataFrame, tally: SweepTally, output: Path, keys: list[str], grid: bool
+) -> None:
     from nvmesim.show.studies.sweep_view import sweep_view
     from nvmesim.show.terminal import show
     from nvmesim.show.words import plural

@@ -142,7 +142,7 @@ def _stations(net: Network) -> tuple[Ints, Ints]:
     return rows, free
 
 
-def _initial(net: Network, seed: int, replication: int, record: int) -> state.Run:
+def _initial(net: Network, seed: int, replication: int, record: int) -> state.EngineRun:
     n, n_users, n_flows = net.n_stations, len(net.user_group), len(net.flow_program)
     stations, server_free = _stations(net)
 
@@ -151,7 +151,7 @@ def _initial(net: Network, seed: int, replication: int, record: int) -> state.Ru
 
     cursor = net.user_arrival_ptr[:-1].copy() if len(net.user_arrival_ptr) else zeros(n_users)
     key = run_key(seed, replication, 0)
-    return state.Run(
+    return state.EngineRun(
         scalars=zeros(state.N_SCALARS),
         background=np.array([run_key(seed, replication, 1)], np.int64),
         station=stations, server_free=server_free, programs=zeros(n),

@@ -19,7 +19,7 @@ from numba.extending import intrinsic
 from nvmesim.engine.compiled.kernel import _advance
 from nvmesim.engine.compiled.kernel_jit import LEAN
 from nvmesim.engine.compiled.kernel_machine import ARRAY_WORDS, ENTRY, machine_here
-from nvmesim.engine.compiled.kernel_state import ROWS, Net, Room, Run
+from nvmesim.engine.compiled.kernel_state import ROWS, EngineRun, Net, Room
 
 cgutils: Any = _cgutils  # Numba has no types
 types: Any = _types
@@ -33,7 +33,7 @@ def _typed(kind: Any) -> Any:
     return types.NamedTuple(arrays, kind)
 
 
-_ALL = types.Tuple([_typed(kind) for kind in (Net, Run, Room)])
+_ALL = types.Tuple([_typed(kind) for kind in (Net, EngineRun, Room)])
 
 
 @intrinsic

@@ -132,7 +132,7 @@ class Net(NamedTuple):
     user_arrival: Array
 
 
-class Run(NamedTuple):
+class EngineRun(NamedTuple):
     """State of fixed size, and the statistics of the current batch."""
 
     scalars: Array  # int64[N_SCALARS]

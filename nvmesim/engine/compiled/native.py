@@ -27,9 +27,9 @@ import numpy as np
 from nvmesim import code_cache
 from nvmesim.array_types import Ints
 from nvmesim.engine.compiled.kernel_machine import ARRAY_WORDS, ENTRY, machine_here, processor
-from nvmesim.engine.compiled.kernel_state import ROWS, Net, Room, Run
+from nvmesim.engine.compiled.kernel_state import ROWS, EngineRun, Net, Room
 
-Loop = Callable[[Run, Room, int, int], int]
+Loop = Callable[[EngineRun, Room, int, int], int]
 """Called with (run, room, completions, until_ps), returns a status: see `kernel.advance`."""
 
 KEPT: Final = 8
@@ -69,13 +69,13 @@ class _Native:
 
     def __init__(self, net: Net) -> None:
         self._call = _function()
-        n_net, n_run = len(Net._fields), len(Run._fields)
+        n_net, n_run = len(Net._fields), len(EngineRun._fields)
         self._table = np.zeros((n_net + n_run + len(Room._fields), ARRAY_WORDS), np.int64)
         self._known: list[Ints | None] = [None] * len(self._table)
         self._first = n_net
         for i, (name, array) in enumerate(zip(Net._fields, net, strict=True)):
             self._put(i, name, array)
-        self._names = Run._fields + Room._fields
+        self._names = EngineRun._fields + Room._fields
         self._returned = ctypes.c_int64()
         self._arguments = (
             ctypes.addressof(self._returned), None, self._table.__array_interface__["data"][0]
@@ -93,7 +93,7 @@ class _Native:
         self._table[i, 0] = array.__array_interface__["data"][0]
         self._known[i] = array  # as long as its address is in use
 
-    def __call__(self, run: Run, room: Room, completions: int, until: int) -> int:
+    def __call__(self, run: EngineRun, room: Room, completions: int, until: int) -> int:
         for i, array in enumerate(chain(run, room), start=self._first):
             if array is not self._known[i]:
                 self._put(i, self._names[i - self._first], array)

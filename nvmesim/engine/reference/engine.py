@@ -45,7 +45,7 @@ from nvmesim.engine.contract import (
 from nvmesim.engine.reference import tokens
 from nvmesim.engine.reference.stations import KINDS, Die, Gate, Station, World
 from nvmesim.engine.reference.steps import Step, Steps
-from nvmesim.engine.reference.tally import Tally
+from nvmesim.engine.reference.tally import BatchTally
 from nvmesim.engine.reference.tokens import Instant, Operation, Request, Token, Visit
 from nvmesim.errors import nearest
 from nvmesim.network.check import check
@@ -98,7 +98,7 @@ class ReferenceEngine:
         self._thread_next = net.thread_first.tolist()
         self._thread_due = [0] * len(net.thread_gate)
         self._phase = [(0, 0)] * len(net.user_group)
-        self._tally = Tally(net, 0)
+        self._tally = BatchTally(net, 0)
         for user in range(len(net.user_group)):
             self.env.process(self._user(user))
 
@@ -133,7 +133,7 @@ class ReferenceEngine:
 
         Raises DeadlockError when requests are left and no event is.
         """
-        self._tally = Tally(self.net, self.now)
+        self._tally = BatchTally(self.net, self.now)
         status = self._run(completions, until_ps)
         if status == Status.IDLE and self._live:
             waiting = (s.number for s in self.stations if s.waiting)

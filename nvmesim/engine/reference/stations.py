@@ -21,7 +21,7 @@ from nvmesim.engine.contract import TOUCH_ORDER, wake_up_ps
 from nvmesim.engine.reference.tokens import Account, Instant, Operation, Token, Visit
 from nvmesim.network.network import SCALE_ONE, Kind, Network, Op
 
-__all__ = ["KINDS", "Die", "Fifo", "Gate", "Limit", "Rounds", "Station", "Visit", "World"]
+__all__ = ["KINDS", "Die", "Fifo", "Gate", "Limit", "RoundsState", "Station", "Visit", "World"]
 
 
 class World(Protocol):
@@ -334,7 +334,7 @@ class Die(Station):
         self.request_touch()
 
 
-class Rounds(Station):
+class RoundsState(Station):
     """One server that, when it is idle, takes all that wait (up to a maximum) as one round.
 
     A round lasts its base and the services of its members, one after the other; they leave
@@ -420,6 +420,6 @@ KINDS: Final[dict[Kind, Callable[[World, int], Station]]] = {
     Kind.DELAY: Station,
     Kind.GATE: Gate,
     Kind.DIE: Die,
-    Kind.ROUNDS: Rounds,
+    Kind.ROUNDS: RoundsState,
     Kind.LIMIT: Limit,
 }

@@ -10,7 +10,7 @@ from nvmesim.engine.reference.tokens import Request
 from nvmesim.network.network import Network
 
 
-class Tally:
+class BatchTally:
     """Completions of a batch that started at *start_ps*; the fields are those of `Batch`."""
 
     def __init__(self, net: Network, start_ps: int) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 
 from nvmesim.array_types import Ints
 from nvmesim.engine.compiled.engine import CompiledEngine
-from nvmesim.measure.load import Load, drifting, fill_share
+from nvmesim.measure.load import RunLoad, drifting, fill_share
 from nvmesim.measure.stations import reducer
 from nvmesim.measure.steady import Collector
 from nvmesim.model.lowered import Lowered
@@ -57,13 +57,13 @@ def level_of(lowered: Lowered) -> float:
     return share if share >= LITTLE else 0.0
 
 
-def of_drives(load: Load, net: Network) -> Load:
+def of_drives(load: RunLoad, net: Network) -> RunLoad:
     """*load* without the caches of RAID controllers: those are small, and fill by themselves."""
     own = np.isin(load.buffers, net.die_gate)
     return replace(load, buffers=load.buffers[own], buffer_slots=load.buffer_slots[own])
 
 
-def _requests(lowered: Lowered, load: Load) -> int:
+def _requests(lowered: Lowered, load: RunLoad) -> int:
     net = lowered.network
     dies = int(((net.die_gate >= 0) & (net.die_dist >= 0)).sum())
     groups = lowered.scenario.workload
@@ -74,14 +74,14 @@ def _requests(lowered: Lowered, load: Load) -> int:
     return int(np.clip(wanted, *PILOT_REQUESTS))
 
 
-def load_of(lowered: Lowered) -> Load:
+def load_of(lowered: Lowered) -> RunLoad:
     """Facts about the load of *lowered* that the controller needs."""
     groups, net = lowered.scenario.workload, lowered.network
     steady = [d.index for d in lowered.scenario.drives if d.profile.state == "steady"]
     writes = any(g.read < 1 for g in groups) or bool(lowered.rebuilds)
     buffers = _buffers(net, lowered, steady) if writes else np.zeros(0, np.int64)
     queues = ~np.isin(net.station_kind, (Kind.GATE, Kind.DELAY, Kind.LIMIT))
-    return Load(
+    return RunLoad(
         is_open=any(g.is_open for g in groups),
         replayed=bool(groups) and all(g.trace is not None for g in groups),
         bursts=any(g.bursts is not None for g in groups),

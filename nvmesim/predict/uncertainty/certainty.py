@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from nvmesim.engine.contract import Acc
-from nvmesim.measure.control import Goal
+from nvmesim.measure.control import RunGoal
 from nvmesim.measure.stations import Totals, is_delay, rows_of
 from nvmesim.model.lowered import Lowered
 from nvmesim.predict.uncertainty.classes import model_class
@@ -80,10 +80,10 @@ def _misfit(scenario: ResolvedScenario, figure: str, share: float) -> Misfit:
     return Misfit(-rate.shift if closed else 0.0, rate.deviation)
 
 
-def deserved(goal: Goal, known: Beyond) -> Goal:
+def deserved(goal: RunGoal, known: Beyond) -> RunGoal:
     """Return *goal* with the precision that an answer deserves whose other parts are *known*."""
     rate, tail = (known.half(figure) / DESERVES for figure in ("iops", "p99"))
-    return Goal(
+    return RunGoal(
         precision=min(max(rate, RATE_TARGET[0]), RATE_TARGET[1]),
         tail=min(max(tail, TAIL_TARGET[0]), TAIL_TARGET[1]),
         least=goal.least, visits=LEAST_VISITS, patience=PATIENCE_VISITS,

@@ -11,7 +11,7 @@ from nvmesim.show import page as html
 from nvmesim.show import words as summary
 from nvmesim.show.page import escaped
 from nvmesim.show.terminal import bullets, plain, rows_view
-from nvmesim.study.best import Best, Design, StateAnswer
+from nvmesim.study.best import Best, LevelDesign, StateAnswer
 
 HEADINGS = ("design", "state", "goal", "IOPS", "95 %", "p99 us", "CPU", "load", "rebuild h",
             "held back by")  # fmt: skip
@@ -34,7 +34,7 @@ def best_view(found: Best) -> RenderableType:
     return Group(*parts)
 
 
-def rows(design: Design) -> list[tuple[str, ...]]:
+def rows(design: LevelDesign) -> list[tuple[str, ...]]:
     """Cells of `HEADINGS`; the design is named once."""
     if design.error:
         return [(design.name, "cannot be built", "no", *[""] * 7)]

@@ -28,7 +28,7 @@ from nvmesim.study.naming import design_name
 from nvmesim.study.sweep.api import Progress, simulate_all, tables_of
 from nvmesim.study.sweep.frame import to_frame
 from nvmesim.study.sweep.plan import make_plan, put
-from nvmesim.study.sweep.point import Answer, Job, Settings
+from nvmesim.study.sweep.point import PointAnswer, Settings, SweepJob
 from nvmesim.study.sweep.workers import usable_cpus
 from nvmesim.units import PS_PER_US, format_iops
 
@@ -246,9 +246,9 @@ class _Search:
 
     def _answers(
         self, group: Iterable[Candidate], settings: Settings, what: str, before: int, of: int
-    ) -> list[Answer]:
+    ) -> list[PointAnswer]:
         """Simulate *group*; *before* of the *of* candidates of this step are done already."""
-        jobs = [Job(c.number, c.tables, self._base, settings) for c in group]
+        jobs = [SweepJob(c.number, c.tables, self._base, settings) for c in group]
         answers = []
         for answer in simulate_all(iter(jobs), len(jobs), workers=self._workers):
             answers.append(answer)
@@ -257,7 +257,7 @@ class _Search:
                 self._progress(f"{what}: {done} of {of}", done / of)
         return answers
 
-    def _judge(self, candidate: Candidate, answer: Answer) -> None:
+    def _judge(self, candidate: Candidate, answer: PointAnswer) -> None:
         candidate.row = row = answer.row
         if row.get("error") is not None:
             candidate.reject("scenario", row["error"])

@@ -1,6 +1,6 @@
 """Many scenarios at once: a grid or samples of a scenario's keys."""
 
-from nvmesim.study.sweep.api import Tally, sweep
-from nvmesim.study.sweep.values import Span
+from nvmesim.study.sweep.api import SweepTally, sweep
+from nvmesim.study.sweep.values import SweptRange
 
-__all__ = ["Span", "Tally", "sweep"]
+__all__ = ["SweepTally", "SweptRange", "sweep"]

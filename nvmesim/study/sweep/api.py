@@ -17,8 +17,8 @@ from nvmesim.scenario.schema import Scenario
 from nvmesim.study.sweep.content import content_of
 from nvmesim.study.sweep.frame import to_frame
 from nvmesim.study.sweep.output import check_format, read_frame, read_header
-from nvmesim.study.sweep.plan import Plan, check, make_plan, put
-from nvmesim.study.sweep.point import Answer, Job, Settings
+from nvmesim.study.sweep.plan import SweepPlan, check, make_plan, put
+from nvmesim.study.sweep.point import PointAnswer, Settings, SweepJob
 from nvmesim.study.sweep.store import Store, check_same, header
 from nvmesim.study.sweep.workers import WorkerPool, answers_here, usable_cpus
 
@@ -29,7 +29,7 @@ FEW: Final = 3
 
 
 @dataclass
-class Tally:
+class SweepTally:
     """How a sweep went: for a closing line and for planning."""
 
     points: int = 0
@@ -43,14 +43,14 @@ class Tally:
     simulating_s: float = 0.0
     """Of all workers together."""
 
-    def count(self, answer: Answer) -> None:
+    def count(self, answer: PointAnswer) -> None:
         """Add one answer."""
         self.cached += answer.cached
         self.simulated += not answer.cached
         self.simulating_s += answer.wall_s
         self.note(answer)
 
-    def note(self, answer: Answer) -> None:
+    def note(self, answer: PointAnswer) -> None:
         """Add what an answer says, wherever it came from."""
         error = answer.row.get("error")
         self.failed += error is not None
@@ -75,7 +75,7 @@ def sweep(
     max_requests: int = MAX_REQUESTS,
     cache: bool = True,
     progress: Progress | None = None,
-    tally: Tally | None = None,
+    tally: SweepTally | None = None,
 ) -> pl.DataFrame:
     """Simulate *scenario* at every combination of the values in *over*; one row a point.
 
@@ -98,7 +98,7 @@ def sweep(
     head = header(
         plan.describe(), content_of([tables, check(tables, base, plan)]), settings.plain()
     )
-    run = _Sweep(plan, tables, base, settings, workers, dask, progress, tally or Tally())
+    run = _Sweep(plan, tables, base, settings, workers, dask, progress, tally or SweepTally())
     if output is None:
         return run.frame(run.rows({}, None))
     path = Path(output)
@@ -125,8 +125,8 @@ def tables_of(scenario: Scenario | str | Path | Mapping[str, Any]) -> tuple[dict
 
 
 def simulate_all(
-    jobs: Iterable[Job], count: int, *, workers: int | None = None, dask: str | None = None
-) -> Iterator[Answer]:
+    jobs: Iterable[SweepJob], count: int, *, workers: int | None = None, dask: str | None = None
+) -> Iterator[PointAnswer]:
     """Yield the answers to *count* jobs as they finish: here, in processes, or on a cluster."""
     if dask is not None:
         from nvmesim.study.sweep.cluster import answers_of_cluster
@@ -147,16 +147,16 @@ def simulate_all(
 class _Sweep:
     """One sweep on its way."""
 
-    plan: Plan
+    plan: SweepPlan
     tables: dict[str, Any]
     base: str
     settings: Settings
     workers: int | None
     dask: str | None
     progress: Progress | None
-    tally: Tally
+    tally: SweepTally
 
-    def rows(self, kept: dict[int, Answer], store: Store | None) -> dict[int, dict[str, Any]]:
+    def rows(self, kept: dict[int, PointAnswer], store: Store | None) -> dict[int, dict[str, Any]]:
         """Number -> row of every point, those *kept* from before included."""
         total = len(self.plan)
         self.tally.points, self.tally.kept = total, len(kept)
@@ -184,12 +184,12 @@ class _Sweep:
         keys = [axis.key for axis in self.plan.axes]
         return to_frame(keys, self.plan.points(), [rows[n] for n in range(len(rows))])
 
-    def _jobs(self, done: set[int]) -> Iterator[Job]:
+    def _jobs(self, done: set[int]) -> Iterator[SweepJob]:
         keys = [axis.key for axis in self.plan.axes]
         for number, values in enumerate(self.plan.points()):
             if number not in done:
                 tables = put(self.tables, dict(zip(keys, values, strict=True)))
-                yield Job(number, tables, self.base, self.settings)
+                yield SweepJob(number, tables, self.base, self.settings)
 
     def _say(self, done: int) -> None:
         if self.progress is None:

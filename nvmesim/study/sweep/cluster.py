@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from nvmesim.errors import InfrastructureError, InputError
 from nvmesim.study.sweep.content import about
-from nvmesim.study.sweep.point import Answer, Job
+from nvmesim.study.sweep.point import PointAnswer, SweepJob
 from nvmesim.study.sweep.worker import answer_text
 from nvmesim.version import install_command
 
@@ -34,7 +34,7 @@ GONE_S: Final = 20.0
 _KEPT: Final = "the finished points are kept; --resume goes on with the rest"
 
 
-def answers_of_cluster(address: str, jobs: Iterable[Job]) -> Iterator[Answer]:
+def answers_of_cluster(address: str, jobs: Iterable[SweepJob]) -> Iterator[PointAnswer]:
     """Yield the answers to *jobs* as the workers of the scheduler at *address* finish them.
 
     A job whose worker dies is given to another one by the scheduler; after several deaths its
@@ -156,9 +156,9 @@ def _line(error: BaseException) -> str:
     return " ".join(str(error).split())
 
 
-def _answer(future: Any, number: int) -> Answer:
+def _answer(future: Any, number: int) -> PointAnswer:
     error = future.exception()
     if error is None:
-        return Answer.from_text(future.result())
+        return PointAnswer.from_text(future.result())
     row = {"error": f"the cluster gave this point up: {_line(error)}"}
-    return Answer(number, row, 0.0, died=True)
+    return PointAnswer(number, row, 0.0, died=True)

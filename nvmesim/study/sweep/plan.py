@@ -14,7 +14,7 @@ import numpy as np
 from nvmesim.errors import InputError
 from nvmesim.scenario.load import expanded, scenario_from_dict, with_values
 from nvmesim.study.sweep.content import content_of
-from nvmesim.study.sweep.values import Choice, Span, as_choice, parse_values
+from nvmesim.study.sweep.values import Choice, SweptRange, as_choice, parse_values
 
 Method = Literal["grid", "random", "lhs"]
 METHODS: Final = ("grid", "random", "lhs")
@@ -37,25 +37,25 @@ class Axis:
     @functools.cached_property
     def _values(self) -> tuple[Any, ...]:
         """Made once: a sweep asks for their number at each point."""
-        if isinstance(self.choice, Span):
+        if isinstance(self.choice, SweptRange):
             return tuple(self.choice.values(self.key))
         return self.choice
 
     def at(self, share: float) -> Any:
         """Return the value at *share* (0 to 1) of the way through."""
-        if isinstance(self.choice, Span):
+        if isinstance(self.choice, SweptRange):
             return self.choice.between(share)
         return self.choice[min(len(self.choice) - 1, int(share * len(self.choice)))]
 
     def ends(self) -> tuple[Any, ...]:
         """Return values enough to try whether the parameter takes them."""
-        if isinstance(self.choice, Span) and self.choice.low <= self.choice.high:
+        if isinstance(self.choice, SweptRange) and self.choice.low <= self.choice.high:
             return self.at(0.0), self.at(1.0)
         return self.values()
 
 
 @dataclass(frozen=True)
-class Plan:
+class SweepPlan:
     """The points of a sweep, in order."""
 
     axes: tuple[Axis, ...]
@@ -101,14 +101,14 @@ class Plan:
 
 
 def _plain_choice(choice: Choice) -> Any:
-    if isinstance(choice, Span):
+    if isinstance(choice, SweptRange):
         return [str(v) for v in (choice.low, choice.high, choice.unit, choice.step, choice.factor)]
     return list(choice)
 
 
 def make_plan(
     over: Mapping[str, Any], samples: int | None = None, method: str = "grid", seed: int = 1
-) -> Plan:
+) -> SweepPlan:
     """Return the plan for *over* (parameter -> values); InputError if it has no points."""
     if not over:
         raise InputError("there is nothing to sweep over; name a key and its values")
@@ -121,7 +121,7 @@ def make_plan(
     axes = tuple(Axis(key.strip(), as_choice(v, key)) for key, v in over.items())
     for axis in axes:
         _check_axis(axis, samples is not None)
-    plan = Plan(axes, samples, method, seed)  # type: ignore[arg-type]
+    plan = SweepPlan(axes, samples, method, seed)  # type: ignore[arg-type]
     if len(plan) > MOST_POINTS:
         raise InputError(
             f"{len(plan):,} points are too many; {MOST_POINTS:,} at most: make a sweep "
@@ -134,7 +134,7 @@ def _check_axis(axis: Axis, sampled: bool) -> None:
     if not axis.key:
         raise InputError("a swept key is empty; name one such as drives.0.count")
     span = axis.choice
-    if isinstance(span, Span) and (not sampled or span.low > span.high):
+    if isinstance(span, SweptRange) and (not sampled or span.low > span.high):
         axis.values()
 
 
@@ -166,7 +166,7 @@ def put(tables: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]
     )
 
 
-def check(tables: Mapping[str, Any], base: str, plan: Plan) -> str:
+def check(tables: Mapping[str, Any], base: str, plan: SweepPlan) -> str:
     """Raise the error of a key that takes none of its values; return a digest of what they mean.
 
     A value or combination that cannot be (a RAID6 of three drives, more lanes than a CPU has) is no
@@ -182,7 +182,7 @@ def check(tables: Mapping[str, Any], base: str, plan: Plan) -> str:
 
 
 def _meaning(
-    tables: Mapping[str, Any], base: str, plan: Plan, number: int, value: Any
+    tables: Mapping[str, Any], base: str, plan: SweepPlan, number: int, value: Any
 ) -> str | InputError:
     """Scenario with a value of axis *number*, in the first point that can be."""
     axis = plan.axes[number]
@@ -195,7 +195,7 @@ def _meaning(
     return first or InputError("cannot be")
 
 
-def _combinations(plan: Plan, number: int, value: Any) -> Iterator[dict[str, Any]]:
+def _combinations(plan: SweepPlan, number: int, value: Any) -> Iterator[dict[str, Any]]:
     """Points that have *value* on axis *number*: a sample spread over the other axes."""
     rng = np.random.Generator(np.random.PCG64(0))
     for shares in rng.random((TRIES, len(plan.axes))):

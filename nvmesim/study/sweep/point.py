@@ -48,7 +48,7 @@ class Settings:
 
 
 @dataclass(frozen=True)
-class Job:
+class SweepJob:
     """One point, ready to be sent to a worker as JSON."""
 
     number: int
@@ -62,14 +62,14 @@ class Job:
         return json.dumps([self.number, self.tables, self.base, settings])
 
     @classmethod
-    def from_text(cls, text: str) -> Job:
+    def from_text(cls, text: str) -> SweepJob:
         """Return the job that `to_text` wrote."""
         number, tables, base, settings = json.loads(text)
         return cls(number, tables, base, Settings(**settings))
 
 
 @dataclass(frozen=True)
-class Answer:
+class PointAnswer:
     """A point's row, or the reason that there is none in its ``error``."""
 
     number: int
@@ -84,13 +84,13 @@ class Answer:
         return json.dumps([self.number, self.row, self.wall_s, self.cached, self.died])
 
     @classmethod
-    def from_text(cls, text: str) -> Answer:
+    def from_text(cls, text: str) -> PointAnswer:
         """Return the answer that `to_text` wrote; names of columns are held once for all."""
         number, row, *rest = json.loads(text)
         return cls(number, {sys.intern(k): v for k, v in row.items()}, *rest)
 
 
-def answer(job: Job) -> Answer:
+def answer(job: SweepJob) -> PointAnswer:
     """Simulate *job*, or find it in the cache; an input that cannot be gives an ``error``."""
     started = time.perf_counter()
     cached = False
@@ -99,7 +99,7 @@ def answer(job: Job) -> Answer:
         row, cached = row_of(scenario, job.settings)
     except NvmesimError as error:
         row = {"error": " ".join(str(error).split())}
-    return Answer(job.number, row, time.perf_counter() - started, cached)
+    return PointAnswer(job.number, row, time.perf_counter() - started, cached)
 
 
 def row_of(scenario: ResolvedScenario, settings: Settings) -> tuple[dict[str, Any], bool]:
@@ -214,4 +214,4 @@ def _finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-__all__ = ["Answer", "Job", "Settings", "answer", "columns", "predict", "row_of"]
+__all__ = ["PointAnswer", "Settings", "SweepJob", "answer", "columns", "predict", "row_of"]

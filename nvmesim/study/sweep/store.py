@@ -21,7 +21,7 @@ import polars as pl
 from nvmesim.errors import InputError
 from nvmesim.study.sweep.content import content_of, fingerprint
 from nvmesim.study.sweep.output import write_frame
-from nvmesim.study.sweep.point import Answer
+from nvmesim.study.sweep.point import PointAnswer
 from nvmesim.version import __version__
 
 FORMAT: Final = 1
@@ -71,7 +71,7 @@ class Store:
     def __init__(self, output: Path, head: Mapping[str, Any], *, resume: bool) -> None:
         self.output = output
         self.partial = output.with_name(f"{output.name}.partial")
-        self.answers: dict[int, Answer] = {}
+        self.answers: dict[int, PointAnswer] = {}
         self._synced = time.monotonic()
         if self.partial.exists() and not resume:
             raise InputError(
@@ -93,7 +93,7 @@ class Store:
             if kind is None:
                 raise
 
-    def add(self, answer: Answer) -> None:
+    def add(self, answer: PointAnswer) -> None:
         """Keep *answer*; one that is there already stays as it is."""
         if answer.number in self.answers:
             return
@@ -146,7 +146,7 @@ class Store:
             if number == 0 and whole == 0 and found is not None:
                 check_same(self.partial, found, head)
             elif found is not None:
-                answer = Answer.from_text(line.decode())
+                answer = PointAnswer.from_text(line.decode())
                 self.answers[answer.number] = answer
             else:
                 break

@@ -23,7 +23,7 @@ _OPEN: Final = {"[": "]", "{": "}"}
 
 
 @dataclass(frozen=True)
-class Span:
+class SweptRange:
     """From *low* to *high*, both included: steps of a grid, or anywhere between for samples."""
 
     low: Decimal
@@ -86,7 +86,7 @@ class Span:
         return int(number) if self.is_whole and number % 1 == 0 else float(number)
 
 
-Choice = tuple[Any, ...] | Span
+Choice = tuple[Any, ...] | SweptRange
 """Values of one swept parameter."""
 
 
@@ -115,7 +115,7 @@ def as_choice(values: Any, said: str) -> Choice:
     """Return *values* of the Python interface: a text as on the command line, or any values."""
     if isinstance(values, str):
         return parse_values(values, said)
-    if isinstance(values, Span):
+    if isinstance(values, SweptRange):
         return values
     if isinstance(values, dict) or not isinstance(values, Iterable):
         raise InputError(f"{said}: {values!r} is no list of values; write [{values!r}]")
@@ -170,7 +170,7 @@ def _plain(value: Any) -> Any:
     return value.item() if hasattr(value, "item") else value
 
 
-def _span(text: str, said: str) -> Span | None:
+def _span(text: str, said: str) -> SweptRange | None:
     """``lo..hi[..step]``; None if *text* is no range."""
     parts = text.split("..")
     if len(parts) not in (2, 3) or text[:1] in "\"'[{":
@@ -185,7 +185,7 @@ def _span(text: str, said: str) -> Span | None:
     if ends[0][2] not in _alike(unit):
         raise InputError(f"{said}: {text!r} has two units, {ends[0][2]!r} and {unit!r}")
     step, factor = _step(parts[2], unit, said) if len(parts) == 3 else (None, None)
-    return Span(low, high, unit, step, factor)
+    return SweptRange(low, high, unit, step, factor)
 
 
 def _decimal(text: str, said: str) -> Decimal:

@@ -10,12 +10,12 @@ import os
 import sys
 from typing import IO
 
-from nvmesim.study.sweep.point import Job, answer
+from nvmesim.study.sweep.point import SweepJob, answer
 
 
 def answer_text(text: str) -> str:
     """Return the answer to a job, both as one line of JSON."""
-    return answer(Job.from_text(text)).to_text()
+    return answer(SweepJob.from_text(text)).to_text()
 
 
 def serve(jobs: IO[str], answers: IO[str]) -> None:

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import IO, Any, Final
 
 from nvmesim.errors import NvmesimError
-from nvmesim.study.sweep.point import Answer, Job, answer
+from nvmesim.study.sweep.point import PointAnswer, SweepJob, answer
 
 DEATHS: Final = 2
 """Workers that one point may kill before it is given up."""
@@ -30,7 +30,7 @@ def usable_cpus() -> int:
     return os.cpu_count() or 1
 
 
-def answers_here(jobs: Iterable[Job]) -> Iterator[Answer]:
+def answers_here(jobs: Iterable[SweepJob]) -> Iterator[PointAnswer]:
     """Yield the answers to *jobs*, each simulated in this process."""
     for job in jobs:
         yield answer(job)
@@ -50,7 +50,7 @@ class Worker:
             env=environment, encoding="utf-8", **session,
         )  # fmt: skip
 
-    def ask(self, job: Job) -> Answer | None:
+    def ask(self, job: SweepJob) -> PointAnswer | None:
         """Return the answer to *job*, None if the process died of it."""
         to, back = self.process.stdin, self.process.stdout
         if to is None or back is None:
@@ -61,7 +61,7 @@ class Worker:
             line = back.readline()
         except (OSError, ValueError):
             return None
-        return Answer.from_text(line) if line.endswith("\n") else None
+        return PointAnswer.from_text(line) if line.endswith("\n") else None
 
     def last_words(self) -> str:
         """Return how the process ended, and the last line that it said."""
@@ -92,7 +92,7 @@ class WorkerPool:
         self._lock = threading.Lock()
         self._stopped = False
         self._answered = 0
-        self._out: queue.Queue[Answer | Exception | None] = queue.Queue()
+        self._out: queue.Queue[PointAnswer | Exception | None] = queue.Queue()
 
     def __enter__(self) -> WorkerPool:
         return self
@@ -107,7 +107,7 @@ class WorkerPool:
         for worker in workers:
             worker.process.kill()
 
-    def answers(self, jobs: Iterable[Job]) -> Iterator[Answer]:
+    def answers(self, jobs: Iterable[SweepJob]) -> Iterator[PointAnswer]:
         """Yield the answers to *jobs* as they finish, in any order."""
         todo = iter(jobs)
         threads = [
@@ -126,11 +126,11 @@ class WorkerPool:
             else:
                 yield found
 
-    def _next(self, todo: Iterator[Job]) -> Job | None:
+    def _next(self, todo: Iterator[SweepJob]) -> SweepJob | None:
         with self._lock:
             return None if self._stopped else next(todo, None)
 
-    def _work(self, todo: Iterator[Job]) -> None:
+    def _work(self, todo: Iterator[SweepJob]) -> None:
         """Feed one worker, and the ones that take its place."""
         worker: Worker | None = None
         try:
@@ -143,7 +143,7 @@ class WorkerPool:
                 self._end(worker)
             self._out.put(None)
 
-    def _asked(self, worker: Worker | None, job: Job) -> Worker | None:
+    def _asked(self, worker: Worker | None, job: SweepJob) -> Worker | None:
         said = ""
         for _ in range(DEATHS):
             worker = worker or self._start()
@@ -160,7 +160,7 @@ class WorkerPool:
         if not self._answered:
             raise NvmesimError(f"no worker process answers ({said})")
         row = {"error": f"the worker died {DEATHS} times of this point ({said})"}
-        self._out.put(Answer(job.number, row, 0.0, died=True))
+        self._out.put(PointAnswer(job.number, row, 0.0, died=True))
         return None
 
     def _start(self) -> Worker:

@@ -22,7 +22,7 @@ PIT_BINS: Final = 10
 
 
 @dataclass(frozen=True)
-class Judged:
+class CoveredRow:
     """One measured number and what was printed of it."""
 
     source: str
@@ -90,7 +90,7 @@ class Coverage:
     """1 less the ratio of the two on the rows that have both; 0 is no better, 1 is perfect."""
 
 
-def coverage(found: Iterable[Judged | None]) -> Coverage:
+def coverage(found: Iterable[CoveredRow | None]) -> Coverage:
     """Return what *found* adds up to; NaN without a row."""
     rows = [row for row in found if row is not None]
     weights = _votes(rows)
@@ -110,7 +110,7 @@ def coverage(found: Iterable[Judged | None]) -> Coverage:
     )  # fmt: skip
 
 
-def _votes(rows: list[Judged]) -> list[float]:
+def _votes(rows: list[CoveredRow]) -> list[float]:
     """Weight of each row: its source's one vote, shared by the source's rows; 1 in all."""
     sources = [row.source for row in rows]
     n = len(set(sources))

@@ -11,7 +11,7 @@ from nvmesim.calibrate.stack.fit import fit_stack
 from nvmesim.catalog.load import quantities
 from nvmesim.catalog.profile import Frozen
 from nvmesim.errors import InputError
-from nvmesim.study.validate.published import DriveFit, Row, read_set
+from nvmesim.study.validate.published import InputFit, Row, read_set
 from nvmesim.study.validate.question import Question
 
 PERCENTILES = {"clat_p50_us": 50.0, "clat_p99_us": 99.0, "clat_p99_9_us": 99.9}
@@ -39,7 +39,7 @@ def with_drive(question: Question) -> tuple[Question, tuple[tuple[str, float, st
     return replace(question, scenario=scenario, drive_fit=None), numbers
 
 
-def _points(question: Question, asked: DriveFit) -> Sequence[Point]:
+def _points(question: Question, asked: InputFit) -> Sequence[Point]:
     """One point per configuration that has an IOPS input row."""
     source = question
     if asked.set:

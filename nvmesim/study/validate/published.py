@@ -74,7 +74,7 @@ class Uncertain(_Strict):
     about: str
 
 
-class DriveFit(_Strict):
+class InputFit(_Strict):
     """The drive and its stack are fitted as `nvmesim calibrate --stack` does, on input rows."""
 
     set: str = ""
@@ -104,7 +104,7 @@ class _File(_Strict):
     noise_why: str = ""
     fit: tuple[Fit, ...] = ()
     uncertain: tuple[Uncertain, ...] = ()
-    drive_fit: DriveFit | None = None
+    drive_fit: InputFit | None = None
     configs: dict[str, Config]
 
 

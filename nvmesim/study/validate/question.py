@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nvmesim.study.validate.published import Config, DriveFit, Fit, Published, Row, Uncertain
+from nvmesim.study.validate.published import Config, Fit, InputFit, Published, Row, Uncertain
 
 Key = tuple[str, str, str]
 
@@ -24,7 +24,7 @@ class Question:
     configs: Mapping[str, Config]
     fits: tuple[Fit, ...]
     uncertain: tuple[Uncertain, ...]
-    drive_fit: DriveFit | None
+    drive_fit: InputFit | None
     inputs: tuple[Row, ...]
     noise: Mapping[str, float]
     asked: tuple[Key, ...]

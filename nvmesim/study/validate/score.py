@@ -11,7 +11,7 @@ import numpy as np
 
 from nvmesim.measure.figures import Interval
 from nvmesim.study.validate.answer import Prediction
-from nvmesim.study.validate.coverage import Coverage, Judged, coverage
+from nvmesim.study.validate.coverage import Coverage, CoveredRow, coverage
 from nvmesim.study.validate.metrics import metric
 from nvmesim.study.validate.naive import EQUAL
 from nvmesim.study.validate.predict import Value
@@ -198,7 +198,9 @@ def summary(scores: Sequence[Score]) -> Summary:
     )
 
 
-def _judged(line: Line, value: Value | None) -> Judged | None:
+def _judged(line: Line, value: Value | None) -> CoveredRow | None:
     if value is None or value.parts is None or line.row.measured is None or value.value <= 0:
         return None
-    return Judged(line.source, line.row.measured, value.value, value.low, value.high, line.naive)
+    return CoveredRow(
+        line.source, line.row.measured, value.value, value.low, value.high, line.naive
+    )

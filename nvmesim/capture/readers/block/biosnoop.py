@@ -20,9 +20,9 @@ from nvmesim.capture.readers.tables.table_rows import (
     LETTER,
     NAME,
     SECONDS,
-    Column,
-    Names,
+    ColumnNames,
     Shape,
+    TableColumn,
     table_batches,
 )
 from nvmesim.capture.requests.block import Block
@@ -79,7 +79,7 @@ def _shape(head: Head) -> Shape:
     if row and re.search(r"\s\d+[.,]\d+\s+\d+[.,]\d+\s*$", row[0]):
         names.insert(-1, "QUE(ms)")
     wanted = {
-        name: Column(at if at == 0 else at - len(names), _KINDS[name])
+        name: TableColumn(at if at == 0 else at - len(names), _KINDS[name])
         for at, name in enumerate(names)
         if name in _KINDS
     }
@@ -89,7 +89,7 @@ def _shape(head: Head) -> Shape:
 def _batches(source: Source, notes: Notes) -> Iterator[Timed]:
     start: int | None = None
     others = 0
-    names = Names()
+    names = ColumnNames()
     shape = _shape(source.head)
     for batch in table_batches(source, shape, names, notes, _is_expected):
         columns = batch.columns

@@ -26,9 +26,9 @@ from nvmesim.capture.readers.tables.table_rows import (
     LETTER,
     OPERATION,
     OPTIONAL,
-    Column,
-    Names,
+    ColumnNames,
     Shape,
+    TableColumn,
     table_batches,
 )
 from nvmesim.capture.requests.block import Block
@@ -91,7 +91,7 @@ def _csv_shape(source: Source) -> Shape:
         raise source.error(
             f"its CSV header lacks {', '.join(missing)}", "print " + ",".join(_COLUMNS)
         )
-    wanted = {name: Column(names.index(name), kind) for name, kind in _COLUMNS.items()}
+    wanted = {name: TableColumn(names.index(name), kind) for name, kind in _COLUMNS.items()}
     width = len(names) if header or row is None else row[0].count(",") + 1
     return Shape(wanted, least=width, most=width)
 
@@ -100,7 +100,7 @@ def _csv_events(source: Source, notes: Notes) -> Iterator[Events]:
     steps = 0
     lost = _Lost()
     shape = _csv_shape(source)
-    for batch in table_batches(source, shape, Names(), notes, lost.expects):
+    for batch in table_batches(source, shape, ColumnNames(), notes, lost.expects):
         c = batch.columns
         sane = (c["sector"] <= kernel.MAX_SECTOR) & (c["nr_sector"] <= kernel.MAX_SECTORS)
         sane &= (c["dev_major"] < 4096) & (c["dev_minor"] < 2**20)

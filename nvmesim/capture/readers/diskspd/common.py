@@ -73,7 +73,7 @@ def version_of(text: str | None) -> tuple[int, ...]:
 
 
 @dataclass
-class Target:
+class DiskspdTarget:
     """One target as the profile states it; None is unknown."""
 
     path: str
@@ -89,7 +89,7 @@ class Target:
 
 
 @dataclass
-class Counts:
+class DiskspdCounts:
     """Results of one direction, over some threads."""
 
     count: int = 0
@@ -126,14 +126,14 @@ Table = dict[Op, dict[float, float]]
 
 
 @dataclass
-class Span:
+class TimeSpan:
     """One time span: profile, counts, tables."""
 
     label: str
-    targets: list[Target] = field(default_factory=list)
-    counts: dict[str, dict[Op, Counts]] = field(default_factory=dict)
+    targets: list[DiskspdTarget] = field(default_factory=list)
+    counts: dict[str, dict[Op, DiskspdCounts]] = field(default_factory=dict)
     """By target path."""
-    total: dict[Op, Counts] | None = None
+    total: dict[Op, DiskspdCounts] | None = None
     """Totals as printed; None: the sum over the targets."""
     means: dict[Op, tuple[float | None, float | None]] = field(default_factory=dict)
     """Mean and standard deviation in ms of the total, as printed."""
@@ -153,12 +153,12 @@ class Span:
     engine: str | None = None
     warnings: list[str] = field(default_factory=list)
 
-    def tally(self, path: str, op: Op) -> Counts:
+    def tally(self, path: str, op: Op) -> DiskspdCounts:
         """The counts of one target and direction, made when first asked for."""
-        return self.counts.setdefault(path, {}).setdefault(op, Counts())
+        return self.counts.setdefault(path, {}).setdefault(op, DiskspdCounts())
 
 
-def measurements(span: Span, version: str | None) -> list[Measurement]:
+def measurements(span: TimeSpan, version: str | None) -> list[Measurement]:
     """The total of *span*, then each target if there are several; empty without a test time."""
     if span.seconds is None or not SHORTEST_S <= span.seconds < LARGEST:
         return []
@@ -188,11 +188,11 @@ def measurements(span: Span, version: str | None) -> list[Measurement]:
     return result
 
 
-def _summed(span: Span) -> dict[Op, Counts]:
-    total: dict[Op, Counts] = {}
+def _summed(span: TimeSpan) -> dict[Op, DiskspdCounts]:
+    total: dict[Op, DiskspdCounts] = {}
     for counts in span.counts.values():
         for op, part in counts.items():
-            into = total.setdefault(op, Counts())
+            into = total.setdefault(op, DiskspdCounts())
             into.count += part.count
             into.bytes += part.bytes
             into.timed += part.timed
@@ -201,7 +201,7 @@ def _summed(span: Span) -> dict[Op, Counts]:
     return total
 
 
-def _warnings(span: Span, version: str | None) -> list[str]:
+def _warnings(span: TimeSpan, version: str | None) -> list[str]:
     said = []
     depths = {t.outstanding for t in span.targets if t.outstanding}
     numbers = version_of(version)
@@ -220,7 +220,7 @@ def _same(values: Sequence[T | None]) -> T | None:
     return values[0] if values and all(v == values[0] for v in values) else None
 
 
-def _depth(span: Span, targets: list[Target], alone: bool) -> int | None:
+def _depth(span: TimeSpan, targets: list[DiskspdTarget], alone: bool) -> int | None:
     """Outstanding per thread over the targets it has."""
     depths = [t.outstanding for t in targets]
     if alone or not span.shared_threads:
@@ -230,13 +230,13 @@ def _depth(span: Span, targets: list[Target], alone: bool) -> int | None:
     return sum(d for d in depths if d) if all(depths) else None
 
 
-def _jobs(span: Span, targets: list[Target], alone: bool) -> int | None:
+def _jobs(span: TimeSpan, targets: list[DiskspdTarget], alone: bool) -> int | None:
     if not alone or span.shared_threads:
         return span.threads
     return _same([t.threads for t in targets])
 
 
-def _block_size(targets: list[Target]) -> int | dict[int, float] | None:
+def _block_size(targets: list[DiskspdTarget]) -> int | dict[int, float] | None:
     sizes = [t.block_size for t in targets]
     if not sizes or not all(sizes):
         return None
@@ -245,12 +245,16 @@ def _block_size(targets: list[Target]) -> int | dict[int, float] | None:
 
 
 def _conditions(
-    span: Span, targets: list[Target], counts: dict[Op, Counts], *, alone: bool = False
+    span: TimeSpan,
+    targets: list[DiskspdTarget],
+    counts: dict[Op, DiskspdCounts],
+    *,
+    alone: bool = False,
 ) -> Conditions:
     done = sum(c.count for c in counts.values())
     write_pct = _same([t.write_pct for t in targets])
     random = _same([t.random for t in targets])
-    read_fraction = counts.get("read", Counts()).count / done if done else None
+    read_fraction = counts.get("read", DiskspdCounts()).count / done if done else None
     if write_pct is not None:
         read_fraction = 1 - write_pct / 100
     rates = [t.rate_iops for t in targets]
@@ -272,7 +276,7 @@ def _conditions(
     )
 
 
-def _rate(span: Span, targets: list[Target], rates: list[float | None]) -> float | None:
+def _rate(span: TimeSpan, targets: list[DiskspdTarget], rates: list[float | None]) -> float | None:
     if not rates or not all(rates):
         return None
     threads = [span.threads if span.shared_threads else t.threads for t in targets]
@@ -282,7 +286,7 @@ def _rate(span: Span, targets: list[Target], rates: list[float | None]) -> float
 
 
 def _ops(
-    counts: dict[Op, Counts],
+    counts: dict[Op, DiskspdCounts],
     seconds: float,
     means: dict[Op, tuple[float | None, float | None]],
     percentiles: Table,
@@ -301,7 +305,7 @@ def _ops(
 
 
 def _latency(
-    counts: Counts, printed: tuple[float | None, float | None], table: dict[float, float]
+    counts: DiskspdCounts, printed: tuple[float | None, float | None], table: dict[float, float]
 ) -> Latency | None:
     found = counts.latency()
     mean, stddev = (_seconds(value) for value in printed)
@@ -335,7 +339,7 @@ def checked_table(table: dict[float, float], warnings: list[str], what: str) -> 
     return {}
 
 
-def _cpu(span: Span) -> CpuUse | None:
+def _cpu(span: TimeSpan) -> CpuUse | None:
     if span.cpu_average is None or not span.cpus:
         return None
     usage, user, kernel = span.cpu_average

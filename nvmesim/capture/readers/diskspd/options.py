@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from nvmesim.capture.readers.diskspd.common import Target
+from nvmesim.capture.readers.diskspd.common import DiskspdTarget
 from nvmesim.scenario.loads import diskspd_words as words
 
 
-def command_targets(command: str) -> list[Target]:
+def command_targets(command: str) -> list[DiskspdTarget]:
     r"""The targets of a command line with their load; empty if there is no command line.
 
     >>> [t.block_size for t in command_targets("diskspd.exe -b4K -r -o8 -w30 D:\\t.dat")]
@@ -15,7 +15,7 @@ def command_targets(command: str) -> list[Target]:
     found, paths = words.flags_and_targets(command.split())
     flags = {flag[1:2]: flag[2:] for flag in found}
     return [
-        Target(
+        DiskspdTarget(
             path=path,
             block_size=words.size_bytes(flags.get("b", ""))
             if "b" in flags

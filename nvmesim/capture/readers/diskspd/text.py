@@ -13,9 +13,9 @@ from typing import Final
 
 from nvmesim.capture.capture import Capture, Measurement, Op
 from nvmesim.capture.readers.diskspd.common import (
-    Counts,
-    Span,
-    Target,
+    DiskspdCounts,
+    DiskspdTarget,
+    TimeSpan,
     checked_table,
     measurements,
     number,
@@ -70,7 +70,7 @@ def read(source: Source) -> Capture:
     return results_capture(source, FORMAT, version, found, warnings)
 
 
-def _is_whole(span: Span) -> bool:
+def _is_whole(span: TimeSpan) -> bool:
     return span.total is not None and {"read", "write"} <= span.total.keys()
 
 
@@ -78,12 +78,12 @@ def _is_whole(span: Span) -> bool:
 class _Input:
     """Line before the results of a time span."""
 
-    profile: Span | None
+    profile: TimeSpan | None
     """Its input parameters, unless they were cut away."""
     command: str
 
 
-def _finished(span: Span, given: _Input, cpus: int | None) -> Span:
+def _finished(span: TimeSpan, given: _Input, cpus: int | None) -> TimeSpan:
     """*span* with its profile; counts by target only if no thread row was cut."""
     profile = given.profile
     if profile is not None:
@@ -110,9 +110,9 @@ def _finished(span: Span, given: _Input, cpus: int | None) -> Span:
 class _Parse:
     """The state of reading a text line by line."""
 
-    profiles: list[Span] = field(default_factory=list)
+    profiles: list[TimeSpan] = field(default_factory=list)
     """Input parameters of the run that is read: one a time span."""
-    spans: list[Span] = field(default_factory=list)
+    spans: list[TimeSpan] = field(default_factory=list)
     inputs: list[_Input] = field(default_factory=list)
     """Of each of `spans`."""
     warnings: list[str] = field(default_factory=list)
@@ -121,7 +121,7 @@ class _Parse:
     version: str | None = None
     waits: bool = False
     """True if a run has begun that has no results yet."""
-    span: Span | None = None
+    span: TimeSpan | None = None
     """The time span whose results are being read."""
     rows: Iterator[str] | None = None
     title: str = ""
@@ -158,7 +158,7 @@ class _Parse:
         at = min(max(number, 1), len(self.profiles)) - 1
         self.inputs.append(_Input(self.profiles[at] if at >= 0 else None, self.command))
         self.waits = False
-        self.span = Span(label=f"timespan {number}")
+        self.span = TimeSpan(label=f"timespan {number}")
         self.spans.append(self.span)
 
     def _new_run(self, text: str) -> None:
@@ -179,14 +179,14 @@ class _Parse:
     def _parameter(self, text: str) -> None:
         key, _, value = (part.strip() for part in text.partition(":"))
         if key in ("timespan", "job"):
-            self.profiles.append(Span(label=text))
+            self.profiles.append(TimeSpan(label=text))
         elif key in ("cpu count", "processor count"):
             self.cpus = whole(value)
             self.version = ">=2.2" if key == "cpu count" else "linux"
         elif not self.profiles:
             return
         elif key == "path":
-            self.profiles[-1].targets.append(Target(path=value.strip("'")))
+            self.profiles[-1].targets.append(DiskspdTarget(path=value.strip("'")))
         elif key == "warm up time":
             self.profiles[-1].warmup_s = number(value.rstrip("s"))
         elif key == "total threads":
@@ -194,7 +194,7 @@ class _Parse:
         elif self.profiles[-1].targets:
             self._target(text, key, value, self.profiles[-1].targets[-1])
 
-    def _target(self, text: str, key: str, value: str, target: Target) -> None:
+    def _target(self, text: str, key: str, value: str, target: DiskspdTarget) -> None:
         ratio, rate = _RATIO.search(text), _RATE.search(text)
         if key == "block size":
             target.block_size = size_bytes(value)
@@ -227,7 +227,7 @@ class _Parse:
 
     # Results
 
-    def _result(self, text: str, span: Span) -> None:
+    def _result(self, text: str, span: TimeSpan) -> None:
         key, _, value = (part.strip() for part in text.partition(":"))
         if key in ("actual test time", "test time"):
             span.seconds = number(value.rstrip("s"))
@@ -245,7 +245,7 @@ class _Parse:
         elif "|" in text and self.columns:
             self._row(text, span)
 
-    def _cpu(self, text: str, span: Span) -> None:
+    def _cpu(self, text: str, span: TimeSpan) -> None:
         percents = [number(cell) for cell in text.split("|") if cell.strip().endswith("%")]
         if text.startswith("avg"):
             # Linux puts the first figure behind "avg:" in the same cell.
@@ -255,7 +255,7 @@ class _Parse:
         elif percents and percents[0] is not None:
             span.busiest_pct = max(percents[0], span.busiest_pct or 0.0)
 
-    def _row(self, text: str, span: Span) -> None:
+    def _row(self, text: str, span: TimeSpan) -> None:
         is_total = text.startswith("total:")
         cells = text.removeprefix("total:").split("|")
         names = self.columns[1:] if is_total else self.columns
@@ -270,7 +270,7 @@ class _Parse:
         stddev = number(row.get("latstddev"))
         if is_total:
             span.total = span.total or {}
-            span.total[self.op] = Counts(count, n_bytes)
+            span.total[self.op] = DiskspdCounts(count, n_bytes)
             span.means[self.op] = (mean, stddev) if count else (None, None)
             self.columns = []
         else:

@@ -17,8 +17,8 @@ import polars as pl
 from nvmesim.capture.capture import Capture, Measurement, Op
 from nvmesim.capture.readers.diskspd.common import (
     OPS,
-    Span,
-    Target,
+    DiskspdTarget,
+    TimeSpan,
     checked_table,
     measurements,
     number,
@@ -94,7 +94,7 @@ def _text(element: ET.Element, path: str) -> str | None:
     return found.strip() if found else None
 
 
-def _spans(root: ET.Element, warnings: list[str]) -> list[Span]:
+def _spans(root: ET.Element, warnings: list[str]) -> list[TimeSpan]:
     profiles = root.findall("Profile/TimeSpans/TimeSpan")
     spans = []
     for i, element in enumerate(root.findall("TimeSpan")):
@@ -102,7 +102,7 @@ def _spans(root: ET.Element, warnings: list[str]) -> list[Span]:
         if error:
             warnings.append(f"timespan {i + 1}: {shown(error, 120)}")
             continue
-        span = Span(label=f"timespan {i + 1}")
+        span = TimeSpan(label=f"timespan {i + 1}")
         if i < len(profiles):
             _read_profile(profiles[i], span)
         _read_result(element, span)
@@ -110,7 +110,7 @@ def _spans(root: ET.Element, warnings: list[str]) -> list[Span]:
     return spans
 
 
-def _read_profile(profile: ET.Element, span: Span) -> None:
+def _read_profile(profile: ET.Element, span: TimeSpan) -> None:
     span.warmup_s = number(_text(profile, "Warmup"))
     span.shared_threads = bool(whole(_text(profile, "ThreadCount")))
     span.thread_outstanding = whole(_text(profile, "RequestCount")) or None
@@ -119,10 +119,10 @@ def _read_profile(profile: ET.Element, span: Span) -> None:
     span.targets = [_target(element) for element in profile.findall("Targets/Target")]
 
 
-def _target(element: ET.Element) -> Target:
+def _target(element: ET.Element) -> DiskspdTarget:
     block_size = whole(_text(element, "BlockSize"))
     uncached = {_text(element, name) for name in ("DisableOSCache", "DisableAllCache")}
-    return Target(
+    return DiskspdTarget(
         path=_text(element, "Path") or "",
         block_size=block_size or None,
         outstanding=whole(_text(element, "RequestCount")),
@@ -152,7 +152,7 @@ def _rate(element: ET.Element, block_size: int | None) -> float | None:
     return value * 1000 / block_size if block_size else None
 
 
-def _read_result(element: ET.Element, span: Span) -> None:
+def _read_result(element: ET.Element, span: TimeSpan) -> None:
     span.seconds = number(_text(element, "TestTimeSeconds"))
     span.threads = whole(_text(element, "ThreadCount"))
     span.cpus = (
@@ -166,7 +166,7 @@ def _read_result(element: ET.Element, span: Span) -> None:
         _read_latency(latency, span)
 
 
-def _read_cpu(element: ET.Element, span: Span) -> None:
+def _read_cpu(element: ET.Element, span: TimeSpan) -> None:
     average = element.find("CpuUtilization/Average")
     if average is not None:
         usage, user, kernel = (
@@ -177,7 +177,7 @@ def _read_cpu(element: ET.Element, span: Span) -> None:
     span.busiest_pct = max((u for u in used if u is not None), default=None)
 
 
-def _read_target(element: ET.Element, span: Span) -> None:
+def _read_target(element: ET.Element, span: TimeSpan) -> None:
     path = _text(element, "Path") or ""
     for op in OPS:
         name = op.capitalize()
@@ -191,7 +191,7 @@ def _read_target(element: ET.Element, span: Span) -> None:
         span.tally(path, op).add(count, n_bytes, mean, stddev)
 
 
-def _read_latency(element: ET.Element, span: Span) -> None:
+def _read_latency(element: ET.Element, span: TimeSpan) -> None:
     columns: dict[Op, str] = {"read": "Read", "write": "Write"}
     for op, name in columns.items():
         mean = number(_text(element, f"Average{name}Milliseconds"))

@@ -16,7 +16,7 @@ from typing import Final, TypeVar
 from nvmesim.capture.capture import Conditions, CpuUse, Measurement, Op, OpResult
 from nvmesim.capture.caveats import CPU_BOUND_PCT, doubt
 from nvmesim.capture.histogram import merge_latencies
-from nvmesim.capture.readers.fio.jobs import OPS, Job, describe_error
+from nvmesim.capture.readers.fio.jobs import OPS, FioJob, describe_error
 from nvmesim.capture.text import Source, shown
 
 RUNTIME_SPREAD: Final = 0.05
@@ -37,9 +37,9 @@ _PACED: Final = ("thinktime", "rate", "rate_iops", "latency_target", "iodepth_ba
 T = TypeVar("T")
 
 
-def groups(jobs: Iterable[Job]) -> list[list[Job]]:
+def groups(jobs: Iterable[FioJob]) -> list[list[FioJob]]:
     """Split *jobs* into those that ran together: a stonewall or wait starts the next group."""
-    found: list[list[Job]] = []
+    found: list[list[FioJob]] = []
     for _, together in groupby(jobs, key=lambda job: (job.host, job.group)):
         members = list(together)
         current = members[:1]
@@ -55,7 +55,7 @@ def groups(jobs: Iterable[Job]) -> list[list[Job]]:
 
 def measure_groups(
     source: Source,
-    jobs: list[Job],
+    jobs: list[FioJob],
     disk_util_pct: Mapping[str, float],
     warnings: list[str],
     message: str = "",
@@ -100,13 +100,13 @@ def tell_apart(runs: Sequence[list[Measurement]]) -> list[Measurement]:
     ]
 
 
-def _failed(job: Job) -> bool:
+def _failed(job: FioJob) -> bool:
     """True if *job* ended by an error; one that was told to go on did not."""
     goes_on = job.options.given.get("continue_on_error", "none").strip() not in ("none", "0")
     return bool(job.error) and not (goes_on and job.results)
 
 
-def _problem(jobs: list[Job]) -> str:
+def _problem(jobs: list[FioJob]) -> str:
     """Say why nothing can be learned from *jobs*; empty if something can."""
     for job in jobs:
         if _failed(job):
@@ -124,7 +124,7 @@ def _without_latencies(measurement: Measurement) -> bool:
     return all(op.clat is None and op.lat is None for op in ops)
 
 
-def measure(jobs: list[Job], disk_util_pct: Mapping[str, float]) -> Measurement:
+def measure(jobs: list[FioJob], disk_util_pct: Mapping[str, float]) -> Measurement:
     """Merge *jobs*, at least one with requests, into one measurement with its doubts."""
     active = [job for job in jobs if job.results]
     ops = {op: _merge_op([job.ops[op] for job in active if op in job.ops]) for op in OPS}
@@ -177,7 +177,7 @@ def _total(values: Iterable[int | None]) -> int | None:
     return total
 
 
-def conditions_of(jobs: list[Job]) -> Conditions:
+def conditions_of(jobs: list[FioJob]) -> Conditions:
     """Return what holds for all of *jobs*, which ran together; None where they differ."""
     options = [job.options for job in jobs]
     names = [o.filenames() for o in options]
@@ -197,7 +197,7 @@ def conditions_of(jobs: list[Job]) -> Conditions:
     )
 
 
-def _counted_fraction(jobs: list[Job]) -> float | None:
+def _counted_fraction(jobs: list[FioJob]) -> float | None:
     """Return the fraction of reads among the requests counted; None if the file merges them."""
     if any(job.mixed for job in jobs):
         return None
@@ -205,7 +205,7 @@ def _counted_fraction(jobs: list[Job]) -> float | None:
     return reads / sum(job.count for job in jobs)
 
 
-def _read_fraction(jobs: list[Job]) -> float | None:
+def _read_fraction(jobs: list[FioJob]) -> float | None:
     """Value that the options ask for if all jobs ask the same and did so, else the counted one."""
     asked = _same(job.options.read_fraction() for job in jobs)
     counted = _counted_fraction(jobs)
@@ -214,7 +214,7 @@ def _read_fraction(jobs: list[Job]) -> float | None:
     return asked
 
 
-def _block_size(jobs: list[Job]) -> int | dict[int, float] | None:
+def _block_size(jobs: list[FioJob]) -> int | dict[int, float] | None:
     """Bytes, or the mix weighted by the requests counted; None where neither source says it."""
     weights: dict[int, float] = {}
     total = sum(job.count for job in jobs)
@@ -243,7 +243,7 @@ def _size_counted(result: OpResult) -> dict[int, float] | None:
     return {size: 1.0} if size >= 512 and abs(mean / size - 1) < COUNT_TOLERANCE else None
 
 
-def _rate(jobs: list[Job]) -> float | None:
+def _rate(jobs: list[FioJob]) -> float | None:
     limits = []
     for job in jobs:
         sizes = {op: result.bytes / result.count for op, result in job.ops.items() if result.bytes}
@@ -253,7 +253,7 @@ def _rate(jobs: list[Job]) -> float | None:
     return sum(known) if known and len(known) == len(limits) else None
 
 
-def _cpu(jobs: list[Job], *, is_polled: bool) -> CpuUse | None:
+def _cpu(jobs: list[FioJob], *, is_polled: bool) -> CpuUse | None:
     """Sum over jobs: fio's figures are means over the threads of an entry, in % of their time."""
     user = system = 0.0
     busiest = 0.0
@@ -266,13 +266,13 @@ def _cpu(jobs: list[Job], *, is_polled: bool) -> CpuUse | None:
     return CpuUse(user, system, user + system, busiest, polled=is_polled)
 
 
-def share_alone(job: Job) -> float | None:
+def share_alone(job: FioJob) -> float | None:
     """Fraction of requests that were issued with no other in flight, as fio counted; or None."""
     total = sum(job.levels.values())
     return job.levels.get("1", 0.0) / total if total else None
 
 
-def depth_of(job: Job) -> int | None:
+def depth_of(job: FioJob) -> int | None:
     """Outstanding requests that the job really kept: what was asked, unless fio counted otherwise.
 
     fio marks each request with how many are in flight. The default engine is synchronous on Linux
@@ -289,7 +289,7 @@ def depth_of(job: Job) -> int | None:
     return job.options.iodepth(job.depth)
 
 
-def engine_of(job: Job) -> str | None:
+def engine_of(job: FioJob) -> str | None:
     """Name of the I/O engine; None if it is unknown, as where fio's default is asynchronous."""
     alone = share_alone(job)
     if "ioengine" not in job.options.given and alone is not None and depth_of(job) != 1:
@@ -297,7 +297,7 @@ def engine_of(job: Job) -> str | None:
     return job.options.engine()
 
 
-def _depth_notes(jobs: list[Job]) -> list[str]:
+def _depth_notes(jobs: list[FioJob]) -> list[str]:
     for job in jobs:
         asked, depth, alone = job.options.whole("iodepth"), depth_of(job), share_alone(job)
         if (
@@ -313,7 +313,7 @@ def _depth_notes(jobs: list[Job]) -> list[str]:
     return []
 
 
-def _is_polled(job: Job) -> bool:
+def _is_polled(job: FioJob) -> bool:
     """True if the job spins for completions, so that its CPU is full at any load.
 
     A job that waits for each request in turn gives up its CPU each time; one that does so for
@@ -334,7 +334,7 @@ def _is_polled(job: Job) -> bool:
     )
 
 
-def _notes(jobs: list[Job], active: list[Job], ops: Mapping[Op, OpResult]) -> list[str]:
+def _notes(jobs: list[FioJob], active: list[FioJob], ops: Mapping[Op, OpResult]) -> list[str]:
     notes = [note for job in jobs for note in job.notes]
     if any(job.mixed for job in active):
         notes.append(
@@ -361,7 +361,7 @@ def _notes(jobs: list[Job], active: list[Job], ops: Mapping[Op, OpResult]) -> li
     return notes
 
 
-def _merge_notes(jobs: list[Job], ops: Mapping[Op, OpResult]) -> list[str]:
+def _merge_notes(jobs: list[FioJob], ops: Mapping[Op, OpResult]) -> list[str]:
     notes = []
     had = any(r.clat and r.clat.percentiles_s for job in jobs for r in job.ops.values())
     has = all(result.clat and result.clat.percentiles_s for result in ops.values())

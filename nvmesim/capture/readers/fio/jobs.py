@@ -30,7 +30,7 @@ _GROUPED_MIN_S: Final = 0.5
 
 
 @dataclass(frozen=True)
-class Job:
+class FioJob:
     """One entry: a job, or all jobs of a group that fio merged."""
 
     name: str
@@ -65,7 +65,7 @@ class Job:
         return [*self.ops.values(), *([self.mixed] if self.mixed else [])]
 
 
-def read_jobs(entries: list[Fields], common: Mapping[str, object]) -> list[Job]:
+def read_jobs(entries: list[Fields], common: Mapping[str, object]) -> list[FioJob]:
     """Read all *entries*; *common* are the ``global options`` beneath the jobs' own."""
     names = Counter(_identity(entry) for entry in entries)
     return [_job(entry, common, names[_identity(entry)]) for entry in entries]
@@ -76,7 +76,7 @@ def _identity(entry: Fields) -> tuple[str, int, str]:
     return entry.text("hostname") or "", entry.count("groupid") or 0, name
 
 
-def _job(entry: Fields, common: Mapping[str, object], same_name: int) -> Job:
+def _job(entry: Fields, common: Mapping[str, object], same_name: int) -> FioJob:
     own = entry.fields("job options")
     options = Options({**common, **(own.table if own else {})})
     host, group, name = _identity(entry)
@@ -85,7 +85,7 @@ def _job(entry: Fields, common: Mapping[str, object], same_name: int) -> Job:
     ops, mixed = by_operation(ops, None if ops else _op_result(entry, "mixed"), options)
     runtime = max(runtimes.values())
     threads, notes = _threads(entry, options, same_name, runtime)
-    return Job(
+    return FioJob(
         name=name,
         host=host,
         group=group,

@@ -17,7 +17,7 @@ from nvmesim.capture.capture import Capture, Measurement
 from nvmesim.capture.fields import Fields
 from nvmesim.capture.readers.fio.banner import INTERRUPTED
 from nvmesim.capture.readers.fio.groups import measure_groups, tell_apart
-from nvmesim.capture.readers.fio.jobs import ALL_CLIENTS, Job, read_jobs
+from nvmesim.capture.readers.fio.jobs import ALL_CLIENTS, FioJob, read_jobs
 from nvmesim.capture.readers.fio.options import Options
 from nvmesim.capture.text import Head, Source, shown
 from nvmesim.errors import CaptureError
@@ -76,7 +76,7 @@ def read(source: Source) -> Capture:
     )
 
 
-def jobs_of_runs(source: Source) -> list[tuple[str, list[Job]]]:
+def jobs_of_runs(source: Source) -> list[tuple[str, list[FioJob]]]:
     """Return version and jobs of every run in *source*, without judging whether they are good."""
     found = []
     for run in _final_runs(_parse(source).objects):

@@ -15,7 +15,7 @@ from typing import Final
 
 from nvmesim.capture.capture import Conditions
 from nvmesim.capture.readers.fio.groups import conditions_of, groups
-from nvmesim.capture.readers.fio.jobs import Job
+from nvmesim.capture.readers.fio.jobs import FioJob
 from nvmesim.capture.text import Source
 from nvmesim.errors import CaptureError
 
@@ -46,11 +46,11 @@ class LogName:
 
 
 @dataclass(frozen=True)
-class Run:
+class FioRun:
     """The run that wrote a log: fio's version, and the jobs that ran together with this one."""
 
     version: str
-    jobs: list[Job]
+    jobs: list[FioJob]
     numbers: range
     """The log numbers of these jobs."""
 
@@ -83,7 +83,7 @@ def parse_name(path: Path) -> LogName:
     return LogName(match["prefix"], match["kind"], int(job) if job else None)
 
 
-def find_run(path: Path) -> Run | None:
+def find_run(path: Path) -> FioRun | None:
     """Return the run whose JSON lies beside the log *path* and names it, or None."""
     name = parse_name(path)
     for candidate in _candidates(path.parent, name.prefix):
@@ -152,7 +152,7 @@ def _candidates(folder: Path, prefix: str) -> list[Path]:
     return results[:MAX_CANDIDATES]
 
 
-def _run_of(candidate: Path, log: LogName) -> Run | None:
+def _run_of(candidate: Path, log: LogName) -> FioRun | None:
     try:
         state = candidate.stat()
         for version, jobs in _runs_in(candidate, log.prefix, state.st_mtime_ns, state.st_size):
@@ -165,7 +165,9 @@ def _run_of(candidate: Path, log: LogName) -> Run | None:
 
 
 @lru_cache(maxsize=32)
-def _runs_in(path: Path, prefix: str, changed: int, size: int) -> tuple[tuple[str, list[Job]], ...]:
+def _runs_in(
+    path: Path, prefix: str, changed: int, size: int
+) -> tuple[tuple[str, list[FioJob]], ...]:
     """Runs of the JSON *path* if it names *prefix*; kept, for each log of a folder asks again."""
     from nvmesim.capture.readers.fio.json import jobs_of_runs, sniff
 
@@ -175,7 +177,7 @@ def _runs_in(path: Path, prefix: str, changed: int, size: int) -> tuple[tuple[st
     return tuple(jobs_of_runs(source))
 
 
-def _match(version: str, jobs: list[Job], log: LogName) -> Run | None:
+def _match(version: str, jobs: list[FioJob], log: LogName) -> FioRun | None:
     first = 1
     for together in groups(jobs):
         threads = sum(job.threads or 1 for job in together)
@@ -183,11 +185,11 @@ def _match(version: str, jobs: list[Job], log: LogName) -> Run | None:
         first += threads
         wrote = any(_wrote(job, log) for job in together)
         if wrote and (log.job is None or log.job in numbers):
-            return Run(version, together, numbers)
+            return FioRun(version, together, numbers)
     return None
 
 
-def _wrote(job: Job, log: LogName) -> bool:
+def _wrote(job: FioJob, log: LogName) -> bool:
     option = job.options.given.get(_OPTION.get(log.kind, "write_lat_log"))
     if option is None:
         return False

@@ -16,7 +16,7 @@ from nvmesim.capture.capture import Capture, Latency, Measurement, OpResult
 from nvmesim.capture.fields import MAX_LATENCY_S, MAX_RATE, checked
 from nvmesim.capture.readers.fio.banner import VERSION_LINE, Banner, read_banner
 from nvmesim.capture.readers.fio.groups import COUNT_TOLERANCE, measure_groups, tell_apart
-from nvmesim.capture.readers.fio.jobs import OPS, Job, by_operation
+from nvmesim.capture.readers.fio.jobs import OPS, FioJob, by_operation
 from nvmesim.capture.readers.fio.options import Options
 from nvmesim.capture.text import Head, Source, shown
 from nvmesim.errors import CaptureError
@@ -86,10 +86,10 @@ def read(source: Source) -> Capture:
 
 def _jobs(
     source: Source, runs: list[list[_Line]], banners: list[Banner], problems: list[str]
-) -> list[list[Job]]:
+) -> list[list[FioJob]]:
     """Return the jobs of each run whose numbers can be; the others are added to *problems*."""
     errors: list[CaptureError] = []
-    found: list[list[Job]] = []
+    found: list[list[FioJob]] = []
     single = sum(map(len, runs)) == 1
     for run, banner in zip(runs, banners, strict=True):
         found.append([])
@@ -245,7 +245,7 @@ class _Line:
         first = self.start + 3
         return max(self.number_at(first + k * self.width + 3, 1e12) for k in range(self.directions))
 
-    def job(self, banner: Banner, single: bool) -> Job:
+    def job(self, banner: Banner, single: bool) -> FioJob:
         name = shown(self.fields[self.start], 60)
         group = int(self.number_at(self.start + 1, 1e9))
         options = banner.of(group, name)
@@ -256,7 +256,7 @@ class _Line:
         found = {op: result for op in OPS if (result := results.get(op)) is not None}
         ops, mixed = by_operation(found, results.get("mixed"), options)
         notes = ["trims are left out"] if results.get("trim") else []
-        return Job(
+        return FioJob(
             name=name,
             host="",
             group=group,

@@ -23,9 +23,9 @@ from nvmesim.capture.readers.fio.banner import (
     read_banner,
 )
 from nvmesim.capture.readers.fio.groups import measure_groups
-from nvmesim.capture.readers.fio.jobs import ALL_CLIENTS, OPS, Job
+from nvmesim.capture.readers.fio.jobs import ALL_CLIENTS, OPS, FioJob
 from nvmesim.capture.readers.fio.options import Options
-from nvmesim.capture.readers.fio.text_section import CUT, SECTION, Section, section_of
+from nvmesim.capture.readers.fio.text_section import CUT, SECTION, ReportSection, section_of
 from nvmesim.capture.text import Head, Source, shown
 from nvmesim.errors import CaptureError
 
@@ -126,7 +126,7 @@ class TextRun:
     before: int
     """Where what belongs to it starts in the text."""
     version_seen: bool = False
-    sections: dict[tuple[int, str, str], Section] = field(default_factory=dict)
+    sections: dict[tuple[int, str, str], ReportSection] = field(default_factory=dict)
     status: list[tuple[int, int]] = field(default_factory=list)
     """Where each ``Run status group`` starts, and its number."""
     closed: set[int] = field(default_factory=set)
@@ -145,7 +145,7 @@ class TextRun:
         """The file, drive or folder that the command names, or nothing."""
         return shown(self.command.get("filename") or self.command.get("directory") or "", 40)
 
-    def takes(self, section: Section) -> bool:
+    def takes(self, section: ReportSection) -> bool:
         """True if *section* is one more report of this run."""
         if not self.sections:
             return True
@@ -166,7 +166,7 @@ class TextRun:
 
     def measure(self, source: Source, warnings: list[str]) -> list[Measurement]:
         """Merge the reports that ran at once; those that cannot be true are said and left out."""
-        jobs: list[Job] = []
+        jobs: list[FioJob] = []
         problems: dict[int, CaptureError] = {}
         for section in self.sections.values():
             try:
@@ -190,10 +190,10 @@ class TextRun:
             )
         return measure_groups(source, good, {} if problems else self.util, warnings)
 
-    def _options(self, section: Section) -> Options:
+    def _options(self, section: ReportSection) -> Options:
         return self.banner.of(section.group, section.name, self.command)
 
-    def _check_sums(self, source: Source, group: int, jobs: list[Job]) -> None:
+    def _check_sums(self, source: Source, group: int, jobs: list[FioJob]) -> None:
         """Hold the reports of *group* against the summary of what ran together."""
         if any(job.error or job.mixed for job in jobs):
             return
@@ -258,7 +258,7 @@ def split_runs(source: Source, text: str) -> list[TextRun]:
     return runs
 
 
-def _begins(run: TextRun, match: re.Match[str], section: Section | None) -> bool:
+def _begins(run: TextRun, match: re.Match[str], section: ReportSection | None) -> bool:
     """True if *match* is the first of a new run, after what *run* has already."""
     if section is not None:
         return not run.takes(section)
@@ -308,6 +308,6 @@ def _sums(source: Source, text: str) -> dict[str, tuple[float, str]]:
     return found
 
 
-def sections_of(runs: Iterable[TextRun]) -> list[Section]:
+def sections_of(runs: Iterable[TextRun]) -> list[ReportSection]:
     """All reports of *runs*, in order."""
     return [section for run in runs for section in run.sections.values()]

@@ -14,7 +14,7 @@ from typing import Final
 
 from nvmesim.capture.capture import Latency, Op, OpResult
 from nvmesim.capture.fields import MAX_LATENCY_S, MAX_RATE, checked
-from nvmesim.capture.readers.fio.jobs import OPS, Job, by_operation
+from nvmesim.capture.readers.fio.jobs import OPS, FioJob, by_operation
 from nvmesim.capture.readers.fio.options import Options
 from nvmesim.capture.text import Source, shown
 
@@ -65,7 +65,7 @@ CUT: Final = "the run was cut off or the text copied in part: repeat it, or copy
 
 
 @dataclass(frozen=True)
-class Section:
+class ReportSection:
     """The report of one job or job group."""
 
     source: Source
@@ -94,7 +94,7 @@ class Section:
         issued = _ISSUED.search(self.body)
         return sum(int(n[:18]) for n in issued.groups()[:3] if n) if issued else 0
 
-    def job(self, options: Options) -> Job:
+    def job(self, options: Options) -> FioJob:
         """Return the numbers of the report; CaptureError if it is cut or contradicts itself."""
         cpu, issued = _CPU.search(self.body), _ISSUED.search(self.body)
         if not self.error and (cpu is None or issued is None):
@@ -112,7 +112,7 @@ class Section:
             notes.append(f"{counts[2]} trims are left out")
         if counts and counts[3]:
             notes.append(f"{counts[3]} flushes (fsync) ran between the requests")
-        return Job(
+        return FioJob(
             name=self.name,
             host="",
             group=self.group,
@@ -277,13 +277,13 @@ class Section:
         return Latency(count, mean, low, high, deviation, found)
 
 
-def section_of(source: Source, match: re.Match[str], line: int, body: str) -> Section:
+def section_of(source: Source, match: re.Match[str], line: int, body: str) -> ReportSection:
     """Return the section that the header *match* of `SECTION` starts, at *line*."""
     numbers = [match["group"], match["jobs"], match["error"]]
     if any(len(number) > 9 for number in numbers):
         raise source.error(f"line {line}: {shown(match[0], 60)!r}", "repeat the capture")
     pid = _PID.search(match["rest"])
-    return Section(
+    return ReportSection(
         source,
         line,
         shown(match["name"], 60),

@@ -18,8 +18,8 @@ import polars as pl
 from nvmesim.capture.capture import REQUEST_SCHEMA, Capture, Conditions, Measurement, Op, OpResult
 from nvmesim.capture.caveats import doubt
 from nvmesim.capture.readers.fio.sibling import (
+    FioRun,
     LogName,
-    Run,
     find_run,
     find_version,
     parse_name,
@@ -27,7 +27,7 @@ from nvmesim.capture.readers.fio.sibling import (
 )
 from nvmesim.capture.readers.fio_logs.log_rows import (
     ROW,
-    Layout,
+    LogLayout,
     Rows,
     find_layout,
     row_batches,
@@ -100,7 +100,7 @@ def read(source: Source) -> Capture:
 class _Log:
     """The files of one kind of log of one run, and how their rows are to be read."""
 
-    def __init__(self, kind: str, sources: list[Source], layouts: list[Layout]) -> None:
+    def __init__(self, kind: str, sources: list[Source], layouts: list[LogLayout]) -> None:
         self.kind, self.sources, self.layouts = kind, sources, layouts
 
     def scan(self) -> tuple[LogStats, list[Rows]]:
@@ -117,7 +117,7 @@ class _Log:
             stats.end_file()
         return stats, kept if stats.rows <= KEEP_ROWS else []
 
-    def requests(self, kept: list[Rows], run: Run | None) -> pl.LazyFrame:
+    def requests(self, kept: list[Rows], run: FioRun | None) -> pl.LazyFrame:
         """Return the requests in order of completion; of a long log read again, in file order."""
         device = _device(run)
         if kept:
@@ -146,7 +146,7 @@ def _kept_frames(kept: list[Rows], device: str | None) -> Callable[[], Iterator[
 
 
 def _frames_of(
-    source: Source, layout: Layout, device: str | None
+    source: Source, layout: LogLayout, device: str | None
 ) -> Callable[[], Iterator[pl.DataFrame]]:
     def frames() -> Iterator[pl.DataFrame]:
         return (_requests(rows, device) for rows, _ in row_batches(source, layout))
@@ -188,7 +188,7 @@ def _with_depth(table: pl.DataFrame) -> pl.DataFrame:
     return table.with_columns(pl.Series("depth", np.maximum(started - ended, 1).astype(np.int32)))
 
 
-def _device(run: Run | None) -> str | None:
+def _device(run: FioRun | None) -> str | None:
     names = {name for job in run.jobs for name in job.options.filenames() or ()} if run else set()
     return names.pop() if len(names) == 1 else None
 
@@ -212,7 +212,7 @@ def _measurement(
     stats: LogStats,
     kind: str,
     name: LogName,
-    run: Run | None,
+    run: FioRun | None,
     numbers: list[int | None],
     averaged: bool,
 ) -> Measurement:
@@ -237,7 +237,7 @@ def _measurement(
 
 
 def _warnings(
-    stats: LogStats, layout: Layout, name: LogName, kind: str, run: Run | None, n_files: int
+    stats: LogStats, layout: LogLayout, name: LogName, kind: str, run: FioRun | None, n_files: int
 ) -> list[str]:
     found = list(layout.guesses)
     if stats.skipped:

@@ -43,7 +43,7 @@ IDLE: Final = 0.05
 
 
 @dataclass(frozen=True)
-class Layout:
+class LogLayout:
     """Which column is what, and the unit of a latency."""
 
     columns: tuple[str, ...]
@@ -75,7 +75,7 @@ def sample_rows(source: Source) -> list[list[str]]:
     return [line.strip().split(", ") for line in lines[:SAMPLE_ROWS]]
 
 
-def find_layout(rows: list[list[str]], version: tuple[int, int] | None, kind: str) -> Layout:
+def find_layout(rows: list[list[str]], version: tuple[int, int] | None, kind: str) -> LogLayout:
     """Decide the columns of *rows* (at least one), their unit and whether they are averages."""
     width = Counter(len(row) for row in rows).most_common(1)[0][0]
     same = [row for row in rows if len(row) == width]
@@ -84,7 +84,7 @@ def find_layout(rows: list[list[str]], version: tuple[int, int] | None, kind: st
     rest = [[row[k] for row in same] for k in range(len(columns), width)]
     columns += _rest(rest, version)
     bs = columns.index("bs")
-    layout = Layout(
+    layout = LogLayout(
         columns=tuple(columns),
         is_averaged=_mostly(row[bs] == "0" for row in same),
         t0_ms=_start_ms(same),
@@ -122,7 +122,9 @@ def _start_ms(rows: list[list[str]]) -> int:
     return first if EPOCH_MS < first <= MAX_TIME_MS else 0
 
 
-def _with_unit(layout: Layout, rows: list[list[str]], version: tuple[int, int] | None) -> Layout:
+def _with_unit(
+    layout: LogLayout, rows: list[list[str]], version: tuple[int, int] | None
+) -> LogLayout:
     """Set ns or us: by the version, by a column that only fio 3 has, else by the values."""
     if version is not None:
         return replace(layout, ns_per_unit=1000 if version < SINCE_NS else 1)
@@ -155,7 +157,7 @@ class Rows:
     issue_ns: np.ndarray | None
 
 
-def row_batches(source: Source, layout: Layout) -> Iterator[tuple[Rows, int]]:
+def row_batches(source: Source, layout: LogLayout) -> Iterator[tuple[Rows, int]]:
     """Yield the good rows, a chunk ahead, and the number of rows skipped.
 
     Skipped is a row with other columns, with something that is no number or not plausible, or of
@@ -164,7 +166,7 @@ def row_batches(source: Source, layout: Layout) -> Iterator[tuple[Rows, int]]:
     return ahead(source, _batches(source, layout))
 
 
-def _batches(source: Source, layout: Layout) -> Iterator[tuple[Rows, int]]:
+def _batches(source: Source, layout: LogLayout) -> Iterator[tuple[Rows, int]]:
     names = [*layout.columns, "extra"]
     # One more column than the log has tells rows that are too long; the first line fixes the width.
     first = (",".join("0" * len(names)) + "\n").encode()
@@ -194,7 +196,7 @@ def _batches(source: Source, layout: Layout) -> Iterator[tuple[Rows, int]]:
         yield good, lines - n_good + cut
 
 
-def _good_rows(frame: pl.DataFrame, layout: Layout) -> Rows:
+def _good_rows(frame: pl.DataFrame, layout: LogLayout) -> Rows:
     """The rows of *frame* but the first that can be true."""
     numbers = [name for name in layout.columns if name not in TEXTS]
     texts = [name for name in layout.columns if name == "prio"]
@@ -220,7 +222,7 @@ def _good_rows(frame: pl.DataFrame, layout: Layout) -> Rows:
     )
 
 
-def _is_good(columns: dict[str, np.ndarray], layout: Layout) -> np.ndarray:
+def _is_good(columns: dict[str, np.ndarray], layout: LogLayout) -> np.ndarray:
     # Long runs may hold rows of zeros (fio issue 152).
     least = 0 if layout.is_averaged else 1
     bounds = {

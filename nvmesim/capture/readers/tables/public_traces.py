@@ -24,9 +24,9 @@ from nvmesim.capture.readers.tables.table_rows import (
     OPTIONAL,
     SECONDS,
     TWO_NAMES,
-    Column,
-    Names,
+    ColumnNames,
     Shape,
+    TableColumn,
     table_batches,
 )
 from nvmesim.capture.requests.block import Block
@@ -52,7 +52,7 @@ Columns = dict[str, np.ndarray]
 
 
 @dataclass(frozen=True)
-class Layout:
+class TraceLayout:
     """One trace format: how to know it, its columns, and what they mean."""
 
     name: str
@@ -107,12 +107,12 @@ def _blanks(least: int, **columns: tuple[int, int]) -> Shape:
 
 
 def _shape(least: int, most: int | None = None, **columns: tuple[int, int]) -> Shape:
-    wanted = {name: Column(*column) for name, column in columns.items()}
+    wanted = {name: TableColumn(*column) for name, column in columns.items()}
     return Shape(wanted, least, most or least)
 
 
 LAYOUTS: Final = (
-    Layout(
+    TraceLayout(
         "msr-cambridge",
         re.compile(r'^"?\d{17,18}"?,[^,]*,\d+,"?(?:Read|Write)"?,\d+,\d+,\d+\s*$', re.M | re.I),
         _shape(7, time=(0, INTEGER), device=(1, TWO_NAMES), op=(3, LETTER), offset=(4, INTEGER),
@@ -121,7 +121,7 @@ LAYOUTS: Final = (
         _msr_times,
         latency=True,
     ),
-    Layout(
+    TraceLayout(
         "alibaba",
         re.compile(r"^\d+,[RW],\d+,\d+,\d{15,17}\s*$", re.M),
         _shape(5, device=(0, NAME), op=(1, LETTER), offset=(2, INTEGER), size=(3, INTEGER),
@@ -130,7 +130,7 @@ LAYOUTS: Final = (
         _micros,
         latency=False,
     ),
-    Layout(
+    TraceLayout(
         "tencent-cbs",
         re.compile(r"^1\d{9},\d+,\d+,[01],\d+\s*$", re.M),
         _shape(5, time=(0, INTEGER), offset=(1, INTEGER), size=(2, INTEGER), op=(3, INTEGER),
@@ -141,7 +141,7 @@ LAYOUTS: Final = (
         in_sectors="os",
         letters=(0, 1),
     ),
-    Layout(
+    TraceLayout(
         "k5cloud",
         re.compile(r"^\d+,\d+\.\d+,[RW],\d+,\d+\s*$", re.M),
         _shape(5, device=(0, NAME), time=(1, SECONDS), op=(2, LETTER), offset=(3, INTEGER),
@@ -150,7 +150,7 @@ LAYOUTS: Final = (
         _seconds,
         latency=False,
     ),
-    Layout(
+    TraceLayout(
         "systor17",
         re.compile(r"^(?:Timestamp,Response,IOType,LUN|\d+\.\d+,\d+\.\d+,[RW],\d+,\d+,\d+\s*$)",
                    re.M),
@@ -162,7 +162,7 @@ LAYOUTS: Final = (
         device="lun",
         unanswered="response",
     ),
-    Layout(
+    TraceLayout(
         "spc",
         re.compile(r"^\d{1,4},\d+,\d+,[RWrw],\d+\.\d+(?:,.*)?\s*$", re.M),
         _shape(5, 64, device=(0, NAME), offset=(1, INTEGER), size=(2, INTEGER), op=(3, LETTER),
@@ -173,7 +173,7 @@ LAYOUTS: Final = (
         in_sectors="o",
         device="asu",
     ),
-    Layout(
+    TraceLayout(
         "mqsim",
         re.compile(r"^\d+ \d+ \d+ \d+ [01]\s*$", re.M),
         _blanks(5, time=(0, INTEGER), device=(1, NAME), offset=(2, INTEGER), size=(3, INTEGER),
@@ -187,7 +187,7 @@ LAYOUTS: Final = (
         doubt="its last column is taken as MQSim's: 1 reads, 0 writes (others have it the other "
         "way round)",
     ),
-    Layout(
+    TraceLayout(
         "replayer",
         re.compile(r"^\d+\.\d+,\d+,\d+,\d+,[01]\s*$", re.M),
         _shape(5, time=(0, SECONDS), device=(1, NAME), offset=(2, INTEGER), size=(3, INTEGER),
@@ -202,7 +202,7 @@ LAYOUTS: Final = (
 )  # fmt: skip
 
 
-def find_layout(head: Head) -> Layout | None:
+def find_layout(head: Head) -> TraceLayout | None:
     """The layout that a line near the start has, or None."""
     text = "\n".join(head.text.split("\n", HEAD_LINES + 1)[:HEAD_LINES])
     return next((layout for layout in LAYOUTS if layout.sniff.search(text)), None)
@@ -227,9 +227,9 @@ def read(source: Source) -> Capture:
     return requests_capture(source, layout.name, blocks)
 
 
-def _batches(source: Source, layout: Layout, notes: Notes) -> Iterator[Timed]:
+def _batches(source: Source, layout: TraceLayout, notes: Notes) -> Iterator[Timed]:
     """Sane rows of the trace; the others are counted."""
-    names = Names()
+    names = ColumnNames()
     if layout.doubt:
         notes.warnings.append(layout.doubt)
     start: int | None = None
@@ -256,7 +256,7 @@ def _batches(source: Source, layout: Layout, notes: Notes) -> Iterator[Timed]:
     notes.say(unanswered, "requests without a response (left out)")
 
 
-def _timed(columns: Columns, layout: Layout, start: int, names: list[str]) -> Timed:
+def _timed(columns: Columns, layout: TraceLayout, start: int, names: list[str]) -> Timed:
     issue, complete = layout.times(columns, start)
     offset, size, op = columns["offset"], columns["size"], columns["op"]
     if "o" in layout.in_sectors:

@@ -61,7 +61,7 @@ LONGEST_RWBS: Final = 10
 Columns = dict[str, np.ndarray]
 
 
-class Column(NamedTuple):
+class TableColumn(NamedTuple):
     """A wanted column: where it stands (negative: from the right) and what it holds."""
 
     at: int
@@ -72,7 +72,7 @@ class Column(NamedTuple):
 class Shape:
     """How lines split into columns, and which are wanted, by name."""
 
-    columns: dict[str, Column]
+    columns: dict[str, TableColumn]
     least: int
     """Columns of a row at least."""
     most: int = 1000
@@ -82,7 +82,7 @@ class Shape:
 
 
 @dataclass
-class Names:
+class ColumnNames:
     """Names seen so far, at most `MAX_NAMES`."""
 
     known: list[str] = field(default_factory=list)
@@ -99,7 +99,7 @@ class Names:
         return found
 
 
-class Batch(NamedTuple):
+class RowBatch(NamedTuple):
     """Rows of one chunk."""
 
     columns: Columns
@@ -110,8 +110,12 @@ class Batch(NamedTuple):
 
 
 def table_batches(
-    source: Source, shape: Shape, names: Names, notes: Notes, is_expected: Callable[[bytes], bool]
-) -> Iterator[Batch]:
+    source: Source,
+    shape: Shape,
+    names: ColumnNames,
+    notes: Notes,
+    is_expected: Callable[[bytes], bool],
+) -> Iterator[RowBatch]:
     """Yield the rows of *source*; lines that are none and not *is_expected* count as skipped."""
     reader = _Reader(shape, names)
     for batch, is_cut in ahead(source, reader.batches(source)):
@@ -125,7 +129,7 @@ def table_batches(
 class _Reader:
     """Chunks of bytes to columns of integers."""
 
-    def __init__(self, shape: Shape, names: Names) -> None:
+    def __init__(self, shape: Shape, names: ColumnNames) -> None:
         self._shape, self._names = shape, names
         self._cells = {
             name: f"c{column.at % shape.least}" for name, column in shape.columns.items()
@@ -133,7 +137,7 @@ class _Reader:
         self._schema = self._typed()
         self.overflow = 0
 
-    def batches(self, source: Source) -> Iterator[tuple[Batch, bool]]:
+    def batches(self, source: Source) -> Iterator[tuple[RowBatch, bool]]:
         """The rows chunk by chunk, and whether its last line lacks its end."""
         for data in chunks(source):
             stop = data.size if data[-1] == NEWLINE else whole_lines(data)
@@ -141,9 +145,9 @@ class _Reader:
                 yield self.read(data[:stop].tobytes()), bool(stop < data.size)
             else:
                 nothing = {name: np.zeros(0, np.int64) for name in self._cells}
-                yield Batch(nothing, [], 0), True
+                yield RowBatch(nothing, [], 0), True
 
-    def read(self, raw: bytes) -> Batch:
+    def read(self, raw: bytes) -> RowBatch:
         """The rows of *raw*, whole lines, in their order."""
         raw = (
             raw.replace(b"\r\n", b"\n")
@@ -159,7 +163,7 @@ class _Reader:
         # Polars does not tell a further cell that is blank from none.
         good &= text[np.maximum(ends - 1, 0)] != COMMA
         if good.all():
-            return Batch(plain, [], 0)
+            return RowBatch(plain, [], 0)
         others = _lines(raw, ends, np.flatnonzero(~good))
         close, is_row = self._close(others)
         where = np.flatnonzero(~good)[is_row]
@@ -172,7 +176,7 @@ class _Reader:
         odd = odd.filter(odd.str.contains(r"\S"))
         kept = [line.encode("utf-8", "replace") for line in odd.head(MAX_ODD)]
         rows = {name: column[good] for name, column in plain.items()}
-        return Batch(rows, kept, odd.len() - len(kept))
+        return RowBatch(rows, kept, odd.len() - len(kept))
 
     def _typed(self) -> dict[str, pl.DataType]:
         """Type of every cell of a row, and one more that must be missing."""
