@@ -161,6 +161,7 @@ def test_two_tabs_do_not_disturb_each_other(tab):
 
 def test_a_dropped_capture_becomes_a_drive_of_the_design(tab, page):
     tab.get_by_role("link", name="Drive").click()
+    tab.wait_for_load_state("load")  # until then no script hears the drop
     tab.locator("#way-files").evaluate(
         """(place, text) => {
           const data = new DataTransfer();
