@@ -118,6 +118,7 @@ def test_hostile_names_do_nothing(tab):
 
 def test_a_dropped_dump_fills_a_box(tab):
     tab.get_by_role("link", name="Server").click()
+    tab.wait_for_load_state("load")
     tab.locator("#dumps").evaluate(
         """(place) => {
           const data = new DataTransfer();
