@@ -204,7 +204,7 @@ def test_content_sees_files(tmp_path):
 # Interruptions -----------------------------------------------------------------------------------
 
 
-POINTS = 80
+POINTS = 40
 
 
 def resumed(file, out, *more):
