@@ -14,6 +14,7 @@ from typing import Final
 from nvmesim.array_types import Floats
 from nvmesim.calibrate.bench import BenchHost, free_host, measure
 from nvmesim.calibrate.drive.batch_service import choose, fit_rounds, fit_writes_in_rounds
+from nvmesim.calibrate.drive.caveats import Rows, caveats, missed, undetermined
 from nvmesim.calibrate.drive.explanations import Explanation, alternative, chosen
 from nvmesim.calibrate.drive.gate import captured, misses, residual
 from nvmesim.calibrate.drive.profiled import (
@@ -34,7 +35,7 @@ from nvmesim.calibrate.drive.read_side import (
 )
 from nvmesim.calibrate.drive.streams import bandwidth, fit_stream, streams, with_payload
 from nvmesim.calibrate.drive.write_side import Limit, blank_writes, fit_writes
-from nvmesim.calibrate.evidence import DriveFit, Judged, percentiles_missed
+from nvmesim.calibrate.evidence import DriveFit, Judged
 from nvmesim.calibrate.host import parse_host
 from nvmesim.calibrate.infer.optimum import misfit
 from nvmesim.calibrate.joint import joint_of, with_draws
@@ -108,10 +109,6 @@ def fit_drive(
     return replace(fit, profile=fit.profile.model_copy(update={"write": write}))
 
 
-FAR_OFF: Final = 0.1
-"""Relative error on IOPS from which a point is missed: beyond what captures scatter."""
-
-
 class _Fitting:
     def __init__(
         self,
@@ -160,7 +157,9 @@ class _Fitting:
         self.untold |= best.untold
         self.joint |= best.joint
         judged = [self._judge(best.profile, p, p in used) for p in self.points]
-        self._doubt(best.profile, used, reads, writes, judged, others)
+        rows = Rows(used, reads, writes)
+        self.notes += caveats(rows, judged, self.included)
+        self.notes += undetermined(best.profile, rows, self.untold, self.free, others)
         profile = self._recorded(best, others, judged)
         return DriveFit(
             profile, tuple(judged), tuple(dict.fromkeys(self.notes)), tuple(self.free),
@@ -179,7 +178,7 @@ class _Fitting:
             "residuals": tuple(residual(j) for j in judged),
             "captured": captured([j.point for j in judged if j.used], self.captured_on),
             "untold": dict(self.untold),
-            "missed": self._missed(judged),
+            "missed": missed(judged, self.included),
         }
         return profile.model_copy(update={k: v for k, v in update.items() if v})
 
@@ -442,70 +441,6 @@ class _Fitting:
         self.tell(f"checking {point.name}")
         answer = measure(profile, self.host, point, requests=judging(profile, point))
         return Judged(point, replace(answer, cpu_s=None) if self.included else answer, used)
-
-    def _doubt(
-        self,
-        profile: DriveProfile,
-        used: Sequence[Point],
-        reads: Sequence[Point],
-        writes: Sequence[Point],
-        judged: Sequence[Judged],
-        others: Sequence[tuple[Explanation, float]],
-    ) -> None:
-        if self.included:
-            self.notes.append(
-                "no --captured-on: the host's constant part stays in the profile "
-                "(host_included = true)"
-            )
-        if not writes:
-            self.notes.append("no writes were measured: the write side is assumed")
-        if not reads:
-            self.notes.append("no reads were measured: the read side is assumed")
-        for j in self._far_off(judged):
-            self.notes.append(
-                f"{j.point.name}: the fitted drive does {100 * j.residual['iops']:+.0f} % IOPS; a "
-                "mechanism is missing there, or the point was disturbed"
-            )
-        self.notes += percentiles_missed(judged)
-        self._doubt_untold(profile, reads, others)
-        if len(used) == 1:
-            self.notes.append("one point: every number but what it tells at its depth is a guess")
-
-    def _doubt_untold(
-        self, profile: DriveProfile, reads: Sequence[Point],
-        others: Sequence[tuple[Explanation, float]],
-    ) -> None:  # fmt: skip
-        """Say what the rows do not tell, and what other explanations predictions draw from."""
-        depths = len({p.outstanding for p in reads})
-        if "dies" in self.untold and "dies" not in self.free:
-            self.notes.append(
-                f"reads at {depths} depth(s): the number of dies ({profile.dies.value:g}) is "
-                "assumed, so the tail at other depths is not to be trusted"
-            )
-        if "commands" in self.untold and "read commands" not in self.free and depths:
-            self.notes.append(
-                "no point tells the commands per second of the drive, they are assumed; "
-                f"{self.untold['commands']} would tell"
-            )
-        if others:
-            listed = "; ".join(f"{100 * w:.0f} %: {e.name}" for e, w in others)
-            self.notes.append(
-                f"these rows are explained otherwise too, and predictions draw from all "
-                f"({listed}); a 70/30 capture would tell"
-            )
-
-    def _far_off(self, judged: Sequence[Judged]) -> list[Judged]:
-        """Points that the drive misses; one that measured its host's full thread is none."""
-        of_drive = [j for j in judged if not (j.point.is_cpu_bound and self.included)]
-        return [j for j in of_drive if abs(j.residual["iops"]) > FAR_OFF]
-
-    def _missed(self, judged: Sequence[Judged]) -> dict[str, float]:
-        """Largest error on IOPS of each operation that is missed: predictions repeat it."""
-        found: dict[str, float] = {}
-        for j in self._far_off(judged):
-            error = j.residual["iops"]
-            found[j.point.op] = max(found.get(j.point.op, 0.0), error, key=abs)
-        return {op: round(float(error), 3) for op, error in found.items()}
 
 
 def judging(profile: DriveProfile, point: Point) -> int:
