@@ -75,7 +75,7 @@ def percentiles_missed(judged: Sequence[Judged]) -> list[str]:
     A mean may fit where the shape does not: a drive of another kind, or another host's time.
 
     >>> seen = Point("1x1", 1.0, True, 4096, 1, 1, 1e4, 1e-4, {99.0: 2e-4})
-    >>> percentiles_missed([Judged(seen, Answer(1e4, 1e-4, {99.0: 5e-4}))])[0][:35]
+    >>> percentiles_missed([Judged(seen, BenchAnswer(1e4, 1e-4, {99.0: 5e-4}))])[0][:35]
     'p99 is off by +150 % at 1 of 1 poin'
     """
     said = []

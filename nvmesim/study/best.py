@@ -40,7 +40,7 @@ class BestGoal:
     def words(self) -> str:
         """The goal in words.
 
-        >>> BestGoal(Limits(p99=1e-3, cpu=0.5), 3e6).words()
+        >>> BestGoal(LoadLimits(p99=1e-3, cpu=0.5), 3e6).words()
         'p99 within 1 ms, CPU within 50 %, at least 3 MIOPS'
         """
         from nvmesim.units import format_time
@@ -129,7 +129,7 @@ class LevelDesign:
     def name(self) -> str:
         """Its values in words.
 
-        >>> Design({"volume.raid": "raid5", "drives.0.count": 8}).name
+        >>> LevelDesign({"volume.raid": "raid5", "drives.0.count": 8}).name
         'raid5, 8 drives'
         """
         return design_name(self.values) or "as the file says"

@@ -61,9 +61,9 @@ class LimitMiss:
     def words(self) -> str:
         """A missed limit, and by how much.
 
-        >>> Miss("p99", 0.00135, 0.001).words()
+        >>> LimitMiss("p99", 0.00135, 0.001).words()
         'p99 is 1.35 ms: 35 % above 1 ms'
-        >>> Miss("iops", 2.1e6, 3e6).words()
+        >>> LimitMiss("iops", 2.1e6, 3e6).words()
         '2.1 MIOPS at most: 30 % short of 3 MIOPS'
         """
         if self.what == "iops":
@@ -104,7 +104,7 @@ class LoadLimits:
     def worst(self, values: Mapping[str, float]) -> tuple[float, LimitMiss | None]:
         """How hard *values* press on the limits (1: just met), and the one that they break most.
 
-        >>> Limits(p99=1e-3).worst({"p99": 0.5e-3})
+        >>> LoadLimits(p99=1e-3).worst({"p99": 0.5e-3})
         (0.5, None)
         """
         pressure, name = 0.0, ""

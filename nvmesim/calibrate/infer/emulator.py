@@ -79,7 +79,7 @@ class Regressors:
     """Coordinates of candidates: what a plane through them tells, and the bends across it.
 
     >>> z = np.linspace(-1, 1, 21)[:, None]
-    >>> Design(z).fit(1 + 2 * z + 3 * z**2).terms.ravel().round(2).tolist()
+    >>> Regressors(z).fit(1 + 2 * z + 3 * z**2).terms.ravel().round(2).tolist()
     [1.0, 2.0, 3.0]
     """
 

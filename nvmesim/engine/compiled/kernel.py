@@ -1,7 +1,7 @@
 """The compiled engine's loop: one function, no objects, resumable between instants.
 
 `contract.py` defines the order of events; the comments here say where each rule lives. The state is
-arrays that the caller keeps (`kernel_state`): `Run` never grows, `Room` grows with what is
+arrays that the caller keeps (`kernel_state`): `EngineRun` never grows, `Room` grows with what is
 outstanding (`compiled.CompiledEngine._grow`). Events wait in a wheel or a heap (`kernel_wheel`).
 
 Event numbers: e >= 0 is a token that departs; -1 - s is a check of die s, or the end of a round of

@@ -28,7 +28,7 @@ _CALL = types.int64(types.voidptr, types.int64, types.int64)
 
 
 def _typed(kind: Any) -> Any:
-    """Numba's type of `Net`, `Run` or `Room`."""
+    """Numba's type of `Net`, `EngineRun` or `Room`."""
     arrays = [types.Array(types.int64, 1 + len(ROWS.get(f, ())), "C") for f in kind._fields]
     return types.NamedTuple(arrays, kind)
 

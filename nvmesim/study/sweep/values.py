@@ -67,7 +67,7 @@ class SweptRange:
     def between(self, share: float) -> Any:
         """Return the value at *share* (0 to 1) of the way; whole where only whole ones are meant.
 
-        >>> Span(Decimal(4), Decimal(24), step=Decimal(4)).between(0.99)
+        >>> SweptRange(Decimal(4), Decimal(24), step=Decimal(4)).between(0.99)
         24
         """
         if self.step is not None or self.factor is not None:
@@ -91,7 +91,7 @@ Choice = tuple[Any, ...] | SweptRange
 
 
 def parse_values(text: str, said: str = "") -> Choice:
-    """Return what *text* means: one range as a `Span`, anything else as the list of its values.
+    """Return what *text* means: one range as a `SweptRange`, anything else as the list of its values.
 
     >>> parse_values("raid0, raid5"), parse_values("1,2..4,8..32..x2")
     (('raid0', 'raid5'), (1, 2, 3, 4, 8, 16, 32))

@@ -46,7 +46,7 @@ class CoveredRow:
     def score(self) -> float:
         """Interval score of the logarithm: its width, and what lies outside forty times.
 
-        >>> one = Judged("a", 100.0, 100.0, 100 / math.e, 100 * math.e)
+        >>> one = CoveredRow("a", 100.0, 100.0, 100 / math.e, 100 * math.e)
         >>> round(one.score, 6)
         2.0
         """
