@@ -91,7 +91,7 @@ Choice = tuple[Any, ...] | SweptRange
 
 
 def parse_values(text: str, said: str = "") -> Choice:
-    """Return what *text* means: one range as a `SweptRange`, anything else as the list of its values.
+    """Return what *text* means: one range as a `SweptRange`, else the list of its values.
 
     >>> parse_values("raid0, raid5"), parse_values("1,2..4,8..32..x2")
     (('raid0', 'raid5'), (1, 2, 3, 4, 8, 16, 32))
