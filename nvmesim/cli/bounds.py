@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
 import click
 
@@ -61,7 +61,7 @@ def bounded(usual_time: str = "") -> Callable[[Command], Command]:
                          help="Memory for requests under way, in each process.  [default: 4 GiB]"),
         ):  # fmt: skip
             run = option(run)
-        return run  # type: ignore[return-value]
+        return cast(Command, run)
 
     return decorated
 

@@ -16,7 +16,7 @@ _DRAWERS: Final = {
     ("StackFit", "chart"): "charts.fit:chart",
     ("StackFit", "html"): "fit_page:fragment",
     ("Sizing", "chart"): "charts.cpu:chart",
-    ("Sizing", "html"): "charts.size_table:fragment",
+    ("Sizing", "html"): "studies.size_table:fragment",
     ("Best", "chart"): "charts.best:chart",
     ("Best", "html"): "studies.best_view:fragment",
     ("Choice", "chart"): "charts.choice:chart",

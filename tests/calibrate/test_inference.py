@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -24,18 +26,18 @@ def figures(u: np.ndarray, rng: np.random.Generator, size: float = 1.0) -> np.nd
 OPEN = (Coordinate("a", 0.0, -1.0, 1.0, 0.05), Coordinate("b", 0.0, -1.0, 1.0, 0.05))
 
 
-def task(measured: np.ndarray, sample: float = 1.0, **more: object) -> Problem:
+def task(measured: np.ndarray, sample: float = 1.0, **more: Any) -> Problem:
     """Two parameters between -1 and 1."""
 
     def simulate(u: np.ndarray, seed: int, share: float) -> np.ndarray:
         return figures(u, np.random.default_rng(seed), share**-0.5)
 
-    given = {
+    given: dict[str, Any] = {
         "coordinates": OPEN, "simulate": simulate, "measured": measured,
         "run": np.zeros(7, np.int64), "sample": np.full(7, sample), "assumed": np.full(7, 0.05),
         "floor": np.zeros(7),
     }  # fmt: skip
-    return Problem(**{**given, **more})  # type: ignore[arg-type]
+    return Problem(**{**given, **more})
 
 
 def test_the_same_seed_gives_the_same_draws() -> None:

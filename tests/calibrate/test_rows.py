@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,8 +21,8 @@ from tests.calibrate.bench import drive, host, simulated
 pytestmark = pytest.mark.xdist_group("rows")
 
 
-def row(read: float, jobs: int, depth: int, iops: float, **more: object) -> Point:
-    return Point("", read, True, 4096, jobs, depth, iops, None, **more)  # type: ignore[arg-type]
+def row(read: float, jobs: int, depth: int, iops: float, **more: Any) -> Point:
+    return Point("", read, True, 4096, jobs, depth, iops, None, **more)
 
 
 def test_one_deep_row_reproduces_itself() -> None:

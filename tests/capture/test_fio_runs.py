@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -65,10 +66,10 @@ def status(group: int, ops: dict[str, int]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def run(ops: dict[str, int], depth: int = 1, **more: object) -> str:
+def run(ops: dict[str, int], depth: int = 1, **more: Any) -> str:
     rw = "randrw" if len(ops) > 1 else f"rand{next(iter(ops))}"
     level = "1" if depth == 1 else str(depth)
-    body = section(ops=ops, depth=depth, level=level, **more)  # type: ignore[arg-type]
+    body = section(ops=ops, depth=depth, level=level, **more)
     return banner("job", 0, rw, depth) + "fio-3.7\nStarting 1 process\n\n" + body + status(0, ops)
 
 

@@ -17,7 +17,7 @@ from nvmesim.study.sweep.content import content_of
 from nvmesim.study.sweep.values import Choice, SweptRange, as_choice, parse_values
 
 Method = Literal["grid", "random", "lhs"]
-METHODS: Final = ("grid", "random", "lhs")
+METHODS: Final[tuple[Method, ...]] = ("grid", "random", "lhs")
 TRIES: Final = 64
 """Combinations that a value is tried in before it counts as impossible."""
 MOST_POINTS: Final = 1_000_000
@@ -112,7 +112,8 @@ def make_plan(
     """Return the plan for *over* (parameter -> values); InputError if it has no points."""
     if not over:
         raise InputError("there is nothing to sweep over; name a key and its values")
-    if method not in METHODS:
+    methods = {known: known for known in METHODS}
+    if method not in methods:
         raise InputError(f"method {method!r} is unknown; grid, random or lhs")
     if (samples is None) != (method == "grid"):
         raise InputError("a number of samples and the method random or lhs belong together")
@@ -121,7 +122,7 @@ def make_plan(
     axes = tuple(Axis(key.strip(), as_choice(v, key)) for key, v in over.items())
     for axis in axes:
         _check_axis(axis, samples is not None)
-    plan = SweepPlan(axes, samples, method, seed)  # type: ignore[arg-type]
+    plan = SweepPlan(axes, samples, methods[method], seed)
     if len(plan) > MOST_POINTS:
         raise InputError(
             f"{len(plan):,} points are too many; {MOST_POINTS:,} at most: make a sweep "
