@@ -100,7 +100,7 @@ class StateAnswer:
             "rebuild_hours": self.rebuild_hours,
             "trials": [
                 {"load": vars(t.applied), "iops": t.iops, "mean_s": t.mean_s, "p99_s": t.p99_s,
-                 "cpu": t.cpu, "holds": t.holds}
+                 "cpu": t.cpu, "holds": t.holds, "decides": t.decides}
                 for t in self.trials
             ],
         }  # fmt: skip

@@ -37,9 +37,12 @@ OPEN_CLOSE: Final = 1.03
 NO_MORE: Final = 0.01
 """Nor is a load looked for between two that bring the same but for so little."""
 BACK: Final = 0.85
-"""A load whose limits hold but not for sure is tried again so much lower."""
+"""A load whose limits do not hold for sure is tried again so much lower, or lower still."""
+FAR_BACK: Final = 0.3
 TRIALS: Final = 9
-DECISIONS: Final = 5
+DECISIONS: Final = 10
+SHORT: Final = 0.03
+"""Trials are too short if the run that decides differs from one by more than this share of IOPS."""
 PERCENTILES: Final = {"p99": 99.0, "p99.9": 99.9}
 
 
@@ -74,7 +77,7 @@ class LimitMiss:
         if math.isinf(self.value):
             return f"{self.what} grows without end: the load has no steady state"
         if math.isnan(self.value):
-            return f"{self.what} is not known: too few requests lie beyond it"
+            return f"{self.what} is not known: too few requests lie beyond it, or in few episodes"
         said = (lambda v: f"{100 * v:.3g} %") if self.what == "cpu" else format_time
         name = "CPU" if self.what == "cpu" else self.what
         if not self.sure:
@@ -142,7 +145,7 @@ class Applied:
 
 @dataclass(frozen=True)
 class Trial:
-    """A short run at one load."""
+    """A run at one load."""
 
     applied: Applied
     iops: float
@@ -150,7 +153,10 @@ class Trial:
     p99_s: float | None
     cpu: float
     pressure: float
+    """1: a limit is just met."""
     miss: LimitMiss | None
+    decides: bool = False
+    """A long run; its limits are held against the ends of its intervals."""
 
     @property
     def holds(self) -> bool:
@@ -181,6 +187,10 @@ class LoadSearch:
     seed: int | None = None
     stop: Callable[[], bool] = lambda: False
     trials: list[Trial] = field(default_factory=list)
+    requests: int = REQUESTS
+    """Of a trial, at least."""
+    too_short: bool = False
+    """A run that decides differed from its trial."""
 
     def __post_init__(self) -> None:
         groups = self.scenario.workload
@@ -192,14 +202,23 @@ class LoadSearch:
         self.first = closed[0] if closed else groups[0]
 
     def largest(self, near: Applied | None = None) -> Found:
-        """Return the largest load that keeps the limits; *near* is where to look first."""
+        """Return the largest load that keeps the limits; *near* is where to look first.
+
+        Short runs look for it and long ones decide. A write buffer that fills later than a short
+        run ends makes the two differ; then the search is repeated with long runs alone.
+        """
+        found = self._decided(self._searched(near))
+        if not self.too_short:
+            return found
+        self.requests = SURE_REQUESTS
+        self.trials = [t for t in self.trials if t.decides]
+        return self._decided(self._searched(found.applied))
+
+    def _searched(self, near: Applied | None) -> Trial:
         if self.is_open:
-            best = self._deepest(0, (near and near.rate) or self.first.rate or 1.0)
-        else:
-            start = near or Applied(self.first.threads, self.first.outstanding, 0)
-            best = self._deepest(start.threads, start.outstanding)
-            best = self._over_threads(best)
-        return self._decided(best)
+            return self._deepest(0, (near and near.rate) or self.first.rate or 1.0)
+        start = near or Applied(self.first.threads, self.first.outstanding, 0)
+        return self._over_threads(self._deepest(start.threads, start.outstanding))
 
     # One axis at a time ---------------------------------------------------------------------------
 
@@ -295,10 +314,11 @@ class LoadSearch:
             return known
         if self.stop():
             raise KeyboardInterrupt
-        requests = max(REQUESTS, ROUNDS * applied.in_flight)
+        requests = max(self.requests, ROUNDS * applied.in_flight)
         trial = self._trial(loaded, applied, requests)
         if trial.miss is not None and math.isnan(trial.miss.value):
-            trial = self._trial(loaded, applied, 8 * requests)
+            requests = 8 * max(REQUESTS, ROUNDS * applied.in_flight)
+            trial = self._trial(loaded, applied, requests)
         self.trials.append(trial)
         return trial
 
@@ -341,26 +361,43 @@ class LoadSearch:
 
     def _decided(self, best: Trial) -> Found:
         """Simulate longer at *best*; below it until the limits hold with their intervals."""
-        trial, next_miss = best, self._next_miss(best)
-        if not best.holds:
-            return Found(best.applied, None, best.miss, next_miss, self._ordered())
-        for _ in range(DECISIONS):
+        threads, depth = best.applied.threads, self._axis(best)
+        for _ in range(DECISIONS if best.holds else 1):
             if self.stop():
                 raise KeyboardInterrupt
-            depth = self._axis(trial)
-            loaded, applied = self.at(trial.applied.threads, depth)
+            loaded, applied = self.at(threads, depth)
             result = self._long_run(loaded, applied)
-            miss = self._sure_miss(result)
-            if miss is None:
-                return Found(applied, result, None, next_miss, self._ordered())
-            next_miss = miss
-            lower = depth * (BACK if not self.is_open or math.isinf(miss.value) else 0.97)
-            if not self.is_open:
-                lower = min(depth - 1, round(lower))
-            if lower < 1:
+            trial = self._noted(applied, result)
+            if trial.holds:
+                return Found(applied, result, None, self._next_miss(trial), self._ordered())
+            lower = self._below(trial)
+            if lower is None:
                 break
-            trial = replace(trial, applied=self.at(trial.applied.threads, lower)[1])
-        return Found(applied, None, miss, next_miss, self._ordered())
+            threads, depth = lower
+        return Found(applied, None, trial.miss, None, self._ordered())
+
+    def _below(self, trial: Trial) -> tuple[int, float] | None:
+        """Threads and depth (or rate) to try after *trial*; None: there is nothing smaller."""
+        threads, depth, far = trial.applied.threads, self._axis(trial), trial.pressure
+        if self.is_open:
+            return threads, depth * (0.97 if math.isfinite(far) else BACK)
+        if depth > 1:
+            share = max(FAR_BACK, min(BACK, 1 / far)) if math.isfinite(far) else BACK
+            return threads, max(1, min(depth - 1, round(depth * share)))
+        return (threads // 2, 1) if threads > 1 else None
+
+    def _noted(self, applied: Applied, result: Result) -> Trial:
+        """The run that decides, in place of the short one at the same load."""
+        total, cpu = result.total, result.cpu.logical_utilization
+        stable = result.bottleneck.verdict != "unstable"
+        pressure = self.limits.worst(_values(total.latency, cpu, stable, upper=True))[0]
+        long = Trial(applied, total.iops.value, total.latency.mean, total.latency.percentiles[99.0],
+                     cpu, pressure, self._sure_miss(result), decides=True)  # fmt: skip
+        for short in [t for t in self.trials if t.applied == applied]:
+            self.too_short |= abs(long.iops / short.iops - 1) > SHORT
+            self.trials.remove(short)
+        self.trials.append(long)
+        return long
 
     def _long_run(self, loaded: ResolvedScenario, applied: Applied) -> Result:
         requests = max(SURE_REQUESTS, 2 * ROUNDS * applied.in_flight)
@@ -386,7 +423,7 @@ class LoadSearch:
         return None if miss is None else replace(miss, sure=False)
 
     def _next_miss(self, best: Trial) -> LimitMiss | None:
-        """Limit that the smallest larger load with as many threads misses."""
+        """Return the limit that the smallest larger load with as many threads misses."""
         above = [
             t for t in self.trials
             if not t.holds and t.applied.threads == best.applied.threads

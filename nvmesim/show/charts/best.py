@@ -26,7 +26,8 @@ MOST: Final = "Most IOPS within the goal"
 WAY: Final = "p99 against throughput, with the goal"
 CAPTIONS: Final = {
     MOST: "Each design healthy, with a drive failed, and while it rebuilds; thin: 95 % interval.",
-    WAY: "Every load that was tried. Dashed: the goal; what lies above it does not meet it.",
+    WAY: "Every load that was tried; large: the long runs that decide. Dashed: the goal; what lies "
+    "above it does not meet it.",
 }
 COLOURS: Final = {"healthy": "#0072b2", "degraded": "#e69f00", "rebuilding": "#882255"}
 SHAPES: Final = {"healthy": "circle", "degraded": "square", "rebuilding": "triangle-up"}
@@ -79,7 +80,8 @@ def way(found: Best) -> Drawing:
     """p99 against IOPS of all loads that were tried, and the goal's line."""
     rows = [
         {"kiops": rounded(t.iops / 1e3), "us": rounded(t.p99_s * 1e6), "state": s.state,
-         "series": f"{d.name} {s.state}", "load": t.applied.words(), "design": d.name}
+         "series": f"{d.name} {s.state}", "load": t.applied.words(), "design": d.name,
+         "run": "long" if t.decides else "short"}
         for d in found.designs for s in d.states for t in s.trials if t.p99_s
     ]  # fmt: skip
     if not rows:
@@ -96,8 +98,10 @@ def way(found: Best) -> Drawing:
     lines = shared.mark_line(strokeWidth=1, opacity=0.6).encode(
         x, y, _states(found), detail="series:N", order="us:Q"
     )
-    points = shared.mark_point(filled=True, size=45, opacity=1).encode(
+    sizes = alt.Scale(domain=["short", "long"], range=[30, 150])
+    points = shared.mark_point(filled=True, opacity=1).encode(
         x, y, _states(found), shape=alt.Shape("state:N", scale=shapes, legend=legend()),
+        size=alt.Size("run:N", scale=sizes, legend=None),
         tooltip=["design:N", "state:N", "load:N", "kiops:Q", "us:Q"],
     )  # fmt: skip
     layers = [lines, points]
