@@ -6,7 +6,7 @@ Percentiles are never averaged: two distributions merge only if both have their 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import numpy as np
@@ -68,32 +68,6 @@ def percentiles_of_bins(
         p: float(bin_s[np.searchsorted(below, rank)])
         for p, rank in zip(percents, ranks, strict=True)
     }
-
-
-def histogram_latency(
-    bins: Mapping[float, int], percents: Iterable[float] = FIO_PERCENTILES
-) -> Latency:
-    """Return the latency that the histogram *bins* (seconds -> samples) describes.
-
-    >>> histogram_latency({1e-3: 3, 2e-3: 1}, [50.0]).mean_s
-    0.00125
-    """
-    values = np.array(sorted(bins), dtype=np.float64)
-    counts = np.array([bins[value] for value in values.tolist()], dtype=np.int64)
-    total = int(counts.sum())
-    mean = float((values * counts).sum() / total)
-    variance = float((counts * (values - mean) ** 2).sum() / total)
-    filled = values[counts > 0]
-    return Latency(
-        count=total,
-        mean_s=mean,
-        min_s=float(filled[0]),
-        max_s=float(filled[-1]),
-        stddev_s=math.sqrt(variance),
-        percentiles_s=percentiles_of_bins(values, counts, list(percents)),
-        bin_s=values,
-        bin_count=counts,
-    )
 
 
 def merge_latencies(parts: Sequence[Latency | None]) -> Latency | None:

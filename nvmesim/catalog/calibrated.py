@@ -91,12 +91,3 @@ class Alternative(Frozen):
     """Dotted key -> the number instead of the profile's, written as in the profile."""
     joint: JointDraws | None = None
     """How the numbers of this explanation vary together; None: as the profile's."""
-
-
-def own_weight(alternatives: tuple[Alternative, ...]) -> float:
-    """Probability of the profile's own numbers beside *alternatives*.
-
-    >>> own_weight((Alternative(name="a", weight=0.3, values={"dies": 12}),))
-    0.7
-    """
-    return 1.0 - sum(a.weight for a in alternatives)

@@ -41,8 +41,6 @@ DUMPS: Final = (
     Dump("Windows storage", windows.sniff_windows, windows.read_windows),
 )
 
-_ABROAD: Final = r"[^:\uff1a\n]+[:\uff1a]\s+(?:x86_64|aarch64)\n"
-"""An architecture under another name than lscpu has for it in the C locale."""
 _OTHERS: Final = (
     # pattern at the start of the file, what it is, what to give in its place
     (r"Node +(?:Generic +)?SN +Model", "the table of nvme list", "nvme list -o json"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from functools import lru_cache
 from statistics import NormalDist
 from typing import Literal, NamedTuple
@@ -60,19 +59,6 @@ def exponential_table(mean_ps: float) -> Ints:
     True
     """
     return _rescaled(-mean_ps * np.log1p(-table_levels()), mean_ps)
-
-
-@lru_cache(maxsize=64)
-def lognormal_table(mean_ps: float, sigma: float) -> Ints:
-    """Return int64[rng.TABLE], ps: lognormal with the given mean; sigma is that of the logarithm.
-
-    >>> table = lognormal_table(80e6, 0.3)
-    >>> bool(abs(table_mean(table) / 80e6 - 1) < 1e-6)
-    True
-    """
-    middles = _normal_quantiles(np.maximum(table_levels(), 2.0**-26))
-    values = np.exp(math.log(mean_ps) - sigma * sigma / 2 + sigma * middles)
-    return _rescaled(values, mean_ps)
 
 
 class Stop(NamedTuple):
@@ -150,15 +136,6 @@ def _normal_quantiles(levels: npt.NDArray[np.float64]) -> Floats:
     return np.array(
         [quantile(p) if 0 < p < 1 else math.copysign(math.inf, p - 0.5) for p in levels.tolist()]
     )
-
-
-def empirical_table(samples_ps: Sequence[float] | npt.NDArray[np.float64]) -> Ints:
-    """Return int64[rng.TABLE], ps: the sample's own quantiles.
-
-    >>> int(empirical_table([1.0, 2.0, 3.0]).max())
-    3
-    """
-    return _ticks(np.quantile(np.asarray(samples_ps, float), table_levels()))
 
 
 def table_mean(table: Ints) -> float:

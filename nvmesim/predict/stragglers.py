@@ -36,34 +36,6 @@ CAPTIONS: Final = {
 }
 
 
-@dataclass(frozen=True)
-class Slowest:
-    """One request on several members."""
-
-    time: float
-    """Of the request: that of its slowest member."""
-    slowest: int
-    busy: tuple[float, ...]
-    """Share of that time in which each member works; it waits for the rest."""
-    efficiency: float
-    """Mean over the slowest: what n members do of n times one."""
-
-
-def wait_for_slowest(latencies: Sequence[float]) -> Slowest:
-    """A request whose members take *latencies*, in any unit.
-
-    >>> example = wait_for_slowest([4.1, 2.2, 1.9, 1.4, 1.0, 9.7, 5.4, 8.6])
-    >>> example.time, [f"{share:.0%}" for share in example.busy]
-    (9.7, ['42%', '23%', '20%', '14%', '10%', '100%', '56%', '89%'])
-    """
-    times = np.asarray(latencies, np.float64)
-    if times.size == 0 or not np.all(np.isfinite(times)) or times.min() < 0 or times.max() <= 0:
-        raise ValueError("latencies are finite, not negative, and one of them is above 0")
-    worst = int(times.argmax())
-    busy = tuple((times / times[worst]).tolist())
-    return Slowest(float(times[worst]), worst, busy, float(times.mean() / times[worst]))
-
-
 def mean_of_slowest(latencies: Sequence[float] | Floats, members: int) -> float:
     """Mean of the slowest of *members* independent draws from *latencies*: exact, no sampling.
 

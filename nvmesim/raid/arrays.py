@@ -53,11 +53,6 @@ class PlanTable:
         """Distinct plans."""
         return len(self.plan_phase_ptr) - 1
 
-    @property
-    def phases_per_plan(self) -> int:
-        """Phases of every plan."""
-        return int(self.plan_phase_ptr[1]) if self.n_plans else 0
-
     def plan(self, index: int) -> TablePlan:
         """Plan *index* as nested tuples, to look at."""
         phases = []

@@ -20,8 +20,6 @@ from nvmesim.scenario.schema import RunSpec, Scenario
 from nvmesim.scenario.volumes import resolve_volumes
 from nvmesim.scenario.workloads import resolve_workload
 
-DEFAULT_PRECISION = 0.01
-
 
 def resolve(scenario: Scenario) -> ResolvedScenario:
     """Return *scenario* with every name looked up, every default taken, and both listed.

@@ -14,7 +14,6 @@ from nvmesim.scenario.presets import PRESETS, workload
 Tables = dict[str, Any]
 RAID_LEVELS: Final = ("none", "raid0", "raid1", "raid10", "raid5", "raid6")
 MOST_DRIVES: Final = 24
-CATALOG: Final = "catalog:"
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@ import tomllib
 import pytest
 
 from nvmesim.catalog import load
-from nvmesim.catalog.calibrated import own_weight
 from nvmesim.catalog.profile import Alternative, Captured, DriveProfile, JointDraws, Residual
 from nvmesim.catalog.text import to_toml
 from nvmesim.errors import CatalogError
@@ -52,7 +51,6 @@ def test_an_alternative_takes_the_place_of_the_profile() -> None:
     assert placed.read.base == made.read.base
     assert placed.alternatives == ()
     assert placed.joint == other.joint
-    assert own_weight(made.alternatives) == 0.75
 
 
 def test_an_alternative_of_an_unknown_number_is_refused() -> None:

@@ -1,13 +1,11 @@
 """One stripe row: md's choice between rmw and rcw, against the rule as written down."""
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from nvmesim.raid.geometry import RaidGeometry
-from nvmesim.raid.planner.row import RowTask, full_write, settle_row
+from nvmesim.raid.planner.row import RowTask, settle_row
 from nvmesim.raid.tables import expectation, plan_table
 
 
@@ -151,20 +149,6 @@ def test_means_of_degraded_random_4k_reads_as_measured(level, n, degraded, reads
     """raid6 with one lost member reads all others, P and Q included."""
     table = plan_table(RaidGeometry(level, n, 65536, degraded=degraded), "read", 4096)
     assert expectation(table).reads == pytest.approx(reads)
-
-
-@pytest.mark.parametrize("parity", [1, 2])
-def test_a_full_write_is_all_data_and_nothing_less(parity):
-    members = 6
-    data = (1 << (members - parity)) - 1
-    q = 1 << (members - 2) if parity == 2 else 0
-    row = RowTask(
-        members, 1, parity_p=1 << (members - 1), parity_q=q, lost=0, absent=0, cached=0,
-        overwrite=data,
-    )  # fmt: skip
-    assert full_write(row)
-    assert not full_write(replace(row, overwrite=data & ~1))
-    assert not full_write(replace(row, overwrite=0, partial=data))
 
 
 def test_two_lost_blocks_are_computed_together():

@@ -148,7 +148,7 @@ def test_the_bitmap_has_its_own_phase_in_front():
     geometry = RaidGeometry(5, 4, 64 * KIB, bitmap="internal")
     clean = plan_table(geometry, "write", 4096, first_dirty=0.25)
     hot = plan_table(geometry, "write", 4096)
-    assert clean.phases_per_plan == hot.phases_per_plan == 3
+    assert len(clean.plan(0)) == len(hot.plan(0)) == 3
     assert expectation(clean).writes == pytest.approx(2 + 0.25 * 4)
     assert expectation(clean).write_bytes == pytest.approx(8192 + 0.25 * 4 * 512)
     assert expectation(hot).writes == 2
@@ -166,7 +166,7 @@ def test_ppl_writes_go_between_reads_and_data():
         mean = expectation(plan_table(geometry, "write", size * KIB, align=192 * KIB))
         assert mean.write_bios == bios
         assert mean.write_bytes == amplification * size * KIB
-    assert plan_table(geometry, "write", 4096).phases_per_plan == 3
+    assert len(plan_table(geometry, "write", 4096).plan(0)) == 3
     # eight rows of a chunk share a log write: md raid5.h, MAX_STRIPE_BATCH
     for rows, logs in ((8, 1), (9, 2), (16, 2)):
         table = plan_table(geometry, "write", rows * BLOCK, align=64 * KIB)

@@ -10,22 +10,13 @@ import nvmesim as ns
 from nvmesim.catalog.load import get
 from nvmesim.catalog.profile import EmpiricalLatencies
 from nvmesim.predict.straggler_runs import scaling, study
-from nvmesim.predict.stragglers import efficiency, mean_of_slowest, wait_for_slowest
+from nvmesim.predict.stragglers import efficiency, mean_of_slowest
 from nvmesim.scenario.resolve import resolve
 from nvmesim.show.charts import waiting as charts_waiting
 from tests.raid.volumes import scenario
 
 EXAMPLE_MS = [4.1, 2.2, 1.9, 1.4, 1.0, 9.7, 5.4, 8.6]
 RAID0 = {"raid": "raid0", "chunk": "512 KiB", "engine": "none"}
-
-
-def test_the_worked_example_to_the_digit():
-    found = wait_for_slowest(EXAMPLE_MS)
-    assert found.time == 9.7
-    assert found.slowest == 5
-    assert found.busy[5] == 1.0
-    assert round(found.busy[3] * 100) == 14
-    assert found.efficiency == pytest.approx(np.mean(EXAMPLE_MS) / 9.7)
 
 
 @pytest.mark.parametrize("engine", ["compiled", "simpy"])
@@ -189,12 +180,6 @@ def test_json_and_charts_carry_it():
 
     text = page(result)
     assert all(title in text for title in drawn)
-
-
-def test_latencies_that_cannot_be():
-    for bad in ([], [1.0, float("nan")], [-1.0, 2.0], [0.0]):
-        with pytest.raises(ValueError, match="latencies"):
-            wait_for_slowest(bad)
 
 
 def test_a_capture_needs_no_read_latencies():

@@ -7,7 +7,7 @@ Source: Linux drivers/md/raid5.c, 6.1; checked against the md ground truth.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
@@ -151,14 +151,3 @@ def _cost(blocks: int, task: RowTask) -> int:
     """Blocks to read; one that cannot be read counts as two of every member."""
     lost = (blocks & task.lost).bit_count()
     return (blocks & ~task.lost).bit_count() + 2 * task.members * lost
-
-
-def full_write(task: RowTask) -> bool:
-    """True if the row's data blocks are all overwritten."""
-    data = ((1 << task.members) - 1) & ~(task.parity_p | task.parity_q)
-    return task.overwrite == data
-
-
-def without_cache(task: RowTask) -> RowTask:
-    """The same row when nothing of it is cached."""
-    return replace(task, cached=0)

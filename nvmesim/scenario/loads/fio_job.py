@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import Final
 
 from nvmesim.errors import ScenarioError, nearest
 from nvmesim.scenario.loads.fio_options import HONOURED, IGNORED, REFUSED, fields_of
 from nvmesim.scenario.loads.fio_words import ALIASES
 from nvmesim.scenario.loads.load import ParsedLoad, Section
-
-MAX_CLONES: Final = 65536
 
 
 def load(reference: str, base: Path, *, key: str = "fio") -> list[ParsedLoad]:

@@ -8,7 +8,6 @@ Source: fio stat.c, show_run_stats; fio 1.50 to 3.42.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Final
@@ -306,8 +305,3 @@ def _sums(source: Source, text: str) -> dict[str, tuple[float, str]]:
         printed = f"{match['io']}{match['prefix']}{match['i']}B"
         found.setdefault(match[1], (number * base**power, printed))
     return found
-
-
-def sections_of(runs: Iterable[TextRun]) -> list[ReportSection]:
-    """All reports of *runs*, in order."""
-    return [section for run in runs for section in run.sections.values()]
