@@ -74,13 +74,13 @@ class RunAnswer:
             carried = self._bottleneck().bound_iops / rate
         self.known = Assembly(known, self.numbers, carried)
 
-    def study_waits(self, progress: Progress | None) -> None:
-        """Simulate what a striped volume loses to its slowest member."""
+    def study_waits(self, progress: Progress | None, *, of_load: bool) -> None:
+        """Simulate what a volume loses to its slowest member; *of_load*: under its load alone."""
         from nvmesim.predict.straggler_runs import study
 
         if progress is not None:
             progress("waiting for the slowest member", 0.0)
-        self.waits = study(self.ready.scenario, self.ready.seed)
+        self.waits = study(self.ready.scenario, self.ready.seed, of_load=of_load)
 
     def result(self, engine: str | EngineFactory, wall_s: float) -> Result:
         """Everything that a prediction says."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 from nvmesim.measure.control import MAX_REQUESTS, Progress, Recorder, RunGoal
 from nvmesim.measure.paired import Comparison
@@ -39,7 +39,7 @@ def simulate(
     requests: int | None = None,
     reliefs: bool = True,
     curve: bool = False,
-    waits: bool = False,
+    waits: bool | Literal["load"] = False,
     over_time: bool = True,
     certainty: bool = True,
     without_source: str = "",
@@ -55,12 +55,12 @@ def simulate(
     the warm-up) take the place of the scenario's own; with none of these the run is as precise as
     the rest of the interval deserves. *reliefs* simulates what could relieve the bottleneck,
     *curve* throughput against outstanding, *waits* what a striped volume loses to its slowest
-    member, *over_time* (on unless it is turned off) latency slice by slice and each workload by
-    itself. With *certainty* every interval holds four parts: simulation, the profiles' numbers,
-    what they miss, and the error of the model (learned without *without_source*); without it the
-    simulation's alone. *requests_file* gets one row a request (Parquet). The run ends unconverged
-    after *max_requests* or *max_wall_s*; a KeyboardInterrupt ends it with what there is,
-    unconverged and with a warning.
+    member ("load": only where requests of the load wait for several members), *over_time* (on
+    unless it is turned off) latency slice by slice and each workload by itself. With *certainty*
+    every interval holds four parts: simulation, the profiles' numbers, what they miss, and the
+    error of the model (learned without *without_source*); without it the simulation's alone.
+    *requests_file* gets one row a request (Parquet). The run ends unconverged after *max_requests*
+    or *max_wall_s*; a KeyboardInterrupt ends it with what there is, unconverged and with a warning.
 
     Raises ScenarioError and its kin for a scenario that cannot be, DeadlockError if it stops.
     """
@@ -77,7 +77,7 @@ def simulate(
         try:
             answer.explore(reliefs, curve, certainty, progress)
             if waits:
-                answer.study_waits(progress)
+                answer.study_waits(progress, of_load=waits == "load")
         except KeyboardInterrupt:
             answer.warnings.append(Warning("interrupted", "interrupted: what-ifs were left out"))
             answer.interrupted = True

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, Literal
 
 import numpy as np
 
@@ -43,20 +43,51 @@ POINTS: Final = 200
 
 
 def study(
-    scenario: ResolvedScenario, seed: int = 1, counts: Sequence[int] = COUNTS
+    scenario: ResolvedScenario,
+    seed: int = 1,
+    counts: Sequence[int] = COUNTS,
+    *,
+    of_load: bool = False,
 ) -> Waits | None:
-    """Loss of the first volume under load; None without a volume of several members."""
+    """Loss of the first volume under load; None without a volume of several members.
+
+    With *of_load* only what the load meets: None if each of its requests is served by one member,
+    and no larger sizes or other numbers of members where no request is larger than a chunk.
+    """
     found = _volume_and_group(scenario)
     if found is None:
         return None
     volume, group = found
+    own = {size for size, _ in group.block_sizes}
+    if of_load:
+        op = _shared_op(volume, group, max(own))
+        if op is None:
+            return None
+        group = replace(group, read=1.0 if op == "read" else 0.0)
+    striped = not of_load or _exceeds_chunk(volume, max(own))
     sizes = []
-    for n_bytes in _sizes(volume, group):
+    for n_bytes in _sizes(volume, own, striped):
         try:
             sizes.append(_size(scenario, volume, group, n_bytes, seed))
         except InputError:
             continue
-    return Waits(volume.name, tuple(sizes), tuple(scaling(scenario, volume, counts, seed)))
+    scaled = scaling(scenario, volume, counts, seed) if striped else ()
+    return Waits(volume.name, tuple(sizes), tuple(scaled))
+
+
+def _shared_op(
+    volume: Volume, group: WorkloadGroup, largest: int
+) -> Literal["read", "write"] | None:
+    """The operation of *group* that several members serve together; None if none does."""
+    level = level_of(volume.level)
+    reads = _exceeds_chunk(volume, largest) or (level.parity > 0 and bool(volume.degraded))
+    if reads and group.read >= 0.5:
+        return "read"
+    return "write" if group.read < 1 and (reads or level.redundant) else None
+
+
+def _exceeds_chunk(volume: Volume, n_bytes: int) -> bool:
+    return level_of(volume.level).has_chunks and n_bytes > volume.chunk
 
 
 def _volume_and_group(scenario: ResolvedScenario) -> tuple[Volume, WorkloadGroup] | None:
@@ -69,13 +100,12 @@ def _volume_and_group(scenario: ResolvedScenario) -> tuple[Volume, WorkloadGroup
     return None
 
 
-def _sizes(volume: Volume, group: WorkloadGroup) -> list[int]:
-    """The load's own block sizes, a chunk and a chunk of each data member."""
+def _sizes(volume: Volume, own: set[int], striped: bool) -> list[int]:
+    """The load's *own* block sizes; if *striped* a chunk, and a chunk of each data member."""
     level = level_of(volume.level)
     data = max(1, level.data_members(len(volume.members), volume.copies))
-    stripe = [volume.chunk, volume.chunk * data] if level.has_chunks else []
-    sizes = {size for size, _ in group.block_sizes} | set(stripe)
-    return sorted(size for size in sizes if size <= MOST_BYTES)
+    stripe = {volume.chunk, volume.chunk * data} if level.has_chunks and striped else set()
+    return sorted(size for size in own | stripe if size <= MOST_BYTES)
 
 
 def _on(

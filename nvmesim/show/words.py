@@ -89,9 +89,11 @@ def gain(share: float) -> str:
 
     >>> gain(0.1234), gain(-0.002)
     ('+12.3 %', '-0.2 %')
-    >>> gain(-0.0001)
-    '+0.0 %'
+    >>> gain(-0.0001), gain(6.143)
+    ('+0.0 %', '+614 %')
     """
+    if abs(share) >= 0.9995:
+        return f"{100 * share:+,.0f} %"
     return f"{signed(share * 100)} %"
 
 

@@ -165,6 +165,26 @@ def test_a_volume_without_siblings_has_nothing_to_show():
     assert study(alone) is None
 
 
+@pytest.mark.parametrize(
+    ("volume", "load", "sizes"),
+    [
+        ({**RAID0, "chunk": "64 KiB"}, {"read": 1.0}, None),
+        ({**RAID0, "chunk": "64 KiB"}, {"read": 0.0}, None),
+        ({**RAID0, "chunk": "4 KiB"}, {"read": 1.0, "block_size": "8 KiB"}, {"read"}),
+        ({"raid": "raid10", "chunk": "64 KiB"}, {"read": 1.0}, None),
+        ({"raid": "raid10", "chunk": "64 KiB"}, {"read": 0.7}, {"write"}),
+        ({"raid": "raid5", "chunk": "64 KiB", "degraded": [0]}, {"read": 1.0}, {"read"}),
+    ],
+)  # fmt: skip
+def test_a_report_has_it_only_where_requests_wait_for_several_members(volume, load, sizes):
+    waits = study(resolve(scenario(volume, load, count=4)), counts=(1, 2), of_load=True)
+    if sizes is None:
+        assert waits is None
+    else:
+        assert {size.op for size in waits.sizes} == sizes
+        assert bool(waits.scaling) == (volume.get("chunk") == "4 KiB")
+
+
 def test_json_and_charts_carry_it():
     asked = scenario({**RAID0, "chunk": "16 KiB"}, {"read": 1.0}, count=4)
     result = ns.simulate(asked, requests=2_000, reliefs=False, waits=True)

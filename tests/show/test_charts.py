@@ -58,7 +58,7 @@ def test_axes_have_units(example):
     said = {t for drawn in found.values() for t in titles(drawn.to_dict())}
     assert {
         "kIOPS",
-        "latency, us (log)",
+        "latency, µs (log)",
         "commands of each, kIOPS",
         "gain in IOPS, %",
         "busy",

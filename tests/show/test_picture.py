@@ -31,13 +31,33 @@ def texts(root):
 
 @pytest.mark.parametrize(("n", "sockets", "adapters"), SHAPES)
 def test_every_part_is_drawn_once(n, sockets, adapters):
-    shown = texts(drawn(n, sockets, adapters))
-    for i in range(n):
-        assert shown.count(f"drive{i}") == 1
+    root = drawn(n, sockets, adapters)
+    tips = [t.text.split(":")[0] for t in root.iter(f"{SVG}title") if t.text.startswith("drive")]
+    drives = [name for tip in tips for name in tip.split(", ")]
+    assert sorted(drives) == sorted(f"drive{i}" for i in range(n))
+    shown = texts(root)
     for i in range(sockets):
         assert shown.count(f"socket {i}") == 1
     if adapters:
         assert shown.count("quad0") == 1
+
+
+def test_few_drives_have_a_row_each_and_many_equal_ones_share_one():
+    few, many = (texts(ElementTree.fromstring(picture(result(n, 1, load=0.5)))) for n in (8, 24))
+    assert {f"drive{i}" for i in range(8)} <= set(few)
+    assert "24 × drive0–23" in many
+    assert not {f"drive{i}" for i in range(24)} & set(many)
+
+
+def test_the_failed_drive_keeps_its_row_among_equal_ones():
+    whole = result(24, 1, load=0.5)
+    (volume,) = whole.resolved.volumes
+    degraded = dataclasses.replace(volume, degraded=(3,))
+    resolved = dataclasses.replace(whole.resolved, volumes=(degraded,))
+    shown = texts(ElementTree.fromstring(picture(dataclasses.replace(whole, resolved=resolved))))
+    assert "23 × drive0–2, 4–23" in shown
+    assert "drive3" in shown
+    assert any(t.startswith("failed · ") for t in shown)
 
 
 @pytest.mark.parametrize(("n", "sockets", "adapters"), SHAPES)

@@ -67,7 +67,7 @@ def run(
     with noting_interrupt() as pressed, saying_failure(as_json), progress_bar() as progress:
         result = simulate(
             loaded, engine=engine, seed=seed, precision=share, curve=report is not None,
-            waits=report is not None, requests_file=requests, progress=progress,
+            waits="load" if report else False, requests_file=requests, progress=progress,
             
         )  # fmt: skip
     result = replace(result, changes=sets)

@@ -28,7 +28,7 @@ class Outside:
 
     def __str__(self) -> str:
         """Return it as words of a sentence."""
-        return f"{self.what} {self.asked}, captured {self.captured}"
+        return f"{self.what} {self.asked} (captured: {self.captured})"
 
 
 def outside(scenario: ResolvedScenario) -> tuple[Outside, ...]:
@@ -66,7 +66,7 @@ def _depths(name: str, captured: Captured, scenario: ResolvedScenario) -> Iterat
         return
     depth = sum(g.in_flight for g in closed) / max(1, len(scenario.drives))
     if not captured.depths[0] * 0.99 <= depth <= captured.depths[-1] * 1.01:
-        yield Outside("depth", f"{depth:g}", _range(captured.depths), name)
+        yield Outside("depth", f"{depth:.3g}", _range(captured.depths), name)
 
 
 def _sizes(name: str, captured: Captured, scenario: ResolvedScenario) -> Iterator[Outside]:

@@ -98,7 +98,7 @@ def latency(points: Sequence[Judged]) -> alt.LayerChart:
     ]  # fmt: skip
     names = [n for n in PERCENTILE_COLOURS if any(row["of"] == n for row in rows)]
     colours = [PERCENTILE_COLOURS[n] for n in names]
-    return _against_depth(rows, names, "latency, us (log)", log=True, colours=colours)
+    return _against_depth(rows, names, "latency, µs (log)", log=True, colours=colours)
 
 
 def cpu(points: Sequence[Judged]) -> alt.LayerChart:
@@ -111,7 +111,7 @@ def cpu(points: Sequence[Judged]) -> alt.LayerChart:
         for what, value in (("measured", j.point.cpu_s), ("fitted", j.answer.cpu_s))
         if value
     ]  # fmt: skip
-    return _against_depth(rows, [n for n, _ in _groups(points)], "us of CPU", log=False)
+    return _against_depth(rows, [n for n, _ in _groups(points)], "CPU, µs", log=False)
 
 
 def _role(judged: Judged) -> str:
@@ -168,7 +168,7 @@ def distribution(points: Sequence[Judged]) -> alt.LayerChart:
                 rows += [{"of": _shape(j), "what": what, **r} for r in _nines(bins)]
     names = [_shape(j) for j in chosen]
     ticks = log_ticks([row["us"] for row in rows])
-    x = alt.X("us:Q", title="latency, us (log); dashed: fitted",
+    x = alt.X("us:Q", title="latency, µs (log); dashed: fitted",
               scale=alt.Scale(type="log", nice=False),
               axis=alt.Axis(labelExpr=LOG_LABELS, values=ticks))  # fmt: skip
     y = alt.Y("nines:Q", title="share of requests that are faster",

@@ -30,7 +30,7 @@ LEVELS: Final = 90
 BEYOND: Final = 10
 """A distribution is compared as far as this many requests lie beyond."""
 SCALES: Final[dict[Unit, tuple[float, str]]] = {
-    "s": (1e6, "latency, us (log)"), "requests/s": (1e-3, "kIOPS"), "bytes/s": (1e-9, "GB/s"),
+    "s": (1e6, "latency, µs (log)"), "requests/s": (1e-3, "kIOPS"), "bytes/s": (1e-9, "GB/s"),
 }  # fmt: skip
 LINES: Final = 6
 

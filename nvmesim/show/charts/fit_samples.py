@@ -42,7 +42,7 @@ def distributions(tables: Mapping[str, Floats]) -> Drawing:
         ]
     names = list(tables)
     ticks = log_ticks([r["us"] for r in rows])
-    x = alt.X("us:Q", title="latency, us (log)", scale=alt.Scale(type="log", nice=False),
+    x = alt.X("us:Q", title="latency, µs (log)", scale=alt.Scale(type="log", nice=False),
               axis=alt.Axis(labelExpr=LOG_LABELS, values=ticks))  # fmt: skip
     y = alt.Y("nines:Q", title="share of requests that are faster",
               scale=alt.Scale(domainMin=0, nice=False),
@@ -94,7 +94,7 @@ def over_time(at_s: Floats, tables: Mapping[str, Floats], found: Episodes | None
     names = [f"{name} p{percent}" for name in tables for percent in (50, 99)]
     x = alt.X("s:Q", title="time in the capture, s", scale=alt.Scale(nice=False))
     ticks = log_ticks([r["us"] for r in rows])
-    y = alt.Y("us:Q", title="latency, us (log)", scale=alt.Scale(type="log", nice=False),
+    y = alt.Y("us:Q", title="latency, µs (log)", scale=alt.Scale(type="log", nice=False),
               axis=alt.Axis(labelExpr=LOG_LABELS, values=ticks))  # fmt: skip
     colour, dash = _named(names)
     lines = alt.Chart(inline(rows)).mark_line(strokeWidth=1.5).encode(x, y, colour, dash)

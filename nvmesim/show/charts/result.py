@@ -88,7 +88,7 @@ def latency_cdf(result: Result) -> Drawing:
     colour = alt.Color("op:N", sort=names, scale=_op_scale(names), legend=shown)
     x = alt.X(
         "us:Q",
-        title="latency, us (log)",
+        title="latency, µs (log)",
         scale=alt.Scale(type="log", nice=False),
         axis=alt.Axis(labelExpr=LOG_LABELS, values=log_ticks([row["us"] for row in rows])),
     )
@@ -347,8 +347,9 @@ def latency_curve(result: Result) -> Drawing:
     known = [float(str(row["us"])) for row in rows]
     ticks = log_ticks([*known, goal * 1e6] if goal else known)
     shared = alt.Chart(inline(rows)).encode(
-        alt.X("kiops:Q", title="kIOPS", scale=alt.Scale(zero=True, nice=False)),
-        alt.Y("us:Q", title="latency, us (log)",
+        alt.X("kiops:Q", title="kIOPS", scale=alt.Scale(zero=True, nice=False),
+              axis=alt.Axis(tickCount=8)),
+        alt.Y("us:Q", title="latency, µs (log)",
               scale=alt.Scale(type="log", nice=False, padding=12),
               axis=alt.Axis(labelExpr=LOG_LABELS, values=ticks)),
         alt.Color("which:N", sort=names, scale=scale, legend=legend(lines=True)),
@@ -359,11 +360,11 @@ def latency_curve(result: Result) -> Drawing:
     line = shared.mark_line(strokeWidth=2).encode(
         alt.StrokeDash("which:N", sort=names, scale=dashes, legend=legend(lines=True))
     )
-    said = ", ".join(f"{row['which']} {row['us']:,.4g} us at {row['kiops']:,.4g}" for row in rows)
+    said = ", ".join(f"{row['which']} {row['us']:,.4g} µs at {row['kiops']:,.4g}" for row in rows)
     bounds = [*_latency_bounds(result), *_goal_line(goal)]
     says = f"Latency against throughput in kIOPS: {said}."
     if goal:
-        says += f" The goal is {1e6 * goal:,.4g} us."
+        says += f" The goal is {1e6 * goal:,.4g} µs."
     return layered(*bounds, line, shared.mark_point(filled=True, size=36), height=240, says=says)
 
 
@@ -425,7 +426,7 @@ def members(result: Result) -> Drawing:
     order = list(dict.fromkeys(row["drive"] for row in rows))
     bars = alt.Chart(inline(rows)).mark_bar(height={"band": 0.7}).encode(
         alt.Y("drive:N", title=None, sort=order, axis=alt.Axis(labelLimit=220)),
-        alt.X("kiops:Q", title="commands of each, kIOPS"),
+        alt.X("kiops:Q", title="commands of each, kIOPS", axis=alt.Axis(tickCount=6)),
         alt.Color("what:N", sort=names, scale=scale, legend=legend()),
         tooltip=[alt.Tooltip("drive:N"), alt.Tooltip("what:N"),
                  alt.Tooltip("kiops:Q", format=",.1f"),

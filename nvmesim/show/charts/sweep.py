@@ -203,7 +203,7 @@ def load_curve(
         return nothing(_NONE)
     name = percentile.replace("_", ".")
     x = alt.X("kiops:Q", title="kIOPS", scale=alt.Scale(zero=True, nice=False))
-    y = alt.Y("us:Q", title=f"{name} latency, us (log)",
+    y = alt.Y("us:Q", title=f"{name} latency, µs (log)",
               scale=alt.Scale(type="log", nice=False, padding=12),
               axis=alt.Axis(values=log_ticks([r["us"] for r in rows]),
                             labelExpr=LOG_LABELS))  # fmt: skip

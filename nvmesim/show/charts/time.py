@@ -74,8 +74,13 @@ def latency_over_time(result: Result) -> Drawing:
     rows = _rows(result, {"p50_s": 1e6, "p99_s": 1e6})
     limits = [{"group": g.name, "us": rounded(g.slo.limit_s * 1e6)} for g in result.groups if g.slo]
     values = [r["value"] for r in rows] + [r["us"] for r in limits]
-    x = alt.X("s:Q", title="simulated time, s", scale=alt.Scale(nice=False, zero=False))
-    y = alt.Y("value:Q", title="latency, us (log)",
+    x = alt.X(
+        "s:Q",
+        title="simulated time, s",
+        scale=alt.Scale(nice=False, zero=False),
+        axis=alt.Axis(tickCount=8),
+    )
+    y = alt.Y("value:Q", title="latency, µs (log)",
               scale=alt.Scale(type="log", nice=False, padding=12),
               axis=alt.Axis(values=log_ticks(values), labelExpr=LOG_LABELS))  # fmt: skip
     colour, dash = _scales(_names(result))
@@ -84,7 +89,7 @@ def latency_over_time(result: Result) -> Drawing:
                            scale=alt.Scale(domain=which, range=[1, 2.4]))  # fmt: skip
     lines = alt.Chart(inline(rows)).mark_line().encode(x, y, colour, dash, wide)
     rules = alt.Chart(inline(limits)).mark_rule(strokeDash=[4, 3], strokeWidth=1.5)
-    says = "p99 in us: " + "; ".join(_said(rows, name) for name in _names(result)) + "."
+    says = "p99 in µs: " + "; ".join(_said(rows, name) for name in _names(result)) + "."
     return layered(lines, rules.encode(alt.Y("us:Q"), colour), height=240, says=says)
 
 
@@ -96,7 +101,12 @@ def _said(rows: Rows, name: str) -> str:
 def throughput_over_time(result: Result) -> Drawing:
     """Completions a second of each workload against time."""
     rows = _rows(result, {"iops": 1e-3})
-    x = alt.X("s:Q", title="simulated time, s", scale=alt.Scale(nice=False, zero=False))
+    x = alt.X(
+        "s:Q",
+        title="simulated time, s",
+        scale=alt.Scale(nice=False, zero=False),
+        axis=alt.Axis(tickCount=8),
+    )
     y = alt.Y("value:Q", title="kIOPS", scale=alt.Scale(zero=True))
     colour, dash = _scales(_names(result))
     lines = alt.Chart(inline(rows)).mark_line(strokeWidth=2, interpolate="step").encode(

@@ -43,8 +43,8 @@ def request_timeline(steps: Sequence[Mapping[str, Any]]) -> Drawing:
     kind = alt.Color("kind:N", sort=kinds, scale=colours, legend=legend())
     tips = [
         alt.Tooltip("station:N"),
-        alt.Tooltip("waits:Q", title="waits, us"),
-        alt.Tooltip("served:Q", title="served, us"),
+        alt.Tooltip("waits:Q", title="waits, µs"),
+        alt.Tooltip("served:Q", title="served, µs"),
     ]
     waiting = alt.Chart(inline(rows)).mark_bar(height=3, opacity=0.55)
     serving = alt.Chart(inline([r for r in rows if r["kind"] != "gate"])).mark_bar(
@@ -54,7 +54,7 @@ def request_timeline(steps: Sequence[Mapping[str, Any]]) -> Drawing:
     last = max(float(step["depart"]) for step in steps)
     x = alt.X(
         "arrive:Q",
-        title="us since the first request was submitted",
+        title="µs since the first request was submitted",
         scale=alt.Scale(domain=[first, last], nice=False),
     )
     requests = len({step["request"] for step in steps})

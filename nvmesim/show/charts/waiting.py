@@ -86,7 +86,7 @@ def latency(waits: Waits) -> Drawing:
     ticks = log_ticks([row[key] for row in rows for key in ("low", "high")])
     x = alt.X(
         "low:Q",
-        title="latency, us (log)",
+        title="latency, µs (log)",
         scale=alt.Scale(type="log", nice=False, padding=8),
         axis=alt.Axis(labelExpr=LOG_LABELS, values=ticks),
     )

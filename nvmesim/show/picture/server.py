@@ -13,12 +13,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from nvmesim.catalog.links import Link
-from nvmesim.measure.figures import MemberStats, SocketCpu
+from nvmesim.measure.figures import SocketCpu
 from nvmesim.predict.result import Result
 from nvmesim.scenario.resolved import Adapter, Drive, ResolvedScenario, Socket
 from nvmesim.show import palette
 from nvmesim.show import words as summary
 from nvmesim.show.picture.loads import Loads, loads
+from nvmesim.show.picture.rows import DriveRow, drive_rows
 from nvmesim.show.picture.svg import Canvas, text_width
 
 WIDTH: Final = 1120.0
@@ -32,6 +33,10 @@ GAP: Final = 14.0
 CROSSING: Final = 92.0
 """Height between two sockets that are joined."""
 SOCKET_HEIGHT: Final = 142.0
+NAME: Final = 138.0
+RATES: Final = 246.0
+"""Widths of a drive's name and rates, and of both where adapters need room."""
+NARROW: Final = (112.0, 190.0)
 THICKEST: Final = 30.0
 THINNEST: Final = 2.5
 SEEN: Final = 3.0
@@ -50,7 +55,7 @@ font-family:system-ui,-apple-system,"Segoe UI",sans-serif;
 .nvmesim-server .box{fill:var(--box);stroke:var(--line);stroke-width:1}
 .nvmesim-server .pipe{fill:var(--track);stroke:var(--line);stroke-width:.8}
 .nvmesim-server .track{fill:var(--track)}
-.nvmesim-server .load{stroke:none}
+.nvmesim-server .load{stroke:none}.nvmesim-server .least{fill:var(--paper)}
 .nvmesim-server .head{fill:var(--soft)}
 .nvmesim-server .around{fill:none;stroke:var(--line)}
 """
@@ -62,6 +67,7 @@ class _Group:
 
     adapter: Adapter | None
     drives: tuple[Drive, ...]
+    rows: tuple[DriveRow, ...]
     y: float
     """Top of the header."""
     height: float
@@ -106,16 +112,16 @@ def picture(result: Result) -> str:
     scenario = result.resolved
     if not isinstance(scenario, ResolvedScenario):
         return ""
-    plan = _plan(scenario)
-    canvas = Canvas()
     load = loads(result)
+    plan = _plan(scenario, result, load)
+    canvas = Canvas()
     _chips(canvas, plan, load, scenario)
     _crossings(canvas, plan, scenario, load)
     for place in plan.places:
         cpu = next((c for c in result.cpu.sockets if _is_of(c, place.socket)), None)
         _socket(canvas, plan, place, cpu, load.memory.get(place.socket.index, 0.0))
         for group in place.groups:
-            _group(canvas, plan, group, load, result)
+            _group(canvas, plan, group, load)
     _legend(canvas, plan, scenario)
     label = f"Server of {result.scenario}: {len(scenario.drives)} drives, load on each link"
     return canvas.document(WIDTH, plan.height, label, CSS)
@@ -124,18 +130,22 @@ def picture(result: Result) -> str:
 # Where things go ---------------------------------------------------------------------------------
 
 
-def _plan(scenario: ResolvedScenario) -> _Plan:
-    n = len(scenario.drives)
+def _plan(scenario: ResolvedScenario, result: Result, load: Loads) -> _Plan:
+    hung = [
+        (socket, [(a, d, drive_rows(d, result, load)) for a, d in _hung(scenario, socket)])
+        for socket in scenario.sockets
+    ]
+    n = sum(len(rows) for _, groups in hung for _, _, rows in groups)
     row = 26.0 if n <= 12 else 22.0 if n <= 32 else 18.0
     distant = len(_distant(scenario))
     left = MARGIN + 24.0 * min(distant, 6)
     places: list[_Place] = []
     y = CHIPS + MARGIN
-    for socket in scenario.sockets:
-        groups = _groups(scenario, socket, y, row)
-        used = groups[-1].y + groups[-1].height - y if groups else 0.0
+    for socket, groups in hung:
+        placed = _placed(groups, y, row)
+        used = placed[-1].y + placed[-1].height - y if placed else 0.0
         height = max(SOCKET_HEIGHT, used)
-        places.append(_Place(socket, y, height, groups))
+        places.append(_Place(socket, y, height, placed))
         y += height + (CROSSING if scenario.interconnect else GAP)
     end = places[-1].y + places[-1].height
     adapter_x = left + SOCKET_WIDTH + 170.0 if scenario.adapters else None
@@ -144,19 +154,32 @@ def _plan(scenario: ResolvedScenario) -> _Plan:
     return _Plan(tuple(places), row, thickness, left, drives_x, adapter_x, end + 58.0)
 
 
-def _groups(scenario: ResolvedScenario, socket: Socket, y: float, row: float) -> tuple[_Group, ...]:
-    """Direct drives first, then each adapter of *socket*; adapters get room for their names."""
-    found: list[_Group] = []
+def _hung(
+    scenario: ResolvedScenario, socket: Socket
+) -> list[tuple[Adapter | None, tuple[Drive, ...]]]:
+    """Drives that hang on *socket*: those on its own ports first, then by adapter."""
     here = [d for d in scenario.drives if d.socket == socket.index]
     cards = [a for a in scenario.adapters if a.socket == socket.index]
+    found: list[tuple[Adapter | None, tuple[Drive, ...]]] = []
     for adapter in (None, *cards):
         index = adapter.index if adapter else None
         drives = tuple(d for d in here if d.adapter == index)
-        if not drives and adapter is None:
-            continue
+        if drives or adapter is not None:
+            found.append((adapter, drives))
+    return found
+
+
+def _placed(
+    groups: Sequence[tuple[Adapter | None, tuple[Drive, ...], tuple[DriveRow, ...]]],
+    y: float,
+    row: float,
+) -> tuple[_Group, ...]:
+    """One group below the other; adapters get room for their names."""
+    found: list[_Group] = []
+    for adapter, drives, rows in groups:
         least = 52.0 if adapter else 0.0
-        height = HEADER + max(least, row * len(drives))
-        found.append(_Group(adapter, drives, y, height))
+        height = HEADER + max(least, row * len(rows))
+        found.append(_Group(adapter, drives, rows, y, height))
         y += height + GAP
     return tuple(found)
 
@@ -292,7 +315,7 @@ def _socket(
     canvas.text(inner + room, y + 129, summary.percent(memory), "t", size=10, anchor="end")
 
 
-def _group(canvas: Canvas, plan: _Plan, group: _Group, load: Loads, result: Result) -> None:
+def _group(canvas: Canvas, plan: _Plan, group: _Group, load: Loads) -> None:
     start = plan.socket_right
     adapter, middle = group.adapter, group.y + HEADER + (group.height - HEADER) / 2
     if adapter is not None and plan.adapter_x is not None:
@@ -300,14 +323,14 @@ def _group(canvas: Canvas, plan: _Plan, group: _Group, load: Loads, result: Resu
         _adapter(canvas, plan, group, adapter, load)
         start = plan.adapter_x + ADAPTER_WIDTH
     _header(canvas, plan, group)
-    used = plan.row * len(group.drives)
+    used = plan.row * len(group.rows)
     y = middle - used / 2
-    for drive in group.drives:
-        center = y + plan.row / 2
-        directions = ("up", "down") if drive.link.full_duplex else ("up",)
-        busy = [load.port.get((drive.index, d), 0.0) for d in directions]
-        _pair(canvas, start, center, plan.drives_x - start, plan.pipe(drive.link), busy)
-        _drive(canvas, plan, drive, y, load, result)
+    for row in group.rows:
+        center, link = y + plan.row / 2, row.drives[0].link
+        directions = ("up", "down") if link.full_duplex else ("up",)
+        busy = [max(load.port.get((v.index, d), 0.0) for v in row.drives) for d in directions]
+        _pair(canvas, start, center, plan.drives_x - start, plan.pipe(link), busy)
+        _drive(canvas, plan, row, y)
         y += plan.row
 
 
@@ -348,7 +371,7 @@ def _header(canvas: Canvas, plan: _Plan, group: _Group) -> None:
     link = group.drives[0].link
     words = f"{len(group.drives)} × {summary.joined(models, 1)} on {_link_words(link)}"
     room = WIDTH - MARGIN - plan.drives_x
-    rows = plan.row * len(group.drives)
+    rows = plan.row * len(group.rows)
     top = group.y + HEADER + (group.height - HEADER - rows) / 2
     canvas.text(plan.drives_x, top - 6, words, "s", size=10.5, room=room)
 
@@ -357,35 +380,21 @@ def _link_words(link: Link) -> str:
     return f"{link}, {link.raw_bytes_per_s / 1e9:.3g} GB/s"
 
 
-def _drive(
-    canvas: Canvas, plan: _Plan, drive: Drive, y: float, load: Loads, result: Result
-) -> None:
+def _drive(canvas: Canvas, plan: _Plan, row: DriveRow, y: float) -> None:
     width = WIDTH - MARGIN - plan.drives_x
     x, height, size = plan.drives_x, plan.row - 3, min(11.0, plan.row / 2)
     base = y + height / 2 + size * 0.36
-    busy = load.drive.get(drive.index, 0.0)
-    member = result.members[drive.index] if drive.index < len(result.members) else None
-    words = _drive_words(member, result)
-    if result.rebuild is not None and drive.name == result.rebuild.drive:
-        words = f"rebuilt · {words}"
-    tip = f"{drive.name}: {summary.percent(busy)} busy; {words}"
+    tip = f"{', '.join(d.name for d in row.drives)}: {row.percent} busy; {row.words}"
     canvas.rect(x, y, width, height, "box", radius=3, tip=tip)
-    canvas.text(x + 8, base, drive.name, size=size, room=86)
-    bar = x + 96
-    bar_width = max(60.0, width - 96 - 46 - 214)
-    _bar(canvas, bar, y + height / 2 - 4, bar_width, busy, height=8)
-    canvas.text(bar + bar_width + 42, base, summary.percent(busy), "b", size=size, anchor="end")
-    canvas.text(x + width - 8, base, words, "s", size=size - 0.5, anchor="end", room=212)
-
-
-def _drive_words(member: MemberStats | None, result: Result) -> str:
-    """Commands per second that a drive serves."""
-    if member is None:
-        return ""
-    rate = result.total.iops.value
-    both = (("read", member.reads_per_request), ("write", member.writes_per_request))
-    parts = [f"{what} {summary.kiops(each * rate)}" for what, each in both if each > 0]
-    return " · ".join(parts) or "idle"
+    name, room = (NAME, RATES) if plan.adapter_x is None else NARROW
+    canvas.text(x + 8, base, row.name, size=size, room=name - 8)
+    bar, top = x + name, y + height / 2 - 4
+    bar_width = width - name - 58 - room
+    _bar(canvas, bar, top, bar_width, row.busy, height=8)
+    if row.busy - row.least > 0.02:
+        canvas.rect(bar + bar_width * row.least, top, 1.5, 8, "least")
+    canvas.text(bar + bar_width + 54, base, row.percent, "b", size=size, anchor="end")
+    canvas.text(x + width - 8, base, row.words, "s", size=size - 0.5, anchor="end", room=room)
 
 
 def _crossings(canvas: Canvas, plan: _Plan, scenario: ResolvedScenario, load: Loads) -> None:
