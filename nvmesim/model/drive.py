@@ -17,7 +17,7 @@ from nvmesim.array_types import Ints
 from nvmesim.catalog.links import command_time_ps
 from nvmesim.catalog.profile import DriveProfile, Rounds, Stalls
 from nvmesim.errors import ScenarioError
-from nvmesim.network.builder import Builder, Row, const, ints, op
+from nvmesim.network.builder import Batches, Builder, DiePrograms, Row, const, ints, op
 from nvmesim.network.distributions import Stop, gamma_table, pausing_table
 from nvmesim.network.network import MAX_CHILDREN, Kind, Op
 from nvmesim.scenario.resolved import Drive
@@ -104,7 +104,7 @@ class DriveModel:
         for i in range(self._n_dies):
             b.station(
                 f"{drive.name} die{i}", kind, 1,
-                die_dist=dist, die_gate=gate, die_suspend_ps=suspend if writes else -1, die_gc=gc,
+                own=DiePrograms(dist, gate, suspend, gc) if writes else None,
             )  # fmt: skip
         b.report(
             f"{drive.name} dies", "drive", self._dies, self._n_dies,
@@ -163,10 +163,10 @@ class DriveModel:
         """
         b, name = self._b, self._drive.name
         base = b.dist(_pausing(rounds, rounds.base.value, rounds.base_cv.value))
-        self._rounds = b.rounds(
-            f"{name} rounds", max(1, round(rounds.most.value)), base_dist=base,
-            in_order=rounds.in_order, gathers=True,
-        )  # fmt: skip
+        batches = Batches(
+            max(1, round(rounds.most.value)), 0, base, in_order=rounds.in_order, gathers=True
+        )
+        self._rounds = b.station(f"{name} rounds", Kind.ROUNDS, own=batches)
         b.report(
             f"{name} rounds", "drive", self._rounds, drive=self._drive.index, resource="rounds"
         )

@@ -6,7 +6,9 @@ know where the memory is. Threads without a socket are spread over the sockets i
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -18,10 +20,9 @@ from nvmesim.model.commands import Commands, DriveTarget, Planned, check_can
 from nvmesim.model.drive import DriveModel, HostShare
 from nvmesim.model.host import Cycles, Distance, Host, request_cycles
 from nvmesim.model.load.replay import Replay, Replayed, arrival_arrays, read_replay
-from nvmesim.model.load.request import RequestKind
-from nvmesim.model.load.rows import LoadRows, request_kinds
+from nvmesim.model.load.request import RequestKind, request_kinds
 from nvmesim.model.load.sync import flushed_kinds, sync_rows
-from nvmesim.model.load.tenants import STEADY, Limiters, burst_row
+from nvmesim.model.load.tenants import Limiters, burst_row
 from nvmesim.model.lowered import FlowInfo, Lowered, RebuildInfo
 from nvmesim.model.path import Paths, peer
 from nvmesim.model.sharers import member_cycles, sharing_cycles
@@ -29,12 +30,12 @@ from nvmesim.network.builder import (
     Builder,
     Plans,
     Row,
-    make_network,
     op,
     plan_arrays,
     station_arrays,
 )
 from nvmesim.network.distributions import exponential_table
+from nvmesim.network.load import FlowRow, GroupRow, LoadRows, UserRow
 from nvmesim.network.network import Kind, Network, Op
 from nvmesim.network.roles import StationInfo
 from nvmesim.raid.levels import level_of
@@ -63,6 +64,8 @@ class _Lowering:
         self.b = Builder()
         self.plans = Plans()
         self.load = LoadRows()
+        self.flows: list[FlowInfo] = []
+        self.n_phases = 1
         self.warnings: list[str] = []
         pooled = any(g.floating == "pool" for g in scenario.workload)
         self.host = Host(
@@ -91,14 +94,14 @@ class _Lowering:
         self._n_threads = len(self.host.thread_gate)
         self._add_background()
         self.warnings += caveats(self.scenario)
-        self.plans.pad(self.load.n_phases)
+        self.plans.pad(self.n_phases)
         # An END of its own, so that the last operation always is one.
         self.b.program([op(Op.END)])
         return Lowered(
             scenario=self.scenario,
             network=self._network(),
             stations=tuple(self._used_stations()),
-            flows=tuple(self.load.flows),
+            flows=tuple(self.flows),
             children=tuple(self.commands.infos),
             warnings=tuple(self.warnings),
             assumptions=self.scenario.assumptions,
@@ -215,14 +218,9 @@ class _Lowering:
         replay = self._replay(group)
         plain = request_kinds(group) if replay is None else list(replay.kinds)
         kinds = flushed_kinds(plain, group.sync_every)
-        number = len(self.load.group_rows)
-        first_flow = len(self.load.flow_rows)
-        first_threshold = len(self.load.threshold)
-        total = 0.0
-        for _, _, share, _ in kinds:
-            total += share
-            self.load.threshold.append(round(total * (1 << 32)))
-        self.load.threshold[-1] = 1 << 32
+        number = len(self.load.groups)
+        first_flow = len(self.load.flows)
+        first_threshold = self.load.add_thresholds([share for _, _, share, _ in kinds])
         sequential = group.access == "sequential"
         streams = len(self.load.stream_start)
         n_streams = self._add_streams(group, threads, sequential)
@@ -242,12 +240,14 @@ class _Lowering:
                 else np.full_like(exponential_table(1e6), round(mean))
             )
             gap = self.b.dist(table)
-        self.load.group_rows.append(
-            (first_flow, len(kinds), first_threshold, len(group.targets), 1,
-             2 if replay else int(group.rate is not None), gap,
-             group.think_ps // max(1, group.think_every))
+        bursts = burst_row(self.b, group.bursts if gap >= 0 else None)
+        self.load.groups.append(
+            GroupRow(
+                first_flow, len(kinds), first_threshold, len(group.targets), 1,
+                2 if replay else int(group.rate is not None), gap,
+                group.think_ps // max(1, group.think_every), bursts,
+            )
         )  # fmt: skip
-        self.load.burst_rows.append(burst_row(self.b, group.bursts if gap >= 0 else None))
         self.load.max_targets = max(self.load.max_targets, len(group.targets))
         if replay is not None:
             self._arrivals[number] = Replayed(replay, first_flow, len(group.targets))
@@ -289,32 +289,22 @@ class _Lowering:
                 self._add_background_group(group, measured=not self.scenario.workload)
 
     def _add_background_group(self, group: BackgroundGroup, *, measured: bool = False) -> None:
-        load, number = self.load, len(self.load.group_rows)
-        total, first_threshold = 0.0, len(load.threshold)
+        load, number = self.load, len(self.load.groups)
         shares = sum(flow.share for flow in group.flows)
-        first_flow, stream = len(load.flow_rows), -1
+        first_threshold = load.add_thresholds([flow.share / shares for flow in group.flows])
+        first_flow, stream = len(load.flows), -1
         if group.is_stream:
             stream = len(load.stream_start)
             load.stream_start.append(0)
         for flow in group.flows:
-            total += flow.share / shares
-            load.threshold.append(round(total * (1 << 32)))
-            planned = flow.planned
-            load.n_phases = max(load.n_phases, planned.n_phases)
-            program = self.b.program(flow.rows)
-            load.flow_rows.append(
-                (program, int(flow.write), flow.n_bytes, planned.order_start, planned.order_len,
-                 stream)
-            )  # fmt: skip
-            load.flows.append(FlowInfo(-1, 0, flow.write, flow.n_bytes, group.deferred))
-        load.threshold[-1] = 1 << 32
-        load.group_rows.append(
-            (first_flow, len(group.flows), first_threshold, 1, int(measured), 0, -1, 0)
+            info = FlowInfo(-1, 0, flow.write, flow.n_bytes, group.deferred)
+            self._add_rows(info, flow.rows, flow.planned, flow.planned.n_phases, stream)
+        load.groups.append(
+            GroupRow(first_flow, len(group.flows), first_threshold, measured=int(measured))
         )
-        load.burst_rows.append(STEADY)
         for i, (users, interval) in enumerate(group.users):
             thread = self.host.add_thread(f"{group.name}{i}", group.socket, interval, 0)
-            load.users += [(number, thread, 0, 0)] * users
+            load.users += [UserRow(number, thread)] * users
 
     def _add_streams(self, group: WorkloadGroup, threads: list[int], sequential: bool) -> int:
         """Counters of sequential streams: one per target and thread, or one per target."""
@@ -355,13 +345,23 @@ class _Lowering:
         self.commands.sequential = group.access == "sequential"
         self.commands.through = kind.through
         planned = self._planned(index, model, kind)
-        self.load.n_phases = max(self.load.n_phases, planned.n_phases + int(flushes))
         rows = self._request_rows(index, group, target, model, kind, planned)
-        program = self.b.program(rows)
-        self.load.flow_rows.append(
-            (program, int(write), n_bytes, planned.order_start, planned.order_len, stream)
-        )
-        self.load.flows.append(FlowInfo(index, place, write, n_bytes))
+        info = FlowInfo(index, place, write, n_bytes)
+        self._add_rows(info, rows, planned, planned.n_phases + int(flushes), stream)
+
+    def _add_rows(
+        self, info: FlowInfo, rows: Sequence[Row], planned: Planned, n_phases: int, stream: int
+    ) -> None:
+        """Add one flow; with several workloads each has a histogram of its own."""
+        self.n_phases = max(self.n_phases, n_phases)
+        own = info.group if len(self.scenario.workload) > 1 else -1
+        self.flows.append(info)
+        self.load.flows.append(
+            FlowRow(
+                self.b.program(rows), int(info.write), info.n_bytes,
+                planned.order_start, planned.order_len, stream, own,
+            )
+        )  # fmt: skip
 
     def _planned(self, index: int, model: AnyTarget, kind: RequestKind) -> Planned:
         """The plans of *kind* on its target; the error of what is too much names its key."""
@@ -475,23 +475,25 @@ class _Lowering:
             stream = 0 if group.interlocked or group.access == "random" else position
             spread = group.outstanding_per == "thread-target" and place < 0
             if group.is_open:
-                self.load.users.append((number, thread, place, stream))
+                self.load.users.append(UserRow(number, thread, place, stream))
                 continue
             for j in range(n_targets if spread else 1):
                 where = j if spread else place
-                self.load.users += [(number, thread, where, stream)] * group.outstanding
+                user = UserRow(number, thread, where, stream)
+                self.load.users += [user] * group.outstanding
 
     # -- arrays ---------------------------------------------------------------------------------
 
     def _network(self) -> Network:
-        return make_network(
+        n_workloads = len(self.scenario.workload)
+        arrays: dict[str, Any] = {
             **station_arrays(self.b),
             **plan_arrays(self.plans),
-            **arrival_arrays([row[0] for row in self.load.users], self._arrivals),
-            **self.load.arrays(len(self.scenario.workload)),
+            **arrival_arrays([user.group for user in self.load.users], self._arrivals),
+            **self.load.arrays(n_workloads if n_workloads > 1 else 0),
             **self.host.arrays(),
-            n_members=len(self.scenario.drives),
-        )
+        }
+        return Network(**arrays, n_members=len(self.scenario.drives))
 
 
 __all__ = ["Cycles", "lower", "request_kinds"]

@@ -234,10 +234,7 @@ class Paths:
         far = joined is not None and home is not None and home != socket
         if far and joined is not None and joined.snoop == "directory" and not write:
             n_bytes *= 2
-        station = self._b.stations[self._memory[socket]]
         if n_bytes > AS_ONE:
-            station.kind = Kind.LIMIT
-            longest = round(n_bytes * PS_PER_S / self._slowest_port)
-            station.limit_saved_ps = max(station.limit_saved_ps, longest)
+            self._b.let_save(self._memory[socket], round(n_bytes * PS_PER_S / self._slowest_port))
         taken = round(n_bytes * PS_PER_S / where.memory_bytes_per_s)
         return [const(self._memory[socket], max(1, taken))]

@@ -1,11 +1,11 @@
-"""Collects stations, distributions, programs and plans, and yields a `Network`."""
+"""Collects stations, distributions, programs and plans as the arrays of a `Network`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from itertools import pairwise
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -14,11 +14,22 @@ from nvmesim.array_types import Ints
 from nvmesim.errors import LimitError
 from nvmesim.limits import MOST_CHILDREN, at_most
 from nvmesim.network.distributions import exponential_table
-from nvmesim.network.network import MAX_CHILDREN, PURPOSE_FIRST_FREE, SCALE_ONE, Kind, Network, Op
+from nvmesim.network.network import MAX_CHILDREN, N_FIELDS, PURPOSE_FIRST_FREE, SCALE_ONE, Kind, Op
 from nvmesim.network.roles import Burns, Direction, StationInfo, StationKind
 from nvmesim.rng import TABLE
 
-Row = tuple[int, int, int, int, int, int, int]
+
+class Row(NamedTuple):
+    """One operation: what a to e mean is said at its code (`Op`)."""
+
+    code: int
+    a: int = 0
+    b: int = 0
+    c: int = 0
+    d: int = 0
+    e: int = 0
+    purpose: int = PURPOSE_FIRST_FREE
+    """Separates the draws of one token."""
 
 
 @dataclass(frozen=True)
@@ -29,30 +40,51 @@ class ChildRow:
     members: tuple[int, ...]
 
 
-@dataclass
-class _Station:
+@dataclass(frozen=True)
+class DiePrograms:
+    """What a `Kind.DIE` does beside the tokens: the fields ``die_*`` of `Network`."""
+
+    dist: int = -1
+    gate: int = -1
+    suspend_ps: int = -1
+    gc: int = -1
+    backlog: int = 0
+
+
+@dataclass(frozen=True)
+class Batches:
+    """How a `Kind.ROUNDS` serves: the fields ``round_*`` of `Network`."""
+
+    most: int = 1
+    base_ps: int = 0
+    base_dist: int = -1
+    in_order: bool = False
+    gathers: bool = False
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """What a `Kind.LIMIT` saves up: the field ``limit_saved_ps`` of `Network`."""
+
+    saved_ps: int = 0
+
+
+@dataclass(frozen=True)
+class Station:
+    """A station; *own* is what only its kind has."""
+
     name: str
     kind: Kind
-    servers: int
+    servers: int = 1
     scale: Sequence[int] = ()
-    die_dist: int = -1
-    die_gate: int = -1
-    die_suspend_ps: int = -1
-    die_gc: int = -1
-    die_backlog: int = 0
-    round_most: int = 1
-    round_base_ps: int = 0
-    round_base_dist: int = -1
-    round_in_order: bool = False
-    limit_saved_ps: int = 0
-    round_gathers: bool = False
+    own: DiePrograms | Batches | Bucket | None = None
 
 
 @dataclass
 class Builder:
     """A network under construction; ids are handed out in order."""
 
-    stations: list[_Station] = field(default_factory=list)
+    stations: list[Station] = field(default_factory=list)
     infos: list[StationInfo] = field(default_factory=list)
     ops: list[Row] = field(default_factory=list)
     gcs: list[tuple[int, int, int]] = field(default_factory=list)
@@ -68,34 +100,18 @@ class Builder:
         servers: int = 1,
         *,
         scale: Sequence[int] = (),
-        die_dist: int = -1,
-        die_gate: int = -1,
-        die_suspend_ps: int = -1,
-        die_gc: int = -1,
+        own: DiePrograms | Batches | Bucket | None = None,
     ) -> int:
         """Add one station; return its id."""
-        self.stations.append(
-            _Station(name, kind, servers, scale, die_dist, die_gate, die_suspend_ps, die_gc)
-        )
+        self.stations.append(Station(name, kind, servers, scale, own))
         return len(self.stations) - 1
 
-    def rounds(
-        self,
-        name: str,
-        most: int,
-        base_ps: int = 0,
-        *,
-        base_dist: int = -1,
-        in_order: bool = False,
-        gathers: bool = False,
-    ) -> int:
-        """Add one server that works in rounds (`Kind.ROUNDS`); return its id."""
-        number = self.station(name, Kind.ROUNDS)
+    def let_save(self, number: int, saved_ps: int) -> None:
+        """Make a station a token bucket that saves up *saved_ps* at least."""
         made = self.stations[number]
-        made.round_most, made.round_base_ps = most, base_ps
-        made.round_base_dist, made.round_in_order = base_dist, in_order
-        made.round_gathers = gathers
-        return number
+        if isinstance(made.own, Bucket):
+            saved_ps = max(saved_ps, made.own.saved_ps)
+        self.stations[number] = replace(made, kind=Kind.LIMIT, own=Bucket(saved_ps))
 
     def report(
         self,
@@ -155,7 +171,7 @@ def op(code: Op, a: int = 0, b: int = 0, c: int = 0, d: int = 0, e: int = 0, slo
     >>> op(Op.END)[0] == Op.END
     True
     """
-    return (int(code), a, b, c, d, e, PURPOSE_FIRST_FREE + 2 * slot)
+    return Row(int(code), a, b, c, d, e, PURPOSE_FIRST_FREE + 2 * slot)
 
 
 def const(station: int, service_ps: int, delay_ps: int = 0) -> Row:
@@ -235,17 +251,9 @@ def station_arrays(b: Builder) -> dict[str, Ints | tuple[str, ...]]:
         "station_servers": ints([s.servers for s in b.stations]),
         "station_scale": ints(starts),
         "scale": ints(scale),
-        "die_dist": ints([s.die_dist for s in b.stations]),
-        "die_gate": ints([s.die_gate for s in b.stations]),
-        "die_suspend_ps": ints([s.die_suspend_ps for s in b.stations]),
-        "die_gc": ints([s.die_gc for s in b.stations]),
-        "die_backlog": ints([s.die_backlog for s in b.stations]),
-        "round_most": ints([s.round_most for s in b.stations]),
-        "round_base_ps": ints([s.round_base_ps for s in b.stations]),
-        "round_base_dist": ints([s.round_base_dist for s in b.stations]),
-        "round_in_order": ints([int(s.round_in_order) for s in b.stations]),
-        "limit_saved_ps": ints([s.limit_saved_ps for s in b.stations]),
-        "round_gathers": ints([int(s.round_gathers) for s in b.stations]),
+        **_columns(b.stations, DiePrograms(), "die"),
+        **_columns(b.stations, Batches(), "round"),
+        **_columns(b.stations, Bucket(), "limit"),
         "gc_on_dist": ints(gc[:, 0]),
         "gc_off_dist": ints(gc[:, 1]),
         "gc_factor": ints(gc[:, 2]),
@@ -253,8 +261,17 @@ def station_arrays(b: Builder) -> dict[str, Ints | tuple[str, ...]]:
         "series": ints(np.concatenate(b.series) if b.series else []),
         "series_ptr": ints(lengths),
         "series_block": ints(b.series_block),
-        "ops": ints(np.array(b.ops, np.int64).reshape(-1, 7)),
+        "ops": ints(np.array(b.ops, np.int64).reshape(-1, N_FIELDS)),
     }
+
+
+def _columns(
+    stations: Sequence[Station], nothing: DiePrograms | Batches | Bucket, prefix: str
+) -> dict[str, Ints]:
+    """The columns of one kind's record, *nothing* where a station is of another kind."""
+    own = [s.own if type(s.own) is type(nothing) else nothing for s in stations]
+    names = [f.name for f in fields(nothing)]
+    return {f"{prefix}_{name}": ints([int(getattr(r, name)) for r in own]) for name in names}
 
 
 def plan_arrays(plans: Plans) -> dict[str, Ints]:
@@ -267,8 +284,3 @@ def plan_arrays(plans: Plans) -> dict[str, Ints]:
         "alt_member": ints(plans.members),
         "order": ints(np.concatenate(plans.order)),
     }
-
-
-def make_network(**arrays: Any) -> Network:
-    """Build a `Network`; the engine that runs it checks it."""
-    return Network(**arrays)

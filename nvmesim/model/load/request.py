@@ -6,6 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
+from nvmesim.scenario.resolved import WorkloadGroup
+
 Access = Literal["random", "sequential"]
 
 
@@ -46,3 +48,15 @@ class RequestKind:
         starts = ((self.offset + k * step) % sector for k in range(period))
         inside = sum(math.ceil((start + self.n_bytes) / sector) > least for start in starts)
         return (inside // period, 1) if inside in (0, period) else (inside, period)
+
+
+def request_kinds(group: WorkloadGroup) -> list[tuple[bool, int, float]]:
+    """(write, bytes, share) of a group; shares sum to 1.
+
+    >>> request_kinds(WorkloadGroup("w", (), block_sizes=((4096, 1.0),), read=0.7))
+    [(False, 4096, 0.7), (True, 4096, 0.30000000000000004)]
+    """
+    writes = group.write_block_sizes or group.block_sizes
+    kinds = [(False, size, group.read * share) for size, share in group.block_sizes]
+    kinds += [(True, size, (1 - group.read) * share) for size, share in writes]
+    return [kind for kind in kinds if kind[2] > 0]

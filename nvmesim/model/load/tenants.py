@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from nvmesim.network.builder import Builder, Row, const
+from nvmesim.network.builder import Bucket, Builder, Row, const
 from nvmesim.network.distributions import exponential_table
+from nvmesim.network.load import BurstRow
 from nvmesim.network.network import SCALE_ONE, Kind
 from nvmesim.scenario.resolved import Bursts, WorkloadGroup
 from nvmesim.units import PS_PER_S
-
-STEADY = (-1, -1, SCALE_ONE, SCALE_ONE)
-"""Distributions of bursts and pauses, and factors on gaps in them, of a group without any."""
 
 
 class Limiters:
@@ -41,20 +39,19 @@ class Limiters:
     def _station(self, index: int, name: str, saved_ps: int) -> int:
         key = (index, name)
         if key not in self._stations:
-            number = self._stations[key] = self._b.station(name, Kind.LIMIT)
-            self._b.stations[number].limit_saved_ps = saved_ps
+            number = self._stations[key] = self._b.station(name, Kind.LIMIT, own=Bucket(saved_ps))
             self._b.report(name, "limit", number, group=index, resource="limit")
         return self._stations[key]
 
 
-def burst_row(b: Builder, bursts: Bursts | None) -> tuple[int, int, int, int]:
+def burst_row(b: Builder, bursts: Bursts | None) -> BurstRow:
     """Distributions of the lengths of bursts and pauses, and the factors on gaps in each.
 
     Random lengths are exponential: Poisson arrivals so modulated are a Markov-modulated Poisson
     process of two states (Fischer and Meier-Hellstern, Performance Evaluation 18, 1993).
     """
     if bursts is None:
-        return STEADY
+        return BurstRow()
 
     def lengths(mean_ps: float) -> int:
         table = exponential_table(mean_ps)
@@ -63,4 +60,4 @@ def burst_row(b: Builder, bursts: Bursts | None) -> tuple[int, int, int, int]:
     quiet = bursts.quiet * bursts.peak
     slow = round(SCALE_ONE / quiet) if quiet * (1 << 12) > 1 else 0
     on, off = lengths(bursts.on_ps), lengths(bursts.off_ps)
-    return on, off, round(SCALE_ONE / bursts.peak), slow
+    return BurstRow(on, off, round(SCALE_ONE / bursts.peak), slow)
