@@ -16,7 +16,7 @@ from nvmesim.calibrate.datasheet import KEYS
 from nvmesim.errors import InputError, NvmesimError
 from nvmesim.scenario.writing import to_text
 from nvmesim.show.words import one_line
-from nvmesim.ui import controls, work
+from nvmesim.ui import controls, goal_form, work
 from nvmesim.ui.jobs import Jobs, PageJob
 from nvmesim.ui.trust import check, scenario_of, tables_of_text, text_of
 
@@ -78,6 +78,20 @@ class Api:
         """Start the comparison of two to four designs."""
         designs = work.designs_of(asked.get("designs"))
         return self._started(lambda job: work.compare_designs(job, designs))
+
+    def goal(self, asked: dict[str, Any]) -> dict[str, Any]:
+        """A goal with one field moved: its TOML, the fields, the prices that it needs."""
+        text, design = asked.get("goal"), tables_of_text(asked.get("toml"))
+        goal = tables_of_text(text)
+        change = asked.get("set")
+        if isinstance(change, dict) and change:
+            for key, value in change.items():
+                goal = goal_form.put(goal, key, value)
+            check(goal)
+            text = to_text(goal)
+        return {"goal": text, "controls": goal_form.values(goal),
+                "parts": goal_form.parts(goal, design),
+                "error": one_line(goal_form.problem(goal, design))}  # fmt: skip
 
     def choose(self, asked: dict[str, Any]) -> dict[str, Any]:
         """Start the choice for a goal, given as TOML around the design's own tables."""

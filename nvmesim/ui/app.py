@@ -25,6 +25,8 @@ from nvmesim.show.page import asset
 from nvmesim.show.vega import bundle
 from nvmesim.ui.api import Api, posted, uploaded
 from nvmesim.ui.controls import RAID_LEVELS, controls, start
+from nvmesim.ui.goal_form import START as GOAL
+from nvmesim.ui.goal_form import goal_controls
 from nvmesim.ui.guard import Guard
 from nvmesim.ui.trust import scenario_of
 from nvmesim.ui.work import coarse
@@ -32,22 +34,6 @@ from nvmesim.version import __version__
 
 PAGES: Final = {"design": "Design", "drive": "Drive", "compare": "Compare", "choose": "Choose",
                 "server": "Server"}  # fmt: skip
-GOAL: Final = """\
-name = "which drives, how many"
-
-[candidates]
-"volume.raid" = ["raid10", "raid5", "raid6"]
-"drives.0.count" = [4, 6, 8, 12]
-
-[constraints]
-iops = "400k/s"
-p99 = "1 ms"
-capacity = "5 TB"
-survives = 1
-
-[objective]
-minimize = "drives"
-"""
 POINTS: Final = """\
 op,block_size,jobs,iodepth,iops,lat_mean_us
 randread,4 KiB,1,1,,80
@@ -87,7 +73,7 @@ def create_app(token: str, port: int) -> Starlette:
         Route("/assets/{name}", _asset),
         *(
             Route(f"/api/{name}", posted(getattr(api, name)), methods=["POST"])
-            for name in ("design", "compare", "choose", "best", "describe", "calibrate")
+            for name in ("design", "compare", "goal", "choose", "best", "describe", "calibrate")
         ),
         Route("/api/upload", uploaded(api), methods=["POST"]),
         Route("/api/job/{name}", _job(api)),
@@ -107,11 +93,13 @@ def _warm() -> None:
 
 def _page(name: str) -> Callable[[Request], Response]:
     def endpoint(_: Request) -> Response:
-        grouped = {k: list(v) for k, v in groupby(controls(), lambda c: c.group)}
+        shown = goal_controls() if name == "choose" else controls()
+        grouped = {k: list(v) for k, v in groupby(shown, lambda c: c.group)}
         return HTMLResponse(
             _templates().get_template(f"{name}.html").render(
-                page=name, pages=PAGES, groups=grouped, version=__version__, toml=to_text(start()),
-                goal=GOAL, points=POINTS, levels=RAID_LEVELS[1:], sheet=SHEET, examples=KEYS,
+                page=name, pages=PAGES, groups=grouped, version=__version__,
+                toml=to_text(start()), goal=to_text(GOAL), points=POINTS,
+                levels=RAID_LEVELS[1:], sheet=SHEET, examples=KEYS,
             )
         )  # fmt: skip
 

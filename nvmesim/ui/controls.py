@@ -24,7 +24,7 @@ class Control:
     """Of the scenario, as ``--set`` takes it."""
     label: str
     group: str
-    form: Literal["choice", "search", "range", "number", "text"]
+    form: Literal["choice", "search", "range", "ticks", "text"]
     choices: tuple[tuple[str, str], ...] = ()
     """(value, what the page shows)"""
     low: float = 0

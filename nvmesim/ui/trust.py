@@ -50,11 +50,13 @@ def _named(item: Any, key: str) -> Iterator[tuple[str, str]]:
     if isinstance(item, Mapping):
         for name, value in item.items():
             here = f"{key}.{name}".lstrip(".")
-            if isinstance(value, str) and (
-                name in _FILES or (name in _PROFILES and is_path(value))
-            ):
-                yield here, value
-            else:
+            last = str(name).rpartition(".")[2]  # candidates are named by dotted keys
+            listed = value if isinstance(value, list) else [value]
+            texts = [v for v in listed if isinstance(v, str)]
+            files = [v for v in texts if last in _FILES or (last in _PROFILES and is_path(v))]
+            for text in files:
+                yield here, text
+            if not files:
                 yield from _named(value, here)
     elif isinstance(item, list | tuple):
         for number, value in enumerate(item):

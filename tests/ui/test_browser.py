@@ -1,5 +1,7 @@
 """A whole session in Chromium: design, slider, cancel, files, tabs, reload, hostile names."""
 
+import re
+
 import pytest
 
 from tests.ui.conftest import SMALL
@@ -103,6 +105,27 @@ def test_bad_files_are_a_sentence_and_nothing_is_lost(tab):
         tab.get_by_role("alert").filter(has_text=said).wait_for()
         assert tab.locator("#toml").input_value() == SMALL
         assert tab.locator("#answer .cards").is_visible()
+
+
+def test_the_fields_of_a_goal_and_its_toml_are_one(tab):
+    expect = pytest.importorskip("playwright.sync_api").expect
+    tab.get_by_role("link", name="Choose").click()
+    toml, limit = tab.locator("#goal"), tab.locator('[data-key="constraints/p99"] input')
+    tab.get_by_label("Of those, take the").select_option("price")
+    price = tab.get_by_label("intel-p4610-1.6tb, EUR each")
+    price.fill("400")
+    price.press("Tab")
+    expect(toml).to_have_value(re.compile('tb" = 400'))
+    assert 'minimize = "price"' in toml.input_value()
+    toml.fill(toml.input_value().replace('p99 = "1 ms"', 'p99 = "3 ms"'))
+    toml.press("Tab")
+    expect(limit).to_have_value("3 ms")
+    toml.fill("no goal")
+    toml.press("Tab")
+    tab.get_by_role("alert").filter(has_text="not TOML").wait_for()
+    assert price.input_value() == "400"
+    tab.reload()
+    expect(limit).to_have_value("3 ms")
 
 
 def test_hostile_names_do_nothing(tab):

@@ -9,6 +9,44 @@ function dropped(place, take) {
 }
 ["dragover", "drop"].forEach((name) => window.addEventListener(name, (e) => e.preventDefault()));
 
+// Fields: each box has one key and its inputs. --------------------------------------------------------
+const inputs = (box) => [...box.querySelectorAll("input, select")];
+
+function fillFields(values) {
+  Object.entries(values).forEach(([key, value]) => {
+    const box = document.querySelector(`.control[data-key="${CSS.escape(key)}"]`);
+    if (!box) return;
+    box.hidden = value === null;
+    if (value === null) return;
+    inputs(box).forEach((input) => {
+      if (input.type === "checkbox") { input.checked = value.includes(input.value); return; }
+      if (input === document.activeElement && input.type !== "range" && input.tagName !== "SELECT") return;
+      if (input.tagName === "SELECT" && ![...input.options].some((o) => o.value === String(value))) {
+        input.append(new Option(String(value), String(value)));
+      }
+      input.value = String(value);
+    });
+  });
+}
+
+function onField(box, moved) {
+  const { key, form } = box.dataset;
+  const numeric = form === "range";
+  const read = (input) => {
+    if (form === "ticks") return inputs(box).filter((i) => i.checked).map((i) => i.value);
+    return numeric ? Number(input.value) : input.value.trim();
+  };
+  inputs(box).forEach((input) => {
+    const changed = () => {
+      if (numeric && input.value === "") return;
+      if (form !== "ticks") inputs(box).forEach((other) => { if (other !== input) other.value = input.value; });
+      moved(key, read(input));
+    };
+    input.addEventListener(input.type === "range" ? "input" : "change", changed);
+  });
+}
+const onFields = (moved) => document.querySelectorAll(".control").forEach((box) => onField(box, moved));
+
 // Design --------------------------------------------------------------------------------------------
 pages.design = () => {
   let toml = "";
@@ -16,26 +54,12 @@ pages.design = () => {
   let asking = false;
   let waiting = null;
 
-  const field = (key) => document.querySelector(`.control[data-key="${key}"]`);
-  const inputs = (box) => [...box.querySelectorAll("input, select")];
-
   function fill(values, own) {
     const list = $("l-drives.profile");
     own.forEach((name) => {
       if (![...list.options].some((o) => o.value === name)) list.append(new Option("own", name));
     });
-    Object.entries(values).forEach(([key, value]) => {
-      const box = field(key);
-      box.hidden = value === null;
-      if (value === null) return;
-      inputs(box).forEach((input) => {
-        if (input === document.activeElement && input.type !== "range" && input.tagName !== "SELECT") return;
-        if (input.tagName === "SELECT" && ![...input.options].some((o) => o.value === String(value))) {
-          input.append(new Option(String(value), String(value)));
-        }
-        input.value = String(value);
-      });
-    });
+    fillFields(values);
   }
 
   async function send(body) {
@@ -67,18 +91,7 @@ pages.design = () => {
     if (waiting) { const next = waiting; waiting = null; send(next); }
   }
 
-  document.querySelectorAll(".control").forEach((box) => {
-    const key = box.dataset.key;
-    const numeric = box.dataset.form === "range";
-    inputs(box).forEach((input) => {
-      const changed = () => {
-        if (numeric && input.value === "") return;
-        inputs(box).forEach((other) => { if (other !== input) other.value = input.value; });
-        send({ set: { [key]: numeric ? Number(input.value) : input.value.trim() } });
-      };
-      input.addEventListener(input.type === "range" ? "input" : "change", changed);
-    });
-  });
+  onFields((key, value) => send({ set: { [key]: value } }));
   $("controls").addEventListener("submit", (event) => event.preventDefault());
   $("apply").addEventListener("click", () => send({ toml: $("toml").value }));
   $("download").addEventListener("click", () => save("server.toml", toml));
@@ -212,10 +225,53 @@ pages.choose = () => {
     const asked = { levels, p99: $("p99").value.trim(), cpu: $("cpu").value.trim(), iops: $("iops").value.trim() };
     start("api/best", { ...asked, toml: await design() });
   });
+  let last = Promise.resolve();
+  let goal = $("goal").value;
+  function priced(parts) {
+    const place = $("parts");
+    const keys = parts.map((part) => part.key).join();
+    place.hidden = !parts.length;
+    if (place.dataset.keys !== keys) {
+      place.dataset.keys = keys;
+      place.querySelectorAll(".control").forEach((box) => box.remove());
+      parts.forEach((part) => {
+        const box = document.createElement("div");
+        Object.assign(box, { className: "control" });
+        Object.assign(box.dataset, { key: part.key, form: "text" });
+        const label = document.createElement("label");
+        label.htmlFor = `c-${part.key}`;
+        label.textContent = part.label;
+        const input = document.createElement("input");
+        Object.assign(input, { id: `c-${part.key}`, type: "text", inputMode: "decimal" });
+        box.append(label, input);
+        place.append(box);
+        onField(box, moved);
+      });
+    }
+    fillFields(Object.fromEntries(parts.map((part) => [part.key, part.value])));
+  }
+  async function shape(body) {
+    try {
+      const found = await ask("api/goal", { goal, toml: await design(), ...body });
+      goal = found.goal;
+      $("goal").value = goal;
+      sessionStorage.setItem("goal", goal);
+      fillFields(found.controls);
+      priced(found.parts);
+      problem(found.error);
+    } catch (error) { problem(error.message); }
+  }
+  // One after the other: each change is made to what the one before it left.
+  const moved = (key, value) => { last = last.then(() => shape({ set: { [key]: value } })); };
+  onFields(moved);
+  $("goal").addEventListener("change", () => { last = last.then(() => shape({ goal: $("goal").value })); });
+  $("download").addEventListener("click", () => save("goal.toml", goal));
   $("choose").addEventListener("submit", async (event) => {
     event.preventDefault();
+    await last;
     start("api/choose", { goal: $("goal").value, toml: await design() });
   });
+  last = shape({ goal: sessionStorage.getItem("goal") || goal });
 };
 
 // Server --------------------------------------------------------------------------------------------
