@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy as np
 from nvmesim.array_types import Ints
 from nvmesim.errors import ScenarioError
 from nvmesim.model.drive import DriveModel
-from nvmesim.model.load.request import RequestKind
+from nvmesim.model.load.request import Access, RequestKind
 from nvmesim.model.lowered import ChildInfo
 from nvmesim.model.path import Paths
 from nvmesim.network.builder import Builder, ChildRow, Plans, Row, ints, op
@@ -47,37 +47,22 @@ class Commands:
         self._paths = paths
         self.plans = plans
         self.infos: list[ChildInfo] = []
-        self._programs: dict[tuple[int, bool, int, int, bool, bool, bool, bool], int] = {}
-        self.sequential = False
-        """True if the requests that are being planned run in sequence."""
-        self.through = False
-        """True if their writes must reach the media (FUA)."""
+        self._programs: dict[tuple[int, bool, int, int, bool, Access], int] = {}
 
     def program(
-        self,
-        drive: int,
-        write: bool,
-        n_bytes: int,
-        memory: int,
-        direct: bool,
-        misaligned: bool = False,
+        self, drive: int, write: bool, n_bytes: int, memory: int, direct: bool, access: Access
     ) -> int:
         """First operation of a command of *n_bytes*, 0 for a flush.
 
         *direct*: it ends at the drive's port.
         """
-        key = (
-            drive, write, n_bytes, memory, direct, misaligned, self.sequential, self.through,
-        )  # fmt: skip
+        key = (drive, write, n_bytes, memory, direct, access)
         if key not in self._programs:
             check_can(self._drives[drive], write)
             if n_bytes == 0:
                 rows = self._drives[drive].flush_rows()
             else:
-                rows = self._drives[drive].rows(
-                    write, n_bytes,
-                    misaligned=misaligned, sequential=self.sequential, through=self.through,
-                )  # fmt: skip
+                rows = self._drives[drive].rows(write, n_bytes, **vars(access))
             way: list[Row] = []
             if not direct:
                 where: Drive = self._scenario.drives[drive]
@@ -94,14 +79,12 @@ class Commands:
         bios: int,
         memory: int,
         direct: bool,
-        misaligned: bool = False,
+        access: Access,
     ) -> ChildRow:
         """One child of a plan, with what it stands for."""
         for drive in drives:
             self.infos.append(ChildInfo(drive, write, n_bytes, bios))
-        programs = tuple(
-            self.program(d, write, n_bytes, memory, direct, misaligned) for d in drives
-        )
+        programs = tuple(self.program(d, write, n_bytes, memory, direct, access) for d in drives)
         return ChildRow(programs, drives)
 
     def bind(
@@ -110,7 +93,7 @@ class Commands:
         drives: tuple[int, ...],
         memory: int,
         direct: bool,
-        misaligned: bool,
+        access: Access,
         own: frozenset[int] = frozenset(),
     ) -> tuple[int, int]:
         """Add a table's plans, its members being *drives*; return the first id and the phases.
@@ -120,21 +103,20 @@ class Commands:
         made: dict[tuple[TableChild, bool], tuple[ChildRow, list[ChildInfo]]] = {}
         children: list[ChildRow] = []
         alternatives = table.child_alt.tolist()
-        asked = self.through
         for (low, high), write, n_bytes, bios, phase in zip(
             pairwise(table.child_alt_ptr.tolist()), table.child_is_write.tolist(),
             table.child_bytes.tolist(), table.child_bios.tolist(), _phases(table), strict=True,
         ):  # fmt: skip
-            self.through = asked or phase in own
-            key = (tuple(alternatives[low:high]), write, n_bytes, bios), self.through
+            through = access.through or phase in own
+            key = (tuple(alternatives[low:high]), write, n_bytes, bios), through
             if key not in made:  # rows of md repeat the same few children
                 where = tuple(drives[m] for m in key[0][0])
-                new = self.child(where, write, n_bytes, bios, memory, direct, misaligned)
+                this = replace(access, through=through)
+                new = self.child(where, write, n_bytes, bios, memory, direct, this)
                 made[key] = new, self.infos[-len(where) :]
             else:
                 self.infos += made[key][1]
             children.append(made[key][0])
-        self.through = asked
         phases = [children[a:b] for a, b in pairwise(table.phase_child_ptr.tolist())]
         marks = table.plan_phase_ptr.tolist()
         ids = [self.plans.plan(phases[a:b]) for a, b in pairwise(marks)]
@@ -193,12 +175,16 @@ class DriveTarget:
         return Planned(start, length, 1, 1 if kind.flushes else -1)
 
     def _plan(self, kind: RequestKind, misaligned: bool) -> int:
+        access = replace(kind.drive_access, misaligned=misaligned)
         child = self._commands.child(
-            self.members, kind.write, kind.n_bytes, 1, kind.memory, False, misaligned
+            self.members, kind.write, kind.n_bytes, 1, kind.memory, False, access
         )
         phases = [[child]]
         if kind.flushes:
-            phases.append([self._commands.child(self.members, True, 0, 1, kind.memory, False)])
+            flush = self._commands.child(
+                self.members, True, 0, 1, kind.memory, False, kind.drive_access
+            )
+            phases.append([flush])
         return self._commands.plans.plan(phases)
 
     def request_rows(self, kind: RequestKind, n_phases: int) -> list[Row]:

@@ -268,7 +268,6 @@ class _Lowering:
 
     def _add_background(self) -> None:
         """Rebuilds, and what write-back caches write later."""
-        self.commands.sequential = self.commands.through = False
         for key, written in self._cached.items():
             target = self.targets["volume", key[1]]
             if isinstance(target, VolumeTarget):
@@ -281,7 +280,6 @@ class _Lowering:
                 name = f"{volume.name} rebuild"
                 counter = self.b.station(name, Kind.DELAY)
                 memory = self._memory(self.scenario.drives[volume.members[0]].socket)
-                self.commands.sequential = True
                 group, info = rebuild_group(
                     target, self.scenario, self.commands, self.host, counter, memory
                 )
@@ -342,8 +340,6 @@ class _Lowering:
         )  # fmt: skip
         if isinstance(model, VolumeTarget) and model.is_cached(kind):
             self._cached.setdefault((socket, target.index), []).append((kind, share))
-        self.commands.sequential = group.access == "sequential"
-        self.commands.through = kind.through
         planned = self._planned(index, model, kind)
         rows = self._request_rows(index, group, target, model, kind, planned)
         info = FlowInfo(index, place, write, n_bytes)

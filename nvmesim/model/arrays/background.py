@@ -21,7 +21,7 @@ from nvmesim.model.arrays.volume import VolumeTarget
 from nvmesim.model.arrays.volume_plans import background_table
 from nvmesim.model.commands import Commands, Planned
 from nvmesim.model.host import Host
-from nvmesim.model.load.request import RequestKind
+from nvmesim.model.load.request import Access, RequestKind
 from nvmesim.model.lowered import RebuildInfo
 from nvmesim.network.builder import Row, const, op
 from nvmesim.network.network import Op
@@ -80,7 +80,9 @@ def rebuild_group(
     """The rebuild (or check) of a volume; *counter* is a delay station that counts its units."""
     volume = target.volume
     table = background_table(volume, scenario.drives)
-    first, n_phases = commands.bind(table, volume.members, memory, target.on_controller, False)
+    first, n_phases = commands.bind(
+        table, volume.members, memory, target.on_controller, Access(sequential=True)
+    )
     planned = Planned(*commands.plans.add_order(table.order.astype(np.int64) + first), n_phases)
     socket = scenario.drives[volume.members[0]].socket
     unit = table.request_bytes
@@ -147,7 +149,7 @@ def destage_group(
     flows = []
     for kind, share in written:
         later = destaged(target, kind)
-        planned = target.member_plan(later)
+        planned = target.member_plan(later, Access())
         rows = (*target.destage_rows(later, planned.n_phases), op(Op.END))
         part = share * kind.n_bytes / later.n_bytes
         flows.append(BackgroundFlow(rows, True, later.n_bytes, planned, part))

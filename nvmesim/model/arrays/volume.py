@@ -18,7 +18,7 @@ from nvmesim.model.arrays.engine_locks import EngineLocks
 from nvmesim.model.arrays.stripe_rows import StripeRows
 from nvmesim.model.arrays.volume_plans import read_first, volume_parts, volume_table
 from nvmesim.model.commands import Commands, Planned, aligned_order
-from nvmesim.model.load.request import RequestKind
+from nvmesim.model.load.request import Access, RequestKind
 from nvmesim.model.path import Paths
 from nvmesim.network.builder import Builder, Row, const, ints, op
 from nvmesim.network.network import Kind, Op
@@ -151,13 +151,13 @@ class VolumeTarget:
         if self.is_cached(kind):
             nothing = self._commands.plans.plan([[]])
             return Planned(*self._commands.plans.add_order(ints([nothing])), 0)
-        planned = self.member_plan(kind)
+        planned = self.member_plan(kind, kind.drive_access)
         if not kind.flushes:
             return planned
         last = planned.n_phases - 1
         return replace(planned, n_phases=last, flush_phase=last)
 
-    def member_plan(self, kind: RequestKind) -> Planned:
+    def member_plan(self, kind: RequestKind, access: Access) -> Planned:
         """Work of the members for *kind*, whether the request waits for it or not."""
         asked = kind
         share = self._misaligned(kind)
@@ -172,8 +172,8 @@ class VolumeTarget:
             order = ints([])
             if needed:
                 first, phases = self._commands.bind(
-                    table, self.members, kind.memory, self.on_controller, misaligned,
-                    self._own_phases(kind),
+                    table, self.members, kind.memory, self.on_controller,
+                    replace(access, misaligned=misaligned), self._own_phases(kind),
                 )  # fmt: skip
                 order = table.order.astype(np.int64) + first
             orders.append(order)

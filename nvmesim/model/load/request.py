@@ -8,7 +8,17 @@ from typing import Literal
 
 from nvmesim.scenario.resolved import WorkloadGroup
 
-Access = Literal["random", "sequential"]
+
+@dataclass(frozen=True)
+class Access:
+    """What a drive has to know of a command beside its operation and its size."""
+
+    sequential: bool = False
+    """It follows its neighbour, so that programs are full and a disk's arm stays."""
+    through: bool = False
+    """A write that must reach the media (FUA)."""
+    misaligned: bool = False
+    """It starts inside a physical sector (512e), so that it touches one more."""
 
 
 @dataclass(frozen=True)
@@ -17,7 +27,7 @@ class RequestKind:
 
     write: bool
     n_bytes: int
-    access: Access
+    access: Literal["random", "sequential"]
     align: int
     offset: int
     span: int | None
@@ -31,6 +41,11 @@ class RequestKind:
     """The write must reach the media (FUA)."""
     flushes: bool = False
     """A flush follows the write, once it is answered."""
+
+    @property
+    def drive_access(self) -> Access:
+        """That of its commands, were they aligned."""
+        return Access(self.access == "sequential", self.through)
 
     def misaligned(self, sector: int) -> tuple[int, int]:
         """(m, n): of n requests in a row, m touch one physical sector of *sector* bytes more.
