@@ -16,13 +16,14 @@ endif
 PYTEST = $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup
 
 .DEFAULT_GOAL := help
-.PHONY: help warm venv run run-local test test-all test-bounds lint browser-word bench theory docs golden coverage \
+.PHONY: help warm venv run run-local test test-long test-all test-bounds lint browser-word bench theory docs golden coverage \
 	mutation audit fuzz lock clean
 
 help:
 	@echo "make run       calibrate a measured NVMe drive, predict eight of them beside what was measured"
 	@echo "make run-local calibrate on the captures in calibration/local-disk, predict a RAID5 of such drives"
-	@echo "make test      lint, types, layers, tests (without the slow ones)"
+	@echo "make test      lint, types, layers, tests (without the long and the slow ones)"
+	@echo "make test-long the long tests; CI runs these too"
 	@echo "make test-all  the same with the slow tests, and the engines once with bounds checking"
 	@echo "make bench     speed: both engines against SimPy, salabim, Ciw and a C program"
 	@echo "make theory    simulated against exact results of queueing theory"
@@ -73,7 +74,11 @@ browser-word:
 # types are checked on one core while the engine and the readers are compiled on the other
 test: venv browser-word
 	@$(MAKE) --no-print-directory --output-sync=target -j2 lint warm
-	$(PYTEST) -m "not slow $(NO_BROWSER)"
+	$(PYTEST) -m "not slow and not long $(NO_BROWSER)"
+
+# Tests of many seconds each: whole fits, every cut of every sample, pages followed to the end.
+test-long: venv
+	$(PYTEST) -m "long and not slow $(NO_BROWSER)"
 
 test-all: venv browser-word
 	@$(MAKE) --no-print-directory --output-sync=target -j2 lint warm

@@ -14,7 +14,7 @@ _OTHERS: Final = tuple(
     (re.compile(pattern, re.M), found, do)
     for pattern, found, do in (
         (
-            r"^\s*Run status group \d+ \(|^\s*(?:read|write)\s*: IOPS=[^\n]*BW=",
+            r"^[ \t]*Run status group \d+ \(|^[ \t]*(?:read|write)\s*: IOPS=[^\n]*BW=",
             "is a part of fio's report: no job, no latencies",
             "copy the whole report, or use --output-format=json+",
         ),
@@ -47,7 +47,7 @@ _OTHERS: Final = tuple(
         (r"Iozone: Performance Test of File I/O", "is iozone's: bandwidth of files", FIO),
         (r"^1\.\d\d,1\.\d\d,[^\n]*\+\+\+", "is bonnie++'s: bandwidth of files", FIO),
         (
-            r"^\s+(?:Kbytes|kbytes|bytes)\s+: count\s+distribution",
+            r"^[ \t]+(?:Kbytes|kbytes|bytes)\s+: count\s+distribution",
             "is a histogram of sizes: no latency",
             "run biolatency",
         ),

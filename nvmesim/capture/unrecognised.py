@@ -11,8 +11,8 @@ from nvmesim.capture.text import Head
 _SCENARIO: Final = re.compile(r"^\[+\s*(?:server|drives|workload|volume|adapters)\b", re.M)
 _GOAL: Final = re.compile(r"^\[+\s*(?:constraints|candidates|objective)\b", re.M)
 _PROFILE: Final = re.compile(r"^kind\s*=\s*[\"'](drive|cpu|stack|raid-engine|platform)[\"']", re.M)
-_JOB: Final = re.compile(r"^\s*\[[^\]\n]+\]\s*$", re.M)
-_JOB_OPTION: Final = re.compile(r"^\s*(?:rw|readwrite|ioengine|iodepth|bs|blocksize)\s*=", re.M)
+_JOB: Final = re.compile(r"^[ \t]*\[[^\]\n]+\]\s*$", re.M)
+_JOB_OPTION: Final = re.compile(r"^[ \t]*(?:rw|readwrite|ioengine|iodepth|bs|blocksize)\s*=", re.M)
 _RESULT: Final = re.compile(r'"nvmesim"\s*:.*"(?:schema|scenario|engine)"\s*:', re.S)
 _FAILED: Final = re.compile(
     r"^(?:.*modprobe: FATAL.*|.*[Pp]ermission denied.*|.*[Oo]peration not permitted.*|"
@@ -21,7 +21,7 @@ _FAILED: Final = re.compile(
 )
 _FIO_MESSAGE: Final = re.compile(r"^fio: \S[^\n]*$", re.M)
 _BTT: Final = re.compile(r"^=+ (?:All Devices|Device Overhead|Per Process) =+", re.M)
-_PLAIN_IOSTAT: Final = re.compile(r"^\s*(?:\S+: )?\S+\s+tps\s+\S+(?:_read|rtn)/s\s", re.M)
+_PLAIN_IOSTAT: Final = re.compile(r"^[ \t]*(?:\S+: )?\S+\s+tps\s+\S+(?:_read|rtn)/s\s", re.M)
 _PAGE: Final = re.compile(r"\s*<(?:!doctype html|html)\b", re.I)
 _FORMAT: Final = re.compile(r"\Aname: \w+\nID: \d+\nformat:", re.M)
 FAMILIES: Final = (

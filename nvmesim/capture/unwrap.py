@@ -33,7 +33,7 @@ _MOST: Final = 0.9
 """Share of lines that must have a prefix: a wrapper has no exceptions but lines that it cut."""
 _SAMPLE_LINES: Final = 200
 _DOCKER: Final = re.compile(r'\{"log":"')
-_STRING_LINE: Final = re.compile(r'^\s*("(?:[^"\\\n]|\\.)*")\s*,?\s*$')
+_STRING_LINE: Final = re.compile(r'^[ \t]*("(?:[^"\\\n]|\\.)*")\s*,?\s*$')
 _STRING: Final = re.compile(
     r'"(?:stdout|msg|output|log|content)"\s*:\s*("(?:[^"\\]|\\.)*\\n(?:[^"\\]|\\.)*(?:"|\\?\Z))'
 )

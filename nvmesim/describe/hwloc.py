@@ -71,7 +71,7 @@ def _parsed(source: Source) -> ET.Element:
     if deepest > MAX_DEPTH:
         raise source.error("is nested too deeply for lstopo", "run lstopo --of xml again")
     try:
-        return ET.fromstring(re.sub(r"^\s*<\?xml[^>]*\?>", "", text))
+        return ET.fromstring(re.sub(r"^[ \t]*<\?xml[^>]*\?>", "", text))
     except (ET.ParseError, ValueError) as error:
         again = "run lstopo --of xml again"
         raise source.error(f"is cut or broken XML ({shown(error)})", again) from None

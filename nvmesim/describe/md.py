@@ -194,7 +194,7 @@ def _mdstat_array(source: Source, block: str, facts: Facts) -> Array | None:
         replacing=tuple(recovering),
         faulty=tuple(disk for disk, _, flags in devices if "(F)" in flags),
         rebuild=bool(re.search(r"\b(?:recovery|resync) *=", block)),
-        bitmap="internal" if re.search(r"^\s+bitmap:", block, re.M) else "none",
+        bitmap="internal" if re.search(r"^[ \t]+bitmap:", block, re.M) else "none",
     )
 
 

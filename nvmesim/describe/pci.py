@@ -80,7 +80,7 @@ def sniff_lspci(head: Head) -> bool:
 def read_lspci(source: Source) -> Facts:
     """Read ``lspci -vv``."""
     text = source.text()
-    if not re.search(r"^\s+(?:Control|Capabilities|Subsystem): ", text, re.M):
+    if not re.search(r"^[ \t]+(?:Control|Capabilities|Subsystem): ", text, re.M):
         raise source.error("is lspci without details", "run lspci -vv as root")
     functions = [_function(block) for block in re.split(r"\n\s*\n", text) if block.strip()]
     found = [function for function in functions if function is not None]
@@ -102,7 +102,7 @@ def _function(block: str) -> Function | None:
     kind = re.sub(r" \[[0-9a-f]{4}\]$", "", head.group(2))
     buses = _BUSES.search(block)
     port = re.search(r"Express \(v\d\) ([A-Z][A-Za-z]+(?: [A-Z][a-z]+)*)", block)
-    node = re.search(r"^\s+NUMA node: (\d+)$", block, re.M)
+    node = re.search(r"^[ \t]+NUMA node: (\d+)$", block, re.M)
     return Function(
         address=full_address(head.group(1)),
         kind=kind,
@@ -126,7 +126,7 @@ def _packets(block: str) -> tuple[int, int] | None:
 
 
 def _link(block: str, key: str) -> str | None:
-    line = re.search(rf"^\s+{key}\s*(.*)$", block, re.M)
+    line = re.search(rf"^[ \t]+{key}\s*(.*)$", block, re.M)
     speed = _SPEED.search(line.group(1)) if line else None
     return pcie_text(float(speed.group(1)), int(speed.group(2))) if speed else None
 

@@ -9,7 +9,7 @@ from typing import Final
 from nvmesim.catalog.links import PCIE_ENCODING, PCIE_GT_PER_S, PCIE_LANES
 
 _BINARY: Final = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40, "P": 2**50}
-_SIZE: Final = re.compile(r"^\s*(\d[\d.,]*)\s*([KMGTP]?)(?:iB|B)?\s*$", re.I)
+_SIZE: Final = re.compile(r"^[ \t]*(\d[\d.,]*)\s*([KMGTP]?)(?:iB|B)?\s*$", re.I)
 
 
 def binary_size(text: str) -> int | None:

@@ -33,10 +33,10 @@ from nvmesim.scenario.resolved import ResolvedScenario
 from nvmesim.units import PS_PER_S
 from nvmesim.warning import Warning
 
-SHORT_REQUESTS: Final = 100_000
+SHORT_REQUESTS: Final = 60_000
 """Requests of a what-if run: common random numbers make so few enough."""
 LEAST_REQUESTS: Final = 20_000
-SHORT_VISITS: Final = 1_000_000
+SHORT_VISITS: Final = 600_000
 """Station visits of a what-if run: large requests are many, so fewer of them are simulated."""
 REBUILD_REQUESTS: Final = 3_000
 """Requests of a what-if run of a rebuild alone: nothing in it is drawn but dies."""

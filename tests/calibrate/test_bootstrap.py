@@ -121,6 +121,7 @@ def of_a_sweep(folder: Path, seed: int) -> list[float]:
     return inside(fit_drive(read_captures(folder), name="x").profile, known, SWEPT)
 
 
+@pytest.mark.long
 def test_a_drive_comes_back_through_fio_json(tmp_path: Path) -> None:
     assert np.nanmean(of_a_sweep(tmp_path, 0)) >= 0.7
 

@@ -127,6 +127,7 @@ def test_the_command_writes_a_profile_that_loads(
     assert profile.latencies is not None  # type: ignore[union-attr]
 
 
+@pytest.mark.long
 def test_the_command_fits_a_trace_whose_depth_nobody_stated(
     capture_of_reads: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -92,6 +92,7 @@ def test_bytes_and_requests_are_told_apart_by_size(seed):
     assert only.iops is None or only.allowed(262144) == pytest.approx(477, rel=0.01)
 
 
+@pytest.mark.long
 def test_a_volume_with_both_limits_is_told_at_every_point():
     volume = limited(16_000, 250e6)
     points = [p for n in (4096, 262144) for r in (1.0, 0.0) for p in sweep(volume, read=r, size=n)]

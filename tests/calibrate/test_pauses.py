@@ -82,6 +82,7 @@ def test_pauses_and_stalls_are_told_apart_and_recovered(both):
     assert len(columns) == 6
 
 
+@pytest.mark.long
 def test_what_only_passes_with_time_is_no_stall():
     found = fit_pauses(captured(known(pauses=True, stalls=False)))
     assert found.parts == ("pauses",)
@@ -103,6 +104,7 @@ def test_too_few_depths_or_no_distributions_give_none(both):
     assert fit_pauses([]) is NONE
 
 
+@pytest.mark.long
 def test_percentiles_that_pauses_make_are_not_of_the_body(both):
     points, found = both
     kept = {p.outstanding: set(found.without_tail(p).percentiles_s) for p in points[:4]}

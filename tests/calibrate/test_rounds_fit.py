@@ -21,6 +21,7 @@ def fitted():
     return fit_drive(found, name="local", held_out=["QD=16"])
 
 
+@pytest.mark.long
 def test_rounds_are_chosen_by_a_depth_that_neither_saw(fitted):
     assert fitted.profile.rounds is not None
     said = next(w for w in fitted.warnings if "a + b n" in w)

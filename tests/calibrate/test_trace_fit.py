@@ -102,6 +102,7 @@ def test_a_capture_of_an_emulated_machine() -> None:
     assert any("the number of dies" in w for w in fit.warnings)
 
 
+@pytest.mark.long
 def test_the_second_half_of_a_virtual_disk_at_varying_depth() -> None:
     """A recorded trace: three sizes, 70 % reads, depths 1 to 32, on a machine with other work.
 

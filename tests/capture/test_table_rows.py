@@ -203,14 +203,16 @@ SAMPLES = ["msr", "alibaba", "tencent", "k5cloud", "systor", "spc", "bpftrace-cs
 SAMPLES += ["iolog", "perf-script", "blkparse", "biosnoop", "xperf"]
 
 
+@pytest.mark.parametrize("step", [9, pytest.param(1, marks=pytest.mark.long)])
 @pytest.mark.parametrize("name", SAMPLES)
-def test_a_chunk_may_end_at_any_byte(name: str, tmp_path: Path, monkeypatch) -> None:
+def test_a_chunk_may_end_at_any_byte(name: str, step: int, tmp_path: Path, monkeypatch) -> None:
     text = sample(name)
     path = tmp_path / "t"
     path.write_text(text)
     whole = table_of(path)
     assert whole[0].height > 0
-    for size in {*range(1, min(len(text), 90)), *range(90, len(text) + 1, len(text) // 40)}:
+    most = range(90, len(text) + 1, step * len(text) // 40)
+    for size in {*range(1, min(len(text), 90), step), *most}:
 
         def cut(source: MemorySource, _: int = 0, size: int = size) -> Iterator[np.ndarray]:
             return lines._chunks(source, size)

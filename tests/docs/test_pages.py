@@ -21,7 +21,7 @@ PAGES = [DOCS / "start.md", *sorted((DOCS / "howto").glob("*.md"))]
 BLOCK = re.compile(
     r"^```(?:\{code-block\} )?(\w+)\n(?::caption: (\S+)\n\n)?(.*?)^```", re.MULTILINE | re.DOTALL
 )
-LONG = {"calibrate", "datasheet", "rebuild"}
+LONG = {"calibrate", "choose", "datasheet", "rebuild", "start", "what-if"}
 """Pages whose commands take longer than a few seconds."""
 MOST_LINES = 30
 """Of one extension: a drive, a RAID engine, a reader, a station."""
@@ -50,7 +50,7 @@ def _tables_as_they_were():
 
 @pytest.mark.parametrize(
     "page",
-    [pytest.param(p, marks=pytest.mark.slow) if p.stem in LONG else p for p in PAGES],
+    [pytest.param(p, marks=pytest.mark.long) if p.stem in LONG else p for p in PAGES],
     ids=lambda page: page.stem,
 )
 def test_a_page_can_be_followed(page, tmp_path, monkeypatch, capfd):

@@ -72,16 +72,16 @@ def compare_seeds(seeds: range, first: int = 0) -> tuple[int, int, int]:
 
 
 def test_random_networks() -> None:
-    requests, deadlocks, ties = compare_seeds(range(320))
+    requests, deadlocks, ties = compare_seeds(range(120))
     # the comparison means little unless requests complete, tie, and some networks lock
-    assert requests > 15_000
-    assert deadlocks > 5
+    assert requests > 6_000
+    assert deadlocks > 2
     assert ties > requests / 20
 
 
 @pytest.mark.parametrize("first", range(1, len(PLACES)))
 def test_whatever_has_the_number_0(first: int) -> None:
-    compare_seeds(range(60), first)
+    compare_seeds(range(30), first)
 
 
 @pytest.mark.slow

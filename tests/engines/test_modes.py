@@ -33,6 +33,7 @@ def run_python(code: str, **environment: str) -> str:
     return result.stdout
 
 
+@pytest.mark.long
 def test_jit_off() -> None:
     run_python(EQUALITY.format(40), NUMBA_DISABLE_JIT="1")
 

@@ -89,7 +89,9 @@ COMMANDS = {
 SLOW = ("run", "calibrate")
 
 
-@pytest.mark.parametrize("goes_on", [False, True], ids=["once", "from then on"])
+@pytest.mark.parametrize(
+    "goes_on", [False, pytest.param(True, marks=pytest.mark.long)], ids=["once", "from then on"]
+)
 @pytest.mark.parametrize(
     "what", [pytest.param(w, marks=pytest.mark.slow) if w in SLOW else w for w in COMMANDS]
 )

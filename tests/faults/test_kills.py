@@ -17,7 +17,7 @@ import nvmesim as ns
 from nvmesim.study.validate.skeleton import new_set
 
 BEFORE = "what was there before"
-FEW, MANY = 3, 100
+FEW, MANY = 1, 100
 KILLS = [FEW, pytest.param(MANY, marks=pytest.mark.slow)]
 
 

@@ -120,6 +120,24 @@ STEPS: tuple[Step, ...] = (
     *(_fields, _splice, _repeat),
 )
 LONGEST = 1 << 16
+RUNS = [
+    b"a",
+    b"a.",
+    b"1",
+    b"1 ",
+    b"1,",
+    b"1.1 ",
+    b"\n",
+    b"\t",
+    b" ",
+    b" \n",
+    b"/",
+    b"|",
+    b'"',
+    b"{",
+]
+RUNS += [b"a: ", b"=", b"-", b"12:00:00 ", b"[1] ", b"% "]
+"""A page of one thing: patterns that try every start of it with every end take minutes."""
 
 
 def mutated(rng: random.Random, seeds: Sequence[bytes]) -> bytes:
@@ -127,6 +145,9 @@ def mutated(rng: random.Random, seeds: Sequence[bytes]) -> bytes:
     data = bytearray(rng.choice(seeds))
     for _ in range(rng.choice((1, 1, 1, 2, 2, 3, 5, 9))):
         rng.choice(STEPS)(rng, data, seeds)
+    if rng.randrange(200) == 0:
+        at, run = rng.randrange(len(data) + 1), rng.choice(RUNS)
+        data[at:at] = run * (LONGEST // len(run))
     del data[LONGEST:]
     if rng.randrange(40) == 0:
         text = bytes(data).decode("latin-1")

@@ -40,7 +40,7 @@ def tables(*sets):
 
 def run(*sets, reliefs=False, precision=None):
     scenario = scenario_from_dict(tables(*sets))
-    return simulate(scenario, reliefs=reliefs, precision=precision)
+    return simulate(scenario, reliefs=reliefs, precision=precision, certainty=reliefs)
 
 
 def station(result, name):
@@ -132,9 +132,13 @@ def test_vmd_costs_each_drive_alike():
     }
     for count in (1, 2, 3, 4):
         drive = {"profile": "intel-p4510-1tb", "count": count, "state": "fresh"}
-        off = simulate(scenario_from_dict({**base, "drives": [drive]}), reliefs=False)
+        off = simulate(
+            scenario_from_dict({**base, "drives": [drive]}), reliefs=False, certainty=False
+        )
         on = simulate(
-            scenario_from_dict({**base, "drives": [{**drive, "behind": "vmd0"}]}), reliefs=False
+            scenario_from_dict({**base, "drives": [{**drive, "behind": "vmd0"}]}),
+            reliefs=False,
+            certainty=False,
         )
         loss = 1 - on.total.iops.value / off.total.iops.value
         print(f"{count} drives: VMD costs {loss:.1%}")
@@ -366,7 +370,7 @@ def test_large_transfers_stream_through_memory_side_by_side():
                       "threads": 1, "outstanding": 1}],
         "run": {"requests": 2000},
     }  # fmt: skip
-    found = simulate(scenario_from_dict(table), reliefs=False)
+    found = simulate(scenario_from_dict(table), reliefs=False, certainty=False)
     memory = station(found, "socket0 memory")
     assert memory.service_mean_s > 4e-6
     assert memory.wait_mean_s == 0

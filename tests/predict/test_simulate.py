@@ -28,7 +28,7 @@ def plain(result: Result) -> str:
 
 @pytest.fixture(scope="module")
 def reads() -> Result:
-    return simulate(scenario(drives=4, run={"requests": 100_000}), reliefs=False)
+    return simulate(scenario(drives=4, run={"requests": 100_000}), reliefs=False, certainty=False)
 
 
 def test_utilization_and_little_hold(reads: Result) -> None:
@@ -70,7 +70,7 @@ def test_reads_alone_have_no_writes(reads: Result) -> None:
 
 
 def test_reads_and_writes_add_up() -> None:
-    mixed = simulate(scenario(read=0.7, run={"requests": 50_000}), reliefs=False)
+    mixed = simulate(scenario(read=0.7, run={"requests": 50_000}), reliefs=False, certainty=False)
     assert mixed.read is not None
     assert mixed.write is not None
     assert mixed.read.count + mixed.write.count == mixed.total.count
@@ -86,6 +86,7 @@ def test_raid5_small_writes_read_and_write_twice() -> None:
     written = simulate(
         scenario(drives=4, volume={"raid": "raid5"}, read=0.0, run={"requests": 30_000}),
         reliefs=False,
+        certainty=False,
     )
     assert sum(m.reads_per_request for m in written.members) == pytest.approx(2, rel=0.02)
     assert sum(m.writes_per_request for m in written.members) == pytest.approx(2, rel=0.02)
@@ -94,14 +95,18 @@ def test_raid5_small_writes_read_and_write_twice() -> None:
 @pytest.mark.parametrize("engine", ["compiled", "simpy"])
 def test_the_same_seed_gives_the_same_result(engine: str) -> None:
     small = scenario(read=0.5, run={"requests": 600})
-    first, again = (plain(simulate(small, engine=engine, reliefs=False)) for _ in range(2))
+    first, again = (
+        plain(simulate(small, engine=engine, reliefs=False, certainty=False)) for _ in range(2)
+    )
     assert first == again
-    assert plain(simulate(small, engine=engine, seed=2, reliefs=False)) != first
+    assert plain(simulate(small, engine=engine, seed=2, reliefs=False, certainty=False)) != first
 
 
 def test_both_engines_say_the_same() -> None:
     small = scenario(read=0.5, run={"requests": 600})
-    a, b = (simulate(small, engine=e, reliefs=False) for e in ("compiled", "simpy"))
+    a, b = (
+        simulate(small, engine=e, reliefs=False, certainty=False) for e in ("compiled", "simpy")
+    )
     assert plain(a).replace('"compiled"', '"simpy"') == plain(b)
 
 
@@ -111,8 +116,8 @@ def test_an_unknown_engine_is_named() -> None:
 
 
 def test_arguments_take_the_place_of_the_scenario() -> None:
-    assert simulate(scenario(), requests=700, reliefs=False).requests == 700
-    precise = simulate(scenario(), precision=0.05, reliefs=False)
+    assert simulate(scenario(), requests=700, reliefs=False, certainty=False).requests == 700
+    precise = simulate(scenario(), precision=0.05, reliefs=False, certainty=False)
     assert precise.converged
     assert precise.requests >= 200_000
 
@@ -183,7 +188,7 @@ def test_throughput_never_exceeds_its_bounds() -> None:
     """Asymptotic bounds hold for what was measured; 1 % for the ends of the window."""
     for read in (1.0, 0.5, 0.0):
         for depth in (1, 16, 128):
-            found = simulate(scenario(read=read, outstanding=depth), reliefs=False)
+            found = simulate(scenario(read=read, outstanding=depth), reliefs=False, certainty=False)
             least = min(found.bottleneck.bounds.values())
             assert found.total.iops.value <= least * 1.01
             assert list(found.bottleneck.bounds.values()) == sorted(
@@ -220,7 +225,7 @@ def test_common_random_numbers_shrink_the_difference() -> None:
     a = scenario(rate="500k/s")
     b = scenario(rate="500k/s", drive={"commands": "490k/s"})
     difference = compare(a, b, requests=100_000)
-    low, high = simulate(a, reliefs=False).total.latency.intervals["mean"]
+    low, high = simulate(a, reliefs=False, certainty=False).total.latency.intervals["mean"]
     paired = difference.mean_s.high - difference.mean_s.low
     assert paired < (high - low) / 10
     # 0.04 us more service and a little more waiting
@@ -237,7 +242,7 @@ def test_a_scenario_does_not_differ_from_itself() -> None:
 
 
 def test_curve_rises_to_the_bound() -> None:
-    found = simulate(scenario(threads=2, outstanding=8), reliefs=False, curve=True)
+    found = simulate(scenario(threads=2, outstanding=8), reliefs=False, certainty=False, curve=True)
     depths = [p.outstanding for p in found.curve]
     assert depths == sorted(depths)
     assert 32 in depths
@@ -248,7 +253,7 @@ def test_curve_rises_to_the_bound() -> None:
 
 def test_one_row_a_request(tmp_path: Path) -> None:
     path = tmp_path / "requests.parquet"
-    found = simulate(scenario(read=0.5), reliefs=False, requests_file=path)
+    found = simulate(scenario(read=0.5), reliefs=False, certainty=False, requests_file=path)
     rows = pl.read_parquet(path)
     measured = rows.filter(~pl.col("warmup"))
     assert len(measured) == found.requests

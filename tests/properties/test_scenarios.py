@@ -30,10 +30,12 @@ def one_line(said: str) -> str:
     return said
 
 
-def check(tables) -> str:
+def check(tables, *, certainty=False) -> str:
     """Run *tables*; "ran" or why it was refused."""
     try:
-        result = ns.simulate(scenario_from_dict(tables), requests=REQUESTS, reliefs=False)
+        result = ns.simulate(
+            scenario_from_dict(tables), requests=REQUESTS, reliefs=False, certainty=certainty
+        )
     except InputError as error:
         return one_line(str(error))
     total = result.total
@@ -86,8 +88,15 @@ def test_a_cache_whose_destager_begins_with_room_is_not_emptier_than_empty():
     assert check(tables) == "ran"
 
 
+@pytest.mark.long
+@QUICK
+@given(scenarios())
+def test_their_intervals_too(tables):
+    check(tables, certainty=True)
+
+
 @pytest.mark.slow
 @LONG
 @given(scenarios())
 def test_many_scenarios(tables):
-    check(tables)
+    check(tables, certainty=True)

@@ -24,7 +24,9 @@ def server(**tables):
 
 
 def run(tables, requests=REQUESTS):
-    return ns.simulate(scenario_from_dict(tables), requests=requests, reliefs=False)
+    return ns.simulate(
+        scenario_from_dict(tables), requests=requests, reliefs=False, certainty=False
+    )
 
 
 def digits(result):

@@ -25,7 +25,11 @@ def test_the_worked_example_simulated(engine):
     drives = [{"profile": constant(ms)} for ms in EXAMPLE_MS]
     load = {"block_size": "4 MiB", "read": 0.0, "threads": 1, "outstanding": 1}
     result = ns.simulate(
-        scenario(RAID0, load, drives=drives), engine=engine, requests=200, reliefs=False
+        scenario(RAID0, load, drives=drives),
+        engine=engine,
+        requests=200,
+        reliefs=False,
+        certainty=False,
     )
     assert result.total.clat.mean == pytest.approx(9.7e-3, rel=2e-3)
     waits = study(resolve(scenario(RAID0, load, drives=drives)), counts=(1,))
@@ -187,7 +191,7 @@ def test_a_report_has_it_only_where_requests_wait_for_several_members(volume, lo
 
 def test_json_and_charts_carry_it():
     asked = scenario({**RAID0, "chunk": "16 KiB"}, {"read": 1.0}, count=4)
-    result = ns.simulate(asked, requests=2_000, reliefs=False, waits=True)
+    result = ns.simulate(asked, requests=2_000, reliefs=False, certainty=False, waits=True)
     found = json.loads(json.dumps(result.to_json()))["waits"]
     assert [size["block_size"] for size in found["sizes"]] == [4096, 16384, 65536]
     assert {point["op"] for point in found["scaling"]} == {"read", "write"}

@@ -24,9 +24,9 @@ RATE_TARGET: Final = (0.0025, 0.03)
 """Least and largest simulation part of IOPS that a run without a stated precision stops at."""
 TAIL_TARGET: Final = (0.01, 0.10)
 """The same of the p99."""
-LEAST_VISITS: Final = 1_500_000
+LEAST_VISITS: Final = 1_000_000
 """Station visits of the least run without a stated precision."""
-PATIENCE_VISITS: Final = 5_000_000
+PATIENCE_VISITS: Final = 3_000_000
 """Station visits after which such a run waits no longer for its p99."""
 
 

@@ -105,8 +105,9 @@ class Certainty:
         n = len(self.sources)
         if not n:
             return "not validated"
-        low, high = (100 * share for share in self.off)
-        return f"{n} source{'s' if n > 1 else ''}, off by {low:.0f} to {high:.0f} %"
+        low, high = (f"{100 * share:.0f}" for share in self.off)
+        off = low if low == high else f"{low} to {high}"
+        return f"{n} source{'s' if n > 1 else ''}, off by {off} %"
 
 
 def percent_of(span: Span) -> str:

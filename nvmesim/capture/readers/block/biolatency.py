@@ -35,15 +35,17 @@ LONGEST_S: Final = 3600.0
 SUFFIX: Final = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
 
 _BPFTRACE = re.compile(
-    r"^\s*[\[(](?P<lo>\d{1,12})(?P<lk>[KMGT]?)(?:, (?P<hi>\d{1,12})(?P<hk>[KMGT]?))?[)\]]"
+    r"^[ \t]*[\[(](?P<lo>\d{1,12})(?P<lk>[KMGT]?)(?:, (?P<hi>\d{1,12})(?P<hk>[KMGT]?))?[)\]]"
     r"\s+(?P<n>\d{1,15}) \|[@ ]*\|\s*$"
 )
-_BCC = re.compile(r"^\s*(?P<lo>\d{1,18}) -> (?P<hi>\d{1,18})\s+: (?P<n>\d{1,15})\s+\|[* +]*\|\s*$")
-_BCC_HEADER = re.compile(r"^\s*(nsecs|usecs|msecs|secs)\s+: count\s+distribution\s*$")
+_BCC = re.compile(
+    r"^[ \t]*(?P<lo>\d{1,18}) -> (?P<hi>\d{1,18})\s+: (?P<n>\d{1,15})\s+\|[* +]*\|\s*$"
+)
+_BCC_HEADER = re.compile(r"^[ \t]*(nsecs|usecs|msecs|secs)\s+: count\s+distribution\s*$")
 _MAP = re.compile(r"^@(\w*)(?:\[(.*)\])?:\s*$")
 _LABEL = re.compile(r"^(?:disk|flags|flag) = (.*?)\s*$", re.I)
 _SNIFF = re.compile(
-    r"^\s*\[\d+[KMGT]?, \d+[KMGT]?\)\s+\d+ \||^\s*[mnu]?secs\s+: count\s+distribution"
+    r"^[ \t]*\[\d+[KMGT]?, \d+[KMGT]?\)\s+\d+ \||^[ \t]*[mnu]?secs\s+: count\s+distribution"
     r"|^\{\"type\": \"l?hist\"|^\{[^\n]{0,200}'interval-start'",
     re.M,
 )

@@ -32,8 +32,13 @@ from nvmesim.capture.text import Head, Source
 
 FORMAT: Final = "biosnoop"
 SECTOR: Final = 512
-_HEADER = re.compile(r"^\s*TIME\((s|ms)\)\s+.*\bLAT\(ms\)\s*$", re.M)
-_ROW = re.compile(r"^\d+[.,]\d+\s+.*?\s+\d+\s+\S+\s+[RW]\w*\s+\d+\s+\d+\s+\d+[.,]\d+\s*", re.M)
+_HEADER = re.compile(r"^[ \t]*TIME\((s|ms)\)\s+.*\bLAT\(ms\)\s*$", re.M)
+_GAP = r"[ \t]{1,40}"
+_ROW = re.compile(
+    rf"^\d+[.,]\d+{_GAP}[^\n]{{0,64}}?{_GAP}\d+{_GAP}\S+{_GAP}[RW]\w*{_GAP}\d+{_GAP}\d+{_GAP}\d+[.,]\d+\s*",
+    re.M,
+)
+"""Bounded repetitions: a page of blanks must not take minutes to be no row."""
 MAX_SECTOR: Final = 2**53
 _EXPECTED = re.compile(
     rb"\s*$|\s*TIME\(|Tracing |Detaching |WARNING|"

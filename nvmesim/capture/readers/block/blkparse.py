@@ -40,10 +40,10 @@ SMALL: Final = 1 << 20
 N_THREADS: Final = 2
 
 _EVENT = re.compile(
-    rb"^\s*\d+,\d+\s+\d+\s+\d+\s+\d+\.\d+\s+\d+\s+[A-Zm]{1,2}\s+\S+(\s+\d+ \+ \d+|\s|$)", re.M
+    rb"^[ \t]*\d+,\d+\s+\d+\s+\d+\s+\d+\.\d+\s+\d+\s+[A-Zm]{1,2}\s+\S+(\s+\d+ \+ \d+|\s|$)", re.M
 )
 _PLAIN = re.compile(
-    rb"^\s*\d+,\d+\s+\d+\s+\d+\s+\d+\.\d+\s+\d+\s+[QDC]\s+\S+\s+\d+ \+ \d+ [(\[]", re.M
+    rb"^[ \t]*\d+,\d+\s+\d+\s+\d+\s+\d+\.\d+\s+\d+\s+[QDC]\s+\S+\s+\d+ \+ \d+ [(\[]", re.M
 )
 _SUMMARY = re.compile(
     rb"\s*$|CPU ?\d+ \(|Total \(|Throughput \(|Events \(|Input file |"

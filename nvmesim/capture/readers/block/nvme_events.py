@@ -44,7 +44,7 @@ def nvme_blocks(source: Source, notes: Notes) -> Iterator[Block]:
     start: int | None = None
     for lines in line_frames(source, notes):
         found = _found(lines)
-        odd = lines.filter(~pl.col("line").str.contains(r"^\s*#|\d: +[\w:]+: |^\s*$")).height
+        odd = lines.filter(~pl.col("line").str.contains(r"^[ \t]*#|\d: +[\w:]+: |^[ \t]*$")).height
         notes.skipped += odd
         if found.height == 0:
             continue

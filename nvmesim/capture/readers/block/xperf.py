@@ -29,7 +29,7 @@ MAX_US: Final = 10**15
 MAX_DISKS: Final = 1024
 SHORTEST_EVENT: Final = 24
 """``DiskRead,1,0x1,0x1,1,1`` and its end."""
-_HEADER = re.compile(r"^\s*(DiskRead|DiskWrite),\s*TimeStamp\s*,.*$", re.M)
+_HEADER = re.compile(r"^[ \t]*(DiskRead|DiskWrite),\s*TimeStamp\s*,.*$", re.M)
 
 
 def is_xperf(head: Head) -> bool:

@@ -32,8 +32,8 @@ TABLES: Final[dict[str, Op | None]] = {"Total IO": None, "Read IO": "read", "Wri
 
 _RESULTS = re.compile(r"Results for (?:timespan|job) (\d{1,9}):")
 _SNIFF = re.compile(
-    r"^\s*Results for (timespan|job) \d+:|^\s*Command Line: .*diskspd"
-    r"|^\s*number of outstanding I/O operations",
+    r"^[ \t]*Results for (timespan|job) \d+:|^[ \t]*Command Line: .*diskspd"
+    r"|^[ \t]*number of outstanding I/O operations",
     re.M | re.I,
 )
 _FILE = re.compile(r"\s+\([^()]*\)$")

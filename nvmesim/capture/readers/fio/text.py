@@ -31,15 +31,15 @@ from nvmesim.errors import CaptureError
 _EVENT: Final = re.compile(
     rf"(?P<section>{SECTION.pattern})|(?P<banner>{BANNER_JOB})"
     r"|^(?P<version>fio[- ][0-9][^\s;]*)\s*$"
-    r"|^\s*(?P<status>Run status group (?P<number>\d{1,9})\b[^\n]*)$",
+    r"|^[ \t]*(?P<status>Run status group (?P<number>\d{1,9})\b[^\n]*)$",
     re.MULTILINE,
 )
 _STATUS_LINE: Final = re.compile(
-    r"^\s*(READ|WRITE)\s*:[^\n]*?\bio=\s*(?P<io>[0-9.,]*[0-9])(?P<prefix>[KMGTP]?)(?P<i>i?)B?\b"
+    r"^[ \t]*(READ|WRITE)\s*:[^\n]*?\bio=\s*(?P<io>[0-9.,]*[0-9])(?P<prefix>[KMGTP]?)(?P<i>i?)B?\b"
     r"(?P<rest>[^\n]*)$",
     re.MULTILINE,
 )
-_DISK: Final = re.compile(r"^\s+(\S+): ios=[^\n]*?, util=([0-9.]+)%", re.MULTILINE)
+_DISK: Final = re.compile(r"^[ \t]+(\S+): ios=[^\n]*?, util=([0-9.]+)%", re.MULTILINE)
 _HEADING: Final = re.compile(r"^#+\s+(\S[^\n]{0,80})$|^(/[\w./-]{1,80}):?\s*$", re.MULTILINE)
 _FAILED: Final = re.compile(
     r"^fio: pid=\d+, err=(\d{1,9})/[^\n]*?func=([^\n]{1,120})$", re.MULTILINE

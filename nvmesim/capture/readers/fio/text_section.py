@@ -33,28 +33,28 @@ _BYTES: Final = re.compile(
 )
 _PRINTED_RATE: Final = re.compile(r"\biops=\s*([0-9.,]*[0-9][kKMG]?)", re.IGNORECASE)
 _MOMENTS: Final = re.compile(
-    r"^\s*(slat|clat|lat) \((nsec|usec|msec)\)\s*:\s*min=\s*([^,\s]+(?:,\d{3})*) ?, "
+    r"^[ \t]*(slat|clat|lat) \((nsec|usec|msec)\)\s*:\s*min=\s*([^,\s]+(?:,\d{3})*) ?, "
     r"max=\s*([^,\s]+(?:,\d{3})*) ?, avg=\s*([^,\s]+), stdev=\s*([^,\s]+)\s*$",
     re.MULTILINE,
 )
 _PERCENTILES: Final = re.compile(
-    r"^\s*(?:(slat|clat|lat) )?percentiles \((nsec|usec|msec)\)\s*:\n((?:\s*\|[^\n]*\n?)+)",
+    r"^[ \t]*(?:(slat|clat|lat) )?percentiles \((nsec|usec|msec)\)\s*:\n((?:\s*\|[^\n]*\n?)+)",
     re.MULTILINE,
 )
 _PERCENTILE: Final = re.compile(r"([0-9.]+)th=\[\s*([^\]\s]+)\]")
 _CPU: Final = re.compile(
-    r"^\s*cpu\s*: usr=(-?nan|[0-9.]+)%, sys=(-?nan|[0-9.]+)%(?:, ctx=(\d{1,18}))?", re.MULTILINE
+    r"^[ \t]*cpu\s*: usr=(-?nan|[0-9.]+)%, sys=(-?nan|[0-9.]+)%(?:, ctx=(\d{1,18}))?", re.MULTILINE
 )
 _ISSUED: Final = re.compile(
-    r"^\s*issued(?: rwts?| r/w(?:/d)?)?\s*: total=(?:r=)?(\d+)[,/](?:w=)?(\d+)(?:[,/](?:d=)?(\d+))?"
+    r"^[ \t]*issued(?: rwts?| r/w(?:/d)?)?\s*: total=(?:r=)?(\d+)[,/](?:w=)?(\d+)(?:[,/](?:d=)?(\d+))?"
     r"(?:,(\d+))?",
     re.MULTILINE,
 )
 _TARGET: Final = re.compile(
-    r"^\s*latency\s*: target=([1-9]\d*),[^\n]*?\bdepth=(\d{1,9})", re.MULTILINE
+    r"^[ \t]*latency\s*: target=([1-9]\d*),[^\n]*?\bdepth=(\d{1,9})", re.MULTILINE
 )
 """Values printed of ``latency_target``: 0 if there was none."""
-_DEPTHS: Final = re.compile(r"^\s*IO depths\s*:([^\n]*)$", re.MULTILINE)
+_DEPTHS: Final = re.compile(r"^[ \t]*IO depths\s*:([^\n]*)$", re.MULTILINE)
 _DEPTH: Final = re.compile(r"(>=64|\d+)=([0-9.]{1,12})%")
 _THOUSANDS: Final = re.compile(r"\d{1,3}(?:,\d{3})+")
 _PER_S: Final = {"nsec": 1e9, "usec": 1e6, "msec": 1e3}

@@ -24,16 +24,16 @@ from nvmesim.capture.readers.reports.common import (
 from nvmesim.capture.text import Head, Source
 
 FORMAT: Final = "crystaldiskmark"
-_TITLE: Final = re.compile(r"^\s*(CrystalDiskMark|KDiskMark)\s+\(?([0-9][\w.]{0,20})", re.M)
-_SECTION: Final = re.compile(r"^\s*\[(Read|Write|Mix)\]")
+_TITLE: Final = re.compile(r"^[ \t]*(CrystalDiskMark|KDiskMark)\s+\(?([0-9][\w.]{0,20})", re.M)
+_SECTION: Final = re.compile(r"^[ \t]*\[(Read|Write|Mix)\]")
 _ROW: Final = re.compile(
-    r"^\s*(?P<access>SEQ|RND|Sequential|Random)\s*(?P<op>Read|Write)?\s*"
+    r"^[ \t]*(?P<access>SEQ|RND|Sequential|Random)\s*(?P<op>Read|Write)?\s*"
     r"(?P<size>[0-9]{1,5}\s*[KM]i?B)?\s*\((?:(?:Q\s*=\s*(?P<q>\d{1,5}),\s*)?T\s*=\s*(?P<t>\d{1,4})|"
     r"QD\s*=\s*(?P<qd>\d{1,5}))\s*\)\s*:\s*(?P<rate>[0-9.]{1,15})\s*MB/s"
     r"(?:\s*\[\s*(?P<iops>[0-9.]{1,15}) IOPS\])?(?:\s*<\s*(?P<lat>[0-9.]{1,15}) us>)?\s*$"
 )
 _OLD_ROW: Final = re.compile(
-    r"^\s*(?P<access>Sequential|Random)\s+(?P<op>Read|Write)\s*(?P<size>[0-9]{1,5}[KM]i?B)?\s*"
+    r"^[ \t]*(?P<access>Sequential|Random)\s+(?P<op>Read|Write)\s*(?P<size>[0-9]{1,5}[KM]i?B)?\s*"
     r"(?:\(\s*QD\s*=\s*(?P<qd>\d{1,5})\))?\s*:\s*(?P<rate>[0-9.]{1,15})\s*MB/s"
     r"(?:\s*\[\s*(?P<iops>[0-9.]{1,15}) IOPS\])?\s*$"
 )

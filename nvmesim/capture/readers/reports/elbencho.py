@@ -37,7 +37,7 @@ _ELAPSED: Final = re.compile(
     r"(?:(\d{1,6})h)?(?:(\d{1,6})m(?!s))?(?:(\d{1,9}(?:\.\d{1,9})?)s)?(?:(\d{1,12})ms)?"
 )
 _IO_LATENCY: Final = re.compile(
-    r"^\s*IO latency\s*:\s*\[ min=([0-9.]{1,12})(us|ms|s) avg=([0-9.]{1,12})(us|ms|s) "
+    r"^[ \t]*IO latency\s*:\s*\[ min=([0-9.]{1,12})(us|ms|s) avg=([0-9.]{1,12})(us|ms|s) "
     r"max=([0-9.]{1,12})(us|ms|s)"
 )
 _WORKING: Final = re.compile(r"^Working on (\S+) with (\d{1,7}) threads")

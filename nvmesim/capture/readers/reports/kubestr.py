@@ -25,15 +25,15 @@ from nvmesim.capture.text import Head, Source, shown
 from nvmesim.scenario.loads.fio_words import parse_bytes
 
 FORMAT: Final = "kubestr"
-_JOB: Final = re.compile(r"^\s*JobName:\s*(\S*)\s*$")
-_LOAD: Final = re.compile(r"^\s*blocksize=(\S*) filesize=\S* iodepth=(\d{0,6}) rw=(\w*)\s*$")
-_OP: Final = re.compile(r"^\s*(read|write):\s*$")
-_RATE: Final = re.compile(r"^\s*IOPS=([0-9.]{1,20}) BW\(KiB/s\)=(\d{1,15})\s*$")
-_GLOBAL: Final = re.compile(r"^\s*Global options - ioengine=(\w*) .*\bdirect=(\d?)", re.M)
-_VERSION: Final = re.compile(r"^\s*FIO version - fio-(\S+)", re.M)
-_SUMMARY: Final = re.compile(r"^\s*FIO Benchmark Summary\s*$", re.M)
-_TITLE: Final = re.compile(r"^\s*(IOPS|Bandwidth in KiB/sec|Latency in ns) \(Read/Write\)\s*$")
-_PAIR: Final = re.compile(r"^\s*(Random|Sequential):\s*([0-9,]{1,20}) / ([0-9,]{1,20})\s*$")
+_JOB: Final = re.compile(r"^[ \t]*JobName:\s*(\S*)\s*$")
+_LOAD: Final = re.compile(r"^[ \t]*blocksize=(\S*) filesize=\S* iodepth=(\d{0,6}) rw=(\w*)\s*$")
+_OP: Final = re.compile(r"^[ \t]*(read|write):\s*$")
+_RATE: Final = re.compile(r"^[ \t]*IOPS=([0-9.]{1,20}) BW\(KiB/s\)=(\d{1,15})\s*$")
+_GLOBAL: Final = re.compile(r"^[ \t]*Global options - ioengine=(\w*) .*\bdirect=(\d?)", re.M)
+_VERSION: Final = re.compile(r"^[ \t]*FIO version - fio-(\S+)", re.M)
+_SUMMARY: Final = re.compile(r"^[ \t]*FIO Benchmark Summary\s*$", re.M)
+_TITLE: Final = re.compile(r"^[ \t]*(IOPS|Bandwidth in KiB/sec|Latency in ns) \(Read/Write\)\s*$")
+_PAIR: Final = re.compile(r"^[ \t]*(Random|Sequential):\s*([0-9,]{1,20}) / ([0-9,]{1,20})\s*$")
 _HEADING: Final = re.compile(r"^#+\s+(\S.{0,80})$")
 
 

@@ -27,7 +27,7 @@ _LINE: Final = re.compile(
     r"^[ \t]*([A-Z][A-Za-z /()]{3,30}):[ \t]*([0-9.]{1,18}(?:e-?\d{1,2})?)[ \t]*(?:#.*)?$", re.M
 )
 _DEPTH: Final = re.compile(r"Maintaining (\d{1,6}) concurrent (write|read|seq|rand)")
-_ROW: Final = re.compile(r"^\s*\d{1,7}\s+(\d{1,6})\s+\d{1,12}\s+\d{1,12}\s+[0-9.]", re.M)
+_ROW: Final = re.compile(r"^[ \t]*\d{1,7}\s+(\d{1,6})\s+\d{1,12}\s+\d{1,12}\s+[0-9.]", re.M)
 _ACCESS: Final[Mapping[str, Access]] = {"rand": "random", "seq": "sequential"}
 _MODE: Final = re.compile(r"rados\b[^\n]*\bbench\b[^\n]*\s(write|seq|rand)\b")
 

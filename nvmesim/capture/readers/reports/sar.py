@@ -18,13 +18,13 @@ from nvmesim.capture.text import Head, Source, shown
 
 FORMAT: Final = "sar"
 _HEADER: Final = re.compile(
-    r"^(?P<time>\d\d:\d\d:\d\d(?: ?[AP]M)?|\S*[^\d\s]\S*:)\s+(?P<first>DEV\s+)?tps\s+"
+    r"^(?P<time>\d\d:\d\d:\d\d(?: ?[AP]M)?|\S{0,40}[^\d\s]\S{0,40}:)[ \t]+(?P<first>DEV\s+)?tps\s+"
     r"(?P<rest>.*%util)(?P<last>\s+DEV)?\s*$",
     re.M,
 )
 """The device stands first or, with --pretty, last."""
 _TIME: Final = re.compile(r"^(\d\d):(\d\d):(\d\d)(?: ?([AP])M)?\s+")
-_AVERAGE: Final = re.compile(r"^\S*[^\d\s]\S*:\s+")
+_AVERAGE: Final = re.compile(r"^\S{0,40}[^\d\s]\S{0,40}:\s+")
 _BANNER: Final = re.compile(r"^Linux \S+ \(")
 UNITS: Final = {"rd_sec/s": 512.0, "wr_sec/s": 512.0, "rkB/s": 1024.0, "wkB/s": 1024.0}
 Values = dict[str, float]

@@ -27,22 +27,22 @@ from nvmesim.capture.readers.reports.common import (
 from nvmesim.capture.text import Head, Source, shown
 
 FORMAT: Final = "spdk"
-_HEADER: Final = re.compile(r"^\s*Device Information\s*:(.*)$", re.M)
+_HEADER: Final = re.compile(r"^[ \t]*Device Information\s*:(.*)$", re.M)
 _SUMMARY: Final = re.compile(r"^Summary latency data for (.+?)\s+from core\s+\d+:\s*$", re.M)
 _PLAIN: Final = re.compile(r": +[0-9.]{1,18} IOPS +[0-9.]{1,18} Mi?B/s\s*$", re.M)
 _HISTOGRAM: Final = re.compile(r"^Latency histogram for (.+?)\s+from core\s+\d+:\s*$", re.M)
-_SECTION: Final = re.compile(r"^\s*Latency (summary|histogram)\s*$")
+_SECTION: Final = re.compile(r"^[ \t]*Latency (summary|histogram)\s*$")
 _JOB: Final = re.compile(
-    r"^\s*Job: (\S+)(?: \(Core Mask 0x[0-9a-fA-F]+(?:, workload: (\w+))?"
+    r"^[ \t]*Job: (\S+)(?: \(Core Mask 0x[0-9a-fA-F]+(?:, workload: (\w+))?"
     r"(?:, percentage: (\d{1,3}))?(?:, depth: (\d{1,7}))?(?:, IO size: (\d{1,10}))?\))?\s*"
 )
-_ROW: Final = re.compile(r"^\s*(\S.*?)\s*:\s*((?:[0-9.]{1,18}(?:\s+|$)){4,9})$")
-_PERCENTILE: Final = re.compile(r"^\s*([0-9.]{1,10})%\s*:\s*([0-9.]{1,15})us\s*$")
+_ROW: Final = re.compile(r"^[ \t]*(\S.*?)\s*:\s*((?:[0-9.]{1,18}(?:\s+|$)){4,9})$")
+_PERCENTILE: Final = re.compile(r"^[ \t]*([0-9.]{1,10})%\s*:\s*([0-9.]{1,15})us\s*$")
 _BIN: Final = re.compile(
-    r"^\s*([0-9.]{1,15})\s*-\s*([0-9.]{1,15}):\s*[0-9.]{1,9}%\s*\(\s*(\d{1,15})\)\s*$"
+    r"^[ \t]*([0-9.]{1,15})\s*-\s*([0-9.]{1,15}):\s*[0-9.]{1,9}%\s*\(\s*(\d{1,15})\)\s*$"
 )
 _PLAIN_ROW: Final = re.compile(
-    r"^\s*(\S.*?)\s*:\s+([0-9.]{1,18}) (IOPS)\s+([0-9.]{1,18}) (MiB/s|MB/s)\s*$"
+    r"^[ \t]*(\S.*?)\s*:\s+([0-9.]{1,18}) (IOPS)\s+([0-9.]{1,18}) (MiB/s|MB/s)\s*$"
 )
 """Of bdevperf before 21.01, which prints no latencies."""
 _CORE: Final = re.compile(r"\s+from core\s+\d+$")

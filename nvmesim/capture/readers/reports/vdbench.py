@@ -25,7 +25,7 @@ from nvmesim.capture.readers.reports.common import (
 from nvmesim.capture.text import Head, Source, shown
 
 FORMAT: Final = "vdbench"
-_FLAT: Final = re.compile(r"^\s*tod\s+(?:timestamp\s+)?Run\s+Interval\s", re.M)
+_FLAT: Final = re.compile(r"^[ \t]*tod\s+(?:timestamp\s+)?Run\s+Interval\s", re.M)
 _SUMMARY: Final = re.compile(r"Starting RD=(\S+?)[;,\s]")
 _INTERVAL: Final = re.compile(r"^(?:\w{3} \d\d, \d{4}\s+)?\s*[Ii]nterval\s+(.*)$")
 _TAGS: Final = re.compile(r"<[^>\n]{0,300}>")
