@@ -46,8 +46,8 @@ _CPU: Final = re.compile(
     r"^[ \t]*cpu\s*: usr=(-?nan|[0-9.]+)%, sys=(-?nan|[0-9.]+)%(?:, ctx=(\d{1,18}))?", re.MULTILINE
 )
 _ISSUED: Final = re.compile(
-    r"^[ \t]*issued(?: rwts?| r/w(?:/d)?)?\s*: total=(?:r=)?(\d+)[,/](?:w=)?(\d+)(?:[,/](?:d=)?(\d+))?"
-    r"(?:,(\d+))?",
+    r"^[ \t]*issued(?: rwts?| r/w(?:/d)?)?\s*: total=(?:r=)?(\d+)[,/](?:w=)?(\d+)"
+    r"(?:[,/](?:d=)?(\d+))?(?:,(\d+))?",
     re.MULTILINE,
 )
 _TARGET: Final = re.compile(
