@@ -91,7 +91,8 @@ class Builder:
     series: list[Ints] = field(default_factory=list)
     series_block: list[int] = field(default_factory=list)
     _dists: dict[bytes, int] = field(default_factory=dict)
-    _tables: list[Ints] = field(default_factory=list)
+    tables: list[Ints] = field(default_factory=list)
+    """Quantile tables of the distributions, by row."""
 
     def station(
         self,
@@ -142,8 +143,8 @@ class Builder:
         """Row of a quantile table; equal tables share one."""
         key = table.tobytes()
         if key not in self._dists:
-            self._dists[key] = len(self._tables)
-            self._tables.append(table)
+            self._dists[key] = len(self.tables)
+            self.tables.append(table)
         return self._dists[key]
 
     def gc(self, on_ps: float, off_ps: float, factor: float) -> int:
@@ -243,7 +244,7 @@ def station_arrays(b: Builder) -> dict[str, Ints | tuple[str, ...]]:
         starts.append(len(scale) if s.scale else -1)
         scale.extend(s.scale)
     gc = ints(np.array(b.gcs, np.int64).reshape(-1, 3))
-    tables = np.stack(b._tables) if b._tables else np.zeros((0, TABLE), np.int64)
+    tables = np.stack(b.tables) if b.tables else np.zeros((0, TABLE), np.int64)
     lengths = np.cumsum([0] + [len(s) for s in b.series])
     return {
         "station_names": tuple(s.name for s in b.stations),

@@ -116,6 +116,10 @@ class NetworkBuilder:
     def stations(self) -> list[Station]:
         return self._b.stations
 
+    @property
+    def tables(self) -> list[npt.NDArray[np.int64]]:
+        return self._b.tables
+
     # Stations.
 
     def station(self, kind: Kind, servers: int = 1, name: str = "", **more: Any) -> int:

@@ -227,7 +227,7 @@ def test_draws_of_both_modes_agree() -> None:
     net = b.NetworkBuilder()
     net.exponential(12345)
     net.uniform(3, 1 << 40)
-    table = np.array(net.dists)
+    table = np.array(net.tables)
     for key, word in [*words, (0, 0), (-1, -1), (5, -9)]:
         bits = mix(key, word)
         assert bits == rng.mix(key, word)

@@ -405,7 +405,7 @@ def test_a_pickle_that_is_whole_but_of_another_library(case: Case) -> None:
 
 def test_many_processes_at_once(case: Case) -> None:
     home = case.folder("home", mode=0o700)
-    for done in case.run_many(6, {"XDG_CACHE_HOME": str(home)}):
+    for done in case.run_many(4, {"XDG_CACHE_HOME": str(home)}):
         case.assert_unharmed(done)
         assert "compiled code" not in done.stderr
     assert [file.name for file in (home / "nvmesim").iterdir()] == [case.name]

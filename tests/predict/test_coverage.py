@@ -47,6 +47,7 @@ def require(found: dict[str, tuple[float, int]], names: set[str]) -> None:
 
 
 @pytest.mark.parametrize("load", [0.5, 0.7])
+@pytest.mark.long
 def test_open_queue_short_runs(load: float) -> None:
     exact = {k: v for k, v in mm1_exact(load).items() if k != "p99.9"}
     found = coverage(mm1(load), exact, 200, RunGoal(None, SHORT), is_open=True)
@@ -54,6 +55,7 @@ def test_open_queue_short_runs(load: float) -> None:
     require(found, {"iops", "mean", "p50", "p90", "p99"})
 
 
+@pytest.mark.long
 def test_closed_network_short_runs() -> None:
     net = network([s * MEAN_PS for s in CLOSED], users=16)
     iops, mean = mva([s * 1e-6 for s in CLOSED], 16)

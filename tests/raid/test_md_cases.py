@@ -239,6 +239,7 @@ N_LONG = 25_000
 @pytest.mark.parametrize(
     ("level", "members", "chunk", "op", "block", "align", "offset", "degraded"), LONG
 )
+@pytest.mark.long
 def test_expectation_is_within_one_percent_of_a_long_run(
     level, members, chunk, op, block, align, offset, degraded
 ):

@@ -47,6 +47,7 @@ def test_limits_of_the_rebuild_speed():
     assert forced.rebuild.bytes_per_s > 1.2 * paced.rebuild.bytes_per_s
 
 
+@pytest.mark.long
 def test_a_raised_least_speed_is_no_addition():
     """md waits window by window above the least speed and not at all below: the larger counts."""
     load = {"threads": 4, "outstanding": 16}

@@ -84,6 +84,7 @@ LONG = {
 
 
 @pytest.mark.parametrize("name", LONG)
+@pytest.mark.long
 def test_a_long_run_is_within_one_per_cent(name):
     volume, load, count = LONG[name]
     ready = ready_for(volume, load, count=count)

@@ -64,6 +64,7 @@ def test_two_keys_make_a_grid(file, tmp_path, capsys):
     assert best[0] == "8"
 
 
+@pytest.mark.long
 def test_many_keys_show_axes_and_the_best(file, tmp_path, capsys):
     over = ("--over", "workload.0.outstanding=1..64", "--over", "workload.0.read=0.5..1.0")
     assert command(file, tmp_path, *over, "--samples", "9") == 0

@@ -131,6 +131,7 @@ def test_the_widest_input_comes_first(small):
     assert die["change_high"] > 0.05
 
 
+@pytest.mark.long
 def test_each_input_of_equal_parts_moves_together(small):
     tables = small.to_dict()
     tables["drives"] = [{"profile": "sata-ssd"}, {"profile": "sata-ssd"}]

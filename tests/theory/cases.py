@@ -149,7 +149,7 @@ def lognormal(mean_us: float, sigma: float) -> Dist:
 def moments_us(dist: Dist) -> tuple[float, float]:
     net = b.NetworkBuilder()
     dist(net)
-    mean, second = f.moments(net.dists[0])
+    mean, second = f.moments(net.tables[0])
     return mean / US, second / US**2
 
 
