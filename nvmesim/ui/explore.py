@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,8 +16,10 @@ from nvmesim.scenario.schema import Scenario
 from nvmesim.show import palette
 from nvmesim.show import words as summary
 from nvmesim.show.page import escaped
-from nvmesim.study.sweep.api import tables_of
+from nvmesim.study.sweep.api import Progress, tables_of
 from nvmesim.study.sweep.plan import put
+from nvmesim.ui.jobs import Jobs, PageJob
+from nvmesim.ui.work import first_look
 from nvmesim.version import install_command
 
 TRAIL: Final = 6
@@ -43,9 +45,10 @@ def explore(
     """Return sliders for the keys in *over* above an answer that follows them (ipywidgets).
 
     *over* maps keys as ``--set`` takes them to (low, high) or (low, high, step) for a slider, or to
-    a list for a menu; each starts at the scenario's own value if that is among them. Every position
-    is simulated as `nvmesim run` does (or for *requests* requests) with the same random numbers, so
-    that what moves is the design.
+    a list for a menu; each starts at the scenario's own value if that is among them. A position is
+    followed with a first look of few requests, as in `nvmesim ui`, and then simulated in the
+    background as `nvmesim run` does; with *requests*, for so many requests at once. The random
+    numbers are the same everywhere, so that what moves is the design.
 
     Raises InputError if ipywidgets is not installed or a range is empty.
     """
@@ -58,13 +61,32 @@ def explore(
     controls = {key: _control(widgets, key, said, now.at(key)) for key, said in over.items()}
     answer = widgets.HTML()
     view = _View(tables, base, requests, seed)
+    jobs = Jobs()
+    last = PageJob()
+
+    def moved() -> Mapping[str, Any]:
+        values = {key: control.value for key, control in controls.items()}
+        view.move(values)
+        return values
 
     def follow(_change: Any = None) -> None:
-        answer.value = view.html({key: control.value for key, control in controls.items()})
+        nonlocal last
+        last.cancel()
+        values = moved()
+        if requests is not None:
+            answer.value = view.html(values)
+            return
+        answer.value = view.first(values)
+        last = jobs.start(lambda job: refine(job, values))
+
+    def refine(job: PageJob, values: Mapping[str, Any]) -> None:
+        found = view.html(values, job.progress)
+        if not job.is_cancelled:
+            answer.value = found
 
     for control in controls.values():
         control.observe(follow, names="value")
-    follow()
+    answer.value = view.html(moved())
     return widgets.VBox([*controls.values(), answer])
 
 
@@ -77,23 +99,46 @@ class _View:
         self._tables, self._base = tables, base
         self._requests, self._seed = requests, seed
         self._trail: list[str] = []
+        self._values: Mapping[str, Any] = {}
+        self._now = ""
+        """Line of the position that is shown."""
 
-    def result(self, values: Mapping[str, Any]) -> Result:
+    def move(self, values: Mapping[str, Any]) -> None:
+        """Go to *values*; the position before joins those before it."""
+        if self._now:
+            self._trail = [*self._trail, self._now][-TRAIL:]
+        self._values, self._now = values, ""
+
+    def scenario(self, values: Mapping[str, Any]) -> Scenario:
+        """The scenario at *values*."""
+        return scenario_from_dict(put(self._tables, values), self._base)
+
+    def result(self, values: Mapping[str, Any], progress: Progress | None = None) -> Result:
         """Simulate at *values* as `nvmesim run` does, without reliefs."""
-        changed = scenario_from_dict(put(self._tables, values), self._base)
-        return simulate(changed, requests=self._requests, seed=self._seed, reliefs=False)
+        return simulate(self.scenario(values), requests=self._requests, seed=self._seed,
+                        reliefs=False, progress=progress)  # fmt: skip
 
-    def html(self, values: Mapping[str, Any]) -> str:
+    def first(self, values: Mapping[str, Any]) -> str:
+        """Say what a first look at *values* shows."""
+        return self._said(values, lambda: first_look(self.scenario(values), self._seed),
+                          "first look, refining …")  # fmt: skip
+
+    def html(self, values: Mapping[str, Any], progress: Progress | None = None) -> str:
         """Simulate at *values* and say what comes out; an impossible design says why."""
+        return self._said(values, lambda: self.result(values, progress), "")
+
+    def _said(
+        self, values: Mapping[str, Any], simulated: Callable[[], Result], stage: str
+    ) -> str:  # fmt: skip
         started = time.perf_counter()
         try:
-            result = self.result(values)
+            result = simulated()
         except NvmesimError as error:
             return _wrapped(f'<p class="err">{escaped(error)}</p>')
         took = time.perf_counter() - started
-        shown = _answer(result, took) + self._before()
-        self._trail = [*self._trail, _line(values, result)][-TRAIL:]
-        return _wrapped(shown)
+        if values is self._values:  # work in the background may be late
+            self._now = _line(values, result)
+        return _wrapped(_answer(result, took, stage) + self._before())
 
     def _before(self) -> str:
         if not self._trail:
@@ -105,21 +150,22 @@ def _wrapped(inner: str) -> str:
     return f'{_STYLE}<div class="nvmesim-explore" role="status">{inner}</div>'
 
 
-def _answer(result: Result, took: float) -> str:
+def _answer(result: Result, took: float, stage: str) -> str:
     total = result.total
     p99 = summary.latency_at(total.latency, "p99")
     figures = [
         f'<b class="n">{summary.kiops(total.iops.value)}IOPS</b> {summary.plus_minus(total.iops)}',
         f"{summary.gigabytes(total.bytes_per_s.value)} GB/s",
-        f"mean {summary.microseconds(total.latency.mean)} us",
-        f"p99 {summary.microseconds(p99)} us",
+        f"mean {summary.microseconds(total.latency.mean)} µs",
+        f"p99 {summary.microseconds(p99)} µs",
         f"CPU {summary.percent(result.cpu.logical_utilization)}",
     ]
     bars = "".join(_bar(group) for group in _fullest(result))
     said = escaped(summary.reason(result))
     return (
         f"<div>{' · '.join(figures)}</div><p>{said}</p>{bars}"
-        f'<p class="s">{result.requests:,} requests simulated in {took * 1e3:.0f} ms</p>'
+        f'<p class="s">{result.requests:,} requests simulated in {took * 1e3:.0f} ms'
+        f"{f'; {stage}' if stage else ''}</p>"
     )
 
 
@@ -143,7 +189,7 @@ def _bar(group: summary.StationGroup) -> str:
 def _line(values: Mapping[str, Any], result: Result) -> str:
     p99 = summary.microseconds(summary.latency_at(result.total.latency, "p99"))
     cells = [*(f"{_short(k)} {escaped(v)}" for k, v in values.items()),
-             f"{summary.kiops(result.total.iops.value)}IOPS", f"p99 {p99} us"]  # fmt: skip
+             f"{summary.kiops(result.total.iops.value)}IOPS", f"p99 {p99} µs"]  # fmt: skip
     return f"<tr>{''.join(f'<td>{c}</td>' for c in cells)}</tr>"
 
 

@@ -34,10 +34,15 @@ DESIGNS: Final = (2, 4)
 # Predict ------------------------------------------------------------------------------------------
 
 
+def first_look(scenario: Scenario, seed: int | None = None) -> Result:
+    """Return a result of few requests: what a slider is followed with."""
+    return simulate(scenario, requests=COARSE_REQUESTS, seed=seed, reliefs=False, over_time=False,
+                    certainty=False)  # fmt: skip
+
+
 def coarse(scenario: Scenario) -> str:
-    """Return an answer of few requests: what a slider is followed with."""
-    result = simulate(scenario, requests=COARSE_REQUESTS, reliefs=False, over_time=False,
-                      certainty=False)  # fmt: skip
+    """Return the answer of a first look."""
+    result = first_look(scenario)
     return figures(result, stage=f"first look: {result.requests:,} requests; refining …")
 
 

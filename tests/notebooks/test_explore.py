@@ -2,6 +2,7 @@
 
 import builtins
 import re
+import time
 
 import pytest
 
@@ -64,6 +65,21 @@ def test_more_drives_do_more_and_the_trail_remembers(panel):
     panel.children[0].value = 6
     assert kiops(panel) > 1.5 * before
     assert "drives 2" in words(panel).split("before:")[1]
+
+
+def test_a_move_is_followed_by_a_first_look_and_then_refined():
+    shown = ns.explore(scenario(), {"drives.0.count": (2, 4)})
+    seen = []
+    shown.children[-1].observe(lambda change: seen.append(change["new"]), names="value")
+    shown.children[0].value = 3
+    assert "4,000 requests" in seen[0]
+    assert "refining" in seen[0]
+    deadline = time.monotonic() + 60
+    while len(seen) < 2 and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert "refining" not in seen[1]
+    assert "drives 2" in words(shown).split("before:")[1]
+    assert "drives 3" not in words(shown).split("before:")[1]
 
 
 def test_an_impossible_design_says_why_and_the_next_one_works(panel):
