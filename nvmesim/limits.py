@@ -1,7 +1,7 @@
 """Limits of memory and time for one input, so that a small file cannot take all of a machine.
 
 Counts are limits in total, checked before anything of their size is made. Memory is that of the
-requests and commands under way, which is what grows: ``--max-memory`` changes it.
+requests and commands in flight, which is what grows: ``--max-memory`` changes it.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ MOST_POINTS: Final = 10_000
 MOST_KEY_PARTS: Final = 32
 """Parts of a dotted key of TOML: reading time grows with the square of their number."""
 MEMORY: Final = 4 << 30
-"""Bytes that requests under way may take, unless something else is asked for."""
+"""Bytes that requests in flight may take, unless something else is asked for."""
 VARIABLE: Final = "NVMESIM_MAX_MEMORY"
 """Tells processes that this one starts."""
 
 
 def memory() -> int:
-    """Return the bytes that requests under way may take in this process."""
+    """Return the bytes that requests in flight may take in this process."""
     stated = os.environ.get(VARIABLE, "")
     return int(stated) if stated.isdecimal() else MEMORY
 
@@ -48,11 +48,11 @@ def memory() -> int:
 def need(n_bytes: int, what: str) -> None:
     """Raise LimitError if *what* would take more than `memory`.
 
-    >>> need(1 << 20, "10 requests under way")
-    >>> need(1 << 40, "9 requests under way")
+    >>> need(1 << 20, "10 requests in flight")
+    >>> need(1 << 40, "9 requests in flight")
     Traceback (most recent call last):
     ...
-    nvmesim.errors.LimitError: 9 requests under way need 1024 GiB; the limit is 4 GiB (--max-memory)
+    nvmesim.errors.LimitError: 9 requests in flight need 1024 GiB; the limit is 4 GiB (--max-memory)
     """
     most = memory()
     if n_bytes > most:

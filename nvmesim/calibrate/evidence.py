@@ -89,8 +89,8 @@ def percentiles_missed(judged: Sequence[Judged]) -> list[str]:
             advice = ""
             if 2 * len(far) >= len(off):
                 advice = (
-                    f": take no {what} from this profile, or say what measured (--captured-on), or "
-                    "add captures"
+                    f": do not use {what} of this profile; state the host that measured "
+                    "(--captured-on), or add captures"
                 )
             said.append(f"{what} is off by {span} at {len(far)} of {len(off)} points{advice}")
     return said
@@ -139,10 +139,10 @@ class DriveFit(Drawable):
         said = f"Reproduces {rows} within {max(worst, 0.001):.1%} of IOPS"
         held = [abs(j.residual["iops"]) for j in self.points if j.point.held_out]
         if held:
-            said += f", and what was held out within {max(held):.1%}"
+            said += f", and the held-out rows within {max(held):.1%}"
         untold = list(self.profile.untold)
         if untold:
-            said += f"; the rows do not tell {', '.join(untold)}"
+            said += f"; the rows do not determine {', '.join(untold)}"
         if self.profile.alternatives:
             share = sum(a.weight for a in self.profile.alternatives)
             said += f"; other explanations have {share:.0%} of the weight"

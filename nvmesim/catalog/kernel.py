@@ -34,14 +34,14 @@ def known_kernel(asked: str, known: Sequence[str]) -> str:
         wanted = version(asked)
     except ValueError:
         raise CatalogError(
-            f"is {asked!r}; a Linux kernel as {known[-1]!r}: {', '.join(known)} are told apart"
+            f"is {asked!r}; a Linux kernel as {known[-1]!r}: {', '.join(known)} are known"
         ) from None
     older = [name for name in known if version(name) <= wanted]
     if not older or wanted[0] > version(known[-1])[0]:
         near = known[-1] if older else known[0]
         raise CatalogError(
-            f"is {asked!r}, which nobody measured; the nearest is {near!r}, and "
-            f"{', '.join(known)} are told apart"
+            f"is {asked!r}, which was not measured; the nearest is {near!r}, and "
+            f"{', '.join(known)} are known"
         )
     return older[-1]
 

@@ -56,9 +56,9 @@ def bounded(usual_time: str = "") -> Callable[[Command], Command]:
         said = f"  [default: {usual_time}]" if usual_time else ""
         for option in (
             click.option("--max-time", metavar="TIME",
-                         help=f"Stop after so long with what there is, as 10 s.{said}"),
+                         help=f"Stop after this time and print what is finished, as 10 s.{said}"),
             click.option("--max-memory", metavar="SIZE",
-                         help="Memory for requests under way, in each process.  [default: 4 GiB]"),
+                         help="Memory for requests in flight, per process.  [default: 4 GiB]"),
         ):  # fmt: skip
             run = option(run)
         return cast(Command, run)
@@ -84,7 +84,7 @@ def seconds_of(text: str) -> float | None:
 
 @contextmanager
 def memory_of(text: str | None) -> Iterator[None]:
-    """Let requests under way take so much in the body, and in processes that it starts."""
+    """Let requests in flight take so much in the body, and in processes that it starts."""
     if text is None:
         yield
         return

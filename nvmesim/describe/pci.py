@@ -154,7 +154,9 @@ def _facts(functions: list[Function], drives: list[Function]) -> Facts:
         facts.assumed.append("lspci was not run as root: links are those of the drive profiles")
     silent = [d.address for d in drives if not (d.link or d.denied or d.emulated)]
     if silent:
-        facts.assumed.append(f"the link of {', '.join(silent)} is not said: its profile's holds")
+        facts.assumed.append(
+            f"the link of {', '.join(silent)} is not in the dumps: its profile's holds"
+        )
     if any(drive.emulated for drive in drives):
         facts.assumed.append("emulated NVMe says nothing true of links: those of the profiles hold")
     return facts

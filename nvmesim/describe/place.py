@@ -194,7 +194,7 @@ def _paired(disks: list[Disk], slots: list[Slot], assumed: list[str]) -> dict[st
     shapes = {(slot.node, slot.socket, slot.link, slot.uplink) for slot in free}
     if len(shapes) > 1:
         assumed.append(
-            "which NVMe drive is at which PCI address is not said: both are taken in order "
+            "which NVMe drive is at which PCI address is not in the dumps: both are taken in order "
             "(nvme list -v -o json or lstopo --of xml says it)"
         )
     if len(free) > len(loose):

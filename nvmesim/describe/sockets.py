@@ -51,7 +51,7 @@ class Sockets:
         if place.node is not None:
             return self.of_node(place.node, what)
         if self.count > 1:
-            self.assume(f"where {what} is attached is not said: socket 0")
+            self.assume(f"where {what} is attached is not in the dumps: socket 0")
         return 0
 
     def memory(self) -> list[bool]:

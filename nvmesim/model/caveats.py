@@ -42,7 +42,7 @@ def _replayed(profile: DriveProfile, depth: float) -> Iterator[Warning]:
 def _unmeasured(profile: DriveProfile, reads: set[float]) -> Iterator[Warning]:
     if profile.writes_unmeasured and min(reads) < 1:
         text = (
-            f"{profile.name}: no writes were measured, what they cost is assumed and in no "
+            f"{profile.name}: no writes were measured, their cost is assumed and not part of the "
             "interval; calibrate with a capture of writes"
         )
         yield Warning("writes-unmeasured", text, profile.name)
@@ -78,7 +78,10 @@ def _untold(profile: DriveProfile, reads: set[float]) -> Iterator[Warning]:
     ]
     if keys:
         would = "; ".join(dict.fromkeys(profile.untold[key] for key in keys))
-        text = f"{profile.name}: its captures do not tell {', '.join(keys)}; what would: {would}"
+        text = (
+            f"{profile.name}: its captures do not determine {', '.join(keys)}; "
+            f"captures that would: {would}"
+        )
         yield Warning("untold", text, profile.name)
 
 

@@ -225,7 +225,7 @@ def _engine_text(lowered: Lowered, stop: Full) -> str:
     if not _is_engine(lowered, stop):
         return ""
     share = percent(engine_share(lowered.scenario))
-    return f"; {share} of it is the RAID engine's, most of that lines that threads share"
+    return f"; {share} of it is the RAID engine's, mostly for cache lines that threads share"
 
 
 def _sentence(
@@ -302,13 +302,13 @@ def describe(lowered: Lowered, totals: Totals, full: Full) -> str:
         text = f"; {one} serial, which more cores do not change"
         return f"its threads ({busy_text}{_engine_text(lowered, full) or text})"
     if info.burns == "all":
-        where = "one lock that spins: requests pass it one by one, and who waits burns its CPU"
+        where = "one spin lock: requests take it one by one, and those that wait burn CPU"
         return f"{info.name}, {where} ({busy_text})"
     if info.resource == "engine-threads":
         threads = "one thread" if info.servers == 1 else f"{info.servers} threads"
         return f"{info.name}, {threads} for all rows of 4 KiB ({busy_text})"
     if info.kind in ("raid-engine", "lock"):
-        return f"{info.name}, one section that requests pass one by one ({busy_text})"
+        return f"{info.name}, a serial section that requests pass one by one ({busy_text})"
     return f"{spoken(lowered, totals, full)} ({busy_text})"
 
 
@@ -358,7 +358,7 @@ def best_relief(reliefs: Sequence[Relief]) -> str:
     best = max(reliefs, key=lambda r: r.gain)
     if not _brings(best):
         return (
-            f"none of {len(reliefs)} changes re-simulated brings more than its uncertainty or 0.5 %"
+            f"none of {len(reliefs)} changes re-simulated gains more than its uncertainty and 0.5 %"
         )
     return (
         f"{best.change} would give {format_iops(best.iops.value)} "

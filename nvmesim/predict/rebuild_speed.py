@@ -22,7 +22,7 @@ def speed_limits(scenario: ResolvedScenario, rebuild: Rebuild | None) -> list[Wa
         return []
     text = (
         f"{volume.name}: sync_speed_max, {format_bandwidth(volume.sync_speed_max)} of each member, "
-        "is what holds it; neither drives nor md do: raise it (md's default is 200,000 KiB/s) to "
+        "limits it, not the drives or md: raise it (md's default is 200,000 KiB/s) to "
         "know what they can"
     )
     return [Warning("sync-speed-max", text, volume.name)]

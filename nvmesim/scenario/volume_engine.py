@@ -43,7 +43,7 @@ def _in_kernel(
 ) -> RaidEngineProfile:
     if not engine.kernels:
         raise GeometryError(
-            f"{key}.kernel is {kernel!r}; {engine.name} does not tell kernels apart, leave it out"
+            f"{key}.kernel is {kernel!r}; {engine.name} is the same for all kernels; leave it out"
         )
     try:
         taken = known_kernel(kernel, engine.kernels)
@@ -51,7 +51,9 @@ def _in_kernel(
     except CatalogError as error:
         raise ScenarioError(f"{key}.kernel {error}") from None
     if taken != kernel:
-        notes.assume(f"{key}.kernel: {kernel} costs what {taken} does, the last that is told apart")
+        notes.assume(
+            f"{key}.kernel: {kernel} costs what {taken} does, the nearest earlier one that is known"
+        )
     return changed
 
 

@@ -42,7 +42,7 @@ def _subtitle(fit: TraceFit | EmpiricalFit) -> str:
 
     if not isinstance(fit, TraceFit):
         return "made of the samples of a capture"
-    kind = "served in rounds" if fit.structure.rounds else f"of {fit.structure.dies} dies"
+    kind = "served in batches" if fit.structure.rounds else f"of {fit.structure.dies} dies"
     return f"{kind}, fitted to single requests under their own arrivals"
 
 

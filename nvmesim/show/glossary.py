@@ -10,7 +10,7 @@ GLOSSARY: Final[Mapping[str, str]] = {
     "dozens, each with a queue",
     "channel": "the bus inside a drive that several dies share to send data",
     "station": "anything that requests wait for: a die, a link, a CPU, a lock",
-    "gate": "a number of slots, such as a write buffer's; who finds none free waits",
+    "gate": "a number of slots, such as a write buffer's; a request that finds none free waits",
     "section": "a part of the run that the statistics look at by itself, to know how much "
     "chance there is",
     "interval": "where the true value lies with 95 % probability, as far as the model knows",
@@ -18,6 +18,5 @@ GLOSSARY: Final[Mapping[str, str]] = {
     "closed loop": "threads that send the next request when one is answered",
     "open loop": "requests that arrive by the clock, whether or not earlier ones are answered",
     "relief": "a change that was simulated to see what it brings",
-    "bound": "the throughput that no queueing could exceed: that of the busiest station, "
-    "always busy",
+    "bound": "the throughput if the busiest station never waits for work: no load can exceed it",
 }

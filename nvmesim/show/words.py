@@ -143,7 +143,7 @@ def _op_row(name: str, stats: OpStats) -> OpRow:
 
 
 GROUP_COLUMNS: Final = ("workload", "IOPS", "95 %", "mean us", "p50 us", "p99 us", "p99.9 us",
-                        "limit", "slo us", "above", "of time")  # fmt: skip
+                        "of limit", "slo us", "above slo", "time above")  # fmt: skip
 
 
 def group_rows(result: Result) -> list[tuple[str, ...]]:

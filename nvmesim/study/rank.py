@@ -103,7 +103,9 @@ def rank(
     for number in range(rounds):
         race.simulate(number)
         if progress is not None:
-            progress(f"round {number + 1}: {len(race.alive)} candidates left", number / rounds)
+            progress(
+                f"replication {number + 1}: {len(race.alive)} candidates left", number / rounds
+            )
         if number + 1 >= first:
             race.drop(probability, difference)
         if len(race.alive) == 1:
@@ -125,7 +127,7 @@ def _check(
     if not 0 < difference <= 1:
         raise InputError(f"difference {difference!r} is out of range; above 0, at most 1")
     if rounds < 3:
-        raise InputError(f"{rounds} rounds are too few to see a spread; at least 3")
+        raise InputError(f"{rounds} replications are too few to see a spread; at least 3")
 
 
 class _Race:
@@ -156,7 +158,7 @@ class _Race:
             if value is None:
                 raise InputError(
                     f"{self.names[answer.number]}: {self._metric} is not known from "
-                    f"{self._requests:,} requests a round; ask for more"
+                    f"{self._requests:,} requests a replication; ask for more"
                 )
             self.values[answer.number].append(self._sign * value)
 

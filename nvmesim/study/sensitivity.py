@@ -117,7 +117,7 @@ def _rows(
     base = answers[0].row.get(metric)
     if not base:
         why = answers[0].row.get("error") or "too few requests, or no steady state"
-        raise InputError(f"{metric} of the scenario as it is is not known: {why}")
+        raise InputError(f"{metric} of the unchanged scenario is not known: {why}")
     rows = []
     for i, found in enumerate(inputs):
         at = [answers[1 + 2 * i + side].row.get(metric) for side in (0, 1)]

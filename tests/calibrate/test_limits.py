@@ -56,7 +56,7 @@ def test_reads_and_writes_at_one_rate_are_a_limit_and_it_is_recovered():
     (said,) = [w for w in fit.warnings if w.startswith("a rate limit of")]
     assert "3,000 requests/s: randread 4 KiB, randwrite 4 KiB stay at it from depth 2" in said
     assert "more depth buys only latency, a larger allowance buys throughput" in said
-    assert any("another size would tell" in w for w in fit.warnings)
+    assert any("a capture at another size would decide" in w for w in fit.warnings)
 
 
 def test_the_disk_behind_it_is_fitted_from_the_points_below(tmp_path):
@@ -103,7 +103,7 @@ def test_a_volume_with_both_limits_is_told_at_every_point():
     assert fit.profile.write.program.basis == "assumed"
     (said,) = [w for w in fit.warnings if w.startswith("a rate limit of")]
     assert "16,000 requests/s and 250 MB/s" in said
-    assert any("what the disk behind it could write is assumed" in w for w in fit.warnings)
+    assert any("the write rate of the disk behind it is assumed" in w for w in fit.warnings)
 
 
 def test_what_a_disk_itself_can_do_is_no_limit():

@@ -83,7 +83,7 @@ def test_one_depth_gives_the_latency_and_warns():
     assert p.commands.basis == "assumed"
     said = " ".join(fit.warnings)
     assert "the number of dies (64) is assumed" in said
-    assert "one point: every number but what it tells at its depth is a guess" in said
+    assert "one point: away from its depth every number is a guess" in said
     assert "the write side is assumed" in said
 
 
@@ -110,5 +110,5 @@ def test_writes_that_a_drain_limits(sweep):
 def test_no_mix_is_said():
     truth = drive()
     fit = fit_drive([simulated(truth, 1, d, read=0.0) for d in (1, 16)])
-    assert any("a 70/30 capture would tell" in w for w in fit.warnings)
+    assert any("a 70/30 capture would decide" in w for w in fit.warnings)
     assert any("the read side is assumed" in w for w in fit.warnings)

@@ -107,7 +107,7 @@ def test_a_row_that_is_missed_is_named_with_what_stands_in_the_way() -> None:
     far = Judged(point, BenchAnswer(600e3, 1e-3, full="dies"))
     (said,) = misses([far], is_included=True)
     assert said.startswith("review.csv, line 7: randread 4 KiB 8 x 128: the fitted drive does 600,")
-    assert "(-33%); dies and the time of a die stands in the way" in said
+    assert "(-33%); dies and the time of a die limits it" in said
     assert misses([Judged(point, BenchAnswer(860e3, 1e-3))], is_included=True) == []
     noisy = replace(point, noise=0.15)
     assert misses([Judged(noisy, BenchAnswer(600e3, 1e-3))], is_included=True) == []

@@ -112,7 +112,7 @@ def test_the_second_half_of_a_virtual_disk_at_varying_depth() -> None:
     first, second = whole.halves()
     fit = fit_trace(first, name="mixed", held_out=second)
     assert fit.structure.rounds
-    assert any("served in rounds" in w for w in fit.warnings)
+    assert any("served in batches" in w for w in fit.warnings)
     assert any("latencies drift, the second half is" in w for w in fit.warnings)
     held = next(c for c in fit.classes if c.held_out and c.label == "all requests")
     assert abs(held.residual[50.0]) < 0.10, held

@@ -105,7 +105,7 @@ def test_requests_under_way_are_counted_before_they_get_room(tmp_path, refused):
     file = tmp_path / "many.toml"
     file.write_text(f"{HEAD}{LOAD}threads = 64\noutstanding = 256\n")
     said = refused("run", file, "--max-memory", "1 MiB")
-    assert "requests and commands under way at once" in said
+    assert "requests and commands in flight at once" in said
     assert "the limit is 1 MiB (--max-memory)" in said
 
 
@@ -115,7 +115,7 @@ def test_a_backlog_that_grows_in_the_run(engine, monkeypatch):
     from nvmesim import limits
 
     monkeypatch.setenv(limits.VARIABLE, str(8 << 20))
-    with pytest.raises(LimitError, match=r"under way at once .* the limit is 8 MiB"):
+    with pytest.raises(LimitError, match=r"in flight at once .* the limit is 8 MiB"):
         ns.simulate(bursty(), engine=engine, reliefs=False)
 
 
@@ -234,7 +234,7 @@ def test_max_time_of_a_sweep_keeps_its_points(files, tmp_path, capsys):
     assert run_command(["sweep", str(files["scenario"]), "--over", over, "-o", str(out),
                         "--workers", "1", "--no-cache", "--max-time", "4 s"]) == 1  # fmt: skip
     said = capsys.readouterr().err
-    assert "--resume goes on" in said
+    assert "--resume continues" in said
     assert said.strip().endswith("stopped after --max-time 4 s")
     assert Path(f"{out}.partial").stat().st_size > 0
 

@@ -139,7 +139,7 @@ def test_a_scheduler_that_dies_is_one_line_and_exit_code_3(small, tmp_path, monk
     assert code == 3, said
     assert "Traceback" not in said
     assert said.strip().splitlines()[-1].startswith("nvmesim: the Dask scheduler at tcp://127")
-    assert "the finished points are kept; --resume goes on with the rest" in said
+    assert "the finished points are kept; --resume continues with the rest" in said
     done = len(partial.read_bytes().splitlines()) - 1
     assert done >= 20
     assert run_command([*arguments, "--resume", "--workers", "1"]) in (0, 1)

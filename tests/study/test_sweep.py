@@ -238,7 +238,7 @@ def test_a_sweep_goes_on_where_it_was_stopped(file, tmp_path, how, capfd):
     process.send_signal(how)
     said = process.communicate(timeout=60)[1]
     assert process.returncode == (130 if how == signal.SIGINT else -9)
-    assert "--resume goes on" in said or how == signal.SIGKILL
+    assert "--resume continues" in said or how == signal.SIGKILL
     assert not out.exists()
     kept = partial.read_bytes().count(b"\n") - 1
     if kept == POINTS:

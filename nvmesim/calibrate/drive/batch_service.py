@@ -65,11 +65,12 @@ class Chosen:
     def text(self) -> str:
         """One line for a person."""
         won, lost = ("rounds", "dies") if self.is_rounds else ("dies", "rounds")
+        named = {"rounds": "batch service (a virtual disk: one thread behind one queue)",
+                 "dies": "a bank of dies"}  # fmt: skip
         return (
-            "n requests in flight take a + b n, together: by rounds (a virtual disk: one thread "
-            f"behind one queue), or by a bank of dies? Depth {self.depth}, left out of both, is "
-            f"explained by {won} with half a chi-square of {getattr(self, won):.0f}, by {lost} "
-            f"with {getattr(self, lost):.0f}: {won} it is"
+            f"two models were fitted without depth {self.depth} and judged by it: {named[won]} "
+            f"misses it by half a chi-square of {getattr(self, won):.0f}, {named[lost]} by "
+            f"{getattr(self, lost):.0f}; the first is used"
         )
 
 
@@ -80,7 +81,7 @@ def choose(
     depths = sorted({p.outstanding for p in points})
     depth = depths[len(depths) // 2 if len(depths) % 2 else len(depths) // 2 - 1]
     rest = [p for p in points if p.outstanding != depth]
-    tell(f"reads in rounds? without depth {depth}")
+    tell(f"batch service or dies, without depth {depth}")
     served = fit_rounds(template, host, rest, points, fit_pauses(rest))
     banked = fit_reads(template, host, rest, tell)
     bank = with_reads(template, banked.values)
@@ -104,7 +105,7 @@ def fit_rounds(
     like = alike or points
     law = law_of_rounds([p.outstanding for p in like], [p.iops for p in like])
     if law is None:
-        raise FitError("the points do not take a + b n: no disk of rounds")
+        raise FitError("the times do not grow as a + b n: this is no batch service")
     base, each = (1e12 * v for v in law)
     rows = [
         ("base", base, base / 3, base * 3, 0.03, 0.0),

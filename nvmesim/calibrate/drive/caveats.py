@@ -60,21 +60,21 @@ def undetermined(
     if "dies" in unknown and "dies" not in free:
         yield (
             f"reads at {depths} depth(s): the number of dies ({profile.dies.value:g}) is "
-            "assumed, so the tail at other depths is not to be trusted"
+            "assumed, so do not trust the tail at other depths"
         )
     if "commands" in unknown and "read commands" not in free and depths:
         yield (
-            "no point tells the commands per second of the drive, they are assumed; "
-            f"{unknown['commands']} would tell"
+            "no point determines the drive's commands per second, they are assumed; "
+            f"{unknown['commands']} would"
         )
     if others:
         listed = "; ".join(f"{100 * w:.0f} %: {e.name}" for e, w in others)
         yield (
-            f"these rows are explained otherwise too, and predictions draw from all "
-            f"({listed}); a 70/30 capture would tell"
+            f"these rows have several explanations, and predictions draw from all of them "
+            f"({listed}); a 70/30 capture would decide"
         )
     if len(rows.used) == 1:
-        yield "one point: every number but what it tells at its depth is a guess"
+        yield "one point: away from its depth every number is a guess"
 
 
 def far_off(judged: Sequence[Judged], included: bool) -> list[Judged]:

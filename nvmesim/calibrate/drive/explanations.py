@@ -63,7 +63,7 @@ class Explanation:
         """
         said = [f"the ceiling of reads is of {CEILINGS[self.ceiling]}"] if self.ceiling else []
         if self.ceiling is None and self.reads is not None and "commands" in self.reads.untold:
-            said = ["reads are at no ceiling, what was measured is latency"]
+            said = ["no read reached a ceiling: only latency was measured"]
         if self.limit is not None:
             said.append(f"that of writes of {LIMITS[self.limit]}")
         text = ", ".join(said)

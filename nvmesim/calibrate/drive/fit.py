@@ -380,7 +380,7 @@ class _Fitting:
         alone = [p for p in self.points if not p.held_out and p.block_size == size]
         self.pauses = fit_pauses([p for p in alone if p.read_fraction in (0, 1)])
         self.notes.append(self.pauses.text)
-        self.tell("rounds, all depths")
+        self.tell("batch service, all depths")
         found = fit_rounds(template, self.host, points, pauses=self.pauses)
         columns = found.columns()
         self.joint |= columns
@@ -388,7 +388,7 @@ class _Fitting:
         return with_draws(found.profile, columns, sources(points))
 
     def _writes_in_rounds(self, profile: DriveProfile, points: Sequence[Point]) -> DriveProfile:
-        self.tell("writes in rounds")
+        self.tell("writes in batches")
         profile, column = fit_writes_in_rounds(profile, self.host, points, self.pauses)
         self.joint["rounds.write"] = column
         self.free.append("rounds.write")
@@ -425,10 +425,10 @@ class _Fitting:
         joint.pop("write.program", None)
         unit = round(profile.write.unit.value)
         rate = BEHIND * max(limits.allowed(size) * size for size in (unit, 1 << 20)) / unit
-        said = f"{BEHIND} times the limit: no capture tells"
+        said = f"{BEHIND} times the limit: no capture determines it"
         program = Quantity(value=profile.dies.value / rate * 1e12, basis="assumed", source=said)
         self.notes.append(
-            "all deeper writes are at the limit: what the disk behind it could write is assumed "
+            "all deeper writes are at the limit: the write rate of the disk behind it is assumed "
             f"({BEHIND} times the limit)"
         )
         write = profile.write.model_copy(update={"program": program, "commands": None})

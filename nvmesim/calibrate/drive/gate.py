@@ -18,7 +18,7 @@ IN_THE_WAY: Final = {
     "dies": "dies and the time of a die", "commands": "commands per second of the controller",
     "channels": "the channels' time", "read_bandwidth": "the read bandwidth",
     "write_bandwidth": "the write bandwidth", "port": "the drive's link", "buffer": "the drain of "
-    "the write buffer (write.program)", "rounds": "the time of a round",
+    "the write buffer (write.program)", "rounds": "the time of a batch",
     "volume-limit": "the volume's limit",
 }  # fmt: skip
 
@@ -44,7 +44,9 @@ def _way(j: Judged) -> str:
     """The number in the way, and what would help."""
     if j.residual["iops"] < 0:
         full = IN_THE_WAY.get(j.answer.full or "", "no number of the drive alone")
-        return f"; {full} stands in the way; a row that tells it, or without this one, would help"
+        return (
+            f"; {full} limits it; a row that determines that, or a fit without this one, would help"
+        )
     kind = "mix" if 0 < j.point.read_fraction < 1 else j.point.op
     return (
         f"; nothing that the model knows slows a {kind} so; was the drive disturbed, filled or "

@@ -222,7 +222,8 @@ def _found(told: Sequence[Ceiling], bursts: Sequence[Burst]) -> FoundLimits:
         size = levels[0][1]
         notes.append(
             f"captured at {format_size(size)} alone, a limit on requests and one on bytes "
-            f"({top * size / 1e6:.4g} MB/s) look alike: taken as requests; another size would tell"
+            f"({top * size / 1e6:.4g} MB/s) look alike: taken as requests; a capture at "
+            "another size would decide"
         )
     return FoundLimits(rates["iops"], rates["bandwidth"], burst, tuple(notes))
 

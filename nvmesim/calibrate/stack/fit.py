@@ -77,9 +77,9 @@ def fit_stack(
     shallow = [p for p in used if p not in bound]
     shallow = [p for p in shallow if p.targets == 1] or shallow
     for round_ in range(ROUNDS):
-        tell(f"stack, round {round_ + 1}: the drive behind it")
+        tell(f"stack, pass {round_ + 1}: its drive")
         drive = fit_drive(shallow or used, host=replace(host, stack=stack), tell=tell).profile
-        tell(f"stack, round {round_ + 1}: its costs")
+        tell(f"stack, pass {round_ + 1}: its costs")
         bench = Bench(costs, used, bound, drive, host)
         begun = optimum(bench.problem(u))
         u = begun.values
@@ -93,7 +93,9 @@ def fit_stack(
     host, drawn = replace(host, stack=stack), found.draws
     judged = tuple(Judged(p, measure(drive, host, p, requests=FINAL_REQUESTS)) for p in points)
     if not bound:
-        notes.append("no point is CPU-bound: what a thread that never sleeps costs is extrapolated")
+        notes.append(
+            "no point is CPU-bound: the cost of a thread that never sleeps is extrapolated"
+        )
     notes.append(f"submission and completion share their cycles {SUBMIT_SHARE:.0%}: assumed")
     notes += _siblings(used, cpu)
     stack = _with_draws(stack, costs, drawn, used)
@@ -169,6 +171,7 @@ def _unclear(stack: StackProfile) -> list[str]:
     low, high = ((bound or 0.0) / SUBMIT_SHARE for bound in (work.low, work.high))
     return [
         f"an interrupt may cost {apart.low:,.0f} to {apart.high:,.0f} cycles and the request "
-        f"itself {low:,.0f} to {high:,.0f}: these points tell what both cost together, and lean on "
-        "an assumption for the parts; a full thread on one drive and on several tells them apart"
+        f"itself {low:,.0f} to {high:,.0f}: these points determine their sum, and the split "
+        "rests on an assumption; captures of a full thread on one drive and on several would "
+        "separate them"
     ]

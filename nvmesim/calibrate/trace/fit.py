@@ -194,8 +194,8 @@ class _Fitting:
         if served is not None and self._tells(served) < self._tells(best):
             said = f"{self._tells(served):.0f} against {self._tells(best):.0f} of a bank of dies"
             self.choice = (
-                "requests are served in rounds (a virtual disk: one thread behind one queue): half "
-                f"a chi-square of {said}, on requests that neither was fitted to"
+                "requests are served in batches (a virtual disk: one thread behind one queue): "
+                f"half a chi-square of {said}, on requests that neither was fitted to"
             )
             tries = [
                 self._at(served.structure, start, 2 * FINE_ROUNDS, fine=True)
@@ -235,7 +235,7 @@ class _Fitting:
         self, structure: Structure, start: Sequence[float], rounds: int, *, fine: bool = False
     ) -> _Try:
         self.tell(
-            ("trace: rounds" if structure.rounds else f"trace: {structure.dies} dies")
+            ("trace: batch service" if structure.rounds else f"trace: {structure.dies} dies")
             + (f", {structure.engines} data engines" if structure.engines else "")
             + (", no write buffer" if structure.through else "")
             + (", all requests" if fine else "")

@@ -97,5 +97,6 @@ def split_doubt(profile: DriveProfile, source: str) -> list[str]:
     return [
         f"{source}: how a read's {(base.value + die.value) / 1e6:.3g} us divide is a guess from "
         f"this trace: {base.low / 1e6:.2g} to {base.high / 1e6:.2g} us constant, "
-        f"{die.low / 1e6:.2g} to {die.high / 1e6:.2g} us on a die; a sweep at several depths tells"
+        f"{die.low / 1e6:.2g} to {die.high / 1e6:.2g} us on a die; a sweep at several depths "
+        "decides"
     ]

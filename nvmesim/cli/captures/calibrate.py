@@ -31,11 +31,11 @@ EXAMPLE = "Example: nvmesim calibrate fio/*.json -o drive.toml --hold-out QD=16"
 @click.option("--name", metavar="NAME", help="Name of the profile; else that of the file.")
 @click.option(
     "--captured-on", metavar="STACK[,LINK[,CPU]]",
-    help="What measured, as linux-io_uring,'pcie4 x4','2.4 GHz': its time is taken out.",
+    help="The host that measured, as linux-io_uring,'pcie4 x4','2.4 GHz': its time is subtracted.",
 )  # fmt: skip
 @click.option(
     "--hold-out", "held_out", multiple=True, metavar="RULE",
-    help="Do not fit QD=16, BS='64 KiB', OP=randread or JOBS=4, but judge it; repeatable. "
+    help="Predict QD=16, BS='64 KiB', OP=randread or JOBS=4 instead of fitting it; repeatable. "
     "Of a trace: LAST=50%; else its last third.",
 )  # fmt: skip
 @click.option(
@@ -53,9 +53,7 @@ EXAMPLE = "Example: nvmesim calibrate fio/*.json -o drive.toml --hold-out QD=16"
     "--datasheet", metavar="FILE", type=click.Path(path_type=Path),
     help="Fit a drive to its data sheet (TOML or CSV, figures as printed) instead of captures.",
 )  # fmt: skip
-@click.option(
-    "--force", is_flag=True, help="Write a profile that misses its own rows all the same."
-)
+@click.option("--force", is_flag=True, help="Write the profile even if it misses its own rows.")
 @output_path("Write measured against fitted as one HTML page.", "--report")
 @json_option
 @bounded()

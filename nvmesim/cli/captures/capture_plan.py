@@ -12,15 +12,15 @@ from nvmesim.cli.output import check_writable, output_path, write_text
 SECONDS: Final = 30
 STEPS: Final = (
     # (name, operation, block size KiB, jobs, depth): what it tells
-    ("rr-qd1", "randread", 4, 1, 1, "time of one read: the die and the way to it"),
-    ("rr-qd8", "randread", 4, 1, 8, "where dies begin to be shared"),
+    ("rr-qd1", "randread", 4, 1, 1, "latency of one read: the die and the path to it"),
+    ("rr-qd8", "randread", 4, 1, 8, "depth at which reads begin to share dies"),
     ("rr-qd32", "randread", 4, 4, 8, "how many dies there are"),
     ("rr-qd256", "randread", 4, 8, 32, "commands per second of the controller"),
     ("rr-64k", "randread", 64, 4, 8, "channels: larger reads"),
     ("sr-128k", "read", 128, 1, 32, "read bandwidth"),
     ("sw-128k", "write", 128, 1, 32, "write bandwidth, and the preconditioning of what follows"),
     ("rw-qd1", "randwrite", 4, 1, 1, "time of one write: the buffer"),
-    ("rw-qd32", "randwrite", 4, 4, 8, "rate that the buffer drains at"),
+    ("rw-qd32", "randwrite", 4, 4, 8, "drain rate of the buffer"),
     ("rw-qd256", "randwrite", 4, 8, 32, "writes at full depth, as the drive settles"),
     ("mix-qd32", "randrw", 4, 4, 8, "reads that wait for writes, 70/30: how they share dies"),
     ("mix-qd128", "randrw", 4, 8, 16, "the same at a depth that fills the drive"),
@@ -34,11 +34,11 @@ TWICE: Final = {"rw-qd256"}
     "--os", "system", type=click.Choice(("linux", "windows")), default="linux", show_default=True,
     help="linux: a fio job file; windows: DiskSpd lines.",
 )  # fmt: skip
-@output_path("The file to write; left out: printed.", "-o", "--output")
+@output_path("The file to write; default: print it.", "-o", "--output")
 def capture_plan(system: str, output: Path | None) -> int:
     """Write what to run on a drive in ten minutes.
 
-    THE DRIVE'S CONTENT IS OVERWRITTEN. The steps are chosen by what each tells a fit: one read
+    THE DRIVE'S CONTENT IS OVERWRITTEN. Each step determines what a fit needs: one read
     alone, the depth at which dies are shared, the controller's limit, bandwidths, the write buffer
     and what it drains at, and reads beside writes.
     """
@@ -68,7 +68,7 @@ def fio_job() -> str:
     True
     """
     head = f"""\
-# Tells most of a drive in {minutes():.0f} minutes. IT OVERWRITES THE DRIVE: use an empty one.
+# Measures most of a drive in {minutes():.0f} minutes. IT OVERWRITES THE DRIVE: use an empty one.
 # As root, with your drive's name; fill it once before (this takes longer, and steady state needs
 # it):  fio --name=fill --filename=/dev/nvmeXn1 --rw=write --bs=1m --iodepth=32 --direct=1
 # Then: DRIVE=/dev/nvmeXn1 fio --output-format=json --output=drive.json THIS-FILE
@@ -101,7 +101,7 @@ def diskspd_lines() -> str:
     True
     """
     lines = [
-        f"# Tells most of a drive in {minutes():.0f} minutes. IT OVERWRITES THE DRIVE #1: put your "
+        f"# Measures most of a drive in {minutes():.0f} minutes. IT OVERWRITES THE DRIVE #1: put your "
         "own number.",
         "# Run it in a folder of its own as administrator, then:",
         "# nvmesim calibrate *.xml --captured-on windows-2019 -o drive.toml --report drive.html",

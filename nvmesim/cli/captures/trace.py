@@ -29,8 +29,8 @@ def trace(captures: tuple[str, ...], as_json: bool, verbose: bool) -> int:
     """Show what is in a capture.
 
     Format, conditions, counts, latencies and warnings of each file. CAPTURE is a file, a folder or
-    a glob; formats are recognised by content. With --json one object a file is printed, each on a
-    line of its own. A file that cannot be read is said on stderr, the others are shown, and the
+    a glob; formats are recognised by content. With --json it prints one object per file, one
+    per line. A file that cannot be read is reported on stderr, the others are shown, and the
     exit code is 2.
     """
     from nvmesim.capture.registry import read_captures

@@ -15,7 +15,7 @@ from nvmesim.cli.output import check_writable, json_option, output_path, print_j
 @click.argument(
     "files", nargs=-1, required=True, metavar="FILE...", type=click.Path(path_type=Path)
 )
-@output_path("The scenario to write; left out: printed.", "-o", "--output")
+@output_path("The scenario to write; default: print it.", "-o", "--output")
 @json_option
 def describe(files: tuple[Path, ...], output: Path | None, as_json: bool) -> int:
     """Write a scenario from a server's own dumps.

@@ -33,14 +33,14 @@ COMMENTS = {
 @click.option("--cpu", metavar="NAME", help="Catalog name of the CPU.")
 @click.option("--raid", type=click.Choice(RAID_LEVELS), help="RAID level, or none.")
 @click.option("--load", metavar="NAME", help="oltp, vm-farm, log-writer, scan or backup.")
-@output_path("The scenario to write; left out: printed.", "-o", "--output")
+@output_path("The scenario to write; default: print it.", "-o", "--output")
 def init(
     drive: str | None, count: int | None, cpu: str | None, raid: str | None, load: str | None,
     output: Path | None,
 ) -> int:  # fmt: skip
     """Write a first scenario, with comments.
 
-    What no option says is asked for, on a terminal; elsewhere a usual value is taken.
+    On a terminal it asks for what no option states; elsewhere it takes a usual value.
     """
     from nvmesim.catalog import load as catalog
     from nvmesim.errors import InputError

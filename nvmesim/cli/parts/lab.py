@@ -40,7 +40,7 @@ class Copied:
 @click.option("--no-browser", is_flag=True, help="Only serve; print the address.")
 @click.option("--port", type=click.IntRange(0, 65535), help="Port of the server; else a free one.")
 @click.option("--copy-only", is_flag=True, help="Copy the notebooks and start nothing.")
-@click.option("--allow-root", is_flag=True, help="Serve as root too, which Jupyter refuses else.")
+@click.option("--allow-root", is_flag=True, help="Serve as root, which Jupyter refuses otherwise.")
 def lab(
     folder: Path, no_browser: bool, port: int | None, copy_only: bool, allow_root: bool
 ) -> int:  # fmt: skip

@@ -6,7 +6,9 @@ import click
 
 
 @click.command(epilog="Example: nvmesim ui")
-@click.option("--port", type=click.IntRange(1, 65535), help="Else a free one.")
+@click.option(
+    "--port", type=click.IntRange(1, 65535), help="Port of the page; default: a free one."
+)
 @click.option("--no-browser", is_flag=True, help="Print the address and open nothing.")
 def ui(port: int | None, no_browser: bool) -> int:
     """Design a server in the browser.

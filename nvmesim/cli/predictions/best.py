@@ -35,7 +35,11 @@ STATES = ("healthy", "degraded", "rebuilding")
     "--state", "states", multiple=True, type=click.Choice(STATES),
     help="Look at this state only; repeatable. Else all three, if there is a volume.",
 )  # fmt: skip
-@click.option("--seed", type=click.IntRange(0, 2**62), help="Random numbers; else the file's.")
+@click.option(
+    "--seed",
+    type=click.IntRange(0, 2**62),
+    help="Seed of the random numbers; default: the scenario's.",
+)
 @output_path("Write the answer, table and charts as one HTML page.", "--report")
 @json_option
 @bounded()

@@ -20,12 +20,12 @@ REJECTED_SHOWN = 12
 
 @click.command(epilog="Example: nvmesim choose goal.toml --report pareto.html")
 @click.argument("goal", metavar="GOAL.toml")
-@click.option("--workers", type=click.IntRange(1, 1024), help="Processes; else one a CPU.")
+@click.option("--workers", type=click.IntRange(1, 1024), help="Processes; default: one per CPU.")
 @click.option(
     "--all", "everything", is_flag=True,
     help="Simulate every candidate that screening leaves, for a complete chart.",
 )  # fmt: skip
-@output_path("Write one row a candidate: .parquet, .csv or .json.", "-o", "--output")
+@output_path("Write one row per candidate: .parquet, .csv or .json.", "-o", "--output")
 @output_path("Write the answer, candidates and chart as one HTML page.", "--report")
 @json_option
 @bounded()

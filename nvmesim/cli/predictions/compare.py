@@ -27,15 +27,23 @@ EXAMPLE = "Example: nvmesim compare server.toml --set server.interconnect.links=
 )  # fmt: skip
 @click.option(
     "--requests", type=click.IntRange(1000),
-    help="Simulated of each design, after its warm-up; else as many as the answer deserves.",
+    help="Requests of each design, after its warm-up; default: as the precision needs.",
 )  # fmt: skip
-@click.option("--seed", type=click.IntRange(0, 2**62), help="Random numbers; else the file's.")
-@click.option("--metric", default="iops", show_default=True, help="What three or more rank by.")
+@click.option(
+    "--seed",
+    type=click.IntRange(0, 2**62),
+    help="Seed of the random numbers; default: the scenario's.",
+)
+@click.option(
+    "--metric", default="iops", show_default=True, help="Metric by which three or more are ranked."
+)
 @click.option("--probability", metavar="SHARE", default="95%", show_default=True,
-              help="Of naming the best of three or more.")  # fmt: skip
+              help="Of three or more: probability that the named one is the best.")  # fmt: skip
 @click.option("--difference", metavar="SHARE", default="1%", show_default=True,
-              help="Closer ones count as equally good.")  # fmt: skip
-@click.option("--workers", type=click.IntRange(1, 1024), help="Processes that rank; else one.")
+              help="Designs closer than this count as equally good.")  # fmt: skip
+@click.option(
+    "--workers", type=click.IntRange(1, 1024), help="Processes for ranking; default: one."
+)
 @json_option
 @bounded()
 def compare(
@@ -44,9 +52,9 @@ def compare(
 ) -> int:  # fmt: skip
     """Compare designs that draw the same random numbers.
 
-    Two (or one and --set): the difference with its 95 % interval, and how many times the requests
-    independent runs would need for it. Three or more: which is best, with a stated probability;
-    simulation goes on only for those that are still in question. Exit code 1: not decided.
+    With two designs (or one and --set): the difference, its 95 % interval, and how many times as
+    many requests independent runs would need for it. With three or more: which is best, with a
+    stated probability; designs that can no longer win are dropped early. Exit code 1: not decided.
     """
     from nvmesim.errors import InputError
     from nvmesim.predict.simulate import compare as compared
@@ -153,8 +161,8 @@ def _print_ranking(ranking: Ranking) -> None:
     rows = [
         (str(r["candidate"]), f"{r['mean']:,.6g}", f"{r['low']:,.6g} to {r['high']:,.6g}",
          str(r["rounds"]), f"{r['requests']:,}",
-         "" if r["dropped_after"] is None else f"round {r['dropped_after']}")
+         "" if r["dropped_after"] is None else str(r["dropped_after"]))
         for r in ranking.table.to_dicts()
     ]  # fmt: skip
-    headings = ("design", ranking.metric, "95 %", "rounds", "requests", "out after")
+    headings = ("design", ranking.metric, "95 %", "replications", "requests", "dropped after")
     show(Group(plain(str(ranking), "bold"), Text(), rows_view(headings, rows)))

@@ -40,7 +40,11 @@ EXAMPLE = "Example: nvmesim run server.toml --set drives.0.count=8 --report serv
     help="Change one value of the scenario, such as server.interconnect.links=3; repeatable.",
 )  # fmt: skip
 @click.option("--engine", type=click.Choice(ENGINES), default="compiled", show_default=True)
-@click.option("--seed", type=click.IntRange(0, 2**62), help="Random numbers; else the file's.")
+@click.option(
+    "--seed",
+    type=click.IntRange(0, 2**62),
+    help="Seed of the random numbers; default: the scenario's.",
+)
 @click.option("--precision", metavar="SHARE", help="Stop at this 95 % interval of IOPS, as 1%.")
 @output_path("Write one self-contained HTML page.", "--report")
 @output_path("Write one row per request (Parquet).", "--requests")

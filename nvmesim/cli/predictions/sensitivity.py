@@ -29,11 +29,15 @@ SHOWN = 16
 )  # fmt: skip
 @click.option(
     "--spread", metavar="SHARE",
-    help="Taken for numbers that state no interval; else what their basis says.",
+    help="Range of numbers that state no interval; default: by their basis.",
 )  # fmt: skip
 @click.option("--requests", type=click.IntRange(1000), default=40_000, show_default=True)
-@click.option("--seed", type=click.IntRange(0, 2**62), help="Random numbers; else the file's.")
-@click.option("--workers", type=click.IntRange(1, 1024), help="Processes; else one a CPU.")
+@click.option(
+    "--seed",
+    type=click.IntRange(0, 2**62),
+    help="Seed of the random numbers; default: the scenario's.",
+)
+@click.option("--workers", type=click.IntRange(1, 1024), help="Processes; default: one per CPU.")
 @output_path("Write the table: .parquet, .csv or .json.", "-o", "--output")
 @output_path("Write the tornado chart (HTML).", "--report")
 @json_option
@@ -45,8 +49,9 @@ def sensitivity(
 ) -> int:  # fmt: skip
     """Show which uncertain input the answer depends on.
 
-    Each assumed number of the profiles in use is put to its low and high end, one at a time, and
-    simulated again with the same random numbers; the one that moves the answer most comes first.
+    Each uncertain number of the profiles in use is set to the low and the high end of its range,
+    one at a time, and simulated again with the same random numbers. The one that moves the answer
+    most comes first.
     """
     check_writable(output, report)
     from nvmesim.cli.predictions.sweep import points_bar
@@ -91,8 +96,9 @@ def _said(frame: pl.DataFrame, metric: str) -> str:
     first = frame.row(0, named=True)
     best = frame.sort("without").row(0, named=True)
     return (
-        f"{metric}: {first['input']} carries {first['share']:.0%} of the interval; most would tell "
-        f"{best['measure']}: ±{100 * best['whole']:.0f} % becomes ±{100 * best['without']:.0f} %"
+        f"{metric}: {first['input']} carries {first['share']:.0%} of the interval; measuring "
+        f"{best['measure']} would narrow it from ±{100 * best['whole']:.0f} % to "
+        f"±{100 * best['without']:.0f} %"
     )
 
 

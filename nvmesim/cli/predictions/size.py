@@ -28,7 +28,9 @@ EXAMPLE = "Example: nvmesim size --iops 3M --utilization 50% --stack windows-201
     "--from", "stack_file", metavar="STACK.toml", type=click.Path(path_type=Path),
     help="A stack fitted on your own captures instead.",
 )  # fmt: skip
-@click.option("--headroom", default="0%", metavar="SHARE", help="Size for so much more.")
+@click.option(
+    "--headroom", default="0%", metavar="SHARE", help="Size for this much more load, as 20%."
+)
 @click.option("--read", default="100%", metavar="SHARE", help="Fraction of requests that read.")
 @click.option("--filesystem", default="raw", metavar="NAME", help="raw, ntfs, ext4, xfs.")
 @click.option(
@@ -46,8 +48,8 @@ def size(
 ) -> int:  # fmt: skip
     """Show how many GHz a load needs.
 
-    By the published rule and with SMT counted, and every CPU of the catalog in one and two sockets
-    with the utilization that it would show.
+    By the published rule, and with SMT; then every CPU of the catalog, with one and two sockets,
+    and the utilization that it would show.
     """
     from nvmesim.errors import InputError
     from nvmesim.study.size import size_cpu

@@ -40,20 +40,31 @@ EXAMPLE = (
     "The table of points to write: .parquet, .csv or .json.", "-o", "--output", required=True
 )
 @output_path("Write pictures and points as one HTML page.", "--report")
-@click.option("--resume", is_flag=True, help="Go on with what an interrupted sweep has finished.")
-@click.option("--workers", type=click.IntRange(1, 1024), help="Processes; else one a CPU.")
+@click.option("--resume", is_flag=True, help="Continue an interrupted sweep.")
+@click.option("--workers", type=click.IntRange(1, 1024), help="Processes; default: one per CPU.")
 @click.option("--dask", metavar="ADDRESS", help="Simulate on the Dask cluster of this scheduler.")
 @click.option(
-    "--samples", type=click.IntRange(1), metavar="N", help="Draw so many points, no whole grid."
+    "--samples",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Sample so many points instead of the whole grid.",
 )
 @click.option(
-    "--method", type=click.Choice(("lhs", "random")), help="How points are drawn.  [default: lhs]"
+    "--method", type=click.Choice(("lhs", "random")), help="How points are sampled.  [default: lhs]"
 )
 @click.option("--sample-seed", type=click.IntRange(0, 2**62), default=1, show_default=True)
-@click.option("--seed", type=click.IntRange(0, 2**62), help="Random numbers; else the file's.")
-@click.option("--precision", metavar="SHARE", help="Stop each at this 95 % interval of IOPS, 1%.")
-@click.option("--requests", type=click.IntRange(1), help="Simulate exactly so many at each point.")
-@click.option("--no-cache", is_flag=True, help="Neither read nor keep finished points elsewhere.")
+@click.option(
+    "--seed",
+    type=click.IntRange(0, 2**62),
+    help="Seed of the random numbers; default: the scenario's.",
+)
+@click.option(
+    "--precision", metavar="SHARE", help="Stop each point at this 95 % interval of IOPS, as 1%."
+)
+@click.option(
+    "--requests", type=click.IntRange(1), help="Simulate exactly so many requests at each point."
+)
+@click.option("--no-cache", is_flag=True, help="Do not use the cache of finished points.")
 @json_option
 @bounded()
 def sweep(
@@ -64,10 +75,10 @@ def sweep(
 ) -> int:  # fmt: skip
     """Simulate a scenario at many values of its parameters.
 
-    Writes one row a point: its parameters and every result. What is finished is kept beside the
-    output until all is; --resume goes on with it after any interruption. A combination that cannot
-    be is a row with its reason in the column error. Exit code 1: points are short of the precision,
-    or a value is in no point that can be.
+    Writes one row per point: its parameters and all results. Finished points are kept beside the
+    output until the sweep is complete; --resume continues after an interruption. A combination that
+    cannot be built is a row with its reason in the column error. Exit code 1: points did not reach
+    the precision, or no point with one of the values can be built.
     """
     check_writable(output, report)
     from nvmesim.cli.mistaken import scenario_of
@@ -117,7 +128,7 @@ def _kept(output: Path) -> Iterator[None]:
         partial = output.with_name(f"{output.name}.partial")
         if partial.exists():
             click.echo(
-                f"nvmesim: finished points are kept in {partial}; --resume goes on", err=True
+                f"nvmesim: finished points are kept in {partial}; --resume continues", err=True
             )
         raise
 
@@ -159,7 +170,7 @@ def _print(
     parts = [plural(tally.points, "point")]
     parts += [f"{tally.kept:,} kept from before"] if tally.kept else []
     parts += [f"{tally.cached:,} from the cache"] if tally.cached else []
-    parts += [f"{tally.failed:,} that cannot be (column error)"] if tally.failed else []
+    parts += [f"{tally.failed:,} that cannot be built (column error)"] if tally.failed else []
     parts += [f"{tally.unconverged:,} short of the precision (~)"] if tally.unconverged else []
     click.echo(f"{output} written: {', '.join(parts)}")
     show(sweep_view(frame, keys, grid=grid))

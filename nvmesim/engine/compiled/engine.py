@@ -224,7 +224,7 @@ def _check_memory(slots: int, record: bool) -> None:
     each = TOKEN_BYTES + (RECORD_BYTES if record else 0)
     need(
         slots * each * 3 // 2,
-        f"{slots // 2:,} requests and commands under way at once (outstanding, block_size, rate)",
+        f"{slots // 2:,} requests and commands in flight at once (outstanding, block_size, rate)",
     )
 
 

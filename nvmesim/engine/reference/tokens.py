@@ -104,7 +104,7 @@ def check_memory(live: int, n_children: int) -> None:
     """Raise LimitError, looked at every 1,024 requests, if so many under way may not be had."""
     if live % 1024 == 0:
         n_bytes = live * PROCESS_BYTES * (1 + n_children)
-        need(n_bytes, f"{live:,} requests under way at once (outstanding, block_size, rate)")
+        need(n_bytes, f"{live:,} requests in flight at once (outstanding, block_size, rate)")
 
 
 class _EndOfInstant(simpy.Event):

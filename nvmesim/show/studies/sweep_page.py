@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 MOST_ROWS: Final = 400
 """Points in the page's table; the file that the sweep writes has all."""
 MOST_LINES: Final = 6
-"""Values of the second key that are told apart as lines."""
+"""Values of the second key that can be kept apart as lines."""
 
 
 def sweep_page(

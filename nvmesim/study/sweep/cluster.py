@@ -31,7 +31,7 @@ LOOK_EVERY_S: Final = 2.0
 """Without any answer for so long it is asked whether the cluster is still there."""
 GONE_S: Final = 20.0
 """A scheduler that is not to be reached, or has no worker, for so long is gone."""
-_KEPT: Final = "the finished points are kept; --resume goes on with the rest"
+_KEPT: Final = "the finished points are kept; --resume continues with the rest"
 
 
 def answers_of_cluster(address: str, jobs: Iterable[SweepJob]) -> Iterator[PointAnswer]:
