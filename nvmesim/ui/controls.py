@@ -63,7 +63,7 @@ def controls() -> list[Control]:
         Control("workload.0.outstanding", "Outstanding per thread", "Load", "range", low=1,
                 high=256),
         Control("workload.0.rate", "Fixed rate", "Load", "text",
-                hint="such as 500k/s: requests arrive at this rate (open loop); empty: closed loop"),
+                hint="such as 500k/s: requests arrive at this rate; empty: closed loop"),
         Control("workload.0.slo", "Goal for p99", "Goal", "text", hint="such as 1 ms"),
     ]  # fmt: skip
 

@@ -163,7 +163,7 @@ def test_links_of_a_cloud_are_left_open(described: Describe, status: str) -> Non
     )
     tables, text = described(cloud)
     assert "link" not in tables["drives"][0]
-    assert "the link of 0000:00:1f.0 is not said" in text
+    assert "the link of 0000:00:1f.0 is not in the dumps" in text
 
 
 def test_tree_alone_counts_drives(described: Describe) -> None:

@@ -101,7 +101,7 @@ def diskspd_lines() -> str:
     True
     """
     lines = [
-        f"# Measures most of a drive in {minutes():.0f} minutes. IT OVERWRITES THE DRIVE #1: put your "
+        f"# Measures most of a drive in {minutes():.0f} minutes. IT OVERWRITES DRIVE #1: put your "
         "own number.",
         "# Run it in a folder of its own as administrator, then:",
         "# nvmesim calibrate *.xml --captured-on windows-2019 -o drive.toml --report drive.html",
