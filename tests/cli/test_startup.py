@@ -11,8 +11,8 @@ import nvmesim
 
 HEAVY = ["numba", "numpy", "polars", "altair", "scipy", "pydantic", "simpy", "rich", "vl_convert"]
 EXAMPLE = Path(__file__).parents[2] / "examples" / "degraded.toml"
-IMPORT_S, HELP_S = 0.3, 0.6
-"""Limits of the first second with the tool, in CPU time: others may use the machine."""
+IMPORT, HELP_TIMES = 1.0, 2.0
+"""CPU time of the first second with the tool, in imports of NumPy; they take half as much."""
 
 
 def python(code, **environment):
@@ -44,12 +44,13 @@ def test_a_prediction_imports_neither_numba_nor_scipy():
     assert not loaded & {"numba", "scipy", "altair", "polars", "simpy", "vl_convert"}
 
 
-@pytest.mark.parametrize(("code", "limit"), [("import nvmesim", IMPORT_S), (HELP, HELP_S)])
-def test_the_first_second(code, limit):
+@pytest.mark.parametrize(("code", "most"), [("import nvmesim", IMPORT), (HELP, HELP_TIMES)])
+def test_the_first_second(code, most):
+    """Beside what NumPy takes in the same run: machines differ, and others use this one."""
     python(code)
-    took = min(cpu_s(code) for _ in range(3))
-    print(f"{code[:40]}: {took:.3f} s with the interpreter's own start, limit {limit} s")
-    assert took < limit
+    took, numpy = (min(cpu_s(c) for _ in range(3)) for c in (code, "import numpy"))
+    print(f"{code[:40]}: {took:.3f} s, NumPy {numpy:.3f} s, both with the interpreter's own start")
+    assert took < most * numpy
 
 
 def cpu_s(code):
