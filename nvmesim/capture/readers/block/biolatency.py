@@ -16,6 +16,7 @@ from typing import Any, Final
 import numpy as np
 
 from nvmesim.capture.capture import Capture, Conditions, Latency, Measurement, OpResult
+from nvmesim.capture.readers.reports.common import results
 from nvmesim.capture.text import Head, Source
 
 FORMAT: Final = "biolatency"
@@ -91,17 +92,8 @@ def read(source: Source) -> Capture:
         warnings.append("bins double: percentiles are bounds, good to a factor of two")
     else:
         warnings.append("percentiles are the middles of bins")
-    if skipped:
-        warnings.append(f"{skipped} lines skipped: damaged, or of no known kind")
-    return Capture(
-        file=source.path,
-        format=FORMAT,
-        version=None,
-        measurements=tuple(found),
-        rows=sum(len(h.bins) for h in histograms),
-        skipped=skipped,
-        warnings=tuple(warnings),
-    )
+    rows = sum(len(h.bins) for h in histograms)
+    return results(source, FORMAT, found, warnings, rows=rows, skipped=skipped)
 
 
 def _from_json(text: str) -> str:

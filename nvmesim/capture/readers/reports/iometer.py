@@ -15,7 +15,7 @@ from typing import Final
 
 from nvmesim.capture.capture import Capture, Conditions, CpuUse, Latency, Measurement, Op, OpResult
 from nvmesim.capture.readers.diskspd.common import LONGEST_MS, S_PER_MS, number, whole
-from nvmesim.capture.readers.reports.common import access_of
+from nvmesim.capture.readers.reports.common import access_of, results
 from nvmesim.capture.text import Head, Source, shown
 
 FORMAT: Final = "iometer"
@@ -68,8 +68,6 @@ def read(source: Source) -> Capture:
     for line in lines:
         parse.line(line)
     parse.close(is_whole=False)
-    if not parse.runs:
-        raise source.error("has no whole result of Iometer", "save the results again")
     warnings = [f"{cut} cut line left out"] if cut else []
     skipped = parse.skipped + cut
     measured = []
@@ -81,17 +79,7 @@ def read(source: Source) -> Capture:
             measured.append(measurement)
     if not measured:
         raise source.error("has no whole result of Iometer", "save the results again")
-    if skipped:
-        warnings.append(f"{skipped} lines skipped: damaged, or of no known kind")
-    return Capture(
-        file=source.path,
-        format=FORMAT,
-        version=parse.version,
-        measurements=tuple(measured),
-        rows=len(measured),
-        skipped=skipped,
-        warnings=tuple(warnings),
-    )
+    return results(source, FORMAT, measured, warnings, version=parse.version, skipped=skipped)
 
 
 @dataclass

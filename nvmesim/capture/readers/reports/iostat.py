@@ -19,6 +19,7 @@ from typing import Final
 
 from nvmesim.capture.capture import Capture, Conditions, CpuUse, Latency, Measurement, Op, OpResult
 from nvmesim.capture.readers.diskspd.common import LONGEST_MS, S_PER_MS, number
+from nvmesim.capture.readers.reports.common import results
 from nvmesim.capture.text import Head, Source, shown
 
 FORMAT: Final = "iostat"
@@ -133,17 +134,8 @@ def read(source: Source) -> Capture:
     for host in hosts:
         found += _of_host(host, warnings, f"{host.name} " if len(hosts) > 1 else "")
     skipped = sum(host.skipped for host in hosts)
-    if skipped:
-        warnings.append(f"{skipped} lines skipped: damaged, or of no known kind")
-    return Capture(
-        file=source.path,
-        format=FORMAT,
-        version=None,
-        measurements=tuple(found),
-        rows=sum(len(report.devices) for host in hosts for report in host.lasting()),
-        skipped=skipped,
-        warnings=tuple(dict.fromkeys(warnings)),
-    )
+    rows = sum(len(report.devices) for host in hosts for report in host.lasting())
+    return results(source, FORMAT, found, warnings, rows=rows, skipped=skipped)
 
 
 def _of_host(host: _Host, warnings: list[str], prefix: str) -> list[Measurement]:
