@@ -1,6 +1,6 @@
 """Caveats about measurements; every reader of results asks here.
 
-Each doubt is one sentence: what was found, with the number, and what follows from it.
+Each caveat is one sentence: what was found, with the number, and what follows from it.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ NO_DRIVE: Final = ("null", "cpuio", "exec")
 """Engines of fio that send nothing to a drive. Source: fio HOWTO, ioengine."""
 
 
-def doubt(measurement: Measurement, *, is_polled: bool = False) -> Measurement:
-    """Return *measurement* with the doubts that its own numbers raise added to its warnings.
+def with_caveats(measurement: Measurement, *, is_polled: bool = False) -> Measurement:
+    """Return *measurement* with the caveats that its own numbers give added to its warnings.
 
     A polled job (*is_polled*) is always fully busy, which then says nothing about the drive.
     """
     found = [
         *measurement.warnings,
-        *_load_doubts(measurement),
-        *_cpu_doubts(measurement, is_polled),
-        *_sample_doubts(measurement),
+        *_load_caveats(measurement),
+        *_cpu_caveats(measurement, is_polled),
+        *_sample_caveats(measurement),
     ]
     return replace(measurement, warnings=tuple(dict.fromkeys(found)))
 
 
-def _load_doubts(measurement: Measurement) -> list[str]:
+def _load_caveats(measurement: Measurement) -> list[str]:
     conditions = measurement.conditions
     found = []
     if conditions.engine in NO_DRIVE:
@@ -53,7 +53,7 @@ def _load_doubts(measurement: Measurement) -> list[str]:
     return found
 
 
-def _cpu_doubts(measurement: Measurement, is_polled: bool) -> list[str]:
+def _cpu_caveats(measurement: Measurement, is_polled: bool) -> list[str]:
     cpu = measurement.cpu
     if is_polled:
         return [
@@ -67,7 +67,7 @@ def _cpu_doubts(measurement: Measurement, is_polled: bool) -> list[str]:
     ]
 
 
-def _sample_doubts(measurement: Measurement) -> list[str]:
+def _sample_caveats(measurement: Measurement) -> list[str]:
     found = []
     for op, result in measurement.ops.items():
         if result.count < MIN_SAMPLES:
@@ -75,14 +75,14 @@ def _sample_doubts(measurement: Measurement) -> list[str]:
             continue
         for kind in ("clat", "lat"):
             latency: Latency | None = getattr(result, kind)
-            text = _percentile_doubt(latency)
+            text = _percentile_caveat(latency)
             if text:
                 found.append(f"{op} {kind}: {text}")
                 break
     return found
 
 
-def _percentile_doubt(latency: Latency | None) -> str:
+def _percentile_caveat(latency: Latency | None) -> str:
     if latency is None or not latency.percentiles_s:
         return ""
     thin = [p for p in latency.percentiles_s if latency.count * (100 - p) < 100 * SAMPLES_BEYOND]

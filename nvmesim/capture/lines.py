@@ -112,12 +112,12 @@ class _Recoder:
         return n
 
 
-def line_frames(source: Source, notes: Notes, size: int = CHUNK) -> Iterator[pl.DataFrame]:
+def line_frames(source: Source, notes: Notes) -> Iterator[pl.DataFrame]:
     """Yield the lines as frames with one String column ``line``, without their ends.
 
     A last line without its end may be cut within a number: it counts as skipped in *notes*.
     """
-    for data in chunks(source, size):
+    for data in chunks(source):
         raw = data.tobytes()
         if not raw.endswith(b"\n"):
             raw = raw[: raw.rfind(b"\n") + 1]

@@ -39,21 +39,19 @@ def rebuilding(geometry: RaidGeometry, member: int, rebuilt: float) -> RaidGeome
     )
 
 
-def rebuild_plan_table(
-    geometry: RaidGeometry, spare_member: int, unit: int | None = None
-) -> PlanTable:
+def rebuild_plan_table(geometry: RaidGeometry, spare_member: int) -> PlanTable:
     """Background requests that restore *spare_member*: phase 0 reads survivors, phase 1 writes it.
 
-    The order is sequential along the member; ``request_bytes`` is how far one request brings the
-    spare. *unit* (bytes, a multiple of 4 KiB) is the piece, md's if left out. Raises GeometryError
-    when the member is not missing or rebuilding, or the level has no redundancy.
+    The order is sequential along the member; ``request_bytes`` is how far one request, a piece of
+    md's, brings the spare. Raises GeometryError when the member is not missing or rebuilding, or
+    the level has no redundancy.
 
     >>> table = rebuild_plan_table(RaidGeometry(5, 4, 65536, degraded=(2,)), 2)
     >>> [len(phase) for phase in table.plan(0)]
     [3, 1]
     """
     _check_spare(geometry, spare_member)
-    size = _unit(geometry, unit)
+    size = _unit(geometry)
     gone = {*geometry.lost, spare_member}
     if geometry.record.stripe_cache:
         plans = [_restore([(m,) for m in _live(geometry, gone)], spare_member, size)]
@@ -65,7 +63,7 @@ def rebuild_plan_table(
     return _cycle(geometry, plans, size)
 
 
-def check_plan_table(geometry: RaidGeometry, unit: int | None = None) -> PlanTable:
+def check_plan_table(geometry: RaidGeometry) -> PlanTable:
     """Background requests of a check, or of a resync that finds no difference: all members read.
 
     >>> [len(phase) for phase in check_plan_table(RaidGeometry(6, 5, 65536)).plan(0)]
@@ -73,7 +71,7 @@ def check_plan_table(geometry: RaidGeometry, unit: int | None = None) -> PlanTab
     """
     if not geometry.record.redundant:
         raise GeometryError("raid0 has no redundancy; there is nothing to check")
-    size = _unit(geometry, unit)
+    size = _unit(geometry)
     bios = size // BLOCK if geometry.record.stripe_cache else 1
     live = _live(geometry, set(geometry.lost))
     reads = tuple(((member,), False, size, bios) for member in live)
@@ -90,13 +88,9 @@ def _check_spare(geometry: RaidGeometry, member: int) -> None:
         )
 
 
-def _unit(geometry: RaidGeometry, unit: int | None) -> int:
-    if unit is None:
-        unit = PARITY_UNIT if geometry.record.stripe_cache else MIRROR_UNIT
-        return unit if not geometry.record.has_chunks else min(unit, geometry.chunk)
-    if unit <= 0 or unit % BLOCK:
-        raise GeometryError(f"rebuild unit is {unit} bytes; it is a multiple of 4 KiB")
-    return unit
+def _unit(geometry: RaidGeometry) -> int:
+    unit = PARITY_UNIT if geometry.record.stripe_cache else MIRROR_UNIT
+    return unit if not geometry.record.has_chunks else min(unit, geometry.chunk)
 
 
 def _live(geometry: RaidGeometry, gone: set[int]) -> list[int]:

@@ -114,7 +114,6 @@ def requests_capture(
     blocks: Blocks,
     *,
     version: str | None = None,
-    engine: str | None = None,
 ) -> Capture:
     """Read *source* through *blocks* into a capture, a measurement a device.
 
@@ -133,7 +132,7 @@ def requests_capture(
         file=source.path,
         format=format_name,
         version=version,
-        measurements=tally.measurements(engine),
+        measurements=tally.measurements(),
         rows=tally.rows,
         skipped=notes.skipped,
         requests=table,

@@ -47,9 +47,9 @@ class Tally:
             self._bins = np.concatenate((self._bins, new_bins)) if more else self._bins
         kernel.tally(rows, N_OPS, self._sums, self._squares, self._bins, self._sizes)
 
-    def measurements(self, engine: str | None = None) -> tuple[Measurement, ...]:
+    def measurements(self) -> tuple[Measurement, ...]:
         """One measurement for each device that did anything."""
-        found = (self._measurement(i, engine) for i in range(len(self._names)))
+        found = (self._measurement(i) for i in range(len(self._names)))
         return tuple(m for m in found if m is not None)
 
     def _grow(self, names: list[str]) -> None:
@@ -70,7 +70,7 @@ class Tally:
         sizes[:, kernel.N_SIZES, 0] = -1
         self._sizes = np.concatenate((self._sizes, sizes))
 
-    def _measurement(self, device: int, engine: str | None) -> Measurement | None:
+    def _measurement(self, device: int) -> Measurement | None:
         groups = slice(device * N_OPS, (device + 1) * N_OPS)
         sums = self._sums[:, groups]
         total = int(sums[kernel.COUNT].sum())
@@ -89,7 +89,6 @@ class Tally:
             access=_access(int(sums[kernel.SEQUENTIAL].sum()), total),
             block_size=_block_size(self._sizes[groups].reshape(-1, 2)),
             targets=1,
-            engine=engine,
             duration_s=span_s if span_s > 0 else None,
             depth_mean=int(sums[kernel.DEPTHS].sum()) / total
             if sums[kernel.DEEPEST].max() > 0

@@ -61,8 +61,8 @@ def _uses(group: WorkloadGroup, volume: Volume) -> bool:
     return any((t.kind, t.index) == ("volume", volume.index) for t in group.targets)
 
 
-def spinning(b: Builder, name: str, socket: int | None = None) -> int:
+def spinning(b: Builder, name: str) -> int:
     """Make a lock that spins."""
     station = b.station(name, Kind.FIFO)
-    b.report(name, "raid-engine", station, socket=socket, resource="engine-lock", burns="all")
+    b.report(name, "raid-engine", station, resource="engine-lock", burns="all")
     return station

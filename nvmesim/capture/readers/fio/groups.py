@@ -14,7 +14,7 @@ from itertools import groupby
 from typing import Final, TypeVar
 
 from nvmesim.capture.capture import Conditions, CpuUse, Measurement, Op, OpResult
-from nvmesim.capture.caveats import CPU_BOUND_PCT, doubt
+from nvmesim.capture.caveats import CPU_BOUND_PCT, with_caveats
 from nvmesim.capture.histogram import merge_latencies
 from nvmesim.capture.readers.fio.jobs import OPS, FioJob, describe_error
 from nvmesim.capture.text import Source, shown
@@ -125,7 +125,7 @@ def _without_latencies(measurement: Measurement) -> bool:
 
 
 def measure(jobs: list[FioJob], disk_util_pct: Mapping[str, float]) -> Measurement:
-    """Merge *jobs*, at least one with requests, into one measurement with its doubts."""
+    """Merge *jobs*, at least one with requests, into one measurement with its caveats."""
     active = [job for job in jobs if job.results]
     ops = {op: _merge_op([job.ops[op] for job in active if op in job.ops]) for op in OPS}
     merged: dict[Op, OpResult] = {op: result for op, result in ops.items() if result is not None}
@@ -144,7 +144,7 @@ def measure(jobs: list[FioJob], disk_util_pct: Mapping[str, float]) -> Measureme
         warnings=tuple(_notes(jobs, active, merged)),
         mixed=_merge_op([job.mixed for job in active if job.mixed]),
     )
-    return doubt(measurement, is_polled=is_polled)
+    return with_caveats(measurement, is_polled=is_polled)
 
 
 def _merge_op(results: list[OpResult]) -> OpResult | None:

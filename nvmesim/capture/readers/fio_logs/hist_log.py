@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 
 from nvmesim.capture.capture import Capture, Conditions, Latency, Measurement, Op, OpResult
-from nvmesim.capture.caveats import doubt
+from nvmesim.capture.caveats import with_caveats
 from nvmesim.capture.histogram import FIO_PERCENTILES, fio_bin_value, percentiles_of_bins
 from nvmesim.capture.lines import chunks
 from nvmesim.capture.readers.fio.sibling import find_run, parse_name
@@ -79,7 +79,7 @@ def read(source: Source) -> Capture:
         file=source.path,
         format="fio-hist-log",
         version=run.version if run else None,
-        measurements=(doubt(measurement),),
+        measurements=(with_caveats(measurement),),
         rows=len(rows),
         skipped=skipped,
         warnings=tuple(warnings),

@@ -16,7 +16,7 @@ import numpy as np
 import polars as pl
 
 from nvmesim.capture.capture import REQUEST_SCHEMA, Capture, Conditions, Measurement, Op, OpResult
-from nvmesim.capture.caveats import doubt
+from nvmesim.capture.caveats import with_caveats
 from nvmesim.capture.readers.fio.sibling import (
     FioRun,
     LogName,
@@ -88,7 +88,7 @@ def read(source: Source) -> Capture:
         file=source.path,
         format="fio-log",
         version=stated,
-        measurements=(doubt(measurement),) if not averaged else (measurement,),
+        measurements=(with_caveats(measurement),) if not averaged else (measurement,),
         rows=stats.rows,
         skipped=stats.skipped,
         requests=None if averaged or kind not in ("clat", "lat") else log.requests(kept, run),
@@ -260,4 +260,4 @@ def _warnings(
             "times are completions to 1 ms: the depth at issue is unknown (log_issue_time of fio "
             "3.38 gives it)"
         )
-    return [*found, *stats.doubts()]
+    return [*found, *stats.caveats()]

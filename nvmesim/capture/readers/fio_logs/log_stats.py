@@ -132,7 +132,7 @@ class LogStats:
             bin_count=counts,
         )
 
-    def doubts(self) -> list[str]:
+    def caveats(self) -> list[str]:
         """Say what the course of time shows: drift, and steps back."""
         found = []
         if self.steps_back:

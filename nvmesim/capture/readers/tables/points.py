@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from nvmesim.capture.capture import Capture, Conditions, CpuUse, Latency, Measurement, Op, OpResult
-from nvmesim.capture.caveats import doubt
+from nvmesim.capture.caveats import with_caveats
 from nvmesim.capture.fields import MAX_LATENCY_S, MAX_RATE, checked
 from nvmesim.capture.readers.fio.options import Options
 from nvmesim.capture.text import Head, Source, shown
@@ -196,8 +196,8 @@ def _measurement(row: _Row) -> Measurement:
         warnings=tuple(warnings),
         mixed=_result(iops, conditions, latencies[""]) if is_mix else None,
     )
-    # The number of samples behind a datasheet's figures is unknown: no doubts about it.
-    return replace(doubt(replace(measurement, ops={})), ops=ops)
+    # The number of samples behind a datasheet's figures is unknown: no caveats about it.
+    return replace(with_caveats(replace(measurement, ops={})), ops=ops)
 
 
 def _threads(row: _Row) -> tuple[int | None, int | None, bool]:

@@ -69,7 +69,7 @@ class TraceLayout:
     """Text before the device's name."""
     letters: tuple[int, int] = (READ, WRITE)
     """Words for read and write."""
-    doubt: str = ""
+    caveat: str = ""
     """Assumptions about the columns, said as a warning."""
     unanswered: str = ""
     """A column that is blank in rows that are right and have no answer."""
@@ -184,7 +184,7 @@ LAYOUTS: Final = (
         in_sectors="os",
         device="dev",
         letters=(1, 0),
-        doubt="its last column is taken as MQSim's: 1 reads, 0 writes (others have it the other "
+        caveat="its last column is taken as MQSim's: 1 reads, 0 writes (others have it the other "
         "way round)",
     ),
     TraceLayout(
@@ -197,7 +197,7 @@ LAYOUTS: Final = (
         latency=False,
         device="disk",
         letters=(1, 0),
-        doubt="its last column is taken as 1 reads, 0 writes, its first as ms",
+        caveat="its last column is taken as 1 reads, 0 writes, its first as ms",
     ),
 )  # fmt: skip
 
@@ -230,8 +230,8 @@ def read(source: Source) -> Capture:
 def _batches(source: Source, layout: TraceLayout, notes: Notes) -> Iterator[Timed]:
     """Sane rows of the trace; the others are counted."""
     names = ColumnNames()
-    if layout.doubt:
-        notes.warnings.append(layout.doubt)
+    if layout.caveat:
+        notes.warnings.append(layout.caveat)
     start: int | None = None
     unanswered = 0
     header = layout.header.encode()
