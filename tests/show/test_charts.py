@@ -7,9 +7,11 @@ import math
 import subprocess
 import sys
 
+import altair as alt
 import pytest
 
 from nvmesim.show.charts import result as charts
+from nvmesim.show.charts.cpu import _at_ends
 from nvmesim.show.charts.sweep import heat, scaling
 from nvmesim.show.charts.timeline import request_timeline
 from nvmesim.show.palette import KINDS, LOAD_STEPS
@@ -189,3 +191,14 @@ def test_rejected_candidates_are_never_on_the_front():
     assert "2 drives" not in words
     points = next(layer for layer in drawn["layer"] if layer["mark"]["type"] == "point")
     assert points["encoding"]["x"]["axis"]["format"] == "d"
+
+
+def test_names_at_the_ends_of_lines_keep_their_distance():
+    x, y = alt.X("miops:Q"), alt.Y("ghz:Q")
+    ends = [{"by": n, "miops": m, "ghz": g} for n, m, g in (("a", 4.0, 99), ("b", 4.2, 98))]
+    led, texts = _at_ends(ends, "by", x, y, "ghz", 6.0)
+    rows = texts.to_dict()["datasets"].popitem()[1]
+    assert [r["ghz"] for r in rows] == [99, 93]
+    assert {r["miops"] for r in rows} == {pytest.approx(1.03 * 4.2, rel=0.01)}
+    assert [r["end_x"] for r in rows] == [4.0, 4.2]
+    assert led.to_dict()["mark"]["type"] == "rule"

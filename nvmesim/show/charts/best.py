@@ -91,7 +91,9 @@ def way(found: Best) -> Drawing:
     ticks = log_ticks([*(float(r["us"]) for r in rows), *goal])
     y = alt.Y("us:Q", title="p99, µs", scale=alt.Scale(type="log", nice=False),
               axis=alt.Axis(values=ticks, labelExpr=LOG_LABELS))  # fmt: skip
-    x = alt.X("kiops:Q", title="kIOPS", scale=alt.Scale(zero=False, nice=True))
+    x = alt.X(
+        "kiops:Q", title="kIOPS", scale=alt.Scale(zero=False, nice=True), axis=alt.Axis(tickCount=6)
+    )
     shown = [s for s in STATES if s in found.states]
     shapes = alt.Scale(domain=shown, range=[SHAPES[s] for s in shown])
     shared = alt.Chart(inline(rows))

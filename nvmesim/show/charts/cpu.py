@@ -42,14 +42,18 @@ def cpu_ghz(sizing: Sizing) -> Drawing:
     key = legend(lines=True)
     colour = alt.Color("by:N", sort=names, legend=key, scale=colours)
     dash = alt.StrokeDash("by:N", sort=names, legend=key, scale=dashes)
-    x = alt.X("miops:Q", title="MIOPS", scale=_room([r["miops"] for r in rows]))
+    x = alt.X(
+        "miops:Q",
+        title="MIOPS",
+        scale=_room([r["miops"] for r in rows]),
+        axis=alt.Axis(tickCount=8),
+    )
     y = alt.Y("ghz:Q", title=f"GHz in all at {sizing.load.utilization * 100:.0f} % CPU")
     asked = {"miops": sizing.load.iops / 1e6, "ghz": rounded(sizing.ghz)}
     lines = alt.Chart(inline(rows)).mark_line(strokeWidth=2).encode(x, y, colour, dash)
     here = alt.Chart(inline([asked])).mark_point(**_CROSS).encode(x, y)
-    ends = [max((r for r in rows if r["by"] == name), key=lambda r: float(str(r["miops"])))
-            for name in names]  # fmt: skip
-    labels = _at_ends(ends, "by", x, y)
+    most = max((float(str(r["ghz"])) for r in rows), default=1.0)
+    labels = _at_ends(_ends(rows, "by"), "by", x, y, "ghz", APART * most)
     says = f"GHz needed by the rule: {asked['ghz']:.4g} for {asked['miops']:.3g} MIOPS."
     return layered(lines, here, *labels, height=240, says=says)
 
@@ -68,7 +72,12 @@ def cpu_load(sizing: Sizing, *, cpus: Sequence[str] | None = None) -> Drawing:
         if r["cpu"] in names and r["utilization"] < FULL
     ]
     domain = [n for n in names if any(r["cpu"] == n for r in rows)]
-    x = alt.X("miops:Q", title="MIOPS", scale=_room([r["miops"] for r in rows]))
+    x = alt.X(
+        "miops:Q",
+        title="MIOPS",
+        scale=_room([r["miops"] for r in rows]),
+        axis=alt.Axis(tickCount=8),
+    )
     y = alt.Y("utilization:Q", title="CPU busy, as the operating system shows it, %",
               scale=alt.Scale(domain=[0, 100]))  # fmt: skip
     n = range(len(domain))
@@ -85,7 +94,7 @@ def cpu_load(sizing: Sizing, *, cpus: Sequence[str] | None = None) -> Drawing:
         shared.mark_line(strokeWidth=2).encode(x, y, colour, dash),
         shared.mark_point(filled=True, size=45, opacity=1).encode(x, y, colour, shape),
         here.mark_point(**_CROSS),
-        *_at_ends(_apart(rows, domain), "cpu", x, y),
+        *_at_ends(_ends(rows, "cpu"), "cpu", x, y, "utilization", APART * 100),
         height=290,
         says=f"CPU busy in percent at {asked['miops']:.3g} MIOPS: {said}.",
     )
@@ -96,34 +105,32 @@ def _room(miops: Sequence[Any]) -> alt.Scale:
     return alt.Scale(nice=False, domain=[0, 1.28 * max((float(m) for m in miops), default=1.0)])
 
 
-def _at_ends(ends: Sequence[Mapping[str, Any]], name: str, x: alt.X, y: alt.Y) -> list[alt.Chart]:
-    """The names of lines at their ends; above lines that end before the others do."""
+def _at_ends(
+    ends: Sequence[Mapping[str, Any]], name: str, x: alt.X, y: alt.Y, value: str, gap: float
+) -> list[alt.Chart]:
+    """Names right of all lines, each led to from its line's end; *gap* keeps them apart."""
     last = max((float(e["miops"]) for e in ends), default=0.0)
-    layers = []
-    for end in ends:
-        text = alt.Chart(inline([end])).mark_text(align="left", dx=7, fontSize=10)
-        if float(end["miops"]) < 0.99 * last:
-            text = alt.Chart(inline([end])).mark_text(align="right", dx=-4, dy=-7, fontSize=10)
-        layers.append(text.encode(x, y, alt.Text(f"{name}:N")))
-    return layers
+    placed: list[dict[str, Any]] = []
+    for end in sorted(ends, key=lambda e: (round(float(e["miops"]), 2), -float(e[value]))):
+        at = min([float(end[value]), *(float(p[value]) - gap for p in placed)])
+        placed.append({name: end[name], "miops": rounded(1.03 * last), value: rounded(at),
+                       "end_x": end["miops"], "end_y": end[value]})  # fmt: skip
+    shared = alt.Chart(inline(placed))
+    led = shared.mark_rule(strokeWidth=0.7, color=palette.MUTED).encode(
+        x, y, x2="end_x", y2="end_y"
+    )
+    texts = shared.mark_text(align="left", dx=3, fontSize=10).encode(x, y, alt.Text(f"{name}:N"))
+    return [led, texts]
 
 
-APART: Final = 5.5
-"""Per cent of utilization between two names, so that they do not touch."""
+APART: Final = 0.06
+"""Between two names, as a share of the axis, so that they do not touch."""
 
 
-def _apart(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> list[dict[str, Any]]:
-    """The last point of each line, moved down where its name would touch the one above."""
-    last = [max((r for r in rows if r["cpu"] == n), key=lambda r: float(r["miops"])) for n in names]
-    most = max((float(r["miops"]) for r in last), default=0.0)
-    out: list[dict[str, Any]] = []
-    for row in sorted(last, key=lambda r: -float(r["utilization"])):
-        beside = [o["utilization"] for o in out if float(o["miops"]) >= 0.99 * most]
-        at = float(row["utilization"])
-        if float(row["miops"]) >= 0.99 * most:
-            at = min([at, *(v - APART for v in beside)])
-        out.append({**row, "utilization": at})
-    return out
+def _ends(rows: Sequence[Mapping[str, Any]], key: str) -> list[Mapping[str, Any]]:
+    """The last point of each line."""
+    names = dict.fromkeys(r[key] for r in rows)
+    return [max((r for r in rows if r[key] == n), key=lambda r: float(r["miops"])) for n in names]
 
 
 def _legend() -> alt.Legend:

@@ -202,7 +202,9 @@ def load_curve(
     if not rows:
         return nothing(_NONE)
     name = percentile.replace("_", ".")
-    x = alt.X("kiops:Q", title="kIOPS", scale=alt.Scale(zero=True, nice=False))
+    x = alt.X(
+        "kiops:Q", title="kIOPS", scale=alt.Scale(zero=True, nice=False), axis=alt.Axis(tickCount=8)
+    )
     y = alt.Y("us:Q", title=f"{name} latency, µs (log)",
               scale=alt.Scale(type="log", nice=False, padding=12),
               axis=alt.Axis(values=log_ticks([r["us"] for r in rows]),

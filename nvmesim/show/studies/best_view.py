@@ -85,7 +85,8 @@ def why_not(found: Best) -> Iterator[str]:
 def fragment(found: Best) -> str:
     """The answer and its table, as HTML."""
     body = [[escaped(c) for c in row] for d in found.designs for row in rows(d)]
-    table = html.table(HEADINGS, body, left=(1, 2, 7, 9), name="Largest loads")
+    headings = [h.replace(" us", ", µs") for h in HEADINGS]
+    table = html.table(headings, body, left=(1, 2, 7, 9), name="Largest loads")
     reasons = list(why_not(found))
     failed = f"<h3>Not met</h3>{html.listing(reasons)}" if reasons else ""
     return f'<p class="why">{escaped(found)}</p>{table}{failed}'

@@ -95,6 +95,14 @@ def _table(frame: pl.DataFrame, keys: Sequence[str]) -> str:
     ]
     headings = (*short_keys(keys), "IOPS", "p99, µs", "CPU", "stopped by", "why not")
     last = len(headings) - 1
-    table = html.table(headings, cells, left=(*range(len(keys)), last - 1, last), name="Points")
+    if not any(r["error"] for r in rows):
+        cells, headings = [c[:-1] for c in cells], headings[:-1]
+        last -= 1
+    table = html.table(
+        headings,
+        cells,
+        left=(*range(len(keys)), *range(4 + len(keys) - 1, last + 1)),
+        name="Points",
+    )
     more = len(frame) - len(rows)
     return table + (f'<p class="soft">{more:,} more are in the file.</p>' if more > 0 else "")
