@@ -149,6 +149,31 @@ def noting_interrupt() -> Iterator[list[int]]:
         signal.signal(signal.SIGINT, before)
 
 
+@contextmanager
+def first_interrupt(what: str) -> Iterator[threading.Event]:
+    """Give what the first Ctrl-C sets, saying *what* it does; the second interrupts as usual.
+
+    Where Ctrl-C is ignored (a script's job in the background) it stays so.
+    """
+    pressed = threading.Event()
+    ignored = signal.getsignal(signal.SIGINT) == signal.SIG_IGN
+    if ignored or threading.current_thread() is not threading.main_thread():
+        yield pressed
+        return
+
+    def note(number: int, frame: FrameType | None) -> None:
+        if pressed.is_set():
+            raise KeyboardInterrupt
+        pressed.set()
+        click.echo(f"nvmesim: {what}; Ctrl-C again stops at once", err=True)
+
+    before = signal.signal(signal.SIGINT, note)
+    try:
+        yield pressed
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 def say_if_compiling(engine: str) -> None:
     """Say on stderr that the engine is compiled now, if no earlier run has left it compiled."""
     from nvmesim.engine.compiled.native import is_compiled

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import numpy as np
 import pytest
 
 from nvmesim.calibrate.infer.emulator import Region
+from nvmesim.calibrate.infer.optimum import optimum, solve
 from nvmesim.calibrate.infer.posterior import infer
 from nvmesim.calibrate.infer.problem import Coordinate, Problem
+from nvmesim.calibrate.stopping import stoppable
 from nvmesim.errors import FitError
 
 TRUE = np.array([0.3, -0.4])
@@ -56,6 +59,29 @@ def test_intervals_cover_in_toys() -> None:
     assert hits >= 42
 
 
+def test_one_that_is_to_stop_keeps_its_first_region() -> None:
+    said: list[str] = []
+    pressed = threading.Event()
+    pressed.set()
+    with stoppable(pressed):
+        found = infer(task(figures(TRUE, np.random.default_rng(1))), tell=said.append)
+    assert said == ["the optimum", "its surroundings, 1"]
+    assert len(found.draws) == 256
+    assert not found.settled
+
+
+def test_least_squares_take_few_runs() -> None:
+    """A Jacobian, steps that mend it, and the last: scipy's trust region takes 12 to 20 here."""
+    found = optimum(task(figures(TRUE, np.random.default_rng(1), 0.0)))
+    assert found.values == pytest.approx(TRUE, abs=2 * NOISE)
+    assert len(found.tried) <= 12
+
+
+def test_least_squares_end_at_a_bound() -> None:
+    found = solve(lambda x: [x[0] - 9, x[1] * x[0] - 8], [1.0, 1.0], high=[4.0, 4.0])
+    assert found.values == pytest.approx([4.0, 2.0], rel=0.02)
+
+
 def test_a_longer_capture_is_known_better() -> None:
     rng = np.random.default_rng(2)
     short = infer(task(figures(TRUE, rng)))
@@ -84,17 +110,20 @@ def test_a_parameter_that_no_figure_tells_stays_open() -> None:
 
 
 def test_a_bent_valley_stays_whole() -> None:
-    """Only the sum of one parameter and the other's square is told."""
+    """Only the sum of one parameter and the other's square is told.
+
+    Of 30 seeds the spread along it was 0.28, 0.03 from seed to seed: a mean of six is below 0.22
+    once in a million.
+    """
 
     def simulate(u: np.ndarray, seed: int, share: float) -> np.ndarray:
         rng = np.random.default_rng(seed)
         return u[0] + u[1] ** 2 + 0.2 * rng.standard_normal(7)
 
-    found = infer(task(np.full(7, 0.3), simulate=simulate))
-    a, b = found.draws.T
-    assert b.min() < -0.6
-    assert b.max() > 0.6
-    assert (a + b**2).std() < 0.2
+    found = [infer(task(np.full(7, 0.3), simulate=simulate), seed=seed).draws for seed in range(6)]
+    assert np.mean([b.std() for _, b in (draws.T for draws in found)]) > 0.22
+    for a, b in (draws.T for draws in found):
+        assert (a + b**2).std() < 0.2
 
 
 def test_what_is_known_beforehand_counts() -> None:

@@ -77,6 +77,30 @@ def test_latencies_of_a_mix(tmp_path: Path) -> None:
     assert m.warnings[0].startswith("the latencies of a mix")
 
 
+@pytest.mark.parametrize(
+    ("column", "value", "iops"),
+    [("bw_mb_s", 6800, 51879.9), ("bw_mib_s", 6400, 51200), ("bw_gb_s", 6.8, 51879.9)],
+)
+def test_a_bandwidth_is_a_rate(column: str, value: float, iops: float, tmp_path: Path) -> None:
+    text = f"op,block_size,jobs,iodepth,{column}\nread,128 KiB,1,32,{value}\n"
+    assert read_text(text, tmp_path).measurements[0].ops["read"].iops == pytest.approx(iops)
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        ("read,128 KiB,25000,3125", "are 3,276.8, not 3,125; is it bw_mib_s?"),
+        ("read,128 KiB,25000,1277", "not 1,277; keep the one that was measured"),
+        ("read,,25000,3125", "bw_mb_s without block_size"),
+        ("read,128 KiB,25000,0", "bw_mb_s is 0"),
+    ],
+)
+def test_a_bandwidth_that_is_not_its_iops(row: str, said: str, tmp_path: Path) -> None:
+    with pytest.raises(CaptureError, match=r"line 2: bw_mb_s") as error:
+        read_text(f"op,block_size,iops,bw_mb_s\n{row}\n", tmp_path)
+    assert said in str(error.value)
+
+
 def test_an_unknown_column_is_said(tmp_path: Path) -> None:
     capture = read_text("op,iops,p99us\nread,5,7\n", tmp_path)
     assert capture.warnings == ("column 'p99us' is not known and left out; did you mean 'p99_us'?",)

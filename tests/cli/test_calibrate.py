@@ -1,12 +1,16 @@
 """`nvmesim calibrate`: profiles that appear whole or not at all, evidence, errors in one line."""
 
 import json
+import os
+import signal
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from nvmesim.calibrate.points import Point
 from nvmesim.catalog import load
+from nvmesim.cli.captures import calibrate as command
 from tests.calibrate.bench import fio_json
 
 pytestmark = pytest.mark.xdist_group("calibrate")
@@ -140,3 +144,37 @@ def test_no_such_file_and_no_such_folder(nvmesim, points, tmp_path):
     said = nvmesim("calibrate", points, "-o", tmp_path / "no" / "drive.toml")
     assert (said.code, said.out) == (2, "")
     assert "there is no folder" in said.err
+
+
+def pressed(times):
+    """`steps` of a terminal at which Ctrl-C is pressed so often, at the first step."""
+
+    @contextmanager
+    def steps(what):
+        left = [None] * times
+
+        def tell(step):
+            while left:
+                left.pop()
+                os.kill(os.getpid(), signal.SIGINT)
+
+        yield tell
+
+    return steps
+
+
+def test_ctrl_c_keeps_the_best_so_far_and_marks_it(nvmesim, points, tmp_path, monkeypatch):
+    monkeypatch.setattr(command, "steps", pressed(1))
+    said = nvmesim("calibrate", points, "-o", tmp_path / "drive.toml")
+    assert said.code == 130
+    assert "finishing with the best so far; Ctrl-C again stops at once" in said.err
+    profile = load.read("drive", tmp_path / "drive.toml")
+    assert profile.notes.startswith("stopped early")
+    assert profile.alternatives == ()
+    assert "warning  stopped early" in said.out
+
+
+def test_ctrl_c_twice_writes_nothing(nvmesim, points, tmp_path, monkeypatch):
+    monkeypatch.setattr(command, "steps", pressed(2))
+    assert nvmesim("calibrate", points, "-o", tmp_path / "drive.toml").code == 130
+    assert names(tmp_path) == ["points.csv"]

@@ -45,6 +45,20 @@ def test_wrong_type_or_layout_is_rejected(name: str) -> None:
                 check(replace(net, **{name: array}))
 
 
+def test_a_structure_seen_before_is_still_checked_for_its_times() -> None:
+    net = one_program(b.visit(2, 3)).build()
+    check(net)
+    for row, column, value in ((0, 3, -1), (0, 3, HORIZON_PS), (1, 5, 1 << 50)):
+        ops = net.ops.copy()
+        ops[row, column] = value
+        with pytest.raises(NetworkError, match="service"):
+            check(replace(net, ops=ops))
+    falling = net.dist[:, ::-1].copy()
+    falling[:, 0] += 1
+    with pytest.raises(NetworkError, match="dist"):
+        check(replace(net, dist=falling))
+
+
 def one_program(*rows: b.Row) -> b.NetworkBuilder:
     """Stations: 0 FIFO, 1 gate of 2, 2 die, 3 FIFO with a scale; distribution 0; series 0."""
     net = b.NetworkBuilder()

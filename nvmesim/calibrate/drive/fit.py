@@ -46,6 +46,7 @@ from nvmesim.calibrate.over_time.episodes import suggestions
 from nvmesim.calibrate.over_time.limits import FoundLimits, bursts_of, find_limits
 from nvmesim.calibrate.over_time.pauses import NONE, fit_pauses
 from nvmesim.calibrate.points import Point, hold_out, points_of
+from nvmesim.calibrate.stopping import is_stopping
 from nvmesim.capture.capture import Captures
 from nvmesim.catalog.profile import DriveProfile, Quantity
 from nvmesim.errors import FitError
@@ -193,7 +194,7 @@ class _Fitting:
         for ceiling in self._ceilings(reads, mixes):
             begun = self._reads(profile, reads, ceiling) if reads else self._no_reads(profile)
             tried += self._with_writes(begun, writes, mixes)
-            if begun.reads is None or begun.ceiling is None:
+            if begun.reads is None or begun.ceiling is None or is_stopping():
                 break  # nothing but latencies, or all of it is told
         return tried
 
@@ -228,7 +229,11 @@ class _Fitting:
         limits = list(LIMITED[begun.ceiling])
         if len({p.outstanding for p in alike}) >= ENOUGH:
             limits.append("through")
-        return [self._written(begun, profile, alike, mixes, limit) for limit in limits]
+        tried: list[Explanation] = []
+        for limit in limits:
+            if not tried or not is_stopping():
+                tried.append(self._written(begun, profile, alike, mixes, limit))
+        return tried
 
     def _written(
         self, begun: Explanation, profile: DriveProfile, writes: Sequence[Point],

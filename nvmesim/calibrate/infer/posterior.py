@@ -21,6 +21,7 @@ from nvmesim.calibrate.infer.likelihood import Likelihood, likelihood_of
 from nvmesim.calibrate.infer.optimum import SEED, Solution, optimum
 from nvmesim.calibrate.infer.problem import Problem
 from nvmesim.calibrate.infer.sampler import sampled
+from nvmesim.calibrate.stopping import is_stopping
 from nvmesim.errors import FitError
 
 DRAWS = 256
@@ -51,6 +52,8 @@ PROFILED = 100
 """Values that a profile likelihood is looked at."""
 EFFORT = 0.7
 """Share of the usual requests that the optimum is looked for with."""
+ROUGH = 0.05
+"""Gain of the cost that a step of that search must promise: regions go on from there."""
 APART = 10.0
 """Half a chi-square, in units of what is usual, by which another optimum may be worse."""
 LONG = 6.0
@@ -134,7 +137,7 @@ class _Inference:
             spread, mean = np.atleast_2d(np.cov(draws.T)), draws.mean(axis=0)
             ratios = region.ratios(spread)
             moved = float(np.sqrt(region.away(mean[None])[0]))
-            if settled and len(emulator.figures) >= ENOUGH * self.terms:
+            if is_stopping() or (settled and len(emulator.figures) >= ENOUGH * self.terms):
                 break
             narrow = ratios[0] > SHRINKS or bool((region.scale < 2 * self.floor).all())
             settled = bool(ratios[-1] < GROWS and narrow and moved < MOVES)
@@ -151,9 +154,12 @@ class _Inference:
 
     def _optima(self) -> list[Solution]:
         """Optima from all starts, the best first; those that are much worse are left out."""
-        problem, found = self.problem, []
+        problem = self.problem
+        found: list[Solution] = []
         for start in (problem.start, *problem.others):
-            found.append(optimum(problem, start=start, effort=EFFORT))
+            if found and is_stopping():
+                break
+            found.append(optimum(problem, start=start, effort=EFFORT, gain=ROUGH))
             self.simulated += len(found[-1].tried)
         found.sort(key=lambda s: s.cost)
         excess = max(1.0, 2 * found[0].cost / max(1, problem.freedom))

@@ -29,6 +29,7 @@ from nvmesim.calibrate.infer.problem import ERRORS
 from nvmesim.calibrate.joint import joint_of, with_draws
 from nvmesim.calibrate.points import Point, hold_out, points_of
 from nvmesim.calibrate.stack.task import SUBMIT_SHARE, Bench, Costs, costs_of
+from nvmesim.calibrate.stopping import is_stopping
 from nvmesim.capture.capture import Captures
 from nvmesim.catalog.links import parse_link
 from nvmesim.catalog.profile import CpuProfile, StackProfile
@@ -77,6 +78,8 @@ def fit_stack(
     shallow = [p for p in used if p not in bound]
     shallow = [p for p in shallow if p.targets == 1] or shallow
     for round_ in range(ROUNDS):
+        if round_ and is_stopping():
+            break
         tell(f"stack, pass {round_ + 1}: its drive")
         drive = fit_drive(shallow or used, host=replace(host, stack=stack), tell=tell).profile
         tell(f"stack, pass {round_ + 1}: its costs")

@@ -27,6 +27,7 @@ from nvmesim.calibrate.infer.posterior import Inferred, infer
 from nvmesim.calibrate.infer.problem import Problem
 from nvmesim.calibrate.joint import joint_of, with_draws, with_span
 from nvmesim.calibrate.notes import named
+from nvmesim.calibrate.stopping import is_stopping
 from nvmesim.calibrate.trace.batch_service import (
     RoundsStart,
     built_rounds,
@@ -224,7 +225,7 @@ class _Fitting:
         """The best of *best* and *structures*, each searched from the best's values."""
         start = best
         for structure in structures:
-            if structure == start.structure:
+            if structure == start.structure or is_stopping():
                 continue
             tried = self._at(structure, _values(start), SCREEN_ROUNDS)
             if tried.found.cost < best.found.cost:
@@ -303,7 +304,7 @@ class _Fitting:
         found = []
         for structure in simple:
             found.append(self._inferred(structure, best))
-            if found[-1][2].tau <= CLEAN:
+            if found[-1][2].tau <= CLEAN or is_stopping():
                 break
         bank, task, inferred = min(found, key=lambda f: (f[2].tau, f[2].chi))
         values, structure = bank.decoded(inferred.best)

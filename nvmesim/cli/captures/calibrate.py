@@ -9,7 +9,7 @@ import click
 
 from nvmesim.cli.bounds import bounded
 from nvmesim.cli.output import check_writable, json_option, output_path, print_json, write_text
-from nvmesim.cli.progress import bytes_read, say_if_compiling, steps, working
+from nvmesim.cli.progress import bytes_read, first_interrupt, say_if_compiling, steps, working
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -66,8 +66,11 @@ def calibrate(
 
     CAPTURE is a file, a folder or a glob, in any mix of formats. With --stack the CPU costs of the
     host that made the captures are fitted instead of the drive. A drive that misses one of its own
-    rows by more than 10 % of its IOPS is not written without --force.
+    rows by more than 10 % of its IOPS is not written without --force. Ctrl-C ends the search: the
+    best so far is written, says so, and the exit code is 130.
     """
+    from nvmesim.calibrate.stopping import stoppable
+
     _check_options(is_stack, captured_on, cpu, link)
     _check_input(captures, datasheet, is_stack or is_empirical or bool(captured_on or held_out))
     _check_empirical(is_empirical, is_stack, captured_on, held_out)
@@ -77,7 +80,8 @@ def calibrate(
     say_if_compiling("compiled")
     fit: AnyFit
     found = None if datasheet else _read(captures)
-    with steps("calibrating") as tell:
+    ending = "finishing with the best so far"
+    with first_interrupt(ending) as pressed, stoppable(pressed), steps("calibrating") as tell:
         if found is None:
             fit = _fit_datasheet(datasheet, name or (output.stem if output else None), tell)
         elif is_empirical:
@@ -86,13 +90,30 @@ def calibrate(
             fit = _fit_stack(found, title, cpu, link, held_out, tell)
         else:
             fit = _fit_drive(found, title, captured_on, held_out, tell)
+    if pressed.is_set():
+        fit = _marked(fit)
     missed = [] if force else list(getattr(fit, "misses", ()))
     _write(fit, None if missed else output, report)
     if as_json:
         print_json(fit.to_json())
     else:
         _show(fit)
-    return _refused(missed, output)
+    refused = _refused(missed, output)
+    return 130 if pressed.is_set() else refused
+
+
+def _marked(fit: AnyFit) -> AnyFit:
+    """*fit* as one that was stopped: its profile and its warnings say so."""
+    from dataclasses import replace
+
+    from nvmesim.calibrate.evidence import StackFit
+    from nvmesim.calibrate.stopping import EARLY
+
+    update = {"notes": f"{EARLY}\n{fit.profile.notes}".strip()}
+    warnings = (EARLY, *fit.warnings)
+    if isinstance(fit, StackFit):
+        return replace(fit, profile=fit.profile.model_copy(update=update), warnings=warnings)
+    return replace(fit, profile=fit.profile.model_copy(update=update), warnings=warnings)
 
 
 def _refused(missed: list[str], output: Path | None) -> int:

@@ -27,6 +27,10 @@ _PLAIN: Final = frozenset(
     {"op", "block_size", "jobs", "iodepth", "iops", "cpu_pct", "source", "targets", "engine"}
     | {"duration_s", "drives", "threads_per_drive", "note"}
 )
+_BANDWIDTH: Final = {
+    "bw_mb_s": 1e6, "bw_mib_s": 2.0**20, "bw_gb_s": 1e9, "bw_gib_s": 2.0**30, "bw_kib_s": 2.0**10,
+}  # fmt: skip
+"""Column -> bytes/s of its unit."""
 _LATENCY: Final = re.compile(
     r"(?P<op>read_|write_)?(?:(?P<kind>clat|lat|slat)_)?"
     r"(?:(?P<moment>mean|min|max|stddev)|p(?P<percent>[0-9]{1,2}(?:_[0-9]{1,6})?))_us"
@@ -43,7 +47,9 @@ def sniff(head: Head) -> bool:
     for line in head.lines:
         if line.strip() and not line.startswith("#"):
             names = {_clean(name) for name in line.split(_separator(line))}
-            return "op" in names and any(name == "iops" or _column(name) for name in names)
+            return "op" in names and any(
+                name == "iops" or name in _BANDWIDTH or _column(name) for name in names
+            )
     return False
 
 
@@ -77,6 +83,7 @@ def read(source: Source) -> Capture:
 
 _EXAMPLES: Final = (
     *sorted(_PLAIN),
+    *_BANDWIDTH,
     *("lat_mean_us", "p50_us", "p90_us", "p99_us", "p99_9_us", "p99_99_us", "lat_p99_us"),
 )
 
@@ -94,7 +101,7 @@ def _column(name: str) -> re.Match[str] | None:
 
 
 def _is_known(name: str) -> bool:
-    return name in _PLAIN or _column(name) is not None or not name
+    return name in _PLAIN or name in _BANDWIDTH or _column(name) is not None or not name
 
 
 @dataclass(frozen=True)
@@ -326,12 +333,13 @@ def _latencies(row: _Row, prefix: str) -> dict[str, Latency]:
 
 
 def _iops(row: _Row, conditions: Conditions, lat: Latency | None) -> tuple[float, list[str]]:
-    """Return the rate of the row: given, or what its depth and mean latency imply."""
+    """Return the rate of the row: given, or what its bandwidth, or its depth and latency, imply."""
     iops = row.number("iops", MAX_RATE)
-    if iops:
-        return iops, []
     if iops == 0:
         raise row.error("iops is 0", "leave the cell blank if it is unknown")
+    moved = _bandwidth(row, conditions, iops)
+    if iops or moved:
+        return iops or moved, []
     if lat is not None and lat.mean_s and conditions.outstanding:
         return conditions.outstanding / lat.mean_s, [
             "iops is blank and was taken as jobs x iodepth / lat_mean_us"
@@ -339,6 +347,35 @@ def _iops(row: _Row, conditions: Conditions, lat: Latency | None) -> tuple[float
     odd = [name for name in row.cells if not _is_known(name)]
     hint = f"column {odd[0]!r} is not known, {nearest(odd[0], _EXAMPLES)}; " if odd else ""
     raise row.error("has no iops", f"{hint}give iops, or lat_mean_us with jobs and iodepth")
+
+
+SAME: Final = 0.03
+"""Relative difference of a rate and a bandwidth that rounding explains; MB and MiB differ by 5 %.
+"""
+
+
+def _bandwidth(row: _Row, conditions: Conditions, iops: float | None) -> float:
+    """Requests/s that the row's bandwidth is, 0 if it has none; it must agree with *iops*."""
+    for column, unit in _BANDWIDTH.items():
+        value = row.number(column, 1e15)
+        if value is None:
+            continue
+        if value == 0:
+            raise row.error(f"{column} is 0", "leave the cell blank if it is unknown")
+        size = conditions.block_size
+        if not isinstance(size, int):
+            raise row.error(f"{column} without block_size", "write the size of the requests")
+        rate = value * unit / size
+        if not iops or abs(rate / iops - 1) <= SAME:
+            return rate
+        meant = next(
+            (c for c, u in _BANDWIDTH.items() if abs(rate / unit * u / iops - 1) <= SAME), ""
+        )
+        raise row.error(
+            f"{column}: {iops:,.0f} IOPS of {format_size(size)} are {iops * size / unit:,.6g}, "
+            f"not {value:,.6g}", f"is it {meant}?" if meant else "keep the one that was measured",
+        )  # fmt: skip
+    return 0.0
 
 
 def _result(iops: float, conditions: Conditions, own: Mapping[str, Latency]) -> OpResult:
