@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from nvmesim.calibrate.infer.emulator import Region
-from nvmesim.calibrate.infer.optimum import optimum, solve
 from nvmesim.calibrate.infer.posterior import infer
 from nvmesim.calibrate.infer.problem import Coordinate, Problem
 from nvmesim.calibrate.stopping import stoppable
@@ -68,18 +67,6 @@ def test_one_that_is_to_stop_keeps_its_first_region() -> None:
     assert said == ["the optimum", "its surroundings, 1"]
     assert len(found.draws) == 256
     assert not found.settled
-
-
-def test_least_squares_take_few_runs() -> None:
-    """A Jacobian, steps that mend it, and the last: scipy's trust region takes 12 to 20 here."""
-    found = optimum(task(figures(TRUE, np.random.default_rng(1), 0.0)))
-    assert found.values == pytest.approx(TRUE, abs=2 * NOISE)
-    assert len(found.tried) <= 12
-
-
-def test_least_squares_end_at_a_bound() -> None:
-    found = solve(lambda x: [x[0] - 9, x[1] * x[0] - 8], [1.0, 1.0], high=[4.0, 4.0])
-    assert found.values == pytest.approx([4.0, 2.0], rel=0.02)
 
 
 def test_a_longer_capture_is_known_better() -> None:

@@ -8,6 +8,7 @@ from nvmesim.calibrate.bench import measure
 from nvmesim.calibrate.host import parse_cpu
 from nvmesim.calibrate.points import Point, points_of
 from nvmesim.calibrate.stack.fit import fit_stack
+from nvmesim.calibrate.stack.full_threads import with_full_threads
 from nvmesim.capture.registry import read_captures
 from nvmesim.catalog.profile import CpuProfile, Quantity
 from nvmesim.errors import FitError, InputError
@@ -45,6 +46,59 @@ def test_no_cpu_figures_are_too_few():
     points = [Point("p", 1.0, True, 4096, 1, d, 12e3 * d, 8e-5) for d in (1, 8)]
     with pytest.raises(FitError, match="with CPU figures; found 0 points"):
         fit_stack(points, ghz=GHZ)
+
+
+def deep(jobs, iops, drives=1, depth=128):
+    return Point("", 1.0, True, 4096, jobs, depth, iops, None, targets=drives)
+
+
+def test_rows_of_full_threads_are_told_by_more_threads():
+    """Published rows of a P5800X: one thread 564k, four and more 1,562k of it."""
+    rows = [deep(n, x) for n, x in ((1, 564e3), (2, 1031e3), (4, 1562e3), (8, 1562e3))]
+    rows += [deep(n, x, 8) for n, x in ((1, 501e3), (16, 7131e3))]
+    found, (said,) = with_full_threads(rows)
+    full = [(p.jobs, p.targets) for p in found if p.cpu_s]
+    assert full == [(1, 1), (2, 1), (1, 8)]
+    assert all(p.is_cpu_bound for p in found if p.cpu_s)
+    assert found[1].cpu_s == pytest.approx(2 / 1031e3)
+    assert "randread 4 KiB 2 x 128" in said
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [deep(1, 12e3, depth=1), deep(4, 48e3, depth=1)],  # the depth limits
+        [deep(1, 640e3), deep(4, 640e3)],  # the drive limits
+        [deep(1, 564e3), deep(4, 1562e3, drives=4)],  # more drives, not more threads
+    ],
+)
+def test_rows_that_something_else_limits_are_of_no_full_thread(rows):
+    assert with_full_threads(rows) == (rows, [])
+
+
+def test_stated_cpu_figures_are_not_guessed_beside():
+    rows = [replace(deep(1, 564e3), cpu_s=1e-6), deep(2, 1031e3), deep(4, 1562e3)]
+    assert with_full_threads(rows) == (rows, [])
+
+
+@pytest.mark.slow
+def test_a_stack_from_full_threads_alone():
+    made = stack(ghz=GHZ).model_copy(update={"per_sharer": Quantity(value=400.0)})
+    on = host(made, GHZ)
+    quick = drive(dies=256, commands=3e6)
+    loads = ((1, 256, 1), (2, 256, 1), (16, 256, 1), (1, 256, 4), (16, 256, 4))
+    points = []
+    for jobs, depth, drives in loads:
+        asked = deep(jobs, 1.0, drives, depth)
+        a = measure(quick, on, asked, requests=200_000, seed=4711)
+        points.append(replace(asked, iops=a.iops))
+    fit = fit_stack(points, ghz=GHZ)
+    for j in fit.points:
+        if j.point.cpu_s:
+            assert abs(j.residual["iops"]) < 0.03, j.point.name
+    q = fit.profile.per_sharer
+    assert q.low <= 400 <= q.high
+    assert fit.profile.wakeup.basis == "assumed"
 
 
 def shared(jobs, depth, targets, on, *, own=False) -> Point:

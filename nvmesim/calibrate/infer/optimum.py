@@ -1,9 +1,8 @@
 """Least squares over simulated figures, with common random numbers.
 
 Every evaluation simulates with the same seed, so that a finite difference sees the parameter and
-not the noise. A Jacobian by differences takes one short run for each parameter; in between each
-step's own run tells how it changed. Sources: Marquardt 1963 (damped steps), Broyden 1965 (the
-Jacobian's update), Nocedal and Wright, Numerical Optimization, chapter 10.
+not the noise: a step needs one short run for each parameter and one more. Source of the steps:
+Branch, Coleman and Li 1999, the trust-region reflective method of `scipy.optimize.least_squares`.
 """
 
 from __future__ import annotations
@@ -17,18 +16,11 @@ from nvmesim.array_types import Floats
 from nvmesim.calibrate.bench import BenchAnswer
 from nvmesim.calibrate.infer.problem import ERRORS, Problem
 from nvmesim.calibrate.points import Point
-from nvmesim.calibrate.stopping import is_stopping
 from nvmesim.errors import FitError
 
 SEED = 1
 ROUNDS = 6
-"""Jacobians' worth of steps, at most."""
-TRIES = 2
-"""Steps for each of them."""
-DAMPING = 0.01
-"""Of the first step, in units of the curvature."""
-GAIN, NOTHING = 2e-3, 1e-4
-"""Gain, relative and in half chi-squares, that a step is not worth a run."""
+"""Steps at most."""
 
 
 @dataclass(frozen=True)
@@ -65,13 +57,9 @@ def misfit(point: Point, answer: BenchAnswer, *, cpu: bool = False) -> list[floa
 
 
 def optimum(
-    problem: Problem, *, start: Floats | None = None, rounds: int = ROUNDS, effort: float = 1.0,
-    gain: float = GAIN,
-) -> Solution:  # fmt: skip
-    """The least squares of *problem*'s figures and priors, in its coordinates, from *start*.
-
-    *gain*: of the cost, that a further step must promise.
-    """
+    problem: Problem, *, start: Floats | None = None, rounds: int = ROUNDS, effort: float = 1.0
+) -> Solution:
+    """The least squares of *problem*'s figures and priors, in its coordinates, from *start*."""
     sigma = np.hypot(np.hypot(problem.assumed, problem.floor), 0.004)
     about, stiff = problem.start, np.sqrt(problem.known)
     if not problem.coordinates:
@@ -86,7 +74,7 @@ def optimum(
 
     bounds = (problem.low, problem.high)
     begin = problem.start if start is None else start
-    return _searched(residuals, begin, problem.column("step"), bounds, rounds, gain)
+    return _searched(residuals, begin, problem.column("step"), bounds, rounds)
 
 
 def solve(
@@ -124,70 +112,30 @@ def solve(
 
 def _searched(
     residuals: Callable[[Floats], Floats], start: Floats, steps: Floats,
-    bounds: tuple[Floats, Floats], rounds: int, gain: float = GAIN,
+    bounds: tuple[Floats, Floats], rounds: int,
 ) -> Solution:  # fmt: skip
-    """Damped steps within *bounds* until they gain nothing, the last Jacobian by differences."""
-    seen, (low, high) = _Seen(residuals), bounds
-    inset = 1e-6 * (high - low)
-    u = np.clip(start, low + inset, high - inset)
-    residual = seen(u)
-    slope, is_fresh, damping = _differences(seen, u, steps, high), True, DAMPING
-    for _ in range(TRIES * rounds):
-        if is_stopping():
-            return _solution(seen, u, residual, slope)
-        cost = float(residual @ residual / 2)
-        tried = np.clip(u + _step(slope, residual, u, steps, damping, bounds), low, high)
-        straight = residual + slope @ (tried - u)
-        hoped = cost - float(straight @ straight / 2)
-        if hoped < max(gain * cost, NOTHING):
-            if is_fresh:
-                break
-            slope, is_fresh = _differences(seen, u, steps, high), True
-            continue
-        new = seen(tried)
-        gained = cost - float(new @ new / 2)
-        if gained <= 0 and not is_fresh:
-            slope, is_fresh = _differences(seen, u, steps, high), True
-            continue
-        moved = (tried - u) / steps
-        slope = slope + np.outer(new - straight, moved / steps) / (moved @ moved)
-        is_fresh = False
-        damping = damping / 5 if gained > 0.25 * hoped else 8 * damping
-        if gained > 0:
-            u, residual = tried, new
-    if not is_fresh:
-        slope = _differences(seen, u, steps, high)
-    return _solution(seen, u, residual, slope)
+    from scipy.optimize import least_squares
 
+    seen = _Seen(residuals)
+    room = bounds[1] - bounds[0]
+    first = np.clip(start, bounds[0] + 1e-6 * room, bounds[1] - 1e-6 * room)
 
-def _solution(seen: _Seen, u: Floats, residual: Floats, slope: Floats) -> Solution:
-    tried, found = (np.array(column) for column in zip(*seen.rows, strict=True))
-    return Solution(u, float(residual @ residual / 2), slope, residual, tried, found)
+    def jacobian(u: Floats) -> Floats:
+        base, columns = seen(u), []
+        for i, step in enumerate(np.where(u + steps < bounds[1], steps, -steps)):
+            moved = u.copy()
+            moved[i] += step
+            columns.append((seen(moved) - base) / step)
+        return np.stack(columns, axis=1)
 
-
-def _step(
-    slope: Floats, residual: Floats, u: Floats, steps: Floats, damping: float,
-    bounds: tuple[Floats, Floats],
-) -> Floats:  # fmt: skip
-    """The damped step; coordinates that would leave their bounds stay."""
-    gradient = slope.T @ residual
-    curved = slope.T @ slope
-    curved = curved + damping * np.diag(np.diag(curved) + 1 / steps**2)
-    stays = ((u <= bounds[0]) & (gradient > 0)) | ((u >= bounds[1]) & (gradient < 0))
-    free = np.flatnonzero(~stays)
-    out = np.zeros(len(u))
-    out[free] = np.linalg.solve(curved[np.ix_(free, free)], -gradient[free])
-    return out
-
-
-def _differences(seen: _Seen, u: Floats, steps: Floats, high: Floats) -> Floats:
-    """float64[n_residuals, n_coordinates]: the Jacobian at *u*, by steps that are seen."""
-    base, columns = seen(u), []
-    for i, step in enumerate(np.where(u + steps < high, steps, -steps)):
-        moved = u.copy()
-        moved[i] += step
-        columns.append((seen(moved) - base) / step)
-    return np.stack(columns, axis=1)
+    found = least_squares(
+        seen, first, jac=jacobian, bounds=bounds, max_nfev=rounds, x_scale=np.maximum(steps, 1e-6),
+        ftol=2e-3, xtol=1e-4,
+    )  # fmt: skip
+    return Solution(
+        np.asarray(found.x), float(found.cost), np.asarray(found.jac), np.asarray(found.fun),
+        np.array([u for u, _ in seen.rows]), np.array([r for _, r in seen.rows]),
+    )  # fmt: skip
 
 
 class _Seen:

@@ -52,8 +52,6 @@ PROFILED = 100
 """Values that a profile likelihood is looked at."""
 EFFORT = 0.7
 """Share of the usual requests that the optimum is looked for with."""
-ROUGH = 0.05
-"""Gain of the cost that a step of that search must promise: regions go on from there."""
 APART = 10.0
 """Half a chi-square, in units of what is usual, by which another optimum may be worse."""
 LONG = 6.0
@@ -159,7 +157,7 @@ class _Inference:
         for start in (problem.start, *problem.others):
             if found and is_stopping():
                 break
-            found.append(optimum(problem, start=start, effort=EFFORT, gain=ROUGH))
+            found.append(optimum(problem, start=start, effort=EFFORT))
             self.simulated += len(found[-1].tried)
         found.sort(key=lambda s: s.cost)
         excess = max(1.0, 2 * found[0].cost / max(1, problem.freedom))

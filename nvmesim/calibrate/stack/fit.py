@@ -7,6 +7,9 @@ what each further drive that a thread serves adds, beyond the interrupts that co
 drives no longer share, which the bench simulates. How far the costs may trade against each other,
 with that drive, is drawn at the end.
 
+Without any CPU figures, rows of full threads tell what a request costs (`full_threads`), and what
+each further thread on a target adds.
+
 CPU time is that of logical CPUs, as operating systems count it. With the CPU named, the bench has
 its cores and siblings: where more threads were busy than cores, a cycle took longer (DESIGN 3).
 """
@@ -28,6 +31,7 @@ from nvmesim.calibrate.infer.posterior import infer
 from nvmesim.calibrate.infer.problem import ERRORS
 from nvmesim.calibrate.joint import joint_of, with_draws
 from nvmesim.calibrate.points import Point, hold_out, points_of
+from nvmesim.calibrate.stack.full_threads import with_full_threads
 from nvmesim.calibrate.stack.task import SUBMIT_SHARE, Bench, Costs, costs_of
 from nvmesim.calibrate.stopping import is_stopping
 from nvmesim.capture.capture import Captures
@@ -62,21 +66,26 @@ def fit_stack(
         points, notes = points_of(captures)
     else:
         points, notes = list(captures), []
-    points = hold_out(points, held_out)
+    points, said = with_full_threads(hold_out(points, held_out))
+    notes += said
     used = [p for p in points if p.cpu_s and not p.held_out and p.read_fraction == 1]
     if len({p.outstanding for p in used}) < 2:
         raise FitError(
             f"CPU cost needs reads at two depths or more with CPU figures; found {len(used)} "
-            "points; capture with fio (usr_cpu, sys_cpu) or DiskSpd at depth 1 and 32"
+            "points; capture with fio (usr_cpu, sys_cpu) or DiskSpd at depth 1 and 32, or give "
+            "IOPS of one thread and of more at a deep queue"
         )
     several = len({_served(p) for p in used}) > 1
-    costs = costs_of(name, used, ghz, several=several)
+    costs = costs_of(name, used, ghz, several=several, only_full=bool(said))
     u = costs.first
     stack = costs.stack(u)
     host = BenchHost(stack, ghz, parse_link(link), cpu=cpu)
     bound = [p for p in used if _is_full(p, cpu)]
     shallow = [p for p in used if p not in bound]
     shallow = [p for p in shallow if p.targets == 1] or shallow
+    if said:  # what most threads did is the drive's ceiling
+        others = [p for p in points if p not in used and not p.held_out and p.read_fraction == 1]
+        shallow = sorted(others, key=lambda p: (p.targets, -p.outstanding))[:1]
     for round_ in range(ROUNDS):
         if round_ and is_stopping():
             break
@@ -157,7 +166,7 @@ def _with_draws(
     rows = [costs.cycles(u) for u in drawn]
     columns = {name: np.array([row[name] for row in rows]) for name in rows[0]}
     source = f"CPU time of {len(points)} points: " + ", ".join(p.name for p in points)
-    stack = with_draws(stack, columns, source)
+    stack = with_draws(stack, columns, source, ("wakeup", "wakeup_half") if costs.only_full else ())
     update = {
         "joint": joint_of(stack, columns),
         "notes": f"cycles at {costs.ghz:g} GHz; relative errors of {ERRORS['cpu']:.0%} per point "

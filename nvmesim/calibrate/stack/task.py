@@ -18,12 +18,17 @@ SUBMIT_SHARE = 0.5
 ODDS, ODDS_DOUBT = 0.47, 0.7
 """An interrupt's cycles in units of a request's own, and the standard deviation of its logarithm,
 where captures do not tell them apart. Assumed."""
+WAKEUP_DOUBT, HALF_DOUBT = 1.0, 0.7
+"""The same of a wake-up, about one request's cycles, and of `HALF`, where every thread is full.
+Assumed: fitted stacks have 0.3 to 2 requests' worth."""
 HALF = 12e-6
 """Sleep after which a wake-up costs half, s, where the search begins."""
 DEAREST = 0.5
 """Of a request's cost, what a further drive may add."""
 REQUESTS = 5_000
 """Simulated at a point: the scatter of CPU time counts little beside the error of a point."""
+SHARERS = 2
+"""Different numbers of threads on a target that tell what each further one costs."""
 LEAST = 1e-3
 """Of that, at least: the factors of a profile's draws are above zero."""
 
@@ -45,34 +50,43 @@ class Costs:
     dearest: float
     several: bool
     """True if there are points at several drive counts"""
+    shared: bool = False
+    """True if full threads at several counts share a target: each further one has a cost"""
+    only_full: bool = False
+    """True if no thread ever sleeps: nothing tells what a wake-up costs"""
 
     @property
     def names(self) -> tuple[str, ...]:
         """Names of the coordinates."""
-        return ("together", "odds", "wakeup", "half", *(("target",) if self.several else ()))
+        more = (("target", self.several), ("sharer", self.shared))
+        return ("together", "odds", "wakeup", "half", *(name for name, has in more if has))
 
     @property
     def first(self) -> Floats:
         """Coordinates read off the figures: the cheapest point works, the dearest wakes up too."""
         rest = max(0.1e-6, self.dearest - self.cheapest)
-        logs = np.log([1.1 * self.cheapest, ODDS, 1.2 * rest, HALF])
-        return np.append(logs, 0.03) if self.several else logs
+        wakeup = self.cheapest if self.only_full else 1.2 * rest
+        logs = np.log([1.1 * self.cheapest, ODDS, wakeup, HALF])
+        return np.append(logs, [0.03] * (len(self.names) - len(logs)))
 
     def coordinates(self, start: Floats) -> tuple[Coordinate, ...]:
         """Coordinates that are searched from *start*."""
         log, first = np.log, self.first
-        rows = [
-            ("together", first[0] - log(4), first[0] + log(3), 0.03, 0.0),
-            ("odds", log(0.02), log(10.0), 0.1, ODDS_DOUBT),
-            ("wakeup", first[2] - log(20), first[2] + log(6), 0.05, 0.0),
-            ("half", log(0.3e-6), log(300e-6), 0.1, 0.0),
-            ("target", LEAST, DEAREST, 0.01, 0.0),
-        ]
+        asleep = (0.0, 0.0) if not self.only_full else (WAKEUP_DOUBT, HALF_DOUBT)
+        rows = {
+            "together": (first[0] - log(4), first[0] + log(3), 0.03, 0.0),
+            "odds": (log(0.02), log(10.0), 0.1, ODDS_DOUBT),
+            "wakeup": (first[2] - log(20), first[2] + log(6), 0.05, asleep[0]),
+            "half": (log(0.3e-6), log(300e-6), 0.1, asleep[1]),
+            "target": (LEAST, DEAREST, 0.01, 0.0),
+            "sharer": (LEAST, DEAREST, 0.01, 0.0),
+        }
+        begin = dict(zip(self.names, zip(start, first, strict=True), strict=True))
         return tuple(
-            Coordinate(name, float(log(ODDS)) if name == "odds" else float(at), low, high, step,
-                       doubt)
-            for (name, low, high, step, doubt), at in zip(rows, start, strict=False)
-        )  # fmt: skip
+            # a prior stands about its own middle, wherever the search begins
+            Coordinate(name, float(begin[name][1 if rows[name][3] else 0]), *rows[name])
+            for name in self.names
+        )
 
     def cycles(self, u: Floats) -> dict[str, float]:
         """Coordinates as the profile's numbers: cycles, and ps.
@@ -83,12 +97,13 @@ class Costs:
         """
         hz = self.ghz * 1e9
         together, odds, wakeup, half = np.exp(u[:4]).tolist()
+        further = dict(zip(self.names[4:], u[4:].tolist(), strict=True))
         work = together * hz / (1 + odds)
         found = {
             "submit": work * SUBMIT_SHARE, "complete": work * (1 - SUBMIT_SHARE),
             "interrupt": work * odds, "wakeup": wakeup * hz, "wakeup_half": half * 1e12,
         }  # fmt: skip
-        return found | ({"per_target": float(u[4]) * together * hz} if self.several else {})
+        return found | {f"per_{name}": part * together * hz for name, part in further.items()}
 
     def stack(self, u: Floats) -> StackProfile:
         """The stack at coordinates *u*."""
@@ -96,10 +111,17 @@ class Costs:
         return StackProfile.model_validate({"name": self.name, **costs})
 
 
-def costs_of(name: str, points: Sequence[Point], ghz: float, *, several: bool) -> Costs:
-    """Coordinates for the CPU time of *points* on a clock of *ghz*."""
+def costs_of(
+    name: str, points: Sequence[Point], ghz: float, *, several: bool, only_full: bool = False
+) -> Costs:
+    """Coordinates for the CPU time of *points* on a clock of *ghz*.
+
+    *only_full*: all of them are of threads that never sleep.
+    """
     times = sorted(p.cpu_s for p in points if p.cpu_s)
-    return Costs(name, ghz, times[0], times[-1], several)
+    on_one = {p.jobs for p in points if not p.own_targets}
+    shared = only_full and len(on_one) >= SHARERS
+    return Costs(name, ghz, times[0], times[-1], several, shared, only_full)
 
 
 @dataclass(frozen=True)
@@ -119,9 +141,11 @@ class Bench:
 
         def simulate(u: Floats, seed: int, share: float) -> Floats:
             host = replace(self.host, stack=self.costs.stack(u))
+            # a full thread's rate settles as soon as its queue stands
+            turns = 2 if self.costs.only_full else 10
             answers = [
-                measure(self.drive, host, p, requests=round(share * REQUESTS) + 10 * p.outstanding,
-                        seed=seed)
+                measure(self.drive, host, p, seed=seed,
+                        requests=round(share * REQUESTS) + turns * p.outstanding)
                 for p in self.points
             ]  # fmt: skip
             found = [answers[i].cpu_s if key == "cpu" else answers[i].iops for i, key in rows]

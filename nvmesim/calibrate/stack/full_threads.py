@@ -1,0 +1,65 @@
+"""Rows without CPU figures whose threads must have been full: their IOPS tell what a request costs.
+
+Where more threads at the same depth get plainly more out of the same drives, and the requests in
+flight would have allowed more, the thread was what limited: a request took all of its time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from nvmesim.calibrate.notes import named
+from nvmesim.calibrate.points import LONE_S, Point
+
+MORE: Final = 1.25
+"""What more threads do, in units of a row's IOPS, from which on its threads were the limit."""
+ROOM: Final = 1.25
+"""Requests in flight in units of what the row's IOPS need at a lone request's latency: fewer, and
+the depth may be the limit. That latency is assumed to be a NAND drive's."""
+
+
+def with_full_threads(points: Sequence[Point]) -> tuple[list[Point], list[str]]:
+    """*points* with the CPU time of rows whose threads were plainly full, and what is said of it.
+
+    Rows that state CPU figures are left as they are, and so are all beside them.
+
+    >>> rows = [Point("", 1.0, True, 4096, n, 128, x, None) for n, x in ((1, 564e3), (4, 1562e3))]
+    >>> round(1e6 * with_full_threads(rows)[0][0].cpu_s, 3), with_full_threads(rows)[0][1].cpu_s
+    (1.773, None)
+    """
+    if any(p.cpu_s for p in points):
+        return list(points), []
+    found = [_as_full(p) if _is_full(p, points) else p for p in points]
+    full = [p for p in found if p.cpu_s]
+    if not full:
+        return found, []
+    return found, [
+        "no CPU figures: threads are taken as full where more of them do more at the same depth, "
+        f"so that a request takes jobs / IOPS of CPU time: {named([p.name for p in full], 6)}; "
+        "what a thread that sleeps pays for waking up no such row tells, it is assumed"
+    ]
+
+
+def _as_full(p: Point) -> Point:
+    return replace(p, cpu_s=p.jobs / p.iops, per_job_pct=100.0)
+
+
+def _is_full(p: Point, points: Sequence[Point]) -> bool:
+    if p.is_bounded or p.read_fraction not in (0, 1):
+        return False
+    alike = [
+        q.iops for q in points
+        if q.jobs > p.jobs and _kind(q) == _kind(p) and not q.is_bounded
+    ]  # fmt: skip
+    needed = ROOM * p.iops * LONE_S[p.read_fraction == 1]
+    return max(alike, default=0.0) > MORE * p.iops and p.outstanding > needed
+
+
+def _kind(p: Point) -> tuple[object, ...]:
+    """Key of rows that differ in threads alone."""
+    return (p.read_fraction, p.random, p.block_size, p.iodepth, p.targets, p.own_targets)
+
+
+__all__ = ["with_full_threads"]
