@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -40,8 +40,7 @@ class ChildRow:
     members: tuple[int, ...]
 
 
-@dataclass(frozen=True)
-class DiePrograms:
+class DiePrograms(NamedTuple):
     """What a `Kind.DIE` does beside the tokens: the fields ``die_*`` of `Network`."""
 
     dist: int = -1
@@ -51,8 +50,7 @@ class DiePrograms:
     backlog: int = 0
 
 
-@dataclass(frozen=True)
-class Batches:
+class Batches(NamedTuple):
     """How a `Kind.ROUNDS` serves: the fields ``round_*`` of `Network`."""
 
     most: int = 1
@@ -62,15 +60,13 @@ class Batches:
     gathers: bool = False
 
 
-@dataclass(frozen=True)
-class Bucket:
+class Bucket(NamedTuple):
     """What a `Kind.LIMIT` saves up: the field ``limit_saved_ps`` of `Network`."""
 
     saved_ps: int = 0
 
 
-@dataclass(frozen=True)
-class Station:
+class Station(NamedTuple):
     """A station; *own* is what only its kind has."""
 
     name: str
@@ -112,7 +108,7 @@ class Builder:
         made = self.stations[number]
         if isinstance(made.own, Bucket):
             saved_ps = max(saved_ps, made.own.saved_ps)
-        self.stations[number] = replace(made, kind=Kind.LIMIT, own=Bucket(saved_ps))
+        self.stations[number] = made._replace(kind=Kind.LIMIT, own=Bucket(saved_ps))
 
     def report(
         self,
@@ -270,9 +266,11 @@ def _columns(
     stations: Sequence[Station], nothing: DiePrograms | Batches | Bucket, prefix: str
 ) -> dict[str, Ints]:
     """The columns of one kind's record, *nothing* where a station is of another kind."""
-    own = [s.own if type(s.own) is type(nothing) else nothing for s in stations]
-    names = [f.name for f in fields(nothing)]
-    return {f"{prefix}_{name}": ints([int(getattr(r, name)) for r in own]) for name in names}
+    mine = [i for i, s in enumerate(stations) if type(s.own) is type(nothing)]
+    table = np.tile(np.array(nothing, np.int64), (len(stations), 1))
+    if mine:
+        table[mine] = np.array([stations[i].own for i in mine], np.int64)
+    return {f"{prefix}_{name}": ints(table[:, k]) for k, name in enumerate(nothing._fields)}
 
 
 def plan_arrays(plans: Plans) -> dict[str, Ints]:

@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
+import numpy as np
+
+from nvmesim.array_types import Ints
 from nvmesim.network.builder import ints
 from nvmesim.network.network import SCALE_ONE
 
-FULL = 1 << 32
+FLOW_ARRAYS: Final = ("program", "write", "bytes", "order_ptr", "order_len", "stream", "class")
+"""Names of the fields of `FlowRow` in `Network`."""
+FULL: Final = 1 << 32
 """The last cumulative threshold of a group."""
 
 
@@ -79,25 +84,20 @@ class LoadRows:
 
     def arrays(self, n_classes: int) -> dict[str, Any]:
         """Fields of `Network`."""
-
-        def column(rows: Sequence[NamedTuple], name: str) -> Any:
-            return ints([getattr(row, name) for row in rows])
-
         bursts = [group.bursts for group in self.groups]
         return {
-            "flow_program": column(self.flows, "program"),
-            "flow_write": column(self.flows, "write"),
-            "flow_bytes": column(self.flows, "n_bytes"),
-            "flow_order_ptr": column(self.flows, "order_ptr"),
-            "flow_order_len": column(self.flows, "order_len"),
-            "flow_stream": column(self.flows, "stream"),
-            "flow_class": column(self.flows, "own"),
+            **_columns("flow", FLOW_ARRAYS, self.flows),
             "n_classes": n_classes,
-            **{f"group_{n}": column(self.groups, n) for n in GroupRow._fields if n != "bursts"},
-            **{f"group_{n}": column(bursts, n) for n in BurstRow._fields},
+            **_columns("group", GroupRow._fields[:-1], [group[:-1] for group in self.groups]),
+            **_columns("group", BurstRow._fields, bursts),
             "threshold": ints(self.threshold),
             "n_batch_targets": self.max_targets,
-            **{f"user_{n}": column(self.users, n) for n in UserRow._fields},
+            **_columns("user", UserRow._fields, self.users),
             "n_streams": len(self.stream_start),
             "stream_start": ints(self.stream_start),
         }
+
+
+def _columns(prefix: str, names: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> dict[str, Ints]:
+    table = np.array(rows, np.int64).reshape(-1, len(names))
+    return {f"{prefix}_{name}": ints(table[:, k]) for k, name in enumerate(names)}
