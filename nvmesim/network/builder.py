@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -232,6 +232,15 @@ def ints(values: Sequence[int] | npt.NDArray[np.int64]) -> Ints:
     return np.ascontiguousarray(values, dtype=np.int64)
 
 
+def table_of(rows: Iterable[Iterable[int]], width: int) -> Ints:
+    """int64[n, width] of *rows*; NumPy itself is six times as long over named tuples.
+
+    >>> table_of([(1, 2), (3, 4)], 2).shape
+    (2, 2)
+    """
+    return np.fromiter(chain.from_iterable(rows), np.int64).reshape(-1, width)
+
+
 def station_arrays(b: Builder) -> dict[str, Ints | tuple[str, ...]]:
     """The station, distribution and operation arrays of `Network`."""
     scale: list[int] = []
@@ -258,7 +267,7 @@ def station_arrays(b: Builder) -> dict[str, Ints | tuple[str, ...]]:
         "series": ints(np.concatenate(b.series) if b.series else []),
         "series_ptr": ints(lengths),
         "series_block": ints(b.series_block),
-        "ops": ints(np.array(b.ops, np.int64).reshape(-1, N_FIELDS)),
+        "ops": table_of(b.ops, N_FIELDS),
     }
 
 
@@ -269,7 +278,7 @@ def _columns(
     mine = [i for i, s in enumerate(stations) if type(s.own) is type(nothing)]
     table = np.tile(np.array(nothing, np.int64), (len(stations), 1))
     if mine:
-        table[mine] = np.array([stations[i].own for i in mine], np.int64)
+        table[mine] = table_of([stations[i].own or nothing for i in mine], len(nothing))
     return {f"{prefix}_{name}": ints(table[:, k]) for k, name in enumerate(nothing._fields)}
 
 

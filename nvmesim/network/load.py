@@ -7,10 +7,8 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any, Final, NamedTuple
 
-import numpy as np
-
 from nvmesim.array_types import Ints
-from nvmesim.network.builder import ints
+from nvmesim.network.builder import ints, table_of
 from nvmesim.network.network import SCALE_ONE
 
 FLOW_ARRAYS: Final = ("program", "write", "bytes", "order_ptr", "order_len", "stream", "class")
@@ -99,5 +97,5 @@ class LoadRows:
 
 
 def _columns(prefix: str, names: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> dict[str, Ints]:
-    table = np.array(rows, np.int64).reshape(-1, len(names))
+    table = table_of(rows, len(names))
     return {f"{prefix}_{name}": ints(table[:, k]) for k, name in enumerate(names)}
