@@ -362,5 +362,5 @@ def best_relief(reliefs: Sequence[Relief]) -> str:
         )
     return (
         f"{best.change} would give {format_iops(best.iops.value)} "
-        f"({100 * best.gain:+.1f} %, re-simulated)"
+        f"({100 * best.gain:+,.{0 if best.gain >= 0.9995 else 1}f} %, re-simulated)"
     )
