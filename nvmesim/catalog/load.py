@@ -276,13 +276,12 @@ def unmapped(profile: DriveProfile) -> DriveProfile:
     A controller that finds no mapping answers by itself. Source: a drive of which 0 B are used
     reads in 34 us less than its flash takes, md's hand-offs with it (linux-xfs, 12 Jul 2024).
 
-    >>> unmapped(get("drive", "samsung-980pro-1tb")).read.die.value
-    100000.0
+    >>> unmapped(get("drive", "samsung-980pro-1tb")).read.unmapped
+    True
     """
     if profile.latencies is not None or profile.rounds is not None:
         return profile
-    at_once = Quantity(value=1e5, basis="assumed", source="unmapped: the controller alone")
-    read = profile.read.model_copy(update={"die": at_once, "channel": at_once})
+    read = profile.read.model_copy(update={"unmapped": True})
     return profile.model_copy(update={"read": read, "state": "fresh", "fresh": None})
 
 

@@ -60,6 +60,8 @@ class ReadSide(Frozen):
     """A sequential reader finds its data read ahead: no die is waited for, ``read_bandwidth`` and
     the constant part are what it gets. Found: one 980 PRO does 76k sequential reads of 4 KiB a
     second at depth 1, and 15k random ones."""
+    unmapped: bool = False
+    """Nothing was written: the controller answers by itself, and waits for no die."""
 
 
 class WriteSide(Frozen):
@@ -82,7 +84,8 @@ class WriteSide(Frozen):
     """The buffer is lost with the power: a flush waits until it is empty, and a write
     that must reach the media (FUA) until its die has programmed it. With capacitors: false."""
     flush: Time | None = None
-    """Time of a flush command beside what it waits for; None: as ``base``."""
+    """Time of a flush command, or of a write that must reach a volatile drive's media, beside
+    what it waits for; None: as ``base``."""
     commands: Rate | None = None
     """Write commands per second the controller can take, where fewer than ``commands``."""
     suspend: Time | None = None
@@ -191,6 +194,9 @@ class DriveProfile(Frozen):
     write_bandwidth: Bandwidth
     tags: Number = Quantity(value=1024, basis="assumed")
     """Commands the drive holds at once, over all its queues."""
+    sorts: bool = False
+    """A disk: each die is an arm that serves the nearest of the commands it holds (`tags` at most)
+    first. Its writes are on the media when they are answered (``write.through``)."""
     max_transfer: Size | None = None
     """Largest command; None: no less than the host's own limit."""
     read: ReadSide
@@ -219,6 +225,12 @@ class DriveProfile(Frozen):
     write_caveat: str = ""
     """Said with every prediction that writes: what is known to be wrong with these numbers."""
     notes: str = ""
+
+    @model_validator(mode="after")
+    def _sorts_what_it_holds(self) -> DriveProfile:
+        if self.sorts and not self.write.through:
+            raise ValueError("sorts = true needs write.through = true: programs are not sorted")
+        return self
 
     def counts(self, number: str) -> bool:
         """True if *number*, a dotted key, is one that a prediction with this drive uses.

@@ -124,8 +124,20 @@ def busy(net: Network, info: StationInfo, totals: Totals) -> Floats:
     if is_delay(net, info) or totals.duration_ps <= 0:
         return np.zeros(info.count)
     servers = net.station_servers[rows_of(info)]
-    service = totals.stations[rows_of(info), Acc.SERVICE]
+    service = demand(net, info, totals)
     return np.clip(service / (servers * totals.duration_ps), 0.0, 1.0)
+
+
+def demand(net: Network, info: StationInfo, totals: Totals) -> Floats:
+    """float64[count], ps: time that the servers of each station of *info* were taken.
+
+    Of a disk's arm, which is the faster the more it holds: what its work takes of a full one.
+    """
+    column = Acc.SERVICE
+    if info.kind == "drive" and net.station_scale[info.first] >= 0:
+        column = Acc.WORK
+    each = totals.stations[rows_of(info), column].astype(np.float64)
+    return each if column == Acc.SERVICE else each * full_scale(net, info)
 
 
 def fullest(net: Network, info: StationInfo, totals: Totals) -> float:
@@ -215,8 +227,8 @@ def drive_utilization(lowered: Lowered, totals: Totals, drive: int) -> float:
     return max((fullest(lowered.network, s, totals) for s in inside), default=0.0)
 
 
-def cpu_scale(net: Network, info: StationInfo) -> float:
-    """Service factor of a CPU station when all of its logical CPUs are busy."""
+def full_scale(net: Network, info: StationInfo) -> float:
+    """Service factor of a station when all of its servers are busy; 1 without a scale."""
     start = int(net.station_scale[info.first])
     if start < 0:
         return 1.0

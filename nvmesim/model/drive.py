@@ -17,6 +17,7 @@ from nvmesim.array_types import Ints
 from nvmesim.catalog.links import command_time_ps
 from nvmesim.catalog.profile import DriveProfile, Rounds, Stalls
 from nvmesim.errors import ScenarioError
+from nvmesim.model.disk_arm import arm_factors
 from nvmesim.network.builder import Batches, Builder, DiePrograms, Row, const, ints, op
 from nvmesim.network.distributions import Stop, gamma_table, pausing_table
 from nvmesim.network.network import MAX_CHILDREN, Kind, Op
@@ -99,13 +100,12 @@ class DriveModel:
                 gc = b.gc(g.on.value, g.off.value, g.factor.value)
         self._buffer = gate
         suspend = -1 if p.write.suspend is None else round(p.write.suspend.value)
-        kind = Kind.DIE if writes else Kind.FIFO
+        arm = _arm(p)
+        programs = DiePrograms(dist, gate, suspend, gc) if writes and not arm else None
+        kind = Kind.DIE if programs else Kind.FIFO
         self._dies = len(b.stations)
         for i in range(self._n_dies):
-            b.station(
-                f"{drive.name} die{i}", kind, 1,
-                own=DiePrograms(dist, gate, suspend, gc) if writes else None,
-            )  # fmt: skip
+            b.station(f"{drive.name} die{i}", kind, max(1, len(arm)), scale=arm, own=programs)
         b.report(
             f"{drive.name} dies", "drive", self._dies, self._n_dies,
             drive=drive.index, resource="dies",
@@ -258,7 +258,7 @@ class DriveModel:
         p = self.profile
         base = max(0, round(p.read.base.value) - self._host.read_ps) + self._drive.delay_ps
         first = self._command_row(False, base)
-        if self._sequential and p.read.ahead:
+        if p.read.unmapped or (self._sequential and p.read.ahead):
             return [first, *self._out(n_bytes)]
         unit = round(p.read.unit.value)
         more = round(p.physical_sector.value) - SECTOR if misaligned else 0
@@ -434,8 +434,22 @@ class DriveModel:
             self._command_row(True, 0),
             const(self._write_data, round(n_bytes * PS_PER_S / p.write_bandwidth.value)),
             *served,
-            op(Op.VISIT, self._ack, self._ack_dist, slot=SLOT_ACK),
+            *self._reached(),
         ]
+
+    def _reached(self) -> list[Row]:
+        """What acknowledges a write that is on the media: a volatile drive's flush, if stated."""
+        flush = self.profile.write.flush
+        if self.profile.write.volatile and flush is not None:
+            return [const(self._ack, max(1, round(flush.value) - self._host.write_ps))]
+        return [op(Op.VISIT, self._ack, self._ack_dist, slot=SLOT_ACK)]
+
+
+def _arm(profile: DriveProfile) -> list[int]:
+    """Service factors of a disk's arm by the commands it holds; empty for a drive of dies."""
+    if not profile.sorts:
+        return []
+    return arm_factors(profile.read.die_cv.value, round(profile.tags.value))
 
 
 def _pausing(rounds: Rounds, mean_ps: float, cv: float, stalls: Stalls | None = None) -> Ints:

@@ -16,7 +16,7 @@ import numpy as np
 
 from nvmesim.engine.contract import Acc
 from nvmesim.measure.figures import Relief
-from nvmesim.measure.stations import Totals, busy, cpu_scale, fullest, is_delay, rows_of
+from nvmesim.measure.stations import Totals, busy, demand, full_scale, fullest, is_delay, rows_of
 from nvmesim.model.lowered import Lowered
 from nvmesim.model.sharers import engine_share
 from nvmesim.network.network import Kind, Op
@@ -80,12 +80,12 @@ def bound(lowered: Lowered, info: StationInfo, totals: Totals) -> float:
     if is_delay(net, info) or not totals.requests:
         return float("inf")
     if info.kind == "cpu":
-        work = float(totals.stations[info.first, Acc.WORK]) * cpu_scale(net, info)
+        work = float(totals.stations[info.first, Acc.WORK]) * full_scale(net, info)
         return _bound(work / int(net.station_servers[info.first]), totals.requests)
     if info.kind == "thread":
         return _bound(_thread_time(lowered, info, totals), totals.requests)
     rows = rows_of(info)
-    each = totals.stations[rows, Acc.SERVICE] / net.station_servers[rows]
+    each = demand(net, info, totals) / net.station_servers[rows]
     skewed = fullest(net, info, totals) > float(busy(net, info, totals).mean()) * (1 + 1e-9)
     return _bound(float(each.max() if skewed else each.mean()), totals.requests)
 

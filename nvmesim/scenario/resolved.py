@@ -142,6 +142,8 @@ class Volume:
     """Rows that the stripe cache may have grown to under the load; None: it is as it started."""
     bitmap: Literal["none", "internal", "external"] = "none"
     bitmap_chunk: int = 64 << 20
+    bitmap_since_ps: int | None = None
+    """Time since its regions were all clean, over which the load is asked about; None: for ever."""
     """Bytes that one bit of the bitmap stands for: of a member, for RAID5/6."""
     first_dirty: float = 0.0
     """Share of random writes that are the first to a clean region of the bitmap."""

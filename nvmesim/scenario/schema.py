@@ -189,6 +189,9 @@ class BitmapSpec(Strict):
 
     kind: Literal["none", "internal", "external"] = "none"
     chunk: Size = 64 << 20
+    since_clean: Duration | None = Field(default=None, gt=0)
+    """The load is asked about from a clean bitmap on and for so long, as a short benchmark is;
+    None: about what lasts."""
 
     @model_validator(mode="before")
     @classmethod
@@ -205,7 +208,7 @@ class BitmapSpec(Strict):
     @model_serializer(mode="wrap")
     def _short(self, handler: SerializerFunctionWrapHandler) -> Any:
         """As the word alone where that says it."""
-        return handler(self) if "chunk" in self.model_fields_set else self.kind
+        return handler(self) if self.model_fields_set - {"kind"} else self.kind
 
 
 class VolumeSpec(Strict):

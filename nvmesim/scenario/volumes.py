@@ -124,6 +124,7 @@ def _volume(
         stripe_cache_most=spec.stripe_cache_most,
         bitmap=spec.bitmap.kind,
         bitmap_chunk=spec.bitmap.chunk,
+        bitmap_since_ps=spec.bitmap.since_clean,
         columns=spec.columns or engine.columns,
         logical_sector=spec.logical_sector,
         journal=spec.journal,

@@ -263,3 +263,39 @@ def test_reads_of_an_empty_drive_ask_no_die():
     full = simulate(scenario_from_dict({**scenario, "drives": [{**drive, "state": "fresh"}]}),
                     reliefs=False, certainty=False)  # fmt: skip
     assert empty.total.latency.mean < 0.5 * full.total.latency.mean
+
+
+def test_reads_of_an_empty_drive_wait_for_no_program():
+    """A RAID5 write reads first: on full dies it would wait for what is being programmed."""
+    slow = {"extends": "samsung-980pro-1tb", "write": {"program": "5 ms"}}
+    found = [
+        simulate(
+            scenario_from_dict({
+                **tables({"raid": "raid5"}, {"threads": 1, "outstanding": 1, "read": 0.0}),
+                "drives": [{"profile": drive, "count": 5, "state": "empty"}],
+            }),
+            reliefs=False, requests=2_000,
+        ).total.latency.mean
+        for drive in ("samsung-980pro-1tb", slow)
+    ]  # fmt: skip
+    assert found[1] == pytest.approx(found[0], rel=0.02)
+
+
+def disks(depth, read=1.0, **drive):
+    profile = {"extends": "hdd-7200", **drive}
+    load = {"threads": 1, "outstanding": depth, "read": read}
+    scenario = {**tables({}, load), "volume": [], "drives": [{"profile": profile}]}
+    return simulate(scenario_from_dict(scenario), reliefs=False, requests=4_000)
+
+
+@pytest.mark.parametrize("read", [0.0, 1.0])
+def test_a_disk_sorts_what_it_holds(read):
+    """By the shortest of n positioning times: 8 outstanding take 0.575 of the time each."""
+    alone, eight = disks(1, read), disks(8, read)
+    assert eight.total.iops.value / alone.total.iops.value == pytest.approx(1 / 0.575, rel=0.05)
+    assert eight.members[0].utilization > alone.members[0].utilization
+
+
+def test_a_disk_that_sorts_answers_writes_from_the_disk():
+    with pytest.raises(ScenarioError, match=r"sorts = true needs write\.through"):
+        disks(1, write={"through": False})

@@ -63,3 +63,17 @@ def test_a_light_load_on_a_large_array_pays_sometimes():
 @pytest.mark.parametrize("bitmap", ["none", "external"])
 def test_no_bitmap_on_the_members_costs_nothing(bitmap):
     assert writes({**TEN, "bitmap": bitmap}, ALONE)[1] == pytest.approx(2, rel=0.005)
+
+
+def test_a_short_benchmark_is_mostly_first_writes():
+    """One outstanding write, 6 ms for a bitmap's: it marks as many regions as the time allows."""
+    profile = {"extends": "samsung-980pro-1tb", "write": {"flush": "6 ms"}}
+    bitmap = {"kind": "internal", "chunk": "512 MiB", "since_clean": "9 s"}
+    load = scenario(
+        {"raid": "raid5", "bitmap": bitmap}, ALONE,
+        drives=[{"profile": profile, "count": 3, "state": "empty"}],
+    )  # fmt: skip
+    iops = ns.simulate(load, requests=1_000, reliefs=False, certainty=False).total.iops.value
+    regions, seconds, write = 1e12 / (512 << 20), 9.0, 6e-3
+    marked = regions * -math.expm1(-iops * seconds / regions)
+    assert marked * write == pytest.approx(seconds, rel=0.06)

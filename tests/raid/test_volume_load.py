@@ -73,7 +73,7 @@ def test_what_the_rebuild_costs_the_load():
 
 def test_disks_rebuild_at_the_least_speed_under_load():
     """With a deep queue on slow disks one window at a time would fall below sync_speed_min."""
-    load = {"threads": 4, "outstanding": 32}
+    load = {"threads": 16, "outstanding": 32}
     drives = [{"profile": "hdd-7200", "count": 4}]
     result = run({**LOST, "rebuild": True}, load, 3_000, drives=drives)
     assert result.rebuild.bytes_per_s == pytest.approx(1.024e6, rel=0.25)

@@ -12,6 +12,8 @@ SETS = (
     "ruvds-upi", "ruvds-hyperv", "raid0-slowest", "storage-spaces-mirror",
     "storage-spaces-parity", "interfaces", "p5800x-jbod", "p5800x-raid0", "nand-threads",
     "pm1733-md-reads", "raid6-rows", "md-mirrors", "md-resync",
+    "p4610-mixes", "980pro-raid0-reader", "980pro-raid5-bitmap", "io_uring-polled", "mx200-p420i",
+    "hdd-raid5",
 )  # fmt: skip
 
 

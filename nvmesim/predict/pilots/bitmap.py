@@ -51,6 +51,17 @@ def clean_share(writes_per_region_s: float) -> float:
     return (math.exp(-x) - math.exp(-2 * x)) / x
 
 
+def first_share(writes_per_region: float) -> float:
+    """Share of random writes that are the first to their region, of so many to each on average.
+
+    >>> [round(first_share(n), 3) for n in (0.0, 0.1, 1.0, 10.0)]
+    [1.0, 0.952, 0.632, 0.1]
+    """
+    if writes_per_region < 1e-9:
+        return 1.0
+    return -math.expm1(-writes_per_region) / writes_per_region
+
+
 def with_bitmaps(scenario: ResolvedScenario, lowered: Lowered) -> tuple[ResolvedScenario, Lowered]:
     """*scenario* with the share of first writes of each bitmap, lowered again if any pays."""
     found = {v.index: groups for v in scenario.volumes if (groups := _writers(scenario, v))}
@@ -63,9 +74,15 @@ def with_bitmaps(scenario: ResolvedScenario, lowered: Lowered) -> tuple[Resolved
         before = {v.index: v.first_dirty for v in scenario.volumes}
         scenario = _dirty(scenario, shares)
         lowered = lower(scenario)
-        if all(abs(share - before[index]) < SETTLED for index, share in shares.items()):
+        if all(_settled(v, before[v.index]) for v in scenario.volumes if v.index in found):
             break
     return scenario, lowered
+
+
+def _settled(volume: Volume, before: float) -> bool:
+    """True if the share of first writes lasts; a short run's may be small, and still cost much."""
+    scale = 1.0 if volume.bitmap_since_ps is None else volume.first_dirty
+    return abs(volume.first_dirty - before) < SETTLED * max(scale, LEAST)
 
 
 def _dirty(scenario: ResolvedScenario, shares: dict[int, float]) -> ResolvedScenario:
@@ -90,7 +107,10 @@ def _shares(
             if info.write and info.group >= 0
             and _volume_of(scenario.workload[info.group], info.target) == volume.index
         )  # fmt: skip
-        share = clean_share(writes / seconds / _regions(volume, found[volume.index]))
+        rate = writes / seconds / _regions(volume, found[volume.index])
+        share = clean_share(rate)
+        if volume.bitmap_since_ps is not None:
+            share = max(share, first_share(rate * volume.bitmap_since_ps / PS_PER_S))
         shares[volume.index] = share if share > LEAST else 0.0
     return shares
 
