@@ -132,7 +132,7 @@ class LevelDesign:
         >>> LevelDesign({"volume.raid": "raid5", "drives.0.count": 8}).name
         'raid5, 8 drives'
         """
-        return design_name(self.values) or "as the file says"
+        return design_name(self.values) or "the scenario as it is"
 
     def to_json(self) -> dict[str, Any]:
         """Return the object of `best --json`."""

@@ -66,6 +66,8 @@ class LimitMiss:
 
         >>> LimitMiss("p99", 0.00135, 0.001).words()
         'p99 is 1.35 ms: 35 % above 1 ms'
+        >>> LimitMiss("p99", 0.0135, 0.001).words()
+        'p99 is 13.5 ms: 14 times 1 ms'
         >>> LimitMiss("iops", 2.1e6, 3e6).words()
         '2.1 MIOPS at most: 30 % short of 3 MIOPS'
         """
@@ -83,6 +85,9 @@ class LimitMiss:
         if not self.sure:
             return f"{name} is within {said(self.limit)} but not for sure: its interval ends at " \
                    f"{said(self.value)}"  # fmt: skip
+        if self.value >= 3 * self.limit:
+            return f"{name} is {said(self.value)}: {self.value / self.limit:.2g} times " \
+                   f"{said(self.limit)}"  # fmt: skip
         return f"{name} is {said(self.value)}: {_by(self.excess)} above {said(self.limit)}"
 
 
