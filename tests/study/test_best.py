@@ -103,7 +103,7 @@ def test_nothing_meets_it_says_which_limit_and_by_how_much():
     assert found.best is None
     assert found.designs[0].states[0].applied.in_flight == 1
     assert "p99 is" in str(found)
-    assert "above 20 us" in str(found)
+    assert "times 20 us" in str(found)
 
 
 def test_iops_that_are_not_reached_are_short_by_a_share():
