@@ -15,7 +15,7 @@ LONGEST_S = 3.0
 ones took 5 to 90 s."""
 
 
-@pytest.mark.parametrize("before", ["", "1.1 ", "[server]\n["])
+@pytest.mark.parametrize("before", ["", "1.1 ", "[server]\n[", "block_rq_ nvme_ "])
 @pytest.mark.parametrize("run", RUNS, ids=repr)
 def test_every_reader_looks_at_it_in_no_time(run: bytes, before: str, tmp_path) -> None:
     path = tmp_path / "page.txt"

@@ -40,8 +40,8 @@ FORMAT: Final = "tracepoints"
 SHORTEST_EVENT: Final = 40
 MAX_ODD: Final = 20_000
 
-_BLOCK = re.compile(r"\d+\.\d{6,9}: +(block:)?block_rq_(issue|complete): +\d+,\d+ ")
-_NVME = re.compile(r"\d+\.\d{6,9}: +(nvme:)?nvme_(setup_cmd|complete_rq): ")
+_BLOCK = re.compile(r"\d\.\d{6,9}: +(block:)?block_rq_(issue|complete): +\d+,\d+ ")
+_NVME = re.compile(r"\d\.\d{6,9}: +(nvme:)?nvme_(setup_cmd|complete_rq): ")
 _CSV_HEADER = re.compile(r"^ts_ns,ev,.*sector.*$", re.M)
 _CSV_ROW = re.compile(r"^\d{6,19},[DCQR],\d{1,4},\d{1,7},\d+,\d+,[A-Z]+.*$", re.M)
 _QUIET = re.compile(rb"\s*#|Attaching |\s*$|ts_ns,|cpus=\d|version = ")
