@@ -11,7 +11,7 @@ from nvmesim.capture.text import Head, Source, shown
 from nvmesim.describe.facts import Facts, FoundCpu, Nodes
 
 MAX_NODES: Final = 1024
-_FIELD: Final = re.compile(r"^[ \t]*([^:\n]+):[ \t]*(.*?)\s*$")
+_FIELD: Final = re.compile(r"([^:\n]+):(.*)")
 _NAMED_GHZ: Final = re.compile(r"@\s*(\d+(?:\.\d+)?)\s*GHz", re.I)
 _AGAIN: Final = "run lscpu (or lscpu -J) again and keep all it prints"
 
@@ -43,7 +43,7 @@ def read_lscpu(source: Source) -> Facts:
     for line in source.text().split("\n"):
         match = _FIELD.match(line)
         if match:
-            fields.setdefault(match.group(1).strip(), match.group(2))
+            fields.setdefault(match.group(1).strip(), match.group(2).strip())
     return _facts(source, fields)
 
 

@@ -139,7 +139,7 @@ def array_text(array: Array) -> str:
 _ARRAY: Final = re.compile(
     r"^(md\S+) : (active|inactive)(?: \((?:auto-)?read-only\))? (?:(\w+) )?(.*)$"
 )
-_MEMBER: Final = re.compile(r"(\S+?)\[(\d+)\]((?:\([A-Z]\))*)")
+_MEMBER: Final = re.compile(r"(\S{1,200}?)\[(\d+)\]((?:\([A-Z]\))*)")
 
 
 def read_mdstat(source: Source) -> Facts:
@@ -183,7 +183,7 @@ def _mdstat_array(source: Source, block: str, facts: Facts) -> Array | None:
         facts.assumed.append(
             f"{name}: /proc/mdstat does not say the roles of its members; mdadm --detail does"
         )
-    chunk = re.search(r"(\d+[kK]) chunks?", shape)
+    chunk = re.search(r"(\d{1,12}[kK]) chunks?", shape)
     return Array(
         name=name,
         level=level,
@@ -220,7 +220,7 @@ def _roles(
 
 def _mdstat_layout(shape: str, level: str) -> str | None:
     if level_of(level).copies == "layout":
-        copies = re.search(r"(\d+) (near|far|offset)-copies", shape)
+        copies = re.search(r"(\d{1,9}) (near|far|offset)-copies", shape)
         return f"{copies.group(2)}{copies.group(1)}" if copies else None
     number = re.search(r"algorithm (\d+)", shape)
     return _PARITY.get(int(number.group(1))) if number else None

@@ -15,6 +15,7 @@ from nvmesim.catalog.paths import outside
 from nvmesim.catalog.problems import first_problem
 from nvmesim.catalog.profile import PlatformProfile
 from nvmesim.errors import CatalogError, InputError, ScenarioError
+from nvmesim.limits import MOST_KEY_PARTS
 from nvmesim.scenario.resolve import resolve
 from nvmesim.scenario.schema import Scenario
 
@@ -87,6 +88,8 @@ def expanded(tables: Any, key: str) -> list[str]:
     >>> expanded({"drives": [{}, {}]}, "drives.*.count")
     ['drives.0.count', 'drives.1.count']
     """
+    if key.count(".") >= MOST_KEY_PARTS:
+        raise ScenarioError(f"{key[:40]}...: a key has {MOST_KEY_PARTS} parts at most")
     before, star, after = key.partition("*")
     if not star:
         return [key]

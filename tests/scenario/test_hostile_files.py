@@ -9,7 +9,7 @@ import pytest
 
 from nvmesim.cli.app import run_command
 from nvmesim.errors import InputError, ScenarioError
-from nvmesim.scenario.load import load_scenario
+from nvmesim.scenario.load import apply_sets, load_scenario
 from nvmesim.study.choose.goal import load_goal
 
 SCENARIO = """
@@ -144,3 +144,8 @@ def test_a_scenario_that_powershell_wrote_is_read(mail: Path) -> None:
     path = written(mail)
     path.write_bytes(path.read_text().replace("\n", "\r\n").encode("utf-16"))
     assert load_scenario(path).drives[0].count == 1
+
+
+def test_a_key_of_thousands_of_parts_is_refused():
+    with pytest.raises(ScenarioError, match="a key has 32 parts at most"):
+        apply_sets({}, ["a." * 1000 + "a=1"])
