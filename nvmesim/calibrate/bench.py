@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cache
 
 import numpy as np
 import numpy.typing as npt
@@ -81,6 +80,7 @@ def measure(
     n = batch.completions
     kind = 1 if point.percentiles_of == "clat" else 0
     counts = batch.histogram[:, kind].sum(axis=0)
+    middle = bin_middle()
     found = _quantiles(counts, np.array(PERCENTS + BODY) / 100)
     cpus = [s for s in lowered.stations if s.kind == "cpu"]
     busy = sum(int(batch.stations[s.first : s.first + s.count, 2].sum()) for s in cpus)
@@ -90,7 +90,7 @@ def measure(
         percentiles_s=dict(zip(PERCENTS, found.tolist(), strict=False)),
         body_s=dict(zip(BODY, found[len(PERCENTS) :].tolist(), strict=True)),
         cpu_s=busy / n / PS_PER_S,
-        bins=Bins(_bins()[0], counts),
+        bins=Bins(middle / PS_PER_S, counts),
         full=_full(lowered, batch.stations, window),
     )
 
@@ -117,19 +117,10 @@ def _quantiles(counts: npt.NDArray[np.int64], shares: npt.NDArray[np.float64]) -
     ranks = np.minimum(shares * cumulative[-1] + 0.5, cumulative[-1])
     at = np.searchsorted(cumulative, ranks)
     within = (ranks - (cumulative[at] - counts[at])) / counts[at]
-    middle, width = _bins()
-    out: Floats = middle[at] + (within - 0.5) * width[at]
+    middle = np.asarray(bin_middle(), float)
+    width = np.gradient(middle)
+    out: Floats = (middle[at] + (within - 0.5) * width[at]) / PS_PER_S
     return out
-
-
-@cache
-def _bins() -> tuple[Floats, Floats]:
-    """Middles and widths of the engine's bins, s; read-only."""
-    middle = bin_middle()
-    found = middle / PS_PER_S, np.gradient(middle) / PS_PER_S
-    for column in found:
-        column.flags.writeable = False
-    return found
 
 
 def _scenario(profile: DriveProfile, host: BenchHost, point: Point) -> ResolvedScenario:

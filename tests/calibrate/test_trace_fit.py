@@ -81,7 +81,7 @@ def test_a_split_that_the_trace_hardly_tells_is_said(fitted: TraceFit) -> None:
     assert said(9e6, 14e6) == []
     assert said(1e6, 25e6) == [
         "x.blkparse: how a read's 65 us divide is a guess from this trace: 1 to 25 us constant, "
-        "40 to 60 us on a die; a sweep at several depths tells"
+        "40 to 60 us on a die; a sweep at several depths decides"
     ]
     assert split_doubt(known_drive(), "assumed") == []
 

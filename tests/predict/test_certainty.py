@@ -1,14 +1,16 @@
 """Misfit, model error, domain and their sum with the rest."""
 
 import math
+from dataclasses import replace
 
 import pytest
 
 from nvmesim.catalog.calibrated import Captured, Residual
 from nvmesim.catalog.load import get
 from nvmesim.predict.simulate import simulate
+from nvmesim.predict.uncertainty.certainty import beyond
 from nvmesim.predict.uncertainty.domain import outside
-from nvmesim.predict.uncertainty.misfit import Where, of_profile
+from nvmesim.predict.uncertainty.misfit import Where, is_calibrated, of_profile
 from nvmesim.predict.uncertainty.model_error import Miss, model_error, read_table, write_table
 from nvmesim.scenario.load import scenario_from_dict
 from nvmesim.scenario.resolve import resolve
@@ -152,8 +154,6 @@ def test_what_lies_outside_of_the_captures_is_listed():
         "drives": [{"profile": "intel-p4610-1.6tb"}],
         "workload": {"outstanding": 512, "read": 0.7, "block_size": "64 KiB"},
     }
-    from dataclasses import replace
-
     one = resolve(scenario_from_dict(tables))
     one = replace(one, drives=(replace(one.drives[0], profile=drive),))
     found = {item.what: (item.asked, item.captured) for item in outside(one)}
@@ -161,6 +161,17 @@ def test_what_lies_outside_of_the_captures_is_listed():
         "depth": ("512", "1 to 64"), "block size": ("64 KiB", "4 KiB"),
         "share of reads": ("70%", "100%"), "stack": ("linux-io_uring", "linux-libaio"),
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(("same", "kind"), [(True, "calibrated"), (False, "catalog")])
+def test_a_full_cpu_on_another_stack_than_captured_is_not_calibrated(same, kind):
+    drive, one = get("drive", "samsung-980pro-1tb"), resolve(scenario())
+    captured = Captured(block_sizes=(4096,), stack=one.stack.name if same else "linux-libaio")
+    known = drive.model_copy(update={"captured": captured})
+    one = replace(one, drives=tuple(replace(d, profile=known) for d in one.drives))
+    assert is_calibrated(drive)
+    assert beyond(one, "cpu").kind == kind
+    assert beyond(one, "drive").kind == "calibrated"
 
 
 def test_a_drive_whose_writes_are_a_bound_says_so():

@@ -1,9 +1,13 @@
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from nvmesim.errors import FitError, InputError
+from nvmesim.predict.uncertainty.classes import CPU_BOUND
 from nvmesim.study.validate import Question, answer, find_sets, read_set
+from nvmesim.study.validate.predict import Value
+from nvmesim.study.validate.score import is_other_stack
 from nvmesim.study.validate.skeleton import new_set
 from tests.validate.conftest import PUBLISHED
 
@@ -124,3 +128,12 @@ def test_nothing_of_this_machine_is_named():
             assert "/work" not in text
             assert "/".join(["..", "shared"]) not in text
     assert Path("calibration/published").name == PUBLISHED.name
+
+
+def test_a_row_limited_by_a_stack_of_no_input_is_not_counted():
+    published = read_set(PUBLISHED / "io_uring-polled")
+    rows = {row.config: row for row in published.rows}
+    cpu, drive = (replace(Value.plain(1.0), model_class=c) for c in (CPU_BOUND, "drives alone"))
+    assert is_other_stack(published, rows["7950X, interrupts"], cpu)
+    assert not is_other_stack(published, rows["7950X, interrupts"], drive)
+    assert not is_other_stack(published, rows["Optane, QD16"], cpu)

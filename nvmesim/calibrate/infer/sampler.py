@@ -34,15 +34,19 @@ def sampled(
     >>> found.mean(axis=0).round(1).tolist(), found.std(axis=0).round(1).tolist()
     ([1.0, 1.0], [1.0, 1.0])
     """
+    from scipy.stats import multivariate_t
+
     made = []
     tried, costs = np.zeros((0, len(centre))), np.zeros(0)
     weights = np.zeros(0)
     for _ in range(TURNS):
-        proposal = _Proposal(centre, spread)
-        new = proposal.drawn(rng, proposals)
+        proposal = multivariate_t(
+            centre, (spread + spread.T) / 2, df=TAILS, seed=rng, allow_singular=True
+        )
+        new = np.asarray(proposal.rvs(proposals), float).reshape(-1, len(centre))
         made.append(proposal)
         tried, costs = np.concatenate([tried, new]), np.concatenate([costs, cost(new)])
-        mixture = np.logaddexp.reduce([p.log_density(tried) for p in made], axis=0)
+        mixture = np.logaddexp.reduce([np.atleast_1d(p.logpdf(tried)) for p in made], axis=0)
         logs = -costs - mixture
         weights = np.exp(logs - logs.max())
         weights /= weights.sum()
@@ -50,30 +54,6 @@ def sampled(
     chosen = np.searchsorted(np.cumsum(weights), (np.arange(RETURNED) + rng.random()) / RETURNED)
     out: Floats = tried[rng.permutation(np.minimum(chosen, len(tried) - 1))]
     return out
-
-
-class _Proposal:
-    """Student's t in several dimensions: heavier tails than what is looked for."""
-
-    def __init__(self, centre: Floats, spread: Floats) -> None:
-        size, axes = np.linalg.eigh((spread + spread.T) / 2)
-        self._size = np.maximum(size, 1e-12 * size[-1])
-        self._centre, self._axes = centre, axes
-
-    def drawn(self, rng: np.random.Generator, count: int) -> Floats:
-        """float64[count, n_coordinates]."""
-        normal = rng.standard_normal((count, len(self._centre))) * np.sqrt(self._size)
-        stretch = np.sqrt(TAILS / rng.chisquare(TAILS, count))
-        out: Floats = self._centre + stretch[:, None] * (normal @ self._axes.T)
-        return out
-
-    def log_density(self, u: Floats) -> Floats:
-        """float64[n] of float64[n, n_coordinates], but for a constant that all proposals share."""
-        along = (u - self._centre) @ self._axes
-        away = (along**2 / self._size).sum(axis=1)
-        power = (TAILS + len(self._centre)) / 2
-        out: Floats = -power * np.log1p(away / TAILS) - np.log(self._size).sum() / 2
-        return out
 
 
 def _next(tried: Floats, weights: Floats) -> tuple[Floats, Floats]:

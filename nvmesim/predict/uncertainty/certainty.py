@@ -11,7 +11,7 @@ from nvmesim.engine.contract import Acc
 from nvmesim.measure.control import RunGoal
 from nvmesim.measure.stations import Totals, is_delay, rows_of
 from nvmesim.model.lowered import Lowered
-from nvmesim.predict.uncertainty.classes import model_class
+from nvmesim.predict.uncertainty.classes import CPU_BOUND, model_class
 from nvmesim.predict.uncertainty.design import Numbers
 from nvmesim.predict.uncertainty.misfit import Misfit, is_calibrated, misfit
 from nvmesim.predict.uncertainty.model_error import Kind, ModelError, model_error
@@ -62,12 +62,20 @@ def beyond(
     *drive_share* is the share of a request's time that its drives take: as much of their misfit
     counts. *without* leaves one source out of what the model's error is learned from.
     """
-    calibrated = all(is_calibrated(d.profile) for d in scenario.drives)
-    kind: Kind = "calibrated" if calibrated else "catalog"
     name = model_class(scenario, verdict)
+    kind: Kind = "calibrated" if _is_calibrated(scenario, name) else "catalog"
     errors = {f: model_error(name, kind, f, without=without) for f in FIGURES}
     misfits = {f: _misfit(scenario, f, drive_share) for f in FIGURES}
     return Beyond(name, kind, errors, misfits)
+
+
+def _is_calibrated(scenario: ResolvedScenario, model_class: str) -> bool:
+    """True if captures tell what limits: the drives, and the stack where a CPU is full."""
+    profiles = [drive.profile for drive in scenario.drives]
+    if not all(is_calibrated(profile) for profile in profiles):
+        return False
+    stacks = {p.captured.stack for p in profiles if p.captured is not None and p.captured.stack}
+    return model_class != CPU_BOUND or stacks <= {scenario.stack.name}
 
 
 def _misfit(scenario: ResolvedScenario, figure: str, share: float) -> Misfit:

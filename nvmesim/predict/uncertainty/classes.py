@@ -7,8 +7,9 @@ from typing import Final
 from nvmesim.raid.levels import LEVELS
 from nvmesim.scenario.resolved import ResolvedScenario, Volume
 
+CPU_BOUND: Final = "CPU-bound"
 CLASSES: Final = (
-    "drives alone", "CPU-bound", "shared targets", "md reads", "md parity writes", "mirrors",
+    "drives alone", CPU_BOUND, "shared targets", "md reads", "md parity writes", "mirrors",
     "mixes", "degraded and rebuilding", "links", "Storage Spaces", "hardware RAID", "Windows",
 )  # fmt: skip
 
@@ -29,7 +30,7 @@ def model_class(scenario: ResolvedScenario, verdict: str = "") -> str:
     if any(0 < g.read < 1 for g in scenario.workload):
         return "mixes"
     if verdict == "cpu":
-        return "CPU-bound"
+        return CPU_BOUND
     return "shared targets" if _shares_targets(scenario) else "drives alone"
 
 

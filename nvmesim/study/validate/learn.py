@@ -15,7 +15,7 @@ from nvmesim.predict.uncertainty.numbers import Z95
 from nvmesim.predict.uncertainty.parts import Parts
 from nvmesim.study.validate.predict import Value
 from nvmesim.study.validate.published import restates
-from nvmesim.study.validate.score import Line, Score
+from nvmesim.study.validate.score import Line, Score, is_other_stack
 
 
 def misses(scores: Sequence[Score]) -> Iterator[Miss]:
@@ -39,6 +39,8 @@ def _miss(score: Score, line: Line, kind: Kind, value: Value | None) -> Miss | N
     if row.metric not in GROUPS or value.value <= 0 or row.measured <= 0:
         return None
     if kind == "calibrated" and (row.role == "input" or restates(row, score.published.rows)):
+        return None
+    if kind == "calibrated" and is_other_stack(score.published, row, value):
         return None
     if row.metric == "lat_mean_us" and _has_iops(score, row.config):
         return None

@@ -311,6 +311,15 @@ def restates(row: Row, rows: Sequence[Row]) -> bool:
     return False
 
 
+def stack_of(config: Config) -> frozenset[str]:
+    """Return how the stack of *config* differs from the set's own.
+
+    >>> sorted(stack_of(Config(set=("drives.0.count=2", "server.stack.polled=false"))))
+    ['server.stack.polled=false']
+    """
+    return frozenset(change for change in config.set if change.startswith("server.stack"))
+
+
 def _check_names(file: _File, rows: tuple[Row, ...], folder: Path) -> None:
     for row in rows:
         for name in (row.config, row.reference):

@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 
 from nvmesim.measure.figures import Interval
+from nvmesim.predict.uncertainty.classes import CPU_BOUND
 from nvmesim.study.validate.answer import Prediction
 from nvmesim.study.validate.coverage import Coverage, CoveredRow, coverage
 from nvmesim.study.validate.metrics import metric
 from nvmesim.study.validate.naive import EQUAL
 from nvmesim.study.validate.predict import Value
-from nvmesim.study.validate.published import Published, Row, restates
+from nvmesim.study.validate.published import Published, Row, restates, stack_of
 
 
 @dataclass(frozen=True)
@@ -101,11 +102,23 @@ def _line(published: Published, row: Row, prediction: Prediction) -> Line:
     low, high = row.span
     inside = value.low <= high and value.high >= low
     naive = _naive(row, prediction)
+    why_not = not_counted(row, published.rows, value, naive)
+    if not why_not and is_other_stack(published, row, value):
+        why_not = "limited by a stack that no input is of"
     return Line(
         published.name, row, Interval(value.value, value.low, value.high), off, within, inside,
         prediction.verdicts[row.key], published.file.source, value,
-        prediction.catalog.get(row.key), naive, not_counted(row, published.rows, value, naive),
+        prediction.catalog.get(row.key), naive, why_not,
     )  # fmt: skip
+
+
+def is_other_stack(published: Published, row: Row, value: Value) -> bool:
+    """Return whether *row* is bound by a CPU whose stack no input tells: it is not calibrated."""
+    if value.model_class != CPU_BOUND:
+        return False
+    configs = published.file.configs
+    given = {stack_of(configs[r.config]) for r in published.rows if r.role == "input"}
+    return stack_of(configs[row.config]) not in given
 
 
 def _naive(row: Row, prediction: Prediction) -> float | None:
