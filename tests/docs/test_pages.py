@@ -21,7 +21,8 @@ PAGES = [DOCS / "start.md", *sorted((DOCS / "howto").glob("*.md"))]
 BLOCK = re.compile(
     r"^```(?:\{code-block\} )?(\w+)\n(?::caption: (\S+)\n\n)?(.*?)^```", re.MULTILINE | re.DOTALL
 )
-LONG = {"calibrate", "choose", "datasheet", "rebuild", "start", "what-if"}
+LONG = dict.fromkeys(("calibrate", "datasheet", "rebuild"), pytest.mark.slow)
+LONG |= dict.fromkeys(("choose", "start", "what-if"), pytest.mark.long)
 """Pages whose commands take longer than a few seconds."""
 MOST_LINES = 30
 """Of one extension: a drive, a RAID engine, a reader, a station."""
@@ -50,7 +51,7 @@ def _tables_as_they_were():
 
 @pytest.mark.parametrize(
     "page",
-    [pytest.param(p, marks=pytest.mark.long) if p.stem in LONG else p for p in PAGES],
+    [pytest.param(p, marks=LONG[p.stem]) if p.stem in LONG else p for p in PAGES],
     ids=lambda page: page.stem,
 )
 def test_a_page_can_be_followed(page, tmp_path, monkeypatch, capfd):
