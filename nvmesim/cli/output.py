@@ -19,6 +19,13 @@ Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 verbose_option = click.option("-v", "--verbose", is_flag=True, help="Print everything known.")
+seed_option = click.option(
+    "--seed", type=click.IntRange(0, 2**62),
+    help="Seed of the random numbers; default: the scenario's.",
+)  # fmt: skip
+workers_option = click.option(
+    "--workers", type=click.IntRange(1, 1024), help="Processes; default: one per CPU."
+)
 
 
 def output_path(

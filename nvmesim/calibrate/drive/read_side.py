@@ -65,7 +65,6 @@ class ReadFit:
     bounds: dict[str, tuple[float, float]]
     """Of what the rows tell"""
     dies: int
-    fitted_dies: bool
     draws: Mapping[str, Floats] = field(default_factory=dict)
     """Name -> float64[n_draws]: joint draws"""
     notes: tuple[str, ...] = ()
@@ -154,7 +153,7 @@ def _swept(
     if not any(p.percentiles_s for p in points):
         untold |= dict.fromkeys(("dies", "read.die", "read.die_cv"), "p99 of reads at each depth")
     return ReadFit(
-        best, bounds, round(best["dies"]), True, {n: draws[n] for n in names},
+        best, bounds, round(best["dies"]), {n: draws[n] for n in names},
         tuple(notes), found.tau, None, untold,
     )  # fmt: skip
 
@@ -323,7 +322,7 @@ def _told_of_few(
     else:
         untold["commands"] = "reads at three depths with p99, or a 70/30 mix"
     untold["dies"] = "reads at three depths with p99"
-    return ReadFit(best, bounds, bank.dies, False, draws, (), 0.0, bank.ceiling, untold)
+    return ReadFit(best, bounds, bank.dies, draws, (), 0.0, bank.ceiling, untold)
 
 
 def held_ps(template: DriveProfile) -> float:

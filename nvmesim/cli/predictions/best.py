@@ -7,7 +7,14 @@ from pathlib import Path
 import click
 
 from nvmesim.cli.bounds import bounded
-from nvmesim.cli.output import check_writable, json_option, output_path, print_json, write_text
+from nvmesim.cli.output import (
+    check_writable,
+    json_option,
+    output_path,
+    print_json,
+    seed_option,
+    write_text,
+)
 from nvmesim.cli.progress import progress_bar, say_if_compiling
 
 EXAMPLE = (
@@ -35,11 +42,7 @@ STATES = ("healthy", "degraded", "rebuilding")
     "--state", "states", multiple=True, type=click.Choice(STATES),
     help="Look at this state only; repeatable. Else all three, if there is a volume.",
 )  # fmt: skip
-@click.option(
-    "--seed",
-    type=click.IntRange(0, 2**62),
-    help="Seed of the random numbers; default: the scenario's.",
-)
+@seed_option
 @output_path("Write the answer, table and charts as one HTML page.", "--report")
 @json_option
 @bounded()

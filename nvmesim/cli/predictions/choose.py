@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nvmesim.cli.bounds import bounded
-from nvmesim.cli.output import check_writable, json_option, output_path, print_json
+from nvmesim.cli.output import check_writable, json_option, output_path, print_json, workers_option
 from nvmesim.cli.progress import say_if_compiling
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ REJECTED_SHOWN = 12
 
 @click.command(epilog="Example: nvmesim choose goal.toml --report pareto.html")
 @click.argument("goal", metavar="GOAL.toml")
-@click.option("--workers", type=click.IntRange(1, 1024), help="Processes; default: one per CPU.")
+@workers_option
 @click.option(
     "--all", "everything", is_flag=True,
     help="Simulate every candidate that screening leaves, for a complete chart.",

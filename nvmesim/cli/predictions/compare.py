@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nvmesim.cli.bounds import bounded
-from nvmesim.cli.output import json_option, print_json
+from nvmesim.cli.output import json_option, print_json, seed_option
 from nvmesim.cli.progress import say_if_compiling
 
 if TYPE_CHECKING:
@@ -29,11 +29,7 @@ EXAMPLE = "Example: nvmesim compare server.toml --set server.interconnect.links=
     "--requests", type=click.IntRange(1000),
     help="Requests of each design, after its warm-up; default: as the precision needs.",
 )  # fmt: skip
-@click.option(
-    "--seed",
-    type=click.IntRange(0, 2**62),
-    help="Seed of the random numbers; default: the scenario's.",
-)
+@seed_option
 @click.option(
     "--metric", default="iops", show_default=True, help="Metric by which three or more are ranked."
 )

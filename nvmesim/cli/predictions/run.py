@@ -16,6 +16,7 @@ from nvmesim.cli.output import (
     json_option,
     output_path,
     print_json,
+    seed_option,
     verbose_option,
     write_text,
 )
@@ -40,11 +41,7 @@ EXAMPLE = "Example: nvmesim run server.toml --set drives.0.count=8 --report serv
     help="Change one value of the scenario, such as server.interconnect.links=3; repeatable.",
 )  # fmt: skip
 @click.option("--engine", type=click.Choice(ENGINES), default="compiled", show_default=True)
-@click.option(
-    "--seed",
-    type=click.IntRange(0, 2**62),
-    help="Seed of the random numbers; default: the scenario's.",
-)
+@seed_option
 @click.option("--precision", metavar="SHARE", help="Stop at this 95 % interval of IOPS, as 1%.")
 @output_path("Write one self-contained HTML page.", "--report")
 @output_path("Write one row per request (Parquet).", "--requests")

@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from nvmesim.cli.bounds import bounded
-from nvmesim.cli.output import check_writable, json_option, output_path, print_json, write_text
+from nvmesim.cli.output import (
+    check_writable,
+    json_option,
+    output_path,
+    print_json,
+    seed_option,
+    workers_option,
+    write_text,
+)
 from nvmesim.cli.progress import say_if_compiling
 
 if TYPE_CHECKING:
@@ -32,12 +40,8 @@ SHOWN = 16
     help="Range of numbers that state no interval; default: by their basis.",
 )  # fmt: skip
 @click.option("--requests", type=click.IntRange(1000), default=40_000, show_default=True)
-@click.option(
-    "--seed",
-    type=click.IntRange(0, 2**62),
-    help="Seed of the random numbers; default: the scenario's.",
-)
-@click.option("--workers", type=click.IntRange(1, 1024), help="Processes; default: one per CPU.")
+@seed_option
+@workers_option
 @output_path("Write the table: .parquet, .csv or .json.", "-o", "--output")
 @output_path("Write the tornado chart (HTML).", "--report")
 @json_option

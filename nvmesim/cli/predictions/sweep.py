@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING
 import click
 
 from nvmesim.cli.bounds import bounded
-from nvmesim.cli.output import check_writable, json_option, output_path, print_json
+from nvmesim.cli.output import (
+    check_writable,
+    json_option,
+    output_path,
+    print_json,
+    seed_option,
+    workers_option,
+)
 from nvmesim.cli.progress import Report, say_if_compiling
 
 if TYPE_CHECKING:
@@ -41,7 +48,7 @@ EXAMPLE = (
 )
 @output_path("Write pictures and points as one HTML page.", "--report")
 @click.option("--resume", is_flag=True, help="Continue an interrupted sweep.")
-@click.option("--workers", type=click.IntRange(1, 1024), help="Processes; default: one per CPU.")
+@workers_option
 @click.option("--dask", metavar="ADDRESS", help="Simulate on the Dask cluster of this scheduler.")
 @click.option(
     "--samples",
@@ -53,11 +60,7 @@ EXAMPLE = (
     "--method", type=click.Choice(("lhs", "random")), help="How points are sampled.  [default: lhs]"
 )
 @click.option("--sample-seed", type=click.IntRange(0, 2**62), default=1, show_default=True)
-@click.option(
-    "--seed",
-    type=click.IntRange(0, 2**62),
-    help="Seed of the random numbers; default: the scenario's.",
-)
+@seed_option
 @click.option(
     "--precision", metavar="SHARE", help="Stop each point at this 95 % interval of IOPS, as 1%."
 )

@@ -81,8 +81,6 @@ class InputFit(_Strict):
     """Folder of the set whose inputs are used, relative to this one; empty: this one."""
     ghz: float = Field(gt=0)
     link: str = "pcie4 x4"
-    stack_only: str = "*"
-    """Configurations that run on the fitted stack, as a glob of their names."""
 
 
 class _File(_Strict):
