@@ -100,6 +100,7 @@ def report(score: Score) -> str:
         _table(score.lines),
         "## What was fitted",
         _fitted(score),
+        _from_catalog(score),
     ]
     if file.noise_why:
         parts += ["## Noise of the measurement", f"- {' '.join(file.noise_why.split())}"]
@@ -152,6 +153,16 @@ def _fitted(score: Score) -> str:
         for f in fitted
     ]
     return said + ("\n\n" + _listed(rows) if rows else "")
+
+
+def _from_catalog(score: Score) -> str:
+    """What stands for the set's parts where nothing is calibrated; empty: what its scenario says."""
+    found = score.published.from_catalog
+    which = "" if found.only == "*" else f" of `{found.only}`"
+    said = [f"Nothing is predicted{which}: not known is {found.lacks}."] if found.lacks else []
+    said += [f"`{change}`" for change in found.set]
+    said += [f"{found.why}."] if found.why else []
+    return f"## From the catalog\n\n{_listed(said)}" if said else ""
 
 
 def counted_words(found: Coverage) -> str:

@@ -92,10 +92,11 @@ def answer(
 
 
 def _from_catalog(question: Question) -> dict[Key, Value]:
-    """Return what the scenario says as it stands; what cannot be run is left out."""
-    predictor = Predictor(question, certainty=True)
+    """Return what the catalog's parts say; what it lacks or cannot be run is left out."""
+    changes = tuple(("*", change) for change in question.catalog.set)
+    predictor = Predictor(question, changes, certainty=True)
     found: dict[Key, Value] = {}
-    for key in question.asked:
+    for key in (key for key in question.asked if question.catalog.says(key[0])):
         try:
             found[key] = predictor.value(key)
         except NvmesimError:

@@ -6,6 +6,7 @@ import csv
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
@@ -83,6 +84,22 @@ class InputFit(_Strict):
     link: str = "pcie4 x4"
 
 
+class FromCatalog(_Strict):
+    """What one would say of the set's server without its inputs, from the catalog."""
+
+    set: tuple[str, ...] = ()
+    """Changes of every configuration: the catalog's parts in place of what the set describes."""
+    lacks: str = ""
+    """What neither the catalog nor the source says; nothing is predicted without it."""
+    only: str = "*"
+    """Configurations that need what is lacking, as a glob of their names."""
+    why: str = ""
+
+    def says(self, config: str) -> bool:
+        """Return whether there is a prediction of *config* without the set's inputs."""
+        return not self.lacks or not fnmatchcase(config, self.only)
+
+
 class _File(_Strict):
     """``set.toml``."""
 
@@ -103,6 +120,7 @@ class _File(_Strict):
     fit: tuple[Fit, ...] = ()
     uncertain: tuple[Uncertain, ...] = ()
     drive_fit: InputFit | None = None
+    catalog: FromCatalog | None = None
     configs: dict[str, Config]
 
 
@@ -153,6 +171,19 @@ class Published:
     def name(self) -> str:
         """Name of the set."""
         return self.file.name
+
+    @property
+    def from_catalog(self) -> FromCatalog:
+        """What the catalog says of the set; of a drive that the set describes itself, nothing.
+
+        Such numbers stand where a fit's will be: what they miss is no error of the catalog.
+        """
+        if self.file.catalog is not None:
+            return self.file.catalog
+        drives = [drive.get("profile") for drive in self.scenario.get("drives", ())]
+        if any(isinstance(drive, dict) and "extends" not in drive for drive in drives):
+            return FromCatalog(lacks="the drive, which the set describes itself")
+        return FromCatalog()
 
     @property
     def inputs(self) -> tuple[Row, ...]:

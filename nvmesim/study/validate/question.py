@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nvmesim.study.validate.published import Config, Fit, InputFit, Published, Row, Uncertain
+from nvmesim.study.validate.published import (
+    Config, Fit, FromCatalog, InputFit, Published, Row, Uncertain,
+)  # fmt: skip
 
 Key = tuple[str, str, str]
 
@@ -27,6 +29,7 @@ class Question:
     drive_fit: InputFit | None
     inputs: tuple[Row, ...]
     noise: Mapping[str, float]
+    catalog: FromCatalog
     asked: tuple[Key, ...]
     """(config, metric, reference) of every row, inputs included."""
 
@@ -45,6 +48,7 @@ class Question:
             drive_fit=file.drive_fit,
             inputs=published.inputs,
             noise=file.noise,
+            catalog=published.from_catalog,
             asked=tuple(row.key for row in published.rows),
         )
 

@@ -33,6 +33,11 @@ high = 40000
 config = "one drive"
 metric = "cpu_pct"
 
+# What one would say without the inputs: other parts of the catalog, or what it lacks.
+# [catalog]
+# set = ["drives.0.profile=intel-p4610-6.4tb"]
+# lacks = "which drives they are"
+
 [configs]
 "one drive" = {{ set = ["drives.0.count=1"] }}
 "four drives" = {{ set = ["drives.0.count=4"] }}
