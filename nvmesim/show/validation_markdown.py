@@ -156,7 +156,7 @@ def _fitted(score: Score) -> str:
 
 
 def _from_catalog(score: Score) -> str:
-    """What stands for the set's parts where nothing is calibrated; empty: what its scenario says."""
+    """Parts that stand for those of the set where nothing is calibrated; empty: none."""
     found = score.published.from_catalog
     which = "" if found.only == "*" else f" of `{found.only}`"
     said = [f"Nothing is predicted{which}: not known is {found.lacks}."] if found.lacks else []

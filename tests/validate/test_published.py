@@ -137,3 +137,15 @@ def test_a_row_limited_by_a_stack_of_no_input_is_not_counted():
     assert is_other_stack(published, rows["7950X, interrupts"], cpu)
     assert not is_other_stack(published, rows["7950X, interrupts"], drive)
     assert not is_other_stack(published, rows["Optane, QD16"], cpu)
+
+
+def test_numbers_that_wait_for_a_fit_are_not_the_catalogs():
+    """A set's own drive, or a number that nobody states, is no prediction from the catalog."""
+    assert read_set(PUBLISHED / "980pro-jbod").from_catalog.says("8 drives, 10x128")
+    bitmaps = read_set(PUBLISHED / "980pro-raid5-bitmap").from_catalog
+    assert not bitmaps.says("internal, 64M")
+    assert bitmaps.says("no bitmap")
+    own = read_set(PUBLISHED / "p5800x-jbod")
+    assert "drives.0.profile=intel-p5800x" in own.from_catalog.set
+    bare = replace(own, file=own.file.model_copy(update={"catalog": None}))
+    assert not bare.from_catalog.says("1 drives JBOD, 1 thread")

@@ -8,7 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from nvmesim.study.validate.published import (
-    Config, Fit, FromCatalog, InputFit, Published, Row, Uncertain,
+    Config,
+    Fit,
+    FromCatalog,
+    InputFit,
+    Published,
+    Row,
+    Uncertain,
 )  # fmt: skip
 
 Key = tuple[str, str, str]
