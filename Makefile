@@ -15,6 +15,9 @@ endif
 # Tests that share a fit are one group, on one worker: the fit is made once.
 PYTEST = $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup
 
+# Hundreds of tests start a Python of their own: without its cache of bytecode each compiles all modules again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help warm venv run run-local test test-long test-all test-bounds lint browser-word bench theory docs golden coverage \
 	mutation audit fuzz lock clean

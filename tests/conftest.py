@@ -12,6 +12,9 @@ settings.register_profile("nvmesim", deadline=None, derandomize=True)
 settings.register_profile("explore", deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "nvmesim"))
 
+collect_ignore = ["mutation/check_kernel.py"]
+"""Not a test by itself: it simulates some 300 networks when it is imported (`make mutation`)."""
+
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 
 
@@ -28,3 +31,10 @@ def chromium():
         browser = driver.chromium.launch(executable_path=program, args=["--no-sandbox"])
         yield browser
         browser.close()
+
+
+def pytest_make_parametrize_id(config, val, argname):
+    """Long texts have short names: a page of 16 MiB is no name of a test."""
+    if isinstance(val, (str, bytes)) and len(val) > 80:
+        return f"{argname} of {len(val)}"
+    return None
