@@ -146,6 +146,14 @@ def test_no_such_file_and_no_such_folder(nvmesim, points, tmp_path):
     assert "there is no folder" in said.err
 
 
+@pytest.fixture
+def heeded():
+    """A run in a shell's background has Ctrl-C ignored, and its tests with it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 def pressed(times):
     """`steps` of a terminal at which Ctrl-C is pressed so often, at the first step."""
 
@@ -163,6 +171,7 @@ def pressed(times):
     return steps
 
 
+@pytest.mark.usefixtures("heeded")
 def test_ctrl_c_keeps_the_best_so_far_and_marks_it(nvmesim, points, tmp_path, monkeypatch):
     monkeypatch.setattr(command, "steps", pressed(1))
     said = nvmesim("calibrate", points, "-o", tmp_path / "drive.toml")
@@ -174,6 +183,7 @@ def test_ctrl_c_keeps_the_best_so_far_and_marks_it(nvmesim, points, tmp_path, mo
     assert "warning  stopped early" in said.out
 
 
+@pytest.mark.usefixtures("heeded")
 def test_ctrl_c_twice_writes_nothing(nvmesim, points, tmp_path, monkeypatch):
     monkeypatch.setattr(command, "steps", pressed(2))
     assert nvmesim("calibrate", points, "-o", tmp_path / "drive.toml").code == 130

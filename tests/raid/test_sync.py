@@ -166,7 +166,8 @@ def test_fio_and_diskspd_lines_end_to_end(tmp_path, capsys):
     job.write_text("[global]\nioengine=libaio\ndirect=1\n[commit]\nrw=randwrite\nbs=4k\nfsync=1\n")
     head = (
         '[server]\n[[server.sockets]]\ncpu = "epyc-9654"\n[[drives]]\n'
-        'profile = "samsung-980pro-1tb"\ncount = 2\n[volume]\nraid = "raid1"\n[run]\nrequests = 2000\n'
+        'profile = "samsung-980pro-1tb"\ncount = 2\n[volume]\nraid = "raid1"\n'
+        "[run]\nrequests = 2000\n"
     )
     found = {}
     for name, line in (
