@@ -27,6 +27,11 @@ class RowCosts(Frozen):
     shared: Number = Quantity(value=0)
     """Cycles that a row's locks take, one row at a time, for each CPU that takes part (workers and
     submitters): lines that go round. Paid only with workers; one thread has them to itself."""
+    wakeup: Number = Quantity(value=0)
+    """Cycles until the one thread runs that slept long when it was handed a write: to start, when
+    what that reads has come, and when its members have written."""
+    wakeup_half: Time = Quantity(value=0)
+    """Sleep after which a wake-up costs half of that; 0: always all of it."""
     restore: Number | None = None
     """Cycles per row of a rebuild, check or resync, without what each member adds; None: ``base``.
     """

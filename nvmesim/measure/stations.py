@@ -131,10 +131,12 @@ def busy(net: Network, info: StationInfo, totals: Totals) -> Floats:
 def demand(net: Network, info: StationInfo, totals: Totals) -> Floats:
     """float64[count], ps: time that the servers of each station of *info* were taken.
 
-    Of a disk's arm, which is the faster the more it holds: what its work takes of a full one.
+    Of a disk's arm, which is the faster the more it holds: what its work takes of a full one. Of a
+    thread that sleeps: its work, as one that is kept busy is not woken.
     """
     column = Acc.SERVICE
-    if info.kind == "drive" and net.station_scale[info.first] >= 0:
+    arm = info.kind == "drive" and net.station_scale[info.first] >= 0
+    if arm or net.station_kind[info.first] == Kind.SLEEPER:
         column = Acc.WORK
     each = totals.stations[rows_of(info), column].astype(np.float64)
     return each if column == Acc.SERVICE else each * full_scale(net, info)

@@ -66,6 +66,16 @@ class Bucket(NamedTuple):
     saved_ps: int = 0
 
 
+class WakeUp(NamedTuple):
+    """What waking a `Kind.SLEEPER` takes: the fields ``wake_*`` of `Network`."""
+
+    ps: int = 0
+    half_ps: int = 0
+
+
+Own = DiePrograms | Batches | Bucket | WakeUp
+
+
 class Station(NamedTuple):
     """A station; *own* is what only its kind has."""
 
@@ -73,7 +83,7 @@ class Station(NamedTuple):
     kind: Kind
     servers: int = 1
     scale: Sequence[int] = ()
-    own: DiePrograms | Batches | Bucket | None = None
+    own: Own | None = None
 
 
 @dataclass
@@ -97,7 +107,7 @@ class Builder:
         servers: int = 1,
         *,
         scale: Sequence[int] = (),
-        own: DiePrograms | Batches | Bucket | None = None,
+        own: Own | None = None,
     ) -> int:
         """Add one station; return its id."""
         self.stations.append(Station(name, kind, servers, scale, own))
@@ -260,6 +270,7 @@ def station_arrays(b: Builder) -> dict[str, Ints | tuple[str, ...]]:
         **_columns(b.stations, DiePrograms(), "die"),
         **_columns(b.stations, Batches(), "round"),
         **_columns(b.stations, Bucket(), "limit"),
+        **_columns(b.stations, WakeUp(), "wake"),
         "gc_on_dist": ints(gc[:, 0]),
         "gc_off_dist": ints(gc[:, 1]),
         "gc_factor": ints(gc[:, 2]),
@@ -271,9 +282,7 @@ def station_arrays(b: Builder) -> dict[str, Ints | tuple[str, ...]]:
     }
 
 
-def _columns(
-    stations: Sequence[Station], nothing: DiePrograms | Batches | Bucket, prefix: str
-) -> dict[str, Ints]:
+def _columns(stations: Sequence[Station], nothing: Own, prefix: str) -> dict[str, Ints]:
     """The columns of one kind's record, *nothing* where a station is of another kind."""
     mine = [i for i, s in enumerate(stations) if type(s.own) is type(nothing)]
     table = np.tile(np.array(nothing, np.int64), (len(stations), 1))

@@ -107,7 +107,7 @@ def _within(values: Ints, low: int, high: int, what: str) -> None:
 _ROWS = {
     "station_kind": "station_servers station_scale die_dist die_gate die_suspend_ps die_gc"
     " die_backlog round_most round_base_ps round_base_dist round_in_order round_gathers"
-    " limit_saved_ps",
+    " limit_saved_ps wake_ps wake_half_ps",
     "gc_on_dist": "gc_off_dist gc_factor",
     "alt_program": "alt_member",
     "flow_program": "flow_write flow_bytes flow_order_ptr flow_order_len flow_stream flow_class",
@@ -142,8 +142,9 @@ def _check_stations(net: Network) -> None:
     _within(net.station_servers, 1, 1 << 31, "station_servers")
     fifo = net.station_kind == Kind.FIFO
     _within(net.station_servers[fifo], 1, 1 << 20, "servers of FIFO")
-    single = np.isin(net.station_kind, (Kind.DIE, Kind.ROUNDS))
-    _require(bool((net.station_servers[single] == 1).all()), "a die or rounds have one server")
+    single = np.isin(net.station_kind, (Kind.DIE, Kind.ROUNDS, Kind.SLEEPER))
+    one = bool((net.station_servers[single] == 1).all())
+    _require(one, "a die, rounds or a sleeper have one server")
     _within(net.station_scale, -1, len(net.scale) + 1, "station_scale")
     for s in np.flatnonzero(net.station_scale >= 0):
         _require(net.station_kind[s] == Kind.FIFO, f"station {s} has a scale and is no FIFO")
@@ -154,6 +155,8 @@ def _check_stations(net: Network) -> None:
     _within(net.die_dist, -1, n_dists, "die_dist")
     _within(net.die_suspend_ps, -1, HORIZON_PS >> 14, "die_suspend_ps")
     _within(net.limit_saved_ps, 0, HORIZON_PS >> 4, "limit_saved_ps")
+    _within(net.wake_ps, 0, 1 << 40, "wake_ps")
+    _within(net.wake_half_ps, 0, HORIZON_PS >> 14, "wake_half_ps")
     _within(net.die_gate, -1, n, "die_gate")
     gates = net.die_gate[net.die_gate >= 0]
     _require(bool((net.station_kind[gates] == Kind.GATE).all()), "die_gate names no gate")

@@ -52,6 +52,10 @@ class Kind(IntEnum):
     """A token bucket: a visit's service is what it takes, in time that the bucket needs to refill.
     First come, first served; who arrives while enough is saved up (``limit_saved_ps`` at most, or
     what it takes if that is more) leaves at once, 1 ps later."""
+    SLEEPER = 6
+    """One server, first come first served, that sleeps when nobody waits: who finds it idle for s
+    ps waits for its wake-up as well, ``wake_ps`` x s / (s + ``wake_half_ps``); half 0: always
+    ``wake_ps``. A thread of the kernel that others hand their work to is one."""
 
 
 class Op(IntEnum):
@@ -180,6 +184,8 @@ class Network:
     stream_start: Ints  # [n_streams] where in the cyclic order a stream starts
 
     limit_saved_ps: Ints = field(default_factory=_no_rows)  # [n_stations] a full bucket
+    wake_ps: Ints = field(default_factory=_no_rows)  # [n_stations] a wake-up at most
+    wake_half_ps: Ints = field(default_factory=_no_rows)  # [n_stations] sleep that costs half of it
     flow_class: Ints = field(default_factory=_no_rows)  # [n_flows] its own histogram, -1: none
     n_classes: int = 0
     group_on_dist: Ints = field(default_factory=_no_rows)  # [n_groups] burst's length, -1: none
@@ -195,7 +201,8 @@ class Network:
         """Give arrays that were left out their defaults."""
         n_flows, n_groups = len(self.flow_program), len(self.group_flow)
         for name, n, value in (
-            ("limit_saved_ps", self.n_stations, 0), ("flow_class", n_flows, -1),
+            ("limit_saved_ps", self.n_stations, 0), ("wake_ps", self.n_stations, 0),
+            ("wake_half_ps", self.n_stations, 0), ("flow_class", n_flows, -1),
             ("group_on_dist", n_groups, -1), ("group_off_dist", n_groups, -1),
             ("group_on_slow", n_groups, SCALE_ONE), ("group_off_slow", n_groups, SCALE_ONE),
         ):  # fmt: skip

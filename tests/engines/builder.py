@@ -18,6 +18,7 @@ from nvmesim.network.builder import (
     Plans,
     Row,
     Station,
+    WakeUp,
     ints,
     op,
     plan_arrays,
@@ -154,6 +155,9 @@ class NetworkBuilder:
 
     def limit(self, saved_ps: int = 0, name: str = "") -> int:
         return self.station(Kind.LIMIT, 1, name, own=Bucket(saved_ps))
+
+    def sleeper(self, wake_ps: int = 0, half_ps: int = 0, name: str = "") -> int:
+        return self.station(Kind.SLEEPER, 1, name, own=WakeUp(wake_ps, half_ps))
 
     def dies(
         self,

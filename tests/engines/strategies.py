@@ -81,6 +81,7 @@ class RandomNetwork:
         self.fifos = [self.fifo() for _ in range(roll(1, 4))]
         self.plain = [net.fifo(roll(1, 3)), net.delay(), self.rounds(), self.rounds()]
         self.plain += [net.limit(roll(0, 12)) for _ in range(2)]
+        self.plain += [net.sleeper(roll(0, 6), roll(0, 4))]
         self.cpus = [self.fifo(), net.delay(), self.rounds()]
 
     def make_banks(self) -> None:

@@ -165,6 +165,8 @@ def scaled(net: Network, factor: int) -> Network:
         die_suspend_ps=np.where(net.die_suspend_ps > 0, net.die_suspend_ps * unit, -1),
         round_base_ps=net.round_base_ps * unit,
         limit_saved_ps=net.limit_saved_ps * unit,
+        wake_ps=net.wake_ps * unit,
+        wake_half_ps=net.wake_half_ps * 0,  # a wake-up that grows with the sleep is rounded
         group_think_ps=net.group_think_ps * unit,
         thread_interval_ps=net.thread_interval_ps * unit,
         arrival_ps=net.arrival_ps * unit,

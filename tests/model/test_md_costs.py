@@ -74,6 +74,19 @@ def test_a_row_that_is_written_whole_costs_half():
     assert found.total.iops.value == pytest.approx(1e6 / (n * row_us(6) / 2 + 26.2), rel=0.02)
 
 
+@pytest.mark.parametrize(("outstanding", "wake_ups"), [(1, 3), (16, 0)])
+def test_a_lone_write_wakes_raid5d_three_times_and_a_busy_one_is_awake(outstanding, wake_ups):
+    load = {"threads": outstanding, "outstanding": outstanding, "read": 0.0}
+    rows = {"wakeup": 6000, "wakeup_half": "0 us"}
+
+    def latency_us(**more):
+        engine = {"extends": "linux-md", "by_level": {"raid5": {"rows": {**rows, **more}}}}
+        return run({"raid": "raid5", "engine": engine}, load).total.latency.mean * 1e6
+
+    asleep, awake = latency_us(), latency_us(wakeup=0)
+    assert asleep - awake == pytest.approx(wake_ups * 6000 / GHZ / 1e3, abs=0.01 * awake)
+
+
 def test_workers_take_part_and_share_locks():
     alone = run({"raid": "raid6"}).total.iops.value
     two = run({"raid": "raid6", "group_thread_cnt": 2}, cores=32).total.iops.value

@@ -56,7 +56,7 @@ def kernel_net(net: Network) -> state.Net:
             state.DIES,
             net.die_dist, net.die_gate, net.die_suspend_ps, net.die_gc, net.limit_saved_ps,
             net.round_most, net.round_base_ps, net.round_base_dist, net.round_in_order,
-            net.round_gathers,
+            net.round_gathers, net.wake_ps, net.wake_half_ps,
         ),
         scale=net.scale, gc_on=net.gc_on_dist, gc_off=net.gc_off_dist, gc_factor=net.gc_factor,
         dist=net.dist,
@@ -108,6 +108,7 @@ def _kinds(net: Network) -> Ints:
     for kind, number in (
         (Kind.DELAY, state.DELAY), (Kind.GATE, state.GATE),
         (Kind.DIE, state.DIE), (Kind.ROUNDS, state.ROUNDS), (Kind.LIMIT, state.LIMIT),
+        (Kind.SLEEPER, state.SLEEPER),
     ):  # fmt: skip
         kinds[net.station_kind == kind] = number
     several = (net.station_kind == Kind.FIFO) & (net.station_servers > 1)

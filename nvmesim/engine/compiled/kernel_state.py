@@ -23,7 +23,8 @@ LINE = 0  # one server
 POOL = 1  # several; a heap of the times they are free
 RING = 2  # several, and every service as long: the times they are free come in order
 SCALED = 3  # one or several, whose speed depends on how many are busy
-DELAY, DIE, LIMIT, ROUNDS, GATE = 4, 5, 6, 7, 8  # below ROUNDS a visit is served at once
+# Below ROUNDS a visit is served at once.
+DELAY, DIE, LIMIT, SLEEPER, ROUNDS, GATE = range(4, 10)
 
 END, VISIT, VISIT_BANK, VISIT_LANE = (
     int(o) for o in (Op.END, Op.VISIT, Op.VISIT_BANK, Op.VISIT_LANE)
@@ -64,9 +65,10 @@ BACKLOG = 14  # programs that wait for a die; of rounds, base that has passed
 CHECKED = 15  # a check of the die is on the heap
 STATION_FIELDS = 16
 
-# Columns of `die`: what a die's programs, a station's rounds, a bucket need.
+# Columns of `die`: what a die's programs, a station's rounds, a bucket, a sleeper need.
 DIE_DIST, DIE_GATE, DIE_SUSPEND, DIE_GC, LIMIT_SAVED = range(5)
 ROUND_MOST, ROUND_BASE, ROUND_DIST, ROUND_ORDER, ROUND_GATHERS = range(5, 10)
+WAKE, WAKE_HALF = range(10, 12)
 
 # Columns of `group`, `user`, `thread`, `flow` and `child`.
 G_FLOW, G_KINDS, G_THRESHOLD, G_TARGETS, G_MEASURED, G_OPEN, G_GAP, G_THINK = range(8)
@@ -87,7 +89,7 @@ WHEEL = SUMMARY + 3
 
 # Lengths of rows.
 HEAP, OPS, DIES, GROUPS, USERS, THREADS, FLOWS, CHILDREN, ACCOUNTS, PENDING = (
-    2, 8, 10, 12, 4, 4, 8, 4, 4, 4,
+    2, 8, 12, 12, 4, 4, 8, 4, 4, 4,
 )  # fmt: skip
 
 # Scalars that outlive a call.
@@ -106,7 +108,7 @@ TOUCH = -1  # entity of a pending touch
 class Net(NamedTuple):
     """The parts of a `network.Network` that the loop reads, in kernel form."""
 
-    die: Array  # int64[n_stations, 10]
+    die: Array  # int64[n_stations, 12]
     scale: Array
     gc_on: Array
     gc_off: Array

@@ -56,6 +56,7 @@ from nvmesim.engine.compiled.kernel_state import (
     SCALED,
     SERVERS,
     SETUP,
+    SLEEPER,
     SLOTS,
     T_CPU,
     T_GATE,
@@ -70,6 +71,8 @@ from nvmesim.engine.compiled.kernel_state import (
     VISIT_CPU,
     VISIT_LANE,
     VISIT_SERIES,
+    WAKE,
+    WAKE_HALF,
     WORK,
 )
 from nvmesim.engine.compiled.kernel_wheel import put_seldom
@@ -105,6 +108,12 @@ def touch(station, pending, n_pending, s):  # type: ignore[no-untyped-def]
     pending[n_pending, 1] = TOUCH_ORDER
     pending[n_pending, 2] = TOUCH
     return n_pending + 1
+
+
+@inlined
+def woken(most, slept, half):  # type: ignore[no-untyped-def]
+    """As contract.wake_up_ps."""
+    return np.int64(most * (slept / (slept + half))) if half > 0 else np.int64(most)
 
 
 # Visits.
@@ -210,6 +219,11 @@ def serve(net, run, tokens, k, s, t):  # type: ignore[no-untyped-def]
         station[v, FREE_AT] = max(station[v, FREE_AT], start) + service
         run.acc[v, 2] += service - 1
         service = np.int64(1)
+    elif kind == SLEEPER:
+        start = max(t, station[v, FREE_AT])
+        if start > station[v, FREE_AT]:
+            service += woken(net.die[v, WAKE], start - station[v, FREE_AT], net.die[v, WAKE_HALF])
+        station[v, FREE_AT] = start + service
     else:
         tokens[u, WORK] = work
         tokens[u, ARRIVED] = t
@@ -316,12 +330,8 @@ def admit(net, run, tokens, k, s, t):  # type: ignore[no-untyped-def]
     if station[v, HEAD] < 0 and station[v, SLOTS] >= amount:
         seize(run, v, amount, t)
         if by_thread and net.ops[pc, 1] > 0:
-            # As contract.wake_up_ps.
-            wake = net.ops[pc, 1]
-            if net.ops[pc, 4] > 0:
-                slept = t - station[v, IDLE_SINCE]
-                wake = np.int64(wake * (slept / (slept + net.ops[pc, 4])))
-            tokens[u, SETUP] += wake
+            slept = t - station[v, IDLE_SINCE]
+            tokens[u, SETUP] += woken(net.ops[pc, 1], slept, net.ops[pc, 4])
         tokens[u, PC] = np.int64(pc) + 1
         return True
     tokens[u, ARRIVED] = t

@@ -415,6 +415,28 @@ class Limit(Station):
         self.account.service_ps += takes - 1
 
 
+class Sleeper(Station):
+    """One server that sleeps when nobody waits, and is woken (`Kind.SLEEPER`).
+
+    The wake-up is part of the service, not of the work: a server that is kept busy has none.
+    """
+
+    def __init__(self, world: World, number: int) -> None:
+        super().__init__(world, number)
+        self._free_at = 0
+        self._wake = int(world.net.wake_ps[number])
+        self._half = int(world.net.wake_half_ps[number])
+
+    def dispatch(self, visit: Visit) -> None:
+        """Serve behind those before, or wake up first."""
+        work = self.world.work_ps(visit, self)
+        start = max(self.now, self._free_at)
+        slept = start - self._free_at
+        service = work + (wake_up_ps(self._wake, slept, self._half) if slept else 0)
+        self._free_at = start + service
+        self.depart(visit, start, service, work)
+
+
 KINDS: Final[dict[Kind, Callable[[World, int], Station]]] = {
     Kind.FIFO: Fifo,
     Kind.DELAY: Station,
@@ -422,4 +444,5 @@ KINDS: Final[dict[Kind, Callable[[World, int], Station]]] = {
     Kind.DIE: Die,
     Kind.ROUNDS: RoundsState,
     Kind.LIMIT: Limit,
+    Kind.SLEEPER: Sleeper,
 }

@@ -1,7 +1,10 @@
 """The rows of md's RAID5/6: raid5d, its workers, and the locks that they share.
 
 A write is handled in rows of 4 KiB across the members, whatever its size. Without
-``group_thread_cnt`` one thread, raid5d, handles all of them: a station with one server. With
+``group_thread_cnt`` one thread, raid5d, handles all of them: a station with one server. It sleeps
+when it has no row to handle, and a write comes to it three times: when it is submitted, when what
+it reads has come, and when its members have written; each time a raid5d that sleeps must be woken
+(md_wakeup_thread), which a lone write waits for and a busy array never does. With
 workers a row holds one of them, runs on a CPU, and passes the stripe cache's locks, which the
 submitting threads pass, too. How long these take grows with the CPUs that take part, because their
 lines go round. Source: Linux drivers/md/raid5.c (raid5d, raid5_do_work, handle_stripe).
@@ -11,7 +14,7 @@ from __future__ import annotations
 
 from nvmesim.catalog.engine_profile import RowCosts
 from nvmesim.model.arrays.engine_locks import spinning
-from nvmesim.network.builder import Builder, Row, const, op
+from nvmesim.network.builder import Builder, Row, WakeUp, const, op
 from nvmesim.network.network import Kind, Op
 from nvmesim.scenario.resolved import ResolvedScenario, Volume
 
@@ -42,7 +45,9 @@ class StripeRows:
         """The one thread, made when a row first needs it."""
         if self._thread < 0:
             name = f"{self._volume.name} raid5d"
-            self._thread = self._b.station(name, Kind.FIFO)
+            wakeup = round(self._ps(self._costs.wakeup.value))
+            own = WakeUp(wakeup, round(self._costs.wakeup_half.value))
+            self._thread = self._b.station(name, Kind.SLEEPER, own=own)
             self._b.report(
                 name, "raid-engine", self._thread, socket=self._socket,
                 resource="engine-threads", burns="service",
@@ -89,6 +94,14 @@ class StripeRows:
     def write_rows(self, n: int, reads: float, xor_ps: float) -> list[Row]:
         """Handling of *n* rows, their parity computed on the way."""
         return self._handled(round(n * self.row_ps(reads) + xor_ps), n)
+
+    def hand_off(self) -> list[Row]:
+        """A write comes to raid5d, its work there counted elsewhere; workers take rows as they run.
+
+        That nobody is woken for a row of the workers is assumed: no lone write with workers was
+        measured.
+        """
+        return [] if self._workers else [const(self._raid5d(), 1)]
 
     def read_rows(self, n: int, lost: float) -> list[Row]:
         """Handling of reads of which *lost* (a share) must be computed from the other members."""
