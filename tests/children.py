@@ -17,8 +17,13 @@ def heed_ctrl_c() -> None:
 
 
 def unmeasured() -> dict[str, str]:
-    """The environment, for a child that could not write what ``make coverage`` asks of it."""
-    return {k: v for k, v in os.environ.items() if not k.startswith("COVERAGE_")}
+    """The environment, for a child that cannot write all it wants: it writes nothing of its own.
+
+    Neither what ``make coverage`` asks of it, nor bytecode: Python does not notice when a limit on
+    the size of files cuts that short, and every later process would fail to import it.
+    """
+    kept = {k: v for k, v in os.environ.items() if not k.startswith("COVERAGE_")}
+    return {**kept, "PYTHONDONTWRITEBYTECODE": "1"}
 
 
 def drop_to(user: int) -> None:
