@@ -9,7 +9,7 @@ from nvmesim.calibrate.notes import law_of_rounds
 from nvmesim.capture.registry import read_captures
 from nvmesim.catalog.load import quantities
 
-pytestmark = pytest.mark.xdist_group("rounds_fit")
+pytestmark = [pytest.mark.xdist_group("rounds_fit"), pytest.mark.long]
 
 LOCAL = Path(__file__).parents[2] / "calibration" / "local-disk"
 
@@ -21,7 +21,6 @@ def fitted():
     return fit_drive(found, name="local", held_out=["QD=16"])
 
 
-@pytest.mark.long
 def test_rounds_are_chosen_by_a_depth_that_neither_saw(fitted):
     assert fitted.profile.rounds is not None
     said = next(w for w in fitted.warnings if "two models were fitted without depth" in w)

@@ -16,7 +16,7 @@ from nvmesim.catalog.profile import Quantity
 from nvmesim.errors import FitError
 from tests.calibrate.written import known_drive, requests_of, varying_depth, write_blkparse
 
-pytestmark = pytest.mark.xdist_group("trace_fit")
+pytestmark = [pytest.mark.xdist_group("trace_fit"), pytest.mark.long]
 
 DATA = Path(__file__).parent / "data"
 LOGS = Path(__file__).parents[2] / "calibration" / "local-disk" / "logs"
@@ -102,7 +102,6 @@ def test_a_capture_of_an_emulated_machine() -> None:
     assert any("the number of dies" in w for w in fit.warnings)
 
 
-@pytest.mark.long
 def test_the_second_half_of_a_virtual_disk_at_varying_depth() -> None:
     """A recorded trace: three sizes, 70 % reads, depths 1 to 32, on a machine with other work.
 

@@ -18,6 +18,7 @@ from nvmesim.study.validate.skeleton import new_set
 
 BEFORE = "what was there before"
 FEW, MANY = 1, 100
+pytestmark = pytest.mark.long
 KILLS = [FEW, pytest.param(MANY, marks=pytest.mark.slow)]
 
 

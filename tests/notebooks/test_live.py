@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.long]
 
 SHOTS = os.environ.get("NVMESIM_SCREENSHOTS")
 """A folder for pictures of what was seen, to look at."""
@@ -100,7 +100,6 @@ def test_a_cell_that_fails_is_seen(server, open_notebook):
     assert "ZeroDivisionError" in lab.errors()[0]
 
 
-@pytest.mark.long
 def test_an_impossible_design_says_why(server, open_notebook):
     cell = SLIDERS.replace("(2, 12)", "[2, 40]")
     (server.folder / "impossible.ipynb").write_text(json.dumps(notebook(SMALL, cell)))

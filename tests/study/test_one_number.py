@@ -65,7 +65,10 @@ def figures_of(row):
     return row["iops"], row["iops_simulation"]
 
 
-@pytest.mark.parametrize("name", SCENARIOS)
+@pytest.mark.parametrize(
+    "name", [n if i % 3 == 0 else pytest.param(n, marks=pytest.mark.long)
+             for i, n in enumerate(SCENARIOS)]
+)  # fmt: skip
 def test_every_command_gives_the_same_iops(name, monkeypatch):
     sure = partial(Settings, certainty=False)  # the simulation's part alone: it is what may differ
     monkeypatch.setattr(search, "Settings", sure)
