@@ -19,7 +19,7 @@ DRIFT: Final = 0.2
 """Change of a mean from the first quarter to the last, as in logs of single requests."""
 LEAST_QUARTER: Final = 5
 DRIFTING: Final = (
-    " (heat, a disk that fills, or other work): figures of the whole run are of no one state"
+    " (heat, a disk that fills, or other work): averages of the whole run describe no one state"
 )
 
 
@@ -52,7 +52,7 @@ def doubts(captures: Captures, used: Collection[str]) -> list[str]:
 
 
 def mixed_devices(captures: Captures) -> list[str]:
-    """Say which captures are of other devices than the rest: one profile of both is of neither."""
+    """Say which captures are of other devices than the rest."""
     found: dict[frozenset[str], list[str]] = {}
     for capture in captures.files:
         names = {name for m in capture.measurements for name in m.disk_util_pct}
@@ -63,7 +63,7 @@ def mixed_devices(captures: Captures) -> list[str]:
     if not apart:
         return []
     listed = "; ".join(f"{named(sorted(names))}: {named(files)}" for names, files in groups)
-    return [f"captures of different devices ({listed}): one profile of both is of neither"]
+    return [f"captures of different devices ({listed}): a profile fitted to both describes neither"]
 
 
 def drifts(captures: Captures, explained: Collection[str] = ()) -> list[str]:

@@ -189,7 +189,7 @@ def hold_out(points: Iterable[Point], rules: Iterable[str]) -> list[Point]:
         hits = [i for i, p in enumerate(marked) if _matches(p, key.strip().upper(), value.strip())]
         if not hits:
             raise FitError(
-                f"--hold-out {rule}: no point is so; there are {_present(marked, key.strip())}"
+                f"--hold-out {rule}: no point matches; there are {_present(marked, key.strip())}"
             )
         for i in hits:
             marked[i] = replace(marked[i], held_out=True)

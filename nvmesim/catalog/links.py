@@ -181,12 +181,12 @@ def socket_link(kind: str, links: int, rate: str | None = None) -> Link:
     41600000000.0
     """
     if kind not in SOCKET_RATES:
-        raise UnitError(f"{kind!r} is no link between sockets; {nearest(kind, SOCKET_RATES)}")
+        raise UnitError(f"{kind!r} is not a link between sockets; {nearest(kind, SOCKET_RATES)}")
     per_s = units.parse_transfers(rate or SOCKET_RATES[kind])
     known = SOCKET_RATES_KNOWN[kind]
     if not any(abs(per_s / 1e9 - gt) < 0.01 for gt in known):
         rates = ", ".join(f"{gt:g}" for gt in known)
-        raise UnitError(f"{rate!r} is a rate that no {kind} has; GT/s are {rates}")
+        raise UnitError(f"no {kind} runs at {rate!r}; its rates are {rates} GT/s")
     if not 1 <= links <= 8:
         raise UnitError(f"{links} {kind} links; sockets are joined by 1 to 8")
     kinds: dict[str, LinkKind] = {"upi": "upi", "qpi": "qpi", "xgmi": "xgmi"}

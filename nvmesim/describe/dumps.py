@@ -94,4 +94,5 @@ def _unknown(source: Source, head: Head) -> InputError:
         if re.match(pattern, text):
             return source.error(f"is {what}", f"give {instead}")
     known = ", ".join(dump.tool for dump in DUMPS)
-    return source.error(f"is no dump that nvmesim knows (it starts {shown(text, 40)!r})", known)
+    start = shown(text, 40)
+    return source.error(f"is not a dump that nvmesim knows (it starts with {start!r})", known)

@@ -155,10 +155,10 @@ def _facts(functions: list[Function], drives: list[Function]) -> Facts:
     silent = [d.address for d in drives if not (d.link or d.denied or d.emulated)]
     if silent:
         facts.assumed.append(
-            f"the link of {', '.join(silent)} is not in the dumps: its profile's holds"
+            f"the link of {', '.join(silent)} is not in the dumps: that of its profile is used"
         )
     if any(drive.emulated for drive in drives):
-        facts.assumed.append("emulated NVMe says nothing true of links: those of the profiles hold")
+        facts.assumed.append("emulated NVMe reports no real links: those of the profiles are used")
     return facts
 
 

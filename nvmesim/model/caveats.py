@@ -62,7 +62,8 @@ def _missed(profile: DriveProfile, reads: set[float]) -> Iterator[Warning]:
             less = "less" if error > 0 else "more"
             text = (
                 f"{profile.name}: captures of {op} did {less} than this profile predicts, which is "
-                f"off by up to {100 * error:+.0f} % IOPS; so may this load be, beyond its interval"
+                f"off by up to {100 * error:+.0f} % IOPS; this load may be off as much, beyond its "
+                "interval"
             )
             yield Warning("missed", text, profile.name)
 

@@ -112,12 +112,14 @@ def _socket(index: int, spec: SocketSpec, base: Path, notes: ResolveNotes) -> So
     notes.profile(cpu, *(["turbo_ghz"] if spec.ghz == "turbo" else []))
     if spec.ghz == "turbo":
         if cpu.turbo_ghz is None:
-            raise ScenarioError(f"{key}.ghz is 'turbo', which {cpu.name} does not state; a number")
+            raise ScenarioError(
+                f"{key}.ghz is 'turbo', which {cpu.name} does not state; write a number"
+            )
         ghz = cpu.turbo_ghz.value
     else:
         ghz = cpu.ghz.value if spec.ghz == "base" else float(spec.ghz)
     if not ghz > 0:
-        raise ScenarioError(f"{key}.ghz is {ghz:g}; above 0")
+        raise ScenarioError(f"{key}.ghz is {ghz:g}; write a number above 0")
     return Socket(index, cpu, ghz, _memory(spec, cpu, key, notes))
 
 

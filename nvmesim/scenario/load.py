@@ -184,7 +184,7 @@ def _with_platform(tables: Mapping[str, Any]) -> dict[str, Any]:
     except CatalogError as error:
         raise ScenarioError(f"server.platform: {error}") from None
     if not isinstance(platform, PlatformProfile):  # pragma: no cover - get returns its kind
-        raise ScenarioError(f"server.platform: {name!r} is no platform")
+        raise ScenarioError(f"server.platform: {name!r} is not a known platform")
     merged["server"] = {**platform.server, **server}
     if platform.adapters:
         merged.setdefault("adapters", [dict(adapter) for adapter in platform.adapters])

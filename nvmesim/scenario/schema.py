@@ -88,7 +88,7 @@ def _mix_part(text: Any, share: Any) -> tuple[int, float]:
     if size < 512 or size % 512:
         raise ValueError(f"{text!r} is not a multiple of 512 B")
     if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share <= 1:
-        raise ValueError(f"the fraction of {text!r} is {share!r}; above 0, at most 1")
+        raise ValueError(f"the fraction of {text!r} is {share!r}; it must be above 0 and at most 1")
     return size, float(share)
 
 
@@ -284,7 +284,7 @@ class LimitsSpec(Strict):
     @model_validator(mode="after")
     def _limits_something(self) -> LimitsSpec:
         if self.iops is None and self.bandwidth is None:
-            raise ValueError("limits nothing: iops or bandwidth")
+            raise ValueError("limits nothing; give iops or bandwidth")
         for name in ("iops", "bandwidth"):
             low, peak = getattr(self, name), getattr(self, f"peak_{name}")
             if peak is not None and (low is None or peak <= low or not self.burst):
@@ -362,7 +362,9 @@ class WorkloadSpec(Strict):
         if len(sources) > 1:
             raise ValueError(f"{' and '.join(sources)} exclude each other; keep one")
         if not sources and not given & {"threads", "threads_total", "outstanding"}:
-            raise ValueError("says no load: threads and outstanding, rate, trace, diskspd or fio")
+            raise ValueError(
+                "states no load; give threads and outstanding, rate, trace, diskspd or fio"
+            )
         if {"threads", "threads_total"} <= given:
             raise ValueError("threads (per target) and threads_total exclude each other; keep one")
         if {"fsync", "fdatasync"} <= given:

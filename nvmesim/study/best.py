@@ -257,7 +257,7 @@ def _goal(
     if not limits.named():
         raise InputError("no limit is named; give one such as --p99 1ms or --cpu 50%")
     if limits.cpu is not None and not 0 < limits.cpu <= 1:
-        raise InputError(f"cpu is {limits.cpu:g}; above 0 and at most 100 %")
+        raise InputError(f"cpu is {limits.cpu:g}; it must be above 0 and at most 100 %")
     rate = parse_rate(iops) if isinstance(iops, str) else iops
     if rate is not None and not 0 < rate < 1e12:
         raise InputError(f"iops is {rate:g}; a rate such as 3M is needed")

@@ -69,7 +69,7 @@ def test_intervals_cover_and_are_narrow(trials):
 def test_it_is_said(long_write):
     largest, (said,) = buffers_of(Captures(files=(long_write,)))
     assert "a write buffer of about" in said
-    assert "figures of the whole run are of neither state" in said
+    assert "averages of the whole run describe neither state" in said
     quantity = largest.quantity("long.blkparse")
     assert quantity.low <= BUFFER <= quantity.high
 

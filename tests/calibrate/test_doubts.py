@@ -155,7 +155,7 @@ def test_a_write_buffer_that_fills(tmp_path, buffer, warned):
     write_blkparse(tmp_path / "w.blkparse", requests_of(drive, 32, 60_000, read=0.0))
     found, said = buffers_of(read_captures([tmp_path]))
     assert (found is not None) == warned
-    assert any("figures of the whole run are of neither state" in s for s in said) == warned
+    assert any("averages of the whole run describe neither state" in s for s in said) == warned
 
 
 def series(folder: Path, kind: str, values: np.ndarray) -> None:

@@ -45,7 +45,7 @@ def test_a_rule_that_names_nothing_is_an_error(rule):
 
 def test_a_rule_that_holds_nothing_out_is_told_what_there_is():
     points = [replace(point(), iodepth=depth) for depth in (4, 1)]
-    with pytest.raises(FitError, match=r"--hold-out QD=17: no point is so; there are QD=1, QD=4"):
+    with pytest.raises(FitError, match=r"--hold-out QD=17: no point matches; there are QD=1, QD=4"):
         hold_out(points, ["QD=17"])
 
 

@@ -48,7 +48,7 @@ def test_other_tools_are_named(sample: str, said: str) -> None:
     ("dump", "said"),
     [
         ("", "is empty"),
-        ("hello\n", "is no dump that nvmesim knows"),
+        ("hello\n", "is not a dump that nvmesim knows"),
         ("Arkkitehtuuri:   x86_64\nSuorittimia:   4\n", "LC_ALL=C lscpu"),
         ("Architektur:   x86_64\nCPU(s):   4\n", "LC_ALL=C lscpu"),
         ("01:00.0 Non-Volatile memory controller: Intel SSD\n", "run lspci -vv as root"),

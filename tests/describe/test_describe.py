@@ -62,7 +62,7 @@ def test_everything_of_a_real_guest_together(described: Describe) -> None:
     assert (volume["raid"], volume["chunk"], volume["degraded"]) == ("raid5", "64 KiB", [2])
     # Roles of mdadm --detail: nvme3, nvme4, the faulty nvme1, nvme2; numbers count nvme1 first.
     assert volume["members"] == [2, 3, 0, 1]
-    assert "emulated NVMe says nothing true of links" in text
+    assert "emulated NVMe reports no real links" in text
     assert "/proc/mdstat does not say" not in text
 
 

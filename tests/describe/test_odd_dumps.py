@@ -98,7 +98,7 @@ def test_the_pool_of_all_disks_is_none(tmp_path: Path) -> None:
         (made.WINDOWS_VIRTUAL_DISK.replace('"11000000000000"', '"1","2"'), "is cut: a line has"),
         (made.WINDOWS_VIRTUAL_DISK.replace('"vd1"', '"vd"1"'), "is cut or broken CSV"),
         (made.WINDOWS_TABLE.replace("FriendlyName        Serial", "FriendlyN...        Serial"),
-         "is no dump that nvmesim knows"),
+         "is not a dump that nvmesim knows"),
         (made.WINDOWS_TABLE.replace("OperationalStatus", "Operational...   "),
          "is a table cut at the width of the window"),
         (made.WINDOWS_TABLE.replace("\nNumber", "\n\nNumber").replace("  Size\n--", "  Size\n\n--"),

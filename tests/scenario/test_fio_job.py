@@ -137,7 +137,7 @@ def test_a_synchronous_engine_says_why_its_depth_is_one():
 @pytest.mark.parametrize(
     ("content", "match"),
     [
-        ("[job]\nrw=randreed", "rw=randreed is no load; one of read, write"),
+        ("[job]\nrw=randreed", "rw=randreed is not a load; one of read, write"),
         ("[job]\nrw=trim", "trims are not modelled"),
         ("[job]\niodpth=4", "'iodpth' is not a known fio option; did you mean 'iodepth'?"),
         ("[job]\niodepth=0", "iodepth=0 needs a whole number from 1"),
@@ -159,7 +159,7 @@ def test_a_synchronous_engine_says_why_its_depth_is_one():
         ("[job]\nthinktime=4parsec", "thinktime=4parsec needs a time"),
         ("[job]\ninclude=other.fio", "is not followed"),
         ("rw=read", "stands before the first section"),
-        ("[job\nrw=read", "is no section"),
+        ("[job\nrw=read", "is not a section"),
         ("", "no job section"),
         ("[global]\nrw=read", "no job section"),
         ("[a]\nrw=read\n[b]\nstonewall\nrw=write", "name one of a, b, as 'FILE#a'"),
@@ -240,7 +240,7 @@ def test_a_path_is_relative_to_the_scenario(lab, example):
 def test_a_command_line_is_accepted_too():
     (one,) = load("fio --name=x --rw=randread --bs=4k --iodepth=16 --ioengine=io_uring", "")
     assert (one.name, one.fields["outstanding"]) == ("x", 16)
-    with pytest.raises(ScenarioError, match="is no option"):
+    with pytest.raises(ScenarioError, match="is not an option"):
         load("--rw=randread /dev/nvme0n1", "")
 
 

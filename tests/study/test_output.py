@@ -77,14 +77,16 @@ def test_a_value_that_is_in_no_point_is_reported_and_fails(file, tmp_path, capsy
     over = ("--over", "volume.raid=raid0,raid9,raid6", "--over", "drives.0.count=3,4")
     assert command(file, tmp_path, *over) == 1
     out = capsys.readouterr().out
-    assert "3 of 6 points cannot be; the first: volume.0.raid is 'raid9'" in " ".join(out.split())
-    assert "volume.raid=raid9: none of its points can be" in " ".join(out.split())
+    assert "3 of 6 points cannot be built; the first: volume.0.raid is 'raid9'" in " ".join(
+        out.split()
+    )
+    assert "volume.raid=raid9: none of its points can be built" in " ".join(out.split())
 
 
 def test_a_combination_that_cannot_be_is_reported_and_fails_not(file, tmp_path, capsys):
     over = ("--over", "volume.raid=raid0,raid6", "--over", "drives.0.count=3,4")
     assert command(file, tmp_path, *over) == 0
-    assert "1 of 4 points cannot be; the first: " in " ".join(capsys.readouterr().out.split())
+    assert "1 of 4 points cannot be built; the first: " in " ".join(capsys.readouterr().out.split())
 
 
 def test_values_that_never_can_be():

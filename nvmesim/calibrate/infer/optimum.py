@@ -69,7 +69,9 @@ def optimum(
     def residuals(u: Floats) -> Floats:
         figures = problem.simulate(problem.snapped(u[None])[0], SEED, effort)
         if not np.all(np.isfinite(figures)):
-            raise FitError("a simulated figure is not finite; the captures leave the model's range")
+            raise FitError(
+                "a simulated figure is not finite; the captures are outside what the model covers"
+            )
         return np.concatenate([(figures - problem.measured) / sigma, (u - about) * stiff])
 
     bounds = (problem.low, problem.high)

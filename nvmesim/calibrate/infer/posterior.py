@@ -192,7 +192,7 @@ class _Inference:
             # the middle may be forbidden, between what is allowed
             scale = 0.9**tries if tries < TRIES / 2 else 1.2 ** (tries - TRIES / 2)
             if tries > TRIES:
-                raise FitError("nothing that the captures leave open is a drive")
+                raise FitError("no set of numbers that fits the captures describes a drive")
         return np.concatenate(parts)[:count]
 
     def _simulate(self, u: Floats, effort: float) -> None:

@@ -120,8 +120,8 @@ def buffers_of(captures: Captures) -> tuple[Buffer | None, list[str]]:
         if buffer is not None:
             found.append(buffer)
             said.append(
-                f"{capture.file.name}: {buffer.text}; figures of the whole run are of neither "
-                "state, so give a capture of the time after it too"
+                f"{capture.file.name}: {buffer.text}; averages of the whole run describe "
+                "neither state, so add a capture of the time after it"
             )
     return max(found, key=lambda b: b.size, default=None), said
 

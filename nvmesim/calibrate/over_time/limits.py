@@ -275,6 +275,6 @@ def _burst_said(b: Burst) -> str:
     return (
         f"{b.name}: {first / b.size:,.0f} requests/s for {b.step.filled_s:.3g} s, then "
         f"{b.iops:,.0f}: saved-up allowance of {b.step.size / b.size:,.0f} requests "
-        f"({b.saved_s:.3g} s at the limit) was spent; predictions are of the time after it, and "
-        "figures of this whole run are of neither"
+        f"({b.saved_s:.3g} s at the limit) was spent; predictions describe the time after it, "
+        "averages of this whole run neither time"
     )

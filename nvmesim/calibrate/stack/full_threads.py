@@ -38,7 +38,7 @@ def with_full_threads(points: Sequence[Point]) -> tuple[list[Point], list[str]]:
     return found, [
         "no CPU figures: threads are taken as full where more of them do more at the same depth, "
         f"so that a request takes jobs / IOPS of CPU time: {named([p.name for p in full], 6)}; "
-        "what a thread that sleeps pays for waking up no such row tells, it is assumed"
+        "such rows do not say what a sleeping thread pays to wake up: it is assumed"
     ]
 
 

@@ -92,7 +92,7 @@ def read_sections(content: str, where: str) -> list[Section]:
 
 def _section_name(text: str, where: str) -> str:
     if not text.endswith("]") or len(text) < 3:
-        raise ScenarioError(f"{where}: {text!r} is no section; write for example [job]")
+        raise ScenarioError(f"{where}: {text!r} is not a section; write for example [job]")
     return text[1:-1].strip()
 
 
@@ -119,7 +119,7 @@ def from_command_line(line: str, key: str) -> list[Section]:
     sections: list[Section] = []
     for word in words[1:] if words[:1] == ["fio"] else words:
         if not word.startswith("--"):
-            raise ScenarioError(f"{key}: {word!r} is no option; write --option=value")
+            raise ScenarioError(f"{key}: {word!r} is not an option; write --option=value")
         if word.startswith("--name="):
             sections.append(Section(word[len("--name=") :], dict(common)))
             continue

@@ -178,7 +178,7 @@ def _mode(job: _Job) -> tuple[str, str, int | None]:
     mode, colon, number = job.options.get("rw", "read").lower().partition(":")
     if mode not in words.MODES:
         hint = "trims are not modelled" if "trim" in mode else f"one of {', '.join(words.MODES)}"
-        raise job.fail("rw", f"is no load; {hint}")
+        raise job.fail("rw", f"is not a load; {hint}")
     if not colon:
         return (*words.MODES[mode], None)
     access, direction = words.MODES[mode]

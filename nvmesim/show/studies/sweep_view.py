@@ -119,10 +119,10 @@ def impossible(frame: pl.DataFrame, keys: Sequence[str]) -> list[str]:
     if not len(failed):
         return []
     lines = [
-        f"{len(failed):,} of {plural(len(frame), 'point')} cannot be; the first: "
+        f"{len(failed):,} of {plural(len(frame), 'point')} cannot be built; the first: "
         f"{failed['error'][0]}"
     ]
-    return lines + [f"{text}: none of its points can be" for text in never(frame, keys)]
+    return lines + [f"{text}: none of its points can be built" for text in never(frame, keys)]
 
 
 def never(frame: pl.DataFrame, keys: Sequence[str]) -> list[str]:

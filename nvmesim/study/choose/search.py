@@ -373,7 +373,7 @@ def _bounded(row: Mapping[str, Any], asked: float) -> str:
 
 def _miss(name: str, value: float, limit: float, currency: str) -> str:
     if name == "survives":
-        return f"survives {value:.0f} failed drives, {limit:.0f} are asked"
+        return f"survives {value:.0f} failed drives; the goal asks for {limit:.0f}"
     relation = "short of" if name in AT_LEAST else "above"
     return (
         f"{name} {_say(name, value, currency)} is {_by(value, limit)} {relation} "

@@ -194,6 +194,6 @@ class _Sweep:
     def _say(self, done: int) -> None:
         if self.progress is None:
             return
-        failed = f", {self.tally.failed} that cannot be" if self.tally.failed else ""
+        failed = f", {self.tally.failed} that cannot be built" if self.tally.failed else ""
         total = len(self.plan)
         self.progress(f"{done:,} of {total:,} points{failed}", done / max(1, total))

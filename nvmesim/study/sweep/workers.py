@@ -159,7 +159,7 @@ class WorkerPool:
             worker = None
         if not self._answered:
             raise NvmesimError(f"no worker process answers ({said})")
-        row = {"error": f"the worker died {DEATHS} times of this point ({said})"}
+        row = {"error": f"the worker died {DEATHS} times at this point ({said})"}
         self._out.put(PointAnswer(job.number, row, 0.0, died=True))
         return None
 

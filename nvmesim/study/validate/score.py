@@ -104,7 +104,7 @@ def _line(published: Published, row: Row, prediction: Prediction) -> Line:
     naive = _naive(row, prediction)
     why_not = not_counted(row, published.rows, value, naive)
     if not why_not and is_other_stack(published, row, value):
-        why_not = "limited by a stack that no input is of"
+        why_not = "limited by a stack that no input measures"
     return Line(
         published.name, row, Interval(value.value, value.low, value.high), off, within, inside,
         prediction.verdicts[row.key], published.file.source, value,
