@@ -304,7 +304,7 @@ REFUSED = {
     "a rate that no DIMM has": (['server.sockets.0.memory={ rate = "20 GT/s" }'], "no DIMM has"),
     "no memory channel": (["server.sockets.0.memory={ channels = 0 }"],
                           r"memory\.channels is 0; from 1 to 16"),
-    "no clock": (["server.sockets.0.ghz=0"], r"sockets\.0\.ghz is 0; write a number above 0"),
+    "no clock": (["server.sockets.0.ghz=0"], r"sockets\.0\.ghz is 0; above 0"),
     "a rate that no UPI has": ([*TWO, 'server.interconnect.rate="11 GT/s"'], "no upi runs at"),
     "a fourth VMD domain": (["adapters=[" + ", ".join(
         f'{{ name = "v{i}", kind = "vmd", link = "pcie3 x4" }}' for i in range(4)) + "]"],

@@ -31,7 +31,7 @@ QUAD = {"name": "quad", "kind": "adapter", "link": "pcie3 x16"}
     [
         ({"server": server({**ONE, "memory": False})}, "memory is false on every socket"),
         ({"server": server({"cpu": OWN, "ghz": "turbo"})}, "ghz is 'turbo', which"),
-        ({"server": server({**ONE, "ghz": 0})}, "ghz is 0; write a number above 0"),
+        ({"server": server({**ONE, "ghz": 0})}, "ghz is 0; above 0"),
         ({"server": server({**ONE, "ghz": -2})}, "server.sockets.0.ghz"),
         ({"server": server({**ONE, "memory": {"channels": 6, "rate": "fast"}})}, "memory"),
         ({"server": server(ONE, ONE, interconnect={"kind": "none"})}, "known: upi"),
