@@ -1,4 +1,4 @@
-"""Caveats about a load that the drive's captures do not cover: said with the prediction."""
+"""Caveats of a prediction: what the drive's captures do not cover, what a kernel would refuse."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from nvmesim.warning import Warning
 
 
 def caveats(scenario: ResolvedScenario) -> list[Warning]:
-    """Warnings of the drives of *scenario* under its load, once for each profile.
+    """Warnings of the drives of *scenario* under its load, once for each profile, and of its volumes.
 
     No interval holds what they are about.
     """
@@ -26,7 +26,22 @@ def caveats(scenario: ResolvedScenario) -> list[Warning]:
             *_of_writes(profile, reads),
             *_untold(profile, reads),
         ]
-    return found
+    return [*found, *_not_polled(scenario)]
+
+
+def _not_polled(scenario: ResolvedScenario) -> Iterator[Warning]:
+    """Volumes of the kernel under a stack that polls: the kernel refuses, or never sees the drives.
+
+    Source: Linux drivers/md/md.c, md_init_stacking_limits: an array never has BLK_FEAT_POLL.
+    """
+    for volume in scenario.volumes:
+        if scenario.stack.polled and volume.profile is not None:
+            text = (
+                f"{volume.name}: {volume.engine.name} takes no polled requests, and stack "
+                f"{scenario.stack.name} polls: this is what such a stack would do if it did; "
+                "'linux-io_uring' is one that works"
+            )
+            yield Warning("polled-volume", text, volume.name)
 
 
 def _replayed(profile: DriveProfile, depth: float) -> Iterator[Warning]:

@@ -7,6 +7,7 @@ import pytest
 from nvmesim.catalog.kernel import known_kernel, with_kernel
 from nvmesim.catalog.load import get, with_level
 from nvmesim.errors import CatalogError, GeometryError, ScenarioError
+from nvmesim.model.caveats import caveats
 from nvmesim.predict.simulate import simulate
 from nvmesim.scenario.load import scenario_from_dict
 from nvmesim.scenario.resolve import resolve
@@ -312,3 +313,15 @@ def test_a_disk_sorts_what_it_holds(read):
 def test_a_disk_that_sorts_answers_writes_from_the_disk():
     with pytest.raises(ScenarioError, match=r"sorts = true needs write\.through"):
         disks(1, write={"through": False})
+
+
+@pytest.mark.parametrize(("stack", "said"), [("spdk", True), ("linux-io_uring", False)])
+def test_md_is_not_polled(stack, said):
+    tables = {
+        "server": {"stack": stack, "sockets": [{"cpu": "xeon-gold-6130"}]},
+        "drives": [{"profile": "intel-p4610-1.6tb", "count": 2}],
+        "volume": [{"raid": "raid1", "kernel": "6.5"}],
+        "workload": [{"threads": 1, "outstanding": 1}],
+    }
+    codes = [warning.code for warning in caveats(resolve(scenario_from_dict(tables)))]
+    assert ("polled-volume" in codes) == said
