@@ -10,7 +10,7 @@ from nvmesim.warning import Warning
 
 
 def caveats(scenario: ResolvedScenario) -> list[Warning]:
-    """Warnings of the drives of *scenario* under its load, once for each profile, and of its volumes.
+    """Warnings of the drives of *scenario* under its load, one a profile, and of its volumes.
 
     No interval holds what they are about.
     """
