@@ -78,6 +78,8 @@ class RaidEngineProfile(Frozen):
     lines are everybody's."""
     rows: RowCosts | None = None
     """Parity levels: what a row of a write costs the engine's own thread or workers."""
+    bitmap_file: Time = Quantity(value=0)
+    """Time that writing a page of an external bitmap's file takes, wherever that is."""
     locks: dict[str, EngineLock] = Field(default_factory=dict)
     """Locks that spin, by name."""
     latency: Time = Quantity(value=0)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from types import MappingProxyType
 
 import numpy as np
 
@@ -95,10 +97,12 @@ class Commands:
         direct: bool,
         access: Access,
         own: frozenset[int] = frozenset(),
+        elsewhere: Mapping[int, int] = MappingProxyType({}),
     ) -> tuple[int, int]:
         """Add a table's plans, its members being *drives*; return the first id and the phases.
 
-        *own* are the phases of each plan that write what md keeps for itself, past any cache.
+        *own* are the phases of each plan that write what md keeps for itself, past any cache;
+        *elsewhere* those whose children are no drive's, with the program of each.
         """
         made: dict[tuple[TableChild, bool], tuple[ChildRow, list[ChildInfo]]] = {}
         children: list[ChildRow] = []
@@ -107,6 +111,10 @@ class Commands:
             pairwise(table.child_alt_ptr.tolist()), table.child_is_write.tolist(),
             table.child_bytes.tolist(), table.child_bios.tolist(), _phases(table), strict=True,
         ):  # fmt: skip
+            if phase in elsewhere:
+                self.infos.append(ChildInfo(-1, write, n_bytes, bios))
+                children.append(ChildRow((elsewhere[phase],), (drives[alternatives[low]],)))
+                continue
             through = access.through or phase in own
             key = (tuple(alternatives[low:high]), write, n_bytes, bios), through
             if key not in made:  # rows of md repeat the same few children

@@ -407,6 +407,7 @@ BY_RESOURCE: Final[dict[str, tuple[Maker, ...]]] = {
     "section": (near_the_drives, one_more_interconnect),
     "engine": (shorter_serial_section,),
     "engine-lock": (newer_kernel, two_arrays, no_bitmap),
+    "bitmap-file": (no_bitmap,),
     "engine-threads": (eight_workers, two_arrays, newer_kernel, larger_stripe_cache),
     "volume-limit": (twice_the_volume_limits, one_more_drive),
 }

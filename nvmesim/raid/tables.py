@@ -80,7 +80,7 @@ def plan_table(
     table = replace(table, read_policy=geometry.read_policy)
     if op == "write" and geometry.bitmap == "internal":
         if first_dirty is None:
-            first_dirty = block_size / _region(geometry) if access == "sequential" else 0.0
+            first_dirty = block_size / region_bytes(geometry) if access == "sequential" else 0.0
         table = with_rare_phase(table, bitmap_phase(geometry), min(first_dirty, 1.0))
     return table
 
@@ -136,7 +136,7 @@ def _check_sizes(block_size: int, align: int, offset: int, span: int | None, dep
         raise InputError(f"depth is {depth}; it is at least 1")
 
 
-def _region(geometry: RaidGeometry) -> int:
+def region_bytes(geometry: RaidGeometry) -> int:
     """Volume bytes of one bitmap region: raid5/6 count them on a member."""
     if geometry.record.stripe_cache:
         return geometry.bitmap_region * geometry.data_disks

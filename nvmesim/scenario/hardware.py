@@ -47,6 +47,7 @@ _RARELY: Final = (
     "power_idle_w",
     "price",
     "workers",
+    "bitmap_file",
     "remote",
 )
 _ONLY_IF_USED: Final = ("filesystems.", "guests.", "sections.")

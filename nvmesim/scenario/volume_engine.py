@@ -34,7 +34,7 @@ def volume_engine(
         engine = catalog.with_level(engine, spec.raid)
     except CatalogError as error:
         raise ScenarioError(f"{key}.engine: by_level: {error}") from None
-    notes.profile(engine)
+    notes.profile(engine, *(["bitmap_file"] if spec.bitmap.kind == "external" else []))
     return engine, whole
 
 

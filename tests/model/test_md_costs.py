@@ -88,6 +88,24 @@ def test_a_lone_write_wakes_raid5d_three_times_and_a_busy_one_is_awake(outstandi
     assert asleep - awake == pytest.approx(wake_ups * 6000 / GHZ / 1e3, abs=0.01 * awake)
 
 
+@pytest.mark.parametrize(("raid", "outstanding"), [("raid1", 1), ("raid5", 1), ("raid5", 16)])
+def test_an_external_bitmaps_page_is_written_before_the_first_write_to_a_region(raid, outstanding):
+    load = {"threads": outstanding, "outstanding": outstanding, "read": 0.0}
+    first = {"chunk": "64 KiB", "since_clean": "1 ms"}  # so short that nearly all are first
+
+    def latency_us(kind):
+        volume = {"raid": raid, "bitmap": {"kind": kind, **first}, "engine": "linux-md"}
+        drives = 2 if raid == "raid1" else 6
+        return run(volume, load, drives=drives).total.latency.mean * 1e6
+
+    page = get("raid-engine", "linux-md").bitmap_file.value / 1e6
+    more = latency_us("external") - latency_us("none")
+    if outstanding == 1:
+        assert more == pytest.approx(page, rel=0.05)
+    else:  # of 256 that wait all are noted by the next write of the page
+        assert page < more < 3 * page
+
+
 def test_workers_take_part_and_share_locks():
     alone = run({"raid": "raid6"}).total.iops.value
     two = run({"raid": "raid6", "group_thread_cnt": 2}, cores=32).total.iops.value

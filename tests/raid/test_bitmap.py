@@ -73,7 +73,7 @@ def test_a_short_benchmark_is_mostly_first_writes():
         {"raid": "raid5", "bitmap": bitmap}, ALONE,
         drives=[{"profile": profile, "count": 3, "state": "empty"}],
     )  # fmt: skip
-    iops = ns.simulate(load, requests=1_000, reliefs=False, certainty=False).total.iops.value
+    iops = ns.simulate(load, requests=20_000, reliefs=False, certainty=False).total.iops.value
     regions, seconds, write = 1e12 / (512 << 20), 9.0, 6e-3
     marked = regions * -math.expm1(-iops * seconds / regions)
     assert marked * write == pytest.approx(seconds, rel=0.06)

@@ -14,6 +14,7 @@ from typing import Final
 import numpy as np
 
 from nvmesim.catalog.links import command_time_ps, parse_link
+from nvmesim.model.arrays.bitmap_file import BitmapFile
 from nvmesim.model.arrays.engine_locks import EngineLocks
 from nvmesim.model.arrays.stripe_rows import StripeRows
 from nvmesim.model.arrays.volume_plans import read_first, volume_parts, volume_table
@@ -24,6 +25,7 @@ from nvmesim.network.builder import Builder, Row, const, ints, op
 from nvmesim.network.network import Kind, Op
 from nvmesim.raid.levels import level_of
 from nvmesim.raid.map import BLOCK
+from nvmesim.raid.tables import region_bytes
 from nvmesim.scenario.resolved import ResolvedScenario, Volume, WorkloadGroup
 from nvmesim.units import PS_PER_S
 
@@ -73,6 +75,7 @@ class VolumeTarget:
             self.geometry = volume_parts(self.volume, scenario.drives)[0].geometry
         self._rows_gate = self._stripe_cache()
         self._locks = EngineLocks(b, scenario, volume)
+        self._bitmap_file = BitmapFile(b, volume)
         self.stripe_rows: StripeRows | None = None
         if self._has_parity and self._engine.rows is not None and not self.on_controller:
             self.stripe_rows = StripeRows(b, scenario, self.volume)
@@ -167,6 +170,12 @@ class VolumeTarget:
             )
         table = volume_table(self.volume, self._scenario.drives, kind)
         self._reads_first[asked] = read_first(table)
+        noted = kind.write and self._bitmap_file.is_written
+        if noted:
+            sequential = kind.access == "sequential"
+            table = self._bitmap_file.noted(
+                table, sequential=sequential, region=region_bytes(self.geometry)
+            )
         orders, phases = [], 0
         for misaligned, needed in ((False, share[0] < share[1]), (True, share[0] > 0)):
             order = ints([])
@@ -174,6 +183,7 @@ class VolumeTarget:
                 first, phases = self._commands.bind(
                     table, self.members, kind.memory, self.on_controller,
                     replace(access, misaligned=misaligned), self._own_phases(kind),
+                    {0: self._bitmap_file.program()} if noted else {},
                 )  # fmt: skip
                 order = table.order.astype(np.int64) + first
             orders.append(order)
@@ -187,10 +197,10 @@ class VolumeTarget:
         """
         if not kind.write:
             return frozenset()
-        bitmap = self.volume.bitmap == "internal"
-        found = {0} if bitmap else set()
+        internal = self.volume.bitmap == "internal"
+        found = {0} if internal else set()
         if self.volume.journal == "ppl":
-            found.add(1 + bitmap)
+            found.add(1 + (internal or self._bitmap_file.is_written))
         return frozenset(found)
 
     def _misaligned(self, kind: RequestKind) -> tuple[int, int]:

@@ -1,13 +1,13 @@
-"""How often a random write meets a clean region of md's internal bitmap, and pays for it.
+"""How often a random write meets a clean region of md's bitmap, and pays for it.
 
-md notes a region as dirty, by a write of 512 B on every member, before the first write to it, and
-cleans it 5 to 10 s after the last: its daemon looks every 5 s and takes two looks. So the share of
-writes that pay depends on how often each region is written, which only runs can tell: short ones,
-the first with a bitmap that is clean, each next with what the one before leaves dirty. From there
-drives that write a bitmap slowly may stay slow, which a first run without it would not show. A fast
-array keeps its regions dirty; one of disks, or a light load on a large one, pays at almost every
-write. Source: Linux drivers/md/md-bitmap.c, md_bitmap_daemon_work; md ground truth (clean-up after
-5 to 10 s).
+md notes a region as dirty, by a write of 512 B on every member or of a page of the bitmap's file,
+before the first write to it, and cleans it 5 to 10 s after the last: its daemon looks every 5 s and
+takes two looks. So the share of writes that pay depends on how often each region is written, which
+only runs can tell: short ones, the first with a bitmap that is clean, each next with what the one
+before leaves dirty. From there drives that write a bitmap slowly may stay slow, which a first run
+without it would not show. A fast array keeps its regions dirty; one of disks, or a light load on a
+large one, pays at almost every write. Source: Linux drivers/md/md-bitmap.c, md_bitmap_daemon_work;
+md ground truth (clean-up after 5 to 10 s).
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def _shares(
 
 def _writers(scenario: ResolvedScenario, volume: Volume) -> list[WorkloadGroup]:
     """Groups that write to a volume with a bitmap at random; a trace's rate is its own."""
-    if volume.bitmap != "internal":
+    if volume.bitmap == "none":
         return []
     return [
         group

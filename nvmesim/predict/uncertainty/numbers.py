@@ -123,8 +123,10 @@ def _counts(scenario: ResolvedScenario, profile: Frozen, key: str, quantity: Qua
         return _drive_counts(scenario, profile, key)
     if key == "remote":
         return len(scenario.sockets) > 1
-    if key == "parity_rate":
+    if key == "parity_rate" or key.startswith("rows.wakeup"):
         return any(LEVELS[v.level].parity for v in scenario.volumes)
+    if key == "bitmap_file":
+        return any(v.bitmap == "external" for v in scenario.volumes)
     return True
 
 
