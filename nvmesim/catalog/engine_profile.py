@@ -64,7 +64,7 @@ class RaidEngineProfile(Frozen):
     per_request: Number = Quantity(value=0)
     """Host cycles per volume request."""
     per_child: Number = Quantity(value=0)
-    """Host cycles per member command."""
+    """Host cycles per member command, beside what the stack takes for it."""
     serial_read: Time = Quantity(value=0)
     """Time in the engine's one serial section per read request (a lock, a controller's core)."""
     serial_write: Time = Quantity(value=0)

@@ -341,7 +341,8 @@ class StackProfile(Frozen):
     per_sharer: Number = Quantity(value=0)
     """Cycles per request more for each further thread that uses the same target (file, queue)."""
     per_child: Number = Quantity(value=0)
-    """Cycles for every command beyond the first that a request becomes (splitting, no RAID)."""
+    """Cycles for every command beyond the first that a request becomes and its thread sends: to cut
+    it off, send it, and take its completion, which comes from a drive and a queue of its own."""
     per_kib: Number = Quantity(value=0)
     """Cycles per KiB moved: copies and checksums of the stack."""
     latency: Time = Quantity(value=0)

@@ -91,10 +91,12 @@ def request_cycles(
     distance: Distance = HERE,
     write: bool = False,
     further: float = 0.0,
+    splits: bool = False,
 ) -> Cycles:
     """Cycles of a request of *n_bytes*, its drive and its memory *distance* away.
 
     *further* are those that other threads of its target and other drives of its thread cost it.
+    With *splits* its thread sends several commands, not a controller or a RAID engine's thread.
     """
     submitted, completed = remote_factors(stack, distance)
     kib = n_bytes / 1024
@@ -112,7 +114,7 @@ def request_cycles(
     return Cycles(
         submit=(stack.submit.value + extra / 2) * submitted + away / 2,
         complete=(stack.complete.value + extra / 2) * completed + away / 2,
-        per_child=stack.per_child.value * submitted,
+        per_child=stack.per_child.value * submitted * splits,
         wakeup=0.0 if stack.polled else stack.wakeup.value * completed,
         interrupt=0.0 if stack.polled else stack.interrupt.value * completed,
         wakeup_half_ps=round(stack.wakeup_half.value),

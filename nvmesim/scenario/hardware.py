@@ -48,6 +48,7 @@ _RARELY: Final = (
     "price",
     "workers",
     "bitmap_file",
+    "per_child",
     "remote",
 )
 _ONLY_IF_USED: Final = ("filesystems.", "guests.", "sections.")

@@ -72,6 +72,7 @@ def _used_of_stack(scenario: Scenario) -> list[str]:
     """Return the numbers of the stack that only some scenarios use."""
     used = [f"filesystems.{spec.filesystem}" for spec in scenario.workload]
     used += [f"guests.{spec.guest}" for spec in scenario.workload]
+    used += ["per_child"] if scenario.volume else []
     return used + (["remote"] if len(scenario.server.sockets) > 1 else [])
 
 

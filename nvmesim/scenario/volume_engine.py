@@ -34,7 +34,8 @@ def volume_engine(
         engine = catalog.with_level(engine, spec.raid)
     except CatalogError as error:
         raise ScenarioError(f"{key}.engine: by_level: {error}") from None
-    notes.profile(engine, *(["bitmap_file"] if spec.bitmap.kind == "external" else []))
+    used = ["bitmap_file"] if spec.bitmap.kind == "external" else []
+    notes.profile(engine, "per_child", *used)
     return engine, whole
 
 

@@ -129,6 +129,28 @@ def test_a_degraded_read_costs_rows():
     assert found.total.iops.value == pytest.approx(6 * 1e6 / (row_us(6) / 2), rel=0.05)
 
 
+# -- commands -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("raid", "load", "further"),
+    [
+        ("raid0", {"read": 1.0, "block_size": "64 KiB"}, 0),
+        ("raid0", {"read": 1.0, "block_size": "256 KiB"}, 3),
+        ("raid10", {"read": 0.0}, 1),
+        ("raid5", {"read": 0.0}, 0),  # raid5d sends them: its rows hold that
+    ],
+)
+def test_each_further_command_of_a_request_costs_its_thread(raid, load, further):
+    asked = {"threads": 1, "outstanding": 1, "access": "sequential", **load}
+
+    def latency_us(cycles):
+        return run({"raid": raid}, asked, per_child=cycles).total.latency.mean * 1e6
+
+    more = latency_us(9000) - latency_us(0)
+    assert more == pytest.approx(further * 9000 / GHZ / 1e3, abs=0.05)
+
+
 # -- locks --------------------------------------------------------------------------------------
 
 

@@ -215,6 +215,15 @@ class VolumeTarget:
             return 0, 1
         return kind.misaligned(sector)
 
+    def is_split_by_thread(self, kind: RequestKind) -> bool:
+        """True if the submitting thread sends the members' commands: neither a controller nor rows.
+
+        What rows cost holds their commands, as raid5d and the workers send them: all writes of
+        RAID5/6, and reads of what a member that is gone would have held.
+        """
+        by_rows = self.stripe_rows is not None and (kind.write or self._lost_share() > 0)
+        return not self.on_controller and not by_rows
+
     def host_cycles(self) -> tuple[float, float]:
         """Host cycles per request and per child, 0 for an engine on a controller."""
         if self.on_controller:

@@ -121,12 +121,19 @@ def _counts(scenario: ResolvedScenario, profile: Frozen, key: str, quantity: Qua
         return any(getattr(g, used) == key.split(".")[1] for g in scenario.workload)
     if isinstance(profile, DriveProfile):
         return _drive_counts(scenario, profile, key)
+    return _is_used(scenario, key)
+
+
+def _is_used(scenario: ResolvedScenario, key: str) -> bool:
+    """False for a number of a stack or an engine that this scenario has no use for."""
     if key == "remote":
         return len(scenario.sockets) > 1
-    if key == "parity_rate" or key.startswith("rows.wakeup"):
-        return any(LEVELS[v.level].parity for v in scenario.volumes)
+    if key == "per_child":
+        return bool(scenario.volumes)
     if key == "bitmap_file":
         return any(v.bitmap == "external" for v in scenario.volumes)
+    if key == "parity_rate" or key.startswith("rows.wakeup"):
+        return any(LEVELS[v.level].parity for v in scenario.volumes)
     return True
 
 
