@@ -304,7 +304,7 @@ class FileSection(Frozen):
     """A part of every request that each file (target) lets through one request at a time.
 
     Two sockets hand such a section to each other at the pace of a cache line that travels, however
-    wide the link between them is.
+    wide the link between them is. A guest's disk has one too: the host's thread that serves it.
     """
 
     read: Time
@@ -313,6 +313,8 @@ class FileSection(Frozen):
     """Per write; None: as a read."""
     across: bool = True
     """Only while the threads of the load run on more than one socket."""
+    threads: int = Field(default=1, ge=1, le=1024)
+    """As many requests pass at a time: IOThreads of a virtual disk, its channels."""
 
 
 class StackProfile(Frozen):
@@ -371,7 +373,7 @@ class StackProfile(Frozen):
     filesystems: dict[str, Number] = Field(default_factory=dict)
     """Extra cycles per request by file system."""
     sections: dict[str, FileSection] = Field(default_factory=dict)
-    """By file system: what the requests of one file pass one by one."""
+    """By file system or guest: what the requests of one file or virtual disk pass one by one."""
     guests: dict[str, Number] = Field(default_factory=dict)
     """Extra cycles per request by guest kind."""
     joint: JointDraws | None = None

@@ -175,7 +175,7 @@ class Host:
         self.thread_cpu: list[int] = []
         self.thread_interval: list[int] = []
         self.thread_first: list[int] = []
-        self._sections: dict[tuple[str, int, int], int] = {}
+        self._sections: dict[tuple[str, str, int, int], int] = {}
         if pooled:
             n_cores = sum(socket.cpu.cores for socket in sockets)
             self.cpu = [self._station("sockets cpu", sockets[0].cpu, n_cores, contention)] * len(
@@ -246,25 +246,33 @@ class Host:
     def section_rows(
         self, stack: StackProfile, group: WorkloadGroup, target: Target, write: bool, shared: bool
     ) -> list[Row]:
-        """Section that the requests of one file pass one by one, as shared cache lines cost time.
+        """Sections that the requests of one virtual disk or file pass one by one.
 
         *shared*: threads of several sockets use the target. The two-socket rows of RUVDS, 2022, on
         Windows Server 2016 need it: reads and writes, which differ by a third in cycles on one
         socket, both stop at 530k to 598k on two. A cost in cycles would keep their ratio, and raw
         drives on two sockets lose nothing (Team, 2019), so it lies in the path of files.
         """
-        section = stack.sections.get(group.filesystem)
+        return [row for name in (group.guest, group.filesystem)
+                for row in self._one_by_one(stack, name, target, write, shared)]  # fmt: skip
+
+    def _one_by_one(
+        self, stack: StackProfile, passed: str, target: Target, write: bool, shared: bool
+    ) -> list[Row]:
+        section = stack.sections.get(passed)
         if section is None or (section.across and not shared):
             return []
         time = section.write if write and section.write is not None else section.read
         if time.value < 1:
             return []
-        key = (target.kind, target.index, target.part)
+        key = (passed, target.kind, target.index, target.part)
         if key not in self._sections:
             between = ", handed between sockets" if section.across else ""
-            name = f"{target.name} {group.filesystem} lock{between}"
-            self._sections[key] = self._b.station(name, Kind.FIFO)
-            self._b.report(name, "lock", self._sections[key], resource="section")
+            what = "thread of the virtual disk" if passed in stack.guests else f"lock{between}"
+            name = f"{target.name} {passed} {what}"
+            self._sections[key] = self._b.station(name, Kind.FIFO, section.threads)
+            of = "guest-section" if passed in stack.guests else "section"
+            self._b.report(name, "lock", self._sections[key], resource=of)
         return [const(self._sections[key], round(time.value))]
 
     def complete_rows(

@@ -31,8 +31,8 @@ class StationInfo:
     adapter: int | None = None
     resource: str = ""
     """Resource that an upgrade would add to: "cores", "dies", "commands", "read_bandwidth",
-    "write_bandwidth", "program", "port", "uplink", "interconnect", "memory", "section", "engine",
-    "threads", ""."""
+    "write_bandwidth", "program", "port", "uplink", "interconnect", "memory", "section",
+    "guest-section", "engine", "threads", ""."""
     direction: Direction | None = None
     """Of a link: "up" towards the memory, "down" towards the drive."""
     group: int | None = None

@@ -295,6 +295,17 @@ def one_more_interconnect(s: ResolvedScenario) -> Change | None:
     return Change(f"{n} {old.kind.upper()} links instead of {old.lanes}", changed)
 
 
+def more_threads_of_a_virtual_disk(s: ResolvedScenario) -> Change | None:
+    """Twice the host's threads (IOThreads, channels) that serve each virtual disk."""
+    used = {g.guest for g in s.workload} & set(s.stack.sections)
+    if not used:
+        return None
+    more = {k: v.model_copy(update={"threads": 2 * v.threads}) if k in used else v
+            for k, v in s.stack.sections.items()}  # fmt: skip
+    stack = s.stack.model_copy(update={"sections": more})
+    return Change("twice the threads that serve a virtual disk", replace(s, stack=stack))
+
+
 def twice_the_memory(s: ResolvedScenario) -> Change:
     """DIMMs of twice the bandwidth in every socket that has any."""
     faster = tuple(replace(k, memory_bytes_per_s=2 * k.memory_bytes_per_s) for k in s.sockets)
@@ -405,6 +416,7 @@ BY_RESOURCE: Final[dict[str, tuple[Maker, ...]]] = {
     "interconnect": (one_more_interconnect, near_the_drives),
     "memory": (twice_the_memory, near_the_drives),
     "section": (near_the_drives, one_more_interconnect),
+    "guest-section": (more_threads_of_a_virtual_disk,),
     "engine": (shorter_serial_section,),
     "engine-lock": (newer_kernel, two_arrays, no_bitmap),
     "bitmap-file": (no_bitmap,),

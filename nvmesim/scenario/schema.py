@@ -335,7 +335,7 @@ class WorkloadSpec(Strict):
     buffers: Annotated[int, Field(ge=0)] | str | None = None
     interrupts: int | None = Field(default=None, ge=0)
     filesystem: Literal["raw", "ntfs", "ext4", "xfs"] = "raw"
-    guest: Literal["none", "hyper-v", "kvm-virtio", "kvm-passthrough"] = "none"
+    guest: Literal["none", "hyper-v", "kvm-virtio", "kvm-vhost", "kvm-passthrough"] = "none"
     interlocked: bool | None = None
     stride: Size | None = None
     random_fraction: Fraction | None = Field(default=None, ge=0, le=1)

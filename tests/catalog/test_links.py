@@ -104,7 +104,7 @@ def test_links_that_do_not_exist(text):
 @pytest.mark.parametrize(
     ("kind", "n", "rate", "match"),
     [
-        ("upi", 2, "11 GT/s", "no upi has"),
+        ("upi", 2, "11 GT/s", "no upi runs at"),
         ("upi", 0, None, "1 to 8"),
         ("uppi", 2, None, "did you mean 'upi'"),
         ("upi", 2, "10.4", "no unit"),

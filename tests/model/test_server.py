@@ -374,3 +374,27 @@ def test_large_transfers_stream_through_memory_side_by_side():
     memory = station(found, "socket0 memory")
     assert memory.service_mean_s > 4e-6
     assert memory.wait_mean_s == 0
+
+
+@pytest.mark.parametrize(("guest", "threads", "kiops"), [
+    ("kvm-virtio", 1, 250), ("kvm-virtio", 2, 500), ("kvm-vhost", 1, None), ("none", 1, None),
+])  # fmt: skip
+def test_a_virtual_disk_has_one_thread_of_the_host(guest, threads, kiops):
+    """Deep enough, it does what its thread does; without such a thread what the drive does."""
+    tables = {
+        "server": {"stack": {"extends": "linux-io_uring",
+                             "sections": {"kvm-virtio": {"read": "4 us", "across": False,
+                                                         "threads": threads}}},
+                   "sockets": [{"cpu": "epyc-9654"}]},
+        "drives": [{"profile": "intel-p4610-1.6tb"}],
+        "workload": [{"threads": 16, "outstanding": 32, "guest": guest}],
+    }  # fmt: skip
+    result = simulate(scenario_from_dict(tables), requests=40_000, certainty=False)
+    reliefs = {relief.change for relief in result.bottleneck.reliefs}
+    if kiops is None:
+        assert result.total.iops.value > 600e3
+        assert "twice the threads that serve a virtual disk" not in reliefs
+    else:
+        assert result.total.iops.value == pytest.approx(1e3 * kiops, rel=0.01)
+        assert "kvm-virtio thread of the virtual disk" in result.bottleneck.sentence
+        assert "twice the threads that serve a virtual disk" in reliefs
