@@ -102,7 +102,8 @@ def numbers(
     if base is None or not any(kept is not None for kept in rest):
         return None
     is_open = any(group.is_open for group in scenario.workload)
-    rows = [_answers(base, kept, is_open=is_open) for kept in rest if kept is not None]
+    levels = _levels(base)
+    rows = [_answers(base, levels, kept, is_open=is_open) for kept in rest if kept is not None]
     weights = [weight for (_, weight), kept in zip(others, rest[len(signs) :], strict=True) if kept]
     first = len(rows) - len(weights)
     names = [n for n in rows[0] if all(n in row for row in rows)]
@@ -147,7 +148,7 @@ def _moved_iops(
     base: Collector, run: Callable[[ResolvedScenario], Collector], scenario: ResolvedScenario
 ) -> tuple[float, float] | None:
     kept = _tried(run, scenario)
-    return None if kept is None else _answers(base, kept, is_open=False)["iops"]
+    return None if kept is None else _gain(base, kept)
 
 
 def _with_alternatives(span: Span, others: Sequence[tuple[float, float]]) -> Span:
@@ -168,8 +169,23 @@ def _tried(run: Callable[[ResolvedScenario], Collector], s: ResolvedScenario) ->
         return None
 
 
-def _answers(base: Collector, kept: Collector, *, is_open: bool) -> dict[str, tuple[float, float]]:
+def _answers(
+    base: Collector, levels: Mapping[str, float], kept: Collector, *, is_open: bool
+) -> dict[str, tuple[float, float]]:
     """Figure -> how far its logarithm moved from the *base*'s, and the standard error of that.
+
+    *levels* are the base's own.
+    """
+    found = {"iops": _gain(base, kept)}
+    moved_to = _levels(kept)
+    found |= {name: (moved_to[name] - v, 0.0) for name, v in levels.items() if name in moved_to}
+    if not is_open:  # what is outstanding is fixed
+        found["mean"] = (-found["iops"][0], found["iops"][1])
+    return found
+
+
+def _gain(base: Collector, kept: Collector) -> tuple[float, float]:
+    """Logarithm of the throughput of *kept* over the *base*'s, and its standard error.
 
     What chance does to one run it does to the other: their distance scatters by much less than
     either.
@@ -179,14 +195,7 @@ def _answers(base: Collector, kept: Collector, *, is_open: bool) -> dict[str, tu
     change = paired.gain(a[cut:n], b[cut:n])
     share = max(1 + change.value, 1e-300)
     half = (change.high - change.low) / 2 / Z95 / share
-    found = {"iops": (math.log(share), half if math.isfinite(half) else 0.0)}
-    first, second = (_levels(k) for k in (base, kept))
-    for name, value in first.items():
-        if name in second:
-            found[name] = (second[name] - value, 0.0)
-    if not is_open:  # what is outstanding is fixed
-        found["mean"] = (-found["iops"][0], found["iops"][1])
-    return found
+    return math.log(share), half if math.isfinite(half) else 0.0
 
 
 def _levels(kept: Collector) -> dict[str, float]:
