@@ -91,12 +91,12 @@ def request_cycles(
     distance: Distance = HERE,
     write: bool = False,
     further: float = 0.0,
-    splits: bool = False,
+    splits: float = 0.0,
 ) -> Cycles:
     """Cycles of a request of *n_bytes*, its drive and its memory *distance* away.
 
     *further* are those that other threads of its target and other drives of its thread cost it.
-    With *splits* its thread sends several commands, not a controller or a RAID engine's thread.
+    Of its commands beyond the first the thread itself sends the share *splits*.
     """
     submitted, completed = remote_factors(stack, distance)
     kib = n_bytes / 1024

@@ -389,7 +389,7 @@ class _Lowering:
         cycles = request_cycles(
             stack, group, kind.n_bytes, distance=distance, write=kind.write,
             further=of_stack + member_cycles(self.scenario, array),
-            splits=volume is not None and volume.is_split_by_thread(kind),
+            splits=0.0 if volume is None else volume.split_by_thread(kind),
         )  # fmt: skip
         engine, per_child = (0.0, 0.0) if volume is None else volume.host_cycles()
         submit = self.host.submit_rows(

@@ -17,7 +17,7 @@ from nvmesim.catalog.links import command_time_ps, parse_link
 from nvmesim.model.arrays.bitmap_file import BitmapFile
 from nvmesim.model.arrays.engine_locks import EngineLocks
 from nvmesim.model.arrays.stripe_rows import StripeRows
-from nvmesim.model.arrays.volume_plans import read_first, volume_parts, volume_table
+from nvmesim.model.arrays.volume_plans import before_last, read_first, volume_parts, volume_table
 from nvmesim.model.commands import Commands, Planned, aligned_order
 from nvmesim.model.load.request import Access, RequestKind
 from nvmesim.model.path import Paths
@@ -80,6 +80,7 @@ class VolumeTarget:
         if self._has_parity and self._engine.rows is not None and not self.on_controller:
             self.stripe_rows = StripeRows(b, scenario, self.volume)
         self._reads_first: dict[RequestKind, float] = {}
+        self._before_flush: dict[RequestKind, float] = {}
         self._room, self._dirty = self._write_cache()
 
     # -- gates ----------------------------------------------------------------------------------
@@ -170,6 +171,8 @@ class VolumeTarget:
             )
         table = volume_table(self.volume, self._scenario.drives, kind)
         self._reads_first[asked] = read_first(table)
+        if kind.flushes:
+            self._before_flush[asked] = before_last(table)
         noted = kind.write and self._bitmap_file.is_written
         if noted:
             sequential = kind.access == "sequential"
@@ -215,14 +218,15 @@ class VolumeTarget:
             return 0, 1
         return kind.misaligned(sector)
 
-    def is_split_by_thread(self, kind: RequestKind) -> bool:
-        """True if the submitting thread sends the members' commands: neither a controller nor rows.
+    def split_by_thread(self, kind: RequestKind) -> float:
+        """Share of the commands beyond the first that the submitting thread sends for a request.
 
-        What rows cost holds their commands, as raid5d and the workers send them: all writes of
-        RAID5/6, and reads of what a member that is gone would have held.
+        A controller sends its own. What rows cost holds their commands, as raid5d and the workers
+        send them: all writes of RAID5/6, and reads of what a member that is gone would have held.
+        The commands of a flush behind a write are not that write's.
         """
         by_rows = self.stripe_rows is not None and (kind.write or self._lost_share() > 0)
-        return not self.on_controller and not by_rows
+        return 0.0 if self.on_controller or by_rows else self._before_flush.get(kind, 1.0)
 
     def host_cycles(self) -> tuple[float, float]:
         """Host cycles per request and per child, 0 for an engine on a controller."""

@@ -220,6 +220,20 @@ def read_first(table: PlanTable) -> float:
     return float(found[table.order].mean())
 
 
+def before_last(table: PlanTable) -> float:
+    """Share of the children beyond a plan's first that are in front of its last phase.
+
+    >>> from nvmesim.raid.geometry import RaidGeometry
+    >>> write = plan_table(RaidGeometry(1, 2), "write", 4096)
+    >>> round(before_last(with_last_phase(write, flush_phase(RaidGeometry(1, 2)))), 3)
+    0.333
+    """
+    first = table.phase_child_ptr[table.plan_phase_ptr]
+    last = table.phase_child_ptr[table.plan_phase_ptr[1:] - 1]
+    share = (last - first[:-1] - 1) / np.maximum(1, first[1:] - first[:-1] - 1)
+    return float(np.maximum(0.0, share)[table.order].mean())
+
+
 def background_table(volume: Volume, drives: Sequence[Drive]) -> PlanTable:
     """Plan that restores the volume's rebuilding member, or checks all of them if none is.
 
