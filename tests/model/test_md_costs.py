@@ -88,7 +88,7 @@ def test_a_lone_write_wakes_raid5d_three_times_and_a_busy_one_is_awake(outstandi
     assert asleep - awake == pytest.approx(wake_ups * 6000 / GHZ / 1e3, abs=0.01 * awake)
 
 
-@pytest.mark.parametrize(("raid", "outstanding"), [("raid1", 1), ("raid5", 1), ("raid5", 16)])
+@pytest.mark.parametrize(("raid", "outstanding"), [("raid1", 1), ("raid5", 1), ("raid1", 16)])
 def test_an_external_bitmaps_page_is_written_before_the_first_write_to_a_region(raid, outstanding):
     load = {"threads": outstanding, "outstanding": outstanding, "read": 0.0}
     first = {"chunk": "64 KiB", "since_clean": "1 ms"}  # so short that nearly all are first
@@ -101,7 +101,7 @@ def test_an_external_bitmaps_page_is_written_before_the_first_write_to_a_region(
     page = get("raid-engine", "linux-md").bitmap_file.value / 1e6
     more = latency_us("external") - latency_us("none")
     if outstanding == 1:
-        assert more == pytest.approx(page, rel=0.05)
+        assert 0.98 * page < more < 1.1 * page  # raid5d sleeps meanwhile, and the deeper
     else:  # of 256 that wait all are noted by the next write of the page
         assert page < more < 3 * page
 

@@ -12,11 +12,17 @@ lines go round. Source: Linux drivers/md/raid5.c (raid5d, raid5_do_work, handle_
 
 from __future__ import annotations
 
+from typing import Final
+
 from nvmesim.catalog.engine_profile import RowCosts
 from nvmesim.model.arrays.engine_locks import spinning
 from nvmesim.network.builder import Builder, Row, WakeUp, const, op
 from nvmesim.network.network import Kind, Op
-from nvmesim.scenario.resolved import ResolvedScenario, Volume
+from nvmesim.scenario.resolved import ResolvedScenario, Volume, WorkloadGroup
+
+HAND_OFFS: Final = 3
+"""Times that a write wakes raid5d. Source: raid5.c: raid5_make_request, and the ends of what its
+members read and write, release stripes."""
 
 
 class StripeRows:
@@ -45,14 +51,25 @@ class StripeRows:
         """The one thread, made when a row first needs it."""
         if self._thread < 0:
             name = f"{self._volume.name} raid5d"
-            wakeup = round(self._ps(self._costs.wakeup.value))
-            own = WakeUp(wakeup, round(self._costs.wakeup_half.value))
-            self._thread = self._b.station(name, Kind.SLEEPER, own=own)
+            wake_ups = self._wake_ups()
+            kind = Kind.FIFO if wake_ups is None else Kind.SLEEPER
+            self._thread = self._b.station(name, kind, own=wake_ups)
             self._b.report(
                 name, "raid-engine", self._thread, socket=self._socket,
                 resource="engine-threads", burns="service",
             )  # fmt: skip
         return self._thread
+
+    def _wake_ups(self) -> WakeUp | None:
+        """Those of a write, in the visit that has its work: three, each after a third of the sleep.
+
+        So a write comes to raid5d once and not three times. None if nobody writes.
+        """
+        groups = self._scenario.workload
+        if not any(self._is_target_of(g) and (g.read < 1 or g.trace is not None) for g in groups):
+            return None
+        once = round(self._ps(self._costs.wakeup.value))
+        return WakeUp(HAND_OFFS * once, HAND_OFFS * round(self._costs.wakeup_half.value))
 
     # -- times ----------------------------------------------------------------------------------
 
@@ -81,9 +98,11 @@ class StripeRows:
         return self._ps(self._costs.shared.value * takers)
 
     def _submitters(self) -> int:
+        return sum(g.n_threads for g in self._scenario.workload if self._is_target_of(g))
+
+    def _is_target_of(self, group: WorkloadGroup) -> bool:
         mine = ("volume", self._volume.index)
-        groups = self._scenario.workload
-        return sum(g.n_threads for g in groups if any((t.kind, t.index) == mine for t in g.targets))
+        return any((t.kind, t.index) == mine for t in group.targets)
 
     # -- programs -------------------------------------------------------------------------------
 
@@ -94,14 +113,6 @@ class StripeRows:
     def write_rows(self, n: int, reads: float, xor_ps: float) -> list[Row]:
         """Handling of *n* rows, their parity computed on the way."""
         return self._handled(round(n * self.row_ps(reads) + xor_ps), n)
-
-    def hand_off(self) -> list[Row]:
-        """A write comes to raid5d, its work there counted elsewhere; workers take rows as they run.
-
-        That nobody is woken for a row of the workers is assumed: no lone write with workers was
-        measured.
-        """
-        return [] if self._workers else [const(self._raid5d(), 1)]
 
     def read_rows(self, n: int, lost: float) -> list[Row]:
         """Handling of reads of which *lost* (a share) must be computed from the other members."""

@@ -287,12 +287,10 @@ class VolumeTarget:
     def member_rows(self, kind: RequestKind, n_phases: int) -> list[Row]:
         """All phases of a request, its rows of the stripe cache held meanwhile."""
         rows: list[Row] = []
-        hand_off = self.stripe_rows.hand_off() if self.stripe_rows and kind.write else []
         for phase in range(n_phases):
-            rows += self._between(kind, phase, n_phases) if phase else []
-            rows += hand_off if phase < n_phases - 1 else []
+            if phase:
+                rows += self._between(kind, phase, n_phases)
             rows.append(op(Op.FORK, phase))
-        rows += hand_off
         if self._rows_gate < 0 or not kind.write:
             return rows
         held = self.rows_held(kind.n_bytes)
