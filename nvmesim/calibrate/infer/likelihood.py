@@ -17,18 +17,26 @@ STEPS = 25
 LEASH = 3.0
 """Standard deviation of a normal prior about a region, in units of the region's: outside of it the
 quadratic is a guess. What is likely is narrower than its region, and hardly feels this."""
+CONFUSED = 0.1
+"""Noise of one simulation in all figures, in units of their variance, for each candidate, from
+which on statistics are made of them: about so much of the slopes' own noise is taken for
+information, in units of a region's standard deviation."""
+RIDGE = 1e-6
+"""Of the trace of the normal equations: what nothing tells has no estimate."""
 
 
 class Likelihood:
     """Minus the logarithm of likelihood and prior, over an emulator's coordinates.
 
     *tau*: size of the error beside sampling, in units of the assumed. *rough*: the emulator may be
-    off by as much as one run scatters, as long as its region is wide.
+    off by as much as one run scatters, as long as its region is wide. *made*: what makes figures
+    into statistics, float64[n_statistics, n_figures]; None: they are taken as they are.
     """
 
     def __init__(
-        self, problem: Problem, emulator: Emulator, tau: float, *, rough: bool = False
-    ) -> None:
+        self, problem: Problem, emulator: Emulator, tau: float, *, rough: bool = False,
+        made: Floats | None = None,
+    ) -> None:  # fmt: skip
         self.problem, self.emulator = problem, emulator
         region = emulator.region
         unit = region.scale
@@ -39,11 +47,13 @@ class Likelihood:
         self._tilt: Floats = problem.column("tilt") * unit
         # no further than the emulator can be right
         self._leash = np.linalg.inv(region.spread / np.outer(unit, unit)) / LEASH**2
-        scatter = emulator.shrunk
+        # of a few statistics the covariance is known as it is; of many figures hardly
+        scatter = emulator.shrunk if made is None else emulator.scatter
         noise = self._noise = noise_of(problem, scatter, tau, rough=rough)
-        root = np.linalg.inv(np.linalg.cholesky(noise))
+        made = np.eye(len(noise)) if made is None else made
+        root = np.linalg.inv(np.linalg.cholesky(made @ noise @ made.T)) @ made
         own, turn = np.linalg.eigh(root @ scatter @ root.T)
-        self._own = np.maximum(own, 0.0)
+        self.own: Floats = np.maximum(own, 0.0)
         weights = (turn.T @ root).T
         self._surfaces = emulator.design.fit(emulator.figures @ weights)
         self._terms, self._target = self._surfaces.terms, problem.measured @ weights
@@ -56,7 +66,7 @@ class Likelihood:
         terms = features(z)
         leverage = self.emulator.design.leverage(terms, self._surfaces)
         residual: Floats = terms @ self._terms - self._target
-        return residual, 1 + leverage * self._own
+        return residual, 1 + leverage * self.own
 
     def cost(self, z: Floats) -> Floats:
         """float64[n] at float64[n, n_parameters]; infinite where not permitted."""
@@ -142,24 +152,52 @@ def noise_of(problem: Problem, scatter: Floats, tau: float, *, rough: bool) -> F
     return out + scatter if rough else out
 
 
-def likelihood_of(
-    problem: Problem, emulator: Emulator, starts: Floats, *, rough: bool
-) -> tuple[Likelihood, Floats, float, float]:
-    """The likelihood, its optimum, the size of the error beside sampling, and chi-square without.
+def _statistics(problem: Problem, emulator: Emulator, tau: float, at: Floats) -> Floats:
+    """float64[n_coordinates, n_figures]: least-squares estimates about the coordinates *at*."""
+    slope = emulator.slope(at)
+    weighed = np.linalg.solve(noise_of(problem, emulator.shrunk, tau, rough=False), slope).T
+    normal = weighed @ slope
+    ridge = RIDGE * np.trace(normal) * np.eye(len(normal))
+    out: Floats = np.linalg.solve(normal + ridge, weighed)
+    return out
 
-    That size is the smallest at which residuals are no larger than expected. Source: DerSimonian
-    and Kacker 2007, the method of moments. *starts*: float64[n, n_coordinates], of the emulator.
+
+def error_beside(problem: Problem, figures: Floats, scatter: Floats) -> tuple[float, float]:
+    """Size of the error beside sampling, in units of the assumed, and chi-square without it.
+
+    The least size at which the best of *figures*, float64[n, n_figures], each simulated once with
+    covariance *scatter*, is no further from what was measured than expected. An emulator is not
+    asked: between its data it may explain what no drive can. Source: DerSimonian and Kacker 2007,
+    the method of moments.
     """
-    sizes = SIZES if problem.freedom >= FEW else [t for t in SIZES if t >= 1]
-    first, tau = 0.0, sizes[0]
-    found, z = Likelihood(problem, emulator, tau, rough=rough), starts[0]
-    for tau in sizes:
-        found = Likelihood(problem, emulator, tau, rough=rough)
-        z = found.optimum(starts)
-        starts = np.concatenate([z[None], starts[:3]])
-        residual, variance = found.residuals(z[None])
-        chi = float((residual**2 / variance).sum())
-        first = first or chi
-        if chi <= max(1, problem.freedom):
+    sampling = np.diag(scatter) * (1 + problem.sample) + problem.floor**2 + TINY
+    off = (figures - problem.measured) ** 2
+    tau = chi = 0.0
+    for tau in SIZES if problem.freedom >= FEW else [t for t in SIZES if t >= 1]:
+        least = float((off / (sampling + (tau * problem.assumed) ** 2)).sum(axis=1).min())
+        chi = chi or least
+        if least <= max(1, problem.freedom):
             break
-    return found, z, tau, first
+    return tau, chi
+
+
+def likelihood_of(
+    problem: Problem, emulator: Emulator, starts: Floats, tau: float, *, rough: bool,
+    halves: tuple[Emulator, Emulator],
+) -> tuple[Likelihood, Floats]:  # fmt: skip
+    """The likelihood with an error beside sampling of size *tau*, and its optimum.
+
+    *starts*: float64[n, n_coordinates], of the emulator. *halves*: emulators of either half of the
+    candidates. Where there are many noisy figures, one makes statistics of them, a least-squares
+    estimate of each coordinate, and the other tells how these depend on the coordinates and
+    scatter: it knows nothing of the noise that they were chosen by. Source: Alsing and Wandelt
+    2018, compression to the score.
+    """
+    found = Likelihood(problem, emulator, tau, rough=rough)
+    z = found.optimum(starts)
+    if found.own.sum() > CONFUSED * len(emulator.figures):
+        maker, judge = halves
+        made = _statistics(problem, maker, tau, z)
+        found = Likelihood(problem, judge, tau, rough=rough, made=made)
+        z = found.optimum(np.concatenate([z[None], starts]))
+    return found, z

@@ -53,8 +53,7 @@ SEEN = 0.7
 """Share of a short trace that structures are fitted on before they are compared on the rest."""
 SCREEN_ROUNDS, FINE_ROUNDS = 4, 6
 FAR = (0.25, 0.5, 2.0, 4.0)
-"""Numbers of dies tried first, in units of the first guess; then nearer to the best."""
-NEAR = (0.7, 1.4)
+"""Numbers of dies tried, in units of the first guess."""
 ENGINES = (0, 1, 2, 4)
 LONE_DIES = 32
 """Assumed where nothing tells, as for a sweep at depth 1."""
@@ -186,7 +185,8 @@ class _Fitting:
                 )
             if s.units > 1:
                 best = self._better(best, [replace(best.structure, engines=n) for n in ENGINES])
-            factors = () if s.is_lone else NEAR if turn else FAR
+            # the distribution holds other numbers of dies, but not far more or fewer
+            factors = () if s.is_lone or turn else FAR
             dies = dict.fromkeys(max(1, round(best.structure.dies * f)) for f in factors)
             best = self._better(best, [replace(best.structure, dies=n) for n in dies])
             if turn and best.structure == before:

@@ -178,11 +178,14 @@ def trace_task(
 ) -> Problem:  # fmt: skip
     """The problem of finding *bank*'s coordinates from *arrivals* replayed on *host*."""
     runs = int(np.clip(-(-REPLAYED // len(arrivals)), 1, MAX_RUNS))
-    replayer = Replayer(arrivals, host, runs=runs)
+    replayers: dict[int, Replayer] = {}
     classes = [_Figures(c, arrivals) for c in classes_of(arrivals, percents=PERCENTS)]
 
     def simulate(u: Floats, seed: int, share: float) -> Floats:
-        served = replayer.latencies_s(built(template, *bank.decoded(u)), seed=seed)
+        count = max(1, round(runs * share))
+        if count not in replayers:
+            replayers[count] = Replayer(arrivals, host, runs=count)
+        served = replayers[count].latencies_s(built(template, *bank.decoded(u)), seed=seed)
         return np.concatenate([c.of(served) for c in classes])
 
     measured = np.concatenate([c.of(arrivals.latency_s[None]) for c in classes])
