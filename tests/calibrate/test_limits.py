@@ -186,3 +186,14 @@ def test_catalog_drives_have_none():
 def test_a_limit_of_nothing_is_refused():
     with pytest.raises(ValueError, match="limits needs iops or bandwidth"):
         VolumeLimits()
+
+
+def test_flat_writes_are_the_drives_own():
+    """A buffer's drain is as flat as a limit, with as sharp a knee; reads that exceed it tell."""
+    writes = [simulated(drive(), 1, n, read=0.0, requests=20_000) for n in (1, 4, 16, 64)]
+    assert find_limits(writes) is None
+    reads = [simulated(drive(), 1, n, requests=20_000) for n in (1, 8, 64)]
+    assert find_limits(writes + reads) is None
+    flat = sweep(limited(3_000))
+    assert find_limits(flat) is not None
+    assert find_limits([*flat, *reads]) is None  # 340k of the same size

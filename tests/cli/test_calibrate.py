@@ -110,7 +110,7 @@ randread,4 KiB,1,8,92000,87
 @pytest.mark.parametrize(
     ("text", "options", "words"),
     [
-        (POINTS, ["--hold-out", "QD=5"], "--hold-out QD=5: no point is so"),
+        (POINTS, ["--hold-out", "QD=5"], "--hold-out QD=5: no point matches"),
         (POINTS, ["--captured-on", "linux-uring"], "did you mean"),
         (POINTS, ["--captured-on", "linux-libaio,pcie7 x4"], "pcie7"),
         (POINTS, ["--cpu", "2.4 GHz"], "--cpu is for --stack"),

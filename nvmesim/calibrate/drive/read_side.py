@@ -371,10 +371,13 @@ def fit_large_reads(
     """Fit the data engines on points of one size above 4 KiB, after the 4 KiB side.
 
     For every number of engines the time of a unit follows; the number with the least misfit wins.
+    Rows of one request at a time say nothing of how many there are: then it is the most, as few
+    would cap what more depth brings.
     """
-    best: tuple[float, int, Solution] | None = None
+    lone = max(p.outstanding for p in points) == 1
+    tried: list[tuple[float, int, Solution]] = []
     units = points[0].block_size / 4096
-    for count in ENGINES:
+    for count in ENGINES[-1:] if lone else ENGINES:
         tell(f"large reads: {count} data engines")
         start = count / (1.05 * max(p.iops for p in points)) / units * 1e12
 
@@ -387,11 +390,8 @@ def fit_large_reads(
             ]
 
         found = solve(residuals, [start], rounds=5)
-        if best is None or found.cost < best[0]:
-            best = (found.cost, count, found)
-    if best is None:
-        return profile, {}
-    _, count, found = best
+        tried.append((found.cost, count, found))
+    _, count, found = min(tried, key=lambda t: t[:2])
     spread = intervals(["split"], found.values, found.jacobian, found.residuals)
     return _with_engines(profile, count, float(found.values[0])), dict(spread)
 

@@ -118,12 +118,17 @@ def find_limits(points: Sequence[Point], bursts: Sequence[Burst] = ()) -> FoundL
     """Return the limits that *points* and *bursts* show, or None.
 
     One load's ceiling may be the disk's own. It is a limit if another operation meets the same, or
-    another size the same requests per second, or if small requests of one operation meet it at
-    three depths with a sharp knee; or if reads step down to it.
+    another size the same requests per second, or if small reads meet it at three depths with a
+    sharp knee and nothing exceeds it; or if reads step down to it. Writes alone do not tell: what a
+    buffer drains at is as flat, with as sharp a knee.
     """
     ceilings = [c for g in _groups(points) if (c := _ceiling(g)) is not None]
     bursts = [b for b in bursts if b.reads or any(_same(b, c) for c in ceilings)]
-    told = [c for c in ceilings if _is_told(c, ceilings) or any(_same(b, c) for b in bursts)]
+    told = [
+        c for c in ceilings
+        if _meets_others(c, ceilings) or (_tells_alone(c) and not _is_exceeded(c, points))
+        or any(_same(b, c) for b in bursts)
+    ]  # fmt: skip
     if not told and not bursts:
         return None
     return _found(told, bursts)
@@ -178,8 +183,8 @@ def _is_sharp(group: Sequence[Point], ceiling: Ceiling) -> bool:
     return max(off) < SHARP and ceiling.points[0].outstanding < 2.5 * knee
 
 
-def _is_told(c: Ceiling, others: Sequence[Ceiling]) -> bool:
-    """True if *c* is a limit and not what the disk itself can do."""
+def _meets_others(c: Ceiling, others: Sequence[Ceiling]) -> bool:
+    """True if another operation or size stops where *c* does."""
     mix = c.points[0].read_fraction
     for other in others:
         same_iops = abs(other.iops / c.iops - 1) < ALIKE
@@ -188,8 +193,21 @@ def _is_told(c: Ceiling, others: Sequence[Ceiling]) -> bool:
             return True
         if other.size != c.size and same_iops:
             return True
+    return False
+
+
+def _tells_alone(c: Ceiling) -> bool:
+    """True if no disk does what *c* does: reads as flat, with as sharp a knee."""
     alone = c.is_sharp and len(c.points) >= LEAST and c.spread < 2 * EXACT
-    return alone and c.size <= LONE
+    return alone and c.size <= LONE and c.points[0].read_fraction > 0
+
+
+def _is_exceeded(c: Ceiling, points: Sequence[Point]) -> bool:
+    """True if a row does more requests and more bytes a second: neither kind of limit held it."""
+    more = 1 + 2 * FLAT
+    return any(
+        p.iops > more * c.iops and p.iops * p.block_size > more * c.iops * c.size for p in points
+    )
 
 
 def _same(burst: Burst, c: Ceiling) -> bool:
