@@ -110,6 +110,7 @@ def test_bad_files_are_a_sentence_and_nothing_is_lost(tab):
 def test_the_fields_of_a_goal_and_its_toml_are_one(tab):
     expect = pytest.importorskip("playwright.sync_api").expect
     tab.get_by_role("link", name="Choose").click()
+    tab.wait_for_url("**/choose")  # until it is loaded no script hears what is chosen
     toml, limit = tab.locator("#goal"), tab.locator('[data-key="constraints/p99"] input')
     tab.get_by_label("Of those, take the").select_option("price")
     price = tab.get_by_label("intel-p4610-1.6tb, EUR each")
