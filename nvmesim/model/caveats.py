@@ -38,8 +38,8 @@ def _not_polled(scenario: ResolvedScenario) -> Iterator[Warning]:
         if scenario.stack.polled and volume.profile is not None:
             text = (
                 f"{volume.name}: {volume.engine.name} takes no polled requests, and stack "
-                f"{scenario.stack.name} polls: this is what such a stack would do if it did; "
-                "'linux-io_uring' is one that works"
+                f"{scenario.stack.name} polls: no kernel does what is predicted here; take a stack "
+                "with interrupts, such as linux-io_uring"
             )
             yield Warning("polled-volume", text, volume.name)
 

@@ -184,8 +184,6 @@ class Summary:
     cpu_worst: float
     """Largest error of CPU %, points."""
     met: int
-    ranges: int
-    ranges_met: int
     calibrated: Coverage
     catalog: Coverage
 
@@ -196,7 +194,6 @@ def summary(scores: Sequence[Score]) -> Summary:
     iops = [line for line in lines if line.row.metric == "iops" and line.row.measured is not None]
     errors = [abs(line.error) for line in iops]
     cpu = [abs(line.error) for line in lines if line.row.metric == "cpu_pct"]
-    ranges = [line for line in lines if line.row.measured is None]
     counted = [line for line in lines if line.counted]
     return Summary(
         targets=len(lines),
@@ -204,8 +201,6 @@ def summary(scores: Sequence[Score]) -> Summary:
         iops_p90=float(np.quantile(errors, 0.9)) if errors else math.nan,
         cpu_worst=max(cpu, default=math.nan),
         met=sum(bool(line.within_budget) for line in lines),
-        ranges=len(ranges),
-        ranges_met=sum(bool(line.within_budget) for line in ranges),
         calibrated=coverage(_judged(line, line.value) for line in counted),
         catalog=coverage(_judged(line, line.catalog) for line in counted),
     )
