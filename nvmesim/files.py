@@ -22,7 +22,7 @@ def written(path: Path) -> Iterator[Path]:
     """Give a file beside *path* to write, renamed to it at the end; none is left on an error.
 
     A link is followed, and a file that was there leaves its mode and, where that is allowed, its
-    owner to the new one. What is no regular file (/dev/null, a pipe) is written to, not replaced.
+    owner to the new one. Other than regular files (/dev/null, a pipe) are written to, not replaced.
     An OSError of the file beside names *path*.
     """
     path = path.resolve()

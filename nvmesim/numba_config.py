@@ -1,11 +1,11 @@
 """Numba takes settings from ``.numba_config.yaml`` in the current folder: here it does not.
 
 Who unpacks a stranger's captures and works in their folder would run with the stranger's settings:
-without compilation, with other caches or libraries, or not at all where the file is no YAML. The
+without compilation, with other caches or libraries, or not at all where the file is not YAML. The
 variables NUMBA_... hold as ever; they are the user's own.
 
 Numba has no switch for it. So its module of settings is loaded without YAML at hand, and is then
-told a name that is no file. A Numba that was imported before nvmesim is left as it is.
+told a name that is not a file. A Numba that was imported before nvmesim is left as it is.
 """
 
 from __future__ import annotations

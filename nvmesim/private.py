@@ -79,7 +79,7 @@ class PrivateFolder:
 
     def __init__(self, path: Path, *, create: bool = False) -> None:
         if not path.is_absolute():
-            raise _refused(path, "is no absolute path")
+            raise _refused(path, "is not an absolute path")
         self.path = Path(os.path.realpath(path))
         self._descriptor = _descend(self.path, create) if IS_CHECKED else None
         if create and not IS_CHECKED:
@@ -212,7 +212,7 @@ def _check_folder(found: os.stat_result, path: Path, descriptor: int, *, is_last
 def _check_file(found: os.stat_result, path: Path) -> None:
     """Raise PermissionError unless it is a regular file that only this user or root writes."""
     if not stat.S_ISREG(found.st_mode):
-        raise _refused(path, "is no regular file")
+        raise _refused(path, "is not a regular file")
     if not IS_CHECKED:
         return
     _check_owner(found, path)

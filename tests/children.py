@@ -2,13 +2,6 @@
 
 import os
 import signal
-from pathlib import Path
-from typing import Final
-
-from nvmesim.private import cache_home
-
-SHARED_CODE: Final = {"NUMBA_CACHE_DIR": str((cache_home() or Path.cwd()) / "nvmesim")}
-"""Environment of a test with a cache of its own that need not compile the engine again."""
 
 
 def heed_ctrl_c() -> None:

@@ -221,7 +221,7 @@ def _csv(path: Path) -> Iterator[tuple[str, str, str]]:
     try:
         text = path.read_text("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
-        raise CaptureError(f"{path}: is no text: {error}") from None
+        raise CaptureError(f"{path}: is not text: {error}") from None
     lines = [(n, line) for n, line in enumerate(text.splitlines(), 1)
              if line.strip() and not line.startswith("#")]  # fmt: skip
     if not lines:

@@ -57,7 +57,7 @@ def _cpu_caveats(measurement: Measurement, is_polled: bool) -> list[str]:
     cpu = measurement.cpu
     if is_polled:
         return [
-            "polled: a job takes a whole CPU at any load, so its CPU time is no cost per request"
+            "polled: a job takes a whole CPU at any load, so its CPU time is not a cost per request"
         ]
     if cpu is None or cpu.per_job_pct is None or cpu.per_job_pct < CPU_BOUND_PCT:
         return []

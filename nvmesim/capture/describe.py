@@ -69,7 +69,7 @@ def _shared(tables: list[Table]) -> Table:
 def _results(measurement: Measurement) -> dict[str, OpResult]:
     found: dict[str, OpResult] = {}
     for op, result in measurement.ops.items():
-        found[op] = result  # noqa: PERF403 - a mapping of a Literal is no mapping of str
+        found[op] = result  # noqa: PERF403 - a mapping of a Literal is not a mapping of str
     if measurement.mixed is not None:
         found["mixed"] = measurement.mixed
     return found

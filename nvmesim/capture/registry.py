@@ -144,7 +144,7 @@ def find_reader(source: Source) -> Reader:
     start = next((line for line in source.head.text.split("\n") if line.strip()), "")
     _, found, do = what_else(source.head) or (
         "other",
-        f"is no capture that nvmesim knows (it starts {shown(start, 40)!r})",
+        f"is not a capture that nvmesim knows (it starts {shown(start, 40)!r})",
         f"known formats: {FAMILIES}",
     )
     raise source.error(found, do)

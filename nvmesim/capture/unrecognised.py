@@ -33,7 +33,7 @@ FAMILIES: Final = (
 
 
 class Mistaken(NamedTuple):
-    """A file that is no capture."""
+    """A file that is not a capture."""
 
     kind: str
     """As "scenario", "goal", "profile", "job", "result", "other"."""
@@ -44,7 +44,7 @@ class Mistaken(NamedTuple):
 
 
 def what_else(head: Head) -> Mistaken | None:
-    r"""Say what a file that is no capture is, and what to do with it; None if it is not known.
+    r"""Say what a file that is not a capture is, and what to do with it; None if it is not known.
 
     >>> text = "[server]\\nstack = 'linux-libaio'\\n"
     >>> what_else(Head(text.encode(), text, True)).instead

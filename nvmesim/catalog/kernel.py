@@ -25,7 +25,7 @@ def version(text: str) -> tuple[int, int]:
 def known_kernel(asked: str, known: Sequence[str]) -> str:
     """The newest of *known* that is not newer than *asked*.
 
-    Raises CatalogError for what is no kernel, older than all, or of a later major number.
+    Raises CatalogError for what is not a kernel, older than all, or of a later major number.
 
     >>> known_kernel("5.15", ["4.18", "5.14", "6.1"])
     '5.14'

@@ -146,7 +146,7 @@ def pcie(generation: int, lanes: int) -> Link:
     'pcie4 x16'
     """
     if generation not in PCIE_GT_PER_S:
-        raise UnitError(f"'pcie{generation}' is no generation; PCIe has 1 to 6")
+        raise UnitError(f"'pcie{generation}' is not a generation; PCIe has 1 to 6")
     if lanes not in PCIE_LANES:
         widths = ", ".join(f"x{n}" for n in PCIE_LANES)
         raise UnitError(f"'pcie{generation} x{lanes}' has no such width; PCIe has {widths}")
@@ -157,7 +157,7 @@ def pcie(generation: int, lanes: int) -> Link:
 def _dmi(generation: int, lanes: int) -> Link:
     """DMI 3 and 4 are PCIe 3 and 4 lanes, four unless said otherwise. Source: Intel platforms."""
     if generation not in (3, 4):
-        raise UnitError(f"'dmi{generation}' is no generation; write 'dmi3 x4' or 'dmi4 x8'")
+        raise UnitError(f"'dmi{generation}' is not a generation; write 'dmi3 x4' or 'dmi4 x8'")
     link = pcie(generation, lanes or 4)
     return Link("dmi", generation, link.lanes, link.raw_bytes_per_s)
 
@@ -166,10 +166,10 @@ def _serial(kind: str, generation: int, lanes: int) -> Link:
     """SATA (1.5, 3, 6 Gb/s, half duplex) and SAS (3, 6, 12, 22.5 Gb/s) with their encodings."""
     if kind == "sata":
         if generation not in (1, 2, 3) or lanes not in (0, 1):
-            raise UnitError(f"'sata{generation}' with {lanes} lanes is no link; write 'sata3'")
+            raise UnitError(f"'sata{generation}' with {lanes} lanes is not a link; write 'sata3'")
         return Link("sata", generation, 1, 150e6 * 2 ** (generation - 1), full_duplex=False)
     if generation not in (1, 2, 3, 4):
-        raise UnitError(f"'sas{generation}' is no generation; SAS has 1 to 4")
+        raise UnitError(f"'sas{generation}' is not a generation; SAS has 1 to 4")
     rate = 300e6 * 2 ** (generation - 1) if generation < 4 else 22.5e9 * 128 / 150 / 8
     return Link("sas", generation, lanes or 1, rate * (lanes or 1))
 

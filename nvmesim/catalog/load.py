@@ -34,7 +34,7 @@ from nvmesim.limits import MOST_KEY_PARTS
 Kind = Literal["drive", "cpu", "stack", "raid-engine", "platform"]
 
 MAX_TOML_BYTES: Final = 1 << 24
-"""Sixteen times the whole catalog; a larger file is no scenario and no profile."""
+"""Sixteen times the whole catalog; a larger file is neither a scenario nor a profile."""
 MODELS: Final[dict[Kind, type[Profile]]] = {
     "drive": DriveProfile,
     "cpu": CpuProfile,

@@ -235,7 +235,7 @@ class DriveProfile(Frozen):
     def counts(self, number: str) -> bool:
         """True if *number*, a dotted key, is one that a prediction with this drive uses.
 
-        Dies, channels, the controller and the write buffer are no part of a disk of rounds, nor of
+        Dies, channels, the controller and the write buffer are not part of a disk of rounds, nor of
         one that gives the latencies of a capture.
         """
         if self.rounds is None and self.latencies is None:

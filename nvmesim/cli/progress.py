@@ -59,7 +59,7 @@ def spoken(what: str) -> Iterator[Report]:
 
 @contextmanager
 def steps(what: str) -> Iterator[Callable[[str], None]]:
-    """Give what names the step in hand beside a spinner on stderr; lines if that is no terminal."""
+    """Give what names the step in hand beside a spinner on stderr; lines without a terminal."""
     if not sys.stderr.isatty():
         with spoken(what) as report:
             yield lambda step: report(f"{what}: {step}", 0.0)
@@ -77,7 +77,7 @@ def steps(what: str) -> Iterator[Callable[[str], None]]:
 def progress_bar(lines: str = "") -> Iterator[Report | None]:
     """Give what moves a bar on stderr; the bar goes when done.
 
-    If that is no terminal: None, or with *lines*, what the work is, a line every 10 s.
+    If that is not a terminal: None, or with *lines*, what the work is, a line every 10 s.
     """
     if not sys.stderr.isatty():
         if not lines:
@@ -104,7 +104,7 @@ def progress_bar(lines: str = "") -> Iterator[Report | None]:
 
 @contextmanager
 def bytes_read(what: str) -> Iterator[Callable[[int, int], None] | None]:
-    """Give what shows how many bytes of how many are read, None if stderr is no terminal."""
+    """Give what shows how many bytes of how many are read, None if stderr is not a terminal."""
     if not sys.stderr.isatty():
         yield None
         return

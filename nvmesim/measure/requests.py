@@ -31,7 +31,7 @@ class RequestWriter:
     def __init__(self, path: Path, lowered: Lowered) -> None:
         self._path = Path(path).resolve()
         self._lowered = lowered
-        # What is no regular file (/dev/null, a pipe) is written to, not replaced.
+        # What is not a regular file (/dev/null, a pipe) is written to, not replaced.
         is_file = self._path.is_file() or not self._path.exists()
         beside = self._path.parent if is_file else None
         self._folder = Path(tempfile.mkdtemp(prefix=f".{self._path.name[:NAME_KEPT]}.", dir=beside))

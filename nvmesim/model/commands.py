@@ -102,7 +102,7 @@ class Commands:
         """Add a table's plans, its members being *drives*; return the first id and the phases.
 
         *own* are the phases of each plan that write what md keeps for itself, past any cache;
-        *elsewhere* those whose children are no drive's, with the program of each.
+        *elsewhere* those whose children are not a drive's, with the program of each.
         """
         made: dict[tuple[TableChild, bool], tuple[ChildRow, list[ChildInfo]]] = {}
         children: list[ChildRow] = []

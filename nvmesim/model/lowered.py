@@ -41,7 +41,7 @@ class ChildInfo:
     """One alternative of a child: a command to one drive."""
 
     drive: int
-    """Index of the drive, -1 if the alternative is no drive command."""
+    """Index of the drive, -1 if the alternative is not a drive command."""
     write: bool
     n_bytes: int
     n_bios: int

@@ -147,7 +147,7 @@ def _check_stations(net: Network) -> None:
     _require(one, "a die, rounds or a sleeper have one server")
     _within(net.station_scale, -1, len(net.scale) + 1, "station_scale")
     for s in np.flatnonzero(net.station_scale >= 0):
-        _require(net.station_kind[s] == Kind.FIFO, f"station {s} has a scale and is no FIFO")
+        _require(net.station_kind[s] == Kind.FIFO, f"station {s} has a scale and is not FIFO")
         end = int(net.station_scale[s] + net.station_servers[s])
         _require(end <= len(net.scale), f"scale of station {s} ends past the table")
     _within(net.scale, 1, 1 << 24, "scale")
@@ -163,7 +163,7 @@ def _check_stations(net: Network) -> None:
     _within(net.die_gc, -1, len(net.gc_factor), "die_gc")
     _check_backlog(net)
     others = net.die_gate[net.station_kind != Kind.DIE]
-    _require(bool((others == -1).all()), "die_gate of a station that is no die")
+    _require(bool((others == -1).all()), "die_gate of a station that is not a die")
     _within(net.round_most, 1, 1 << 31, "round_most")
     _within(net.round_base_ps, 0, HORIZON_PS >> 14, "round_base_ps")
     _within(net.round_base_dist, -1, n_dists, "round_base_dist")
@@ -233,7 +233,7 @@ def _visit_series(net: Network, a: int, b: int, c: int, d: int, e: int) -> str:
 def _bank(net: Network, a: int, d: int) -> str:
     if not (d >= 1 and a >= 0 and a + d <= net.n_stations):
         return f": stations {a} to {a + d}"
-    return ": a gate is no bank" if (net.station_kind[a : a + d] == Kind.GATE).any() else ""
+    return ": a gate is not a bank" if (net.station_kind[a : a + d] == Kind.GATE).any() else ""
 
 
 def _visit_bank(net: Network, a: int, b: int, c: int, d: int, e: int) -> str:
@@ -292,7 +292,7 @@ def _check_plans(net: Network) -> None:
         ("series_ptr", net.series_ptr, len(net.series)),
     ):
         ok = len(pointer) >= 1 and pointer[0] == 0 and pointer[-1] == size
-        _require(ok and bool((np.diff(pointer) >= 0).all()), f"{name} is no row pointer")
+        _require(ok and bool((np.diff(pointer) >= 0).all()), f"{name} is not a row pointer")
     _require(bool((np.diff(net.child_alt_ptr) >= 1).all()), "a child has no program")
     _within(net.alt_program, 0, len(net.ops), "alt_program")
     _within(net.alt_member, 0, max(net.n_members, 1), "alt_member")

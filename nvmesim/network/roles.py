@@ -40,5 +40,5 @@ class StationInfo:
     ends: tuple[int, int] | None = None
     """Of a way between sockets: (from, to)."""
     burns: Burns = ""
-    """CPU time at a station that is no CPU's: the service of a thread of its own,
+    """CPU time at a station that is not a CPU's: the service of a thread of its own,
     or all of a lock that spins, the wait with it."""

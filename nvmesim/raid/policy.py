@@ -1,4 +1,4 @@
-"""Read balancing that is no member's load alone: which copy a read goes to, or is offered first.
+"""Read balancing that is not a member's load alone: which copy a read goes to, or is offered first.
 
 md's own rule needs no change of a table: an engine sends a child to the alternative with the
 fewest outstanding commands, the first of equals. Source: md ground truth, raid1 and raid10.

@@ -289,7 +289,7 @@ def _adapter_of(spec: DriveSpec, adapters: tuple[Adapter, ...], key: str) -> Ada
     if found is None:
         known = [adapter.name for adapter in adapters]
         hint = nearest(spec.behind, known) if known else "the scenario has no adapters"
-        raise ScenarioError(f"{key}.behind is {spec.behind!r}, which is no adapter; {hint}")
+        raise ScenarioError(f"{key}.behind is {spec.behind!r}, which is not an adapter; {hint}")
     return found
 
 

@@ -52,7 +52,7 @@ def _buffers(
         if stated not in names:
             hint = nearest(stated, names) if names else "the scenario has no adapters"
             raise ScenarioError(
-                f"{key}.buffers is {stated!r}, which is no adapter; {hint}, or a socket's number"
+                f"{key}.buffers is {stated!r}, not an adapter; {hint}, or a socket's number"
             )
         return None, names.index(stated)
     _there(stated, sockets, f"{key}.buffers")

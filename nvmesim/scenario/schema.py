@@ -120,7 +120,7 @@ class SocketSpec(Strict):
 def _packet(value: Any) -> Any:
     if isinstance(value, int) and value not in PAYLOADS:
         sizes = ", ".join(str(n) for n in PAYLOADS)
-        raise ValueError(f"{value} B is no size of PCIe packets; {sizes} B")
+        raise ValueError(f"{value} B is not a size of PCIe packets; {sizes} B")
     return value
 
 

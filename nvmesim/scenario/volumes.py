@@ -171,7 +171,7 @@ def _check_choices(
         for name, found in (("bitmap", spec.bitmap.kind), ("journal", spec.journal)):
             if found != "none":
                 raise GeometryError(
-                    f"{key}.{name} is {found!r}; {engine.name} is no Linux md, leave it out"
+                    f"{key}.{name} is {found!r}; {engine.name} is not Linux md, leave it out"
                 )
     columns = spec.columns or engine.columns
     if columns is None:

@@ -79,7 +79,9 @@ def resolve_workload(
         _note_costs(spec, stack, notes)
         for group in _groups(index, key, spec, scenario.base, places, notes):
             if group.socket is not None and group.socket >= len(sockets):
-                raise ScenarioError(f"{key}: NUMA node {group.socket} is no socket of this server")
+                raise ScenarioError(
+                    f"{key}: NUMA node {group.socket} is not a socket of this server"
+                )
             if group.sync_every and group.filesystem != "raw":
                 notes.assume(
                     f"{key}: {group.filesystem} writes nothing of its own for a flush, as fdatasync"
@@ -233,7 +235,9 @@ def _one_target(wanted: str | int, places: Places, key: str) -> Target:
         return places.all[wanted]
     if wanted not in places.named:
         hint = nearest(wanted, places.named)
-        raise ScenarioError(f"{key}.targets names {wanted!r}, which is no volume or drive; {hint}")
+        raise ScenarioError(
+            f"{key}.targets names {wanted!r}, which is not a volume or drive; {hint}"
+        )
     return places.named[wanted]
 
 

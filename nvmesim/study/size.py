@@ -318,7 +318,7 @@ def _stack(stack: str | StackProfile | Path) -> StackProfile:
         return stack
     found = catalog.load("stack", str(stack), Path())
     if not isinstance(found, StackProfile):  # pragma: no cover - load returns its kind
-        raise CatalogError(f"{stack} is no stack")
+        raise CatalogError(f"{stack} is not a stack")
     return found
 
 

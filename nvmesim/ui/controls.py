@@ -172,7 +172,7 @@ def put(tables: Mapping[str, Any], key: str, value: Any, own: Mapping[str, Any])
     """
     known = {control.key: control for control in controls()}
     if key not in known:
-        raise InputError(f"{key[:60]!r} is no control of this page; change it in the TOML")
+        raise InputError(f"{key[:60]!r} is not a control of this page; change it in the TOML")
     lists = {k: _listed(tables, k) for k in ("drives", "volume", "workload") if k in tables}
     whole = {**tables, **lists}
     special = _SPECIAL.get(key)
@@ -269,7 +269,7 @@ def _whole(value: Any, key: str, low: int, high: int) -> int:
     try:
         number = int(value)
     except (TypeError, ValueError):
-        raise InputError(f"{key}: {str(value)[:40]!r} is no whole number") from None
+        raise InputError(f"{key}: {str(value)[:40]!r} is not a whole number") from None
     if not low <= number <= high:
         raise InputError(f"{key} is {number}; {low} to {high}")
     return number

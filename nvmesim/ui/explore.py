@@ -254,7 +254,9 @@ def _control(widgets: Any, key: str, said: Any, now: Any) -> Any:
         return widgets.Dropdown(
             options=choices, value=now if now in choices else choices[0], **shared
         )
-    raise InputError(f"{key}: {said!r} is no range; write (low, high), (low, high, step) or a list")
+    raise InputError(
+        f"{key}: {said!r} is not a range; write (low, high), (low, high, step) or a list"
+    )
 
 
 def _is_number(value: Any) -> bool:

@@ -81,7 +81,7 @@ def put(goal: Mapping[str, Any], key: str, value: Any) -> Tables:
     table, _, name = key.rpartition(SEPARATE)
     known = {control.key for control in goal_controls()}
     if key not in known and table not in LISTS.values():
-        raise InputError(f"{key[:60]!r} is no field of this page; change it in the TOML")
+        raise InputError(f"{key[:60]!r} is not a field of this page; change it in the TOML")
     if not table:
         return {**goal, name: value}
     inner = {k: v for k, v in _table(goal, table).items() if k != name}
@@ -103,7 +103,7 @@ def _read(table: str, name: str, value: Any) -> Any:
         try:
             number = float(value)
         except (TypeError, ValueError):
-            raise InputError(f"{name}: {str(value)[:40]!r} is no number") from None
+            raise InputError(f"{name}: {str(value)[:40]!r} is not a number") from None
         return int(number) if number.is_integer() else number
     if table != "candidates" or not isinstance(value, str):
         return value

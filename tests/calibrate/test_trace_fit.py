@@ -90,7 +90,7 @@ def test_a_capture_of_an_emulated_machine() -> None:
     """400 requests at 4 outstanding of a disk that delays each by 4 ms: p50 and p90.
 
     Its p99 is missed (-35 %): of the first 200 requests 4 took more than 6 ms, of the second 15;
-    such stalls of the emulator are no mechanism of a drive, and their share changes on the way.
+    such stalls of the emulator are not a mechanism of a drive, and their share changes on the way.
     """
     whole = arrivals_of(read_capture(DATA / "blkparse_qd4_emulated.txt.gz"))
     first, second = whole.halves()
@@ -137,7 +137,7 @@ def test_runs_of_a_long_trace_keep_order_and_are_idle_between() -> None:
 
 
 def test_a_trace_of_lone_requests_sets_no_limit_of_its_own_pace(tmp_path: Path) -> None:
-    """At depth 1 a drive completes one request a latency: that is no ceiling at depth 32."""
+    """At depth 1 a drive completes one request a latency: that is not a ceiling at depth 32."""
     known = known_drive()
     path = tmp_path / "qd1.blkparse"
     write_blkparse(path, requests_of(known, 1, 3_000, read=1.0))

@@ -87,7 +87,7 @@ def test_columns_that_lack_what_is_needed(text: str, tmp_path: Path) -> None:
 
 
 def test_operations_by_their_letters(tmp_path: Path) -> None:
-    """A preflush stands before the write it belongs to; alone it is no request."""
+    """A preflush stands before the write it belongs to; alone it is not a request."""
     text = ""
     for k, rwbs in enumerate(("R", "WS", "FWFS", "F", "FN", "DS", "RA", "N"), 1):
         text += line("D", k / 10, 100 * k, rwbs) + line("C", k / 10 + 0.01, 100 * k, rwbs)

@@ -148,13 +148,13 @@ def test_very_old_fio_has_no_counts(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("bins", "found"),
     [
-        ({"10": -1}, "holds something that is no count"),
-        ({"-10": 1}, "holds something that is no count"),
-        ({"10": 1.5}, "holds something that is no count"),
-        ({"ten": 1}, "holds something that is no count"),
-        ({"9" * 17: 1}, "holds something that is no count"),
-        ({"9" * 40: 1}, "holds something that is no count"),
-        ({"FIO_IO_U_PLAT_BITS": 6, "2560": 1}, "holds something that is no count"),
+        ({"10": -1}, "holds something that is not the count"),
+        ({"-10": 1}, "holds something that is not the count"),
+        ({"10": 1.5}, "holds something that is not the count"),
+        ({"ten": 1}, "holds something that is not the count"),
+        ({"9" * 17: 1}, "holds something that is not the count"),
+        ({"9" * 40: 1}, "holds something that is not the count"),
+        ({"FIO_IO_U_PLAT_BITS": 6, "2560": 1}, "holds something that is not the count"),
     ],
 )
 def test_bins_that_are_none(bins: dict, found: str, tmp_path: Path) -> None:
@@ -256,7 +256,7 @@ def test_bytes_of_the_printed_text_where_no_banner_tells_the_size(tmp_path: Path
 def test_a_range_of_sizes_is_none(tmp_path: Path) -> None:
     ranged = NORMAL.replace("(R) 4096B-4096B", "(R) 4096B-8192B")
     conditions = read_text(ranged, tmp_path).measurements[0].conditions
-    assert conditions.block_size is None  # bytes over requests are a mean, which is no size
+    assert conditions.block_size is None  # bytes over requests are a mean, which is not a size
     assert conditions.iodepth == 4
 
 

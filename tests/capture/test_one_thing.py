@@ -1,4 +1,4 @@
-"""A page of one thing is no capture, and is told so at once: no pattern may be quadratic."""
+"""A page of one thing is not a capture, and is told so at once: no pattern may be quadratic."""
 
 from __future__ import annotations
 

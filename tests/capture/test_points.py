@@ -124,7 +124,7 @@ def test_an_unknown_column_is_said(tmp_path: Path) -> None:
         ("randread,4k,1,1,0", "line 2: iops is 0; leave"),
         ("randread,4k,1,1,many", "line 2: iops is 'many', not a number"),
         ("randread,4k,1,1", "line 2 has 4 cells, the header 5"),
-        ('randread,4k,1,1,"5', "line 2 is no row of a CSV"),
+        ('randread,4k,1,1,"5', "line 2 is not a row of a CSV"),
         ("", "line 1: has a header and no points"),
     ],
 )

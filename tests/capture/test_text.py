@@ -119,7 +119,7 @@ def test_folders_without_captures(tmp_path: Path) -> None:
         read_captures(tmp_path)
     (tmp_path / "a.txt").write_text("nothing\n")
     (tmp_path / ".hidden").write_text("nothing\n")
-    with pytest.raises(CaptureError, match=r"a\.txt: is no capture that nvmesim knows"):
+    with pytest.raises(CaptureError, match=r"a\.txt: is not a capture that nvmesim knows"):
         read_captures(tmp_path)
     (tmp_path / "b.txt").write_text("nothing\n")
     with pytest.raises(CaptureError, match="none of 2 files is a capture, the first:"):

@@ -1,4 +1,4 @@
-"""Files that people give and that are no capture: one line says what they are and what would do."""
+"""Files that people give that are not captures: one line says what they are and what would do."""
 
 from __future__ import annotations
 

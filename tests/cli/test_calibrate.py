@@ -122,7 +122,7 @@ randread,4 KiB,1,8,92000,87
         (FULL, [], "no point measures the drive alone"),
         (POINTS, ["--hold-out", "OP=read"], "no point measures the drive alone"),
         ("", [], "is empty"),
-        ("just words\n", [], "is no capture that nvmesim knows"),
+        ("just words\n", [], "is not a capture that nvmesim knows"),
         ('{"fio version": "fio-3.35", "jobs": [{"jobname"', [], "p.csv"),
         (POINTS.replace("12500", "nan"), [], "line 3: iops is NaN"),
     ],

@@ -14,7 +14,6 @@ import pytest
 from nvmesim.cli.app import run_command
 from nvmesim.raid.levels import LEVELS
 from nvmesim.raid.planner.plan import PLANNERS
-from tests.children import SHARED_CODE
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = [DOCS / "start.md", *sorted((DOCS / "howto").glob("*.md"))]
@@ -57,8 +56,6 @@ def _tables_as_they_were():
 def test_a_page_can_be_followed(page, tmp_path, monkeypatch, capfd):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    for name, value in SHARED_CODE.items():
-        monkeypatch.setenv(name, value)
     names = {"__name__": "__main__"}
     for block in blocks(page):
         if block.file:

@@ -83,7 +83,7 @@ def one_program(*rows: b.Row) -> b.NetworkBuilder:
         (b.visit(3, after=1), "delay behind a scale"),
         (b.visit(0, per_child=1 << 40), "service"),
         (b.bank(5, 2), "stations 5 to 7"),
-        (b.bank(0, 2), "a gate is no bank"),
+        (b.bank(0, 2), "a gate is not a bank"),
         (b.lane(0, 0), "stations 0 to 0"),
         (b.sample(0, 1), "draws from 1"),
         (b.sample(0, -1), "draws from -1"),

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from nvmesim.cli.app import run_command
-from tests.children import SHARED_CODE, unmeasured
+from tests.children import unmeasured
 
 CODE = "from nvmesim.cli import main; main()"
 SCENARIO = """
@@ -48,7 +48,7 @@ def files(tmp_path: Path) -> dict[str, Path]:
 @pytest.fixture
 def start(tmp_path: Path):
     """Start ``nvmesim`` with the given arguments in that folder, with a cache of its own."""
-    cache = {**SHARED_CODE, "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    cache = {"XDG_CACHE_HOME": str(tmp_path / "cache")}
     environment = {**os.environ, **cache}
 
     def run(*arguments: object, limit=None) -> subprocess.Popen[str]:
@@ -67,8 +67,6 @@ def refused(tmp_path: Path, monkeypatch, capfd):
     """Run ``nvmesim`` in this process, see it refuse in one line, return what it said."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    for name, value in SHARED_CODE.items():
-        monkeypatch.setenv(name, value)
 
     def run(*arguments: object, with_code: int = 2) -> str:
         code = run_command([str(a) for a in arguments])

@@ -308,7 +308,7 @@ def test_a_relative_home(case: Case) -> None:
 def test_a_relative_folder_of_numba(case: Case) -> None:
     here = case.folder("here")
     case.plant(case.folder("here", "cache"))
-    case.assert_unharmed(case.run({"NUMBA_CACHE_DIR": "cache"}, cwd=here), "no absolute path")
+    case.assert_unharmed(case.run({"NUMBA_CACHE_DIR": "cache"}, cwd=here), "not an absolute path")
 
 
 @pytest.mark.skipif(not IS_ROOT, reason="not root: nothing here can be given to another user")
@@ -353,7 +353,7 @@ def test_a_pipe_in_place_of_the_file(case: Case) -> None:
     inner = case.folder("home", "nvmesim", mode=0o700)
     os.mkfifo(inner / case.name)
     done = case.run({"XDG_CACHE_HOME": str(home)})
-    case.assert_unharmed(done, "is no regular file")
+    case.assert_unharmed(done, "is not a regular file")
     assert (inner / case.name).is_file()
 
 

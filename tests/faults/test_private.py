@@ -25,7 +25,7 @@ def test_what_is_made_is_closed_to_others(tmp_path: Path) -> None:
 
 
 def test_a_relative_path_is_refused() -> None:
-    with pytest.raises(PermissionError, match="no absolute path"):
+    with pytest.raises(PermissionError, match="not an absolute path"):
         PrivateFolder(Path("relative"))
 
 

@@ -289,9 +289,9 @@ def test_a_lock_of_files_between_sockets_is_software():
 # -- what is refused ----------------------------------------------------------------------------
 
 REFUSED = {
-    "a payload that PCIe has not": (['server.max_payload="200 B"'], "200 B is no size"),
+    "a payload that PCIe has not": (['server.max_payload="200 B"'], "200 B is not a size"),
     "buffers on a socket not there": (["workload.0.buffers=1"], "socket 0 only"),
-    "buffers in an adapter not there": (['workload.0.buffers="gpu"'], "no adapter"),
+    "buffers in an adapter not there": (['workload.0.buffers="gpu"'], "not an adapter"),
     "interrupts on a socket not there": (["workload.0.interrupts=4"], "socket 0 only"),
     "buffers without memory": ([*TWO, "server.sockets.1.memory=false", "workload.0.buffers=1"],
                                "without memory"),

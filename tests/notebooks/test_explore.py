@@ -100,8 +100,8 @@ def test_texts_of_the_scenario_are_escaped():
     ("said", "words"),
     [
         ((4, 4), "is empty"),
-        ("2..8", "is no range"),
-        ([], "is no range"),
+        ("2..8", "is not a range"),
+        ([], "is not a range"),
     ],
 )
 def test_bad_ranges(said, words):

@@ -245,5 +245,5 @@ def test_a_command_line_is_accepted_too():
 
 
 def test_a_numa_node_must_be_a_socket(lab):
-    with pytest.raises(ScenarioError, match="NUMA node 3 is no socket"):
+    with pytest.raises(ScenarioError, match="NUMA node 3 is not a socket"):
         scenario_from_dict(tables("--name=x --rw=read --numa_cpu_nodes=3"), lab)

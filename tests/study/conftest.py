@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from nvmesim.scenario.load import scenario_from_dict
-from tests.children import SHARED_CODE
 
 TABLES = {
     "server": {"stack": "linux-io_uring", "sockets": [{"cpu": "xeon-gold-6130"}]},
@@ -19,8 +18,6 @@ TABLES = {
 def own_cache(tmp_path_factory, monkeypatch):
     home = tmp_path_factory.mktemp("cache")
     monkeypatch.setenv("XDG_CACHE_HOME", str(home))
-    for name, value in SHARED_CODE.items():
-        monkeypatch.setenv(name, value)
     return home
 
 

@@ -95,7 +95,7 @@ def test_bad_files_are_a_sentence_and_nothing_is_lost(tab):
     load(tab, SMALL)
     settled(tab)
     for name, text, said in (
-        ("x.toml", "this is no TOML", "not TOML"),
+        ("x.toml", "this is not TOML", "not TOML"),
         ("x.toml", 'drives = [{ profile = "/etc/passwd.toml" }]', "opens no files"),
         ("large.toml", "#" * 300_000, "larger than 256 KiB"),
     ):

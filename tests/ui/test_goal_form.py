@@ -40,9 +40,9 @@ def test_prices_are_asked_for_where_they_count():
 
 
 def test_what_cannot_be_is_said():
-    with pytest.raises(InputError, match="is no number"):
+    with pytest.raises(InputError, match="is not a number"):
         put(START, "constraints/price", "cheap")
-    with pytest.raises(InputError, match="is no field"):
+    with pytest.raises(InputError, match="is not a field"):
         put(START, "scenario/server", "x")
     assert "p99" in problem(put(START, "constraints/p99", "soon"), start())
     assert problem(START, start()) == ""

@@ -73,7 +73,7 @@ READING = {
     "the secret behind two slashes": get(f"/{SECRET}", HERE),
     "the secret in the second place": get(f"/x{SECRET}", HERE),
     "the secret reached by dots": get(f"/x/..{SECRET}", HERE),
-    "bytes that are no text": get("/%ff%fe/", HERE),
+    "bytes that are not text": get("/%ff%fe/", HERE),
     "half a character": get("/%ed%a0%80/", HERE),
     "a NUL": get(f"/{TOKEN}%00/", HERE),
 }

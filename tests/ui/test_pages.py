@@ -106,7 +106,7 @@ def test_every_control_makes_a_scenario_that_can_be():
 
 
 def test_a_control_that_is_none_is_refused():
-    with pytest.raises(InputError, match="no control"):
+    with pytest.raises(InputError, match="not a control"):
         controls.put(controls.start(), "run.seed", 3, {})
 
 

@@ -105,7 +105,7 @@ def fit_rounds(
     like = alike or points
     law = law_of_rounds([p.outstanding for p in like], [p.iops for p in like])
     if law is None:
-        raise FitError("the times do not grow as a + b n: this is no batch service")
+        raise FitError("the times do not grow as a + b n: this is not a batch service")
     base, each = (1e12 * v for v in law)
     rows = [
         ("base", base, base / 3, base * 3, 0.03, 0.0),

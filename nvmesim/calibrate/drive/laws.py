@@ -2,7 +2,7 @@
 
 Little's law holds for every row: N = X R. A row whose R is many times that of a lone request waited
 for something that was full, so its X is a ceiling and constrains rates; a row whose R is a lone
-request's tells a latency, and its X is no ceiling. Sources: Little 1961; Denning and Buzen 1978
+request's tells a latency, and its X is not a ceiling. Sources: Little 1961; Denning and Buzen 1978
 (operational bounds); Reiser and Lavenberg 1980 (mean value analysis).
 """
 

@@ -2,7 +2,7 @@
 
 A ceiling on writes is the drain (programs behind a full buffer, which reads then wait for), or the
 controller (write commands per second, which reads do not feel but for their share of it), or there
-is no buffer and writes queue for the dies as reads do (virtual disks). The write points tell the
+is not a buffer and writes queue for the dies as reads do (virtual disks). The write points tell the
 last from the others by how the ceiling is approached; captures of a mix tell the first two apart.
 """
 

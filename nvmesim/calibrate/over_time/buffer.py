@@ -2,7 +2,7 @@
 
 A long write runs at the pace of the buffer until it is full, and then at that of the drain: one
 step down in bytes per second. What was written until the step, less what drained meanwhile, is the
-buffer. A step that is not there, or one of many (episodes), is no buffer.
+buffer. A step that is not there, or one of many (episodes), is not a buffer.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ STEP = 1.3
 START = 0.5
 """Windows that a disk may take to begin to drain: what is in program still holds its place."""
 STEADY = 0.3
-"""Coefficient of variation of the rate after the step, at most: else it is no steady drain."""
+"""Coefficient of variation of the rate after the step, at most: else it is not a steady drain."""
 
 
 @dataclass(frozen=True)

@@ -106,7 +106,7 @@ def copy_notebooks(folder: Path) -> Copied:
 
 
 def _cells(notebook: Path) -> Any:
-    """Source of a notebook without its outputs; None if it is no notebook any more."""
+    """Source of a notebook without its outputs; None if it is not a notebook."""
     try:
         cells = json.loads(notebook.read_text("utf-8"))["cells"]
         return ["".join(cell["source"]) for cell in cells]

@@ -138,7 +138,7 @@ def _kept(output: Path) -> Iterator[None]:
 
 @contextmanager
 def points_bar() -> Iterator[Report | None]:
-    """Give what moves a bar with the time left on stderr, None if that is no terminal."""
+    """Give what moves a bar with the time left on stderr, None if that is not a terminal."""
     if not sys.stderr.isatty():
         yield None
         return

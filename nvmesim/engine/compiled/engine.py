@@ -195,7 +195,7 @@ def _longer(array: Ints, n: int, first: int = 0) -> Ints:
 
 def _room(net: Network, slots: int) -> state.Room:
     """Room for *slots* tokens, and at time 0 for all that waits."""
-    others = net.n_stations + len(net.user_group)  # events that are no token's
+    others = net.n_stations + len(net.user_group)  # events that are not a token's
     slack = others + 8
     room = state.Room(
         tokens=aligned(slots, state.TOKEN_FIELDS),

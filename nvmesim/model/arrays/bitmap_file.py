@@ -16,7 +16,7 @@ from nvmesim.raid.planner.plan import SECTOR
 from nvmesim.scenario.resolved import Volume
 
 PAGE_WRITE: Final = (((0,), True, 0, SECTOR, 1),)
-"""The phase in which it is written; its child is no member's."""
+"""The phase in which it is written; its child is not a member's."""
 MOST: Final = 1 << 20
 """Writes that one page's write notes at most: no limit."""
 

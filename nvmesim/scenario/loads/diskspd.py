@@ -67,7 +67,7 @@ def parse(line: str, *, key: str = "diskspd") -> ParsedLoad:
 
 
 def _split(line: str, key: str) -> tuple[list[str], list[str]]:
-    """Return flags and targets; a first word that is no flag and ends in diskspd is the program."""
+    """Return flags and targets; a first word that ends in diskspd is the program."""
     try:
         parts = shlex.split(line, posix=False)
     except ValueError:

@@ -54,7 +54,7 @@ _TIME_PS: Final = {
 
 
 def parse_bytes(text: str, kb_base: int = 1024) -> int | None:
-    """Return the bytes that fio reads in *text*, None if it is no size.
+    """Return the bytes that fio reads in *text*, None if it is not a size.
 
     With the usual *kb_base* of 1024 ``4k`` and ``4kb`` are 4096 and ``4ki`` is 4000; with 1000 it
     is the other way round.

@@ -119,7 +119,7 @@ def _client(distributed: Any, address: str) -> Any:
     try:
         return distributed.Client(address, timeout=TIMEOUT, set_as_default=False)
     except ValueError as error:  # no address
-        raise InputError(f"--dask {address!r} is no address: {_line(error)}") from None
+        raise InputError(f"--dask {address!r} is not an address: {_line(error)}") from None
     except (OSError, TimeoutError) as error:
         raise InfrastructureError(
             f"no Dask scheduler answers at {address!r}: {_line(error)}"

@@ -118,7 +118,7 @@ def as_choice(values: Any, said: str) -> Choice:
     if isinstance(values, SweptRange):
         return values
     if isinstance(values, dict) or not isinstance(values, Iterable):
-        raise InputError(f"{said}: {values!r} is no list of values; write [{values!r}]")
+        raise InputError(f"{said}: {values!r} is not a list of values; write [{values!r}]")
     return distinct([_plain(v) for v in values], said)
 
 
@@ -171,14 +171,14 @@ def _plain(value: Any) -> Any:
 
 
 def _span(text: str, said: str) -> SweptRange | None:
-    """``lo..hi[..step]``; None if *text* is no range."""
+    """``lo..hi[..step]``; None if *text* is not a range."""
     parts = text.split("..")
     if len(parts) not in (2, 3) or text[:1] in "\"'[{":
         return None
     ends = [_NUMBER.fullmatch(part) for part in parts[:2]]
     if ends[0] is None or ends[1] is None:
         if any(ends):
-            raise InputError(f"{said}: {text!r} is no range; write for example 4..24..4")
+            raise InputError(f"{said}: {text!r} is not a range; write for example 4..24..4")
         return None
     low, high = (_decimal(end[1], said) for end in ends if end)
     unit = ends[1][2]
@@ -205,6 +205,6 @@ def _step(text: str, unit: str, said: str) -> tuple[Decimal | None, Decimal | No
     is_factor = text.strip()[:1] in ("x", "*", "×")
     found = _NUMBER.fullmatch(text.strip()[1:] if is_factor else text)
     if found is None or (found[2] not in _alike(unit)) or (is_factor and found[2]):
-        raise InputError(f"{said}: the step {text.strip()!r} is no number such as 4 or x2")
+        raise InputError(f"{said}: the step {text.strip()!r} is not a number such as 4 or x2")
     number = _decimal(found[1], said)
     return (None, number) if is_factor else (number, None)

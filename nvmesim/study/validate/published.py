@@ -176,7 +176,7 @@ class Published:
     def from_catalog(self) -> FromCatalog:
         """What the catalog says of the set; of a drive that the set describes itself, nothing.
 
-        Such numbers stand where a fit's will be: what they miss is no error of the catalog.
+        Such numbers stand where a fit's will be: what they miss is not an error of the catalog.
         """
         if self.file.catalog is not None:
             return self.file.catalog
@@ -323,7 +323,7 @@ def _check(file: _File, rows: tuple[Row, ...], folder: Path) -> None:
     for fit in file.fit:
         if seen.get((fit.config, fit.metric, fit.reference)) != "input":
             found = seen.get((fit.config, fit.metric, fit.reference))
-            said = f"is a {found}" if found else "is no row"
+            said = f"is a {found}" if found else "is not a row"
             raise InputError(
                 f"{where}: fit {fit.name!r}: {fit.config}, {fit.metric} {said}; only an input"
             )

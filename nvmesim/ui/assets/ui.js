@@ -172,6 +172,6 @@ const kept = {
 };
 const MOST_TOML = 256 * 1024;
 async function readToml(file) {
-  if (file.size > MOST_TOML) throw new Error(`${file.name} is no scenario: it is larger than 256 KiB`);
+  if (file.size > MOST_TOML) throw new Error(`${file.name} is not a scenario: it is larger than 256 KiB`);
   return file.text();
 }

@@ -114,7 +114,7 @@ def _value(line: str) -> object:
 
 
 def _tables(value: dict[str, Any]) -> Iterator[str]:
-    """Lines of the tables in one object; none of what is no histogram."""
+    """Lines of the tables in one object; none of what is not a histogram."""
     if value.get("type") in ("hist", "lhist") and isinstance(value.get("data"), dict):
         for name, keyed in value["data"].items():
             for key, rows in keyed.items() if isinstance(keyed, dict) else [("", keyed)]:
@@ -137,7 +137,7 @@ def _rows(rows: object, first: str, last: str, form: str) -> Iterator[str]:
 
 
 def _problem(histogram: _Histogram) -> str:
-    """Why *histogram* is no latency that can be told, or nothing."""
+    """Why *histogram* is not a latency that can be told, or nothing."""
     if histogram.unit_s is None:
         return f"left out: @{histogram.label}: its name does not say whether it counts ns or us"
     longest = max(low for low, _, n in histogram.bins if n)

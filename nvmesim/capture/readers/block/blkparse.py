@@ -104,7 +104,7 @@ def paired_blocks(
 class _Scanned(NamedTuple):
     events: Events
     odd: list[bytes]
-    """Lines that are no events: summary or damage."""
+    """Lines that are not events: summary or damage."""
     counters: np.ndarray
 
 

@@ -68,7 +68,7 @@ class Layout:
 
 
 def find_layout(head: bytes) -> Layout | None:
-    """The layout that the first lines of a file have, or None if they are no blkparse events."""
+    """The layout that the first lines of a file have, or None if they are not blkparse events."""
     lines = [line.rstrip(b"\r") for line in head.split(b"\n")[:-1] if line.strip()][:HEAD_LINES]
     if len(lines) < 2:
         return None

@@ -182,7 +182,7 @@ def _closed(buf: np.ndarray, first: int, stop: int) -> bool:
 
 @compiled
 def _digits(buf: np.ndarray, i: int) -> int:
-    """The three-digit number at *i*, or a negative one if a byte is no digit."""
+    """The three-digit number at *i*, or a negative one if a byte is not a digit."""
     a, b, c = int(buf[i]) - ZERO, int(buf[i + 1]) - ZERO, int(buf[i + 2]) - ZERO
     if a < 0 or a > 9 or b < 0 or b > 9 or c < 0 or c > 9:
         return -1
@@ -291,7 +291,7 @@ def scan_default(
 
     buf: uint8[n]. commands: int64[k], devices whose Q events nobody needs. events:
     int64[room, 4], out: time ns, device, sector, sectors. codes: uint8[2, room], out: action
-    letter, operation. others: int64[2, room], out: bounds of lines that are no events (kept
+    letter, operation. others: int64[2, room], out: bounds of lines that are not events (kept
     while there is room). counters: int64[N_COUNTERS], added to.
     """
     row = 0

@@ -60,7 +60,7 @@ def sniff(head: Head) -> bool:
 
 
 def _order(head: Head) -> str | None:
-    """The byte order of the machine that traced, None if this is no blktrace file."""
+    """The byte order of the machine that traced, None if this is not a blktrace file."""
     start = head.raw[:4]
     if len(head.raw) < RECORD:
         return None
@@ -83,7 +83,7 @@ def read(source: Source) -> Capture:
     """Read a device's blktrace files; CaptureError if they hold no whole request."""
     start, order = source.head.raw[:4], _order(source.head)
     if order is None:
-        raise source.error("is no blktrace file", "give what blktrace wrote, one file a CPU")
+        raise source.error("is not a blktrace file", "give what blktrace wrote, one file a CPU")
     version = start[0] if order == "little" else start[3]
     if version != VERSION:
         raise source.error(

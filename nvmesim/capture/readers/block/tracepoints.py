@@ -132,7 +132,7 @@ class _Lost:
 
 
 def _events(source: Source, notes: Notes) -> Iterator[Events]:
-    """Block events of *source*; lines that are no events of any kind are counted as skipped."""
+    """Block events of *source*; lines that are not events of any kind are counted as skipped."""
     counters = np.zeros(kernel.N_COUNTERS, np.int64)
     lost = _Lost()
     for data in chunks(source):

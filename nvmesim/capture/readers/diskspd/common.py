@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 S_PER_MS: Final = 1e-3
 LONGEST_MS: Final = 1e8
-"""A day and more is no latency."""
+"""A day and more is not a latency."""
 LARGEST: Final = 1e18
 SHORTEST_S: Final = 0.001
 """Test times are printed in hundredths; a shorter one makes rates without end."""

@@ -306,7 +306,7 @@ def _bins(table: Fields, per_s: float) -> dict[str, np.ndarray]:
             raise ValueError
     except (ValueError, OverflowError):
         raise table.source.error(
-            f"{given.where} holds something that is no count of a bin", "repeat the capture"
+            f"{given.where} holds something that is not the count of a bin", "repeat the capture"
         ) from None
     values = (fio_bin_value(keys) if raw_index else keys.astype(np.float64)) / per_s
     order = np.argsort(values)

@@ -167,7 +167,7 @@ def _objects(source: Source, text: str) -> _Found:
     if not found.objects and found.first_error is None:
         what = "JSON, but none" if is_json else "text"
         raise source.error(
-            f'holds {what} with the key "fio version" at its top' if is_json else "is no JSON",
+            f'holds {what} with the key "fio version" at its top' if is_json else "is not JSON",
             "give the output of fio --output-format=json",
         )
     if INTERRUPTED in text:
@@ -220,7 +220,7 @@ def _broken(source: Source, text: str, error: json.JSONDecodeError) -> Exception
         found = f"ends inside the JSON, at line {line}"
         return source.error(found, "the run was cut off or the file copied in part: repeat it")
     near = shown(text[error.pos : error.pos + 30].split("\n")[0], 30)
-    return source.error(f"line {line} is no JSON near {near!r}", "repeat the capture")
+    return source.error(f"line {line} is not JSON near {near!r}", "repeat the capture")
 
 
 def _final_runs(objects: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -30,7 +30,7 @@ class Options:
         return bool(self.given)
 
     def whole(self, key: str, default: int | None = None) -> int | None:
-        """Return the whole number at *key*; *default* if it is absent, None if it is no number."""
+        """Return the whole number at *key*; *default* without it, None if it is not a number."""
         if key not in self.given:
             return default
         text = self.given[key].strip()
@@ -90,7 +90,7 @@ class Options:
 
     @property
     def mixes_sizes(self) -> bool:
-        """True if requests of several sizes were asked for: their mean is no size."""
+        """True if requests of several sizes were asked for: their mean is not a size."""
         return "bsrange" in self.given or "bssplit" in self.given
 
     def block_sizes(self, op: Op) -> dict[int, float] | None:

@@ -160,7 +160,7 @@ class Rows:
 def row_batches(source: Source, layout: LogLayout) -> Iterator[tuple[Rows, int]]:
     """Yield the good rows, a chunk ahead, and the number of rows skipped.
 
-    Skipped is a row with other columns, with something that is no number or not plausible, or of
+    Skipped is a row with other columns, with something that is not a number or not plausible, or of
     another operation than read and write (a trim).
     """
     return ahead(source, _batches(source, layout))

@@ -180,7 +180,7 @@ def _last_line(host: _Host, text: str) -> None:
 
 
 def _decimals(text: str) -> float | None:
-    """How many decimals the last word has, None if it is no number."""
+    """How many decimals the last word has, None if it is not a number."""
     words = text.split()
     match = re.search(r"\d[.,](\d+)%?$", words[-1]) if words else None
     return float(len(match[1])) if match else None
@@ -242,7 +242,7 @@ def _cpu_table(header: list[str], cpu: Values) -> Callable[[list[str]], bool]:
 
 def _from_json(source: Source, text: str) -> list[_Host]:
     try:
-        # sysstat prints decimals as the locale does, which is no JSON.
+        # sysstat prints decimals as the locale does, which is not JSON.
         data = json.loads(_COMMA.sub(r"\1\2.\3", text))
         raw = data["sysstat"]["hosts"]
         return [_host_of(item, item["statistics"]) for item in raw]

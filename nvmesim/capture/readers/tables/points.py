@@ -147,7 +147,7 @@ def _rows(source: Source) -> Iterator[_Row]:
             cells = next(csv.reader([text], delimiter=separator, strict=True))
         except csv.Error as error:
             raise source.error(
-                f"line {number} is no row of a CSV ({error})", "a point is one line"
+                f"line {number} is not a row of a CSV ({error})", "a point is one line"
             ) from None
         if not names:
             names = [_clean(cell) for cell in cells]

@@ -41,7 +41,7 @@ MAX_SECTOR: Final = 2**53
 MAX_SECTORS: Final = 2**32
 MAX_US: Final = 4 * 10**15
 MAX_TICKS: Final = 4 * 10**16
-"""us, or 100 ns since the start: the most that is no overflow in ns."""
+"""us, or 100 ns since the start: the most that is not an overflow in ns."""
 HEAD_LINES: Final = 50
 READ: Final = ord("R")
 WRITE: Final = ord("W")
@@ -219,7 +219,7 @@ def read(source: Source) -> Capture:
         return requests_capture(source, "xperf", xperf_blocks)
     layout = find_layout(source.head)
     if layout is None:
-        raise source.error("is no trace with a line a request", "give the trace as published")
+        raise source.error("is not a trace with a line a request", "give the trace as published")
 
     def blocks(source: Source, notes: Notes) -> Iterator[Block]:
         return timed_rows(_batches(source, layout, notes), notes)

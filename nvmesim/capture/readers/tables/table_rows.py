@@ -2,9 +2,9 @@
 
 Most lines are plain: cells between separators, whole numbers, words without quotes. They are split
 by Polars' CSV reader into typed columns, with one column more than a row has, so that a row that is
-too long is seen. Lines of which any wanted cell is none are looked at closely, as text: quotes,
-blanks around cells, names with blanks in them, optional cells. What is no row even then is handed
-to the format, which knows headers and messages, and else counted.
+too long is seen. Lines without a value in a wanted cell are parsed again as text: quotes, blanks
+around cells, names with blanks in them, optional cells. What is not a row even then is handed to
+the format, which knows headers and messages, and else counted.
 """
 
 from __future__ import annotations

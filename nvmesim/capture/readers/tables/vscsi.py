@@ -77,7 +77,7 @@ def read(source: Source) -> Capture:
         return _read_lcs(source)
     version = _version(source.head)
     if not version:
-        raise source.error("is no vSCSI trace", "give the binary trace as published")
+        raise source.error("is not a vSCSI trace", "give the binary trace as published")
 
     def blocks(source: Source, notes: Notes) -> Iterator[Block]:
         return timed_rows(_vscsi(source, V1 if version == 1 else V2, notes), notes)
