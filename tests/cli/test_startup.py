@@ -36,7 +36,7 @@ def test_a_prediction_imports_neither_numba_nor_scipy():
     """They take as long as the prediction itself; the loop's machine code is on disk by then."""
     code = (
         "from nvmesim.cli.app import run_command\n"
-        f"run_command(['run', {str(EXAMPLE)!r}])\n"
+        f"run_command(['run', {str(EXAMPLE)!r}, '--set', 'run.requests=2000'])\n"
         "import sys; print('LOADED', *sys.modules)"
     )
     python(code)

@@ -403,6 +403,7 @@ def test_a_pickle_that_is_whole_but_of_another_library(case: Case) -> None:
     case.assert_unharmed(case.run({"XDG_CACHE_HOME": str(home)}), "cannot be used")
 
 
+@pytest.mark.long
 def test_many_processes_at_once(case: Case) -> None:
     home = case.folder("home", mode=0o700)
     for done in case.run_many(4, {"XDG_CACHE_HOME": str(home)}):
