@@ -83,7 +83,7 @@ def one_run(requests: int) -> int:
     return grown(rows, "request")
 
 
-def one_grid(points: int, workers: int) -> int:
+def one_grid(points: int, workers: int, *, certainty: bool) -> int:
     """Sweep so many points; print what is resident, and what a point costs, twenty times."""
     rows: list[tuple[float, int]] = []
     at = [time.monotonic()]
@@ -100,7 +100,7 @@ def one_grid(points: int, workers: int) -> int:
     with tempfile.TemporaryDirectory() as folder:
         frame = ns.sweep(
             ns.Scenario.model_validate(TABLES), over, requests=500, workers=workers, cache=False,
-            progress=look, output=Path(folder) / "grid.parquet",
+            certainty=certainty, progress=look, output=Path(folder) / "grid.parquet",
         )  # fmt: skip
     assert frame.height == frame["error"].null_count() == points
     return grown(rows, "point")
@@ -122,11 +122,12 @@ def main() -> int:
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--requests", type=lambda text: int(float(text)))
     parser.add_argument("--grid", type=int)
+    parser.add_argument("--bare", action="store_true", help="a grid without the numbers' doubt")
     asked = parser.parse_args()
     if asked.requests:
         return one_run(asked.requests)
     if asked.grid:
-        return one_grid(asked.grid, asked.workers)
+        return one_grid(asked.grid, asked.workers, certainty=not asked.bare)
     end = time.monotonic() + 60 * asked.minutes
     rows: list[tuple[int, int]] = []
     while time.monotonic() < end or len(rows) <= WARM_ROUNDS:

@@ -46,6 +46,18 @@ def test_a_point_is_what_run_says(small):
     assert {k: frame[k][0] for k in row} == row
 
 
+def test_without_certainty_the_figures_are_the_same_and_the_interval_narrower(small):
+    over = {"workload.outstanding": [4]}
+    whole, bare = (
+        ns.sweep(small, over, workers=1, cache=False, certainty=c).row(0, named=True)
+        for c in (True, False)
+    )
+    same = ("iops", "read_iops", "lat_mean_us", "lat_p99_us", "requests", "verdict")
+    assert [bare[k] for k in same] == [whole[k] for k in same]
+    width, wide = (row["iops_high"] - row["iops_low"] for row in (bare, whole))
+    assert width < wide / 3
+
+
 def precise(small, **workload):
     tables = {k: v for k, v in small.to_dict().items() if k != "run"}
     return put(tables, {f"workload.0.{k}": v for k, v in workload.items()})

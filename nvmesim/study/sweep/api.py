@@ -74,6 +74,7 @@ def sweep(
     requests: int | None = None,
     max_requests: int = MAX_REQUESTS,
     cache: bool = True,
+    certainty: bool = True,
     progress: Progress | None = None,
     tally: SweepTally | None = None,
 ) -> pl.DataFrame:
@@ -89,10 +90,13 @@ def sweep(
     *output* is a table, .parquet, .csv or .json by its name; what is finished is kept beside it,
     and *resume* goes on from there after any interruption (a finished .csv says nothing of its
     sweep: it is made again, from the cache). Finished points also stay in the user's cache folder
-    unless *cache* is False. A combination that cannot be gets a row with its ``error``; a key that
-    does not exist, or takes none of its values, raises InputError before anything is simulated.
+    unless *cache* is False. Without *certainty* intervals hold the simulation's chance alone, and a
+    short point takes a tenth of the time.
+
+    A combination that cannot be gets a row with its ``error``; a key that does not exist, or takes
+    none of its values, raises InputError before anything is simulated.
     """
-    settings = Settings(engine, seed, precision, requests, max_requests, cache)
+    settings = Settings(engine, seed, precision, requests, max_requests, cache, certainty)
     plan = make_plan(over, samples, method or ("grid" if samples is None else "lhs"), sample_seed)
     tables, base = tables_of(scenario)
     head = header(
