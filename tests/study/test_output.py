@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from functools import partial
 
 import polars as pl
 import pytest
@@ -16,43 +17,47 @@ from nvmesim.study.sweep.output import read_frame
 
 COUNTS = {"drives.0.count": [1, 2]}
 
+sweep = partial(ns.sweep, certainty=False)
+
 
 @pytest.mark.parametrize("ending", ["parquet", "csv", "json"])
 def test_the_name_says_the_format(small, tmp_path, ending):
     out = tmp_path / f"points.{ending}"
-    frame = ns.sweep(small, COUNTS, output=out, workers=1)
+    frame = sweep(small, COUNTS, output=out, workers=1)
     read = {"parquet": pl.read_parquet, "csv": pl.read_csv, "json": read_frame}[ending](out)
     assert read.columns == frame.columns
     assert read["drives.0.count"].to_list() == [1, 2]
     assert read["iops"].to_list() == pytest.approx(frame["iops"].to_list(), rel=1e-12)
     assert os.listdir(tmp_path) == [out.name]
-    again = ns.sweep(small, COUNTS, output=out, resume=True, workers=1)
+    again = sweep(small, COUNTS, output=out, resume=True, workers=1)
     assert again["iops"].to_list() == pytest.approx(frame["iops"].to_list(), rel=1e-12)
 
 
 def test_json_remembers_its_sweep(small, tmp_path):
     out = tmp_path / "points.json"
-    ns.sweep(small, COUNTS, output=out, workers=1)
+    sweep(small, COUNTS, output=out, workers=1)
     assert len(json.loads(out.read_text())["rows"]) == 2
     with pytest.raises(InputError, match="sweeps over other values"):
-        ns.sweep(small, {"drives.0.count": [3]}, output=out, resume=True, workers=1)
+        sweep(small, {"drives.0.count": [3]}, output=out, resume=True, workers=1)
     out.write_text("[]")
     with pytest.raises(InputError, match="not written by a sweep"):
-        ns.sweep(small, COUNTS, output=out, resume=True, workers=1)
+        sweep(small, COUNTS, output=out, resume=True, workers=1)
     out.write_text("{")
     with pytest.raises(InputError, match="no JSON file"):
-        ns.sweep(small, COUNTS, output=out, resume=True, workers=1)
+        sweep(small, COUNTS, output=out, resume=True, workers=1)
 
 
 @pytest.mark.parametrize("name", ["points.xlsx", "points", "/dev/stdout", "/dev/null"])
 def test_other_formats_are_refused_in_one_line(small, tmp_path, name):
     with pytest.raises(InputError, match=r"a table is \.parquet, \.csv or \.json"):
-        ns.sweep(small, COUNTS, output=tmp_path / name, workers=1)
+        sweep(small, COUNTS, output=tmp_path / name, workers=1)
     assert os.listdir(tmp_path) == []
 
 
 def command(file, tmp_path, *options):
-    return run_command(["sweep", str(file), "-o", str(tmp_path / "o.parquet"), *options])
+    return run_command(
+        ["sweep", str(file), "-o", str(tmp_path / "o.parquet"), "--no-certainty", *options]
+    )
 
 
 def test_two_keys_make_a_grid(file, tmp_path, capsys):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import signal
@@ -27,6 +28,8 @@ from nvmesim.study.sweep.workers import WorkerPool
 from tests.children import heed_ctrl_c, unmeasured
 
 OVER = {"drives.0.count": [1, 2], "workload.outstanding": "1..4..x2"}
+
+sweep = functools.partial(ns.sweep, certainty=False)
 
 
 def test_a_frame_has_every_parameter_and_result(small):
@@ -65,7 +68,7 @@ def precise(small, **workload):
 
 def test_a_point_stops_when_it_is_precise_and_agrees_with_a_long_run(small):
     scenario = precise(small)
-    row = ns.sweep(scenario, {"workload.0.outstanding": [4]}, workers=1).row(0, named=True)
+    row = sweep(scenario, {"workload.0.outstanding": [4]}, workers=1).row(0, named=True)
     whole = ns.simulate(ns.Scenario.model_validate(scenario), requests=400_000, reliefs=False)
     assert 40_000 <= row["requests"] < 200_000 < whole.requests
     assert row["converged"]
@@ -83,7 +86,7 @@ def test_a_point_stops_when_it_is_precise_and_agrees_with_a_long_run(small):
 )
 def test_a_point_that_is_not_steady_at_once_is_simulated_longer(small, workload):
     over = {"run.seed": [1]}
-    row = ns.sweep(precise(small, **workload), over, workers=1, max_requests=400_000)
+    row = sweep(precise(small, **workload), over, workers=1, max_requests=400_000)
     long = {**precise(small, **workload), "run": {"requests": 400_000}}
     whole = ns.simulate(ns.Scenario.model_validate(long), reliefs=False)
     assert row["requests"][0] > 30_000
@@ -91,8 +94,8 @@ def test_a_point_that_is_not_steady_at_once_is_simulated_longer(small, workload)
 
 
 def test_rows_do_not_depend_on_the_number_of_workers(small):
-    one = ns.sweep(small, OVER, workers=1, cache=False)
-    two = ns.sweep(small, OVER, workers=2, cache=False)
+    one = sweep(small, OVER, workers=1, cache=False)
+    two = sweep(small, OVER, workers=2, cache=False)
     assert_frame_equal(one, two)
 
 
@@ -101,7 +104,8 @@ def test_a_script_without_a_main_guard_can_sweep(small, tmp_path):
     tables = json.dumps(small.to_dict())
     script.write_text(
         "import json\nimport nvmesim as ns\n"
-        f"frame = ns.sweep(json.loads({tables!r}), {OVER!r}, workers=2)\nprint(len(frame))\n"
+        f"frame = ns.sweep(json.loads({tables!r}), {OVER!r}, workers=2, certainty=False)\n"
+        "print(len(frame))\n"
     )
     done = subprocess.run(
         [sys.executable, "-W", "error", script], capture_output=True, text=True, check=False
@@ -110,7 +114,7 @@ def test_a_script_without_a_main_guard_can_sweep(small, tmp_path):
 
 
 def test_a_combination_that_cannot_be_has_its_reason(small):
-    frame = ns.sweep(small, {"drives.0.count": [2, 4], "volume.raid": ["raid0", "raid6"]})
+    frame = sweep(small, {"drives.0.count": [2, 4], "volume.raid": ["raid0", "raid6"]})
     errors = frame.filter(pl.col("error").is_not_null())
     assert errors.select("drives.0.count", "volume.raid").rows() == [(2, "raid6")]
     assert "raid6" in errors["error"][0]
@@ -118,7 +122,7 @@ def test_a_combination_that_cannot_be_has_its_reason(small):
 
 
 def test_a_value_that_cannot_be_does_not_stop_the_others(small):
-    frame = ns.sweep(small, {"drives.0.count": [1, 100], "run.seed": [1, 2]}, workers=1)
+    frame = sweep(small, {"drives.0.count": [1, 100], "run.seed": [1, 2]}, workers=1)
     assert frame["error"].is_null().to_list() == [True, True, False, False]
     assert "PCIe lanes" in frame["error"][2]
 
@@ -137,7 +141,7 @@ def test_a_value_that_cannot_be_does_not_stop_the_others(small):
 )
 def test_what_no_point_takes_is_an_error_before_anything_runs(small, over, match):
     with pytest.raises(InputError, match=match) as caught:
-        ns.sweep(small, over)
+        sweep(small, over)
     assert "\n" not in str(caught.value)
     assert "\x00" not in str(caught.value)
 
@@ -153,7 +157,7 @@ def test_stars_change_every_element(small):
 
 def swept(scenario, **options):
     tally = SweepTally()
-    frame = ns.sweep(scenario, OVER, workers=1, tally=tally, **options)
+    frame = sweep(scenario, OVER, workers=1, tally=tally, **options)
     return frame, tally
 
 
@@ -216,20 +220,21 @@ def test_content_sees_files(tmp_path):
 # Interruptions -----------------------------------------------------------------------------------
 
 
-POINTS = 40
+POINTS = 80
 
 
 def resumed(file, out, *more):
     return run_command(
         ["sweep", str(file), "--over", f"workload.outstanding=1..{POINTS}", "-o", str(out),
-         "--no-cache", "--resume", *more]
+         "--no-cache", "--no-certainty", "--resume", *more]
     )  # fmt: skip
 
 
 def started(file, out, *more, **options):
     command = [
         sys.executable, "-c", "from nvmesim.cli import main; main()", "sweep", str(file),
-        "--over", f"workload.outstanding=1..{POINTS}", "-o", str(out), "--no-cache", *more,
+        "--over", f"workload.outstanding=1..{POINTS}", "-o", str(out), "--no-cache",
+        "--no-certainty", *more,
     ]  # fmt: skip
     return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, **options)
 
@@ -256,12 +261,12 @@ def test_a_sweep_goes_on_where_it_was_stopped(file, tmp_path, how, capfd):
     if kept == POINTS:
         pytest.skip("the sweep was quicker than the signal")
     assert run_command(["sweep", str(file), "--over", "workload.outstanding=1..200",
-                        "-o", str(out)]) == 2  # fmt: skip
+                        "-o", str(out), "--no-certainty"]) == 2  # fmt: skip
     assert "--resume" in capfd.readouterr().err
     assert resumed(file, out, "--workers", "2") == 0
     assert f"{kept} kept" in capfd.readouterr().out
     assert not partial.exists()
-    whole = ns.sweep(file, {"workload.outstanding": f"1..{POINTS}"}, cache=False, workers=1)
+    whole = sweep(file, {"workload.outstanding": f"1..{POINTS}"}, cache=False, workers=1)
     assert_frame_equal(pl.read_parquet(out), whole)
 
 
@@ -273,7 +278,7 @@ def stopped_early(small, out, after=3):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        ns.sweep(small, OVER, output=out, workers=1, cache=False, progress=progress)
+        sweep(small, OVER, output=out, workers=1, cache=False, progress=progress)
 
 
 def test_a_torn_last_line_is_simulated_again(small, tmp_path):
@@ -282,17 +287,17 @@ def test_a_torn_last_line_is_simulated_again(small, tmp_path):
     partial = tmp_path / "s.parquet.partial"
     partial.write_bytes(partial.read_bytes()[:-20])
     tally = SweepTally()
-    frame = ns.sweep(small, OVER, output=out, resume=True, workers=1, tally=tally)
+    frame = sweep(small, OVER, output=out, resume=True, workers=1, tally=tally)
     assert tally.kept == 2
-    assert_frame_equal(frame, ns.sweep(small, OVER, workers=1))
+    assert_frame_equal(frame, sweep(small, OVER, workers=1))
     assert_frame_equal(frame, pl.read_parquet(out))
 
 
 def test_a_finished_sweep_is_not_run_again(small, tmp_path):
     out = tmp_path / "s.parquet"
-    frame = ns.sweep(small, OVER, output=out, workers=1)
+    frame = sweep(small, OVER, output=out, workers=1)
     tally = SweepTally()
-    again = ns.sweep(small, OVER, output=out, resume=True, tally=tally)
+    again = sweep(small, OVER, output=out, resume=True, tally=tally)
     assert (tally.kept, tally.simulated) == (6, 0)
     assert_frame_equal(frame, again)
 
@@ -312,7 +317,7 @@ def test_a_finished_sweep_is_not_run_again(small, tmp_path):
 def test_a_file_of_another_sweep_is_refused(small, tmp_path, finished, change, match):
     out = tmp_path / "s.parquet"
     if finished:
-        frame = ns.sweep(small, OVER, output=out, workers=1)
+        frame = sweep(small, OVER, output=out, workers=1)
         head = json.loads(pl.read_parquet_metadata(out)["nvmesim"]) | change
         frame.write_parquet(out, metadata={"nvmesim": json.dumps(head)})
         changed = out
@@ -323,7 +328,7 @@ def test_a_file_of_another_sweep_is_refused(small, tmp_path, finished, change, m
         changed.write_text(json.dumps(json.loads(head) | change) + "\n" + "".join(lines))
     before = changed.read_bytes()
     with pytest.raises(InputError, match=match):
-        ns.sweep(small, OVER, output=out, resume=True, workers=1)
+        sweep(small, OVER, output=out, resume=True, workers=1)
     assert changed.read_bytes() == before
 
 
@@ -332,7 +337,7 @@ def test_what_is_no_parquet_file_is_refused(small, tmp_path, content):
     out = tmp_path / "s.parquet"
     out.write_bytes(content)
     with pytest.raises(InputError, match="no Parquet file"):
-        ns.sweep(small, OVER, output=out, resume=True)
+        sweep(small, OVER, output=out, resume=True)
 
 
 def test_two_sweeps_do_not_write_one_file(small, tmp_path):
@@ -341,9 +346,9 @@ def test_two_sweeps_do_not_write_one_file(small, tmp_path):
     def progress(what, share):
         if share > 0:
             with pytest.raises(InputError, match="another sweep"):
-                ns.sweep(small, OVER, output=out, resume=True, workers=1)
+                sweep(small, OVER, output=out, resume=True, workers=1)
 
-    ns.sweep(small, OVER, output=out, workers=1, progress=progress)
+    sweep(small, OVER, output=out, workers=1, progress=progress)
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs a limit on file sizes")
@@ -373,7 +378,7 @@ def jobs(small, n):
     tables = small.to_dict()
     for i in range(n):
         changed = put(tables, {"workload.outstanding": i + 1})
-        yield SweepJob(i, changed, ".", Settings(cache=False))
+        yield SweepJob(i, changed, ".", Settings(cache=False, certainty=False))
 
 
 def test_a_worker_that_dies_is_replaced(small):
@@ -409,4 +414,4 @@ def test_a_point_that_kills_its_workers_is_given_up(small, monkeypatch):
 def test_workers_that_never_start_are_one_line(small, monkeypatch):
     monkeypatch.setattr(sys, "executable", "/bin/false")
     with pytest.raises(Exception, match="no worker process answers"):
-        ns.sweep(small, OVER, workers=2, cache=False)
+        sweep(small, OVER, workers=2, cache=False)
