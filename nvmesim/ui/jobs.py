@@ -119,8 +119,12 @@ class Jobs:
         """Return the job *name*, None if it is unknown or was long ago."""
         return self._jobs.get(name)
 
-    def close(self) -> None:
-        """Stop everything."""
+    def cancel_all(self) -> None:
+        """Let each job stop at its next `progress`."""
         for job in list(self._jobs.values()):
             job.cancel()
+
+    def close(self) -> None:
+        """Stop everything."""
+        self.cancel_all()
         self._pool.shutdown(wait=False, cancel_futures=True)

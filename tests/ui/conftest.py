@@ -53,7 +53,7 @@ class Page:
 
 
 @pytest.fixture(scope="session")
-def page():
+def app_page():
     with listening(None) as ear:
         port = ear.getsockname()[1]
         app = create_app(TOKEN, port)
@@ -65,3 +65,10 @@ def page():
             yield Page(client, port, app.state.api)
         server.should_exit = True
         thread.join(30)
+
+
+@pytest.fixture
+def page(app_page):
+    """What a test began and did not wait for is stopped: it would run beside the next ones."""
+    yield app_page
+    app_page.api.jobs.cancel_all()

@@ -13,6 +13,7 @@ from nvmesim.study.validate.score import summary
 from tests.validate.conftest import PUBLISHED
 
 QUICK = ("interfaces", "team-trimode")
+ONE_WORKER = pytest.mark.xdist_group("quick sets")
 
 
 def scored(name):
@@ -26,6 +27,7 @@ def quick():
 
 
 @pytest.mark.parametrize("which", range(len(QUICK)))
+@ONE_WORKER
 def test_reports_are_current(quick, which):
     """Rows, measured and predicted; ends of intervals rest on all sets, and need a whole run."""
     written = (PUBLISHED / QUICK[which] / "report.md").read_text("utf-8")
@@ -34,11 +36,13 @@ def test_reports_are_current(quick, which):
     assert rows.findall(written)
 
 
+@ONE_WORKER
 def test_ceilings_lie_below_the_published_by_what_the_protocol_takes(quick):
     errors = [line.error for line in quick[0].targets]
     assert all(-0.21 < e < -0.05 for e in errors)
 
 
+@ONE_WORKER
 def test_scoreboard_and_page_name_every_target(quick):
     board, html = scoreboard(quick), page(quick)
     for one in quick:
@@ -49,6 +53,7 @@ def test_scoreboard_and_page_name_every_target(quick):
     assert "https://" not in html.split("<script")[0]
 
 
+@ONE_WORKER
 def test_summary_counts_targets_only(quick):
     found = summary(quick)
     assert found.targets == sum(len(s.targets) for s in quick)
