@@ -266,7 +266,7 @@ FAILED = {
     "too few": ({"raid": "raid6", "members": [0, 1, 2]}, "needs at least 4"),
     "no rebuild": ({"raid": "raid0", "rebuild": True}, "no redundancy"),
     "ppl": ({"raid": "raid6", "journal": "ppl"}, "only raid5"),
-    "bitmap": ({"raid": "raid5", "engine": "intel-vroc", "bitmap": "internal"}, "no Linux md"),
+    "bitmap": ({"raid": "raid5", "engine": "intel-vroc", "bitmap": "internal"}, "not Linux md"),
     "wide": ({"raid": "raid10", "engine": "storage-spaces-mirror", "columns": 3}, "columns is 3"),
     "narrow": ({"raid": "raid5", "engine": "storage-spaces-parity", "columns": 2}, "at least 3"),
     "chunk": ({"raid": "raid5", "chunk": "6 KiB"}, "multiple of 4 KiB"),

@@ -71,4 +71,5 @@ def simulated(ready, requests) -> np.ndarray:
 
 
 def ready_for(volume, load=None, **more):
-    return prepare(scenario(volume, load, **more), "compiled", 3)
+    """Without a pilot: what members are sent does not depend on how full their buffers are."""
+    return prepare(scenario(volume, load, **more), "compiled", 3, level=0.0)
