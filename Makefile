@@ -5,6 +5,7 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do \
 VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.nvmesim-installed
+RUNS := $(VENV)/.nvmesim-runs
 WORKERS ?= 2
 
 # Tests marked "browser" load the HTML report in headless Chromium; without one they are left out.
@@ -40,17 +41,27 @@ help:
 
 venv: $(STAMP)
 
-$(STAMP): requirements.lock pyproject.toml
+define install
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed, none was found; set PYTHON=..." >&2; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) >/dev/null 2>&1 \
 		|| $(PYTHON) -m venv --clear --without-pip $(VENV)
 	@if $(BIN)/python -m pip --version >/dev/null 2>&1; then pip="$(BIN)/python -m pip"; \
 	else pip="$(PYTHON) -m pip --python $(BIN)/python"; fi; set -x; \
-	$$pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock && \
+	$$pip install --quiet --disable-pip-version-check --require-hashes -r $(1) && \
 	$$pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps -e .
+endef
+
+# all, for developers; what runs is among it
+$(STAMP): requirements.lock requirements-run.lock pyproject.toml
+	$(call install,requirements.lock)
+	touch $(RUNS) $@
+
+# what it takes to run, and no more: a third of the time
+$(RUNS): requirements-run.lock pyproject.toml
+	$(call install,requirements-run.lock)
 	touch $@
 
-run: venv
+run: $(RUNS)
 	@mkdir -p build
 	$(BIN)/nvmesim calibrate calibration/samsung-980pro/depth.csv --name samsung-980pro -o build/980pro.toml \
 		--captured-on linux-io_uring,'pcie4 x4'
@@ -60,7 +71,7 @@ run: venv
 		/^"8 drives, 10x128",clat_p99_us/ { printf ", p99 %.0f us", $$4 } \
 		END { print " (calibration/published/980pro-jbod)" }' calibration/published/980pro-jbod/rows.csv
 
-run-local: venv
+run-local: $(RUNS)
 	@mkdir -p build
 	$(BIN)/nvmesim calibrate calibration/local-disk/*.json --name local-disk -o build/local-disk.toml
 	$(BIN)/nvmesim run examples/raid5.toml
@@ -147,6 +158,8 @@ audit:
 lock:
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 		--no-header --no-annotate --extra dev --extra docs --extra bench pyproject.toml -o requirements.lock
+	printf 'editables\nhatchling\n' | uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+		--no-emit-index-url --no-header --no-annotate -c requirements.lock pyproject.toml - -o requirements-run.lock
 
 clean:
 	rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .benchmarks .hypothesis
