@@ -147,12 +147,24 @@ def test_validate_and_size_from_another_folder(run):
     assert "samsung-980pro-1tb" in run("catalog", "list")
 
 
+def test_what_runs_is_locked_as_what_develops():
+    """`make run` installs a part of what `make test` does: the same versions, the same hashes."""
+    whole, part = (
+        {entry.strip() for entry in re.split(r"\n(?! )", (ROOT / name).read_text("utf-8")) if entry}
+        for name in ("requirements.lock", "requirements-run.lock")
+    )
+    assert part < whole
+    named = {re.split("[=;]", entry)[0] for entry in part}
+    assert {re.split("[<>=]", d)[0] for d in PROJECT["dependencies"]} <= named
+
+
 def test_the_source_distribution_can_be_built_from(tmp_path):
     archive = build("sdist", tmp_path)
     with tarfile.open(archive) as file:
         names = {name.partition("/")[2] for name in file.getnames()}
     for wanted in ("pyproject.toml", "README.md", "LICENSE", "nvmesim/py.typed", "Makefile",
-                   "requirements.lock", "tests/test_packaging.py", "docs/conf.py",
+                   "requirements.lock", "requirements-run.lock", "tests/test_packaging.py",
+                   "docs/conf.py",
                    "calibration/published/team-jbod/set.toml"):  # fmt: skip
         assert wanted in names
     assert not [n for n in names if n.startswith(("docs/generated", "build", ".venv"))]
