@@ -246,8 +246,11 @@ def _sentence(
         also = also_full(lowered, totals, stop)
         relief = best_relief(reliefs)
         if reliefs and not any(_brings(r) for r in reliefs):
-            # what is full was relieved, and something else held the load at once
-            relief += " alone: something else is as full, two must change at once"
+            relief += (
+                " alone: something else is as full, two must change at once"
+                if also
+                else "; no single change that was tried brings more"
+            )
         return f"Stopped by {describe(lowered, totals, stop)}{also}: {relief}."
     nothing = "Nothing is full"
     if most is not None:

@@ -10,7 +10,8 @@ from nvmesim.scenario.resolved import ResolvedScenario, Volume
 CPU_BOUND: Final = "CPU-bound"
 CLASSES: Final = (
     "drives alone", CPU_BOUND, "shared targets", "md reads", "md parity writes", "mirrors",
-    "mixes", "degraded and rebuilding", "links", "Storage Spaces", "hardware RAID", "Windows",
+    "mixes", "degraded and rebuilding", "links", "Storage Spaces", "hardware RAID",
+    "other RAID engines", "Windows",
 )  # fmt: skip
 
 
@@ -39,6 +40,8 @@ def _of_volume(volume: Volume, scenario: ResolvedScenario) -> str:
         return "Storage Spaces"
     if volume.engine.runs_on == "controller" or volume.engine.name.startswith("intel-vroc"):
         return "hardware RAID"
+    if volume.engine.merge == "none" and volume.engine.name != "none":
+        return "other RAID engines"  # what was learned of Linux md says nothing of these
     if volume.degraded or volume.rebuild:
         return "degraded and rebuilding"
     if all(g.read == 1 for g in scenario.workload):
