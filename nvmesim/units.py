@@ -50,8 +50,8 @@ def _split(text: str, what: str, example: str) -> tuple[Fraction, str]:
     """Return the number and the unit in *text*, or say what to write."""
     match = _NUMBER.match(text) if len(text) <= LONGEST_TEXT else None
     if match is None:
-        said = text if len(text) <= LONGEST_TEXT else f"{text[:LONGEST_TEXT]}…"
-        raise UnitError(f"{said!r} is not {what}; write for example {example!r}")
+        message = text if len(text) <= LONGEST_TEXT else f"{text[:LONGEST_TEXT]}…"
+        raise UnitError(f"{message!r} is not {what}; write for example {example!r}")
     return Fraction(match.group(1)), match.group(2)
 
 

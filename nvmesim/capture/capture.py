@@ -179,12 +179,12 @@ class Captures:
     @property
     def warnings(self) -> tuple[str, ...]:
         """Every warning of every file and measurement, prefixed with its name; then `unread`."""
-        said = [f"{c.file.name}: {w}" for c in self.files for w in c.warnings]
+        notes = [f"{c.file.name}: {w}" for c in self.files for w in c.warnings]
         for capture in self.files:
             for measurement in capture.measurements:
                 name = f"{capture.file.name} ({measurement.label})"
-                said += [f"{name}: {w}" for w in measurement.warnings]
-        return (*said, *(f"not read: {reason}" for reason in self.unread))
+                notes += [f"{name}: {w}" for w in measurement.warnings]
+        return (*notes, *(f"not read: {reason}" for reason in self.unread))
 
     @property
     def table(self) -> pl.DataFrame:

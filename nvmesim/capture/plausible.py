@@ -44,12 +44,12 @@ def plausible(source: Source, capture: Capture) -> Capture:
         if problem and capture.format != CLAIMS:
             problems.append(f"{measurement.label}: {problem}")
             continue
-        checked, said = _sizes_checked(checked)
-        said += [problem] if problem else []
+        checked, notes = _sizes_checked(checked)
+        notes += [problem] if problem else []
         if capture.requests is None and not problem:
             checked, more = _depth_checked(checked)
-            said += more
-        kept.append(_warned(checked, said))
+            notes += more
+        kept.append(_warned(checked, notes))
     if problems and not kept:
         raise source.error(problems[0], "the file contradicts itself: give it as it was written")
     if not problems and all(a is b for a, b in zip(kept, capture.measurements, strict=True)):
@@ -58,10 +58,10 @@ def plausible(source: Source, capture: Capture) -> Capture:
     return replace(capture, measurements=tuple(kept), warnings=warnings)
 
 
-def _warned(measurement: Measurement, said: list[str]) -> Measurement:
-    if not said:
+def _warned(measurement: Measurement, notes: list[str]) -> Measurement:
+    if not notes:
         return measurement
-    return replace(measurement, warnings=tuple(dict.fromkeys((*measurement.warnings, *said))))
+    return replace(measurement, warnings=tuple(dict.fromkeys((*measurement.warnings, *notes))))
 
 
 def _without_bad_latencies(measurement: Measurement) -> Measurement:
@@ -70,18 +70,18 @@ def _without_bad_latencies(measurement: Measurement) -> Measurement:
     longest = MAX_LATENCY_S
     if run_s is not None:
         longest = min(longest, (1 + ABOVE_MAX) * (run_s + (conditions.ramp_s or 0.0)) + DRAIN_S)
-    said: list[str] = []
+    notes: list[str] = []
     ops: dict[Op, OpResult] = {
-        op: _sound(op, result, longest, run_s, said) for op, result in measurement.ops.items()
+        op: _sound(op, result, longest, run_s, notes) for op, result in measurement.ops.items()
     }
-    mixed = measurement.mixed and _sound("mixed", measurement.mixed, longest, run_s, said)
-    if not said:
+    mixed = measurement.mixed and _sound("mixed", measurement.mixed, longest, run_s, notes)
+    if not notes:
         return measurement
-    return _warned(replace(measurement, ops=ops, mixed=mixed), said)
+    return _warned(replace(measurement, ops=ops, mixed=mixed), notes)
 
 
 def _sound(
-    op: str, result: OpResult, longest: float, run_s: float | None, said: list[str]
+    op: str, result: OpResult, longest: float, run_s: float | None, notes: list[str]
 ) -> OpResult:
     """Return *result* without the latencies that cannot be; they are said."""
     bad: dict[str, Any] = {}
@@ -90,7 +90,7 @@ def _sound(
         problem = latency and (_too_long(latency, longest, run_s) or _out_of_order(latency))
         if problem:
             bad[kind] = None
-            said.append(f"{op} {kind}: {problem}; left out")
+            notes.append(f"{op} {kind}: {problem}; left out")
     return replace(result, **bad) if bad else result
 
 

@@ -53,10 +53,10 @@ def bounded(usual_time: str = "") -> Callable[[Command], Command]:
                 )
             return max(code, 1) if over and code in (0, 1) else code
 
-        said = f"  [default: {usual_time}]" if usual_time else ""
+        text = f"  [default: {usual_time}]" if usual_time else ""
         for option in (
             click.option("--max-time", metavar="TIME",
-                         help=f"Stop after this time and print what is finished, as 10 s.{said}"),
+                         help=f"Stop after this time and print what is finished, as 10 s.{text}"),
             click.option("--max-memory", metavar="SIZE",
                          help="Memory for requests in flight, per process.  [default: 4 GiB]"),
         ):  # fmt: skip

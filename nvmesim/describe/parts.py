@@ -139,11 +139,11 @@ def _words(model: str) -> list[str]:
 
 def _unknown_cpu(cpu: FoundCpu, lanes: int, generation: int) -> CatalogPart:
     ghz = cpu.base_ghz
-    said = "its clock is in its name"
+    text = "its clock is in its name"
     if ghz is None and cpu.bogomips:
-        ghz, said = round(cpu.bogomips / 2000, 2), "its clock is taken as half its BogoMIPS"
+        ghz, text = round(cpu.bogomips / 2000, 2), "its clock is taken as half its BogoMIPS"
     if ghz is None:
-        ghz, said = 2.5, "its clock is not known and set to 2.5 GHz"
+        ghz, text = 2.5, "its clock is not known and set to 2.5 GHz"
     table: dict[str, Any] = {
         "name": shown(cpu.model) or "unknown CPU",
         "cores": cpu.cores,
@@ -163,5 +163,5 @@ def _unknown_cpu(cpu: FoundCpu, lanes: int, generation: int) -> CatalogPart:
     what = shown(cpu.model) or "the CPU"
     return CatalogPart(
         inline(table),
-        f"{what} is not in the catalog: {said}; its lanes, memory and socket links are guesses",
+        f"{what} is not in the catalog: {text}; its lanes, memory and socket links are guesses",
     )

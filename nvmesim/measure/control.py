@@ -410,11 +410,11 @@ class Controller:
         tail = data.relative_half(0.99)
         if tail <= goal.tail_share:
             return []
-        said = f"within {100 * tail:.2g} %" if math.isfinite(tail) else "not known"
+        message = f"within {100 * tail:.2g} %" if math.isfinite(tail) else "not known"
         text = (
             f"p99 moves slowly: simulated IOPS are within {100 * half:.2g} % after "
-            f"{window.requests:,} requests, p99 is {said} ({100 * goal.tail_share:.2g} % was to be "
-            "reached)"
+            f"{window.requests:,} requests, p99 is {message} ({100 * goal.tail_share:.2g} % was to "
+            "be reached)"
         )
         return [Warning("imprecise", text, "p99")]
 

@@ -205,7 +205,7 @@ class RunAnswer:
         """IOPS of an operation with its whole interval."""
         return self.whole_of(self.measured.window.iops(operation))
 
-    def said(self) -> list[str]:
+    def warnings_of_run(self) -> list[str]:
         """Warnings of the scenario and of its run."""
         return [*self.ready.lowered.warnings, *self.measured.warnings]
 

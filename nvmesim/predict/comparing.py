@@ -20,7 +20,7 @@ def difference(
     a: RunAnswer, b: RunAnswer, *, certainty: bool = True, progress: Progress | None = None
 ) -> Comparison:
     """Return what changes from *a* to *b*; with *certainty*, what they do not share counts."""
-    warnings = tuple(dict.fromkeys([*a.said(), *b.said()]))
+    warnings = tuple(dict.fromkeys([*a.warnings_of_run(), *b.warnings_of_run()]))
     plain = paired.compared(names(a.ready, b.ready), a.measured, b.measured, warnings)
     if not certainty or plain.iops_a.value <= 0 or plain.iops_b.value <= 0:
         return plain

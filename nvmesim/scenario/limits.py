@@ -37,11 +37,11 @@ def check_groups(groups: Sequence[WorkloadGroup]) -> None:
         in_flight += 0 if group.is_open else group.in_flight
         sizes = len(group.block_sizes) + len(group.write_block_sizes or group.block_sizes)
         kinds += len(group.targets) * sizes
-        said = f"workload {group.name!r}: "
-        at_most(threads, limits.MOST_THREADS, f"{said}threads", "threads")
+        where = f"workload {group.name!r}: "
+        at_most(threads, limits.MOST_THREADS, f"{where}threads", "threads")
         if in_flight > limits.MOST_IN_FLIGHT:
             raise LimitError(
-                f"{said}threads x outstanding x targets: {in_flight:,} requests outstanding in "
+                f"{where}threads x outstanding x targets: {in_flight:,} requests outstanding in "
                 f"all; {limits.MOST_IN_FLIGHT:,} at most"
             )
-        at_most(kinds, limits.MOST_KINDS, f"{said}block_size x targets", "kinds of requests")
+        at_most(kinds, limits.MOST_KINDS, f"{where}block_size x targets", "kinds of requests")

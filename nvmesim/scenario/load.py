@@ -124,18 +124,18 @@ def _value(text: str) -> Any:
         return text
 
 
-def _put(tables: dict[str, Any], path: list[str], value: Any, said: str) -> None:
+def _put(tables: dict[str, Any], path: list[str], value: Any, text: str) -> None:
     """Walk *path*, making tables on the way, and put *value* at its end."""
     path = _numbered(tables, path)
     current: Any = tables
     for depth, part in enumerate(path):
         here = ".".join(path[:depth])
-        slot = _position(part, current, here, said) if isinstance(current, list) else part
+        slot = _position(part, current, here, text) if isinstance(current, list) else part
         if depth == len(path) - 1:
             current[slot] = value
         else:
             name = path[depth - 1] if isinstance(current, list) else part
-            current = _inner(current, slot, name, f"{here}.{part}".strip("."), said)
+            current = _inner(current, slot, name, f"{here}.{part}".strip("."), text)
 
 
 def _numbered(tables: Mapping[str, Any], path: list[str]) -> list[str]:
@@ -153,7 +153,7 @@ def _numbered(tables: Mapping[str, Any], path: list[str]) -> list[str]:
     return path
 
 
-def _inner(holder: Any, slot: Any, name: str, here: str, said: str) -> Any:
+def _inner(holder: Any, slot: Any, name: str, here: str, text: str) -> Any:
     """Return the table or list in *slot*; a named profile becomes a table that extends it."""
     if isinstance(holder, dict):
         holder.setdefault(slot, {})
@@ -161,14 +161,14 @@ def _inner(holder: Any, slot: Any, name: str, here: str, said: str) -> Any:
     if isinstance(found, str) and name in _REFERENCES:
         found = holder[slot] = {"extends": found}
     if not isinstance(found, dict | list):
-        raise ScenarioError(f"{said}: {here} is {found!r}, which has no parts")
+        raise ScenarioError(f"{text}: {here} is {found!r}, which has no parts")
     return found
 
 
-def _position(part: str, items: list[Any], here: str, said: str) -> int:
+def _position(part: str, items: list[Any], here: str, text: str) -> int:
     if not part.isdecimal() or len(part) > 9 or int(part) >= len(items):
         there = f"elements 0 to {len(items) - 1}" if items else "no elements"
-        raise ScenarioError(f"{said}: {here} has {there}, not {part!r}")
+        raise ScenarioError(f"{text}: {here} has {there}, not {part!r}")
     return int(part)
 
 

@@ -214,12 +214,12 @@ def _note_mixture(
 
 def _check_chunk(level: str, chunk: int, key: str, capacities: list[int]) -> None:
     """Raise GeometryError for a chunk that md would not take, or that no member holds."""
-    said = units.format_size(chunk)
+    text = units.format_size(chunk)
     if level_of(level).has_chunks and not level_of(level).any_chunk and chunk & (chunk - 1):
-        raise GeometryError(f"{key}.chunk is {said}; {level} takes a power of two, as 64 KiB")
+        raise GeometryError(f"{key}.chunk is {text}; {level} takes a power of two, as 64 KiB")
     if level_of(level).has_chunks and min(capacities) < chunk:
         raise GeometryError(
-            f"{key}.chunk is {said}; the smallest member holds "
+            f"{key}.chunk is {text}; the smallest member holds "
             f"{units.format_size(min(capacities))}, at least one chunk is needed"
         )
 

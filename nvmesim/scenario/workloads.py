@@ -284,9 +284,9 @@ def _checked(
         size = places.size(target)
         span = size - group.offset if group.span is None else group.span
         if group.offset + span > size:
-            said = units.format_size(group.offset + span)
+            message = units.format_size(group.offset + span)
             raise ScenarioError(
-                f"{key}: offset + span is {said}; {target.name} offers {units.format_size(size)}"
+                f"{key}: offset + span is {message}; {target.name} offers {units.format_size(size)}"
             )
         if span < largest:
             raise ScenarioError(

@@ -26,7 +26,7 @@ def to_text(tables: Mapping[str, Any], comments: Mapping[str, str] | None = None
     return "\n".join(lines) + "\n"
 
 
-def _table(table: Mapping[str, Any], path: str, said: Mapping[str, str]) -> Iterator[str]:
+def _table(table: Mapping[str, Any], path: str, text: Mapping[str, str]) -> Iterator[str]:
     """Plain keys first, then the tables inside, as TOML needs."""
     inner: list[tuple[str, Any]] = []
     for key, value in table.items():
@@ -35,16 +35,16 @@ def _table(table: Mapping[str, Any], path: str, said: Mapping[str, str]) -> Iter
             inner.append((here, value))
             continue
         line = f"{toml_key(key)} = {toml_value(value)}"
-        comment = said.get(here, "")
+        comment = text.get(here, "")
         yield f"{line:<{COLUMN - 1}} # {comment}" if comment else line
     for here, value in inner:
         listed = isinstance(value, list | tuple)
         for part in value if listed else [value]:
-            comment = said.get(here, "")
+            comment = text.get(here, "")
             head = f"[[{here}]]" if listed else f"[{here}]"
             yield ""
             yield f"{head:<{COLUMN - 1}} # {comment}" if comment else head
-            yield from _table(part, here, said)
+            yield from _table(part, here, text)
 
 
 def _is_listed(value: Any) -> bool:

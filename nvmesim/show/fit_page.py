@@ -111,11 +111,11 @@ def warnings_part(fit: AnyFit) -> str:
 
 
 def _points(fit: DriveFit | StackFit) -> str:
-    said = (
+    text = (
         "Measured, and below it how far off the fitted profile is. "
         "Green: met, amber: near, red: missed. Held-out points were predicted, not fitted."
     )
-    return f"<h2>Point by point</h2>{_table(fit)}<p class='soft'>{said}</p>"
+    return f"<h2>Point by point</h2>{_table(fit)}<p class='soft'>{text}</p>"
 
 
 def _table(fit: DriveFit | StackFit) -> str:

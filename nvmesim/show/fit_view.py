@@ -44,10 +44,10 @@ def fit_view(fit: DriveFit | StackFit) -> RenderableType:
 
 def _legend(fit: DriveFit | StackFit) -> str:
     """Columns of the table; roles only if there are any."""
-    said = "measured, and how far off the fitted profile is"
+    text = "measured, and how far off the fitted profile is"
     if any(j.point.held_out for j in fit.points):
-        said += "; held out: predicted, not fitted"
-    return said
+        text += "; held out: predicted, not fitted"
+    return text
 
 
 def _points(fit: DriveFit | StackFit) -> RenderableType:

@@ -76,8 +76,8 @@ def table(
 
 def scrolled(inner: str, name: str) -> str:
     """HTML that may be wider than the screen, in a region that the keyboard scrolls."""
-    said = escaped(name)
-    return f'<div class="scroll" role="region" tabindex="0" aria-label="{said}">{inner}</div>'
+    text = escaped(name)
+    return f'<div class="scroll" role="region" tabindex="0" aria-label="{text}">{inner}</div>'
 
 
 def listing(lines: Iterable[str]) -> str:
@@ -109,11 +109,11 @@ def figure(number: int, drawn: LayerChart, title: str, caption: str) -> str:
     if title:
         spec.pop("title", None)  # it stands above
     heading = f"<h3>{escaped(title)}</h3>" if title else ""
-    said = escaped(spec.pop("description", None) or title or caption)
+    text = escaped(spec.pop("description", None) or title or caption)
     below = f"<figcaption>{escaped(caption)}</figcaption>" if caption else ""
     return (
         # Around the chart: on its own element Vega sets other words.
-        f'<figure>{heading}<div role="img" aria-label="{said}">'
+        f'<figure>{heading}<div role="img" aria-label="{text}">'
         f'<div class="chart" data-spec="spec{number}"></div></div>'
         f'<script type="application/json" id="spec{number}">{script_json(spec)}</script>'
         f"{below}</figure>"
@@ -122,7 +122,7 @@ def figure(number: int, drawn: LayerChart, title: str, caption: str) -> str:
 
 def figures(charts: Mapping[str, tuple[LayerChart, str]]) -> str:
     """All charts: title -> (chart, caption)."""
-    parts = [figure(i, c, title, said) for i, (title, (c, said)) in enumerate(charts.items())]
+    parts = [figure(i, c, title, text) for i, (title, (c, text)) in enumerate(charts.items())]
     return f'<div class="charts">{"".join(parts)}</div>'
 
 

@@ -127,8 +127,8 @@ def _figures(result: Result) -> str:
     rows = [_answer_row(row) for row in summary.op_rows(result)]
     rebuild = ""
     if result.rebuild is not None:
-        said = escaped(summary.rebuild_sentence(result.rebuild))
-        rebuild = f"<p><b>Rebuild:</b> {said}.</p>"
+        text = escaped(summary.rebuild_sentence(result.rebuild))
+        rebuild = f"<p><b>Rebuild:</b> {text}.</p>"
     if result.sync is not None:
         rebuild += f"<p><b>Flushes:</b> {escaped(summary.sync_sentence(result.sync))}.</p>"
     several = ""
@@ -153,10 +153,10 @@ def _sockets(result: Result) -> str:
 def _uncertainty(result: Result) -> str:
     """Parts of the interval, and what of the load lies outside of the captures."""
     beyond = summary.outside_sentence(result)
-    said = f"Outside of what was captured: {beyond}. " if beyond else ""
+    text = f"Outside of what was captured: {beyond}. " if beyond else ""
     if result.certainty.model_class:
-        return said + "Every interval on this page holds all four parts, in quadrature."
-    return said + "The intervals are those of the simulation alone."
+        return text + "Every interval on this page holds all four parts, in quadrature."
+    return text + "The intervals are those of the simulation alone."
 
 
 def _warnings(result: Result) -> str:

@@ -82,8 +82,8 @@ def verdict(line: Line) -> str:
 def what(line: Line) -> str:
     """Subject of a line."""
     row = line.row
-    said = f"{row.config}: {row.metric.replace('_', ' ')}"
-    return said + (f" against {row.reference}" if row.reference else "")
+    text = f"{row.config}: {row.metric.replace('_', ' ')}"
+    return text + (f" against {row.reference}" if row.reference else "")
 
 
 def report(score: Score) -> str:
@@ -113,14 +113,14 @@ def _headline(score: Score) -> str:
     found = summary([score])
     if not found.targets:
         return "**Shown, not scored.**"
-    said = [f"{found.met} of {found.targets} targets within their budgets"]
+    notes = [f"{found.met} of {found.targets} targets within their budgets"]
     if not math.isnan(found.iops_median):
-        said.append(f"median error of IOPS {100 * found.iops_median:.1f} %")
+        notes.append(f"median error of IOPS {100 * found.iops_median:.1f} %")
     if not math.isnan(found.cpu_worst):
-        said.append(f"CPU within {found.cpu_worst:.1f} points")
+        notes.append(f"CPU within {found.cpu_worst:.1f} points")
     if found.calibrated.rows:
-        said.append(counted_words(found.calibrated))
-    return f"**{'; '.join(said)}.**"
+        notes.append(counted_words(found.calibrated))
+    return f"**{'; '.join(notes)}.**"
 
 
 def _table(lines: Iterable[Line]) -> str:
@@ -143,26 +143,26 @@ def _fitted(score: Score) -> str:
     fitted = score.prediction.fitted
     n_inputs = len(score.published.inputs)
     if score.published.file.drive_fit and score.published.file.drive_fit.set:
-        said = f"{len(fitted)} numbers, on the inputs of {score.published.file.drive_fit.set[3:]}."
+        text = f"{len(fitted)} numbers, on the inputs of {score.published.file.drive_fit.set[3:]}."
     else:
-        said = f"{len(fitted)} numbers on {n_inputs} input values."
+        text = f"{len(fitted)} numbers on {n_inputs} input values."
     rows = [
         f"{f.name}: {number(f.value)} {f.unit}".rstrip()
         + (" (exists for this set alone)" if f.only_here else "")
         + (f"; {f.about}" if f.about else "")
         for f in fitted
     ]
-    return said + ("\n\n" + _listed(rows) if rows else "")
+    return text + ("\n\n" + _listed(rows) if rows else "")
 
 
 def _from_catalog(score: Score) -> str:
     """Parts that stand for those of the set where nothing is calibrated; empty: none."""
     found = score.published.from_catalog
     which = "" if found.only == "*" else f" of `{found.only}`"
-    said = [f"Nothing is predicted{which}: not known is {found.lacks}."] if found.lacks else []
-    said += [f"`{change}`" for change in found.set]
-    said += [f"{found.why}."] if found.why else []
-    return f"## From the catalog\n\n{_listed(said)}" if said else ""
+    text = [f"Nothing is predicted{which}: not known is {found.lacks}."] if found.lacks else []
+    text += [f"`{change}`" for change in found.set]
+    text += [f"{found.why}."] if found.why else []
+    return f"## From the catalog\n\n{_listed(text)}" if text else ""
 
 
 def counted_words(found: Coverage) -> str:

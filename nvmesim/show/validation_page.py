@@ -36,13 +36,13 @@ def page(scores: Sequence[Score]) -> str:
             "Each dot is a target; what the simulator says is full there.",
         )
     found = summary(scores)
-    said = "Shown, not scored."
+    text = "Shown, not scored."
     if found.targets:
-        said = (
+        text = (
             f"{found.met} of {found.targets} targets within their budgets; "
             f"{counted_words(found.calibrated)}."
         )
-    head = f"<h1>Predicted against measured</h1><p>{said}</p>"
+    head = f"<h1>Predicted against measured</h1><p>{text}</p>"
     body = head + (html.figures(charts) if charts else "") + "".join(_set(s) for s in scores)
     return html.document("Predicted against measured", body)
 

@@ -343,7 +343,7 @@ def station_groups(stations: Iterable[StationStats]) -> list[StationGroup]:
     for station in every:
         if station.drive is not None:
             names.setdefault(station.drive, []).append(station.name)
-    own = {drive: _common_words(said) for drive, said in names.items()}
+    own = {drive: _common_words(text) for drive, text in names.items()}
     groups: dict[tuple[str, str], list[StationStats]] = {}
     for station in every:
         groups.setdefault((_role(station, own), station.kind), []).append(station)

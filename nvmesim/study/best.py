@@ -45,13 +45,13 @@ class BestGoal:
         """
         from nvmesim.units import format_time
 
-        said = [
+        notes = [
             f"CPU within {100 * v:.3g} %" if k == "cpu" else f"{k} within {format_time(v)}"
             for k, v in self.limits.named().items()
         ]
         if self.iops is not None:
-            said.append(f"at least {format_iops(self.iops)}")
-        return ", ".join(said)
+            notes.append(f"at least {format_iops(self.iops)}")
+        return ", ".join(notes)
 
 
 @dataclass(frozen=True)

@@ -80,15 +80,15 @@ class LimitMiss:
             return f"{self.what} grows without end: the load has no steady state"
         if math.isnan(self.value):
             return f"{self.what} is not known: too few requests lie beyond it, or in few episodes"
-        said = (lambda v: f"{100 * v:.3g} %") if self.what == "cpu" else format_time
+        shown = (lambda v: f"{100 * v:.3g} %") if self.what == "cpu" else format_time
         name = "CPU" if self.what == "cpu" else self.what
         if not self.sure:
-            return f"{name} is within {said(self.limit)} but not for sure: its interval ends at " \
-                   f"{said(self.value)}"  # fmt: skip
+            return f"{name} is within {shown(self.limit)} but not for sure: its interval ends at " \
+                   f"{shown(self.value)}"  # fmt: skip
         if self.value >= 3 * self.limit:
-            return f"{name} is {said(self.value)}: {self.value / self.limit:.2g} times " \
-                   f"{said(self.limit)}"  # fmt: skip
-        return f"{name} is {said(self.value)}: {_by(self.excess)} above {said(self.limit)}"
+            return f"{name} is {shown(self.value)}: {self.value / self.limit:.2g} times " \
+                   f"{shown(self.limit)}"  # fmt: skip
+        return f"{name} is {shown(self.value)}: {_by(self.excess)} above {shown(self.limit)}"
 
 
 def _by(share: float) -> str:

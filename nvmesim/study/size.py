@@ -299,18 +299,18 @@ def _rank(answer: CpuAnswer) -> tuple[bool, float, float, str]:
 def _reason(load: Demand, rule: float, smt: float) -> str:
     u = load.utilization
     cycles = load.cycles(1 - u) / 1e3
-    said = f"{cycles:.1f}k cycles a request at {u:.0%}"
+    text = f"{cycles:.1f}k cycles a request at {u:.0%}"
     if abs(smt / rule - 1) < 0.06:
         return (
-            f"{said}: at this utilization nearly every busy thread has a core to itself, so rule "
+            f"{text}: at this utilization nearly every busy thread has a core to itself, so rule "
             "and SMT agree; what lies above 50 % is worth a quarter more, not as much again"
         )
     if smt > rule:
         return (
-            f"{said}: siblings of a busy core yield 1.25 of one thread together, so the logical "
+            f"{text}: siblings of a busy core yield 1.25 of one thread together, so the logical "
             "CPUs above 50 % bring a quarter of what the rule counts"
         )
-    return f"{said}: fewer than the rule's, as threads that stay busy are woken less often"
+    return f"{text}: fewer than the rule's, as threads that stay busy are woken less often"
 
 
 def _stack(stack: str | StackProfile | Path) -> StackProfile:

@@ -53,13 +53,13 @@ def _goal(result: Result) -> str:
     met, sure = p99 <= goal, high <= goal or low > goal
     sign = "✓" if met else "✗"
     us = summary.microseconds
-    said = (
+    text = (
         f"Goal {'met' if met else 'missed'}: p99 {us(p99)} µs is {_off(p99, goal)} of {us(goal)} µs"
     )
     if not sure:
-        said += f"; not for sure, its 95 % interval is {us(low)} to {us(high)} µs"
+        text += f"; not for sure, its 95 % interval is {us(low)} to {us(high)} µs"
     css = "unsure" if not sure else "met" if met else "missed"
-    return f'<p class="goal {css}"><b aria-hidden="true">{sign}</b> {escaped(said)}</p>'
+    return f'<p class="goal {css}"><b aria-hidden="true">{sign}</b> {escaped(text)}</p>'
 
 
 def _off(value: float, goal: float) -> str:

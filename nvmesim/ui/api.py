@@ -122,8 +122,8 @@ class Api:
                 else:
                     work.calibrate(job, files, name, host)
             except NvmesimError as error:
-                said = str(error).replace(f"{files[0]}: ", "")
-                raise InputError(said.replace(f"{self._folder.name}/", "")) from None
+                text = str(error).replace(f"{files[0]}: ", "")
+                raise InputError(text.replace(f"{self._folder.name}/", "")) from None
             while len(self.own) >= MOST_OWN:
                 del self.own[next(iter(self.own))]
             self.own[name] = job.data.pop("profile")
@@ -161,8 +161,8 @@ class Api:
             capture = read_capture(path)
         except NvmesimError as error:
             path.unlink(missing_ok=True)
-            said = str(error).replace(str(path), name[-80:])
-            raise InputError(said.replace(f"{self._folder.name}/", "")) from None
+            text = str(error).replace(str(path), name[-80:])
+            raise InputError(text.replace(f"{self._folder.name}/", "")) from None
         self._files[key] = (path, len(data))
         return {"id": key, "name": one_line(name)[-80:], "format": capture.format}
 

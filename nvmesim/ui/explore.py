@@ -58,7 +58,7 @@ def explore(
         raise InputError(f"explore needs ipywidgets: {install_command('lab')}") from None
     tables, base = tables_of(scenario)
     now = _Now(tables, base)
-    controls = {key: _control(widgets, key, said, now.at(key)) for key, said in over.items()}
+    controls = {key: _control(widgets, key, text, now.at(key)) for key, text in over.items()}
     answer = widgets.HTML()
     view = _View(tables, base, requests, seed)
     jobs = Jobs()
@@ -161,9 +161,9 @@ def _answer(result: Result, took: float, stage: str) -> str:
         f"CPU {summary.percent(result.cpu.logical_utilization)}",
     ]
     bars = "".join(_bar(group) for group in _fullest(result))
-    said = escaped(summary.reason(result))
+    text = escaped(summary.reason(result))
     return (
-        f"<div>{' · '.join(figures)}</div><p>{said}</p>{bars}"
+        f"<div>{' · '.join(figures)}</div><p>{text}</p>{bars}"
         f'<p class="s">{result.requests:,} requests simulated in {took * 1e3:.0f} ms'
         f"{f'; {stage}' if stage else ''}</p>"
     )
@@ -234,28 +234,28 @@ def _at(tables: Any, parts: Sequence[str]) -> Any:
     return tables
 
 
-def _control(widgets: Any, key: str, said: Any, now: Any) -> Any:
+def _control(widgets: Any, key: str, text: Any, now: Any) -> Any:
     """A slider for a range, a menu for a list."""
     style = {"description_width": "90px"}
     layout = widgets.Layout(width="460px")
     shared = {"description": _short(key), "tooltip": key, "style": style,
               "layout": layout}  # fmt: skip
-    if isinstance(said, tuple) and len(said) in (2, 3) and all(_is_number(v) for v in said):
-        low, high = said[:2]
+    if isinstance(text, tuple) and len(text) in (2, 3) and all(_is_number(v) for v in text):
+        low, high = text[:2]
         if low >= high:
             raise InputError(f"{key}: the range {low} to {high} is empty; write (low, high)")
-        whole = all(isinstance(v, int) for v in said)
-        step = said[2] if len(said) == 3 else (1 if whole else (high - low) / 100)
+        whole = all(isinstance(v, int) for v in text)
+        step = text[2] if len(text) == 3 else (1 if whole else (high - low) / 100)
         start = now if _is_number(now) and low <= now <= high else low
         kind = widgets.IntSlider if whole else widgets.FloatSlider
         return kind(value=start, min=low, max=high, step=step, **shared)
-    if isinstance(said, Sequence) and not isinstance(said, str) and said:
-        choices = list(said)
+    if isinstance(text, Sequence) and not isinstance(text, str) and text:
+        choices = list(text)
         return widgets.Dropdown(
             options=choices, value=now if now in choices else choices[0], **shared
         )
     raise InputError(
-        f"{key}: {said!r} is not a range; write (low, high), (low, high, step) or a list"
+        f"{key}: {text!r} is not a range; write (low, high), (low, high, step) or a list"
     )
 
 

@@ -53,15 +53,15 @@ def from_trace(
 
     host = parse_host(captured_on).host if captured_on else None
     longest = max((c for c in captures.files if c.requests is not None), key=lambda c: c.rows)
-    said: list[str] = []
-    arrivals = arrivals_of(longest, said)
-    said += suggestions(captures)
+    notes: list[str] = []
+    arrivals = arrivals_of(longest, notes)
+    notes += suggestions(captures)
     cut = round(len(arrivals) * (1 - _last(held_out)))
     fit = fit_trace(
         arrivals.part(0, cut), name=name, host=host, captured_on=captured_on,
         held_out=arrivals.part(cut, len(arrivals)), tell=tell,
     )  # fmt: skip
-    return replace(fit, warnings=(*said, *fit.warnings))
+    return replace(fit, warnings=(*notes, *fit.warnings))
 
 
 def _last(rules: tuple[str, ...]) -> float:

@@ -90,8 +90,8 @@ def _write_report(path: Path, frame: pl.DataFrame, metric: str, name: str) -> No
     from nvmesim.show.charts.sweep import tornado
     from nvmesim.show.page import chart_page
 
-    said = _said(frame, metric)
-    write_text(path, chart_page(tornado(frame), f"{name}: what {metric} depends on", said))
+    text = _said(frame, metric)
+    write_text(path, chart_page(tornado(frame), f"{name}: what {metric} depends on", text))
 
 
 def _said(frame: pl.DataFrame, metric: str) -> str:

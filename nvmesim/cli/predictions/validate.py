@@ -123,13 +123,13 @@ def _view(scores: Sequence[Score]) -> RenderableType:
                   for f in one.prediction.fitted]  # fmt: skip
         parts.append(Text())
     found = summary(scores)
-    said = "shown, not scored"
+    text = "shown, not scored"
     if found.targets:
-        said = (
+        text = (
             f"{found.met} of {found.targets} targets within their budgets, "
             f"{counted_words(found.calibrated)}"
         )
-    return Group(*parts, plain(said, "bold"))
+    return Group(*parts, plain(text, "bold"))
 
 
 def _row(line: Line) -> tuple[str, ...]:

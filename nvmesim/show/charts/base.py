@@ -166,8 +166,8 @@ def to_svg(drawn: Drawn) -> str:
     import vl_convert
 
     svg = str(vl_convert.vegalite_to_svg(styled(drawn), vl_version=vega_lite_version()))
-    said = html.escape(summary.one_line(_words(drawn)), quote=True)
-    return svg.replace("<svg", f'<svg role="img" aria-label="{said}"', 1)
+    text = html.escape(summary.one_line(_words(drawn)), quote=True)
+    return svg.replace("<svg", f'<svg role="img" aria-label="{text}"', 1)
 
 
 def to_png(drawn: Drawn, scale: float = PNG_SCALE) -> bytes:
@@ -186,8 +186,8 @@ def _shown(drawn: Drawn) -> dict[str, Any] | None:
 
 
 def _words(drawn: Drawn) -> str:
-    said = drawn.description
-    return said if isinstance(said, str) else f"<{type(drawn).__name__}>"
+    text = drawn.description
+    return text if isinstance(text, str) else f"<{type(drawn).__name__}>"
 
 
 def save(drawn: Drawn, path: str | Path, title: str = "") -> None:

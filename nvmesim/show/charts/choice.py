@@ -50,14 +50,14 @@ def chart(choice: Choice) -> Drawing:
     line = alt.Chart(inline(front)).mark_line(
         interpolate="step-after", color=palette.READ, strokeDash=[4, 3]
     )
-    said = "; ".join(f"{r['label']} {r['kiops']:,.4g} kIOPS for {r['cost']:,.6g}" for r in front)
+    text = "; ".join(f"{r['label']} {r['kiops']:,.4g} kIOPS for {r['cost']:,.6g}" for r in front)
     return layered(
         *_goal(choice, y),
         line.encode(x, y),
         points.encode(x, y, colour, shape, tooltip=tips),
         *_labels(front, rows, x, y),
         height=300,
-        says=f"kIOPS against {_title(choice)}: {said or 'no candidate meets the goal'}.",
+        says=f"kIOPS against {_title(choice)}: {text or 'no candidate meets the goal'}.",
     )
 
 

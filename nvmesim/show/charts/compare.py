@@ -56,5 +56,5 @@ def _bars(rows: list[dict[str, Any]], title: str, colour: str) -> Drawing:
     texts = alt.Chart(data).mark_text(align="left", dx=6).encode(
         alt.X("high:Q"), y, alt.Text("text:N")
     )  # fmt: skip
-    said = ", ".join(f"{r['design']} {r['text']}" for r in rows)
-    return layered(bars, ends, texts, height=34 * len(rows), says=f"{title}: {said}.")
+    text = ", ".join(f"{r['design']} {r['text']}" for r in rows)
+    return layered(bars, ends, texts, height=34 * len(rows), says=f"{title}: {text}.")

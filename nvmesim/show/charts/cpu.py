@@ -32,9 +32,9 @@ def cpu_ghz(sizing: Sizing) -> Drawing:
     """GHz in all that are needed against MIOPS, by the published rule and with SMT counted."""
     words = {"ghz": "published rule", "smt_ghz": "SMT counted"}
     rows = [
-        {"miops": rounded(point["miops"]), "ghz": rounded(point[key]), "by": said}
+        {"miops": rounded(point["miops"]), "ghz": rounded(point[key]), "by": text}
         for point in sizing.curve()
-        for key, said in words.items()
+        for key, text in words.items()
     ]
     names = list(words.values())
     colours = alt.Scale(domain=names, range=[palette.READ, palette.WRITE])
@@ -89,14 +89,14 @@ def cpu_load(sizing: Sizing, *, cpus: Sequence[str] | None = None) -> Drawing:
                           scale=alt.Scale(domain=domain, range=[DASHES[i] for i in n]))  # fmt: skip
     shared = alt.Chart(inline(rows))
     here = alt.Chart(inline([asked])).encode(x, y)
-    said = ", ".join(f"{name} {_at(curves, name, asked['miops'])}" for name in domain)
+    text = ", ".join(f"{name} {_at(curves, name, asked['miops'])}" for name in domain)
     return layered(
         shared.mark_line(strokeWidth=2).encode(x, y, colour, dash),
         shared.mark_point(filled=True, size=45, opacity=1).encode(x, y, colour, shape),
         here.mark_point(**_CROSS),
         *_at_ends(_ends(rows, "cpu"), "cpu", x, y, "utilization", APART * 100),
         height=290,
-        says=f"CPU busy in percent at {asked['miops']:.3g} MIOPS: {said}.",
+        says=f"CPU busy in percent at {asked['miops']:.3g} MIOPS: {text}.",
     )
 
 

@@ -203,9 +203,9 @@ def utilization(result: Result) -> Drawing:
     full = alt.Chart(inline([{"full": summary.FULL}])).mark_rule(
         strokeDash=[4, 3], color=palette.ACCENT
     )
-    said = ", ".join(f"{row['station']} {row['text']}" for row in rows)
+    text = ", ".join(f"{row['station']} {row['text']}" for row in rows)
     layers = (bars, ranges, full.encode(alt.X("full:Q")), texts)
-    return layered(*layers, height=22 * len(rows), says=f"How busy each station is. {said}.")
+    return layered(*layers, height=22 * len(rows), says=f"How busy each station is. {text}.")
 
 
 def _group_label(group: summary.StationGroup) -> str:
@@ -243,14 +243,14 @@ def reliefs(result: Result) -> Drawing:
     whiskers = alt.Chart(data).mark_rule(strokeWidth=2, clip=True)
     texts = alt.Chart(data).mark_text(align="right", dx=-4)
     today = alt.Chart(inline([{"now": 0}])).mark_rule(color=palette.MUTED)
-    said = "; ".join(f"{row['change']}: {row['text']}" for row in rows)
+    text = "; ".join(f"{row['change']}: {row['text']}" for row in rows)
     layers = (
         bars.encode(x, y),
         whiskers.encode(alt.X("low:Q"), alt.X2("high:Q"), y),
         today.encode(alt.X("now:Q")),
         texts.encode(y, alt.Text("text:N"), x=alt.value("width")),
     )
-    says = f"What relief would bring, from {now:,.4g} kIOPS now. {said}."
+    says = f"What relief would bring, from {now:,.4g} kIOPS now. {text}."
     return layered(*layers, height=30 * len(rows), says=says)
 
 
@@ -279,9 +279,9 @@ def throughput_curve(result: Result) -> Drawing:
         .encode(x, y, tooltip=[alt.Tooltip("n:Q"), alt.Tooltip("kiops:Q", format=",.0f")])
     )
     layers = [line, points, *_bound_layers(bounds), *_no_waiting(result.curve, top, x, y)]
-    said = ", ".join(f"{row['kiops']:,.4g} at {row['n']:,}" for row in rows)
+    text = ", ".join(f"{row['kiops']:,.4g} at {row['n']:,}" for row in rows)
     layers += _operating_point(result, x, y)
-    says = f"Throughput in kIOPS at so many outstanding requests: {said}."
+    says = f"Throughput in kIOPS at so many outstanding requests: {text}."
     return layered(*layers, height=270, says=says)
 
 
@@ -360,9 +360,9 @@ def latency_curve(result: Result) -> Drawing:
     line = shared.mark_line(strokeWidth=2).encode(
         alt.StrokeDash("which:N", sort=names, scale=dashes, legend=legend(lines=True))
     )
-    said = ", ".join(f"{row['which']} {row['us']:,.4g} µs at {row['kiops']:,.4g}" for row in rows)
+    text = ", ".join(f"{row['which']} {row['us']:,.4g} µs at {row['kiops']:,.4g}" for row in rows)
     bounds = [*_latency_bounds(result), *_goal_line(goal)]
-    says = f"Latency against throughput in kIOPS: {said}."
+    says = f"Latency against throughput in kIOPS: {text}."
     if goal:
         says += f" The goal is {1e6 * goal:,.4g} µs."
     return layered(*bounds, line, shared.mark_point(filled=True, size=36), height=240, says=says)
@@ -432,5 +432,5 @@ def members(result: Result) -> Drawing:
                  alt.Tooltip("kiops:Q", format=",.1f"),
                  alt.Tooltip("each:Q", title="per request")],
     )  # fmt: skip
-    said = f"{min(totals):,.4g} to {max(totals):,.4g} kIOPS of commands for each of {len(totals)}"
-    return layered(bars, height=24 * len(order), says=f"What each drive serves: {said} drives.")
+    text = f"{min(totals):,.4g} to {max(totals):,.4g} kIOPS of commands for each of {len(totals)}"
+    return layered(bars, height=24 * len(order), says=f"What each drive serves: {text} drives.")

@@ -270,11 +270,11 @@ def heat(
         alt.Text("text:N"),
         color=alt.condition("datum.busy >= 0.75", alt.value("#ffffff"), alt.value("#1c1f24")),
     )
-    said = []
+    notes = []
     for station in stations:
         points = [f"{r['text']} at {r['case']}" for r in rows if r["station"] == station]
-        said.append(f"{station}: {', '.join(points)}")
-    says = f"Busy, in percent, against {title or over}. {'; '.join(said)}."
+        notes.append(f"{station}: {', '.join(points)}")
+    says = f"Busy, in percent, against {title or over}. {'; '.join(notes)}."
     return layered(cells, texts, height=26 * len(stations), says=says)
 
 
@@ -331,7 +331,7 @@ def pareto(
     others = alt.Chart(inline([r for r in rows if not r["front"]]))
     found = alt.Chart(inline(best))
     line = found.mark_line(interpolate="step-after", color=palette.READ, strokeDash=[4, 3])
-    said = ", ".join(f"{r['name']} {r['gain']:,.4g} for {r['cost']:,.6g}".strip() for r in best)
+    text = ", ".join(f"{r['name']} {r['gain']:,.4g} for {r['cost']:,.6g}".strip() for r in best)
     return layered(
         others.mark_point(color=palette.MUTED, size=40).encode(x, y, tooltip=tips),
         line.encode(x, y),
@@ -340,7 +340,7 @@ def pareto(
         ),
         *_names(best, x, y),
         height=300,
-        says=f"{gain} against {units or cost}, not beaten: {said}.",
+        says=f"{gain} against {units or cost}, not beaten: {text}.",
     )
 
 
@@ -406,6 +406,6 @@ def tornado(frame: pl.DataFrame, *, most: int = 12) -> Drawing:
         tooltip=[*tips, alt.Tooltip("change:Q", title="change, %")],
     )  # fmt: skip
     zero = alt.Chart(inline([{"zero": 0}])).mark_rule(color=palette.MUTED)
-    said = "; ".join(f"{r['input']} at its {r['end']} {r['change']:+.2g} %" for r in rows)
+    text = "; ".join(f"{r['input']} at its {r['end']} {r['change']:+.2g} %" for r in rows)
     return layered(bars, zero.encode(alt.X("zero:Q")), height=24 * max(1, len(order)),
-                   says=f"Change of the answer: {said}.")  # fmt: skip
+                   says=f"Change of the answer: {text}.")  # fmt: skip

@@ -103,9 +103,9 @@ def latency(waits: Waits) -> Drawing:
     bars = base.mark_bar(opacity=0.35, height={"band": 0.55}).encode(x, alt.X2("high:Q"))
     middles = base.mark_tick(thickness=2, size=14).encode(alt.X("middle:Q"))
     means = base.mark_point(filled=True, size=34).encode(alt.X("mean:Q"))
-    said = "; ".join(f"{r['row']} {r['low']:,.4g} to {r['high']:,.4g} us, median {r['middle']:,.4g}"
+    text = "; ".join(f"{r['row']} {r['low']:,.4g} to {r['high']:,.4g} us, median {r['middle']:,.4g}"
                      for r in rows)  # fmt: skip
-    return layered(bars, middles, means, height=20 * len(rows), says=f"Latency of {said}.")
+    return layered(bars, middles, means, height=20 * len(rows), says=f"Latency of {text}.")
 
 
 def busy(waits: Waits) -> Drawing:
@@ -149,8 +149,8 @@ def busy(waits: Waits) -> Drawing:
         alt.X2("all:Q")
     )
     texts = base.mark_text(align="left", dx=4).encode(alt.Text("text:N"), alt.X("all:Q"))
-    said = ", ".join(f"{row['row']} {row['text']}" for row in rows)
-    says = f"Share of its requests' time in which each member works: {said}."
+    text = ", ".join(f"{row['row']} {row['text']}" for row in rows)
+    says = f"Share of its requests' time in which each member works: {text}."
     return layered(waiting, bars, texts, height=20 * len(rows), says=says)
 
 
@@ -189,6 +189,6 @@ def scaling(waits: Waits) -> Drawing:
     line = base.mark_line(strokeWidth=2).encode(dash)
     full = alt.Chart(inline([{"all": 1}])).mark_rule(strokeDash=[4, 3], color=palette.MUTED)
     points = base.mark_point(filled=True, size=40)
-    said = ", ".join(f"{r['op']} of {r['n']} {summary.percent(float(r['share']))}" for r in rows)
-    says = f"Throughput as a share of members times one: {said}."
+    text = ", ".join(f"{r['op']} of {r['n']} {summary.percent(float(r['share']))}" for r in rows)
+    says = f"Throughput as a share of members times one: {text}."
     return layered(full.encode(alt.Y("all:Q")), line, points, height=230, says=says)

@@ -98,8 +98,8 @@ def _rates(drives: Sequence[Drive], result: Result) -> str:
     both = (("read", mean(m.reads_per_request for m in members)),
             ("write", mean(m.writes_per_request for m in members)))  # fmt: skip
     parts = [f"{what} {summary.kiops(each * rate)}" for what, each in both if each > 0]
-    said = " · ".join(parts) or "idle"
-    return f"each {said}" if len(members) > 1 else said
+    text = " · ".join(parts) or "idle"
+    return f"each {text}" if len(members) > 1 else text
 
 
 def together(names: Sequence[str]) -> str:
@@ -119,5 +119,5 @@ def together(names: Sequence[str]) -> str:
         [n for _, n in run]
         for _, run in groupby(enumerate(numbers), key=lambda pair: pair[1] - pair[0])
     ]
-    said = [str(r[0]) if len(r) == 1 else f"{r[0]}–{r[-1]}" for r in runs]
-    return f"{stems.pop()}{', '.join(said)}" if len(said) <= 3 else f"{names[0]} … {names[-1]}"
+    notes = [str(r[0]) if len(r) == 1 else f"{r[0]}–{r[-1]}" for r in runs]
+    return f"{stems.pop()}{', '.join(notes)}" if len(notes) <= 3 else f"{names[0]} … {names[-1]}"

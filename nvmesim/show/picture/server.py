@@ -431,7 +431,7 @@ def _crossings(canvas: Canvas, plan: _Plan, scenario: ResolvedScenario, load: Lo
 def _bows(
     canvas: Canvas, plan: _Plan, scenario: ResolvedScenario, load: Loads, thick: float
 ) -> None:
-    said: list[str] = []
+    notes: list[str] = []
     for number, (a, b) in enumerate(_distant(scenario)[:6]):
         x = plan.left - 18 - 24 * number
         first, last = plan.places[a], plan.places[b]
@@ -442,13 +442,13 @@ def _bows(
         canvas.path(line, "around", style=f"stroke-width:{width:.1f};stroke:var(--track)")
         if busy:
             ways = [(a, b), (b, a)]
-            said += [
+            notes += [
                 f"{p} to {q}: {summary.percent(load.crossing.get((p, q), 0.0))}" for p, q in ways
             ]
             style = f"stroke-width:{width * busy:.1f};stroke:{palette.load_colour(busy)}"
             canvas.path(line, "around", style=style)
     end = plan.places[-1]
-    canvas.text(plan.left, end.y + end.height + 20, " · ".join(said), "b", size=12)
+    canvas.text(plan.left, end.y + end.height + 20, " · ".join(notes), "b", size=12)
 
 
 def _legend(canvas: Canvas, plan: _Plan, scenario: ResolvedScenario) -> None:

@@ -71,8 +71,8 @@ class Canvas:
 
     def path(self, d: str, css: str, *, style: str = "") -> None:
         """A path of class *css*."""
-        said = f' style="{style}"' if style else ""
-        self.parts.append(f'<path class="{css}" d="{d}"{said}/>')
+        text = f' style="{style}"' if style else ""
+        self.parts.append(f'<path class="{css}" d="{d}"{text}/>')
 
     def document(self, width: float, height: float, label: str, css: str) -> str:
         """The whole SVG, scaling with what holds it."""

@@ -37,8 +37,8 @@ def fragment(choice: Choice) -> str:
         notes.append(f"{more} more were rejected.")
     if idle:
         notes.append(f"{idle} were not simulated: they cost no less than those that were.")
-    said = "".join(f'<p class="soft">{escaped(n)}</p>' for n in notes)
-    return f'<p class="why">{escaped(choice)}</p>{drawn}{table}{said}'
+    message = "".join(f'<p class="soft">{escaped(n)}</p>' for n in notes)
+    return f'<p class="why">{escaped(choice)}</p>{drawn}{table}{message}'
 
 
 def choice_page(choice: Choice, title: str) -> str:

@@ -37,8 +37,8 @@ def sweep_page(
 
 
 def _asked(frame: pl.DataFrame, keys: Sequence[str]) -> str:
-    said = [f"{key}: {_listed(list(dict.fromkeys(frame[key].to_list())))}" for key in keys]
-    return f"{plural(len(frame), 'point')} over {'; '.join(said)}"
+    notes = [f"{key}: {_listed(list(dict.fromkeys(frame[key].to_list())))}" for key in keys]
+    return f"{plural(len(frame), 'point')} over {'; '.join(notes)}"
 
 
 def _listed(values: Sequence[Any]) -> str:
@@ -61,16 +61,16 @@ def pictures(frame: pl.DataFrame, keys: Sequence[str]) -> dict[str, tuple[Any, s
     shown = known.with_columns(pl.col(by).cast(pl.String)) if by else known
     lines = f", a line for each {short[by]}" if by else ""
     ideal = over.endswith("count")
-    said = f"Simulated, with 95 % intervals{lines}."
-    said += " Dotted: as many times the first point." * ideal
+    text = f"Simulated, with 95 % intervals{lines}."
+    text += " Dotted: as many times the first point." * ideal
     drawn = scaling(shown, over, by=by, title=short[over], ideal=ideal)
-    out: dict[str, tuple[Any, str]] = {f"IOPS against {short[over]}": (drawn, said)}
+    out: dict[str, tuple[Any, str]] = {f"IOPS against {short[over]}": (drawn, text)}
     if known["lat_p99_us"].is_not_null().sum() > 1:
-        said = f"Each point another {short[over]}{lines}; dashed: the bound of the fullest station."
-        out["p99 against IOPS"] = (load_curve(shown, by=by), said)
+        text = f"Each point another {short[over]}{lines}; dashed: the bound of the fullest station."
+        out["p99 against IOPS"] = (load_curve(shown, by=by), text)
     if by is None and len(known) <= MOST_LINES * 3:
-        said = "Share of the time that the fullest station of each kind works, in percent."
-        out["Where the load is"] = (heat(known, over, title=short[over]), said)
+        text = "Share of the time that the fullest station of each kind works, in percent."
+        out["Where the load is"] = (heat(known, over, title=short[over]), text)
     return out
 
 

@@ -115,10 +115,10 @@ class Choice(Charted):
         ]  # fmt: skip
         found = to_frame(self.keys, [c.values for c in self.candidates],
                          [c.row for c in self.candidates])  # fmt: skip
-        said = pl.DataFrame(parts, infer_schema_length=None)
+        text = pl.DataFrame(parts, infer_schema_length=None)
         n = len(self.keys)
         left, right = found[:, :n], found[:, n:]
-        return pl.concat([left, said, right.drop("drives", strict=False)], how="horizontal")
+        return pl.concat([left, text, right.drop("drives", strict=False)], how="horizontal")
 
     def __str__(self) -> str:
         """Return the answer in one sentence."""

@@ -39,27 +39,27 @@ class SweptRange:
         written = (self.low, self.high, self.step or Decimal(1), self.factor or Decimal(1))
         return not any("." in f"{n:f}" for n in written)
 
-    def values(self, said: str) -> list[Any]:
+    def values(self, text: str) -> list[Any]:
         """Return the values of the grid; InputError if there are none or a step is missing."""
         if self.low > self.high:
-            raise InputError(f"{said}: the range is empty: {self.low} is above {self.high}")
+            raise InputError(f"{text}: the range is empty: {self.low} is above {self.high}")
         step = self.step
         if step is None and self.factor is None:
             if not self.is_whole:
-                raise InputError(f"{said}: a range of fractions needs its step, as 0..1..0.1")
+                raise InputError(f"{text}: a range of fractions needs its step, as 0..1..0.1")
             step = Decimal(1)
         if (step is not None and step <= 0) or (self.factor is not None and self.factor <= 1):
-            raise InputError(f"{said}: a step is above 0 and a factor above 1")
+            raise InputError(f"{text}: a step is above 0 and a factor above 1")
         if self.factor is not None and self.low <= 0:
-            raise InputError(f"{said}: a range by factors starts above 0")
-        return [self.shown(n) for n in self._numbers(step, said)]
+            raise InputError(f"{text}: a range by factors starts above 0")
+        return [self.shown(n) for n in self._numbers(step, text)]
 
-    def _numbers(self, step: Decimal | None, said: str) -> list[Decimal]:
+    def _numbers(self, step: Decimal | None, text: str) -> list[Decimal]:
         out: list[Decimal] = []
         n = self.low
         while n <= self.high:
             if len(out) >= MOST_VALUES:
-                raise InputError(f"{said}: has more than {MOST_VALUES:,} values")
+                raise InputError(f"{text}: has more than {MOST_VALUES:,} values")
             out.append(n)
             n = n + step if step is not None else n * (self.factor or 2)
         return out
@@ -90,47 +90,47 @@ Choice = tuple[Any, ...] | SweptRange
 """Values of one swept parameter."""
 
 
-def parse_values(text: str, said: str = "") -> Choice:
+def parse_values(text: str, message: str = "") -> Choice:
     """Return what *text* means: one range as a `SweptRange`, else the list of its values.
 
     >>> parse_values("raid0, raid5"), parse_values("1,2..4,8..32..x2")
     (('raid0', 'raid5'), (1, 2, 3, 4, 8, 16, 32))
     """
-    said = said or repr(text)
+    message = message or repr(text)
     parts = [part.strip() for part in split_commas(text)]
     if any(not part for part in parts):
         raise InputError(
-            f"{said}: has no values" if len(parts) == 1 else f"{said}: a value is empty"
+            f"{message}: has no values" if len(parts) == 1 else f"{message}: a value is empty"
         )
-    spans = [_span(part, said) for part in parts]
+    spans = [_span(part, message) for part in parts]
     if len(parts) == 1 and spans[0] is not None:
         return spans[0]
     out: list[Any] = []
     for part, span in zip(parts, spans, strict=True):
-        out += span.values(said) if span is not None else [_value(part)]
-    return distinct(out, said)
+        out += span.values(message) if span is not None else [_value(part)]
+    return distinct(out, message)
 
 
-def as_choice(values: Any, said: str) -> Choice:
+def as_choice(values: Any, text: str) -> Choice:
     """Return *values* of the Python interface: a text as on the command line, or any values."""
     if isinstance(values, str):
-        return parse_values(values, said)
+        return parse_values(values, text)
     if isinstance(values, SweptRange):
         return values
     if isinstance(values, dict) or not isinstance(values, Iterable):
-        raise InputError(f"{said}: {values!r} is not a list of values; write [{values!r}]")
-    return distinct([_plain(v) for v in values], said)
+        raise InputError(f"{text}: {values!r} is not a list of values; write [{values!r}]")
+    return distinct([_plain(v) for v in values], text)
 
 
-def distinct(values: Sequence[Any], said: str) -> tuple[Any, ...]:
+def distinct(values: Sequence[Any], message: str) -> tuple[Any, ...]:
     """Return *values* as a tuple; InputError if there is none, or one twice."""
     if not values:
-        raise InputError(f"{said}: has no values")
+        raise InputError(f"{message}: has no values")
     seen: set[str] = set()
     for value in values:
         text = repr(value)
         if text in seen:
-            raise InputError(f"{said}: {value!r} is there twice")
+            raise InputError(f"{message}: {value!r} is there twice")
         seen.add(text)
     return tuple(values)
 
@@ -170,7 +170,7 @@ def _plain(value: Any) -> Any:
     return value.item() if hasattr(value, "item") else value
 
 
-def _span(text: str, said: str) -> SweptRange | None:
+def _span(text: str, message: str) -> SweptRange | None:
     """``lo..hi[..step]``; None if *text* is not a range."""
     parts = text.split("..")
     if len(parts) not in (2, 3) or text[:1] in "\"'[{":
@@ -178,21 +178,21 @@ def _span(text: str, said: str) -> SweptRange | None:
     ends = [_NUMBER.fullmatch(part) for part in parts[:2]]
     if ends[0] is None or ends[1] is None:
         if any(ends):
-            raise InputError(f"{said}: {text!r} is not a range; write for example 4..24..4")
+            raise InputError(f"{message}: {text!r} is not a range; write for example 4..24..4")
         return None
-    low, high = (_decimal(end[1], said) for end in ends if end)
+    low, high = (_decimal(end[1], message) for end in ends if end)
     unit = ends[1][2]
     if ends[0][2] not in _alike(unit):
-        raise InputError(f"{said}: {text!r} has two units, {ends[0][2]!r} and {unit!r}")
-    step, factor = _step(parts[2], unit, said) if len(parts) == 3 else (None, None)
+        raise InputError(f"{message}: {text!r} has two units, {ends[0][2]!r} and {unit!r}")
+    step, factor = _step(parts[2], unit, message) if len(parts) == 3 else (None, None)
     return SweptRange(low, high, unit, step, factor)
 
 
-def _decimal(text: str, said: str) -> Decimal:
+def _decimal(text: str, message: str) -> Decimal:
     """The number in *text*; InputError if it is larger or finer than anything that is swept."""
     number = Decimal(text.replace("_", ""))
     if number and not -MOST_DIGITS < number.adjusted() < MOST_DIGITS:
-        raise InputError(f"{said}: {text[:30]} is out of any range; stay below 1e18")
+        raise InputError(f"{message}: {text[:30]} is out of any range; stay below 1e18")
     return number
 
 
@@ -201,10 +201,10 @@ def _alike(unit: str) -> tuple[str, ...]:
     return ("", unit, unit.removesuffix("/s"))
 
 
-def _step(text: str, unit: str, said: str) -> tuple[Decimal | None, Decimal | None]:
+def _step(text: str, unit: str, message: str) -> tuple[Decimal | None, Decimal | None]:
     is_factor = text.strip()[:1] in ("x", "*", "×")
     found = _NUMBER.fullmatch(text.strip()[1:] if is_factor else text)
     if found is None or (found[2] not in _alike(unit)) or (is_factor and found[2]):
-        raise InputError(f"{said}: the step {text.strip()!r} is not a number such as 4 or x2")
-    number = _decimal(found[1], said)
+        raise InputError(f"{message}: the step {text.strip()!r} is not a number such as 4 or x2")
+    number = _decimal(found[1], message)
     return (None, number) if is_factor else (number, None)

@@ -144,7 +144,7 @@ class WorkerPool:
             self._out.put(None)
 
     def _asked(self, worker: Worker | None, job: SweepJob) -> Worker | None:
-        said = ""
+        text = ""
         for _ in range(DEATHS):
             worker = worker or self._start()
             found = worker.ask(job)
@@ -154,12 +154,12 @@ class WorkerPool:
                 return worker
             if self._stopped:
                 return worker
-            said = worker.last_words()
+            text = worker.last_words()
             self._end(worker)
             worker = None
         if not self._answered:
-            raise NvmesimError(f"no worker process answers ({said})")
-        row = {"error": f"the worker died {DEATHS} times at this point ({said})"}
+            raise NvmesimError(f"no worker process answers ({text})")
+        row = {"error": f"the worker died {DEATHS} times at this point ({text})"}
         self._out.put(PointAnswer(job.number, row, 0.0, died=True))
         return None
 

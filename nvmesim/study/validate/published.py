@@ -257,8 +257,8 @@ def _row(path: Path, number: int, cells: dict[str, str]) -> Row:
     where = f"{path}: row {number}"
     text = {key: (cells.get(key) or "").strip() for key in COLUMNS}
     if text["role"] not in ROLES:
-        said = f"role is {text['role']!r}" if text["role"] else "role is missing"
-        raise InputError(f"{where}: {said}; one of {', '.join(ROLES)}")
+        message = f"role is {text['role']!r}" if text["role"] else "role is missing"
+        raise InputError(f"{where}: {message}; one of {', '.join(ROLES)}")
     what = metric(text["metric"])
     numbers = {
         key: _number(where, text["metric"], what.unit, key, text[key])
@@ -323,9 +323,9 @@ def _check(file: _File, rows: tuple[Row, ...], folder: Path) -> None:
     for fit in file.fit:
         if seen.get((fit.config, fit.metric, fit.reference)) != "input":
             found = seen.get((fit.config, fit.metric, fit.reference))
-            said = f"is a {found}" if found else "is not a row"
+            text = f"is a {found}" if found else "is not a row"
             raise InputError(
-                f"{where}: fit {fit.name!r}: {fit.config}, {fit.metric} {said}; only an input"
+                f"{where}: fit {fit.name!r}: {fit.config}, {fit.metric} {text}; only an input"
             )
         if not any("{x}" in change for change in fit.set):
             raise InputError(f"{where}: fit {fit.name!r}: no {{x}} in set, nothing would change")

@@ -202,17 +202,17 @@ def _summed(span: TimeSpan) -> dict[Op, DiskspdCounts]:
 
 
 def _warnings(span: TimeSpan, version: str | None) -> list[str]:
-    said = []
+    notes = []
     depths = {t.outstanding for t in span.targets if t.outstanding}
     numbers = version_of(version)
     timed = any(mean is not None for mean, _ in span.means.values()) or span.percentiles
     if timed and numbers and numbers < EXACT_ASYNC and any(d > 1 for d in depths):
-        said.append("DiskSpd before 2.2 inflates latency at more than one outstanding request")
+        notes.append("DiskSpd before 2.2 inflates latency at more than one outstanding request")
     if span.busiest_pct is not None and span.busiest_pct >= BUSY_PCT:
-        said.append(
+        notes.append(
             f"a logical CPU was {span.busiest_pct:.0f} % busy: the CPU may be what was measured"
         )
-    return said
+    return notes
 
 
 def _same(values: Sequence[T | None]) -> T | None:

@@ -138,9 +138,9 @@ def results(
     if not found:
         why = f" ({'; '.join(warnings)})" if warnings else ""
         raise source.error(f"is {format_name} without one whole result{why}", "repeat the run")
-    said = [*warnings]
+    notes = [*warnings]
     if skipped:
-        said.append(f"{skipped} lines skipped: damaged, or of no known kind")
+        notes.append(f"{skipped} lines skipped: damaged, or of no known kind")
     return Capture(
         file=source.path,
         format=format_name,
@@ -148,7 +148,7 @@ def results(
         measurements=tuple(found),
         rows=len(found) if rows is None else rows,
         skipped=skipped,
-        warnings=tuple(dict.fromkeys(said)),
+        warnings=tuple(dict.fromkeys(notes)),
     )
 
 

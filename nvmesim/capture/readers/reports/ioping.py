@@ -106,10 +106,10 @@ def _power(prefix: str) -> float:
     return 1024.0 ** (" KMGT".find(prefix[0]) if prefix else 0)
 
 
-def _operation(said: str | None, request: re.Match[str] | None) -> str:
+def _operation(text: str | None, request: re.Match[str] | None) -> str:
     """``read`` or ``write`` by the summary, else by the arrow of the requests; else nothing."""
-    if said:
-        return "read" if said == "read" else "write"
+    if text:
+        return "read" if text == "read" else "write"
     if request is None:
         return ""
     return "read" if request[2] in ("<<<", "from") else "write"

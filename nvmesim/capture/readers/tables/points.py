@@ -244,16 +244,16 @@ def _check_law(
     column = "lat_mean_us" if "lat" in own else "clat_mean_us or mean_us"
     inside = iops * table.mean_s
     ratio = inside / outstanding
-    said = f"{iops:,.0f} IOPS at {1e6 * table.mean_s:.6g} us with {outstanding} in flight"
+    text = f"{iops:,.0f} IOPS at {1e6 * table.mean_s:.6g} us with {outstanding} in flight"
     right = f"{1e6 * outstanding / iops:.4g} us"
     if FACTOR[0] < ratio < FACTOR[1] or FACTOR[0] < 1 / ratio < FACTOR[1]:
         given = "nanoseconds" if ratio > 1 else "milliseconds"
         raise row.error(
-            f"{column}: {said} cannot be, it would be {right}", f"is it in {given}? Write us"
+            f"{column}: {text} cannot be, it would be {right}", f"is it in {given}? Write us"
         )
     if ratio > IMPOSSIBLE:
         raise row.error(
-            f"{column}: {said} cannot be, it would be {right}",
+            f"{column}: {text} cannot be, it would be {right}",
             "check iops, the latency, jobs and iodepth of this row",
         )
 

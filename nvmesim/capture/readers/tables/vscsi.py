@@ -169,8 +169,8 @@ def _read_lcs(source: Source) -> Capture:
     # Writers that do not count leave 0.
     if stated <= capture.rows + capture.skipped:
         return capture
-    said = f"{capture.rows} requests, its header says {stated}: it is cut"
-    return replace(capture, warnings=(*capture.warnings, said))
+    text = f"{capture.rows} requests, its header says {stated}: it is cut"
+    return replace(capture, warnings=(*capture.warnings, text))
 
 
 def _lcs(source: Source, dtype: np.dtype, notes: Notes) -> Iterator[Timed]:
