@@ -101,7 +101,7 @@ test-all: venv browser-word
 
 # Numba reads out of bounds silently; here it checks. A cache of its own: the flag is not part of the key.
 test-bounds: venv
-	NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=$(CURDIR)/build/numba-bounds $(PYTEST) -m "not slow" tests/engines
+	NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=$(CURDIR)/build/numba-bounds $(PYTEST) -m "not slow and not long" tests/engines
 
 bench: venv
 	$(BIN)/python -m benchmarks
