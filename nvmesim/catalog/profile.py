@@ -335,6 +335,18 @@ class StackProfile(Frozen):
     interrupt: Number = Quantity(value=0)
     """Cycles per interrupt, per (thread, drive) completion queue: one serves all that complete
     while it runs."""
+    handler: Number = Quantity(value=0)
+    """Of ``complete``, the cycles inside the interrupt: so much longer it runs for each completion
+    that it serves, and those that come meanwhile need no other."""
+    batch: int = Field(default=1, ge=1, le=4096)
+    """Completions that a thread takes at once, and submits anew with one call, at most; a load may
+    say another number (``iodepth_batch``)."""
+    per_batch: Number = Quantity(value=0)
+    """Cycles that a batch pays once: system calls, the doorbell, the look at an empty queue. A
+    request's share of them, in a full ``batch``, is in ``submit`` and ``complete``."""
+    sqpoll: Number | None = None
+    """Cycles that are left to a thread of ``submit`` where the kernel's own thread polls for what
+    it submits (SQPOLL of io_uring); None: the stack cannot."""
     per_write: Number = Quantity(value=0)
     """Cycles that a write costs more than a read."""
     per_target: Number = Quantity(value=0)

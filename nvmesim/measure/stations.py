@@ -20,6 +20,7 @@ from nvmesim.measure.burned import burned_on
 from nvmesim.measure.figures import Cpu, MemberStats, Rebuild, SocketCpu, StationStats
 from nvmesim.measure.steady import Reducer, Snapshot, Window
 from nvmesim.model.lowered import Lowered, RebuildInfo
+from nvmesim.model.rings import polling_threads
 from nvmesim.network.network import SCALE_ONE, Kind, Network
 from nvmesim.network.roles import StationInfo
 from nvmesim.scenario.resolved import Socket
@@ -305,6 +306,9 @@ def _socket(
         threads = part * _threads_on(lowered, info.first)
         used = max(used, min(threads, socket.logical_cpus * share))
         work = max(work, min(threads, cpu.cores * smt * share))
+    if submitting := polling_threads(scenario) / len(scenario.sockets):
+        used = min(used + submitting, socket.logical_cpus * share)
+        work = min(work + submitting, cpu.cores * smt * share)
     logical = used / socket.logical_cpus + scenario.background
     physical = work / (cpu.cores * smt) + scenario.background
     return (

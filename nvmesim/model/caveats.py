@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nvmesim.catalog.profile import DriveProfile
+from nvmesim.model.rings import polling_threads
 from nvmesim.scenario.resolved import ResolvedScenario
 from nvmesim.warning import Warning
 
@@ -26,7 +27,22 @@ def caveats(scenario: ResolvedScenario) -> list[Warning]:
             *_of_writes(profile, reads),
             *_untold(profile, reads),
         ]
-    return [*found, *_not_polled(scenario)]
+    return [*found, *_not_polled(scenario), *_crowded(scenario)]
+
+
+def _crowded(scenario: ResolvedScenario) -> Iterator[Warning]:
+    """More threads that poll than logical CPUs: one that waits for nothing still takes its turn."""
+    pollers = polling_threads(scenario)
+    if scenario.stack.polled or pollers:
+        pollers += sum(group.n_threads for group in scenario.workload)
+    cpus = sum(socket.logical_cpus for socket in scenario.sockets)
+    if pollers > cpus:
+        text = (
+            f"{pollers} threads want a logical CPU all the time, those that poll among them, and "
+            f"there are {cpus}: they take turns of milliseconds, which is in no number here; "
+            "latencies are far longer, and IOPS hold only where every thread always has work"
+        )
+        yield Warning("crowded-pollers", text)
 
 
 def _not_polled(scenario: ResolvedScenario) -> Iterator[Warning]:

@@ -19,7 +19,8 @@ from dataclasses import dataclass
 
 from nvmesim.array_types import Ints
 from nvmesim.catalog.profile import CpuProfile, StackProfile
-from nvmesim.network.builder import Builder, Row, const, ints, op
+from nvmesim.model.rings import batch_of, shared_cycles
+from nvmesim.network.builder import Builder, Row, ThreadBatch, const, ints, op
 from nvmesim.network.network import SCALE_ONE, Kind, Op
 from nvmesim.scenario.resolved import Socket, Target, WorkloadGroup
 
@@ -76,11 +77,20 @@ class Cycles:
     wakeup: float
     interrupt: float
     wakeup_half_ps: int = 0
+    handler: float = 0.0
+    """Of ``complete``, what is inside the interrupt."""
+    handed: float = 0.0
+    """What the kernel's own thread takes to submit, beside ``submit``."""
+    batch: int = 1
+    """Requests of a batch of the thread at most."""
+    per_batch: float = 0.0
+    """What a batch pays once, where the thread works in batches."""
 
     @property
     def alone(self) -> float:
         """Cycles of a request that nothing shares its costs with."""
-        return self.submit + self.complete + self.wakeup + self.interrupt
+        own = self.submit + self.handed + self.complete + self.per_batch
+        return own + self.wakeup + self.interrupt
 
 
 def request_cycles(
@@ -111,9 +121,21 @@ def request_cycles(
         extra += stack.guests[group.guest].value
     away = stack.remote_buffer.value * kib * distance.memory
     away += stack.shared.value * distance.shared
+    batch = batch_of(stack, group)
+    shared = shared_cycles(stack, group) / 2
+    submit = max(0.0, stack.submit.value + shared)
+    left = 0.0
+    if group.sqpoll and stack.sqpoll is not None:
+        left = min(submit, stack.sqpoll.value)
+    handed = (submit - left + extra / 2) * submitted + away / 2 if group.sqpoll else 0.0
+    complete = (max(0.0, stack.complete.value + shared) + extra / 2) * completed + away / 2
     return Cycles(
-        submit=(stack.submit.value + extra / 2) * submitted + away / 2,
-        complete=(stack.complete.value + extra / 2) * completed + away / 2,
+        submit=left if group.sqpoll else (submit + extra / 2) * submitted + away / 2,
+        complete=complete,
+        handler=min(complete, stack.handler.value * completed),
+        handed=handed,
+        batch=batch,
+        per_batch=stack.per_batch.value if batch > 1 else 0.0,
         per_child=stack.per_child.value * submitted * splits,
         wakeup=0.0 if stack.polled else stack.wakeup.value * completed,
         interrupt=0.0 if stack.polled else stack.interrupt.value * completed,
@@ -199,9 +221,23 @@ class Host:
         """Picoseconds that *cycles* take on one thread of *socket* whose siblings are idle."""
         return round(cycles * self._stretch * 1e3 / self._sockets[socket].ghz)
 
-    def add_thread(self, name: str, socket: int, interval_ps: int, first_target: int) -> int:
-        """Start a thread on *socket*; return its number."""
-        gate = self._b.station(name, Kind.GATE, 1)
+    def add_thread(
+        self,
+        name: str,
+        socket: int,
+        interval_ps: int,
+        first_target: int,
+        batch: tuple[int, float] = (1, 0.0),
+    ) -> int:
+        """Start a thread on *socket*; return its number.
+
+        *batch* are the requests that it takes at once at most, and the cycles that they pay once.
+        """
+        if batch[0] > 1:
+            own = ThreadBatch(batch[0], self.ps(batch[1], socket))
+            gate = self._b.station(name, Kind.BATCHER, 1, own=own)
+        else:
+            gate = self._b.station(name, Kind.GATE, 1)
         self.thread_gate.append(gate)
         self.thread_cpu.append(self.cpu[socket])
         self.thread_interval.append(interval_ps)
@@ -239,7 +275,7 @@ class Host:
             op(Op.ACQUIRE_THREAD, e=int(closed)),
             op(Op.VISIT_CPU, 0, -1, max(1, work), 0, each),
             *locks,
-            op(Op.RELEASE_THREAD),
+            op(Op.RELEASE_THREAD, int(cycles.batch > 1)),
             op(Op.MARK),
         ]
 
@@ -288,9 +324,10 @@ class Host:
         if interrupts is not None and self.cpu[interrupts] != self.cpu[socket] and interrupt:
             there = [const(self.cpu[interrupts], self.ps(cycles.interrupt, interrupts))]
             interrupt = 0
+        handler = self.ps(cycles.handler, socket) if interrupt else 0
         return [
             *there,
-            op(Op.ACQUIRE_THREAD, wake, interrupt, 1, cycles.wakeup_half_ps),
+            op(Op.ACQUIRE_THREAD, wake, interrupt, 1 + handler, cycles.wakeup_half_ps),
             op(Op.VISIT_CPU, 0, -1, max(1, self.ps(cycles.complete, socket))),
             op(Op.RELEASE_THREAD),
         ]

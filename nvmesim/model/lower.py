@@ -25,6 +25,7 @@ from nvmesim.model.load.sync import flushed_kinds, sync_rows
 from nvmesim.model.load.tenants import Limiters, burst_row
 from nvmesim.model.lowered import FlowInfo, Lowered, RebuildInfo
 from nvmesim.model.path import Paths, peer
+from nvmesim.model.rings import SqThreads, thread_batch
 from nvmesim.model.sharers import member_cycles, sharing_cycles
 from nvmesim.network.builder import (
     Builder,
@@ -77,6 +78,7 @@ class _Lowering:
         self.commands = Commands(self.b, scenario, self.drives, self.paths, self.plans)
         self.targets: dict[tuple[str, int], AnyTarget] = {}
         self._stack_station = -1
+        self._sq_threads = SqThreads(self.b)
         self._limiters = Limiters(self.b)
         self._shared = self._shared_targets()
         self._traces: dict[tuple[Path, float], Replay] = {}
@@ -396,6 +398,9 @@ class _Lowering:
             cycles, engine + of_engine + self._adapter_cycles(model), per_child, kind.socket,
             closed=not group.is_open, locks=[] if volume is None else volume.lock_rows(kind),
         )  # fmt: skip
+        submit += self._sq_threads.rows(
+            index, group, self.host.ps(cycles.handed, kind.socket), kind.socket
+        )
         rows = [*submit, *self._limiters.rows(index, group, kind.n_bytes)]
         rows += self.host.section_rows(stack, group, target, kind.write, shared)
         latency = round(stack.latency.value)
@@ -458,6 +463,7 @@ class _Lowering:
         interval = 0
         if group.rate_limit is not None:
             interval = round(PS_PER_S / group.rate_limit)
+        batch = thread_batch(self.scenario.stack, group)
         for position, t in enumerate(threads):
             place = -1
             if group.trace is not None:
@@ -466,9 +472,8 @@ class _Lowering:
                 place = t // per_target
             elif n_targets == 1:
                 place = 0
-            thread = self.host.add_thread(
-                f"{group.name} thread{t}", socket, interval, t % n_targets
-            )
+            name = f"{group.name} thread{t}"
+            thread = self.host.add_thread(name, socket, interval, t % n_targets, batch)
             stream = 0 if group.interlocked or group.access == "random" else position
             spread = group.outstanding_per == "thread-target" and place < 0
             if group.is_open:

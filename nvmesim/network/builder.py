@@ -73,7 +73,14 @@ class WakeUp(NamedTuple):
     half_ps: int = 0
 
 
-Own = DiePrograms | Batches | Bucket | WakeUp
+class ThreadBatch(NamedTuple):
+    """How a `Kind.BATCHER` works: the fields ``batch_*`` of `Network`."""
+
+    most: int = 1
+    ps: int = 0
+
+
+Own = DiePrograms | Batches | Bucket | WakeUp | ThreadBatch
 
 
 class Station(NamedTuple):
@@ -271,6 +278,7 @@ def station_arrays(b: Builder) -> dict[str, Ints | tuple[str, ...]]:
         **_columns(b.stations, Batches(), "round"),
         **_columns(b.stations, Bucket(), "limit"),
         **_columns(b.stations, WakeUp(), "wake"),
+        **_columns(b.stations, ThreadBatch(), "batch"),
         "gc_on_dist": ints(gc[:, 0]),
         "gc_off_dist": ints(gc[:, 1]),
         "gc_factor": ints(gc[:, 2]),

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from nvmesim.array_types import Ints
 from nvmesim.errors import NetworkError
 from nvmesim.network.network import (
+    GATES,
     HORIZON_PS,
     MAX_CHILDREN,
     N_FIELDS,
@@ -107,7 +108,7 @@ def _within(values: Ints, low: int, high: int, what: str) -> None:
 _ROWS = {
     "station_kind": "station_servers station_scale die_dist die_gate die_suspend_ps die_gc"
     " die_backlog round_most round_base_ps round_base_dist round_in_order round_gathers"
-    " limit_saved_ps wake_ps wake_half_ps",
+    " limit_saved_ps wake_ps wake_half_ps batch_most batch_ps",
     "gc_on_dist": "gc_off_dist gc_factor",
     "alt_program": "alt_member",
     "flow_program": "flow_write flow_bytes flow_order_ptr flow_order_len flow_stream flow_class",
@@ -142,9 +143,9 @@ def _check_stations(net: Network) -> None:
     _within(net.station_servers, 1, 1 << 31, "station_servers")
     fifo = net.station_kind == Kind.FIFO
     _within(net.station_servers[fifo], 1, 1 << 20, "servers of FIFO")
-    single = np.isin(net.station_kind, (Kind.DIE, Kind.ROUNDS, Kind.SLEEPER))
+    single = np.isin(net.station_kind, (Kind.DIE, Kind.ROUNDS, Kind.SLEEPER, Kind.BATCHER))
     one = bool((net.station_servers[single] == 1).all())
-    _require(one, "a die, rounds or a sleeper have one server")
+    _require(one, "a die, rounds, a sleeper or a batcher have one server")
     _within(net.station_scale, -1, len(net.scale) + 1, "station_scale")
     for s in np.flatnonzero(net.station_scale >= 0):
         _require(net.station_kind[s] == Kind.FIFO, f"station {s} has a scale and is not FIFO")
@@ -157,6 +158,8 @@ def _check_stations(net: Network) -> None:
     _within(net.limit_saved_ps, 0, HORIZON_PS >> 4, "limit_saved_ps")
     _within(net.wake_ps, 0, 1 << 40, "wake_ps")
     _within(net.wake_half_ps, 0, HORIZON_PS >> 14, "wake_half_ps")
+    _within(net.batch_most, 1, 1 << 31, "batch_most")
+    _within(net.batch_ps, 0, 1 << 40, "batch_ps")
     _within(net.die_gate, -1, n, "die_gate")
     gates = net.die_gate[net.die_gate >= 0]
     _require(bool((net.station_kind[gates] == Kind.GATE).all()), "die_gate names no gate")
@@ -208,7 +211,7 @@ def _service(c: int, e: int) -> str:
 
 
 def _station(net: Network, a: int, d: int) -> str:
-    if not (0 <= a < net.n_stations and net.station_kind[a] != Kind.GATE):
+    if not (0 <= a < net.n_stations and net.station_kind[a] not in GATES):
         return f": station {a}"
     if not 0 <= d < HORIZON_PS >> 14:
         return f" has delay {d}"
@@ -233,7 +236,7 @@ def _visit_series(net: Network, a: int, b: int, c: int, d: int, e: int) -> str:
 def _bank(net: Network, a: int, d: int) -> str:
     if not (d >= 1 and a >= 0 and a + d <= net.n_stations):
         return f": stations {a} to {a + d}"
-    return ": a gate is not a bank" if (net.station_kind[a : a + d] == Kind.GATE).any() else ""
+    return ": a gate is not a bank" if np.isin(net.station_kind[a : a + d], GATES).any() else ""
 
 
 def _visit_bank(net: Network, a: int, b: int, c: int, d: int, e: int) -> str:
@@ -260,6 +263,8 @@ def _slots(net: Network, a: int, b: int, c: int, d: int, e: int) -> str:
 def _thread(net: Network, a: int, b: int, c: int, d: int, e: int) -> str:
     if not (0 <= a < 1 << 40 and 0 <= b < 1 << 40):
         return f": setup {a}, {b}"
+    if not 0 <= c <= 1 << 36:
+        return f": handler {c}"
     return "" if 0 <= d < HORIZON_PS >> 14 else f": half {d}"
 
 
@@ -354,15 +359,15 @@ def _check_users(net: Network) -> None:
     _within(net.thread_cpu, 0, net.n_stations, "thread_cpu")
     _within(net.thread_interval_ps, 0, HORIZON_PS >> 14, "thread_interval_ps")
     gates = net.station_kind[net.thread_gate]
-    _require(bool((gates == Kind.GATE).all()), "thread_gate names no gate")
+    _require(bool(np.isin(gates, GATES).all()), "thread_gate names no gate")
     cpus = net.station_kind[net.thread_cpu]
-    _require(bool((cpus != Kind.GATE).all()), "thread_cpu names a gate")
+    _require(not np.isin(cpus, GATES).any(), "thread_cpu names a gate")
     _within(net.user_group, 0, len(net.group_flow), "user_group")
     _within(net.user_thread, 0, n_threads, "user_thread")
     targets = net.group_targets[net.user_group]
     _within(net.user_target, -1, 1 << 31, "user_target")
     _require(bool((net.user_target < targets).all()), "a user's target is not in its group")
-    shares = bool((net.ops[net.ops[:, 0] == Op.ACQUIRE_THREAD, 3] == 1).any())
+    shares = bool((net.ops[net.ops[:, 0] == Op.ACQUIRE_THREAD, 3] > 0).any())
     most = int(targets.max(initial=1)) if shares else 1
     _within(np.array([net.n_batch_targets]), most, 1 << 31, "n_batch_targets")
     robin = net.user_target < 0

@@ -56,6 +56,11 @@ class Kind(IntEnum):
     """One server, first come first served, that sleeps when nobody waits: who finds it idle for s
     ps waits for its wake-up as well, ``wake_ps`` x s / (s + ``wake_half_ps``); half 0: always
     ``wake_ps``. A thread of the kernel that others hand their work to is one."""
+    BATCHER = 7
+    """A thread's gate, one slot, for a thread that works in batches. It takes what waits (those
+    that acquired it from the back), ``batch_most`` at most, as one batch, whose first is charged
+    ``batch_ps``; then those at the front, which are what the batch made it submit. Who submitted
+    stays until the thread has nothing more to submit: one doorbell for all."""
 
 
 class Op(IntEnum):
@@ -85,11 +90,12 @@ class Op(IntEnum):
     ACQUIRE_THREAD = 8
     """The gate of the request's thread. Setup, paid at the next CPU visit: if the gate was idle for
     s ps, a x s / (s + d) ps (a wake-up costs more the longer the thread slept, half of a at d;
-    d = 0: always a); and b ps if c = 1 and no interrupt of this thread and target runs (one serves
-    all that arrives while it runs, for b ps). With e = 1 the token goes to the front of the
-    queue."""
+    d = 0: always a); and b ps if c > 0 and no interrupt of this thread and target runs. One serves
+    all that arrives while it runs: for b ps, and c - 1 ps for each that it serves. With e = 1 the
+    token goes to the front of the queue."""
     RELEASE_THREAD = 9
-    """The gate of the request's thread."""
+    """The gate of the request's thread. With a = 1, if that works in batches, the token stays until
+    the thread has submitted its batch."""
     FORK = 10
     """The children of phase a of the request's plan; continue when the last has ended."""
     SPLIT = 11
@@ -103,6 +109,7 @@ class Op(IntEnum):
     user waits for). From here to the end is counted apart."""
 
 
+GATES = (Kind.GATE, Kind.BATCHER)
 VISITS = (Op.VISIT, Op.VISIT_BANK, Op.VISIT_LANE, Op.VISIT_CPU, Op.VISIT_SERIES)
 
 
@@ -186,6 +193,8 @@ class Network:
     limit_saved_ps: Ints = field(default_factory=_no_rows)  # [n_stations] a full bucket
     wake_ps: Ints = field(default_factory=_no_rows)  # [n_stations] a wake-up at most
     wake_half_ps: Ints = field(default_factory=_no_rows)  # [n_stations] sleep that costs half of it
+    batch_most: Ints = field(default_factory=_no_rows)  # [n_stations] that one batch takes
+    batch_ps: Ints = field(default_factory=_no_rows)  # [n_stations] cost of a batch besides those
     flow_class: Ints = field(default_factory=_no_rows)  # [n_flows] its own histogram, -1: none
     n_classes: int = 0
     group_on_dist: Ints = field(default_factory=_no_rows)  # [n_groups] burst's length, -1: none
@@ -202,7 +211,8 @@ class Network:
         n_flows, n_groups = len(self.flow_program), len(self.group_flow)
         for name, n, value in (
             ("limit_saved_ps", self.n_stations, 0), ("wake_ps", self.n_stations, 0),
-            ("wake_half_ps", self.n_stations, 0), ("flow_class", n_flows, -1),
+            ("wake_half_ps", self.n_stations, 0), ("batch_most", self.n_stations, 1),
+            ("batch_ps", self.n_stations, 0), ("flow_class", n_flows, -1),
             ("group_on_dist", n_groups, -1), ("group_off_dist", n_groups, -1),
             ("group_on_slow", n_groups, SCALE_ONE), ("group_off_slow", n_groups, SCALE_ONE),
         ):  # fmt: skip

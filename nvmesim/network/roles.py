@@ -32,7 +32,7 @@ class StationInfo:
     resource: str = ""
     """Resource that an upgrade would add to: "cores", "dies", "commands", "read_bandwidth",
     "write_bandwidth", "program", "port", "uplink", "interconnect", "memory", "section",
-    "guest-section", "engine", "threads", ""."""
+    "guest-section", "sq-threads", "engine", "threads", ""."""
     direction: Direction | None = None
     """Of a link: "up" towards the memory, "down" towards the drive."""
     group: int | None = None

@@ -19,7 +19,7 @@ from nvmesim.measure.figures import Relief
 from nvmesim.measure.stations import Totals, busy, demand, full_scale, fullest, is_delay, rows_of
 from nvmesim.model.lowered import Lowered
 from nvmesim.model.sharers import engine_share
-from nvmesim.network.network import Kind, Op
+from nvmesim.network.network import GATES, Kind, Op
 from nvmesim.network.roles import StationInfo
 from nvmesim.predict.result import Bottleneck, Verdict
 from nvmesim.units import PS_PER_S, format_iops, percent
@@ -125,7 +125,7 @@ def latency_bound(lowered: Lowered, totals: Totals, in_flight: int) -> float | N
     if not in_flight or not totals.requests or not is_serial(lowered):
         return None
     net = lowered.network
-    waits = (net.station_kind == Kind.GATE) | (net.station_kind == Kind.LIMIT)
+    waits = np.isin(net.station_kind, (*GATES, Kind.LIMIT))
     visited = ~waits & (net.die_dist < 0)
     demand = float(totals.stations[visited, Acc.SERVICE].sum()) / totals.requests
     return in_flight * PS_PER_S / demand if demand > 0 else None

@@ -417,6 +417,7 @@ BY_RESOURCE: Final[dict[str, tuple[Maker, ...]]] = {
     "memory": (twice_the_memory, near_the_drives),
     "section": (near_the_drives, one_more_interconnect),
     "guest-section": (more_threads_of_a_virtual_disk,),
+    "sq-threads": (twice_the_threads, more_ghz),
     "engine": (shorter_serial_section,),
     "engine-lock": (newer_kernel, two_arrays, no_bitmap),
     "bitmap-file": (no_bitmap,),

@@ -49,6 +49,8 @@ _RARELY: Final = (
     "workers",
     "bitmap_file",
     "per_child",
+    "per_batch",
+    "sqpoll",
     "remote",
 )
 _ONLY_IF_USED: Final = ("filesystems.", "guests.", "sections.")

@@ -241,6 +241,10 @@ class WorkloadGroup:
     """Adapter (a GPU, a network card) that holds the data instead of memory."""
     interrupts: int | None = None
     """Socket that takes the interrupts; None: the one of the thread that submitted."""
+    batch: int = 0
+    """Requests that a thread reaps and submits at once, at most; 0: as the stack says."""
+    sqpoll: bool = False
+    """A thread of the kernel, one for each of the load's, submits its requests (SQPOLL)."""
     filesystem: str = "raw"
     guest: str = "none"
     rate: float | None = None

@@ -334,6 +334,8 @@ class WorkloadSpec(Strict):
     floating: Literal["spread", "pool"] | None = None
     buffers: Annotated[int, Field(ge=0)] | str | None = None
     interrupts: int | None = Field(default=None, ge=0)
+    iodepth_batch: int | None = Field(default=None, ge=1, le=4096)
+    sqthread_poll: bool | None = None
     filesystem: Literal["raw", "ntfs", "ext4", "xfs"] = "raw"
     guest: Literal["none", "hyper-v", "kvm-virtio", "kvm-vhost", "kvm-passthrough"] = "none"
     interlocked: bool | None = None
@@ -382,7 +384,7 @@ class WorkloadSpec(Strict):
 
 _ANY = {
     "name", "targets", "span", "socket", "floating", "buffers", "interrupts", "filesystem", "guest",
-    "limits", "slo",
+    "limits", "slo", "iodepth_batch", "sqthread_poll",
 }  # fmt: skip
 _SHAPE = {"block_size", "access", "align", "offset", "read", "stride", "random_fraction"}
 _SYNC = {"fsync", "fdatasync", "sync"}

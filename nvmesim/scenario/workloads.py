@@ -76,7 +76,7 @@ def resolve_workload(
         key = f"workload.{index}"
         if spec.socket is not None and spec.socket >= len(sockets):
             raise ScenarioError(f"{key}.socket is {spec.socket}; there are {len(sockets)} sockets")
-        _note_costs(spec, stack, notes)
+        _note_costs(spec, stack, notes, key)
         for group in _groups(index, key, spec, scenario.base, places, notes):
             if group.socket is not None and group.socket >= len(sockets):
                 raise ScenarioError(
@@ -91,10 +91,15 @@ def resolve_workload(
     return tuple(groups)
 
 
-def _note_costs(spec: WorkloadSpec, stack: StackProfile, notes: ResolveNotes) -> None:
+def _note_costs(spec: WorkloadSpec, stack: StackProfile, notes: ResolveNotes, key: str) -> None:
     """Say so when the stack has no cost for the file system or guest in use."""
     if spec.filesystem != "raw" and spec.filesystem not in stack.filesystems:
         notes.assume(f"stack {stack.name}: no cost known for {spec.filesystem}; 0 taken")
+    if spec.sqthread_poll and stack.sqpoll is None:
+        raise ScenarioError(
+            f"{key}.sqthread_poll: stack {stack.name} has no thread that polls for submissions; "
+            "io_uring has, as linux-io_uring"
+        )
     if spec.guest != "none" and spec.guest not in stack.guests:
         notes.assume(f"stack {stack.name}: no cost known for guest {spec.guest}; 0 taken")
 
@@ -142,6 +147,7 @@ def _own_group(
         "speed": spec.speed or 1.0,
         "trace": _trace(spec, base, key),
         **_threads(spec),
+        **_rings(spec),
         **_syncs(spec, key),
     }
     targets = find_targets(spec.targets, places, key)
@@ -163,6 +169,16 @@ def _threads(spec: WorkloadSpec) -> dict[str, Any]:
         "outstanding": spec.outstanding or 1,
         "outstanding_per": "thread" if in_all else "thread-target",
     }
+
+
+def _rings(spec: WorkloadSpec) -> dict[str, Any]:
+    """Return what is stated of batches and of who submits."""
+    found: dict[str, Any] = {}
+    if spec.iodepth_batch is not None:
+        found["batch"] = spec.iodepth_batch
+    if spec.sqthread_poll is not None:
+        found["sqpoll"] = spec.sqthread_poll
+    return found
 
 
 def _syncs(spec: WorkloadSpec, key: str) -> dict[str, Any]:
@@ -197,7 +213,7 @@ def _foreign_group(
         if len(load.files) < len(places.all):
             used = ", ".join(target.name for target in targets)
             notes.assume(f"{key}: {len(load.files)} files named, taken to be on {used} only")
-    fields = dict(load.fields)
+    fields = {**load.fields, **_rings(spec)}
     smallest = min(places.size(target) for target in targets)
     if load.span_percent is not None:
         fields["span"] = int(smallest * load.span_percent / 100) // 4096 * 4096

@@ -18,6 +18,7 @@ from nvmesim.network.builder import (
     Plans,
     Row,
     Station,
+    ThreadBatch,
     WakeUp,
     ints,
     op,
@@ -67,6 +68,7 @@ def acquire_thread(
 
 
 RELEASE_THREAD = op(Op.RELEASE_THREAD)
+STAY = op(Op.RELEASE_THREAD, 1)
 MARK = op(Op.MARK)
 ANSWER = op(Op.ANSWER)
 
@@ -155,6 +157,9 @@ class NetworkBuilder:
 
     def limit(self, saved_ps: int = 0, name: str = "") -> int:
         return self.station(Kind.LIMIT, 1, name, own=Bucket(saved_ps))
+
+    def batcher(self, most: int = 1, base_ps: int = 0, name: str = "") -> int:
+        return self.station(Kind.BATCHER, 1, name, own=ThreadBatch(most, base_ps))
 
     def sleeper(self, wake_ps: int = 0, half_ps: int = 0, name: str = "") -> int:
         return self.station(Kind.SLEEPER, 1, name, own=WakeUp(wake_ps, half_ps))

@@ -191,10 +191,10 @@ class RandomNetwork:
 
     def threaded(self, rows: list[b.Row]) -> list[b.Row]:
         setup = b.acquire_thread(
-            self.roll(0, 3), self.roll(0, 3), self.roll(0, 1), self.roll(0, 3), self.roll(0, 1)
+            self.roll(0, 3), self.roll(0, 3), self.roll(0, 3), self.roll(0, 3), self.roll(0, 1)
         )
         cpu = b.on_cpu(per_child=self.roll(0, 2), **self.work())
-        return [setup, cpu, b.RELEASE_THREAD, *rows]
+        return [setup, cpu, b.STAY if self.chance(50) else b.RELEASE_THREAD, *rows]
 
     def request(self) -> int:
         rows = self.threaded([]) if self.chance(60) else [b.on_cpu(self.roll(0, 2))]
@@ -219,7 +219,10 @@ class RandomNetwork:
     def load(self) -> None:
         roll = self.roll
         flows = [self.request() for _ in range(roll(1, 3))]
-        gates = [self.b.gate(roll(1, 2)) for _ in range(roll(1, 2))]
+        gates = [
+            self.b.batcher(roll(1, 4), roll(0, 3)) if self.chance(40) else self.b.gate(roll(1, 2))
+            for _ in range(roll(1, 2))
+        ]
         for number in range(roll(1, 3)):
             self.group(flows, gates, measured=1 if number == 0 else roll(0, 1))
 

@@ -91,6 +91,7 @@ def one_program(*rows: b.Row) -> b.NetworkBuilder:
         (b.acquire(1, 3), "3 slots"),
         (b.release(1, 0), "0 slots"),
         (b.acquire_thread(-1), "setup -1"),
+        (b.acquire_thread(shared=-1), "handler -1"),
         (b.destage(0, 1), "not every station is a die"),
         (b.destage(2, 1, 5000), "5000 programs"),
         (b.fork(0), "fewer than 1 phases"),

@@ -13,7 +13,7 @@ from nvmesim.engine.compiled.engine import CompiledEngine
 from nvmesim.engine.contract import Acc
 from nvmesim.engine.reference.engine import ReferenceEngine, Step
 from nvmesim.errors import DeadlockError
-from nvmesim.network.network import HORIZON_PS, Kind, Network, Op
+from nvmesim.network.network import GATES, HORIZON_PS, Kind, Network, Op
 from tests.engines.strategies import random_network
 from tests.engines.test_equality import UNTIL_PS
 
@@ -58,7 +58,7 @@ def test_stations(seed: int) -> None:
     net = random_network(seed)
     by_station, acc = steps_and_stations(net, seed)
     for s, steps in by_station.items():
-        if net.station_kind[s] == Kind.GATE:
+        if net.station_kind[s] in GATES:
             continue
         programs = acc[s, Acc.SERVICE] - sum(x.depart_ps - x.start_ps for x in steps)
         assert programs >= 0
@@ -164,6 +164,7 @@ def scaled(net: Network, factor: int) -> Network:
     ops[ops[:, 0] == Op.VISIT, 4] *= unit
     setups = ops[:, 0] == Op.ACQUIRE_THREAD
     ops[np.ix_(setups, [1, 2])] *= unit
+    ops[setups, 3] = np.where(ops[setups, 3] > 0, 1 + (ops[setups, 3] - 1) * unit, 0)
     ops[setups, 4] = 0  # a wake-up that grows with the sleep is rounded
     return replace(
         net,
@@ -174,6 +175,7 @@ def scaled(net: Network, factor: int) -> Network:
         round_base_ps=net.round_base_ps * unit,
         limit_saved_ps=net.limit_saved_ps * unit,
         wake_ps=net.wake_ps * (0 if is_rounded(net) else unit),  # 1 ps asleep costs a wake-up
+        batch_ps=net.batch_ps * unit,
         wake_half_ps=net.wake_half_ps * 0,  # a wake-up that grows with the sleep is rounded
         group_think_ps=net.group_think_ps * unit,
         thread_interval_ps=net.thread_interval_ps * unit,
@@ -199,7 +201,7 @@ def test_times_scale(seed: int) -> None:
     net = random_network(seed)
     one = completions(scaled(net, 1), 400 << 28)
     seven = completions(scaled(net, 7), 7 * 400 << 28)
-    atol = 100 if is_rounded(net) else 0
+    atol = 400 if is_rounded(net) else 0  # up to 6 ps more for each limit or burst passed before
     np.testing.assert_allclose(seven[:, 4:], 7 * one[:, 4:], rtol=0, atol=atol)
     np.testing.assert_array_equal(seven[:, :4], one[:, :4])
 

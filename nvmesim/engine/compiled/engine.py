@@ -14,7 +14,7 @@ from nvmesim.engine.compiled.native import loop_of
 from nvmesim.engine.contract import HIST_BINS, REQUEST_FIELDS, Acc, Batch, Status, deadlock, run_key
 from nvmesim.limits import need
 from nvmesim.network.check import check
-from nvmesim.network.network import HORIZON_PS, N_FIELDS, VISITS, Kind, Network, Op
+from nvmesim.network.network import GATES, HORIZON_PS, N_FIELDS, VISITS, Kind, Network, Op
 from nvmesim.rng import mix
 
 FIRST_SHIFT: Final = 18
@@ -56,7 +56,7 @@ def kernel_net(net: Network) -> state.Net:
             state.DIES,
             net.die_dist, net.die_gate, net.die_suspend_ps, net.die_gc, net.limit_saved_ps,
             net.round_most, net.round_base_ps, net.round_base_dist, net.round_in_order,
-            net.round_gathers, net.wake_ps, net.wake_half_ps,
+            net.round_gathers, net.wake_ps, net.wake_half_ps, net.batch_most, net.batch_ps,
         ),
         scale=net.scale, gc_on=net.gc_on_dist, gc_off=net.gc_off_dist, gc_factor=net.gc_factor,
         dist=net.dist,
@@ -108,7 +108,7 @@ def _kinds(net: Network) -> Ints:
     for kind, number in (
         (Kind.DELAY, state.DELAY), (Kind.GATE, state.GATE),
         (Kind.DIE, state.DIE), (Kind.ROUNDS, state.ROUNDS), (Kind.LIMIT, state.LIMIT),
-        (Kind.SLEEPER, state.SLEEPER),
+        (Kind.SLEEPER, state.SLEEPER), (Kind.BATCHER, state.BATCHER),
     ):  # fmt: skip
         kinds[net.station_kind == kind] = number
     several = (net.station_kind == Kind.FIFO) & (net.station_servers > 1)
@@ -140,6 +140,9 @@ def _stations(net: Network) -> tuple[Ints, Ints]:
     rows[:, state.TAIL] = -1
     rows[:, state.BACKLOG] = net.die_backlog
     rows[:, state.CHECKED] = np.minimum(net.die_backlog, 1)
+    batchers = np.flatnonzero(kinds == state.BATCHER)
+    for column in (state.FRONT_HEAD, state.FRONT_TAIL, state.STAYING):
+        rows[batchers, column] = -1
     return rows, free
 
 
@@ -241,7 +244,7 @@ class CompiledEngine:
         check(net)
         self._network = net
         self._loop = loop_of(kernel_net(net))
-        self._gates = np.flatnonzero(net.station_kind == Kind.GATE)
+        self._gates = np.flatnonzero(np.isin(net.station_kind, GATES))
         self._slots = net.station_servers[self._gates]
         slots = max(64, 2 * len(net.user_group), 2 * net.max_burst)
         _check_memory(slots, record)
@@ -295,7 +298,9 @@ class CompiledEngine:
         self._widen(int(run.scalars[state.NOW]) - start)
         live = int(run.scalars[state.LIVE])
         if status == Status.IDLE and live:
-            waiting = np.flatnonzero(run.station[:, state.HEAD] >= 0)
+            batcher = run.station[:, state.KIND] == state.BATCHER
+            front = batcher & (run.station[:, state.FRONT_HEAD] >= 0)
+            waiting = np.flatnonzero((run.station[:, state.HEAD] >= 0) | front)
             raise deadlock(self._network, waiting, live)
         return self._batch(Status(status), start)
 

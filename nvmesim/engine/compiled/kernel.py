@@ -32,6 +32,7 @@ from __future__ import annotations
 import numpy as np
 from numba import uint64
 
+from nvmesim.engine.compiled.kernel_batches import admit_batched, go_on, stay
 from nvmesim.engine.compiled.kernel_draws import below, mix
 from nvmesim.engine.compiled.kernel_heap import heap_pop, sort_pending
 from nvmesim.engine.compiled.kernel_jit import entry, part
@@ -51,6 +52,7 @@ from nvmesim.engine.compiled.kernel_state import (
     ANSWER,
     ANSWERED,
     BACKLOG,
+    BATCHER,
     CHECKED,
     DESTAGE,
     DIE_GATE,
@@ -231,7 +233,11 @@ def _advance(net, run, room, target, until):  # type: ignore[no-untyped-def]
                                     goes_on = serve_chain(net, run, tokens, k, s, t)
                                     n_heap = put(room, n_heap, t, goes_on, k)
                                     break
-                            elif n_resume == 0 and n_pending == 0:
+                            elif (
+                                n_resume == 0
+                                and n_pending == 0
+                                and station[uint64(s), KIND] == GATE
+                            ):
                                 if admit(net, run, tokens, k, s, t):
                                     continue
                                 break
@@ -328,9 +334,12 @@ def _advance(net, run, room, target, until):  # type: ignore[no-untyped-def]
                         v = uint64(gate)
                         release(run, v, amount, t)
                         station[v, IDLE_SINCE] = t
-                        if station[v, HEAD] >= 0:
+                        if station[v, HEAD] >= 0 or station[v, KIND] == BATCHER:
                             must_sort = True
                             n_pending = touch(station, pending, n_pending, gate)
+                            if code != RELEASE and ops[pc, 1] == 1 and station[v, KIND] == BATCHER:
+                                stay(run, tokens, k, gate, t)
+                                break
             if mid or n_free < n_pending:  # as many could submit
                 mid = True
                 break
@@ -351,6 +360,11 @@ def _advance(net, run, room, target, until):  # type: ignore[no-untyped-def]
                                 resume[n_resume] = k
                                 n_resume += 1
                             continue
+                        if kind == BATCHER:
+                            if admit_batched(net, run, tokens, k, s, t):
+                                resume[n_resume] = k
+                                n_resume += 1
+                            continue
                         goes_on = serve_chain(net, run, tokens, k, s, t)
                         if goes_on >= 0:
                             n_heap = put_seldom(room, n_heap, t, goes_on, k)
@@ -359,6 +373,8 @@ def _advance(net, run, room, target, until):  # type: ignore[no-untyped-def]
                             n_pending = touch(station, pending, n_pending, s)
                     elif kind == GATE:
                         n_resume = grant(net, run, tokens, resume, n_resume, s, t)
+                    elif kind == BATCHER:
+                        n_resume = go_on(net, run, tokens, resume, n_resume, s, t)
                     elif kind == ROUNDS:
                         station[s, TOUCHED] = 0
                         if station[s, PROGRAM_END] < 0 and station[s, HEAD] >= 0:

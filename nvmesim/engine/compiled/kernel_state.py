@@ -24,7 +24,7 @@ POOL = 1  # several; a heap of the times they are free
 RING = 2  # several, and every service as long: the times they are free come in order
 SCALED = 3  # one or several, whose speed depends on how many are busy
 # Below ROUNDS a visit is served at once.
-DELAY, DIE, LIMIT, SLEEPER, ROUNDS, GATE = range(4, 10)
+DELAY, DIE, LIMIT, SLEEPER, ROUNDS, GATE, BATCHER = range(4, 11)
 
 END, VISIT, VISIT_BANK, VISIT_LANE = (
     int(o) for o in (Op.END, Op.VISIT, Op.VISIT_BANK, Op.VISIT_LANE)
@@ -64,11 +64,16 @@ IDLE_SINCE = 13  # when a gate's slots were last released
 BACKLOG = 14  # programs that wait for a die; of rounds, base that has passed
 CHECKED = 15  # a check of the die is on the heap
 STATION_FIELDS = 16
+# Of a batcher, which has no server: those at the front, those that stay, and its batch.
+FRONT_HEAD, FRONT_TAIL, STAYING = FREE_AT, AT, POS
+BATCH_LEFT = INSIDE  # of the batch in work, those that still wait
+N_WAITING = BACKLOG  # tokens that wait at the back
 
 # Columns of `die`: what a die's programs, a station's rounds, a bucket, a sleeper need.
 DIE_DIST, DIE_GATE, DIE_SUSPEND, DIE_GC, LIMIT_SAVED = range(5)
 ROUND_MOST, ROUND_BASE, ROUND_DIST, ROUND_ORDER, ROUND_GATHERS = range(5, 10)
 WAKE, WAKE_HALF = range(10, 12)
+BATCH_MOST, BATCH_BASE = range(12, 14)
 
 # Columns of `group`, `user`, `thread`, `flow` and `child`.
 G_FLOW, G_KINDS, G_THRESHOLD, G_TARGETS, G_MEASURED, G_OPEN, G_GAP, G_THINK = range(8)
@@ -89,7 +94,7 @@ WHEEL = SUMMARY + 3
 
 # Lengths of rows.
 HEAP, OPS, DIES, GROUPS, USERS, THREADS, FLOWS, CHILDREN, ACCOUNTS, PENDING = (
-    2, 8, 12, 12, 4, 4, 8, 4, 4, 4,
+    2, 8, 14, 12, 4, 4, 8, 4, 4, 4,
 )  # fmt: skip
 
 # Scalars that outlive a call.
@@ -108,7 +113,7 @@ TOUCH = -1  # entity of a pending touch
 class Net(NamedTuple):
     """The parts of a `network.Network` that the loop reads, in kernel form."""
 
-    die: Array  # int64[n_stations, 12]
+    die: Array  # int64[n_stations, 14]
     scale: Array
     gc_on: Array
     gc_off: Array

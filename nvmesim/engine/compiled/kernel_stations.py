@@ -309,6 +309,21 @@ def enqueue(station, tokens, s, k):  # type: ignore[no-untyped-def]
 
 
 @inlined
+def interrupt(net, run, tokens, u, pc, t):  # type: ignore[no-untyped-def]
+    """Charge an interrupt to token *u*, unless one runs: that serves all that arrives meanwhile."""
+    root = uint64(tokens[u, ROOT])
+    user = uint64(tokens[root, USER])
+    group = uint64(net.user[user, U_GROUP])
+    place = (tokens[root, FLOW] - net.group[group, G_FLOW]) // net.group[group, G_KINDS]
+    thread = uint64(net.user[user, U_THREAD])
+    end = run.interrupt_end[thread, uint64(place)]
+    if t >= end:
+        tokens[u, SETUP] += net.ops[pc, 2]
+        end = t + net.ops[pc, 2]
+    run.interrupt_end[thread, uint64(place)] = end + net.ops[pc, 3] - 1
+
+
+@inlined
 def admit(net, run, tokens, k, s, t):  # type: ignore[no-untyped-def]
     """Token *k* arrives at gate *s*: return whether it passes; else it is in the queue."""
     station = run.station
@@ -317,16 +332,8 @@ def admit(net, run, tokens, k, s, t):  # type: ignore[no-untyped-def]
     run.acc[v, 0] += 1
     by_thread = net.ops[pc, 0] != ACQUIRE
     amount = np.int64(1) if by_thread else net.ops[pc, 2]
-    if by_thread and net.ops[pc, 3] == 1:
-        # An interrupt serves all that arrives while it runs.
-        root = uint64(tokens[u, ROOT])
-        user = uint64(tokens[root, USER])
-        group = uint64(net.user[user, U_GROUP])
-        place = (tokens[root, FLOW] - net.group[group, G_FLOW]) // net.group[group, G_KINDS]
-        thread = uint64(net.user[user, U_THREAD])
-        if t >= run.interrupt_end[thread, uint64(place)]:
-            tokens[u, SETUP] += net.ops[pc, 2]
-            run.interrupt_end[thread, uint64(place)] = t + net.ops[pc, 2]
+    if by_thread and net.ops[pc, 3] > 0:
+        interrupt(net, run, tokens, u, pc, t)
     if station[v, HEAD] < 0 and station[v, SLOTS] >= amount:
         seize(run, v, amount, t)
         if by_thread and net.ops[pc, 1] > 0:

@@ -43,13 +43,14 @@ from nvmesim.engine.contract import (
     stretched_ps,
 )
 from nvmesim.engine.reference import tokens
-from nvmesim.engine.reference.stations import KINDS, Die, Gate, Station, World
+from nvmesim.engine.reference.batcher import ALL_KINDS, Batcher
+from nvmesim.engine.reference.stations import Die, Gate, Station, World
 from nvmesim.engine.reference.steps import Step, Steps
 from nvmesim.engine.reference.tally import BatchTally
 from nvmesim.engine.reference.tokens import Instant, Operation, Request, Token, Visit
 from nvmesim.errors import nearest
 from nvmesim.network.check import check
-from nvmesim.network.network import HORIZON_PS, SCALE_ONE, VISITS, Kind, Network, Op
+from nvmesim.network.network import GATES, HORIZON_PS, SCALE_ONE, VISITS, Kind, Network, Op
 from nvmesim.rng import below, mix, quantile
 
 __all__ = ["ReferenceEngine", "Step"]
@@ -108,8 +109,8 @@ class ReferenceEngine:
         self.stations: list[Station] = []
         # gates first: a die keeps the gate that its programs release
         made: dict[int, Station] = {}
-        for s in sorted(range(net.n_stations), key=lambda s: net.station_kind[s] != Kind.GATE):
-            factory = replaced.pop(net.station_names[s], KINDS[Kind(net.station_kind[s])])
+        for s in sorted(range(net.n_stations), key=lambda s: net.station_kind[s] not in GATES):
+            factory = replaced.pop(net.station_names[s], ALL_KINDS[Kind(net.station_kind[s])])
             made[s] = factory(self, s)
             gate = made[s]
             if isinstance(gate, Gate):
@@ -334,6 +335,8 @@ class ReferenceEngine:
                 gate = self._gate(token, op)
                 gate.release(op.b if op.code == Op.RELEASE else 1)
                 self.note_release(token, gate)
+                if op.code == Op.RELEASE_THREAD and op.a == 1 and isinstance(gate, Batcher):
+                    yield gate.stay(token, op)
             elif op.code == Op.DESTAGE:
                 self._destage(token, op)
             elif op.code == Op.MARK:
@@ -454,12 +457,12 @@ class ReferenceEngine:
 
     def interrupt_ps(self, visit: Visit) -> int:
         """Time of the interrupt that *visit* raises now, 0 if one of its thread and target runs."""
-        request = visit.token.request
+        request, handler = visit.token.request, visit.op.c - 1
         key = (request.thread, request.place)
-        if self.now < self._interrupt_end.get(key, 0):
-            return 0
-        self._interrupt_end[key] = self.now + visit.op.b
-        return visit.op.b
+        end = self._interrupt_end.get(key, 0)
+        raised = 0 if self.now < end else visit.op.b
+        self._interrupt_end[key] = (end if self.now < end else self.now + raised) + handler
+        return raised
 
     def _episode_factor(self, gc: int) -> int:
         """Move a drive's alternating process to now; its factor / SCALE_ONE."""

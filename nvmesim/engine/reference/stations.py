@@ -192,7 +192,7 @@ class Gate(Station):
 
     The gate of a thread also charges the setup of its CPU (`Op.ACQUIRE_THREAD`): a wake-up that
     grows with the time the thread slept, and an interrupt, which serves all tokens of its thread
-    and target that arrive while it runs.
+    and target that arrive while it runs, and runs longer for each.
     """
 
     def __init__(self, world: World, number: int) -> None:
@@ -211,14 +211,22 @@ class Gate(Station):
         """Grant the slots, or queue behind those who wait (or before them, `Op.ACQUIRE_THREAD`)."""
         self.account.visits += 1
         by_thread = visit.op.code == Op.ACQUIRE_THREAD
-        if by_thread and visit.op.c == 1:
+        if by_thread and visit.op.c > 0:
             visit.token.setup_ps += self.world.interrupt_ps(visit)
-        if not self._queue and self.free >= _slots(visit.op):
+        if self._passes(visit):
             if by_thread and visit.op.a > 0:
                 slept = self.now - self._idle_since
                 visit.token.setup_ps += wake_up_ps(visit.op.a, slept, visit.op.d)
             self._grant(visit)
-        elif by_thread and visit.op.e == 1:
+        else:
+            self._wait(visit, by_thread and visit.op.e == 1)
+
+    def _passes(self, visit: Visit) -> bool:
+        """True if *visit*, which arrives, need not wait."""
+        return not self._queue and self.free >= _slots(visit.op)
+
+    def _wait(self, visit: Visit, front: bool) -> None:
+        if front:
             self._queue.appendleft(visit)
         else:
             self._queue.append(visit)

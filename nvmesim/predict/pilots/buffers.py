@@ -18,7 +18,7 @@ from nvmesim.measure.load import RunLoad, drifting, fill_share
 from nvmesim.measure.stations import reducer
 from nvmesim.measure.steady import Collector
 from nvmesim.model.lowered import Lowered
-from nvmesim.network.network import HORIZON_PS, Kind, Network
+from nvmesim.network.network import GATES, HORIZON_PS, Kind, Network
 
 PILOT_REQUESTS: Final = (20_000, 200_000)
 """Least and most requests of the pilot."""
@@ -80,7 +80,7 @@ def load_of(lowered: Lowered) -> RunLoad:
     steady = [d.index for d in lowered.scenario.drives if d.profile.state == "steady"]
     writes = any(g.read < 1 for g in groups) or bool(lowered.rebuilds)
     buffers = _buffers(net, lowered, steady) if writes else np.zeros(0, np.int64)
-    queues = ~np.isin(net.station_kind, (Kind.GATE, Kind.DELAY, Kind.LIMIT))
+    queues = ~np.isin(net.station_kind, (*GATES, Kind.DELAY, Kind.LIMIT))
     return RunLoad(
         is_open=any(g.is_open for g in groups),
         replayed=bool(groups) and all(g.trace is not None for g in groups),

@@ -16,6 +16,7 @@ from pydantic import BaseModel
 
 from nvmesim.catalog.load import quantities, with_alternative
 from nvmesim.catalog.profile import DriveProfile, Frozen, JointDraws, Quantity, StackProfile
+from nvmesim.model.rings import batch_of
 from nvmesim.raid.levels import LEVELS
 from nvmesim.scenario.resolved import ResolvedScenario
 
@@ -130,6 +131,10 @@ def _is_used(scenario: ResolvedScenario, key: str) -> bool:
         return len(scenario.sockets) > 1
     if key == "per_child":
         return bool(scenario.volumes)
+    if key == "sqpoll":
+        return any(g.sqpoll for g in scenario.workload)
+    if key == "per_batch":
+        return any(batch_of(scenario.stack, g) > 1 for g in scenario.workload)
     if key == "bitmap_file":
         return any(v.bitmap == "external" for v in scenario.volumes)
     if key == "parity_rate" or key.startswith("rows.wakeup"):

@@ -1,0 +1,104 @@
+"""The gate of a thread that works in batches: the kernel's twin of `reference/batcher.py`."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import uint64
+
+from nvmesim.engine.compiled.kernel_jit import compiled
+from nvmesim.engine.compiled.kernel_state import (
+    ARRIVED,
+    BATCH_BASE,
+    BATCH_LEFT,
+    BATCH_MOST,
+    FRONT_HEAD,
+    FRONT_TAIL,
+    HEAD,
+    IDLE_SINCE,
+    N_WAITING,
+    NEXT,
+    PC,
+    SETUP,
+    SLOTS,
+    STAYING,
+    TOUCHED,
+)
+from nvmesim.engine.compiled.kernel_stations import enqueue, interrupt, seize, woken
+
+
+@compiled
+def admit_batched(net, run, tokens, k, s, t):  # type: ignore[no-untyped-def]
+    """Token *k* arrives at batcher *s*: return whether it passes; else it waits."""
+    station = run.station
+    v, u = uint64(s), uint64(k)
+    pc = uint64(tokens[u, PC])
+    front = net.ops[pc, 5] == 1
+    run.acc[v, 0] += 1
+    if net.ops[pc, 3] > 0:
+        interrupt(net, run, tokens, u, pc, t)
+    idle = station[v, SLOTS] > 0 and station[v, HEAD] < 0 and station[v, FRONT_HEAD] < 0
+    if idle and (front or station[v, STAYING] < 0):
+        if not front:
+            tokens[u, SETUP] += net.die[v, BATCH_BASE]
+        seize(run, v, np.int64(1), t)
+        if net.ops[pc, 1] > 0:
+            slept = t - station[v, IDLE_SINCE]
+            tokens[u, SETUP] += woken(net.ops[pc, 1], slept, net.ops[pc, 4])
+        tokens[u, PC] = np.int64(pc) + 1
+        return True
+    tokens[u, ARRIVED] = t
+    if not front:
+        station[v, N_WAITING] += 1
+        enqueue(station, tokens, v, k)
+        return False
+    tokens[u, NEXT] = -1
+    if station[v, FRONT_HEAD] < 0:
+        station[v, FRONT_HEAD] = k
+    else:
+        tokens[uint64(station[v, FRONT_TAIL]), NEXT] = k
+    station[v, FRONT_TAIL] = k
+    return False
+
+
+@compiled
+def stay(run, tokens, k, s, t):  # type: ignore[no-untyped-def]
+    """Keep token *k* at batcher *s* until the doorbell."""
+    station = run.station
+    tokens[k, ARRIVED] = t
+    tokens[k, NEXT] = station[s, STAYING]
+    station[s, STAYING] = k
+
+
+@compiled
+def go_on(net, run, tokens, resume, n_resume, s, t):  # type: ignore[no-untyped-def]
+    """Let thread *s* go on: its batch, what it submits, the doorbell, the next batch."""
+    station = run.station
+    station[s, TOUCHED] = 0
+    if station[s, SLOTS] == 0:
+        return n_resume
+    column = HEAD
+    if station[s, BATCH_LEFT] == 0:
+        if station[s, FRONT_HEAD] >= 0:
+            column = FRONT_HEAD
+        else:
+            k = station[s, STAYING]
+            station[s, STAYING] = -1
+            while k >= 0:
+                run.acc[s, 1] += t - tokens[k, ARRIVED]
+                resume[n_resume] = k
+                n_resume += 1
+                k = tokens[k, NEXT]
+            if station[s, HEAD] < 0:
+                return n_resume
+            station[s, BATCH_LEFT] = min(net.die[s, BATCH_MOST], station[s, N_WAITING])
+            tokens[station[s, HEAD], SETUP] += net.die[s, BATCH_BASE]
+    if column == HEAD:
+        station[s, BATCH_LEFT] -= 1
+        station[s, N_WAITING] -= 1
+    k = station[s, column]
+    station[s, column] = tokens[k, NEXT]
+    seize(run, s, np.int64(1), t)
+    run.acc[s, 1] += t - tokens[k, ARRIVED]
+    tokens[k, PC] += 1
+    resume[n_resume] = k
+    return n_resume + 1
