@@ -27,6 +27,8 @@ from nvmesim.units import PS_PER_S
 
 DAEMON_S: Final = 5.0
 """Source: mdadm's default, 5 s between two looks of the bitmap's daemon."""
+STEPS: Final = 100
+"""Of how far back a region's last write counts: the mean over 5 to 10 s."""
 ROUNDS: Final = 12
 """Pilots at most: the share of one gives the rate of the next, from all clean to what lasts."""
 SETTLED: Final = 0.02
@@ -51,15 +53,28 @@ def clean_share(writes_per_region_s: float) -> float:
     return (math.exp(-x) - math.exp(-2 * x)) / x
 
 
-def first_share(writes_per_region: float) -> float:
-    """Share of random writes that are the first to their region, of so many to each on average.
+def since_share(writes_per_region_s: float, seconds: float) -> float:
+    """Share of the random writes of the first *seconds* of a clean bitmap that find it clean.
 
-    >>> [round(first_share(n), 3) for n in (0.0, 0.1, 1.0, 10.0)]
-    [1.0, 0.952, 0.632, 0.1]
+    A write finds its region clean if none came in the last 5 to 10 s, or since the beginning where
+    that is less: regions that are written seldom fall clean again within the run. Of a run that
+    never ends it is `clean_share`.
+
+    >>> [round(since_share(rate, 10.0), 3) for rate in (0.0, 0.01, 0.15, 10.0)]
+    [1.0, 0.955, 0.538, 0.01]
+    >>> round(since_share(0.1, 1e6), 3) == round(clean_share(0.1), 3)
+    True
     """
-    if writes_per_region < 1e-9:
+    rate = writes_per_region_s
+    if rate * seconds < 1e-9:
         return 1.0
-    return -math.expm1(-writes_per_region) / writes_per_region
+    step = DAEMON_S / STEPS
+    total = 0.0
+    for k in range(STEPS):
+        looks_back = min(DAEMON_S + (k + 0.5) * step, seconds)
+        rest = (seconds - looks_back) * math.exp(-rate * looks_back)
+        total += -math.expm1(-rate * looks_back) / rate + rest
+    return total / STEPS / seconds
 
 
 def with_bitmaps(scenario: ResolvedScenario, lowered: Lowered) -> tuple[ResolvedScenario, Lowered]:
@@ -110,7 +125,7 @@ def _shares(
         rate = writes / seconds / _regions(volume, found[volume.index])
         share = clean_share(rate)
         if volume.bitmap_since_ps is not None:
-            share = max(share, first_share(rate * volume.bitmap_since_ps / PS_PER_S))
+            share = since_share(rate, volume.bitmap_since_ps / PS_PER_S)
         shares[volume.index] = share if share > LEAST else 0.0
     return shares
 
