@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -86,6 +87,9 @@ def resolve_workload(
                 notes.assume(
                     f"{key}: {group.filesystem} writes nothing of its own for a flush, as fdatasync"
                 )
+            if group.sqpoll and stack.sqpoll is None:
+                notes.ignored.append(f"{key}: sqthread_poll: stack {stack.name} has no such thread")
+                group = replace(group, sqpoll=False)
             groups.append(numa.placed(group, spec, sockets, adapters, key))
     numa.check_pool(groups, sockets)
     return tuple(groups)

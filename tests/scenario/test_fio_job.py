@@ -247,3 +247,24 @@ def test_a_command_line_is_accepted_too():
 def test_a_numa_node_must_be_a_socket(lab):
     with pytest.raises(ScenarioError, match="NUMA node 3 is not a socket"):
         scenario_from_dict(tables("--name=x --rw=read --numa_cpu_nodes=3"), lab)
+
+
+@pytest.mark.parametrize(
+    ("options", "batch"),
+    [("iodepth=64\niodepth_batch=16", 16), ("iodepth=64\niodepth_batch_submit=0", 64),
+     ("iodepth=8\niodepth_batch_submit=32", 8), ("iodepth=8", None)],
+)  # fmt: skip
+def test_batches(options, batch):
+    assert only("ioengine=libaio\n" + options).fields.get("batch") == batch
+
+
+def test_a_thread_that_polls_for_submissions():
+    assert only("ioengine=io_uring\nsqthread_poll=1").fields["sqpoll"]
+    load = {"fio": "fio --name=a --ioengine=io_uring --iodepth=4 --sqthread_poll=1"}
+    tables = {"drives": [{"profile": "micron-7450-pro-3.84tb"}], "workload": [load]}
+    server = {"sockets": [{"cpu": "xeon-gold-6130"}]}
+    found = resolve(scenario_from_dict({**tables, "server": {**server, "stack": "linux-io_uring"}}))
+    assert found.workload[0].sqpoll
+    other = resolve(scenario_from_dict({**tables, "server": {**server, "stack": "linux-libaio"}}))
+    assert not other.workload[0].sqpoll
+    assert "workload.0: sqthread_poll: stack linux-libaio has no such thread" in other.ignored

@@ -16,6 +16,7 @@ HONOURED: Final = (
     *("rate_iops", "rate", "filename", "size", "filesize", "offset", "offset_increment"),
     *("percentage_random", "thinktime", "thinktime_blocks", "ioengine", "numa_cpu_nodes", "direct"),
     *("nrfiles", "fsync", "fdatasync", "sync", "kb_base"),
+    *("iodepth_batch", "iodepth_batch_submit", "sqthread_poll"),
 )
 IGNORED: Final = (
     *("runtime", "time_based", "ramp_time", "group_reporting", "new_group", "name", "thread"),
@@ -24,9 +25,9 @@ IGNORED: Final = (
     *("startdelay", "io_size", "loops", "number_ios", "fallocate", "create_on_open", "unlink"),
     *("create_serialize", "create_fsync", "create_only", "overwrite", "file_append", "openfiles"),
     *("filename_format", "file_service_type", "cpus_allowed", "cpus_allowed_policy", "cpumask"),
-    *("numa_mem_policy", "nice", "prio", "prioclass", "iodepth_batch", "iodepth_batch_submit"),
+    *("numa_mem_policy", "nice", "prio", "prioclass"),
     *("iodepth_batch_complete", "iodepth_batch_complete_min", "iodepth_batch_complete_max"),
-    *("iodepth_low", "hipri", "fixedbufs", "registerfiles", "nonvectored", "sqthread_poll"),
+    *("iodepth_low", "hipri", "fixedbufs", "registerfiles", "nonvectored"),
     *("sqthread_poll_cpu", "uncached", "nowait", "force_async", "userspace_reap", "mem", "iomem"),
     *(
         "iomem_align",
@@ -162,6 +163,7 @@ def fields_of(section: Section, where: str) -> ParsedLoad:
         "think_every": job.whole("thinktime_blocks", 1, 1, 10**9),
         "socket": _socket(job),
         **_syncs(job, direction),
+        **_rings(job, depth),
         **_jumps(job, access, run, sizes),
     }
     span, span_percent = _span(job, len(files))
@@ -279,6 +281,17 @@ def _syncs(job: _Job, direction: str) -> dict[str, Any]:
     if direction == "read":
         return {}
     return {"sync_every": every, "write_through": mode in ("1", "sync", "dsync")}
+
+
+def _rings(job: _Job, depth: int) -> dict[str, Any]:
+    """Options of batches, where 0 is the whole depth, and of the kernel's thread that submits."""
+    found: dict[str, Any] = {}
+    for name in ("iodepth_batch", "iodepth_batch_submit"):
+        if name in job.options:
+            found["batch"] = min(depth, job.whole(name, 1, 0, 65536) or depth)
+    if job.whole("sqthread_poll", 0, 0, 1):
+        found["sqpoll"] = True
+    return found
 
 
 def _rate_limit(job: _Job, direction: str, sizes: Sizes, write_sizes: Sizes) -> float | None:
