@@ -15,7 +15,7 @@ thread that never sleeps, is 5.1, 2.2, 0.7, 0.6, 0.3 and 0.15 us where the threa
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from nvmesim.array_types import Ints
 from nvmesim.catalog.profile import CpuProfile, StackProfile
@@ -85,6 +85,10 @@ class Cycles:
     """Requests of a batch of the thread at most."""
     per_batch: float = 0.0
     """What a batch pays once, where the thread works in batches."""
+
+    def reaped(self, group: WorkloadGroup) -> Cycles:
+        """What is left where a thread of the kernel submits: interrupts come to its CPU."""
+        return replace(self, interrupt=0.0, handler=0.0) if group.sqpoll else self
 
     @property
     def alone(self) -> float:

@@ -10,6 +10,8 @@ iodepth_batch_submit and sqthread_poll.
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from nvmesim.catalog.profile import StackProfile
 from nvmesim.network.builder import Builder, Row, const, op
 from nvmesim.network.network import Kind, Op
@@ -57,24 +59,63 @@ def polling_threads(scenario: ResolvedScenario) -> int:
     return sum(group.n_threads for group in scenario.workload if group.sqpoll)
 
 
+class Work(Protocol):
+    """Cycles that the kernel's thread takes of a request."""
+
+    @property
+    def handed(self) -> float:
+        """Cycles to submit, beside what is left to the load's thread."""
+        ...
+
+    @property
+    def interrupt(self) -> float:
+        """Cycles of an interrupt."""
+        ...
+
+
+class Clock(Protocol):
+    """A host that turns cycles into time."""
+
+    def ps(self, cycles: float, socket: int) -> int:
+        """Return the picoseconds that *cycles* take on *socket*."""
+        ...
+
+
 class SqThreads:
     """The kernel's threads that submit for one workload: as many as it has threads.
 
     They are one station with a server each: a request finds the next that is free, and not always
-    its ring's own, which full rings do not notice.
+    its ring's own, which full rings do not notice. Interrupts come to the CPU that submitted, so
+    they are theirs; they are not merged.
     """
 
     def __init__(self, b: Builder) -> None:
         self._b = b
         self._made: dict[int, int] = {}
 
-    def rows(self, index: int, group: WorkloadGroup, submit_ps: int, socket: int) -> list[Row]:
-        """Rows of a request that one of them takes *submit_ps* to submit; none without them."""
-        if not group.sqpoll:
-            return []
+    def _station(self, index: int, group: WorkloadGroup, socket: int) -> int:
         if index not in self._made:
             name = f"{group.name} sq threads"
-            station = self._b.station(name, Kind.FIFO, group.n_threads)
-            self._made[index] = station
-            self._b.report(name, "lock", station, socket=socket, resource="sq-threads")
-        return [const(self._made[index], max(1, submit_ps)), op(Op.MARK)]
+            self._made[index] = self._b.station(name, Kind.FIFO, group.n_threads)
+            self._b.report(
+                name, "lock", self._made[index], socket=socket, resource="sq-threads"
+            )  # fmt: skip
+        return self._made[index]
+
+    def submits(
+        self, index: int, group: WorkloadGroup, work: Work, host: Clock, socket: int
+    ) -> list[Row]:
+        """Rows of a request that one of them submits; none without them."""
+        if not group.sqpoll:
+            return []
+        submit = host.ps(work.handed, socket)
+        return [const(self._station(index, group, socket), submit), op(Op.MARK)]
+
+    def interrupts(
+        self, index: int, group: WorkloadGroup, work: Work, host: Clock, socket: int
+    ) -> list[Row]:
+        """Rows of a completion whose interrupt one of them takes."""
+        interrupt = host.ps(work.interrupt, socket)
+        if not group.sqpoll or not interrupt:
+            return []
+        return [const(self._station(index, group, socket), interrupt)]

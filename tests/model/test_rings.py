@@ -71,6 +71,12 @@ def test_a_thread_of_the_kernel_submits():
     assert found.cpu.logical_utilization == pytest.approx((1 + own) / 8, rel=0.03)
 
 
+def test_interrupts_come_to_the_cpu_that_submitted():
+    sets = (*ALONE, "server.stack.sqpoll=200", "server.stack.complete=1000")
+    found = run(*sets, "workload.0.sqthread_poll=true", "server.stack.interrupt=1000")
+    assert found.total.iops.value == pytest.approx(2e9 / (1800 + 1000), rel=0.02)
+
+
 def test_sqpoll_needs_a_stack_that_can():
     with pytest.raises(ScenarioError, match="has no thread that polls for submissions"):
         resolved("workload.0.sqthread_poll=true")
