@@ -88,6 +88,6 @@ class Alternative(Frozen):
     weight: float = Field(gt=0, le=1)
     """Its probability. The profile's own numbers have what all alternatives leave of 1."""
     values: dict[str, Any]
-    """Dotted key -> the number instead of the profile's, written as in the profile."""
+    """Dotted key -> the number instead of the profile's, written as in the profile; false: none."""
     joint: JointDraws | None = None
     """How the numbers of this explanation vary together; None: as the profile's."""

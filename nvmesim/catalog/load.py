@@ -258,7 +258,10 @@ def with_alternative(profile: Calibrated, alternative: Alternative) -> Calibrate
 
 
 def _with_values(profile: Calibrated, changed: Mapping[str, Any], **update: Any) -> Calibrated:
-    """Return *profile* with the numbers at the dotted keys of *changed*, and other fields."""
+    """Return *profile* with the numbers at the dotted keys of *changed*, and other fields.
+
+    False in the place of a number: it has none.
+    """
     values = profile.model_dump(exclude_unset=True)
     values.update(update)
     for key, value in changed.items():
@@ -266,7 +269,10 @@ def _with_values(profile: Calibrated, changed: Mapping[str, Any], **update: Any)
         target = values
         for part in path:
             target = target.setdefault(part, {})
-        target[last] = value
+        if value is False and isinstance(target.get(last), Mapping):
+            del target[last]
+        else:
+            target[last] = value
     return validated(type(profile), values)
 
 

@@ -58,8 +58,12 @@ def pure() -> DriveFit:
 
 
 def test_pure_rows_leave_both_explanations_and_each_makes_them(pure: DriveFit) -> None:
-    assert len(pure.profile.alternatives) == 2
-    assert sum(a.weight for a in pure.profile.alternatives) == pytest.approx(0.5, abs=0.02)
+    assert len(pure.profile.alternatives) == 4
+    weights = {a.name: a.weight for a in pure.profile.alternatives}
+    assert 1 - sum(weights.values()) == pytest.approx(0.5 * 2 / 3, abs=0.02)
+    assert sum(w for n, w in weights.items() if "of the controller" in n) == pytest.approx(
+        0.5, abs=0.02
+    )
     assert max(abs(pure.residuals)) < 0.03
     for other in pure.profile.alternatives:
         made = with_alternative(pure.profile, other)
@@ -69,7 +73,7 @@ def test_pure_rows_leave_both_explanations_and_each_makes_them(pure: DriveFit) -
 
 
 def test_what_mixes_are_lies_among_the_explanations(pure: DriveFit) -> None:
-    """Measured mixes lie 5 to 10 % below the nearest explanation and 13 to 28 % below the other."""
+    """Measured mixes lie 0 to 5 % below the nearest explanation and 13 to 28 % below the other."""
     named = {a.name: with_alternative(pure.profile, a) for a in pure.profile.alternatives}
     for p in MIXES:
         off = [
@@ -77,15 +81,29 @@ def test_what_mixes_are_lies_among_the_explanations(pure: DriveFit) -> None:
             for made in (pure.profile, *named.values())
         ]
         print(p.name, [f"{o:+.1%}" for o in off])
-        assert min(off) < 0.10
+        assert abs(off[0]) < 0.05  # the likeliest
         assert max(off) > 0.10
 
 
 def test_mixes_decide() -> None:
     fit = fit_drive([*P4610, *MIXES])
-    assert sorted(abs(fit.residuals))[len(fit.residuals) // 2] < 0.08
+    assert max(abs(fit.residuals)) < 0.05
     kept = [a.name for a in fit.profile.alternatives]
     assert all("controller, that of writes of the drain" not in name for name in kept)
+    suspend = fit.profile.write.suspend
+    assert suspend is not None
+    assert suspend.basis == "fitted"
+    assert suspend.low < 21e6 < suspend.high  # as its even mix alone tells, ceiling on the dies
+
+
+def test_one_mix_tells_the_other() -> None:
+    """An unnamed PCIe 4.0 drive beside the P4610: its mixes are 17 and 21 % below work alone."""
+    pure = [row(1.0, 16, 128, 1018e3), row(0.0, 16, 128, 376e3)]
+    other = row(0.9, 16, 128, 756e3)
+    made = fit_drive([*pure, row(0.5, 16, 128, 458e3)]).profile
+    assert made.write.suspend is not None
+    assert 40e6 < made.write.suspend.value < 160e6
+    assert simulated(made, 16, 128, read=0.9).iops == pytest.approx(other.iops, rel=0.03)
 
 
 def test_an_array_row_calibrates_its_drive() -> None:

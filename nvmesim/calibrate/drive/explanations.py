@@ -1,8 +1,9 @@
 """Explanations of the same rows, and how much weight each has.
 
 Rows of pure reads and pure writes cannot tell whether a ceiling is of the dies, which programs
-share, or of the controller, or of the reads' own path: for a mix that is worth tens of percent.
-Each is fitted; what rows there are of mixes decide, and what they leave open is carried on.
+share, or of the controller, or of the reads' own path, nor whether a read suspends a program or
+waits for it: for a mix that is worth tens of percent. Each is fitted; what rows there are of mixes
+decide, and what they leave open is carried on.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import numpy as np
 
 from nvmesim.array_types import Floats
 from nvmesim.calibrate.drive.read_side import CEILINGS, Ceiling, ReadFit
+from nvmesim.calibrate.drive.suspension import SUSPENDS
 from nvmesim.calibrate.drive.write_side import LIMITS, Limit, WriteFit
 from nvmesim.calibrate.joint import joint_of
 from nvmesim.catalog.load import quantities
@@ -51,6 +53,19 @@ class Explanation:
     writes: WriteFit | None = None
     notes: tuple[str, ...] = ()
     untold: Mapping[str, str] = field(default_factory=dict)
+    suspends: bool | None = None
+    """True if reads suspend programs, false if they wait for them; None: there is no choice"""
+
+    @property
+    def pair(self) -> tuple[Ceiling | None, Limit | None]:
+        """What limits reads, and what writes."""
+        return self.ceiling, self.limit
+
+    @property
+    def prior(self) -> float:
+        """Weight before mixes are looked at."""
+        share = {None: 1.0, True: SUSPENDS, False: 1 - SUSPENDS}[self.suspends]
+        return PRIOR.get(self.pair, 0.1) * share
 
     @property
     def name(self) -> str:
@@ -66,6 +81,9 @@ class Explanation:
             said = ["no read reached a ceiling: only latency was measured"]
         if self.limit is not None:
             said.append(f"that of writes of {LIMITS[self.limit]}")
+        if self.suspends is not None:
+            said.append("a read suspends a program" if self.suspends else
+                        "a read waits for the end of a program")  # fmt: skip
         text = ", ".join(said)
         return text if self.ceiling else text.replace("that of writes", "the ceiling of writes is")
 
@@ -73,18 +91,26 @@ class Explanation:
 def weights(tried: Sequence[Explanation]) -> list[float]:
     """Probability of each of *tried*: what was assumed beforehand, and how it fits."""
     costs = np.array([e.cost for e in tried]) / MODEL_ERROR**2
-    priors = np.array([PRIOR.get((e.ceiling, e.limit), 0.1) for e in tried])
+    priors = np.array([e.prior for e in tried])
     found = priors * np.exp(-np.minimum(costs - costs.min(), 500.0))
     out: list[float] = (found / found.sum()).tolist()
     return out
 
 
 def chosen(tried: Sequence[Explanation]) -> tuple[Explanation, list[tuple[Explanation, float]]]:
-    """The explanation of most weight, and the others that count, with their weights."""
-    ranked = sorted(zip(weights(tried), range(len(tried)), strict=True), reverse=True)
-    kept = [(w, i) for w, i in ranked if w >= LEAST]
-    total = sum(w for w, _ in kept)
-    return tried[kept[0][1]], [(tried[i], w / total) for w, i in kept[1:]]
+    """The explanation of most weight, and the others that count, with their weights.
+
+    First what limits has the most weight in all, then what of it has.
+    """
+    whole: dict[tuple[Ceiling | None, Limit | None], float] = {}
+    found = weights(tried)
+    for e, w in zip(tried, found, strict=True):
+        whole[e.pair] = whole.get(e.pair, 0.0) + w
+    most = max(whole, key=lambda pair: whole[pair])
+    best = max((i for i, e in enumerate(tried) if e.pair == most), key=lambda i: found[i])
+    others = sorted(((w, i) for i, w in enumerate(found) if i != best and w >= LEAST), reverse=True)
+    total = found[best] + sum(w for w, _ in others)
+    return tried[best], [(tried[i], w / total) for w, i in others]
 
 
 def alternative(of: Explanation, main: DriveProfile, weight: float) -> Alternative:
@@ -105,6 +131,8 @@ def difference(main: DriveProfile, other: DriveProfile) -> dict[str, Any]:
     }
     if "write.commands" in mine and "write.commands" not in theirs:
         found["write.commands"] = quantity_table(_with_commands(other), "write.commands")
+    if "write.suspend" in mine and "write.suspend" not in theirs:
+        found["write.suspend"] = False
     if main.write.through != other.write.through:
         found["write.through"] = other.write.through
     return found

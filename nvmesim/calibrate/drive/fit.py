@@ -15,7 +15,7 @@ from nvmesim.array_types import Floats
 from nvmesim.calibrate.bench import BenchHost, free_host, measure
 from nvmesim.calibrate.drive.batch_service import choose, fit_rounds, fit_writes_in_rounds
 from nvmesim.calibrate.drive.caveats import Rows, caveats, missed, undetermined
-from nvmesim.calibrate.drive.explanations import Explanation, alternative, chosen
+from nvmesim.calibrate.drive.explanations import MODEL_ERROR, Explanation, alternative, chosen
 from nvmesim.calibrate.drive.gate import captured, misses, residual
 from nvmesim.calibrate.drive.profiled import (
     read_columns,
@@ -34,6 +34,7 @@ from nvmesim.calibrate.drive.read_side import (
     may_be_latency,
 )
 from nvmesim.calibrate.drive.streams import bandwidth, fit_stream, streams, with_payload
+from nvmesim.calibrate.drive.suspension import fitted, may_suspend, suspending
 from nvmesim.calibrate.drive.write_side import Limit, blank_writes, fit_writes
 from nvmesim.calibrate.evidence import DriveFit, Judged
 from nvmesim.calibrate.host import parse_host
@@ -232,21 +233,35 @@ class _Fitting:
         tried: list[Explanation] = []
         for limit in limits:
             if not tried or not is_stopping():
-                tried.append(self._written(begun, profile, alike, mixes, limit))
+                tried += self._written(begun, profile, alike, mixes, limit)
         return tried
 
     def _written(
         self, begun: Explanation, profile: DriveProfile, writes: Sequence[Point],
         mixes: Sequence[Point], limit: Limit,
-    ) -> Explanation:  # fmt: skip
+    ) -> list[Explanation]:  # fmt: skip
         found = fit_writes(profile, self.host, writes, limit, self.tell)
-        made = with_write_sources(found, writes)
-        joint = {**begun.joint, **write_columns(found, begun.joint)}
+        columns = write_columns(found, begun.joint)
+        made = with_write_sources(found, writes, columns)
+        joint = {**begun.joint, **columns}
         untold = {**begun.untold, **found.untold}
-        cost = begun.cost + found.cost + self._cost(made, mixes)
-        return replace(
-            begun, limit=limit, profile=made, cost=cost, joint=joint, writes=found, untold=untold
+        cost = begun.cost + found.cost
+        plain = replace(
+            begun, limit=limit, profile=made, cost=cost + self._cost(made, mixes), joint=joint,
+            writes=found, untold=untold,
+        )  # fmt: skip
+        if limit != "drain" or not may_suspend(made):
+            return [plain]
+        return [replace(plain, suspends=False), self._suspending(plain, cost, mixes)]
+
+    def _suspending(self, plain: Explanation, cost: float, mixes: Sequence[Point]) -> Explanation:
+        """*plain* with programs that reads suspend; *cost* is that of its rows but *mixes*."""
+        if not mixes:
+            return replace(plain, profile=suspending(plain.profile), suspends=True)
+        profile, more = fitted(
+            plain.profile, lambda p: self._cost(p, mixes), MODEL_ERROR**2, sources(mixes)
         )
+        return replace(plain, profile=profile, cost=cost + more, suspends=True)
 
     def _cost(self, profile: DriveProfile, mixes: Sequence[Point]) -> float:
         """Half a chi-square of *mixes*."""
@@ -425,8 +440,9 @@ class _Fitting:
         """Acknowledgement from the shallowest point; no point tells what the disk could drain."""
         shallow = [p for p in points if p.outstanding == min(p.outstanding for p in points)]
         found = fit_writes(template, self.host, shallow, "drain", self.tell)
-        profile = with_write_sources(found, shallow)
-        joint = {**begun.joint, **write_columns(found, begun.joint)}
+        columns = write_columns(found, begun.joint)
+        profile = with_write_sources(found, shallow, columns)
+        joint = {**begun.joint, **columns}
         joint.pop("write.program", None)
         unit = round(profile.write.unit.value)
         rate = BEHIND * max(limits.allowed(size) * size for size in (unit, 1 << 20)) / unit

@@ -46,8 +46,14 @@ def with_read_sources(
     )
 
 
-def with_write_sources(found: WriteFit, points: Sequence[Point]) -> DriveProfile:
-    """Return the profile that was *found* with the sources of its write side."""
+def with_write_sources(
+    found: WriteFit, points: Sequence[Point], columns: Mapping[str, Floats]
+) -> DriveProfile:
+    """Return the profile that was *found* with the sources of its write side.
+
+    *columns*: dotted key -> float64[n_draws], those of `write_columns`: a program's time is open as
+    far as the number of dies is.
+    """
     source = sources(points)
     profile, w = found.profile, found.profile.write
 
@@ -67,9 +73,10 @@ def with_write_sources(found: WriteFit, points: Sequence[Point]) -> DriveProfile
     if found.limit == "controller" and w.commands is not None:
         update["commands"] = fitted("rate", w.commands.value)
     elif "rate" in found.bounds:
-        low, high = (profile.dies.value / r * 1e12 for r in found.bounds["rate"][::-1])
+        low, high = (float(v) for v in np.quantile(columns["write.program"], (0.025, 0.975)))
+        value = w.program.value
         update["program"] = Quantity(
-            value=w.program.value, low=low, high=high, basis="fitted", source=source
+            value=value, low=min(low, value), high=max(high, value), basis="fitted", source=source
         )
     return profile.model_copy(update={"write": w.model_copy(update=update)})
 
