@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -14,8 +14,8 @@ from nvmesim.catalog.links import Link, parse_link
 from nvmesim.catalog.profile import CpuProfile, DriveProfile, Quantity, StackProfile
 from nvmesim.engine.contract import bin_middle
 from nvmesim.model.lowered import Lowered
-from nvmesim.network.network import HORIZON_PS
-from nvmesim.predict.prepare import prepare
+from nvmesim.network.network import HORIZON_PS, Network
+from nvmesim.predict.prepare import Prepared, prepare
 from nvmesim.scenario.resolved import Drive, ResolvedScenario, Socket, Target, WorkloadGroup
 from nvmesim.units import PS_PER_S
 
@@ -69,7 +69,51 @@ def measure(
 
     The warm-up covers the write buffer, so that writes are measured in their steady state.
     """
-    ready = prepare(_scenario(profile, host, point), "compiled", seed, level=0.0)
+    return Bench(profile, host).measure(point, requests=requests, seed=seed)
+
+
+class Bench:
+    """A bench with one drive, or several alike: its network is built once for all depths."""
+
+    def __init__(self, profile: DriveProfile, host: BenchHost) -> None:
+        self.profile, self.host = profile, host
+        self._known: dict[tuple[float, ...], Prepared] = {}
+
+    def measure(self, point: Point, *, requests: int, seed: int) -> BenchAnswer:
+        """As the function `measure`."""
+        ready = replace(self._prepared(point), seed=seed)
+        return _measured(ready, self.profile, point, requests)
+
+    def _prepared(self, point: Point) -> Prepared:
+        if point.outstanding > self.profile.tags.value:  # then commands take one each
+            return _built(self.profile, self.host, point)
+        p = point
+        key = p.read_fraction, p.random, p.block_size, p.jobs, p.targets, p.own_targets
+        if key not in self._known:
+            self._known[key] = _built(self.profile, self.host, replace(p, iodepth=1))
+        ready = self._known[key]
+        deeper = replace(ready.lowered, network=_deeper(ready.lowered.network, point.iodepth))
+        return replace(ready, lowered=deeper)
+
+
+def _built(profile: DriveProfile, host: BenchHost, point: Point) -> Prepared:
+    return prepare(_scenario(profile, host, point), "compiled", level=0.0)
+
+
+def _deeper(network: Network, depth: int) -> Network:
+    """*network* with each of its users *depth* times."""
+    return replace(
+        network,
+        user_group=np.repeat(network.user_group, depth),
+        user_thread=np.repeat(network.user_thread, depth),
+        user_target=np.repeat(network.user_target, depth),
+        user_stream=np.repeat(network.user_stream, depth),
+    )
+
+
+def _measured(
+    ready: Prepared, profile: DriveProfile, point: Point, requests: int
+) -> BenchAnswer:  # fmt: skip
     lowered, engine = ready.lowered, ready.engine()
     filled = 0.0
     if point.read_fraction < 1:

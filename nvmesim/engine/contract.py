@@ -25,6 +25,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import IntEnum
+from functools import cache
 from typing import Final, Protocol
 
 import numpy as np
@@ -183,8 +184,9 @@ def bin_index(value_ps: int) -> int:
     return (shift << HIST_BITS) + (value_ps >> shift)
 
 
+@cache
 def bin_middle() -> npt.NDArray[np.float64]:
-    """float64[HIST_BINS], ps: middle of every bin.
+    """float64[HIST_BINS], ps: middle of every bin; not to be written to.
 
     >>> float(bin_middle()[129])
     129.0
@@ -193,4 +195,5 @@ def bin_middle() -> npt.NDArray[np.float64]:
     shift = np.maximum(0, (index >> HIST_BITS) - 1)
     mantissa = index - (shift << HIST_BITS)
     middle: npt.NDArray[np.float64] = (mantissa + 0.5 * (shift > 0)) * np.exp2(shift)
+    middle.setflags(write=False)
     return middle

@@ -27,15 +27,18 @@ from nvmesim.rng import TABLE
 
 SERVICE: Final = (3, 5)
 """Columns of a visit that are times: nothing but their ranges and `dist` depends on them."""
+DELAY: Final = 4
+"""Column of a `Op.VISIT` that is the delay behind it."""
 REMEMBERED: Final = 4096
 """Structures that were found in order, kept by their digests."""
 _in_order: dict[bytes, None] = {}
 
 
-def check(net: Network) -> None:
+def check(net: Network) -> bytes:
     """Raise NetworkError naming the first array or operation that breaks a rule of `Network`.
 
-    The compiled engine reads out of bounds and wraps silently; this is what prevents it. A fit and
+    Return a digest of all but times: what follows from the structure alone may be kept by it. The
+    compiled engine reads out of bounds and wraps silently; this is what prevents it. A fit and
     a sweep run thousands of networks that differ in times alone: of a structure that was in order
     before, only those are looked at.
     """
@@ -43,15 +46,24 @@ def check(net: Network) -> None:
     structure = _structure(net)
     if structure in _in_order:
         _check_times(net)
-        return
+        return structure
     _check_whole(net)
     while len(_in_order) >= REMEMBERED:
         _in_order.pop(next(iter(_in_order)), None)
     _in_order[structure] = None
+    return structure
+
+
+def _is_visit(ops: Ints) -> npt.NDArray[np.bool_]:
+    """bool[n_ops]: codes that are none of `Op` may be among them."""
+    return np.asarray((ops[:, 0] >= min(VISITS)) & (ops[:, 0] <= max(VISITS)))
 
 
 def _structure(net: Network) -> bytes:
-    """Digest of all of *net* but its names, the times of its visits and their distributions."""
+    """Digest of all of *net* but its names, the times of its visits and their distributions.
+
+    Of delays behind visits it holds which are alike and which are none.
+    """
     digest = hashlib.blake2b(digest_size=16)
     for item in fields(net):
         value = getattr(net, item.name)
@@ -59,8 +71,11 @@ def _structure(net: Network) -> bytes:
             value = len(value)
         elif item.name == "ops":
             value = value.copy()
-            visits = np.flatnonzero(np.isin(value[:, 0], VISITS))
-            value[visits[:, None], SERVICE] = 0
+            visits = _is_visit(value)
+            for column in SERVICE:
+                value[visits, column] = 0
+            plain = value[:, 0] == Op.VISIT
+            value[plain, DELAY] = _ranks(value[plain, DELAY])
         if isinstance(value, np.ndarray):
             digest.update(repr(value.shape).encode())
             value = b"" if item.name == "dist" else value.data
@@ -68,12 +83,20 @@ def _structure(net: Network) -> bytes:
     return digest.digest()
 
 
+def _ranks(delays: Ints) -> Ints:
+    """int64[n]: place of each of *delays* among the different ones, 0 being one of them."""
+    ranks: Ints = np.unique(np.append(delays, 0), return_inverse=True)[1][:-1]
+    return ranks
+
+
 def _check_times(net: Network) -> None:
     """Ranges of what `_structure` leaves out."""
     _check_tables(net)
-    service = net.ops[np.isin(net.ops[:, 0], VISITS)]
+    service = net.ops[_is_visit(net.ops)]
     _within(service[:, 3], 0, HORIZON_PS >> 14, "service of a visit")
     _within(service[:, 5], 0, 1 << 40, "service of a visit per child")
+    plain = net.ops[:, 0] == Op.VISIT
+    _within(net.ops[plain, DELAY], 0, HORIZON_PS >> 14, "delay behind a visit")
 
 
 def _check_tables(net: Network) -> None:

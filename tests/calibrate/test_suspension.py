@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from dataclasses import replace
 
 import pytest
 
@@ -23,10 +24,16 @@ LINK = "pcie3 x4"
 
 
 def as_measured(depth: int, read: float) -> Point:
-    """A row of the catalog's P4610, IOPS only."""
+    """A row of the catalog's P4610."""
     asked = Point("", read, True, 4096, 1, depth, 1.0, None)
-    answer = measure(TRUTH, free_host(LINK), asked, requests=60_000, seed=4711)
-    return Point("", read, True, 4096, 1, depth, answer.iops, None)
+    count = 100_000
+    a = measure(TRUTH, free_host(LINK), asked, requests=count, seed=4711)
+    if 0 < read < 1:
+        return replace(asked, iops=a.iops)
+    return replace(
+        asked, iops=a.iops, mean_s=a.mean_s, percentiles_s=dict(a.percentiles_s),
+        body_s=dict(a.body_s), count=count,
+    )  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +52,7 @@ def test_nine_pure_rows_predict_mixes_of_a_drive_that_suspends(pure: DriveFit) -
     """They were 19 % low at depth 8 and 33 % at depth 32 without suspension."""
     found = {depth: off(pure.profile, depth) for depth in (8, 32, 128)}
     print(found)
-    assert max(map(abs, found.values())) < 0.08
+    assert max(map(abs, found.values())) < 0.03
 
 
 @pytest.mark.long

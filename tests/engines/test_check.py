@@ -53,10 +53,28 @@ def test_a_structure_seen_before_is_still_checked_for_its_times() -> None:
         ops[row, column] = value
         with pytest.raises(NetworkError, match="service"):
             check(replace(net, ops=ops))
+    for delay in (-1, HORIZON_PS):
+        ops = net.ops.copy()
+        ops[0, 4] = delay
+        with pytest.raises(NetworkError, match="delay"):
+            check(replace(net, ops=ops))
     falling = net.dist[:, ::-1].copy()
     falling[:, 0] += 1
     with pytest.raises(NetworkError, match="dist"):
         check(replace(net, dist=falling))
+
+
+def test_a_structure_holds_which_delays_are_alike() -> None:
+    net = one_program(b.visit(0, 3), b.visit(0, 3)).build()
+
+    def with_delays(*delays: int) -> bytes:
+        ops = net.ops.copy()
+        ops[: len(delays), 4] = delays
+        return check(replace(net, ops=ops))
+
+    assert with_delays(5, 5, 9) == with_delays(7, 7, 8)
+    assert with_delays(5, 5, 9) != with_delays(5, 6, 9)
+    assert with_delays(0, 5, 9) != with_delays(3, 5, 9)
 
 
 def one_program(*rows: b.Row) -> b.NetworkBuilder:

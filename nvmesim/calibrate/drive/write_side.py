@@ -19,7 +19,7 @@ from nvmesim.calibrate.bench import BenchHost
 from nvmesim.calibrate.drive.laws import LONE_DOUBT, Told, lone_s, told
 from nvmesim.calibrate.drive.read_side import BEYOND, Progress, held_ps, scattered
 from nvmesim.calibrate.evidence import drawn
-from nvmesim.calibrate.infer.figures import problem_of
+from nvmesim.calibrate.infer.figures import efforts, problem_of
 from nvmesim.calibrate.infer.optimum import optimum
 from nvmesim.calibrate.infer.problem import Row, logarithms
 from nvmesim.calibrate.points import Point
@@ -34,6 +34,8 @@ CV, CV_DOUBT = 0.15, 0.7
 """Variation of an acknowledgement, and the doubt of its logarithm where no percentiles tell it."""
 ACKNOWLEDGED = 0.8
 """Of a lone write's latency, what the acknowledgement takes; the rest is the way. A start."""
+TOTAL = 30_000
+"""Requests of one candidate at most, about: no tail is fitted, and a rate hardly scatters."""
 Limit = Literal["drain", "controller", "through"]
 LIMITS: dict[Limit, str] = {
     "drain": "the drain of the buffer",
@@ -94,7 +96,7 @@ def fit_writes(
         return with_writes(template, at["base"], at["cv"], at["rate"], limit)
 
     problem = problem_of(points, coordinates, made, host)
-    found = optimum(problem)
+    found = optimum(problem, effort=min(1.0, TOTAL / sum(efforts(points))))
     moved = found.values + drawn(found.jacobian, found.residuals)
     columns = np.exp(np.clip(moved, problem.low, problem.high)).T
     draws = dict(zip(problem.names, columns, strict=True))

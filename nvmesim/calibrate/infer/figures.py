@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from nvmesim.array_types import Bools, Floats
-from nvmesim.calibrate.bench import BenchAnswer, BenchHost, measure
+from nvmesim.calibrate.bench import Bench, BenchAnswer, BenchHost
 from nvmesim.calibrate.infer.problem import ERRORS, Coordinate, Problem
 from nvmesim.calibrate.points import Point
 from nvmesim.catalog.profile import DriveProfile
@@ -31,9 +31,9 @@ def problem_of(
     usual = efforts(points)
 
     def simulate(u: Floats, seed: int, share: float) -> Floats:
-        made = make(u)
+        bench = Bench(make(u), host)
         answers = [
-            measure(made, host, p, requests=round(share * usual[i]), seed=1 + seed * 97 + i)
+            bench.measure(p, requests=round(share * usual[i]), seed=1 + seed * 97 + i)
             for i, p in enumerate(points)
         ]
         found = np.array([figure(answers[i], key) for i, key, _ in rows])

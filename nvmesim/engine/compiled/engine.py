@@ -13,7 +13,7 @@ from nvmesim.engine.compiled import kernel_state as state
 from nvmesim.engine.compiled.native import loop_of
 from nvmesim.engine.contract import HIST_BINS, REQUEST_FIELDS, Acc, Batch, Status, deadlock, run_key
 from nvmesim.limits import need
-from nvmesim.network.check import check
+from nvmesim.network.check import REMEMBERED, check
 from nvmesim.network.network import GATES, HORIZON_PS, N_FIELDS, VISITS, Kind, Network, Op
 from nvmesim.rng import mix
 
@@ -45,11 +45,11 @@ def _records(width: int, *columns: Ints) -> Ints:
     return rows
 
 
-def kernel_net(net: Network) -> state.Net:
-    """Return the arrays of a checked *net* as the kernel's records."""
+def kernel_net(net: Network, structure: bytes = b"") -> state.Net:
+    """Return the arrays of a checked *net* as the kernel's records; *structure* is its digest."""
     ops = aligned(len(net.ops), state.OPS)
     ops[:, :N_FIELDS] = net.ops
-    ops[:, state.CHAIN] = chained(net)
+    ops[:, state.CHAIN] = _chained(net, structure)
     first = net.child_alt_ptr[:-1]
     return state.Net(
         die=_records(
@@ -82,6 +82,20 @@ def kernel_net(net: Network) -> state.Net:
     )  # fmt: skip
 
 
+_chains: dict[bytes, npt.NDArray[np.bool_]] = {}
+
+
+def _chained(net: Network, structure: bytes) -> npt.NDArray[np.bool_]:
+    """bool[n_ops]: as `chained`; times do not matter to it."""
+    found = _chains.get(structure)
+    if found is None or not structure:
+        found = chained(net)
+        while len(_chains) >= REMEMBERED:
+            _chains.pop(next(iter(_chains)), None)
+        _chains[structure] = found
+    return found
+
+
 def _always_as_long(net: Network) -> npt.NDArray[np.bool_]:
     """bool[n_stations]: whether every visit takes the same time, known beforehand.
 
@@ -91,7 +105,8 @@ def _always_as_long(net: Network) -> npt.NDArray[np.bool_]:
     most = np.zeros(net.n_stations, np.int64)
     setups = net.ops[:, 0] == Op.ACQUIRE_THREAD
     charged = bool(net.ops[setups, 1:3].any())
-    for code, a, dist, service, d, per_child, _ in net.ops[np.isin(net.ops[:, 0], VISITS)].tolist():
+    visits = (net.ops[:, 0] >= min(VISITS)) & (net.ops[:, 0] <= max(VISITS))
+    for code, a, dist, service, d, per_child, _ in net.ops[visits].tolist():
         if code == CPU:
             at: Ints | slice = net.thread_cpu
         else:
@@ -241,9 +256,9 @@ class CompiledEngine:
     def __init__(
         self, net: Network, *, seed: int = 1, replication: int = 0, record: bool = False
     ) -> None:
-        check(net)
+        structure = check(net)
         self._network = net
-        self._loop = loop_of(kernel_net(net))
+        self._loop = loop_of(kernel_net(net, structure))
         self._gates = np.flatnonzero(np.isin(net.station_kind, GATES))
         self._slots = net.station_servers[self._gates]
         slots = max(64, 2 * len(net.user_group), 2 * net.max_burst)

@@ -86,7 +86,8 @@ class _Native:
         known, fits = self._known[i], True
         if known is None or known.shape != array.shape:
             row = ROWS.get(name, ())
-            fits = all(n in (None, m) for n, m in zip(row, array.shape[1:], strict=True))
+            if row or array.ndim > 1:
+                fits = all(n in (None, m) for n, m in zip(row, array.shape[1:], strict=True))
             self._table[i, 1 : 1 + array.ndim] = array.shape
         if array.dtype != _INT64 or not array.flags.c_contiguous or not fits:
             raise TypeError(f"{name} is {array.dtype}{array.shape}, not int64[n, {ROWS.get(name)}]")
