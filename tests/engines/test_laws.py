@@ -201,7 +201,7 @@ def test_times_scale(seed: int) -> None:
     net = random_network(seed)
     one = completions(scaled(net, 1), 400 << 28)
     seven = completions(scaled(net, 7), 7 * 400 << 28)
-    atol = 400 if is_rounded(net) else 0  # up to 6 ps more for each limit or burst passed before
+    atol = 100 if is_rounded(net) else 0  # up to 6 ps more for each limit or burst passed before
     np.testing.assert_allclose(seven[:, 4:], 7 * one[:, 4:], rtol=0, atol=atol)
     np.testing.assert_array_equal(seven[:, :4], one[:, :4])
 
