@@ -423,12 +423,11 @@ class _Fitting:
         if profile.read.engines is None:
             return profile
         source = sources(points)
-        low, high = bounds["split"]
+        found = {"engines": profile.read.engines, "split": profile.read.split}
         update = {
-            "engines": Quantity(value=profile.read.engines.value, basis="fitted", source=source),
-            "split": Quantity(
-                value=profile.read.split.value, low=low, high=high, basis="fitted", source=source
-            ),
+            name: Quantity(value=quantity.value, low=low, high=high, basis="fitted", source=source)
+            for name, quantity in found.items()
+            for low, high in [bounds[name]]
         }
         self.free += ["read engines", "read split"]
         return profile.model_copy(update={"read": profile.read.model_copy(update=update)})

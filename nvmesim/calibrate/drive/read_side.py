@@ -45,6 +45,8 @@ CLEAN = 0.2
 """Error beside sampling, in units of the assumed, up to which a bank of dies explains a sweep."""
 REQUESTS = 25_000
 ENGINES = (1, 2, 3, 4, 5, 6)
+NOT_WORSE = 1.92
+"""Half of a chi-square of one degree, 95 %: a number of engines so little worse may be right."""
 
 READ_NUMBERS = ("base", "die", "cv", "commands", "dies")
 
@@ -391,9 +393,11 @@ def fit_large_reads(
 
         found = solve(residuals, [start], rounds=5)
         tried.append((found.cost, count, found))
-    _, count, found = min(tried, key=lambda t: t[:2])
-    spread = intervals(["split"], found.values, found.jacobian, found.residuals)
-    return _with_engines(profile, count, float(found.values[0])), dict(spread)
+    least, count, found = min(tried, key=lambda t: t[:2])
+    spread = dict(intervals(["split"], found.values, found.jacobian, found.residuals))
+    open_counts = [other for cost, other, _ in tried if cost <= least + NOT_WORSE]
+    spread["engines"] = (min(open_counts), ENGINES[-1] if lone else max(open_counts))
+    return _with_engines(profile, count, float(found.values[0])), spread
 
 
 def _with_engines(profile: DriveProfile, count: int, split_ps: float) -> DriveProfile:
