@@ -117,7 +117,7 @@ from nvmesim.engine.contract import PURPOSE_DESTAGE
 
 
 @part
-def _advance(net, run, room, target, until):  # type: ignore[no-untyped-def]
+def _advance(net, run, room, target, until):
     """Run instants until *target* measured completions, no event, or an event beyond *until*.
 
     Returns a `contract.Status`, or GROW: growing is up to the caller (see above).
@@ -435,6 +435,6 @@ def _advance(net, run, room, target, until):  # type: ignore[no-untyped-def]
 
 
 @entry
-def advance(net, run, room, target, until):  # type: ignore[no-untyped-def]
+def advance(net, run, room, target, until):
     """See `_advance`."""
     return _advance(net, run, room, target, until)

@@ -27,7 +27,7 @@ from nvmesim.engine.compiled.kernel_stations import enqueue, interrupt, seize, w
 
 
 @compiled
-def admit_batched(net, run, tokens, k, s, t):  # type: ignore[no-untyped-def]
+def admit_batched(net, run, tokens, k, s, t):
     """Token *k* arrives at batcher *s*: return whether it passes; else it waits."""
     station = run.station
     v, u = uint64(s), uint64(k)
@@ -61,7 +61,7 @@ def admit_batched(net, run, tokens, k, s, t):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def stay(run, tokens, k, s, t):  # type: ignore[no-untyped-def]
+def stay(run, tokens, k, s, t):
     """Keep token *k* at batcher *s* until the doorbell."""
     station = run.station
     tokens[k, ARRIVED] = t
@@ -70,7 +70,7 @@ def stay(run, tokens, k, s, t):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def go_on(net, run, tokens, resume, n_resume, s, t):  # type: ignore[no-untyped-def]
+def go_on(net, run, tokens, resume, n_resume, s, t):
     """Let thread *s* go on: its batch, what it submits, the doorbell, the next batch."""
     station = run.station
     station[s, TOUCHED] = 0

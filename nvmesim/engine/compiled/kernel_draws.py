@@ -30,7 +30,7 @@ def _compiled(plain: Any) -> Any:
 
 
 @_compiled(rng.mix)
-def mix(key, word):  # type: ignore[no-untyped-def]
+def mix(key, word):
     """As `rng.mix`."""
     x = uint64(key) + (uint64(word) + uint64(1)) * _GOLDEN
     x = (x ^ (x >> _S30)) * _M1
@@ -39,13 +39,13 @@ def mix(key, word):  # type: ignore[no-untyped-def]
 
 
 @_compiled(rng.below)
-def below(bits, n):  # type: ignore[no-untyped-def]
+def below(bits, n):
     """As `rng.below`."""
     return np.int64(((uint64(bits) >> _S32) * uint64(n)) >> _S32)
 
 
 @_compiled(rng.quantile)
-def quantile(table, row, bits):  # type: ignore[no-untyped-def]
+def quantile(table, row, bits):
     """As `rng.quantile`."""
     u = uint64(bits)
     cell = np.int64(u >> _S52)

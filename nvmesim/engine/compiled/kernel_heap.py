@@ -16,7 +16,7 @@ from nvmesim.engine.compiled.kernel_state import FOREVER
 
 
 @inlined
-def least_of_four(first, second, third, fourth):  # type: ignore[no-untyped-def]
+def least_of_four(first, second, third, fourth):
     """Return which is the least (0 to 3), and the least."""
     low = min(first, second)
     high = min(third, fourth)
@@ -25,7 +25,7 @@ def least_of_four(first, second, third, fourth):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def heap_push(heap, n, t, e):  # type: ignore[no-untyped-def]
+def heap_push(heap, n, t, e):
     """Push (t, e) on a heap of n events."""
     i = uint64(n)
     while i > uint64(0):
@@ -40,7 +40,7 @@ def heap_push(heap, n, t, e):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def heap_replace(heap, n, t, e):  # type: ignore[no-untyped-def]
+def heap_replace(heap, n, t, e):
     """Replace the root of a heap of n events by (t, e)."""
     i = uint64(0)
     size = uint64(n)
@@ -63,7 +63,7 @@ def heap_replace(heap, n, t, e):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def heap_pop(heap, n):  # type: ignore[no-untyped-def]
+def heap_pop(heap, n):
     """Remove the root of a heap of n events."""
     n -= 1
     t = heap[n, 0]
@@ -73,7 +73,7 @@ def heap_pop(heap, n):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def replace_first(free, base, n, value):  # type: ignore[no-untyped-def]
+def replace_first(free, base, n, value):
     """Replace the least of the 4-ary heap free[base : base + n] by *value*."""
     root = uint64(base)
     size = uint64(n)
@@ -94,7 +94,7 @@ def replace_first(free, base, n, value):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def sort_pending(pending, n):  # type: ignore[no-untyped-def]
+def sort_pending(pending, n):
     """Sort pending[:n] by (station, order): rule 2. Heap sort, so no fan-out is quadratic."""
     for start in range((n - 2) // 2, -1, -1):
         _sift(pending, start, n)
@@ -105,7 +105,7 @@ def sort_pending(pending, n):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _sift(pending, root, n):  # type: ignore[no-untyped-def]
+def _sift(pending, root, n):
     while True:
         child = 2 * root + 1
         if child >= n:
@@ -120,7 +120,7 @@ def _sift(pending, root, n):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def _before(pending, i, j):  # type: ignore[no-untyped-def]
+def _before(pending, i, j):
     if pending[i, 0] != pending[j, 0]:
         return pending[i, 0] < pending[j, 0]
     return pending[i, 1] < pending[j, 1]

@@ -64,7 +64,7 @@ from nvmesim.engine.contract import (
 
 
 @inlined
-def bin_of(value):  # type: ignore[no-untyped-def]
+def bin_of(value):
     """Histogram bin of a latency in ps, as `contract.bin_index`.
 
     The exponent of a double tells the highest bit; what it would round is cut off first.
@@ -76,7 +76,7 @@ def bin_of(value):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def answer(net, run, tokens, k, t, n_records):  # type: ignore[no-untyped-def]
+def answer(net, run, tokens, k, t, n_records):
     """Count request *k* as completed at t; return 1 if its group is measured."""
     u = uint64(k)
     user = tokens[u, USER]
@@ -111,7 +111,7 @@ def answer(net, run, tokens, k, t, n_records):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def paced(net, run, user, t):  # type: ignore[no-untyped-def]
+def paced(net, run, user, t):
     """Return when a user of a closed loop may submit under its thread's rate limit, -1: now."""
     thread = uint64(net.user[uint64(user), U_THREAD])
     interval = net.thread[thread, T_INTERVAL]
@@ -127,7 +127,7 @@ def paced(net, run, user, t):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def choose_target(net, run, user, group):  # type: ignore[no-untyped-def]
+def choose_target(net, run, user, group):
     """First flow of a request's target: fixed, or of the thread's round robin."""
     place = net.user[user, U_TARGET]
     if place < 0:
@@ -139,7 +139,7 @@ def choose_target(net, run, user, group):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def choose_kind(net, group, kinds, key):  # type: ignore[no-untyped-def]
+def choose_kind(net, group, kinds, key):
     """Kind of a request: drawn."""
     kind = np.int64(0)
     drawn = below(mix(key, PURPOSE_KIND), 1 << 32)
@@ -150,7 +150,7 @@ def choose_kind(net, group, kinds, key):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def choose_plan(net, run, user, flow, key):  # type: ignore[no-untyped-def]
+def choose_plan(net, run, user, flow, key):
     """Plan of a request: the next of its sequential stream, or drawn."""
     length = net.flow[flow, F_LENGTH]
     stream = net.flow[flow, F_STREAM]
@@ -164,7 +164,7 @@ def choose_plan(net, run, user, flow, key):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def stretched(net, run, group, user, t, gap):  # type: ignore[no-untyped-def]
+def stretched(net, run, group, user, t, gap):
     """Return the time that a *gap* of *user* takes from t on through bursts and pauses.
 
     `contract.stretched_ps` says how it passes; each user follows the same bursts of its group.
@@ -189,7 +189,7 @@ def stretched(net, run, group, user, t, gap):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def submit(net, run, tokens, k, user, number, t):  # type: ignore[no-untyped-def]
+def submit(net, run, tokens, k, user, number, t):
     """Make token *k* the request *number*; return when an open loop's user submits again, -1."""
     u, v = uint64(k), uint64(user)
     group = uint64(net.user[v, U_GROUP])
@@ -233,7 +233,7 @@ def submit(net, run, tokens, k, user, number, t):  # type: ignore[no-untyped-def
 
 
 @inlined
-def begin_child(net, run, tokens, c, k, root, child, ordinal):  # type: ignore[no-untyped-def]
+def begin_child(net, run, tokens, c, k, root, child, ordinal):
     """Make token *c* a child of *k*; return whether it knows its program (one alternative)."""
     u, r, row = uint64(c), uint64(root), uint64(child)
     word = ordinal << CHILD_SHIFT
@@ -255,7 +255,7 @@ def begin_child(net, run, tokens, c, k, root, child, ordinal):  # type: ignore[n
 
 
 @compiled
-def choose_member(child, alt_program, alt_member, load, alts, tokens, k):  # type: ignore[no-untyped-def]
+def choose_member(child, alt_program, alt_member, load, alts, tokens, k):
     """Give child *k* the member with the fewest outstanding children (md, rule 3).
 
     A tie goes to the first named.
@@ -276,7 +276,7 @@ def choose_member(child, alt_program, alt_member, load, alts, tokens, k):  # typ
 
 
 @inlined
-def begin_unit(tokens, c, k, unit, program):  # type: ignore[no-untyped-def]
+def begin_unit(tokens, c, k, unit, program):
     """Make token *c* the *unit*-th unit of *k*."""
     u, p = uint64(c), uint64(k)
     tokens[u, PC] = program
@@ -290,7 +290,7 @@ def begin_unit(tokens, c, k, unit, program):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def end_child(run, tokens, k):  # type: ignore[no-untyped-def]
+def end_child(run, tokens, k):
     """Join child or unit *k* with its parent; return whether it was the last."""
     u = uint64(k)
     member = tokens[u, MEMBER]

@@ -86,20 +86,20 @@ from nvmesim.engine.contract import (
 
 
 @inlined
-def scaled(work, factor):  # type: ignore[no-untyped-def]
+def scaled(work, factor):
     """Return (work * factor) >> 16 by halves, so that the product cannot wrap."""
     return (work >> 16) * factor + (((work & 0xFFFF) * factor) >> 16)
 
 
 @inlined
-def thread_of(net, tokens, k):  # type: ignore[no-untyped-def]
+def thread_of(net, tokens, k):
     """Thread of token *k*'s request."""
     root = uint64(tokens[uint64(k), ROOT])
     return uint64(net.user[uint64(tokens[root, USER]), U_THREAD])
 
 
 @inlined
-def touch(station, pending, n_pending, s):  # type: ignore[no-untyped-def]
+def touch(station, pending, n_pending, s):
     """Ask for a look at *s* behind the arrivals of the next phase B; return the new n_pending."""
     if station[s, TOUCHED] == 1:
         return n_pending
@@ -111,7 +111,7 @@ def touch(station, pending, n_pending, s):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def woken(most, slept, half):  # type: ignore[no-untyped-def]
+def woken(most, slept, half):
     """As contract.wake_up_ps."""
     return np.int64(most * (slept / (slept + half))) if half > 0 else np.int64(most)
 
@@ -120,7 +120,7 @@ def woken(most, slept, half):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def place_of(net, tokens, k, pc):  # type: ignore[no-untyped-def]
+def place_of(net, tokens, k, pc):
     """Station or gate of token *k*'s operation *pc*; draws the lane of a bank."""
     u = uint64(k)
     code = net.ops[pc, 0]
@@ -140,7 +140,7 @@ def place_of(net, tokens, k, pc):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def serve_chain(net, run, tokens, k, s, t):  # type: ignore[no-untyped-def]
+def serve_chain(net, run, tokens, k, s, t):
     """Serve token *k* at *s*, and at once at the stations that are chained to it; as `serve`."""
     pc = uint64(tokens[uint64(k), PC])
     while True:
@@ -152,7 +152,7 @@ def serve_chain(net, run, tokens, k, s, t):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def serve(net, run, tokens, k, s, t):  # type: ignore[no-untyped-def]
+def serve(net, run, tokens, k, s, t):
     """Fix the service of token *k*, which arrives at *s* at *t*; return when it goes on.
 
     -1: it waits for a round.
@@ -239,9 +239,7 @@ def serve(net, run, tokens, k, s, t):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def sample(  # type: ignore[no-untyped-def]
-    series, series_ptr, series_block, counts, background, row, s
-):
+def sample(series, series_ptr, series_block, counts, background, row, s):
     """Next sample of station *s*'s block bootstrap of a series."""
     block = series_block[row]
     first = series_ptr[row]
@@ -253,7 +251,7 @@ def sample(  # type: ignore[no-untyped-def]
 
 
 @inlined
-def read_die(station, v, suspend, service, t):  # type: ignore[no-untyped-def]
+def read_die(station, v, suspend, service, t):
     """Start of a service at a die: behind earlier ones, and the program, or suspending it."""
     start = max(t, station[v, FREE_AT])
     end = station[v, PROGRAM_END]
@@ -273,7 +271,7 @@ def read_die(station, v, suspend, service, t):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def hold(run, gate, t):  # type: ignore[no-untyped-def]
+def hold(run, gate, t):
     """Subtract the slot-time that was free at *gate* since its slots last changed.
 
     The caller of `advance` adds slots x window, so what is left is the slot-time held.
@@ -284,21 +282,21 @@ def hold(run, gate, t):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def seize(run, gate, amount, t):  # type: ignore[no-untyped-def]
+def seize(run, gate, amount, t):
     """Take *amount* slots."""
     hold(run, gate, t)
     run.station[gate, SLOTS] -= amount
 
 
 @inlined
-def release(run, gate, amount, t):  # type: ignore[no-untyped-def]
+def release(run, gate, amount, t):
     """Give *amount* slots back."""
     hold(run, gate, t)
     run.station[gate, SLOTS] += amount
 
 
 @inlined
-def enqueue(station, tokens, s, k):  # type: ignore[no-untyped-def]
+def enqueue(station, tokens, s, k):
     """Put token *k* behind those that wait at *s*."""
     tokens[uint64(k), NEXT] = -1
     if station[s, HEAD] < 0:
@@ -309,7 +307,7 @@ def enqueue(station, tokens, s, k):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def interrupt(net, run, tokens, u, pc, t):  # type: ignore[no-untyped-def]
+def interrupt(net, run, tokens, u, pc, t):
     """Charge an interrupt to token *u*, unless one runs: that serves all that arrives meanwhile."""
     root = uint64(tokens[u, ROOT])
     user = uint64(tokens[root, USER])
@@ -324,7 +322,7 @@ def interrupt(net, run, tokens, u, pc, t):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def admit(net, run, tokens, k, s, t):  # type: ignore[no-untyped-def]
+def admit(net, run, tokens, k, s, t):
     """Token *k* arrives at gate *s*: return whether it passes; else it is in the queue."""
     station = run.station
     v, u = uint64(s), uint64(k)
@@ -353,7 +351,7 @@ def admit(net, run, tokens, k, s, t):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def grant(net, run, tokens, resume, n_resume, s, t):  # type: ignore[no-untyped-def]
+def grant(net, run, tokens, resume, n_resume, s, t):
     """Let those who wait at gate *s* pass, in order, while there are slots; new n_resume."""
     station = run.station
     v = uint64(s)
@@ -378,7 +376,7 @@ def grant(net, run, tokens, resume, n_resume, s, t):  # type: ignore[no-untyped-
 
 
 @inlined
-def next_program(net, run, s, t):  # type: ignore[no-untyped-def]
+def next_program(net, run, s, t):
     """Look at die *s*: return when to look again, -1 for no need.
 
     A program starts if one waits and the die is idle; the look is at its end.
@@ -419,7 +417,7 @@ def next_program(net, run, s, t):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def episode_factor(dist, on, off, factor, episodes, ends, background, gc, t):  # type: ignore[no-untyped-def]
+def episode_factor(dist, on, off, factor, episodes, ends, background, gc, t):
     """Advance drive *gc*'s alternating process to t; return its factor (1 << 16: no episode).
 
     Times are keyed by (drive, episode), so they do not depend on the load (DESIGN 4).
@@ -434,7 +432,7 @@ def episode_factor(dist, on, off, factor, episodes, ends, background, gc, t):  #
 
 
 @compiled
-def start_round(net, run, tokens, room, n_heap, s, t):  # type: ignore[no-untyped-def]
+def start_round(net, run, tokens, room, n_heap, s, t):
     """Take those who wait at *s* as a round, and note its end; return how many events there are.
 
     If *s* gathers, the base comes first: then its end is noted, and what waits is taken there.

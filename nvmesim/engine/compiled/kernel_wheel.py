@@ -41,7 +41,7 @@ lowest_bit: Any = _plain_lowest_bit if getattr(config, "DISABLE_JIT", False) els
 
 
 @inlined
-def put(room, n, now, t, e):  # type: ignore[no-untyped-def]
+def put(room, n, now, t, e):
     """Wait for event e at t > now; return how many are on the heap, of which there were n."""
     wheel = room.wheel
     shift = wheel[SHIFT]
@@ -61,13 +61,13 @@ def put(room, n, now, t, e):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def put_seldom(room, n, now, t, e):  # type: ignore[no-untyped-def]
+def put_seldom(room, n, now, t, e):
     """`put`, where a call costs less than its text."""
     return put(room, n, now, t, e)
 
 
 @inlined
-def first_slot(wheel, now):  # type: ignore[no-untyped-def]
+def first_slot(wheel, now):
     """Return the slot of the wheel's next events, -1 if there are none."""
     here = (now >> wheel[SHIFT]) & (WHEEL_SLOTS - 1)
     word = here >> 6
@@ -84,7 +84,7 @@ def first_slot(wheel, now):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def earliest(room, slot):  # type: ignore[no-untyped-def]
+def earliest(room, slot):
     """Return the earliest time in a *slot*, FOREVER for none."""
     if slot < 0:
         return np.int64(FOREVER)
@@ -98,7 +98,7 @@ def earliest(room, slot):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def take(room, slot, t):  # type: ignore[no-untyped-def]
+def take(room, slot, t):
     """Take the events of time *t* out of a *slot*; return the first node of their list."""
     wheel, node = room.wheel, room.node
     i = uint64(slot)

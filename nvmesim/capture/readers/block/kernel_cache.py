@@ -59,7 +59,7 @@ class KernelCache(caching.FunctionCache):  # type: ignore[misc]
 
     def save_overload(self, sig: Any, data: Any) -> None:
         """Keep the compiled function."""
-        if data.library.has_dynamic_globals:  # addresses of this process
+        if data.library.has_dynamic_globals:  # it points into this process's memory
             return
         try:
             name = self._file_name(sig, data.codegen)
