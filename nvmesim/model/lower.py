@@ -398,7 +398,8 @@ class _Lowering:
             cycles, engine + of_engine + self._adapter_cycles(model), per_child, kind.socket,
             closed=not group.is_open, locks=[] if volume is None else volume.lock_rows(kind),
         )  # fmt: skip
-        submit += self._sq_threads.submits(index, group, cycles, self.host, kind.socket)
+        handed = self.host.ps(cycles.handed, kind.socket)
+        submit += self._sq_threads.submits(index, group, handed, kind.socket)
         rows = [*submit, *self._limiters.rows(index, group, kind.n_bytes)]
         rows += self.host.section_rows(stack, group, target, kind.write, shared)
         latency = round(stack.latency.value)
@@ -406,7 +407,8 @@ class _Lowering:
             rows.append(op(Op.VISIT, self._latency_station(), -1, latency))
         copied = self._copy_rows(kind)
         rows += [*copied, *model.request_rows(kind, planned.n_phases)]
-        done = self._sq_threads.interrupts(index, group, cycles, self.host, kind.socket)
+        interrupt = self.host.ps(cycles.interrupt, kind.socket)
+        done = self._sq_threads.interrupts(index, group, interrupt, kind.socket)
         done += self.host.complete_rows(cycles.reaped(group), kind.socket, group.interrupts)
         rows += done
         if kind.flushes:

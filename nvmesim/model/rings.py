@@ -10,8 +10,6 @@ iodepth_batch_submit and sqthread_poll.
 
 from __future__ import annotations
 
-from typing import Protocol
-
 from nvmesim.catalog.profile import StackProfile
 from nvmesim.network.builder import Builder, Row, const, op
 from nvmesim.network.network import Kind, Op
@@ -59,28 +57,6 @@ def polling_threads(scenario: ResolvedScenario) -> int:
     return sum(group.n_threads for group in scenario.workload if group.sqpoll)
 
 
-class Work(Protocol):
-    """Cycles that the kernel's thread takes of a request."""
-
-    @property
-    def handed(self) -> float:
-        """Cycles to submit, beside what is left to the load's thread."""
-        ...
-
-    @property
-    def interrupt(self) -> float:
-        """Cycles of an interrupt."""
-        ...
-
-
-class Clock(Protocol):
-    """A host that turns cycles into time."""
-
-    def ps(self, cycles: float, socket: int) -> int:
-        """Return the picoseconds that *cycles* take on *socket*."""
-        ...
-
-
 class SqThreads:
     """The kernel's threads that submit for one workload: as many as it has threads.
 
@@ -97,25 +73,18 @@ class SqThreads:
         if index not in self._made:
             name = f"{group.name} sq threads"
             self._made[index] = self._b.station(name, Kind.FIFO, group.n_threads)
-            self._b.report(
-                name, "lock", self._made[index], socket=socket, resource="sq-threads"
-            )  # fmt: skip
+            at = self._made[index]
+            self._b.report(name, "lock", at, socket=socket, resource="sq-threads")
         return self._made[index]
 
-    def submits(
-        self, index: int, group: WorkloadGroup, work: Work, host: Clock, socket: int
-    ) -> list[Row]:
-        """Rows of a request that one of them submits; none without them."""
+    def submits(self, index: int, group: WorkloadGroup, ps: int, socket: int) -> list[Row]:
+        """Rows of a request that one of them submits in *ps* picoseconds; none without them."""
         if not group.sqpoll:
             return []
-        submit = host.ps(work.handed, socket)
-        return [const(self._station(index, group, socket), submit), op(Op.MARK)]
+        return [const(self._station(index, group, socket), ps), op(Op.MARK)]
 
-    def interrupts(
-        self, index: int, group: WorkloadGroup, work: Work, host: Clock, socket: int
-    ) -> list[Row]:
-        """Rows of a completion whose interrupt one of them takes."""
-        interrupt = host.ps(work.interrupt, socket)
-        if not group.sqpoll or not interrupt:
+    def interrupts(self, index: int, group: WorkloadGroup, ps: int, socket: int) -> list[Row]:
+        """Rows of a completion whose interrupt of *ps* picoseconds one of them takes."""
+        if not group.sqpoll or not ps:
             return []
-        return [const(self._station(index, group, socket), interrupt)]
+        return [const(self._station(index, group, socket), ps)]
