@@ -7,7 +7,7 @@ from typing import Any, Final, Literal
 from pydantic import Field, model_validator
 
 from nvmesim.catalog.quantity import Bandwidth, Frozen, Number, Quantity, Size, Time
-from nvmesim.raid.levels import LEVELS
+from nvmesim.raid.levels import LEVELS, MD_LEVELS
 
 RAID_LEVELS: Final = tuple(LEVELS)
 
@@ -41,6 +41,17 @@ class RowCosts(Frozen):
     """A rebuild of more members than this sends 4 KiB commands: their plug holds no more."""
     unmerged: Time = Quantity(value=0)
     """Time of the rebuild's thread for each command that is not merged."""
+
+
+class RecordCosts(Frozen):
+    """Costs of an engine that reads and writes whole records (ZFS)."""
+
+    read_rate: Bandwidth
+    """Bytes of records per second that one core brings into memory and checks."""
+    write_rate: Bandwidth
+    """Bytes of records per second that one core gathers, checksums and sends, parity apart."""
+    active: Number
+    """Reads, and apart from them writes, that it has outstanding at each drive at most."""
 
 
 class EngineLock(Frozen):
@@ -78,6 +89,9 @@ class RaidEngineProfile(Frozen):
     lines are everybody's."""
     rows: RowCosts | None = None
     """Parity levels: what a row of a write costs the engine's own thread or workers."""
+    records: RecordCosts | None = None
+    """Levels of ZFS: what a record costs; with it the engine serves a thread's requests one after
+    the other."""
     bitmap_file: Time = Quantity(value=0)
     """Time that writing a page of an external bitmap's file takes, wherever that is."""
     locks: dict[str, EngineLock] = Field(default_factory=dict)
@@ -89,10 +103,10 @@ class RaidEngineProfile(Frozen):
     uplink: str | None = None
     """A controller's own PCIe link, "pcie3 x8"."""
     cache: Size = Quantity(value=0)
-    """Write-back cache."""
+    """Write-back cache; of ZFS its dirty data at most."""
     merge: Literal["6.1", "6.12", "none"] = "6.12"
     """How its bios become drive commands (Linux md by kernel version)."""
-    levels: tuple[str, ...] = RAID_LEVELS
+    levels: tuple[str, ...] = MD_LEVELS
     by_level: dict[str, dict[str, Any]] = Field(default_factory=dict)
     """Values that differ by level: {"raid5" = {"serial_write" = "1.9 us"}}."""
     kernels: tuple[str, ...] = ()
@@ -113,6 +127,9 @@ class RaidEngineProfile(Frozen):
 
     @model_validator(mode="after")
     def _by_levels_that_are(self) -> RaidEngineProfile:
+        of_records = [level for level in self.levels if level in LEVELS and LEVELS[level].records]
+        if of_records and self.records is None:
+            raise ValueError(f"levels: {of_records[0]} works in records; say what they cost in it")
         for level in self.by_level:
             if level not in RAID_LEVELS:
                 raise ValueError(f"by_level.{level}: there are {', '.join(RAID_LEVELS)}")

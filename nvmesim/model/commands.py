@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from types import MappingProxyType
@@ -19,6 +19,9 @@ from nvmesim.network.builder import Builder, ChildRow, Plans, Row, ints, op
 from nvmesim.network.network import Op
 from nvmesim.raid.arrays import PlanTable, TableChild
 from nvmesim.scenario.resolved import Drive, ResolvedScenario
+
+Queue = Callable[[int, bool], int]
+"""Called with a drive and whether it is written: the gate that its commands pass."""
 
 
 @dataclass(frozen=True)
@@ -45,31 +48,40 @@ class Commands:
     ) -> None:
         self._b = b
         self._scenario = scenario
-        self._drives = drives
+        self.drives = drives
         self._paths = paths
         self.plans = plans
         self.infos: list[ChildInfo] = []
-        self._programs: dict[tuple[int, bool, int, int, bool, Access], int] = {}
+        self._programs: dict[tuple[int, bool, int, int, bool, Access, int], int] = {}
 
     def program(
-        self, drive: int, write: bool, n_bytes: int, memory: int, direct: bool, access: Access
+        self,
+        drive: int,
+        write: bool,
+        n_bytes: int,
+        memory: int,
+        direct: bool,
+        access: Access,
+        gate: int = -1,
     ) -> int:
         """First operation of a command of *n_bytes*, 0 for a flush.
 
-        *direct*: it ends at the drive's port.
+        *direct*: it ends at the drive's port. *gate*, if any, is held from its start to its end.
         """
-        key = (drive, write, n_bytes, memory, direct, access)
+        key = (drive, write, n_bytes, memory, direct, access, gate)
         if key not in self._programs:
-            check_can(self._drives[drive], write)
+            check_can(self.drives[drive], write)
             if n_bytes == 0:
-                rows = self._drives[drive].flush_rows()
+                rows = self.drives[drive].flush_rows()
             else:
-                rows = self._drives[drive].rows(write, n_bytes, **vars(access))
+                rows = self.drives[drive].rows(write, n_bytes, **vars(access))
             way: list[Row] = []
             if not direct:
                 where: Drive = self._scenario.drives[drive]
                 way = self._paths.rows(where, memory, write, n_bytes)
             rows = way + rows if write else rows + way
+            if gate >= 0:
+                rows = [op(Op.ACQUIRE, gate, 1), *rows, op(Op.RELEASE, gate, 1)]
             self._programs[key] = self._b.program([*rows, op(Op.END)])
         return self._programs[key]
 
@@ -82,11 +94,16 @@ class Commands:
         memory: int,
         direct: bool,
         access: Access,
+        queue: Queue | None = None,
     ) -> ChildRow:
         """One child of a plan, with what it stands for."""
         for drive in drives:
             self.infos.append(ChildInfo(drive, write, n_bytes, bios))
-        programs = tuple(self.program(d, write, n_bytes, memory, direct, access) for d in drives)
+        gates = [-1 if queue is None else queue(d, write) for d in drives]
+        programs = tuple(
+            self.program(d, write, n_bytes, memory, direct, access, gate)
+            for d, gate in zip(drives, gates, strict=True)
+        )
         return ChildRow(programs, drives)
 
     def bind(
@@ -98,11 +115,13 @@ class Commands:
         access: Access,
         own: frozenset[int] = frozenset(),
         elsewhere: Mapping[int, int] = MappingProxyType({}),
+        queue: Queue | None = None,
     ) -> tuple[int, int]:
         """Add a table's plans, its members being *drives*; return the first id and the phases.
 
         *own* are the phases of each plan that write what md keeps for itself, past any cache;
-        *elsewhere* those whose children are not a drive's, with the program of each.
+        *elsewhere* those whose children are not a drive's, with the program of each; *queue* has
+        the gate that the commands of a drive pass.
         """
         made: dict[tuple[TableChild, bool], tuple[ChildRow, list[ChildInfo]]] = {}
         children: list[ChildRow] = []
@@ -120,7 +139,7 @@ class Commands:
             if key not in made:  # rows of md repeat the same few children
                 where = tuple(drives[m] for m in key[0][0])
                 this = replace(access, through=through)
-                new = self.child(where, write, n_bytes, bios, memory, direct, this)
+                new = self.child(where, write, n_bytes, bios, memory, direct, this, queue)
                 made[key] = new, self.infos[-len(where) :]
             else:
                 self.infos += made[key][1]

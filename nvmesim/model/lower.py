@@ -14,6 +14,7 @@ import numpy as np
 
 from nvmesim.errors import LimitError, ScenarioError
 from nvmesim.model.arrays.background import BackgroundGroup, destage_group, rebuild_group
+from nvmesim.model.arrays.records import RecordTarget
 from nvmesim.model.arrays.volume import VolumeTarget
 from nvmesim.model.caveats import caveats
 from nvmesim.model.commands import Commands, DriveTarget, Planned, check_can
@@ -211,9 +212,8 @@ class _Lowering:
                 self.targets[key] = DriveTarget(target.index, self.commands)
             else:
                 volume = self.scenario.volumes[target.index]
-                self.targets[key] = VolumeTarget(
-                    self.b, self.scenario, volume, self.commands, self.paths
-                )
+                kind = RecordTarget if level_of(volume.level).records else VolumeTarget
+                self.targets[key] = kind(self.b, self.scenario, volume, self.commands, self.paths)
         return self.targets[key]
 
     def _add_group(self, index: int, group: WorkloadGroup, socket: int, threads: list[int]) -> None:
@@ -274,9 +274,7 @@ class _Lowering:
             target = self.targets["volume", key[1]]
             if isinstance(target, VolumeTarget):
                 self._add_background_group(destage_group(target, written))
-        for volume in self.scenario.volumes:
-            if not volume.rebuild:
-                continue
+        for volume in (v for v in self.scenario.volumes if v.rebuild):
             target = self._target(Target("volume", volume.index, volume.name))
             if isinstance(target, VolumeTarget):
                 name = f"{volume.name} rebuild"
@@ -398,6 +396,9 @@ class _Lowering:
             cycles, engine + of_engine + self._adapter_cycles(model), per_child, kind.socket,
             closed=not group.is_open, locks=[] if volume is None else volume.lock_rows(kind),
         )  # fmt: skip
+        # A pool's thread sleeps until its request is done: it is let go behind that.
+        cut = -2 if isinstance(model, RecordTarget) else len(submit)
+        submit, held = submit[:cut], submit[cut:]
         handed = self.host.ps(cycles.handed, kind.socket)
         submit += self._sq_threads.submits(index, group, handed, kind.socket)
         rows = [*submit, *self._limiters.rows(index, group, kind.n_bytes)]
@@ -405,8 +406,7 @@ class _Lowering:
         latency = round(stack.latency.value)
         if latency:
             rows.append(op(Op.VISIT, self._latency_station(), -1, latency))
-        copied = self._copy_rows(kind)
-        rows += [*copied, *model.request_rows(kind, planned.n_phases)]
+        rows += [*self._copy_rows(kind), *model.request_rows(kind, planned.n_phases), *held]
         interrupt = self.host.ps(cycles.interrupt, kind.socket)
         done = self._sq_threads.interrupts(index, group, interrupt, kind.socket)
         done += self.host.complete_rows(cycles.reaped(group), kind.socket, group.interrupts)

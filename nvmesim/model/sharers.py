@@ -50,12 +50,24 @@ def sharing_cycles(
 
     On a volume whose engine says what it costs, that is all: a second thread on an md RAID0 of one
     member costs 0.12 us a request, on the drive itself 0.17 us (same source), so the two do not add
-    up.
+    up. In a pool of ZFS threads do not meet at a queue: those of its own send the commands.
     """
+    if volume is not None and volume.engine.records is not None:
+        return 0.0, 0.0
     engine = 0.0 if volume is None else volume.engine.per_sharer.value
     if volume is None or volume.engine.runs_on == "controller" or not engine:
         return scenario.stack.per_sharer.value * other_threads(scenario, target), 0.0
     return 0.0, engine * other_threads(scenario, target, whole=True)
+
+
+def served_in_turn(scenario: ResolvedScenario) -> bool:
+    """True if a load's threads sleep until each request is done, as in ZFS.
+
+    Such a thread looks busy all the time and is not.
+    """
+    pools = {v.index for v in scenario.volumes if v.engine.records is not None}
+    targets = (target for group in scenario.workload for target in group.targets)
+    return any(target.kind == "volume" and target.index in pools for target in targets)
 
 
 def member_cycles(scenario: ResolvedScenario, volume: Volume | None) -> float:

@@ -18,7 +18,7 @@ from nvmesim.engine.contract import Acc
 from nvmesim.measure.figures import Relief
 from nvmesim.measure.stations import Totals, busy, demand, full_scale, fullest, is_delay, rows_of
 from nvmesim.model.lowered import Lowered
-from nvmesim.model.sharers import engine_share
+from nvmesim.model.sharers import engine_share, served_in_turn
 from nvmesim.network.network import GATES, Kind, Op
 from nvmesim.network.roles import StationInfo
 from nvmesim.predict.result import Bottleneck, Verdict
@@ -55,10 +55,12 @@ class Full:
 
 def ranked(lowered: Lowered, totals: Totals) -> list[Full]:
     """Stations that do work, those first that allow least; gates that only wait are left out."""
+    asleep = served_in_turn(lowered.scenario)
     found = [
         Full(info, fullest(lowered.network, info, totals), bound(lowered, info, totals))
         for info in lowered.stations
         if info.kind in VERDICTS
+        and not (asleep and info.kind == "thread")
         and (info.kind != "limit" or info.drive is not None or _all_limited(lowered))
     ]
     return sorted((f for f in found if f.bound_iops < np.inf), key=lambda f: f.bound_iops)
@@ -225,6 +227,8 @@ def _engine_text(lowered: Lowered, stop: Full) -> str:
     if not _is_engine(lowered, stop):
         return ""
     share = percent(engine_share(lowered.scenario))
+    if served_in_turn(lowered.scenario):
+        return f"; {share} of it is the pool's"
     return f"; {share} of it is the RAID engine's, mostly for cache lines that threads share"
 
 

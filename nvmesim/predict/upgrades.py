@@ -14,6 +14,7 @@ import numpy as np
 
 from nvmesim.catalog.links import PCIE_LANES, SOCKET_RATES, Link, parse_link, pcie
 from nvmesim.catalog.profile import CpuProfile, DriveProfile, RaidEngineProfile
+from nvmesim.model.sharers import served_in_turn
 from nvmesim.network.network import Network
 from nvmesim.predict.array_upgrades import (
     eight_workers,
@@ -26,6 +27,7 @@ from nvmesim.predict.array_upgrades import (
 )
 from nvmesim.predict.bottleneck import MORE_OUTSTANDING, Full
 from nvmesim.predict.change import Change, Maker, times
+from nvmesim.predict.pool_upgrades import more_at_a_drive, smaller_records
 from nvmesim.raid.levels import level_of
 from nvmesim.scenario.resolved import Drive, ResolvedScenario, Target, Volume, WorkloadGroup
 
@@ -434,17 +436,19 @@ def choose(scenario: ResolvedScenario, stations: Sequence[Full], stop: Full | No
     Where something crosses sockets, one more link is always tried, so that the answer says what it
     would change.
     """
-    makers: list[Maker] = []
+    pools = served_in_turn(scenario)
+    makers: list[Maker] = [smaller_records]
     if stop is not None:
         makers += BY_RESOURCE.get(stop.info.resource, ())
     else:
-        makers += [twice_the_outstanding, larger_stripe_cache]
+        makers += [more_at_a_drive] if pools else [twice_the_outstanding]
+        makers += [twice_the_threads] if pools else [larger_stripe_cache]
     crosses = any(f.info.resource == "interconnect" and f.utilization > 0 for f in stations)
     if crosses:
         makers = [*makers[:2], one_more_interconnect, near_the_drives]
     resources = dict.fromkeys(f.info.resource for f in stations if f is not stop)
     next_in_line = [r for r in resources if r in BY_RESOURCE][:3]
     makers += [BY_RESOURCE[r][0] for r in next_in_line]
-    makers.append(twice_the_outstanding)
+    makers.append(twice_the_threads if pools else twice_the_outstanding)
     made = (maker(scenario) for maker in dict.fromkeys(makers))
     return [change for change in made if change is not None][:MOST]

@@ -68,6 +68,10 @@ class Level:
     """Means by which it can close the write hole."""
     write_mostly: bool = False
     """Members can be kept from serving reads."""
+    records: bool = False
+    """A chunk is a record of ZFS: read as a whole, and written as a whole to a new place."""
+    turns: int = 1
+    """The layout repeats after so many times as many chunks as there are members."""
 
     @property
     def redundant(self) -> bool:
@@ -168,8 +172,19 @@ LEVELS: Final = {
             "raid6", 6, 4, "parity", parity=2,
             layouts=RAID6_LAYOUTS, default_layout="left-symmetric",
         ),
+        Level(
+            "zfs-mirror", 100, 2, "records", copies="layout", default_layout="near2", records=True
+        ),
+        *(
+            Level(f"raidz{n}", 100 + n, n + 1, "records", parity=n, records=True, turns=2)
+            for n in (1, 2, 3)
+        ),
     )
 }  # fmt: skip
+
+
+MD_LEVELS: Final = tuple(name for name, level in LEVELS.items() if not level.records)
+"""Levels that keep each block at its place: those of Linux md, and of most controllers."""
 
 
 def level_of(level: int | str) -> Level:

@@ -151,7 +151,7 @@ def period_bytes(geometry: RaidGeometry) -> int:
     """
     if not geometry.record.has_chunks:
         return BLOCK
-    chunks = geometry.members
+    chunks = geometry.members * geometry.record.turns
     if geometry.record.copies == "layout" and geometry.layout_name.startswith("near"):
         chunks //= math.gcd(geometry.members, geometry.copies)
     elif geometry.record.stripe_cache:

@@ -15,6 +15,7 @@ from nvmesim.scenario.hardware import (
     resolve_sockets,
 )
 from nvmesim.scenario.limits import check_counts, check_groups
+from nvmesim.scenario.pools import check_loads
 from nvmesim.scenario.resolved import ResolvedScenario, RunSettings
 from nvmesim.scenario.schema import RunSpec, Scenario
 from nvmesim.scenario.volumes import resolve_volumes
@@ -50,6 +51,7 @@ def resolve(scenario: Scenario) -> ResolvedScenario:
     volumes = resolve_volumes(scenario, drives, notes)
     workload = resolve_workload(scenario, stack, sockets, adapters, drives, volumes, notes)
     check_groups(workload)
+    check_loads(volumes, workload)
     return ResolvedScenario(
         name=scenario.name,
         stack=stack,

@@ -218,6 +218,7 @@ class VolumeSpec(Strict):
     raid: RaidLevel
     layout: str | None = None
     chunk: Size | None = None
+    recordsize: Size | None = None
     engine: Reference = "linux-md"
     kernel: Kernel | None = None
     group_thread_cnt: int | None = Field(default=None, ge=0, le=8192)

@@ -20,7 +20,9 @@ def volume_engine(
 
     Raises ScenarioError or GeometryError for what it does not have.
     """
-    found = profile("raid-engine", spec.engine, scenario.base, f"{key}.engine")
+    of_zfs = level_of(spec.raid).records and "engine" not in spec.model_fields_set
+    reference = "openzfs" if of_zfs else spec.engine
+    found = profile("raid-engine", reference, scenario.base, f"{key}.engine")
     engine = whole = cast(RaidEngineProfile, found)
     if spec.raid not in engine.levels:
         raise GeometryError(

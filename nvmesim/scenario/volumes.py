@@ -10,6 +10,7 @@ from nvmesim.catalog.profile import RaidEngineProfile
 from nvmesim.errors import FailedArrayError, GeometryError, ScenarioError
 from nvmesim.raid.levels import LEVELS, level_of
 from nvmesim.scenario.hardware import ResolveNotes, capacity_bytes
+from nvmesim.scenario.pools import check_pool, pool_bytes, record_bytes
 from nvmesim.scenario.resolved import Drive, Volume
 from nvmesim.scenario.schema import Scenario, VolumeSpec
 from nvmesim.scenario.volume_engine import row_workers, volume_engine
@@ -87,21 +88,23 @@ def _volume(
     drives: tuple[Drive, ...],
     notes: ResolveNotes,
 ) -> Volume:
+    level = level_of(spec.raid)
+    check_pool(spec, level, key, len(members))
     engine, whole = volume_engine(spec, key, scenario, notes)
     layout, copies = geometry(spec.raid, len(members), spec.layout, key)
     check_degraded(spec.raid, len(members), layout, copies, spec.degraded, key)
     check_members(spec, key, engine, len(members))
     if spec.boot and engine.boots_from == "one-domain":
         _check_domains(key, engine, members, drives, scenario, notes)
-    chunk = spec.chunk
+    chunk = record_bytes(spec, key, notes) if level.records else spec.chunk
     if chunk is None:
         chunk = default_chunk(engine, len(members))
-        if level_of(spec.raid).has_chunks:
+        if level.has_chunks:
             notes.assume(f"{key}.chunk: {units.format_size(chunk)}, the default of {engine.name}")
     _check_choices(spec, key, engine, copies, len(members))
     _check_chunk(spec.raid, chunk, key, [capacity_bytes(drives[member]) for member in members])
     sizes = [capacity_bytes(drives[member]) // chunk * chunk for member in members]
-    zoned = not level_of(spec.raid).redundant and len(set(sizes)) > 1 and engine.merge != "none"
+    zoned = not level.redundant and len(set(sizes)) > 1 and engine.merge != "none"
     _note_mixture(key, members, drives, sizes, zoned, notes)
     return Volume(
         index=index,
@@ -115,7 +118,8 @@ def _volume(
         profile=whole if whole.kernels else None,
         degraded=tuple(sorted(spec.degraded)),
         rebuild=spec.rebuild or spec.check,
-        read_policy=spec.read_policy,
+        # ZFS takes the copy with the least outstanding (vdev_mirror.c, vdev_mirror_child_select)
+        read_policy="shortest-queue" if level.records else spec.read_policy,
         write_mostly=tuple(sorted(spec.write_mostly)),
         rmw_level=spec.rmw_level,
         kernel=spec.kernel or "",
@@ -416,8 +420,10 @@ def volume_bytes(volume: Volume) -> int:
     """Return the usable bytes of *volume*: parity and copies off, the smallest member each."""
     if volume.zone_bytes:
         return sum(volume.zone_bytes)
-    n = len(volume.members)
-    parity = level_of(volume.level).parity
+    n, level = len(volume.members), level_of(volume.level)
+    if level.records:
+        return pool_bytes(volume, level)
+    parity = level.parity
     if parity and volume.columns:
         return n * volume.member_bytes * (volume.columns - parity) // volume.columns
     return (n - parity) * volume.member_bytes // volume.copies

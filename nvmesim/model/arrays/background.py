@@ -12,7 +12,7 @@ md_do_sync and is_mddev_idle.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -40,8 +40,6 @@ FORCED: Final = 16
 """Windows outstanding in the stream that keeps the least rebuild speed."""
 BATCH_ROWS: Final = 8
 """Rows that md's raid5 thread handles in one go. Source: md raid5.h, MAX_STRIPE_BATCH."""
-DESTAGERS: Final = 16
-"""Writes per member that a controller's cache has outstanding. Assumed."""
 
 
 @dataclass(frozen=True)
@@ -148,21 +146,13 @@ def destage_group(
     """Writes that a write-back cache makes later: the kinds in *written*, each with its share."""
     flows = []
     for kind, share in written:
-        later = destaged(target, kind)
-        planned = target.member_plan(later, Access())
+        later = target.destaged(kind)
+        planned = target.member_plan(later, Access(sequential=target.writes_anew))
         rows = (*target.destage_rows(later, planned.n_phases), op(Op.END))
         part = share * kind.n_bytes / later.n_bytes
         flows.append(BackgroundFlow(rows, True, later.n_bytes, planned, part))
     socket = written[0][0].socket
-    sequential = written[0][0].access == "sequential"
-    users = ((DESTAGERS * len(target.members), 0),)
+    sequential = not target.writes_anew and written[0][0].access == "sequential"
+    users = ((target.destagers, 0),)
     name = f"{target.volume.name} destage"
     return BackgroundGroup(name, socket, tuple(flows), users, is_stream=sequential, deferred=True)
-
-
-def destaged(target: VolumeTarget, kind: RequestKind) -> RequestKind:
-    """The write that *kind* becomes in the cache: sequential ones gather to full stripes."""
-    stripe = target.gathered_bytes(kind)
-    if stripe <= kind.n_bytes:
-        return replace(kind, depth=1, flushes=False)
-    return replace(kind, n_bytes=stripe, align=stripe, offset=0, depth=1, flushes=False)

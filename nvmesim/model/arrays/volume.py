@@ -32,10 +32,15 @@ from nvmesim.units import PS_PER_S
 CACHE_BYTES: Final = 16 << 20
 """Of a controller's write-back cache, what the model holds: in steady state a cache of any size is
 either full or not filling, and a small one shows that sooner."""
+DESTAGERS: Final = 16
+"""Writes per member that a controller's cache has outstanding. Assumed."""
 
 
 class VolumeTarget:
     """A RAID volume: its geometry, its engine's stations, its members."""
+
+    writes_anew = False
+    """True if what is written later goes to a new place, behind what was written before it."""
 
     def __init__(
         self,
@@ -79,6 +84,8 @@ class VolumeTarget:
         self.stripe_rows: StripeRows | None = None
         if self._has_parity and self._engine.rows is not None and not self.on_controller:
             self.stripe_rows = StripeRows(b, scenario, self.volume)
+        self._queues: dict[tuple[int, bool], int] = {}
+        self._read_bytes: dict[RequestKind, float] = {}
         self._reads_first: dict[RequestKind, float] = {}
         self._before_flush: dict[RequestKind, float] = {}
         self._room, self._dirty = self._write_cache()
@@ -272,7 +279,19 @@ class VolumeTarget:
             op(Op.RELEASE, self._room, slots),
         ]
 
-    def gathered_bytes(self, kind: RequestKind) -> int:
+    @property
+    def destagers(self) -> int:
+        """Writes that a controller's cache has under way at once."""
+        return DESTAGERS * len(self.members)
+
+    def destaged(self, kind: RequestKind) -> RequestKind:
+        """The write that *kind* becomes in the cache: sequential ones gather to full stripes."""
+        stripe = self._gathered_bytes(kind)
+        if stripe <= kind.n_bytes:
+            return replace(kind, depth=1, flushes=False)
+        return replace(kind, n_bytes=stripe, align=stripe, offset=0, depth=1, flushes=False)
+
+    def _gathered_bytes(self, kind: RequestKind) -> int:
         """Bytes of a sequential stream that the cache writes at once: a full stripe of parity."""
         if not self._has_parity or kind.access != "sequential":
             return kind.n_bytes

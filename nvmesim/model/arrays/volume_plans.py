@@ -23,6 +23,7 @@ from nvmesim.raid.geometry import RaidGeometry
 from nvmesim.raid.levels import level_of
 from nvmesim.raid.map import BLOCK
 from nvmesim.raid.planner.plan import flush_phase
+from nvmesim.raid.planner.records import AGGREGATION
 from nvmesim.raid.policy import balanced, sticky
 from nvmesim.raid.rebuild import check_plan_table, rebuild_plan_table
 from nvmesim.raid.tables import plan_table
@@ -31,6 +32,9 @@ from nvmesim.scenario.resolved import Drive, Volume
 SLAB: Final = 256 << 20
 """Bytes of each column that Storage Spaces allocates at once, on its own choice of drives.
 Source: Microsoft, Storage Spaces: slabs of 256 MiB."""
+ALIQUOT: Final = 1 << 20
+"""Bytes of each drive that ZFS allocates before it goes on to the next vdev.
+Source: OpenZFS metaslab.c, metaslab_aliquot."""
 MAX_SECTORS: Final = 1280 * 1024
 """Largest command where the profile says none. Source: Linux, BLK_DEF_MAX_SECTORS."""
 
@@ -49,22 +53,22 @@ def volume_geometry(volume: Volume, drives: Sequence[Drive] = ()) -> RaidGeometr
 
     *drives* (all of the scenario) say how large a command members take, and which of them turn.
     """
-    layout = volume.layout or None
-    if level_of(volume.level).copies == "layout":
+    layout, level = volume.layout or None, level_of(volume.level)
+    if level.copies == "layout":
         layout = f"{volume.layout}{volume.copies}"
     profiles = [drives[m].profile for m in volume.members] if drives else []
     limits = [int(p.max_transfer.value) for p in profiles if p.max_transfer is not None]
     turning = tuple(p.latencies is None and round(p.dies.value) == 1 for p in profiles)
     return RaidGeometry(
-        level=level_of(volume.level).number,
+        level=level.number,
         members=len(volume.members),
-        chunk=volume.chunk if level_of(volume.level).has_chunks else 0,
+        chunk=volume.chunk if level.has_chunks else 0,
         layout=layout,
         degraded=volume.degraded,
         rebuilding=() if volume.rebuilding is None else (volume.rebuilding,),
         rebuilt=volume.rebuilt,
         rmw_level=volume.rmw_level,
-        max_sectors=min([MAX_SECTORS, *limits]),
+        max_sectors=min([AGGREGATION if level.records else MAX_SECTORS, *limits]),
         kernel=volume.engine.merge,
         read_policy=volume.read_policy,
         bitmap=volume.bitmap,
@@ -184,7 +188,8 @@ def _assembled(
         )
         share = part.share / total
         if kind.access == "sequential":
-            wanted = min(SLAB * part.geometry.members / kind.n_bytes, MAX_ORDER * share / 4)
+            slab = ALIQUOT if part.geometry.record.records else SLAB
+            wanted = min(slab * part.geometry.members / kind.n_bytes, MAX_ORDER * share / 4)
             wanted = wanted if len({p.share for p in parts}) == 1 else MAX_ORDER * share / 4
         else:
             wanted = max(lengths) * len(parts) * share * (1 if len({*lengths}) == 1 else 64)
@@ -218,6 +223,22 @@ def read_first(table: PlanTable) -> float:
     first = table.phase_child_ptr[table.plan_phase_ptr]
     found = reads[first[1:]] > reads[first[:-1]]
     return float(found[table.order].mean())
+
+
+def without_last_phase(table: PlanTable) -> PlanTable:
+    """*table* without what its plans do last: the writes, which are made later.
+
+    >>> from nvmesim.raid.geometry import RaidGeometry
+    >>> write = plan_table(RaidGeometry(5, 4, 65536), "write", 4096)
+    >>> without_last_phase(write).plan(0)
+    ((((1,), False, 4096, 1), ((2,), False, 4096, 1)),)
+    """
+    plans = PlanSet()
+    numbers = np.array([plans.add(table.plan(i)[:-1]) for i in range(table.n_plans)], np.int32)
+    return build_table(
+        plans.plans, numbers[table.order], table.n_members, table.request_bytes,
+        is_sequential=table.is_sequential, read_policy=table.read_policy,
+    )  # fmt: skip
 
 
 def before_last(table: PlanTable) -> float:

@@ -19,6 +19,7 @@ from nvmesim.raid.map import BLOCK
 from nvmesim.raid.planner.merge import joined
 from nvmesim.raid.planner.parity import ParityPlanner
 from nvmesim.raid.planner.pieces import RawChild, plan_pieces
+from nvmesim.raid.planner.records import plan_records
 from nvmesim.raid.planner.stripe_cache import StripeCache
 
 SECTOR: Final = 512
@@ -107,7 +108,9 @@ def _parity_plan(
     return planner.write(offset, length, cache, below=below)
 
 
-PLANNERS: Final[dict[str, Planner]] = {"pieces": _pieces_plan, "parity": _parity_plan}
+PLANNERS: Final[dict[str, Planner]] = {
+    "pieces": _pieces_plan, "parity": _parity_plan, "records": plan_records,
+}  # fmt: skip
 """Key of a level's record -> what plans its requests."""
 
 

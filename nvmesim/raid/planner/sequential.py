@@ -38,7 +38,8 @@ def sequential_table(
     if repeats == 1:
         cache = StripeCache(small.stripe_cache)
     stripe = small.data_disks * small.chunk if small.record.stripe_cache else small.chunk
-    warm = 0 if not small.record.stripe_cache else -(-2 * stripe // block_size)
+    keeps_data = small.record.stripe_cache or small.record.records
+    warm = -(-2 * stripe // block_size) if keeps_data else 0
     base = 2 * _period(small) * -(-(warm * block_size + 1) // _period(small))
     plans = PlanSet()
     numbers: list[int] = []
@@ -65,7 +66,8 @@ def _reduced(
     """
     unit = max(block_size, BLOCK)
     chunk = geometry.chunk
-    if not geometry.record.has_chunks or chunk % unit or unit % block_size or offset % unit:
+    whole = not geometry.record.has_chunks or geometry.record.records
+    if whole or chunk % unit or unit % block_size or offset % unit:
         return geometry, 1, 1, True
     keeps = not geometry.record.stripe_cache or chunk // BLOCK <= geometry.stripe_cache
     # Starting inside a chunk only turns the cycle, which repeats anyway.
@@ -81,7 +83,7 @@ def _period(geometry: RaidGeometry) -> int:
         return BARRIER_UNIT
     if geometry.record.stripe_cache:
         return len(geometry.stripe_roles) * geometry.data_disks * geometry.chunk
-    return geometry.members * geometry.chunk
+    return geometry.members * geometry.record.turns * geometry.chunk
 
 
 def _cycle(geometry: RaidGeometry, block_size: int, offset: int) -> int:
