@@ -171,11 +171,8 @@ class _Lowering:
             n = max(n, min(REPLAY_THREADS, sum(s.logical_cpus for s in self.scenario.sockets)))
         if group.socket is not None:
             return [(group.socket, list(range(n)))]
-        sockets = [s.index for s in self.scenario.sockets]
-        spread = [
-            (s, [t for t in range(n) if t % len(sockets) == i]) for i, s in enumerate(sockets)
-        ]
-        return [(s, threads) for s, threads in spread if threads]
+        homes = [s.index for s in self.scenario.sockets]
+        return [(s, list(range(i, n, len(homes)))) for i, s in enumerate(homes) if i < n]
 
     def _memory(self, socket: int, group: WorkloadGroup | None = None) -> int:
         """Return where the buffers of threads of *socket* are: a socket, or a `path.peer`.
@@ -488,12 +485,12 @@ class _Lowering:
     # -- arrays ---------------------------------------------------------------------------------
 
     def _network(self) -> Network:
-        n_workloads = len(self.scenario.workload)
+        n = len(self.scenario.workload)
         arrays: dict[str, Any] = {
             **station_arrays(self.b),
             **plan_arrays(self.plans),
             **arrival_arrays([user.group for user in self.load.users], self._arrivals),
-            **self.load.arrays(n_workloads if n_workloads > 1 else 0),
+            **self.load.arrays(n if n > 1 else 0),
             **self.host.arrays(),
         }
         return Network(**arrays, n_members=len(self.scenario.drives))

@@ -225,6 +225,7 @@ class VolumeSpec(Strict):
     degraded: tuple[int, ...] = ()
     rebuild: bool = False
     check: bool = False
+    reshape_from: int | None = Field(default=None, ge=1)
     rebuilt: Fraction = Field(default=0.5, ge=0, le=1)
     sync_speed_min: BytesPerSecond = Field(default=1_024_000, gt=0)
     sync_speed_max: BytesPerSecond = Field(default=204_800_000, gt=0)
@@ -427,10 +428,12 @@ class Scenario(Strict):
 
     @model_validator(mode="after")
     def _does_something(self) -> Scenario:
-        if not self.workload and not any(v.rebuild or v.check for v in self.volume):
+        if not self.workload and not any(
+            v.rebuild or v.check or v.reshape_from for v in self.volume
+        ):
             raise ValueError(
-                "workload is missing; only an array with rebuild = true (or check = true) runs "
-                "without one"
+                "workload is missing; only an array with rebuild = true (or check = true, or "
+                "reshape_from) runs without one"
             )
         return self
 
