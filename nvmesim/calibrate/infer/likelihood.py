@@ -56,7 +56,8 @@ class Likelihood:
         self.own: Floats = np.maximum(own, 0.0)
         weights = (turn.T @ root).T
         self._surfaces = emulator.design.fit(emulator.figures @ weights)
-        self._terms, self._target = self._surfaces.terms, problem.measured @ weights
+        aim = problem.measured + problem.offset
+        self._terms, self._target = self._surfaces.terms, aim @ weights
 
     def residuals(self, z: Floats) -> tuple[Floats, Floats]:
         """float64[n, n_figures] at float64[n, n_parameters], and their variances.
@@ -82,7 +83,9 @@ class Likelihood:
     def exact(self, u: Floats, figures: Floats, effort: float) -> Floats:
         """float64[n]: cost of *figures* that were simulated at *u* with *effort*, no emulator."""
         inverse = np.linalg.inv(self._noise + self.emulator.shrunk / effort)
-        off, away = figures - self.problem.measured, u - self.problem.start
+        # what a run is off by falls as it grows
+        off = figures - self.problem.measured - self.problem.offset / effort
+        away = u - self.problem.start
         out: Floats = np.einsum("ik,kl,il->i", off, inverse, off) / 2
         tilt = self.problem.column("tilt")
         out += (away**2 * self.problem.known / 2 - u * tilt).sum(axis=1)
@@ -171,7 +174,7 @@ def error_beside(problem: Problem, figures: Floats, scatter: Floats) -> tuple[fl
     the method of moments.
     """
     sampling = np.diag(scatter) * (1 + problem.sample) + problem.floor**2 + TINY
-    off = (figures - problem.measured) ** 2
+    off = (figures - problem.measured - problem.offset) ** 2
     tau = chi = 0.0
     for tau in SIZES if problem.freedom >= FEW else [t for t in SIZES if t >= 1]:
         least = float((off / (sampling + (tau * problem.assumed) ** 2)).sum(axis=1).min())

@@ -17,6 +17,7 @@ import numpy as np
 
 from nvmesim.array_types import Floats, Ints
 from nvmesim.calibrate.infer.emulator import Emulator, Region
+from nvmesim.calibrate.infer.level import Levels
 from nvmesim.calibrate.infer.likelihood import Likelihood, error_beside, likelihood_of
 from nvmesim.calibrate.infer.optimum import SEED, Solution, optimum
 from nvmesim.calibrate.infer.problem import Problem
@@ -48,13 +49,15 @@ LEAST = 0.3
 dies are whole, and a narrower region would hold but one or two of them."""
 CHI_SQUARE = 3.84
 """95 % of chi-square with one degree of freedom."""
-PROFILED, ALONG = 100, 7
-"""Values that a profile likelihood is looked at, and of how many one is simulated at length: where
-else all is at its best, a random draw hardly ever is."""
+PROFILED, ALONG = 100, 10
+"""Values that a profile likelihood is looked at, and how many are simulated at length, of those
+that are likely: where else all is at its best, a random draw hardly ever is."""
 EFFORT = 0.7
 """Share of the usual requests that the optimum is looked for with."""
 APART = 10.0
 """Half a chi-square, in units of what is usual, by which another optimum may be worse."""
+FIRST, MORE = 4, 2
+"""Long runs at the optimum, and at the middle of each region, where short ones may be off."""
 LONG = 4.0
 """Share of the usual requests that the candidates for the best are simulated with."""
 TRIES = 40
@@ -115,6 +118,7 @@ class _Inference:
         self.figures = np.zeros((0, len(problem.measured)))
         self.least = np.diag((LEAST * problem.column("step")) ** 2)
         self.simulated = 0
+        self.levels = Levels(problem)
 
     def run(self, begun: Solution | None) -> Inferred:
         """Regions until one has settled, then the distribution in that."""
@@ -123,18 +127,19 @@ class _Inference:
         region = self._about(ends)
         settled, count, tau = False, self.each, 1.0
         tried = np.array([e.values for e in ends])
+        self._level(tried[0], FIRST)
+        problem = self.problem
         for number in range(ROUNDS):
             self.tell(f"its surroundings, {number + 1}")
-            self._simulate(np.concatenate([tried, self._inside(region, count)]), 1.0)
-            near = self._near(region, tau)
+            self._simulate(np.concatenate([tried, self._inside(region, count)]))
+            near = self._near(region, tau, problem)
             emulator = self._emulator(region, near)
+            problem = self.levels.applied(emulator)
             halves = self._emulator(region, near[::2]), self._emulator(region, near[1::2])
-            tau, chi = error_beside(self.problem, self.figures, emulator.scatter)
+            tau, chi = error_beside(problem, self.figures, emulator.scatter)
             starts = np.concatenate([np.zeros((1, region.centre.size)), emulator.z(self.u[-5:])])
             rough = number < ROUNDS - 1 and not settled
-            found, mode = likelihood_of(
-                self.problem, emulator, starts, tau, rough=rough, halves=halves
-            )
+            found, mode = likelihood_of(problem, emulator, starts, tau, rough=rough, halves=halves)
             z = sampled(found.cost, mode, found.spread(mode), self.rng)
             draws = region.centre + z * region.scale
             spread, mean = np.atleast_2d(np.cov(draws.T)), draws.mean(axis=0)
@@ -147,6 +152,7 @@ class _Inference:
             narrow = region.ratios(spread + self.least)[0] < SHRINKS
             settled = bool(ratios[-1] < GROWS and not narrow and moved < MOVES)
             if number < ROUNDS - 1:
+                self._level(mean, MORE)
                 region = Region(mean, region.shrunk(WIDER**2 * spread, SHRINK) + self.least)
         along, likely = self._profile(found, mode)
         tried = np.concatenate([tried, along, [e.values for e in ends]])
@@ -202,23 +208,32 @@ class _Inference:
                 raise FitError("no set of numbers that fits the captures describes a drive")
         return np.concatenate(parts)[:count]
 
-    def _simulate(self, u: Floats, effort: float) -> None:
+    def _simulate(self, u: Floats) -> None:
         """Simulate candidates, each with a seed of its own, and keep them."""
         u = self.problem.snapped(u)
-        rows = self._simulated(u, self.rng.integers(0, 1 << 30, len(u)), effort)
+        seeds = self.rng.integers(0, 1 << 30, len(u))
+        rows = self._all(lambda at, seed: self.problem.simulate(at, seed, 1.0), u, seeds)
         self.u, self.figures = np.concatenate([self.u, u]), np.concatenate([self.figures, rows])
 
-    def _simulated(self, u: Floats, seeds: Ints, effort: float) -> Floats:
+    def _level(self, u: Floats, count: int) -> None:
+        """Simulate float64[n_coordinates] *u* at length so often, if the problem needs that."""
+        if self.problem.long is None:
+            return
+        at = self.problem.snapped(u[None])
+        seeds = self.rng.integers(0, 1 << 30, count)
+        rows = self._all(self.problem.long.simulate, np.repeat(at, count, axis=0), seeds)
+        self.levels.add(at[0], rows)
+
+    def _all(self, simulate: Callable[[Floats, int], Floats], u: Floats, seeds: Ints) -> Floats:
         """float64[n, n_figures] of float64[n, n_coordinates]."""
         with ThreadPoolExecutor(min(MAX_THREADS, os.cpu_count() or 1)) as pool:
-            jobs = pool.map(self.problem.simulate, u, map(int, seeds), [effort] * len(u))
-            rows = np.array(list(jobs))
+            rows = np.array(list(pool.map(simulate, u, map(int, seeds))))
         if not np.all(np.isfinite(rows)):
             raise FitError("a simulated figure is not finite; the captures leave the model's range")
         self.simulated += len(u)
         return rows
 
-    def _near(self, region: Region, tau: float) -> Ints:
+    def _near(self, region: Region, tau: float, problem: Problem) -> Ints:
         """Indices of all candidates so far that lie near *region* and are likely, mixed.
 
         *tau*: size of the error beside sampling so far. Without it, where the model cannot say all,
@@ -228,7 +243,7 @@ class _Inference:
         least = self.terms + len(self.problem.names) + 6
         near = np.argsort(away)[: max(least, int((away < NEAR**2).sum()))]
         emulator = self._emulator(region, near)
-        cost = Likelihood(self.problem, emulator, tau, rough=True).cost(emulator.z(self.u[near]))
+        cost = Likelihood(problem, emulator, tau, rough=True).cost(emulator.z(self.u[near]))
         likely = max(least, round(1.5 * self.terms), int((cost < cost.min() + LIKELY).sum()))
         out: Ints = self.rng.permutation(near[np.argsort(cost)[:likely]])
         return out
@@ -250,7 +265,8 @@ class _Inference:
         tried = problem.snapped(np.clip(tried, problem.low, problem.high))
         tried = np.unique(tried, axis=0)
         # numbers of their own: an optimum has been fitted to the noise of those it was found with
-        rows = self._simulated(tried, np.full(len(tried), SEED + 1), LONG)
+        seeds = np.full(len(tried), SEED + 1)
+        rows = self._all(lambda at, seed: problem.simulate(at, seed, LONG), tried, seeds)
         costs = found.exact(tried, rows, LONG)
         best = int(np.argmin(costs))
         if problem.profiled in problem.names:
@@ -269,12 +285,14 @@ class _Inference:
         index = problem.names.index(problem.profiled)
         values = np.linspace(problem.low[index], problem.high[index], PROFILED)
         z = (values - region.centre[index]) / region.scale[index]
-        ends, cost = found.profile(index, z, mode)
+        _, cost = found.profile(index, z, mode)
         least = min(float(cost.min()), float(found.cost(mode[None])[0]))
         likely = cost <= least + CHI_SQUARE / 2
         # the emulator may be off by as much again
-        alike = (cost <= least + CHI_SQUARE) & (np.arange(PROFILED) % ALONG == 0)
-        return region_ends(found.emulator, list(ends[alike])), values[likely]
+        alike = z[cost <= least + CHI_SQUARE]
+        along = np.linspace(alike.min(), alike.max(), ALONG) if len(alike) else z[:0]
+        ends, _ = found.profile(index, along, mode)
+        return region_ends(found.emulator, list(ends)), values[likely]
 
     def _span(self, draws: Floats, likely: Floats) -> tuple[float, float]:
         """Hull of the draws' interval of the profiled coordinate and of its *likely* values."""

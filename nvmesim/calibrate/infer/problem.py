@@ -35,6 +35,20 @@ class Coordinate(NamedTuple):
 
 
 @dataclass(frozen=True)
+class LongRuns:
+    """Runs as long as the captures, of the rows whose usual ones may be off."""
+
+    simulate: Callable[[Floats, int], Floats]
+    """(float64[n_coordinates], seed) -> float64[n_figures]; 0 for all other rows"""
+    deep: Bools
+    """bool[n_figures]: those of the rows that may be off"""
+    usual: Floats
+    """float64[n_figures]: length of a usual run, in units of this one; below 1"""
+    share: Floats
+    """float64[n_figures]: length of this run in units of the capture's, at most 1"""
+
+
+@dataclass(frozen=True)
 class Problem:
     """Figures that a simulation is to explain, and the coordinates it is asked at."""
 
@@ -50,6 +64,10 @@ class Problem:
     """float64[n_figures]: standard error beside sampling: run to run, and what no model follows"""
     floor: Floats
     """float64[n_figures]: standard error beside sampling, always there: bins, ends of runs"""
+    long: LongRuns | None = None
+    """What tells how far usual runs are off; None: they are not"""
+    offset: Floats | float = 0.0
+    """float64[n_figures]: what figures of usual runs are above those of long ones, on average"""
     others: tuple[Floats, ...] = ()
     """Other places to begin at, float64[n_coordinates]: valleys may lie apart"""
     profiled: str = ""
