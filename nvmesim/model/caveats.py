@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from nvmesim.catalog.profile import DriveProfile
 from nvmesim.model.rings import polling_threads
 from nvmesim.scenario.resolved import ResolvedScenario
 from nvmesim.warning import Warning
+
+TURN_MS: Final = 3.0
+"""Turn of a thread that wants the CPU all the time, with eight CPUs or more. Source: Linux
+kernel/sched/fair.c, sysctl_sched_base_slice: 0.75 ms x (1 + log2(8)), as of 6.6."""
 
 
 def caveats(scenario: ResolvedScenario) -> list[Warning]:
@@ -37,10 +42,12 @@ def _crowded(scenario: ResolvedScenario) -> Iterator[Warning]:
         pollers += sum(group.n_threads for group in scenario.workload)
     cpus = sum(socket.logical_cpus for socket in scenario.sockets)
     if pollers > cpus:
+        away = (pollers / cpus - 1) * TURN_MS
         text = (
             f"{pollers} threads want a logical CPU all the time, those that poll among them, and "
-            f"there are {cpus}: they take turns of milliseconds, which is in no number here; "
-            "latencies are far longer, and IOPS hold only where every thread always has work"
+            f"there are {cpus}: they take turns of about {TURN_MS:g} ms and wait {away:.2g} ms for "
+            f"the next, which is in no number here; IOPS are at most those of {cpus} threads that "
+            "poll (ask for so many), and latencies are far longer"
         )
         yield Warning("crowded-pollers", text)
 

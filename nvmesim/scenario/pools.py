@@ -34,7 +34,7 @@ def check_pool(spec: VolumeSpec, level: Level, key: str, n_members: int) -> None
             )
         return
     for name in _NOT_OF_ZFS:
-        if name in spec.model_fields_set:
+        if name in spec.model_fields_set and getattr(spec, name) is not False:
             hint = ", which has recordsize" if name == "chunk" else ""
             if name in ("rebuild", "check", "spares"):
                 hint = ": resilver and scrub are not modelled"

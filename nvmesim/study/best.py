@@ -13,6 +13,7 @@ from typing import Any, Final, Literal
 from nvmesim.drawing import Drawable
 from nvmesim.errors import FailedArrayError, InputError, nearest
 from nvmesim.predict.result import Result
+from nvmesim.raid.levels import LEVELS
 from nvmesim.scenario.load import scenario_from_dict
 from nvmesim.scenario.resolve import resolve
 from nvmesim.scenario.schema import Scenario
@@ -226,8 +227,9 @@ def best(
     logical CPUs ("50%"), *iops* what must be reached ("3M"). Closed loops are searched over threads
     and outstanding requests, several workloads in proportion; open loops over their rate. *over* is
     as `sweep` takes it. In the states "degraded" and "rebuilding" one member of every volume has
-    failed; without a volume only "healthy" is looked at. Intervals are those of the simulation, and
-    a limit counts as kept where the upper end of the interval keeps it.
+    failed; without a volume only "healthy" is looked at, and no rebuild of a pool of ZFS. Intervals
+    are those of the simulation, and a limit counts as kept where the upper end of the interval
+    keeps it.
 
     Raises InputError for a goal without a limit, an unknown state, or a replayed trace.
     """
@@ -301,6 +303,14 @@ def in_state(tables: Mapping[str, Any], state: State) -> dict[str, Any]:
     return {**tables, "volume": changed}
 
 
+def _is_pool(tables: Mapping[str, Any]) -> bool:
+    """True if a volume is one of ZFS, whose rebuild is not modelled."""
+    listed = tables.get("volume") or []
+    listed = [listed] if isinstance(listed, Mapping) else listed
+    found = (LEVELS.get(str(volume.get("raid"))) for volume in listed)
+    return any(level is not None and level.records for level in found)
+
+
 class _Task:
     """All designs and states, the designs side by side."""
 
@@ -329,7 +339,10 @@ class _Task:
     def _design(self, design: LevelDesign) -> LevelDesign:
         answers: list[StateAnswer] = []
         near: Applied | None = None
+        changed = put(self._tables, design.values)
         for state in self._states:
+            if state == "rebuilding" and _is_pool(changed):
+                continue
             try:
                 answer = self._state(design, state, near)
             except FailedArrayError as lost:

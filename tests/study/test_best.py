@@ -88,6 +88,13 @@ def test_states_differ_and_a_rebuild_has_hours(raid):
     assert five["healthy"].rebuild_hours is None
 
 
+def test_a_pool_of_zfs_is_looked_at_healthy_and_degraded():
+    zfs = {**RAID, "workload": {"threads": 4, "outstanding": 1}}
+    found = best(zfs, p99="5 ms", over={"volume.raid": ["raidz1", "zfs-mirror"]}).designs
+    assert [[s.state for s in d.states] for d in found] == [["healthy", "degraded"]] * 2
+    assert all(d.met for d in found)
+
+
 def test_a_level_without_redundancy_loses_the_data_and_never_wins(raid):
     assert raid.designs[-1].values == {"volume.raid": "raid0"}
     assert [s.lost for s in raid.designs[-1].states] == [False, True, True]

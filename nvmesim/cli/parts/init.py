@@ -9,13 +9,14 @@ import click
 
 from nvmesim.cli.output import check_writable, output_path, write_text
 
-RAID_LEVELS = ("none", "raid0", "raid1", "raid10", "raid5", "raid6")
+POOLS = ("zfs-mirror", "raidz1", "raidz2", "raidz3")
+RAID_LEVELS = ("none", "raid0", "raid1", "raid10", "raid5", "raid6", *POOLS)
 COMMENTS = {
     "server.stack": "nvmesim catalog list: stacks",
     "server.sockets.cpu": "or { cores = 16, threads_per_core = 2, ghz = 2.9, lanes = 64 }",
     "drives.profile": "catalog name, or the file that calibrate -o wrote",
     "drives.socket": "where they are attached, counted from 0",
-    "volume.raid": "raid0 raid1 raid10 raid5 raid6",
+    "volume.raid": "raid0 raid1 raid10 raid5 raid6, ZFS: raidz1 raidz2 raidz3 zfs-mirror",
     "volume.engine": "who does the RAID; nvmesim catalog list",
     "volume.degraded": "[0]: a drive has failed; rebuild = true: it is being rebuilt",
     "workload.block_size": 'or a mix: { "4 KiB" = 0.7, "64 KiB" = 0.3 }',
@@ -79,7 +80,8 @@ def scenario_tables(drive: str, count: int, cpu: str, raid: str, load: str) -> d
     """
     from nvmesim.scenario.presets import preset, workload
 
-    volume = {"raid": raid, "engine": "linux-md", "degraded": []}
+    engine = "openzfs" if raid in POOLS else "linux-md"
+    volume: dict[str, Any] = {"raid": raid, "engine": engine, "degraded": []}
     return {
         "name": f"{count} x {drive}" + (f", {raid}" if raid != "none" else ""),
         "server": {"stack": "linux-io_uring", "sockets": [{"cpu": cpu}]},
