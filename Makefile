@@ -132,16 +132,17 @@ SLOW_TESTS = tests/calibrate/test_stack.py tests/validate tests/docs/test_pages.
 
 COVERED = $(BIN)/python -m coverage run -m pytest -q -n $(WORKERS) --dist loadgroup
 
-# Fails below the floors of tests/reached.py.
+# Fails below the floors of tests/reached.py, and if a test fails; the figures are given all the same.
 coverage: venv
 	@rm -rf build/coverage; mkdir -p build/coverage
-	$(COVERED) -m "not slow $(NO_BROWSER)"
-	$(COVERED) -m "slow" $(SLOW_TESTS)
-	NUMBA_DISABLE_JIT=1 $(COVERED) -m "not slow" $(JIT_OFF_TESTS)
-	$(BIN)/python -m coverage combine -q
-	$(BIN)/python -m coverage report
-	$(BIN)/python -m coverage json -q -o build/coverage/report.json
-	$(BIN)/python -m tests.reached build/coverage/report.json
+	@set -x; failed=0; \
+	$(COVERED) -m "not slow $(NO_BROWSER)" || failed=1; \
+	$(COVERED) -m "slow" $(SLOW_TESTS) || failed=1; \
+	NUMBA_DISABLE_JIT=1 $(COVERED) -m "not slow" $(JIT_OFF_TESTS) || failed=1; \
+	$(BIN)/python -m coverage combine -q --keep && $(BIN)/python -m coverage report || failed=1; \
+	$(BIN)/python -m coverage json -q -o build/coverage/report.json || failed=1; \
+	$(BIN)/python -m tests.reached build/coverage/report.json || failed=1; \
+	exit $$failed
 
 mutation: venv
 	$(BIN)/python -m tests.mutation
