@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nvmesim.calibrate.datasheet import Sheet, read_datasheet
+from nvmesim.calibrate.datasheet import Sheet, key_of, link_of, read_datasheet
 from nvmesim.calibrate.drive.sheet import fit_datasheet
 from nvmesim.errors import CaptureError
 
@@ -89,6 +89,9 @@ def test_a_mix_above_both_pure_rates_is_reproduced(tmp_path: Path) -> None:
         ("15 us", "9 ms", "write_latency: 9 ms alone is 111 IOPS, more than random_write"),
         ("random_read", "rendom", "'rendom' is not known"),
         ('random_read = "1,100K IOPS"', "random_read = [1]", "write it as printed"),
+        ("PCIe 4.0 x4", "PCIe 9.0 x4", "link: link: .*9"),
+        ("PCIe 4.0 x4", "a cable", "link: link: 'a cable'"),
+        ("6,800 MB/s", "many MB/s", "sequential_read is 'many MB/s'"),
     ],
 )
 def test_sheets_that_cannot_be_are_refused(tmp_path: Path, old: str, new: str, said: str) -> None:
@@ -104,3 +107,71 @@ def test_names_without_values_are_refused(tmp_path: Path) -> None:
         sheet(tmp_path, "Capacity,Random Read\n", "s.csv")
     with pytest.raises(CaptureError, match="line 2 has 1 cells"):
         sheet(tmp_path, "Capacity,3.84 TB\nRandom Read\nRandom Write,3\n", "s.csv")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "is empty; write a label and a value a line"),
+        ("# only a word\n\n", "is empty"),
+        ("Capacity;3.84 TB\nInterface;PCIe 4.0 x4\n", "has no figure of performance; write"),
+        (
+            "Random Read;1,100K IOPS\nCapacity;3.84 TB\n4K Random Read;900K IOPS\n",
+            "line 3: '4K Random Read' says random_read again, after line 1; keep one",
+        ),
+    ],
+)
+def test_printed_sheets_that_cannot_be_are_refused(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(CaptureError, match=said):
+        sheet(tmp_path, text, "s.csv")
+
+
+def test_what_is_no_text_and_no_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "s.csv").write_bytes(b"\xff\xfe\x00capacity")
+    with pytest.raises(CaptureError, match=r"s\.csv: is not text"):
+        read_datasheet(tmp_path / "s.csv")
+    with pytest.raises(CaptureError, match=r"t\.csv: no such file; name a data sheet"):
+        read_datasheet(tmp_path / "t.csv")
+
+
+def test_a_table_of_one_drive_reads_across(tmp_path: Path) -> None:
+    """Names in the first row, values in the second, an empty cell is no figure."""
+    down = sheet(tmp_path, PRINTED, "down.csv")
+    rows = [line.replace("; ", ";").split(";") for line in (
+        "Capacity; 3.84 TB", "Interface; PCIe Gen4 x4 NVMe 1.4", "Random Read; 1,100K IOPS",
+        "Random Write; 200K IOPS", "Latency, read; 75 us", "Power (idle); ",
+    )]  # fmt: skip
+    across = "\n".join(";".join(cells) for cells in zip(*rows, strict=True))
+    found = sheet(tmp_path, across, "across.csv")
+    assert found.figures == {key: down.figures[key] for key in found.figures}
+    assert set(found.figures) == {"capacity", "random_read", "random_write", "read_latency"}
+    assert found.link == down.link
+    assert found.places["random_write"] == "line 2, column 4"
+
+
+@pytest.mark.parametrize(
+    ("printed", "link"),
+    [
+        ("SATA 6 Gb/s", "sata3"),
+        ("SAS 12 Gb/s", "sas3"),
+        ("24 Gb/s SAS", "sas4"),
+        ("SAS-4 (22.5 GBd)", "sas4"),
+        ("NVMe 1.4, 4.0 x4", "pcie4 x4"),
+    ],
+)
+def test_links_as_printed(printed: str, link: str) -> None:
+    assert link_of(printed) == link
+
+
+@pytest.mark.parametrize(
+    ("printed", "key"),
+    [
+        ("Mixed 70/30", "mix_70_30"),
+        ("Leistungsaufnahme, idle", "power_idle"),
+        ("Schreiben, sequentiell", "sequential_write"),
+        ("Latenz, lesen", "read_latency"),
+        ("Warranty", None),
+    ],
+)
+def test_labels_as_printed(printed: str, key: str | None) -> None:
+    assert key_of(printed) == key

@@ -53,6 +53,35 @@ FILES = {
         "name,ioengine,rw,bs,iodepth,ios,iops,mean_lat_ns\nrr1,libaio,randread,4k,1,1,2,3\n",
         "columns are not those of points .*op,block_size,jobs,iodepth,iops",
     ),
+    "a drive's profile": (
+        'kind = "drive"\nname = "mine"\n',
+        "is a drive profile, no capture; a scenario names it",
+    ),
+    "a Parquet table": ("PAR1\x15\x04\x15\x10", "is a Parquet table"),
+    "nvmesim's own result": (
+        '{"nvmesim": "2.6", "schema": 1, "results": {}}\n',
+        "is a result of nvmesim, no capture",
+    ),
+    "btt's text": (
+        "==================== All Devices ====================\n\n  ALL  MIN  AVG  MAX  N\n",
+        "is what btt made of a trace; give the trace itself",
+    ),
+    "a tracepoint's format": (
+        "name: block_rq_issue\nID: 1083\nformat:\n\tfield:dev_t dev;\n",
+        "describes a tracepoint; give the events",
+    ),
+    "a saved page": (
+        "<!DOCTYPE html>\n<html><body>randread 4k 640k IOPS</body></html>\n",
+        "is a web page, no capture; save the file itself",
+    ),
+    "fio's messages": (
+        "fio: engine libaio not loadable\nfio: failed to load engine\n",
+        "holds messages of fio and no result .*engine libaio not loadable",
+    ),
+    "a command that failed": (
+        "blktrace: /dev/nvme0n1: Permission denied\n",
+        "holds a failed command, no capture .*Permission denied",
+    ),
 }
 
 

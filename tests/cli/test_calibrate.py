@@ -137,6 +137,26 @@ def test_bad_input_is_one_line_and_leaves_no_file(nvmesim, tmp_path, text, optio
     assert names(tmp_path) == ["p.csv"]
 
 
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ([], "name captures of a drive, or --datasheet FILE"),
+        (["p.csv", "--datasheet", "s.toml"], "--datasheet is instead of captures"),
+        (["--datasheet", "s.toml", "--empirical"], "--datasheet has no --stack, --empirical"),
+        (["--datasheet", "s.toml", "--hold-out", "QD=8"], "--datasheet has no --stack"),
+        (["--datasheet", "s.toml"], "s.toml: no such file"),
+    ],
+)
+def test_input_is_captures_or_a_data_sheet(nvmesim, points, monkeypatch, options, words):
+    monkeypatch.chdir(points.parent)
+    points.rename("p.csv")
+    said = nvmesim("calibrate", *options, "-o", "out.toml")
+    assert (said.code, said.out) == (2, "")
+    assert len(said.err.splitlines()) == 1
+    assert words in said.err
+    assert names(points.parent) == ["p.csv"]
+
+
 def test_no_such_file_and_no_such_folder(nvmesim, points, tmp_path):
     said = nvmesim("calibrate", tmp_path / "pints.csv")
     assert said.code == 2

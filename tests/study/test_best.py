@@ -1,6 +1,7 @@
 """The largest load within a goal: found, held, and honest where there is none."""
 
 import json
+import math
 
 import pytest
 
@@ -10,7 +11,7 @@ from nvmesim.scenario.load import scenario_from_dict
 from nvmesim.scenario.resolve import resolve
 from nvmesim.show.studies.best_view import best_page
 from nvmesim.study.best import best, in_state
-from nvmesim.study.load_search import LoadLimits, LoadSearch
+from nvmesim.study.load_search import LimitMiss, LoadLimits, LoadSearch
 
 SERVER = {"stack": "linux-io_uring", "sockets": [{"cpu": "xeon-gold-6130"}]}
 ONE = {
@@ -134,6 +135,33 @@ def test_iops_that_are_not_reached_are_short_by_a_share():
 def test_goals_that_cannot_be(how, said):
     with pytest.raises(InputError, match=said):
         best(ONE, **how)
+
+
+@pytest.mark.parametrize(
+    ("miss", "said"),
+    [
+        (LimitMiss("p99", math.inf, 1e-3), "p99 grows without end: the load has no steady state"),
+        (LimitMiss("p99.9", math.nan, 1e-3), "p99.9 is not known: too few requests"),
+        (LimitMiss("cpu", 0.6, 0.5), "CPU is 60 %: 20 % above 50 %"),
+        (LimitMiss("mean", 1.02e-3, 1e-3), "mean is 1.02 ms: 2 % above 1 ms"),
+        (
+            LimitMiss("cpu", 0.51, 0.5, sure=False),
+            "CPU is within 50 % but not for sure: its interval ends at 51 %",
+        ),
+        (
+            LimitMiss("iops", 2.9e6, 3e6, sure=False),
+            "3 MIOPS are reached but not for sure: their interval begins at 2.9 MIOPS",
+        ),
+    ],
+)
+def test_a_missed_limit_is_said_in_words(miss, said):
+    assert miss.words().startswith(said)
+
+
+def test_nothing_that_can_be_built_is_one_line():
+    with pytest.raises(InputError, match=r"nothing can be built; the first: .*at least 3") as found:
+        best(RAID, p99="1ms", over={"drives.count": [1, 2]})
+    assert "\n" not in str(found.value)
 
 
 def test_a_scenario_that_is_degraded_is_healthy_where_that_is_asked():

@@ -106,6 +106,22 @@ def test_the_command_ranks_three(file, tmp_path, capsys):
     assert "depth1" in out
 
 
+def test_designs_of_one_name_are_told_apart(file, tmp_path, capsys):
+    """By their files; the same file twice by its place."""
+    other = tmp_path / "other" / file.name
+    other.parent.mkdir()
+    other.write_text(file.read_text())
+    command = ["compare", "--json", "--requests", "4000", str(file)]
+    for files, names in (
+        ([str(other)], [str(file), str(other)]),
+        ([str(file)], [f"{file} (1)", f"{file} (2)"]),
+    ):
+        assert run_command([*command, *files]) == 0
+        found = json.loads(capsys.readouterr().out)
+        assert [found["a"], found["b"]] == names
+        assert found["gain"]["value"] == 0
+
+
 def test_one_design_alone_is_refused(file, capsys):
     assert run_command(["compare", str(file)]) == 2
     assert run_command(["compare", str(file), str(file), "--set", "name=x"]) == 2

@@ -81,7 +81,10 @@ def test_changing_a_target_changes_no_prediction(tmp_path, kind):
     ("file", "old", "new", "says"),
     [
         ("rows", ",role,", ",part,", "no column role"),
+        ("rows", ",role,", ",role,colour,", "column 'colour' is unknown"),
         ("rows", "12.0,,,input", "12.0,,,", "role is missing; one of input, target, shown"),
+        ("rows", "640000", "nan", "measured is 'nan'; a finite number"),
+        ("rows", ",target,", ",input,", "no row is a target or shown"),
         ("rows", "12.0,,,input", "12.0,,,both", "role is 'both'"),
         ("rows", "one drive,iops,640000", "one drive,cpu_pct,12.5", "is an input and a target"),
         ("rows", "640000", "640k", "units are not mixed: iops is a plain number in /s"),
