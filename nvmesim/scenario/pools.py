@@ -62,6 +62,10 @@ def _check_width(spec: VolumeSpec, level: Level, key: str, n_members: int) -> No
 
 def record_bytes(spec: VolumeSpec, key: str, notes: ResolveNotes) -> int:
     """Return the recordsize: as stated, or that of zfs; GeometryError for one that it refuses."""
+    notes.assume(
+        f"{key}: nothing is found in memory (no ARC, no prefetch) but what a stream has just read, "
+        "and no two writes meet in a record before it is flushed: data far larger than the memory"
+    )
     if spec.recordsize is None:
         notes.assume(f"{key}.recordsize: {units.format_size(DEFAULT_RECORD)}, the default of zfs")
         return DEFAULT_RECORD

@@ -231,6 +231,25 @@ def test_whole_records_are_written_without_reading():
     assert sum(m.write_bytes_per_request for m in found) == pytest.approx(256 * KIB, rel=0.02)
 
 
+def test_what_gathers_is_bounded_and_without_it_a_write_waits_for_the_drives():
+    load = {**TURN, "read": 0.0, "block_size": "128 KiB"}
+    for cache, gathers in (("0 B", False), ("64 KiB", True), ("4 GiB", True)):
+        ready = ready_for(
+            {**RAIDZ, "engine": {"extends": "openzfs", "cache": cache}}, load, count=5
+        )
+        gates = [s for s in ready.lowered.stations if s.name == "volume0 dirty data"]
+        assert bool(gates) == gathers
+        ready.make(ready.lowered.network, seed=3).advance(500, 1 << 60)
+
+
+def test_all_threads_pass_the_same_locks():
+    """Small records on many drives: 3.2 us each, so that more threads bring nothing."""
+    load = {"threads": 128, "outstanding": 1, "read": 1.0}
+    found = run({"raid": "zfs-mirror", "recordsize": "4 KiB"}, load, count=12)
+    assert found.total.iops.value == pytest.approx(1 / 3.2e-6, rel=0.05)
+    assert found.bottleneck.verdict == "raid-engine"
+
+
 def test_several_vdevs_share_the_load():
     one = run(RAIDZ, {**TURN, "read": 1.0})
     two = run({**RAIDZ, "columns": 5}, {**TURN, "threads": 128, "read": 1.0}, count=10)

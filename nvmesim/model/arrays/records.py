@@ -38,16 +38,18 @@ class RecordTarget(VolumeTarget):
     def _write_cache(self) -> tuple[int, int]:
         """Gates of the dirty data: what may still gather, and what waits to be written."""
         groups = [g for g in self._scenario.workload if self._is_target(g)]
-        if not any(g.read < 1 for g in groups) or any(g.trace is not None for g in groups):
+        replayed = any(g.trace is not None for g in groups)
+        if self._engine.cache.value < BLOCK or replayed or not any(g.read < 1 for g in groups):
             return -1, -1
-        flushed = self._flushed_bytes() * self.destagers
-        slots = int(min(self._engine.cache.value, max(CACHE_BYTES, 2 * flushed))) // BLOCK
+        flushed = self._flushed_bytes()
+        most = max(CACHE_BYTES, 2 * flushed * self.destagers)
+        slots = max(flushed, min(round(self._engine.cache.value), most)) // BLOCK
         name = f"{self.volume.name} dirty data"
         room = self._b.station(name, Kind.GATE, slots)
         self._b.report(name, "gate", room, resource="dirty-data")
         # As a controller's cache: its slots are what is dirty, and it starts with one flush.
-        one = min(slots, self._flushed_bytes() // BLOCK)
-        return room, self._b.station(f"{self.volume.name} to be flushed", Kind.GATE, one)
+        waiting = f"{self.volume.name} to be flushed"
+        return room, self._b.station(waiting, Kind.GATE, flushed // BLOCK)
 
     @property
     def _costs(self) -> RecordCosts:
@@ -131,8 +133,8 @@ class RecordTarget(VolumeTarget):
     # -- programs -------------------------------------------------------------------------------
 
     def request_rows(self, kind: RequestKind, n_phases: int) -> list[Row]:
-        """Reads and their check; a write then waits for room among the dirty data."""
-        rows: list[Row] = []
+        """The pool's locks, reads and their check; a write waits for room among the dirty data."""
+        rows = self._entry(kind)
         read = self._read_bytes[kind]
         if read:
             rows += [op(Op.FORK, 0), *self._work(read, self._costs.read_rate.value)]
