@@ -6,11 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from nvmesim.calibrate.bench import BenchAnswer
 from nvmesim.calibrate.drive.fit import fit_drive
-from nvmesim.calibrate.drive.gate import misses
+from nvmesim.calibrate.drive.gate import missed_means, misses
 from nvmesim.calibrate.evidence import DriveFit, Judged
 from nvmesim.calibrate.points import Point, points_of
 from nvmesim.capture.registry import read_captures
@@ -181,3 +182,23 @@ def test_rows_that_cannot_be_are_named(tmp_path: Path, cells: str, said: str) ->
 def test_names_alone_are_no_rows(tmp_path: Path) -> None:
     with pytest.raises(CaptureError, match="line 1: has a header and no points"):
         points_in(tmp_path, "op,block_size,jobs,iodepth,iops\n")
+
+
+@pytest.mark.parametrize(
+    ("count", "share", "missed"),
+    [(10_000, 0.85, True), (10_000, 0.92, False), (30, 0.85, False)],
+    ids=["15 % of many", "8 % of many", "15 % of thirty"],
+)
+def test_a_mean_of_a_trace_that_is_missed_is_named(count, share, missed):
+    """Exponential latencies: of thirty the mean is known to 18 %, of 10,000 to 1 %."""
+    rng = np.random.default_rng(1)
+    took = rng.exponential(1e-4, 2 * count)
+    write = np.arange(2 * count) % 2 == 0
+    model = np.where(write, share * took, took)
+    found = missed_means("x.blkparse", write, took, model)
+    assert [line.split(" take ")[0] for line in found] == ["x.blkparse: writes"] * missed
+
+
+def test_an_operation_that_a_trace_has_none_of_is_not_missed():
+    took = np.full(100, 1e-4)
+    assert missed_means("x", np.zeros(100, bool), took, took) == []

@@ -40,6 +40,11 @@ def test_the_second_half_is_predicted(fitted: TraceFit) -> None:
     assert abs(held.residual[99.0]) < 0.20
 
 
+def test_it_misses_none_of_its_own_means(fitted: TraceFit) -> None:
+    assert fitted.misses == ()
+    assert fitted.to_json()["misses"] == []
+
+
 def test_every_class_of_the_second_half_is_near(fitted: TraceFit) -> None:
     held = [c for c in fitted.classes if c.held_out and "depth" not in c.label]
     assert len(held) == 7

@@ -6,6 +6,9 @@ from collections.abc import Sequence
 from math import log
 from typing import Final
 
+import numpy as np
+
+from nvmesim.array_types import Bools, Floats
 from nvmesim.calibrate.evidence import Judged
 from nvmesim.calibrate.points import Point
 from nvmesim.catalog.profile import Captured, Residual
@@ -14,6 +17,9 @@ MISS: Final = 0.10
 """Relative error on a fitted row's IOPS beyond which a profile is not written."""
 NOISES: Final = 3.0
 """The same in standard errors of the row, where its repeats tell them."""
+ALIKE: Final = 2.0
+"""Standard error of a mean of latencies that follow each other, in units of what it would be were
+they independent. Assumed."""
 IN_THE_WAY: Final = {
     "dies": "dies and the time of a die", "commands": "commands per second of the controller",
     "channels": "the channels' time", "read_bandwidth": "the read bandwidth",
@@ -37,6 +43,28 @@ def misses(judged: Sequence[Judged], is_included: bool) -> list[str]:
             continue
         found.append(f"{p.where}: the fitted drive does {j.answer.iops:,.0f} IOPS ({off:+.0%})"
                      f"{_way(j)}")  # fmt: skip
+    return found
+
+
+def missed_means(source: str, write: Bools, measured_s: Floats, model_s: Floats) -> list[str]:
+    """One line for each operation of a trace whose mean latency the fitted drive misses.
+
+    All arrays have one row a request, in order: bool[n], float64[n], float64[n].
+    """
+    found = []
+    for name, rows in (("reads", ~write), ("writes", write)):
+        if not rows.any():
+            continue
+        took, model = measured_s[rows], float(model_s[rows].mean())
+        noise = ALIKE * float(took.std()) / np.sqrt(len(took)) / took.mean()
+        off = model / took.mean() - 1
+        if abs(off) > max(MISS, NOISES * noise):
+            found.append(
+                f"{source}: {name} take {1e6 * model:.3g} us on average on the fitted drive, "
+                f"{1e6 * took.mean():.3g} were measured ({off:+.0%}); if the trace begins with a "
+                "full write buffer or on a busy drive, nothing in it says so: a sweep at fixed "
+                "depths would tell"
+            )
     return found
 
 

@@ -19,6 +19,7 @@ from nvmesim.calibrate.bench import BenchHost, free_host
 from nvmesim.calibrate.classes import JudgedClass, classes_of, everything, judge, misfits
 from nvmesim.calibrate.drive.bank import OPEN
 from nvmesim.calibrate.drive.batch_service import as_a_read
+from nvmesim.calibrate.drive.gate import missed_means
 from nvmesim.calibrate.drive.read_side import CLEAN, blank_reads
 from nvmesim.calibrate.drive.write_side import blank_writes
 from nvmesim.calibrate.evidence import intervals
@@ -89,6 +90,8 @@ class TraceFit:
     structure: Structure = field(default_factory=Structure)
     sample: Sample | None = None
     """The held-out part, or else the fitted one, replayed; for charts"""
+    misses: tuple[str, ...] = ()
+    """Its own operations whose mean latency it misses by more than a profile may: one line each"""
 
     def to_json(self) -> dict[str, Any]:
         """Return the evidence as an object, as `DriveFit.to_json` does."""
@@ -97,6 +100,7 @@ class TraceFit:
             "points": [c.to_json() for c in self.classes],
             "free_parameters": list(self.free_parameters),
             "warnings": list(self.warnings),
+            "misses": list(self.misses),
         }
 
 
@@ -169,6 +173,11 @@ class _Fitting:
         return TraceFit(
             profile, tuple(judged), tuple(self._doubts(judged, structure)),
             tuple(self._begin(structure).names), cost, structure, sample,
+            tuple(
+                missed_means(
+                    self.all.source, self.used.write, self.used.latency_s, served.mean(axis=0)
+                )
+            ),
         )  # fmt: skip
 
     # -- search ---------------------------------------------------------------------------------
