@@ -23,6 +23,9 @@ which on statistics are made of them: about so much of the slopes' own noise is 
 information, in units of a region's standard deviation."""
 RIDGE = 1e-6
 """Of the trace of the normal equations: what nothing tells has no estimate."""
+ROUNDING = 1e-12
+"""Share of the variance of statistics below which it is rounding's: some thousand times what
+doubles are off by."""
 
 
 class Likelihood:
@@ -51,7 +54,7 @@ class Likelihood:
         scatter = emulator.shrunk if made is None else emulator.scatter
         noise = self._noise = noise_of(problem, scatter, tau, rough=rough)
         made = np.eye(len(noise)) if made is None else made
-        root = np.linalg.inv(np.linalg.cholesky(made @ noise @ made.T)) @ made
+        root = told(made, noise)
         own, turn = np.linalg.eigh(root @ scatter @ root.T)
         self.own: Floats = np.maximum(own, 0.0)
         weights = (turn.T @ root).T
@@ -153,6 +156,24 @@ def noise_of(problem: Problem, scatter: Floats, tau: float, *, rough: bool) -> F
     beside = problem.floor**2 + (tau * problem.assumed) ** 2 + TINY
     out: Floats = scatter * np.outer(size, size) + np.diag(beside)
     return out + scatter if rough else out
+
+
+def told(made: Floats, noise: Floats) -> Floats:
+    """float64[up to n_statistics, n_figures]: *made*, uncorrelated and of variance 1 under *noise*.
+
+    Figures can say the same: of a queue of one, IOPS are requests over the mean latency. What such
+    statistics say together counts once; the rest of them is rounding, and is left out.
+    """
+    covariance = made @ noise @ made.T
+    size = np.sqrt(np.diag(covariance))
+    size[size == 0] = 1.0
+    values, axes = np.linalg.eigh(covariance / np.outer(size, size))
+    said = values > ROUNDING * values[-1]
+    if said.all():
+        out: Floats = np.linalg.inv(np.linalg.cholesky(covariance)) @ made
+        return out
+    out = (axes[:, said] / np.sqrt(values[said])).T @ (made / size[:, None])
+    return out
 
 
 def _statistics(problem: Problem, emulator: Emulator, tau: float, at: Floats) -> Floats:
