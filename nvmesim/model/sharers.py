@@ -61,12 +61,13 @@ def sharing_cycles(
 
 
 def served_in_turn(scenario: ResolvedScenario) -> bool:
-    """True if a load's threads sleep until each request is done, as in ZFS.
+    """True if a closed loop's threads sleep until each request is done, as in ZFS.
 
-    Such a thread looks busy all the time and is not.
+    Such a thread looks busy all the time and is not; in an open loop one that is full is the limit.
     """
     pools = {v.index for v in scenario.volumes if v.engine.records is not None}
-    targets = (target for group in scenario.workload for target in group.targets)
+    closed = (group for group in scenario.workload if not group.is_open)
+    targets = (target for group in closed for target in group.targets)
     return any(target.kind == "volume" and target.index in pools for target in targets)
 
 

@@ -242,6 +242,13 @@ def test_what_gathers_is_bounded_and_without_it_a_write_waits_for_the_drives():
         ready.make(ready.lowered.network, seed=3).advance(500, 1 << 60)
 
 
+def test_one_thread_is_the_limit_of_what_arrives():
+    asked = scenario(RAIDZ, count=5).to_dict() | {"workload": [{"rate": "10k"}]}
+    found = ns.simulate(scenario_from_dict(asked), requests=5_000, reliefs=False, certainty=False)
+    assert found.bottleneck.verdict == "unstable"
+    assert found.bottleneck.station == "threads"
+
+
 def test_all_threads_pass_the_same_locks():
     """Small records on many drives: 3.2 us each, so that more threads bring nothing."""
     load = {"threads": 128, "outstanding": 1, "read": 1.0}
