@@ -315,6 +315,11 @@ class Host:
             self._b.report(name, "lock", self._sections[key], resource=of)
         return [const(self._sections[key], round(time.value))]
 
+    def woken_rows(self, cycles: Cycles, socket: int) -> list[Row]:
+        """Completion on a thread that slept for it all the time, and goes on at once."""
+        work = self.ps(cycles.complete + cycles.wakeup + cycles.interrupt, socket)
+        return [op(Op.VISIT_CPU, 0, -1, max(1, work))]
+
     def complete_rows(
         self, cycles: Cycles, socket: int, interrupts: int | None = None
     ) -> list[Row]:

@@ -389,28 +389,29 @@ class _Lowering:
             splits=0.0 if volume is None else volume.split_by_thread(kind),
         )  # fmt: skip
         engine, per_child = (0.0, 0.0) if volume is None else volume.host_cycles()
+        in_turn = isinstance(model, RecordTarget)
         submit = self.host.submit_rows(
             cycles, engine + of_engine + self._adapter_cycles(model), per_child, kind.socket,
-            closed=not group.is_open, locks=[] if volume is None else volume.lock_rows(kind),
+            closed=not (group.is_open or in_turn),
+            locks=[] if volume is None else volume.lock_rows(kind),
         )  # fmt: skip
         # A pool's thread sleeps until its request is done: it is let go behind that.
-        cut = -2 if isinstance(model, RecordTarget) else len(submit)
-        submit, held = submit[:cut], submit[cut:]
+        submit, held = (submit[:-2], submit[-2:]) if in_turn else (submit, [])
         handed = self.host.ps(cycles.handed, kind.socket)
         submit += self._sq_threads.submits(index, group, handed, kind.socket)
         rows = [*submit, *self._limiters.rows(index, group, kind.n_bytes)]
         rows += self.host.section_rows(stack, group, target, kind.write, shared)
-        latency = round(stack.latency.value)
-        if latency:
+        if latency := round(stack.latency.value):
             rows.append(op(Op.VISIT, self._latency_station(), -1, latency))
-        rows += [*self._copy_rows(kind), *model.request_rows(kind, planned.n_phases), *held]
+        rows += [*self._copy_rows(kind), *model.request_rows(kind, planned.n_phases)]
         interrupt = self.host.ps(cycles.interrupt, kind.socket)
         done = self._sq_threads.interrupts(index, group, interrupt, kind.socket)
+        if in_turn:
+            return [*rows, *done, *self.host.woken_rows(cycles, kind.socket), *held, op(Op.END)]
         done += self.host.complete_rows(cycles.reaped(group), kind.socket, group.interrupts)
-        rows += done
         if kind.flushes:
-            rows += sync_rows(submit, model.flush_rows(kind, planned.flush_phase), done)
-        return [*rows, op(Op.END)]
+            done += sync_rows(submit, model.flush_rows(kind, planned.flush_phase), done)
+        return [*rows, *done, op(Op.END)]
 
     def _copy_rows(self, kind: RequestKind) -> list[Row]:
         """Memory traffic of the stack's copies of the data: each reads and writes it once."""

@@ -214,6 +214,7 @@ def test_a_thread_is_served_request_by_request():
         run(RAIDZ, {"threads": 4, "outstanding": depth, "read": 1.0}) for depth in (1, 16)
     )
     assert deep.total.iops.value == pytest.approx(shallow.total.iops.value, rel=0.03)
+    assert deep.total.latency.mean == pytest.approx(16 * shallow.total.latency.mean, rel=0.03)
 
 
 def test_a_small_write_reads_its_record_and_writes_it_whole_with_parity():
