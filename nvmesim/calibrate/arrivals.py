@@ -12,8 +12,9 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from nvmesim.array_types import Floats, Ints
+from nvmesim.array_types import Bools, Floats, Ints
 from nvmesim.calibrate.bench import BenchHost
+from nvmesim.calibrate.lead_in import acknowledged_s, begins_full, lead_in
 from nvmesim.capture.capture import Capture, Captures
 from nvmesim.catalog.profile import CpuProfile, DriveProfile, Quantity
 from nvmesim.engine.compiled.engine import CompiledEngine
@@ -43,6 +44,8 @@ class Arrivals:
     depth: Ints
     """int64[n]: outstanding at issue, this one included"""
     source: str = ""
+    full: tuple[tuple[int, int], ...] = ()
+    """Runs, from one request up to another, that found the write buffer full: see `lead_in`"""
 
     def __len__(self) -> int:
         return len(self.at_ps)
@@ -53,7 +56,7 @@ class Arrivals:
         return replace(
             self, at_ps=at - (at[0] if len(at) else 0), write=self.write[start:stop],
             size=self.size[start:stop], latency_s=self.latency_s[start:stop],
-            depth=self.depth[start:stop],
+            depth=self.depth[start:stop], full=(),
         )  # fmt: skip
 
     def halves(self) -> tuple[Arrivals, Arrivals]:
@@ -66,11 +69,12 @@ class Arrivals:
 
         Idle for the longest latency, so that no run feels the one before it.
         """
+        soon = acknowledged_s(self.latency_s[self.write])
         if len(self) <= most:
-            return self
+            return self.begun(soon)
         length = most // count
         starts = np.linspace(0, len(self) - length, count).astype(int)
-        runs = [self.part(int(s), int(s) + length) for s in starts]
+        runs = [self.part(int(s), int(s) + length).begun(soon) for s in starts]
         idle = int(self.latency_s.max() * 1e12)
         begin, at = 0, []
         for run in runs:
@@ -82,7 +86,16 @@ class Arrivals:
             size=np.concatenate([r.size for r in runs]),
             latency_s=np.concatenate([r.latency_s for r in runs]),
             depth=np.concatenate([r.depth for r in runs]),
+            full=tuple((i * length, (i + 1) * length) for i, r in enumerate(runs) if r.full),
         )  # fmt: skip
+
+    def begun(self, acknowledged: float) -> Arrivals:
+        """Return the same, known to begin with a full buffer if its first writes waited.
+
+        *acknowledged*: seconds that a write of the capture takes without a wait.
+        """
+        waited = begins_full(self.latency_s[self.write], acknowledged)
+        return replace(self, full=((0, len(self)),)) if waited else self
 
 
 def has_requests(captures: Captures) -> bool:
@@ -155,13 +168,16 @@ class Replayer:
     ) -> None:
         self.arrivals, self.host, self.seed = arrivals, host, seed
         # one engine serves all runs: to make one takes longer than a short trace
-        self._period = int(arrivals.at_ps[-1] + IDLE * arrivals.latency_s.max() * PS_PER_S)
-        self.runs = max(1, min(runs, HORIZON_PS // (self._period + 1)))
+        self._idle = int(IDLE * arrivals.latency_s.max() * PS_PER_S)
+        period = int(arrivals.at_ps[-1]) + self._idle
+        self.runs = max(1, min(runs, HORIZON_PS // (period + 1)))
         self.sizes = np.unique(arrivals.size)
         kinds = request_kinds(self._group())
         index = {(write, size): i for i, (write, size, _) in enumerate(kinds)}
         pairs = zip(arrivals.write.tolist(), arrivals.size.tolist(), strict=True)
         self._kind = np.array([index[pair] for pair in pairs], np.int64)
+        self._lead_size = int(arrivals.size[arrivals.write].min()) if arrivals.full else 0
+        self._lead_kind = index.get((True, self._lead_size), 0)
 
     def latencies_s(self, profile: DriveProfile, *, seed: int | None = None) -> Floats:
         """float64[runs, n]: latency of every request on *profile*, in order of arrival.
@@ -172,10 +188,11 @@ class Replayer:
         drive that it came from, it gives p99 10 % too high (near saturation an open loop piles up
         what a closed one does not); below that depth within noise.
         """
-        engine = CompiledEngine(
-            self._network(profile), seed=self.seed if seed is None else seed, record=True
-        )
-        left, rows = self.runs * len(self.arrivals), []
+        at, kind, counted = self._arriving(profile)
+        network = self._network(profile, at, kind)
+        seed = self.seed if seed is None else seed
+        engine = CompiledEngine(network, seed=seed, record=True)
+        left, rows = len(network.arrival_ps), []
         while left > 0:
             engine.advance(min(left, 1 << 16))
             rows.append(engine.records())
@@ -183,7 +200,21 @@ class Replayer:
         table = np.concatenate(rows)
         table = table[np.argsort(table[:, 0])]
         latency: Floats = (table[:, 6] - table[:, 4]) / PS_PER_S
-        return latency.reshape(self.runs, -1)
+        return latency.reshape(self.runs, -1)[:, counted]
+
+    def _arriving(self, profile: DriveProfile) -> tuple[Ints, Ints, Bools]:
+        """Arrivals of one run, ps, their kinds, and which of them are the capture's."""
+        at, kind, counted = self.arrivals.at_ps, self._kind, np.ones(len(self.arrivals), bool)
+        if not self.arrivals.full:
+            return at, kind, counted
+        lead = lead_in(profile, self._lead_size)
+        took = int(2 * lead[-1] - lead[-2]) if len(lead) > 1 else 0
+        for start, _ in reversed(self.arrivals.full):
+            begin = at[start]
+            at = np.concatenate([at[:start], begin + lead, at[start:] + took])
+            kind = np.insert(kind, start, np.full(len(lead), self._lead_kind))
+            counted = np.insert(counted, start, np.zeros(len(lead), bool))
+        return at, kind, counted
 
     def _group(self) -> WorkloadGroup:
         n = len(self.sizes)
@@ -194,8 +225,8 @@ class Replayer:
             read=0.5, threads=1, rate=1.0,
         )  # fmt: skip
 
-    def _network(self, profile: DriveProfile) -> Network:
-        """Network of one drive whose one user submits when the capture's requests came."""
+    def _network(self, profile: DriveProfile, at: Ints, kind: Ints) -> Network:
+        """Network of one drive whose one user submits requests of *kind* at *at*, in each run."""
         clock = Quantity(value=self.host.ghz)
         cores = self.host.cores or 1
         cpu = CpuProfile(name="capture", cores=cores, threads_per_core=1, ghz=clock)
@@ -204,12 +235,13 @@ class Replayer:
         scenario = ResolvedScenario(
             "capture", self.host.stack, (socket,), None, (), (drive,), (), (self._group(),)
         )
-        network, at = lower(scenario).network, self.arrivals.at_ps
+        network = lower(scenario).network
+        period = self._idle + int(at[-1])
         return replace(
             network,
             group_open=np.full_like(network.group_open, 2),
             group_gap_dist=np.full_like(network.group_gap_dist, -1),
-            arrival_ps=np.concatenate([at + k * self._period for k in range(self.runs)]),
-            arrival_flow=np.tile(self._kind + int(network.group_flow[0]), self.runs),
-            user_arrival_ptr=np.array([0, self.runs * len(self.arrivals)], np.int64),
+            arrival_ps=np.concatenate([at + k * period for k in range(self.runs)]),
+            arrival_flow=np.tile(kind + int(network.group_flow[0]), self.runs),
+            user_arrival_ptr=np.array([0, self.runs * len(at)], np.int64),
         )

@@ -61,9 +61,9 @@ def missed_means(source: str, write: Bools, measured_s: Floats, model_s: Floats)
         if abs(off) > max(MISS, NOISES * noise):
             found.append(
                 f"{source}: {name} take {1e6 * model:.3g} us on average on the fitted drive, "
-                f"{1e6 * took.mean():.3g} were measured ({off:+.0%}); if the trace begins with a "
-                "full write buffer or on a busy drive, nothing in it says so: a sweep at fixed "
-                "depths would tell"
+                f"{1e6 * took.mean():.3g} were measured ({off:+.0%}); was the drive disturbed, or "
+                "near its limit, where a replay of arrivals waits too long or too little? A sweep "
+                "at fixed depths would tell"
             )
     return found
 

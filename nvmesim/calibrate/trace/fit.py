@@ -27,6 +27,7 @@ from nvmesim.calibrate.infer.optimum import Solution, solve
 from nvmesim.calibrate.infer.posterior import Inferred, infer
 from nvmesim.calibrate.infer.problem import Problem
 from nvmesim.calibrate.joint import joint_of, with_draws, with_span
+from nvmesim.calibrate.lead_in import acknowledged_s
 from nvmesim.calibrate.notes import named
 from nvmesim.calibrate.stopping import is_stopping
 from nvmesim.calibrate.trace.batch_service import (
@@ -36,11 +37,11 @@ from nvmesim.calibrate.trace.batch_service import (
     with_rounds_intervals,
 )
 from nvmesim.calibrate.trace.profile import Structure, built, split_doubt, told_keys
+from nvmesim.calibrate.trace.start import LONE_DIES, MOST_COMMANDS, Start, peak_rate
 from nvmesim.calibrate.trace.task import KEYS, TraceBank, numbers, trace_task, untold
 from nvmesim.catalog.profile import DriveProfile, Quantity
 from nvmesim.errors import FitError
 
-UNIT = 4096
 MAX_REQUESTS = 12_000
 """Requests simulated at each step of the search; a longer trace is fitted on runs of it."""
 MIN_REQUESTS = 100
@@ -56,11 +57,6 @@ SCREEN_ROUNDS, FINE_ROUNDS = 4, 6
 FAR = (0.25, 0.5, 2.0, 4.0)
 """Numbers of dies tried, in units of the first guess."""
 ENGINES = (0, 1, 2, 4)
-LONE_DIES = 32
-"""Assumed where nothing tells, as for a sweep at depth 1."""
-MOST_COMMANDS = 10
-"""Ceiling on commands per second that is looked for, in units of the highest rate in the trace:
-above it a trace does not tell one ceiling from another."""
 DRIFT = 0.15
 """Relative difference of medians between the trace's halves that is said."""
 
@@ -149,7 +145,7 @@ class _Fitting:
         few = self.used.windows(most)
         self.unseen = ~screened(len(self.used), most)
         self.screen = (Replayer(few, self.host), classes_of(few))
-        self.start = _Start(self.used)
+        self.start = Start(self.used)
         self.rounds_start = RoundsStart(self.used, self.start.unit)
         self.choice = ""
         self.notes: list[str] = []
@@ -166,18 +162,27 @@ class _Fitting:
         sample = _sample(self.used, served[0], held_out=False)
         if held_out is not None and len(held_out):
             self.tell("replaying what was held out")
-            again = Replayer(held_out, self.host).latencies_s(profile)
+            begun = held_out.begun(acknowledged_s(self.all.latency_s[self.all.write]))
+            again = Replayer(begun, self.host).latencies_s(profile)
             classes = [everything(held_out), *classes_of(held_out)]
             judged += judge(classes, again, held_out=True)
             sample = _sample(held_out, again[0], held_out=True)
         return TraceFit(
             profile, tuple(judged), tuple(self._doubts(judged, structure)),
             tuple(self._begin(structure).names), cost, structure, sample,
-            tuple(
-                missed_means(
-                    self.all.source, self.used.write, self.used.latency_s, served.mean(axis=0)
-                )
-            ),
+            tuple(self._misses(served)),
+        )  # fmt: skip
+
+    def _misses(self, served: Floats) -> list[str]:
+        """Operations whose mean the fitted drive misses; float64[runs, n] as it *served* all.
+
+        How long writes wait for a full buffer is not asked of a replay: they come when they came,
+        not when there is room, and a little less than the drain leaves room for all.
+        """
+        asked = ~self.used.write if self.used.full else np.ones(len(self.used), bool)
+        return missed_means(
+            self.all.source, self.used.write[asked], self.used.latency_s[asked],
+            served.mean(axis=0)[asked],
         )  # fmt: skip
 
     # -- search ---------------------------------------------------------------------------------
@@ -236,10 +241,17 @@ class _Fitting:
         for structure in structures:
             if structure == start.structure or is_stopping():
                 continue
-            tried = self._at(structure, _values(start), SCREEN_ROUNDS)
+            tried = self._at(structure, self._of(start, structure), SCREEN_ROUNDS)
             if tried.found.cost < best.found.cost:
                 best = tried
         return best
+
+    def _of(self, start: _Try, structure: Structure) -> list[float]:
+        """Values of *start* for another *structure*: a drain that was seen stays what it is."""
+        values, names = _values(start), self._begin(structure).names
+        if self.used.full and "program" in names:
+            values[names.index("program")] *= structure.dies / start.structure.dies
+        return values
 
     def _at(
         self, structure: Structure, start: Sequence[float], rounds: int, *, fine: bool = False
@@ -282,7 +294,7 @@ class _Fitting:
             return built_rounds(self.template, v)
         return built(self.template, v, structure)
 
-    def _begin(self, structure: Structure) -> _Start | RoundsStart:
+    def _begin(self, structure: Structure) -> Start | RoundsStart:
         return self.rounds_start if structure.rounds else self.start
 
     def _in_rounds(self, best: _Try) -> DriveProfile:
@@ -356,7 +368,7 @@ class _Fitting:
         begin = dict(zip(s.names, _values(best), strict=True))
         if structure.engines != best.structure.engines and "read_slope" in begin:
             begin["read_slope"] = dict(zip(s.names, s.values, strict=True))["read_slope"]
-        bank = TraceBank(tuple(s.names), _peak_rate(self.used), MOST_COMMANDS, structure)
+        bank = TraceBank(tuple(s.names), peak_rate(self.used), MOST_COMMANDS, structure)
         coordinates = bank.coordinates(bank.encoded(begin), low, high)
         task = trace_task(bank, self.used, self.host, self.template, coordinates)
         said = f"trace: {structure.engines} data engines, " if structure.engines else "trace: "
@@ -388,8 +400,15 @@ class _Fitting:
             )
         if int(self.used.depth.max()) == 1 and not s.writes.all():
             said.append(
-                f"one request was outstanding at a time: {_peak_rate(self.used) / 1e3:.3g}k/s is "
+                f"one request was outstanding at a time: {peak_rate(self.used) / 1e3:.3g}k/s is "
                 "the trace's own pace and no limit of the drive; commands per second are assumed"
+            )
+        if self.used.full:
+            said.append(
+                f"{self.all.source}: the write buffer was full at the start of "
+                f"{len(self.used.full)} of the runs that are fitted: reads and the rate of writes "
+                "tell the drive; how long writes waited is not compared, as a replay of arrivals "
+                "cannot repeat it"
             )
         drift = _drift(self.used)
         if abs(drift) > DRIFT:
@@ -414,63 +433,6 @@ def _values(tried: _Try) -> list[float]:
     return [float(v) for v in tried.found.values]
 
 
-class _Start:
-    """Where a search begins, from the trace alone; times ps."""
-
-    def __init__(self, a: Arrivals) -> None:
-        self.writes = a.write
-        self.unit = UNIT if int(a.size.min()) <= UNIT else int(a.size.min())
-        self.units = max(1, -(-int(a.size[~a.write].max(initial=0)) // self.unit))
-        rows: list[tuple[str, float, float, float, float]] = []
-        slope_r = slope_w = 0.0
-        if not a.write.all():
-            latency, slope_r = self._line(a, write=False)
-            rate = _peak_rate(a)
-            rows += [
-                ("latency", latency, latency / 5, latency * 3, 0.02),
-                ("share", 0.3, 2e-3, 50.0, 0.2),
-                ("cv", 0.2, 0.01, 1.5, 0.1),
-            ]
-            # A lone request waits for no other: its pace says nothing of the controller's.
-            if int(a.depth.max()) > 1:
-                rows.append(("commands", 3 * rate, rate, MOST_COMMANDS * rate, 0.1))
-            if self.units > 1:
-                rows.append(("read_slope", slope_r / 3, slope_r / 100, slope_r * 10, 0.05))
-        if a.write.any():
-            latency, slope_w = self._line(a, write=True)
-            program = 2 * latency if a.write.all() else max(latency, self._line(a, write=False)[0])
-            rows += [
-                ("write_latency", latency, latency / 20, latency * 3, 0.02),
-                ("write_cv", 0.2, 0.01, 1.5, 0.1),
-                ("program", program, program / 100, program * 30, 0.1),
-            ]
-            if int(a.size[a.write].max()) > self.unit:
-                rows.append(("write_slope", slope_w, slope_w / 30, slope_w * 10, 0.05))
-        self.names = [r[0] for r in rows]
-        self.values = [r[1] for r in rows]
-        self.low = [r[2] for r in rows]
-        self.high = [r[3] for r in rows]
-        self.steps = [r[4] for r in rows]
-        self.is_lone = int(a.depth.max()) <= 1
-        """True if each request was served alone: no other waits for a die or the controller."""
-        self.dies = LONE_DIES if self.is_lone else int(np.clip(np.quantile(a.depth, 0.99), 4, 64))
-
-    def _line(self, a: Arrivals, *, write: bool) -> tuple[float, float]:
-        """Latency of one unit at small depth, and what each unit more adds, ps.
-
-        The lower quartile: what hardly waited.
-        """
-        of_op = a.write == write
-        shallow = of_op & (a.depth <= np.quantile(a.depth[of_op], 0.25))
-        sizes = [int(s) for s in np.unique(a.size[shallow])]
-        quartile = [float(np.quantile(a.latency_s[shallow & (a.size == s)], 0.25)) for s in sizes]
-        first = quartile[0] * 1e12
-        if len(sizes) < 2:
-            return first, max(1e5, first / 50)
-        slope = (quartile[-1] * 1e12 - first) / max(1, (sizes[-1] - sizes[0]) // self.unit)
-        return first, max(1e5, slope)
-
-
 def _drift(a: Arrivals) -> float:
     """Median, over (operation, size, depth) classes, of the change of p50 from half to half."""
     first, second = a.halves()
@@ -478,13 +440,6 @@ def _drift(a: Arrivals) -> float:
     after = {c.label: c.percentiles_s.get(50.0) for c in classes_of(second)}
     changes = [after[k] / v - 1 for k, v in before.items() if v and after.get(k)]  # type: ignore[operator]
     return float(np.median(changes)) if changes else 0.0
-
-
-def _peak_rate(a: Arrivals) -> float:
-    """Most requests per second over any 64 arrivals in a row."""
-    step = min(64, len(a) - 1)
-    spans = a.at_ps[step:] - a.at_ps[:-step]
-    return float(step / max(1, int(spans.min())) * 1e12)
 
 
 def _sample(a: Arrivals, served: Floats, *, held_out: bool) -> Sample:
