@@ -20,7 +20,7 @@ from nvmesim.calibrate.infer.bootstrap import (
 )
 from nvmesim.calibrate.infer.families import FAMILIES, choose
 from nvmesim.calibrate.infer.tail import Tail, beyond, fit_tail
-from nvmesim.calibrate.points import Point, points_of
+from nvmesim.calibrate.points import Point, bounded_depth, points_of
 from nvmesim.calibrate.series import _autocorrelation, decorrelation_length, thinned
 from nvmesim.capture.capture import (
     Capture,
@@ -130,6 +130,11 @@ def test_percentiles_are_of_the_bin_that_holds_the_rank() -> None:
     assert only(measured(read=op(count=10_000, **one_more))).percentiles_s == {
         50.0: 2e-5, 99.0: 3e-5,
     }  # fmt: skip
+
+
+def test_the_depth_of_a_point_that_does_not_say_is_enough_and_bounded() -> None:
+    """Three times 50 M/s x 80 us is 12,000."""
+    assert bounded_depth(50e6, read=True) == 1024
 
 
 def test_a_percentile_has_at_least_twenty_beyond_it() -> None:

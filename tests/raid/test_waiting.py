@@ -147,7 +147,10 @@ def test_uneven_members_do_the_slowest_times_their_number():
     assert max(member.busy for member in whole.members[:3]) < 0.3
 
 
-@pytest.mark.parametrize("level", ["raid1", "raid5", "raid6", "raid10"])
+@pytest.mark.parametrize(
+    "level",
+    ["raid1", "raid5", *(pytest.param(n, marks=pytest.mark.long) for n in ("raid6", "raid10"))],
+)
 def test_other_levels_wait_too(level):
     chunk = {} if level == "raid1" else {"chunk": "64 KiB"}
     resolved = resolve(scenario({"raid": level, **chunk}, {"read": 0.0}, count=4))
