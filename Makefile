@@ -33,7 +33,7 @@ help:
 	@echo "make theory    simulated against exact results of queueing theory"
 	@echo "make docs      the documentation as a site in build/site"
 	@echo "make golden    write the golden files anew: results have changed, and are meant to"
-	@echo "make coverage  lines and branches that the tests reach, kernels with the JIT off (20 minutes)"
+	@echo "make coverage  lines and branches that the tests reach, kernels with the JIT off (half an hour)"
 	@echo "make mutation  small changes of planner, kernel and fit that no test notices (an hour; adds up)"
 	@echo "make audit     known vulnerabilities of what is installed"
 	@echo "make fuzz      a million hostile files for each reader, or SECONDS=600; counts add up"

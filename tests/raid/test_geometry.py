@@ -159,3 +159,16 @@ def test_whole_barrier_units_are_never_crossed():
     mirror = RaidGeometry(1, 2)
     assert not crosses_barriers(mirror, 64 * KIB, 64 * KIB, 64 * KIB)
     assert crosses_barriers(mirror, 64 * KIB, 64 * KIB, 4 * KIB)
+
+
+def test_a_large_request_is_cut_where_linux_cuts_it_unless_told_otherwise():
+    """max_sectors_kb is 1,280 where nobody sets it (BLK_DEF_MAX_SECTORS)."""
+    (children,) = plan_request(RaidGeometry(1, 2), "write", 0, 2048 * KIB).phases
+    of_one = [(c.member_offset, c.n_bytes) for c in children if c.member_alternatives == (0,)]
+    assert of_one == [(0, 1280 * KIB), (1280 * KIB, 768 * KIB)]
+
+
+def test_the_far_copy_begins_at_half_of_the_members_that_are_given():
+    far = RaidGeometry(10, 4, 64 * KIB, "far2", member_size=1024 * KIB)
+    assert far.address_map.locate(0) == [(0, 0), (1, 512 * KIB)]
+    assert RaidGeometry(10, 4, 64 * KIB, "near2").address_map.member_sizes is None
