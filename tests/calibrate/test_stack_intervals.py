@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from nvmesim.calibrate.bench import measure
+from nvmesim.calibrate.infer.posterior import infer
 from nvmesim.calibrate.infer.problem import ERRORS
 from nvmesim.calibrate.stack.fit import _with_draws
 from nvmesim.calibrate.stack.task import Bench, costs_of
@@ -43,9 +44,9 @@ def test_intervals_of_costs_hold_the_truth() -> None:
         noisy = [replace(p, cpu_s=(p.cpu_s or 0.0) * np.exp(error(rng))) for p in points]
         used = [p for p, is_full in zip(noisy, full, strict=True) if is_full]
         bench = Bench(costs, noisy, used, behind, host(made, GHZ))
-        best = bench.least_squares(costs.first)
-        drawn = bench.draws(best).draws
-        profile = _with_draws(costs.stack(costs.coordinates(best.values)), costs, drawn, noisy)
+        inferred = infer(bench.problem(costs.first))
+        drawn = inferred.draws
+        profile = _with_draws(costs.stack(inferred.best), costs, drawn, noisy)
         found = dict(quantities(profile))
         spans = {name: (found[name].low, found[name].high, true[name].value) for name in names}
         asked = [

@@ -50,7 +50,8 @@ def test_a_spare_takes_the_place_of_a_lost_member():
     geometry = RaidGeometry(6, 6, 64 * KIB, degraded=(1, 2))
     spare = rebuilding(geometry, 2, 0.5)
     assert (spare.degraded, spare.rebuilding, spare.rebuilt) == ((1,), (2,), 0.5)
-    assert rebuilding(spare, 2, 0.75).rebuilt == 0.75
+    later = rebuilding(spare, 2, 0.75)
+    assert (later.degraded, later.rebuilding, later.rebuilt) == ((1,), (2,), 0.75)
 
 
 @pytest.mark.parametrize(

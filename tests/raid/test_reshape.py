@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 import nvmesim as ns
 from nvmesim.errors import GeometryError
 from nvmesim.raid.geometry import RaidGeometry
-from nvmesim.raid.rebuild import reshape_plan_table
+from nvmesim.raid.rebuild import reshape_plan_table, reshape_rows_held
 from nvmesim.raid.tables import expectation
 from nvmesim.scenario.load import scenario_from_dict
 from nvmesim.show.words import rebuild_sentence
@@ -43,6 +43,30 @@ def test_all_of_the_old_array_is_read_and_all_of_the_new_one_written(level, befo
     copying = [i for i in table.order if table.plan(int(i))[0]]
     parity = geometry.record.parity
     assert len(copying) / len(table.order) == (before - parity) / geometry.data_disks
+
+
+@pytest.mark.parametrize(("rotational", "size"), [(False, 128 * KIB), (True, 512 * KIB)])
+def test_a_request_is_a_plug_of_rows_and_on_disks_a_chunk(rotational, size):
+    geometry = RaidGeometry(6, 6, 512 * KIB, rotational=(rotational,) * 6)
+    table = reshape_plan_table(geometry, 5)
+    assert table.request_bytes == size
+    plans = [table.plan(int(i)) for i in table.order]
+    # three old data members: of four requests two fetch one stripe, one two, the last none
+    assert [(len(reads), len(writes)) for reads, writes in plans] == [
+        (10, 6), (5, 6), (5, 6), (0, 6)
+    ]  # fmt: skip
+    for reads, writes in plans:
+        assert {(write, n, bios) for _, write, n, bios in reads} <= {(False, size, size // 4096)}
+        assert {(write, n, bios) for _, write, n, bios in writes} == {(True, size, size // 4096)}
+
+
+@pytest.mark.parametrize(
+    ("level", "members", "before", "held"), [(5, 5, 4, 7 / 3), (6, 6, 5, 7 / 3), (6, 8, 4, 4.0)]
+)
+def test_the_rows_that_are_held(level, members, before, held):
+    """One of the new array, and the old ones whose data it takes."""
+    geometry = RaidGeometry(level, members, 64 * KIB)
+    assert float(reshape_rows_held(geometry, before)) == pytest.approx(held)
 
 
 def test_how_long_it_takes():
