@@ -165,5 +165,5 @@ def _cycle(geometry: RaidGeometry, plans: list[TablePlan], size: int) -> PlanTab
     distinct = PlanSet()
     numbers = np.array([distinct.add(plan) for plan in plans], np.int32)
     if geometry.record.copies == "layout":
-        numbers = np.repeat(numbers, max(1, geometry.chunk // size))
+        numbers = np.repeat(numbers, geometry.chunk // size)
     return build_table(distinct.plans, numbers, geometry.members, size, is_sequential=True)

@@ -50,6 +50,7 @@ def test_a_spare_takes_the_place_of_a_lost_member():
     geometry = RaidGeometry(6, 6, 64 * KIB, degraded=(1, 2))
     spare = rebuilding(geometry, 2, 0.5)
     assert (spare.degraded, spare.rebuilding, spare.rebuilt) == ((1,), (2,), 0.5)
+    assert rebuilding(spare, 1, 0.5).rebuilding == (1, 2)
     later = rebuilding(spare, 2, 0.75)
     assert (later.degraded, later.rebuilding, later.rebuilt) == ((1,), (2,), 0.75)
 
@@ -58,7 +59,8 @@ def test_a_spare_takes_the_place_of_a_lost_member():
     ("geometry", "member", "text"),
     [
         (RaidGeometry(0, 4, 64 * KIB), 0, "raid0 has no redundancy"),
-        (RaidGeometry(5, 4, 64 * KIB), 0, "member 0 is not missing"),
+        (RaidGeometry(5, 4, 64 * KIB), 0, "member 0 is not missing.* missing: none"),
+        (RaidGeometry(6, 4, 64 * KIB, degraded=(1, 2)), 0, "is not missing.* missing: 1, 2"),
     ],
 )
 def test_nothing_to_rebuild(geometry, member, text):
