@@ -8,11 +8,14 @@ from typing import Any, Final, Literal
 
 from nvmesim.catalog import load as catalog
 from nvmesim.errors import InputError
+from nvmesim.raid.levels import LEVELS
 from nvmesim.scenario.load import with_values
 from nvmesim.scenario.presets import PRESETS, workload
 
 Tables = dict[str, Any]
 RAID_LEVELS: Final = ("none", "raid0", "raid1", "raid10", "raid5", "raid6")
+POOLS: Final = tuple(name for name, level in LEVELS.items() if level.records)
+"""Levels of ZFS: records instead of chunks, and an engine of their own."""
 MOST_DRIVES: Final = 24
 
 
@@ -43,10 +46,12 @@ def controls() -> list[Control]:
                 (("0", "socket 0"), ("1", "socket 1"), ("spread", "both sockets, half each"))),
         Control("volume.raid", "RAID level", "Volume", "choice",
                 tuple((r, "no RAID: each drive by itself" if r == "none" else r.upper())
-                      for r in RAID_LEVELS)),
+                      for r in (*RAID_LEVELS, *POOLS))),
         Control("volume.engine", "RAID engine", "Volume", "choice", _names("raid-engine")),
         Control("volume.chunk", "Chunk", "Volume", "choice", _same("4 KiB", "16 KiB", "64 KiB",
                 "128 KiB", "256 KiB", "512 KiB", "1 MiB")),
+        Control("volume.recordsize", "Record", "Volume", "choice", _same("4 KiB", "8 KiB",
+                "16 KiB", "32 KiB", "64 KiB", "128 KiB", "256 KiB", "1 MiB")),
         Control("volume.degraded", "Condition", "Volume", "choice",
                 (("healthy", "all drives work"), ("failed", "one drive has failed"),
                  ("rebuilding", "the failed drive is rebuilt"))),
@@ -103,14 +108,15 @@ def values(tables: Mapping[str, Any]) -> dict[str, Any]:
     sockets = server.get("sockets", [])
     first = loads[0] if loads else {}
     volume = volumes[0] if volumes else {}
-    closed = "rate" not in first
+    closed, pool = "rate" not in first, volume.get("raid") in POOLS
     return {
         "drives.profile": _shown(drives[0].get("profile")) if drives else "",
         "drives.count": sum(d.get("count", 1) for d in drives),
         "drives.socket": _placement(drives) if len(sockets) > 1 else None,
         "volume.raid": volume.get("raid", "none"),
         "volume.engine": _shown(volume.get("engine", "linux-md")) if volume else None,
-        "volume.chunk": volume.get("chunk", "512 KiB") if volume else None,
+        "volume.chunk": volume.get("chunk", "512 KiB") if volume and not pool else None,
+        "volume.recordsize": volume.get("recordsize", "128 KiB") if pool else None,
         "volume.degraded": _condition(volume) if volume.get("raid", "raid0") != "raid0" else None,
         "server.sockets.cpu": _shown(sockets[0].get("cpu")) if sockets else "",
         "server.sockets": str(len(sockets)),
@@ -221,10 +227,17 @@ def _socket(tables: Tables, value: Any, _: Mapping[str, Any]) -> Tables:
 def _raid(tables: Tables, value: Any, _: Mapping[str, Any]) -> Tables:
     if value == "none":
         return {k: v for k, v in tables.items() if k != "volume"}
-    before = (tables.get("volume") or [{"chunk": "128 KiB", "engine": "linux-md"}])[0]
+    before = (tables.get("volume") or [{}])[0]
     lost = {"layout"} | ({"degraded", "rebuild"} if value == "raid0" else set())
+    own: dict[str, Any] = {}
+    if (value in POOLS) != (before.get("raid") in POOLS) or not before:
+        # what is of md is not of ZFS, and the other way round
+        lost = set(before) - {"name", "members"}
+        own = (
+            {"engine": "openzfs"} if value in POOLS else {"chunk": "128 KiB", "engine": "linux-md"}
+        )
     kept = {k: v for k, v in before.items() if k not in lost}
-    return {**tables, "volume": [{**kept, "raid": value}]}
+    return {**tables, "volume": [{**kept, **own, "raid": value}]}
 
 
 def _degraded(tables: Tables, value: Any, _: Mapping[str, Any]) -> Tables:

@@ -94,8 +94,8 @@ def test_every_control_makes_a_scenario_that_can_be():
             value = "raid6"
         if control.key == "workload.0.read":
             value = 0.5
-        if control.key in ("workload.0.outstanding", "workload.0.threads"):
-            continue  # a fixed rate takes their place
+        if control.key in ("workload.0.outstanding", "workload.0.threads", "volume.recordsize"):
+            continue  # a fixed rate takes the place of the first; records are of ZFS
         tables = controls.put(tables, control.key, value, {})
         shown = controls.values(tables)[control.key]
         assert str(shown) == str(value), control.key
@@ -103,6 +103,21 @@ def test_every_control_makes_a_scenario_that_can_be():
     closed = controls.put(tables, "workload.0.rate", "", {})
     assert closed["workload"][0]["threads"] > 0
     scenario_from_dict(closed)
+
+
+def test_a_pool_has_records_where_others_have_chunks():
+    tables = controls.put(controls.start(), "volume.raid", "raidz2", {})
+    tables = controls.put(tables, "volume.recordsize", "16 KiB", {})
+    shown = controls.values(tables)
+    assert (shown["volume.engine"], shown["volume.chunk"]) == ("openzfs", None)
+    assert shown["volume.recordsize"] == "16 KiB"
+    assert scenario_from_dict(tables).volume[0].recordsize == 16384
+    back = controls.put(tables, "volume.raid", "raid6", {})
+    assert controls.values(back)["volume.recordsize"] is None
+    assert back["volume"] == [{"raid": "raid6", "engine": "linux-md", "chunk": "128 KiB"}]
+    scenario_from_dict(back)
+    mirrors = controls.put(tables, "volume.raid", "zfs-mirror", {})
+    assert mirrors["volume"][0]["recordsize"] == "16 KiB"
 
 
 def test_a_control_that_is_none_is_refused():
