@@ -97,7 +97,7 @@ class RandomNetwork:
         for _ in range(roll(0, 2)):
             n, slots = roll(1, 4), roll(1, 5)
             buffer = net.gate(slots)
-            gc = net.episodes(self.long, self.long, roll(1, 4 * SCALE_ONE) + SCALE_ONE)
+            gc = net.episodes(self.long, self.gaps, roll(1, 4 * SCALE_ONE) + SCALE_ONE)
             backlogs, left = [], slots
             for _ in range(n):
                 backlogs.append(roll(0, left) if self.chance(40) else 0)
