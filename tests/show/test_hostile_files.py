@@ -6,7 +6,6 @@ attribute, of the JSON inside a script tag, of a title.
 
 from __future__ import annotations
 
-import gzip
 import json
 import re
 from html.parser import HTMLParser
@@ -22,7 +21,7 @@ BAD = (
     f"'\"&{{{{7*7}}}}</title></style><svg onload={FELL}>"
 )
 FILE = f"<img src=x onerror={FELL}>"
-DATA = Path(__file__).parents[1] / "capture" / "data" / "fio-json"
+LOCAL = Path(__file__).parents[2] / "calibration" / "local-disk"
 PROFILE = f'kind = "drive"\nextends = "samsung-980pro-1tb"\nname = {json.dumps(BAD)}\n'
 SCENARIO = """
 name = {bad}
@@ -57,14 +56,13 @@ requests = 2000
 
 def captures(folder: Path) -> list[str]:
     """fio reports whose every name is hostile."""
-    text = gzip.decompress((DATA / "randread_4k_qd4.jsonplus.json.gz").read_bytes()).decode()
     found = []
     for depth in (1, 4, 16):
-        table = json.loads(text[text.index("{") :])
+        table = json.loads((LOCAL / f"randread_qd{depth}.json").read_text("utf-8"))
         table["fio version"] = f"fio-3.33{BAD}"
         for job in table["jobs"]:
             job["jobname"] = BAD
-            job["job options"].update(name=BAD, filename=f"/dev/{BAD}", iodepth=str(depth))
+            job["job options"].update(name=BAD, filename=f"/dev/{BAD}")
         for disk in table.get("disk_util", []):
             disk["name"] = BAD
         path = folder / f"qd{depth}{FILE}.json"
