@@ -89,18 +89,13 @@ READERS: Final[tuple[Reader, ...]] = (
     LazyReader("public-trace", "readers.tables.public_traces"),
     LazyReader("iometer", "readers.reports.iometer"),
     LazyReader("iostat", "readers.reports.iostat"),
-    LazyReader("vscsi", "readers.tables.vscsi"),
     LazyReader("sar", "readers.reports.sar"),
     LazyReader("vdbench", "readers.reports.vdbench"),
     LazyReader("yabs", "readers.reports.yabs"),
     LazyReader("crystaldiskmark", "readers.reports.crystaldiskmark"),
     LazyReader("elbencho", "readers.reports.elbencho"),
     LazyReader("spdk", "readers.reports.spdk"),
-    LazyReader("esxtop", "readers.reports.esxtop"),
-    LazyReader("rados-bench", "readers.reports.rados_bench"),
     LazyReader("ioping", "readers.reports.ioping"),
-    LazyReader("node-exporter", "readers.reports.node_exporter"),
-    LazyReader("kubestr", "readers.reports.kubestr"),
 )
 
 
@@ -139,8 +134,13 @@ def find_reader(source: Source) -> Reader:
     reader = _accepting(source.head)
     if reader is not None:
         return reader
+    from nvmesim.capture.retired import OWN_READER, retired_format
     from nvmesim.capture.unrecognised import FAMILIES, what_else
 
+    retired = retired_format(source.head)
+    if retired is not None:
+        found = f"is of {retired.name}, which nvmesim does not read any more"
+        raise source.error(found, f"{retired.instead}, or {OWN_READER}")
     start = next((line for line in source.head.text.split("\n") if line.strip()), "")
     _, found, do = what_else(source.head) or (
         "other",

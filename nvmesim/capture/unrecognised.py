@@ -27,8 +27,7 @@ _FORMAT: Final = re.compile(r"\Aname: \w+\nID: \d+\nformat:", re.M)
 FAMILIES: Final = (
     "fio (JSON, text, terse, logs), DiskSpd, blktrace and blkparse, perf script, ftrace, "
     "biosnoop, biolatency, Iometer, iostat -x, sar -d, vdbench, elbencho, SPDK perf and bdevperf, "
-    "CrystalDiskMark, KDiskMark, YABS, ioping, rados bench, esxtop, node_exporter, kubestr, vSCSI, "
-    "published traces as CSV, tables of points"
+    "CrystalDiskMark, KDiskMark, YABS, ioping, published traces as CSV, tables of points"
 )
 
 

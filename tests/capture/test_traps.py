@@ -123,20 +123,15 @@ def test_the_iops_series_of_diskspd(tmp_path: Path) -> None:
 
 
 def test_ascii_traces_say_how_their_last_column_was_taken(tmp_path: Path) -> None:
-    mqsim = "".join(f"{1000 * i} 0 {8 * i} 16 {i % 2}\n" for i in range(20))
-    capture = read_capture(written(tmp_path / "a.trace", mqsim))
-    assert capture.format == "mqsim"
+    replayer = "".join(f"{i}.5,0,{4096 * i},8192,{i % 2}\n" for i in range(20))
+    capture = read_capture(written(tmp_path / "b.trace", replayer))
+    assert capture.format == "replayer"
     assert {op: r.count for op, r in capture.measurements[0].ops.items()} == {
         "read": 10,
         "write": 10,
     }
-    first = requests(capture).row(1, named=True)
-    assert (first["issue_ns"], first["offset"], first["bytes"]) == (1000, 4096, 8192)
-    assert first["op"] == "read"
+    assert requests(capture)["op"].to_list()[:2] == ["write", "read"]
     assert "1 reads, 0 writes" in capture.warnings[0]
-    replayer = "".join(f"{i}.5,0,{4096 * i},8192,{i % 2}\n" for i in range(20))
-    capture = read_capture(written(tmp_path / "b.trace", replayer))
-    assert capture.format == "replayer"
     assert requests(capture)["issue_ns"].to_list()[:3] == [0, 1_000_000, 2_000_000]
 
 
