@@ -360,7 +360,7 @@ class Controller:
         if window.requests < self._fewest():
             text = (
                 f"{window.requests:,} requests with {self._load.in_flight:,} in flight are the "
-                f"start of the load, not its steady state: at least {self._fewest():,} would show it"
+                f"start of the load, not its steady state; that takes at least {self._fewest():,}"
             )
             out.append(Warning("short", text))
         elif not self._warm and not self._load.replayed:
