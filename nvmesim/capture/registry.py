@@ -76,7 +76,6 @@ READERS: Final[tuple[Reader, ...]] = (
     LazyReader("fio-terse", "readers.fio.terse"),
     LazyReader("fio-text", "readers.fio.text"),
     LazyReader("fio-log", "readers.fio_logs.log"),
-    LazyReader("fio-hist-log", "readers.fio_logs.hist_log"),
     LazyReader("fio-iolog", "readers.fio_logs.iolog"),
     LazyReader("points", "readers.tables.points"),
     LazyReader("diskspd-xml", "readers.diskspd.xml"),

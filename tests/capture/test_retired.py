@@ -14,6 +14,8 @@ from nvmesim.errors import CaptureError
 
 DATA = Path(__file__).parent / "data" / "retired"
 SAMPLES = {
+    "hist_clat_hist.1.log": "fio's histogram log (write_hist_log)",
+    "rr_gz_clat.1.log.fz": "fio's compressed log (log_store_compressed)",
     "batch.csv": "esxtop -b",
     "jobs.txt": "kubestr",
     "kbench.md": "kbench",
