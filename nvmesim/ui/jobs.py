@@ -98,7 +98,7 @@ class Worker:
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
         session: dict[str, Any] = {"start_new_session": True} if os.name == "posix" else {}
         self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "nvmesim.ui.worker"], stdin=subprocess.PIPE,
+            [sys.executable, "-P", "-m", "nvmesim.ui.work"], stdin=subprocess.PIPE,
             stdout=subprocess.PIPE, env=environment, encoding="utf-8", **session,
         )  # fmt: skip
         self._lock = threading.Lock()

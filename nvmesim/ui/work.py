@@ -20,7 +20,7 @@ from nvmesim.ui.answer import answer, figures
 from nvmesim.ui.controls import start
 from nvmesim.ui.side_by_side import comparison
 from nvmesim.ui.trust import NOWHERE, scenario_of, tables_of_text
-from nvmesim.ui.worker import Job
+from nvmesim.ui.worker import Job, serve
 
 if TYPE_CHECKING:
     from nvmesim.calibrate.evidence import DriveFit
@@ -212,3 +212,7 @@ def describe_dumps(texts: Any, folder: Path) -> dict[str, Any]:
         except InputError as error:
             raise type(error)(str(error).replace(f"{place}/", "")) from None
     return found.to_json()
+
+
+if __name__ == "__main__":
+    serve(WORK)

@@ -12,7 +12,7 @@ import queue
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Mapping
 from pathlib import Path
 from typing import IO, Any, Final
 
@@ -99,10 +99,8 @@ def _bound_memory() -> None:
     resource.setrlimit(resource.RLIMIT_DATA, (most, hard))
 
 
-def serve(asked: IO[str], answers: IO[str]) -> None:
+def _serve(work: Mapping[str, Callable[..., None]], asked: IO[str], answers: IO[str]) -> None:
     """Do the jobs that are asked, one after the other; end with whoever asks."""
-    from nvmesim.ui.work import WORK
-
     waiting: queue.Queue[dict[str, Any]] = queue.Queue()
     cancelled: set[str] = set()
 
@@ -119,16 +117,15 @@ def serve(asked: IO[str], answers: IO[str]) -> None:
     while True:
         message = waiting.get()
         job = Job(message["job"], answers, Path(message["report"]), cancelled)
-        job.run(WORK[message["do"]], message["asked"])
+        job.run(work[message["do"]], message["asked"])
 
 
-def main() -> None:
-    """Keep standard output for the answers alone: what libraries print goes to standard error."""
+def serve(work: Mapping[str, Callable[..., None]]) -> None:
+    """Be such a process, for the *work* of each name.
+
+    Standard output is for the answers alone: what libraries print goes to standard error.
+    """
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     _bound_memory()
-    serve(open(0, encoding="utf-8", closefd=False), answers)  # noqa: SIM115
-
-
-if __name__ == "__main__":
-    main()
+    _serve(work, open(0, encoding="utf-8", closefd=False), answers)  # noqa: SIM115
