@@ -56,7 +56,7 @@ def what_instead(path: Path) -> str | None:
         "goal": "; give it to nvmesim choose",
         "job": f"; a scenario names it: [[workload]] with fio = '{path}'",
     }.get(found.kind, "")
-    return f"{found.text.removesuffix(', no capture')}, no scenario{instead}"
+    return f"{found.text}, no scenario{instead}"
 
 
 def _in_catalog(name: str) -> str | None:
