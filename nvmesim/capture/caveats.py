@@ -18,7 +18,7 @@ CPU_BOUND_PCT: Final = 90.0
 """A job this busy has no time left to submit: the CPU was measured (980 PRO captures: one
 process stops at 383 kIOPS with 97 % busy while two go on to 640)."""
 MIN_SAMPLES: Final = 1000
-NO_DRIVE: Final = ("null", "cpuio", "exec")
+NO_DRIVE: Final = ("null", "cpuio", "exec", "nop")
 """Engines of fio that send nothing to a drive. Source: fio HOWTO, ioengine."""
 
 
@@ -70,7 +70,7 @@ def _cpu_caveats(measurement: Measurement, is_polled: bool) -> list[str]:
 def _sample_caveats(measurement: Measurement) -> list[str]:
     found = []
     for op, result in measurement.ops.items():
-        if result.count < MIN_SAMPLES:
+        if 0 < result.count < MIN_SAMPLES:
             found.append(f"only {result.count} {op}s: too few to calibrate on")
             continue
         for kind in ("clat", "lat"):
