@@ -18,16 +18,24 @@ if TYPE_CHECKING:
 
     from nvmesim.study.validate.score import Line, Score
 
+MOST_NAMED = 12
+"""Cases whose sources are listed one by one."""
 EXAMPLE = "Example: nvmesim validate team-jbod --report team.html   (or: validate new my-server)"
 
 
 @click.command(epilog=EXAMPLE)
 @click.argument("sets", nargs=-1, metavar="[SET...]")
 @output_path("Write predicted against measured as one HTML page.", "--report")
+@click.option(
+    "--held-out", "is_held_out", is_flag=True,
+    help="Predict held-out rows of every source (or of the sources named) instead.",
+)  # fmt: skip
 @click.option("--write", is_flag=True, help="Write report.md of each set, and SCOREBOARD.md.")
 @json_option
 @bounded()
-def validate(sets: tuple[str, ...], report: Path | None, write: bool, as_json: bool) -> int:
+def validate(
+    sets: tuple[str, ...], report: Path | None, is_held_out: bool, write: bool, as_json: bool
+) -> int:
     """Compare predictions with published measurements.
 
     Each SET (a name, or a folder with set.toml; all if left out) is calibrated on its inputs, and
@@ -36,6 +44,8 @@ def validate(sets: tuple[str, ...], report: Path | None, write: bool, as_json: b
     """
     if sets[:1] == ("new",):
         return _new(sets[1:])
+    if is_held_out:
+        return _held_out(sets, as_json)
     check_writable(report)
     scores = _scores(sets)
     if not sets:
@@ -56,6 +66,25 @@ def validate(sets: tuple[str, ...], report: Path | None, write: bool, as_json: b
     if write:
         _write(scores, whole=not sets)
     return 0 if all(s.met for s in scores) else 1
+
+
+def _held_out(names: tuple[str, ...], as_json: bool) -> int:
+    """Predict held-out rows of other sources, and say how near that came."""
+    from nvmesim.study.validate.held_out import held_out
+    from nvmesim.study.validate.held_score import HEADINGS, by_source, failures, groups, json_rows
+
+    with progress_bar("predicting held-out rows") as progress:
+        answers = held_out(names, progress)
+    if as_json:
+        failed = [vars(f) for f in failures(answers)]
+        print_json({"rows": list(json_rows(answers)), "failures": failed})
+        return 0
+    from nvmesim.show.terminal import rows_view, show
+
+    lines = groups(answers) + ([] if len(answers) > MOST_NAMED else by_source(answers))
+    show(rows_view(HEADINGS, [line.cells() for line in lines]))
+    show(rows_view(("", "rows", "why"), [(f.what, str(f.rows), f.why) for f in failures(answers)]))
+    return 0
 
 
 def _new(rest: Sequence[str]) -> int:
