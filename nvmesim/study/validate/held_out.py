@@ -28,10 +28,10 @@ from nvmesim.calibrate.drive.fit import fit_drive
 from nvmesim.calibrate.drive.sheet import fit_datasheet
 from nvmesim.capture.registry import read_captures
 from nvmesim.catalog import load as catalog
+from nvmesim.code_cache import cache_folder, read_private, write_private
 from nvmesim.errors import NvmesimError
 from nvmesim.predict.result import Result
 from nvmesim.predict.simulate import simulate
-from nvmesim.private import PrivateFolder, cache_home
 from nvmesim.scenario.load import apply_sets, scenario_from_dict
 from nvmesim.scenario.schema import DriveSpec, ServerSpec
 from nvmesim.study.validate.held_cases import (
@@ -440,29 +440,21 @@ LEARNED: Final = ("model_error.csv", "model_error.py", "classes.py")
 
 
 def _kept(case: HeldCase) -> CaseAnswer | None:
-    home = cache_home()
-    if home is None:
-        return None
     try:
-        with PrivateFolder(home / "nvmesim" / "held-out") as folder:
-            return CaseAnswer.from_json(json.loads(folder.read(_file(case))))
+        return CaseAnswer.from_json(json.loads(read_private(_file(case))))
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
 def _keep(case: HeldCase, answer: CaseAnswer) -> None:
-    home = cache_home()
-    if home is None:
-        return
-    where = home / "nvmesim" / "held-out"
-    with suppress(OSError), PrivateFolder(where, create=True) as folder:
-        folder.write(_file(case), json.dumps(answer.to_json()).encode())
+    with suppress(OSError):
+        write_private(_file(case), json.dumps(answer.to_json()).encode())
 
 
-def _file(case: HeldCase) -> str:
+def _file(case: HeldCase) -> Path:
     digest = hashlib.sha256(_program().encode())
     digest.update(repr((case.name, dict(case.facts), [dict(r.cells) for r in case.rows])).encode())
-    return f"{case.name}-{digest.hexdigest()[:24]}.json"
+    return cache_folder() / "held-out" / f"{case.name}-{digest.hexdigest()[:24]}.json"
 
 
 @functools.cache
