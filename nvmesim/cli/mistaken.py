@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from nvmesim.errors import CaptureError, CatalogError, ScenarioError
 
@@ -23,6 +23,14 @@ def scenario_of(path: str, sets: Iterable[str] = ()) -> Scenario:
         if other is None:
             raise
         raise ScenarioError(f"{path}: {other}") from error
+
+
+def asked_of(scenario: Scenario) -> str:
+    """Return the load of a scenario in words."""
+    from nvmesim.scenario.resolve import resolve
+    from nvmesim.show.asked import asked
+
+    return asked(resolve(scenario))
 
 
 def what_instead(path: Path) -> str | None:
@@ -51,12 +59,19 @@ def what_instead(path: Path) -> str | None:
         return None
     if found is None or found.kind == "scenario":
         return None
-    instead = {
-        "profile": f"; a scenario names it: profile = '{path}'",
-        "goal": "; give it to nvmesim choose",
-        "job": f"; a scenario names it: [[workload]] with fio = '{path}'",
-    }.get(found.kind, "")
-    return f"{found.text.removesuffix(', no capture')}, no scenario{instead}"
+    if found.kind not in _KINDS:
+        return f"{found.text}, which is no scenario either"
+    what, instead = _KINDS[found.kind]
+    return f"is {what}, no scenario" + (f"; {instead}".format(path=path) if instead else "")
+
+
+_KINDS: Final = {
+    # kind of `Mistaken`: what it is, what to do with it
+    "profile": ("a profile", "a scenario names it: profile = '{path}'"),
+    "goal": ("a goal", "give it to nvmesim choose"),
+    "job": ("a fio job file", "a scenario names it: [[workload]] with fio = '{path}'"),
+    "result": ("a result of nvmesim", ""),
+}
 
 
 def _in_catalog(name: str) -> str | None:

@@ -169,7 +169,7 @@ def _report(api: Api) -> Callable[[Request], Response]:
 
             text = page(found)
         else:
-            from nvmesim.show.fit_page import fit_page
+            from nvmesim.show.fits import fit_page
 
             text = fit_page(found)
         headers = {"Content-Disposition": 'attachment; filename="nvmesim-report.html"'}

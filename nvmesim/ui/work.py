@@ -122,7 +122,7 @@ def choose_design(job: PageJob, goal: Mapping[str, Any]) -> None:
 
 def find_best(job: PageJob, tables: Mapping[str, Any], asked: Mapping[str, Any]) -> None:
     """Publish the largest load within a goal: healthy, degraded, rebuilding."""
-    from nvmesim.show.charts.best import CAPTIONS, all_charts
+    from nvmesim.show.charts.designs import BEST_CAPTIONS, best_charts
     from nvmesim.show.studies.best_view import fragment
     from nvmesim.study.best import best
 
@@ -132,7 +132,7 @@ def find_best(job: PageJob, tables: Mapping[str, Any], asked: Mapping[str, Any])
         iops=asked.get("iops") or None, over={"volume.raid": levels} if levels else None,
         progress=job.progress,
     )  # fmt: skip
-    charts = {t: (c, CAPTIONS[t]) for t, c in all_charts(found).items()}
+    charts = {t: (c, BEST_CAPTIONS[t]) for t, c in best_charts(found).items()}
     job.publish(fragment(found) + html.figures(charts), met=found.best is not None)
 
 
@@ -159,7 +159,7 @@ def calibrate_sheet(job: PageJob, file: Path, name: str) -> None:
 
 
 def _publish_fit(job: PageJob, fit: DriveFit, name: str) -> None:
-    from nvmesim.show.fit_page import evidence
+    from nvmesim.show.fits import evidence
 
     job.result = fit
     text = to_toml(fit.profile)
