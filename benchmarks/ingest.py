@@ -155,26 +155,6 @@ def iolog(path: Path, n: int) -> None:
             file.write(f"{issue // 1000} /dev/nvme0n1 {kind} {offset} {size}\n")
 
 
-def xperf(path: Path, n: int) -> None:
-    """xperf -a dumper, disk events."""
-    columns = (
-        "TimeStamp,     Process Name ( PID),   ThreadID, CPU,             IrpPtr,   ByteOffset,"
-        "     IOSize, ElapsedTime,  DiskNum, IrpFlags, DiskSvcTime, I/O Pri"
-    )
-    with path.open("w") as file:
-        file.write("BeginHeader\n")
-        for kind in ("DiskRead", "DiskWrite"):
-            file.write(f"{kind:>23}, {columns}\n")
-        file.write("EndHeader\n")
-        for issue, took, offset, size, write in _lists(n, "complete"):
-            kind = "DiskWrite" if write else "DiskRead"
-            file.write(
-                f"{kind:>23}, {(issue + took) // 1000:10},  diskspd.exe (4242),       4300,   2, "
-                f"0xffffe0018c1b2010, 0x{offset:010x}, 0x{size:08x}, {took // 1000:10},        1, "
-                f"0x060043, {took // 1000:8},  Normal\n"
-            )
-
-
 def systor(path: Path, n: int) -> None:
     """SYSTOR '17."""
     with path.open("w") as file:
@@ -231,7 +211,6 @@ FORMATS = (
     Format("k5cloud", k5cloud, ","),
     Format("systor17", systor, ",", header=True),
     Format("spc", spc, ","),
-    Format("xperf", xperf, ","),
     Format("fio-iolog", iolog, " "),
     Format("bpftrace-csv", bpftrace_csv, ",", header=True),
     Format("perf-script", perf_script, " "),

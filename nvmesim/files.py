@@ -1,16 +1,17 @@
-"""Files are written beside their place and then renamed: whole or not at all."""
+"""Files are written beside their place and then renamed: whole or not at all; values for JSON."""
 
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import secrets
 import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 NAME_KEPT: Final = 40
 """Characters of a file's name that stand in that of the part beside it: 255 bytes are allowed."""
@@ -72,3 +73,22 @@ def _naming(path: Path, beside: Path) -> Iterator[None]:
         if error.filename is None or str(error.filename) == str(beside):
             error.filename, error.filename2 = str(path), None
         raise
+
+
+def plain_json(value: Any) -> Any:
+    """Return *value* in dicts, lists, text and numbers; NaN and infinity become None.
+
+    >>> plain_json({1: (float("nan"), 2.0), "x": float("inf")})
+    {'1': [None, 2.0], 'x': None}
+    """
+    if isinstance(value, Mapping):
+        return {str(k): plain_json(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain_json(v) for v in value]
+    if isinstance(value, str | bool | int) or value is None:
+        return value
+    if hasattr(value, "item"):  # a NumPy scalar
+        return plain_json(value.item())
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return str(value)

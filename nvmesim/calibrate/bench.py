@@ -11,12 +11,21 @@ import numpy.typing as npt
 from nvmesim.array_types import Floats
 from nvmesim.calibrate.points import BODY, PERCENTS, Bins, Point
 from nvmesim.catalog.links import Link, parse_link
+from nvmesim.catalog.load import get, with_level
 from nvmesim.catalog.profile import CpuProfile, DriveProfile, Quantity, StackProfile
 from nvmesim.engine.contract import bin_middle
 from nvmesim.model.lowered import Lowered
 from nvmesim.network.network import HORIZON_PS, Network
 from nvmesim.predict.prepare import Prepared, prepare
-from nvmesim.scenario.resolved import Drive, ResolvedScenario, Socket, Target, WorkloadGroup
+from nvmesim.scenario.resolved import (
+    Drive,
+    ResolvedScenario,
+    Socket,
+    Target,
+    Volume,
+    WorkloadGroup,
+)
+from nvmesim.scenario.volumes import DEFAULT_CHUNK, geometry
 from nvmesim.units import PS_PER_S
 
 FILLS = 6
@@ -77,7 +86,7 @@ class Bench:
 
     def __init__(self, profile: DriveProfile, host: BenchHost) -> None:
         self.profile, self.host = profile, host
-        self._known: dict[tuple[float, ...], Prepared] = {}
+        self._known: dict[tuple[object, ...], Prepared] = {}
 
     def measure(self, point: Point, *, requests: int, seed: int) -> BenchAnswer:
         """As the function `measure`."""
@@ -85,10 +94,15 @@ class Bench:
         return _measured(ready, self.profile, point, requests)
 
     def _prepared(self, point: Point) -> Prepared:
-        if point.outstanding > self.profile.tags.value:  # then commands take one each
-            return _built(self.profile, self.host, point)
         p = point
-        key = p.read_fraction, p.random, p.block_size, p.jobs, p.targets, p.own_targets
+        is_plain = p.rate is None and p.beside is None
+        # beyond the drive's tags commands take one each
+        if not is_plain or p.outstanding > self.profile.tags.value:
+            return _built(self.profile, self.host, point)
+        key = (
+            p.read_fraction, p.random, p.block_size, p.jobs, p.targets, p.own_targets,
+            p.rate_limit, p.sync, p.raid, p.polled, p.device_times,
+        )  # fmt: skip
         if key not in self._known:
             self._known[key] = _built(self.profile, self.host, replace(p, iodepth=1))
         ready = self._known[key]
@@ -97,7 +111,14 @@ class Bench:
 
 
 def _built(profile: DriveProfile, host: BenchHost, point: Point) -> Prepared:
-    return prepare(_scenario(profile, host, point), "compiled", level=0.0)
+    ready = prepare(_scenario(profile, host, point), "compiled", level=0.0)
+    if point.beside is None:
+        return ready
+    network = ready.lowered.network
+    measured = network.group_measured.copy()
+    measured[1] = 0  # the load beside
+    network = replace(network, group_measured=measured)
+    return replace(ready, lowered=replace(ready.lowered, network=network))
 
 
 def _deeper(network: Network, depth: int) -> Network:
@@ -168,21 +189,58 @@ def _quantiles(counts: npt.NDArray[np.int64], shares: npt.NDArray[np.float64]) -
 
 
 def _scenario(profile: DriveProfile, host: BenchHost, point: Point) -> ResolvedScenario:
-    cores = host.cores or max(1, point.jobs)
+    if point.device_times:
+        host = replace(host, stack=free_host().stack, ghz=free_host().ghz)
+    jobs = point.jobs + (point.beside.jobs if point.beside else 0)
     clock = Quantity(value=host.ghz)
+    cores = host.cores or max(1, jobs)
     cpu = host.cpu or CpuProfile(name="capture", cores=cores, threads_per_core=1, ghz=clock)
+    stack = host.stack
+    if point.polled and not stack.polled:
+        stack = stack.model_copy(update={"polled": True})
     drives = tuple(Drive(i, f"drive{i}", profile, 0, None, host.link) for i in range(point.targets))
-    group = WorkloadGroup(
-        "capture",
-        tuple(Target("drive", d.index, d.name) for d in drives),
+    volumes = (_volume(point, drives),) if point.raid else ()
+    targets = tuple(Target("drive", d.index, d.name) for d in drives)
+    if volumes:
+        targets = (Target("volume", 0, volumes[0].name),)
+    groups = [_group("capture", point, targets)]
+    if point.beside is not None:
+        groups.append(_group("beside", point.beside, targets))
+    socket = Socket(0, cpu, host.ghz, 1e12)
+    return ResolvedScenario(
+        "capture", stack, (socket,), None, (), drives, volumes, tuple(groups)
+    )  # fmt: skip
+
+
+def _volume(point: Point, drives: tuple[Drive, ...]) -> Volume:
+    """The Linux md array that *point* was measured on."""
+    level, _, chunk = point.raid.partition(":")
+    layout, copies = geometry(level, len(drives), None)
+    size = int(chunk or DEFAULT_CHUNK)
+    engine = with_level(get("raid-engine", "linux-md"), level)
+    member = round(drives[0].profile.capacity.value) // size * size
+    return Volume(
+        0, "array", level, tuple(d.index for d in drives), layout, copies, size, engine,
+        member_bytes=member,
+    )  # fmt: skip
+
+
+def _group(name: str, point: Point, targets: tuple[Target, ...]) -> WorkloadGroup:
+    own = point.own_targets and not point.raid
+    return WorkloadGroup(
+        name,
+        targets,
         block_sizes=((point.block_size, 1.0),),
         access="random" if point.random else "sequential",
         align=point.block_size,
         read=point.read_fraction,
-        threads=max(1, point.jobs // point.targets) if point.own_targets else point.jobs,
-        threads_are_per_target=point.own_targets,
+        threads=max(1, point.jobs // point.targets) if own else point.jobs,
+        threads_are_per_target=own,
         outstanding=point.iodepth,
         outstanding_per="thread",
+        rate=point.rate,
+        arrivals=point.arrivals,
+        rate_limit=point.rate_limit,
+        sync_every=1 if point.sync in ("fsync", "fdatasync") else 0,
+        write_through=point.sync == "sync",
     )
-    socket = Socket(0, cpu, host.ghz, 1e12)
-    return ResolvedScenario("capture", host.stack, (socket,), None, (), drives, (), (group,))

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from nvmesim.calibrate.notes import doubts, named
-from nvmesim.capture.capture import Captures, Latency, Measurement, OpResult
+from nvmesim.capture.capture import Capture, Captures, Latency, Measurement, OpResult
 from nvmesim.errors import FitError
 from nvmesim.units import format_size, parse_size
 
@@ -71,6 +71,21 @@ class Point:
     """The source does not say jobs or depth: as many in flight are taken as its rate needs"""
     noise: float = 0.0
     """Relative standard error of IOPS by its repeats; 0: not known"""
+    rate: float | None = None
+    """Offered requests/s, by the clock; None: a closed loop of ``jobs`` x ``iodepth``"""
+    arrivals: Literal["poisson", "paced"] = "poisson"
+    rate_limit: float | None = None
+    """Closed loop: requests/s of each job at most"""
+    sync: str = ""
+    """Flush after each write: fsync, fdatasync or sync"""
+    raid: str = ""
+    """Array of ``targets`` members, as "raid0:524288"; blank: single drives"""
+    polled: bool = False
+    """True if its threads poll for completions"""
+    device_times: bool = False
+    """True if its latencies are the device's own, without a host"""
+    beside: Point | None = None
+    """Load that ran at the same time, and is not in these figures"""
     held_out: bool = False
     source: str = ""
     place: str = ""
@@ -127,8 +142,8 @@ class Point:
         """
         plain = {1.0: "read", 0.0: "write"}
         prefix = "rand" if self.random else ""
-        name = plain.get(self.read_fraction)
-        return prefix + (name if name else f"rw:{round(100 * self.read_fraction)}")
+        name = plain.get(self.read_fraction) or f"rw:{round(100 * self.read_fraction)}"
+        return prefix + name
 
     @property
     def name(self) -> str:
@@ -137,7 +152,11 @@ class Point:
         >>> Point("", 1.0, True, 4096, 2, 32, 1.0, None).name
         'randread 4 KiB 2 x 32'
         """
-        return f"{self.op} {format_size(self.block_size)} {self.jobs} x {self.iodepth}"
+        load = f"{self.jobs} x {self.iodepth}" if self.rate is None else f"{self.rate:,.0f}/s"
+        more = [self.sync] if self.sync else []
+        if self.raid:
+            more.append(f"{self.raid.partition(':')[0]} of {self.targets}")
+        return " ".join([self.op, format_size(self.block_size), load, *more])
 
 
 def points_of(captures: Captures) -> tuple[list[Point], list[str]]:
@@ -148,12 +167,15 @@ def points_of(captures: Captures) -> tuple[list[Point], list[str]]:
     points: list[Point] = []
     unused: dict[str, list[str]] = {}
     for capture in captures.files:
-        for measurement in capture.measurements:
-            made = _point(measurement)
+        found = [_point(measurement) for measurement in capture.measurements]
+        for measurement, made in zip(capture.measurements, found, strict=True):
             if isinstance(made, str):
                 unused.setdefault(made, []).append(capture.file.name)
-            else:
-                points.append(replace(made, source=capture.file.name))
+                continue
+            beside = measurement.conditions.beside
+            if beside is not None:
+                made = replace(made, beside=_named(beside, capture, found))
+            points.append(replace(made, source=capture.file.name))
     if not points:
         reasons = [f"{names[0]}: {why}" for why, names in unused.items()]
         raise FitError(f"nothing to fit: {reasons[0] if reasons else 'no capture holds results'}")
@@ -227,15 +249,20 @@ def _point(m: Measurement) -> Point | str:
         return "it does not say what was read and what written"
     if c.block_size is None or not isinstance(c.block_size, int):
         return "no single block size is known"
-    if c.rate_iops is not None:
-        return "a rate limit was in force"
     iops = sum(r.iops for r in m.ops.values())
+    if c.rate_iops is not None and iops > 1.02 * c.rate_iops:
+        return "it did more than its rate limit"
     if iops <= 0:
         return "it did no requests"
-    asked = _load(m, iops)
+    asked, mean = _load(m, iops), _mean(list(m.ops.values()))
     if asked is None:
         return "the queue depth is not known"
     jobs, depth = asked
+    rate = c.offered_iops
+    if rate is not None and iops < KEPT_UP * rate:
+        rate = None  # what is outstanding stands at its limit: a closed loop
+    elif rate is not None:
+        depth = max(1, round(iops * (mean or LONE_S[True]) / jobs))
     reads = m.ops.get("read")
     fraction = (reads.iops / iops) if reads else 0.0
     mixed = 0.01 < fraction < 0.99
@@ -245,16 +272,20 @@ def _point(m: Measurement) -> Point | str:
     shape = None if mixed else result.clat if kind == "clat" else result.lat
     whole = None if mixed else result.lat
     # One request at a time that is waited for by polling takes a whole CPU whatever it costs.
-    use = None if m.cpu and m.cpu.polled and c.iodepth == 1 else m.cpu
+    polled = bool(m.cpu and m.cpu.polled)
+    use = None if polled and c.iodepth == 1 else m.cpu
     cpu = use.total_pct / 100 / iops if use else None
-    per_job = use.per_job_pct if use else None
-    if use and per_job is None and use.scope == "jobs":
+    per_job = use.per_job_pct if use and not polled else None
+    if use and not polled and per_job is None and use.scope == "jobs":
         per_job = use.total_pct / jobs
     return Point(
         label=m.label, read_fraction=fraction if mixed else round(fraction),
         random=c.access != "sequential", block_size=c.block_size, jobs=jobs,
-        iodepth=depth, is_bounded=None in (c.jobs, c.iodepth), place=m.place,
-        iops=iops, mean_s=_mean(list(m.ops.values())),
+        iodepth=depth, is_bounded=None in (c.jobs, c.iodepth) and not mean, place=m.place,
+        rate=rate, arrivals="paced" if c.arrivals == "fixed" else "poisson",
+        rate_limit=c.rate_iops / jobs if c.rate_iops is not None else None, sync=c.sync or "",
+        raid=c.raid or "", polled=polled, device_times=c.device_times,
+        iops=iops, mean_s=mean,
         percentiles_s=percentiles, percentiles_of=kind, totals_s=totals, cpu_s=cpu,
         slat_s=_submission(result), bins=_bins(shape), total_bins=_bins(whole),
         body_s=_table_percentiles(shape, BODY), total_body_s=_table_percentiles(whole, BODY),
@@ -270,6 +301,9 @@ def _load(m: Measurement, iops: float) -> tuple[int, int] | None:
     None: a capture of another kind, whose arrivals are not those of a closed loop.
     """
     c = m.conditions
+    if c.most_outstanding is not None:
+        jobs = c.jobs or 1
+        return jobs, max(1, round(c.most_outstanding / jobs))
     if c.jobs is not None and c.iodepth is not None:
         return c.jobs, c.iodepth
     if not m.place:
@@ -284,6 +318,21 @@ def _load(m: Measurement, iops: float) -> tuple[int, int] | None:
     return 1, max(1, count)
 
 
+def _named(
+    beside: str, capture: Capture, found: Sequence[Point | str]
+) -> Point | None:  # fmt: skip
+    """Load of the measurement of *capture* that is called *beside*, by its label or line."""
+    for measurement, made in zip(capture.measurements, found, strict=True):
+        if beside in (measurement.label, measurement.place) and isinstance(made, Point):
+            return made
+    raise FitError(
+        f"{capture.file.name}: no usable row is called {beside!r}; give that row this name in a "
+        "column 'name', or write its line, as 'line 3'"
+    )
+
+
+KEPT_UP: Final = 0.97
+"""Share of an offered rate that is done, below which the load is taken to be at its limit."""
 LONE_S: Final = {True: 80e-6, False: 15e-6}
 """Latency of a lone 4 KiB read, and write, of a drive whose rows do not tell it. Assumed: data
 sheets of NAND drives say 60 to 115 us for reads and 8 to 35 us for writes."""
@@ -370,7 +419,10 @@ def _without_repeats(points: list[Point]) -> tuple[list[Point], list[str]]:
     """
     same: dict[tuple[object, ...], list[Point]] = {}
     for p in points:
-        key = (_mix(p), p.random, p.block_size, p.jobs, p.iodepth, p.targets)
+        key = (
+            _mix(p), p.random, p.block_size, p.jobs, p.iodepth, p.targets, p.rate, p.sync, p.raid,
+            p.polled, p.beside and (p.beside.rate, p.beside.name),
+        )  # fmt: skip
         same.setdefault(key, []).append(p)
     kept = [_of_repeats(group) for group in same.values()]
     used = {p.source for p in kept}

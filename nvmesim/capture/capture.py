@@ -17,6 +17,8 @@ import polars as pl
 
 Op = Literal["read", "write"]
 Access = Literal["random", "sequential"]
+Arrivals = Literal["poisson", "fixed"]
+Sync = Literal["fsync", "fdatasync", "sync"]
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,20 @@ class Conditions:
     """Logical CPUs of the host."""
     depth_mean: float | None = None
     """Mean outstanding at issue as recovered from a trace, whose iodepth nobody stated."""
+    offered_iops: float | None = None
+    """Requests/s that were submitted by the clock, whether others were done or not (open loop)."""
+    arrivals: Arrivals | None = None
+    """Their law: poisson (None is that), or a fixed interval."""
+    most_outstanding: int | None = None
+    """Requests in flight, all jobs together, beyond which arrivals waited."""
+    sync: Sync | None = None
+    """Flush after each write."""
+    raid: str | None = None
+    """Array of `targets` members that was measured, as "raid0:512 KiB"; None: single drives."""
+    beside: str | None = None
+    """Label, or line, of the measurement whose load ran at the same time."""
+    device_times: bool = False
+    """True if latencies are the device's own (iostat, blktrace), without a host."""
 
     @property
     def outstanding(self) -> int | None:

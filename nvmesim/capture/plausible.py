@@ -167,7 +167,8 @@ def _depth_checked(measurement: Measurement) -> tuple[Measurement, list[str]]:
     asked, counted = conditions.outstanding, conditions.depth_mean
     if found is None:
         return measurement, []
-    if asked is not None and conditions.rate_iops is None and found < (1 - LITTLE) * asked:
+    is_kept_full = (conditions.rate_iops, conditions.offered_iops, conditions.sync) == (None,) * 3
+    if asked is not None and is_kept_full and found < (1 - LITTLE) * asked:
         return measurement, [
             f"IOPS times mean latency make {found:.3g} requests in flight, jobs times depth are "
             f"{asked}: the load was not as deep as asked"

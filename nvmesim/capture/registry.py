@@ -2,7 +2,8 @@
 
 A reader is a module with ``sniff(head) -> bool`` and ``read(source) -> Capture``; it is imported
 when a file may be its own. The first reader whose `sniff` accepts wins, and a test holds that no
-sample is accepted by two, so the order only saves imports.
+sample is accepted by two, so the order only saves imports. Readers of installed packages (entry
+point `nvmesim.readers`) are asked last: they never change how a known file is read.
 """
 
 from __future__ import annotations
@@ -13,10 +14,12 @@ import math
 import re
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
+from functools import cache, cached_property
+from importlib import metadata
 from os import PathLike
 from pathlib import Path
 from types import ModuleType
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from nvmesim.capture.capture import Capture, Captures
 from nvmesim.capture.plausible import plausible
@@ -70,13 +73,77 @@ class LazyReader:
         return find(path, asked) if find else (path,)
 
 
+ENTRY_POINT: Final = "nvmesim.readers"
+
+
+@dataclass(frozen=True)
+class InstalledReader:
+    """A reader that another package offers by the entry point `nvmesim.readers`."""
+
+    entry: metadata.EntryPoint
+
+    @cached_property
+    def name(self) -> str:
+        """Name of the format: the module's FORMAT."""
+        return str(getattr(self._module, "FORMAT", self.entry.name))
+
+    @cached_property
+    def _module(self) -> Any:
+        try:
+            module = self.entry.load()
+        except Exception as error:
+            raise self._error("cannot be imported", error) from error
+        missing = [name for name in ("FORMAT", "sniff", "read") if not hasattr(module, name)]
+        if missing:
+            raise self._error(f"has no {', '.join(missing)}")
+        return module
+
+    def _error(self, found: str, error: Exception | None = None) -> CaptureError:
+        package = self.entry.dist.name if self.entry.dist else "an unnamed package"
+        why = f" ({type(error).__name__}: {shown(error, 120)})" if error else ""
+        return CaptureError(
+            f"reader {self.entry.value} of {package} {found}{why}; mend or uninstall {package}"
+        )
+
+    def sniff(self, head: Head) -> bool:
+        """True if content that starts with *head* is of this format; CaptureError if it fails."""
+        try:
+            return bool(self._module.sniff(head))
+        except CaptureError:
+            raise
+        except Exception as error:
+            raise self._error("failed to look at a file", error) from error
+
+    def read(self, source: Source) -> Capture:
+        """Read *source*; whatever the module raises is a CaptureError."""
+        try:
+            capture = self._module.read(source)
+        except CaptureError:
+            raise
+        except Exception as error:
+            raise source.error(str(self._error("failed", error))) from error
+        if not isinstance(capture, Capture):
+            raise source.error(str(self._error("returned no Capture")))
+        return capture
+
+    def parts(self, path: Path, asked: Collection[Path]) -> tuple[Path, ...]:
+        """Return *path* alone: a capture of one file."""
+        return (path,)
+
+
+@cache
+def installed_readers() -> tuple[InstalledReader, ...]:
+    """Return the readers of installed packages, in the order of their names."""
+    entries = metadata.entry_points(group=ENTRY_POINT)
+    return tuple(InstalledReader(entry) for entry in sorted(entries, key=lambda e: e.name))
+
+
 READERS: Final[tuple[Reader, ...]] = (
     # name of the format, module of nvmesim.capture
     LazyReader("fio-json", "readers.fio.json"),
     LazyReader("fio-terse", "readers.fio.terse"),
     LazyReader("fio-text", "readers.fio.text"),
     LazyReader("fio-log", "readers.fio_logs.log"),
-    LazyReader("fio-hist-log", "readers.fio_logs.hist_log"),
     LazyReader("fio-iolog", "readers.fio_logs.iolog"),
     LazyReader("points", "readers.tables.points"),
     LazyReader("diskspd-xml", "readers.diskspd.xml"),
@@ -89,23 +156,19 @@ READERS: Final[tuple[Reader, ...]] = (
     LazyReader("public-trace", "readers.tables.public_traces"),
     LazyReader("iometer", "readers.reports.iometer"),
     LazyReader("iostat", "readers.reports.iostat"),
-    LazyReader("vscsi", "readers.tables.vscsi"),
     LazyReader("sar", "readers.reports.sar"),
     LazyReader("vdbench", "readers.reports.vdbench"),
     LazyReader("yabs", "readers.reports.yabs"),
     LazyReader("crystaldiskmark", "readers.reports.crystaldiskmark"),
     LazyReader("elbencho", "readers.reports.elbencho"),
     LazyReader("spdk", "readers.reports.spdk"),
-    LazyReader("esxtop", "readers.reports.esxtop"),
-    LazyReader("rados-bench", "readers.reports.rados_bench"),
     LazyReader("ioping", "readers.reports.ioping"),
-    LazyReader("node-exporter", "readers.reports.node_exporter"),
-    LazyReader("kubestr", "readers.reports.kubestr"),
 )
 
 
 def _accepting(head: Head) -> Reader | None:
-    return next((reader for reader in READERS if reader.sniff(head)), None)
+    found: Reader | None = next((reader for reader in READERS if reader.sniff(head)), None)
+    return found or next((reader for reader in installed_readers() if reader.sniff(head)), None)
 
 
 def unwrapped(source: Source) -> Source:
@@ -139,13 +202,18 @@ def find_reader(source: Source) -> Reader:
     reader = _accepting(source.head)
     if reader is not None:
         return reader
-    from nvmesim.capture.unrecognised import FAMILIES, what_else
+    from nvmesim.capture.retired import OWN_READER, retired_format
+    from nvmesim.capture.unrecognised import FORMATS, what_else
 
+    retired = retired_format(source.head)
+    if retired is not None:
+        found = f"is of {retired.name}, which nvmesim does not read any more"
+        raise source.error(found, f"{retired.instead}, or {OWN_READER}")
     start = next((line for line in source.head.text.split("\n") if line.strip()), "")
     _, found, do = what_else(source.head) or (
         "other",
         f"is not a capture that nvmesim knows (it starts {shown(start, 40)!r})",
-        f"known formats: {FAMILIES}",
+        f"known formats: {FORMATS}",
     )
     raise source.error(found, do)
 

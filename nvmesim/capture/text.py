@@ -1,8 +1,7 @@
 """A capture file as bytes or text, whatever it was compressed or encoded with; all of it bounded.
 
-gz, zst, xz, bz2 and fio's own compressed logs are recognised by their first bytes. Text may be
-UTF-8 or UTF-16 (PowerShell's ``>``), with or without a byte-order mark, with LF, CRLF or CR line
-ends: readers see plain LF text.
+gz, zst, xz and bz2 are recognised by their first bytes. Text may be UTF-8 or UTF-16 (PowerShell's
+``>``), with or without a byte-order mark, with LF, CRLF or CR line ends: readers see plain LF text.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from typing import BinaryIO, Final, cast
 from nvmesim.errors import CaptureError
 
 HEAD_BYTES: Final = 1 << 16
-"""Bytes for a sniffer. fio hist logs have rows of 6 kB, so this is ten of the longest rows."""
+"""Bytes for a sniffer."""
 MAX_TEXT_BYTES: Final = 1 << 28
 """Largest file that is read into memory as a whole; per-request logs are scanned instead."""
 EXPANDED_FLOOR_BYTES: Final = 1 << 30
@@ -42,9 +41,6 @@ _MAGIC: Final = {
     "bzip2": b"BZh",
 }
 _ARCHIVES: Final = {b"PK\x03\x04": "a zip archive", b"7z\xbc\xaf": "a 7z archive"}
-FIO_LOG: Final = "zlib"
-"""Bare zlib streams: fio's log_store_compressed, whose samples are binary."""
-_ZLIB: Final = (b"x\x01", b"x\x9c", b"x\xda")
 _BOMS: Final = (
     (codecs.BOM_UTF8, "utf-8-sig"),
     (codecs.BOM_UTF16_LE, "utf-16"),
@@ -115,8 +111,6 @@ class Source:
         for magic, what in _ARCHIVES.items():
             if start.startswith(magic):
                 raise self.error(f"is {what}", "unpack it and give the files")
-        if start.startswith(_ZLIB):
-            return FIO_LOG
         return next((name for name, magic in _MAGIC.items() if start.startswith(magic)), None)
 
     def open(self) -> BinaryIO:
@@ -258,9 +252,6 @@ class _Expanded(io.RawIOBase):
 def _expander(kind: str, packed: BinaryIO, source: Source) -> BinaryIO:
     if kind == "gzip":
         return cast(BinaryIO, gzip.GzipFile(fileobj=packed, mode="rb"))
-    if kind == FIO_LOG:
-        module = importlib.import_module("nvmesim.capture.readers.fio_logs.fz")
-        return cast(BinaryIO, module.FzLines(packed, source))
     if kind == "xz":
         return cast(BinaryIO, lzma.LZMAFile(packed))
     if kind == "bzip2":

@@ -3,114 +3,202 @@
 from __future__ import annotations
 
 import re
-from typing import Final, NamedTuple
+import struct
+from typing import Final, Literal, NamedTuple
 
-from nvmesim.capture.other_tools import other_tool
-from nvmesim.capture.text import Head
+from nvmesim.capture.text import Head, shown
 
-_SCENARIO: Final = re.compile(r"^\[+\s*(?:server|drives|workload|volume|adapters)\b", re.M)
-_GOAL: Final = re.compile(r"^\[+\s*(?:constraints|candidates|objective)\b", re.M)
-_PROFILE: Final = re.compile(r"^kind\s*=\s*[\"'](drive|cpu|stack|raid-engine|platform)[\"']", re.M)
-_JOB: Final = re.compile(r"^[ \t]*\[[^\]\n]+\]\s*$", re.M)
-_JOB_OPTION: Final = re.compile(r"^[ \t]*(?:rw|readwrite|ioengine|iodepth|bs|blocksize)\s*=", re.M)
-_RESULT: Final = re.compile(r'"nvmesim"\s*:.*"(?:schema|scenario|engine)"\s*:', re.S)
-_FAILED: Final = re.compile(
-    r"^(?:.*modprobe: FATAL.*|.*[Pp]ermission denied.*|.*[Oo]peration not permitted.*|"
-    r"Traceback \(most recent call last\):|.*command not found.*|.*: not found)$",
-    re.M,
-)
-_FIO_MESSAGE: Final = re.compile(r"^fio: \S[^\n]*$", re.M)
-_BTT: Final = re.compile(r"^=+ (?:All Devices|Device Overhead|Per Process) =+", re.M)
-_PLAIN_IOSTAT: Final = re.compile(r"^[ \t]*(?:\S+: )?\S+\s+tps\s+\S+(?:_read|rtn)/s\s", re.M)
-_PAGE: Final = re.compile(r"\s*<(?:!doctype html|html)\b", re.I)
-_FORMAT: Final = re.compile(r"\Aname: \w+\nID: \d+\nformat:", re.M)
-FAMILIES: Final = (
+FORMATS: Final = (
     "fio (JSON, text, terse, logs), DiskSpd, blktrace and blkparse, perf script, ftrace, "
     "biosnoop, biolatency, Iometer, iostat -x, sar -d, vdbench, elbencho, SPDK perf and bdevperf, "
-    "CrystalDiskMark, KDiskMark, YABS, ioping, rados bench, esxtop, node_exporter, kubestr, vSCSI, "
-    "published traces as CSV, tables of points"
+    "CrystalDiskMark, KDiskMark, YABS, ioping, published traces as CSV, tables of points"
 )
+Kind = Literal["scenario", "goal", "profile", "job", "result", "other"]
 
 
 class Mistaken(NamedTuple):
     """A file that is not a capture."""
 
-    kind: str
-    """As "scenario", "goal", "profile", "job", "result", "other"."""
+    kind: Kind
     text: str
-    """Description that follows its name: "is a scenario, no capture"."""
+    """Description that follows its name: "is a scenario"."""
     instead: str
     """Advice: what to do with it."""
+
+
+class _KnownFile(NamedTuple):
+    """How a file is recognised, and what is said of it."""
+
+    pattern: str
+    text: str
+    """``{}`` stands for the pattern's first group."""
+    instead: str
+    kind: Kind = "other"
+    also: str = ""
+    """A second pattern that must be found; the empty one always is."""
+    most: int = 1 << 30
+    """Characters of the largest head of which this is said."""
+
+
+_MESSAGES: Final = 20_000
+"""Characters: a longer file holds more than the messages of a command that failed."""
+_IOSTAT: Final = "record drives with iostat -x -t 1"
+_FIO: Final = "measure with fio --output-format=json+"
+_MEND: Final = "mend the cause and repeat the capture"
+_RAN: Final = "give what fio, DiskSpd or a tracer wrote"
+_KNOWN: Final = (
+    _KnownFile(
+        r"^\[+\s*(?:constraints|candidates|objective)\b",
+        "is a goal",
+        "give it to nvmesim choose",
+        "goal",
+    ),
+    _KnownFile(
+        r"^\[+\s*(?:server|drives|workload|volume|adapters)\b",
+        "is a scenario",
+        "predict it with nvmesim run",
+        "scenario",
+    ),
+    _KnownFile(
+        r"^kind\s*=\s*[\"'](drive|cpu|stack|raid-engine|platform)[\"']",
+        "is a {} profile",
+        "a scenario names it, as in examples/",
+        "profile",
+    ),
+    _KnownFile(
+        r"^[ \t]*\[[^\]\n]+\]\s*$",
+        "is a fio job file",
+        "run it with fio --output-format=json+, or name it in a scenario: fio = 'FILE'",
+        "job",
+        also=r"^[ \t]*(?:rw|readwrite|ioengine|iodepth|bs|blocksize)\s*=",
+    ),
+    _KnownFile(r"\APAR1", "is a Parquet table", _RAN),
+    _KnownFile(
+        r'"nvmesim"\s*:.*"(?:schema|scenario|engine)"\s*:', "is a result of nvmesim", _RAN, "result"
+    ),
+    _KnownFile(
+        r"^=+ (?:All Devices|Device Overhead|Per Process) =+",
+        "is what btt made of a trace",
+        "give the trace itself: blkparse's text or its files",
+    ),
+    _KnownFile(
+        r"\Aname: \w+\nID: \d+\nformat:",
+        "describes a tracepoint",
+        "give the events: perf script or the trace file",
+    ),
+    _KnownFile(
+        r"^[ \t]*(?:\S+: )?\S+\s+tps\s+\S+(?:_read|rtn)/s\s",
+        "is plain iostat: without -x it has no waits, no queue",
+        "run iostat -x -t 1",
+    ),
+    _KnownFile(
+        r"\A\s*<(?i:!doctype html|html)\b",
+        "is a web page",
+        "save the file itself, not the page that shows it",
+    ),
+    _KnownFile(
+        r"^(fio: \S[^\n]{0,80})",
+        "holds messages of fio and no result ({!r})",
+        _MEND,
+        most=_MESSAGES,
+    ),
+    _KnownFile(
+        r"^[ \t]*Run status group \d+ \(|^[ \t]*(?:read|write)\s*: IOPS=[^\n]*BW=",
+        "is a part of fio's report: no job, no latencies",
+        "copy the whole report, or use --output-format=json+",
+    ),
+    _KnownFile(
+        r"^=+ \S+ =+\n\s*CPU +\d+: +\d+ events,",
+        "is what blktrace says at its end: counts of events",
+        "give its files (NAME.blktrace.0 and so on) or blkparse's text",
+    ),
+    _KnownFile(
+        r"\A\s*\d+ +\d+ [a-z]\S* \d+ \d+ \d+ \d+ \d+ \d+ ",
+        "is /proc/diskstats: counts since boot, no load",
+        _IOSTAT,
+    ),
+    _KnownFile(
+        r"^Linux \S+ \([^\n]*\n+[\d:]{8}(?: [AP]M)?\s+(?:CPU|IFACE|runq-sz|kbmemfree|tps)\s",
+        "is sar or mpstat without the table of devices",
+        "run sar -d, or iostat -x -t 1",
+    ),
+    _KnownFile(r"^procs -+memory-+", "is vmstat: no device, no latency", _IOSTAT),
+    _KnownFile(r"\AAAA,progname,nmon", "is nmon's: no latencies", _IOSTAT),
+    _KnownFile(r"^\"(?:pcp-)?dstat ", "is dstat's: no latencies", _IOSTAT),
+    _KnownFile(
+        r"^\"\(PDH-CSV 4\.0\)",
+        "is Performance Monitor's log: which counters hold rates and waits is up to its author",
+        "measure with diskspd -L -Rxml, or make a table of points of it",
+    ),
+    _KnownFile(
+        r"Timing (?:cached|buffered disk) reads:", "is hdparm's: no requests, no latency", _FIO
+    ),
+    _KnownFile(r"^\d+ bytes \([^\n]*copied, ", "is dd's: bandwidth alone", _FIO),
+    _KnownFile(r"^sysbench \d", "is sysbench's: of files, through a cache, with flushes", _FIO),
+    _KnownFile(r"Iozone: Performance Test of File I/O", "is iozone's: bandwidth of files", _FIO),
+    _KnownFile(r"^1\.\d\d,1\.\d\d,[^\n]*\+\+\+", "is bonnie++'s: bandwidth of files", _FIO),
+    _KnownFile(
+        r"^[ \t]+(?:Kbytes|kbytes|bytes)\s+: count\s+distribution",
+        "is a histogram of sizes: no latency",
+        "run biolatency",
+    ),
+    _KnownFile(
+        r"^(?:Can't use -\w and|ERROR: |Error opening file:|.*no targets specified)",
+        "holds messages of a benchmark and no result",
+        _MEND,
+    ),
+    _KnownFile(
+        r"\A([^\n]*[,;\t] *\"?(?i:iops)\b[^\n]*)\n",
+        "is a table whose columns are not those of points ({!r})",
+        "name them op,block_size,jobs,iodepth,iops,lat_mean_us,p50_us,p99_us,source",
+    ),
+    _KnownFile(
+        r"^(.*modprobe: FATAL.*|.*[Pp]ermission denied.*|.*[Oo]peration not permitted.*|"
+        r"Traceback \(most recent call last\):|.*command not found.*|.*: not found)$",
+        "holds a failed command ({!r})",
+        _MEND,
+        most=_MESSAGES,
+    ),
+)
+"""The first that fits is what the file is."""
+_GENERAL: Final = struct.Struct("<IQIq")
+"""A record of libCacheSim's oracleGeneral: time, object, size, when it is asked for next."""
+
+
+def _is_oracle_general(raw: bytes) -> bool:
+    """True if *raw* starts with records of a cache trace: each next use lies behind the record."""
+    rows = list(_GENERAL.iter_unpack(raw[: 100 * _GENERAL.size][: len(raw) // 24 * 24]))
+    times = [time for time, _, _, _ in rows]
+    return (
+        len(rows) > 1
+        and b"\0" in raw
+        and times == sorted(times)
+        and all(0 < size < 1 << 31 for _, _, size, _ in rows)
+        and all(following == -1 or following > at for at, (_, _, _, following) in enumerate(rows))
+    )
 
 
 def what_else(head: Head) -> Mistaken | None:
     r"""Say what a file that is not a capture is, and what to do with it; None if it is not known.
 
-    >>> text = "[server]\\nstack = 'linux-libaio'\\n"
-    >>> what_else(Head(text.encode(), text, True)).instead
-    'predict it with nvmesim run'
+    >>> text = "[server]\nstack = 'linux-libaio'\n"
+    >>> what_else(Head(text.encode(), text, True))
+    Mistaken(kind='scenario', text='is a scenario', instead='predict it with nvmesim run')
     """
     text = head.text
-    profile = _PROFILE.search(text)
-    if _GOAL.search(text):
-        return Mistaken("goal", "is a goal, no capture", "give it to nvmesim choose")
-    if _SCENARIO.search(text):
-        return Mistaken("scenario", "is a scenario, no capture", "predict it with nvmesim run")
-    if profile:
-        return Mistaken(
-            "profile",
-            f"is a {profile[1]} profile, no capture",
-            "a scenario names it, as in examples/",
-        )
-    if _JOB.search(text) and _JOB_OPTION.search(text):
-        return Mistaken(
-            "job",
-            "is a fio job file, no capture",
-            "run it with fio --output-format=json+, or name it in a scenario: fio = 'FILE'",
-        )
-    if head.raw.startswith(b"PAR1"):
-        return Mistaken(
-            "other", "is a Parquet table", "captures are what fio, DiskSpd or a tracer wrote"
-        )
-    if _RESULT.search(text):
-        return Mistaken(
-            "result",
-            "is a result of nvmesim, no capture",
-            "give what fio, DiskSpd or a tracer wrote",
-        )
-    if _BTT.search(text):
+    for known in _KNOWN:
+        match = re.search(known.pattern, text, re.M)
+        if (
+            match
+            and len(text) < known.most
+            and (not known.also or re.search(known.also, text, re.M))
+        ):
+            found = shown(match[1], 60) if match.re.groups else ""
+            return Mistaken(known.kind, known.text.format(found), known.instead)
+    if _is_oracle_general(head.raw):
         return Mistaken(
             "other",
-            "is what btt made of a trace",
-            "give the trace itself: blkparse's text or its files",
-        )
-    if _FORMAT.search(text):
-        return Mistaken(
-            "other", "describes a tracepoint", "give the events: perf script or the trace file"
-        )
-    if _PLAIN_IOSTAT.search(text):
-        return Mistaken(
-            "other", "is plain iostat: without -x it has no waits, no queue", "run iostat -x -t 1"
-        )
-    if _PAGE.match(text):
-        return Mistaken(
-            "other", "is a web page, no capture", "save the file itself, not the page that shows it"
-        )
-    message = _FIO_MESSAGE.search(text)
-    if message and len(text) < 20_000:
-        return Mistaken(
-            "other",
-            f"holds messages of fio and no result ({message[0].strip()[:80]!r})",
-            "mend the cause and repeat the capture",
-        )
-    tool = other_tool(head)
-    if tool:
-        return Mistaken("other", *tool)
-    failed = _FAILED.search(text)
-    if failed and len(text) < 20_000:
-        return Mistaken(
-            "other",
-            f"holds a failed command, no capture ({failed[0].strip()[:60]!r})",
-            "mend the cause and repeat the capture",
+            "is a cache trace (oracleGeneral): objects and sizes, no reads, writes or latencies",
+            "give the block trace that it was made of",
         )
     return None

@@ -59,18 +59,15 @@ def what_instead(path: Path) -> str | None:
         return None
     if found is None or found.kind == "scenario":
         return None
-    if found.kind not in _KINDS:
-        return f"{found.text}, which is no scenario either"
-    what, instead = _KINDS[found.kind]
-    return f"is {what}, no scenario" + (f"; {instead}".format(path=path) if instead else "")
+    instead = _INSTEAD.get(found.kind, "").format(path=path)
+    return f"{found.text}, no scenario{instead}"
 
 
-_KINDS: Final = {
-    # kind of `Mistaken`: what it is, what to do with it
-    "profile": ("a profile", "a scenario names it: profile = '{path}'"),
-    "goal": ("a goal", "give it to nvmesim choose"),
-    "job": ("a fio job file", "a scenario names it: [[workload]] with fio = '{path}'"),
-    "result": ("a result of nvmesim", ""),
+_INSTEAD: Final = {
+    # kind of what it is: what to do with it
+    "profile": "; a scenario names it: profile = '{path}'",
+    "goal": "; give it to nvmesim choose",
+    "job": "; a scenario names it: [[workload]] with fio = '{path}'",
 }
 
 

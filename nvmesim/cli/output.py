@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-import math
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
 from nvmesim.errors import InputError
+from nvmesim.files import plain_json
 from nvmesim.files import write_text as write_text
 from nvmesim.files import written as written
 
@@ -42,21 +42,7 @@ def to_text(value: Any, *, indent: int | None = 2) -> str:
     >>> to_text({"p99": float("nan"), "n": 1}, indent=None)
     '{"p99": null, "n": 1}'
     """
-    return json.dumps(_plain(value), indent=indent, ensure_ascii=False, allow_nan=False)
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {str(k): _plain(v) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(v) for v in value]
-    if isinstance(value, str | bool | int) or value is None:
-        return value
-    if hasattr(value, "item"):  # a NumPy scalar
-        return _plain(value.item())
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    return str(value)
+    return json.dumps(plain_json(value), indent=indent, ensure_ascii=False, allow_nan=False)
 
 
 def print_json(value: Any) -> None:

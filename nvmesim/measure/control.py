@@ -29,6 +29,9 @@ FEW_REQUESTS: Final = 40_000
 """Least number behind an answer that nobody asked a precision of."""
 ROUNDS: Final = 40
 """Such an answer is of what is in flight so many times over, at least."""
+FEWEST_ROUNDS: Final = 10
+"""A closed loop that replaced what is in flight fewer times than this is not called converged: most
+of what completed met the queues that the start made."""
 MAX_REQUESTS: Final = 20_000_000
 MAX_BATCH: Final = 1 << 14
 BATCHES: Final = 64
@@ -222,6 +225,11 @@ class Controller:
             self._until(many, end)
         return not self._is_unstable() and self._wall_left()
 
+    def _fewest(self) -> int:
+        """Requests below which a closed loop's window shows its start."""
+        looped = not (self._load.is_open or self._load.replayed)
+        return FEWEST_ROUNDS * self._load.in_flight if looped else 0
+
     def _wall_left(self) -> bool:
         return time.perf_counter() - self._started <= self._goal.wall_s
 
@@ -234,7 +242,7 @@ class Controller:
 
     def _as_precise_as(self, precision: float) -> bool:
         goal = self._goal
-        self._least = self._least_run()
+        self._least = max(self._least_run(), self._fewest())
         target = self._least + max(self._least // 8, 4 * self._load.in_flight)
         while True:
             target = min(target, goal.most)
@@ -333,7 +341,9 @@ class Controller:
         self._dropped += int(self._kept.records[:cut, Col.READS : Col.WRITES + 1].sum())
         window = self._kept.window(cut)
         self._drift = drifting(window, self._load)
-        converged = converged and (self._drift == 0 or self._load.replayed)
+        if not self._load.replayed:
+            settled = self._drift == 0 and self._warm and window.requests >= self._fewest()
+            converged = converged and settled
         head = np.array(self._kept.head).reshape(-1, len(Col))
         return Measured(
             window, head, self._batch, self._dropped, converged, self._growth, interrupted,
@@ -347,7 +357,13 @@ class Controller:
             out.append(Warning("interrupted", done))
         if self._growth is not None:
             return out
-        if not self._warm and not self._load.replayed:
+        if window.requests < self._fewest():
+            text = (
+                f"{window.requests:,} requests with {self._load.in_flight:,} in flight are the "
+                f"start of the load, not its steady state; that takes at least {self._fewest():,}"
+            )
+            out.append(Warning("short", text))
+        elif not self._warm and not self._load.replayed:
             text = "the warm-up may not have been over: a longer run may give other numbers"
             out.append(Warning("warm-up", text))
         out += self._unsettled(window)

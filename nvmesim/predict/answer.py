@@ -156,14 +156,17 @@ class RunAnswer:
         )  # fmt: skip
 
     def _shown_bottleneck(self, total: OpStats) -> Bottleneck:
-        """The bottleneck, its reliefs about the printed IOPS, and no bound below those."""
+        """The bottleneck, its reliefs about the printed IOPS, and no bound below those.
+
+        A bound is one over a measured demand: in a short run it scatters as the demand does.
+        """
         found = self._bottleneck()
+        found = replace(found, bound_iops=max(found.bound_iops, total.iops.value))
         if self.known is None:
             return found
         parts = self.known.parts("iops")
         reliefs = tuple(shown(relief, total.iops.value, parts) for relief in found.reliefs)
-        bound = max(found.bound_iops, total.iops.value)
-        return replace(found, reliefs=reliefs, bound_iops=bound)
+        return replace(found, reliefs=reliefs)
 
     def whole_of(self, interval: Interval) -> Interval:
         """*interval* moved by what profiles missed nearby, and as wide as all four parts."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from nvmesim.drawing import Printable
+from nvmesim.files import plain_json
 from nvmesim.measure.figures import Cpu, MemberStats, OpStats, Rebuild, Relief, StationStats
 from nvmesim.measure.groups import GroupStats, OverTime
 from nvmesim.measure.syncs import Syncs
@@ -110,9 +111,9 @@ class Result(Printable):
         return f"<Result {self.scenario!r}: {iops:.0f} IOPS, {self.bottleneck.verdict}>"
 
     def to_json(self) -> dict[str, Any]:
-        """Return the object that `run --json` prints."""
+        """Return the object that `run --json` prints; what is not a finite number is None."""
         b = self.bottleneck
-        return {
+        found: dict[str, Any] = plain_json({
             "schema": SCHEMA,
             "nvmesim": self.version,
             "scenario": self.scenario,
@@ -147,7 +148,7 @@ class Result(Printable):
             },
             "rebuild": self.rebuild.to_json() if self.rebuild else None,
             "sync": self.sync.to_json() if self.sync else None,
-            "crossing": found.to_json() if (found := self.crossing) else None,
+            "crossing": way.to_json() if (way := self.crossing) else None,
             "waits": self.waits.to_json() if self.waits else None,
             "groups": [g.to_json() for g in self.groups],
             "over_time": self.over_time.to_json() if self.over_time else None,
@@ -155,4 +156,5 @@ class Result(Printable):
             "outside": [item.to_json() for item in self.outside],
             "warnings": [w.to_json() for w in coded(self.warnings)],
             "assumptions": list(self.assumptions),
-        }  # fmt: skip
+        })  # fmt: skip
+        return found

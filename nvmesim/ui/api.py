@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
@@ -15,9 +14,11 @@ from starlette.responses import JSONResponse, Response
 from nvmesim.calibrate.datasheet import KEYS
 from nvmesim.errors import InputError, NvmesimError
 from nvmesim.scenario.writing import to_text
+from nvmesim.show.vega import bundle
 from nvmesim.show.words import one_line
 from nvmesim.ui import controls, goal_form, work
 from nvmesim.ui.jobs import Jobs, PageJob
+from nvmesim.ui.scratch import Scratch
 from nvmesim.ui.trust import check, scenario_of, tables_of_text, text_of
 
 MOST_FILES: Final = 60
@@ -31,21 +32,27 @@ class Api:
     """The state of one run of the app: jobs, dropped captures, calibrated drives."""
 
     def __init__(self) -> None:
-        self.jobs = Jobs()
         self.own: dict[str, dict[str, Any]] = {}
-        self._folder = tempfile.TemporaryDirectory(prefix="nvmesim-ui-")
+        self._scratch = Scratch()
+        self._folder = self._scratch.path
+        self.jobs = Jobs(self._folder)
         self._files: dict[str, tuple[Path, int]] = {}
         self._number = 0
+
+    def warm(self) -> None:
+        """Load the engine and the charts' code."""
+        self.jobs.warm()
+        bundle()
 
     def close(self) -> None:
         """Stop all work and delete what was dropped."""
         self.jobs.close()
-        self._folder.cleanup()
+        self._scratch.remove()
 
     # Design ---------------------------------------------------------------------------------------
 
     def design(self, asked: dict[str, Any]) -> dict[str, Any]:
-        """A design with one control moved: its TOML, the controls, a coarse answer, a job."""
+        """A design with controls moved: its TOML, the controls, and the job that answers."""
         self._cancel(asked.get("job"))
         text = asked.get("toml") or ""
         tables = tables_of_text(text) if text else controls.start()
@@ -60,12 +67,10 @@ class Api:
         out: dict[str, Any] = {"toml": text, "controls": controls.values(tables),
                                "own": list(self.own)}  # fmt: skip
         try:
-            scenario = scenario_of(tables)
-            out["html"] = work.coarse(scenario)
+            scenario_of(tables)
         except NvmesimError as error:
             return {**out, "error": one_line(str(error))}
-        out["job"] = self.jobs.start(lambda job: work.refine(job, scenario)).id
-        return out
+        return out | self._started("refine", {"tables": tables})
 
     def _cancel(self, name: Any) -> None:
         job = self.jobs.get(name) if isinstance(name, str) else None
@@ -76,8 +81,7 @@ class Api:
 
     def compare(self, asked: dict[str, Any]) -> dict[str, Any]:
         """Start the comparison of two to four designs."""
-        designs = work.designs_of(asked.get("designs"))
-        return self._started(lambda job: work.compare_designs(job, designs))
+        return self._started("compare", {"tables": work.designs_of(asked.get("designs"))})
 
     def goal(self, asked: dict[str, Any]) -> dict[str, Any]:
         """A goal with one field moved: its TOML, the fields, the prices that it needs."""
@@ -97,38 +101,36 @@ class Api:
         """Start the choice for a goal, given as TOML around the design's own tables."""
         goal = tables_of_text(asked.get("goal"))
         goal["scenario"] = tables_of_text(asked.get("toml"))
-        return self._started(lambda job: work.choose_design(job, goal))
+        return self._started("choose", {"goal": goal})
 
     def best(self, asked: dict[str, Any]) -> dict[str, Any]:
         """Start the search for the largest load within a goal."""
         tables = tables_of_text(asked.get("toml"))
-        return self._started(lambda job: work.find_best(job, tables, asked))
+        wanted = {key: asked.get(key) or None for key in ("p99", "cpu", "iops", "levels")}
+        return self._started("best", {"tables": tables, "asked": wanted})
 
     def describe(self, asked: dict[str, Any]) -> dict[str, Any]:
         """A scenario from pasted dumps."""
-        return work.describe_dumps(asked.get("dumps"))
+        return work.describe_dumps(asked.get("dumps"), self._folder)
 
     def calibrate(self, asked: dict[str, Any]) -> dict[str, Any]:
         """Start a fit to dropped captures or to a typed table of points."""
         name = text_of(asked.get("name") or "my drive", "name", 80)
         host = text_of(asked.get("captured_on") or "", "captured on", 120)
         sheet = asked.get("sheet")
-        files = [self._sheet(sheet)] if isinstance(sheet, dict) else self._captures(asked)
+        wanted: dict[str, Any] = {"name": name}
+        if isinstance(sheet, dict):
+            what, wanted["file"] = "sheet", str(self._sheet(sheet))
+        else:
+            what, wanted["captured_on"] = "calibrate", host
+            wanted["files"] = [str(file) for file in self._captures(asked)]
 
-        def fitted(job: PageJob) -> None:
-            try:
-                if isinstance(sheet, dict):
-                    work.calibrate_sheet(job, files[0], name)
-                else:
-                    work.calibrate(job, files, name, host)
-            except NvmesimError as error:
-                text = str(error).replace(f"{files[0]}: ", "")
-                raise InputError(text.replace(f"{self._folder.name}/", "")) from None
+        def keep(job: PageJob) -> None:
             while len(self.own) >= MOST_OWN:
                 del self.own[next(iter(self.own))]
             self.own[name] = job.data.pop("profile")
 
-        return self._started(fitted)
+        return self._started(what, wanted, keep)
 
     def _sheet(self, figures: dict[str, Any]) -> Path:
         """A file of a typed datasheet, as `calibrate --datasheet` reads it."""
@@ -162,18 +164,20 @@ class Api:
         except NvmesimError as error:
             path.unlink(missing_ok=True)
             text = str(error).replace(str(path), name[-80:])
-            raise InputError(text.replace(f"{self._folder.name}/", "")) from None
+            raise InputError(text.replace(f"{self._folder}/", "")) from None
         self._files[key] = (path, len(data))
         return {"id": key, "name": one_line(name)[-80:], "format": capture.format}
 
     def _keep(self, name: str, data: bytes) -> tuple[str, Path]:
         self._number += 1
-        path = Path(self._folder.name) / work.safe_name(name, self._number)
+        path = self._folder / work.safe_name(name, self._number)
         path.write_bytes(data)
         return str(self._number), path
 
-    def _started(self, doing: Callable[[PageJob], None]) -> dict[str, Any]:
-        return {"job": self.jobs.start(doing).id}
+    def _started(
+        self, what: str, asked: dict[str, Any], done: Callable[[PageJob], None] | None = None
+    ) -> dict[str, Any]:
+        return {"job": self.jobs.start(what, asked, done).id}
 
 
 # Requests -----------------------------------------------------------------------------------------

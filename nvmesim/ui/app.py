@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import cache
 from importlib import resources
 from itertools import groupby
-from typing import Any, Final
+from typing import Final
 
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
+from starlette.responses import (
+    FileResponse,
+    HTMLResponse,
+    JSONResponse,
+    PlainTextResponse,
+    Response,
+)
 from starlette.routing import Route
 
 from nvmesim.calibrate.datasheet import KEYS
-from nvmesim.predict.result import Result
 from nvmesim.scenario.writing import to_text
 from nvmesim.show.page import asset
 from nvmesim.show.vega import bundle
@@ -28,10 +34,10 @@ from nvmesim.ui.controls import RAID_LEVELS, controls, start
 from nvmesim.ui.goal_form import START as GOAL
 from nvmesim.ui.goal_form import goal_controls
 from nvmesim.ui.guard import Guard
-from nvmesim.ui.trust import scenario_of
-from nvmesim.ui.work import coarse
 from nvmesim.version import __version__
 
+NEWS_TRIES, NEWS_S = 10, 0.03
+"""How long an answer waits for news of a job, so that the page need not ask again at once."""
 PAGES: Final = {"design": "Design", "drive": "Drive", "compare": "Compare", "choose": "Choose",
                 "server": "Server"}  # fmt: skip
 POINTS: Final = """\
@@ -59,12 +65,10 @@ def create_app(token: str, port: int) -> Starlette:
 
     @asynccontextmanager
     async def living(_: Starlette) -> AsyncIterator[None]:
-        # The engine and the charts' code, while the browser opens the page. Not a daemon: Python's
-        # end would stop it inside compiled code, which aborts the process.
-        warming = threading.Thread(target=_warm)
+        warming = threading.Thread(target=api.warm)  # while the browser opens the page
         warming.start()
         yield
-        api.close()
+        await run_in_threadpool(api.close)
         await run_in_threadpool(warming.join)
 
     routes = [
@@ -84,11 +88,6 @@ def create_app(token: str, port: int) -> Starlette:
     app = Starlette(routes=routes, middleware=[guard], lifespan=living)
     app.state.api = api
     return app
-
-
-def _warm() -> None:
-    coarse(scenario_of(start()))
-    bundle()
 
 
 def _page(name: str) -> Callable[[Request], Response]:
@@ -137,13 +136,18 @@ async def _asset(request: Request) -> Response:
     return Response(await run_in_threadpool(read), media_type=kind)
 
 
-def _job(api: Api) -> Callable[[Request], Response]:
-    def endpoint(request: Request) -> Response:
+def _job(api: Api) -> Callable[[Request], Awaitable[Response]]:
+    async def endpoint(request: Request) -> Response:
         job = api.jobs.get(request.path_params["name"])
         if job is None:
             return JSONResponse({"error": "this work is gone; ask again"}, 404)
-        seen = request.query_params.get("seen", "0")
-        return JSONResponse(job.to_json(int(seen) if seen.isdecimal() and len(seen) < 9 else 0))
+        text = request.query_params.get("seen", "0")
+        seen = int(text) if text.isdecimal() and len(text) < 9 else 0
+        for _ in range(NEWS_TRIES):
+            if job.version > seen or job.state != "running":
+                break
+            await asyncio.sleep(NEWS_S)
+        return JSONResponse(job.to_json(seen))
 
     return endpoint
 
@@ -161,18 +165,9 @@ def _cancel(api: Api) -> Callable[[Request], Response]:
 def _report(api: Api) -> Callable[[Request], Response]:
     def endpoint(request: Request) -> Response:
         job = api.jobs.get(request.path_params["name"])
-        found: Any = None if job is None else job.result
-        if found is None:
+        if job is None or not job.report.is_file():
             return PlainTextResponse("there is no answer yet to report", 404)
-        if isinstance(found, Result):
-            from nvmesim.show.report import page
-
-            text = page(found)
-        else:
-            from nvmesim.show.fits import fit_page
-
-            text = fit_page(found)
         headers = {"Content-Disposition": 'attachment; filename="nvmesim-report.html"'}
-        return HTMLResponse(text, headers=headers)
+        return FileResponse(job.report, headers=headers, media_type="text/html")
 
     return endpoint

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,8 +21,8 @@ from nvmesim.show.page import escaped
 from nvmesim.show.station_groups import StationGroup, station_groups
 from nvmesim.study.sweep.api import Progress, tables_of
 from nvmesim.study.sweep.plan import put
-from nvmesim.ui.jobs import Jobs, PageJob
 from nvmesim.ui.work import first_look
+from nvmesim.ui.worker import Cancelled
 from nvmesim.version import install_command
 
 TRAIL: Final = 6
@@ -62,8 +64,7 @@ def explore(
     controls = {key: _control(widgets, key, text, now.at(key)) for key, text in over.items()}
     answer = widgets.HTML()
     view = _View(tables, base, requests, seed)
-    jobs = Jobs()
-    last = PageJob()
+    background = ThreadPoolExecutor(1, thread_name_prefix="nvmesim-explore")
 
     def moved() -> Mapping[str, Any]:
         values = {key: control.value for key, control in controls.items()}
@@ -71,18 +72,22 @@ def explore(
         return values
 
     def follow(_change: Any = None) -> None:
-        nonlocal last
-        last.cancel()
         values = moved()
         if requests is not None:
             answer.value = view.html(values)
             return
         answer.value = view.first(values)
-        last = jobs.start(lambda job: refine(job, values))
+        background.submit(refine, values)
 
-    def refine(job: PageJob, values: Mapping[str, Any]) -> None:
-        found = view.html(values, job.progress)
-        if not job.is_cancelled:
+    def refine(values: Mapping[str, Any]) -> None:
+        def progress(_what: str, _share: float) -> None:
+            if not view.is_at(values):  # ends as if Ctrl-C had been pressed
+                raise Cancelled
+
+        with suppress(Cancelled):
+            progress("", 0)
+            found = view.html(values, progress)
+            progress("", 1)
             answer.value = found
 
     for control in controls.values():
@@ -109,6 +114,10 @@ class _View:
         if self._now:
             self._trail = [*self._trail, self._now][-TRAIL:]
         self._values, self._now = values, ""
+
+    def is_at(self, values: Mapping[str, Any]) -> bool:
+        """True if the sliders have not moved since *values*."""
+        return values is self._values
 
     def scenario(self, values: Mapping[str, Any]) -> Scenario:
         """The scenario at *values*."""
@@ -137,7 +146,7 @@ class _View:
         except NvmesimError as error:
             return _wrapped(f'<p class="err">{escaped(error)}</p>')
         took = time.perf_counter() - started
-        if values is self._values:  # work in the background may be late
+        if self.is_at(values):  # work in the background may be late
             self._now = _line(values, result)
         return _wrapped(_answer(result, took, stage) + self._before())
 

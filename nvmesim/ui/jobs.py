@@ -1,85 +1,79 @@
-"""Work in the background: what it has found so far, how far it is, and a way to stop it."""
+"""Work in the background, each piece in a process that can be killed; what it has found so far."""
 
 from __future__ import annotations
 
+import contextlib
+import json
+import os
 import secrets
+import subprocess
 import sys
 import threading
-import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any, Final, Literal
-
-from nvmesim.errors import NvmesimError
-from nvmesim.show.words import one_line
 
 State = Literal["running", "done", "failed", "cancelled"]
 KEPT: Final = 40
 """Jobs whose answers stay; the oldest finished ones go."""
-AT_ONCE: Final = 4
-
-
-class Cancelled(KeyboardInterrupt):
-    """The page wants this no more; a simulation ends as if Ctrl-C had been pressed."""
+AT_ONCE: Final = 3
+IDLE: Final = 2
+"""Processes that stay at hand, with the engine loaded."""
+FIRST_S: Final = 20.0
+"""A design whose first figures take longer is given up."""
+GRACE_S: Final = 1.0
+"""Time that cancelled work has to end on its own; its process is killed then."""
+LARGEST: Final = 300 << 20
+"""Bytes of a process that is used again."""
+TOO_LONG: Final = (
+    f"this design is too large for the page: no first figures within {FIRST_S:.0f} s; fewer "
+    "drives, threads or outstanding requests, or nvmesim run, which has no such limit"
+)
+DIED: Final = (
+    "the process that simulated this has ended, most likely for want of memory; fewer drives, "
+    "threads or outstanding requests"
+)
 
 
 class PageJob:
     """One piece of work. What the page sees of it is `to_json`."""
 
-    def __init__(self) -> None:
-        self.id = secrets.token_urlsafe(9)
+    def __init__(self, what: str, asked: Mapping[str, Any], folder: Path) -> None:
+        self.id = secrets.token_hex(8)
+        self.what, self.asked = what, asked
+        self.report = folder / f"report-{self.id}.html"
+        """Written by the work when it ends, if it is of a kind that has a report."""
         self.state: State = "running"
         self.data: dict[str, Any] = {}
-        self.result: Any = None
-        """Material of files that are made on request; not sent."""
-        self._html, self._version = "", 0
-        self._what, self._share, self._error = "waiting", 0.0, ""
+        self.version = 0
+        self.worker: Worker | None = None
+        self._html, self._step, self._share, self._error = "", "waiting", 0.0, ""
         self._stop, self._lock = threading.Event(), threading.Lock()
-
-    def publish(self, html: str, **data: Any) -> None:
-        """Let the page show *html*, and know *data*."""
-        with self._lock:
-            self._html = html
-            self._version += 1
-            self.data |= data
-
-    def progress(self, what: str, share: float) -> None:
-        """Say what is being done and how far it is; raises Cancelled once the page has stopped."""
-        if self._stop.is_set():
-            raise Cancelled
-        self._what, self._share = one_line(what), share
-
-    def tell(self, what: str) -> None:
-        """Say what is being done, of work that does not know how far it is."""
-        self.progress(what, self._share)
-
-    def cancel(self) -> None:
-        """Stop at the next `progress`."""
-        self._stop.set()
 
     @property
     def is_cancelled(self) -> bool:
         """True if the page wants it no more."""
         return self._stop.is_set()
 
-    def run(self, work: Callable[[PageJob], None]) -> None:
-        """Do *work*; whatever goes wrong is one sentence for the page."""
-        try:
-            if not self.is_cancelled:
-                work(self)
-            self._end("cancelled" if self.is_cancelled else "done")
-        except KeyboardInterrupt:
-            self._end("cancelled")
-        except NvmesimError as error:
-            self._end("failed", str(error))
-        except Exception as error:
-            traceback.print_exc(file=sys.stderr)
-            self._end("failed", f"nvmesim failed at this ({type(error).__name__}); its terminal "
-                      "says more")  # fmt: skip
+    def cancel(self) -> None:
+        """Stop soon; work that does not listen is killed."""
+        self._stop.set()
+        worker = self.worker
+        if worker is not None:
+            worker.cancel(self)
 
-    def _end(self, state: State, error: str = "") -> None:
+    def hear(self, message: Mapping[str, Any]) -> None:
+        """Take what the process says."""
         with self._lock:
-            self.state, self._error = state, one_line(error)
+            if "html" in message:
+                self._html = message["html"]
+                self.data |= message["data"]
+                self.version += 1
+            elif "step" in message:
+                self._step, self._share = message["step"], message["share"]
+            else:
+                self.state, self._error = message["state"], message["error"]
 
     def to_json(self, seen: int = 0) -> dict[str, Any]:
         """Return what the page asks for; the HTML only if it is newer than version *seen*."""
@@ -87,44 +81,169 @@ class PageJob:
             return {
                 "id": self.id,
                 "state": self.state,
-                "version": self._version,
-                "html": self._html if self._version > seen else None,
-                "what": self._what,
+                "version": self.version,
+                "html": self._html if self.version > seen else None,
+                "what": self._step,
                 "share": round(self._share, 3),
                 "error": self._error,
                 "data": self.data,
             }
 
 
+class Worker:
+    """One process that does one job at a time."""
+
+    def __init__(self) -> None:
+        environment = {**os.environ, "NUMBA_NUM_THREADS": "1", "POLARS_MAX_THREADS": "1"}
+        environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
+        session: dict[str, Any] = {"start_new_session": True} if os.name == "posix" else {}
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "nvmesim.ui.work"], stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE, env=environment, encoding="utf-8", **session,
+        )  # fmt: skip
+        self._lock = threading.Lock()
+        self._size = 0
+        self._killed_for = ""
+
+    def do(self, job: PageJob) -> None:
+        """Do *job* to its end, whatever that is."""
+        job.worker = self
+        timer = threading.Timer(FIRST_S, self._give_up, (job,))
+        timer.daemon = True
+        if job.what == "refine":
+            timer.start()
+        try:
+            self._send({"do": job.what, "job": job.id, "asked": job.asked,
+                        "report": str(job.report)})  # fmt: skip
+            if job.is_cancelled:
+                self.cancel(job)
+            for line in self._process.stdout or ():
+                message = json.loads(line)
+                self._size = message.get("size", self._size)
+                job.hear(message)
+                if job.state != "running":
+                    return
+        except OSError:
+            pass
+        finally:
+            timer.cancel()
+            job.worker = None
+            if job.state == "running":
+                self.end()
+                error = "" if job.is_cancelled else self._killed_for or DIED
+                job.hear({"state": "failed" if error else "cancelled", "error": error})
+
+    def cancel(self, job: PageJob) -> None:
+        """Ask the process to stop *job*; kill it if it goes on."""
+        with contextlib.suppress(OSError, ValueError):
+            self._send({"do": "cancel", "job": job.id})
+        timer = threading.Timer(GRACE_S, self._kill_at, (job,))
+        timer.daemon = True
+        timer.start()
+
+    def _kill_at(self, job: PageJob) -> None:
+        if job.worker is self:
+            self._process.kill()
+
+    def _give_up(self, job: PageJob) -> None:
+        if not job.version:
+            self._killed_for = TOO_LONG
+            self._kill_at(job)
+
+    def _send(self, message: Mapping[str, Any]) -> None:
+        with self._lock:
+            if self._process.stdin is not None:
+                self._process.stdin.write(json.dumps(message) + "\n")
+                self._process.stdin.flush()
+
+    @property
+    def is_usable(self) -> bool:
+        """True if another job may be done in it: it lives, and has not grown large."""
+        return self._process.poll() is None and self._size < LARGEST
+
+    def end(self) -> None:
+        """End the process now."""
+        self._process.kill()
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                with contextlib.suppress(OSError):
+                    pipe.close()
+        self._process.wait()
+
+
 class Jobs:
     """The jobs of one app."""
 
-    def __init__(self) -> None:
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
         self._pool = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="nvmesim-ui")
         self._jobs: dict[str, PageJob] = {}
+        self._idle: list[Worker] = []
         self._lock = threading.Lock()
+        self._closed = False
 
-    def start(self, work: Callable[[PageJob], None]) -> PageJob:
-        """Start *work* in the background."""
-        job = PageJob()
+    def start(
+        self, what: str, asked: Mapping[str, Any], done: Callable[[PageJob], None] | None = None
+    ) -> PageJob:
+        """Start the work *what* of `nvmesim.ui.work`; *done* is called if it succeeds."""
+        job = PageJob(what, asked, self._folder)
         with self._lock:
             self._jobs[job.id] = job
-            finished = [j.id for j in self._jobs.values() if j.state != "running"]
+            finished = [j for j in self._jobs.values() if j.state != "running"]
             for old in finished[: max(0, len(self._jobs) - KEPT)]:
-                del self._jobs[old]
-        self._pool.submit(job.run, work)
+                del self._jobs[old.id]
+                old.report.unlink(missing_ok=True)
+        self._pool.submit(self._run, job, done)
         return job
+
+    def warm(self) -> None:
+        """Have processes at hand that have loaded the engine."""
+        workers = []
+        for _ in range(IDLE):
+            if not self._closed:
+                workers.append(self._take())
+                workers[-1].do(PageJob("warm", {}, self._folder))
+        for worker in workers:
+            self._give(worker)
 
     def get(self, name: str) -> PageJob | None:
         """Return the job *name*, None if it is unknown or was long ago."""
         return self._jobs.get(name)
 
     def cancel_all(self) -> None:
-        """Let each job stop at its next `progress`."""
+        """Stop all jobs."""
         for job in list(self._jobs.values()):
             job.cancel()
 
     def close(self) -> None:
-        """Stop everything."""
+        """Stop everything, and end the processes."""
+        self._closed = True
         self.cancel_all()
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._pool.shutdown(wait=True, cancel_futures=True)
+        for worker in self._idle:
+            worker.end()
+
+    def _run(self, job: PageJob, done: Callable[[PageJob], None] | None) -> None:
+        if job.is_cancelled:
+            job.hear({"state": "cancelled", "error": ""})
+            return
+        worker = self._take()
+        try:
+            worker.do(job)
+            if job.state == "done" and done is not None:
+                done(job)
+        finally:
+            self._give(worker)
+
+    def _take(self) -> Worker:
+        with self._lock:
+            if self._idle:
+                return self._idle.pop()
+        return Worker()
+
+    def _give(self, worker: Worker) -> None:
+        with self._lock:
+            if worker.is_usable and len(self._idle) < IDLE and not self._closed:
+                self._idle.append(worker)
+                return
+        worker.end()

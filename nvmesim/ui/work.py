@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import tempfile
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,10 +15,12 @@ from nvmesim.predict.result import Result
 from nvmesim.predict.simulate import compare, simulate
 from nvmesim.scenario.schema import Scenario
 from nvmesim.show import page as html
+from nvmesim.show.report import page
 from nvmesim.ui.answer import answer, figures
-from nvmesim.ui.jobs import PageJob
+from nvmesim.ui.controls import start
 from nvmesim.ui.side_by_side import comparison
 from nvmesim.ui.trust import NOWHERE, scenario_of, tables_of_text
+from nvmesim.ui.worker import Job, serve
 
 if TYPE_CHECKING:
     from nvmesim.calibrate.evidence import DriveFit
@@ -40,33 +42,27 @@ def first_look(scenario: Scenario, seed: int | None = None) -> Result:
                     certainty=False)  # fmt: skip
 
 
-def coarse(scenario: Scenario) -> str:
-    """Return the answer of a first look."""
-    result = first_look(scenario)
-    return figures(result, stage=f"first look: {result.requests:,} requests; refining …")
-
-
-def refine(job: PageJob, scenario: Scenario) -> None:
-    """Publish an answer to 2 %, then one with reliefs, curve and the profiles' intervals."""
+def refine(job: Job, tables: Mapping[str, Any]) -> None:
+    """Publish a first look, an answer to 2 %, then one with reliefs, curve and all intervals."""
+    scenario = scenario_of(tables)
+    look = first_look(scenario)
+    job.publish(figures(look, stage=f"first look: {look.requests:,} requests; refining …"))
     first = simulate(
         scenario, precision=MIDDLE, reliefs=False, over_time=False, certainty=False,
         max_wall_s=MOST_WALL_S, progress=job.progress,
     )  # fmt: skip
-    if job.is_cancelled:
-        return
-    job.result = first
+    job.tell("looking for reliefs")
     job.publish(answer(first, stage="IOPS to 2 %; looking for reliefs …"), **_short(first))
     whole = simulate(
         scenario, curve=True, over_time=False, max_wall_s=MOST_WALL_S,
         progress=job.progress,
     )  # fmt: skip
-    if job.is_cancelled:
-        return
-    job.result = whole
+    job.tell("writing the report")
     job.publish(
         answer(whole, stage="complete: reliefs and the profiles' own intervals included"),
         **_short(whole),
     )
+    job.keep_report(page(whole))
 
 
 def _short(result: Result) -> dict[str, Any]:
@@ -77,40 +73,40 @@ def _short(result: Result) -> dict[str, Any]:
 # Compare ------------------------------------------------------------------------------------------
 
 
-def designs_of(texts: Any) -> list[tuple[dict[str, Any], Scenario]]:
-    """Return the designs in TOML *texts*, two to four, each as its tables and as a scenario."""
+def designs_of(texts: Any) -> list[dict[str, Any]]:
+    """Return the tables of the designs in TOML *texts*, two to four."""
     few, many = DESIGNS
     if not isinstance(texts, list) or not few <= len(texts) <= many:
         raise InputError(f"compare {few} to {many} designs; add them on the Design page")
     tables = [tables_of_text(text) for text in texts]
-    return [(t, scenario_of(t)) for t in tables]
+    for found in tables:
+        scenario_of(found)
+    return tables
 
 
-def compare_designs(job: PageJob, asked: Sequence[tuple[dict[str, Any], Scenario]]) -> None:
+def compare_designs(job: Job, tables: Sequence[Mapping[str, Any]]) -> None:
     """Publish the designs side by side, and each against the first with common random numbers."""
     results = []
-    designs = [scenario for _, scenario in asked]
+    designs = [scenario_of(t) for t in tables]
     steps = 2 * len(designs) - 1
     for n, design in enumerate(designs):
         job.progress(f"simulating {design.name or n + 1}", n / steps)
         results.append(simulate(design, precision=MIDDLE, reliefs=False, over_time=False,
                                 max_wall_s=MOST_WALL_S, progress=_part(job, n, steps)))  # fmt: skip
-        if job.is_cancelled:
-            return
     gains = []
     for n, design in enumerate(designs[1:], len(designs)):
         gains.append(compare(designs[0], design, progress=_part(job, n, steps)))
-    job.publish(comparison([tables for tables, _ in asked], results, gains))
+    job.publish(comparison(tables, results, gains))
 
 
-def _part(job: PageJob, done: int, steps: int) -> Any:
+def _part(job: Job, done: int, steps: int) -> Any:
     return lambda what, share: job.progress(what, (done + share) / steps)
 
 
 # Choose -------------------------------------------------------------------------------------------
 
 
-def choose_design(job: PageJob, goal: Mapping[str, Any]) -> None:
+def choose_design(job: Job, goal: Mapping[str, Any]) -> None:
     """Publish what to buy for the tables of a goal."""
     from nvmesim.show.studies.choice_view import fragment
     from nvmesim.study.choose.goal import goal_from_dict
@@ -120,7 +116,7 @@ def choose_design(job: PageJob, goal: Mapping[str, Any]) -> None:
     job.publish(fragment(found), met=found.chosen is not None)
 
 
-def find_best(job: PageJob, tables: Mapping[str, Any], asked: Mapping[str, Any]) -> None:
+def find_best(job: Job, tables: Mapping[str, Any], asked: Mapping[str, Any]) -> None:
     """Publish the largest load within a goal: healthy, degraded, rebuilding."""
     from nvmesim.show.charts.designs import BEST_CAPTIONS, best_charts
     from nvmesim.show.studies.best_view import fragment
@@ -139,29 +135,29 @@ def find_best(job: PageJob, tables: Mapping[str, Any], asked: Mapping[str, Any])
 # Calibrate ----------------------------------------------------------------------------------------
 
 
-def calibrate(job: PageJob, files: Sequence[Path], name: str, captured_on: str | None) -> None:
+def calibrate(job: Job, files: Sequence[str], name: str, captured_on: str) -> None:
     """Publish the drive fitted to *files* with its verdict."""
     from nvmesim.calibrate.drive.fit import fit_drive
     from nvmesim.capture.registry import read_captures
 
     job.tell("reading")
-    captures = read_captures([str(f) for f in files])
+    captures = read_captures(files)
     fit = fit_drive(captures, name=name, captured_on=captured_on or None, tell=job.tell)
     _publish_fit(job, fit, name)
 
 
-def calibrate_sheet(job: PageJob, file: Path, name: str) -> None:
+def calibrate_sheet(job: Job, file: str, name: str) -> None:
     """Publish the drive fitted to the datasheet in *file*."""
     from nvmesim.calibrate.datasheet import read_datasheet
     from nvmesim.calibrate.drive.sheet import fit_datasheet
 
-    _publish_fit(job, fit_datasheet(read_datasheet(file), name=name, tell=job.tell), name)
+    _publish_fit(job, fit_datasheet(read_datasheet(Path(file)), name=name, tell=job.tell), name)
 
 
-def _publish_fit(job: PageJob, fit: DriveFit, name: str) -> None:
-    from nvmesim.show.fits import evidence
+def _publish_fit(job: Job, fit: DriveFit, name: str) -> None:
+    from nvmesim.show.fits import evidence, fit_page
 
-    job.result = fit
+    job.keep_report(fit_page(fit))
     text = to_toml(fit.profile)
     job.publish(evidence(fit), name=name, toml=text, profile=tomllib.loads(text))
 
@@ -176,10 +172,29 @@ def safe_name(name: str, number: int) -> str:
     return f"{number}-{re.sub(r'[^A-Za-z0-9._-]', '_', last).lstrip('.')[-80:]}"
 
 
+def warm(_: Job) -> None:
+    """Load the engine and the charts' code."""
+    import altair  # noqa: F401 - a second, which the first answer need not wait for
+
+    first_look(scenario_of(start()))
+
+
+WORK: Final[Mapping[str, Callable[..., None]]] = {
+    "refine": refine,
+    "compare": compare_designs,
+    "choose": choose_design,
+    "best": find_best,
+    "calibrate": calibrate,
+    "sheet": calibrate_sheet,
+    "warm": warm,
+}
+"""Work by the name that `Jobs.start` takes."""
+
+
 # Describe -----------------------------------------------------------------------------------------
 
 
-def describe_dumps(texts: Any) -> dict[str, Any]:
+def describe_dumps(texts: Any, folder: Path) -> dict[str, Any]:
     """Return the scenario that pasted dumps describe."""
     from nvmesim.describe import description
 
@@ -187,13 +202,17 @@ def describe_dumps(texts: Any) -> dict[str, Any]:
         raise InputError(f"paste 1 to {MOST_DUMPS} dumps, such as what lscpu printed")
     if not all(isinstance(t, str) and t.strip() for t in texts):
         raise InputError("a dump is empty; paste what the command printed")
-    with tempfile.TemporaryDirectory(prefix="nvmesim-ui-") as folder:
+    with tempfile.TemporaryDirectory(dir=folder) as place:
         files = []
         for n, text in enumerate(texts, 1):
-            files.append(Path(folder) / f"paste-{n}.txt")
+            files.append(Path(place) / f"paste-{n}.txt")
             files[-1].write_text(text, encoding="utf-8")
         try:
             found = description(files)
         except InputError as error:
-            raise type(error)(str(error).replace(f"{folder}/", "")) from None
+            raise type(error)(str(error).replace(f"{place}/", "")) from None
     return found.to_json()
+
+
+if __name__ == "__main__":
+    serve(WORK)

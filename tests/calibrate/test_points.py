@@ -5,9 +5,11 @@ from dataclasses import replace
 
 import pytest
 
+from nvmesim.calibrate.bench import measure
 from nvmesim.calibrate.points import Point, hold_out, points_of
 from nvmesim.capture.registry import read_captures
 from nvmesim.errors import FitError
+from tests.calibrate import bench
 from tests.calibrate.bench import fio_json
 
 
@@ -85,3 +87,40 @@ def test_total_percentiles_stand_for_a_host_that_stays_in():
     p = replace(point(), totals_s={50.0: 1e-4})
     assert p.with_totals().percentiles_of == "lat"
     assert point().with_totals().percentiles_of == "clat"
+
+
+TOGETHER = """name,op,block_size,jobs,iodepth,iops,lat_mean_us,rate,arrivals,limit,beside
+load,randwrite,4k,6,,5000,10,5000,poisson,384,
+probe,randread,4k,1,64,1000,70,1000,fixed,64,load
+full,randwrite,4k,6,,80000,4800,200000,poisson,384,
+,randread,4k,4,,50000,80,,,,
+"""
+
+
+def test_rows_keep_the_load_that_they_state(tmp_path):
+    path = tmp_path / "rows.csv"
+    path.write_text(TOGETHER, encoding="utf-8")
+    found = {p.name: p for p in points_of(read_captures(path))[0]}
+    probe = found["randread 4 KiB 1,000/s"]
+    assert (probe.rate, probe.arrivals, probe.beside.rate) == (1000, "paced", 5000)
+    full = found["randwrite 4 KiB 6 x 64"]  # it does not keep up: a closed loop of its limit
+    assert full.rate is None
+    deep = found["randread 4 KiB 4 x 1"]  # by Little's law
+    assert not deep.is_bounded
+    drive = bench.drive()
+    answer = measure(drive, bench.host(), probe, requests=20_000)
+    assert answer.iops == pytest.approx(1000, rel=0.01)
+    assert answer.mean_s < measure(drive, bench.host(), deep).mean_s * 1.2
+
+
+def test_a_flush_follows_each_write_and_an_array_is_simulated():
+    one = point(1, 1, read=0.0)
+    plain, synced, array = (
+        measure(bench.drive(), bench.host(), p, requests=20_000).iops
+        for p in (one, replace(one, sync="fdatasync"), replace(one, raid="raid1", targets=2))
+    )
+    assert synced < 0.8 * plain
+    assert array < 1.05 * plain
+    wide = replace(one, raid="raid0:65536", targets=2, jobs=64)
+    lone = measure(bench.drive(), bench.host(), replace(one, jobs=64), requests=20_000).iops
+    assert measure(bench.drive(), bench.host(), wide, requests=20_000).iops > 1.5 * lone

@@ -76,32 +76,6 @@ def spc(n: int = 60) -> str:
     )
 
 
-def xperf(n: int = 60, cpu: bool = True) -> str:
-    column = " CPU," if cpu else ""
-    tail = "ElapsedTime,  DiskNum, IrpFlags, DiskSvcTime, I/O Pri"
-    lines = ["BeginHeader\n"]
-    lines += [
-        f"{kind:>22},  TimeStamp,     Process Name ( PID),   ThreadID,{column}"
-        f"   IrpPtr,   ByteOffset,     IOSize, {tail},  VolSnap, FileObject, FileName\n"
-        for kind in ("DiskRead", "DiskWrite")
-    ]
-    head = f"TimeStamp,  Process Name ( PID), ThreadID,{column} IrpPtr, {tail}"
-    lines.append(f"{'DiskFlush':>22},  {head}\n")
-    lines.append("EndHeader\n")
-    rows = sorted(_rows(n), key=lambda row: row[0] + row[1])
-    for i, (t, took, w, b, o) in enumerate(rows):
-        kind, number = "DiskWrite" if w else "DiskRead", " 1," if cpu else ""
-        lines.append(
-            f"{kind:>22}, {(t + took) // 1000:10}, app.exe (7120), 7204,{number} 0xffffe288b240bb20, "
-            f"0x{o:010x}, 0x{b:08x}, {took // 1000:10}, {i % 2:8}, 0x060a00, 41, 3, Original, "
-            '0xffffe288, "E:\\bench, data\\t2.dat"\n'
-        )
-    lines.append(
-        f"{'DiskFlush':>22}, 99999999, System (   4), 132,{' 0,' if cpu else ''} 0x1, 512, 0, 0x0, 512, 3\n"
-    )
-    return "".join(lines)
-
-
 def biosnoop(n: int = 60, queue: bool = True) -> str:
     lines = [
         f"TIME(s)     COMM           PID     DISK      T SECTOR     BYTES {' QUE(ms)' * queue} LAT(ms)\n"

@@ -1,4 +1,4 @@
-"""Published traces and xperf: units, depth, damage, long files."""
+"""Published traces: units, depth, damage, long files."""
 
 from __future__ import annotations
 
@@ -21,10 +21,9 @@ WRITERS = {
     "k5cloud": composed.k5cloud,
     "systor17": composed.systor,
     "spc": composed.spc,
-    "xperf": composed.xperf,
 }
 RESOLUTION = {"msr-cambridge": 100, "tencent-cbs": 10**9}
-TIMED = ("msr-cambridge", "systor17", "xperf")
+TIMED = ("msr-cambridge", "systor17")
 
 
 def written(path: Path, text: str) -> Path:
@@ -79,8 +78,6 @@ def test_chunks_of_any_size_give_the_same(name: str, tmp_path: Path, monkeypatch
     monkeypatch.setattr("nvmesim.capture.lines.CHUNK", 900)
     parts = rows(path)
     key = ["issue_ns", "device", "offset"]
-    if name == "xperf":  # in order of completion: depths at the border may be lower
-        whole, parts = whole.drop("depth"), parts.drop("depth")
     assert parts.sort(key).equals(whole.sort(key))
     monkeypatch.setattr(request_table, "KEEP_ROWS", 5)
     assert (
@@ -115,14 +112,6 @@ def test_damage_is_counted(tmp_path: Path) -> None:
     capture = read_capture(written(tmp_path / "t", text))
     assert capture.rows == 11
     assert capture.skipped == len(bad) + 1
-
-
-def test_xperf_columns_follow_the_header(tmp_path: Path) -> None:
-    """Older builds print no CPU column."""
-    old = rows(written(tmp_path / "old", composed.xperf(cpu=False)))
-    assert old.equals(rows(written(tmp_path / "new", composed.xperf(cpu=True))))
-    capture = read_capture(tmp_path / "old")
-    assert "1 flushes (not in the table)" in capture.warnings
 
 
 def test_requests_without_a_response_are_said(tmp_path: Path) -> None:

@@ -382,7 +382,7 @@ def test_folder_and_globs(tmp_path: Path) -> None:
     captures = read_captures([tmp_path])
     assert [c.file.name for c in captures.files] == ["qd2.json", "qd16.json"]
     assert len(captures.unread) == 1
-    assert "job.fio: is a fio job file, no capture" in captures.unread[0]
+    assert "job.fio: is a fio job file; run it with fio" in captures.unread[0]
     assert len(read_captures(str(tmp_path / "*.json")).files) == 2
     with pytest.raises(CaptureError, match="no file matches"):
         read_captures(str(tmp_path / "*.xml"))

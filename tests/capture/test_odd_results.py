@@ -338,15 +338,3 @@ def test_iometer_without_one_request(tmp_path: Path) -> None:
     zeroed = first.replace(",2583021,", ",0,").replace(",1106960,", ",0,")
     assert zeroed != first
     assert refused(zeroed, tmp_path).startswith("has no whole result of Iometer")
-
-
-def test_blank_and_cut_rows_of_a_histogram_log(tmp_path: Path) -> None:
-    log = (DATA / "fio-hist-log" / "mix_hist_c3_clat_hist.1.log").read_text()
-    path = tmp_path / "r_clat_hist.1.log"
-    path.write_text(log)
-    whole = read_capture(path)
-    path.write_text(log.replace("\n", "\n\n"))
-    assert read_capture(path).rows == whole.rows
-    path.write_text(log.split("\n")[0])
-    with pytest.raises(CaptureError, match="has no whole row of a fio histogram log"):
-        read_capture(path)

@@ -143,3 +143,32 @@ def test_tables_that_cannot_be(tmp_path: Path) -> None:
         read_text("op,iops,p50_us\nread,1,0\n", tmp_path)
     with pytest.raises(CaptureError, match="columns are not those of points"):
         read_text("name,iops\na,1\n", tmp_path)
+
+
+LOADS = """name,op,block_size,jobs,drives,iops,rate,arrivals,limit,sync,raid,cpu_us,beside,\
+device_times
+load,randwrite,4k,6,1,5000,5000,poisson,384,,,,,
+probe,randrw:50,4k,1,1,10000,10000,fixed,64,,,,load,
+,randwrite,16k,4,2,23949,,,,,raid0:512 KiB,15.4,,
+,randwrite,16k,1,1,2100,,,,fdatasync,,25,,1
+"""
+
+
+def test_a_row_states_its_load(tmp_path: Path) -> None:
+    first, probe, array, synced = (m.conditions for m in read_text(LOADS, tmp_path).measurements)
+    assert (first.offered_iops, first.arrivals, first.most_outstanding) == (5000, "poisson", 384)
+    assert (probe.beside, probe.arrivals) == ("load", "fixed")
+    assert (array.raid, array.targets) == ("raid0:524288", 2)
+    assert (synced.sync, synced.device_times, synced.raid) == ("fdatasync", True, None)
+    uses = [m.cpu and m.cpu.total_pct for m in read_text(LOADS, tmp_path).measurements]
+    assert uses == [None, None, pytest.approx(23949 * 15.4e-4), pytest.approx(2100 * 25e-4)]
+
+
+@pytest.mark.parametrize(
+    ("column", "cell"),
+    [("arrivals", "often"), ("sync", "always"), ("raid", "raid9"), ("raid", "raid0:x"),
+     ("polled", "yes"), ("device_times", "2")],
+)  # fmt: skip
+def test_a_load_that_is_not_known_names_its_column(tmp_path: Path, column: str, cell: str) -> None:
+    with pytest.raises(CaptureError, match=f"line 2: {column} is|line 2: {column}: "):
+        read_text(f"op,block_size,iops,{column}\nrandread,4k,1000,{cell}\n", tmp_path)

@@ -7,10 +7,8 @@ what it returned.
 from __future__ import annotations
 
 import csv
-import struct
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from nvmesim.capture.capture import Capture, Measurement, Op
@@ -292,40 +290,6 @@ def test_a_latency_summary_alone(tmp_path: Path) -> None:
     assert m.mixed.lat.percentiles_s[99.0] == pytest.approx(150.25e-6)
 
 
-# esxtop
-
-
-def test_esxtop() -> None:
-    with (DATA / "esxtop" / "batch.csv").open() as file:
-        header, *rows = csv.reader(file)
-
-    def column(name: str) -> np.ndarray:
-        at = header.index(rf"\\esx1\Physical Disk SCSI Device(naa.5001)\{name}")
-        return np.array([float(row[at]) for row in rows])
-
-    (m,) = read("esxtop/batch.csv").measurements  # the other device was idle
-    for op, word, moved in (("read", "Read", "Read"), ("write", "Write", "Written")):
-        rates, took = column(f"{word}s/sec"), column(f"Average Driver MilliSec/{word}")
-        expected = rates.mean(), column(f"MBytes {moved}/sec").mean() * MIB
-        assert figures(m, op) == pytest.approx((*expected, 1e3 * (rates @ took) / rates.sum()))
-    assert m.conditions.depth_mean == pytest.approx(1.2)
-    assert m.conditions.read_fraction == 0.75
-
-
-# rados bench
-
-
-def test_rados_bench() -> None:
-    a, b = read("rados-bench/write_seq.txt").measurements
-    assert figures(a, "write") == pytest.approx((2_000, 125 * MIB, 7_900))
-    assert figures(b, "read") == pytest.approx((4_000, 250 * MIB, 3_900))
-    assert (a.ops["write"].count, b.ops["read"].count) == (20_000, 20_000)
-    assert load(a) == (0.0, None, 65536, 1, 16)
-    assert load(b) == (1.0, "sequential", 65536, 1, 16)
-    lat = a.ops["write"].lat
-    assert (lat.min_s, lat.max_s, lat.stddev_s) == (0.0015, 0.0625, 0.0012)
-
-
 # ioping
 
 
@@ -338,102 +302,3 @@ def test_ioping() -> None:
     assert (lat.min_s, lat.max_s, lat.stddev_s) == pytest.approx((2e-3, 30e-3, 4e-3))
     assert load(a) == (1.0, None, 4096, 1, 1)
     assert b.conditions.block_size == 4096  # 400 KiB/s over 100 a second
-
-
-# node_exporter
-
-
-def test_node_exporter_between_two_scrapes() -> None:
-    (m,) = read("node-exporter/two_scrapes.txt").measurements  # sda did nothing in between
-    seconds = 1.70010001e9 - 1.7001e9
-    assert figures(m, "read") == pytest.approx((100_000 / seconds, 409_600_000 / seconds, 100))
-    assert figures(m, "write") == pytest.approx((50_000 / seconds, 409_600_000 / seconds, 420))
-    assert (m.ops["read"].count, m.ops["write"].count) == (100_000, 50_000)
-    assert m.disk_util_pct == {"nvme0n1": pytest.approx(90)}
-    assert m.conditions.depth_mean == pytest.approx(3.1) == pytest.approx((10 + 21) / seconds)
-
-
-def test_node_exporter_since_boot(tmp_path: Path) -> None:
-    text = (DATA / "node-exporter" / "two_scrapes.txt").read_text()
-    first, _ = text.split("node_time_seconds 1.7001e+09\n")
-    path = tmp_path / "metrics"
-    path.write_text(first + "node_time_seconds 1.7001e+09\n")
-    capture = read_capture(path)
-    m = capture.measurements[0]
-    assert m.ops["read"].iops == pytest.approx(1000 / 100_000)
-    assert any("since boot" in w for w in capture.warnings)
-    path.write_text(first)
-    capture = read_capture(path)
-    assert capture.measurements[0].ops["read"].iops == 0
-    assert any("no rates" in w for w in capture.warnings)
-
-
-# kubestr
-
-
-def test_kubestr_jobs() -> None:
-    capture = read("kubestr/jobs.txt")
-    a, b = capture.measurements
-    assert capture.version == "fio 3.36"
-    assert figures(a, "read")[:2] == (1_000, 4_000 * 1024)
-    assert figures(b, "write")[:2] == (500, 64_000 * 1024)
-    assert (a.label, load(a)) == ("read_iops", (1.0, "random", 4096, 1, 64))
-    assert load(b) == (0.0, "random", 131072, 1, 64)
-    assert (a.conditions.engine, a.conditions.direct) == ("libaio", True)
-
-
-def test_kbench_summary() -> None:
-    found = {m.label: m for m in read("kubestr/kbench.md").measurements}
-    assert len(found) == 12
-    suffix = " (local (some SSD))"
-    assert found["random read IOPS" + suffix].ops["read"].iops == 90_000
-    assert found["sequential write IOPS" + suffix].ops["write"].iops == 68_500
-    assert found["random write bandwidth" + suffix].ops["write"].bytes_per_s == 300_000 * 1024
-    latency = found["sequential write latency" + suffix].ops["write"].lat
-    assert latency.mean_s == pytest.approx(5e-3)
-
-
-# vSCSI and LCS
-
-
-def test_vscsi_requests_one_by_one() -> None:
-    raw = (DATA / "vscsi" / "v2.vscsi").read_bytes()
-    rows = list(struct.iter_unpack("<HHIIIQQQ", raw))
-    table = read("vscsi/v2.vscsi").requests.collect().sort("offset", "issue_ns")
-    start = rows[0][6]
-    expected = sorted(
-        (lbn * 512, (ts - start) * 1000, "write" if cmd == 0x2A else "read", size, rt * 1000)
-        for cmd, _, _, size, _, lbn, ts, rt in rows
-    )
-    found = table.select("offset", "issue_ns", "op", "bytes", "latency_ns").rows()
-    assert found == expected
-
-
-def test_vscsi_version_1_has_no_latencies() -> None:
-    raw = (DATA / "vscsi" / "v1.vscsi").read_bytes()
-    rows = list(struct.iter_unpack("<IIIHHQQ", raw))
-    (m,) = read("vscsi/v1.vscsi").measurements
-    writes = [row for row in rows if row[3] == 0x8A]
-    assert m.ops["write"].count == len(writes)
-    assert m.ops["write"].bytes == sum(row[1] for row in writes)
-    assert m.ops["read"].count == len(rows) - len(writes)
-    assert m.ops["read"].clat is None
-
-
-def test_lcs() -> None:
-    raw = (DATA / "vscsi" / "v2.lcs").read_bytes()[8192:]
-    rows = list(struct.iter_unpack("<IQIIq", raw))
-    capture = read("vscsi/v2.lcs")
-    writes = [row for row in rows if row[3] & 0xFF == 13]
-    assert capture.measurements[0].ops["write"].count == len(writes)
-    times = capture.requests.collect()["issue_ns"].to_list()
-    assert times == [(row[0] - rows[0][0]) * 10**9 for row in rows]
-
-
-def test_lcs_that_does_not_say_what_reads(tmp_path: Path) -> None:
-    raw = bytearray((DATA / "vscsi" / "v2.lcs").read_bytes())
-    raw[8] = 1
-    path = tmp_path / "v1.lcs"
-    path.write_bytes(raw)
-    with pytest.raises(CaptureError, match="does not say what reads and what writes"):
-        read_capture(path)

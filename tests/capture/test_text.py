@@ -6,10 +6,8 @@ import bz2
 import gzip
 import lzma
 import os
-import struct
 import subprocess
 import sys
-import zlib
 from pathlib import Path
 
 import pytest
@@ -67,15 +65,6 @@ def test_damaged_compression(kind: str, tmp_path: Path) -> None:
 def test_a_bomb_is_bounded(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(text_module, "EXPANDED_FLOOR_BYTES", 1 << 20)
     bomb = source_of(PACKERS[kind](bytes(8 << 20)), tmp_path)
-    with pytest.raises(CaptureError, match="expands to more than 100 times its size"):
-        bomb.raw()
-
-
-def test_a_bomb_of_fio_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """fio's compressed logs are zlib streams of fixed records, printed as text."""
-    monkeypatch.setattr(text_module, "EXPANDED_FLOOR_BYTES", 1 << 16)
-    sample = struct.pack("<QQIHxxQ", 7, 90000, 1, 0, 8192)
-    bomb = source_of(zlib.compress(sample * 100_000), tmp_path)
     with pytest.raises(CaptureError, match="expands to more than 100 times its size"):
         bomb.raw()
 
@@ -186,7 +175,6 @@ def test_reading_one_file_imports_its_reader_only() -> None:
     "sample",
     [
         "fio-log/rr_qd1_clat.1.log.gz",
-        "fio-hist-log/mix_hist_c3_clat_hist.1.log",
         "points/datasheet.csv",
         "diskspd-xml/two_targets.xml.gz",
         "diskspd-text/two_targets.txt",

@@ -140,16 +140,6 @@ def _msr(r: Request) -> list[Line]:
     ]
 
 
-def _xperf(r: Request) -> list[Line]:
-    kind = "DiskWrite" if r.write else "DiskRead"
-    text = f"{kind:>22}, {r.end // 1000:10}, app.exe (7120), 7204, 1, 0xffff, 0x{r.offset:010x}, 0x{r.size:08x}, {r.took // 1000:10}, 1"
-    return [(r.end, text)]
-
-
-XPERF_HEADER = "BeginHeader\n" + "".join(
-    f"{kind:>22}, TimeStamp, Process Name ( PID), ThreadID, CPU, IrpPtr, ByteOffset, IOSize, ElapsedTime, DiskNum\n"
-    for kind in ("DiskRead", "DiskWrite")
-) + "EndHeader\n"  # fmt: skip
 FORMS = {
     "blkparse": Form(_blkparse),
     "perf-script": Form(_perf),
@@ -167,7 +157,6 @@ FORMS = {
     ),
     "k5cloud": Form(lambda r: [(r.issue, f"1157,{seconds(r.issue)},{r.rwbs},{r.offset},{r.size}")]),
     "spc": Form(lambda r: [(r.issue, f"0,{r.offset // 512},{r.size},{r.rwbs},{seconds(r.issue, 6)}")]),
-    "xperf": Form(_xperf, XPERF_HEADER),
     "fio-log": Form(
         lambda r: [(r.end, f"{r.end // 10**6}, {r.took}, {r.write:d}, {r.size}, {r.offset}, 0")]
     ),

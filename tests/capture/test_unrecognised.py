@@ -55,12 +55,12 @@ FILES = {
     ),
     "a drive's profile": (
         'kind = "drive"\nname = "mine"\n',
-        "is a drive profile, no capture; a scenario names it",
+        "is a drive profile; a scenario names it",
     ),
     "a Parquet table": ("PAR1\x15\x04\x15\x10", "is a Parquet table"),
     "nvmesim's own result": (
         '{"nvmesim": "2.6", "schema": 1, "results": {}}\n',
-        "is a result of nvmesim, no capture",
+        "is a result of nvmesim; give",
     ),
     "btt's text": (
         "==================== All Devices ====================\n\n  ALL  MIN  AVG  MAX  N\n",
@@ -72,7 +72,7 @@ FILES = {
     ),
     "a saved page": (
         "<!DOCTYPE html>\n<html><body>randread 4k 640k IOPS</body></html>\n",
-        "is a web page, no capture; save the file itself",
+        "is a web page; save the file itself",
     ),
     "fio's messages": (
         "fio: engine libaio not loadable\nfio: failed to load engine\n",
@@ -80,7 +80,7 @@ FILES = {
     ),
     "a command that failed": (
         "blktrace: /dev/nvme0n1: Permission denied\n",
-        "holds a failed command, no capture .*Permission denied",
+        "holds a failed command .*Permission denied",
     ),
 }
 

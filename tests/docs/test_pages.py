@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
 import shlex
+import subprocess
 import sys
 import warnings
 from dataclasses import dataclass
@@ -73,31 +76,28 @@ def test_a_page_can_be_followed(page, tmp_path, monkeypatch, capfd):
                 exec(compile(block.text, page.name, "exec"), names)
 
 
-def test_the_reader_reads(tmp_path, monkeypatch):
-    """The module of the how-to, in the registry's place, on a file of its tool."""
-    import importlib.util
+def test_the_reader_reads(tmp_path):
+    """The package of the how-to, installed into a folder of its own, on a file of its tool."""
+    for name in ("mytool.py", "pyproject.toml", "run.txt"):
+        (block,) = [b for b in blocks(DOCS / "howto/reader.md") if b.file == name]
+        (tmp_path / name).write_text(block.text, "utf-8")
+    site, pip = tmp_path / "site", [sys.executable, "-m", "pip", "install", "--quiet"]
+    pip += ["--no-deps", "--no-index", "--no-build-isolation", "--target", str(site), str(tmp_path)]
+    subprocess.run(pip, check=True, capture_output=True)
+    command = [sys.executable, "-P", "-m", "nvmesim", "trace", "--json", "run.txt"]
+    env = {**os.environ, "PYTHONPATH": str(site)}
 
-    from nvmesim.capture import registry
-    from nvmesim.errors import CaptureError
+    def trace() -> subprocess.CompletedProcess[str]:
+        return subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True)
 
-    (block,) = [b for b in blocks(DOCS / "howto/reader.md") if b.file == "mytool.py"]
-    path = tmp_path / "mytool.py"
-    path.write_text(block.text, "utf-8")
-    spec = importlib.util.spec_from_file_location("mytool", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    monkeypatch.setitem(sys.modules, "nvmesim.capture.mytool", module)
-    reader = registry.LazyReader("mytool", "mytool")
-    monkeypatch.setattr(registry, "READERS", (*registry.READERS, reader))
-    capture = tmp_path / "run.txt"
-    (sample,) = [b for b in blocks(DOCS / "howto/reader.md") if b.file == "run.txt"]
-    capture.write_text(sample.text)
-    (found,) = registry.read_captures([capture]).measurements
-    assert found.ops["read"].iops == 81234.5
-    assert found.ops["read"].lat.percentiles_s == {99.0: pytest.approx(612e-6)}
-    capture.write_text("mytool results 1.0\n")
-    with pytest.raises(CaptureError, match="no IOPS and p99 in its second line"):
-        registry.read_captures([capture])
+    found = json.loads(trace().stdout)
+    assert found["format"] == "mytool"
+    assert found["ops"]["read"]["iops"] == 81234.5
+    assert found["ops"]["read"]["latency_s"]["p99"] == pytest.approx(612e-6)
+    (tmp_path / "run.txt").write_text("mytool results 1.0\n")
+    refused = trace()
+    assert refused.returncode == 2
+    assert "has no IOPS and p99 in its second line" in refused.stderr
 
 
 def test_extensions_are_short():

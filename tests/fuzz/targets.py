@@ -75,7 +75,7 @@ def _shortened(name: str, data: bytes) -> list[bytes]:
         return [data]
     if name == "diskspd-xml":
         return [_short_xml(data)]
-    if name in ("fio-text", "fio-terse", "diskspd-text", "iometer", "rados-bench"):
+    if name in ("fio-text", "fio-terse", "diskspd-text", "iometer"):
         return [data[: 4 * SMALL]]
     if name == "blktrace":
         return [data[:1440]]

@@ -154,6 +154,16 @@ def test_many_outstanding_lengthen_the_least_run() -> None:
     assert measured.window.mean_latency_s(None).value == pytest.approx(users * 1e-6, rel=0.05)
 
 
+@pytest.mark.parametrize(("requests", "rounds"), [(14_000, 7), (42_000, 21)])
+def test_a_start_is_not_called_converged(requests: int, rounds: int) -> None:
+    users = 2000
+    measured = measure(
+        network([MEAN_PS], users=users), RunGoal(None, requests), is_open=False, users=users
+    )
+    assert measured.converged == (rounds > 10)
+    assert ("short" in {w.code for w in measured.warnings}) == (rounds < 10)
+
+
 def test_progress_is_told() -> None:
     told: list[float] = []
     engine = CompiledEngine(mm1(0.5))

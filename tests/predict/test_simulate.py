@@ -31,6 +31,14 @@ def reads() -> Result:
     return simulate(scenario(drives=4, run={"requests": 100_000}), reliefs=False, certainty=False)
 
 
+def test_a_short_run_has_no_bound_below_its_iops_and_strict_json() -> None:
+    """Measured demands scatter; a single request has intervals without end."""
+    for requests in (1, 3, 50, 500):
+        short = simulate(scenario(run={"requests": requests}), reliefs=False, certainty=False)
+        assert short.bottleneck.bound_iops >= short.total.iops.value
+        assert json.loads(json.dumps(short.to_json(), allow_nan=False)) == short.to_json()
+
+
 def test_utilization_and_little_hold(reads: Result) -> None:
     """X R = N, and a command station is busy X / 500k."""
     assert reads.total.iops.value * reads.total.latency.mean == pytest.approx(128, rel=0.01)

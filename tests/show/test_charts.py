@@ -11,7 +11,7 @@ import altair as alt
 import pytest
 
 from nvmesim.show.charts import result as charts
-from nvmesim.show.charts.cpu import _at_ends
+from nvmesim.show.charts.cpu_load import _at_ends
 from nvmesim.show.charts.sweep import heat, scaling
 from nvmesim.show.charts.timeline import request_timeline
 from nvmesim.show.palette import KINDS, LOAD_STEPS

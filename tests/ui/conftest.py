@@ -41,6 +41,15 @@ class Page:
         how = {"content": body} if isinstance(body, bytes) else {"json": body}
         return self.client.post(f"/{TOKEN}/{path}", headers={"Origin": self.origin}, **how)
 
+    def news(self, job, seconds=60):
+        """What the job publishes first."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            found = self.get(f"api/job/{job}").json()
+            if found["html"] or found["state"] != "running":
+                return found
+        raise AssertionError(f"nothing came for {seconds} s")
+
     def wait(self, job, state="done", seconds=120):
         end = time.monotonic() + seconds
         while time.monotonic() < end:

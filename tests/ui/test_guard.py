@@ -130,7 +130,7 @@ def test_dropped_files_have_names_of_our_own(name):
 def test_hostile_names_stay_text(page):
     evil = "<img src=x onerror=alert(1)>"
     found = page.post("api/design", {"toml": SMALL.replace("one drive", evil)}).json()
-    assert evil not in found["html"]
+    assert evil not in page.news(found["job"])["html"]
     done = page.wait(found["job"])
     assert evil not in done["html"]
     assert page.post("api/job/../../x/cancel", {}).status_code in (404, 405)

@@ -49,8 +49,9 @@ def test_every_page_has_labels_for_all_its_fields(page, name):
 def test_a_design_starts_moves_and_ends(page):
     first = page.post("api/design", {}).json()
     assert first["controls"]["drives.count"] == 8
-    assert "IOPS" in first["html"]
-    assert 'class="chart"' not in first["html"], "a first look waits for no chart"
+    look = page.news(first["job"])
+    assert "IOPS" in look["html"]
+    assert 'class="chart"' not in look["html"], "a first look waits for no chart"
     moved = page.post("api/design", {"toml": SMALL, "job": first["job"], "set": {
         "drives.count": 2, "volume.raid": "raid1"}}).json()  # fmt: skip
     assert page.wait(first["job"], "cancelled")["state"] == "cancelled"
@@ -76,7 +77,7 @@ def test_a_design_that_cannot_be_keeps_its_text_and_says_why(page):
     found = page.post("api/design", body).json()
     assert "raid6" in found["toml"]
     assert "raid6" in found["error"]
-    assert "html" not in found
+    assert "job" not in found
     broken = page.post("api/design", {"toml": "name = "}).json()
     assert broken["error"].startswith("not TOML")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -64,7 +65,7 @@ def lab(
         )
     if copy_only:
         return 0
-    command = [sys.executable, "-m", "jupyterlab", str(folder), *QUIET]
+    command = [sys.executable, "-P", "-m", "jupyterlab", str(folder), *QUIET]
     command += ["--no-browser"] if no_browser else []
     command += ["--allow-root"] if allow_root else []
     command += [] if port is None else [f"--port={port}", "--ServerApp.port_retries=0"]
@@ -72,8 +73,12 @@ def lab(
 
 
 def _served(command: list[str]) -> int:
-    """Run the server until it ends. Ctrl-C is for it: it asks first; a SIGTERM is passed on."""
-    with subprocess.Popen(command) as server:
+    """Run the server until it ends. Ctrl-C is for it: it asks first; a SIGTERM is passed on.
+
+    Neither the server nor the kernels that it starts look for their own modules in the folder that
+    they are started in: a stranger's ``jupyterlab.py`` may lie there.
+    """
+    with subprocess.Popen(command, env={**os.environ, "PYTHONSAFEPATH": "1"}) as server:
         before = signal.signal(signal.SIGTERM, lambda *_: server.terminate())
         try:
             while True:

@@ -11,7 +11,16 @@ from nvmesim.array_types import Ints
 from nvmesim.engine.chains import chained
 from nvmesim.engine.compiled import kernel_state as state
 from nvmesim.engine.compiled.native import loop_of
-from nvmesim.engine.contract import HIST_BINS, REQUEST_FIELDS, Acc, Batch, Status, deadlock, run_key
+from nvmesim.engine.contract import (
+    HIST_BINS,
+    REQUEST_FIELDS,
+    Acc,
+    Batch,
+    Status,
+    by_completion,
+    deadlock,
+    run_key,
+)
 from nvmesim.limits import need
 from nvmesim.network.check import REMEMBERED, check
 from nvmesim.network.network import GATES, HORIZON_PS, N_FIELDS, VISITS, Kind, Network, Op
@@ -375,4 +384,4 @@ class CompiledEngine:
         """Return and forget int64[n, 7], a row a completion: see `contract.REQUEST_FIELDS`."""
         n = int(self._run.scalars[state.N_RECORDS])
         self._run.scalars[state.N_RECORDS] = 0
-        return self._run.record[:n].copy()
+        return by_completion(self._run.record[:n])

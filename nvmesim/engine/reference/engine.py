@@ -38,6 +38,7 @@ from nvmesim.engine.contract import (
     REQUEST_FIELDS,
     Batch,
     Status,
+    by_completion,
     deadlock,
     run_key,
     stretched_ps,
@@ -157,7 +158,7 @@ class ReferenceEngine:
         rows = self._records or []
         if self._records is not None:
             self._records = []
-        return np.array(rows, np.int64).reshape(-1, len(REQUEST_FIELDS))
+        return by_completion(np.array(rows, np.int64).reshape(-1, len(REQUEST_FIELDS)))
 
     def steps(self) -> list[Step]:
         """Every step so far of the first *timeline* requests, by start."""

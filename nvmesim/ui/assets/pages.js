@@ -78,8 +78,7 @@ pages.design = () => {
       history.replaceState(null, "", `#s=${pack(toml)}`);
       fill(found.controls, found.own);
       problem(found.error || "");
-      if (found.html) { showFirst(found.html); $("answer").classList.remove("old"); }
-      else $("answer").classList.add("old");
+      $("answer").classList.add("old");
       job = found.job || null;
       $("report").disabled = true;
       if (job) {

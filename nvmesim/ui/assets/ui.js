@@ -118,15 +118,14 @@ async function follow(job, onEnd = () => {}) {
       return;
     }
     if (mine !== following) return;
-    if (state.html !== null) { show(state.html); seen = state.version; $("answer").classList.remove("old"); }
+    if (state.html !== null) { (state.html.includes('class="slow"') ? show : showFirst)(state.html); seen = state.version; $("answer").classList.remove("old"); }
     if (state.state === "running") {
       // The status is read aloud: it changes with the step, not with each per cent.
       const step = state.what.replace(/[\d,.]+/g, "").trim();
       if (step !== said) { said = step; $("answer-what").textContent = state.what; }
       $("answer-share").hidden = $("answer-cancel").hidden = false;
       $("answer-share").value = state.share;
-      await new Promise((later) => setTimeout(later, 200));
-      continue;
+      continue; // the answer comes when there is news, or after a moment
     }
     busy(false, state.state === "cancelled" ? "Cancelled; the answer so far stays." : "");
     if (state.state === "failed") problem(state.error);

@@ -1,1 +1,1 @@
-"""Readers of block-layer traces: blktrace, tracepoints, biosnoop, xperf."""
+"""Readers of block-layer traces: blktrace, tracepoints, biosnoop."""

@@ -2,7 +2,7 @@
 
 A *word* is the eight bytes at some place as one little-endian uint64, its lowest byte first in the
 text. The trick is that of Warren, "Hacker's Delight" (2nd ed., 6-1: find the first zero byte).
-With the JIT off NumPy warns where unsigned numbers wrap, as they must here: see `xperf`.
+With the JIT off NumPy warns where unsigned numbers wrap, as they must here.
 """
 
 from __future__ import annotations

@@ -20,10 +20,10 @@ from nvmesim.capture.text import Source
 from nvmesim.errors import CaptureError
 
 _NAME: Final = re.compile(
-    r"(?P<prefix>.+)_(?P<kind>clat_hist|clat|slat|lat|bw|iops)(?:\.(?P<job>\d{1,6}))?\.log\b.*"
+    r"(?P<prefix>.+)_(?P<kind>clat|slat|lat|bw|iops)(?:\.(?P<job>\d{1,6}))?\.log\b.*"
 )
 _KIND: Final = re.compile(r"(?:^|[_.-])(clat|slat|lat|bw|iops)(?=[_.-])")
-_OPTION: Final = {"bw": "write_bw_log", "iops": "write_iops_log", "clat_hist": "write_hist_log"}
+_OPTION: Final = {"bw": "write_bw_log", "iops": "write_iops_log"}
 _STATED: Final = re.compile(
     r"(?:\"fio version\"\s*:\s*\"fio-|^[2-5];fio-|^fio-)(\d[\w.-]*)", re.MULTILINE
 )
@@ -40,7 +40,7 @@ class LogName:
 
     prefix: str
     kind: str
-    """clat, lat, slat, bw, iops or clat_hist; empty if the name does not say."""
+    """clat, lat, slat, bw or iops; empty if the name does not say."""
     job: int | None
     """Number of the job, from 1 on; None if all jobs wrote one file."""
 

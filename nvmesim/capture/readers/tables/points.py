@@ -11,21 +11,33 @@ import itertools
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, cast
 
-from nvmesim.capture.capture import Capture, Conditions, CpuUse, Latency, Measurement, Op, OpResult
+from nvmesim.capture.capture import (
+    Arrivals,
+    Capture,
+    Conditions,
+    CpuUse,
+    Latency,
+    Measurement,
+    Op,
+    OpResult,
+    Sync,
+)
 from nvmesim.capture.caveats import with_caveats
 from nvmesim.capture.fields import MAX_LATENCY_S, MAX_RATE, checked
 from nvmesim.capture.readers.fio.options import Options
 from nvmesim.capture.text import Head, Source, shown
 from nvmesim.errors import CaptureError, UnitError, nearest
 from nvmesim.limits import MOST_POINTS
+from nvmesim.raid.levels import LEVELS
 from nvmesim.scenario.loads.fio_words import parse_bytes
 from nvmesim.units import format_size, parse_size
 
 _PLAIN: Final = frozenset(
     {"op", "block_size", "jobs", "iodepth", "iops", "cpu_pct", "source", "targets", "engine"}
-    | {"duration_s", "drives", "threads_per_drive", "note"}
+    | {"duration_s", "drives", "threads_per_drive", "note", "name", "rate", "arrivals", "limit"}
+    | {"sync", "raid", "polled", "cpu_us", "beside", "device_times"}
 )
 _BANDWIDTH: Final = {
     "bw_mb_s": 1e6, "bw_mib_s": 2.0**20, "bw_gb_s": 1e9, "bw_gib_s": 2.0**30, "bw_kib_s": 2.0**10,
@@ -128,6 +140,15 @@ class _Row:
         where = f"line {self.line}: {column}"
         return checked(self.source, where, text, most=most, do="mend the cell, or leave it blank")
 
+    def choice(self, column: str, known: tuple[str, ...]) -> str | None:
+        text = self.get(column)
+        if text is not None and text.lower() not in known:
+            raise self.error(f"{column} is {shown(text, 30)!r}", f"write {', '.join(known)}")
+        return None if text is None else text.lower()
+
+    def flag(self, column: str) -> bool:
+        return self.choice(column, ("0", "1")) == "1"
+
     def whole(self, column: str, most: int) -> int | None:
         number = self.number(column, most)
         if number is None:
@@ -181,6 +202,13 @@ def _measurement(row: _Row) -> Measurement:
         targets_per_job=1 if is_own else None,
         engine=row.get("engine"),
         duration_s=row.number("duration_s", MAX_LATENCY_S),
+        offered_iops=row.number("rate", MAX_RATE) or None,
+        arrivals=cast("Arrivals | None", row.choice("arrivals", ("poisson", "fixed"))),
+        most_outstanding=row.whole("limit", MAX_JOBS),
+        sync=cast("Sync | None", row.choice("sync", ("fsync", "fdatasync", "sync"))),
+        raid=_raid(row),
+        beside=row.get("beside"),
+        device_times=row.flag("device_times"),
     )
     latencies = {name: _latencies(row, name) for name in ("", "read_", "write_")}
     iops, warnings = _iops(row, conditions, latencies[""].get("lat"))
@@ -197,7 +225,7 @@ def _measurement(row: _Row) -> Measurement:
         label=_label(row, conditions),
         conditions=conditions,
         ops=ops,
-        cpu=_cpu(row, conditions),
+        cpu=_cpu(row, conditions, iops),
         source=row.get("source") or "",
         place=f"line {row.line}",
         warnings=tuple(warnings),
@@ -246,7 +274,8 @@ def _check_law(
     ratio = inside / outstanding
     text = f"{iops:,.0f} IOPS at {1e6 * table.mean_s:.6g} us with {outstanding} in flight"
     right = f"{1e6 * outstanding / iops:.4g} us"
-    if FACTOR[0] < ratio < FACTOR[1] or FACTOR[0] < 1 / ratio < FACTOR[1]:
+    is_kept_full = conditions.offered_iops is None and conditions.sync is None
+    if FACTOR[0] < ratio < FACTOR[1] or (is_kept_full and FACTOR[0] < 1 / ratio < FACTOR[1]):
         given = "nanoseconds" if ratio > 1 else "milliseconds"
         raise row.error(
             f"{column}: {text} cannot be, it would be {right}", f"is it in {given}? Write us"
@@ -279,12 +308,7 @@ def _block_size(row: _Row) -> int | None:
     text = row.get("block_size")
     if text is None:
         return None
-    size = parse_bytes(text)
-    if size is None:
-        try:
-            size = parse_size(text)
-        except UnitError as error:
-            raise row.error(f"block_size: {error}", "or 4096, or 4k") from None
+    size = _size(row, "block_size", text)
     if not 1 <= size <= 1 << 40:
         raise row.error(f"block_size is {size} B", "write 1 B to 1 TiB")
     if size >= SECTOR and size % SECTOR:
@@ -293,6 +317,16 @@ def _block_size(row: _Row) -> int | None:
         if power is not None:
             do = f"drives count in binary: is {size // power[0]} {power[1]} meant?"
         raise row.error(f"block_size is {text}, {size:,} bytes", do)
+    return size
+
+
+def _size(row: _Row, column: str, text: str) -> int:
+    size = parse_bytes(text)
+    if size is None:
+        try:
+            size = parse_size(text.strip())
+        except UnitError as error:
+            raise row.error(f"{column}: {error}", "or 4096, or 4k") from None
     return size
 
 
@@ -393,14 +427,32 @@ def _result(iops: float, conditions: Conditions, own: Mapping[str, Latency]) -> 
     )
 
 
-def _cpu(row: _Row, conditions: Conditions) -> CpuUse | None:
-    total = row.number("cpu_pct", 1e8)
+def _cpu(row: _Row, conditions: Conditions, iops: float) -> CpuUse | None:
+    total, each = row.number("cpu_pct", 1e8), row.number("cpu_us", MAX_LATENCY_S / _US)
+    polled = row.flag("polled")
+    if total is None and each is not None:
+        total = 100 * iops * each * _US
     if total is None:
         return None
-    return CpuUse(None, None, total, total / conditions.jobs if conditions.jobs else None)
+    per_job = total / conditions.jobs if conditions.jobs else None
+    return CpuUse(None, None, total, per_job, polled=polled)
+
+
+def _raid(row: _Row) -> str | None:
+    """Level of the measured array, and its chunk in bytes: "raid0:524288"."""
+    text = row.get("raid")
+    if text is None or text == "none":
+        return None
+    level, _, chunk = text.partition(":")
+    if level.strip().lower() not in LEVELS:
+        raise row.error(f"raid is {shown(text, 30)!r}", "write raid0:512 KiB, raid1 or raid10")
+    size = f":{_size(row, 'raid', chunk)}" if chunk.strip() else ""
+    return f"{level.strip().lower()}{size}"
 
 
 def _label(row: _Row, conditions: Conditions) -> str:
+    if row.get("name"):
+        return row.get("name") or ""
     size = conditions.block_size
     parts = [row.get("op") or "", format_size(size) if isinstance(size, int) else ""]
     if conditions.jobs and conditions.iodepth:

@@ -1,22 +1,21 @@
-"""Readers of published block traces, and xperf's dump: a line a request, told by their columns.
+"""Readers of published block traces: a line a request, recognised by their columns.
 
 Sources: the READMEs of MSR Cambridge (SNIA 388), Alibaba block traces 2020, Tencent CBS (SNIA
-27917), K5cloud 2018, SYSTOR '17 (SNIA 4928), SPC trace file format 1.0.1, MQSim's ASCII traces, the
-replayer of huaicheng; xperf -a dumper.
+27917), K5cloud 2018, SYSTOR '17 (SNIA 4928), SPC trace file format 1.0.1, the replayer of
+huaicheng.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from nvmesim.capture.capture import Capture
 from nvmesim.capture.notes import Notes
-from nvmesim.capture.readers.block.xperf import is_xperf, xperf_blocks
 from nvmesim.capture.readers.tables.table_rows import (
     INTEGER,
     LETTER,
@@ -102,10 +101,6 @@ def _milliseconds(columns: Columns, start: int) -> tuple[np.ndarray, None]:
     return (columns["time"] - start) // 1000, None
 
 
-def _blanks(least: int, **columns: tuple[int, int]) -> Shape:
-    return replace(_shape(least, None, **columns), commas=False)
-
-
 def _shape(least: int, most: int | None = None, **columns: tuple[int, int]) -> Shape:
     wanted = {name: TableColumn(*column) for name, column in columns.items()}
     return Shape(wanted, least, most or least)
@@ -174,20 +169,6 @@ LAYOUTS: Final = (
         device="asu",
     ),
     TraceLayout(
-        "mqsim",
-        re.compile(r"^\d+ \d+ \d+ \d+ [01]\s*$", re.M),
-        _blanks(5, time=(0, INTEGER), device=(1, NAME), offset=(2, INTEGER), size=(3, INTEGER),
-                op=(4, INTEGER)),
-        "",
-        _seconds,
-        latency=False,
-        in_sectors="os",
-        device="dev",
-        letters=(1, 0),
-        caveat="its last column is taken as MQSim's: 1 reads, 0 writes (others have it the other "
-        "way round)",
-    ),
-    TraceLayout(
         "replayer",
         re.compile(r"^\d+\.\d+,\d+,\d+,\d+,[01]\s*$", re.M),
         _shape(5, time=(0, SECONDS), device=(1, NAME), offset=(2, INTEGER), size=(3, INTEGER),
@@ -209,14 +190,12 @@ def find_layout(head: Head) -> TraceLayout | None:
 
 
 def sniff(head: Head) -> bool:
-    """True if *head* is of a published trace or an xperf dump."""
-    return is_xperf(head) or find_layout(head) is not None
+    """True if *head* is of a published trace."""
+    return find_layout(head) is not None
 
 
 def read(source: Source) -> Capture:
     """Read a trace with a line a request; CaptureError if it holds none."""
-    if is_xperf(source.head):
-        return requests_capture(source, "xperf", xperf_blocks)
     layout = find_layout(source.head)
     if layout is None:
         raise source.error("is not a trace with a line a request", "give the trace as published")

@@ -1,0 +1,96 @@
+"""Work that takes too long, too much, or that nobody wants any more ends without the app."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from nvmesim.ui import jobs, scratch
+from nvmesim.ui.jobs import Jobs
+from nvmesim.ui.trust import tables_of_text
+from tests.faults.conftest import CODE
+from tests.ui.conftest import SMALL
+
+
+def stopped(page):
+    """A design whose process is alive and does nothing; its number."""
+    job = page.api.jobs.start("refine", {"tables": tables_of_text(SMALL)})
+    end = time.monotonic() + 30
+    while job.worker is None and time.monotonic() < end:
+        time.sleep(0.001)
+    number = job.worker._process.pid
+    os.kill(number, signal.SIGSTOP)
+    return job.id, number
+
+
+def test_a_first_look_is_bounded_in_time(page, monkeypatch):
+    monkeypatch.setattr(jobs, "FIRST_S", 0.01)
+    job = page.post("api/design", {"toml": SMALL}).json()["job"]
+    assert page.wait(job, "failed")["error"] == jobs.TOO_LONG
+    monkeypatch.undo()
+    assert page.news(page.post("api/design", {"toml": SMALL}).json()["job"])["html"]
+
+
+def test_work_that_does_not_listen_can_be_cancelled(page):
+    job, number = stopped(page)
+    began = time.monotonic()
+    page.post(f"api/job/{job}/cancel", {})
+    page.wait(job, "cancelled")
+    assert time.monotonic() - began < 10 * jobs.GRACE_S
+    with pytest.raises(ProcessLookupError):
+        os.kill(number, 0)
+
+
+def test_a_process_that_dies_is_one_sentence(page):
+    job, number = stopped(page)
+    os.kill(number, signal.SIGKILL)
+    assert page.wait(job, "failed")["error"] == jobs.DIED
+
+
+def test_memory_is_bounded(page, monkeypatch):
+    """A child that may hold next to nothing says so; the app goes on."""
+    monkeypatch.setenv("NVMESIM_MAX_MEMORY", "1000")
+    small = Jobs(page.api._folder)
+    try:
+        job = small.start("refine", {"tables": tables_of_text(SMALL)})
+        end = time.monotonic() + 60
+        while job.state == "running" and time.monotonic() < end:
+            time.sleep(0.05)
+        assert job.state == "failed"
+        assert "--max-memory" in job.to_json()["error"]
+    finally:
+        small.close()
+
+
+def test_a_process_that_has_grown_is_not_used_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(jobs, "LARGEST", 1)
+    pool = Jobs(tmp_path)
+    try:
+        pool.warm()
+        assert pool._idle == []
+    finally:
+        pool.close()
+
+
+@pytest.mark.skipif(scratch.locks is None, reason="a killed process leaves no lock on POSIX alone")
+def test_what_a_killed_app_left_is_swept_by_the_next(tmp_path, monkeypatch):
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    command = [sys.executable, "-c", CODE, "ui", "--no-browser"]
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE) as app:
+        try:
+            end = time.monotonic() + 60
+            while not list(tmp_path.glob("nvmesim-ui-*/lock")) and time.monotonic() < end:
+                time.sleep(0.05)
+            (left,) = tmp_path.glob("nvmesim-ui-*")
+            monkeypatch.setattr(scratch.tempfile, "tempdir", str(tmp_path))
+            other = scratch.Scratch()
+            assert left.is_dir(), "its app lives"
+        finally:
+            app.kill()
+    scratch.Scratch().remove()
+    assert not left.exists()
+    assert other.path.is_dir()
+    other.remove()
