@@ -19,7 +19,7 @@ def asked(scenario: ResolvedScenario) -> str:
     >>> drives = tuple(Target("drive", i, f"drive{i}") for i in range(24))
     >>> group = WorkloadGroup("oltp", drives, read=0.7, threads=48, outstanding=32)
     >>> asked_of(group)
-    'random 4 KiB, 70 % reads; 48 threads a drive x 24 drives = 1,152, 32 in flight each: 36,864 in flight'
+    'random 4 KiB, 70 % reads; 48 threads a drive x 24 drives = 1,152 threads, each with 32 in flight: 36,864 in flight'
     """  # noqa: E501
     groups = scenario.workload
     shown = [
@@ -67,14 +67,13 @@ def _closed(group: WorkloadGroup) -> str:
     kind = "drive" if all(t.kind == "drive" for t in group.targets) else "volume"
     threads = plural(group.threads, "thread")
     if targets > 1 and group.threads_are_per_target:
-        threads += f" a {kind} x {targets} {kind}s = {group.n_threads:,}"
+        threads += f" a {kind} x {targets} {kind}s = {group.n_threads:,} threads"
     elif targets > 1 and group.outstanding_per == "thread-target":
         threads += f" over {targets} {kind}s"
-    each = f"{group.outstanding} in flight"
-    if group.n_threads > 1:
-        each += " each" if not _at_each(group) else f" at each {kind}"
+    each = "each with " if group.n_threads > 1 else ""
+    where = f" at each {kind}" if _at_each(group) else ""
     total = f": {group.in_flight:,} in flight" if group.in_flight != group.outstanding else ""
-    return f"{threads}, {each}{total}"
+    return f"{threads}, {each}{group.outstanding} in flight{where}{total}"
 
 
 def _at_each(group: WorkloadGroup) -> bool:

@@ -288,7 +288,8 @@ def latency_curve(result: Result) -> Drawing:
     most = 3 * max(row["us"] for row in rows)
     band = [row | {"high": min(row["high"], most)} for row in rows]
     across = x("kiops", "kIOPS", ticks=8, zero=True)
-    up = y("us", "latency, µs", log=[*ends_us, *limit, *(r["high"] for r in band)], padding=12)
+    values = [*ends_us, *limit, *(r["high"] for r in band)]
+    up, low = (y(key, "latency, µs", log=values, padding=12) for key in ("us", "low"))
     look = series("which", ["mean", "p99"], colours=[palette.READ, palette.WRITE], lines=True)
     shown = tips(
         "which: latency", "n: outstanding: ,", "kiops: kIOPS: ,.0f", "us: latency, µs: ,.0f"
@@ -299,8 +300,7 @@ def latency_curve(result: Result) -> Drawing:
         says += f" The goal is {limit[0]:,.4g} µs."
     order = alt.Order("n:Q")
     return layered(
-        mark("area", band, across, alt.Y("low:Q"), alt.Y2("high:Q"), look.colour, order,
-             opacity=0.13),
+        mark("area", band, across, low, alt.Y2("high:Q"), look.colour, order, opacity=0.13),
         *_latency_bounds(result, across, up), *(level(up, limit[0], "goal") if limit else []),
         mark("line", rows, across, up, look.colour, look.dash, order, strokeWidth=2),
         mark("point", rows, across, up, look.colour, filled=True, size=36, tips=shown),
