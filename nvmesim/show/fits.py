@@ -160,7 +160,7 @@ def profile_blocks(fit: AnyFit) -> list[Block]:
     return [
         Section("The profile", (table("Numbers of the profile", heads, known),), on_terminal=True),
         Fold("assumed numbers", (table("Assumed numbers", heads, rest),)),
-        Fold("The profile as a file (TOML)", (
+        Fold("As a file (TOML)", (
             Facts((("nvmesim", __version__),)), Source(to_toml(fit.profile)),
         ), is_listed=False),
     ]  # fmt: skip
