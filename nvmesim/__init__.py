@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from nvmesim.show.charts import named as charts
     from nvmesim.study.best import best as best
     from nvmesim.study.choose.search import choose as choose
+    from nvmesim.study.diagnosis.diagnose import diagnose as diagnose
     from nvmesim.study.rank import rank as rank
     from nvmesim.study.sensitivity import sensitivity as sensitivity
     from nvmesim.study.size import size_cpu as size_cpu
@@ -49,6 +50,7 @@ __all__ = [
     "charts",
     "choose",
     "compare",
+    "diagnose",
     "explore",
     "fit_drive",
     "fit_stack",
@@ -75,6 +77,7 @@ _HOME: Final = {
     "charts": "nvmesim.show.charts.named",
     "choose": "nvmesim.study.choose.search:choose",
     "compare": "nvmesim.predict.simulate:compare",
+    "diagnose": "nvmesim.study.diagnosis.diagnose:diagnose",
     "explore": "nvmesim.ui.explore:explore",
     "fit_drive": "nvmesim.calibrate.drive.fit:fit_drive",
     "fit_stack": "nvmesim.calibrate.stack.fit:fit_stack",

@@ -36,6 +36,7 @@ COMMANDS: Final = {
     "choose": "predictions.choose",
     "compare": "predictions.compare",
     "sensitivity": "predictions.sensitivity",
+    "diagnose": "predictions.diagnose",
     "ui": "parts.ui",
     "lab": "parts.lab",
 }

@@ -1,0 +1,1 @@
+"""Why a measured server differs from its prediction."""
