@@ -155,7 +155,7 @@ def calibrate_sheet(job: Job, file: str, name: str) -> None:
 
 
 def _publish_fit(job: Job, fit: DriveFit, name: str) -> None:
-    from nvmesim.show.fits import evidence, fit_page
+    from nvmesim.show.evidence.fits import evidence, fit_page
 
     job.keep_report(fit_page(fit))
     text = to_toml(fit.profile)

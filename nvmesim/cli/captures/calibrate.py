@@ -152,7 +152,7 @@ def _fit_datasheet(path: Path | None, title: str | None, tell: Tell) -> DriveFit
 
 def _show(fit: AnyFit) -> None:
     from nvmesim.calibrate.evidence import DriveFit, StackFit
-    from nvmesim.show import fits, samples
+    from nvmesim.show.evidence import fits, samples
     from nvmesim.show.terminal import show
 
     if isinstance(fit, DriveFit | StackFit):
@@ -238,8 +238,8 @@ def _write(fit: AnyFit, output: Path | None, report: Path | None) -> None:
         click.echo(f"nvmesim: wrote {output}", err=True)
     if report is not None:
         from nvmesim.calibrate.evidence import DriveFit, StackFit
-        from nvmesim.show.fits import fit_page
-        from nvmesim.show.samples import samples_page
+        from nvmesim.show.evidence.fits import fit_page
+        from nvmesim.show.evidence.samples import samples_page
 
         with working("writing the report"):
             if isinstance(fit, DriveFit | StackFit):

@@ -57,7 +57,7 @@ def one_line(text: str) -> str:
 
 def _print(found: Captures, verbose: bool) -> None:
     from nvmesim.show.blocks import Warnings
-    from nvmesim.show.capture_view import blocks_of
+    from nvmesim.show.evidence.capture_view import blocks_of
     from nvmesim.show.terminal import show
 
     for number, capture in enumerate(found.files):

@@ -40,7 +40,7 @@ def validate(sets: tuple[str, ...], write: bool) -> Answer:
         scores = list(relearned(scores))
     if write:
         _write(scores, whole=not sets)
-    from nvmesim.show.scoreboard import blocks_of, page
+    from nvmesim.show.evidence.scoreboard import blocks_of, page
 
     return Answer(
         lambda: blocks_of(scores),
@@ -78,7 +78,7 @@ def _scores(names: tuple[str, ...]) -> list[Score]:
 
 
 def _write(scores: Sequence[Score], *, whole: bool) -> None:
-    from nvmesim.show.scoreboard import report, scoreboard
+    from nvmesim.show.evidence.scoreboard import report, scoreboard
 
     for one in scores:
         write_text(one.published.folder / "report.md", report(one))

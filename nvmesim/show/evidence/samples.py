@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nvmesim.show.blocks import Block, Cell, Charts, Line, Section, Table, Warnings, table
-from nvmesim.show.fits import profile_blocks
+from nvmesim.show.evidence.fits import profile_blocks
 from nvmesim.show.page import document
 from nvmesim.show.words import microseconds
 
