@@ -109,7 +109,7 @@ def read_lines(text: str) -> Iterator[Line]:
     >>> a, b = read_lines("j: (g=0): rw=read, bs=(R) 4096B-4096B, (W) 4096B-4096B,\n"
     ...                   "\t(T) 4096B-4096B, ioengine=libaio, iodepth=16\nfio-3.36\n".rstrip())
     >>> a.kind, a.parts, a.text[-9:], b.kind
-    ('banner', 2, 'epth=16', 'version')
+    ('banner', 2, 'odepth=16', 'version')
     """
     raw = [Line(n, kind_of(line), line) for n, line in enumerate(text.split("\n"), start=1)]
     at = 0

@@ -178,7 +178,7 @@ class ReportSection:
         """Refuse a report that lacks an operation which was counted or asked for."""
         if self.error:
             return
-        if not self._directions() and not (counts and not sum(counts[:2])):
+        if not self._directions() and counts is None:
             raise self.source.error(f"the report of job {self.name!r} is not whole", CUT)
         if self.is_headless:
             return
