@@ -19,6 +19,7 @@ from nvmesim.errors import GeometryError
 from nvmesim.raid.arrays import PlanSet, PlanTable, TablePlan, build_table
 from nvmesim.raid.geometry import RaidGeometry
 from nvmesim.raid.map import BLOCK, KIB
+from nvmesim.raid.planner.budget import check_offsets
 from nvmesim.raid.tables import period_bytes
 
 MIRROR_UNIT: Final = 64 * KIB
@@ -165,5 +166,6 @@ def _cycle(geometry: RaidGeometry, plans: list[TablePlan], size: int) -> PlanTab
     distinct = PlanSet()
     numbers = np.array([distinct.add(plan) for plan in plans], np.int32)
     if geometry.record.copies == "layout":
+        check_offsets(len(numbers) * (geometry.chunk // size))
         numbers = np.repeat(numbers, geometry.chunk // size)
     return build_table(distinct.plans, numbers, geometry.members, size, is_sequential=True)

@@ -156,6 +156,9 @@ class Volume:
     """Members that one stripe covers, if fewer than all (Storage Spaces)."""
     logical_sector: int = 512
     """Sector size presented; smaller than the drives' physical sector costs them a read."""
+    filesystem: Literal["ext4", "xfs"] | None = None
+    """Whose journal ``fsync`` and ``fdatasync`` of files commit; None: the volume itself is used.
+    """
     member_bytes: int = 0
     """Usable size of each member: that of the smallest."""
     zone_bytes: tuple[int, ...] = ()

@@ -242,6 +242,7 @@ class VolumeSpec(Strict):
     spares: int = Field(default=0, ge=0)
     columns: int | None = Field(default=None, ge=2)
     logical_sector: Size = 512
+    filesystem: Literal["ext4", "xfs"] | None = None
 
     @model_validator(mode="after")
     def _one_stripe_cache(self) -> VolumeSpec:

@@ -134,6 +134,7 @@ def _volume(
         bitmap_since_ps=spec.bitmap.since_clean,
         columns=spec.columns or engine.columns,
         logical_sector=spec.logical_sector,
+        filesystem=spec.filesystem,
         journal=spec.journal,
         rebuilt=spec.rebuilt,
         sync_speed_min=min(spec.sync_speed_min, spec.sync_speed_max),

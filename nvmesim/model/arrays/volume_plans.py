@@ -22,6 +22,7 @@ from nvmesim.raid.arrays import (
 from nvmesim.raid.geometry import RaidGeometry
 from nvmesim.raid.levels import level_of
 from nvmesim.raid.map import BLOCK
+from nvmesim.raid.planner.budget import check_offsets
 from nvmesim.raid.planner.plan import flush_phase
 from nvmesim.raid.planner.records import AGGREGATION
 from nvmesim.raid.policy import balanced, sticky
@@ -194,6 +195,7 @@ def _assembled(
         else:
             wanted = max(lengths) * len(parts) * share * (1 if len({*lengths}) == 1 else 64)
         repeats = max(1, round(wanted / len(table.order)))
+        check_offsets(repeats * len(table.order) * len(parts))
         orders.append(np.tile(numbers[table.order], repeats))
     return build_table(
         plans.plans,
