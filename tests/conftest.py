@@ -7,11 +7,16 @@ import shutil
 import pytest
 from hypothesis import settings
 
+from nvmesim.code_cache import code_folder
+
 # A busy machine breaks no law. The same examples each time, so that a failure is a change's fault;
 # HYPOTHESIS_PROFILE=explore looks elsewhere in every run.
 settings.register_profile("nvmesim", deadline=None, derandomize=True)
 settings.register_profile("explore", deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "nvmesim"))
+
+# Tests and commands that have a cache of their own need not compile the engine again.
+os.environ.setdefault("NUMBA_CACHE_DIR", str(code_folder()))
 
 collect_ignore = ["mutation/check_kernel.py"]
 """Not a test by itself: it simulates some 300 networks when it is imported (`make mutation`)."""

@@ -16,7 +16,7 @@ MOST_MODULES = 15
 """Of one folder."""
 TOP = {
     "__init__", "__main__", "array_types", "code_cache", "drawing", "errors", "files", "limits",
-    "numba_config", "private", "rng", "units", "version", "warning",
+    "numba_config", "rng", "units", "version", "warning",
 }  # fmt: skip
 
 

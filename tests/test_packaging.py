@@ -18,7 +18,6 @@ import pytest
 import nvmesim
 
 ROOT = Path(__file__).parents[1]
-COMPILED = ROOT / "nvmesim" / "engine" / "compiled" / "__pycache__"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 SCENARIO = """
 [server]
@@ -74,7 +73,6 @@ def run(installed, tmp_path):
         }
         environment["PYTHONPATH"] = os.pathsep.join([str(installed), *sorted(libraries)])
         environment["XDG_CACHE_HOME"] = environment["HOME"] = str(tmp_path)
-        environment["NUMBA_CACHE_DIR"] = str(COMPILED)  # the same sources: the same code
         done = subprocess.run(
             [sys.executable, "-S", "-c", "from nvmesim.cli import main; main()", *arguments],
             cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=600, check=False,

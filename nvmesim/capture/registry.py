@@ -13,7 +13,7 @@ import importlib
 import math
 import re
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from importlib import metadata
 from os import PathLike
@@ -22,6 +22,7 @@ from types import ModuleType
 from typing import Any, Final, Protocol
 
 from nvmesim.capture.capture import Capture, Captures
+from nvmesim.capture.mail import plain_mail
 from nvmesim.capture.plausible import plausible
 from nvmesim.capture.text import Head, Source, TextSource, shown
 from nvmesim.capture.unwrap import plain_fio, strings_inside, strip_prefix
@@ -174,9 +175,13 @@ def _accepting(head: Head) -> Reader | None:
 def unwrapped(source: Source) -> Source:
     """Return what is inside *source* if another program wrapped a capture, else *source*.
 
-    A prefix of a log collector is taken off first, for a reader may take it for a name; strings in
-    JSON are looked into only if no reader knows the file as it is.
+    What mail programs did is undone first. A prefix of a log collector is taken off next, for a
+    reader may take it for a name; strings in JSON are looked into only if no reader knows the file
+    as it is.
     """
+    if plain_mail(source.head.text)[1] is not None:
+        letter, warning = plain_mail(source.text())
+        source = TextSource(source, letter, (*source.warnings, *filter(None, [warning])))
     head = source.head
     for unwrap in (strip_prefix, plain_fio):
         text = unwrap(head.text)
@@ -316,6 +321,8 @@ def guarded_read(reader: Reader, source: Source) -> Capture:
     for m in capture.measurements:
         if not all(math.isfinite(r.iops) and r.iops >= 0 for r in m.ops.values()):
             raise source.error(f"{m.label}: IOPS that are no rate", "repeat the capture")
+    if source.warnings:
+        capture = replace(capture, warnings=(*source.warnings, *capture.warnings))
     return plausible(source, capture)
 
 

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import BinaryIO, Final, cast
 
 from nvmesim.errors import CaptureError
+from nvmesim.warning import Warning
 
 HEAD_BYTES: Final = 1 << 16
 """Bytes for a sniffer."""
@@ -90,6 +91,8 @@ class Source:
         """Told how far in the file (bytes, as compressed) reading has come."""
         self.parts = parts or (path,)
         """All files of this capture (the jobs' logs of one fio run), this one among them."""
+        self.warnings: tuple[Warning, ...] = ()
+        """Changes that were undone before the reader saw the text."""
 
     def error(self, found: str, do: str = "") -> CaptureError:
         """Return the one-line error for this file: what was *found*, what would *do*."""
@@ -164,8 +167,9 @@ class Source:
 class TextSource(Source):
     """A source whose text was taken out of what another program wrapped it in."""
 
-    def __init__(self, outer: Source, text: str) -> None:
+    def __init__(self, outer: Source, text: str, warnings: tuple[Warning, ...] = ()) -> None:
         super().__init__(outer.path, outer.parts)
+        self.warnings = warnings or outer.warnings
         self._data = text.encode("utf-8", "replace")
 
     @cached_property

@@ -1,7 +1,7 @@
 """Output that another program wrapped: prefixes of log collectors, strings in JSON, mail quotes.
 
 Container logs put a time stamp or a pod's name before every line, Docker and Ansible put lines into
-JSON strings, mails put ``> `` before them. Readers see what was inside.
+JSON strings. Readers see what was inside.
 Source: the CRI log format (Kubernetes), Docker's json-file driver, Ansible's default callback.
 """
 
@@ -26,8 +26,6 @@ _PREFIXES: Final = (
     ),
     # syslog, journalctl
     re.compile(r"[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \S{1,60} [\w./-]{1,60}(?:\[\d+\])?: ?"),
-    # mails
-    re.compile(r"(?:> ?)+"),
 )
 _MOST: Final = 0.9
 """Share of lines that must have a prefix: a wrapper has no exceptions but lines that it cut."""
@@ -47,7 +45,7 @@ _TAG: Final = re.compile(r"</?[a-z!][^<>\n]{0,300}>", re.I)
 def strip_prefix(text: str) -> str | None:
     r"""Return *text* without the prefix that a log collector put before its lines, or None.
 
-    >>> strip_prefix("> fio-3.33\n> Starting 1 process\n")
+    >>> strip_prefix("fio_1  | fio-3.33\nfio_1  | Starting 1 process\n")
     'fio-3.33\nStarting 1 process\n'
     """
     lines = text.split("\n")

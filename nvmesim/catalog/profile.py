@@ -14,6 +14,7 @@ from nvmesim.catalog.calibrated import Alternative as Alternative
 from nvmesim.catalog.calibrated import Captured as Captured
 from nvmesim.catalog.calibrated import JointDraws as JointDraws
 from nvmesim.catalog.calibrated import Residual as Residual
+from nvmesim.catalog.collection import BatchModel
 from nvmesim.catalog.engine_profile import RaidEngineProfile as RaidEngineProfile
 from nvmesim.catalog.quantity import Bandwidth as Bandwidth
 from nvmesim.catalog.quantity import Basis as Basis
@@ -24,6 +25,7 @@ from nvmesim.catalog.quantity import Rate as Rate
 from nvmesim.catalog.quantity import Size as Size
 from nvmesim.catalog.quantity import Time as Time
 from nvmesim.catalog.quantity import UnitOf as UnitOf
+from nvmesim.units import PS_PER_S
 
 
 class GarbageCollection(Frozen):
@@ -35,6 +37,54 @@ class GarbageCollection(Frozen):
     """Mean time between episodes (exponential)."""
     factor: Number
     """How many times longer a program takes during an episode, >= 1."""
+
+
+class Collection(Frozen):
+    """Garbage collection that stalls writes: one drain behind the buffer, with batches.
+
+    The numbers describe what hosts see, not the firmware: `catalog.collection` has closed forms.
+    Dies keep serving reads: what those wait is ``busy``.
+    """
+
+    drain: Rate
+    """4 KiB writes a second that leave the buffer between two batches."""
+    every: Number
+    """Writes of 4 KiB from batch to batch."""
+    length: Time
+    """Mean length of a batch."""
+    length_cv: Number = Quantity(value=0.05)
+    """Its coefficient of variation."""
+    law: Literal["gamma", "uniform"] = "gamma"
+    """Distribution of a batch's length; uniform: from 0 to twice the mean."""
+    rate: Rate
+    """4 KiB writes a second that leave the buffer during a batch."""
+    slots: Number
+    """Writes of 4 KiB that the buffer holds before others wait."""
+    busy: Time = Quantity(value=0)
+    """Die time of each 4 KiB write that reads may find: beside x writes a second a read waits for
+    the rest of a ``program`` with probability x times this."""
+    queue: Number | None = None
+    """Reads wait behind the writes that wait for the buffer, except for the last so many; None:
+    reads pass them."""
+
+    @property
+    def batches(self) -> BatchModel:
+        """The numbers in writes and seconds, with their closed forms."""
+        length = self.length.value / PS_PER_S
+        return BatchModel(
+            self.every.value, length, self.rate.value, self.slots.value, self.drain.value
+        )
+
+    @model_validator(mode="after")
+    def _goes_on(self) -> Collection:
+        if not self.rate.value <= self.drain.value or self.rate.value <= 0:
+            raise ValueError("write.collection: rate must be above 0 and not above drain")
+        taken = self.rate.value * self.length.value / PS_PER_S
+        if self.every.value < max(1.0, taken) or self.slots.value < 1:
+            raise ValueError("write.collection: every must be what a batch takes, or more")
+        if self.busy.value * self.batches.ceiling >= PS_PER_S:
+            raise ValueError("write.collection: busy keeps dies busy beyond all time")
+        return self
 
 
 class ReadSide(Frozen):
@@ -91,6 +141,14 @@ class WriteSide(Frozen):
     suspend: Time | None = None
     """A read waits this long for a program in service to be suspended; None: for its end."""
     gc: GarbageCollection | None = None
+    collection: Collection | None = None
+    """Garbage collection in batches; then ``buffer`` and ``program`` do not limit writes."""
+
+    @model_validator(mode="after")
+    def _one_collection(self) -> WriteSide:
+        if self.collection is not None and (self.gc is not None or self.through):
+            raise ValueError("write.collection goes with neither write.gc nor write.through")
+        return self
 
 
 class Pauses(Frozen):

@@ -1,10 +1,11 @@
-"""A scenario from a server's own dumps: lscpu, lspci, lstopo, nvme list, md, numactl, Windows."""
+"""A scenario from a server's own dumps: lscpu, lspci, lstopo, nvme list, lsblk, md."""
 
 from __future__ import annotations
 
 import tomllib
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from importlib import resources
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -21,15 +22,18 @@ class Description:
     files: tuple[str, ...] = ()
     read: tuple[str, ...] = ()
     """Facts found, dump by dump."""
+    ignored: tuple[str, ...] = ()
+    """Text in the files that is no dump that nvmesim reads."""
     missing: tuple[str, ...] = ()
     """Facts that no dump has, and the command that would tell."""
-    assumed: tuple[str, ...] = field(default=())
+    assumed: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return the object that `describe --json` prints."""
         return {
             "files": list(self.files),
             "read": list(self.read),
+            "ignored": list(self.ignored),
             "missing": list(self.missing),
             "assumed": list(self.assumed),
             "scenario": tomllib.loads(self.text),
@@ -52,18 +56,29 @@ def describe(files: Sequence[str | PathLike[str]]) -> str:
 
 def description(files: Sequence[str | PathLike[str]]) -> Description:
     """Return what `describe` writes, and apart from it what was read, missing and assumed."""
-    from nvmesim.describe.dumps import read_dump
     from nvmesim.describe.merge import merged
     from nvmesim.describe.place import place
-    from nvmesim.describe.text import scenario_text, supposed_of
+    from nvmesim.describe.scenario_file import scenario_text, supposed_of
+    from nvmesim.describe.sections import read_file
     from nvmesim.scenario.load import scenario_from_dict
     from nvmesim.scenario.resolve import resolve
 
     paths = [Path(file) for file in files]
     if not paths:
         raise InputError("no file is named; give dumps such as lscpu.txt and nvme-list.json")
-    server = place(merged([(path, *read_dump(path)) for path in paths]))
-    text = scenario_text(server, [path.name for path in paths])
+    found = [read_file(path) for path in paths]
+    facts = merged([dump for each in found for dump in each.dumps])
+    if not (facts.cpu or facts.slots or facts.disks or facts.arrays):
+        raise InputError(
+            f"{paths[0]}: names no CPU, drive or array; run what nvmesim describe --collect prints "
+            "on the server itself"
+        )
+    server = place(facts)
+    tools = dict.fromkeys(command.split()[0] for each in found for command in each.absent)
+    ran = {dump.dump.tool.split()[0] for each in found for dump in each.dumps}
+    server.missing.extend(f"{tool} did not run there" for tool in tools if tool not in ran)
+    ignored = [text for each in found for text in each.ignored]
+    text = scenario_text(server, [path.name for path in paths], ignored)
     try:
         resolve(scenario_from_dict(tomllib.loads(text)))
     except InputError as error:
@@ -72,9 +87,15 @@ def description(files: Sequence[str | PathLike[str]]) -> Description:
         text=text,
         files=tuple(path.name for path in paths),
         read=tuple(server.read),
+        ignored=tuple(ignored),
         missing=tuple(server.missing),
         assumed=tuple(supposed_of(server)),
     )
 
 
-__all__ = ["Description", "describe", "description"]
+def collecting_script() -> str:
+    """Return the shell script that prints all dumps of a server, which `describe` reads."""
+    return resources.files(__name__).joinpath("collect.sh").read_text(encoding="utf-8")
+
+
+__all__ = ["Description", "collecting_script", "describe", "description"]

@@ -1,4 +1,4 @@
-"""Facts about a server from dumps, whichever tool printed them."""
+"""Facts about a server from dumps, whichever tool printed them, and links as tools write them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal
+
+from nvmesim.catalog.links import PCIE_ENCODING, PCIE_GT_PER_S, PCIE_LANES
 
 Interface = Literal["nvme", "sata", "sas"]
 UplinkKind = Literal["switch", "vmd", "controller"]
@@ -44,7 +46,6 @@ class Uplink:
     link: str | None = None
     node: int | None = None
     socket: int | None = None
-    model: str = ""
 
 
 @dataclass(frozen=True)
@@ -72,8 +73,6 @@ class Disk:
     rotates: bool = False
     address: str | None = None
     """PCI address, where the dump says it."""
-    pooled: bool | None = None
-    """True if it belongs to a Storage Spaces pool; None: not said."""
 
 
 @dataclass(frozen=True)
@@ -82,8 +81,8 @@ class Array:
 
     name: str
     level: str
-    members: tuple[str | None, ...] = ()
-    """Disks in the order of their roles; None where one is missing. Empty: not said."""
+    members: tuple[str | None, ...]
+    """Disks in the order of their roles; None where one is missing."""
     layout: str | None = None
     chunk: int | None = None
     spares: tuple[str, ...] = ()
@@ -92,15 +91,23 @@ class Array:
     """Disks that are being rebuilt in the place of missing members."""
     rebuild: bool = False
     bitmap: Literal["none", "internal", "external"] | None = None
-    engine: str = "linux-md"
-    columns: int | None = None
+
+
+@dataclass(frozen=True)
+class Assumption:
+    """What a dump leaves open and how it is taken."""
+
+    text: str
+    unless: str = ""
+    """Tool whose dump answers it."""
+    array: str = ""
+    """The array that it is about, which that dump must have; blank: any."""
 
 
 @dataclass
 class Facts:
     """Facts of one dump, or of all together."""
 
-    system: Literal["linux", "windows"] | None = None
     cpu: FoundCpu | None = None
     nodes: Nodes | None = None
     packets: tuple[int, int] | None = None
@@ -110,8 +117,12 @@ class Facts:
     arrays: list[Array] = field(default_factory=list)
     read: list[str] = field(default_factory=list)
     """Facts found, for a person."""
-    assumed: list[str] = field(default_factory=list)
-    """Facts that the dump leaves open and that are assumed."""
+    assumed: list[Assumption] = field(default_factory=list)
+
+    def assume(self, text: str, *, unless: str = "", array: str = "") -> None:
+        """Note an assumption once."""
+        found = Assumption(text, unless, array)
+        self.assumed += [] if found in self.assumed else [found]
 
 
 LONGEST_NAME: Final = 400
@@ -137,3 +148,52 @@ def whole_disk(device: str) -> str:
     name = device.rsplit("/", 1)[-1]
     match = re.match(r"(nvme\d+n\d+|mmcblk\d+)p\d+$|((?:[shv]d|xvd)[a-z]+)\d+$", name)
     return (match.group(1) or match.group(2)) if match else name
+
+
+def pcie_text(gigatransfers: float, lanes: int) -> str | None:
+    """Return the link of that speed and width, None if PCIe has none such.
+
+    >>> pcie_text(8, 4), pcie_text(2.5, 1), pcie_text(8, 0), pcie_text(7, 4)
+    ('pcie3 x4', 'pcie1 x1', None, None)
+    """
+    generations = [g for g, rate in PCIE_GT_PER_S.items() if abs(float(rate) - gigatransfers) < 0.1]
+    if not generations or lanes not in PCIE_LANES:
+        return None
+    return f"pcie{generations[0]} x{lanes}"
+
+
+def pcie_from_bandwidth(gigabytes_per_s: float, widths: tuple[int, ...]) -> str | None:
+    """Return the link that carries so much, with the first of *widths* that fits a generation.
+
+    >>> pcie_from_bandwidth(3.938462, (4, 2, 1)), pcie_from_bandwidth(31.507692, (16, 8, 4))
+    ('pcie3 x4', 'pcie4 x16')
+    """
+    for lanes in widths:
+        for generation, rate in PCIE_GT_PER_S.items():
+            encodings = {float(PCIE_ENCODING[generation]), 128 / 130 if generation > 2 else 0.8}
+            for encoding in encodings:
+                if abs(float(rate) * encoding * lanes / 8 - gigabytes_per_s) < 0.01 * lanes:
+                    return f"pcie{generation} x{lanes}"
+    return None
+
+
+def slower_link(first: str | None, second: str | None) -> str | None:
+    """Return the lower generation and width of two PCIe links; an unknown one does not count.
+
+    >>> slower_link("pcie4 x4", "pcie3 x16"), slower_link(None, "pcie3 x4")
+    ('pcie3 x4', 'pcie3 x4')
+    """
+    if first is None or second is None:
+        return first or second
+    one, other = pcie_parts(first), pcie_parts(second)
+    return f"pcie{min(one[0], other[0])} x{min(one[1], other[1])}"
+
+
+def pcie_parts(link: str) -> tuple[int, int]:
+    """Return (generation, lanes) of a text that `pcie_text` made.
+
+    >>> pcie_parts("pcie4 x16")
+    (4, 16)
+    """
+    generation, lanes = link.removeprefix("pcie").split(" x")
+    return int(generation), int(lanes)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import Final, Literal
 
-from nvmesim.capture.text import Head, Source, shown
+from nvmesim.capture.readers.reports.common import binary_size
+from nvmesim.capture.text import Source, shown
 from nvmesim.describe.facts import Array, Facts, whole_disk
-from nvmesim.describe.sizes import binary_size
 from nvmesim.raid.levels import LEVELS, level_of
 
 _PARITY: Final = {
@@ -23,21 +23,11 @@ _AGAIN: Final = "run mdadm --detail /dev/md* as root again"
 Bitmap = Literal["none", "internal", "external"]
 
 
-def sniff_detail(head: Head) -> bool:
-    """True if *head* starts as ``mdadm --detail``."""
-    return bool(re.match(r"\s*/dev/\S+:\n\s+(?:Version|Container) : ", head.text))
-
-
-def sniff_mdstat(head: Head) -> bool:
-    """True if *head* starts as /proc/mdstat."""
-    return bool(re.match(r"\s*Personalities :", head.text))
-
-
 def read_detail(source: Source) -> Facts:
     """Read one or several arrays, their members by role."""
     blocks = re.split(r"^(?=/dev/\S+:$)", source.text().lstrip(), flags=re.M)
     arrays = [_detail(source, block) for block in blocks if block.strip()]
-    return Facts(system="linux", arrays=arrays, read=[array_text(array) for array in arrays])
+    return Facts(arrays=arrays, read=[array_text(array) for array in arrays])
 
 
 def _detail(source: Source, block: str) -> Array:
@@ -72,7 +62,7 @@ def _level(source: Source, name: str, level: str) -> str:
     if level not in LEVELS:
         raise source.error(
             f"{name} is {shown(level)!r}, which nvmesim does not model",
-            f"it has {', '.join(LEVELS)}; leave this file out to describe the drives alone",
+            f"it has {', '.join(LEVELS)}; leave it out to describe the drives alone",
         )
     return level
 
@@ -149,14 +139,12 @@ def read_mdstat(source: Source) -> Facts:
         raise source.error(
             "is cut: the line 'unused devices' is missing", "copy /proc/mdstat again"
         )
-    facts = Facts(system="linux")
+    facts = Facts()
     for block in re.split(r"^(?=md\S+ : )", text, flags=re.M)[1:]:
         array = _mdstat_array(source, block, facts)
         if array is not None:
             facts.arrays.append(array)
             facts.read.append(array_text(array))
-    if not facts.arrays:
-        raise source.error("has no active array", "leave it out, or copy it while the array runs")
     return facts
 
 
@@ -180,8 +168,10 @@ def _mdstat_array(source: Source, block: str, facts: Facts) -> Array | None:
     active = [(disk, n) for disk, n, flags in devices if "(F)" not in flags and "(S)" not in flags]
     members, recovering, certain = _roles(active, roles)
     if not certain:
-        facts.assumed.append(
-            f"{name}: /proc/mdstat does not say the roles of its members; mdadm --detail does"
+        facts.assume(
+            f"{name}: /proc/mdstat does not say the roles of its members; mdadm --detail does",
+            unless="mdadm --detail",
+            array=name,
         )
     chunk = re.search(r"(\d{1,12}[kK]) chunks?", shape)
     return Array(

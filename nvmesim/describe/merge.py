@@ -4,67 +4,55 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import fields, replace
-from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from nvmesim.capture.text import shown
-from nvmesim.describe.dumps import DUMPS, Dump
-from nvmesim.describe.facts import Array, Disk, Facts, FoundCpu, Nodes, Slot
+from nvmesim.describe.facts import Array, Assumption, Disk, Facts, FoundCpu, Nodes, Slot
+from nvmesim.describe.sections import DUMPS, ReadDump
 from nvmesim.errors import InputError
 
 Record = TypeVar("Record", Slot, Disk, Array)
 
 
-def merged(read: Sequence[tuple[Path, Dump, Facts]]) -> Facts:
+def merged(read: Sequence[ReadDump]) -> Facts:
     """Return what all dumps say together, the more exact ones first."""
-    ordered = sorted(read, key=lambda entry: DUMPS.index(entry[1]))
-    every = [facts for _, _, facts in ordered]
-    whole = Facts(system=_system(ordered), cpu=_cpu(ordered), nodes=_nodes(every))
+    ordered = sorted(read, key=lambda entry: DUMPS.index(entry.dump))
+    every = [entry.facts for entry in ordered]
+    whole = Facts(cpu=_cpu(ordered), nodes=_nodes(every))
     whole.packets = next((facts.packets for facts in every if facts.packets), None)
-    detailed = any(dump.tool == "lspci -vv" for _, dump, _ in ordered)
-    trees = [facts for _, dump, facts in ordered if dump.tool == "lspci -tv"]
-    whole.slots = _union(
-        (slot for f in every if not (detailed and f in trees) for slot in f.slots), "address"
-    )
+    whole.slots = _union((slot for facts in every for slot in facts.slots), "address")
     whole.disks = _union((disk for facts in every for disk in facts.disks), "name")
     whole.arrays = _union((array for facts in every for array in facts.arrays), "name")
-    for path, dump, facts in read:
-        whole.read += [f"{shown(path.name)} ({dump.tool}): {text}" for text in facts.read]
-        skip = detailed and facts in trees
-        whole.assumed += [] if skip else [t for t in facts.assumed if t not in whole.assumed]
-    _drop_answered(whole, read)
+    for entry in read:
+        name = f"{shown(entry.path.name)} ({entry.dump.tool})"
+        whole.read += [f"{name}: {text}" for text in entry.facts.read]
+        for assumption in entry.facts.assumed:
+            if assumption not in whole.assumed and not _is_answered(assumption, read):
+                whole.assumed.append(assumption)
     return whole
 
 
-def _drop_answered(whole: Facts, read: Sequence[tuple[Path, Dump, Facts]]) -> None:
-    """Drop the doubts of /proc/mdstat about arrays that mdadm --detail describes."""
-    known = {a.name for _, dump, f in read if dump.tool == "mdadm --detail" for a in f.arrays}
-    whole.assumed = [
-        text
-        for text in whole.assumed
-        if not ("/proc/mdstat" in text and text.split(":")[0] in known)
-    ]
+def _is_answered(assumption: Assumption, read: Sequence[ReadDump]) -> bool:
+    """True if a dump says what *assumption* supposes."""
+    return any(
+        entry.dump.tool == assumption.unless
+        and (not assumption.array or assumption.array in {a.name for a in entry.facts.arrays})
+        for entry in read
+    )
 
 
-def _system(read: Sequence[tuple[Path, Dump, Facts]]) -> Any:
-    named = {facts.system: path for path, _, facts in read if facts.system}
-    if len(named) > 1:
-        listed = " and ".join(f"{path.name} is from {system}" for system, path in named.items())
-        raise InputError(f"{listed}; give the dumps of one server")
-    return next(iter(named), None)
-
-
-def _cpu(read: Sequence[tuple[Path, Dump, Facts]]) -> FoundCpu | None:
+def _cpu(read: Sequence[ReadDump]) -> FoundCpu | None:
     """Return the CPU of the first dump that names one; all must count alike."""
-    found = [(path, facts.cpu) for path, _, facts in read if facts.cpu]
+    found = [(entry, entry.facts.cpu) for entry in read if entry.facts.cpu]
     if not found:
         return None
-    first_path, first = found[0]
-    for path, cpu in found[1:]:
+    one, first = found[0]
+    for entry, cpu in found[1:]:
         if (cpu.sockets, cpu.cores) != (first.sockets, first.cores):
             raise InputError(
-                f"{first_path.name} says {first.sockets} sockets of {first.cores} cores, "
-                f"{path.name} {cpu.sockets} of {cpu.cores}; give the dumps of one server"
+                f"{one.path.name} ({one.dump.tool}) says {first.sockets} sockets of {first.cores} "
+                f"cores, {entry.path.name} ({entry.dump.tool}) {cpu.sockets} of {cpu.cores}; give "
+                "the dumps of one server"
             )
     best = next((cpu for _, cpu in found if cpu.model), first)
     return replace(

@@ -10,8 +10,7 @@ from typing import Any, Final
 
 from nvmesim.capture.text import shown
 from nvmesim.catalog import load as catalog
-from nvmesim.describe.facts import Disk, FoundCpu
-from nvmesim.describe.sizes import pcie_parts
+from nvmesim.describe.facts import Disk, FoundCpu, pcie_parts
 
 SAME_SIZE: Final = 0.1
 """Drives of one series and capacity differ less: 3.84 and 4 TB do not."""

@@ -1,4 +1,4 @@
-"""Readers of ``lspci -vv`` and ``lspci -tv``: where NVMe drives are attached, and how fast."""
+"""Reader of ``lspci -vv``: where NVMe drives are attached, and how fast."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from nvmesim.capture.text import Head, Source, shown
+from nvmesim.capture.text import Source, shown
 from nvmesim.catalog.links import PAYLOADS
-from nvmesim.describe.facts import Facts, Slot, Uplink, natural
-from nvmesim.describe.sizes import pcie_text, slower_link
+from nvmesim.describe.facts import Facts, Slot, Uplink, natural, pcie_text, slower_link
 
 _ADDRESS: Final = re.compile(
     r"^((?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]) ([^:\n]+): (.*)$", re.M
@@ -71,50 +70,37 @@ def full_address(text: str) -> str:
     return text if text.count(":") == 2 else f"0000:{text}"
 
 
-def sniff_lspci(head: Head) -> bool:
-    """True if *head* starts with a PCI function as lspci prints it."""
-    first = next((line for line in head.text.split("\n") if line.strip()), "")
-    return bool(_ADDRESS.match(first))
-
-
 def read_lspci(source: Source) -> Facts:
-    """Read ``lspci -vv``."""
-    text = source.text()
-    if not re.search(r"^[ \t]+(?:Control|Capabilities|Subsystem): ", text, re.M):
-        raise source.error("is lspci without details", "run lspci -vv as root")
-    functions = [_function(block) for block in re.split(r"\n\s*\n", text) if block.strip()]
-    found = [function for function in functions if function is not None]
+    """Read ``lspci -vv``; of plain ``lspci`` no more than that the drives are there."""
+    blocks = _ADDRESS.split(source.text())[1:]
+    each = zip(blocks[::4], blocks[1::4], blocks[2::4], blocks[3::4], strict=True)
+    found = [_function(*block) for block in each]
     drives = [f for f in found if f.kind.startswith("Non-Volatile memory controller")]
-    if not drives:
-        raise source.error("lists no NVMe controller", "run lspci -vv on the server itself")
+    is_plain = not any(block.strip() for block in blocks[3::4])
     for drive in drives:
-        if not drive.whole:
+        if not (drive.whole or is_plain):
             raise source.error(
                 f"is cut: {drive.address} has no link status (LnkSta)", "run lspci -vv again"
             )
-    return _facts(found, drives)
+    return _facts(found, drives, is_plain=is_plain)
 
 
-def _function(block: str) -> Function | None:
-    head = _ADDRESS.match(block.lstrip("\n"))
-    if head is None:
-        return None
-    kind = re.sub(r" \[[0-9a-f]{4}\]$", "", head.group(2))
-    buses = _BUSES.search(block)
-    port = re.search(r"Express \(v\d\) ([A-Z][A-Za-z]+(?: [A-Z][a-z]+)*)", block)
-    node = re.search(r"^[ \t]+NUMA node: (\d+)$", block, re.M)
+def _function(address: str, kind: str, model: str, details: str) -> Function:
+    buses = _BUSES.search(details)
+    port = re.search(r"Express \(v\d\) ([A-Z][A-Za-z]+(?: [A-Z][a-z]+)*)", details)
+    node = re.search(r"^[ \t]+NUMA node: (\d+)$", details, re.M)
     return Function(
-        address=full_address(head.group(1)),
-        kind=kind,
-        model=re.sub(r" \((?:rev|prog-if) .*$", "", head.group(3)),
+        address=full_address(address),
+        kind=re.sub(r" \[[0-9a-f]{4}\]$", "", kind),
+        model=re.sub(r" \((?:rev|prog-if) .*$", "", model),
         node=int(node.group(1)) if node else None,
-        link=_link(block, "LnkSta:"),
-        fastest=_link(block, "LnkCap:"),
+        link=_link(details, "LnkSta:"),
+        fastest=_link(details, "LnkCap:"),
         port=port.group(1) if port else "",
         secondary=int(buses.group(2), 16) if buses else None,
-        denied="<access denied>" in block,
-        whole="Capabilities:" in block and ("LnkSta:" in block or "LnkCap:" not in block),
-        packets=_packets(block),
+        denied="<access denied>" in details,
+        whole="Capabilities:" in details and ("LnkSta:" in details or "LnkCap:" not in details),
+        packets=_packets(details),
     )
 
 
@@ -131,16 +117,16 @@ def _link(block: str, key: str) -> str | None:
     return pcie_text(float(speed.group(1)), int(speed.group(2))) if speed else None
 
 
-def _facts(functions: list[Function], drives: list[Function]) -> Facts:
+def _facts(functions: list[Function], drives: list[Function], *, is_plain: bool) -> Facts:
     bridges = {(f.domain, f.secondary): f for f in functions if f.secondary is not None}
     vmds = sorted(
         (f for f in functions if VMD_NAME in f.model and f.secondary is None),
         key=lambda f: natural(f.address),
     )
     facts = Facts()
-    for drive in drives:
-        facts.slots.append(_slot(drive, bridges, vmds, facts))
-    facts.read.append(f"{len(drives)} NVMe controllers: {_places(facts.slots)}")
+    facts.slots = [_slot(drive, bridges, vmds, facts) for drive in drives]
+    places = f": {_places(facts.slots)}" if drives else ""
+    facts.read.insert(0, f"{len(drives)} NVMe controllers{places}")
     sizes = [drive.packets for drive in drives if drive.packets and not drive.emulated]
     if sizes:
         facts.packets = min(p for p, _ in sizes), min(r for _, r in sizes)
@@ -149,16 +135,18 @@ def _facts(functions: list[Function], drives: list[Function]) -> Facts:
         )
     for function in functions:
         if function.kind in _CONTROLLERS and VMD_NAME not in function.model:
-            facts.assumed.append(_controller(function))
+            facts.assume(_controller(function))
+    if is_plain and drives:
+        facts.assume("plain lspci shows no links: those of the drive profiles are used")
     if any(drive.denied for drive in drives):
-        facts.assumed.append("lspci was not run as root: links are those of the drive profiles")
-    silent = [d.address for d in drives if not (d.link or d.denied or d.emulated)]
+        facts.assume("lspci was not run as root: links are those of the drive profiles")
+    silent = [d.address for d in drives if not (d.link or d.denied or d.emulated or is_plain)]
     if silent:
-        facts.assumed.append(
+        facts.assume(
             f"the link of {', '.join(silent)} is not in the dumps: that of its profile is used"
         )
     if any(drive.emulated for drive in drives):
-        facts.assumed.append("emulated NVMe reports no real links: those of the profiles are used")
+        facts.assume("emulated NVMe reports no real links: those of the profiles are used")
     return facts
 
 
@@ -224,7 +212,7 @@ def _switch(path: Iterable[Function]) -> Uplink | None:
         return None
     top = ports[-1]
     link = None if top.emulated else top.link
-    return Uplink("switch", top.address, link, top.node, model=_model(top.model))
+    return Uplink("switch", top.address, link, top.node)
 
 
 def _vmd(drive: Function, vmds: list[Function], facts: Facts) -> Uplink | None:
@@ -234,70 +222,8 @@ def _vmd(drive: Function, vmds: list[Function], facts: Facts) -> Uplink | None:
         return None
     generation = (drive.link or "pcie3 x4").split(" x")[0]
     link = f"{generation} x{VMD_LANES}"
-    text = f"a VMD domain is taken to have {VMD_LANES} lanes of its drives' generation"
-    if text not in facts.assumed:
-        facts.assumed.append(text)
+    facts.assume(f"a VMD domain is taken to have {VMD_LANES} lanes of its drives' generation")
     if number >= len(vmds):
-        facts.assumed.append(f"no VMD controller is listed for PCI domain {drive.domain:x}")
+        facts.assume(f"no VMD controller is listed for PCI domain {drive.domain:x}")
         return Uplink("vmd", f"{drive.domain:x}", link)
     return Uplink("vmd", vmds[number].address, link, vmds[number].node)
-
-
-_TREE_BUS: Final = re.compile(r"\[(?:([0-9a-f]{4,8}):)?([0-9a-f]{2})(?:-[0-9a-f]{2})?\]")
-_TREE_DEVICE: Final = re.compile(r"(?<![\w:.])([0-9a-f]{2}\.[0-7])(?=-\[|\s|$)(?:  (.*))?")
-_TREE_NVME: Final = re.compile(r"NVMe|NVM Express|Non-Volatile memory|Optane|\bSSD\b", re.I)
-
-
-def sniff_lspci_tree(head: Head) -> bool:
-    """True if *head* starts as ``lspci -tv``."""
-    return bool(re.match(r"\s*-(?:\+-)?\[[0-9a-f:-]+\]-", head.text))
-
-
-def read_lspci_tree(source: Source) -> Facts:
-    """Read ``lspci -tv``: which NVMe drives there are and what they share; no links, no nodes."""
-    facts = Facts()
-    above: list[tuple[int, str, str]] = []  # column, bus with domain, device that leads there
-    named = False
-    for line in source.text().split("\n"):
-        tokens = _tokens(line)
-        if tokens:
-            above = [entry for entry in above if entry[0] < tokens[0].start()]
-        leads = ""
-        for token in tokens:
-            if token.re is _TREE_BUS:
-                domain = token.group(1) or (above[-1][1].split(":")[0] if above else "0000")
-                above.append((token.start(), f"{domain}:{token.group(2)}", leads))
-                continue
-            bus = above[-1][1] if above else "0000:00"
-            leads, name = f"{bus}:{token.group(1)}", token.group(2) or ""
-            named = named or bool(name)
-            if _TREE_NVME.search(name):
-                uplink = _tree_uplink([entry[2] for entry in above])
-                facts.slots.append(Slot(address=leads, model=_model(name), uplink=uplink))
-    if not named:
-        raise source.error("is lspci -t without names", "run lspci -tv, better lspci -vv as root")
-    if not facts.slots:
-        raise source.error("shows no NVMe drive", "run lspci -vv as root on the server itself")
-    facts.read.append(f"{len(facts.slots)} NVMe controllers in the tree")
-    facts.assumed.append("lspci -tv shows no link and no NUMA node: lspci -vv as root does")
-    return facts
-
-
-def _tokens(line: str) -> list[re.Match[str]]:
-    """Return buses and devices of a line of the tree in order; the name ends it."""
-    found: list[re.Match[str]] = []
-    device = None
-    for match in _TREE_DEVICE.finditer(line):
-        device = match
-        found.append(match)
-        if match.group(2):
-            break
-    end = device.start() if device and device.group(2) else len(line)
-    found += [match for match in _TREE_BUS.finditer(line) if match.start() < end]
-    return sorted(found, key=lambda match: match.start())
-
-
-def _tree_uplink(leads: list[str]) -> Uplink | None:
-    """Return the switch of a drive below a root port, an upstream and a downstream port."""
-    bridges = [lead for lead in leads if lead]
-    return Uplink("switch", bridges[1]) if len(bridges) >= 3 else None

@@ -7,10 +7,17 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from nvmesim.capture.text import shown
-from nvmesim.describe.facts import Array, Disk, Facts, FoundCpu, Slot, Uplink, natural
+from nvmesim.describe.facts import (
+    Array,
+    Disk,
+    Facts,
+    FoundCpu,
+    Slot,
+    Uplink,
+    natural,
+    pcie_parts,
+)
 from nvmesim.describe.parts import CatalogPart, cpu_part, drive_part, toml
-from nvmesim.describe.sizes import pcie_parts
-from nvmesim.describe.sockets import Sockets
 from nvmesim.errors import InputError
 
 NO_DRIVE: Final = "a drive that is in no dump"
@@ -58,7 +65,6 @@ class NamedUplink:
 class Server:
     """Everything that a scenario says, but for its load."""
 
-    system: str | None
     cpu: CatalogPart
     memory: list[bool]
     """Of each socket."""
@@ -75,11 +81,74 @@ class Server:
     """Largest PCIe payload and read request, bytes."""
 
 
+class Sockets:
+    """How many sockets there are, and which node belongs to which."""
+
+    def __init__(self, facts: Facts, assumed: list[str]) -> None:
+        self._nodes = sorted(facts.nodes.memory) if facts.nodes else []
+        self._known = dict(facts.nodes.socket_of) if facts.nodes else {}
+        self._facts, self._assumed = facts, assumed
+        self.count = self._count()
+
+    def _count(self) -> int:
+        if self._facts.cpu:
+            return self._facts.cpu.sockets
+        named = [socket for socket in self._known.values() if socket is not None]
+        if named:
+            return max(named) + 1
+        seen = [slot.node for slot in self._facts.slots if slot.node is not None]
+        count = len(self._nodes) or max(seen, default=0) + 1
+        known = bool(self._nodes or seen)
+        what = f"{count}, one for each NUMA node seen" if known else "one"
+        self._assumed.append(f"sockets: {what}; lscpu counts them")
+        return count
+
+    def of_node(self, node: int, what: str) -> int:
+        """Return the socket of *node*, on which *what* is."""
+        socket = self._known.get(node)
+        if socket is not None:
+            return socket
+        nodes = self._nodes or list(range(self.count))
+        if node not in nodes:
+            listed = ", ".join(str(known) for known in nodes)
+            raise InputError(
+                f"{what} is on NUMA node {node}; the server has {listed}: "
+                "are these dumps of one server?"
+            )
+        if self.count > 1:
+            self.assume("NUMA nodes are taken to be numbered socket by socket")
+        return nodes.index(node) * self.count // max(len(nodes), self.count)
+
+    def of(self, place: Slot | Uplink, what: str) -> int:
+        """Return the socket of a slot or an uplink; 0 if nothing says it."""
+        if place.socket is not None:
+            return place.socket
+        if place.node is not None:
+            return self.of_node(place.node, what)
+        if self.count > 1:
+            self.assume(f"where {what} is attached is not in the dumps: socket 0")
+        return 0
+
+    def memory(self) -> list[bool]:
+        """True if each socket has memory; all have where nothing is said."""
+        sizes = dict(self._facts.nodes.memory) if self._facts.nodes else {}
+        has: dict[int, bool] = {}
+        for node, size in sizes.items():
+            socket = self.of_node(node, "memory")
+            has[socket] = has.get(socket, False) or size is None or size > 0
+        return [has.get(socket, True) for socket in range(self.count)]
+
+    def assume(self, text: str) -> None:
+        """Note *text* once."""
+        if text not in self._assumed:
+            self._assumed.append(text)
+
+
 def place(facts: Facts) -> Server:
     """Return the server that *facts* describe; where they name no drive, with a stand-in."""
-    assumed = list(facts.assumed)
+    assumed = [assumption.text for assumption in facts.assumed]
     sockets = Sockets(facts, assumed)
-    arrays = _without_shared(_with_members(facts), assumed)
+    arrays = _without_shared(facts.arrays, assumed)
     disks = _all_disks(facts, arrays, assumed)
     missing = _missing(facts, disks)
     disks = disks or [Disk(NO_DRIVE, interface="nvme")]
@@ -95,7 +164,6 @@ def place(facts: Facts) -> Server:
     for text in dict.fromkeys(drive.part.assumed for drive in drives if drive.part.assumed):
         sockets.assume(text)
     return Server(
-        system=facts.system,
         cpu=cpu,
         memory=sockets.memory(),
         uplinks=uplinks,
@@ -114,24 +182,15 @@ def _missing(facts: Facts, disks: list[Disk]) -> list[str]:
     if not disks:
         found.append(
             "drives: no dump names one, so one stands in for them; add nvme list -o json, lspci "
-            "-vv, lstopo --of xml, mdadm --detail or Get-PhysicalDisk"
+            "-vv, lsblk -J or mdadm --detail"
         )
     if facts.cpu is None:
         found.append("the CPU and its sockets: add lscpu")
     if disks and not facts.slots and any(d.interface in ("nvme", None) for d in disks):
         found.append("links, adapters and sockets of the drives: add lspci -vv, as root")
     if facts.nodes is None or all(size is None for size in facts.nodes.memory.values()):
-        found.append("which sockets have memory: add numactl -H")
+        found.append("which sockets have memory: add lstopo --of xml")
     return found
-
-
-def _with_members(facts: Facts) -> list[Array]:
-    """Give arrays whose members are not said (virtual disks) those of the pool."""
-    pool = [disk for disk in facts.disks if disk.pooled is not False]
-    if any(disk.pooled for disk in pool):
-        pool = [disk for disk in pool if disk.pooled]
-    names = tuple(disk.name for disk in sorted(pool, key=lambda disk: natural(disk.name)))
-    return [array if array.members else replace(array, members=names) for array in facts.arrays]
 
 
 def _without_shared(arrays: list[Array], assumed: list[str]) -> list[Array]:

@@ -51,6 +51,7 @@ PURPOSE_SERIES: Final = 6
 PURPOSE_DESTAGE: Final = 7
 PURPOSE_BURST: Final = 9
 PURPOSE_ROUND: Final = 8
+PURPOSE_BATCH: Final = 10
 
 HIST_BITS: Final = 7
 """128 bins per octave: a bin is at most 1/128 wide, its middle at most 0.4 % off."""

@@ -15,16 +15,16 @@ import numpy as np
 
 from nvmesim.array_types import Ints
 from nvmesim.catalog.links import command_time_ps
-from nvmesim.catalog.profile import DriveProfile, Rounds, Stalls
+from nvmesim.catalog.profile import Collection, DriveProfile, Rounds, Stalls
 from nvmesim.errors import ScenarioError
 from nvmesim.model.disk_arm import arm_factors
 from nvmesim.network.builder import Batches, Builder, DiePrograms, Row, const, ints, op
-from nvmesim.network.distributions import Stop, gamma_table, pausing_table
+from nvmesim.network.distributions import Stop, gamma_table, pausing_table, uniform_table
 from nvmesim.network.network import MAX_CHILDREN, Kind, Op
 from nvmesim.scenario.resolved import Drive
 from nvmesim.units import PS_PER_S
 
-SLOT_DIE, SLOT_RMW_DIE, SLOT_ACK = 0, 1, 2
+SLOT_DIE, SLOT_RMW_DIE, SLOT_ACK, SLOT_PROGRAM = 0, 1, 2, 3
 SECTOR = 512
 UNIT = 4096
 
@@ -66,6 +66,7 @@ class DriveModel:
         self._command = b.station(f"{name} commands", Kind.FIFO)
         b.report(f"{name} commands", "drive", self._command, drive=drive.index, resource="commands")
         self._engines, self._stream = -1, -1
+        self._drain, self._programs_at, self._n_programs, self._queue = -1, -1, 0, -1
         self._add_bank(writes)
         self._add_data(writes)
 
@@ -89,7 +90,9 @@ class DriveModel:
         self._n_dies, self._n_channels = round(p.dies.value), round(p.channels.value)
         gate, dist, gc = -1, -1, -1
         if writes:
-            slots = max(1, round(p.write.buffer.value / p.write.unit.value))
+            c = p.write.collection
+            slots = round(c.slots.value if c else p.write.buffer.value / p.write.unit.value)
+            slots = max(1, slots)
             gate = b.station(f"{drive.name} buffer", Kind.GATE, slots)
             b.report(
                 f"{drive.name} write buffer", "gate", gate, drive=drive.index, resource="buffer"
@@ -101,7 +104,10 @@ class DriveModel:
         self._buffer = gate
         suspend = -1 if p.write.suspend is None else round(p.write.suspend.value)
         arm = _arm(p)
-        programs = DiePrograms(dist, gate, suspend, gc) if writes and not arm else None
+        collects = writes and p.write.collection is not None
+        programs = None
+        if writes and not arm and not collects:
+            programs = DiePrograms(dist, gate, suspend, gc)
         kind = Kind.DIE if programs else Kind.FIFO
         self._dies = len(b.stations)
         for i in range(self._n_dies):
@@ -118,6 +124,30 @@ class DriveModel:
             drive=drive.index, resource="channels",
         )  # fmt: skip
         self._read_dist = b.dist(gamma_table(p.read.die.value, p.read.die_cv.value))
+        if collects and p.write.collection is not None:
+            self._add_collection(p.write.collection, DiePrograms(dist, -1, suspend))
+
+    def _add_collection(self, c: Collection, program: DiePrograms) -> None:
+        """The drain behind the buffer, the programs that reads find, the queue that they share."""
+        b, name, drive = self._b, self._drive.name, self._drive.index
+        spread = uniform_table(c.length.value)
+        if c.law == "gamma":
+            spread = gamma_table(c.length.value, c.length_cv.value)
+        each, slow = (gamma_table(PS_PER_S / rate.value, 0.0) for rate in (c.drain, c.rate))
+        own = DiePrograms(
+            b.dist(each), self._buffer, every=round(c.every.value), batch_dist=b.dist(spread),
+            slow_dist=b.dist(slow),
+        )  # fmt: skip
+        self._drain = b.station(f"{name} drain", Kind.DIE, own=own)
+        b.report(f"{name} drain", "drive", self._drain, drive=drive, resource="program")
+        if c.busy.value > 0:
+            self._n_programs = max(1, round(self.profile.write.program.value / c.busy.value))
+            self._programs_at = len(b.stations)
+            for i in range(self._n_programs):
+                b.station(f"{name} program{i}", Kind.DIE, own=program)
+        if c.queue is not None:
+            self._queue = b.station(f"{name} queue", Kind.GATE, max(1, round(c.queue.value)))
+            b.report(f"{name} queue", "gate", self._queue, drive=drive)
 
     def _add_data(self, writes: bool) -> None:
         b, drive = self._b, self._drive
@@ -257,15 +287,22 @@ class DriveModel:
     def _read(self, n_bytes: int, misaligned: bool) -> list[Row]:
         p = self.profile
         base = max(0, round(p.read.base.value) - self._host.read_ps) + self._drive.delay_ps
-        first = self._command_row(False, base)
+        first = [self._command_row(False, base)]
         if p.read.unmapped or (self._sequential and p.read.ahead):
-            return [first, *self._out(n_bytes)]
+            return [*first, *self._out(n_bytes)]
         unit = round(p.read.unit.value)
         more = round(p.physical_sector.value) - SECTOR if misaligned else 0
         n = min(MAX_CHILDREN, math.ceil((n_bytes + more) / unit))
+        first += self._behind_writes()
         if n > 1 and p.read.engines is not None:
-            return [first, *self._streamed(n, unit)]
-        return [first, *self._media(n, min(unit, max(4096, n_bytes))), *self._out(n_bytes)]
+            return [*first, *self._streamed(n, unit)]
+        return [*first, *self._media(n, min(unit, max(4096, n_bytes))), *self._out(n_bytes)]
+
+    def _behind_writes(self) -> list[Row]:
+        """The queue that reads share with writes that wait for the buffer, if they do."""
+        if self._queue < 0:
+            return []
+        return [op(Op.ACQUIRE, self._queue, 1), op(Op.RELEASE, self._queue, 1)]
 
     def _out(self, n_bytes: int) -> list[Row]:
         """Read data through the controller and the port."""
@@ -299,7 +336,13 @@ class DriveModel:
             lane = op(Op.VISIT_LANE, first, -1, split, count)
             self._stream = self._b.program([lane, *self._out(unit), op(Op.END)])
         die = op(Op.VISIT_BANK, self._dies, self._read_dist, 0, self._n_dies, slot=SLOT_DIE)
-        return [die, op(Op.SPLIT, n, self._stream)]
+        return [*self._found(), die, op(Op.SPLIT, n, self._stream)]
+
+    def _found(self) -> list[Row]:
+        """The program that a read may find, where collection keeps those apart from the dies."""
+        if not self._n_programs:
+            return []
+        return [op(Op.VISIT_BANK, self._programs_at, -1, 1, self._n_programs, slot=SLOT_PROGRAM)]
 
     def _data_engines(self) -> tuple[int, int]:
         """First station of the data engines, and how many there are."""
@@ -335,6 +378,7 @@ class DriveModel:
     def _unit(self, n_bytes: int, slot: int) -> list[Row]:
         channel = round(self.profile.read.channel.value * n_bytes / 4096)
         return [
+            *self._found(),
             op(Op.VISIT_BANK, self._dies, self._read_dist, 0, self._n_dies, slot=slot),
             op(Op.VISIT_LANE, self._channels, -1, max(1, channel), self._n_channels),
         ]
@@ -363,9 +407,24 @@ class DriveModel:
         ends = self._media(2, 4096) if misaligned else []
         if n_bytes % sector and not misaligned:
             ends = self._unit(4096, SLOT_RMW_DIE)
+        if self._drain >= 0:
+            return [*arrived, *ends, *self._drained(self._programs(n_bytes + more)), acknowledged]
         room = [op(Op.ACQUIRE, self._buffer, n)] if n else []
         programs = [op(Op.DESTAGE, self._dies, n, d=self._n_dies)] if n else []
         return [*arrived, *ends, *room, acknowledged, *programs]
+
+    def _drained(self, n: int) -> list[Row]:
+        """Room for *n* writes of 4 KiB, as much at a time as there is; their drain and programs."""
+        rows, slots = [], self._b.stations[self._buffer].servers
+        for first in range(0, n, slots):
+            part = min(slots, n - first)
+            rows += [op(Op.ACQUIRE, self._buffer, part), op(Op.DESTAGE, self._drain, part, d=1)]
+        if n and self._n_programs:
+            each = min(n, MAX_CHILDREN)
+            rows.append(op(Op.DESTAGE, self._programs_at, each, d=self._n_programs))
+        if self._queue >= 0 and rows:
+            return [op(Op.ACQUIRE, self._queue, 1), *rows, op(Op.RELEASE, self._queue, 1)]
+        return rows
 
     def _modified(self, n: int) -> list[Row]:
         """A write of less than a mapping unit: *n* units are read, changed and programmed.
@@ -415,8 +474,13 @@ class DriveModel:
         """
         p = self.profile
         units = n_bytes / p.write.unit.value
+        if p.write.collection is not None:
+            units = n_bytes / UNIT
         if not self._sequential:
             return math.ceil(units)
+        if p.write.collection is not None:
+            most = p.write.collection.batches.ceiling
+            return math.floor(units * min(1.0, most * UNIT / p.write_bandwidth.value))
         drain = p.dies.value * p.write.unit.value / p.write.program.value * PS_PER_S
         return math.floor(units * min(1.0, drain / p.write_bandwidth.value))
 

@@ -48,6 +48,9 @@ class DiePrograms(NamedTuple):
     suspend_ps: int = -1
     gc: int = -1
     backlog: int = 0
+    every: int = 0
+    batch_dist: int = -1
+    slow_dist: int = -1
 
 
 class Batches(NamedTuple):

@@ -130,7 +130,8 @@ def _within(values: Ints, low: int, high: int, what: str) -> None:
 
 _ROWS = {
     "station_kind": "station_servers station_scale die_dist die_gate die_suspend_ps die_gc"
-    " die_backlog round_most round_base_ps round_base_dist round_in_order round_gathers"
+    " die_backlog die_every die_batch_dist die_slow_dist"
+    " round_most round_base_ps round_base_dist round_in_order round_gathers"
     " limit_saved_ps wake_ps wake_half_ps batch_most batch_ps",
     "gc_on_dist": "gc_off_dist gc_factor",
     "alt_program": "alt_member",
@@ -187,6 +188,12 @@ def _check_stations(net: Network) -> None:
     gates = net.die_gate[net.die_gate >= 0]
     _require(bool((net.station_kind[gates] == Kind.GATE).all()), "die_gate names no gate")
     _within(net.die_gc, -1, len(net.gc_factor), "die_gc")
+    _within(net.die_every, 0, 1 << 40, "die_every")
+    _within(net.die_batch_dist, -1, n_dists, "die_batch_dist")
+    _within(net.die_slow_dist, -1, n_dists, "die_slow_dist")
+    stalls = net.die_every > 0
+    _within(net.die_batch_dist[stalls], 0, n_dists, "die_batch_dist of a die with batches")
+    _within(net.die_slow_dist[stalls], 0, n_dists, "die_slow_dist of a die with batches")
     _check_backlog(net)
     others = net.die_gate[net.station_kind != Kind.DIE]
     _require(bool((others == -1).all()), "die_gate of a station that is not a die")

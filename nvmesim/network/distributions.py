@@ -61,6 +61,15 @@ def exponential_table(mean_ps: float) -> Ints:
     return _rescaled(-mean_ps * np.log1p(-table_levels()), mean_ps)
 
 
+def uniform_table(mean_ps: float) -> Ints:
+    """Return int64[rng.TABLE], ps: uniform from 0 to twice the mean.
+
+    >>> bool(abs(table_mean(uniform_table(1e6)) / 1e6 - 1) < 1e-5)
+    True
+    """
+    return _rescaled(2 * mean_ps * table_levels(), mean_ps)
+
+
 class Stop(NamedTuple):
     """A hold-up of a service: its probability, and how long it takes."""
 

@@ -41,7 +41,9 @@ class Kind(IntEnum):
     """``servers`` slots, held from acquire to release; a FIFO queue of those who wait."""
     DIE = 3
     """One server with two classes: tokens first-come-first-served, and behind them programs,
-    which start only when the die falls idle and belong to no token (DESIGN 3)."""
+    which start only when the die falls idle and belong to no token. Each ``die_every``-th program
+    is followed by a batch (garbage collection): until its length has passed, programs that start
+    take ``die_slow_dist`` and not ``die_dist``."""
     ROUNDS = 4
     """One server that, when it falls idle, takes all that wait, up to ``round_most``, as one round:
     the base, then the services of its members, one after the other. They leave at the round's end,
@@ -191,6 +193,9 @@ class Network:
     n_streams: int
     stream_start: Ints  # [n_streams] where in the cyclic order a stream starts
 
+    die_every: Ints = field(default_factory=_no_rows)  # [n_stations] programs a batch, 0: none
+    die_batch_dist: Ints = field(default_factory=_no_rows)  # [n_stations] a batch's length
+    die_slow_dist: Ints = field(default_factory=_no_rows)  # [n_stations] a program's time in one
     limit_saved_ps: Ints = field(default_factory=_no_rows)  # [n_stations] a full bucket
     wake_ps: Ints = field(default_factory=_no_rows)  # [n_stations] a wake-up at most
     wake_half_ps: Ints = field(default_factory=_no_rows)  # [n_stations] sleep that costs half of it
@@ -211,6 +216,8 @@ class Network:
         """Give arrays that were left out their defaults."""
         n_flows, n_groups = len(self.flow_program), len(self.group_flow)
         for name, n, value in (
+            ("die_every", self.n_stations, 0), ("die_batch_dist", self.n_stations, -1),
+            ("die_slow_dist", self.n_stations, -1),
             ("limit_saved_ps", self.n_stations, 0), ("wake_ps", self.n_stations, 0),
             ("wake_half_ps", self.n_stations, 0), ("batch_most", self.n_stations, 1),
             ("batch_ps", self.n_stations, 0), ("flow_class", n_flows, -1),

@@ -155,12 +155,16 @@ def twice_the_buffer(s: ResolvedScenario) -> Change:
     """Drives with twice the write buffer and drain rate."""
 
     def change(p: DriveProfile) -> DriveProfile:
-        write = p.write.model_copy(
-            update={
-                "buffer": times(p.write.buffer, 2),
-                "program": times(p.write.program, 0.5),
-            }
-        )
+        update: dict[str, object] = {
+            "buffer": times(p.write.buffer, 2),
+            "program": times(p.write.program, 0.5),
+        }
+        c = p.write.collection
+        if c is not None:
+            faster = {name: times(getattr(c, name), 2) for name in ("drain", "rate", "slots")}
+            halves = {"length": times(c.length, 0.5), "busy": times(c.busy, 0.5)}
+            update["collection"] = c.model_copy(update={**faster, **halves})
+        write = p.write.model_copy(update=update)
         return p.model_copy(update={"write": write})
 
     return Change("drives that sustain twice the writes", _profiles(s, change))

@@ -7,7 +7,6 @@ import importlib
 import sys
 from importlib import metadata
 from importlib.util import find_spec
-from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
@@ -49,15 +48,14 @@ def vega_lite_version() -> str:
 @functools.cache
 def bundle() -> str:
     """Vega, Vega-Lite and vega-embed of the version that Altair writes; kept once made."""
-    made_by = metadata.version("vl-convert-python")
-    version, here = vega_lite_version(), Path(__file__).parent
+    made_by, version = metadata.version("vl-convert-python"), vega_lite_version()
     name = f"charts-{made_by}-{version}.js"
-    kept = code_cache.load(name, here)
+    kept = code_cache.load(name)
     if kept is not None:
         return kept.decode("utf-8")
     import vl_convert
 
     made: str = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;", version)
     code = made.replace("</script", "<\\/script").replace("<!--", "<\\!--")
-    code_cache.save(name, code.encode("utf-8"), here, keep=2)
+    code_cache.save(name, code.encode("utf-8"), keep=2)
     return code

@@ -16,19 +16,6 @@ NUMA node0 CPU(s):   0-15,32-47
 NUMA node1 CPU(s):   16-31,48-63
 """
 
-NUMACTL_ONE_SIDED = """available: 2 nodes (0-1)
-node 0 cpus: 0 1 2 3
-node 0 size: 96000 MB
-node 0 free: 90000 MB
-node 1 cpus: 4 5 6 7
-node 1 size: 0 MB
-node 1 free: 0 MB
-node distances:
-node   0   1
-  0:  10  21
-  1:  21  10
-"""
-
 
 def bridge(address: str, below: int, port: str, link: str, node: int | None = None) -> str:
     """Return a PCI bridge as lspci -vv prints it; *link* as "8GT/s x16"."""
@@ -100,66 +87,24 @@ def lstopo_bridge(address: str, inside: str, speed: str = "15.753846", kind: str
     )
 
 
-def lstopo(sockets: list[str], model: str = "AMD EPYC 7763 64-Core Processor") -> str:
-    """Return a topology; each of *sockets* is the I/O of one package."""
+def lstopo(
+    sockets: list[str],
+    model: str = "AMD EPYC 7763 64-Core Processor",
+    cores: int = 64,
+    memory: tuple[int, ...] = (),
+) -> str:
+    """Return a topology; each of *sockets* is the I/O of one package; *memory* in bytes."""
     core = '<object type="Core"><object type="PU"/><object type="PU"/></object>'
     packages = "".join(
         f'<object type="Package" os_index="{number * 3}"><info name="CPUModel" value="{model}"/>'
-        f'<object type="NUMANode" os_index="{number}" local_memory="137438953472"/>'
-        f"{core * 64}{lstopo_bridge('', devices, kind='0-1')}</object>"
-        for number, devices in enumerate(sockets)
+        f'<object type="NUMANode" os_index="{number}" local_memory="{size}"/>'
+        f"{core * cores}{lstopo_bridge('', devices, kind='0-1')}</object>"
+        for number, (devices, size) in enumerate(
+            zip(sockets, memory or [2**37] * len(sockets), strict=True)
+        )
     )
     return (
         '<?xml version="1.0" encoding="UTF-8"?>\n<!DOCTYPE topology SYSTEM "hwloc2.dtd">\n'
         '<topology version="2.0"><object type="Machine" os_index="0">'
         f"{packages}</object></topology>"
     )
-
-
-WINDOWS_TABLE = """
-Number FriendlyName        SerialNumber       MediaType CanPool OperationalStatus HealthStatus Usage            Size
------- ------------        ------------       --------- ------- ----------------- ------------ -----            ----
-1      INTEL SSDPE2KE016T8 BTLN801201XX1P6A   SSD       True    OK                Healthy      Auto-Select   1.46 TB
-2      INTEL SSDPE2KE016T8 BTLN801201YY1P6A   SSD       True    OK                Healthy      Auto-Select   1.46 TB
-0      WDC WD4000FYYZ      WD-WCC1            HDD       False   OK                Healthy      Auto-Select   3.64 TB
-
-"""  # noqa: E501
-
-WINDOWS_DISKS = json.dumps(
-    [
-        {
-            "DeviceId": str(number),
-            "FriendlyName": "Micron_7450_MTFDKCC3T8TFR",
-            "Model": "Micron_7450_MTFDKCC3T8TFR",
-            "MediaType": "SSD",
-            "BusType": "NVMe",
-            "CanPool": False,
-            "CannotPoolReason": "In a Pool",
-            "Size": 3840755982336,
-        }
-        for number in range(1, 7)
-    ]
-    + [
-        {
-            "DeviceId": "0",
-            "FriendlyName": "BOOT",
-            "MediaType": 4,
-            "BusType": 11,
-            "CanPool": False,
-            "CannotPoolReason": "Insufficient Capacity",
-            "Size": 240057409536,
-        }
-    ]
-)
-
-WINDOWS_POOL = """
-
-FriendlyName                : Pool1
-IsPrimordial                : False
-ResiliencySettingNameDefault : Mirror
-Size                        : 23044535894016
-"""
-
-WINDOWS_VIRTUAL_DISK = """FriendlyName,ResiliencySettingName,NumberOfColumns,NumberOfDataCopies,Interleave,PhysicalDiskRedundancy,Size
-"vd1","Mirror","3","2","262144","1","11000000000000"
-"""  # noqa: E501

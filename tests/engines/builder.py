@@ -172,14 +172,18 @@ class NetworkBuilder:
         suspend_ps: int = -1,
         gc: int = -1,
         backlogs: Sequence[int] = (),
+        batches: tuple[int, int, int] = (0, -1, -1),
     ) -> int:
         """Return the first of *n* dies whose programs take the distribution *program*.
 
-        Of *backlogs* each die begins with its own.
+        Of *backlogs* each die begins with its own; *batches*: after how many programs comes one,
+        and the distributions of its length and of a program's time in it.
         """
         first = len(self.stations)
         for backlog in backlogs or [0] * n:
-            self.station(Kind.DIE, own=DiePrograms(program, gate, suspend_ps, gc, backlog))
+            self.station(
+                Kind.DIE, own=DiePrograms(program, gate, suspend_ps, gc, backlog, *batches)
+            )
         return first
 
     def episodes(self, on: int, off: int, factor: int) -> int:

@@ -109,6 +109,9 @@ class RandomNetwork:
                 suspend_ps=roll(-1, 3),
                 gc=gc if self.chance(50) else -1,
                 backlogs=backlogs,
+                batches=(roll(1, 5), self.long, self.some(self.dists))
+                if self.chance(40)
+                else (0, -1, -1),
             )
             self.die_banks.append((first, n, buffer, slots))
 

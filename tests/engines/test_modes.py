@@ -88,7 +88,7 @@ def test_few_files_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
     (tmp_path / "other.o").touch()
     for i in range(native.KEPT + 3):
-        code_cache.save(f"loop-{i}.o", b"code", tmp_path, keep=native.KEPT)
+        code_cache.save(f"loop-{i}.o", b"code", keep=native.KEPT)
         os.utime(tmp_path / f"loop-{i}.o", (i, i))
     assert len(list(tmp_path.glob("loop-*.o"))) == native.KEPT
     assert (tmp_path / f"loop-{native.KEPT + 2}.o").exists()

@@ -5,14 +5,12 @@ from __future__ import annotations
 import copy
 import json
 import os
-from pathlib import Path
 from types import SimpleNamespace
 
 import polars as pl
 import pytest
 
 from nvmesim.errors import InfrastructureError, InputError, ScenarioError
-from nvmesim.private import cache_home
 from nvmesim.scenario.load import expanded
 from nvmesim.study.choose import choose, goal_from_dict
 from nvmesim.study.choose.search import _Search
@@ -151,19 +149,15 @@ def test_a_cluster_needs_its_package(monkeypatch) -> None:
 
 def test_where_the_cache_is(monkeypatch, tmp_path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert cache_home() == tmp_path
+    assert PointCache().all == tmp_path / "nvmesim" / "points"
     monkeypatch.setenv("XDG_CACHE_HOME", "relative")
-    assert cache_home() == Path.home() / ".cache"
-    monkeypatch.setenv("HOME", "relative")
-    assert cache_home() is None
-    PointCache().put("ab12", {"iops": 1.0})
-    assert PointCache().get("ab12") is None
+    assert PointCache().all.is_absolute()
 
 
 def test_points_that_others_could_have_written_are_not_believed(tmp_path) -> None:
     PointCache(tmp_path).put("ab12", {"iops": 1.0})
     assert PointCache(tmp_path).get("ab12") == {"iops": 1.0}
-    (tmp_path / "nvmesim").chmod(0o777)
+    (tmp_path / "points").chmod(0o777)
     assert PointCache(tmp_path).get("ab12") is None
 
 

@@ -66,6 +66,7 @@ def kernel_net(net: Network, structure: bytes = b"") -> state.Net:
             net.die_dist, net.die_gate, net.die_suspend_ps, net.die_gc, net.limit_saved_ps,
             net.round_most, net.round_base_ps, net.round_base_dist, net.round_in_order,
             net.round_gathers, net.wake_ps, net.wake_half_ps, net.batch_most, net.batch_ps,
+            net.die_every, net.die_batch_dist, net.die_slow_dist,
         ),
         scale=net.scale, gc_on=net.gc_on_dist, gc_off=net.gc_off_dist, gc_factor=net.gc_factor,
         dist=net.dist,

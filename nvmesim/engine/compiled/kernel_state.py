@@ -68,12 +68,14 @@ STATION_FIELDS = 16
 FRONT_HEAD, FRONT_TAIL, STAYING = FREE_AT, AT, POS
 BATCH_LEFT = INSIDE  # of the batch in work, those that still wait
 N_WAITING = BACKLOG  # tokens that wait at the back
+BATCH_END = IDLE_SINCE  # of a die: when its last batch of garbage collection ends
 
 # Columns of `die`: what a die's programs, a station's rounds, a bucket, a sleeper need.
 DIE_DIST, DIE_GATE, DIE_SUSPEND, DIE_GC, LIMIT_SAVED = range(5)
 ROUND_MOST, ROUND_BASE, ROUND_DIST, ROUND_ORDER, ROUND_GATHERS = range(5, 10)
 WAKE, WAKE_HALF = range(10, 12)
 BATCH_MOST, BATCH_BASE = range(12, 14)
+DIE_EVERY, DIE_BATCH, DIE_SLOW = range(14, 17)
 
 # Columns of `group`, `user`, `thread`, `flow` and `child`.
 G_FLOW, G_KINDS, G_THRESHOLD, G_TARGETS, G_MEASURED, G_OPEN, G_GAP, G_THINK = range(8)
@@ -94,7 +96,7 @@ WHEEL = SUMMARY + 3
 
 # Lengths of rows.
 HEAP, OPS, DIES, GROUPS, USERS, THREADS, FLOWS, CHILDREN, ACCOUNTS, PENDING = (
-    2, 8, 14, 12, 4, 4, 8, 4, 4, 4,
+    2, 8, 17, 12, 4, 4, 8, 4, 4, 4,
 )  # fmt: skip
 
 # Scalars that outlive a call.
@@ -113,7 +115,7 @@ TOUCH = -1  # entity of a pending touch
 class Net(NamedTuple):
     """The parts of a `network.Network` that the loop reads, in kernel form."""
 
-    die: Array  # int64[n_stations, 14]
+    die: Array  # int64[n_stations, DIES]
     scale: Array
     gc_on: Array
     gc_off: Array

@@ -17,12 +17,16 @@ from nvmesim.engine.compiled.kernel_state import (
     ARRIVED,
     AT,
     BACKLOG,
+    BATCH_END,
     CHAIN,
     CHECKED,
     DELAY,
     DIE,
+    DIE_BATCH,
     DIE_DIST,
+    DIE_EVERY,
     DIE_GC,
+    DIE_SLOW,
     DIE_SUSPEND,
     FLOW,
     FREE_AT,
@@ -77,6 +81,7 @@ from nvmesim.engine.compiled.kernel_state import (
 )
 from nvmesim.engine.compiled.kernel_wheel import put_seldom
 from nvmesim.engine.contract import (
+    PURPOSE_BATCH,
     PURPOSE_GC,
     PURPOSE_PROGRAM,
     PURPOSE_ROUND,
@@ -391,8 +396,13 @@ def next_program(net, run, s, t):
         return station[v, FREE_AT]
     station[v, BACKLOG] -= 1
     run.programs[v] += 1
+    number = run.programs[v]
+    every = net.die[v, DIE_EVERY]
+    row = net.die[v, DIE_DIST]
+    if every > 0 and t < station[v, BATCH_END]:
+        row = net.die[v, DIE_SLOW]
     key = mix(mix(run.background[0], s), PURPOSE_PROGRAM)
-    work = quantile(net.dist, net.die[v, DIE_DIST], mix(key, run.programs[v]))
+    work = quantile(net.dist, row, mix(key, number))
     gc = net.die[v, DIE_GC]
     if gc >= 0:
         work = scaled(
@@ -410,6 +420,10 @@ def next_program(net, run, s, t):
             ),
         )
     work = max(1, work)
+    if every > 0 and number % every == 0:
+        key = mix(mix(run.background[0], s), PURPOSE_BATCH)
+        length = quantile(net.dist, net.die[v, DIE_BATCH], mix(key, number // every))
+        station[v, BATCH_END] = t + work + length
     station[v, PROGRAM_END] = t + work
     run.acc[v, 2] += work
     run.acc[v, 3] += work

@@ -32,7 +32,7 @@ from nvmesim.engine.compiled.kernel_state import ROWS, EngineRun, Net, Room
 Loop = Callable[[EngineRun, Room, int, int], int]
 """Called with (run, room, completions, until_ps), returns a status: see `kernel.advance`."""
 
-KEPT: Final = 8
+KEPT: Final = 16
 """Object files that stay in the folder: of several processors, or states of the sources."""
 CHECKS: Final = ("NUMBA_DISABLE_JIT", "NUMBA_BOUNDSCHECK")
 """Numba's own switches, in the environment: each makes the loop slow, and able to raise."""
@@ -127,12 +127,12 @@ def _object() -> bytes:
     from nvmesim.engine.compiled.kernel_object import object_code
 
     made = object_code()
-    code_cache.save(_file_name(), made, _HERE, keep=KEPT)
+    code_cache.save(_file_name(), made, keep=KEPT)
     return made
 
 
 def _kept() -> bytes | None:
-    return code_cache.load(_file_name(), _HERE)
+    return code_cache.load(_file_name())
 
 
 @cache

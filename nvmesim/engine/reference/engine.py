@@ -26,6 +26,7 @@ from nvmesim.engine.chains import chained
 from nvmesim.engine.contract import (
     CHILD_SHIFT,
     ORDER_SHIFT,
+    PURPOSE_BATCH,
     PURPOSE_BURST,
     PURPOSE_DESTAGE,
     PURPOSE_GAP,
@@ -442,12 +443,18 @@ class ReferenceEngine:
         key = mix(mix(self._background_key, station.number), PURPOSE_SERIES)
         return int(net.series[first + below(mix(key, block), room) + offset])
 
-    def program_ps(self, station: Station, number: int) -> int:
-        """Time of a die's *number*-th program, if it starts now."""
-        row, gc = int(self.net.die_dist[station.number]), int(self.net.die_gc[station.number])
+    def program_ps(self, station: Station, number: int, slow: bool) -> int:
+        """Time of a die's *number*-th program, if it starts now; *slow*: within a batch."""
+        rows = self.net.die_slow_dist if slow else self.net.die_dist
+        row, gc = int(rows[station.number]), int(self.net.die_gc[station.number])
         key = mix(mix(self._background_key, station.number), PURPOSE_PROGRAM)
         work = self._draw(row, key, number)
         return max(1, work * self._episode_factor(gc) // SCALE_ONE if gc >= 0 else work)
+
+    def batch_ps(self, station: Station, number: int) -> int:
+        """Length of a die's *number*-th batch of garbage collection."""
+        key = mix(mix(self._background_key, station.number), PURPOSE_BATCH)
+        return self._draw(int(self.net.die_batch_dist[station.number]), key, number)
 
     def round_ps(self, station: Station, number: int) -> int:
         """Time of a station's *number*-th round, without its members'."""

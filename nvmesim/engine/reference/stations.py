@@ -36,8 +36,12 @@ class World(Protocol):
         """Service of *visit* before any load-dependent factor: base, draw, setup, children."""
         ...
 
-    def program_ps(self, station: Station, number: int) -> int:
-        """Time of a die's *number*-th program, if it starts now."""
+    def program_ps(self, station: Station, number: int, slow: bool) -> int:
+        """Time of a die's *number*-th program, if it starts now; *slow*: within a batch."""
+        ...
+
+    def batch_ps(self, station: Station, number: int) -> int:
+        """Length of a die's *number*-th batch of garbage collection."""
         ...
 
     def round_ps(self, station: Station, number: int) -> int:
@@ -270,7 +274,8 @@ class Die(Station):
     """One server for tokens, first come first served; programs start only when it falls idle.
 
     At most one program is in service. A token waits for its end, or, on a drive that suspends
-    programs, for the suspension; the program then ends so much later.
+    programs, for the suspension; the program then ends so much later. After every so many programs
+    comes a batch of garbage collection, in which programs are slower (`Kind.DIE`).
     """
 
     def __init__(self, world: World, number: int) -> None:
@@ -279,6 +284,8 @@ class Die(Station):
         self._backlog = 0
         self._started = 0
         self._program_end = -1
+        self._batch_end = 0
+        self._every = int(world.net.die_every[number])
         self._wakes = False
         self._suspend = int(world.net.die_suspend_ps[number])
         self._buffer = world.gates.get(int(world.net.die_gate[number]))
@@ -322,8 +329,12 @@ class Die(Station):
             return
         self._backlog -= 1
         self._started += 1
-        work = self.world.program_ps(self, self._started)
+        slow = self.now < self._batch_end
+        work = self.world.program_ps(self, self._started, slow)
         self._program_end = self.now + work
+        if self._every and self._started % self._every == 0:
+            number = self._started // self._every
+            self._batch_end = self._program_end + self.world.batch_ps(self, number)
         self.account.service_ps += work
         self.account.work_ps += work
         self.world.env.process(self._program())

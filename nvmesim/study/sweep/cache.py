@@ -3,60 +3,40 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import shutil
 from pathlib import Path
 from typing import Any, Final
 
-from nvmesim.private import PrivateFolder, cache_home
+from nvmesim.code_cache import cache_folder, read_private, write_private
 from nvmesim.study.sweep.content import fingerprint
 
 KEPT_VERSIONS: Final = 4
 """Folders of other versions that are kept, newest first."""
 
 
-DIGEST: Final = 32
-"""Bytes before the JSON in a file: against damage, a digit that flipped is JSON, too."""
-
-
-def _digest(text: bytes) -> bytes:
-    return hashlib.sha256(text).digest()
-
-
 class PointCache:
     """Points of this version of program and catalog; what cannot be read is not there.
 
-    None is kept without a home folder, or where others could write them (`nvmesim.private`).
+    None is kept where others could write them (`nvmesim.code_cache`).
     """
 
-    def __init__(self, home: Path | None = None) -> None:
-        home = home or cache_home()
-        self.all = None if home is None else home / "nvmesim" / "points"
+    def __init__(self, folder: Path | None = None) -> None:
+        self.all = (folder or cache_folder()) / "points"
         self._ready = False
 
     def get(self, key: str) -> dict[str, Any] | None:
         """Return the point at *key*, None if there is none or it is damaged."""
-        if self.all is None:
-            return None
-        file = self._file(self.all, key)
         try:
-            with PrivateFolder(file.parent) as folder:
-                data = folder.read(file.name)
-            text = data[DIGEST:]
-            found = json.loads(text) if _digest(text) == data[:DIGEST] else None
+            found = json.loads(read_private(self._file(self.all, key)))
         except (OSError, ValueError):
             return None
         return found if isinstance(found, dict) and "iops" in found else None
 
     def put(self, key: str, row: dict[str, Any]) -> None:
         """Keep *row*; a full disk or a folder that cannot be written only costs time later."""
-        if self.all is None:
-            return
-        file = self._file(self.all, key)
-        with contextlib.suppress(OSError), PrivateFolder(file.parent, create=True) as folder:
-            text = json.dumps(row).encode()
-            folder.write(file.name, _digest(text) + text)
+        with contextlib.suppress(OSError):
+            write_private(self._file(self.all, key), json.dumps(row).encode())
             self._prune(self.all)
 
     def _file(self, everything: Path, key: str) -> Path:

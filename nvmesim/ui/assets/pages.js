@@ -306,7 +306,7 @@ pages.server = () => {
       const found = await ask("api/describe", { dumps });
       const place = $("answer");
       place.textContent = "";
-      [["Read", found.read], ["Missing", found.missing], ["Assumed; check each", found.assumed]].forEach(([title, lines]) => {
+      [["Read", found.read], ["Ignored", found.ignored], ["Missing", found.missing], ["Assumed; check each", found.assumed]].forEach(([title, lines]) => {
         if (!lines.length) return;
         const head = document.createElement("h2");
         head.className = "part";

@@ -2,7 +2,7 @@
 
 Numba's cache unpickles, which executes, what it finds in a folder that it does not check, stops
 with the pickle's own error at a damaged file, and with RuntimeError where no folder can be written.
-Here it is given a cache that does none of that: one file a function and signature, in the folders
+Here it is given a cache that does none of that: one file a function and signature, in the folder
 of `nvmesim.code_cache`. The name holds all that the code depends on, so that versions, Pythons and
 processors share a folder.
 """
@@ -13,7 +13,6 @@ import hashlib
 import pickle
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, Final
 
 import numba
@@ -32,7 +31,6 @@ KEPT: Final = 512
 """Files that stay in the folder: of several processors, Pythons, or states of the sources."""
 _FLAGS: Final = ("BOUNDSCHECK", "OPT", "DEBUGINFO_DEFAULT")
 """Numba's own switches that change what it compiles, and that its key of a function leaves out."""
-_HERE: Final = Path(__file__).parent
 
 
 class KernelCache(caching.FunctionCache):  # type: ignore[misc]
@@ -48,7 +46,7 @@ class KernelCache(caching.FunctionCache):  # type: ignore[misc]
         try:
             target_context.refresh()
             name = self._file_name(sig, target_context.codegen())
-            data = code_cache.load(name, _HERE)
+            data = code_cache.load(name)
             if data is None:
                 return None
             rebuild = compiler.CompileResult._rebuild
@@ -63,7 +61,7 @@ class KernelCache(caching.FunctionCache):  # type: ignore[misc]
             return
         try:
             name = self._file_name(sig, data.codegen)
-            code_cache.save(name, serialize.dumps(data._reduce()), _HERE, keep=KEPT)
+            code_cache.save(name, serialize.dumps(data._reduce()), keep=KEPT)
         except Exception as error:
             code_cache.unusable(error)
 

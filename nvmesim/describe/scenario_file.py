@@ -13,14 +13,16 @@ from nvmesim.describe.parts import toml
 from nvmesim.describe.place import NO_DRIVE, PlacedArray, PlacedDrive, Server
 from nvmesim.raid.levels import level_of
 
-STACKS: Final = {"windows": "windows-2019"}
-DEFAULT_STACK: Final = "linux-io_uring"
+STACK: Final = "linux-io_uring"
 
 
-def scenario_text(server: Server, names: list[str]) -> str:
-    """Return *server* as a scenario file; *names* are the files that it was read from."""
+def scenario_text(server: Server, names: list[str], ignored: list[str]) -> str:
+    """Return *server* as a scenario file; *names* are the files that it was read from.
+
+    *ignored* says what is in them that nvmesim does not read.
+    """
     blocks = [
-        _header(server, names),
+        _header(server, names, ignored),
         _server(server),
         *_adapters(server),
         *_drives(server),
@@ -30,20 +32,18 @@ def scenario_text(server: Server, names: list[str]) -> str:
     return "\n".join("\n".join(block) + "\n" for block in blocks)
 
 
-def _header(server: Server, names: list[str]) -> list[str]:
-    supposed = supposed_of(server)
+def _header(server: Server, names: list[str], ignored: list[str]) -> list[str]:
     listed = ", ".join(shown(name) for name in names)
     lines = list(_wrapped(f"Written by nvmesim describe from {listed}.", "# ", "# "))
-    lines += ["#", "# Read:"]
-    for text in server.read:
-        lines += _wrapped(shown(text, 400), "# - ", "#   ")
-    if server.missing:
-        lines += ["#", "# Missing in the dumps:"]
-        for text in server.missing:
+    for title, texts in (
+        ("Read:", server.read),
+        ("Ignored:", ignored),
+        ("Missing in the dumps:", server.missing),
+        ("Assumed; check each:", supposed_of(server)),
+    ):
+        lines += ["#", f"# {title}"] if texts else []
+        for text in texts:
             lines += _wrapped(shown(text, 400), "# - ", "#   ")
-    lines += ["#", "# Assumed; check each:"]
-    for text in supposed:
-        lines += _wrapped(shown(text, 400), "# - ", "#   ")
     title = f"{len(server.drives)} drives, as described"
     if any(drive.disk.name == NO_DRIVE for drive in server.drives):
         title = "a server without its drives, as described"
@@ -52,10 +52,9 @@ def _header(server: Server, names: list[str]) -> list[str]:
 
 def supposed_of(server: Server) -> list[str]:
     """Assumptions: about the dumps, and about what no dump says."""
-    stack = STACKS.get(server.system or "", DEFAULT_STACK)
     return [
         *server.assumed,
-        f"stack {stack}: the dumps do not say how the drives are driven",
+        f"stack {STACK}: the dumps do not say how the drives are driven",
         "state steady: the drives are taken to be filled and written",
         "the whole [[workload]]: put your own there",
     ]
@@ -66,8 +65,7 @@ def _wrapped(text: str, first: str, rest: str) -> Iterator[str]:
 
 
 def _server(server: Server) -> list[str]:
-    stack = STACKS.get(server.system or "", DEFAULT_STACK)
-    lines = ["[server]", f"{f'stack = {toml(stack)}':<40}# assumed"]
+    lines = ["[server]", f"{f'stack = {toml(STACK)}':<40}# assumed"]
     if server.packets is not None:
         payload, request = server.packets
         lines += [f'max_payload = "{payload} B"', f'max_read_request = "{request} B"']
@@ -129,7 +127,7 @@ def _volume(placed: PlacedArray, number: dict[str, int]) -> Iterator[str]:
         yield f"layout = {toml(array.layout)}"
     if array.chunk and level_of(array.level).has_chunks:
         yield f"chunk = {toml(units.format_size(array.chunk))}"
-    yield f"engine = {toml(array.engine)}"
+    yield 'engine = "linux-md"'
     yield f"members = {_numbers(number[name] for name in placed.members)}"
     if placed.degraded:
         yield f"degraded = {_numbers(placed.degraded)}"
@@ -139,8 +137,6 @@ def _volume(placed: PlacedArray, number: dict[str, int]) -> Iterator[str]:
         yield f"bitmap = {toml(array.bitmap)}"
     if array.spares:
         yield f"spares = {len(array.spares)}"
-    if array.columns:
-        yield f"columns = {array.columns}"
 
 
 def _numbers(values: Iterable[int]) -> str:

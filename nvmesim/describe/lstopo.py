@@ -8,10 +8,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
-from nvmesim.capture.text import Head, Source, shown
-from nvmesim.describe.cpus import cpu_text, named_ghz
-from nvmesim.describe.facts import Disk, Facts, FoundCpu, Interface, Nodes, Slot, Uplink
-from nvmesim.describe.sizes import pcie_from_bandwidth, slower_link
+from nvmesim.capture.text import Source, shown
+from nvmesim.describe.facts import (
+    Disk,
+    Facts,
+    FoundCpu,
+    Interface,
+    Nodes,
+    Slot,
+    Uplink,
+    pcie_from_bandwidth,
+    slower_link,
+)
+from nvmesim.describe.machine import cpu_text, named_ghz
 
 LARGEST: Final = 32 << 20
 MAX_DEPTH: Final = 64
@@ -35,11 +44,6 @@ class _Place:
     bridges: tuple[ET.Element, ...] = ()
 
 
-def sniff_lstopo(head: Head) -> bool:
-    """True if *head* starts as lstopo's XML."""
-    return "<topology" in head.text and "<object" in head.text
-
-
 def read_lstopo(source: Source) -> Facts:
     """Read packages, NUMA nodes, PCI drives and their links."""
     root = _parsed(source)
@@ -48,14 +52,16 @@ def read_lstopo(source: Source) -> Facts:
         raise source.error("has no Package (socket)", "run lstopo --of xml on the server itself")
     for number, package in enumerate(packages):  # sockets count from 0, packages need not
         package.set("os_index", str(number))
-    facts = Facts(system="linux", cpu=_cpu(source, packages), nodes=_nodes(root))
+    facts = Facts(cpu=_cpu(source, packages), nodes=_nodes(root))
     facts.read.append(cpu_text(facts.cpu) if facts.cpu else "")
     for device, place in _devices(root):
         _attach(device, place, facts)
     if facts.slots:
         facts.read.append(f"{len(facts.slots)} drives on PCI or behind a controller")
-        facts.assumed.append(
-            "lstopo gives bandwidths, not widths: NVMe drives are taken to be x4, uplinks x16 or x8"
+        facts.assume(
+            "lstopo gives bandwidths, not widths: NVMe drives are taken to be x4, uplinks x16 or "
+            "x8",
+            unless="lspci -vv",
         )
     return facts
 

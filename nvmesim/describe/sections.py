@@ -1,0 +1,225 @@
+"""Which tools printed the text of a file: one dump or several, as collected or as pasted."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from nvmesim.capture.text import Source, TextSource, shown
+from nvmesim.describe import lstopo, machine, md, pci
+from nvmesim.describe.facts import Facts
+from nvmesim.errors import InputError
+
+LARGEST: Final = 32 << 20
+"""Bytes; lstopo of the largest machines writes 2 MB."""
+MARK: Final = "#####"
+"""Begins the lines that the collecting script puts before each command."""
+
+
+@dataclass(frozen=True)
+class Dump:
+    """One kind of dump."""
+
+    tool: str
+    start: str
+    """Pattern of its first line."""
+    rest: str
+    """Pattern of what follows; "json": to the end of the value."""
+    read: Callable[[Source], Facts]
+
+
+_FUNCTION: Final = r"(?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7] [^:\n]+: .*"
+_INDENTED: Final = r"[ \t]+\S.*|[ \t]*"
+DUMPS: Final = (
+    # Where two say the same thing, the earlier one is believed.
+    Dump(
+        "lspci -vv",
+        rf"{_FUNCTION}$",
+        rf"(?:\n(?:{_FUNCTION}|{_INDENTED})$)*",
+        pci.read_lspci,
+    ),
+    Dump("nvme list -o json", r"[ \t]*\{\s{0,99}\"Devices\"\s*:", "json", machine.read_nvme_list),
+    Dump(
+        "nvme list",
+        r"Node +(?:Generic +)?SN +Model\b.*\n-[- ]+$",
+        r"(?:\n/dev/\S+ .*$)*",
+        machine.read_nvme_table,
+    ),
+    Dump(
+        "lscpu",
+        r"Architecture *\u00a0?:.*$",
+        r"(?:\n(?!Personalities)[ \t]*[^\W\d][^:\n]*:(?:[ \t\u00a0].*)?$)*",
+        machine.read_lscpu,
+    ),
+    Dump("lscpu -J", r"[ \t]*\{\s{0,99}\"lscpu\"\s*:", "json", machine.read_lscpu_json),
+    Dump("lsblk -J", r"[ \t]*\{\s{0,99}\"blockdevices\"\s*:", "json", machine.read_lsblk),
+    Dump(
+        "lstopo --of xml",
+        r"[ \t]*<(?:\?xml|!DOCTYPE topology|topology|object)\b",
+        r"(?s:(?!.*</topology>).*|.*?</topology>)",
+        lstopo.read_lstopo,
+    ),
+    Dump(
+        "mdadm --detail",
+        r"/dev/\S+:\n[ \t]+(?:Version|Container) : .*$",
+        rf"(?:\n(?:/dev/\S+:|[A-Z][\w ]+ : .*|{_INDENTED})$)*",
+        md.read_detail,
+    ),
+    Dump(
+        "/proc/mdstat",
+        r"Personalities :.*$",
+        rf"(?:\n(?:md\S+ : .*|{_INDENTED})$)*(?:\nunused devices:.*$)?",
+        md.read_mdstat,
+    ),
+)
+_START: Final = re.compile("|".join(f"(^{dump.start})" for dump in DUMPS), re.M)
+_REST: Final = {dump.tool: re.compile(dump.rest, re.M) for dump in DUMPS}
+_COMMAND: Final = re.compile(
+    rf"^(?:{MARK}.*|[^#$%>\n]{{0,80}}[#$%>] ?(?:sudo |LC_ALL=C )*"
+    r"(?:lscpu|lspci|lsblk|lstopo|nvme|mdadm|cat)\b.*)$",
+    re.M,
+)
+"""A line that names the command below it: of the script, or after a shell's prompt."""
+_ABSENT: Final = re.compile(rf"^{MARK} (?:not installed|failed): (.{{1,80}})$", re.M)
+
+_OTHERS: Final = tuple(
+    (re.compile(pattern, re.M), what, instead)
+    for pattern, what, instead in (
+        (r"^\w+ +Type +Transport|^Subsystem +Subsystem-NQN", "nvme list -v", "nvme list -o json"),
+        (
+            r'^[ \t]*\{\s{0,99}"(?:vid|critical_warning|nsze)"',
+            "nvme's output for one drive",
+            "nvme list -o json",
+        ),
+        (r"^NVME Identify ", "nvme id-ctrl or id-ns", "nvme list -o json"),
+        (r"^(?:Smart Log|SMART/Health)", "nvme smart-log", "nvme list -o json"),
+        (r"^MD_LEVEL=", "mdadm --detail --export", "mdadm --detail"),
+        (r"^ARRAY /dev/md", "mdadm --detail --scan", "mdadm --detail"),
+        (r"^/dev/\S+:\n[ \t]+Magic :", "mdadm --examine", "mdadm --detail"),
+        (r"Machine \(|\+-- Machine|Machine L#0", "the drawing of lstopo", "lstopo --of xml"),
+        (r"^policy: |^physcpubind|^available: \d+ nodes?\b", "numactl", "lstopo --of xml"),
+        (r"^[ \t]*-(?:\+-)?\[[0-9a-f:-]+\]-", "lspci -t", "lspci -vv"),
+        (r"^# CPU,Core,Socket,Node", "lscpu -p", "lscpu -J"),
+        (r"^NAME +\S", "the table of lsblk", "lsblk -J"),
+        (r"^# dmidecode", "dmidecode", "lscpu and lspci -vv"),
+        (r"^processor\s*: 0", "/proc/cpuinfo", "lscpu"),
+        (r'^\{\s{0,99}"fio version"', "a fio result", "nvmesim calibrate or nvmesim trace"),
+        (
+            r"\b(?:MediaType|ResiliencySettingName|IsPrimordial)\b",
+            "a list of disks from Windows",
+            "a scenario with the drives written by hand (nvmesim init)",
+        ),
+        (
+            r"^[^:\uff1a\n]+[:\uff1a]\s+(?:x86_64|aarch64)$",
+            "lscpu in another language",
+            "LC_ALL=C lscpu",
+        ),
+    )
+)
+
+
+@dataclass(frozen=True)
+class ReadDump:
+    """The facts of one dump, and the file that it is in."""
+
+    path: Path
+    dump: Dump
+    facts: Facts
+
+
+@dataclass(frozen=True)
+class FileSections:
+    """Everything that a file holds."""
+
+    dumps: tuple[ReadDump, ...]
+    ignored: tuple[str, ...]
+    """Pieces that are no dump, each with its line."""
+    absent: tuple[str, ...]
+    """Commands that the collecting script could not run."""
+
+
+def read_file(path: Path) -> FileSections:
+    """Return what the file *path* says, dump by dump.
+
+    Raises
+    ------
+    InputError
+        One line: the file, what was found, what would do.
+    """
+    source = Source(path)
+    if not source.head.raw.strip():
+        raise source.error("is empty", "run the command again")
+    text = source.text(LARGEST)
+    dumps: list[ReadDump] = []
+    ignored: list[str] = []
+    at = 0
+    for dump, start, end in _sections(text):
+        ignored += _ignored(path, text, at, start)
+        part = source if (start, end) == (0, len(text)) else TextSource(source, text[start:end])
+        dumps.append(ReadDump(path, dump, _facts(dump, part)))
+        at = end
+    if not dumps:
+        raise _unknown(source, text)
+    ignored += _ignored(path, text, at, len(text))
+    return FileSections(tuple(dumps), tuple(ignored), tuple(_ABSENT.findall(text)))
+
+
+def _sections(text: str) -> Iterator[tuple[Dump, int, int]]:
+    """Yield each dump in *text* with where it starts and ends."""
+    at = 0
+    while match := _START.search(text, at):
+        dump = DUMPS[(match.lastindex or 1) - 1]
+        at = _end(dump, text, match)
+        yield dump, match.start(), at
+
+
+def _end(dump: Dump, text: str, start: re.Match[str]) -> int:
+    if dump.rest != "json":
+        rest = _REST[dump.tool].match(text, start.end())
+        return rest.end() if rest else start.end()
+    begin = text.index("{", start.start())
+    try:
+        return json.JSONDecoder().raw_decode(text, begin)[1]
+    except (ValueError, RecursionError):  # cut or broken: the reader says where
+        following = _COMMAND.search(text, start.end())
+        return following.start() if following else len(text)
+
+
+def _facts(dump: Dump, source: Source) -> Facts:
+    try:
+        return dump.read(source)
+    except InputError:
+        raise
+    except ValueError as error:  # of more digits than Python converts, or of other digits
+        found = f"holds a number that cannot be read ({shown(error, 60)})"
+        raise source.error(found, "run the command again") from None
+
+
+def _ignored(path: Path, text: str, start: int, end: int) -> Iterator[str]:
+    """Name what stands between two dumps, but for lines that name a command."""
+    piece = _COMMAND.sub("", text[start:end])
+    lines = [line for line in piece.split("\n") if line.strip()]
+    if not lines:
+        return
+    first = text.count("\n", 0, text.find(lines[0], start)) + 1
+    named = [f"{what} (give {instead})" for regex, what, instead in _OTHERS if regex.search(piece)]
+    what = " and ".join(named) or repr(shown(lines[0], 40))
+    yield f"{shown(path.name)}, {len(lines)} lines from line {first}: {what}"
+
+
+def _unknown(source: Source, text: str) -> InputError:
+    plain = text.lstrip()
+    for regex, what, instead in _OTHERS:
+        if regex.search(plain[:4000]):
+            return source.error(f"is {what}", f"give {instead}")
+    absent = _ABSENT.findall(text)
+    if absent:
+        return source.error(f"holds no dump: not run were {', '.join(absent)}", "run it as root")
+    known = ", ".join(dump.tool for dump in DUMPS)
+    return source.error(
+        f"is not a dump that nvmesim knows (it starts with {shown(plain, 40)!r})", known
+    )
