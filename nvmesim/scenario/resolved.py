@@ -121,8 +121,6 @@ class Volume:
     """A rebuild runs beside the load, or alone: of ``rebuilding``, or a check of all if none is."""
     rebuilding: int | None = None
     """Member number that is being restored, on its own drive or on a spare."""
-    reshape_from: int | None = None
-    """Members before a reshape that is under way; None: there is none."""
     rebuilt: float = 0.5
     """Fraction of that member that is good already."""
     sync_speed_min: int = 1_024_000

@@ -6,8 +6,8 @@ import pytest
 
 from nvmesim.errors import GeometryError, InputError, LimitError
 from nvmesim.raid.geometry import RaidGeometry, survives
-from nvmesim.raid.planner.pieces import crosses_barriers
 from nvmesim.raid.planner.budget import planning
+from nvmesim.raid.planner.pieces import crosses_barriers
 from nvmesim.raid.planner.plan import plan_request, rebuilt_bytes
 
 KIB = 1024
