@@ -39,7 +39,7 @@ from nvmesim.scenario.fields import (
 class MemorySpec(Strict):
     """DIMMs of one socket, where they differ from the CPU's catalog entry."""
 
-    channels: int | None = Field(None, ge=1, le=16)
+    channels: int | None = Field(default=None, ge=1, le=16)
     """Memory channels that are filled; left out: as the CPU's profile says."""
     rate: str | None = None
     """Transfers of the DIMMs, ``"2933 MT/s"``; left out: as the CPU's profile says."""
@@ -64,19 +64,19 @@ class InterconnectSpec(Strict):
     kind: Literal["upi", "qpi", "xgmi"] | None = None
     """Left out: the CPU's own, and so for the other keys; what is taken is listed under
     assumptions."""
-    links: int | None = Field(None, ge=1, le=8)
+    links: int | None = Field(default=None, ge=1, le=8)
     """Links in parallel."""
     rate: str | None = None
     """Transfers per second of one link, ``"10.4 GT/s"``."""
     latency: Duration | None = None
     """What crossing adds to a transfer."""
-    credits: int | None = Field(None, ge=1)
+    credits: int | None = Field(default=None, ge=1)
     """Cache lines that may be under way at once: bounds the bandwidth to credits x 64 B per
     round trip."""
     snoop: Literal["directory", "home"] | None = None
     """How a line's other copies are found: by the directory of its home, or with a snoop of the
     other sockets for each line (home), which crosses the links."""
-    peer: BytesPerSecond | None = Field(None, gt=0)
+    peer: BytesPerSecond | None = Field(default=None, gt=0)
     """What the sockets let through from device to device, without memory between; left out: as
     memory traffic."""
 
@@ -93,7 +93,7 @@ class ServerSpec(Strict):
     """The CPU sockets, one to eight."""
     interconnect: InterconnectSpec = InterconnectSpec()
     """The links between the sockets."""
-    background: Fraction = Field(0.0, ge=0, lt=1)
+    background: Fraction = Field(default=0.0, ge=0, lt=1)
     """Share of the CPUs that other work takes."""
     max_payload: PacketSize | None = None
     """Largest packet of the PCIe links, 128 B to 4096 B; left out: 256 B."""
@@ -110,15 +110,15 @@ class AdapterSpec(Strict):
     """A switch, a retimer card, a Tri-Mode controller or a VMD domain."""
     link: LinkText
     """Its uplink."""
-    socket: int = Field(0, ge=0)
+    socket: int = Field(default=0, ge=0)
     """The socket whose root port it is plugged in; left out: 0."""
     latency: Duration | None = None
     """What passing it adds to a transfer."""
     commands: PerSecond | None = None
     """Commands per second that it can take; a controller has 1.65M/s if nothing is said."""
-    drive_commands: PerSecond | None = Field(None, gt=0)
+    drive_commands: PerSecond | None = Field(default=None, gt=0)
     """Commands per second of each drive behind it; a VMD domain has 384k/s if nothing is said."""
-    cycles_per_command: float | None = Field(None, ge=0)
+    cycles_per_command: float | None = Field(default=None, ge=0)
     """Host cycles that each command through it costs more; a VMD domain has 5,000 if nothing is
     said."""
     max_payload: PacketSize | None = None
@@ -130,11 +130,11 @@ class DriveSpec(Strict):
 
     profile: Reference
     """Catalog name, path of a profile, or a table; ``{ extends = "NAME", … }`` changes one."""
-    count: int = Field(1, ge=1, le=1024)
+    count: int = Field(default=1, ge=1, le=1024)
     """So many equal drives."""
     name: str | None = None
     """Of the drive, with a number behind it if there are several; left out: drive0, drive1, …"""
-    socket: int | None = Field(None, ge=0)
+    socket: int | None = Field(default=None, ge=0)
     """Socket whose root port it is plugged in; left out: socket 0."""
     behind: str | None = None
     """Adapter that it is plugged in; instead of ``socket``."""
@@ -161,7 +161,7 @@ class BitmapSpec(Strict):
     chunk: Size = 64 << 20
     """What one bit stands for, a power of two: of each member for RAID5/6. Larger chunks are
     dirty more often already, so fewer writes wait for the bitmap."""
-    since_clean: Duration | None = Field(None, gt=0)
+    since_clean: Duration | None = Field(default=None, gt=0)
     """Ask about the first so many seconds from a bitmap without a dirty region, as a short
     benchmark has; left out: about what lasts."""
 
@@ -206,7 +206,7 @@ class VolumeSpec(Strict):
     kernel: Kernel | None = None
     """Linux kernel whose md it is, ``"5.14"``: its locks and merging; a text, because 6.10 is
     not 6.1. Left out: as the engine's profile says, 6.12."""
-    group_thread_cnt: int | None = Field(None, ge=0, le=8192)
+    group_thread_cnt: int | None = Field(default=None, ge=0, le=8192)
     """md's group_thread_cnt: workers on every NUMA node that handle rows of RAID5/6; left out or
     0: one thread, raid5d."""
     degraded: tuple[int, ...] = ()
@@ -216,11 +216,11 @@ class VolumeSpec(Strict):
     beside the load; without any workload: how long that takes alone."""
     check: bool = False
     """True if all members of a whole array are read and compared, beside the load or alone."""
-    rebuilt: Fraction = Field(0.5, ge=0, le=1)
+    rebuilt: Fraction = Field(default=0.5, ge=0, le=1)
     """How far the rebuild is: a share of the member."""
-    sync_speed_min: BytesPerSecond = Field(1_024_000, gt=0)
+    sync_speed_min: BytesPerSecond = Field(default=1_024_000, gt=0)
     """md's sync_speed_min: what a rebuild takes even under load."""
-    sync_speed_max: BytesPerSecond = Field(204_800_000, gt=0)
+    sync_speed_max: BytesPerSecond = Field(default=204_800_000, gt=0)
     """md's sync_speed_max: what a rebuild never exceeds."""
     members: tuple[int, ...] | None = None
     """Drives by number; left out: all, less the spares. Several volumes name theirs."""
@@ -234,11 +234,11 @@ class VolumeSpec(Strict):
     rmw_level: Literal[0, 1, 2] = 1
     """md's rmw_level: 0 always reconstruct, 1 choose what reads less, 2 prefer
     read-modify-write."""
-    stripe_cache: int = Field(256, ge=17, le=32768)
+    stripe_cache: int = Field(default=256, ge=17, le=32768)
     """As ``stripe_cache_size``, by its older name here."""
-    stripe_cache_size: int | None = Field(None, ge=17, le=32768)
+    stripe_cache_size: int | None = Field(default=None, ge=17, le=32768)
     """md's stripe_cache_size: rows of 4 KiB in flight, 256 as md sets it."""
-    stripe_cache_most: int | None = Field(None, ge=17, le=1 << 24)
+    stripe_cache_most: int | None = Field(default=None, ge=17, le=1 << 24)
     """Rows that the stripe cache may have grown to under this load, as kernels since 4.1 let it
     over hours; left out: it is as it started."""
     bitmap: BitmapSpec = BitmapSpec()
@@ -246,9 +246,9 @@ class VolumeSpec(Strict):
     external one lies on another device and costs the members nothing."""
     journal: Literal["none", "ppl"] = "none"
     """Partial parity log of md's RAID5."""
-    spares: int = Field(0, ge=0)
+    spares: int = Field(default=0, ge=0)
     """Hot spares, from the end of the list of drives."""
-    columns: int | None = Field(None, ge=2)
+    columns: int | None = Field(default=None, ge=2)
     """Columns of Storage Spaces, where fewer than the members; of a raidz the members of each
     vdev."""
     logical_sector: Size = 512
@@ -291,15 +291,15 @@ Targets = Annotated[
 class LimitsSpec(Strict):
     """Limits of a group: token buckets that its requests wait at."""
 
-    iops: PerSecond | None = Field(None, gt=0)
+    iops: PerSecond | None = Field(default=None, gt=0)
     """Requests per second."""
-    bandwidth: BytesPerSecond | None = Field(None, gt=0)
+    bandwidth: BytesPerSecond | None = Field(default=None, gt=0)
     """Bytes per second."""
-    burst: Duration = Field(0, ge=0)
+    burst: Duration = Field(default=0, ge=0)
     """How much unused limit may be saved up, as time at the limit; left out: none."""
-    peak_iops: PerSecond | None = Field(None, gt=0)
+    peak_iops: PerSecond | None = Field(default=None, gt=0)
     """Requests per second while saved ones are spent, at most."""
-    peak_bandwidth: BytesPerSecond | None = Field(None, gt=0)
+    peak_bandwidth: BytesPerSecond | None = Field(default=None, gt=0)
     """Bytes per second while saved ones are spent, at most."""
 
     @model_validator(mode="after")
@@ -323,7 +323,7 @@ class BurstsSpec(Strict):
     """Mean length of a burst."""
     off: Duration = Field(gt=0)
     """Mean time between bursts."""
-    quiet: Fraction = Field(0.0, ge=0, lt=1)
+    quiet: Fraction = Field(default=0.0, ge=0, lt=1)
     """Rate between bursts over that in a burst; left out: 0, nothing arrives."""
     lengths: Literal["random", "fixed"] = "random"
     """``"random"`` (exponential; the arrivals are then a Markov-modulated Poisson process) or
@@ -356,13 +356,13 @@ class WorkloadSpec(Strict):
     """Requests start at offset + k x align; left out: the block size."""
     offset: Size | None = None
     """Where the touched range of each target starts."""
-    read: Fraction | None = Field(None, ge=0, le=1)
+    read: Fraction | None = Field(default=None, ge=0, le=1)
     """Fraction of requests that read; left out: 1."""
-    threads: int | None = Field(None, ge=1, le=65536)
+    threads: int | None = Field(default=None, ge=1, le=65536)
     """Threads per target, as DiskSpd's ``-t`` and fio's ``numjobs``."""
-    threads_total: int | None = Field(None, ge=1, le=65536)
+    threads_total: int | None = Field(default=None, ge=1, le=65536)
     """Threads that all targets share; instead of ``threads``."""
-    outstanding: int | None = Field(None, ge=1, le=65536)
+    outstanding: int | None = Field(default=None, ge=1, le=65536)
     """Requests each thread keeps in flight per target, as DiskSpd's ``-o`` and fio's ``iodepth``
     (with ``threads_total``: over its targets)."""
     targets: Targets | None = None
@@ -370,7 +370,7 @@ class WorkloadSpec(Strict):
     volumes, else all drives."""
     span: Size | None = None
     """Bytes of each target that are touched, from ``offset``; left out: all."""
-    socket: int | None = Field(None, ge=0)
+    socket: int | None = Field(default=None, ge=0)
     """Where the threads run; left out: on all sockets in turn."""
     floating: Literal["spread", "pool"] | None = None
     """Threads without a socket: dealt to the sockets and kept there (spread), or run where a CPU
@@ -378,9 +378,9 @@ class WorkloadSpec(Strict):
     buffers: Annotated[int, Field(ge=0)] | str | None = None
     """Socket whose memory holds the data, or the name of an adapter that holds them itself
     (peer-to-peer); left out: the thread's socket."""
-    interrupts: int | None = Field(None, ge=0)
+    interrupts: int | None = Field(default=None, ge=0)
     """Socket that takes the interrupts; left out: the thread's."""
-    iodepth_batch: int | None = Field(None, ge=1, le=4096)
+    iodepth_batch: int | None = Field(default=None, ge=1, le=4096)
     """Requests that a thread reaps at once and submits anew with one call, at most, as fio's
     iodepth_batch_submit; left out: as the stack says, mostly 1."""
     sqthread_poll: bool | None = None
@@ -394,17 +394,17 @@ class WorkloadSpec(Strict):
     """DiskSpd's ``-si``: the threads of a target share one sequential position."""
     stride: Size | None = None
     """Bytes between the starts of two sequential requests; left out: the block size."""
-    random_fraction: Fraction | None = Field(None, ge=0, le=1)
+    random_fraction: Fraction | None = Field(default=None, ge=0, le=1)
     """DiskSpd's ``-rs``: share of the requests that are random, the others sequential."""
     think_time: Duration | None = None
     """Pause of a user after a completion."""
-    think_every: int | None = Field(None, ge=1)
+    think_every: int | None = Field(default=None, ge=1)
     """The pause comes after so many requests; left out: after each."""
     rate_limit: PerSecond | None = None
     """Requests per second that one thread may submit, at most."""
-    fsync: int | None = Field(None, ge=1)
+    fsync: int | None = Field(default=None, ge=1)
     """fio's ``fsync``: a thread flushes after so many of its writes."""
-    fdatasync: int | None = Field(None, ge=1)
+    fdatasync: int | None = Field(default=None, ge=1)
     """fio's ``fdatasync``: as ``fsync``, for the data alone."""
     sync: Literal["none", "dsync", "sync"] | None = None
     """Every write of the group must reach the media: O_DSYNC or O_SYNC."""
@@ -414,7 +414,7 @@ class WorkloadSpec(Strict):
     """Path of a fio job file in place of the keys above."""
     trace: str | None = None
     """Path of a capture whose arrivals are replayed, open loop."""
-    speed: float | None = Field(None, gt=0)
+    speed: float | None = Field(default=None, gt=0)
     """Divides the gaps between the arrivals of a trace."""
     rate: PerSecond | None = None
     """Requests per second that arrive whether or not the array keeps up (open loop)."""
@@ -425,7 +425,7 @@ class WorkloadSpec(Strict):
     limits: LimitsSpec | None = None
     """What the group may take at most: its requests wait at token buckets that all its threads
     share."""
-    slo: Duration | None = Field(None, gt=0)
+    slo: Duration | None = Field(default=None, gt=0)
     """Latency that requests should not take longer than: the result says how many did, and for
     how long."""
 
@@ -473,14 +473,14 @@ _COMPANIONS = {
 class RunSpec(Strict):
     """When to stop: at a precision, unless requests or a duration are stated."""
 
-    precision: Fraction | None = Field(None, gt=0, lt=1)
+    precision: Fraction | None = Field(default=None, gt=0, lt=1)
     """Stop when the 95 % interval of total IOPS is so narrow, and that of p99 five times as
     wide; left out: 1 %."""
-    requests: int | None = Field(None, ge=1)
+    requests: int | None = Field(default=None, ge=1)
     """Simulate exactly so many, after the warm-up."""
-    duration: Duration | None = Field(None, gt=0)
+    duration: Duration | None = Field(default=None, gt=0)
     """Simulate so much time, after the warm-up."""
-    seed: int = Field(1, ge=0, lt=2**63)
+    seed: int = Field(default=1, ge=0, lt=2**63)
     """Of the random numbers: the same seed gives the same result, to the last digit."""
 
 
