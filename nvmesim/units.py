@@ -153,12 +153,12 @@ def format_iops(per_s: float) -> str:
     """*per_s* as the field prints it.
 
     >>> format_iops(2720000.0), format_iops(14483.0), format_iops(679.0)
-    ('2.72 MIOPS', '14.5 kIOPS', '679 IOPS')
+    ('2.72M IOPS', '14.5k IOPS', '679 IOPS')
     """
     if per_s >= 1e6:
-        return f"{per_s / 1e6:.3g} MIOPS"
+        return f"{per_s / 1e6:.3g}M IOPS"
     if per_s >= 1e3:
-        return f"{per_s / 1e3:.3g} kIOPS"
+        return f"{per_s / 1e3:.3g}k IOPS"
     return f"{per_s:.3g} IOPS"
 
 

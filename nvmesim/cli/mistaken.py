@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from nvmesim.errors import CaptureError, CatalogError, ScenarioError
 
@@ -23,6 +23,14 @@ def scenario_of(path: str, sets: Iterable[str] = ()) -> Scenario:
         if other is None:
             raise
         raise ScenarioError(f"{path}: {other}") from error
+
+
+def asked_of(scenario: Scenario) -> str:
+    """Return the load of a scenario in words."""
+    from nvmesim.scenario.resolve import resolve
+    from nvmesim.show.asked import asked
+
+    return asked(resolve(scenario))
 
 
 def what_instead(path: Path) -> str | None:
@@ -51,12 +59,16 @@ def what_instead(path: Path) -> str | None:
         return None
     if found is None or found.kind == "scenario":
         return None
-    instead = {
-        "profile": f"; a scenario names it: profile = '{path}'",
-        "goal": "; give it to nvmesim choose",
-        "job": f"; a scenario names it: [[workload]] with fio = '{path}'",
-    }.get(found.kind, "")
+    instead = _INSTEAD.get(found.kind, "").format(path=path)
     return f"{found.text}, no scenario{instead}"
+
+
+_INSTEAD: Final = {
+    # kind of what it is: what to do with it
+    "profile": "; a scenario names it: profile = '{path}'",
+    "goal": "; give it to nvmesim choose",
+    "job": "; a scenario names it: [[workload]] with fio = '{path}'",
+}
 
 
 def _in_catalog(name: str) -> str | None:

@@ -103,6 +103,33 @@ def progress_bar(lines: str = "") -> Iterator[Report | None]:
 
 
 @contextmanager
+def points_bar() -> Iterator[Report | None]:
+    """Give what moves a bar with the time left on stderr, None if that is not a terminal."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.progress import (
+        BarColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    text = TextColumn("{task.description}")
+    columns = (text, BarColumn(), TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=1.0)
+
+        def report(what: str, share: float) -> None:
+            bar.update(task, description=escape(what), completed=share)
+
+        yield report
+
+
+@contextmanager
 def bytes_read(what: str) -> Iterator[Callable[[int, int], None] | None]:
     """Give what shows how many bytes of how many are read, None if stderr is not a terminal."""
     if not sys.stderr.isatty():

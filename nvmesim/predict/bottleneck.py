@@ -250,19 +250,15 @@ def _sentence(
         also = also_full(lowered, totals, stop)
         relief = best_relief(reliefs)
         if reliefs and not any(_brings(r) for r in reliefs):
-            relief += (
-                " alone: something else is as full, two must change at once"
-                if also
-                else "; no single change that was tried brings more"
-            )
-        return f"Stopped by {describe(lowered, totals, stop)}{also}: {relief}."
+            relief += ": something else is as full" if also else ""
+        return f"Limited by {describe(lowered, totals, stop)}{also}; {relief}."
     nothing = "Nothing is full"
     if most is not None:
         nothing += f" (busiest: {spoken(lowered, totals, most)}, {percent(most.utilization)})"
     gate = full_gate(lowered, totals)
     held = f"; all slots of {gate.name} are taken" if gate is not None else ""
     deeper = [r for r in reliefs if r.change == MORE_OUTSTANDING and r.gain_low > 0]
-    return f"{nothing}{held}: bound by latency; {best_relief(deeper or reliefs)}."
+    return f"{nothing}{held}: latency is the limit; {best_relief(deeper or reliefs)}."
 
 
 def also_full(lowered: Lowered, totals: Totals, stop: Full) -> str:
@@ -306,16 +302,16 @@ def describe(lowered: Lowered, totals: Totals, full: Full) -> str:
         return f"{where} ({busy_text}{_engine_text(lowered, full)})"
     if info.kind == "thread":
         one = "one thread is" if info.servers == 1 else f"the {info.servers} threads are each"
-        text = f"; {one} serial, which more cores do not change"
+        text = f"; {one} busy by itself, so more cores do not help"
         return f"its threads ({busy_text}{_engine_text(lowered, full) or text})"
     if info.burns == "all":
-        where = "one spin lock: requests take it one by one, and those that wait burn CPU"
+        where = "a lock that requests take one by one, and burn CPU while they wait"
         return f"{info.name}, {where} ({busy_text})"
     if info.resource == "engine-threads":
-        threads = "one thread" if info.servers == 1 else f"{info.servers} threads"
-        return f"{info.name}, {threads} for all rows of 4 KiB ({busy_text})"
+        threads = "one RAID thread" if info.servers == 1 else f"{info.servers} RAID threads"
+        return f"{threads} ({info.name}, {busy_text})"
     if info.kind in ("raid-engine", "lock"):
-        return f"{info.name}, a serial section that requests pass one by one ({busy_text})"
+        return f"{info.name}, which requests pass one by one ({busy_text})"
     return f"{spoken(lowered, totals, full)} ({busy_text})"
 
 
@@ -356,18 +352,14 @@ def best_relief(reliefs: Sequence[Relief]) -> str:
 
     >>> from nvmesim.measure.figures import Interval
     >>> best_relief([Relief("one more core", Interval(2.8e6, 2.7e6, 2.9e6), 0.034, 0.03, 0.04)])
-    'one more core would give 2.8 MIOPS (+3.4 %, re-simulated)'
+    'one more core would give about 2.8M IOPS (+3.4 %)'
     >>> best_relief([])
-    'no change was re-simulated'
+    'no change was tried'
     """
     if not reliefs:
-        return "no change was re-simulated"
+        return "no change was tried"
     best = max(reliefs, key=lambda r: r.gain)
     if not _brings(best):
-        return (
-            f"none of {len(reliefs)} changes re-simulated gains more than its uncertainty and 0.5 %"
-        )
-    return (
-        f"{best.change} would give {format_iops(best.iops.value)} "
-        f"({100 * best.gain:+,.{0 if best.gain >= 0.9995 else 1}f} %, re-simulated)"
-    )
+        return f"none of the {len(reliefs)} changes that were tried helps for certain"
+    more = f"{1 + best.gain:.2g} x" if best.gain >= 1 else f"{100 * best.gain:+.1f} %"
+    return f"{best.change} would give about {format_iops(best.iops.value)} ({more})"

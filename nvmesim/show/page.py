@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-import html
+import functools
+import hashlib
 import json
 import re
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from importlib import resources
 from typing import TYPE_CHECKING, Any, Final
 
+from jinja2 import Environment, FunctionLoader, StrictUndefined
+from markupsafe import Markup, escape
+
+from nvmesim.show.blocks import Block, Bullets, Charts, Column, Line, Ranges, Section
+from nvmesim.show.ranges import svg
 from nvmesim.show.vega import bundle
-from nvmesim.show.words import one_line
+from nvmesim.show.words import one_line, plural
 
 if TYPE_CHECKING:
     from altair import LayerChart, VConcatChart
@@ -34,60 +40,82 @@ def escaped(text: object) -> str:
     """*text* on one line, safe between tags and in quoted attributes.
 
     >>> escaped('<b>"x"</b>')
-    '&lt;b&gt;&quot;x&quot;&lt;/b&gt;'
+    '&lt;b&gt;&#34;x&#34;&lt;/b&gt;'
     """
-    return html.escape(one_line(str(text)), quote=True)
+    return str(escape(one_line(str(text))))
 
 
-def lines_escaped(text: str) -> str:
-    """*text* with its line breaks, safe between tags."""
-    lines = text.replace("\r\n", "\n").replace("\t", "    ").split("\n")
-    return "\n".join(html.escape(one_line(line), quote=True) for line in lines)
+def html(blocks: Iterable[Block]) -> Markup:
+    r"""Return *blocks* as HTML.
 
-
-def table(
-    headings: Sequence[str], rows: Iterable[Sequence[str]], *, classes: Sequence[str] = (),
-    left: Sequence[int] = (), name: str = "table",
-) -> str:  # fmt: skip
-    """An HTML table; cells are HTML already, headings are text; *left*: left-aligned columns.
-
-    Where it is wider than the screen it scrolls, with the keyboard too; *name* says what it is.
+    >>> html([Line("<b>", "soft")])
+    Markup('<p class="soft">&lt;b&gt;</p>\n')
     """
-
-    def cells(texts: Sequence[str], scope: str) -> str:
-        """A row of headings, or one whose first cell is its heading."""
-        parts = []
-        for i, text in enumerate(texts):
-            heading = bool(text) and (i == 0 or scope == "col")  # an empty one names nothing
-            tag = f'th scope="{scope}"' if heading else "td"
-            mark = ' class="left"' if i in left else ""
-            parts.append(f"<{tag}{mark}>{text}</{tag[:2]}>")
-        return "".join(parts)
-
-    body = []
-    for number, row in enumerate(rows):
-        css = classes[number] if number < len(classes) else ""
-        body.append(f"<tr{f' class={css}' if css else ''}>{cells(row, 'row')}</tr>")
-    head = cells([escaped(h) for h in headings], "col")
-    return scrolled(
-        f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(body)}</tbody></table>", name
-    )
+    macros: Any = _environment().get_template("blocks.html").module
+    shown = [str(getattr(macros, type(b).__name__.lower())(b)).strip() for b in blocks]
+    return Markup("".join(f"{text}\n" for text in shown if text))
 
 
-def scrolled(inner: str, name: str) -> str:
-    """HTML that may be wider than the screen, in a region that the keyboard scrolls."""
-    text = escaped(name)
-    return f'<div class="scroll" role="region" tabindex="0" aria-label="{text}">{inner}</div>'
+def document(title: str, blocks: Iterable[Block]) -> str:
+    """Return a whole page, with the one copy of the charts' code that it needs.
+
+    Contents lead to its sections, if there are several.
+    """
+    shown = list(blocks)
+    titles = [block.title for block in shown if isinstance(block, Section)]
+    first = next((i for i, block in enumerate(shown) if isinstance(block, Section)), len(shown))
+    body = html(shown[:first]) + (contents(titles) if len(titles) > 1 else "") + html(shown[first:])
+    nonce = secrets.token_urlsafe(NONCE_BYTES)
+    return _environment().get_template("page.html").render(
+        title=title, policy=Markup(policy(nonce)), nonce=nonce, body=body,
+        css=Markup(asset("report.css")), bundle=Markup(bundle()), js=Markup(asset("report.js")),
+    )  # fmt: skip
 
 
-def listing(lines: Iterable[str]) -> str:
-    """An HTML list of texts."""
-    return f"<ul>{''.join(f'<li>{escaped(line)}</li>' for line in lines)}</ul>"
+def contents(titles: Iterable[str]) -> Markup:
+    """Return links to the sections."""
+    link = Markup('<a href="#{}">{}</a>')
+    links = Markup("").join(link.format(anchor(t), one_line(t)) for t in titles)
+    return Markup('<nav aria-label="On this page">{}</nav>\n').format(links)
 
 
-def facts(pairs: Iterable[tuple[str, str]]) -> str:
-    """Names and values, both texts."""
-    return f"<dl>{''.join(f'<dt>{escaped(k)}</dt><dd>{escaped(v)}</dd>' for k, v in pairs)}</dl>"
+def anchor(title: str) -> str:
+    """The name of a section in an address.
+
+    >>> anchor("Drives, per request")
+    'drives-per-request'
+    """
+    return "-".join(re.findall("[a-z0-9]+", title.lower()))
+
+
+def scrolled(inner: str, name: str) -> Markup:
+    """Return HTML that may be wider than the screen, in a region that the keyboard scrolls."""
+    frame = Markup('<div class="scroll" role="region" tabindex="0" aria-label="{}">{}</div>')
+    return frame.format(one_line(name), Markup(inner))
+
+
+def listing(lines: Iterable[str]) -> Markup:
+    """Return an HTML list of texts."""
+    return html([Bullets(tuple(lines))])
+
+
+def figures(charts: Mapping[str, tuple[LayerChart, str]]) -> Markup:
+    """Return all charts: title -> (chart, caption)."""
+    return html([Charts(charts)])
+
+
+def chart_page(drawn: LayerChart | VConcatChart, title: str, *more: Block) -> str:
+    """Return a page with one chart, or with those of a column, then *more*."""
+    stacked = getattr(drawn, "vconcat", None)
+    found: dict[str, tuple[Any, str]] = {"": (drawn, "")}
+    if stacked is not None:
+        found = {str(c.title): (c, "") for c in stacked}
+    return document(title, [Line(title, "title"), Charts(found), *more])
+
+
+def asset(name: str) -> str:
+    """Return the text of a style sheet or script of the pages."""
+    return (resources.files("nvmesim.show") / "assets" / name).read_text("utf-8")
 
 
 def script_json(value: Any) -> str:
@@ -100,76 +128,51 @@ def script_json(value: Any) -> str:
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
-def figure(number: int, drawn: LayerChart, title: str, caption: str) -> str:
-    """Where chart *number* goes, its data, and what a reader hears in its place."""
-    spec: dict[str, Any] = drawn.properties(width="container").to_dict(context={})
-    spec.pop("$schema", None)
-    spec.pop("config", None)
-    spec["autosize"] = {"type": "fit-x", "contains": "padding"}
-    if title:
-        spec.pop("title", None)  # it stands above
-    heading = f"<h3>{escaped(title)}</h3>" if title else ""
-    text = escaped(spec.pop("description", None) or title or caption)
-    below = f"<figcaption>{escaped(caption)}</figcaption>" if caption else ""
-    return (
-        # Around the chart: on its own element Vega sets other words.
-        f'<figure>{heading}<div role="img" aria-label="{text}">'
-        f'<div class="chart" data-spec="spec{number}"></div></div>'
-        f'<script type="application/json" id="spec{number}">{script_json(spec)}</script>'
-        f"{below}</figure>"
+def _figures_of(charts: Charts) -> Iterator[dict[str, Any]]:
+    """Each chart as the template needs it: what it is called, its data, its words."""
+    for title, (drawn, caption) in charts.drawn.items():
+        spec: dict[str, Any] = drawn.properties(width="container").to_dict(context={})
+        spec.pop("$schema", None)
+        spec.pop("config", None)
+        spec["autosize"] = {"type": "fit-x", "contains": "padding"}
+        if title:
+            spec.pop("title", None)  # it stands above
+        says = spec.pop("description", None) or title or caption
+        text = script_json(spec)
+        name = f"spec-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+        yield {"title": title, "caption": caption, "says": says, "spec": Markup(text), "id": name}
+
+
+def _heading(column: Column) -> str:
+    unit = column.unit.replace("us", "µs")
+    return f"{column.name}, {unit}" if unit and column.name else column.name or unit
+
+
+def _lines(text: str) -> Markup:
+    """*text* with its line breaks, and nothing else that steers."""
+    lines = text.replace("\r\n", "\n").replace("\t", "    ").split("\n")
+    return Markup("\n").join(one_line(line) for line in lines)
+
+
+@functools.cache
+def _environment() -> Environment:
+    def load(name: str) -> str:
+        return (resources.files("nvmesim.show") / "templates" / name).read_text("utf-8")
+
+    def safe(value: Any) -> Any:
+        """Take control characters out of each text that a template shows."""
+        is_text = isinstance(value, str) and not isinstance(value, Markup)
+        return one_line(value) if is_text else value
+
+    made = Environment(
+        autoescape=True, undefined=StrictUndefined, loader=FunctionLoader(load), finalize=safe
     )
+    made.globals.update(
+        html=html, plural=plural, anchor=anchor, heading=_heading, lines=_lines, scrolled=scrolled,
+        figures_of=_figures_of, range_svg=_range_svg,
+    )  # fmt: skip
+    return made
 
 
-def figures(charts: Mapping[str, tuple[LayerChart, str]]) -> str:
-    """All charts: title -> (chart, caption)."""
-    parts = [figure(i, c, title, text) for i, (title, (c, text)) in enumerate(charts.items())]
-    return f'<div class="charts">{"".join(parts)}</div>'
-
-
-def section(title: str, body: str) -> str:
-    """A part of the page under its heading, which the contents lead to."""
-    return f'<section id="{anchor(title)}"><h2>{escaped(title)}</h2>{body}</section>'
-
-
-def anchor(title: str) -> str:
-    """The name of a section in an address.
-
-    >>> anchor("Drives, per request")
-    'drives-per-request'
-    """
-    return "-".join(re.findall("[a-z0-9]+", title.lower()))
-
-
-def contents(titles: Iterable[str]) -> str:
-    """Links to the sections."""
-    links = "".join(f'<a href="#{anchor(t)}">{escaped(t)}</a>' for t in titles)
-    return f'<nav aria-label="On this page">{links}</nav>'
-
-
-def document(title: str, body: str) -> str:
-    """The whole page with the one copy of the charts' code that it needs."""
-    nonce = secrets.token_urlsafe(NONCE_BYTES)
-    return (
-        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
-        f'<meta http-equiv="Content-Security-Policy" content="{policy(nonce)}">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{escaped(title)}</title><style>{asset('report.css')}</style></head>\n"
-        f"<body>\n<main>\n{body}\n</main>\n"
-        "<noscript><p>The charts need JavaScript; the tables hold their numbers.</p></noscript>\n"
-        f'<script nonce="{nonce}">{bundle()}</script>\n'
-        f'<script nonce="{nonce}">{asset("report.js")}</script>\n</body></html>\n'
-    )
-
-
-def asset(name: str) -> str:
-    """Return the text of a style sheet or script of the pages."""
-    return (resources.files("nvmesim.show") / "assets" / name).read_text("utf-8")
-
-
-def chart_page(drawn: LayerChart | VConcatChart, title: str, caption: str = "") -> str:
-    """Return a page with one chart, or with those of a column."""
-    column = getattr(drawn, "vconcat", None)
-    found: dict[str, tuple[Any, str]] = {"": (drawn, caption)}
-    if column is not None:
-        found = {str(c.title): (c, "") for c in column}
-    return document(title, f"<h1>{escaped(title)}</h1>{figures(found)}")
+def _range_svg(ranges: Ranges) -> Markup:
+    return Markup(svg(ranges))

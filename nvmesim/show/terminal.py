@@ -1,188 +1,138 @@
-"""A result, a capture or a profile as a person reads it on a terminal, in about ten seconds."""
+"""An answer as a person reads it on a terminal."""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator
 
 from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
-from rich.table import Table
+from rich.table import Table as Grid
 from rich.text import Text
 
-from nvmesim.predict.result import Bottleneck, Result
-from nvmesim.show import words as summary
+from nvmesim.show import blocks as b
+from nvmesim.show.ranges import bars
+from nvmesim.show.words import one_line, plural
+
+WIDTH = 120
+"""Of output that no terminal shows."""
+NARROWEST = 92
+"""Narrower terminals get tables without gaps of three."""
+_STYLES = {"title": "bold", "head": "bold", "soft": "dim", "strong": "bold", "faint": "dim"}
 
 
-def plain(text: str, style: str = "") -> Text:
-    """*text* as it is: no markup, no control characters."""
-    return Text(summary.one_line(text), style=style)
-
-
-def show(renderable: RenderableType, *, console: Console | None = None) -> None:
-    """Print to stdout; a pipe gets plain text, 120 wide, without spaces at the ends of lines."""
+def show(
+    blocks: Iterable[b.Block], *, verbose: bool = False, console: Console | None = None
+) -> None:
+    """Print *blocks* to stdout; a pipe gets plain text, 120 wide, no spaces at ends of lines."""
     screen = console or Console(highlight=False)
+    shown = view(blocks, verbose=verbose, width=screen.width if screen.is_terminal else WIDTH)
     if screen.is_terminal:
-        screen.print(renderable)
+        screen.print(shown)
         return
-    flat = Console(file=io.StringIO(), highlight=False, width=120)
-    with flat.capture() as captured:
-        flat.print(renderable)
-    for line in captured.get().splitlines():
-        print(line.rstrip(), file=screen.file)
+    for line in _flat(shown):
+        print(line, file=screen.file)
 
 
-def result_view(result: Result, *, verbose: bool = False) -> RenderableType:
-    """The answer: numbers, how sure, why, what relieves it, what to doubt."""
-    parts: list[RenderableType] = [
-        plain(result.scenario, "bold"),
-        *(plain(f"with {change}", "dim") for change in result.changes),
-        Text(),
-        _answer(result),
-        Text(),
-        _facts(result),
-    ]
-    if result.bottleneck.reliefs:
-        parts += [Text(), _reliefs(result.bottleneck)]
-    groups = summary.group_rows(result)
-    if groups:
-        parts += [Text(), rows_view(summary.GROUP_COLUMNS, groups)]
-    if verbose:
-        parts += [Text(), _stations(result), Text(), _members(result)]
-    parts += _doubts(result, verbose)
+def text(blocks: Iterable[b.Block], *, verbose: bool = False, width: int = WIDTH) -> str:
+    """Return what `show` prints into a pipe."""
+    return "\n".join(_flat(view(blocks, verbose=verbose, width=width), width))
+
+
+def _flat(shown: RenderableType, width: int = WIDTH) -> list[str]:
+    console = Console(file=io.StringIO(), highlight=False, width=width, color_system=None)
+    with console.capture() as captured:
+        console.print(shown)
+    return [line.rstrip() for line in captured.get().splitlines()]
+
+
+def plain(line: str, style: str = "") -> Text:
+    """*line* as it is: no markup, no control characters."""
+    return Text(one_line(line), style=style)
+
+
+def view(blocks: Iterable[b.Block], *, verbose: bool = False, width: int = WIDTH) -> RenderableType:
+    """Return *blocks* for rich; folds are named at the end unless they are shown."""
+    shown = list(blocks)
+    parts = list(_parts(shown, verbose, width))
+    folded = [x.title for x in shown if isinstance(x, b.Fold) and x.is_listed and not verbose]
+    if folded:
+        parts += [Text(), plain(f"--verbose shows: {', '.join(folded)}", "dim")]
     return Group(*parts)
 
 
-def _columns(*headings: str, left: int = 1) -> Table:
-    """A table with no frame; all but the first columns are right-aligned."""
-    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="dim")
-    for number, heading in enumerate(headings):
-        is_left = number < left
-        table.add_column(
-            heading, justify="left" if is_left else "right", no_wrap=not is_left, overflow="fold"
-        )
-    return table
+def _parts(blocks: list[b.Block], verbose: bool, width: int) -> Iterator[RenderableType]:
+    """Renderables, with an empty line around all that is more than a line."""
+    before: b.Block | None = None
+    for block in blocks:
+        found = list(_part(block, verbose, width))
+        if found:
+            gap = not isinstance(block, b.Line) or block.look == "head"
+            if before is not None and (gap or not isinstance(before, b.Line)):
+                yield Text()
+            yield from found
+            before = block
 
 
-def _answer(result: Result) -> Table:
-    table = _columns(
-        "", "IOPS", "95 %", "GB/s", "mean us", *(f"{c} us" for c in summary.COLUMNS[1:])
-    )
-    for number, row in enumerate(summary.op_rows(result)):
-        table.add_row(
-            plain(row.name),
-            row.iops,
-            row.plus_minus,
-            row.gigabytes,
-            *row.latencies,
-            style="bold" if number == 0 else "",
-        )
-    return table
+def _part(block: b.Block, verbose: bool, width: int) -> Iterator[RenderableType]:
+    match block:
+        case b.Line():
+            yield plain(block.text, _STYLES.get(block.look, ""))
+        case b.Table():
+            if block.rows:
+                yield _table(block, width)
+            yield from (plain(note, "dim") for note in block.notes)
+        case b.Facts():
+            yield _pairs(block.pairs, "dim")
+        case b.Ranges():
+            yield _pairs(((name, f"{drawn}  {words}") for name, drawn, words in bars(block)), "dim")
+        case b.Warnings() if block.lines:
+            yield _pairs((("warning", line) for line in block.lines), "yellow")
+        case b.Bullets():
+            if block.title:
+                yield plain(block.title, "dim")
+            yield from (Padding(plain(line), (0, 0, 0, 2)) for line in block.lines)
+        case b.Fold() if verbose:
+            yield plain(block.title, "dim")
+            yield from _parts(list(block.blocks), verbose, width)
+        case b.Section() if block.on_terminal:
+            yield from _parts(list(block.blocks), verbose, width)
 
 
-def _facts(result: Result) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
-    table.add_column(style="dim", no_wrap=True)
-    table.add_column(overflow="fold")
-    table.add_row("why", plain(result.bottleneck.sentence, "bold"))
-    table.add_row("cpu", plain(summary.cpu_sentence(result.cpu)))
-    if (crossing := result.crossing) is not None:
-        table.add_row("sockets", plain(crossing.sentence()))
-    if result.sync is not None:
-        table.add_row("flushes", plain(summary.sync_sentence(result.sync)))
-    if result.rebuild is not None:
-        table.add_row("rebuild", plain(summary.rebuild_sentence(result.rebuild)))
-    table.add_row("sure", plain(summary.sureness(result)))
-    if result.outside:
-        table.add_row("outside", plain(summary.outside_sentence(result)))
-    engine = f"{result.engine} engine, seed {result.seed}, {summary.seconds(result.wall_s)}"
-    table.add_row("ran", plain(engine))
-    return table
+def _pairs(pairs: Iterable[tuple[str, str]], style: str) -> Grid:
+    grid = Grid(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
+    grid.add_column(style=style, no_wrap=True)
+    grid.add_column(overflow="fold")
+    for name, line in pairs:
+        grid.add_row(plain(name), plain(line))
+    return grid
 
 
-def _reliefs(bottleneck: Bottleneck) -> Table:
-    table = _columns("what would relieve it", "IOPS", "gain (95 %)")
-    for relief in bottleneck.reliefs:
-        change = summary.relief_gain(relief.gain, relief.gain_low, relief.gain_high)
-        helps = relief.gain_low > 0.02
-        table.add_row(
-            plain(relief.change),
-            summary.kiops(relief.iops.value),
-            change,
-            style="" if helps else "dim",
-        )
-    return table
+def _table(shown: b.Table, width: int) -> Grid:
+    """A table with no frame; headings of two lines where the terminal is narrow."""
+    gap = 3 if width >= NARROWEST else 1
+    grid = Grid(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="dim")
+    for number, column in enumerate(shown.columns):
+        heading = f"{column.name} {column.unit}".strip()
+        grid.add_column(
+            plain(heading), justify="left" if column.is_left else "right",
+            no_wrap=number > 0 and not _is_long(shown, number), overflow="fold",
+        )  # fmt: skip
+    for number, row in enumerate(shown.rows):
+        cells = (plain(f"{c.text} {c.small}".strip()) for c in row)
+        grid.add_row(*cells, style=_STYLES.get(shown.look(number), ""))
+    return grid
 
 
-def _stations(result: Result) -> Table:
-    table = _columns("station", "kind", "busy", "wait us", "service us", "visits", left=2)
-    for group in summary.station_groups(result.stations):
-        top = group.busiest
-        many = len(group.members)
-        label = f"{group.label} (busiest of {many})" if many > 1 else group.label
-        table.add_row(
-            plain(label),
-            group.kind,
-            summary.percent(top.utilization),
-            summary.microseconds(top.wait_mean_s),
-            summary.microseconds(top.service_mean_s),
-            f"{sum(s.visits_per_request for s in group.members):.3g}",
-        )
-    return table
+def _is_long(shown: b.Table, column: int) -> bool:
+    """True if a column of texts has one that may take several lines."""
+    return shown.columns[column].is_left and any(len(r[column].text) > 24 for r in shown.rows)
 
 
-def _members(result: Result) -> Table:
-    table = _columns("per request", "reads", "writes", "busy")
-    for member in result.members:
-        table.add_row(
-            plain(member.name),
-            f"{member.reads_per_request:.4g}",
-            f"{member.writes_per_request:.4g}",
-            summary.percent(member.utilization),
-        )
-    return table
+def more(count: int, noun: str, where: str) -> str:
+    """Return the line that names what is left out.
 
-
-def _doubts(result: Result, verbose: bool) -> list[RenderableType]:
-    parts: list[RenderableType] = warnings_view(result.warnings)
-    if result.assumptions and verbose:
-        parts += [Text(), Text("assumed", "dim"), *bullets(result.assumptions)]
-    elif result.assumptions:
-        count = summary.plural(len(result.assumptions), "assumption")
-        parts += [Text(), Text(f"{count} (--verbose lists them)", "dim")]
-    return parts
-
-
-def warnings_view(warnings: Sequence[str]) -> list[RenderableType]:
-    """Lines of warnings, none if there are none."""
-    if not warnings:
-        return []
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
-    table.add_column(style="yellow", no_wrap=True)
-    table.add_column(overflow="fold")
-    for warning in warnings:
-        table.add_row("warning", plain(warning))
-    return [Text(), table]
-
-
-def bullets(lines: Iterable[str]) -> list[RenderableType]:
-    """Indented lines."""
-    return [Padding(plain(line), (0, 0, 0, 2)) for line in lines]
-
-
-def rows_view(
-    headings: Sequence[str], rows: Iterable[Sequence[str]], *, left: int = 1
-) -> RenderableType:
-    """A plain table of texts; the first *left* columns are left-aligned."""
-    table = _columns(*headings, left=left)
-    for row in rows:
-        table.add_row(*(plain(cell) for cell in row))
-    return table
-
-
-def result_text(result: Result) -> str:
-    """Return what `nvmesim run` prints, without colours."""
-    console = Console(width=120, color_system=None, record=False)
-    with console.capture() as printed:
-        console.print(result_view(result))
-    return "\n".join(line.rstrip() for line in printed.get().splitlines())
+    >>> more(3, "point", "-o writes all")
+    '3 points more (-o writes all)'
+    """
+    return f"{plural(count, noun)} more ({where})"

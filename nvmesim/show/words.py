@@ -1,34 +1,16 @@
-"""A result in words and rows: what the terminal, the report and the charts all say alike."""
+"""Numbers and names as text, the same on a terminal, in a page and in a chart."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Final
 
-from nvmesim.measure.figures import (
-    Cpu,
-    Distribution,
-    Interval,
-    MemberStats,
-    OpStats,
-    Rebuild,
-    StationStats,
-)
-from nvmesim.measure.groups import GroupStats
-from nvmesim.measure.syncs import Syncs
-from nvmesim.predict.result import Result
+from nvmesim.measure.figures import Distribution, Interval
 from nvmesim.units import percent as percent
 
 COLUMNS: Final = ("mean", "p50", "p99", "p99.9")
-FULL: Final = 0.9
-"""Utilization from which a station counts as full."""
-_LINKS: Final = ("memory", "interconnect", "uplink", "adapter-commands", "port")
-"""Resources of links, from the sockets outwards."""
-_DRIVE: Final = 4 + len(_LINKS)
-_PATH: Final = {"thread": 0, "cpu": 1, "lock": 2, "raid-engine": 2, "drive": _DRIVE}
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069]+")
 
 
@@ -42,32 +24,37 @@ def one_line(text: str) -> str:
 
 
 def kiops(per_s: float) -> str:
-    """Thousands of requests per second, or less than one thousand as they are.
+    """Requests per second, with k or M.
 
-    >>> kiops(2_719_800.0), kiops(512_340.0), kiops(679.0)
-    ('2,720 k', '512.3 k', '679')
+    >>> kiops(2_719_800.0), kiops(512_340.0), kiops(85_432.0), kiops(679.0), kiops(999_960.0)
+    ('2.72M', '512.3k', '85.4k', '679', '1M')
     """
     if per_s < 999.5:
         return f"{per_s:.3g}"
-    thousands = per_s / 1e3
-    if thousands >= 1000:
-        return f"{thousands:,.0f} k"
-    return f"{thousands:.4g} k" if thousands >= 100 else f"{thousands:.3g} k"
+    if per_s < 999_950:
+        return f"{per_s / 1e3:.4g}k" if per_s >= 99_950 else f"{per_s / 1e3:.3g}k"
+    return f"{per_s / 1e6:.4g}M"
 
 
-def plus_minus(interval: Interval) -> str:
-    """Half the width of the interval in percent of the value; both ends if they differ much.
+def about(per_s: float) -> str:
+    """Requests per second, as exact as is worth saying in a sentence.
 
-    >>> plus_minus(Interval(100.0, 99.5, 100.5)), plus_minus(Interval(100.0, 60.0, 101.0))
-    ('± 0.5 %', '-40 .. +1 %')
+    >>> about(85_432.0), about(1_671_000.0), about(144_400.0), about(8_543.0), about(0.0)
+    ('85k', '1.67M', '144k', '8.5k', '0')
+    """
+    digits = 2 if per_s < 99_500 else 3
+    return kiops(float(f"{per_s:.{digits}g}"))
+
+
+def span(interval: Interval) -> str:
+    """Both ends of an interval of rates; empty if it is not known.
+
+    >>> span(Interval(85e3, 52.4e3, 144e3)), span(Interval(1.0, 0.0, math.inf))
+    ('52k to 144k', '')
     """
     if not interval.value or not math.isfinite(interval.high - interval.low):
         return ""
-    half = 50 * (interval.high - interval.low) / interval.value
-    down, up = (100 * abs(end / interval.value - 1) for end in (interval.low, interval.high))
-    if half > 5 and max(down, up) > 1.5 * min(down, up):
-        return f"-{down:.0f} .. +{up:.0f} %"
-    return f"± {half:.1f} %" if half >= 0.095 else f"± {half:.2f} %"
+    return f"{about(interval.low)} to {about(interval.high)}"
 
 
 def microseconds(seconds: float | None) -> str:
@@ -84,17 +71,57 @@ def microseconds(seconds: float | None) -> str:
     return f"{us:,.0f}" if us >= 100 else f"{us:.3g}"
 
 
-def gain(share: float) -> str:
-    """A relative change, signed.
+def time(seconds: float) -> str:
+    """A latency with its unit, as in a sentence.
 
-    >>> gain(0.1234), gain(-0.002)
-    ('+12.3 %', '-0.2 %')
-    >>> gain(-0.0001), gain(6.143)
-    ('+0.0 %', '+614 %')
+    >>> time(726.4e-6), time(1.2345e-3), time(2.5)
+    ('726 us', '1.23 ms', '2.5 s')
     """
-    if abs(share) >= 0.9995:
-        return f"{100 * share:+,.0f} %"
-    return f"{signed(share * 100)} %"
+    if seconds < 1e-3:
+        return f"{seconds * 1e6:.3g} us"
+    return f"{seconds * 1e3:.3g} ms" if seconds < 1 else f"{seconds:.3g} s"
+
+
+def time_span(low_s: float, high_s: float) -> str:
+    """Both ends of an interval of latencies.
+
+    >>> time_span(520e-6, 1.3e-3), time_span(520e-6, 800e-6)
+    ('520 us to 1.3 ms', '520 to 800 us')
+    """
+    low, high = time(low_s), time(high_s)
+    return f"{low.split()[0] if low[-2:] == high[-2:] else low} to {high}"
+
+
+def gain(share: float) -> str:
+    """A relative change, signed; beyond twice as much a factor.
+
+    >>> gain(0.1234), gain(-0.002), gain(-0.0001), gain(6.143)
+    ('+12.3 %', '-0.2 %', '+0.0 %', '7.1 x')
+    """
+    return f"{1 + share:.2g} x" if share >= 1 else f"{signed(share * 100)} %"
+
+
+def gain_span(low: float, high: float) -> str:
+    """Both ends of the interval of a relative change; factors if one is beyond twice as much.
+
+    >>> gain_span(0.11, 0.13), gain_span(-0.563, 0.36), gain_span(0.2, 2.1)
+    ('+11.0 to +13.0 %', '-56 to +36 %', '1.2 to 3.1 x')
+    """
+    if high >= 1:
+        return f"{1 + low:.2g} to {1 + high:.2g} x"
+    if high - low > 0.2:
+        return f"{100 * low:+.0f} to {100 * high:+.0f} %"
+    return f"{signed(100 * low)} to {signed(100 * high)} %"
+
+
+def signed(value: float) -> str:
+    """One decimal with its sign; what rounds to nothing has a plus.
+
+    >>> signed(-0.04), signed(-0.06), signed(3.0)
+    ('+0.0', '-0.1', '+3.0')
+    """
+    text = f"{value:+.1f}"
+    return "+0.0" if text == "-0.0" else text
 
 
 def gigabytes(bytes_per_s: float) -> str:
@@ -113,64 +140,6 @@ def latency_at(distribution: Distribution, column: str) -> float | None:
     return distribution.percentiles.get(float(column[1:]))
 
 
-@dataclass(frozen=True)
-class OpRow:
-    """One line of the answer, as text."""
-
-    name: str
-    iops: str
-    plus_minus: str
-    gigabytes: str
-    latencies: tuple[str, ...]
-    """us, as COLUMNS."""
-
-
-def op_rows(result: Result) -> list[OpRow]:
-    """Total, and reads and writes if both are there."""
-    both = result.read is not None and result.write is not None
-    only = "read" if result.read is not None else "write"
-    rows = [("total" if both else only, result.total)]
-    if both:
-        rows += [(n, s) for n, s in (("read", result.read), ("write", result.write)) if s]
-    return [_op_row(name, stats) for name, stats in rows]
-
-
-def _op_row(name: str, stats: OpStats) -> OpRow:
-    latencies = tuple(microseconds(latency_at(stats.latency, c)) for c in COLUMNS)
-    rate = stats.iops
-    bandwidth = gigabytes(stats.bytes_per_s.value)
-    return OpRow(name, kiops(rate.value), plus_minus(rate), bandwidth, latencies)
-
-
-GROUP_COLUMNS: Final = ("workload", "IOPS", "95 %", "mean us", "p50 us", "p99 us", "p99.9 us",
-                        "of limit", "slo us", "above slo", "time above")  # fmt: skip
-
-
-def group_rows(result: Result) -> list[tuple[str, ...]]:
-    """Cells of `GROUP_COLUMNS`, a workload a row: if there are several, or one has limits."""
-    groups = result.groups
-    if len(groups) < 2 and not any(g.slo or g.limit_used is not None for g in groups):
-        return []
-    return [_group_row(group) for group in groups]
-
-
-def _group_row(group: GroupStats) -> tuple[str, ...]:
-    slo: tuple[str, ...] = ("", "", "")
-    if group.slo is not None:
-        late = group.slo
-        slo = (
-            f"{late.limit_s * 1e6:,.4g}",
-            small_share(late.requests_above.value),
-            small_share(late.time_above),
-        )
-    used = "" if group.limit_used is None else f"{percent(group.limit_used)} used"
-    known = (group.mean_s, *(group.percentiles[p] for p in COLUMNS[1:]))
-    return (
-        group.name, kiops(group.iops.value), plus_minus(group.iops), *map(microseconds, known),
-        used, *slo,
-    )  # fmt: skip
-
-
 def small_share(value: float) -> str:
     """A share that may be small.
 
@@ -182,207 +151,15 @@ def small_share(value: float) -> str:
     return f"{100 * value:.2g} %" if value < 0.995 else f"{100 * value:.4g} %"
 
 
-def cpu_sentence(cpu: Cpu) -> str:
-    """Both utilizations and the cost per IO, in one line."""
-    return (
-        f"{percent(cpu.logical_utilization)} as the operating system shows it, "
-        f"{percent(cpu.physical_utilization)} of what the cores can do; "
-        f"{cpu.cycles_per_io / 1e3:.1f} kcycles per IO, {cpu.ghz_per_miops:.1f} GHz per MIOPS"
-    )
+def chance(p: float) -> str:
+    """A probability in percent, never quite 0 or 100.
 
-
-def sync_sentence(sync: Syncs) -> str:
-    """How many flushes follow writes, and how long they take.
-
-    >>> sync_sentence(Syncs(5400.0, 10_000, 158e-6, 0.9e-3, {50.0: 150e-6, 99.0: 410e-6}))
-    '5.4 k flushes a second of 158 us on average (p50 150, p99 410), beside the writes they follow'
+    >>> chance(0.731), chance(0.9999), chance(0.0)
+    ('73 %', '> 99 %', '< 1 %')
     """
-    known = [f"p{p:g} {microseconds(v)}" for p, v in sync.percentiles.items() if v is not None]
-    tail = f" ({', '.join(known)})" if known else ""
-    return (
-        f"{kiops(sync.per_s)} flushes a second of {microseconds(sync.mean)} us on average{tail}, "
-        "beside the writes they follow"
-    )
-
-
-def rebuild_sentence(rebuild: Rebuild) -> str:
-    """How fast a rebuild or check goes beside the load, and how long it takes.
-
-    >>> rebuild_sentence(Rebuild("volume0", "drive1", 204.8e6, 2.17))
-    'volume0: drive1 is rebuilt at 205 MB/s, 2.2 hours for the whole member at this load'
-    """
-    what = f"{rebuild.drive} is rebuilt" if rebuild.drive else "all members are checked"
-    if not math.isfinite(rebuild.hours):
-        return f"{rebuild.volume}: {what}, yet nothing moved during the run"
-    return (
-        f"{rebuild.volume}: {what} at {rebuild.bytes_per_s / 1e6:,.3g} MB/s, "
-        f"{rebuild.hours:.2g} hours for the whole member at this load"
-    )
-
-
-ALIKE: Final = 0.15
-"""Drives whose counts and load differ by less are alike: what differs is chance."""
-
-
-def alike(members: Sequence[MemberStats], apart: str = "") -> list[list[MemberStats]]:
-    """Return *members* in groups that are alike, if there are many; *apart* stays alone.
-
-    >>> def member(n, reads):
-    ...     return MemberStats(f"drive{n}", reads, 0.0, reads, 0.0, 4096 * reads, 0.0, 0.5)
-    >>> [len(g) for g in alike([*(member(n, 0.1) for n in range(9)), member(9, 0.3)])]
-    [9, 1]
-    """
-    if len(members) < FOLDED:
-        return [[m] for m in members]
-    groups: list[list[MemberStats]] = []
-    for member in members:
-        own = next((g for g in groups if member.name != apart and g[0].name != apart
-                    and _is_alike(g[0], member)), None)  # fmt: skip
-        if own is None:
-            groups.append([member])
-        else:
-            own.append(member)
-    return groups
-
-
-FOLDED: Final = 9
-"""From so many drives on, those that are alike share a row."""
-
-
-def alike_name(group: Sequence[MemberStats]) -> str:
-    """Return the name of one drive, or of the first and last of several."""
-    if len(group) == 1:
-        return group[0].name
-    return f"{group[0].name} .. {group[-1].name}, {len(group)} alike"
-
-
-def _is_alike(one: MemberStats, other: MemberStats) -> bool:
-    pairs = [
-        (one.utilization, other.utilization),
-        (one.reads_per_request, other.reads_per_request),
-        (one.writes_per_request, other.writes_per_request),
-    ]
-    return all(abs(a - b) <= ALIKE * max(a, b) for a, b in pairs)
-
-
-def reason(result: Result) -> str:
-    """Return why it is no faster, of a result for which no reliefs were simulated."""
-    return re.sub("[:;] no change was re-simulated", "", result.bottleneck.sentence)
-
-
-def sureness(result: Result) -> str:
-    """How sure the total is, and what the simulation took, in one sentence."""
-    known = result.certainty.sentence() if result.certainty.model_class else ""
-    width = (
-        known or f"{plus_minus(result.total.iops) or 'unknown'} on IOPS (95 %), simulation alone"
-    )
-    state = "" if result.converged else "; its precision was not reached"
-    return (
-        f"{width}; from {result.requests:,} requests, {result.simulated_s:.3g} s of load after "
-        f"{result.warmup_s:.3g} s of warm-up{state}"
-    )
-
-
-def outside_sentence(result: Result) -> str:
-    """Conditions of the load that the profiles were not captured under; empty if none."""
-    return "; ".join(map(str, result.outside))
-
-
-def share(fraction: float) -> str:
-    """Half-width of an interval in percent.
-
-    >>> share(0.0123), share(0.0004)
-    ('± 1.2 %', '± 0.04 %')
-    """
-    half = 100 * fraction
-    return f"± {half:.1f} %" if half >= 0.095 else f"± {half:.2f} %"
-
-
-def relief_gain(relief_gain_value: float, low: float, high: float) -> str:
-    """A gain with its interval.
-
-    >>> relief_gain(0.12, 0.11, 0.13)
-    '+12.0 % (+11.0 .. +13.0)'
-    """
-    return f"{gain(relief_gain_value)} ({signed(low * 100)} .. {signed(high * 100)})"
-
-
-def signed(value: float) -> str:
-    """One decimal with its sign; what rounds to nothing has a plus.
-
-    >>> signed(-0.04), signed(-0.06), signed(3.0)
-    ('+0.0', '-0.1', '+3.0')
-    """
-    text = f"{value:+.1f}"
-    return "+0.0" if text == "-0.0" else text
-
-
-@dataclass(frozen=True)
-class StationGroup:
-    """Stations that do the same for different drives, as one line."""
-
-    label: str
-    kind: str
-    members: tuple[StationStats, ...]
-
-    @property
-    def busiest(self) -> StationStats:
-        """The station with the highest utilization."""
-        return max(self.members, key=lambda s: s.utilization)
-
-    @property
-    def least(self) -> float:
-        """The lowest utilization."""
-        return min(s.utilization for s in self.members)
-
-
-def station_groups(stations: Iterable[StationStats]) -> list[StationGroup]:
-    """Stations along the path, those of the drives and adapters put together by what they are."""
-    every = sorted(stations, key=_along)
-    names: dict[int, list[str]] = {}
-    for station in every:
-        if station.drive is not None:
-            names.setdefault(station.drive, []).append(station.name)
-    own = {drive: _common_words(text) for drive, text in names.items()}
-    groups: dict[tuple[str, str], list[StationStats]] = {}
-    for station in every:
-        groups.setdefault((_role(station, own), station.kind), []).append(station)
-    return [
-        StationGroup(label if len(found) > 1 else found[0].name, kind, tuple(found))
-        for (label, kind), found in groups.items()
-    ]
-
-
-def _along(station: StationStats) -> int:
-    """Where on the way from the thread to the dies *station* is; equal places keep their order."""
-    if station.kind == "link":
-        return _LINKS.index(station.resource) + 4 if station.resource in _LINKS else 4
-    return _PATH.get(station.kind, 3 if station.drive is None else _DRIVE)
-
-
-def _common_words(names: Sequence[str]) -> int:
-    """How many words all *names* begin with: those of the drive's own name.
-
-    >>> _common_words(["rack A commands", "rack A port up", "rack A port down"])
-    2
-    """
-    split = [name.split(" ") for name in names]
-    same = 0
-    for words in zip(*split, strict=False):
-        if len(set(words)) > 1:
-            break
-        same += 1
-    return max(1, min(same, min(len(words) for words in split) - 1))
-
-
-def _role(station: StationStats, own: Mapping[int, int]) -> str:
-    """Name of *station* at its drive or adapter, without the name of that."""
-    words = station.name.split(" ")
-    if station.drive is not None:
-        return " ".join(["drive", *words[own[station.drive] :]])
-    if station.adapter is not None:
-        return " ".join(["adapter", *words[-2 if station.resource == "uplink" else -1 :]])
-    return station.name
+    if p >= 0.995:
+        return "> 99 %"
+    return "< 1 %" if p < 0.005 else f"{100 * p:.0f} %"
 
 
 def plural(count: int, noun: str) -> str:
@@ -412,3 +189,12 @@ def seconds(time_s: float) -> str:
     ('0.031 s', '1.3 s', '120 s')
     """
     return f"{time_s:.2g} s" if time_s < 10 else f"{time_s:,.0f} s"
+
+
+def capital(text: str) -> str:
+    """Return *text* with its first letter large, the others as they are.
+
+    >>> capital("one thread of md")
+    'One thread of md'
+    """
+    return text[:1].upper() + text[1:]

@@ -18,6 +18,7 @@ from nvmesim.scenario.schema import Scenario
 from nvmesim.show import palette
 from nvmesim.show import words as summary
 from nvmesim.show.page import escaped
+from nvmesim.show.station_groups import StationGroup, station_groups
 from nvmesim.study.sweep.api import Progress, tables_of
 from nvmesim.study.sweep.plan import put
 from nvmesim.ui.work import first_look
@@ -163,14 +164,14 @@ def _answer(result: Result, took: float, stage: str) -> str:
     total = result.total
     p99 = summary.latency_at(total.latency, "p99")
     figures = [
-        f'<b class="n">{summary.kiops(total.iops.value)}IOPS</b> {summary.plus_minus(total.iops)}',
+        f'<b class="n">{summary.kiops(total.iops.value)} IOPS</b> {summary.span(total.iops)}',
         f"{summary.gigabytes(total.bytes_per_s.value)} GB/s",
         f"mean {summary.microseconds(total.latency.mean)} µs",
         f"p99 {summary.microseconds(p99)} µs",
         f"CPU {summary.percent(result.cpu.logical_utilization)}",
     ]
     bars = "".join(_bar(group) for group in _fullest(result))
-    text = escaped(summary.reason(result))
+    text = escaped(result.bottleneck.sentence)
     return (
         f"<div>{' · '.join(figures)}</div><p>{text}</p>{bars}"
         f'<p class="s">{result.requests:,} requests simulated in {took * 1e3:.0f} ms'
@@ -178,13 +179,13 @@ def _answer(result: Result, took: float, stage: str) -> str:
     )
 
 
-def _fullest(result: Result, most: int = 5) -> list[summary.StationGroup]:
-    groups = [g for g in summary.station_groups(result.stations) if g.kind not in ("delay", "gate")]
+def _fullest(result: Result, most: int = 5) -> list[StationGroup]:
+    groups = [g for g in station_groups(result.stations) if g.kind not in ("delay", "gate")]
     kept = sorted(groups, key=lambda g: -g.busiest.utilization)[:most]
     return [g for g in groups if g in kept]
 
 
-def _bar(group: summary.StationGroup) -> str:
+def _bar(group: StationGroup) -> str:
     busy = min(1.0, group.busiest.utilization)
     colour = palette.load_colour(group.busiest.utilization)
     label = group.label + (f" × {len(group.members)}" if len(group.members) > 1 else "")
@@ -198,7 +199,7 @@ def _bar(group: summary.StationGroup) -> str:
 def _line(values: Mapping[str, Any], result: Result) -> str:
     p99 = summary.microseconds(summary.latency_at(result.total.latency, "p99"))
     cells = [*(f"{_short(k)} {escaped(v)}" for k, v in values.items()),
-             f"{summary.kiops(result.total.iops.value)}IOPS", f"p99 {p99} µs"]  # fmt: skip
+             f"{summary.kiops(result.total.iops.value)} IOPS", f"p99 {p99} µs"]  # fmt: skip
     return f"<tr>{''.join(f'<td>{c}</td>' for c in cells)}</tr>"
 
 

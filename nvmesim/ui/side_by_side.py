@@ -9,22 +9,22 @@ from nvmesim.measure.paired import Comparison
 from nvmesim.predict.result import Result
 from nvmesim.show import page as html
 from nvmesim.show import words as summary
-from nvmesim.show.page import escaped
 
 
 def comparison(
     designs: Sequence[Mapping[str, Any]], results: Sequence[Result], gains: Sequence[Comparison]
 ) -> str:
     """Return the designs in a table and a chart; *gains* are those over the first."""
-    from nvmesim.show.charts.compare import all_charts
+    from nvmesim.show.blocks import table
+    from nvmesim.show.charts.designs import side_by_side
 
     names = [f"{n}: {r.scenario}" for n, r in enumerate(results, 1)]
-    against = ["-", *(f"{summary.gain(g.gain.value)} ({summary.signed(100 * g.gain.low)} .. "
-               f"{summary.signed(100 * g.gain.high)})" for g in gains)]  # fmt: skip
+    against = ["-", *(f"{summary.gain(g.gain.value)} "
+               f"({summary.gain_span(g.gain.low, g.gain.high)})" for g in gains)]  # fmt: skip
     lines: dict[str, list[str]] = {
         **differing(designs),
         "IOPS": [summary.kiops(r.total.iops.value) for r in results],
-        "95 %": [summary.plus_minus(r.total.iops) for r in results],
+        "95 % within": [summary.span(r.total.iops) for r in results],
         "mean, µs": [summary.microseconds(r.total.latency.mean) for r in results],
         "p99, µs": [summary.microseconds(r.total.latency.percentiles[99.0]) for r in results],
         "CPU": [summary.percent(r.cpu.logical_utilization) for r in results],
@@ -32,12 +32,12 @@ def comparison(
         "IOPS against the first": against,
         "P(more IOPS than the first)": ["-", *(_chance(g.p_better) for g in gains)],
     }
-    rows = [[escaped(c) for c in [what, *cells]] for what, cells in lines.items()]
-    why = html.listing(f"{n}: {summary.reason(r)}" for n, r in enumerate(results, 1))
-    drawn = all_charts(dict(zip(names, results, strict=True)))
+    rows = [[what, *cells] for what, cells in lines.items()]
+    why = html.listing(f"{n}: {r.bottleneck.sentence}" for n, r in enumerate(results, 1))
+    drawn = side_by_side(dict(zip(names, results, strict=True)))
     charts = html.figures({title: (c, "Thin: 95 % interval.") for title, c in drawn.items()})
-    table = html.table(("", *names), rows, name="Designs side by side")
-    return f'<h2 class="part">Side by side</h2>{table}{why}{charts}'
+    shown = html.html([table("Designs side by side", ("", *names), rows)])
+    return f'<h2 class="part">Side by side</h2>{shown}{why}{charts}'
 
 
 def differing(designs: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:

@@ -118,7 +118,7 @@ def choose_design(job: Job, goal: Mapping[str, Any]) -> None:
 
 def find_best(job: Job, tables: Mapping[str, Any], asked: Mapping[str, Any]) -> None:
     """Publish the largest load within a goal: healthy, degraded, rebuilding."""
-    from nvmesim.show.charts.best import CAPTIONS, all_charts
+    from nvmesim.show.charts.designs import BEST_CAPTIONS, best_charts
     from nvmesim.show.studies.best_view import fragment
     from nvmesim.study.best import best
 
@@ -128,7 +128,7 @@ def find_best(job: Job, tables: Mapping[str, Any], asked: Mapping[str, Any]) -> 
         iops=asked.get("iops") or None, over={"volume.raid": levels} if levels else None,
         progress=job.progress,
     )  # fmt: skip
-    charts = {t: (c, CAPTIONS[t]) for t, c in all_charts(found).items()}
+    charts = {t: (c, BEST_CAPTIONS[t]) for t, c in best_charts(found).items()}
     job.publish(fragment(found) + html.figures(charts), met=found.best is not None)
 
 
@@ -155,7 +155,7 @@ def calibrate_sheet(job: Job, file: str, name: str) -> None:
 
 
 def _publish_fit(job: Job, fit: DriveFit, name: str) -> None:
-    from nvmesim.show.fit_page import evidence, fit_page
+    from nvmesim.show.evidence.fits import evidence, fit_page
 
     job.keep_report(fit_page(fit))
     text = to_toml(fit.profile)

@@ -11,14 +11,14 @@ from nvmesim.calibrate.evidence import Judged
 from nvmesim.calibrate.over_time.course import Course, courses_of
 from nvmesim.calibrate.points import Bins, Point
 from nvmesim.capture.registry import read_capture, read_captures
-from nvmesim.show.capture_view import rows
-from nvmesim.show.charts.fit import all_charts
-from nvmesim.show.charts.fit_residuals import (
-    course_chart,
+from nvmesim.show.charts.fit_points import (
+    all_charts,
+    over_time,
     residuals_by_depth,
     residuals_of_distributions,
 )
-from nvmesim.show.fit_page import fit_page
+from nvmesim.show.evidence.capture_view import rows
+from nvmesim.show.evidence.fits import fit_page
 from tests.calibrate.bench import drive, fio_json, host, simulated
 
 pytestmark = pytest.mark.xdist_group("report_points")
@@ -71,7 +71,7 @@ def test_logs_of_a_folder_have_their_courses():
     assert {c.op for c in found} == {"read", "write"}
     labels = {c.label for c in found}
     assert "randread_qd16" in labels
-    text = str(course_chart([c for c in found if c.op == "read"]).to_dict(context={}))
+    text = str(over_time([c for c in found if c.op == "read"]).to_dict(context={}))
     assert "time in the capture, s" in text
 
 
@@ -91,7 +91,7 @@ def test_episodes_of_a_series_are_shaded(tmp_path):
     assert begin == pytest.approx(8.0, abs=0.2)
     assert end == pytest.approx(10.0, abs=0.2)
     assert len(course.values) <= 240
-    shaded = [r for r in drawn(course_chart([course])) if "end" in r]
+    shaded = [r for r in drawn(over_time([course])) if "end" in r]
     assert len(shaded) == 6
 
 
@@ -102,7 +102,7 @@ def test_a_step_down_for_good_is_ruled(tmp_path):
     assert course.step_s == pytest.approx(5.0, abs=0.3)
     assert course.episodes == ()
     assert any(r.get("s") == pytest.approx(course.step_s, abs=0.01)
-               for r in drawn(course_chart([course])) if "y" not in r)  # fmt: skip
+               for r in drawn(over_time([course])) if "y" not in r)  # fmt: skip
 
 
 def test_the_page_has_them(tmp_path):

@@ -10,8 +10,8 @@ from nvmesim.capture.capture import Captures
 from nvmesim.capture.registry import read_capture
 from nvmesim.cli.captures.calibrate_samples import from_trace
 from nvmesim.errors import FitError, UnitError
-from nvmesim.show.charts.fit_samples import episodes_in, nines_of, residuals
-from nvmesim.show.fit_samples_page import samples_page
+from nvmesim.show.charts.samples import episodes_in, nines_of, residuals
+from nvmesim.show.evidence.samples import samples_page
 
 ROOT = Path(__file__).parents[2]
 LOG = ROOT / "calibration" / "local-disk" / "logs" / "randread_qd16_each_clat.1.log.gz"

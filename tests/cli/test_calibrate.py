@@ -46,8 +46,8 @@ def test_a_profile_that_loads_a_table_and_a_report(nvmesim, points, tmp_path):
     assert profile.host_included
     assert profile.read.die.basis == "fitted"
     lines = said.out.splitlines()
-    assert lines[0] == "mine: drive"
-    assert lines[1].startswith("Reproduces all ")
+    assert lines[0] == "mine"
+    assert lines[2].startswith("Reproduces all ")
     heading = next(line for line in lines if line.startswith("point"))
     assert heading.split()[:4] == ["point", "IOPS", "mean", "us"]
     assert sum(line.startswith("randread 4 KiB 1 x") for line in lines) == 2

@@ -86,7 +86,7 @@ def test_every_command_has_help_with_an_example(nvmesim, name, command):
 def test_a_capture_in_a_table(nvmesim, capture):
     said = nvmesim("trace", capture)
     assert said.code == 0
-    for words in ("fio-json 3.35", "random 4 KiB, 1x4", "200,000", "20 k", "130", "20 %"):
+    for words in ("fio-json 3.35", "random 4 KiB, 1x4", "200,000", "20k", "130", "20 %"):
         assert words in said.out
 
 

@@ -132,7 +132,7 @@ def test_trace_shows_the_first_of_many_and_all_when_asked(nvmesim, tmp_path):
     path = tmp_path / "many.json"
     path.write_text(json.dumps(table))
     short, long = nvmesim("trace", path), nvmesim("trace", path, "-v")
-    assert "more (--verbose lists them)" in short.out
+    assert "40 more measurements" in short.out
     assert "job-59 " not in short.out
     assert "job-59 " in long.out
 

@@ -25,17 +25,22 @@ def test_a_person_reads_the_answer(nvmesim, scenario):
     assert said.err == ""
     lines = said.out.splitlines()
     assert lines[0] == "one drive"
-    assert " ".join(lines[2].split()) == "IOPS 95 % GB/s mean us p50 us p99 us p99.9 us"
-    assert lines[3].startswith("read ")
-    assert any(line.startswith("why ") for line in lines)
+    assert lines[1] == "asked: random 4 KiB, reads; 1 thread, 4 in flight"
+    heading = next(
+        n for n, line in enumerate(lines) if line.split()[:1] == ["IOPS"] and "us" in line
+    )
+    assert (
+        " ".join(lines[heading].split()) == "IOPS 95 % within GB/s mean us p50 us p99 us p99.9 us"
+    )
+    assert lines[heading + 1].startswith("read ")
     assert all(line == line.rstrip() and len(line) <= 120 for line in lines)
-    assert "--verbose lists them" in said.out
+    assert "--verbose shows: how it is known" in said.out
 
 
 def test_verbose_lists_assumptions_stations_and_members(nvmesim, scenario):
     said = nvmesim("run", scenario, "--verbose")
     assert "--verbose" not in said.out
-    for words in ("drive0 dies", "per request", "assumed"):
+    for words in ("drive0 dies", "read bios", "kcycles per IO", "assumption"):
         assert words in said.out
 
 

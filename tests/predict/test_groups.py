@@ -11,7 +11,7 @@ import pytest
 import nvmesim as ns
 from nvmesim.errors import ScenarioError
 from nvmesim.scenario.load import scenario_from_dict
-from nvmesim.show.charts.time import charts
+from nvmesim.show.charts.time_series import charts
 from nvmesim.show.report import page
 
 SERVER = {"stack": "linux-io_uring", "sockets": [{"cpu": "xeon-gold-6130"}]}

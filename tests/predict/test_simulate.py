@@ -144,8 +144,7 @@ def test_few_cores_are_the_bottleneck_and_cores_help() -> None:
     gains = {r.change: r.gain for r in found.bottleneck.reliefs}
     assert gains["one more core"] == pytest.approx(1.0, abs=0.05)
     assert gains["10 % more GHz"] == pytest.approx(0.1, abs=0.02)
-    assert found.bottleneck.sentence.startswith("Stopped by the CPU of socket 0 (100 % busy)")
-    assert "re-simulated" in found.bottleneck.sentence
+    assert found.bottleneck.sentence.startswith("Limited by the CPU of socket 0 (100 % busy); ")
 
 
 def test_slow_drives_are_the_bottleneck_and_drives_help() -> None:

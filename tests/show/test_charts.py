@@ -11,7 +11,8 @@ import altair as alt
 import pytest
 
 from nvmesim.show.charts import result as charts
-from nvmesim.show.charts.cpu import _at_ends
+from nvmesim.show.charts.base import log_ticks
+from nvmesim.show.charts.cpu_load import _at_ends
 from nvmesim.show.charts.sweep import heat, scaling
 from nvmesim.show.charts.timeline import request_timeline
 from nvmesim.show.palette import KINDS, LOAD_STEPS
@@ -62,7 +63,6 @@ def test_axes_have_units(example):
         "kIOPS",
         "latency, µs (log)",
         "commands of each, kIOPS",
-        "gain in IOPS, %",
         "busy",
     } <= said
 
@@ -85,7 +85,7 @@ def test_percentile_dots_lie_where_the_table_says(example):
 
 
 def test_equal_stations_share_one_bar(example):
-    found = {r["station"]: r for r in rows(charts.utilization(example).to_dict()) if "busy" in r}
+    found = {r["station"]: r for r in rows(charts.utilization(example).to_dict()) if "station" in r}
     assert "drive dies × 24" in found
     assert len(found) == 11
     busiest = max(s.utilization for s in example.stations if s.name.endswith(" dies"))
@@ -126,9 +126,9 @@ def test_a_timeline_has_a_lane_for_each_command():
 
 
 def test_ticks_of_logarithmic_axes():
-    assert charts.log_ticks([150.0, 400.0]) == [150.0, 200.0, 300.0, 400.0]
-    assert charts.log_ticks([]) == [1.0]
-    assert len(charts.log_ticks([1.0, 1e7])) == 8
+    assert log_ticks([150.0, 400.0]) == [150.0, 200.0, 300.0, 400.0]
+    assert log_ticks([]) == [1.0]
+    assert len(log_ticks([1.0, 1e7])) == 8
 
 
 def grey(colour):
@@ -189,8 +189,6 @@ def test_rejected_candidates_are_never_on_the_front():
     words = drawn["description"]
     assert words.startswith("kIOPS against drives: chosen: 3 drives")
     assert "2 drives" not in words
-    points = next(layer for layer in drawn["layer"] if layer["mark"]["type"] == "point")
-    assert points["encoding"]["x"]["axis"]["format"] == "d"
 
 
 def test_names_at_the_ends_of_lines_keep_their_distance():

@@ -74,7 +74,7 @@ def test_bounds_spare_the_simulation():
     assert choice.chosen is None
     assert "iops fails first, in all of 12 candidates" in choice.nearest or "11" in choice.nearest
     assert "at most" in choice.nearest
-    assert "short of 50 MIOPS" in choice.nearest
+    assert "short of 50M IOPS" in choice.nearest
 
 
 @pytest.mark.parametrize(
@@ -143,7 +143,7 @@ def test_an_open_load_is_judged_by_whether_it_is_carried():
     choice = choose(changed(scenario=over, constraints={"iops": "9M/s"}), workers=1)
     assert choice.chosen is None
     reasons = [c.reason for c in choice.candidates if c.failed == "iops"]
-    assert all("short of 9 MIOPS" in reason for reason in reasons)
+    assert all("short of 9M IOPS" in reason for reason in reasons)
     assert "0.0%" not in " ".join(reasons)
 
 

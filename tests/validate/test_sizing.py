@@ -90,7 +90,7 @@ def test_the_margin_is_said():
     assert "points over" in over.words()
     assert (under.carries, under.within) == (True, True)
     assert "points under" in under.words()
-    assert found["xeon-gold-6128", 2].words() == "no, full at 2.27 MIOPS"
+    assert found["xeon-gold-6128", 2].words() == "no, full at 2.27M IOPS"
 
 
 def test_both_curves_are_drawn(tmp_path, capsys):

@@ -6,8 +6,7 @@ import pytest
 from nvmesim.cli.app import run_command
 from nvmesim.predict.simulate import simulate
 from nvmesim.scenario.load import scenario_from_dict
-from nvmesim.show.validation_markdown import report, scoreboard
-from nvmesim.show.validation_page import page
+from nvmesim.show.evidence.scoreboard import page, report, scoreboard
 from nvmesim.study.validate import Question, answer, find_sets, read_set, score
 from nvmesim.study.validate.score import summary
 from tests.validate.conftest import PUBLISHED

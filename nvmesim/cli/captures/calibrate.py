@@ -152,11 +152,13 @@ def _fit_datasheet(path: Path | None, title: str | None, tell: Tell) -> DriveFit
 
 def _show(fit: AnyFit) -> None:
     from nvmesim.calibrate.evidence import DriveFit, StackFit
-    from nvmesim.cli.captures.calibrate_samples import samples_view
-    from nvmesim.show.fit_view import fit_view
+    from nvmesim.show.evidence import fits, samples
     from nvmesim.show.terminal import show
 
-    show(fit_view(fit) if isinstance(fit, DriveFit | StackFit) else samples_view(fit))
+    if isinstance(fit, DriveFit | StackFit):
+        show(fits.blocks_of(fit))
+    else:
+        show(samples.blocks_of(fit))
 
 
 def _check_options(
@@ -236,8 +238,8 @@ def _write(fit: AnyFit, output: Path | None, report: Path | None) -> None:
         click.echo(f"nvmesim: wrote {output}", err=True)
     if report is not None:
         from nvmesim.calibrate.evidence import DriveFit, StackFit
-        from nvmesim.show.fit_page import fit_page
-        from nvmesim.show.fit_samples_page import samples_page
+        from nvmesim.show.evidence.fits import fit_page
+        from nvmesim.show.evidence.samples import samples_page
 
         with working("writing the report"):
             if isinstance(fit, DriveFit | StackFit):

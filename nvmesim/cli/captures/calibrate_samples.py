@@ -4,18 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rich.console import Group, RenderableType
-from rich.text import Text
-
 from nvmesim.errors import FitError
-from nvmesim.show.fit_view import numbers
-from nvmesim.show.terminal import plain, rows_view, warnings_view
-from nvmesim.show.words import microseconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from nvmesim.calibrate.classes import JudgedClass
     from nvmesim.calibrate.drive.empirical import EmpiricalFit
     from nvmesim.calibrate.trace.fit import TraceFit
     from nvmesim.capture.capture import Captures
@@ -80,54 +73,3 @@ def _last(rules: tuple[str, ...]) -> float:
         if not 0 <= share <= 0.9:
             raise FitError(f"--hold-out {rule}: out of range; write LAST=0% to 90%")
     return share
-
-
-def samples_view(fit: EmpiricalFit | TraceFit) -> RenderableType:
-    """Facts that a person needs to trust such a profile, or not to."""
-    profile = fit.profile
-    parts: list[RenderableType] = [plain(f"{profile.name}: {profile.kind}", "bold"), Text()]
-    table = profile.latencies
-    if table is not None:
-        parts.append(
-            plain(
-                f"{len(table.read_us):,} reads and {len(table.write_us):,} writes, drawn in runs "
-                f"of {table.block} at queue depth {table.queue_depth}"
-            )
-        )
-        parts += _evidence(fit)
-    else:
-        rows = [_row(c) for c in getattr(fit, "classes", ())]
-        heads = ("requests", "", "number", "p50 us", "p90 us", "p99 us")
-        parts += [rows_view(heads, rows, left=2), Text()]
-        parts.append(rows_view(("number", "value", "95 %", "basis"), numbers(fit)))
-    return Group(*parts, *warnings_view(fit.warnings))
-
-
-def _evidence(fit: EmpiricalFit | TraceFit) -> list[RenderableType]:
-    """Percentiles with their intervals, and how parametric families compare."""
-    parts: list[RenderableType] = []
-    for op, table in getattr(fit, "percentiles_s", {}).items():
-        rows = [
-            (f"p{p:g}", *(microseconds(v) for v in (i.value, i.low, i.high)))
-            for p, i in sorted(table.items())
-        ]
-        parts += [Text(), rows_view((f"{op}s", "us", "95 % from", "to"), rows)]
-    for op, choice in getattr(fit, "families", {}).items():
-        rows = [(n, f"{v:.3f}", _behind(choice.errors.get(n))) for n, v in choice.scores.items()]
-        heads = (f"family, {op}s", "log-density, held out", "standard error to the best")
-        parts += [Text(), rows_view(heads, rows)]
-    return parts
-
-
-def _behind(error: float | None) -> str:
-    return "best" if error is None else f"{error:.3f}"
-
-
-def _row(c: JudgedClass) -> tuple[str, ...]:
-    cells = [
-        f"{microseconds(c.measured_s[p])} {100 * c.residual[p]:+5.1f} %"
-        if p in c.measured_s
-        else ""
-        for p in (50.0, 90.0, 99.0)
-    ]
-    return (c.label, "held out" if c.held_out else "", f"{c.requests:,}", *cells)

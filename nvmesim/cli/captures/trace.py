@@ -10,13 +10,9 @@ from nvmesim.cli.output import json_option, to_text, verbose_option
 from nvmesim.cli.progress import bytes_read
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
-    from nvmesim.capture.capture import Capture, Captures
+    from nvmesim.capture.capture import Captures
 
 BAD_INPUT = 2
-LISTED = 20
-"""Measurements of a file that are printed unless --verbose asks for all."""
 
 
 @click.command(
@@ -60,33 +56,13 @@ def one_line(text: str) -> str:
 
 
 def _print(found: Captures, verbose: bool) -> None:
-    from rich.console import Group
-    from rich.text import Text
-
-    from nvmesim.show.terminal import show, warnings_view
+    from nvmesim.show.blocks import Warnings
+    from nvmesim.show.evidence.capture_view import blocks_of
+    from nvmesim.show.terminal import show
 
     for number, capture in enumerate(found.files):
-        show(Group(*([Text()] if number else []), *_view(capture, verbose)))
+        if number:
+            click.echo()
+        show(blocks_of(capture), verbose=verbose)
     if found.unread:
-        show(Group(*warnings_view([f"not read: {reason}" for reason in found.unread])))
-
-
-def _view(capture: Capture, verbose: bool) -> list[RenderableType]:
-    from rich.text import Text
-
-    from nvmesim.show.capture_view import HEADINGS, headline, rows
-    from nvmesim.show.terminal import plain, rows_view, warnings_view
-
-    parts: list[RenderableType] = [
-        plain(str(capture.file), "bold"),
-        plain(headline(capture), "dim"),
-    ]
-    every = rows(capture)
-    shown = every if verbose else every[:LISTED]
-    parts += [Text(), rows_view(HEADINGS, shown, left=3)]
-    if len(shown) < len(every):
-        parts.append(Text(f"{len(every) - len(shown)} more (--verbose lists them)", "dim"))
-    warnings = [*capture.warnings]
-    for measurement in capture.measurements:
-        warnings += [f"{measurement.label}: {w}" for w in measurement.warnings]
-    return [*parts, *warnings_view(warnings)]
+        show([Warnings(tuple(f"not read: {reason}" for reason in found.unread))])

@@ -68,10 +68,11 @@ def _list(kind: str | None, as_json: bool) -> int:
     if as_json:
         print_json([_row_json(entry) for entry in entries])
         return 0
-    from nvmesim.show.terminal import rows_view, show
+    from nvmesim.show.blocks import table
+    from nvmesim.show.terminal import show
 
-    headings = ("kind", "name", "model", "assumed")
-    show(rows_view(headings, [_row(entry) for entry in entries], left=3))
+    headings = ("kind", "<name", "<model", "assumed")
+    show([table("Catalog", headings, [_row(entry) for entry in entries])])
     return 0
 
 
@@ -100,21 +101,20 @@ def _assumed(entry: Frozen) -> tuple[int, int]:
 
 
 def _print_entry(profile: Profile) -> None:
-    from rich.console import Group
-    from rich.text import Text
-
-    from nvmesim.show.terminal import bullets, plain, rows_view, show
+    from nvmesim.show.blocks import Block, Bullets, Line, table
+    from nvmesim.show.terminal import show
 
     what = ": ".join(text for text in (profile.kind, profile.model) if text)
-    parts = [plain(profile.name, "bold"), plain(what, "dim"), Text()]
     facts = [(key, text, "", "", "") for key, text in _facts(profile) + _tables(profile)]
+    headings = ("key", "<value", "<95 % interval", "<basis", "<source")
     rows = [*facts, *_numbers(profile), *_variants(profile)]
-    show(Group(*parts, rows_view(("key", "value", "95 %", "basis", "source"), rows, left=5)))
-    notes = [line for line in profile.notes.splitlines() if line]
-    sources = list(getattr(profile, "sources", ()))
-    for title, lines in (("notes", notes), ("sources", sources)):
-        if lines:
-            show(Group(Text(), Text(title, "dim"), *bullets(lines)))
+    blocks: list[Block] = [Line(profile.name, "title"), Line(what, "soft")]
+    blocks.append(table("Numbers", headings, rows))
+    notes = tuple(line for line in profile.notes.splitlines() if line)
+    sources = tuple(getattr(profile, "sources", ()))
+    blocks += [Bullets(lines, title) for title, lines in (("notes", notes), ("sources", sources))
+               if lines]  # fmt: skip
+    show(blocks)
 
 
 def _facts(profile: Frozen) -> list[tuple[str, str]]:

@@ -10,20 +10,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from nvmesim.cli.bounds import bounded
-from nvmesim.cli.output import (
-    check_writable,
-    json_option,
-    output_path,
-    print_json,
-    seed_option,
-    verbose_option,
-    write_text,
-)
-from nvmesim.cli.progress import noting_interrupt, progress_bar, say_if_compiling, working
+from nvmesim.cli.output import output_path, print_json, write_text
+from nvmesim.cli.progress import noting_interrupt, progress_bar, working
+from nvmesim.cli.simulating import Answer, simulates
 
 if TYPE_CHECKING:
-    from nvmesim.predict.result import Result
     from nvmesim.scenario.schema import Scenario
 
 ENGINES = ("compiled", "simpy")
@@ -31,58 +22,53 @@ CAPTION = (
     "Recorded by the SimPy engine from the first moment of the load. Thin: waiting, thick: being "
     "served; a command is what one drive is asked to do for its request."
 )
-EXAMPLE = "Example: nvmesim run server.toml --set drives.0.count=8 --report server.html"
 
 
-@click.command(epilog=EXAMPLE)
+@click.command(
+    epilog="Example: nvmesim run server.toml --set drives.0.count=8 --report server.html"
+)
 @click.argument("scenario", metavar="SCENARIO.toml")
-@click.option(
-    "--set", "sets", multiple=True, metavar="KEY=VALUE",
-    help="Change one value of the scenario, such as server.interconnect.links=3; repeatable.",
-)  # fmt: skip
 @click.option("--engine", type=click.Choice(ENGINES), default="compiled", show_default=True)
-@seed_option
 @click.option("--precision", metavar="SHARE", help="Stop at this 95 % interval of IOPS, as 1%.")
-@output_path("Write one self-contained HTML page.", "--report")
 @output_path("Write one row per request (Parquet).", "--requests")
 @output_path("Write every step of some requests as an HTML chart.", "--timeline")
-@json_option
-@verbose_option
-@bounded("1 h")
+@simulates(report="Write one self-contained HTML page.", sets=True, seed=True, verbose=True,
+           usual_time="1 h")  # fmt: skip
 def run(
     scenario: str, sets: tuple[str, ...], engine: str, seed: int | None, precision: str | None,
-    report: Path | None, requests: Path | None, timeline: Path | None, as_json: bool, verbose: bool,
-) -> int:  # fmt: skip
+    report: Path | None, requests: Path | None, timeline: Path | None, as_json: bool,
+) -> Answer:  # fmt: skip
     """Predict what a scenario does.
 
-    IOPS, GB/s, latency, CPU, what the bottleneck is, and what relieving it would bring.
+    IOPS, GB/s, latency, CPU, what the bottleneck is, and what would help. --verbose shows how it is
+    known.
     """
-    check_writable(report, requests, timeline)
-    share = share_of(precision)
     from nvmesim.cli.mistaken import scenario_of
     from nvmesim.predict.simulate import simulate
 
+    share = share_of(precision)
     with saying_failure(as_json):
         loaded = scenario_of(scenario, sets)
-    say_if_compiling(engine)
     with noting_interrupt() as pressed, saying_failure(as_json), progress_bar() as progress:
         result = simulate(
             loaded, engine=engine, seed=seed, precision=share, curve=report is not None,
             waits="load" if report else False, requests_file=requests, progress=progress,
-            
         )  # fmt: skip
     result = replace(result, changes=sets)
-    # Files first: a reader of stdout may go away. The answer in any case: a disk may be full.
-    try:
-        if report is not None:
-            _write_report(report, result, Path(scenario), sets)
-        if timeline is not None and not pressed:
-            _write_timeline(timeline, loaded, result.seed)
-    finally:
-        _print(result, as_json, verbose)
-    if pressed:
-        return 130
-    return 0 if result.converged and result.bottleneck.verdict != "unstable" else 1
+    if timeline is not None and not pressed:
+        _write_timeline(timeline, loaded, result.seed)
+
+    def page() -> str:
+        from nvmesim.show.report import page
+
+        text = Path(scenario).read_text("utf-8-sig", errors="replace")
+        return page(result, scenario_text=text, changes=sets)
+
+    from nvmesim.show.answer import blocks_of
+
+    ended = result.converged and result.bottleneck.verdict != "unstable"
+    code = 130 if pressed else 0 if ended else 1
+    return Answer(lambda: blocks_of(result), result.to_json, page, code)
 
 
 @contextmanager
@@ -111,30 +97,15 @@ def share_of(text: str | None) -> float | None:
     return share
 
 
-def _print(result: Result, as_json: bool, verbose: bool) -> None:
-    if as_json:
-        print_json(result.to_json())
-        return
-    from nvmesim.show.terminal import result_view, show
-
-    show(result_view(result, verbose=verbose))
-
-
-def _write_report(path: Path, result: Result, scenario: Path, sets: tuple[str, ...]) -> None:
-    from nvmesim.show.report import page
-
-    with working("writing the report"):
-        text = scenario.read_text("utf-8-sig", errors="replace")
-        write_text(path, page(result, scenario_text=text, changes=sets))
-    click.echo(f"nvmesim: wrote {path}", err=True)
-
-
 def _write_timeline(path: Path, scenario: Scenario, seed: int) -> None:
-    from nvmesim.cli.predictions.timeline import timeline
+    """Simulate until the first requests are done and draw what each met, and when."""
+    from nvmesim.show.blocks import Line
+    from nvmesim.show.charts.timeline import chart
     from nvmesim.show.page import chart_page
+    from nvmesim.study.timeline import timeline as recorded
 
     with working("recording every step"):
-        drawn = timeline(scenario, seed=seed)
         title = f"{scenario.name or path.stem}: every step of the first requests"
-        write_text(path, chart_page(drawn, title, CAPTION))
+        drawn = chart(recorded(scenario, seed=seed))
+        write_text(path, chart_page(drawn, title, Line(CAPTION, "soft")))
     click.echo(f"nvmesim: wrote {path}", err=True)

@@ -3,16 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from nvmesim.cli.output import check_writable, json_option, output_path, print_json, write_text
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
-
-    from nvmesim.study.size import Sizing
+from nvmesim.cli.simulating import Answer, simulates
 
 EXAMPLE = "Example: nvmesim size --iops 3M --utilization 50% --stack windows-2019"
 
@@ -25,7 +19,7 @@ EXAMPLE = "Example: nvmesim size --iops 3M --utilization 50% --stack windows-201
 )  # fmt: skip
 @click.option("--stack", metavar="NAME", help="Catalog name of the stack; default windows-2019.")
 @click.option(
-    "--from", "stack_file", metavar="STACK.toml", type=click.Path(path_type=Path),
+    "--from", "stack_file", metavar="STACK.toml", type=click.Path(),
     help="A stack fitted on your own captures instead.",
 )  # fmt: skip
 @click.option(
@@ -37,80 +31,32 @@ EXAMPLE = "Example: nvmesim size --iops 3M --utilization 50% --stack windows-201
     "--cpu", "cpus", multiple=True, metavar="NAME",
     help="Rank this CPU of the catalog only; repeatable.",
 )  # fmt: skip
-@output_path(
-    "Write GHz against MIOPS, and utilization against MIOPS of every CPU, as an HTML page.",
-    "--report",
-)
-@json_option
+@click.option("--all", "everything", is_flag=True, help="Show every CPU, not the nearest five.")
+@simulates(report="Write the load, the charts and every CPU as an HTML page.")
 def size(
-    iops: str, utilization: str, stack: str | None, stack_file: Path | None, headroom: str,
-    read: str, filesystem: str, cpus: tuple[str, ...], report: Path | None, as_json: bool,
-) -> int:  # fmt: skip
-    """Show how many GHz a load needs.
+    iops: str, utilization: str, stack: str | None, stack_file: str | None, headroom: str,
+    read: str, filesystem: str, cpus: tuple[str, ...], everything: bool,
+) -> Answer:  # fmt: skip
+    """Show how many GHz a load needs, without RAID.
 
-    By the published rule, and with SMT; then every CPU of the catalog, with one and two sockets,
-    and the utilization that it would show.
+    By the published rule, and with hyper-threads counted; then the CPUs of the catalog that are
+    nearest to it, with one and two sockets, and how busy they would be.
     """
     from nvmesim.errors import InputError
     from nvmesim.study.size import size_cpu
     from nvmesim.units import parse_fraction, parse_rate
 
-    check_writable(report)
     if stack is not None and stack_file is not None:
         raise InputError("--stack and --from exclude each other; keep one")
     sizing = size_cpu(
-        parse_rate(iops), parse_fraction(utilization), stack_file or stack or "windows-2019",
+        parse_rate(iops), parse_fraction(utilization),
+        Path(stack_file) if stack_file else stack or "windows-2019",
         headroom=parse_fraction(headroom), read=parse_fraction(read), filesystem=filesystem,
         cpus=cpus or None,
     )  # fmt: skip
-    if as_json:
-        print_json(sizing.to_json())
-    else:
-        from nvmesim.show.terminal import show
+    from nvmesim.show.studies.input_views import sizing_blocks, sizing_page
 
-        show(_view(sizing))
-    if report is not None:
-        from nvmesim.show.page import chart_page
-
-        write_text(report, chart_page(sizing.chart(), "GHz and CPU utilization against MIOPS"))
-        click.echo(f"nvmesim: wrote {report}", err=True)
-    return 0
-
-
-def _view(sizing: Sizing) -> RenderableType:
-    from rich.console import Group
-    from rich.text import Text
-
-    from nvmesim.show.terminal import plain, rows_view
-    from nvmesim.units import format_iops
-
-    load = sizing.load
-    head = f"{format_iops(load.iops)} at {load.utilization:.0%} CPU, {load.stack.name}"
-    answers = [
-        ("published rule", f"{sizing.ghz_per_miops:.1f}", f"{sizing.ghz:.0f}"),
-        ("SMT counted", f"{sizing.smt_ghz_per_miops:.1f}", f"{sizing.smt_ghz:.0f}"),
-    ]
-    rows = [
-        (
-            f"{cpu.sockets} x {cpu.name}", f"{cpu.ghz:.0f}", f"{cpu.rule_utilization:.0%}",
-            f"{cpu.logical_utilization:.0%}", f"{cpu.physical_utilization:.0%}",
-            format_iops(cpu.most_iops), cpu.words(),
-        )
-        for cpu in sizing.cpus
-    ]  # fmt: skip
-    headings = (
-        "CPUs", "GHz", "% by the rule", "% as shown", "% of the cores", "full at", "carries it",
+    return Answer(
+        lambda: sizing_blocks(sizing, everything=everything or bool(cpus)), sizing.to_json,
+        lambda: sizing_page(sizing),
     )  # fmt: skip
-    asked = (
-        f"% as shown: by the operating system at {format_iops(load.iops)}; the margin is to the "
-        f"{load.utilization:.0%} asked for, and up to 5 points over still count as carried"
-    )
-    return Group(
-        plain(head, "bold"),
-        Text(),
-        rows_view(("", "GHz per MIOPS", "GHz"), answers, left=1),
-        plain(sizing.reason, "dim"),
-        Text(),
-        rows_view(headings, rows, left=1),
-        plain(asked, "dim"),
-    )

@@ -9,25 +9,21 @@ from typing import TYPE_CHECKING
 import click
 
 import nvmesim
-from nvmesim.cli.bounds import bounded
-from nvmesim.cli.output import check_writable, json_option, output_path, print_json, write_text
+from nvmesim.cli.output import write_text
 from nvmesim.cli.progress import progress_bar
+from nvmesim.cli.simulating import Answer, simulates
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
-    from nvmesim.study.validate.score import Line, Score
+    from nvmesim.study.validate.score import Score
 
 EXAMPLE = "Example: nvmesim validate team-jbod --report team.html   (or: validate new my-server)"
 
 
 @click.command(epilog=EXAMPLE)
 @click.argument("sets", nargs=-1, metavar="[SET...]")
-@output_path("Write predicted against measured as one HTML page.", "--report")
 @click.option("--write", is_flag=True, help="Write report.md of each set, and SCOREBOARD.md.")
-@json_option
-@bounded()
-def validate(sets: tuple[str, ...], report: Path | None, write: bool, as_json: bool) -> int:
+@simulates(report="Write predicted against measured as one HTML page.")
+def validate(sets: tuple[str, ...], write: bool) -> Answer:
     """Compare predictions with published measurements.
 
     Each SET (a name, or a folder with set.toml; all if left out) is calibrated on its inputs, and
@@ -35,37 +31,34 @@ def validate(sets: tuple[str, ...], report: Path | None, write: bool, as_json: b
     a target misses its set's budget.
     """
     if sets[:1] == ("new",):
-        return _new(sets[1:])
-    check_writable(report)
+        written = _new(sets[1:])
+        return Answer(lambda: [], lambda: {"written": written})
     scores = _scores(sets)
     if not sets:
         from nvmesim.study.validate.learn import relearned
 
         scores = list(relearned(scores))
-    if as_json:
-        print_json({"sets": [line.to_json() for s in scores for line in s.lines]})
-    else:
-        from nvmesim.show.terminal import show
-
-        show(_view(scores))
-    if report is not None:
-        from nvmesim.show.validation_page import page
-
-        write_text(report, page(scores))
-        click.echo(f"nvmesim: wrote {report}", err=True)
     if write:
         _write(scores, whole=not sets)
-    return 0 if all(s.met for s in scores) else 1
+    from nvmesim.show.evidence.scoreboard import blocks_of, page
+
+    return Answer(
+        lambda: blocks_of(scores),
+        lambda: {"sets": [line.to_json() for s in scores for line in s.lines]},
+        lambda: page(scores), 0 if all(s.met for s in scores) else 1,
+    )  # fmt: skip
 
 
-def _new(rest: Sequence[str]) -> int:
+def _new(rest: Sequence[str]) -> list[str]:
+    """Write the files of a new set; their paths."""
     from nvmesim.study.validate.skeleton import new_set
 
     if len(rest) != 1:
         raise click.UsageError("validate new needs one folder, such as: nvmesim validate new mine")
-    for path in new_set(Path(rest[0])):
+    found = [str(path) for path in new_set(Path(rest[0]))]
+    for path in found:
         click.echo(f"nvmesim: wrote {path}", err=True)
-    return 0
+    return found
 
 
 def _scores(names: tuple[str, ...]) -> list[Score]:
@@ -85,7 +78,7 @@ def _scores(names: tuple[str, ...]) -> list[Score]:
 
 
 def _write(scores: Sequence[Score], *, whole: bool) -> None:
-    from nvmesim.show.validation_markdown import report, scoreboard
+    from nvmesim.show.evidence.scoreboard import report, scoreboard
 
     for one in scores:
         write_text(one.published.folder / "report.md", report(one))
@@ -103,43 +96,3 @@ def _write(scores: Sequence[Score], *, whole: bool) -> None:
 def _ours() -> Path:
     """Return the folder of the sets in the project's repository."""
     return Path(nvmesim.__file__).resolve().parents[1] / "calibration" / "published"
-
-
-def _view(scores: Sequence[Score]) -> RenderableType:
-    from rich.console import Group
-    from rich.text import Text
-
-    from nvmesim.show.terminal import plain, rows_view
-    from nvmesim.show.validation_markdown import counted_words
-    from nvmesim.study.validate.score import summary
-
-    parts: list[RenderableType] = []
-    headings = ("", "role", "measured", "predicted", "95 %", "error", "budget", "naive", "counted")
-    for one in scores:
-        title = f"{one.published.name}: {one.published.file.title}"
-        rows = [_row(line) for line in one.lines]
-        parts += [plain(title, "bold"), rows_view(headings, rows, left=2)]
-        parts += [plain(f"  fitted: {f.name} = {f.value:.4g} {f.unit}", "dim")
-                  for f in one.prediction.fitted]  # fmt: skip
-        parts.append(Text())
-    found = summary(scores)
-    text = "shown, not scored"
-    if found.targets:
-        text = (
-            f"{found.met} of {found.targets} targets within their budgets, "
-            f"{counted_words(found.calibrated)}"
-        )
-    return Group(*parts, plain(text, "bold"))
-
-
-def _row(line: Line) -> tuple[str, ...]:
-    from nvmesim.show.validation_markdown import measured, number, off, verdict, what
-    from nvmesim.study.validate.metrics import metric
-
-    unit = metric(line.row.metric).unit
-    p = line.predicted
-    return (
-        what(line), line.row.role, measured(line), number(p.value, unit),
-        f"{number(p.low, unit)}..{number(p.high, unit)}", off(line), verdict(line),
-        "" if line.naive is None else number(line.naive, unit), line.not_counted or "yes",
-    )  # fmt: skip

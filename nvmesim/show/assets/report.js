@@ -18,10 +18,10 @@ const config = {
 };
 // Narrower charts are drawn so wide and scaled, so that no text of theirs is cut.
 const NARROWEST = 440;
-// On a phone names take a third of the width at most, and legends more lines.
+// On a phone names take less than half of the width, and legends more lines.
 const fit = (spec, width) => {
   if (spec === null || typeof spec !== "object") return;
-  if (spec.labelLimit) spec.labelLimit = Math.min(spec.labelLimit, 0.34 * width);
+  if (spec.labelLimit) spec.labelLimit = Math.min(spec.labelLimit, 0.45 * width);
   if (spec.orient === "top" && spec.columns) spec.columns = width < 500 ? 3 : spec.columns;
   Object.entries(spec).forEach(([key, inner]) => key === "datasets" || fit(inner, width));
 };

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import html
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeAlias, cast
 
@@ -25,6 +26,11 @@ LOG_LABELS: Final = "datum.value >= 1 ? format(datum.value, ',') : format(datum.
 PERCENT_LABELS: Final = "format(100 * datum.value, '~g') + ' %'"
 LEGEND_COLUMNS: Final = 6
 """Of more entries a legend takes another line."""
+TAIL_LABELS: Final = (
+    "datum.value == 0 ? '0 %' : datum.value == 1 ? '90 %' : datum.value == 2 ? '99 %' : "
+    "datum.value == 3 ? '99.9 %' : datum.value == 4 ? '99.99 %' : datum.value == 5 ? '99.999 %' : "
+    "'99.9999 %'"
+)
 PASSED: Final = 0.98
 """A bound belongs to the demands at one load: where the simulated curve passes it, it does not hold
 for the others (write buffers fill, reads merge) and is not drawn."""
@@ -96,8 +102,164 @@ def inline(rows: Sequence[Mapping[str, Any]]) -> alt.InlineData:
 
 def nothing(words: str) -> Drawing:
     """A chart of no data, which says so."""
-    text = alt.Chart(inline([{"text": words}])).mark_text(align="left", color=palette.MUTED)
-    return layered(text.encode(alt.Text("text:N"), x=alt.value(0)), height=30, says=words)
+    text = mark("text", [{"text": words}], alt.Text("text:N"), _pixel(alt.XValue, 0), align="left",
+                color=palette.MUTED)  # fmt: skip
+    return layered(text, height=30, says=words)
+
+
+# A chart is rows, axes, series and marks ----------------------------------------------------------
+
+
+def mark(
+    kind: str, rows: Sequence[Mapping[str, Any]], *encoding: Any,
+    tips: Sequence[alt.Tooltip] | None = None, **look: Any,
+) -> alt.Chart:  # fmt: skip
+    """Marks of a *kind* ("line", "point", "bar", "rule", "text", ...), one for each row or series.
+
+    >>> mark("rule", [{"x": 1}], alt.X("x:Q")).to_dict()["mark"]["type"]
+    'rule'
+    """
+    chart: alt.Chart = getattr(alt.Chart(inline(rows)), f"mark_{kind}")(**look)
+    drawn = chart.encode(*encoding)
+    return drawn if tips is None else drawn.encode(tooltip=list(tips))
+
+
+def tips(*fields: str) -> list[alt.Tooltip]:
+    """Lines that a mark shows under the mouse, as "field: title with its unit: format".
+
+    >>> tips("kiops: throughput, kIOPS: ,.4~g", "name")[0].title
+    'throughput, kIOPS'
+    """
+    found = []
+    for text in fields:
+        field, title, form = (*text.split(": "), "", "")[:3]
+        number: dict[str, Any] = {"format": form} if form else {}
+        number["type"] = "quantitative" if form else "nominal"
+        found.append(alt.Tooltip(field=field, title=title or field, **number))
+    return found
+
+
+NUMBER: Final = ",.4~g"
+"""Format of numbers in tips."""
+
+
+def _axis(
+    field: str, title: str | None = None, *, log: Sequence[float] | None = None,
+    log2: Sequence[float] | None = None, names: Sequence[str] | None = None,
+    domain: tuple[float, float] | None = None, percents: Sequence[float] | None = None,
+    nines: bool = False, zero: bool = True, padding: float | None = None,
+    ticks: int | Sequence[float] | None = None, labels: str | None = None,
+) -> dict[str, Any]:  # fmt: skip
+    """What an axis is made of.
+
+    *log*: logarithmic, with ticks for these values; *log2*: base 2, a tick at each of them;
+    *names*: categories in this order; *percents*: shares, with these ticks; *nines*: each step is
+    one more nine of a distribution.
+    """
+    scale: dict[str, Any] = {"nice": domain is None, "zero": zero}
+    axis: dict[str, Any] = {}
+    if names is not None:
+        axis = {"labelLimit": 260}
+        return {"shorthand": f"{field}:N", "title": title, "sort": list(names), "axis": axis}
+    if log is not None:
+        scale = {"type": "log", "nice": False}
+        axis = {"labelExpr": LOG_LABELS, "values": log_ticks(log)}
+        title = f"{title} (log)"
+    elif log2 is not None:
+        scale = {"type": "log", "base": 2, "nice": False}
+        axis = {"labelExpr": LOG_LABELS, "values": sorted(set(log2))}
+        title = f"{title} (log)"
+    elif nines:
+        scale = {"domainMin": 0, "nice": False}
+        axis = {"values": list(range(7)), "labelExpr": TAIL_LABELS}
+    if percents is not None:
+        axis = {"labelExpr": PERCENT_LABELS, "values": list(percents)}
+    if domain is not None:
+        scale["domain"] = list(domain)
+    if padding is not None:
+        scale["padding"] = padding
+    if ticks is not None:
+        axis |= {"tickCount": ticks} if isinstance(ticks, int) else {"values": list(ticks)}
+    if labels is not None:
+        axis["labelExpr"] = labels
+    found = {"shorthand": f"{field}:Q", "title": title, "scale": alt.Scale(**scale)}
+    return found | ({"axis": alt.Axis(**axis)} if axis else {})
+
+
+def x(field: str, title: str | None = None, **how: Any) -> alt.X:
+    """The horizontal axis; options as `_axis`.
+
+    >>> x("n", "drives", zero=False).title
+    'drives'
+    """
+    return alt.X(**_axis(field, title, **how))
+
+
+def y(field: str, title: str | None = None, **how: Any) -> alt.Y:
+    """The vertical axis; options as `_axis`."""
+    return alt.Y(**_axis(field, title, **how))
+
+
+SERIES: Final = ("#2a78b8", "#d55e00", "#009e73", "#8a5fa8", "#1c1f24", "#e69f00")
+DASHES: Final = ((1, 0), (6, 3), (2, 2), (8, 2, 2, 2), (4, 4), (1, 3))
+SHAPES: Final = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down")
+MOST_SERIES: Final = len(SERIES)
+
+
+@dataclass(frozen=True)
+class Series:
+    """How lines and points that belong together are told apart: by colour, dash and shape."""
+
+    colour: alt.Color
+    dash: alt.StrokeDash
+    shape: alt.Shape
+
+
+def series(
+    field: str, names: Sequence[str], *, colours: Sequence[str] = SERIES,
+    dashes: Sequence[Sequence[int]] = DASHES, shapes: Sequence[str] = SHAPES,
+    title: str | None = None, shown: bool | None = None, lines: bool = False, columns: int = 0,
+) -> Series:  # fmt: skip
+    """Return the encodings of *names*; a legend unless there is one name, or as *shown* says."""
+    unique = list(dict.fromkeys(names))
+    key = legend(title, lines=lines) if (len(unique) > 1 if shown is None else shown) else None
+    if key is not None and columns:
+        key.columns = columns
+
+    def scale(choices: Sequence[Any]) -> alt.Scale:
+        return alt.Scale(
+            domain=unique, range=[choices[i % len(choices)] for i, _ in enumerate(unique)]
+        )
+
+    how: dict[str, Any] = {"sort": unique, "legend": key}
+    name = f"{field}:N"
+    return Series(
+        alt.Color(name, scale=scale(colours), **how),
+        alt.StrokeDash(name, scale=scale([list(dash) for dash in dashes]), **how),
+        alt.Shape(name, scale=scale(shapes), **how),
+    )
+
+
+def _pixel(channel: Callable[..., Any], at: float) -> Any:
+    """A place that no data says."""
+    return channel(at)
+
+
+def level(
+    axis: alt.X | alt.Y, at: float, text: str = "", *, light: bool = False
+) -> list[alt.Chart]:
+    """A dashed line across the chart at *at*, named above its left or below its right end."""
+    field = axis.shorthand.partition(":")[0]
+    rows = [{field: rounded(at), "text": text}]
+    colour, dash = (palette.MUTED, [2, 3]) if light else (palette.ACCENT, [6, 4])
+    drawn = [mark("rule", rows, axis, strokeDash=dash, strokeWidth=1.3, color=colour)]
+    if text:
+        is_x = isinstance(axis, alt.X)
+        place = _pixel(alt.YValue, 8) if is_x else _pixel(alt.XValue, 4)
+        look: dict[str, Any] = {"align": "right", "dx": -5} if is_x else {"align": "left", "dy": -7}
+        drawn.append(mark("text", rows, axis, place, alt.Text("text:N"), fontSize=10, color=colour,
+                          **look))  # fmt: skip
+    return drawn
 
 
 def legend(title: str | None = None, *, lines: bool = False) -> alt.Legend:

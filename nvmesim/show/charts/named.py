@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, Final
 
 from nvmesim.errors import InputError
 from nvmesim.files import written
+from nvmesim.show.blocks import Block, Drawn, Line
 from nvmesim.show.charts import timeline as charts_timeline
 from nvmesim.show.charts.base import PNG_SCALE, SUFFIXES, Column, Drawing, column
 from nvmesim.show.charts.base import save as _save
-from nvmesim.show.charts.cpu import cpu_ghz, cpu_load
+from nvmesim.show.charts.cpu_load import cpu_ghz, cpu_load
 from nvmesim.show.charts.result import (
     latency_cdf,
     latency_curve,
@@ -30,7 +31,7 @@ from nvmesim.show.charts.result import (
     utilization,
 )
 from nvmesim.show.charts.sweep import heat, load_curve, pareto, scaling, tornado
-from nvmesim.show.charts.time import latency_over_time, throughput_over_time
+from nvmesim.show.charts.time_series import latency_over_time, throughput_over_time
 from nvmesim.show.charts.waiting import charts as _waiting
 from nvmesim.show.picture import server as _server
 
@@ -131,8 +132,8 @@ def _as(drawn: Picture, suffix: str, title: str) -> bytes:
     if suffix == ".html":
         from nvmesim.show import page
 
-        inner = page.scrolled(drawn.svg, drawn.name)
-        return page.document(title, f"<h1>{page.escaped(title)}</h1>{inner}").encode("utf-8")
+        blocks: list[Block] = [Line(title, "title"), Drawn(drawn.svg, drawn.name)]
+        return page.document(title, blocks).encode("utf-8")
     svg = _on_paper(drawn.svg)
     if suffix == ".svg":
         return svg.encode("utf-8")

@@ -8,9 +8,19 @@ from typing import Any, Final
 import altair as alt
 import polars as pl
 
-from nvmesim.show import palette
-from nvmesim.show import words as summary
-from nvmesim.show.charts.base import Drawing, inline, layered, legend, nothing, rounded
+from nvmesim.show import palette, words
+from nvmesim.show.charts.base import (
+    NUMBER,
+    Drawing,
+    layered,
+    mark,
+    nothing,
+    rounded,
+    series,
+    tips,
+    x,
+    y,
+)
 from nvmesim.study.timeline import Timeline
 
 LANE: Final = 17
@@ -38,33 +48,28 @@ def request_timeline(steps: Sequence[Mapping[str, Any]]) -> Drawing:
         return nothing("no step was recorded")
     lanes = list(dict.fromkeys(str(row["lane"]) for row in rows))
     kinds = [k for k in palette.KINDS if any(row["kind"] == k for row in rows)]
-    colours = alt.Scale(domain=kinds, range=[palette.KINDS[k] for k in kinds])
-    lane = alt.Y("lane:N", title=None, sort=lanes, axis=alt.Axis(labelLimit=160))
-    kind = alt.Color("kind:N", sort=kinds, scale=colours, legend=legend())
-    tips = [
-        alt.Tooltip("station:N"),
-        alt.Tooltip("waits:Q", title="waits, µs"),
-        alt.Tooltip("served:Q", title="served, µs"),
-    ]
-    waiting = alt.Chart(inline(rows)).mark_bar(height=3, opacity=0.55)
-    serving = alt.Chart(inline([r for r in rows if r["kind"] != "gate"])).mark_bar(
-        height=11, stroke="#ffffff", strokeWidth=0.5
+    look = series("kind", kinds, colours=[palette.KINDS[k] for k in kinds], shown=True)
+    lane = y("lane", names=lanes)
+    shown = tips(
+        "lane: of", "station", f"waits: waits, µs: {NUMBER}", f"served: served, µs: {NUMBER}"
     )
     first = min(float(step["arrive"]) for step in steps)
     last = max(float(step["depart"]) for step in steps)
-    x = alt.X(
-        "arrive:Q",
-        title="µs since the first request was submitted",
-        scale=alt.Scale(domain=[first, last], nice=False),
-    )
-    requests = len({step["request"] for step in steps})
+    across: dict[str, Any] = {
+        "title": "µs since the first request was submitted",
+        "domain": (first, last),
+    }
+    served = [row for row in rows if row["kind"] != "gate"]
+    requests = words.plural(len({step["request"] for step in steps}), "request")
     return layered(
-        waiting.encode(x, alt.X2("start:Q"), lane, kind, tooltip=tips),
-        serving.encode(alt.X("start:Q"), alt.X2("depart:Q"), lane, kind, tooltip=tips),
+        mark("bar", rows, x("arrive", **across), alt.X2("start:Q"), lane, look.colour, height=3,
+             opacity=0.55, tips=shown),
+        mark("bar", served, x("start", **across), alt.X2("depart:Q"), lane, look.colour, height=11,
+             stroke="#ffffff", strokeWidth=0.5, tips=shown),
         height=LANE * len(lanes),
-        says=f"Steps of {summary.plural(requests, 'request')} in "
-        f"{summary.plural(len(lanes), 'lane')}, over {last - first:,.4g} us.",
-    )
+        says=f"Steps of {requests} in {words.plural(len(lanes), 'lane')}, over "
+        f"{last - first:,.4g} us.",
+    )  # fmt: skip
 
 
 def _row(step: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,17 +10,18 @@ import numpy as np
 
 from nvmesim import units
 from nvmesim.predict.stragglers import BUSY, LATENCY, SCALING, MemberWait, SizeWait, Waits
-from nvmesim.show import palette
-from nvmesim.show import words as summary
+from nvmesim.show import palette, words
 from nvmesim.show.charts.base import (
-    LOG_LABELS,
     PERCENT_LABELS,
     Drawing,
-    inline,
     layered,
-    legend,
-    log_ticks,
+    level,
+    mark,
     rounded,
+    series,
+    tips,
+    x,
+    y,
 )
 
 MOST_MEMBERS: Final = 4
@@ -64,7 +65,7 @@ def _row(size: SizeWait, name: str, what: str, latencies_s: Sequence[float]) -> 
     us = np.asarray(latencies_s) * 1e6
     low, middle, high = np.quantile(us, [0.05, 0.5, 0.95])
     return {
-        "row": f"{_label(size)}: {summary.one_line(name)}",
+        "row": f"{_label(size)}: {words.one_line(name)}",
         "what": what,
         "low": rounded(float(low)),
         "middle": rounded(float(middle)),
@@ -81,31 +82,20 @@ def latency(waits: Waits) -> Drawing:
             _row(size, name, "member", m.latencies_s) for name, m in _shown(size.members).items()
         ]
         rows.append(_row(size, waits.volume, "volume", size.volume_s))
-    data = inline(rows)
-    kinds = ["member", "volume"]
-    ticks = log_ticks([row[key] for row in rows for key in ("low", "high")])
-    x = alt.X(
-        "low:Q",
-        title="latency, µs (log)",
-        scale=alt.Scale(type="log", nice=False, padding=8),
-        axis=alt.Axis(labelExpr=LOG_LABELS, values=ticks),
-    )
-    order = [row["row"] for row in rows]
-    y = alt.Y("row:N", title=None, sort=order, axis=alt.Axis(labelLimit=230))
-    colour = alt.Color(
-        "what:N",
-        sort=kinds,
-        scale=alt.Scale(domain=kinds, range=[palette.READ, palette.ACCENT]),
-        legend=legend(),
-    )
-    tips = [alt.Tooltip(f"{key}:Q", format=",.0f") for key in ("low", "middle", "mean", "high")]
-    base = alt.Chart(data).encode(y, colour, tooltip=[alt.Tooltip("row:N"), *tips])
-    bars = base.mark_bar(opacity=0.35, height={"band": 0.55}).encode(x, alt.X2("high:Q"))
-    middles = base.mark_tick(thickness=2, size=14).encode(alt.X("middle:Q"))
-    means = base.mark_point(filled=True, size=34).encode(alt.X("mean:Q"))
+    across = x("low", "latency, µs", log=[r[k] for r in rows for k in ("low", "high")], padding=8)
+    up = y("row", names=[row["row"] for row in rows])
+    look = series("what", ["member", "volume"], colours=[palette.READ, palette.ACCENT])
+    shown = tips("row", "low: 5 % are faster than, µs: ,.0f", "middle: median, µs: ,.0f",
+                 "mean: mean, µs: ,.0f", "high: 95 % are faster than, µs: ,.0f")  # fmt: skip
     text = "; ".join(f"{r['row']} {r['low']:,.4g} to {r['high']:,.4g} us, median {r['middle']:,.4g}"
                      for r in rows)  # fmt: skip
-    return layered(bars, middles, means, height=20 * len(rows), says=f"Latency of {text}.")
+    return layered(
+        mark("bar", rows, across, alt.X2("high:Q"), up, look.colour, opacity=0.35,
+             height={"band": 0.55}, tips=shown),
+        mark("tick", rows, alt.X("middle:Q"), up, look.colour, thickness=2, size=14),
+        mark("point", rows, alt.X("mean:Q"), up, look.colour, filled=True, size=34, tips=shown),
+        height=20 * len(rows), says=f"Latency of {text}.",
+    )  # fmt: skip
 
 
 def busy(waits: Waits) -> Drawing:
@@ -115,43 +105,27 @@ def busy(waits: Waits) -> Drawing:
     """
     shared = [s for s in waits.sizes if any(m.last > 0 for m in s.members)]
     rows: list[dict[str, Any]] = [
-        {
-            "row": f"{_label(size)}: {summary.one_line(name)}",
-            "busy": round(m.busy, 4),
-            "all": 1,
-            "last": round(m.last, 4),
-            "text": f"{summary.percent(m.busy)}, last in {summary.percent(m.last)}",
-        }
+        {"row": f"{_label(size)}: {words.one_line(name)}", "busy": round(m.busy, 4), "all": 1,
+         "last": round(m.last, 4),
+         "text": f"{words.percent(m.busy)}, last in {words.percent(m.last)}"}
         for size in shared
         for name, m in _shown(
             size.members, MOST_AT_WORK if size is shared[-1] else MOST_MEMBERS
         ).items()
-    ]
-    order = [row["row"] for row in rows]
-    x = alt.X(
-        "busy:Q",
-        title="at work while its requests run; grey: waiting for a sibling",
-        scale=alt.Scale(domain=[0, 1.42], nice=False),
-        axis=alt.Axis(labelExpr=PERCENT_LABELS, values=[0, 0.25, 0.5, 0.75, 1]),
-    )
-    y = alt.Y("row:N", title=None, sort=order, axis=alt.Axis(labelLimit=230))
-    base = alt.Chart(inline(rows)).encode(
-        x,
-        y,
-        tooltip=[
-            alt.Tooltip("row:N"),
-            alt.Tooltip("busy:Q", format=".0%"),
-            alt.Tooltip("last:Q", format=".0%", title="was the slowest"),
-        ],
-    )
-    bars = base.mark_bar(height={"band": 0.68}, color=palette.KINDS["drive"])
-    waiting = base.mark_bar(height={"band": 0.68}, color=palette.MUTED, opacity=0.3).encode(
-        alt.X2("all:Q")
-    )
-    texts = base.mark_text(align="left", dx=4).encode(alt.Text("text:N"), alt.X("all:Q"))
+    ]  # fmt: skip
+    across = x("busy", "at work while its requests run; grey: waiting for a sibling",
+               domain=(0, 1.42), percents=[0, 0.25, 0.5, 0.75, 1])  # fmt: skip
+    up = y("row", names=[row["row"] for row in rows])
+    shown = tips("row", "busy: at work: .0%", "last: was the slowest: .0%")
     text = ", ".join(f"{row['row']} {row['text']}" for row in rows)
-    says = f"Share of its requests' time in which each member works: {text}."
-    return layered(waiting, bars, texts, height=20 * len(rows), says=says)
+    bar: dict[str, Any] = {"height": {"band": 0.68}}
+    return layered(
+        mark("bar", rows, across, up, alt.X2("all:Q"), color=palette.MUTED, opacity=0.3, **bar),
+        mark("bar", rows, across, up, color=palette.KINDS["drive"], tips=shown, **bar),
+        mark("text", rows, alt.X("all:Q"), up, alt.Text("text:N"), align="left", dx=4),
+        height=20 * len(rows),
+        says=f"Share of its requests' time in which each member works: {text}.",
+    )  # fmt: skip
 
 
 def scaling(waits: Waits) -> Drawing:
@@ -161,34 +135,17 @@ def scaling(waits: Waits) -> Drawing:
     ]
     names = [n for n in ("reads", "writes") if any(row["op"] == n for row in rows)]
     colours = {"reads": palette.READ, "writes": palette.WRITE}
-    dashes = {"reads": [6, 3], "writes": [1, 0]}
+    look = series("op", names, colours=[colours[n] for n in names], lines=True, shown=True,
+                  dashes=[{"reads": (6, 3), "writes": (1, 0)}[n] for n in names])  # fmt: skip
     least = min(float(row["share"]) for row in rows)
-    x = alt.X("n:Q", title="members", scale=alt.Scale(zero=False, nice=False))
-    y = alt.Y(
-        "share:Q",
-        title="throughput, share of members x one",
-        scale=alt.Scale(domain=[min(0.7, least - 0.05), 1.02], nice=False),
-        axis=alt.Axis(labelExpr=PERCENT_LABELS),
-    )
-    shown = legend(lines=True)
-    colour = alt.Color(
-        "op:N",
-        sort=names,
-        scale=alt.Scale(domain=names, range=[colours[n] for n in names]),
-        legend=shown,
-    )
-    dash = alt.StrokeDash(
-        "op:N",
-        sort=names,
-        scale=alt.Scale(domain=names, range=[dashes[n] for n in names]),
-        legend=shown,
-    )
-    base = alt.Chart(inline(rows)).encode(
-        x, y, colour, tooltip=[alt.Tooltip("n:Q"), alt.Tooltip("share:Q", format=".1%")]
-    )
-    line = base.mark_line(strokeWidth=2).encode(dash)
-    full = alt.Chart(inline([{"all": 1}])).mark_rule(strokeDash=[4, 3], color=palette.MUTED)
-    points = base.mark_point(filled=True, size=40)
-    text = ", ".join(f"{r['op']} of {r['n']} {summary.percent(float(r['share']))}" for r in rows)
-    says = f"Throughput as a share of members times one: {text}."
-    return layered(full.encode(alt.Y("all:Q")), line, points, height=230, says=says)
+    across = x("n", "members", zero=False)
+    up = y("share", "throughput, share of members x one", domain=(min(0.7, least - 0.05), 1.02),
+           labels=PERCENT_LABELS)  # fmt: skip
+    shown = tips("op: requests", "n: members: d", "share: of members x one: .1%")
+    text = ", ".join(f"{r['op']} of {r['n']} {words.percent(float(r['share']))}" for r in rows)
+    return layered(
+        *level(up, 1.0, light=True),
+        mark("line", rows, across, up, look.colour, look.dash, strokeWidth=2),
+        mark("point", rows, across, up, look.colour, filled=True, size=40, tips=shown),
+        height=230, says=f"Throughput as a share of members times one: {text}.",
+    )  # fmt: skip

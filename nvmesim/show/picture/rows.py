@@ -11,8 +11,8 @@ from typing import Final
 
 from nvmesim.predict.result import Result
 from nvmesim.scenario.resolved import Drive, ResolvedScenario
-from nvmesim.show import words as summary
 from nvmesim.show.picture.loads import Loads
+from nvmesim.show.words import kiops, percent
 
 ONE_BY_ONE: Final = 8
 """A server with so many drives shows each in a row of its own."""
@@ -44,7 +44,7 @@ class DriveRow:
     @property
     def percent(self) -> str:
         """How busy: a range where the drives differ."""
-        low, high = summary.percent(self.least), summary.percent(self.busy)
+        low, high = percent(self.least), percent(self.busy)
         return high if low == high else f"{low.removesuffix(' %')}–{high}"
 
 
@@ -97,7 +97,7 @@ def _rates(drives: Sequence[Drive], result: Result) -> str:
     rate = result.total.iops.value
     both = (("read", mean(m.reads_per_request for m in members)),
             ("write", mean(m.writes_per_request for m in members)))  # fmt: skip
-    parts = [f"{what} {summary.kiops(each * rate)}" for what, each in both if each > 0]
+    parts = [f"{what} {kiops(each * rate)}" for what, each in both if each > 0]
     text = " · ".join(parts) or "idle"
     return f"each {text}" if len(members) > 1 else text
 

@@ -17,10 +17,10 @@ from nvmesim.measure.figures import SocketCpu
 from nvmesim.predict.result import Result
 from nvmesim.scenario.resolved import Adapter, Drive, ResolvedScenario, Socket
 from nvmesim.show import palette
-from nvmesim.show import words as summary
 from nvmesim.show.picture.loads import Loads, loads
 from nvmesim.show.picture.rows import DriveRow, drive_rows
 from nvmesim.show.picture.svg import Canvas, text_width
+from nvmesim.show.words import joined, percent
 
 WIDTH: Final = 1120.0
 MARGIN: Final = 14.0
@@ -277,9 +277,9 @@ def _chips(canvas: Canvas, plan: _Plan, load: Loads, scenario: ResolvedScenario)
     width = min(216.0, (WIDTH - MARGIN - x) / max(1, len(shown)) - 10)
     for name, _, busy in shown:
         words = engines.get(name, name)
-        canvas.rect(x, 8, width, 34, "box", radius=5, tip=f"{words}: {summary.percent(busy)} busy")
+        canvas.rect(x, 8, width, 34, "box", radius=5, tip=f"{words}: {percent(busy)} busy")
         canvas.text(x + 9, 22, words, size=11, room=width - 50)
-        canvas.text(x + width - 9, 22, summary.percent(busy), "b", size=11, anchor="end")
+        canvas.text(x + width - 9, 22, percent(busy), "b", size=11, anchor="end")
         _bar(canvas, x + 9, 28, width - 18, busy, height=6)
         x += width + 10
 
@@ -305,14 +305,14 @@ def _socket(
             top = y + 58 + 26 * number
             _bar(canvas, inner, top, room, busy)
             canvas.text(inner, top + 19, words, "s", size=9.5)
-            canvas.text(inner + room, top + 19, summary.percent(busy), "t", size=10, anchor="end")
+            canvas.text(inner + room, top + 19, percent(busy), "t", size=10, anchor="end")
     if not socket.has_memory:
         canvas.text(inner, y + 126, "no memory", "s", size=10.5)
         return
     _bar(canvas, inner, y + 110, room, memory)
     words = f"memory, {socket.memory_bytes_per_s / 1e9:.0f} GB/s"
     canvas.text(inner, y + 129, words, "s", size=9.5)
-    canvas.text(inner + room, y + 129, summary.percent(memory), "t", size=10, anchor="end")
+    canvas.text(inner + room, y + 129, percent(memory), "t", size=10, anchor="end")
 
 
 def _group(canvas: Canvas, plan: _Plan, group: _Group, load: Loads) -> None:
@@ -342,9 +342,7 @@ def _uplink(canvas: Canvas, plan: _Plan, adapter: Adapter, load: Loads, x: float
     _pair(canvas, x, y, length, thick, busy)
     half = thick + 2 if len(busy) == 2 else thick / 2
     canvas.text(x + 8, y - half - 5, _link_words(adapter.link), "s", size=10, room=length - 12)
-    words = " · ".join(
-        f"{way} {summary.percent(b)}" for way, b in zip(("in", "out"), busy, strict=False)
-    )
+    words = " · ".join(f"{way} {percent(b)}" for way, b in zip(("in", "out"), busy, strict=False))
     canvas.text(x + 8, y + half + 13, words, "t", size=10.5, room=length - 12)
 
 
@@ -357,9 +355,7 @@ def _adapter(canvas: Canvas, plan: _Plan, group: _Group, adapter: Adapter, load:
     canvas.text(x + 9, middle + 12, adapter.kind, "s", size=10.5, room=room)
     if adapter.index in load.adapter:
         busy = load.adapter[adapter.index]
-        canvas.text(
-            x + ADAPTER_WIDTH - 9, middle + 12, summary.percent(busy), size=10, anchor="end"
-        )
+        canvas.text(x + ADAPTER_WIDTH - 9, middle + 12, percent(busy), size=10, anchor="end")
         _bar(canvas, x + 9, middle + 16, room, busy, height=6, tip="its own limit")
 
 
@@ -369,7 +365,7 @@ def _header(canvas: Canvas, plan: _Plan, group: _Group) -> None:
     if not models:
         return
     link = group.drives[0].link
-    words = f"{len(group.drives)} × {summary.joined(models, 1)} on {_link_words(link)}"
+    words = f"{len(group.drives)} × {joined(models, 1)} on {_link_words(link)}"
     room = WIDTH - MARGIN - plan.drives_x
     rows = plan.row * len(group.rows)
     top = group.y + HEADER + (group.height - HEADER - rows) / 2
@@ -421,7 +417,7 @@ def _crossings(canvas: Canvas, plan: _Plan, scenario: ResolvedScenario, load: Lo
         carried = joined.link.raw_bytes_per_s * joined.efficiency / 1e9
         ways = ((a, b, down), (b, a, up))
         for row, (start, end, busy) in enumerate(w for w in ways if down or up):
-            words = f"{start} to {end}: {busy * carried:.3g} GB/s, {summary.percent(busy)}"
+            words = f"{start} to {end}: {busy * carried:.3g} GB/s, {percent(busy)}"
             canvas.text(x, top + length / 2 + 3 + 15 * row, words, "b", size=12)
         if not (down or up):
             canvas.text(x, top + length / 2 + 3, "nothing crosses", "b", size=12)
@@ -442,9 +438,7 @@ def _bows(
         canvas.path(line, "around", style=f"stroke-width:{width:.1f};stroke:var(--track)")
         if busy:
             ways = [(a, b), (b, a)]
-            notes += [
-                f"{p} to {q}: {summary.percent(load.crossing.get((p, q), 0.0))}" for p, q in ways
-            ]
+            notes += [f"{p} to {q}: {percent(load.crossing.get((p, q), 0.0))}" for p, q in ways]
             style = f"stroke-width:{width * busy:.1f};stroke:{palette.load_colour(busy)}"
             canvas.path(line, "around", style=style)
     end = plan.places[-1]

@@ -74,11 +74,13 @@ class Canvas:
         text = f' style="{style}"' if style else ""
         self.parts.append(f'<path class="{css}" d="{d}"{text}/>')
 
-    def document(self, width: float, height: float, label: str, css: str) -> str:
+    def document(
+        self, width: float, height: float, label: str, css: str, css_class: str = "nvmesim-server"
+    ) -> str:
         """The whole SVG, scaling with what holds it."""
         name = html.escape(one_line(label), quote=True)
         return (
-            '<svg xmlns="http://www.w3.org/2000/svg" class="nvmesim-server" role="img" '
+            f'<svg xmlns="http://www.w3.org/2000/svg" class="{css_class}" role="img" '
             f'aria-label="{name}" viewBox="0 0 {number(width)} {number(height)}" '
             f'width="{number(width)}" height="{number(height)}">'
             f"<style>{css}</style>{''.join(self.parts)}</svg>"

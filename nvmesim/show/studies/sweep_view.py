@@ -1,49 +1,114 @@
-"""How a finished sweep looks on a terminal: its axes, a grid or the best points, what cannot be."""
+"""A finished sweep: its axes, a grid or the best points, what cannot be built; and its page."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from nvmesim.show.words import kiops, percent, plural
+from nvmesim.show.blocks import Block, Bullets, Charts, Line, Section, Table, Warnings, table
+from nvmesim.show.page import document
+from nvmesim.show.words import about, kiops, percent, plural
 from nvmesim.study.naming import short_keys
 
 if TYPE_CHECKING:
     import polars as pl
-    from rich.console import RenderableType
 
-MOST_ROWS = 24
-MOST_COLUMNS = 10
-BEST = 8
-SHOWN_VALUES = 8
+MOST_ROWS: Final = 24
+MOST_COLUMNS: Final = 10
+BEST: Final = 8
+SHOWN_VALUES: Final = 8
+PAGE_ROWS: Final = 400
+"""Points in the page's table; the file that the sweep writes has all."""
+MOST_LINES: Final = 6
+"""Values of the second key that can be kept apart as lines."""
+FIGURES: Final = ("IOPS", "95 % within", "p99 [us]", "CPU", "<stopped by")
 
 Row = dict[str, Any]
 
 
-def sweep_view(frame: pl.DataFrame, keys: Sequence[str], *, grid: bool) -> RenderableType:
+def sweep_blocks(
+    frame: pl.DataFrame, keys: Sequence[str], *, grid: bool, asked: str = ""
+) -> list[Block]:
     """Axes, then a table (one key), a grid of IOPS (two) or the best points (more, or samples)."""
-    from rich.console import Group
-    from rich.text import Text
-
-    from nvmesim.show.terminal import bullets, plain, warnings_view
-
     axes = {key: list(dict.fromkeys(frame[key].to_list())) for key in keys}
     sizes = sorted(len(values) for values in axes.values())
-    parts: list[RenderableType] = [Text()]
+    rows = frame.to_dicts()
+    parts: list[Block] = [Line(f"asked: {asked}", "soft")] if asked else []
     if grid and len(keys) == 1 and sizes[0] <= MOST_ROWS:
-        parts.append(_points(frame.to_dicts(), keys))
+        parts.append(points(rows, keys))
     elif grid and len(keys) == 2 and sizes[0] <= MOST_COLUMNS and sizes[1] <= MOST_ROWS:
-        parts += [plain("IOPS", "dim"), _grid(frame.to_dicts(), axes, _rate)]
+        parts.append(_grid("IOPS", rows, axes, _rate))
         if frame["lat_p99_us"].is_not_null().any():
-            parts += [Text(), plain("p99 us", "dim"), _grid(frame.to_dicts(), axes, _p99)]
+            parts.append(_grid("p99 [us]", rows, axes, _p99))
     else:
-        parts += bullets([f"{key}: {_values(values)}" for key, values in axes.items()])
+        parts.append(Bullets(tuple(f"{key}: {_values(values)}" for key, values in axes.items())))
         best = frame.filter(frame["iops"].is_not_null()).sort("iops", descending=True)[:BEST]
         if len(best):
-            of = plural(len(frame), "point")
-            parts += [Text(), plain(f"best {len(best)} of {of} by IOPS", "dim")]
-            parts.append(_points(best.to_dicts(), keys))
-    return Group(*parts, *warnings_view(impossible(frame, keys)))
+            title = f"best {len(best)} of {plural(len(frame), 'point')} by IOPS"
+            parts += [Line(title, "soft"), points(best.to_dicts(), keys)]
+    return [*parts, Warnings(tuple(impossible(frame, keys)))]
+
+
+def sweep_page(
+    frame: pl.DataFrame, keys: Sequence[str], *, title: str, asked: str = "",
+    changes: Sequence[str] = (),
+) -> str:  # fmt: skip
+    """Return one HTML page that loads nothing: pictures and points of a finished sweep."""
+    over = "; ".join(f"{k}: {_values(list(dict.fromkeys(frame[k].to_list())))}" for k in keys)
+    drawn = pictures(frame, keys)
+    left = len(frame) - PAGE_ROWS
+    found = points(frame.head(PAGE_ROWS).to_dicts(), keys)
+    more = [Line(f"{left:,} more are in the file.")] if left > 0 else []
+    return document(f"{title} · nvmesim sweep", [
+        Line(title, "title"),
+        *([Line(f"asked: {asked}", "soft")] if asked else []),
+        Line(f"{plural(len(frame), 'point')} over {over}", "soft"),
+        *(Line(f"with {change}", "soft") for change in changes),
+        Warnings(tuple(impossible(frame, keys))),
+        *([Section("Pictures", (Charts(drawn),))] if drawn else []),
+        Section("Points", (found, *more)),
+    ])  # fmt: skip
+
+
+def pictures(frame: pl.DataFrame, keys: Sequence[str]) -> dict[str, tuple[Any, str]]:
+    """Return title -> (chart, caption): IOPS and p99 against a key of numbers, and what is busy."""
+    import polars as pl
+
+    from nvmesim.show.charts.sweep import heat, load_curve, scaling
+
+    known = frame.filter(pl.col("error").is_null())
+    axis = _axis(known, keys)
+    if axis is None:
+        return {}
+    over, by = axis
+    short = dict(zip(keys, short_keys(keys), strict=True))
+    shown = known.with_columns(pl.col(by).cast(pl.String)) if by else known
+    lines = f", a line for each {short[by]}" if by else ""
+    ideal = over.endswith("count")
+    text = f"Simulated; bands: 95 % intervals{lines}."
+    text += " Dotted: as many times the first point." * ideal
+    drawn = scaling(shown, over, by=by, title=short[over], ideal=ideal)
+    out: dict[str, tuple[Any, str]] = {f"IOPS against {short[over]}": (drawn, text)}
+    if known["lat_p99_us"].is_not_null().sum() > 1:
+        text = f"Each point another {short[over]}{lines}; dashed: the bound of the fullest station."
+        out["p99 against IOPS"] = (load_curve(shown, by=by), text)
+    if by is None and len(known) <= MOST_LINES * 3:
+        text = "Share of the time that the fullest station of each kind works, in percent."
+        out["Where the load is"] = (heat(known, over, title=short[over]), text)
+    return out
+
+
+def _axis(known: pl.DataFrame, keys: Sequence[str]) -> tuple[str, str | None] | None:
+    """The key of numbers with most values, and one other key if it is the only one that varies."""
+    varied = [k for k in keys if known[k].n_unique() > 1]
+    numbers = [k for k in varied if known[k].dtype.is_numeric()]
+    if not numbers or len(varied) > 2:
+        return None
+    over = max(numbers, key=lambda k: known[k].n_unique())
+    others = [k for k in varied if k != over]
+    if others and known[others[0]].n_unique() > MOST_LINES:
+        return None
+    return over, others[0] if others else None
 
 
 def _values(values: Sequence[Any]) -> str:
@@ -51,7 +116,7 @@ def _values(values: Sequence[Any]) -> str:
     texts = [text_of(v) for v in (sorted(numbers) if len(numbers) == len(values) else values)]
     if len(texts) <= SHOWN_VALUES:
         return ", ".join(texts)
-    return f"{texts[0]} … {texts[-1]} ({len(values):,} values)"
+    return f"{texts[0]} … {texts[-1]} ({len(texts):,} values)"
 
 
 def text_of(value: Any) -> str:
@@ -63,27 +128,28 @@ def text_of(value: Any) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
-def _points(rows: Sequence[Row], keys: Sequence[str]) -> RenderableType:
-    from nvmesim.show.terminal import rows_view
-
-    headings = [*short_keys(keys), "IOPS", "p99 us", "CPU", "stopped by"]
-    lines = [[*(text_of(row[k]) for k in keys), *figures_of(row)] for row in rows]
-    return rows_view(headings, lines, left=len(keys))
+def points(rows: Sequence[Row], keys: Sequence[str]) -> Table:
+    """A row for each point; why it cannot be built, where one cannot."""
+    has_errors = any(row["error"] for row in rows)
+    cells = [
+        [*(text_of(row[k]) for k in keys), *figures_of(row), *([row["error"] or ""] * has_errors)]
+        for row in rows
+    ]
+    heads = [f"<{key}" for key in short_keys(keys)]
+    return table("Points", [*heads, *FIGURES, *(["<why not"] * has_errors)], cells)
 
 
 def figures_of(row: Row) -> tuple[str, ...]:
-    """Return IOPS, p99, CPU and what stops it of a point, as texts."""
+    """Return IOPS with its interval, p99, CPU and what stops it of a point, as texts."""
     if row["error"] is not None:
-        return ("-", "-", "-", "cannot be")
+        return ("-", "", "-", "-", "cannot be built")
     stop = row["verdict"] if row["verdict"] in ("unstable", "latency-bound") else row["station"]
-    return (
-        _rate(row), _p99(row), percent(row["cpu_logical"]),
-        str(stop),
-    )  # fmt: skip
+    within = f"{about(row['iops_low'])} to {about(row['iops_high'])}"
+    return _rate(row), within, _p99(row), percent(row["cpu_logical"]), str(stop)
 
 
 def _rate(row: Row) -> str:
-    """IOPS in thousands; ~ where the precision was not reached."""
+    """IOPS; ~ where the precision was not reached."""
     if row["error"] is not None:
         return "-"
     return ("" if row["converged"] else "~") + kiops(row["iops"])
@@ -95,22 +161,24 @@ def _p99(row: Row) -> str:
 
 
 def _grid(
-    rows: Sequence[Row], axes: dict[str, list[Any]], cell: Callable[[Row], str]
-) -> RenderableType:
-    """The key with fewer values across, the other down; the point of the most IOPS has a star."""
-    from nvmesim.show.terminal import rows_view
-
+    figure: str, rows: Sequence[Row], axes: dict[str, list[Any]], cell: Callable[[Row], str]
+) -> Table:
+    """The key with fewer values across, the other down; the row of the most IOPS is strong."""
     across, down = sorted(axes, key=lambda key: len(axes[key]))
     cells = {(row[down], row[across]): row for row in rows}
-    known = [row for row in rows if row["error"] is None]
-    best = max(known, key=lambda row: row["iops"], default=None)
+    best = max((r for r in rows if r["error"] is None), key=lambda r: r["iops"], default=None)
     short = dict(zip(axes, short_keys(list(axes)), strict=True))
-    headings = [f"{short[down]} \\ {short[across]}", *map(text_of, axes[across])]
-    lines = []
-    for value in axes[down]:
-        found = [cells[value, other] for other in axes[across]]
-        lines.append([text_of(value), *(cell(r) + (" *" if r is best else "") for r in found)])
-    return rows_view(headings, lines)
+    lines = [
+        [text_of(value), *(cell(cells[value, other]) for other in axes[across])]
+        for value in axes[down]
+    ]
+    heads = [short[down], *(f"{short[across]} {text_of(value)}" for value in axes[across])]
+    note = "" if best is None else (
+        f"{figure.removesuffix(' [us]')}{' in us' if '[' in figure else ''}; most IOPS: "
+        f"{kiops(best['iops'])} with {short[down]} {text_of(best[down])}, {short[across]} "
+        f"{text_of(best[across])}"
+    )  # fmt: skip
+    return table(figure, heads, lines, notes=[note] if note else [])
 
 
 def impossible(frame: pl.DataFrame, keys: Sequence[str]) -> list[str]:

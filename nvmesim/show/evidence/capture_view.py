@@ -8,13 +8,33 @@ from typing import Final
 
 from nvmesim import units
 from nvmesim.capture.capture import Capture, Conditions, Latency, Measurement, Op, OpResult
-from nvmesim.show.words import kiops, microseconds, percent, plural
+from nvmesim.show.blocks import Block, Fold, Line, Warnings, table
+from nvmesim.show.words import gigabytes, kiops, microseconds, percent, plural
 
 OPS: Final[tuple[Op, ...]] = ("read", "write")
 HEADINGS: Final = (
-    *("measurement", "load", "op", "count", "IOPS", "GB/s", "of", "mean us"),
-    *("p50 us", "p99 us", "p99.9 us", "cpu"),
-)
+    "measurement", "<load", "<op", "count", "IOPS", "GB/s", "latency", "mean [us]", "p50 [us]",
+    "p99 [us]", "p99.9 [us]", "CPU",
+)  # fmt: skip
+LISTED: Final = 20
+"""Measurements of a file that are shown unless all are asked for."""
+
+
+def blocks_of(capture: Capture) -> list[Block]:
+    """What `nvmesim trace` prints of one file."""
+    every = rows(capture)
+    warnings = [*capture.warnings]
+    for measurement in capture.measurements:
+        warnings += [f"{measurement.label}: {w}" for w in measurement.warnings]
+    parts: list[Block] = [
+        Line(str(capture.file), "title"),
+        Line(headline(capture), "soft"),
+        table("Measurements", HEADINGS, every[:LISTED]),
+    ]
+    if len(every) > LISTED:
+        rest = table("More measurements", HEADINGS, every[LISTED:])
+        parts.append(Fold(f"{len(every) - LISTED} more measurements", (rest,)))
+    return [*parts, Warnings(tuple(warnings))]
 
 
 def _total(result: OpResult) -> Latency | None:
@@ -63,7 +83,7 @@ def _row(measurement: Measurement, op: str, result: OpResult) -> tuple[str, ...]
         op,
         f"{result.count:,}" if result.count else "-",
         kiops(result.iops) if result.iops else "-",
-        f"{result.bytes_per_s / 1e9:.3g}" if result.bytes_per_s else "-",
+        gigabytes(result.bytes_per_s) if result.bytes_per_s else "-",
         _kind(result, latency),
         mean,
         *(microseconds(known.get(p)) for p in (50.0, 99.0, 99.9)),

@@ -1,10 +1,23 @@
-"""Scores as Markdown: the generated ``report.md`` of a set, and the scoreboard of all."""
+"""Scores of published sets: on a terminal, as Markdown (report.md, SCOREBOARD.md) and as a page."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from typing import Any
 
+from nvmesim.show.blocks import (
+    Block,
+    Bullets,
+    Charts,
+    Facts,
+    Section,
+    Table,
+    markdown,
+    table,
+)
+from nvmesim.show.blocks import Line as Text
+from nvmesim.show.page import document
 from nvmesim.study.validate.coverage import Coverage
 from nvmesim.study.validate.metrics import metric
 from nvmesim.study.validate.score import Line, Score, Summary, summary
@@ -97,7 +110,7 @@ def report(score: Score) -> str:
         f"Method: {file.method}.",
         " ".join(file.story.split()),
         _headline(score),
-        _table(score.lines),
+        markdown(rows_of(score.lines, "*({})*")),
         "## What was fitted",
         _fitted(score),
         _from_catalog(score),
@@ -123,20 +136,23 @@ def _headline(score: Score) -> str:
     return f"**{'; '.join(notes)}.**"
 
 
-def _table(lines: Iterable[Line]) -> str:
-    rows = [
-        "| | measured | predicted (95 %) | error | within budget | from the catalog (95 %) | naive "
-        "| counted |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
+HEADINGS = ("", "<measured", "<predicted (95 %)", "<error", "<within budget",
+            "<from the catalog (95 %)", "<naive", "<counted")  # fmt: skip
+
+
+def rows_of(lines: Sequence[Line], mark: str = "({})") -> Table:
+    """Each row measured and predicted; *mark*: how a role other than target is written."""
+    rows = []
     for line in lines:
-        role = "" if line.row.role == "target" else f" *({line.row.role})*"
-        rows.append(
-            f"| {what(line)}{role} | {measured(line)} | {predicted(line)} | {off(line)} "
-            f"| {verdict(line)} | {catalog(line)} | {naive(line)} | {line.not_counted or 'yes'} |"
-        )
+        role = "" if line.row.role == "target" else f" {mark.format(line.row.role)}"
+        rows.append([
+            what(line) + role, measured(line), predicted(line), off(line), verdict(line),
+            catalog(line), naive(line), line.not_counted or "yes",
+        ])  # fmt: skip
     notes = [f"{what(line)}: {line.row.note}" for line in lines if line.row.note]
-    return "\n".join(rows) + ("\n\n" + _listed(notes) if notes else "")
+    return table(
+        "Measured and predicted", HEADINGS, rows, notes=[" ".join(n.split()) for n in notes]
+    )
 
 
 def _fitted(score: Score) -> str:
@@ -222,31 +238,87 @@ def _summed(found: Summary, names: Sequence[str]) -> str:
 
 
 def _overview(scores: Sequence[Score]) -> str:
-    rows = [
-        "| set | source | inputs | fitted | targets | within budget | counted | inside 95 % |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
+    heads = ("set", "source", "inputs", "fitted", "targets", "within budget", "counted",
+             "inside 95 %")  # fmt: skip
+    rows = []
     for s in scores:
         found = summary([s])
         text = f" (text {s.published.file.text})" if s.published.file.text else ""
-        rows.append(
-            f"| [{s.published.name}]({s.published.name}/report.md) | "
-            f"{GRADES[s.published.file.grade]}{text} | {len(s.published.inputs)} | "
-            f"{len(s.prediction.fitted)} | {found.targets} | {found.met} | "
-            f"{sum(line.counted for line in s.targets)} | "
-            f"{sum(line.inside for line in s.targets if line.counted)} |"
-        )
-    return "\n".join(rows)
+        counts = (
+            len(s.published.inputs), len(s.prediction.fitted), found.targets, found.met,
+            sum(line.counted for line in s.targets),
+            sum(line.inside for line in s.targets if line.counted),
+        )  # fmt: skip
+        link = f"[{s.published.name}]({s.published.name}/report.md)"
+        rows.append([link, f"{GRADES[s.published.file.grade]}{text}", *map(str, counts)])
+    return markdown(table("Sets", heads, rows))
 
 
 def _section(score: Score) -> str:
-    iops = [line for line in score.lines if line.row.role != "input"]
-    return f"## {score.published.file.title}\n\n{_table_only(iops)}"
+    rows = [
+        [what(line) + (" *(shown)*" if line.row.role == "shown" else ""), measured(line),
+         predicted(line), off(line)]
+        for line in score.lines if line.row.role != "input"
+    ]  # fmt: skip
+    heads = ("", "measured", "predicted (95 %)", "error")
+    return f"## {score.published.file.title}\n\n{markdown(table('Rows', heads, rows))}"
 
 
-def _table_only(lines: Iterable[Line]) -> str:
-    rows = ["| | measured | predicted (95 %) | error |", "|---|---|---|---|"]
-    for line in lines:
-        shown = " *(shown)*" if line.row.role == "shown" else ""
-        rows.append(f"| {what(line)}{shown} | {measured(line)} | {predicted(line)} | {off(line)} |")
-    return "\n".join(rows)
+# On a terminal and as a page ----------------------------------------------------------------------
+
+
+def blocks_of(scores: Sequence[Score]) -> list[Block]:
+    """Every set with its rows, and how many targets are met."""
+    parts: list[Block] = []
+    for one in scores:
+        rows = rows_of(one.lines)
+        fitted = [f"fitted: {f.name} = {f.value:.4g} {f.unit}" for f in one.prediction.fitted]
+        title = f"{one.published.name}: {one.published.file.title}"
+        parts += [Text(title, "title"), table(rows.title, HEADINGS, rows.rows)]
+        parts += [Bullets(tuple(fitted))] if fitted else []
+    return [*parts, Text(_met(scores), "head")]
+
+
+def _met(scores: Sequence[Score]) -> str:
+    found = summary(scores)
+    if not found.targets:
+        return "shown, not scored"
+    return (
+        f"{found.met} of {found.targets} targets within their budgets, "
+        f"{counted_words(found.calibrated)}"
+    )
+
+
+def page(scores: Sequence[Score]) -> str:
+    """Return the scoreboard as one HTML page: charts, tables, what is open."""
+    from nvmesim.show.charts.validation import all_charts
+
+    title = "Predicted against measured"
+    drawn: dict[str, Any] = all_charts(scores)
+    charts = [Charts(drawn)] if drawn else []
+    head: list[Block] = [Text(title, "title"), Text(f"{_met(scores)}.", "head"), *charts]
+    return document(title, [*head, *(_set(score) for score in scores)])
+
+
+def _set(score: Score) -> Section:
+    file = score.published.file
+    count = f"{len(score.prediction.fitted)} numbers on {len(score.published.inputs)} input values"
+    rows = rows_of(score.lines)
+    doubts = [" ".join(text.split()) for text in (*file.open, *rows.notes)]
+    fitted = [
+        [f.name, f"{f.value:.4g} {f.unit}".strip(), "this set alone" if f.only_here else ""]
+        for f in score.prediction.fitted
+    ]
+    parts: list[Block] = [
+        Text(" ".join(file.story.split())),
+        Facts((
+            ("source", file.source), ("trust", GRADES[file.grade]), ("hardware", file.hardware),
+            ("method", file.method), ("fitted", count),
+        )),
+        table(rows.title, HEADINGS, rows.rows),
+        table("Fitted", ("fitted", "value", "<exists for"), fitted)
+        if fitted
+        else Text("Nothing is fitted."),
+    ]  # fmt: skip
+    parts += [Bullets(tuple(doubts), "What is not explained")] if doubts else []
+    return Section(file.title, tuple(parts))

@@ -1,0 +1,1 @@
+"""What measurements say: captures, fits, published sets."""

@@ -1,0 +1,128 @@
+"""The answers of `nvmesim size` and `nvmesim sensitivity`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from nvmesim.show import words
+from nvmesim.show.blocks import Block, Line, Table, table
+from nvmesim.show.page import chart_page, html
+from nvmesim.units import format_iops
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from nvmesim.study.size import Sizing
+
+NEAREST = 5
+"""CPUs that are shown unless all are asked for."""
+SHOWN = 16
+"""Inputs that are shown; a file has all."""
+
+
+# How many GHz -------------------------------------------------------------------------------------
+
+
+def sizing_blocks(sizing: Sizing, *, everything: bool = False) -> list[Block]:
+    """GHz that are needed, and the CPUs that are nearest to what was asked for."""
+    load = sizing.load
+    answers = [
+        ("published rule", f"{sizing.ghz_per_miops:.1f}", f"{sizing.ghz:.0f}"),
+        ("hyper-threads counted", f"{sizing.smt_ghz_per_miops:.1f}", f"{sizing.smt_ghz:.0f}"),
+    ]
+    asked = (
+        f"asked: {format_iops(load.iops)} at {load.utilization:.0%} CPU with {load.stack.name}; "
+        "RAID is not counted, its work on the CPU comes on top (nvmesim run has it)"
+    )
+    return [
+        Line(f"{sizing.ghz:.0f} GHz for {format_iops(load.iops)}", "title"),
+        Line(asked, "soft"),
+        table("GHz needed", ("", "GHz per million IOPS", "GHz"), answers, notes=[sizing.reason]),
+        cpus(sizing, everything=everything),
+    ]
+
+
+def cpus(sizing: Sizing, *, everything: bool = False) -> Table:
+    """CPUs under the load: those that carry it with the least GHz first, or all."""
+    load = sizing.load
+    near = sorted(sizing.cpus, key=lambda c: abs(c.logical_utilization - load.utilization))
+    found = [c for c in sizing.cpus if everything or c in near[:NEAREST]]
+    rows = [
+        [f"{c.sockets} x {c.name}", f"{c.ghz:.0f}", f"{c.rule_utilization:.0%}",
+         f"{c.logical_utilization:.0%}", f"{c.physical_utilization:.0%}",
+         format_iops(c.most_iops), c.words()]
+        for c in found
+    ]  # fmt: skip
+    notes = [
+        f"busy: as the operating system shows it at {format_iops(load.iops)}; up to 5 points over "
+        f"the {load.utilization:.0%} asked for still count as carried"
+    ]
+    if len(found) < len(sizing.cpus):
+        left = len(sizing.cpus) - len(found)
+        notes.append(f"the nearest; {left} CPUs more of the catalog with --all")
+    heads = ("CPUs", "GHz", "by the rule", "busy", "of the cores", "full at", "<carries it")
+    return table("CPUs under the load", heads, rows, notes=notes)
+
+
+def fragment(sizing: Sizing) -> str:
+    """Return GHz needed and the CPUs that are nearest, as HTML."""
+    return html(sizing_blocks(sizing))
+
+
+def sizing_page(sizing: Sizing) -> str:
+    """Return the load, the charts and every CPU as one HTML page."""
+    title = f"CPUs for {format_iops(sizing.load.iops)}"
+    return chart_page(sizing.chart(), title, *sizing_blocks(sizing, everything=True)[1:])
+
+
+# What the answer depends on -----------------------------------------------------------------------
+
+
+def sensitivity_blocks(
+    frame: pl.DataFrame, metric: str, spread: float | None, asked: str = ""
+) -> list[Block]:
+    """What carries most of the interval, and a row for each input."""
+    head: list[Block] = [Line(f"asked: {asked}", "soft")] if asked else []
+    return [*head, Line(_said(frame, metric), "head"), inputs(frame, metric, spread)]
+
+
+def inputs(frame: pl.DataFrame, metric: str, spread: float | None, most: int = SHOWN) -> Table:
+    """A row for each uncertain input, the one that carries most first."""
+    other = "by its basis" if spread is None else f"±{spread:.0%}"
+    rows = [
+        [r["input"], r["value"], r["basis"], "its own" if r["stated"] else other,
+         _change(r["change_low"]), _change(r["change_high"]), f"{r['share']:.0%}",
+         f"±{100 * r['without']:.0f} %"]
+        for r in frame[:most].to_dicts()
+    ]  # fmt: skip
+    heads = ("input", "<value", "<basis", "<range", f"{metric} at its low", "at its high",
+             "of the interval", "interval once measured")  # fmt: skip
+    left = len(frame) - most
+    notes = [f"{words.plural(left, 'input')} more (-o writes all)"] if left > 0 else []
+    return table("Uncertain inputs", heads, rows, notes=notes)
+
+
+def sensitivity_page(
+    frame: pl.DataFrame, metric: str, spread: float | None, name: str, asked: str
+) -> str:
+    """Return the chart and the table as one HTML page."""
+    from nvmesim.show.charts.sweep import tornado
+
+    more = sensitivity_blocks(frame, metric, spread, asked)
+    return chart_page(tornado(frame), f"{name}: what {metric} depends on", *more)
+
+
+def _change(value: float | None) -> str:
+    return "-" if value is None else f"{words.signed(100 * value)} %"
+
+
+def _said(frame: pl.DataFrame, metric: str) -> str:
+    if not len(frame) or not frame["share"][0]:
+        return f"{metric} depends on no uncertain number"
+    first = frame.row(0, named=True)
+    best = frame.sort("without").row(0, named=True)
+    return (
+        f"{metric}: {first['input']} makes {first['share']:.0%} of the interval; measuring "
+        f"{best['measure']} would narrow it from ±{100 * best['whole']:.0f} % to "
+        f"±{100 * best['without']:.0f} %"
+    )
