@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nvmesim.capture.readers.fio.options import Options
-from nvmesim.scenario.loads.fio_words import parse_bytes
+from nvmesim.scenario.loads.fio_options import FioOptions, parse_bytes
 
 
 @pytest.mark.parametrize(
@@ -18,14 +17,14 @@ def test_sizes(text: str, n_bytes: int | None) -> None:
 
 def test_ki_is_the_other_base() -> None:
     assert (parse_bytes("4k", 1000), parse_bytes("4ki", 1000)) == (4000, 4096)
-    assert Options({"bs": "4k", "kb_base": "1000"}).block_sizes("read") == {4000: 1.0}
+    assert FioOptions({"bs": "4k", "kb_base": "1000"}).block_sizes("read") == {4000: 1.0}
 
 
 @pytest.mark.parametrize(
     ("text", "seconds"), [("90", 90.0), ("250us", 250e-6), ("2 days", None), ("soon", None)]
 )
 def test_times(text: str, seconds: float | None) -> None:
-    assert Options({"ramp_time": text}).ramp_s() == seconds
+    assert FioOptions({"ramp_time": text}).ramp_s() == seconds
 
 
 @pytest.mark.parametrize(
@@ -40,7 +39,7 @@ def test_times(text: str, seconds: float | None) -> None:
     ],
 )
 def test_access(given: dict[str, str], access: str | None) -> None:
-    assert Options({"name": "j", **given}).access() == access
+    assert FioOptions({"name": "j", **given}).access() == access
 
 
 @pytest.mark.parametrize(
@@ -58,14 +57,16 @@ def test_access(given: dict[str, str], access: str | None) -> None:
     ],
 )
 def test_read_fraction(given: dict[str, str], fraction: float | None) -> None:
-    assert Options(given).read_fraction() == (None if fraction is None else pytest.approx(fraction))
+    assert FioOptions(given).read_fraction() == (
+        None if fraction is None else pytest.approx(fraction)
+    )
 
 
 def test_a_banner_that_says_nothing_leaves_it_unknown() -> None:
-    banner = Options({"ioengine": "libaio"}, complete=False)
+    banner = FioOptions({"ioengine": "libaio"}, complete=False)
     assert (banner.access(), banner.read_fraction(), banner.block_sizes("read")) == (None,) * 3
     assert (banner.iodepth(None), banner.direct(), banner.ramp_s()) == (None, None, None)
-    mixed = Options({"rw": "randrw"}, complete=False)
+    mixed = FioOptions({"rw": "randrw"}, complete=False)
     assert mixed.read_fraction() is None
 
 
@@ -84,41 +85,45 @@ def test_a_banner_that_says_nothing_leaves_it_unknown() -> None:
     ],
 )
 def test_splits_of_block_sizes(split: str, sizes: dict[int, float] | None) -> None:
-    found = Options({"bssplit": split}).block_sizes("write")
+    found = FioOptions({"bssplit": split}).block_sizes("write")
     assert found == (None if sizes is None else pytest.approx(sizes))
 
 
 def test_reads_and_writes_have_sizes_of_their_own() -> None:
-    both = Options({"bs": "4k,64k"})
+    both = FioOptions({"bs": "4k,64k"})
     assert (both.block_sizes("read"), both.block_sizes("write")) == ({4096: 1.0}, {65536: 1.0})
-    assert Options({"bssplit": "4k/100,8k/100"}).block_sizes("write") == {8192: 1.0}
-    assert Options({"bsrange": "4k-64k"}).block_sizes("read") is None
-    assert Options({"bs": "some"}).block_sizes("read") is None
+    assert FioOptions({"bssplit": "4k/100,8k/100"}).block_sizes("write") == {8192: 1.0}
+    assert FioOptions({"bsrange": "4k-8k"}).block_sizes("read") == {4096: 0.5, 8192: 0.5}
+    assert FioOptions({"bs": "some"}).block_sizes("read") is None
 
 
 def test_depth() -> None:
-    assert Options({"ioengine": "pvsync2", "iodepth": "32"}).iodepth(32) == 1
-    assert Options({"ioengine": "libaio", "iodepth": "32"}).iodepth(None) == 32
-    assert Options({"ioengine": "libaio", "iodepth": "deep"}).iodepth(None) is None
-    assert Options({"ioengine": "libaio", "latency_target": "1ms"}).iodepth(7) == 7
-    assert Options({}).iodepth(5) == 5  # very old fio: the report alone knows
+    assert FioOptions({"ioengine": "pvsync2", "iodepth": "32"}).iodepth(32) == 1
+    assert FioOptions({"ioengine": "libaio", "iodepth": "32"}).iodepth(None) == 32
+    assert FioOptions({"ioengine": "libaio", "iodepth": "deep"}).iodepth(None) is None
+    assert FioOptions({"ioengine": "libaio", "latency_target": "1ms"}).iodepth(7) == 7
+    assert FioOptions({}).iodepth(5) == 5  # very old fio: the report alone knows
 
 
 def test_flags() -> None:
-    assert Options({"buffered": "1", "direct": "1"}).direct() is False
-    assert Options({"direct": ""}).direct() is True  # a flag without a value
-    assert Options({"direct": "no"}).direct() is False
+    assert FioOptions({"buffered": "1", "direct": "1"}).direct() is False
+    assert FioOptions({"direct": ""}).direct() is True  # a flag without a value
+    assert FioOptions({"direct": "no"}).direct() is False
 
 
 def test_rates() -> None:
     per_op = {"read": 4096.0, "write": 65536.0}
-    assert Options({"rate_iops": "1k,500"}).rate_iops(per_op) == 1524  # type: ignore[arg-type]
-    assert Options({"rate": "8m,"}).rate_iops({"read": 4096.0}) == 2048
-    assert Options({"rate": "8m:4m"}).rate_iops({"read": 4096.0}) == 2048
-    assert Options({"rate": "0"}).rate_iops({"read": 4096.0}) is None
-    assert Options({"rate_iops": "100"}).rate_iops({}) is None
+    assert FioOptions({"rate_iops": "1k,500"}).rate_iops(per_op) == 1524  # type: ignore[arg-type]
+    assert FioOptions({"rate": "8m,"}).rate_iops({"read": 4096.0}) == 2048
+    assert FioOptions({"rate": "8m:4m"}).rate_iops({"read": 4096.0}) == 2048
+    assert FioOptions({"rate": "0"}).rate_iops({"read": 4096.0}) is None
+    assert FioOptions({"rate_iops": "100"}).rate_iops({}) is None
 
 
 def test_names_of_files_with_colons() -> None:
-    assert Options({"filename": r"/dev/a\:b:/dev/c:/dev/c"}).filenames() == ("/dev/a:b", "/dev/c")
-    assert Options({}).filenames() is None
+    assert FioOptions({"filename": r"/dev/a\:b:/dev/c:/dev/c"}).filenames() == (
+        "/dev/a:b",
+        "/dev/c",
+        "/dev/c",
+    )
+    assert FioOptions({}).filenames() == ()

@@ -97,6 +97,16 @@ def test_options_that_shape_the_load(content, expected):
     assert {key: fields[key] for key in expected} == expected
 
 
+def test_thousands_are_thousands_with_kb_base():
+    assert only("kb_base=1000\nbs=4ki").fields["block_sizes"] == ((4096, 1.0),)
+    for content, match in (
+        ("kb_base=1000\nbs=4k", "bs=4k is not a multiple of 512"),
+        ("kb_base=7\nbs=4k", "kb_base=7 is 1024 or 1000"),
+    ):
+        with pytest.raises(ScenarioError, match=match):
+            only(content)
+
+
 def test_files_are_split_at_colons_that_are_not_escaped():
     assert only(r"filename=/dev/a:/dev/b\:1").files == ("/dev/a", "/dev/b:1")
 

@@ -1,4 +1,7 @@
-"""DiskSpd command lines as workloads. Flags and defaults: DiskSpd 2.2, its own documentation."""
+"""DiskSpd command lines: as workloads, and as the load of results found in captures.
+
+Source: microsoft/diskspd wiki, Command line and parameters (2.2).
+"""
 
 from __future__ import annotations
 
@@ -10,8 +13,51 @@ from typing import Any, Final
 
 from nvmesim import units
 from nvmesim.errors import ScenarioError, nearest
-from nvmesim.scenario.loads import diskspd_words as words
+from nvmesim.scenario.loads.fio_options import OPTIONS
 from nvmesim.scenario.loads.load import ParsedLoad, whole
+
+_IGNORED: Final = tuple(f"-{letter}" for letter in OPTIONS["diskspd"]["ignored"])
+_REFUSED: Final[dict[str, str]] = OPTIONS["diskspd"]["refused"]
+DEFAULT_BLOCK: Final = 64 * 1024
+DEFAULT_OUTSTANDING: Final = 2
+DEFAULT_THREADS: Final = 1
+_SIZE: Final = re.compile(r"([0-9]{1,18})\s*(b|[kmgt](?:ib)?)?", re.IGNORECASE)
+_SCALE: Final = {"k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
+_SLASHED: Final = re.compile(r"/(?:[A-Za-z]{1,2}[0-9,:.]*[KMGTBkmgtbi]?|Rxml|Rtext|Suw)")
+_QUOTES: Final = "\"'"
+
+
+def size_bytes(text: str, block: int = 1) -> int | None:
+    """Return the bytes of a size as DiskSpd takes or prints it; None if it is none.
+
+    K M G T are powers of 1024, ``b`` counts blocks of *block* bytes, no suffix is bytes.
+
+    >>> size_bytes("4KiB"), size_bytes("4096"), size_bytes("64K"), size_bytes("2b", 4096)
+    (4096, 4096, 65536, 8192)
+    """
+    match = _SIZE.fullmatch(text.strip())
+    if match is None:
+        return None
+    suffix = (match[2] or "")[:1].lower()
+    return int(match[1]) * (block if suffix == "b" else _SCALE.get(suffix, 1))
+
+
+def flags_and_targets(words: list[str]) -> tuple[list[str], list[str]]:
+    r"""Return flags, each with a dash, and targets of the words behind the program's name.
+
+    >>> flags_and_targets(["diskspd.exe", "-b4K", "/t8", "#1", '"C:\\a.dat"'])
+    (['-b4K', '-t8'], ['#1', 'C:\\a.dat'])
+    """
+    bare = [word.strip(_QUOTES) for word in words]
+    if bare and re.search(r"diskspd(64)?(\.exe)?$", bare[0], re.IGNORECASE):
+        bare = bare[1:]
+    targets = [word for word in bare if not _is_flag(word)]
+    return [f"-{word[1:]}" for word in bare if _is_flag(word)], targets
+
+
+def _is_flag(word: str) -> bool:
+    """True if *word* is a flag; a slash begins one as well, and the path of a file on Linux."""
+    return word.startswith("-") or _SLASHED.fullmatch(word) is not None
 
 
 @dataclass
@@ -19,7 +65,7 @@ class _Line:
     """Values of one command line while its flags are read."""
 
     key: str
-    block: int = words.DEFAULT_BLOCK
+    block: int = DEFAULT_BLOCK
     values: dict[str, Any] = field(default_factory=dict)
     ignored: list[str] = field(default_factory=list)
 
@@ -28,7 +74,7 @@ class _Line:
 
     def size(self, flag: str, text: str) -> int:
         """Bytes: K M G T are powers of 1024, b counts blocks, no suffix is bytes."""
-        found = words.size_bytes(text, self.block)
+        found = size_bytes(text, self.block)
         if found is None:
             raise self.fail(flag, "needs a size; write for example -b4K")
         return found
@@ -40,11 +86,12 @@ class _Line:
         return number
 
 
-def parse(line: str, *, key: str = "diskspd") -> ParsedLoad:
+def parse(line: str, *, key: str = "diskspd", strict: bool = True) -> ParsedLoad:
     """Return the load of a DiskSpd command line, with or without the program's name in front.
 
     What shapes the load is honoured, what does not is listed in ``ignored``; ScenarioError names
-    a flag that is unknown, broken, or shapes the load in a way that is not modelled.
+    a flag that is unknown, broken, or shapes the load in a way that is not modelled. Without
+    *strict*, as for a line that has run already, such a flag is ignored as well.
 
     >>> load = parse("-b4K -t32 -o32 -w30 -r -S -d10")
     >>> load.fields["threads"], load.fields["outstanding"], load.fields["read"]
@@ -60,10 +107,21 @@ def parse(line: str, *, key: str = "diskspd") -> ParsedLoad:
             if state.block < 512 or state.block % 512:
                 raise state.fail(flag, "is not a multiple of 512 bytes")
     for flag in flags:
-        _read(flag, state)
+        try:
+            _read(flag, state)
+        except ScenarioError:
+            if strict:
+                raise
+            state.ignored.append(flag)
+    if strict:
+        _check(state)
+    caching = next((flag[2:] for flag in flags if flag[:2] == "-S"), None)
+    direct = (caching is not None and not set(caching) & set("bmr")) or "-h" in flags
     if not {"-S", "-h"} & {flag[:2] for flag in flags}:
         state.ignored.append("no -S: the file cache that DiskSpd would use is not modelled")
-    return ParsedLoad("diskspd", _fields(state), tuple(files), ignored=tuple(state.ignored))
+    return ParsedLoad(
+        "diskspd", _fields(state), tuple(files), direct=direct, ignored=tuple(state.ignored)
+    )
 
 
 def _split(line: str, key: str) -> tuple[list[str], list[str]]:
@@ -72,7 +130,7 @@ def _split(line: str, key: str) -> tuple[list[str], list[str]]:
         parts = shlex.split(line, posix=False)
     except ValueError:
         raise ScenarioError(f"{key}: {line!r} has an unclosed quote") from None
-    return words.flags_and_targets(parts)
+    return flags_and_targets(parts)
 
 
 def _read(flag: str, state: _Line) -> None:
@@ -174,12 +232,6 @@ _READERS: Final[dict[str, Callable[[str, str, _Line], None]]] = {
     "S": _caching,
     "h": _caching,
 }
-_IGNORED: Final = tuple(f"-{letter}" for letter in "dWCDLZxnazlIeyvR")
-_REFUSED: Final = {
-    "-p": "(the same offsets in parallel) shapes the load in a way that is not modelled",
-    "-X": "names a profile; write its flags instead",
-    "-P": "is not a flag of a load; leave it out",
-}
 
 
 def _distribution(flag: str, text: str, state: _Line) -> None:
@@ -192,7 +244,6 @@ _READERS["rd"] = _distribution
 def _fields(state: _Line) -> dict[str, Any]:
     """Return the values of a `WorkloadGroup`."""
     values = state.values
-    _check(state)
     random = bool(values.get("random")) or "random_percent" in values
     fields: dict[str, Any] = {
         "block_sizes": ((state.block, 1.0),),
@@ -229,11 +280,9 @@ def _check(state: _Line) -> None:
 def _threads(values: dict[str, Any]) -> dict[str, Any]:
     in_all = "total_threads" in values
     per_thread = "thread_outstanding" in values
-    outstanding = values.get("outstanding", words.DEFAULT_OUTSTANDING)
+    outstanding = values.get("outstanding", DEFAULT_OUTSTANDING)
     return {
-        "threads": values["total_threads"]
-        if in_all
-        else values.get("threads", words.DEFAULT_THREADS),
+        "threads": values["total_threads"] if in_all else values.get("threads", DEFAULT_THREADS),
         "threads_are_per_target": not in_all,
         "outstanding": values["thread_outstanding"] if per_thread else outstanding,
         "outstanding_per": "thread" if per_thread else "thread-target",

@@ -1,14 +1,27 @@
-"""fio job files as workloads. Options and defaults: fio's own documentation (HOWTO)."""
+"""fio job files and command lines as workloads. Source: fio HOWTO, job file format."""
 
 from __future__ import annotations
 
 import shlex
 from pathlib import Path
+from typing import Any, Final
 
+from nvmesim import units
 from nvmesim.errors import ScenarioError, nearest
-from nvmesim.scenario.loads.fio_options import HONOURED, IGNORED, REFUSED, fields_of
-from nvmesim.scenario.loads.fio_words import ALIASES
-from nvmesim.scenario.loads.load import ParsedLoad, Section
+from nvmesim.scenario.loads.fio_options import (
+    ALIASES,
+    IGNORED,
+    KNOWN,
+    OPS,
+    FioOptions,
+    Op,
+    why_refused,
+)
+from nvmesim.scenario.loads.load import ParsedLoad, whole
+
+Sections = list[tuple[str, dict[str, str]]]
+"""Name and options of each job, with what it inherits from [global]."""
+_SERIAL: Final = ("stonewall", "wait_for_previous")
 
 
 def load(reference: str, base: Path, *, key: str = "fio") -> list[ParsedLoad]:
@@ -18,7 +31,7 @@ def load(reference: str, base: Path, *, key: str = "fio") -> list[ParsedLoad]:
     ScenarioError names file, line and option.
     """
     if reference.startswith(("--", "fio ")):
-        return [fields_of(section, key) for section in from_command_line(reference, key)]
+        return [_load(name, given, key) for name, given in _command(reference, key)]
     text, _, chosen = reference.partition("#")
     path = base / text
     try:
@@ -39,61 +52,44 @@ def parse(content: str, *, chosen: str = "", where: str = "fio") -> list[ParsedL
     >>> loads[0].ignored
     ('ioengine=libaio',)
     """
-    sections = read_sections(content, where)
+    sections = _sections(content, where)
+    names = [name for name, _ in sections]
     if not sections:
         raise ScenarioError(f"{where}: has no job section, such as [job]")
+    if chosen and chosen not in names:
+        raise ScenarioError(f"{where}: has no section {chosen!r}; {nearest(chosen, names)}")
     if chosen:
-        sections = [_chosen(sections, chosen, where)]
-    elif any(_is_serial(section) for section in sections[1:]):
-        names = ", ".join(section.name for section in sections)
+        sections = [sections[names.index(chosen)]]
+    elif any(given.get(key, "0") != "0" for _, given in sections[1:] for key in _SERIAL):
         raise ScenarioError(
-            f"{where}: its sections run one after another (stonewall); name one of {names}, "
-            f"as 'FILE#{sections[0].name}'"
+            f"{where}: its sections run one after another (stonewall); name one of "
+            f"{', '.join(names)}, as 'FILE#{names[0]}'"
         )
-    return [fields_of(section, where) for section in sections]
+    return [_load(name, given, where) for name, given in sections]
 
 
-def _is_serial(section: Section) -> bool:
-    """True if the section waits for those before it."""
-    return any(section.options.get(key, "0") != "0" for key in ("stonewall", "wait_for_previous"))
-
-
-def _chosen(sections: list[Section], name: str, where: str) -> Section:
-    for section in sections:
-        if section.name == name:
-            return section
-    known = [section.name for section in sections]
-    raise ScenarioError(f"{where}: has no section {name!r}; {nearest(name, known)}")
-
-
-def read_sections(content: str, where: str) -> list[Section]:
+def _sections(content: str, where: str) -> Sections:
     """Return the job sections; a [global] holds for the sections behind it."""
     common: dict[str, str] = {}
-    sections: list[Section] = []
+    sections: Sections = []
     current: dict[str, str] | None = None
     for number, line in enumerate(content.splitlines(), start=1):
-        text = line.strip()
+        text, place = line.strip(), f"{where}:{number}"
         if not text or text[0] in "#;":
             continue
         if text.startswith("["):
-            name = _section_name(text, f"{where}:{number}")
+            if not text.endswith("]") or len(text) < 3:
+                raise ScenarioError(f"{place}: {text!r} is not a section; write for example [job]")
+            name = text[1:-1].strip()
             current = common if name == "global" else dict(common)
             if name != "global":
-                sections.append(Section(name, current))
-            continue
-        if current is None:
-            raise ScenarioError(f"{where}:{number}: {text!r} stands before the first section")
-        option, value = _option(text, f"{where}:{number}")
-        current[option] = value
-        if sections and current is sections[-1].options:
-            sections[-1].where[option] = number
+                sections.append((name, current))
+        elif current is None:
+            raise ScenarioError(f"{place}: {text!r} stands before the first section")
+        else:
+            option, value = _option(text, place)
+            current[option] = value
     return sections
-
-
-def _section_name(text: str, where: str) -> str:
-    if not text.endswith("]") or len(text) < 3:
-        raise ScenarioError(f"{where}: {text!r} is not a section; write for example [job]")
-    return text[1:-1].strip()
 
 
 def _option(text: str, where: str) -> tuple[str, str]:
@@ -101,28 +97,117 @@ def _option(text: str, where: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     name = name.strip().lower()
     name = ALIASES.get(name, name)
-    if name in REFUSED and not REFUSED[name][0](value.strip()):
-        raise ScenarioError(f"{where}: {text!r} {REFUSED[name][1]}")
-    if not (name in HONOURED or name in IGNORED or name in REFUSED):
-        known = [*HONOURED, *IGNORED, *REFUSED]
-        raise ScenarioError(f"{where}: {name!r} is not a known fio option; {nearest(name, known)}")
+    why = why_refused(name, value.strip())
+    if why:
+        raise ScenarioError(f"{where}: {text!r} {why}")
+    if name not in KNOWN:
+        raise ScenarioError(f"{where}: {name!r} is not a known fio option; {nearest(name, KNOWN)}")
     return name, value.strip() if equals else "1"
 
 
-def from_command_line(line: str, key: str) -> list[Section]:
+def _command(line: str, key: str) -> Sections:
     """Return the jobs of a fio command line; ``--name`` begins each but the first."""
     try:
-        words = shlex.split(line)
+        parts = shlex.split(line)
     except ValueError:
         raise ScenarioError(f"{key}: {line!r} has an unclosed quote") from None
     common: dict[str, str] = {}
-    sections: list[Section] = []
-    for word in words[1:] if words[:1] == ["fio"] else words:
-        if not word.startswith("--"):
-            raise ScenarioError(f"{key}: {word!r} is not an option; write --option=value")
-        if word.startswith("--name="):
-            sections.append(Section(word[len("--name=") :], dict(common)))
+    sections: Sections = []
+    for part in parts[1:] if parts[:1] == ["fio"] else parts:
+        if not part.startswith("--"):
+            raise ScenarioError(f"{key}: {part!r} is not an option; write --option=value")
+        if part.startswith("--name="):
+            sections.append((part[len("--name=") :], dict(common)))
             continue
-        name, value = _option(word[2:], key)
-        (sections[-1].options if sections else common)[name] = value
-    return sections or [Section("fio", common)]
+        name, value = _option(part[2:], key)
+        (sections[-1][1] if sections else common)[name] = value
+    return sections or [("fio", common)]
+
+
+def _load(name: str, given: dict[str, str], where: str) -> ParsedLoad:
+    """Return the load of one section; ScenarioError names the option that is wrong."""
+    job = FioOptions(given, where=f"{where} [{name}]")
+    mode, read = job.mode(), job.read_fraction()
+    assert mode is not None
+    ops: list[Op] = [op for op in OPS if mode.direction in (op, "mixed")]
+    mixes = {op: tuple((job.block_sizes(op) or {}).items()) for op in OPS}
+    sizes = mixes[ops[0]]
+    depth, files = job.iodepth() or 1, job.filenames()
+    align = job.size("ba") if "," not in given.get("ba", "") else None
+    means = {op: sum(size * share for size, share in mixes[op]) for op in ops}
+    stride = None if mode.number is None else mixes["read"][0][0] + mode.number
+    span, span_percent = _span(job, len(files))
+    offset_percent = job.percent("offset")
+    fields: dict[str, Any] = {
+        "block_sizes": sizes,
+        "write_block_sizes": mixes["write"]
+        if mode.direction == "mixed" and mixes["write"] != sizes
+        else None,
+        "access": mode.access,
+        "align": align or min(size for mix in mixes.values() for size, _ in mix),
+        "read": read,
+        "threads": job.whole("numjobs", 1, 1, 65536),
+        "threads_are_per_target": False,
+        "outstanding": depth,
+        "outstanding_per": "thread",
+        "rate_limit": job.rate_iops(means),
+        "thread_stride": job.size("offset_increment") or 0,
+        "think_ps": job.time_ps("thinktime", units.PS_PER_US) or 0,
+        "think_every": job.whole("thinktime_blocks", 1, 1, 10**9),
+        # One NUMA node is a socket; several mean everywhere.
+        "socket": whole(given.get("numa_cpu_nodes", "")),
+        "random_fraction": job.random_fraction(),
+        "span": span,
+        "offset": (job.size("offset") or 0) if offset_percent is None else 0,
+        **({"stride": stride} if mode.access == "sequential" else {}),
+        **_syncs(job, mode.direction),
+        **_rings(job, depth),
+    }
+    return ParsedLoad(name, fields, files, span_percent, offset_percent, tuple(_ignored(job)))
+
+
+def _span(job: FioOptions, n_files: int) -> tuple[int | None, float | None]:
+    """Return (bytes, percent) of each file: filesize, or size divided by the number of files."""
+    for option, parts in (("filesize", 1), ("size", max(n_files, 1))):
+        if option in job.given:
+            percent = job.percent(option)
+            size = None if percent is not None else job.size(option)
+            return (None if size is None else size // parts), percent
+    return None, None
+
+
+def _syncs(job: FioOptions, direction: str) -> dict[str, Any]:
+    """Options fsync and fdatasync count writes; a sync mode makes each reach the media (FUA)."""
+    every = job.whole("fsync", 0, 0, 10**9) or job.whole("fdatasync", 0, 0, 10**9)
+    mode = job.given.get("sync", "none").lower()
+    if mode not in ("0", "none", "", "1", "sync", "dsync"):
+        job.unreadable("sync", "needs none, sync or dsync")
+    if direction == "read":
+        return {}
+    return {"sync_every": every, "write_through": mode in ("1", "sync", "dsync")}
+
+
+def _rings(job: FioOptions, depth: int) -> dict[str, Any]:
+    """Options of batches, where 0 is the whole depth, and of the kernel's thread that submits."""
+    found: dict[str, Any] = {}
+    for name in ("iodepth_batch", "iodepth_batch_submit"):
+        if name in job.given:
+            found["batch"] = min(depth, job.whole(name, 1, 0, 65536) or depth)
+    if job.whole("sqthread_poll", 0, 0, 1):
+        found["sqpoll"] = True
+    return found
+
+
+def _ignored(job: FioOptions) -> list[str]:
+    """Options that do not shape the load, as they were written."""
+    why = {"write_barrier": ": no engine acts on it"}
+    given = job.given
+    shown = [f"{name}={given[name]}{why.get(name, '')}" for name in given if name in IGNORED]
+    shown += [f"ioengine={given['ioengine']}"] if "ioengine" in given else []
+    if given.get("direct") == "0":
+        shown.append("direct=0: the page cache that fio would use is not modelled")
+    shown += [f"nrfiles={given['nrfiles']}"] if "nrfiles" in given else []
+    if job.synchronous and (job.whole("iodepth", 1) or 1) > 1:
+        engine = (job.engine() or "").partition(":")[0]
+        shown.append(f"iodepth={given['iodepth']}: engine {engine} is synchronous, 1 taken")
+    return shown

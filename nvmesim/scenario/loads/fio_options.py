@@ -1,338 +1,348 @@
-"""Meaning of fio's options for a load: honoured, ignored as they do not shape it, or refused."""
+"""Meaning of fio's options: for loads of a scenario, and for options found in captures alike.
+
+Option lists are data (``options.toml``). Sizes, times, lists and modes are read as fio reads them.
+Source: fio HOWTO, parameter types and job options.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from typing import Any, Final
+import tomllib
+from collections.abc import Mapping
+from importlib.resources import files
+from typing import Any, Final, Literal, NamedTuple
 
 from nvmesim import units
 from nvmesim.errors import ScenarioError
-from nvmesim.scenario.loads import fio_words as words
-from nvmesim.scenario.loads.load import ParsedLoad, Section, whole
+from nvmesim.scenario.loads.load import whole
 
-HONOURED: Final = (
-    *("rw", "bs", "bssplit", "bsrange", "ba", "iodepth", "numjobs", "rwmixread", "rwmixwrite"),
-    *("rate_iops", "rate", "filename", "size", "filesize", "offset", "offset_increment"),
-    *("percentage_random", "thinktime", "thinktime_blocks", "ioengine", "numa_cpu_nodes", "direct"),
-    *("nrfiles", "fsync", "fdatasync", "sync", "kb_base"),
-    *("iodepth_batch", "iodepth_batch_submit", "sqthread_poll"),
+Access = Literal["random", "sequential"]
+Direction = Literal["read", "write", "mixed"]
+Op = Literal["read", "write"]
+
+OPTIONS: Final[dict[str, Any]] = tomllib.loads(
+    (files(__package__) / "options.toml").read_text("utf-8")
 )
-IGNORED: Final = (
-    *("runtime", "time_based", "ramp_time", "group_reporting", "new_group", "name", "thread"),
-    *("description", "norandommap", "softrandommap", "randrepeat", "allrandrepeat", "randseed"),
-    *("random_generator", "buffered", "invalidate", "stonewall", "wait_for_previous", "directory"),
-    *("startdelay", "io_size", "loops", "number_ios", "fallocate", "create_on_open", "unlink"),
-    *("create_serialize", "create_fsync", "create_only", "overwrite", "file_append", "openfiles"),
-    *("filename_format", "file_service_type", "cpus_allowed", "cpus_allowed_policy", "cpumask"),
-    *("numa_mem_policy", "nice", "prio", "prioclass"),
-    *("iodepth_batch_complete", "iodepth_batch_complete_min", "iodepth_batch_complete_max"),
-    *("iodepth_low", "hipri", "fixedbufs", "registerfiles", "nonvectored"),
-    *("sqthread_poll_cpu", "uncached", "nowait", "force_async", "userspace_reap", "mem", "iomem"),
-    *(
-        "iomem_align",
-        "mem_align",
-        "hugepage-size",
-        "zero_buffers",
-        "refill_buffers",
-        "scramble_buffers",
-    ),
-    *("buffer_compress_percentage", "buffer_compress_chunk", "buffer_pattern", "dedupe_percentage"),
-    *(
-        "verify_state_save",
-        "disk_util",
-        "disable_lat",
-        "disable_clat",
-        "disable_slat",
-        "disable_bw",
-    ),
-    *("disable_bw_measurement", "clat_percentiles", "lat_percentiles", "slat_percentiles"),
-    *("percentile_list", "significant_figures", "gtod_reduce", "gtod_cpu", "clocksource"),
-    *("write_bw_log", "write_lat_log", "write_iops_log", "write_hist_log", "log_avg_msec"),
-    *("log_hist_msec", "log_hist_coarseness", "log_max_value", "log_offset", "log_compression"),
-    *("log_store_compressed", "log_unix_epoch", "log_prio", "bwavgtime", "iopsavgtime"),
-    *("unified_rw_reporting", "per_job_logs", "output", "output-format", "eta", "minimal"),
-    *("status-interval", "exitall", "exitall_on_error", "continue_on_error", "ignore_error"),
-    *("error_dump", "allow_mounted_write", "allow_file_create", "pre_read", "uid", "gid"),
-    *("exec_prerun", "exec_postrun", "ioscheduler", "io_submit_mode", "unit_base"),
-    *("steadystate", "ss", "ss_dur", "ss_ramp", "ss_interval", "cmdprio_percentage", "rate_cycle"),
-    *("end_fsync", "fsync_on_close", "write_barrier"),
-    *("rate_ignore_thinktime", "thinktime_blocks_type", "serialize_overlap", "stats", "group_id"),
-)
-
-
-def _off(value: str) -> bool:
-    return value in ("0", "none", "")
-
-
-_NOT_MODELLED: Final = "shapes the load in a way that is not modelled"
-REFUSED: Final[dict[str, tuple[Callable[[str], bool], str]]] = {
-    "random_distribution": (lambda value: value in ("", "random"), _NOT_MODELLED),
-    "sync_file_range": (_off, _NOT_MODELLED),
-    "verify": (_off, "reads back what it wrote, which is not modelled"),
-    "do_verify": (_off, "reads back what it wrote, which is not modelled"),
-    "latency_target": (_off, "searches a depth; state iodepth instead"),
-    "rate_process": (lambda value: value in ("", "linear"), "is open loop; use rate and arrivals"),
-    "thinktime_iotime": (_off, _NOT_MODELLED),
-    "thinktime_spin": (_off, "burns CPU time, which is not modelled"),
-    "zonemode": (_off, _NOT_MODELLED),
-    "zonesize": (_off, _NOT_MODELLED),
-    "read_iolog": (_off, "is a trace; give it as trace"),
-    "bs_is_seq_rand": (_off, _NOT_MODELLED),
-    "bs_unaligned": (_off, _NOT_MODELLED),
-    "rate_min": (_off, "ends the job early, which is not modelled"),
-    "rate_iops_min": (_off, "ends the job early, which is not modelled"),
-    "include": (_off, "is not followed; put the lines in this file"),
-}
+_FIO: Final = OPTIONS["fio"]
+ALIASES: Final[Mapping[str, str]] = _FIO["aliases"]
+KNOWN: Final = (*_FIO["honoured"], *_FIO["ignored"], *_FIO["refused"])
+IGNORED: Final = frozenset(_FIO["ignored"])
+FLAGS: Final = frozenset(_FIO["flags"])
+SYNC_ENGINES: Final = frozenset(_FIO["synchronous"])
+DEFAULT_ENGINE: Final = "psync"
+DEFAULT_BLOCK_BYTES: Final = 4096
+DEFAULT_READ_PERCENT: Final = 50
 MAX_RANGE_SIZES: Final = 256
+MODES: Final[dict[str, tuple[Access, Direction]]] = {
+    "read": ("sequential", "read"),
+    "write": ("sequential", "write"),
+    "randread": ("random", "read"),
+    "randwrite": ("random", "write"),
+    "rw": ("sequential", "mixed"),
+    "readwrite": ("sequential", "mixed"),
+    "randrw": ("random", "mixed"),
+}
+"""Access and direction of what stands before the colon of ``rw``; trims are none."""
+OPS: Final[tuple[Op, Op]] = ("read", "write")
+_OFF: Final = ("0", "none", "")
+_SIZE: Final = re.compile(
+    r"(0x[0-9a-f]{1,15}|[0-9]{1,18}(?:\.[0-9]{1,9})?)([kmgtp]?)(i?)b?", re.IGNORECASE
+)
+_SHARE: Final = re.compile(r"([0-9]{1,3}(?:\.[0-9]*)?)%")
+_TIME: Final = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,9})?)\s*([a-z]*)", re.IGNORECASE)
+_TIME_PS: Final = {
+    **{name: units.TIME_PS[name] for name in ("us", "ms", "s", "h")},
+    **{"usec": units.TIME_PS["us"], "msec": units.TIME_PS["ms"], "sec": units.TIME_PS["s"]},
+    **{"m": units.TIME_PS["min"], "min": units.TIME_PS["min"], "hour": units.TIME_PS["h"]},
+    **{"d": 24 * units.TIME_PS["h"], "day": 24 * units.TIME_PS["h"]},
+}
 
 
-class _Job:
-    """One section's options, with the readers of their values."""
+class Mode(NamedTuple):
+    """What ``rw`` asks for."""
 
-    def __init__(self, section: Section, where: str) -> None:
-        self.options, self.name, self.where = section.options, section.name, where
+    access: Access
+    direction: Direction
+    number: int | None
+    """Behind a colon: requests between two jumps, or bytes of a hole."""
 
-    def fail(self, option: str, why: str) -> ScenarioError:
-        value = self.options[option]
-        return ScenarioError(f"{self.where} [{self.name}]: {option}={value} {why}")
 
-    def whole(self, option: str, default: int, low: int, high: int) -> int:
-        text = self.options.get(option)
-        if text is None:
-            return default
-        number = whole(text)
-        if number is None or not low <= number <= high:
-            raise self.fail(option, f"needs a whole number from {low} to {high}")
+def why_refused(option: str, value: str) -> str:
+    """Return why a load with *option* at *value* is refused; empty if it is not.
+
+    >>> why_refused("verify", "crc32c"), why_refused("verify", "0"), why_refused("bs", "4k")
+    ('reads back what it wrote, which is not modelled', '', '')
+    """
+    allowed = (_FIO["harmless"][option], "") if option in _FIO["harmless"] else _OFF
+    return "" if value in allowed else str(_FIO["refused"].get(option, ""))
+
+
+def parse_bytes(text: str, kb_base: int = 1024) -> int | None:
+    """Return the bytes that fio reads in *text*, None if it is not a size.
+
+    With the usual *kb_base* of 1024 ``4k`` and ``4kb`` are 4096 and ``4ki`` is 4000; with 1000 it
+    is the other way round.
+
+    >>> parse_bytes("4k"), parse_bytes("1M"), parse_bytes("4ki"), parse_bytes("4k", 1000)
+    (4096, 1048576, 4000, 4000)
+    """
+    match = _SIZE.fullmatch(text.strip())
+    if match is None:
+        return None
+    digits, prefix, inverted = match.groups()
+    base = (1000 if kb_base == 1024 else 1024) if inverted else kb_base
+    scale: int = base ** ("kmgtp".find(prefix.lower()) + 1 if prefix else 0)
+    if "." in digits:
+        return int(float(digits) * scale)
+    return int(digits, 16 if digits.lower().startswith("0x") else 10) * scale
+
+
+class FioOptions:
+    """One job's options, with those of ``[global]`` beneath them.
+
+    An absent option has fio's default if the options are *complete*, as in a job file or fio's
+    JSON; in a banner, which names a few of them, it is unknown: None. So is one that cannot be
+    read, unless *where* says where the job stands: then it is a ScenarioError.
+    """
+
+    def __init__(
+        self, given: Mapping[str, object], *, complete: bool = True, where: str = ""
+    ) -> None:
+        self.given = {ALIASES.get(key, key): str(value) for key, value in given.items()}
+        self.complete = complete and bool(given or where)
+        self.where = where
+
+    def __bool__(self) -> bool:
+        return bool(self.given)
+
+    def unreadable(self, option: str, why: str) -> None:
+        """Refuse the value of *option*, where values must be right; else it is unknown."""
+        if self.where:
+            raise ScenarioError(f"{self.where}: {option}={self.given.get(option)} {why}")
+
+    def whole(
+        self, option: str, default: int | None = None, low: int = 0, high: int = 10**17
+    ) -> int | None:
+        """Return the whole number at *option*; *default* without it."""
+        text = self.given.get(option)
+        number = default if text is None else whole(text.strip())
+        if text is not None and (number is None or not low <= number <= high):
+            self.unreadable(option, f"needs a whole number from {low} to {high}")
+            return None
         return number
 
-    def bytes_of(self, option: str, text: str) -> int:
-        """Bytes of *text*, fio's way, with the job's kb_base."""
-        found = words.parse_bytes(text, self.kb_base)
-        if found is None:
-            raise self.fail(option, "needs a size; write for example 4k")
-        return found
+    def flag(self, option: str) -> bool | None:
+        """Return a yes-or-no option; a valueless flag is a yes, an absent one None."""
+        text = self.given.get(option)
+        return None if text is None else text.strip() not in ("0", "false", "no")
+
+    def time_ps(self, option: str, bare_ps: int) -> int | None:
+        """Return a time; a number without a unit counts in *bare_ps*."""
+        if option not in self.given:
+            return None
+        match = _TIME.fullmatch(self.given[option].strip())
+        unit = (_TIME_PS.get(match[2].lower()) if match[2] else bare_ps) if match else None
+        if match is None or unit is None:
+            self.unreadable(option, "needs a time; write for example 100us")
+            return None
+        return round(float(match[1]) * unit)
 
     @property
     def kb_base(self) -> int:
         """1024 unless the job says 1000."""
-        if self.options.get("kb_base", "1024") not in ("1024", "1000"):
-            raise self.fail("kb_base", "is 1024 or 1000")
-        return int(self.options.get("kb_base", "1024"))
+        text = self.given.get("kb_base", "1024").strip()
+        if text not in ("1024", "1000"):
+            self.unreadable("kb_base", "is 1024 or 1000")
+        return 1000 if text == "1000" else 1024
+
+    def bytes_of(self, option: str, text: str) -> int | None:
+        """Return the size that *text*, a part of *option*, is."""
+        found = parse_bytes(text, self.kb_base)
+        if found is None:
+            self.unreadable(option, "needs a size; write for example 4k")
+        return found
 
     def size(self, option: str) -> int | None:
-        text = self.options.get(option)
-        return None if text is None else self.bytes_of(option, text)
-
-    def both(self, option: str) -> tuple[str, str] | None:
-        """Return (read, write) of "a,b,c"; a value that is missing inherits the one before."""
-        return words.per_op(self.options[option]) if option in self.options else None
+        """Return the size at *option*."""
+        return self.bytes_of(option, self.given[option]) if option in self.given else None
 
     def percent(self, option: str) -> float | None:
-        """Return a size given as a share of the target, else None."""
-        text = self.options.get(option, "")
-        if not text.endswith("%"):
-            return None
-        number = text[:-1]
-        if not re.fullmatch(r"[0-9]{1,3}(\.[0-9]*)?", number) or not 0 <= float(number) <= 100:
-            raise self.fail(option, "needs a share from 0% to 100%")
-        return float(number)
-
-
-def fields_of(section: Section, where: str) -> ParsedLoad:
-    """Return the load of *section*; ScenarioError names the option that is wrong."""
-    job = _Job(section, where)
-    access, direction, run = _mode(job)
-    sizes, write_sizes = _block_sizes(job)
-    depth, notes = _depth(job)
-    files = _files(job)
-    align = job.size("ba") if "," not in job.options.get("ba", "") else None
-    fields: dict[str, Any] = {
-        "block_sizes": write_sizes if direction == "write" else sizes,
-        "write_block_sizes": write_sizes if direction == "mixed" and write_sizes != sizes else None,
-        "access": access,
-        "align": align or min(size for size, _ in sizes + write_sizes),
-        "read": {"read": 1.0, "write": 0.0}.get(direction, _read_share(job)),
-        "threads": job.whole("numjobs", 1, 1, 65536),
-        "threads_are_per_target": False,
-        "outstanding": depth,
-        "outstanding_per": "thread",
-        "rate_limit": _rate_limit(job, direction, sizes, write_sizes),
-        "thread_stride": job.size("offset_increment") or 0,
-        "think_ps": _think(job),
-        "think_every": job.whole("thinktime_blocks", 1, 1, 10**9),
-        "socket": _socket(job),
-        **_syncs(job, direction),
-        **_rings(job, depth),
-        **_jumps(job, access, run, sizes),
-    }
-    span, span_percent = _span(job, len(files))
-    offset_percent = job.percent("offset")
-    fields["span"] = span
-    fields["offset"] = (job.size("offset") or 0) if offset_percent is None else 0
-    return ParsedLoad(
-        section.name, fields, files, span_percent, offset_percent, tuple(_ignored(job) + notes)
-    )
-
-
-def _mode(job: _Job) -> tuple[str, str, int | None]:
-    """Return (access, direction, the number behind a colon)."""
-    mode, colon, number = job.options.get("rw", "read").lower().partition(":")
-    if mode not in words.MODES:
-        hint = "trims are not modelled" if "trim" in mode else f"one of {', '.join(words.MODES)}"
-        raise job.fail("rw", f"is not a load; {hint}")
-    if not colon:
-        return (*words.MODES[mode], None)
-    access, direction = words.MODES[mode]
-    return access, direction, job.bytes_of("rw", number)
-
-
-def _jumps(
-    job: _Job, access: str, run: int | None, sizes: tuple[tuple[int, float], ...]
-) -> dict[str, Any]:
-    """Random: a jump after every ``run`` requests; sequential: a hole of ``run`` bytes."""
-    if access == "sequential":
-        stride = None if run is None else sizes[0][0] + run
-        return {"random_fraction": 0.0, "stride": stride}
-    share = job.whole("percentage_random", 100, 0, 100) / 100
-    return {"random_fraction": share / run if run else share}
-
-
-def _read_share(job: _Job) -> float:
-    """The later of rwmixread and rwmixwrite wins; an option's place is where it was first set."""
-    option = words.mix_option(job.options)
-    share = job.whole(option or "rwmixread", words.DEFAULT_READ_PERCENT, 0, 100)
-    return (100 - share if option == "rwmixwrite" else share) / 100
-
-
-Sizes = tuple[tuple[int, float], ...]
-
-
-def _block_sizes(job: _Job) -> tuple[Sizes, Sizes]:
-    """Return the mixes of reads and writes: bssplit over bsrange over bs."""
-    for option, read in (("bssplit", _split), ("bsrange", _range), ("bs", _single)):
-        texts = job.both(option)
-        if texts is not None:
-            mixes = read(job, texts[0]), read(job, texts[1])
-            for size, _ in mixes[0] + mixes[1]:
-                if size < 512 or size % 512:
-                    raise job.fail(option, "is not a multiple of 512 bytes")
-            return mixes
-    default = ((words.DEFAULT_BLOCK_BYTES, 1.0),)
-    return default, default
-
-
-def _single(job: _Job, text: str) -> Sizes:
-    return ((job.bytes_of("bs", text), 1.0),)
-
-
-def _range(job: _Job, text: str) -> Sizes:
-    """Every multiple of the smaller size is as likely as another."""
-    low_text, _, high_text = text.partition("-")
-    low, high = job.bytes_of("bsrange", low_text), job.bytes_of("bsrange", high_text or low_text)
-    if not 0 < low <= high:
-        raise job.fail("bsrange", "needs a smaller and a larger size, as 4k-16k")
-    sizes = range(low, high + 1, low)
-    if len(sizes) > MAX_RANGE_SIZES:
-        raise job.fail("bsrange", f"has {len(sizes)} sizes; at most {MAX_RANGE_SIZES}")
-    return tuple((size, 1 / len(sizes)) for size in sizes)
-
-
-def _split(job: _Job, text: str) -> Sizes:
-    """Read "4k/60:64k/40"; a blank share takes an even part of what is left."""
-    mix = words.split_sizes(text, job.kb_base)
-    if mix is None:
-        raise job.fail("bssplit", "needs sizes with shares that sum to 100, as 4k/60:64k/40")
-    return tuple(sorted(mix.items()))
-
-
-def _depth(job: _Job) -> tuple[int, list[str]]:
-    """Synchronous engines have one request in flight whatever iodepth says."""
-    depth = job.whole("iodepth", 1, 1, 65536)
-    engine = job.options.get("ioengine", words.DEFAULT_ENGINE).partition(":")[0]
-    if engine in words.SYNC_ENGINES and depth > 1:
-        return 1, [f"iodepth={depth}: engine {engine} is synchronous, 1 taken"]
-    return depth, []
-
-
-def _files(job: _Job) -> tuple[str, ...]:
-    """Return the targets: filename split at colons, or nrfiles of each job's own."""
-    return words.filenames(job.options.get("filename", ""))
-
-
-def _span(job: _Job, n_files: int) -> tuple[int | None, float | None]:
-    """Return (bytes, percent) of each file: filesize, or size divided by the number of files."""
-    if "filesize" in job.options:
-        percent = job.percent("filesize")
-        return (None, percent) if percent is not None else (job.size("filesize"), None)
-    percent = job.percent("size")
-    if percent is not None:
-        return None, percent
-    size = job.size("size")
-    return (size if size is None else size // max(n_files, 1)), None
-
-
-def _syncs(job: _Job, direction: str) -> dict[str, Any]:
-    """Options fsync and fdatasync count writes; a sync mode makes each reach the media (FUA)."""
-    every = job.whole("fsync", 0, 0, 10**9) or job.whole("fdatasync", 0, 0, 10**9)
-    mode = job.options.get("sync", "none").lower()
-    if mode not in ("0", "none", "", "1", "sync", "dsync"):
-        raise job.fail("sync", "needs none, sync or dsync")
-    if direction == "read":
-        return {}
-    return {"sync_every": every, "write_through": mode in ("1", "sync", "dsync")}
-
-
-def _rings(job: _Job, depth: int) -> dict[str, Any]:
-    """Options of batches, where 0 is the whole depth, and of the kernel's thread that submits."""
-    found: dict[str, Any] = {}
-    for name in ("iodepth_batch", "iodepth_batch_submit"):
-        if name in job.options:
-            found["batch"] = min(depth, job.whole(name, 1, 0, 65536) or depth)
-    if job.whole("sqthread_poll", 0, 0, 1):
-        found["sqpoll"] = True
-    return found
-
-
-def _rate_limit(job: _Job, direction: str, sizes: Sizes, write_sizes: Sizes) -> float | None:
-    """Return requests per second of one job; caps are per direction, a mix has their sum."""
-    if "rate_iops" in job.options:
-        option, units_each = "rate_iops", [1.0, 1.0]
-    else:
-        option = "rate"
-        units_each = [sum(size * share for size, share in mix) for mix in (sizes, write_sizes)]
-    texts = job.both(option)
-    if texts is None:
+        """Return a size given as a share of the target, 0 to 100; None if it is none."""
+        text = self.given.get(option, "")
+        match = _SHARE.fullmatch(text)
+        if match is not None and float(match[1]) <= 100:
+            return float(match[1])
+        if text.endswith("%"):
+            self.unreadable(option, "needs a share from 0% to 100%")
         return None
-    caps = [job.bytes_of(option, t) / each for t, each in zip(texts, units_each, strict=True)]
-    return {"read": caps[0], "write": caps[1]}.get(direction, sum(caps)) or None
 
+    def per_op(self, option: str) -> tuple[str, str] | None:
+        """Return the read and write parts of an ``a,b,c`` option; a missing part inherits.
 
-def _think(job: _Job) -> int:
-    """Picoseconds of thinktime; microseconds unless it says otherwise."""
-    ps = words.parse_time_ps(job.options.get("thinktime", "0"), units.PS_PER_US)
-    if ps is None:
-        raise job.fail("thinktime", "needs a time; write for example 100us")
-    return ps
+        >>> FioOptions({"bs": "4k,8k"}).per_op("bs"), FioOptions({"bs": "4k,,16k"}).per_op("bs")
+        (('4k', '8k'), ('4k', '4k'))
+        """
+        if option not in self.given:
+            return None
+        parts = [part.strip() for part in self.given[option].split(",")]
+        return parts[0], parts[1] if len(parts) > 1 and parts[1] else parts[0]
 
+    def mode(self) -> Mode | None:
+        """Return what ``rw`` asks for."""
+        if "rw" not in self.given and not self.complete:
+            return None
+        name, colon, number = self.given.get("rw", "read").lower().partition(":")
+        if name.strip() not in MODES:
+            trims = "trims are not modelled" if "trim" in name else f"one of {', '.join(MODES)}"
+            self.unreadable("rw", f"is not a load; {trims}")
+            return None
+        return Mode(*MODES[name.strip()], self.bytes_of("rw", number) if colon else None)
 
-def _socket(job: _Job) -> int | None:
-    """One NUMA node is a socket; several mean everywhere."""
-    nodes = job.options.get("numa_cpu_nodes", "")
-    return whole(nodes)
+    def random_fraction(self) -> float | None:
+        """Return the share of requests that jump to a random place."""
+        mode = self.mode()
+        if mode is None or mode.access == "sequential":
+            return None if mode is None else 0.0
+        share = self.whole("percentage_random", 100, 0, 100)
+        return None if share is None else share / 100 / (mode.number or 1)
 
+    def access(self) -> Access | None:
+        """Return where requests go; None for hybrids of both."""
+        share = self.random_fraction()
+        if share == 1:
+            return "random"
+        return "sequential" if share == 0 else None
 
-def _ignored(job: _Job) -> list[str]:
-    """Options that do not shape the load, as they were written."""
-    shown = [f"{name}={job.options[name]}" for name in job.options if name in IGNORED]
-    if "ioengine" in job.options:
-        shown.append(f"ioengine={job.options['ioengine']}")
-    if job.options.get("direct", "0") == "0" and "direct" in job.options:
-        shown.append("direct=0: the page cache that fio would use is not modelled")
-    if "write_barrier" in job.options:
-        shown[shown.index(f"write_barrier={job.options['write_barrier']}")] += (
-            ": no engine acts on it"
+    def read_fraction(self) -> float | None:
+        """Return the fraction of reads; of rwmixread and rwmixwrite the later one holds."""
+        mode = self.mode()
+        if mode is None or mode.direction != "mixed":
+            return None if mode is None else float(mode.direction == "read")
+        options = [name for name in self.given if name in ("rwmixread", "rwmixwrite")]
+        option = options[-1] if options else "rwmixread"
+        default = DEFAULT_READ_PERCENT if self.complete else None
+        share = self.whole(option, default, 0, 100)
+        if share is None:
+            return None
+        return (share if option == "rwmixread" else 100 - share) / 100
+
+    @property
+    def mixes_sizes(self) -> bool:
+        """True if requests of several sizes were asked for: their mean is not a size."""
+        return "bsrange" in self.given or "bssplit" in self.given
+
+    def block_sizes(self, op: Op) -> dict[int, float] | None:
+        """Return bytes -> fraction of the requests of *op*: bssplit over bsrange over bs."""
+        read = {"bssplit": self._split, "bsrange": self._range, "bs": self._single}
+        option = next((name for name in read if name in self.given), None)
+        if option is None:
+            return {DEFAULT_BLOCK_BYTES: 1.0} if self.complete else None
+        text = (self.per_op(option) or ("", ""))[OPS.index(op)]
+        sizes = read[option](text)
+        if sizes and self.where and any(size < 512 or size % 512 for size in sizes):
+            self.unreadable(option, "is not a multiple of 512 bytes")
+        return sizes or None
+
+    def _single(self, text: str) -> dict[int, float]:
+        size = self.bytes_of("bs", text)
+        return {} if size is None or (size == 0 and not self.where) else {size: 1.0}
+
+    def _range(self, text: str) -> dict[int, float]:
+        """Every multiple of the smaller size is as likely as another."""
+        low_text, _, high_text = text.partition("-")
+        low = self.bytes_of("bsrange", low_text)
+        high = self.bytes_of("bsrange", high_text or low_text)
+        if low is None or high is None:
+            return {}
+        if not 0 < low <= high:
+            self.unreadable("bsrange", "needs a smaller and a larger size, as 4k-16k")
+            return {}
+        sizes = range(low, high + 1, low)
+        if len(sizes) > MAX_RANGE_SIZES:
+            self.unreadable("bsrange", f"has {len(sizes)} sizes; at most {MAX_RANGE_SIZES}")
+            return {}
+        return dict.fromkeys(sizes, 1 / len(sizes))
+
+    def _split(self, text: str) -> dict[int, float]:
+        """Return the mix of "4k/60:64k/40"; sizes without a share have even parts of the rest.
+
+        >>> FioOptions({"bssplit": "4k/50:8k:16k"}).block_sizes("read")
+        {4096: 0.5, 8192: 0.25, 16384: 0.25}
+        """
+        parts = [part.partition("/")[::2] for part in text.split(":") if part]
+        sizes = [parse_bytes(size, self.kb_base) for size, _ in parts]
+        shares = [
+            float(share) if share else None
+            for _, share in parts
+            if not share or whole(share) is not None
+        ]
+        blanks = shares.count(None)
+        rest = 100 - sum(share or 0 for share in shares)
+        is_right = (
+            all(sizes) and len(shares) == len(parts) > 0 and rest >= 0 and (blanks or not rest)
         )
-    if "nrfiles" in job.options:
-        shown.append(f"nrfiles={job.options['nrfiles']}")
-    return shown
+        if not is_right:
+            self.unreadable("bssplit", "needs sizes with shares that sum to 100, as 4k/60:64k/40")
+            return {}
+        found: dict[int, float] = {}
+        for size, given in zip(sizes, shares, strict=True):
+            weight = rest / blanks if given is None else given
+            found[size or 0] = found.get(size or 0, 0.0) + weight / 100
+        return {size: weight for size, weight in sorted(found.items()) if weight > 0}
+
+    def engine(self) -> str | None:
+        """Return the name of the I/O engine."""
+        return self.given.get("ioengine", DEFAULT_ENGINE if self.complete else None)
+
+    @property
+    def synchronous(self) -> bool:
+        """True if the engine has one request in flight."""
+        return (self.engine() or "").partition(":")[0].strip().lower() in SYNC_ENGINES
+
+    def iodepth(self, reported: int | None = None) -> int | None:
+        """Return outstanding requests per job: 1 for a synchronous engine, else iodepth.
+
+        *reported* is fio's ``latency_depth``: the only source in old versions, and the depth that
+        was found when there is a ``latency_target``.
+        """
+        if not self and not self.where:
+            return reported
+        asked = self.whole("iodepth", 1 if self.complete else None, 1, 65536)
+        if self.synchronous:
+            return 1
+        return reported if "latency_target" in self.given and reported is not None else asked
+
+    def direct(self) -> bool | None:
+        """Return whether the page cache was bypassed."""
+        if (buffered := self.flag("buffered")) is not None:
+            return not buffered
+        return bool(self.flag("direct")) if self.complete else self.flag("direct")
+
+    def ramp_s(self) -> float | None:
+        """Return the lead-in that was not measured, s."""
+        if "ramp_time" not in self.given:
+            return 0.0 if self.complete else None
+        ps = self.time_ps("ramp_time", units.PS_PER_S)
+        return None if ps is None else ps / units.PS_PER_S
+
+    def filenames(self) -> tuple[str, ...]:
+        r"""Return the files or drives of the job, which stand between colons; none if unnamed.
+
+        >>> FioOptions({"filename": "/dev/nvme0n1:/dev/nvme1n1:C\\:/a.dat"}).filenames()
+        ('/dev/nvme0n1', '/dev/nvme1n1', 'C:/a.dat')
+        """
+        names = re.split(r"(?<!\\):", self.given.get("filename", ""))
+        return tuple(n.replace("\\:", ":").strip() for n in names if n.strip())
+
+    def rate_iops(self, bytes_per_request: Mapping[Op, float]) -> float | None:
+        """Return requests/s that one job may issue, over the operations it does; None: any."""
+        total = 0.0
+        for option in ("rate_iops", "rate"):
+            for op, text in zip(OPS, self.per_op(option) or (), strict=False):
+                # rate_process and minimum rates may follow a colon or a second comma level.
+                limit = self.bytes_of(option, text.split(":")[0])
+                if limit and op in bytes_per_request:
+                    total += limit if option == "rate_iops" else limit / bytes_per_request[op]
+            if total:
+                return total
+        return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
 _WHOLE: Final = re.compile(r"[0-9]{1,18}")
@@ -32,15 +32,7 @@ class ParsedLoad:
     span_percent: float | None = None
     """Span as a share of each target; instead of ``fields["span"]``."""
     offset_percent: float | None = None
-    ignored: tuple[str, ...] = field(default=())
+    ignored: tuple[str, ...] = ()
     """Options that do not shape the load, with the reason where it is not plain."""
-
-
-@dataclass
-class Section:
-    """One job of the file, with what it inherits from [global]."""
-
-    name: str
-    options: dict[str, str]
-    where: dict[str, int] = field(default_factory=dict)
-    """Line of each option, for errors."""
+    direct: bool | None = None
+    """True if the file cache is bypassed."""

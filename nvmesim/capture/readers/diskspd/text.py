@@ -22,9 +22,8 @@ from nvmesim.capture.readers.diskspd.common import (
     results_capture,
     whole,
 )
-from nvmesim.capture.readers.diskspd.options import command_targets
 from nvmesim.capture.text import Head, Source, shown
-from nvmesim.scenario.loads.diskspd_words import size_bytes
+from nvmesim.scenario.loads.diskspd import parse, size_bytes
 
 FORMAT: Final = "diskspd-text"
 LARGEST: Final = 64 << 20
@@ -83,6 +82,25 @@ class _Input:
     command: str
 
 
+def _command_targets(command: str) -> list[DiskspdTarget]:
+    """The targets of a command line with their load, where the input parameters were cut away."""
+    load = parse(command, strict=False)
+    fields = load.fields
+    ((size, _),) = fields["block_sizes"]
+    return [
+        DiskspdTarget(
+            path=path,
+            block_size=size,
+            outstanding=fields["outstanding"],
+            threads=fields["threads"] if fields["threads_are_per_target"] else None,
+            write_pct=100 * (1 - fields["read"]),
+            random={1.0: True, 0.0: False}.get(fields["random_fraction"]),
+            direct=load.direct,
+        )
+        for path in load.files
+    ]
+
+
 def _finished(span: TimeSpan, given: _Input, cpus: int | None) -> TimeSpan:
     """*span* with its profile; counts by target only if no thread row was cut."""
     profile = given.profile
@@ -91,7 +109,7 @@ def _finished(span: TimeSpan, given: _Input, cpus: int | None) -> TimeSpan:
         span.warmup_s = profile.warmup_s
         span.engine = profile.engine
         span.shared_threads = profile.shared_threads
-    span.targets = span.targets or command_targets(given.command)
+    span.targets = span.targets or _command_targets(given.command)
     span.cpus = span.cpus or cpus
     each = [target.threads for target in span.targets]
     if span.threads is None and each and all(each):

@@ -18,9 +18,9 @@ from nvmesim.capture.fields import Fields
 from nvmesim.capture.readers.fio.groups import measure_groups, tell_apart
 from nvmesim.capture.readers.fio.jobs import ALL_CLIENTS, FioJob, read_jobs
 from nvmesim.capture.readers.fio.normal_lines import INTERRUPTED
-from nvmesim.capture.readers.fio.options import Options
 from nvmesim.capture.text import Head, Source, shown
 from nvmesim.errors import CaptureError
+from nvmesim.scenario.loads.fio_options import FioOptions
 
 _MARK: Final = re.compile(r'"fio version"\s*:')
 _ETA: Final = re.compile(r"^Jobs: \d+ \(f=\d+\)", re.MULTILINE)
@@ -253,7 +253,7 @@ def _in_ramp(table: Mapping[str, Any]) -> bool:
     """True if the jobs had not run longer than a lead-in that is not measured."""
     common = _common_of(table)
     own = [job.get("job options") for job in _jobs_of(table)]
-    given = [Options({**common, **(o if isinstance(o, dict) else {})}) for o in own]
+    given = [FioOptions({**common, **(o if isinstance(o, dict) else {})}) for o in own]
     ramp_s = max((options.ramp_s() or 0.0 for options in given), default=0.0)
     ran_ms = _runtime_ms(table) / max(len(own), 1)
     return ramp_s > 0 and ran_ms <= 1000 * ramp_s + RAMP_END_MS

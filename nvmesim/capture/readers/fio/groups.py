@@ -234,7 +234,7 @@ def conditions_of(jobs: list[FioJob]) -> Conditions:
         block_size=_block_size(jobs),
         jobs=_total(job.threads for job in jobs),
         iodepth=_same(depth_of(job) for job in jobs),
-        targets=None if None in names else len({n for some in names for n in some or ()}),
+        targets=None if () in names else len({n for some in names for n in some}),
         engine=_same(engine_of(job) for job in jobs),
         direct=_same(o.direct() for o in options),
         rate_iops=_rate(jobs),

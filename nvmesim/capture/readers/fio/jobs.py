@@ -15,8 +15,8 @@ import numpy as np
 from nvmesim.capture.capture import Latency, Op, OpResult
 from nvmesim.capture.fields import MAX_COUNT, MAX_LATENCY_S, MAX_RATE, Fields
 from nvmesim.capture.histogram import fio_bin_value
-from nvmesim.capture.readers.fio.options import Options
 from nvmesim.capture.text import shown
+from nvmesim.scenario.loads.fio_options import FioOptions
 
 OPS: Final[tuple[Op, ...]] = ("read", "write")
 _NS_PER_S, _US_PER_S = 1e9, 1e6
@@ -39,7 +39,7 @@ class FioJob:
     error: int
     threads: int | None
     """How many threads the entry stands for, None if it does not say."""
-    options: Options
+    options: FioOptions
     depth: int | None
     """fio's latency_depth."""
     ops: Mapping[Op, OpResult]
@@ -81,7 +81,7 @@ def _identity(entry: Fields) -> tuple[str, int, str]:
 
 def _job(entry: Fields, common: Mapping[str, object], same_name: int) -> FioJob:
     own = entry.fields("job options")
-    options = Options({**common, **(own.table if own else {})})
+    options = FioOptions({**common, **(own.table if own else {})})
     host, group, name = _identity(entry)
     runtimes = {op: _runtime_s(entry, op) for op in (*OPS, "mixed")}
     ops = {op: result for op in OPS if (result := _op_result(entry, op)) is not None}
@@ -140,7 +140,7 @@ def _runtime_s(entry: Fields, op: str) -> float:
 
 
 def by_operation(
-    ops: dict[Op, OpResult], mixed: OpResult | None, options: Options
+    ops: dict[Op, OpResult], mixed: OpResult | None, options: FioOptions
 ) -> tuple[dict[Op, OpResult], OpResult | None]:
     """Return what was read and written, and what was reported as one: none beside the others.
 
@@ -152,7 +152,7 @@ def by_operation(
     return (ops, mixed) if pure is None else ({pure: mixed}, None)
 
 
-def _only_op(options: Options) -> Op | None:
+def _only_op(options: FioOptions) -> Op | None:
     """Return the one operation of a job that only reads or only writes, else None."""
     fraction = options.read_fraction()
     if fraction == 1.0:
@@ -161,7 +161,7 @@ def _only_op(options: Options) -> Op | None:
 
 
 def _threads(
-    entry: Fields, options: Options, same_name: int, runtime_s: float
+    entry: Fields, options: FioOptions, same_name: int, runtime_s: float
 ) -> tuple[int, tuple[str, ...]]:
     """Return how many threads this entry stands for, and a note if the options say otherwise.
 

@@ -15,8 +15,8 @@ from nvmesim.capture.capture import Latency, OpResult
 from nvmesim.capture.fields import MAX_LATENCY_S, MAX_RATE, checked
 from nvmesim.capture.readers.fio.jobs import OPS, FioJob, by_operation
 from nvmesim.capture.readers.fio.normal_lines import Line
-from nvmesim.capture.readers.fio.options import Options
 from nvmesim.capture.text import Source, shown
+from nvmesim.scenario.loads.fio_options import FioOptions
 from nvmesim.warning import Warning
 
 _OP: Final = re.compile(r"\b(read|write|trim|mixed)[ \t]*:[ \t]*(?=IOPS=|io=)([^\n]*)")
@@ -123,7 +123,7 @@ class ReportSection:
         issued = self._found("issued", _ISSUED)
         return sum(int(n[:18]) for n in issued.groups()[:3] if n) if issued else 0
 
-    def job(self, options: Options, threads: int | None) -> FioJob:
+    def job(self, options: FioOptions, threads: int | None) -> FioJob:
         """Return the numbers of the report; CaptureError if it is cut or contradicts itself."""
         cpu, issued = self._found("cpu", _CPU), self._found("issued", _ISSUED)
         counts = (
@@ -135,7 +135,7 @@ class ReportSection:
         if target is not None:
             key = "latency_target" if target[1] != "0" else "iodepth"
             value = target[1] if target[1] != "0" else target[2]
-            options = Options({key: value, **options.given}, complete=options.complete)
+            options = FioOptions({key: value, **options.given}, complete=options.complete)
         found, runtimes = self._results(counts, options)
         ops, mixed = by_operation(
             {op: found[op] for op in OPS if op in found}, found.get("mixed"), options
@@ -173,7 +173,7 @@ class ReportSection:
         return notes
 
     def _check_whole(
-        self, found: Mapping[str, OpResult], counts: list[int] | None, options: Options
+        self, found: Mapping[str, OpResult], counts: list[int] | None, options: FioOptions
     ) -> None:
         """Refuse a report that lacks an operation which was counted or asked for."""
         if self.error:
@@ -216,7 +216,7 @@ class ReportSection:
         return checked(self.source, where, value, most=most / (scale or 1.0)) * (scale or 1.0)
 
     def _results(
-        self, counts: list[int] | None, options: Options
+        self, counts: list[int] | None, options: FioOptions
     ) -> tuple[dict[str, OpResult], list[float]]:
         """Return what each line of an operation, with those below it, says, and the run times."""
         found: dict[str, OpResult] = {}

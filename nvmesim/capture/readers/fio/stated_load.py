@@ -13,10 +13,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from nvmesim.capture.readers.fio.normal_lines import Line
-from nvmesim.capture.readers.fio.options import Options
 from nvmesim.capture.text import shown
-from nvmesim.scenario.loads import fio_words as words
-from nvmesim.scenario.loads.fio_options import HONOURED, IGNORED, REFUSED
+from nvmesim.scenario.loads.fio_options import ALIASES, FLAGS, KNOWN, FioOptions
 
 _BANNER: Final = re.compile(
     r"[ \t]*(?:<\S+> )?(?P<name>[^\n]+?): \(g=(?P<group>\d{1,9})\): rw=(?P<rw>\w+)[^,\n]*, "
@@ -35,22 +33,13 @@ _SETTING: Final = re.compile(r"([a-z][a-z0-9_-]*)(?:\s*=\s*(\S[^\n]*?))?\s*")
 _HEADING: Final = re.compile(
     r"\s*(?:#+\s+(\S[^\n]{0,80})|(/[\w./-]{1,80}):?\s*|(\S[^\n]{0,60}?)\s*:\s*)"
 )
-_KNOWN: Final = frozenset((*HONOURED, *IGNORED, *REFUSED, *words.ALIASES))
-_FLAGS: Final = frozenset(
-    (
-        *("time_based", "group_reporting", "thread", "norandommap", "stonewall", "exitall"),
-        *("minimal", "new_group", "hipri", "fixedbufs", "gtod_reduce", "refill_buffers"),
-        *("zero_buffers", "overwrite", "unlink", "do_verify"),
-    )
-)
-"""Options that stand without a value. Source: fio HOWTO."""
 _HEADING_LINES: Final = 6
 Given = dict[str, str]
 
 
 @dataclass(frozen=True)
 class StatedLoad:
-    """Options by source, each perhaps missing."""
+    """FioOptions by source, each perhaps missing."""
 
     version: str | None = None
     banner: Mapping[tuple[int, str], Given] = field(default_factory=dict)
@@ -63,7 +52,7 @@ class StatedLoad:
     job_file: Mapping[str, Given] = field(default_factory=dict)
     heading: str = ""
 
-    def options(self, group: int, name: str) -> Options:
+    def options(self, group: int, name: str) -> FioOptions:
         """Return what is known of the options of job *name*, perhaps nothing."""
         shown_there = self.banner.get((group, name), {})
         below = self.job_file.get(name)
@@ -74,7 +63,7 @@ class StatedLoad:
             below, is_whole = self.command.get(name, {}), self.is_whole and name in self.command
         if _contradicts(below, shown_there):
             below, is_whole = {}, False
-        return Options({**below, **shown_there}, complete=is_whole)
+        return FioOptions({**below, **shown_there}, complete=is_whole)
 
     @property
     def target(self) -> str:
@@ -142,9 +131,9 @@ def parse_command(text: str) -> tuple[dict[str, Given], bool]:
             waiting = ""
             continue
         key, equals, value = part.lstrip("-").partition("=")
-        key = words.ALIASES.get(key, key)
-        is_whole &= key in _KNOWN or key == "name"
-        waiting = "" if equals or key in _FLAGS else key
+        key = ALIASES.get(key, key)
+        is_whole &= key in KNOWN or key == "name"
+        waiting = "" if equals or key in FLAGS else key
         if key == "name" and equals:
             given = jobs[value] = dict(common)
         elif "$" in value or "`" in value:
@@ -167,8 +156,12 @@ def _job_files(lines: Iterable[Line]) -> dict[str, Given]:
                 given = common = {}
             else:
                 given = found[shown(section[1], 60)] = dict(common)
-        elif given is not None and setting is not None and setting[1] in _KNOWN:
-            key = words.ALIASES.get(setting[1], setting[1])
+        elif (
+            given is not None
+            and setting is not None
+            and ALIASES.get(setting[1], setting[1]) in KNOWN
+        ):
+            key = ALIASES.get(setting[1], setting[1])
             given[key] = setting[2] or "1"
         elif text and text[0] not in "#;":
             given = None
@@ -187,7 +180,7 @@ def _heading(before: list[Line]) -> str:
 
 def _contradicts(command: Mapping[str, str], banner: Mapping[str, str]) -> bool:
     """True if a command cannot be that of a banner."""
-    both = Options(command, complete=False), Options(banner, complete=False)
+    both = FioOptions(command, complete=False), FioOptions(banner, complete=False)
     if not command or not banner:
         return False
     facts = [
@@ -197,6 +190,6 @@ def _contradicts(command: Mapping[str, str], banner: Mapping[str, str]) -> bool:
     numbers = [(o.whole("iodepth"), o.block_sizes("read"), o.block_sizes("write")) for o in both]
     pairs = [*zip(*facts, strict=True), *zip(*numbers, strict=True)]
     return any(
-        a and b and words.ALIASES.get(a, a) != b if isinstance(a, str) else a and b and a != b
+        a and b and ALIASES.get(a, a) != b if isinstance(a, str) else a and b and a != b
         for a, b in pairs
     )

@@ -45,7 +45,7 @@ class _Run:
     """What one run printed, and its command."""
 
     flags: dict[str, int] | None = None
-    """Options of the command with their defaults; None if there is none."""
+    """FioOptions of the command with their defaults; None if there is none."""
     settings: dict[str, str] = field(default_factory=dict)
     """Values of the lines ``polled=..., QD=...`` and ``Engine=...``."""
     submitters: set[int] = field(default_factory=set)

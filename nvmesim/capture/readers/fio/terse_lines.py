@@ -17,10 +17,10 @@ from nvmesim.capture.fields import MAX_LATENCY_S, MAX_RATE, checked
 from nvmesim.capture.readers.fio.groups import COUNT_TOLERANCE, measure_groups, tell_apart
 from nvmesim.capture.readers.fio.jobs import OPS, FioJob, by_operation
 from nvmesim.capture.readers.fio.normal_lines import read_lines
-from nvmesim.capture.readers.fio.options import Options
 from nvmesim.capture.readers.fio.stated_load import StatedLoad, read_stated_load
 from nvmesim.capture.text import Head, Source, shown
 from nvmesim.errors import CaptureError
+from nvmesim.scenario.loads.fio_options import FioOptions
 
 _LINE: Final = re.compile(
     r"(?:[2-5];fio-\d[^;\n]*;|^2;)[^;\n]*;\d{1,9};-?\d{1,9};\d+;", re.MULTILINE
@@ -282,7 +282,7 @@ class _Line:
             },
         )
 
-    def _op_result(self, at: int, options: Options, block: str) -> OpResult | None:
+    def _op_result(self, at: int, options: FioOptions, block: str) -> OpResult | None:
         kib = self.number_at(at, 2**53)
         rate = self.number_at(at + 1, MAX_RATE / 1024)
         iops = self.number_at(at + 2, MAX_RATE)

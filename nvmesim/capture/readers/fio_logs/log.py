@@ -189,7 +189,7 @@ def _with_depth(table: pl.DataFrame) -> pl.DataFrame:
 
 
 def _device(run: FioRun | None) -> str | None:
-    names = {name for job in run.jobs for name in job.options.filenames() or ()} if run else set()
+    names = {name for job in run.jobs for name in job.options.filenames()} if run else set()
     return names.pop() if len(names) == 1 else None
 
 

@@ -26,12 +26,11 @@ from nvmesim.capture.capture import (
 )
 from nvmesim.capture.caveats import with_caveats
 from nvmesim.capture.fields import MAX_LATENCY_S, MAX_RATE, checked
-from nvmesim.capture.readers.fio.options import Options
 from nvmesim.capture.text import Head, Source, shown
 from nvmesim.errors import CaptureError, UnitError, nearest
 from nvmesim.limits import MOST_POINTS
 from nvmesim.raid.levels import LEVELS
-from nvmesim.scenario.loads.fio_words import parse_bytes
+from nvmesim.scenario.loads.fio_options import FioOptions, parse_bytes
 from nvmesim.units import format_size, parse_size
 
 _PLAIN: Final = frozenset(
@@ -194,7 +193,7 @@ def _measurement(row: _Row) -> Measurement:
     jobs, drives, is_own = _threads(row)
     conditions = Conditions(
         read_fraction=fraction,
-        access="random" if options.rw.startswith("rand") else "sequential",
+        access=options.access(),
         block_size=_block_size(row),
         jobs=jobs,
         iodepth=row.whole("iodepth", MAX_JOBS),
@@ -287,7 +286,7 @@ def _check_law(
         )
 
 
-def _load(row: _Row) -> tuple[Options, float]:
+def _load(row: _Row) -> tuple[FioOptions, float]:
     """Return the row's ``op`` as fio's rw option, and the fraction of reads."""
     text = (row.get("op") or "").lower()
     match = _OP.fullmatch(text)
@@ -296,7 +295,7 @@ def _load(row: _Row) -> tuple[Options, float]:
             f"op is {shown(text, 30)!r}" if text else "has no op",
             "write randread, randwrite, read, write or randrw:70 (percent of reads)",
         )
-    options = Options({"rw": match.group(1) or text})
+    options = FioOptions({"rw": match.group(1) or text})
     if match.group(2) is not None:
         percent = checked(row.source, f"line {row.line}: op", match.group(2), most=100)
         return options, percent / 100
