@@ -68,9 +68,9 @@ class Chosen:
         named = {"rounds": "batch service (a virtual disk: one thread behind one queue)",
                  "dies": "a bank of dies"}  # fmt: skip
         return (
-            f"two models were fitted without depth {self.depth} and judged by it: {named[won]} "
-            f"misses it by half a chi-square of {getattr(self, won):.0f}, {named[lost]} by "
-            f"{getattr(self, lost):.0f}; the first is used"
+            f"two models were fitted without depth {self.depth}: {named[won]} predicts it better "
+            f"than {named[lost]} and is used (it misses by {getattr(self, won):.0f}, the other by "
+            f"{getattr(self, lost):.0f}; 0 is exact)"
         )
 
 
