@@ -82,6 +82,11 @@ _KNOWN: Final = (
         "give the trace itself: blkparse's text or its files",
     ),
     _KnownFile(
+        r"<title>Vdbench \S*histogram\.html|^Total response time histogram\.$",
+        "is vdbench's page of histograms: no rates",
+        "give flatfile.html of the same folder",
+    ),
+    _KnownFile(
         r"\Aname: \w+\nID: \d+\nformat:",
         "describes a tracepoint",
         "give the events: perf script or the trace file",
@@ -103,9 +108,14 @@ _KNOWN: Final = (
         most=_MESSAGES,
     ),
     _KnownFile(
-        r"^[ \t]*Run status group \d+ \(|^[ \t]*(?:read|write)\s*: IOPS=[^\n]*BW=",
-        "is a part of fio's report: no job, no latencies",
-        "copy the whole report, or use --output-format=json+",
+        r"^[^\n\"]{1,300}?: \(g=\d+\): rw=|^Jobs: \d+ \(f=\d+\)",
+        "ends before fio's report: a banner or progress, no result",
+        "give the whole output of fio, or run it to its end",
+    ),
+    _KnownFile(
+        r"^[ \t]*\"(?:clat_ns|iops_mean|io_kbytes)\"\s*:",
+        "is a part of fio's JSON, without its version and jobs",
+        "give the whole object that fio wrote",
     ),
     _KnownFile(
         r"^=+ \S+ =+\n\s*CPU +\d+: +\d+ events,",

@@ -6,10 +6,10 @@ import tomllib
 import pytest
 
 from nvmesim.cli import progress
-from nvmesim.cli.captures.capture_plan import STEPS, minutes
 from nvmesim.scenario.load import apply_sets, load_scenario
 from nvmesim.scenario.loads import diskspd, fio_job
 from nvmesim.scenario.presets import PRESETS
+from nvmesim.study.measuring.rows import PLAN, minutes
 
 
 @pytest.mark.parametrize("load", PRESETS)
@@ -48,21 +48,21 @@ def test_init_says_what_a_wrong_name_may_have_meant(nvmesim, option, value, hint
 def test_the_plan_is_a_fio_job_that_our_own_reader_of_jobs_takes(nvmesim, tmp_path):
     file = tmp_path / "plan.fio"
     assert nvmesim("capture-plan", "-o", file).code == 0
-    for name, _, kib, jobs, depth, _ in STEPS:
-        (load,) = fio_job.load(f"{file.name}#{name}", tmp_path, key="plan")
-        assert (load.fields["threads"], load.fields["outstanding"]) == (jobs, depth)
-        assert load.fields["block_sizes"] == ((kib * 1024, 1.0),)
+    for row in PLAN:
+        (load,) = fio_job.load(f"{file.name}#{row.name}", tmp_path, key="plan")
+        assert (load.fields["threads"], load.fields["outstanding"]) == (row.jobs, row.depth)
+        assert load.fields["block_sizes"] == ((row.kib * 1024, 1.0),)
     assert minutes() <= 10
 
 
 def test_the_plan_for_windows_is_lines_that_our_own_reader_takes(nvmesim):
     said = nvmesim("capture-plan", "--os", "windows")
     lines = [n for n in said.out.splitlines() if n.startswith("diskspd.exe")]
-    assert len(lines) == len(STEPS)
-    for line, step in zip(lines, STEPS, strict=True):
+    assert len(lines) == len(PLAN)
+    for line, row in zip(lines, PLAN, strict=True):
         options = line.partition(" $drive")[0].removeprefix("diskspd.exe ")
         load = diskspd.parse(options, key="plan")
-        assert load.fields["outstanding"] == step[4]
+        assert load.fields["outstanding"] == row.depth
 
 
 def test_a_star_in_set_stands_for_each_element():

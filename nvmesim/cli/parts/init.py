@@ -7,12 +7,17 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from nvmesim.cli.output import check_writable, output_path, write_text
 
+if TYPE_CHECKING:
+    from nvmesim.catalog.profile import PlatformProfile
+
+DEFAULT_DRIVE: Final = "kioxia-cd6-r-15.36tb"
+"""Of the data-centre drives the one of whose numbers the fewest are assumed."""
 POOLS: Final = ("zfs-mirror", "raidz1", "raidz2", "raidz3")
 RAID_LEVELS: Final = ("none", "raid0", "raid1", "raid10", "raid5", "raid6", *POOLS)
 STACKS: Final = {"linux": "linux-io_uring", "windows": "windows-2019"}
@@ -57,14 +62,17 @@ def questions() -> list[Question]:
     def free(answers: Mapping[str, str]) -> bool:
         return answers["platform"] == NO_PLATFORM
 
+    def bare(answers: Mapping[str, str]) -> bool:
+        return not _own_drives(answers["platform"])
+
     return [
         Question("platform", "Server (none: choose CPUs)", NO_PLATFORM,
                  lambda: (NO_PLATFORM, *catalog.names("platform"))),
         Question("cpu", "CPU", "xeon-gold-6130", lambda: catalog.names("cpu"), free),
         Question("sockets", "Sockets", "1", lambda: ("1", "2", "4"), free),
         Question("os", "Operating system", "linux", lambda: tuple(STACKS)),
-        Question("drive", "Drive", "samsung-980pro-1tb", lambda: catalog.names("drive")),
-        Question("count", "How many drives", "8"),
+        Question("drive", "Drive", DEFAULT_DRIVE, lambda: catalog.names("drive"), bare),
+        Question("count", "How many drives", "8", is_asked=bare),
         Question("raid", "RAID level", "raid5", lambda: RAID_LEVELS),
         Question("load", "Load", "oltp", lambda: tuple(PRESETS)),
         Question("goal", "p99 latency to stay below", "1 ms"),
@@ -99,8 +107,8 @@ def init(output: Path | None, **options: str | None) -> int:
     base = output.parent if output else Path()
     answers: dict[str, str] = {}
     for question in questions():
-        if question.is_asked(answers):
-            given = options[question.option]
+        given = options[question.option]
+        if given or question.is_asked(answers):
             answers[question.option] = (
                 checked(question, answers, given, base)
                 if given
@@ -158,7 +166,7 @@ def _asked(question: Question, answers: Mapping[str, str], base: Path) -> str:
     from nvmesim.errors import NvmesimError
 
     usual = question.usual
-    if question.option == "raid" and answers["count"] in ("1", "2"):
+    if question.option == "raid" and _count(answers) < 3:
         usual = "none"
     if not sys.stdin.isatty():
         return checked(question, answers, usual, base)
@@ -208,29 +216,57 @@ def _keep(answers: Mapping[str, str]) -> None:
 def scenario_tables(answers: Mapping[str, str]) -> dict[str, Any]:
     """Return the tables of a server with one kind of drive and one load; usual where unanswered.
 
+    A platform of the catalog brings its sockets, and the drives if they are those of an instance;
+    drives of one's own are spread over its sockets.
+
     >>> scenario_tables({"drive": "hdd-7200", "count": "2", "raid": "raid1"})["volume"]["raid"]
     'raid1'
     """
     from nvmesim.scenario.presets import preset, workload
 
-    drive, count = answers.get("drive", "samsung-980pro-1tb"), int(answers.get("count", "8"))
     raid, load = answers.get("raid", "none"), answers.get("load", "oltp")
     system, platform = answers.get("os", "linux"), answers.get("platform", NO_PLATFORM)
-    sockets = int(answers.get("sockets", "1"))
-    server: dict[str, Any] = {"stack": STACKS[system]}
-    if platform != NO_PLATFORM:
-        server = {"platform": platform, **server}
-    else:
+    is_known = platform != NO_PLATFORM
+    sockets = len(_platform(platform).server["sockets"]) if is_known else (
+        int(answers.get("sockets", "1"))
+    )  # fmt: skip
+    server: dict[str, Any] = {"platform": platform} if is_known else {}
+    server["stack"] = STACKS[system]
+    if not is_known or "cpu" in answers:
         server["sockets"] = [{"cpu": answers.get("cpu", "xeon-gold-6130")} for _ in range(sockets)]
+    drive, count = answers.get("drive", DEFAULT_DRIVE), _count(answers)
+    shares = [(socket, len(range(socket, count, sockets))) for socket in range(sockets)]
+    drives = [{"profile": drive, "count": n, "socket": socket} for socket, n in shares if n]
+    own = "drive" not in answers and _own_drives(platform)
+    what = platform if own else f"{count} x {drive}"
     return {
-        "name": f"{count} x {drive}" + (f", {raid}" if raid != "none" else ""),
+        "name": what + (f", {raid}" if raid != "none" else ""),
         "server": server,
-        "drives": [{"profile": drive, "count": count, "socket": 0}],
+        **({} if own else {"drives": drives}),
         **({"volume": {"raid": raid, "engine": _engine(raid, system), "degraded": []}}
            if raid != "none" else {}),
         "workload": [{"name": preset(load).title, **workload(load),
                       "slo": answers.get("goal", "1 ms")}],
     }  # fmt: skip
+
+
+def _platform(name: str) -> PlatformProfile:
+    from nvmesim.catalog import load as catalog
+
+    return catalog.get("platform", name)
+
+
+def _own_drives(platform: str) -> bool:
+    """True if a platform comes with its drives, as instances do."""
+    return platform != NO_PLATFORM and bool(_platform(platform).drives)
+
+
+def _count(answers: Mapping[str, str]) -> int:
+    """How many drives there are."""
+    platform = answers.get("platform", NO_PLATFORM)
+    if "count" not in answers and _own_drives(platform):
+        return sum(int(group["count"]) for group in _platform(platform).drives)
+    return int(answers.get("count", "8"))
 
 
 def _engine(raid: str, system: str) -> str:

@@ -14,16 +14,23 @@ from nvmesim.cli.progress import progress_bar
 from nvmesim.cli.simulating import Answer, simulates
 
 if TYPE_CHECKING:
+    from nvmesim.show.blocks import Block
     from nvmesim.study.validate.score import Score
 
+MOST_NAMED = 12
+"""Cases whose sources are listed one by one."""
 EXAMPLE = "Example: nvmesim validate team-jbod --report team.html   (or: validate new my-server)"
 
 
 @click.command(epilog=EXAMPLE)
 @click.argument("sets", nargs=-1, metavar="[SET...]")
+@click.option(
+    "--held-out", "is_held_out", is_flag=True,
+    help="Predict held-out rows of every source (or of the sources named) instead.",
+)  # fmt: skip
 @click.option("--write", is_flag=True, help="Write report.md of each set, and SCOREBOARD.md.")
 @simulates(report="Write predicted against measured as one HTML page.")
-def validate(sets: tuple[str, ...], write: bool) -> Answer:
+def validate(sets: tuple[str, ...], is_held_out: bool, write: bool) -> Answer:
     """Compare predictions with published measurements.
 
     Each SET (a name, or a folder with set.toml; all if left out) is calibrated on its inputs, and
@@ -33,6 +40,8 @@ def validate(sets: tuple[str, ...], write: bool) -> Answer:
     if sets[:1] == ("new",):
         written = _new(sets[1:])
         return Answer(lambda: [], lambda: {"written": written})
+    if is_held_out:
+        return _held_out(sets)
     scores = _scores(sets)
     if not sets:
         from nvmesim.study.validate.learn import relearned
@@ -47,6 +56,29 @@ def validate(sets: tuple[str, ...], write: bool) -> Answer:
         lambda: {"sets": [line.to_json() for s in scores for line in s.lines]},
         lambda: page(scores), 0 if all(s.met for s in scores) else 1,
     )  # fmt: skip
+
+
+def _held_out(names: tuple[str, ...]) -> Answer:
+    """Predict held-out rows of other sources, and say how near that came."""
+    from nvmesim.show.blocks import table
+    from nvmesim.study.validate.held_out import held_out
+    from nvmesim.study.validate.held_score import HEADINGS, by_source, failures, groups, json_rows
+
+    with progress_bar("predicting held-out rows") as progress:
+        answers = held_out(names, progress)
+    failed = failures(answers)
+
+    def blocks() -> list[Block]:
+        lines = [*groups(answers), *([] if len(answers) > MOST_NAMED else by_source(answers))]
+        return [
+            table("Held-out rows", HEADINGS, [line.cells() for line in lines]),
+            table("Not predicted", ("", "rows", "<why"),
+                  [(f.what, str(f.rows), f.why) for f in failed]),
+        ]  # fmt: skip
+
+    return Answer(
+        blocks, lambda: {"rows": list(json_rows(answers)), "failures": [vars(f) for f in failed]}
+    )
 
 
 def _new(rest: Sequence[str]) -> list[str]:

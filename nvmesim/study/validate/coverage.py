@@ -19,6 +19,8 @@ from nvmesim.predict.uncertainty.numbers import Z95
 ALPHA: Final = 0.05
 """An interval leaves out so much."""
 PIT_BINS: Final = 10
+EQUAL: Final = 0.005
+"""Errors that differ by less are equal."""
 
 
 @dataclass(frozen=True)
@@ -63,9 +65,30 @@ class CoveredRow:
         return 0.5 * (1 + math.erf(off * Z95 / max(half, 1e-12) / math.sqrt(2)))
 
     @property
+    def crps(self) -> float:
+        """Continuous ranked probability score of the logarithm, a normal of the printed width.
+
+        Source: Gneiting and Raftery 2007, equation 21.
+
+        >>> one = CoveredRow("a", 100.0, 100.0, 100 / math.e, 100 * math.e)
+        >>> round(one.crps / (1 / Z95), 4)
+        0.2337
+        """
+        wide = math.log(max(self.high, 1e-300) / max(self.low, 1e-300))
+        sigma = max(wide / 2 / Z95, 1e-9)
+        z = math.log(self.measured / self.predicted) / sigma
+        density = math.exp(-z * z / 2) / math.sqrt(2 * math.pi)
+        return sigma * (z * math.erf(z / math.sqrt(2)) + 2 * density - 1 / math.sqrt(math.pi))
+
+    @property
     def error(self) -> float:
         """Relative error, without its sign."""
         return abs(self.predicted / self.measured - 1)
+
+    @property
+    def naive_error(self) -> float | None:
+        """Relative error of the naive rule; None where it says nothing."""
+        return abs(self.naive / self.measured - 1) if self.naive else None
 
 
 @dataclass(frozen=True)
@@ -88,26 +111,50 @@ class Coverage:
     """That of the naive rule, where it says anything."""
     skill: float
     """1 less the ratio of the two on the rows that have both; 0 is no better, 1 is perfect."""
+    crps: float = math.nan
+    """Mean continuous ranked probability score of the logarithms."""
+    error_p90: float = math.nan
+    naive_p90: float = math.nan
+    closer: float = math.nan
+    """Share of the rows that are at least as near as the naive rule, of those that have both."""
+    worst: float = math.nan
+    """Largest ratio of a source's median error to that of the naive rule."""
 
 
 def coverage(found: Iterable[CoveredRow | None]) -> Coverage:
     """Return what *found* adds up to; NaN without a row."""
     rows = [row for row in found if row is not None]
     weights = _votes(rows)
-    pairs = [(r, w) for r, w in zip(rows, weights, strict=True) if r.naive]
-    naive = [(abs((r.naive or 0.0) / r.measured - 1), w) for r, w in pairs]
-    own = _median([(r.error, w) for r, w in pairs])
-    theirs = _median(naive)
+    voted = list(zip(rows, weights, strict=True))
+    pairs = [(r.error, n, w) for r, w in voted if (n := r.naive_error) is not None]
+    own, theirs = _median([(e, w) for e, _, w in pairs]), _median([(n, w) for _, n, w in pairs])
     pit = np.histogram([r.pit for r in rows], PIT_BINS, (0, 1), weights=weights)[0]
     return Coverage(
         len(rows), len({r.source for r in rows}),
-        _mean([(float(r.inside), w) for r, w in zip(rows, weights, strict=True)]),
-        _median([(r.half_width, w) for r, w in zip(rows, weights, strict=True)]),
-        _mean([(r.score, w) for r, w in zip(rows, weights, strict=True)]),
-        tuple(float(share) for share in pit),
-        _median([(r.error, w) for r, w in zip(rows, weights, strict=True)]),
-        theirs, 1 - own / theirs if theirs else math.nan,
+        covered=_mean([(float(r.inside), w) for r, w in voted]),
+        half_width=_median([(r.half_width, w) for r, w in voted]),
+        score=_mean([(r.score, w) for r, w in voted]),
+        pit=tuple(float(share) for share in pit),
+        error=_median([(r.error, w) for r, w in voted]),
+        naive_error=theirs,
+        skill=1 - own / theirs if theirs else math.nan,
+        crps=_mean([(r.crps, w) for r, w in voted]),
+        error_p90=_quantile([(r.error, w) for r, w in voted], 0.9),
+        naive_p90=_quantile([(n, w) for _, n, w in pairs], 0.9),
+        closer=_mean([(float(e <= n + EQUAL), w) for e, n, w in pairs]),
+        worst=_worst(rows),
     )  # fmt: skip
+
+
+def _worst(rows: list[CoveredRow]) -> float:
+    ratios = []
+    for source in {r.source for r in rows}:
+        pairs = [(r.error, n) for r in rows
+                 if r.source == source and (n := r.naive_error) is not None]  # fmt: skip
+        if pairs:
+            own, naive = (float(np.median(each)) for each in zip(*pairs, strict=True))
+            ratios.append((own + EQUAL) / (naive + EQUAL))
+    return max(ratios, default=math.nan)
 
 
 def _votes(rows: list[CoveredRow]) -> list[float]:
@@ -123,15 +170,19 @@ def _mean(pairs: list[tuple[float, float]]) -> float:
 
 
 def _median(pairs: list[tuple[float, float]]) -> float:
-    """Weighted median.
+    return _quantile(pairs, 0.5)
 
-    >>> _median([(1.0, 0.5), (9.0, 0.25), (5.0, 0.25)])
+
+def _quantile(pairs: list[tuple[float, float]], share: float) -> float:
+    """Weighted quantile.
+
+    >>> _quantile([(1.0, 0.5), (9.0, 0.25), (5.0, 0.25)], 0.5)
     1.0
     """
     whole = sum(w for _, w in pairs)
     so_far = 0.0
     for value, weight in sorted(pairs):
         so_far += weight
-        if so_far >= whole / 2 - 1e-12:
+        if so_far >= share * whole - 1e-12:
             return value
     return math.nan

@@ -1,0 +1,287 @@
+"""`measure`: rows are chosen for what they tell, nothing is overwritten, what is done is kept."""
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from nvmesim.cli.app import run_command
+from nvmesim.errors import InfrastructureError, InputError
+from nvmesim.study.measuring.machine import Machine, link_below, refuse_unless_free, target_of
+from nvmesim.study.measuring.measure import Plan, checked, measure
+from nvmesim.study.measuring.rows import PLAN, options
+from tests.study.simulated_fio import SimulatedRunner
+
+TESTS = Path(__file__).parents[2]
+
+
+def plan(runner, tmp_path, **changes):
+    return Plan(runner, tmp_path / "rows", "drive", **changes)
+
+
+@pytest.fixture
+def stands_in(tmp_path, monkeypatch):
+    """A fio on the path that answers as told; returns how to tell it and what it was asked."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    script = folder / "fio"
+    script.write_text(
+        f'#!/bin/sh\nexport PYTHONPATH="{TESTS}"\n'
+        f'exec "{sys.executable}" -P -m tests.study.simulated_fio "$@"\n'
+    )
+    script.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+    told, log = tmp_path / "told.json", tmp_path / "log"
+    monkeypatch.setenv("FIO_STANDS_IN", str(told))
+
+    def tell(**behaviour):
+        told.write_text(json.dumps({"drive": "samsung-pm9a3-3.84tb", "log": str(log), **behaviour}))
+
+    tell()
+    return tell, lambda: [json.loads(line) for line in log.read_text().splitlines()]
+
+
+def test_reads_are_asked_for_read_only_and_writes_are_not():
+    for row in PLAN:
+        assert ("--readonly" in options(row, "/dev/x")) == (row.op in ("read", "randread"))
+
+
+@pytest.mark.long
+def test_rows_are_measured_until_the_next_would_bring_little(tmp_path):
+    runner = SimulatedRunner("samsung-pm9a3-3.84tb")
+    done = measure(plan(runner, tmp_path))
+    assert [row.name for row in runner.rows[:2]] == ["rr-qd1", "rr-qd256"]
+    assert not any(row.writes for row in runner.rows)
+    assert done.ended in ("enough", "plan")
+    assert {p.name for p in (tmp_path / "rows").iterdir()} == {
+        f"{row.name}.json" for row in runner.rows
+    }
+    measured = {j.point.name: j for j in done.fit.points}
+    assert all(abs(j.residual["iops"]) < 0.05 for j in measured.values())
+
+
+@pytest.mark.long
+def test_a_failure_after_the_first_rows_keeps_what_was_measured(tmp_path):
+    lost = InfrastructureError("host: the connection is lost: closed")
+    runner = SimulatedRunner("samsung-pm9a3-3.84tb", fails_at=2, error=lost)
+    done = measure(plan(runner, tmp_path))
+    assert (done.ended, done.error, len(done.steps)) == ("failed", str(lost), 2)
+
+
+def test_a_failure_at_the_first_row_is_one_line(tmp_path):
+    runner = SimulatedRunner("samsung-pm9a3-3.84tb", fails_at=0, error=InfrastructureError("no"))
+    with pytest.raises(InfrastructureError, match="no"):
+        measure(plan(runner, tmp_path))
+    assert not (tmp_path / "rows").exists()
+
+
+@pytest.mark.long
+def test_the_budget_ends_it_and_a_drive_that_throttles_is_said(tmp_path):
+    runner = SimulatedRunner("samsung-pm9a3-3.84tb", share=0.6)
+    done = measure(plan(runner, tmp_path, budget_s=45))
+    assert (done.ended, len(done.steps)) == ("budget", 2)
+    assert [step.settled for step in done.steps] == [False, False]
+
+
+@pytest.mark.parametrize("text", ["", "fio: out of space", '{"jobs": [{"err', '{"jobs": []}'])
+def test_a_report_that_is_not_whole_is_refused(text):
+    with pytest.raises(InfrastructureError, match="not a whole report"):
+        checked(text, PLAN[0])
+
+
+def test_a_report_with_an_error_is_refused():
+    with pytest.raises(InfrastructureError, match="error 28"):
+        checked('{"jobs": [{"error": 28}]}', PLAN[0])
+
+
+def test_a_link_below_what_the_drive_can_is_said():
+    below = {"link_width": "4", "link_width_most": "4",
+             "link_speed": "8.0 GT/s PCIe", "link_speed_most": "16.0 GT/s PCIe"}  # fmt: skip
+    assert "8.0 GT/s" in link_below(below)
+
+
+class ToldMachine(Machine):
+    """A machine whose lsblk and blkid answer what a test says."""
+
+    def __init__(self, disk, signature="", holders=""):
+        super().__init__()
+        object.__setattr__(self, "answers", (disk, signature, holders))
+
+    def run(self, words, timeout=None):
+        return json.dumps({"blockdevices": [self.answers[0]]})
+
+    def asked(self, line):
+        return self.answers[1] if line.startswith("blkid") else self.answers[2]
+
+
+FREE = {"name": "nvme9n1", "type": "disk", "mountpoints": [None], "serial": "S1"}
+
+
+def test_only_a_drive_with_nothing_on_it_may_be_overwritten():
+    assert refuse_unless_free(ToldMachine(FREE), "/dev/nvme9n1") == "S1"
+
+
+@pytest.mark.parametrize(
+    ("change", "signature", "holders"),
+    [
+        ({"mountpoints": ["/data"]}, "", ""),
+        ({"children": [{"name": "nvme9n1p1"}]}, "", ""),
+        ({"fstype": "linux_raid_member"}, "", ""),
+        ({"pttype": "gpt"}, "", ""),
+        ({"type": "part"}, "", ""),
+        ({"ro": True}, "", ""),
+        ({}, "/dev/nvme9n1: TYPE=xfs", ""),
+        ({}, "", "md0"),
+    ],
+)
+def test_a_drive_with_anything_on_it_is_refused(change, signature, holders):
+    with pytest.raises(InputError, match="not overwritten"):
+        refuse_unless_free(ToldMachine({**FREE, **change}, signature, holders), "/dev/nvme9n1")
+
+
+@pytest.mark.long
+def test_the_command_measures_a_file_and_removes_it(tmp_path, stands_in, capfd):
+    _, asked = stands_in
+    made, profile = tmp_path / "file.bin", tmp_path / "drive.toml"
+    code = run_command(["measure", str(made), "-o", str(profile), "--budget", "65s", "--json"])
+    answer = json.loads(capfd.readouterr().out)
+    assert code == 0
+    assert profile.is_file()
+    assert not made.exists()
+    assert [row["name"] for row in answer["rows"]] == [o["name"] for o in asked()]
+    assert all("readonly" in o for o in asked())
+    assert (tmp_path / "drive.rows" / "rr-qd1.json").is_file()
+
+
+@pytest.mark.long
+def test_a_full_disk_ends_it_with_what_was_measured(tmp_path, stands_in, capfd):
+    tell, _ = stands_in
+    tell(fails=PLAN[2].name, says="fio: io_u error on file f: No space left on device")
+    profile = tmp_path / "drive.toml"
+    code = run_command(["measure", str(tmp_path / "f"), "-o", str(profile), "--fixed"])
+    assert code == 3
+    assert profile.is_file()
+    assert "No space left" in capfd.readouterr().err
+
+
+def test_without_fio_one_line_says_how_to_get_it(tmp_path, monkeypatch, capfd):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    (tmp_path / "sh").symlink_to("/bin/sh")
+    assert run_command(["measure", "f", "-o", str(tmp_path / "d.toml")]) == 2
+    (line,) = capfd.readouterr().err.splitlines()
+    assert "apt install fio" in line
+
+
+def test_writes_ask_for_the_serial_number_and_refuse_another(tmp_path, stands_in, monkeypatch):
+    from nvmesim.cli.captures import measure as command
+    from nvmesim.study.measuring import machine as machines
+
+    monkeypatch.setattr(machines, "refuse_unless_free", lambda machine, device: "S1")
+    target = machines.Target("/dev/nvme9n1")
+    command._confirm(Machine(), target, "S1")
+    with pytest.raises(InputError, match="serial number"):
+        command._confirm(Machine(), target, "S2")
+
+
+def test_a_path_that_is_no_drive_and_no_file_is_refused(tmp_path):
+    with pytest.raises(InputError, match="no such device"):
+        target_of(Machine(), "/dev/nvme99n9", "1GiB")
+    with pytest.raises(InputError, match="neither"):
+        target_of(Machine(), str(tmp_path), "1GiB")
+
+
+@pytest.mark.skipif(shutil.which("fio") is None, reason="no fio is installed: nothing was measured")
+@pytest.mark.long
+def test_real_fio_measures_a_file(tmp_path, monkeypatch, capfd):
+    monkeypatch.setattr("nvmesim.cli.captures.measure.FILE_SIZE", "64MiB")
+    profile = tmp_path / "drive.toml"
+    code = run_command(
+        ["measure", str(tmp_path / "f"), "-o", str(profile), "--budget", "70s",
+         "--engine", "libaio", "--captured-on", "linux-libaio"]
+    )  # fmt: skip
+    assert code in (0, 2), capfd.readouterr().err
+    assert (tmp_path / "drive.rows" / "rr-qd1.json").is_file()
+    assert not (tmp_path / "f").exists()
+
+
+@pytest.fixture
+def loopback_ssh(tmp_path, monkeypatch):
+    """An sshd on a free port of the loopback; the name of a host that leads to it."""
+    sshd = shutil.which("sshd", path="/usr/sbin:/usr/bin")
+    if sshd is None or shutil.which("ssh") is None or os.getuid():
+        pytest.skip("no sshd can be started here: nothing was run through ssh")
+    home = tmp_path / "ssh"
+    home.mkdir(mode=0o700)
+    for name in ("host", "user"):
+        subprocess.run(
+            ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", home / name], check=True
+        )
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    (home / "sshd_config").write_text(
+        f"Port {port}\nListenAddress 127.0.0.1\nHostKey {home}/host\nStrictModes no\n"
+        f"AuthorizedKeysFile {home}/user.pub\nUsePAM no\nPidFile {home}/pid\n"
+    )
+    (home / "config").write_text(
+        f"Host bench\n HostName 127.0.0.1\n Port {port}\n IdentityFile {home}/user\n"
+        f" StrictHostKeyChecking no\n UserKnownHostsFile /dev/null\n LogLevel ERROR\n"
+    )
+    Path("/run/sshd").mkdir(exist_ok=True)
+    server = subprocess.Popen([sshd, "-D", "-f", home / "sshd_config"])
+    wrapper = tmp_path / "bin2"
+    wrapper.mkdir()
+    (wrapper / "ssh").write_text(f'#!/bin/sh\nexec {shutil.which("ssh")} -F {home}/config "$@"\n')
+    (wrapper / "ssh").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{wrapper}:{os.environ['PATH']}")
+    for _ in range(50):
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                break
+        time.sleep(0.1)
+    yield "bench"
+    server.terminate()
+    server.wait()
+
+
+def test_another_machine_is_asked_through_ssh(loopback_ssh, tmp_path):
+    there = Machine(loopback_ssh)
+    assert there.run(["echo", "two words; $HOME"], 30) == "two words; $HOME\n"
+    assert there.asked("exit 3") == ""
+    with pytest.raises(InfrastructureError, match="ended with code 1"):
+        there.run(["false"], 30)
+    (tmp_path / "f").write_text("x")
+    assert target_of(there, str(tmp_path / "f"), "1GiB").made is False
+
+
+def test_a_connection_that_is_lost_is_named(loopback_ssh):
+    with pytest.raises(InfrastructureError, match="connection is lost"):
+        Machine("no-such-host.invalid").run(["true"], 30)
+
+
+DRIVES = (
+    "samsung-pm9a3-3.84tb", "kioxia-cd6-r-15.36tb", "micron-7450-pro-3.84tb", "intel-p4510-1tb",
+    "solidigm-d7-p5520-3.84tb", "samsung-980pro-1tb", "wd-sn840-6.4tb", "kioxia-cm6-r-30.72tb",
+    "micron-9400-pro-30.72tb", "samsung-990-pro-2tb",
+)  # fmt: skip
+
+
+@pytest.mark.slow
+def test_rows_that_are_chosen_take_half_the_time_of_the_plan(tmp_path):
+    """Of ten drives, until the interval is that of the whole fixed plan (5 % of slack)."""
+    shares = []
+    for name in DRIVES:
+        fixed = measure(plan(SimulatedRunner(name), tmp_path / name / "a", adaptive=False))
+        chosen = measure(plan(SimulatedRunner(name), tmp_path / name / "b"))
+        goal = 1.05 * fixed.steps[-1].half_width
+        reached = [s for s in chosen.steps if s.half_width is not None and s.half_width <= goal]
+        assert reached, name
+        until = chosen.steps[: chosen.steps.index(reached[0]) + 1]
+        shares.append(sum(step.seconds for step in until) / fixed.seconds)
+    assert sum(shares) / len(shares) <= 0.5
