@@ -6,7 +6,6 @@ import ast
 import inspect
 import json
 import re
-import tomllib
 import types
 from collections.abc import Iterator
 from pathlib import Path
@@ -101,11 +100,10 @@ def commands(command: click.Command, name: str) -> Iterator[tuple[str, str]]:
 
 
 def scenario_page() -> str:
-    """Every key of a scenario file: what it means is in scenario-keys.toml."""
-    meanings = tomllib.loads((HERE / "scenario-keys.toml").read_text("utf-8"))
+    """Every key of a scenario file, as the schema describes it."""
     text = (HERE / "scenario-head.md").read_text("utf-8")
     for heading, model in SCENARIO_TABLES.items():
-        said = meanings[model.__name__]
+        said = field_docs(model)
         rows = [
             (f"`{key}`", written(field), shown_default(field), said.get(key, ""))
             for key, field in model.model_fields.items()

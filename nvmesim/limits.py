@@ -27,6 +27,8 @@ MOST_KINDS: Final = 32_768
 """Targets x block sizes x (reads, writes) of all workloads: each has a program of its own."""
 MOST_PLANNED: Final = 1 << 24
 """Pieces of requests that volumes are planned for, over all places where requests may start."""
+MOST_COMMANDS: Final = 4095
+"""Commands of one request, and units of one split: both fit 12 bits of a token's order."""
 MOST_CHILDREN: Final = 1 << 22
 """Commands of all different plans."""
 MOST_POINTS: Final = 10_000

@@ -18,8 +18,12 @@ CPU_BOUND_PCT: Final = 90.0
 """A job this busy has no time left to submit: the CPU was measured (980 PRO captures: one
 process stops at 383 kIOPS with 97 % busy while two go on to 640)."""
 MIN_SAMPLES: Final = 1000
+FEWEST: Final = 3
+"""Requests that make a rate: the time between two is no more than one sample."""
 NO_DRIVE: Final = ("null", "cpuio", "exec")
 """Engines of fio that send nothing to a drive. Source: fio HOWTO, ioengine."""
+NO_CACHE: Final = ("io_uring_cmd", "sg")
+"""Engines that pass commands to the device: whatever direct= says, no page cache is between."""
 
 
 def with_caveats(measurement: Measurement, *, is_polled: bool = False) -> Measurement:
@@ -41,7 +45,7 @@ def _load_caveats(measurement: Measurement) -> list[str]:
     found = []
     if conditions.engine in NO_DRIVE:
         found.append(f"ioengine={conditions.engine} does no I/O: nothing of a drive was measured")
-    elif conditions.direct is False:
+    elif conditions.direct is False and conditions.engine not in NO_CACHE:
         found.append("direct=0: the page cache was measured with the drive; capture with direct=1")
     if conditions.rate_iops is not None:
         found.append(

@@ -82,6 +82,11 @@ _KNOWN: Final = (
         "give the trace itself: blkparse's text or its files",
     ),
     _KnownFile(
+        r"<title>Vdbench \S*histogram\.html|^Total response time histogram\.$",
+        "is vdbench's page of histograms: no rates",
+        "give flatfile.html of the same folder",
+    ),
+    _KnownFile(
         r"\Aname: \w+\nID: \d+\nformat:",
         "describes a tracepoint",
         "give the events: perf script or the trace file",

@@ -92,13 +92,10 @@ class Rebuild:
     bytes_per_s: float
     hours: float
     """inf if it does not advance (null in the JSON)."""
-    members_before: int | None = None
-    """Of an array that is being reshaped; None: it is none (and not in the JSON)."""
 
     def to_json(self) -> dict[str, Any]:
-        """Return volume, drive, bytes_per_s, hours, and of a reshape members_before."""
-        found = {**vars(self), "hours": self.hours if self.hours < float("inf") else None}
-        return {k: v for k, v in found.items() if k != "members_before" or v is not None}
+        """Return volume, drive, bytes_per_s and hours."""
+        return {**vars(self), "hours": self.hours if self.hours < float("inf") else None}
 
 
 @dataclass(frozen=True)

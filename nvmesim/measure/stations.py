@@ -221,7 +221,7 @@ def _rebuild(info: RebuildInfo, totals: Totals) -> Rebuild:
     units = float(totals.stations[info.station, Acc.VISITS])
     rate = units * info.unit_bytes * PS_PER_S / max(1.0, totals.duration_ps)
     hours = info.member_bytes / rate / 3600 if rate > 0 else math.inf
-    return Rebuild(info.volume, info.drive, rate, hours, info.members_before)
+    return Rebuild(info.volume, info.drive, rate, hours)
 
 
 def drive_utilization(lowered: Lowered, totals: Totals, drive: int) -> float:

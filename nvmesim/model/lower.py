@@ -41,7 +41,7 @@ from nvmesim.network.load import FlowRow, GroupRow, LoadRows, UserRow
 from nvmesim.network.network import Kind, Network, Op
 from nvmesim.network.roles import StationInfo
 from nvmesim.raid.levels import level_of
-from nvmesim.raid.planner.plan import planning
+from nvmesim.raid.planner.budget import planning
 from nvmesim.scenario.resolved import ResolvedScenario, Target, WorkloadGroup
 from nvmesim.units import PS_PER_S
 

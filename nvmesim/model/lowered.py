@@ -34,8 +34,6 @@ class RebuildInfo:
     """Its visits are units of the rebuild."""
     unit_bytes: int
     member_bytes: int
-    members_before: int | None = None
-    """Of a reshape; None: it is none."""
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,10 @@ from enum import IntEnum
 import numpy as np
 
 from nvmesim.array_types import Ints
+from nvmesim.limits import MOST_COMMANDS
 
-MAX_CHILDREN = 4095
-"""Children of one plan, and units of one split: both fit 12 bits of a token's order."""
+MAX_CHILDREN = MOST_COMMANDS
+"""Children of one plan, and units of one split."""
 SCALE_ONE = 1 << 16
 """A service factor of 1 in `Network.scale`."""
 HORIZON_PS = 1 << 61

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nvmesim.array_types import Bools, Ints
+from nvmesim.raid.planner.budget import check_offsets, keep
 from nvmesim.raid.planner.pieces import RawChild
 
 Int32s = NDArray[np.int32]
@@ -110,7 +111,9 @@ class PlanSet:
         self._numbers: dict[TablePlan, int] = {}
 
     def add(self, plan: TablePlan) -> int:
-        """Number of *plan*."""
+        """Number of *plan*; LimitError if all of them take more memory than there is."""
+        if plan not in self._numbers:
+            keep(sum(map(len, plan)))
         return self._numbers.setdefault(plan, len(self._numbers))
 
     @property
@@ -163,6 +166,8 @@ def turned(table: PlanTable, n_turns: int, step: int) -> PlanTable:
 
     Orders are laid one after the other.
     """
+    keep(len(table.child_member) * (n_turns - 1))
+    check_offsets(len(table.order) * n_turns)
     turns = np.repeat(np.arange(n_turns) * step, len(table.child_member))
     alt_turns = np.repeat(np.arange(n_turns) * step, len(table.child_alt))
     members = (np.tile(table.child_member, n_turns) + turns) % table.n_members

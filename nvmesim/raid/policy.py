@@ -13,6 +13,8 @@ from typing import Final
 import numpy as np
 
 from nvmesim.raid.arrays import PlanTable, TablePlan, build_table
+from nvmesim.raid.planner.budget import check_offsets
+from nvmesim.raid.planner.budget import keep as keep_commands
 
 STREAM_RUN: Final = 2048
 """Requests of a stream that stay on one member of a raid1 before the model turns to the next."""
@@ -42,6 +44,8 @@ def _spread(table: PlanTable, *, keep: bool, run: int = 1) -> PlanTable:
     turns = _alternatives(table)
     if turns == 1:
         return table
+    keep_commands(len(table.child_member) * turns)
+    check_offsets(len(table.order) * turns)
     plans = [
         _turned_plan(table.plan(i), turn, keep=keep)
         for turn in range(turns)

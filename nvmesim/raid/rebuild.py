@@ -1,16 +1,13 @@
-"""Rebuild, resync, check and reshape as background load: what md reads and writes.
+"""Rebuild, resync and check as background load: what md reads and writes.
 
 md restores one unit after the other: raid5/6 by 4 KiB rows that merge into commands, raid1/10 in
 64 KiB pieces. Source: Linux drivers/md/md.c, raid1.c (RESYNC_BLOCK_SIZE), raid5.c. Assumed: the
-size into which the rows of raid5/6 merge; the md ground truth has no resync. A reshape takes a
-chunk of every member of the new array at a time: reads what belongs there where the old array has
-it, parity and all, copies, and writes. Source: raid5.c, reshape_request, handle_stripe_expansion.
+size into which the rows of raid5/6 merge; the md ground truth has no resync.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
-from fractions import Fraction
 from typing import Final
 
 import numpy as np
@@ -19,16 +16,13 @@ from nvmesim.errors import GeometryError
 from nvmesim.raid.arrays import PlanSet, PlanTable, TablePlan, build_table
 from nvmesim.raid.geometry import RaidGeometry
 from nvmesim.raid.map import BLOCK, KIB
+from nvmesim.raid.planner.budget import check_offsets
 from nvmesim.raid.tables import period_bytes
 
 MIRROR_UNIT: Final = 64 * KIB
 """Source: Linux drivers/md/raid1-10.c, RESYNC_BLOCK_SIZE."""
 PARITY_UNIT: Final = 128 * KIB
 """Assumed: rows in one command when md resyncs raid5/6, a plug's worth (BLK_PLUG_FLUSH_SIZE)."""
-
-LEAST_CHUNKS: Final = 4
-"""Chunks of a member whose rows the stripe cache has at least in a reshape, as with less md does
-not begin one. Source: Linux drivers/md/raid5.c, check_stripe_cache."""
 
 
 def rebuilding(geometry: RaidGeometry, member: int, rebuilt: float) -> RaidGeometry:
@@ -85,44 +79,6 @@ def check_plan_table(geometry: RaidGeometry) -> PlanTable:
     return _cycle(geometry, [(reads, ())], size)
 
 
-def reshape_plan_table(geometry: RaidGeometry, before: int) -> PlanTable:
-    """Background requests that bring a raid5 or raid6 from *before* members to *geometry*'s.
-
-    Phase 0 reads all members of the old array (a stripe is fetched whole when it expands), phase 1
-    writes all of the new one; ``request_bytes`` is how far one request brings each new member. What
-    lies beyond the old array's end is written as zeros, without reading: as md goes through the
-    whole of each member, a share of the requests does only that. On disks that turn a request is a
-    chunk, as md gathers one before it goes to the other place. Assumed: a stripe of the old array
-    that two requests need is still in the stripe cache for the second.
-
-    >>> table = reshape_plan_table(RaidGeometry(5, 5, 524288), 4)
-    >>> [[len(phase) for phase in table.plan(i)] for i in table.order]
-    [[8, 5], [4, 5], [4, 5], [0, 5]]
-    """
-    size, parity = _unit(geometry), geometry.record.parity
-    if any(geometry.rotational):
-        size = geometry.chunk
-    old, new = before - parity, geometry.members - parity
-    bios = size // BLOCK
-    writes = tuple(((member,), True, size, bios) for member in range(geometry.members))
-    plans: list[TablePlan] = []
-    for k in range(new):  # of new requests, old ones bring what new stripes of the old array hold
-        stripes = 0 if k >= old else -(-(k + 1) * new // old) - -(-k * new // old)
-        reads = [((member,), False, size, bios) for member in range(before)] * stripes
-        plans.append((tuple(sorted(reads)), writes))
-    return _cycle(geometry, plans, size)
-
-
-def reshape_rows_held(geometry: RaidGeometry, before: int) -> Fraction:
-    """Rows of the stripe cache for each row of the new array that is copied: its sources, too.
-
-    >>> reshape_rows_held(RaidGeometry(5, 5, 524288), 4)
-    Fraction(7, 3)
-    """
-    parity = geometry.record.parity
-    return 1 + Fraction(geometry.members - parity, before - parity)
-
-
 def _check_spare(geometry: RaidGeometry, member: int) -> None:
     if not geometry.record.redundant:
         raise GeometryError("raid0 has no redundancy; a lost member cannot be rebuilt")
@@ -165,5 +121,6 @@ def _cycle(geometry: RaidGeometry, plans: list[TablePlan], size: int) -> PlanTab
     distinct = PlanSet()
     numbers = np.array([distinct.add(plan) for plan in plans], np.int32)
     if geometry.record.copies == "layout":
+        check_offsets(len(numbers) * (geometry.chunk // size))
         numbers = np.repeat(numbers, geometry.chunk // size)
     return build_table(distinct.plans, numbers, geometry.members, size, is_sequential=True)

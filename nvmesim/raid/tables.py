@@ -29,8 +29,9 @@ from nvmesim.raid.arrays import (
 )
 from nvmesim.raid.geometry import Op, RaidGeometry
 from nvmesim.raid.map import BLOCK
+from nvmesim.raid.planner.budget import check_offsets, spend
 from nvmesim.raid.planner.pieces import BARRIER_UNIT, crosses_barriers, split_unit
-from nvmesim.raid.planner.plan import SECTOR, bitmap_phase, raw_plan
+from nvmesim.raid.planner.plan import SECTOR, bitmap_phase, pieces, raw_plan
 from nvmesim.raid.planner.reuse import is_reused, reused_table
 from nvmesim.raid.planner.sequential import (
     coalesced_table,
@@ -195,9 +196,11 @@ def _random_table(
     if is_whole and shift and _n_classes(geometry, block_size, align) > MANY_CLASSES:
         stripe = geometry.chunk * geometry.data_disks
         if stripe % align == 0:
+            check_offsets(stripe // align)
             offsets = offset + np.arange(stripe // align, dtype=np.int64) * align
             table = _planned(geometry, op, block_size, offsets, below)
             return turned(table, geometry.members, shift)
+    check_offsets(count if is_whole else available)
     offsets = offset + np.arange(count if is_whole else available, dtype=np.int64) * align
     return _planned(geometry, op, block_size, offsets, below)
 
@@ -219,6 +222,7 @@ def _planned(
 ) -> PlanTable:
     """One plan for each class of *offsets*, and the order in which they come."""
     found, inverse = np.unique(representatives(geometry, offsets, block_size), return_inverse=True)
+    spend(0, len(found) * pieces(geometry, block_size))
     plans = PlanSet()
     numbers = np.array(
         [
@@ -240,6 +244,7 @@ def _zoned_table(
     for zone in zones:
         period = len(zone.members) * geometry.chunk
         start = zone.start + (offset - zone.start) % align
+        check_offsets(period // math.gcd(period, align))
         offsets = start + np.arange(period // math.gcd(period, align), dtype=np.int64) * align
         starts = zone.start + (offsets - zone.start) % period
         starts = starts[starts + block_size <= zone.end]
@@ -254,6 +259,7 @@ def _zoned_table(
 def _exact(
     geometry: RaidGeometry, op: Op, block_size: int, offsets: Ints, below: bool
 ) -> PlanTable:
+    spend(0, len(offsets) * pieces(geometry, block_size))
     plans = PlanSet()
     numbers = [
         plans.add(table_plan(raw_plan(geometry, op, int(start), block_size, below=below)))

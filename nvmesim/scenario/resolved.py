@@ -121,8 +121,6 @@ class Volume:
     """A rebuild runs beside the load, or alone: of ``rebuilding``, or a check of all if none is."""
     rebuilding: int | None = None
     """Member number that is being restored, on its own drive or on a spare."""
-    reshape_from: int | None = None
-    """Members before a reshape that is under way; None: there is none."""
     rebuilt: float = 0.5
     """Fraction of that member that is good already."""
     sync_speed_min: int = 1_024_000
@@ -156,6 +154,9 @@ class Volume:
     """Members that one stripe covers, if fewer than all (Storage Spaces)."""
     logical_sector: int = 512
     """Sector size presented; smaller than the drives' physical sector costs them a read."""
+    filesystem: Literal["ext4", "xfs"] | None = None
+    """Whose journal ``fsync`` and ``fdatasync`` of files commit; None: the volume itself is used.
+    """
     member_bytes: int = 0
     """Usable size of each member: that of the smallest."""
     zone_bytes: tuple[int, ...] = ()

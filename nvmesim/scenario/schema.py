@@ -10,10 +10,8 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import (
-    AfterValidator,
     BeforeValidator,
     Field,
-    PlainSerializer,
     PrivateAttr,
     SerializerFunctionWrapHandler,
     model_serializer,
@@ -21,161 +19,132 @@ from pydantic import (
 )
 
 from nvmesim import units
-from nvmesim.catalog.links import PAYLOADS
-from nvmesim.errors import UnitError, nearest
-from nvmesim.raid.levels import LEVELS
 from nvmesim.scenario.fields import (
+    PAGE_BYTES,
     BytesPerSecond,
     Duration,
     Fraction,
+    Kernel,
     LinkText,
+    Mix,
+    PacketSize,
     PerSecond,
+    RaidLevel,
+    Reference,
     Size,
     Strict,
 )
-
-PAGE_BYTES = 4096
-
-
-def _raid_level(text: str) -> str:
-    if text not in LEVELS:
-        raise ValueError(nearest(text, LEVELS))
-    return text
-
-
-RaidLevel = Annotated[str, AfterValidator(_raid_level)]
-"""A name of `nvmesim.raid.levels.LEVELS`."""
-
-
-def _reference(value: Any) -> Any:
-    if isinstance(value, str | dict):
-        return value
-    raise ValueError("a catalog name, the path of a TOML file, or a table is needed")
-
-
-Reference = Annotated[Any, BeforeValidator(_reference)]
-"""A profile: catalog name, path, or table."""
-
-
-def _kernel(value: Any) -> Any:
-    """A number is a kernel, too, where it can mean one only: 6.1 could be 6.10."""
-    plain = isinstance(value, float) and not str(value).endswith((".1", ".2", ".3"))
-    if isinstance(value, str) or plain:
-        return str(value)
-    raise ValueError(f"is {value!r}; a text is needed, as '6.1': 6.10 is another kernel")
-
-
-Kernel = Annotated[str, BeforeValidator(_kernel)]
-"""A Linux kernel by its number."""
-
-
-def _mix(value: Any) -> Any:
-    """Read one size, or a table of sizes with their fractions."""
-    if isinstance(value, str):
-        pairs: list[tuple[Any, Any]] = [(value, 1.0)]
-    elif isinstance(value, dict) and value:
-        pairs = list(value.items())
-    else:
-        raise ValueError("a size needs its unit; write '4 KiB' or { \"4 KiB\" = 0.7, ... }")
-    return tuple(sorted(_mix_part(text, share) for text, share in pairs))
-
-
-def _mix_part(text: Any, share: Any) -> tuple[int, float]:
-    try:
-        size = units.parse_size(str(text))
-    except UnitError as error:
-        raise ValueError(str(error)) from None
-    if size < 512 or size % 512:
-        raise ValueError(f"{text!r} is not a multiple of 512 B")
-    if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share <= 1:
-        raise ValueError(f"the fraction of {text!r} is {share!r}; it must be above 0 and at most 1")
-    return size, float(share)
-
-
-def _mix_text(mix: tuple[tuple[int, float], ...]) -> Any:
-    if len(mix) == 1:
-        return units.format_size(mix[0][0])
-    return {units.format_size(size): share for size, share in mix}
-
-
-Mix = Annotated[tuple[tuple[int, float], ...], BeforeValidator(_mix), PlainSerializer(_mix_text)]
-"""((bytes, fraction), ...), sorted by size."""
 
 
 class MemorySpec(Strict):
     """DIMMs of one socket, where they differ from the CPU's catalog entry."""
 
     channels: int | None = Field(default=None, ge=1, le=16)
+    """Memory channels that are filled; left out: as the CPU's profile says."""
     rate: str | None = None
+    """Transfers of the DIMMs, ``"2933 MT/s"``; left out: as the CPU's profile says."""
 
 
 class SocketSpec(Strict):
     """One CPU socket."""
 
     cpu: Reference
+    """Catalog name, path, or a table such as ``{ cores = 8, threads_per_core = 2, ghz = 3.9,
+    lanes = 48 }``."""
     ghz: Annotated[float, Field(gt=0, le=10)] | Literal["base", "turbo"] = "base"
+    """Clock during the run: a number, or what the profile says for base or turbo."""
     memory: bool | MemorySpec = True
-
-
-def _packet(value: Any) -> Any:
-    if isinstance(value, int) and value not in PAYLOADS:
-        sizes = ", ".join(str(n) for n in PAYLOADS)
-        raise ValueError(f"{value} B is not a size of PCIe packets; {sizes} B")
-    return value
-
-
-PacketSize = Annotated[Size, AfterValidator(_packet)]
+    """True if the socket has DIMMs, or which ones: without, its requests use the other socket's
+    memory."""
 
 
 class InterconnectSpec(Strict):
     """Links between sockets; what is left out comes from the CPU's catalog entry."""
 
     kind: Literal["upi", "qpi", "xgmi"] | None = None
+    """Left out: the CPU's own, and so for the other keys; what is taken is listed under
+    assumptions."""
     links: int | None = Field(default=None, ge=1, le=8)
+    """Links in parallel."""
     rate: str | None = None
+    """Transfers per second of one link, ``"10.4 GT/s"``."""
     latency: Duration | None = None
+    """What crossing adds to a transfer."""
     credits: int | None = Field(default=None, ge=1)
+    """Cache lines that may be under way at once: bounds the bandwidth to credits x 64 B per
+    round trip."""
     snoop: Literal["directory", "home"] | None = None
+    """How a line's other copies are found: by the directory of its home, or with a snoop of the
+    other sockets for each line (home), which crosses the links."""
     peer: BytesPerSecond | None = Field(default=None, gt=0)
+    """What the sockets let through from device to device, without memory between; left out: as
+    memory traffic."""
 
 
 class ServerSpec(Strict):
     """The server around the drives."""
 
     platform: str | None = None
+    """Catalog name of a whole server; its sockets and adapters are taken over."""
     stack: Reference = "linux-io_uring"
+    """What the operating system costs per request: catalog name, path of a profile, or a table
+    such as ``{ cycles_per_io = 12000 }``."""
     sockets: tuple[SocketSpec, ...] = Field(min_length=1, max_length=8)
+    """The CPU sockets, one to eight."""
     interconnect: InterconnectSpec = InterconnectSpec()
+    """The links between the sockets."""
     background: Fraction = Field(default=0.0, ge=0, lt=1)
+    """Share of the CPUs that other work takes."""
     max_payload: PacketSize | None = None
+    """Largest packet of the PCIe links, 128 B to 4096 B; left out: 256 B."""
     max_read_request: PacketSize | None = None
+    """Largest read request that a device sends; left out: 512 B."""
 
 
 class AdapterSpec(Strict):
     """A switch, retimer card, controller or VMD domain."""
 
     name: str = Field(min_length=1)
+    """What drives name in ``behind``."""
     kind: Literal["adapter", "switch", "controller", "vmd"] = "adapter"
+    """A switch, a retimer card, a Tri-Mode controller or a VMD domain."""
     link: LinkText
+    """Its uplink."""
     socket: int = Field(default=0, ge=0)
+    """The socket whose root port it is plugged in; left out: 0."""
     latency: Duration | None = None
+    """What passing it adds to a transfer."""
     commands: PerSecond | None = None
+    """Commands per second that it can take; a controller has 1.65M/s if nothing is said."""
     drive_commands: PerSecond | None = Field(default=None, gt=0)
+    """Commands per second of each drive behind it; a VMD domain has 384k/s if nothing is said."""
     cycles_per_command: float | None = Field(default=None, ge=0)
+    """Host cycles that each command through it costs more; a VMD domain has 5,000 if nothing is
+    said."""
     max_payload: PacketSize | None = None
+    """Largest payload of packets through it, ``"128 B"``."""
 
 
 class DriveSpec(Strict):
     """One or several equal drives."""
 
     profile: Reference
+    """Catalog name, path of a profile, or a table; ``{ extends = "NAME", … }`` changes one."""
     count: int = Field(default=1, ge=1, le=1024)
+    """So many equal drives."""
     name: str | None = None
+    """Of the drive, with a number behind it if there are several; left out: drive0, drive1, …"""
     socket: int | None = Field(default=None, ge=0)
+    """Socket whose root port it is plugged in; left out: socket 0."""
     behind: str | None = None
+    """Adapter that it is plugged in; instead of ``socket``."""
     link: LinkText | None = None
+    """Its own link; left out: as its profile says, no faster than the port."""
     state: Literal["fresh", "steady", "empty"] = "steady"
+    """Which of its two profiles: as new, or written full at random; or empty: as new with
+    nothing written, so that reads meet unmapped blocks."""
     delay: Duration = 0
+    """Constant time per command beyond the drive: a network, a retimer, a virtual disk."""
 
     @model_validator(mode="after")
     def _one_place(self) -> DriveSpec:
@@ -188,10 +157,13 @@ class BitmapSpec(Strict):
     """md's bitmap of regions that may differ: where it is, and what one of its bits stands for."""
 
     kind: Literal["none", "internal", "external"] = "none"
+    """Where it is: on the members, on another device, or nowhere."""
     chunk: Size = 64 << 20
+    """What one bit stands for, a power of two: of each member for RAID5/6. Larger chunks are
+    dirty more often already, so fewer writes wait for the bitmap."""
     since_clean: Duration | None = Field(default=None, gt=0)
-    """The load is asked about from a clean bitmap on and for so long, as a short benchmark is;
-    None: about what lasts."""
+    """Ask about the first so many seconds from a bitmap without a dirty region, as a short
+    benchmark has; left out: about what lasts."""
 
     @model_validator(mode="before")
     @classmethod
@@ -215,33 +187,75 @@ class VolumeSpec(Strict):
     """A RAID volume."""
 
     name: str | None = None
+    """What targets name; left out: volume0, volume1, …"""
     raid: RaidLevel
+    """The level: of md raid0, raid1, raid10, raid5, raid6; of ZFS raidz1, raidz2, raidz3,
+    zfs-mirror."""
     layout: str | None = None
+    """RAID5/6: left or right, symmetric or asymmetric, parity-first, parity-last; RAID10: near,
+    far or offset and the number of copies, ``"near2"``; zfs-mirror: ``"near3"`` makes mirrors of
+    three."""
     chunk: Size | None = None
+    """Bytes of one member before the next follows; left out: the engine's interleave or mdadm's
+    512 KiB."""
     recordsize: Size | None = None
+    """ZFS: bytes of a record, which is read and written as a whole, a power of two from 4 KiB to
+    16 MiB; left out: 128 KiB."""
     engine: Reference = "linux-md"
+    """RAID engine profile: what does the work above the members."""
     kernel: Kernel | None = None
+    """Linux kernel whose md it is, ``"5.14"``: its locks and merging; a text, because 6.10 is
+    not 6.1. Left out: as the engine's profile says, 6.12."""
     group_thread_cnt: int | None = Field(default=None, ge=0, le=8192)
+    """md's group_thread_cnt: workers on every NUMA node that handle rows of RAID5/6; left out or
+    0: one thread, raid5d."""
     degraded: tuple[int, ...] = ()
+    """Numbers of missing members."""
     rebuild: bool = False
+    """True if a missing member is being restored (or, with none missing, the array is checked)
+    beside the load; without any workload: how long that takes alone."""
     check: bool = False
-    reshape_from: int | None = Field(default=None, ge=1)
+    """True if all members of a whole array are read and compared, beside the load or alone."""
     rebuilt: Fraction = Field(default=0.5, ge=0, le=1)
+    """How far the rebuild is: a share of the member."""
     sync_speed_min: BytesPerSecond = Field(default=1_024_000, gt=0)
+    """md's sync_speed_min: what a rebuild takes even under load."""
     sync_speed_max: BytesPerSecond = Field(default=204_800_000, gt=0)
+    """md's sync_speed_max: what a rebuild never exceeds."""
     members: tuple[int, ...] | None = None
+    """Drives by number; left out: all, less the spares. Several volumes name theirs."""
     read_policy: Literal["md", "round-robin", "shortest-queue", "first"] = "md"
+    """Which copy is read: as md balances, in turn, the one with fewest outstanding, or the
+    first."""
     write_mostly: tuple[int, ...] = ()
+    """md's --write-mostly: numbers of members that are read only if no other has the data."""
     boot: bool = False
+    """True if the system starts from it: VROC then wants its members in one domain."""
     rmw_level: Literal[0, 1, 2] = 1
+    """md's rmw_level: 0 always reconstruct, 1 choose what reads less, 2 prefer
+    read-modify-write."""
     stripe_cache: int = Field(default=256, ge=17, le=32768)
+    """As ``stripe_cache_size``, by its older name here."""
     stripe_cache_size: int | None = Field(default=None, ge=17, le=32768)
+    """md's stripe_cache_size: rows of 4 KiB in flight, 256 as md sets it."""
     stripe_cache_most: int | None = Field(default=None, ge=17, le=1 << 24)
+    """Rows that the stripe cache may have grown to under this load, as kernels since 4.1 let it
+    over hours; left out: it is as it started."""
     bitmap: BitmapSpec = BitmapSpec()
+    """Write-intent bitmap of md: a word, or ``{ kind = "internal", chunk = "64 MiB" }``. An
+    external one lies on another device and costs the members nothing."""
     journal: Literal["none", "ppl"] = "none"
+    """Partial parity log of md's RAID5."""
     spares: int = Field(default=0, ge=0)
+    """Hot spares, from the end of the list of drives."""
     columns: int | None = Field(default=None, ge=2)
+    """Columns of Storage Spaces, where fewer than the members; of a raidz the members of each
+    vdev."""
     logical_sector: Size = 512
+    """Smallest write of the volume."""
+    filesystem: Literal["ext4", "xfs"] | None = None
+    """File system on the volume whose journal ``fsync`` and ``fdatasync`` of a load commit; left
+    out: the load uses the volume itself."""
 
     @model_validator(mode="after")
     def _one_stripe_cache(self) -> VolumeSpec:
@@ -278,10 +292,15 @@ class LimitsSpec(Strict):
     """Limits of a group: token buckets that its requests wait at."""
 
     iops: PerSecond | None = Field(default=None, gt=0)
+    """Requests per second."""
     bandwidth: BytesPerSecond | None = Field(default=None, gt=0)
+    """Bytes per second."""
     burst: Duration = Field(default=0, ge=0)
+    """How much unused limit may be saved up, as time at the limit; left out: none."""
     peak_iops: PerSecond | None = Field(default=None, gt=0)
+    """Requests per second while saved ones are spent, at most."""
     peak_bandwidth: BytesPerSecond | None = Field(default=None, gt=0)
+    """Bytes per second while saved ones are spent, at most."""
 
     @model_validator(mode="after")
     def _limits_something(self) -> LimitsSpec:
@@ -301,9 +320,14 @@ class BurstsSpec(Strict):
     """An open loop that comes in bursts, its rate being the mean."""
 
     on: Duration = Field(gt=0)
+    """Mean length of a burst."""
     off: Duration = Field(gt=0)
+    """Mean time between bursts."""
     quiet: Fraction = Field(default=0.0, ge=0, lt=1)
+    """Rate between bursts over that in a burst; left out: 0, nothing arrives."""
     lengths: Literal["random", "fixed"] = "random"
+    """``"random"`` (exponential; the arrivals are then a Markov-modulated Poisson process) or
+    ``"fixed"``."""
 
     @model_validator(mode="after")
     def _not_too_short(self) -> BurstsSpec:
@@ -322,42 +346,88 @@ class WorkloadSpec(Strict):
     """One group of threads, or a DiskSpd line, a fio file, a trace or a rate in their place."""
 
     name: str | None = None
+    """Of the group, in reports."""
     block_size: Mix | None = None
+    """Bytes of a request, or a table of sizes with their fractions ``{ "4 KiB" = 0.7, "64 KiB" =
+    0.3 }``; left out: 4 KiB."""
     access: Literal["random", "sequential"] | None = None
+    """Left out: random."""
     align: Size | None = None
+    """Requests start at offset + k x align; left out: the block size."""
     offset: Size | None = None
+    """Where the touched range of each target starts."""
     read: Fraction | None = Field(default=None, ge=0, le=1)
+    """Fraction of requests that read; left out: 1."""
     threads: int | None = Field(default=None, ge=1, le=65536)
+    """Threads per target, as DiskSpd's ``-t`` and fio's ``numjobs``."""
     threads_total: int | None = Field(default=None, ge=1, le=65536)
+    """Threads that all targets share; instead of ``threads``."""
     outstanding: int | None = Field(default=None, ge=1, le=65536)
+    """Requests each thread keeps in flight per target, as DiskSpd's ``-o`` and fio's ``iodepth``
+    (with ``threads_total``: over its targets)."""
     targets: Targets | None = None
+    """Volumes or drives by name or number, or a count of files on the volume; left out: all
+    volumes, else all drives."""
     span: Size | None = None
+    """Bytes of each target that are touched, from ``offset``; left out: all."""
     socket: int | None = Field(default=None, ge=0)
+    """Where the threads run; left out: on all sockets in turn."""
     floating: Literal["spread", "pool"] | None = None
+    """Threads without a socket: dealt to the sockets and kept there (spread), or run where a CPU
+    is free (pool); left out: spread."""
     buffers: Annotated[int, Field(ge=0)] | str | None = None
+    """Socket whose memory holds the data, or the name of an adapter that holds them itself
+    (peer-to-peer); left out: the thread's socket."""
     interrupts: int | None = Field(default=None, ge=0)
+    """Socket that takes the interrupts; left out: the thread's."""
     iodepth_batch: int | None = Field(default=None, ge=1, le=4096)
+    """Requests that a thread reaps at once and submits anew with one call, at most, as fio's
+    iodepth_batch_submit; left out: as the stack says, mostly 1."""
     sqthread_poll: bool | None = None
+    """True if a thread of the kernel, one for each of the load's, polls for what is submitted
+    (SQPOLL of io_uring, fio's sqthread_poll)."""
     filesystem: Literal["raw", "ntfs", "ext4", "xfs"] = "raw"
+    """Between the application and the volume: its cost per request comes on top of the stack's."""
     guest: Literal["none", "hyper-v", "kvm-virtio", "kvm-vhost", "kvm-passthrough"] = "none"
+    """Virtual machine that the load runs in: its cost per request comes on top of the stack's."""
     interlocked: bool | None = None
+    """DiskSpd's ``-si``: the threads of a target share one sequential position."""
     stride: Size | None = None
+    """Bytes between the starts of two sequential requests; left out: the block size."""
     random_fraction: Fraction | None = Field(default=None, ge=0, le=1)
+    """DiskSpd's ``-rs``: share of the requests that are random, the others sequential."""
     think_time: Duration | None = None
+    """Pause of a user after a completion."""
     think_every: int | None = Field(default=None, ge=1)
+    """The pause comes after so many requests; left out: after each."""
     rate_limit: PerSecond | None = None
+    """Requests per second that one thread may submit, at most."""
     fsync: int | None = Field(default=None, ge=1)
+    """fio's ``fsync``: a thread flushes after so many of its writes."""
     fdatasync: int | None = Field(default=None, ge=1)
+    """fio's ``fdatasync``: as ``fsync``, for the data alone."""
     sync: Literal["none", "dsync", "sync"] | None = None
+    """Every write of the group must reach the media: O_DSYNC or O_SYNC."""
     diskspd: str | None = None
+    """A DiskSpd command line in place of the keys above."""
     fio: str | None = None
+    """Path of a fio job file in place of the keys above."""
     trace: str | None = None
+    """Path of a capture whose arrivals are replayed, open loop."""
     speed: float | None = Field(default=None, gt=0)
+    """Divides the gaps between the arrivals of a trace."""
     rate: PerSecond | None = None
+    """Requests per second that arrive whether or not the array keeps up (open loop)."""
     arrivals: Literal["poisson", "paced"] | None = None
+    """How they arrive; left out: at random (Poisson)."""
     bursts: BurstsSpec | None = None
+    """The open loop comes in bursts; ``rate`` stays the mean."""
     limits: LimitsSpec | None = None
+    """What the group may take at most: its requests wait at token buckets that all its threads
+    share."""
     slo: Duration | None = Field(default=None, gt=0)
+    """Latency that requests should not take longer than: the result says how many did, and for
+    how long."""
 
     @model_validator(mode="after")
     def _one_source(self) -> WorkloadSpec:
@@ -404,9 +474,14 @@ class RunSpec(Strict):
     """When to stop: at a precision, unless requests or a duration are stated."""
 
     precision: Fraction | None = Field(default=None, gt=0, lt=1)
+    """Stop when the 95 % interval of total IOPS is so narrow, and that of p99 five times as
+    wide; left out: 1 %."""
     requests: int | None = Field(default=None, ge=1)
+    """Simulate exactly so many, after the warm-up."""
     duration: Duration | None = Field(default=None, gt=0)
+    """Simulate so much time, after the warm-up."""
     seed: int = Field(default=1, ge=0, lt=2**63)
+    """Of the random numbers: the same seed gives the same result, to the last digit."""
 
 
 def _listed(value: Any) -> Any:
@@ -428,12 +503,10 @@ class Scenario(Strict):
 
     @model_validator(mode="after")
     def _does_something(self) -> Scenario:
-        if not self.workload and not any(
-            v.rebuild or v.check or v.reshape_from for v in self.volume
-        ):
+        if not self.workload and not any(v.rebuild or v.check for v in self.volume):
             raise ValueError(
-                "workload is missing; only an array with rebuild = true (or check = true, or "
-                "reshape_from) runs without one"
+                "workload is missing; only an array with rebuild = true (or check = true) runs "
+                "without one"
             )
         return self
 

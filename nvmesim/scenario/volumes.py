@@ -11,7 +11,6 @@ from nvmesim.errors import FailedArrayError, GeometryError, ScenarioError
 from nvmesim.raid.levels import LEVELS, level_of
 from nvmesim.scenario.hardware import ResolveNotes, capacity_bytes
 from nvmesim.scenario.pools import check_pool, pool_bytes, record_bytes
-from nvmesim.scenario.reshapes import check_reshape, reshape_rows
 from nvmesim.scenario.resolved import Drive, Volume
 from nvmesim.scenario.schema import Scenario, VolumeSpec
 from nvmesim.scenario.volume_engine import row_workers, volume_engine
@@ -103,7 +102,6 @@ def _volume(
         if level.has_chunks:
             notes.assume(f"{key}.chunk: {units.format_size(chunk)}, the default of {engine.name}")
     _check_choices(spec, key, engine, copies, len(members))
-    check_reshape(spec, level, key, engine, len(members), scenario)
     _check_chunk(spec.raid, chunk, key, [capacity_bytes(drives[member]) for member in members])
     sizes = [capacity_bytes(drives[member]) // chunk * chunk for member in members]
     zoned = not level.redundant and len(set(sizes)) > 1 and engine.merge != "none"
@@ -119,21 +117,21 @@ def _volume(
         engine=engine,
         profile=whole if whole.kernels else None,
         degraded=tuple(sorted(spec.degraded)),
-        rebuild=spec.rebuild or spec.check or spec.reshape_from is not None,
-        reshape_from=spec.reshape_from,
+        rebuild=spec.rebuild or spec.check,
         # ZFS takes the copy with the least outstanding (vdev_mirror.c, vdev_mirror_child_select)
         read_policy="shortest-queue" if level.records else spec.read_policy,
         write_mostly=tuple(sorted(spec.write_mostly)),
         rmw_level=spec.rmw_level,
         kernel=spec.kernel or "",
         workers=row_workers(spec, key, engine, len(scenario.server.sockets)),
-        stripe_cache=reshape_rows(spec, chunk, key, notes),
+        stripe_cache=spec.cache_rows,
         stripe_cache_most=spec.stripe_cache_most,
         bitmap=spec.bitmap.kind,
         bitmap_chunk=spec.bitmap.chunk,
         bitmap_since_ps=spec.bitmap.since_clean,
         columns=spec.columns or engine.columns,
         logical_sector=spec.logical_sector,
+        filesystem=spec.filesystem,
         journal=spec.journal,
         rebuilt=spec.rebuilt,
         sync_speed_min=min(spec.sync_speed_min, spec.sync_speed_max),

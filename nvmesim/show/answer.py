@@ -167,8 +167,6 @@ def rebuild_sentence(rebuild: Rebuild) -> str:
     'volume0: drive1 is rebuilt at 205 MB/s, 2.2 hours for the whole member at this load'
     """
     what = f"{rebuild.drive} is rebuilt" if rebuild.drive else "all members are checked"
-    if rebuild.members_before is not None:
-        what = f"all members are reshaped, from {rebuild.members_before} before,"
     if not math.isfinite(rebuild.hours):
         return f"{rebuild.volume}: {what}, yet nothing moved during the run"
     return (

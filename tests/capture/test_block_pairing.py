@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict, deque
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from nvmesim.capture.notes import Notes
 from nvmesim.capture.readers.block.blkparse_kernel import READ, WRITE
+from nvmesim.capture.registry import read_capture
 from nvmesim.capture.requests import pairing_kernel as kernel
 from nvmesim.capture.requests.pairing import Events, Pairer
 from nvmesim.errors import CaptureError
@@ -213,3 +215,14 @@ def test_operations_stay_with_their_requests() -> None:
     out = pairer.feed(events([("C", 2, 0, 8)], op=READ))
     assert out[kernel.OUT_OP].tolist() == [WRITE]
     assert out[kernel.OUT_BYTES].tolist() == [4096]
+
+
+@pytest.mark.parametrize(("n", "rate"), [(2, 0.0), (3, 3 / 2.1)])
+def test_two_requests_make_no_rate(n: int, rate: float, tmp_path: Path) -> None:
+    path = tmp_path / "trace.csv"
+    rows = (f"7,R,{4096 * k},4096,{1577808000000000 + k * 1_050_000}\n" for k in range(n))
+    path.write_text("".join(rows))
+    (m,) = read_capture(path).measurements
+    assert m.ops["read"].count == n
+    assert m.ops["read"].iops == pytest.approx(rate)
+    assert any("2 reads: too few for a rate" in text for text in m.warnings) == (n == 2)

@@ -194,3 +194,50 @@ def test_times_of_day_alone() -> None:
     assert m.ops["read"].bytes == 10 * (1600 + 3200) * 512
     assert m.ops["write"].clat is not None
     assert m.ops["write"].clat.mean_s == pytest.approx((300 * 2.33e-3 + 200 * 3e-3) / 500)
+
+
+MAIL_HEADER = (
+    "Device            r/s     w/s     rkB/s     wkB/s   rrqm/s   wrqm/s\n"
+    "%rrqm  %wrqm r_await w_await aqu-sz rareq-sz wareq-sz  svctm  %util\n"
+)
+MAIL_ROW = (
+    "sdc           {reads}    1.40  38956.00      5.80     0.40     0.40\n"
+    "0.00  22.22    0.20    0.00   1.93     4.00     4.14   0.07  71.82\n"
+)
+
+
+def test_a_table_that_a_mail_wrapped(tmp_path: Path) -> None:
+    path = tmp_path / "mail.txt"
+    path.write_text("Hello,\n\n" + MAIL_HEADER + MAIL_ROW.format(reads="9738.60") + "\nBye\n")
+    (m,) = read_capture(path).measurements
+    assert m.ops["read"].iops == 9738.6
+    assert m.ops["read"].clat.mean_s == pytest.approx(200e-6)
+    assert m.ops["write"].clat is None  # 0.00 is unknown
+    assert m.disk_util_pct == {"sdc": 71.82}
+
+
+@pytest.mark.parametrize("quote", ["", "> ", ">> "])
+def test_tables_with_text_between_are_two_measurements(quote: str, tmp_path: Path) -> None:
+    path = tmp_path / "mail.txt"
+    header = " ".join(MAIL_HEADER.split()) + "\n"
+    first, second = (" ".join(MAIL_ROW.format(reads=n).split()) + "\n" for n in ("900", "100"))
+    blocks = (header + first, "[and with the patch]\n", header + second)
+    path.write_text("".join(f"{quote}{line}\n" for b in blocks for line in b.splitlines()))
+    found = read_capture(path).measurements
+    assert [m.label for m in found] == ["table 1 sdc", "table 2 sdc"]
+    assert [m.ops["read"].iops for m in found] == [900, 100]
+    path.write_text(header + first + "\n" + header + second)
+    (m,) = read_capture(path).measurements
+    assert m.ops["read"].iops == 500
+
+
+def test_one_or_two_requests_are_no_rate(tmp_path: Path) -> None:
+    path = tmp_path / "t.txt"
+    report = "11/23/26 10:00:0{}\n" + " ".join(MAIL_HEADER.split()) + "\n"
+    row = " ".join(MAIL_ROW.format(reads="900").split()) + "\n\n"
+    path.write_text("".join(report.format(second) + row for second in (1, 2)))
+    (m,) = read_capture(path).measurements  # 2 s at 1.4 writes a second: three
+    assert m.ops["write"].count == 3
+    path.write_text("".join(report.format(s) + row.replace("1.40", "0.90") for s in (1, 2)))
+    (m,) = read_capture(path).measurements
+    assert set(m.ops) == {"read"}

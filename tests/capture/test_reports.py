@@ -302,3 +302,41 @@ def test_ioping() -> None:
     assert (lat.min_s, lat.max_s, lat.stddev_s) == pytest.approx((2e-3, 30e-3, 4e-3))
     assert load(a) == (1.0, None, 4096, 1, 1)
     assert b.conditions.block_size == 4096  # 400 KiB/s over 100 a second
+
+
+OLD_IOPING = """4.0 KiB from . (ext4 /dev/sda1): request=1 time=296 us
+^C
+--- . (ext4 /dev/sda1) ioping statistics ---
+91 requests completed in 1.5 min, 66 iops, 267.8 KiB/s
+min/avg/max/mdev = 296 us / 14.9 ms / 600.3 ms / 75.3 ms
+"""
+
+
+def test_old_ioping_prints_its_rate_and_a_time_with_pauses(tmp_path: Path) -> None:
+    path = tmp_path / "ioping.txt"
+    path.write_text(OLD_IOPING)
+    (m,) = read_capture(path).measurements
+    assert figures(m, "read") == pytest.approx((66, 66 * 4096, 14_900))
+    assert (m.ops["read"].count, m.conditions.duration_s) == (91, None)
+
+
+def test_a_flatfile_has_no_writes_of_a_rounding(tmp_path: Path) -> None:
+    text = (DATA / "vdbench" / "flatfile.html").read_text()
+    row = next(line for line in text.split("\n") if "avg_" in line)
+    header = next(line for line in text.split("\n") if line.lstrip().startswith("tod")).split()
+    cells = dict(zip(header, row.split(), strict=True))
+    cells |= {"rate": "32000.1", "read%": "99.99999999999999"}
+    path = tmp_path / "flatfile.html"
+    path.write_text(text.replace(row, " ".join(cells.values())))
+    assert set(read_capture(path).measurements[0].ops) == {"read"}
+
+
+def test_quotes_inside_the_command_of_elbencho(tmp_path: Path) -> None:
+    header, *rows = (DATA / "elbencho" / "phases.csv").read_text().splitlines()
+    command = '"/bin/elbencho" "--hosts" "a,b" "--threads" "1" '
+    lines = [f"{header},command", *(f"{row},{command}" for row in rows)]
+    path = tmp_path / "phases.csv"
+    path.write_text("\n".join(lines) + "\n")
+    plain, found = read("elbencho/phases.csv"), read_capture(path)
+    assert [m.ops for m in found.measurements] == [m.ops for m in plain.measurements]
+    assert found.warnings == plain.warnings

@@ -48,6 +48,10 @@ FILES = {
         "     Kbytes              : count     distribution\n  4 -> 7 : 5 |*|\n",
         "histogram of sizes.*biolatency",
     ),
+    "vdbench's histogram": (
+        "<title>Vdbench output/histogram.html</title><pre>\nTotal response time histogram.\n",
+        "vdbench's page of histograms.*flatfile.html",
+    ),
     "diskspd's error": ("Can't use -t and -F at the same time!\n", "messages of a benchmark"),
     "other columns": (
         "name,ioengine,rw,bs,iodepth,ios,iops,mean_lat_ns\nrr1,libaio,randread,4k,1,1,2,3\n",

@@ -83,6 +83,37 @@ def test_the_commands_of_one_request(tmp_path, refused):
     assert "workload.0.block_size: a request is 262,144 commands at once; 4,095 at most" in said
 
 
+F1 = """
+[volume]
+raid = "raid6"
+chunk = "4 KiB"
+[[workload]]
+block_size = "64 MiB"
+align = "4 KiB"
+read = 0.0
+outstanding = 1
+"""
+
+
+@pytest.mark.parametrize(
+    ("rest", "said"),
+    [
+        (F1, "workload.0.block_size: a request is 16,7"),  # took 12 GB
+        (F1.replace("64 MiB", "16 MiB"), "a request is "),
+        (F1.replace("4 KiB", "512 KiB", 1).replace("outstanding", 'access = "sequential"\noutst'
+         "anding"), "too many pieces"),
+        (F1.replace("4 KiB", "1 GiB", 1).replace("64 MiB", "512 B"), "places where requests may"),
+    ],
+)  # fmt: skip
+def test_plans_are_bounded_before_they_are_made(rest, said, tmp_path, refused):
+    file = tmp_path / "bomb.toml"
+    head = HEAD.replace(DRIVE, "sata-ssd").replace("count = 4", "count = 100")
+    file.write_text(head + rest)
+    began = time.process_time()
+    assert said in refused("run", file, "--max-memory", "100 MiB")
+    assert time.process_time() - began < 5
+
+
 def test_what_has_to_be_planned(monkeypatch):
     tables = {
         "server": {"sockets": [{"cpu": "xeon-gold-6130"}]},
@@ -93,10 +124,10 @@ def test_what_has_to_be_planned(monkeypatch):
     scenario = resolve(scenario_from_dict(tables))
     lower(scenario)
     from nvmesim.model.arrays import volume_plans
-    from nvmesim.raid.planner import plan
+    from nvmesim.raid.planner import budget
 
     volume_plans._table.cache_clear()
-    monkeypatch.setattr(plan.planning.__wrapped__, "__defaults__", (100,))
+    monkeypatch.setattr(budget.planning.__wrapped__, "__defaults__", (100,))
     with pytest.raises(LimitError, match=r"workload\.0\.block_size: .*more than 100 in all"):
         lower(scenario)
 

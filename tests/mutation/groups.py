@@ -48,7 +48,7 @@ GROUPS = {
             "raid.planner.plan": _raid("table geometry brute"),
             "raid.planner.merge": _raid("merge table"),
             "raid.planner.pieces": _raid("geometry table row brute"),
-            "raid.rebuild": _raid("rebuild reshape table"),
+            "raid.rebuild": _raid("rebuild table"),
         },
         further=MD_CASES,
     ),

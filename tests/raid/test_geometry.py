@@ -6,8 +6,9 @@ import pytest
 
 from nvmesim.errors import GeometryError, InputError, LimitError
 from nvmesim.raid.geometry import RaidGeometry, survives
+from nvmesim.raid.planner.budget import planning
 from nvmesim.raid.planner.pieces import crosses_barriers
-from nvmesim.raid.planner.plan import plan_request, planning, rebuilt_bytes
+from nvmesim.raid.planner.plan import plan_request, rebuilt_bytes
 
 KIB = 1024
 
@@ -177,12 +178,12 @@ def test_the_far_copy_begins_at_half_of_the_members_that_are_given():
 @pytest.mark.parametrize(
     ("geometry", "pieces"),
     [
-        (RaidGeometry(5, 4, 64 * KIB), 65),  # rows of 4 KiB
-        (RaidGeometry(0, 4, 64 * KIB), 5),  # chunks
-        (RaidGeometry(1, 2), 65),  # no chunks: blocks of 4 KiB
+        (RaidGeometry(5, 4, 64 * KIB), 72),  # rows of 4 KiB
+        (RaidGeometry(0, 4, 64 * KIB), 13),  # chunks
+        (RaidGeometry(1, 2), 138),  # no chunks: blocks of 4 KiB, twice
     ],
 )
-def test_a_plan_costs_its_pieces_and_one(geometry, pieces):
+def test_a_plan_costs_its_pieces_and_eight(geometry, pieces):
     with planning(pieces):
         plan_request(geometry, "read", 0, 256 * KIB)
     with planning(pieces - 1), pytest.raises(LimitError, match=f"more than {pieces - 1} in all"):

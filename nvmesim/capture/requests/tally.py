@@ -7,6 +7,7 @@ from typing import Final, Literal
 import numpy as np
 
 from nvmesim.capture.capture import Conditions, Latency, Measurement, Op, OpResult
+from nvmesim.capture.caveats import FEWEST
 from nvmesim.capture.requests import tally_kernel as kernel
 from nvmesim.capture.requests.block import Block
 from nvmesim.capture.requests.pairing_kernel import OUT_COMPLETE, OUT_DEVICE
@@ -84,6 +85,11 @@ class Tally:
             warnings.append(f"{int(counts[-1])} requests of unknown operation")
         if int(sums[kernel.TIMED].sum()) == 0:
             warnings.append("no latencies in this format: arrivals only")
+        warnings += [
+            f"{int(n)} {op}{'' if n == 1 else 's'}: too few for a rate"
+            for op, n in zip(OPS, counts, strict=False)
+            if 0 < n < FEWEST
+        ]
         conditions = Conditions(
             read_fraction=float(counts[0] / known) if known else None,
             access=_access(int(sums[kernel.SEQUENTIAL].sum()), total),
@@ -108,11 +114,12 @@ class Tally:
     def _op_result(self, group: int, span_s: float) -> OpResult:
         sums = self._sums[:, group]
         count, n_bytes = int(sums[kernel.COUNT]), int(sums[kernel.BYTES])
+        has_rate = span_s > 0 and count >= FEWEST
         return OpResult(
             count=count,
             bytes=n_bytes,
-            iops=count / span_s if span_s > 0 else 0.0,
-            bytes_per_s=n_bytes / span_s if span_s > 0 else 0.0,
+            iops=count / span_s if has_rate else 0.0,
+            bytes_per_s=n_bytes / span_s if has_rate else 0.0,
             clat=self._latency(group) if sums[kernel.TIMED] else None,
         )
 

@@ -18,7 +18,7 @@ from typing import Final
 import numpy as np
 
 from nvmesim.model.arrays.volume import VolumeTarget
-from nvmesim.model.arrays.volume_plans import background_table, volume_geometry
+from nvmesim.model.arrays.volume_plans import background_table
 from nvmesim.model.commands import Commands, Planned
 from nvmesim.model.host import Host
 from nvmesim.model.load.request import Access, RequestKind
@@ -27,7 +27,6 @@ from nvmesim.network.builder import Row, const, op
 from nvmesim.network.network import Op
 from nvmesim.raid.levels import level_of
 from nvmesim.raid.map import BLOCK
-from nvmesim.raid.rebuild import reshape_rows_held
 from nvmesim.scenario.resolved import ResolvedScenario, Volume
 from nvmesim.units import PS_PER_S
 
@@ -79,9 +78,8 @@ def rebuild_group(
     """The rebuild (or check) of a volume; *counter* is a delay station that counts its units."""
     volume = target.volume
     table = background_table(volume, scenario.drives)
-    seeks = volume.reshape_from is not None and any(target.geometry.rotational)
     first, n_phases = commands.bind(
-        table, volume.members, memory, target.on_controller, Access(sequential=not seeks)
+        table, volume.members, memory, target.on_controller, Access(sequential=True)
     )
     planned = Planned(*commands.plans.add_order(table.order.astype(np.int64) + first), n_phases)
     socket = scenario.drives[volume.members[0]].socket
@@ -89,8 +87,7 @@ def rebuild_group(
     cycles, per_child = target.host_cycles()
     work = host.ps(cycles + per_child * len(volume.members), socket)
     rows = [const(counter, 1), op(Op.VISIT_CPU, 0, -1, max(1, work))]
-    restoring = _restoring if volume.reshape_from is None else _reshaping
-    rows += restoring(target, unit, memory)
+    rows += _restoring(target, unit, memory)
     rows += [op(Op.FORK, 1), op(Op.END)]
     windows = max(1, WINDOW // unit)
     beside = bool(scenario.workload)
@@ -102,9 +99,7 @@ def rebuild_group(
         is_stream=True, deferred=False,
     )  # fmt: skip
     drive = None if number is None else scenario.drives[volume.members[number]].name
-    return group, RebuildInfo(
-        volume.name, drive, counter, unit, volume.member_bytes, volume.reshape_from
-    )
+    return group, RebuildInfo(volume.name, drive, counter, unit, volume.member_bytes)
 
 
 def _restoring(target: VolumeTarget, unit: int, memory: int) -> list[Row]:
@@ -118,22 +113,6 @@ def _restoring(target: VolumeTarget, unit: int, memory: int) -> list[Row]:
         return [op(Op.FORK, 0), *work, *target.parity_memory(moved, memory)]
     batches = -(-unit // (BATCH_ROWS * BLOCK))
     return [*target.serial_rows(batches), op(Op.FORK, 0), *target.parity_rows(moved, memory)]
-
-
-def _reshaping(target: VolumeTarget, unit: int, memory: int) -> list[Row]:
-    """The reads of one unit of a reshape, and what md does with them: the mean of all units.
-
-    As many rows of the old array are handled as of the new one, until the whole of the old one is
-    read; and a copy from stripe to stripe of what is not zeros precedes the parity.
-    """
-    volume, before = target.volume, target.volume.reshape_from
-    assert target.stripe_rows is not None
-    assert before is not None
-    data = unit * target.geometry.data_disks
-    work = target.stripe_rows.restore_rows(2 * unit // BLOCK, target.xor_ps(data))
-    old = before - level_of(volume.level).parity
-    copied = data * old // target.geometry.data_disks
-    return [op(Op.FORK, 0), *work, *target.parity_memory(data + copied, memory)]
 
 
 def rebuild_users(volume: Volume, windows: int, unit: int) -> list[tuple[int, int]]:
@@ -154,10 +133,7 @@ def idle_users(volume: Volume, unit: int) -> list[tuple[int, int]]:
     Nothing waits for a window to end then: as much is outstanding as there are rows in the stripe
     cache, or as a mirror's resync allows. Source: md.c, md_do_sync; raid1.c, RESYNC_WINDOW.
     """
-    if volume.reshape_from is not None:
-        held = reshape_rows_held(volume_geometry(volume), volume.reshape_from)
-        users = int(volume.stripe_cache * BLOCK / (unit * held))
-    elif level_of(volume.level).stripe_cache:
+    if level_of(volume.level).stripe_cache:
         users = volume.stripe_cache * BLOCK // unit
     else:
         users = RESYNC_WINDOW // unit

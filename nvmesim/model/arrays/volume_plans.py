@@ -22,10 +22,11 @@ from nvmesim.raid.arrays import (
 from nvmesim.raid.geometry import RaidGeometry
 from nvmesim.raid.levels import level_of
 from nvmesim.raid.map import BLOCK
+from nvmesim.raid.planner.budget import check_offsets
 from nvmesim.raid.planner.plan import flush_phase
 from nvmesim.raid.planner.records import AGGREGATION
 from nvmesim.raid.policy import balanced, sticky
-from nvmesim.raid.rebuild import check_plan_table, rebuild_plan_table, reshape_plan_table
+from nvmesim.raid.rebuild import check_plan_table, rebuild_plan_table
 from nvmesim.raid.tables import plan_table
 from nvmesim.scenario.resolved import Drive, Volume
 
@@ -194,6 +195,7 @@ def _assembled(
         else:
             wanted = max(lengths) * len(parts) * share * (1 if len({*lengths}) == 1 else 64)
         repeats = max(1, round(wanted / len(table.order)))
+        check_offsets(repeats * len(table.order) * len(parts))
         orders.append(np.tile(numbers[table.order], repeats))
     return build_table(
         plans.plans,
@@ -256,13 +258,11 @@ def before_last(table: PlanTable) -> float:
 
 
 def background_table(volume: Volume, drives: Sequence[Drive]) -> PlanTable:
-    """Plan that reshapes the volume, restores its rebuilding member, or checks all of them.
+    """Plan that restores the rebuilding member of the volume, or checks all of them.
 
     A volume wider than its columns restores each of the parts that its member is in, in turn.
     """
     parts = volume_parts(volume, drives)
-    if volume.reshape_from is not None:
-        return reshape_plan_table(parts[0].geometry, volume.reshape_from)
     orders, plans = [], PlanSet()
     size = BLOCK
     for part in parts:

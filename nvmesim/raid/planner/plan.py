@@ -6,16 +6,14 @@ patterns into arrays. Source: md ground truth, kernels 6.1.192 and 6.12.117, mda
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Final
 
-from nvmesim.errors import InputError, LimitError
-from nvmesim.limits import MOST_PLANNED
+from nvmesim.errors import InputError
 from nvmesim.raid.geometry import Child, Op, Plan, RaidGeometry
 from nvmesim.raid.map import BLOCK
+from nvmesim.raid.planner.budget import REQUEST_PIECES, check_commands, spend
 from nvmesim.raid.planner.merge import joined
 from nvmesim.raid.planner.parity import ParityPlanner
 from nvmesim.raid.planner.pieces import RawChild, plan_pieces
@@ -29,40 +27,13 @@ Planner = Callable[[RaidGeometry, Op, int, int, StripeCache | None, bool], RawPl
 """Called with (geometry, op, offset, length, cache, below): see `raw_plan`."""
 
 
-_left: Final[ContextVar[list[int] | None]] = ContextVar("pieces that may still be planned")
-
-
-@contextmanager
-def planning(most: int = MOST_PLANNED) -> Iterator[None]:
-    """Let the body plan so many pieces of requests in all, then raise LimitError.
-
-    A piece is a row of 4 KiB where the level has a stripe cache, else a chunk.
-
-    >>> from nvmesim.raid.geometry import RaidGeometry
-    >>> with planning(16):
-    ...     phases = raw_plan(RaidGeometry(0, 4, 4096), "read", 0, 1 << 20)
-    Traceback (most recent call last):
-    ...
-    nvmesim.errors.LimitError: requests are cut into too many pieces in too many ways to be \
-planned: more than 16 in all; a smaller block_size, a larger chunk or align, or fewer sizes
-    """
-    token = _left.set([most, most])
-    try:
-        yield
-    finally:
-        _left.reset(token)
-
-
-def _spend(geometry: RaidGeometry, length: int) -> None:
-    left = _left.get(None)
-    if left is None:
-        return
-    left[0] -= 1 + length // (BLOCK if geometry.record.stripe_cache else geometry.chunk or BLOCK)
-    if left[0] < 0:
-        raise LimitError(
-            "requests are cut into too many pieces in too many ways to be planned: more than "
-            f"{left[1]:,} in all; a smaller block_size, a larger chunk or align, or fewer sizes"
-        )
+def pieces(geometry: RaidGeometry, length: int) -> int:
+    """Rows of 4 KiB where the level has a stripe cache, else chunks of each copy or column."""
+    if geometry.record.stripe_cache:
+        return REQUEST_PIECES + length // BLOCK
+    each = geometry.copies if geometry.record.mirrored else 1
+    each = geometry.members if geometry.record.records else each
+    return REQUEST_PIECES + (1 + length // (geometry.chunk or BLOCK)) * each
 
 
 @lru_cache(maxsize=64)
@@ -82,12 +53,14 @@ def raw_plan(
 ) -> RawPlan:
     """Phases of a request without checks or a bitmap; *below* as in `plan_pieces`.
 
-    Raises LimitError where `planning` allows no more.
+    Raises LimitError where `budget.planning` allows no more.
     """
-    _spend(geometry, length)
+    spend(pieces(geometry, length))
     phases = PLANNERS[geometry.record.planner](geometry, op, offset, length, cache, below)
     if geometry.kernel == "none":
-        return [joined(children, geometry.max_sectors) for children in phases]
+        phases = [joined(children, geometry.max_sectors) for children in phases]
+    if not geometry.record.records:  # ZFS may write later what a request has changed
+        check_commands(sum(map(len, phases)))
     return phases
 
 

@@ -15,10 +15,11 @@ import numpy as np
 from nvmesim.raid.arrays import PlanSet, PlanTable, build_table, table_plan
 from nvmesim.raid.geometry import RAID5_MAX_REQUEST, Op, RaidGeometry
 from nvmesim.raid.map import BLOCK
+from nvmesim.raid.planner.budget import check_offsets, spend
 from nvmesim.raid.planner.depth import DepthModel
 from nvmesim.raid.planner.merge import joined
 from nvmesim.raid.planner.pieces import BARRIER_UNIT, crosses_barriers
-from nvmesim.raid.planner.plan import raw_plan
+from nvmesim.raid.planner.plan import pieces, raw_plan
 from nvmesim.raid.planner.stripe_cache import StripeCache
 
 OVERFLOWS: Final = 1024
@@ -40,6 +41,8 @@ def sequential_table(
     stripe = small.data_disks * small.chunk if small.record.stripe_cache else small.chunk
     keeps_data = small.record.stripe_cache or small.record.records
     warm = -(-2 * stripe // block_size) if keeps_data else 0
+    check_offsets(n_requests * repeats)
+    spend(0, (warm + n_requests) * pieces(small, block_size))
     base = 2 * _period(small) * -(-(warm * block_size + 1) // _period(small))
     plans = PlanSet()
     numbers: list[int] = []

@@ -85,19 +85,28 @@ def _measurement(
     rate = number_of(source, where, done[9]) * _power(done[10])
     iops = number_of(source, where, done[7]) * _SCALE[done[8]]
     size = binary_size(request[1]) if request else nearest_size(iops, rate, rate / 100, iops / 100)
-    if not count or not seconds:
+    if not count or not seconds or not iops:
         return None
     op = _operation(done[6], request)
-    exact = count / seconds
+    # Before 1.0 the time is that of the pauses, too, and no bytes are printed.
+    has_pauses = done[5] is None
+    # The count over the time is more exact than what is printed, unless it was cut to 1.2 k.
+    if not (has_pauses or done[2]):
+        iops = count / seconds
     result = OpResult(
         count=count,
-        bytes=count * size if size else round(rate * seconds),
-        # The count over the time is more exact than what is printed, unless it was cut to 1.2 k.
-        iops=iops if done[2] else exact,
-        bytes_per_s=(iops if done[2] else exact) * size if size else rate,
+        bytes=count * size if size else round(rate * count / iops),
+        iops=iops,
+        bytes_per_s=iops * size if size else rate,
         lat=Latency(count, mean, low, high, deviation),
     )
-    conditions = Conditions(block_size=size, jobs=1, iodepth=1, targets=1, duration_s=seconds)
+    conditions = Conditions(
+        block_size=size,
+        jobs=1,
+        iodepth=1,
+        targets=1,
+        duration_s=None if has_pauses else seconds,
+    )
     fraction = {"read": 1.0, "write": 0.0}.get(op)
     return one_load(name, result, conditions, read_fraction=fraction, source=FORMAT)
 

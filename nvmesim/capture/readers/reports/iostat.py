@@ -18,6 +18,7 @@ from itertools import pairwise
 from typing import Final
 
 from nvmesim.capture.capture import Capture, Conditions, CpuUse, Latency, Measurement, Op, OpResult
+from nvmesim.capture.caveats import FEWEST
 from nvmesim.capture.readers.diskspd.common import LONGEST_MS, S_PER_MS, number
 from nvmesim.capture.readers.reports.common import results
 from nvmesim.capture.text import Head, Source, shown
@@ -28,9 +29,12 @@ UNITS: Final = {"rkB/s": 1024.0, "rMB/s": 1024.0**2, "rsec/s": 512.0}
 UNIT_KIB: Final = {"B": 1 / 1024, "k": 1.0, "M": 1024.0, "G": 1024.0**2, "T": 1024.0**3}
 LETTERS: Final[dict[Op, str]] = {"read": "r", "write": "w"}
 _HEADER = re.compile(
-    r"^(?![^\n]*(?:\bDEV\b|\"))[^\n]*?(?:\br/s\s[^\n]*\bw/s\s|\btps\s[^\n]*\bawait\s)[^\n]*%util\b[^\n]*$",
+    r"^(?![^\n]*(?:\bDEV\b|\"))[^\n]*?(?:\br/s\s[^\n]*\b(?:w/s|rkB/s)\s|\btps\s[^\n]*\bawait\s)[^\n]*%util\b[^\n]*$",
     re.M,
 )
+_WRAPPED_HEADER = re.compile(r"^(Device:?[ \t][^\n%]*\br/s[ \t][^\n]*)\n([^\n]*%util[ \t]*)$", re.M)
+"""Two lines that a mail program made of one."""
+_QUOTES = re.compile(r"^(?:> ?)+", re.M)
 _HOSTED = re.compile(r"^([\w.-]{1,64}): +(?:Linux \S+ \(|Device:?\s|avg-cpu:)", re.M)
 _BANNER = re.compile(r"^Linux \S+ \(\S*\)\s")
 _CPUS = re.compile(r"\((\d{1,6}) CPU\)")
@@ -70,14 +74,20 @@ class _Host:
     when: datetime | None = None
     cpu: Values = field(default_factory=dict)
     row: Callable[[list[str]], bool] | None = None
+    n_columns: int = 0
     wrapped: list[str] = field(default_factory=list)
-    """A name too long for its line, whose numbers stand on the next."""
+    """The start of a row that goes on in the next line."""
+    has_prose: bool = False
+    """True if text that is not iostat's stands behind the last table."""
     skipped: int = 0
 
     def line(self, text: str) -> None:
         """Take the next line."""
         words = text.split()
         date = _DATE.match(text.strip()) or _TIME_ONLY.match(text.strip())
+        if self.wrapped and (not words or _is_header(words)):
+            self.skipped += 1
+            self.has_prose, self.wrapped = True, []
         if not words:
             self.row = None
         elif _BANNER.match(text.strip()):
@@ -87,12 +97,15 @@ class _Host:
         elif _is_header(words):
             self.reports.append(_Report(self.when, self.cpu, since_boot=self.begins))
             self.row, self.cpu, self.begins = _device_table(words, self.reports[-1]), {}, False
+            self.n_columns = len(words)
         elif "%user" in words and "%idle" in words:
             self.row = _cpu_table([word for word in words if word.startswith("%")], self.cpu)
+            self.n_columns = 0
         elif self.row is not None:
             self._row(words)
         else:
             self.skipped += 1
+            self.has_prose = True
 
     def _banner(self, text: str) -> None:
         cpus = _CPUS.search(text)
@@ -101,12 +114,20 @@ class _Host:
 
     def _row(self, words: list[str]) -> None:
         assert self.row is not None
-        words, wrapped = [*self.wrapped, *words], bool(self.wrapped)
-        self.wrapped = []
-        if len(words) == 1 and not wrapped and number(words[0]) is None:
+        has_name = number(words[0]) is None
+        if self.wrapped and has_name:
+            self.skipped += 1
+            self.wrapped = []
+        words, self.wrapped = [*self.wrapped, *words], []
+        if len(words) < self.n_columns and number(words[0]) is None:
             self.wrapped = words
         elif not self.row(words):
             self.skipped += 1
+            self.has_prose = self.has_prose or has_name
+
+    def has_ended(self) -> bool:
+        """True if a table was read and text that is not iostat's stands behind it."""
+        return bool(self.reports) and (self.has_prose or bool(self.wrapped))
 
     def lasting(self) -> list[_Report]:
         """The reports of a load: without those since boot, if there are others."""
@@ -116,9 +137,14 @@ class _Host:
 
 def sniff(head: Head) -> bool:
     """True if *head* is of iostat -x, text or JSON."""
-    return bool(_HEADER.search(head.text)) or (
+    return bool(_HEADER.search(_as_printed(head.text))) or (
         '"sysstat"' in head.text and '"statistics"' in head.text and '"avg-cpu"' in head.text
     )
+
+
+def _as_printed(text: str) -> str:
+    """Return *text* without a mail program's quote marks and with its header on one line."""
+    return _WRAPPED_HEADER.sub(r"\1 \2", _QUOTES.sub("", text))
 
 
 def read(source: Source) -> Capture:
@@ -151,8 +177,10 @@ def _of_host(host: _Host, warnings: list[str], prefix: str) -> list[Measurement]
 
 
 def _from_text(text: str) -> list[_Host]:
+    text = _as_printed(text)
     names = dict.fromkeys(name for name in _HOSTED.findall(text) if name not in ("avg-cpu",))
     hosts = {name: _Host(name) for name in names} or {"": _Host()}
+    whole: list[_Host] = []
     lines = text.split("\n")
     last = lines.pop()
     for line in lines:
@@ -160,10 +188,17 @@ def _from_text(text: str) -> list[_Host]:
         if name in names:
             hosts[name].line(rest)
         elif "" in hosts:
+            # Text between two tables: they are of two experiments.
+            if _is_header(line.split()) and hosts[""].has_ended():
+                whole.append(hosts[""])
+                hosts[""] = _Host(cpus=whole[-1].cpus)
             hosts[""].line(line)
     if last:  # blanks alone are a line that is cut, too
         _last_line(next(reversed(hosts.values())), last)
-    return list(hosts.values())
+    for number_of_table, host in enumerate((*whole, hosts.get("")) if whole else (), start=1):
+        if host is not None:
+            host.name = f"table {number_of_table}"
+    return [*whole, *hosts.values()]
 
 
 def _last_line(host: _Host, text: str) -> None:
@@ -363,13 +398,16 @@ def _result(
     count = round(sum(rates) * (interval or 0.0))
     if not any(rates) or max(rates) > 1e12 or per_s * max(seconds, 1) > 1e18:
         return None
-    if interval is not None and count == 0:
+    if interval is not None and count < FEWEST:
         return None
     found = [next((row[w] for w in waits if w in row), None) for row in rows]
     latency = None
     if None not in found and max(w or 0 for w in found) <= LONGEST_MS:
-        waited = sum((w or 0.0) * r for w, r in zip(found, rates, strict=True))
-        latency = Latency(count=count, mean_s=waited / sum(rates) * S_PER_MS)
+        # 0.00 is a wait that iostat does not know: no drive answers in less than 5 us.
+        known = [(w, r) for w, r in zip(found, rates, strict=True) if w and r]
+        if known:
+            mean = sum(w * r for w, r in known) / sum(r for _, r in known)
+            latency = Latency(count=count, mean_s=mean * S_PER_MS)
     return OpResult(
         count=count,
         bytes=round(per_s * seconds),

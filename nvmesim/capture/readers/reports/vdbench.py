@@ -32,6 +32,8 @@ _TAGS: Final = re.compile(r"<[^>\n]{0,300}>")
 _AVERAGE: Final = re.compile(r"avg_(\d{1,9})-(\d{1,9})")
 _TIME: Final = re.compile(r"(\d\d):(\d\d):(\d\d(?:\.\d{1,3})?)")
 _RAW: Final = ("i/o rate", "MB/sec 1024**2", "bytes i/o", "read pct", "resp time")
+RESIDUE: Final = 1e-9
+"""Part of all requests that is no more than the rounding of a difference."""
 Row = dict[str, str]
 
 
@@ -105,7 +107,7 @@ def _from_flat(source: Source, where: str, row: Row, seconds: float | None) -> M
     both = reads + writes
     ops: dict[Op, OpResult] = {}
     for op, iops in (("read", reads), ("write", writes)):
-        if not iops:
+        if iops <= RESIDUE * both:
             continue
         mean, high = number(f"{op}_resp", "resp"), number(f"{op}_resp_max", f"{op}_max")
         deviation = number(f"{op}_resp_std", f"{op}_std")
