@@ -20,7 +20,7 @@ process stops at 383 kIOPS with 97 % busy while two go on to 640)."""
 MIN_SAMPLES: Final = 1000
 FEWEST: Final = 3
 """Requests that make a rate: the time between two is no more than one sample."""
-NO_DRIVE: Final = ("null", "cpuio", "exec")
+NO_DRIVE: Final = ("null", "cpuio", "exec", "nop")
 """Engines of fio that send nothing to a drive. Source: fio HOWTO, ioengine."""
 NO_CACHE: Final = ("io_uring_cmd", "sg")
 """Engines that pass commands to the device: whatever direct= says, no page cache is between."""
@@ -74,7 +74,7 @@ def _cpu_caveats(measurement: Measurement, is_polled: bool) -> list[str]:
 def _sample_caveats(measurement: Measurement) -> list[str]:
     found = []
     for op, result in measurement.ops.items():
-        if result.count < MIN_SAMPLES:
+        if 0 < result.count < MIN_SAMPLES:
             found.append(f"only {result.count} {op}s: too few to calibrate on")
             continue
         for kind in ("clat", "lat"):

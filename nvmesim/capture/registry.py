@@ -141,9 +141,10 @@ def installed_readers() -> tuple[InstalledReader, ...]:
 
 READERS: Final[tuple[Reader, ...]] = (
     # name of the format, module of nvmesim.capture
-    LazyReader("fio-json", "readers.fio.json"),
-    LazyReader("fio-terse", "readers.fio.terse"),
-    LazyReader("fio-text", "readers.fio.text"),
+    LazyReader("fio-json", "readers.fio.fio_json"),
+    LazyReader("fio-terse", "readers.fio.terse_lines"),
+    LazyReader("t-io-uring", "readers.fio.t_io_uring"),
+    LazyReader("fio-text", "readers.fio.normal_output"),
     LazyReader("fio-log", "readers.fio_logs.log"),
     LazyReader("fio-iolog", "readers.fio_logs.iolog"),
     LazyReader("points", "readers.tables.points"),

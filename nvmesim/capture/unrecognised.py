@@ -108,9 +108,14 @@ _KNOWN: Final = (
         most=_MESSAGES,
     ),
     _KnownFile(
-        r"^[ \t]*Run status group \d+ \(|^[ \t]*(?:read|write)\s*: IOPS=[^\n]*BW=",
-        "is a part of fio's report: no job, no latencies",
-        "copy the whole report, or use --output-format=json+",
+        r"^[^\n\"]{1,300}?: \(g=\d+\): rw=|^Jobs: \d+ \(f=\d+\)",
+        "ends before fio's report: a banner or progress, no result",
+        "give the whole output of fio, or run it to its end",
+    ),
+    _KnownFile(
+        r"^[ \t]*\"(?:clat_ns|iops_mean|io_kbytes)\"\s*:",
+        "is a part of fio's JSON, without its version and jobs",
+        "give the whole object that fio wrote",
     ),
     _KnownFile(
         r"^=+ \S+ =+\n\s*CPU +\d+: +\d+ events,",

@@ -14,6 +14,7 @@ from typing import Any, Final, Literal, TypeVar, cast, overload
 
 from pydantic import ValidationError
 
+from nvmesim.catalog import platforms
 from nvmesim.catalog.paths import is_path as is_path
 from nvmesim.catalog.paths import outside
 from nvmesim.catalog.problems import first_problem
@@ -334,21 +335,23 @@ def quantities(profile: Frozen, prefix: str = "") -> Iterator[tuple[str, Quantit
 
 
 @functools.cache
-def _entries(kind: Kind) -> dict[str, Traversable]:
+def _entries(kind: Kind) -> dict[str, Traversable | dict[str, Any]]:
     if kind not in _FOLDERS:
         raise CatalogError(f"the catalog has no kind {kind!r}; {nearest(kind, MODELS)}")
     folder = resources.files("nvmesim.catalog") / "data" / _FOLDERS[kind]
     files = folder.iterdir() if folder.is_dir() else iter(())
-    return {file.name[:-5]: file for file in files if file.name.endswith(".toml")}
+    rows = platforms.tables() if kind == "platform" else {}
+    return {file.name[:-5]: file for file in files if file.name.endswith(".toml")} | rows
 
 
 @functools.cache
 def _get(kind: Kind, name: str) -> Profile:
-    file = _entries(kind).get(name)
-    if file is None:
+    entry = _entries(kind).get(name)
+    if entry is None:
         raise CatalogError(f"the catalog has no {kind} {name!r}; {nearest(name, names(kind))}")
     try:
-        return from_table(kind, tomllib.loads(file.read_text("utf-8")), name=name)
+        table = entry if isinstance(entry, dict) else tomllib.loads(entry.read_text("utf-8"))
+        return from_table(kind, table, name=name)
     except CatalogError as error:
         raise CatalogError(f"catalog {kind} {name}: {error}") from None
 

@@ -468,6 +468,13 @@ class PlatformProfile(Frozen):
     server: dict[str, Any]
     """The [server] table of a scenario."""
     adapters: tuple[dict[str, Any], ...] = ()
+    drives: tuple[dict[str, Any], ...] = ()
+    """The [[drives]] of an instance of a provider."""
+    bays: Number | None = None
+    bay_lanes: Number | None = None
+    socket_lanes: Number | None = None
+    bay_link: str | None = None
+    """The port of each bay: a drive without a stated link has no more."""
     slots: int | None = None
     sources: tuple[str, ...] = ()
     notes: str = ""

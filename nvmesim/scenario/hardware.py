@@ -233,6 +233,7 @@ def resolve_drives(
     for name in names:
         if names.count(name) > 1:
             raise ScenarioError(f"drives: {name!r} is the name of two drives")
+    _note_platform(scenario.server, len(drives), notes)
     check_lanes(sockets, adapters, tuple(drives), interconnect)
     return tuple(drives)
 
@@ -253,7 +254,8 @@ def _equal_drives(
     notes.profile(in_state)
     adapter = _adapter_of(spec, adapters, key)
     socket = _socket_of(spec, adapter, sockets, key, notes)
-    link = _drive_link(in_state, spec, adapter, sockets[socket], key, notes)
+    bays = _bays(scenario.server)
+    link = _drive_link(in_state, spec, adapter, sockets[socket], bays, key, notes)
     if link.kind == "pcie":
         link = _packets(link, scenario.server, None if adapter is None else adapter.link.mps)
     drives = []
@@ -317,10 +319,11 @@ def _drive_link(
     spec: DriveSpec,
     adapter: Adapter | None,
     socket: Socket,
+    bays: Link | None,
     key: str,
     notes: ResolveNotes,
 ) -> Link:
-    """Return the drive's port at the generation that both of its ends have."""
+    """Return the drive's port at the generation that both of its ends, and the *bays*, have."""
     try:
         link = parse_link(spec.link or part.link)
     except UnitError as error:
@@ -330,6 +333,9 @@ def _drive_link(
             f"{key}.link is {str(link)!r}; {part.name} has {part.interface.upper()}, "
             f"write for example {part.link!r}"
         )
+    if bays is not None and spec.link is None and link.kind == "pcie":
+        narrow = pcie(link.generation, min(link.lanes, bays.lanes))
+        link = _trained(narrow, bays, key, "the platform's bays", notes)
     if adapter is None:
         other, at = pcie(socket.cpu.pcie_generation, 16), socket.cpu.name
     elif adapter.kind in ("adapter", "vmd"):
@@ -337,6 +343,27 @@ def _drive_link(
     else:
         return link
     return _trained(link, other, key, at, notes)
+
+
+def _bays(server: ServerSpec) -> Link | None:
+    """Return the port of a bay of the server's platform; None if that is not known."""
+    found = catalog.get("platform", server.platform) if server.platform else None
+    return parse_link(found.bay_link) if found is not None and found.bay_link else None
+
+
+def _note_platform(server: ServerSpec, drives: int, notes: ResolveNotes) -> None:
+    """Say what of the server's platform is assumed, and whether it has a bay for each drive."""
+    if server.platform is None:
+        return
+    found = catalog.get("platform", server.platform)
+    facts = {"bays": found.bays, "lanes of a bay": found.bay_lanes,
+             "lanes of a socket": found.socket_lanes}  # fmt: skip
+    assumed = [name for name, q in facts.items() if q is not None and q.basis == "assumed"]
+    if assumed:
+        notes.assume(f"platform {found.name}: {', '.join(assumed)}: from memory, not read")
+    if found.bays is not None and drives > found.bays.value:
+        notes.assume(f"platform {found.name}: has {found.bays.value:.0f} bays for {drives} drives; "
+                     "the others are attached alike")  # fmt: skip
 
 
 def _packets(link: Link, server: ServerSpec, most: int | None = None) -> Link:

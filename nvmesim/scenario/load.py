@@ -173,7 +173,7 @@ def _position(part: str, items: list[Any], here: str, text: str) -> int:
 
 
 def _with_platform(tables: Mapping[str, Any]) -> dict[str, Any]:
-    """Put the server and adapters of ``server.platform`` under what the scenario says itself."""
+    """Put the server, adapters and drives of ``server.platform`` under what the scenario says."""
     merged = dict(tables)
     server = merged.get("server")
     name = server.get("platform") if isinstance(server, Mapping) else None
@@ -188,4 +188,6 @@ def _with_platform(tables: Mapping[str, Any]) -> dict[str, Any]:
     merged["server"] = {**platform.server, **server}
     if platform.adapters:
         merged.setdefault("adapters", [dict(adapter) for adapter in platform.adapters])
+    if platform.drives:
+        merged.setdefault("drives", [dict(drive) for drive in platform.drives])
     return merged

@@ -10,8 +10,10 @@ import pytest
 
 from nvmesim.calibrate.points import points_of
 from nvmesim.capture.capture import Capture
+from nvmesim.capture.readers.fio.normal_section import TRIMMED
 from nvmesim.capture.registry import read_capture, read_captures
 from nvmesim.errors import CaptureError
+from nvmesim.warning import has
 
 DATA = Path(__file__).parent / "data"
 TERSE = (DATA / "fio-terse" / "randrw_4k_qd4.terse_v3.txt").read_text()
@@ -151,6 +153,9 @@ def test_a_cut_run_leaves_the_others(tmp_path: Path) -> None:
     whole = run({"read": 100_000})
     cut = run({"read": 90_000}).partition("  cpu  ")[0]
     capture = read(whole * 5 + cut, tmp_path)
+    assert [m.ops["read"].count for m in capture.measurements] == [100_000] * 5 + [90_000]
+    assert has(capture.warnings, TRIMMED)
+    capture = read(whole * 5 + cut.partition(", BW=")[0], tmp_path)
     assert len(capture.measurements) == 5
     assert any("left out: the report of job 'job' is not whole" in w for w in capture.warnings)
 

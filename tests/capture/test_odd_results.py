@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 
 from nvmesim.capture.capture import Capture
+from nvmesim.capture.readers.fio.normal_section import NO_TIME, TRIMMED
 from nvmesim.capture.registry import read_capture
 from nvmesim.errors import CaptureError
+from nvmesim.warning import has
 from tests.capture.test_fio_json import DATA as FIO_JSON
 from tests.capture.test_fio_json import group, read_table, refusal
 
@@ -221,8 +223,18 @@ def test_a_drive_without_a_figure_has_no_utilization(tmp_path: Path) -> None:
 
 
 def test_normal_output_that_was_cut(tmp_path: Path) -> None:
-    assert "is not whole" in refused(NORMAL.split("  cpu  ")[0], tmp_path)
-    assert "is not whole" in refused(NORMAL.replace("/3001msec", ""), tmp_path)
+    """What is left is read, and what it rests on is said."""
+    (whole,) = read_text(NORMAL, tmp_path).measurements
+    for text, code in (
+        (NORMAL.split("  cpu  ")[0], TRIMMED),
+        (NORMAL.replace("/3001msec", ""), NO_TIME),
+    ):
+        capture = read_text(text, tmp_path)
+        (m,) = capture.measurements
+        assert has(capture.warnings, code)
+        assert m.ops["read"].count == pytest.approx(whole.ops["read"].count, rel=0.01)
+        assert m.ops["read"].iops == pytest.approx(whole.ops["read"].iops, rel=0.01)
+    assert "is not whole" in refused(NORMAL[: NORMAL.index("/3001msec") - 40], tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -237,9 +249,9 @@ def test_normal_output_that_was_cut(tmp_path: Path) -> None:
 def test_normal_output_that_cannot_be(old: str, new: str, found: str, tmp_path: Path) -> None:
     damaged = NORMAL.replace(old, new)
     assert damaged != NORMAL
-    if old == "rw=randread":  # the banner is not as fio prints it: its options are unknown
+    if old == "rw=randread":  # not as fio prints it: all that is known is what the report says
         (measurement,) = read_text(damaged, tmp_path).measurements
-        assert measurement.conditions.iodepth is None
+        assert (measurement.conditions.iodepth, measurement.conditions.access) == (4, None)
         return
     assert found in refused(damaged, tmp_path)
 

@@ -164,9 +164,9 @@ def loaded_by_reading(sample: Path) -> set[str]:
 
 def test_reading_one_file_imports_its_reader_only() -> None:
     loaded = loaded_by_reading(DATA / "fio-json" / "psync_qd8.json")
-    assert "nvmesim.capture.readers.fio.json" in loaded
+    assert "nvmesim.capture.readers.fio.fio_json" in loaded
     others = {f"nvmesim.capture.{reader.module}" for reader in READERS} - {
-        "nvmesim.capture.readers.fio.json"
+        "nvmesim.capture.readers.fio.fio_json"
     }
     assert not loaded & {*others, "numba", "scipy"}
 

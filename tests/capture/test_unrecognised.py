@@ -16,10 +16,12 @@ FILES = {
         "Run status group 0 (all jobs):\n   READ: bw=12.8GiB/s (13.7GB/s), io=768GiB (825GB)\n",
         "a part of fio's report.*copy the whole report",
     ),
-    "fio's lines": (
-        "  read: IOPS=13.1k, BW=12.8GiB/s (13.7GB/s)(768GiB/60005msec)\n",
-        "a part of fio's report",
+    "fio's banner": (
+        "a: (g=0): rw=read, bs=(R) 4096B-4096B, ioengine=sync, iodepth=1\nfio-3.38\n",
+        "ends before fio's report.*give the whole output",
     ),
+    "fio's progress": ("Jobs: 1 (f=1): [W(1)][9.0%][w=18.4MiB/s]\n", "ends before fio's report"),
+    "a part of fio's JSON": ('      "clat_ns" : {\n        "min" : 5\n', "a part of fio's JSON"),
     "blktrace at its end": (
         "=== md0 ===\n  CPU  0:                  496 events,       24 KiB data\n",
         "what blktrace says at its end.*NAME.blktrace.0",

@@ -33,13 +33,14 @@ def catalog(ctx: click.Context, as_json: bool) -> int | None:
     return None
 
 
-@catalog.command("list", epilog="Example: nvmesim catalog list --kind cpu")
+@catalog.command("list", epilog="Example: nvmesim catalog list platform")
+@click.argument("of_kind", metavar="[KIND]", required=False, type=click.Choice(KINDS))
 @click.option("--kind", type=click.Choice(KINDS), help="Only entries of this kind.")
 @json_option
 @click.pass_obj
-def list_entries(outer_json: bool, kind: str | None, as_json: bool) -> int:
-    """List the entries."""
-    return _list(kind, as_json or outer_json)
+def list_entries(outer_json: bool, of_kind: str | None, kind: str | None, as_json: bool) -> int:
+    """List the entries, or those of one KIND."""
+    return _list(of_kind or kind, as_json or outer_json)
 
 
 @catalog.command("show", epilog="Example: nvmesim catalog show samsung-980pro-1tb")

@@ -9,6 +9,8 @@ import click
 
 from nvmesim.cli.output import check_writable, output_path, write_text
 
+DEFAULT_DRIVE = "kioxia-cd6-r-15.36tb"
+"""Of the data-centre drives the one of whose numbers the fewest are assumed."""
 POOLS = ("zfs-mirror", "raidz1", "raidz2", "raidz3")
 RAID_LEVELS = ("none", "raid0", "raid1", "raid10", "raid5", "raid6", *POOLS)
 COMMENTS = {
@@ -29,6 +31,7 @@ COMMENTS = {
 
 @click.command(epilog="Example: nvmesim init --drive intel-p4610-1.6tb --count 8 --raid raid5 "
                "--load oltp -o server.toml")  # fmt: skip
+@click.option("--platform", metavar="NAME", help="A server of the catalog, such as dell-r760.")
 @click.option("--drive", metavar="NAME", help="Catalog name of the drive, or a profile's file.")
 @click.option("--count", type=click.IntRange(1, 1024), help="How many of them.")
 @click.option("--cpu", metavar="NAME", help="Catalog name of the CPU.")
@@ -36,8 +39,8 @@ COMMENTS = {
 @click.option("--load", metavar="NAME", help="oltp, vm-farm, log-writer, scan or backup.")
 @output_path("The scenario to write; default: print it.", "-o", "--output")
 def init(
-    drive: str | None, count: int | None, cpu: str | None, raid: str | None, load: str | None,
-    output: Path | None,
+    platform: str | None, drive: str | None, count: int | None, cpu: str | None, raid: str | None,
+    load: str | None, output: Path | None,
 ) -> int:  # fmt: skip
     """Write a first scenario, with comments.
 
@@ -52,12 +55,17 @@ def init(
     check_writable(output)
     if output is not None and output.exists():
         raise InputError(f"{output}: is there already; name another file, or move it away")
-    drive = drive or _asked("Drive", "intel-p4610-1.6tb", catalog.names("drive"))
+    server = catalog.get("platform", platform) if platform else None
+    if server is not None and server.drives and drive is None:
+        drive = server.name
+        count = count or server.drives[0]["count"]
+    drive = drive or _asked("Drive", DEFAULT_DRIVE, catalog.names("drive"))
     count = count or int(_asked("How many", "8", None, kind=click.IntRange(1, 1024)))
-    cpu = cpu or _asked("CPU", "xeon-gold-6130", catalog.names("cpu"))
+    if server is None:
+        cpu = cpu or _asked("CPU", "xeon-gold-6130", catalog.names("cpu"))
     raid = raid or _asked("RAID level", "raid5" if count > 2 else "none", RAID_LEVELS)
     load = load or _asked("Load", "oltp", list(PRESETS))
-    tables = scenario_tables(drive, count, cpu, raid, load)
+    tables = scenario_tables(drive, count, cpu, raid, load, platform)
     scenario_from_dict(tables, output.parent if output else Path())
     head = (
         f"# {preset(load).says}.\n# Written by nvmesim init; predict it with: nvmesim run "
@@ -72,20 +80,35 @@ def init(
     return 0
 
 
-def scenario_tables(drive: str, count: int, cpu: str, raid: str, load: str) -> dict[str, Any]:
+def scenario_tables(
+    drive: str, count: int, cpu: str | None, raid: str, load: str, platform: str | None = None
+) -> dict[str, Any]:
     """Return the tables of a server with one kind of drive and one load.
+
+    A *platform* of the catalog brings its sockets, and the drives if they are those of an instance;
+    drives of one's own are spread over its sockets.
 
     >>> scenario_tables("hdd-7200", 2, "xeon-gold-6130", "raid1", "scan")["volume"]["raid"]
     'raid1'
     """
+    from nvmesim.catalog import load as catalog
     from nvmesim.scenario.presets import preset, workload
 
+    server: dict[str, Any] = {"stack": "linux-io_uring"}
+    sockets = 1
+    if platform:
+        server["platform"] = platform
+        sockets = len(catalog.get("platform", platform).server["sockets"])
+    if cpu:
+        server["sockets"] = [{"cpu": cpu}] * sockets
+    halves = [(socket, len(range(socket, count, sockets))) for socket in range(sockets)]
+    drives = [{"profile": drive, "count": n, "socket": socket} for socket, n in halves if n]
     engine = "openzfs" if raid in POOLS else "linux-md"
     volume: dict[str, Any] = {"raid": raid, "engine": engine, "degraded": []}
     return {
         "name": f"{count} x {drive}" + (f", {raid}" if raid != "none" else ""),
-        "server": {"stack": "linux-io_uring", "sockets": [{"cpu": cpu}]},
-        "drives": [{"profile": drive, "count": count, "socket": 0}],
+        "server": server,
+        **({"drives": drives} if drive != platform else {}),
         **({"volume": volume} if raid != "none" else {}),
         "workload": [{"name": preset(load).title, **workload(load), "slo": "1 ms"}],
     }

@@ -16,8 +16,10 @@ from typing import Final, TypeVar
 from nvmesim.capture.capture import Conditions, CpuUse, Measurement, Op, OpResult
 from nvmesim.capture.caveats import CPU_BOUND_PCT, with_caveats
 from nvmesim.capture.histogram import merge_latencies
+from nvmesim.capture.plausible import LITTLE
 from nvmesim.capture.readers.fio.jobs import OPS, FioJob, describe_error
 from nvmesim.capture.text import Source, shown
+from nvmesim.warning import Warning
 
 RUNTIME_SPREAD: Final = 0.05
 """Jobs whose run times differ by more did not load the drive together all the time."""
@@ -34,6 +36,10 @@ FEW_SWITCHES: Final = 0.1
 CACHED_S: Final = 5e-6
 """Memory answers in less, no drive does."""
 _PACED: Final = ("thinktime", "rate", "rate_iops", "latency_target", "iodepth_batch")
+_PHASES: Final = Warning(
+    "phases",
+    "reads ran after the writes and not between them (verify): each is measured by itself",
+)
 T = TypeVar("T")
 
 
@@ -81,7 +87,8 @@ def measure_groups(
     hosts = {job.host for members in good for job in members}
     if len(hosts) > 1:
         warnings.append(f"{len(hosts)} clients ran together, a measurement each")
-    measurements = [measure(m, disk_util_pct if len(together) == 1 else {}) for m in good]
+    util = disk_util_pct if len(together) == 1 else {}
+    measurements = [m for members in good for m in _measure_phases(members, util)]
     if any(_without_latencies(m) for m in measurements):
         warnings.append(
             "no latencies (gtod_reduce or disable_lat and disable_clat): throughput only; a drive "
@@ -98,6 +105,45 @@ def tell_apart(runs: Sequence[list[Measurement]]) -> list[Measurement]:
         for number, run in enumerate(runs, start=1)
         for m in run
     ]
+
+
+def _measure_phases(jobs: list[FioJob], util: Mapping[str, float]) -> list[Measurement]:
+    """Return the measurement of *jobs*; two if they wrote first and then read, as verify does."""
+    phased = any(is_phased(job) for job in jobs)
+    if not phased:
+        return [measure(jobs, util)]
+    found = []
+    for op in ("write", "read"):
+        some = [_only(job, op) for job in jobs if op in job.ops]
+        m = measure(some, {})
+        found.append(replace(m, label=f"{m.label}: {op}s", warnings=(_PHASES, *m.warnings)))
+    return found
+
+
+def _only(job: FioJob, op: Op) -> FioJob:
+    """Return what *job* did of operation *op*; its CPU time is of all it did."""
+    runtime_s = job.runtimes_s.get(op) or job.runtime_s
+    return replace(job, ops={op: job.ops[op]}, runtime_s=runtime_s, user_pct=None, system_pct=None)
+
+
+def is_phased(job: FioJob) -> bool:
+    """True if the reads of *job* came after its writes (verify), not between them.
+
+    A mixture has one run time and no more in flight than its depth; phases have two of each.
+    """
+    if not {"read", "write"} <= job.ops.keys():
+        return False
+    times = [time for time in job.runtimes_s.values() if time]
+    if job.threads == 1 and len(times) > 1 and min(times) < (1 - RUNTIME_SPREAD) * max(times):
+        return True
+    depth = depth_of(job)
+    asked = None if depth is None or job.threads is None else depth * job.threads
+    found = [
+        r.iops * next((x.mean_s or 0.0 for x in (r.lat, r.clat) if x), 0.0) for r in job.results
+    ]
+    if asked is None or not all(found):
+        return job.options.read_fraction() in (0.0, 1.0) and not all(found)
+    return sum(found) > (1 + LITTLE) * asked >= max(found)
 
 
 def _failed(job: FioJob) -> bool:
@@ -201,8 +247,13 @@ def _counted_fraction(jobs: list[FioJob]) -> float | None:
     """Return the fraction of reads among the requests counted; None if the file merges them."""
     if any(job.mixed for job in jobs):
         return None
-    reads = sum(job.ops["read"].count for job in jobs if "read" in job.ops)
-    return reads / sum(job.count for job in jobs)
+    reads = sum(_weight(job.ops["read"]) for job in jobs if "read" in job.ops)
+    return reads / sum(_weight(result) for job in jobs for result in job.results)
+
+
+def _weight(result: OpResult) -> float:
+    """Requests; IOPS where a report was trimmed so far that nothing can be counted."""
+    return result.count or result.iops
 
 
 def _read_fraction(jobs: list[FioJob]) -> float | None:
@@ -217,7 +268,7 @@ def _read_fraction(jobs: list[FioJob]) -> float | None:
 def _block_size(jobs: list[FioJob]) -> int | dict[int, float] | None:
     """Bytes, or the mix weighted by the requests counted; None where neither source says it."""
     weights: dict[int, float] = {}
-    total = sum(job.count for job in jobs)
+    total = sum(_weight(result) for job in jobs for result in job.results)
     for job in jobs:
         whose: list[tuple[Op, OpResult]] = list(job.ops.items())
         for op, result in whose or [("read", result) for result in job.results]:
@@ -227,7 +278,7 @@ def _block_size(jobs: list[FioJob]) -> int | dict[int, float] | None:
             if sizes is None:
                 return None
             for size, share in sizes.items():
-                weights[size] = weights.get(size, 0.0) + share * result.count / total
+                weights[size] = weights.get(size, 0.0) + share * _weight(result) / total
     if len(weights) == 1:
         return next(iter(weights))
     return dict(sorted(weights.items()))
@@ -238,7 +289,7 @@ def _size_counted(result: OpResult) -> dict[int, float] | None:
 
     Counts of old versions are rounded, and counts and bytes are read a moment apart.
     """
-    mean = result.bytes / result.count
+    mean = result.bytes_per_s / result.iops if result.iops else 0.0
     size = 1 << max(0, round(math.log2(max(mean, 1.0))))
     return {size: 1.0} if size >= 512 and abs(mean / size - 1) < COUNT_TOLERANCE else None
 
@@ -246,7 +297,9 @@ def _size_counted(result: OpResult) -> dict[int, float] | None:
 def _rate(jobs: list[FioJob]) -> float | None:
     limits = []
     for job in jobs:
-        sizes = {op: result.bytes / result.count for op, result in job.ops.items() if result.bytes}
+        sizes = {
+            op: r.bytes_per_s / r.iops for op, r in job.ops.items() if r.bytes_per_s and r.iops
+        }
         limit = job.options.rate_iops(sizes)
         limits.append(None if limit is None or job.threads is None else limit * job.threads)
     known = [limit for limit in limits if limit is not None]

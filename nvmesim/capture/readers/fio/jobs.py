@@ -54,6 +54,9 @@ class FioJob:
     levels: Mapping[str, float] = field(default_factory=dict)
     """How many were in flight at submission, as fio counts it: "1", "2", "4", ... -> percent."""
 
+    runtimes_s: Mapping[Op, float] = field(default_factory=dict)
+    """Run time of each operation: those of a mixture are the same, those of phases are not."""
+
     @property
     def count(self) -> int:
         """Requests that were counted, all operations."""
@@ -101,6 +104,7 @@ def _job(entry: Fields, common: Mapping[str, object], same_name: int) -> FioJob:
         notes=(*notes, *_other_work(entry)),
         switches=entry.count("ctx"),
         levels=_levels(entry),
+        runtimes_s={op: runtimes[op] for op in OPS},
     )
 
 

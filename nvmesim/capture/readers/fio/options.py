@@ -112,7 +112,7 @@ class Options:
     @property
     def synchronous(self) -> bool:
         """True if the engine, fio's default if none is given, has one request in flight."""
-        engine = self.given.get("ioengine", words.DEFAULT_ENGINE)
+        engine = self.engine() or ""
         return engine.partition(":")[0].strip().lower() in words.SYNC_ENGINES
 
     def iodepth(self, reported: int | None) -> int | None:

@@ -169,7 +169,7 @@ def _runs_in(
     path: Path, prefix: str, changed: int, size: int
 ) -> tuple[tuple[str, list[FioJob]], ...]:
     """Runs of the JSON *path* if it names *prefix*; kept, for each log of a folder asks again."""
-    from nvmesim.capture.readers.fio.json import jobs_of_runs, sniff
+    from nvmesim.capture.readers.fio.fio_json import jobs_of_runs, sniff
 
     source = Source(path)
     if not sniff(source.head) or prefix not in source.text(MAX_JSON_BYTES * 20):

@@ -14,10 +14,11 @@ from typing import Final
 
 from nvmesim.capture.capture import Capture, Latency, Measurement, OpResult
 from nvmesim.capture.fields import MAX_LATENCY_S, MAX_RATE, checked
-from nvmesim.capture.readers.fio.banner import VERSION_LINE, Banner, read_banner
 from nvmesim.capture.readers.fio.groups import COUNT_TOLERANCE, measure_groups, tell_apart
 from nvmesim.capture.readers.fio.jobs import OPS, FioJob, by_operation
+from nvmesim.capture.readers.fio.normal_lines import read_lines
 from nvmesim.capture.readers.fio.options import Options
+from nvmesim.capture.readers.fio.stated_load import StatedLoad, read_stated_load
 from nvmesim.capture.text import Head, Source, shown
 from nvmesim.errors import CaptureError
 
@@ -36,6 +37,7 @@ _CLAT_MAX: Final = 9
 _LAT_MAX: Final = 33
 """Fields of a direction with the largest latencies."""
 _US: Final = 1e6
+_VERSION: Final = re.compile(r"^fio[- ][0-9][^\s;]*\s*$", re.MULTILINE)
 _KINDS: Final = ["read", "write", "trim"]
 _LEVELS: Final = ("1", "2", "4", "8", "16", "32", ">=64")
 _CUT: Final = "the run was cut off or the file copied in part: repeat it"
@@ -51,7 +53,7 @@ def sniff(head: Head) -> bool:
 def read(source: Source) -> Capture:
     """Read every job line; CaptureError if none is whole, or all are nothing but zeros."""
     text = source.text()
-    banner = read_banner(text)
+    banner = _banner(text)
     problems: list[str] = []
     lines = list(_lines(source, text, problems))
     if not lines:
@@ -85,7 +87,7 @@ def read(source: Source) -> Capture:
 
 
 def _jobs(
-    source: Source, runs: list[list[_Line]], banners: list[Banner], problems: list[str]
+    source: Source, runs: list[list[_Line]], banners: list[StatedLoad], problems: list[str]
 ) -> list[list[FioJob]]:
     """Return the jobs of each run whose numbers can be; the others are added to *problems*."""
     errors: list[CaptureError] = []
@@ -104,21 +106,25 @@ def _jobs(
     return found
 
 
-def _banners(runs: list[list[_Line]], text: str) -> list[Banner]:
+def _banner(text: str) -> StatedLoad:
+    """Return what the lines of fio in *text* say of the load."""
+    return read_stated_load([], read_lines(text))
+
+
+def _banners(runs: list[list[_Line]], text: str) -> list[StatedLoad]:
     """Return the banner of each run: what stands between it and the run before."""
     if len(runs) == 1:
-        return [read_banner(text)]
+        return [_banner(text)]
     rows = text.split("\n")
     ends = [0, *(run[-1].number for run in runs)]
     return [
-        read_banner("\n".join(rows[end : run[0].number]))
-        for end, run in zip(ends, runs, strict=False)
+        _banner("\n".join(rows[end : run[0].number])) for end, run in zip(ends, runs, strict=False)
     ]
 
 
 def _runs(lines: list[_Line], text: str) -> list[list[_Line]]:
     """Split *lines* into runs: all lines of one end in the same figures of the drives."""
-    banners = [text.count("\n", 0, m.start()) + 1 for m in VERSION_LINE.finditer(text)]
+    banners = [text.count("\n", 0, m.start()) + 1 for m in _VERSION.finditer(text)]
     runs: list[list[_Line]] = []
     for line in lines:
         before = runs[-1][-1] if runs else None
@@ -245,10 +251,10 @@ class _Line:
         first = self.start + 3
         return max(self.number_at(first + k * self.width + 3, 1e12) for k in range(self.directions))
 
-    def job(self, banner: Banner, single: bool) -> FioJob:
+    def job(self, banner: StatedLoad, single: bool) -> FioJob:
         name = shown(self.fields[self.start], 60)
         group = int(self.number_at(self.start + 1, 1e9))
-        options = banner.of(group, name)
+        options = banner.options(group, name)
         results = {
             block: self._op_result(self.start + 3 + k * self.width, options, block)
             for k, block in enumerate(self.blocks)

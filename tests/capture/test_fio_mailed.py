@@ -1,0 +1,244 @@
+"""fio's reports as mails have them: wrapped, quoted, trimmed; read right, or refused with why.
+
+The reports in ``mailed`` are of fio 3.33, each behind its command. Whatever is done to them, no
+number that is read may be another than that of the whole report.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from nvmesim.capture.capture import Capture, Latency, Op
+from nvmesim.capture.readers.fio.normal_output import INHERITED, WRAPPED
+from nvmesim.capture.readers.fio.normal_section import NO_TIME, TRIMMED
+from nvmesim.capture.registry import read_capture
+from nvmesim.errors import CaptureError
+from nvmesim.warning import has
+
+REPORTS = sorted((Path(__file__).parent / "mailed").glob("*.txt"))
+ROUNDED = 0.03
+"""IOPS, bandwidth and bytes are printed with three digits or four."""
+LOAD = ("iodepth", "jobs", "access", "block_size", "engine", "direct")
+LINES = {
+    "command": r"^\$",
+    "banner": r"\(g=\d\)",
+    "version": r"^fio-|^Starting",
+    "header": r"\(groupid=",
+    "slat and clat": r"^\s*(slat|clat) ",
+    "latencies": r"^\s*(slat|clat|lat) \(\w+\): min",
+    "percentiles": r"^\s*\||percentiles",
+    "windows": r"^\s*(bw|iops) ",
+    "cpu": r"^\s*cpu ",
+    "depths": r"IO depths|submit  |complete  ",
+    "issued": r"^\s*issued",
+    "target": r"latency   :",
+    "sums": r"Run status|^\s*(READ|WRITE): bw",
+    "drives": r"Disk stats|util=",
+}
+Change = Callable[[str], str]
+
+
+def hard(width: int) -> Change:
+    """Wrap as a terminal does: after so many characters."""
+    return lambda text: "\n".join(
+        line[at : at + width]
+        for line in text.split("\n")
+        for at in range(0, max(len(line), 1), width)
+    )
+
+
+def soft(width: int, indent: str = "") -> Change:
+    """Wrap as a mailer does: at blanks."""
+
+    def change(text: str) -> str:
+        found = []
+        for line in text.split("\n"):
+            current = re.match(r"\s*", line)[0] if len(line) > width else line
+            words = re.findall(r"\S+\s*", line) if len(line) > width else []
+            for word in words:
+                if current.strip() and len((current + word).rstrip()) > width:
+                    found.append(current.rstrip())
+                    current = indent
+                current += word
+            found.append(current.rstrip())
+        return "\n".join(found)
+
+    return change
+
+
+def quoted(mark: str) -> Change:
+    return lambda text: "".join(f"{mark}{line}\n" for line in text.split("\n"))
+
+
+def without(*names: str) -> Change:
+    pattern = re.compile("|".join(LINES[name] for name in names))
+    return lambda text: "\n".join(x for x in text.split("\n") if not pattern.search(x))
+
+
+def only(pattern: str) -> Change:
+    return lambda text: "\n".join(x for x in text.split("\n") if re.match(pattern, x))
+
+
+def then(*changes: Change) -> Change:
+    def change(text: str) -> str:
+        for one in changes:
+            text = one(text)
+        return text
+
+    return change
+
+
+def in_prose(text: str) -> str:
+    return f"Hi,\n\nwith 4 drives at iodepth 3 I see:\n\n{text}\n\nAny idea?\n\nThanks,\nB.\n"
+
+
+def changes() -> Iterator[tuple[str, Change]]:
+    for width in (68, 72, 76, 80, 85):
+        yield f"hard {width}", hard(width)
+        yield f"hard {width} and quoted", then(hard(width), quoted(">> "))
+        yield f"soft {width}", soft(width)
+        yield f"soft {width} indented", soft(width, "\t")
+        yield f"quoted, then wrapped at {width}", then(quoted("> "), soft(width))
+    yield "no-break spaces", lambda text: text.replace("  ", " \u00a0")
+    for name in LINES:
+        yield f"without {name}", without(name)
+    kept = ("command", "banner", "header", "latencies")
+    core = without(*(name for name in LINES if name not in kept))
+    yield "IOPS and latencies", core
+    yield "IOPS and latencies, no load", then(core, without("command", "banner"))
+    yield "bare lines", only(r"\s*(read|write): IOPS|\$")
+    yield "bare lines, no command", only(r"\s*(read|write): IOPS")
+    yield "sums", only(r"\s*(READ|WRITE): bw|\$")
+    yield "sums, no command", only(r"\s*(READ|WRITE): bw")
+    rng = random.Random(5)
+    for number in range(25):
+        names = rng.sample(sorted(LINES), rng.randint(1, 5))
+        wrap = rng.choice((hard, soft))(rng.choice((72, 76, 80, 90)))
+        quote = rng.choice((lambda text: text, quoted("> "), quoted(">>> ")))
+        yield f"mix {number}", then(without(*names), in_prose, wrap, quote)
+
+
+CHANGES = list(changes())
+
+
+def read(text: str, tmp_path: Path) -> Capture:
+    path = tmp_path / "mail.txt"
+    path.write_text(text + "\n", encoding="utf-8")
+    return read_capture(path)
+
+
+def assert_same_latency(found: Latency | None, whole: Latency | None) -> None:
+    if found is None:
+        return
+    assert whole is not None
+    for name in ("mean_s", "min_s", "max_s", "stddev_s"):
+        assert getattr(found, name) == pytest.approx(getattr(whole, name), rel=1e-4)
+    for percent, value in found.percentiles_s.items():
+        assert value == pytest.approx(whole.percentiles_s[percent])
+
+
+@pytest.mark.parametrize("report", REPORTS, ids=lambda path: path.stem)
+@pytest.mark.parametrize(("name", "change"), CHANGES, ids=[name for name, _ in CHANGES])
+def test_no_number_is_another(report: Path, name: str, change: Change, tmp_path: Path) -> None:
+    whole: dict[Op, tuple] = {
+        op: (m.conditions, result)
+        for m in read_capture(report).measurements
+        for op, result in m.ops.items()
+    }
+    text = change(report.read_text())
+    try:
+        capture = read(text, tmp_path)
+    except CaptureError:
+        assert name.startswith("sums")
+        with pytest.raises(CaptureError, match="is a part of fio's report: sums"):
+            read(text, tmp_path)
+        return
+    found = [
+        (m.conditions, op, result) for m in capture.measurements for op, result in m.ops.items()
+    ]
+    assert {op for _, op, _ in found} == set(whole)
+    for conditions, op, result in found:
+        load, expected = whole[op]
+        assert result.iops == pytest.approx(expected.iops, rel=ROUNDED)
+        assert result.bytes_per_s == pytest.approx(expected.bytes_per_s, rel=ROUNDED)
+        assert result.count in (0, pytest.approx(expected.count, rel=ROUNDED))
+        for kind in ("clat", "lat", "slat"):
+            assert_same_latency(getattr(result, kind), getattr(expected, kind))
+        for key in LOAD:
+            assert getattr(conditions, key) in (None, getattr(load, key)), key
+        assert conditions.read_fraction == pytest.approx(load.read_fraction, abs=0.01)
+
+
+# What is said
+
+
+def test_what_was_done_is_said(tmp_path: Path) -> None:
+    text = REPORTS[0].read_text()
+    assert has(read(soft(72)(text), tmp_path).warnings, WRAPPED)
+    assert has(read(without("issued")(text), tmp_path).warnings, TRIMMED)
+    assert has(read("  read: IOPS=14.0k, BW=54.7MiB/s (57.3MB/s)", tmp_path).warnings, NO_TIME)
+    assert not has(read(text, tmp_path).warnings, WRAPPED, TRIMMED, NO_TIME, INHERITED)
+
+
+BARE = "  read: IOPS={iops}, BW={bw}MiB/s (1MB/s)({mib}MiB/10000msec)\n"
+COMMAND = "$ fio --name=a --rw=randread --bs=4k --iodepth=8 --ioengine=libaio --direct=1\n"
+
+
+def test_prose_between_two_lines_makes_two_runs(tmp_path: Path) -> None:
+    one, two = BARE.format(iops=25600, bw=100, mib=1000), BARE.format(iops=51200, bw=200, mib=2000)
+    capture = read(f"{COMMAND}\nBefore:\n{one}\nAfter:\n{two}", tmp_path)
+    assert [m.ops["read"].iops for m in capture.measurements] == [25600, 51200]
+    assert [m.conditions.outstanding for m in capture.measurements] == [8, 8]
+    assert has(capture.warnings, INHERITED)
+    # Words of another load: what it was is not known.
+    capture = read(f"{COMMAND}\n{one}\nWith iodepth 32:\n{two}", tmp_path)
+    assert [m.conditions.iodepth for m in capture.measurements] == [8, None]
+
+
+def test_a_read_and_a_write_below_words_of_their_own_are_no_mixture(tmp_path: Path) -> None:
+    line = BARE.format(iops=25600, bw=100, mib=1000)
+    capture = read(f"randread:\n{line}randwrite:\n{line.replace('read', 'write')}", tmp_path)
+    assert [tuple(m.ops) for m in capture.measurements] == [("read",), ("write",)]
+    (mixed,) = read(line + line.replace("read", "write"), tmp_path).measurements
+    assert mixed.conditions.read_fraction == 0.5
+
+
+def test_a_rate_of_three_digits_is_made_whole_by_its_bandwidth(tmp_path: Path) -> None:
+    """fio prints 14.97k as 14.0k; bandwidth over the size has four digits."""
+    (m,) = read(BARE.format(iops="14.0k", bw=58.5, mib=585), tmp_path).measurements
+    assert m.ops["read"].iops == pytest.approx(58.5 * 256)
+    assert m.conditions.block_size == 4096
+
+
+def test_a_command_of_another_load_is_not_taken(tmp_path: Path) -> None:
+    text = re.sub(r"--rw=\w+ ", "--rw=write --numjobs=9 ", REPORTS[0].read_text())
+    conditions = read(text, tmp_path).measurements[0].conditions
+    assert (conditions.access, conditions.iodepth, conditions.direct) == ("random", 16, None)
+
+
+def test_a_job_file_states_the_load_of_its_sections(tmp_path: Path) -> None:
+    text = (
+        "[global]\nrw=randread\nioengine=io_uring\ndirect=1\n\n[zero]\nbs=128k\niodepth=256\n--\n\n"
+        "zero: (groupid=0, jobs=1): err= 0: pid=465: Thu May 30 13:29:43 2024\n"
+        "  read: IOPS=14.0k, BW=1749MiB/s (1834MB/s)(102GiB/60002msec)\n"
+        "     lat (usec): min=2937, max=40980, avg=16990.33, stdev=1732.37\n"
+    )
+    (m,) = read(text, tmp_path).measurements
+    c = m.conditions
+    assert (c.outstanding, c.block_size, c.engine, c.direct) == (256, 131072, "io_uring", True)
+    assert m.ops["read"].iops == pytest.approx(1749 * 8)
+
+
+def test_depth_is_what_the_report_says_if_nothing_else_does(tmp_path: Path) -> None:
+    text = without("command", "banner")(REPORTS[0].read_text())
+    conditions = read(text, tmp_path).measurements[0].conditions
+    assert (conditions.iodepth, conditions.engine) == (16, None)
+    conditions = (
+        read(without("command", "banner", "target")(text), tmp_path).measurements[0].conditions
+    )
+    assert conditions.iodepth is None
