@@ -68,7 +68,7 @@ def only(measurement: Measurement) -> Point:
         (measured(replace(DEEP, block_size={4096: 1.0}), read=op()), "no single block size"),
         (measured(replace(DEEP, jobs=None), read=op()), "the queue depth is not known"),
         (measured(replace(DEEP, iodepth=None), read=op()), "the queue depth is not known"),
-        (measured(replace(DEEP, rate_iops=5.0), read=op()), "a rate limit was in force"),
+        (measured(replace(DEEP, rate_iops=5.0), read=op()), "it did more than its rate limit"),
         (measured(read=op(iops=0.0)), "it did no requests"),
     ],
 )
