@@ -11,8 +11,8 @@ import pytest
 
 from nvmesim.calibrate.bench import free_host, measure
 from nvmesim.calibrate.drive.fit import fit_drive
-from nvmesim.calibrate.drive.line import line_of
 from nvmesim.calibrate.points import Point
+from nvmesim.calibrate.smallest.line import line_of
 
 
 def row(size, jobs, iops, *, read=0.0, drives=1, depth=1):

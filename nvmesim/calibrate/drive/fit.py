@@ -35,7 +35,6 @@ from nvmesim.calibrate.drive.read_side import (
     fit_reads,
     may_be_latency,
 )
-from nvmesim.calibrate.drive.smaller import smaller
 from nvmesim.calibrate.drive.streams import bandwidth, fit_stream, streams, with_payload
 from nvmesim.calibrate.drive.suspension import fitted, may_suspend, suspending
 from nvmesim.calibrate.drive.write_side import Limit, blank_writes, fit_writes
@@ -50,6 +49,7 @@ from nvmesim.calibrate.over_time.episodes import suggestions
 from nvmesim.calibrate.over_time.limits import FoundLimits, bursts_of, find_limits
 from nvmesim.calibrate.over_time.pauses import NONE, fit_pauses
 from nvmesim.calibrate.points import Point, hold_out, points_of
+from nvmesim.calibrate.smallest.smaller import smaller
 from nvmesim.calibrate.stack.full_threads import with_full_threads
 from nvmesim.calibrate.stopping import is_stopping
 from nvmesim.capture.capture import Captures

@@ -18,13 +18,13 @@ import numpy as np
 from nvmesim.array_types import Floats
 from nvmesim.calibrate.bench import BenchHost
 from nvmesim.calibrate.drive.laws import LONE_DOUBT, Told, lone_s, told
-from nvmesim.calibrate.drive.line import line_of
 from nvmesim.calibrate.drive.read_side import BEYOND, Progress, held_ps, scattered
 from nvmesim.calibrate.evidence import drawn
 from nvmesim.calibrate.infer.figures import efforts, problem_of
 from nvmesim.calibrate.infer.optimum import Solution, optimum
 from nvmesim.calibrate.infer.problem import Parameter, Problem, logarithms
 from nvmesim.calibrate.points import Point
+from nvmesim.calibrate.smallest.line import line_of
 from nvmesim.catalog.profile import DriveProfile, Quantity, WriteSide
 
 US = 1e6

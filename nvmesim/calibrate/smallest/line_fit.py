@@ -15,7 +15,6 @@ import numpy as np
 
 from nvmesim.array_types import Floats
 from nvmesim.calibrate.bench import BenchHost
-from nvmesim.calibrate.drive.line import GAIN, Line, evidence, line_of, parts_of
 from nvmesim.calibrate.drive.profiled import sources
 from nvmesim.calibrate.drive.read_side import Progress, host_ps, scattered
 from nvmesim.calibrate.drive.write_side import with_writes
@@ -25,6 +24,7 @@ from nvmesim.calibrate.infer.optimum import optimum
 from nvmesim.calibrate.infer.problem import Parameter, logarithms
 from nvmesim.calibrate.joint import with_draws
 from nvmesim.calibrate.points import Point
+from nvmesim.calibrate.smallest.line import GAIN, Line, evidence, line_of, parts_of
 from nvmesim.catalog.load import quantities
 from nvmesim.catalog.profile import DriveProfile, Quantity, Rounds
 

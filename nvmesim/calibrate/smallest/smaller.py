@@ -17,9 +17,9 @@ import numpy as np
 from nvmesim.calibrate.bench import BenchHost, measure
 from nvmesim.calibrate.drive.explanations import Explanation
 from nvmesim.calibrate.drive.gate import MISS
-from nvmesim.calibrate.drive.line_fit import MEDIA_S, LineFit, better, fit_line
 from nvmesim.calibrate.drive.read_side import Progress
 from nvmesim.calibrate.points import Point
+from nvmesim.calibrate.smallest.line_fit import MEDIA_S, LineFit, better, fit_line
 from nvmesim.catalog.profile import DriveProfile, Quantity
 
 REQUESTS: Final = 12_000
