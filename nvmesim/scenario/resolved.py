@@ -264,6 +264,8 @@ class WorkloadGroup:
     think_every: int = 1
     sync_every: int = 0
     """Writes after which a flush follows, on average (fsync, fdatasync); 0: never."""
+    journal: Literal["", "ext4", "xfs"] = ""
+    """The file system whose journal a flush commits (fsync); empty: a flush writes nothing."""
     write_through: bool = False
     """Writes end on the media, whatever the drive's cache (FUA; O_SYNC and O_DSYNC)."""
     bursts: Bursts | None = None

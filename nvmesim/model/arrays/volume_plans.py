@@ -124,8 +124,24 @@ def volume_table(volume: Volume, drives: Sequence[Drive], kind: RequestKind) -> 
     """
     if not kind.flushes:
         return _volume_table(volume, drives, kind)
-    table = _volume_table(volume, drives, replace(kind, flushes=False))
-    return with_last_phase(table, flush_phase(volume_geometry(volume, drives)))
+    table = _volume_table(volume, drives, replace(kind, flushes=False, journal=""))
+    geometry = volume_geometry(volume, drives)
+    flushed = [is_flushed(drives[m].profile, kind) for m in volume.members]
+    table = with_last_phase(table, [c for c in flush_phase(geometry) if flushed[c[0][0]]])
+    if not kind.journal:
+        return table
+    for n_bytes in (RECORD, JOURNAL[kind.journal]):
+        table = with_last_phase(table, _journal_write(volume, geometry, n_bytes))
+    return table
+
+
+def _journal_write(volume: Volume, geometry: RaidGeometry, n_bytes: int) -> list[RawChild]:
+    """A small write to the journal: it lies on one chunk, or on every mirror."""
+    if not n_bytes:
+        return []
+    live = [m for m in range(geometry.members) if m not in geometry.degraded]
+    members = live if volume.level == "raid1" else live[:1]
+    return [((member,), True, n_bytes, n_bytes // SECTOR, 1) for member in members]
 
 
 def _volume_table(volume: Volume, drives: Sequence[Drive], kind: RequestKind) -> PlanTable:
