@@ -171,8 +171,11 @@ def _phases(table: PlanTable) -> list[int]:
 
 
 def is_flushed(profile: DriveProfile, kind: RequestKind) -> bool:
-    """True if a flush behind *kind* reaches a drive: Linux ends it before one that need not."""
-    return kind.flushes_all or profile.write.volatile
+    """True if a flush behind *kind* reaches a drive: Linux ends it before one that need not.
+
+    Latencies of a capture do not say whether their drive needs any.
+    """
+    return kind.flushes_all or profile.write.volatile or profile.latencies is not None
 
 
 def check_can(drive: DriveModel, write: bool) -> None:

@@ -238,7 +238,7 @@ def _check_ops(net: Network) -> None:
 
 def jumps(net: Network) -> dict[int, tuple[int, ...]]:
     """Operation -> how many operations further tokens may go on, where that is not the next."""
-    found = {}
+    found: dict[int, tuple[int, ...]] = {}
     for i in np.flatnonzero(np.isin(net.ops[:, 0], (Op.JOIN, Op.LEAVE))).tolist():
         code, _, b, c, d, *_ = net.ops[i].tolist()
         found[i] = (b, c) if code == Op.JOIN and d > 0 else (b,)

@@ -115,9 +115,8 @@ class Op(IntEnum):
     """The request is answered: its latency ends here, and the token goes on (a flush that its
     user waits for). From here to the end is counted apart."""
     JOIN = 15
-    """Turn a: who leads goes on here, a member b operations further. With d > 0, who would lead
-    within the tick of d ps in which the last turn closed goes on c operations further instead, and
-    so do all who wait then."""
+    """Turn a: who leads goes on here, a member b operations further. With d > 0, who would lead and
+    came within the tick of d ps in which the last turn closed goes on c operations further."""
     CLOSE = 16
     """Turn a: those who wait now are the members."""
     LEAVE = 17

@@ -111,7 +111,7 @@ def go_on(net, run, tokens, resume, n_resume, s, t):
 
 @inlined
 def same_tick(net, run, pc, s, t):
-    """True if operation *pc* would lead turn *s* in the tick in which it closed last."""
+    """True if who came to turn *s* at t, by operation *pc*, did in the tick in which it closed."""
     tick = net.ops[pc, 4]
     return tick > 0 and t // tick == run.station[s, CLOSED_AT] // tick
 
@@ -155,7 +155,7 @@ def next_turn(net, run, tokens, resume, n_resume, s, t):
         if station[s, MEMBERS] > 0:
             station[s, MEMBERS] -= 1
             further = net.ops[pc, 2]
-        elif same_tick(net, run, pc, s, t):
+        elif same_tick(net, run, pc, s, tokens[k, ARRIVED]):
             further = net.ops[pc, 3]
         else:
             leads = True

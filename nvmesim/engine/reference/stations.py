@@ -288,7 +288,7 @@ class Turn(Gate):
 
     def _is_same_tick(self, visit: Visit) -> bool:
         tick = visit.op.d
-        return tick > 0 and self.now // tick == self._closed_ps // tick
+        return tick > 0 and visit.arrive_ps // tick == self._closed_ps // tick
 
     def _go_on(self, visit: Visit, further: int) -> None:
         self.account.wait_ps += self.now - visit.arrive_ps

@@ -10,7 +10,9 @@ from typing import Final
 
 import numpy as np
 
+from nvmesim.model.commands import is_flushed
 from nvmesim.model.load.request import RequestKind
+from nvmesim.model.load.sync import JOURNAL, RECORD
 from nvmesim.raid.arrays import (
     MAX_ORDER,
     PlanSet,
@@ -23,6 +25,7 @@ from nvmesim.raid.geometry import RaidGeometry
 from nvmesim.raid.levels import level_of
 from nvmesim.raid.map import BLOCK
 from nvmesim.raid.planner.budget import check_offsets
+from nvmesim.raid.planner.pieces import RawChild
 from nvmesim.raid.planner.plan import flush_phase
 from nvmesim.raid.planner.records import AGGREGATION
 from nvmesim.raid.policy import balanced, sticky
@@ -139,9 +142,9 @@ def _journal_write(volume: Volume, geometry: RaidGeometry, n_bytes: int) -> list
     """A small write to the journal: it lies on one chunk, or on every mirror."""
     if not n_bytes:
         return []
+    _, copies = level_of(volume.level).copies_of(geometry.members, volume.layout)
     live = [m for m in range(geometry.members) if m not in geometry.degraded]
-    members = live if volume.level == "raid1" else live[:1]
-    return [((member,), True, n_bytes, n_bytes // SECTOR, 1) for member in members]
+    return [((member,), True, 0, n_bytes, 1) for member in live[:copies]]
 
 
 def _volume_table(volume: Volume, drives: Sequence[Drive], kind: RequestKind) -> PlanTable:

@@ -21,7 +21,7 @@ from nvmesim.network.builder import Row, op
 from nvmesim.network.network import Op
 
 TICK_PS: Final = 10**9
-"""A tick of kernels with HZ = 1000, as measured: one busy file makes 999 to 1,000 commits a second."""
+"""Of kernels with HZ = 1000, as measured: one busy file makes 999 to 1,000 commits a second."""
 JOURNAL: Final = {"ext4": 12288, "xfs": 0}
 """Bytes that a commit writes before its flush; counted on ext4: commits of 12 KiB."""
 RECORD: Final = 4096
