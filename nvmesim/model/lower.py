@@ -336,11 +336,12 @@ class _Lowering:
         memory = self._memory(socket, group)
         for drive in model.members:
             check_can(self.drives[drive], write)
+        volume = model.volume if isinstance(model, VolumeTarget) else None
         kind = RequestKind(
             write, n_bytes, group.access, group.align or n_bytes, group.offset,
             group.span, self._depth(group), socket, memory, max(1, streams),
             write and group.write_through, flushes, self.scenario.stack.flushes_all,
-            group.journal if flushes else "",
+            group.journal(volume) if flushes else "",
         )  # fmt: skip
         if isinstance(model, VolumeTarget) and model.is_cached(kind):
             self._cached.setdefault((socket, target.index), []).append((kind, share))

@@ -96,13 +96,13 @@ def resolve_workload(
 
 def _check_journal(group: WorkloadGroup, volumes: Sequence[Volume], key: str) -> None:
     """Raise ScenarioError where no model of a file system's commits exists."""
-    for target in group.targets if group.journal else ():
-        if target.kind == "volume":
+    for target in group.targets:
+        if target.kind == "volume" and group.journal(volumes[target.index]):
             volume = volumes[target.index]
             level = level_of(volume.level)
             if level.planner != "pieces" or volume.engine.runs_on == "controller":
                 raise ScenarioError(
-                    f"{key}.fsync: commits of {group.journal} are modelled on drives and on raid0, "
+                    f"{key}.fsync: commits of a file system are modelled on drives and on raid0, "
                     f"raid1 and raid10 of the host; {volume.name} is {volume.level} by "
                     f"{volume.engine.name}: take fdatasync, which commits none"
                 )
@@ -205,8 +205,7 @@ def _syncs(spec: WorkloadSpec, key: str) -> dict[str, Any]:
     if (every or through) and (spec.read is None or spec.read == 1.0):
         name = "sync" if through else "fsync" if spec.fsync else "fdatasync"
         raise ScenarioError(f"{key}.{name} is about writes; the load only reads, say read = 0.5")
-    journal = spec.filesystem if spec.fsync and spec.filesystem in ("ext4", "xfs") else ""
-    return {"sync_every": every, "write_through": through, "journal": journal}
+    return {"sync_every": every, "write_through": through, "commits": spec.fsync is not None}
 
 
 def _trace(spec: WorkloadSpec, base: Path, key: str) -> Path | None:

@@ -274,13 +274,15 @@ def _span(job: _Job, n_files: int) -> tuple[int | None, float | None]:
 
 def _syncs(job: _Job, direction: str) -> dict[str, Any]:
     """Options fsync and fdatasync count writes; a sync mode makes each reach the media (FUA)."""
-    every = job.whole("fsync", 0, 0, 10**9) or job.whole("fdatasync", 0, 0, 10**9)
+    fsync = job.whole("fsync", 0, 0, 10**9)
+    every = fsync or job.whole("fdatasync", 0, 0, 10**9)
     mode = job.options.get("sync", "none").lower()
     if mode not in ("0", "none", "", "1", "sync", "dsync"):
         raise job.fail("sync", "needs none, sync or dsync")
     if direction == "read":
         return {}
-    return {"sync_every": every, "write_through": mode in ("1", "sync", "dsync")}
+    through = mode in ("1", "sync", "dsync")
+    return {"sync_every": every, "write_through": through, "commits": bool(fsync)}
 
 
 def _rings(job: _Job, depth: int) -> dict[str, Any]:
