@@ -107,9 +107,8 @@ def test_a_busy_file_commits_once_a_tick(tmp_path: Path) -> None:
 
 def test_what_is_not_modelled_is_refused(tmp_path: Path) -> None:
     volume = {"raid": "raid5", "chunk": "64 KiB"}
-    asked = scenario(tmp_path, 1, volume=volume, count=4, fsync=1, filesystem="xfs")
     with pytest.raises(ScenarioError, match=r"workload\.0\.fsync: "):
-        resolve(asked)
+        resolve(scenario(tmp_path, 1, volume=volume, count=4, fsync=1, filesystem="xfs"))
 
 
 @pytest.mark.parametrize("filesystem", ["ext4", "xfs"])
