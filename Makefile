@@ -73,7 +73,8 @@ run: $(RUNS)
 
 run-local: $(RUNS)
 	@mkdir -p build
-	$(BIN)/nvmesim calibrate calibration/local-disk/*.json --name local-disk -o build/local-disk.toml
+	$(BIN)/nvmesim calibrate calibration/local-disk/*.json --name local-disk -o build/local-disk.toml \
+		--hold-out OP=randrw:70
 	$(BIN)/nvmesim run examples/raid5.toml
 
 lint: venv

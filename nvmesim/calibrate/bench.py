@@ -241,6 +241,7 @@ def _group(name: str, point: Point, targets: tuple[Target, ...]) -> WorkloadGrou
         rate=point.rate,
         arrivals=point.arrivals,
         rate_limit=point.rate_limit,
+        commits=point.sync == "fsync",
         sync_every=1 if point.sync in ("fsync", "fdatasync") else 0,
         write_through=point.sync == "sync",
     )

@@ -145,7 +145,7 @@ class DriveFit(Drawable):
             said += f"; the rows do not determine {', '.join(untold)}"
         if self.profile.alternatives:
             share = sum(a.weight for a in self.profile.alternatives)
-            said += f"; other explanations have {share:.0%} of the weight"
+            said += f"; {share:.0%} of a prediction's draws are from other fits, as plausible"
         return said + "."
 
     def to_json(self) -> dict[str, Any]:

@@ -131,11 +131,15 @@ class WriteSide(Frozen):
     """No buffer: a write is acknowledged when its die has programmed it (disks without a write
     cache, virtual disks)."""
     volatile: bool = False
-    """The buffer is lost with the power: a flush waits until it is empty, and a write
-    that must reach the media (FUA) until its die has programmed it. With capacitors: false."""
+    """The buffer is lost with the power: it must be flushed. With capacitors: false; Linux then
+    sends neither flushes nor FUA (block/blk-core.c, submit_bio_noacct)."""
     flush: Time | None = None
     """Time of a flush command, or of a write that must reach a volatile drive's media, beside
     what it waits for; None: as ``base``."""
+    flush_serial: Time | None = None
+    """Of ``flush``, what the drive does for one flush at a time, whatever was written; writes wait
+    behind it. None: all of it, and a flush first waits until the buffer is empty, a FUA write until
+    its die has programmed it."""
     commands: Rate | None = None
     """Write commands per second the controller can take, where fewer than ``commands``."""
     suspend: Time | None = None
@@ -419,6 +423,8 @@ class StackProfile(Frozen):
     """Cycles per KiB moved: copies and checksums of the stack."""
     latency: Time = Quantity(value=0)
     """Constant latency of the stack that costs no cycles of this model."""
+    flushes_all: bool = False
+    """Flushes go to drives without a volatile cache too; Linux ends those at once."""
     copies: Number = Quantity(value=0)
     """Times that the stack copies the data: each reads and writes memory once."""
     remote: Number = Quantity(value=1.0)

@@ -15,6 +15,7 @@ from collections.abc import Collection
 import numpy as np
 import numpy.typing as npt
 
+from nvmesim.network.check import jumps
 from nvmesim.network.network import VISITS, Kind, Network, Op
 
 PLAIN = frozenset({int(Op.VISIT), int(Op.VISIT_BANK), int(Op.VISIT_LANE)})
@@ -69,6 +70,7 @@ def _may_follow(net: Network, places: list[Collection[int]], apart: Collection[i
     """True if each operation and the one before it visit stations that can be chained."""
     splits = net.ops[net.ops[:, 0] == Op.SPLIT, 2]
     starts = {0, *net.flow_program.tolist(), *net.alt_program.tolist(), *splits.tolist()}
+    starts.update(i + 1 + n for i, further in jumps(net).items() for n in further)
     plain = (net.station_kind == Kind.FIFO) & (net.station_scale < 0)
     queues = set(np.flatnonzero(plain).tolist()).difference(apart)
     delays = set(np.flatnonzero(net.station_kind == Kind.DELAY).tolist()).difference(apart)

@@ -7,7 +7,8 @@
    queues its arrivals. Only phase B reads state that others change. What it lets pass (a gate's
    grant, a new request) continues in a further phase A of the same instant, until it is quiet.
 3. A token's order is (request number, child, unit). A station's *touch* (a gate with freed slots, a
-   die that may start a program, a round that may start) comes after its arrivals. After the
+   die that may start a program, a round that may start, a turn that ended) comes after its
+   arrivals. After the
    stations come the chooser (children with alternatives) and the source (users that submit, by
    user number). An arrival at an idle station of rounds asks for its touch in the instant's next
    phase B, so that a round takes all that arrived in this one.

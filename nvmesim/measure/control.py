@@ -370,7 +370,7 @@ class Controller:
         if self._goal.precision is not None and not interrupted and tail_grows(window):
             text = (
                 f"p99 still rose at the end of {window.requests:,} requests: slow writes gather at "
-                "few drives only in time; --precision asks for a longer run"
+                "few drives only in time; a finer precision makes the run longer"
             )
             out.append(Warning("rising", text, "p99"))
         if self._is_close(window):

@@ -10,13 +10,15 @@ from types import MappingProxyType
 import numpy as np
 
 from nvmesim.array_types import Ints
+from nvmesim.catalog.profile import DriveProfile
 from nvmesim.errors import ScenarioError
 from nvmesim.model.drive import DriveModel
 from nvmesim.model.load.request import Access, RequestKind
+from nvmesim.model.load.sync import JOURNAL, RECORD, commit_rows
 from nvmesim.model.lowered import ChildInfo
 from nvmesim.model.path import Paths
 from nvmesim.network.builder import Builder, ChildRow, Plans, Row, ints, op
-from nvmesim.network.network import Op
+from nvmesim.network.network import Kind, Op
 from nvmesim.raid.arrays import PlanTable, TableChild
 from nvmesim.scenario.resolved import Drive, ResolvedScenario
 
@@ -32,7 +34,8 @@ class Planned:
     order_len: int
     n_phases: int
     flush_phase: int = -1
-    """The phase behind them in which every member is flushed; -1: none."""
+    """The phase behind them in which every member is flushed; -1: none. With a journal two more
+    follow: the record of a commit, and what is written before it."""
 
 
 class Commands:
@@ -149,6 +152,10 @@ class Commands:
         ids = [self.plans.plan(phases[a:b]) for a, b in pairwise(marks)]
         return ids[0], max(b - a for a, b in pairwise(marks))
 
+    def turn(self, name: str) -> int:
+        """A station whose work one does for all who wait."""
+        return self._b.station(name, Kind.TURN)
+
     def sector(self, drives: tuple[int, ...]) -> int:
         """Largest physical sector among *drives*, bytes."""
         profiles = [self._scenario.drives[d].profile for d in drives]
@@ -161,6 +168,14 @@ def _phases(table: PlanTable) -> list[int]:
     number = np.arange(len(table.phase_child_ptr) - 1) - first
     phases: list[int] = np.repeat(number, np.diff(table.phase_child_ptr)).tolist()
     return phases
+
+
+def is_flushed(profile: DriveProfile, kind: RequestKind) -> bool:
+    """True if a flush behind *kind* reaches a drive: Linux ends it before one that need not.
+
+    Latencies of a capture do not say whether their drive needs any.
+    """
+    return kind.flushes_all or profile.write.volatile or profile.latencies is not None
 
 
 def check_can(drive: DriveModel, write: bool) -> None:
@@ -188,6 +203,7 @@ class DriveTarget:
     def __init__(self, drive: int, commands: Commands) -> None:
         self._drive = drive
         self._commands = commands
+        self._turn = -1
         self.members = (drive,)
 
     def plan(self, kind: RequestKind) -> Planned:
@@ -199,7 +215,12 @@ class DriveTarget:
             share,
         )
         start, length = self._commands.plans.add_order(order)
-        return Planned(start, length, 1, 1 if kind.flushes else -1)
+        return Planned(start, length, 1, 1 if kind.flushes and self._is_asked(kind) else -1)
+
+    def _is_asked(self, kind: RequestKind) -> bool:
+        """True if a flush behind *kind* sends the drive anything."""
+        profile = self._commands.drives[self.members[0]].profile
+        return is_flushed(profile, kind) or bool(kind.journal)
 
     def _plan(self, kind: RequestKind, misaligned: bool) -> int:
         access = replace(kind.drive_access, misaligned=misaligned)
@@ -207,11 +228,23 @@ class DriveTarget:
             self.members, kind.write, kind.n_bytes, 1, kind.memory, False, access
         )
         phases = [[child]]
-        if kind.flushes:
-            flush = self._commands.child(
-                self.members, True, 0, 1, kind.memory, False, kind.drive_access
-            )
-            phases.append([flush])
+
+        def add(n_bytes: int, access: Access) -> None:
+            phases.append([make(self.members, True, n_bytes, 1, kind.memory, False, access)])
+
+        make = self._commands.child
+        if kind.flushes and self._is_asked(kind):
+            if is_flushed(self._commands.drives[self.members[0]].profile, kind):
+                add(0, kind.drive_access)
+            else:
+                phases.append([])
+        if kind.journal:
+            add(RECORD, Access(sequential=True, through=True))
+            before = JOURNAL[kind.journal]
+            if before:
+                add(before, Access(sequential=True))
+            else:
+                phases.append([])
         return self._commands.plans.plan(phases)
 
     def request_rows(self, kind: RequestKind, n_phases: int) -> list[Row]:
@@ -220,4 +253,10 @@ class DriveTarget:
 
     def flush_rows(self, kind: RequestKind, phase: int) -> list[Row]:
         """The flush that follows a write."""
-        return [op(Op.FORK, phase)]
+        if phase < 0 or not kind.journal:
+            return [op(Op.FORK, phase)] if phase >= 0 else []
+        if self._turn < 0:
+            self._turn = self._commands.turn(f"drive{self.members[0]} journal")
+        return commit_rows(
+            self._turn, [op(Op.FORK, phase)], op(Op.FORK, phase + 1), [op(Op.FORK, phase + 2)]
+        )

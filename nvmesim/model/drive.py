@@ -40,8 +40,18 @@ class HostShare:
 class DriveModel:
     """The stations of one drive, and its programs for any command."""
 
-    def __init__(self, b: Builder, drive: Drive, *, writes: bool, tags: bool, host: HostShare):
+    def __init__(
+        self,
+        b: Builder,
+        drive: Drive,
+        *,
+        writes: bool,
+        tags: bool,
+        host: HostShare,
+        syncs: bool = False,
+    ):
         self._b = b
+        self._syncs = syncs
         self._drive = drive
         self._host = host
         self.profile: DriveProfile = drive.profile
@@ -66,6 +76,7 @@ class DriveModel:
         self._command = b.station(f"{name} commands", Kind.FIFO)
         b.report(f"{name} commands", "drive", self._command, drive=drive.index, resource="commands")
         self._engines, self._stream = -1, -1
+        self._flushes = -1
         self._drain, self._programs_at, self._n_programs, self._queue = -1, -1, 0, -1
         self._add_bank(writes)
         self._add_data(writes)
@@ -165,6 +176,9 @@ class DriveModel:
             )  # fmt: skip
             self._ack = b.station(f"{drive.name} acknowledge", Kind.DELAY)
             p = self.profile.write
+            if self._syncs and p.volatile and p.flush is not None:
+                self._flushes = b.station(f"{drive.name} flushes", Kind.FIFO)
+                b.report(f"{drive.name} flushes", "drive", self._flushes, drive=drive.index)
             mean = max(1.0, p.base.value - self._host.write_ps)
             self._ack_dist = b.dist(gamma_table(mean, p.base_cv.value))
 
@@ -396,6 +410,7 @@ class DriveModel:
             self._command_row(True, 0),
             const(self._write_data, round(n_bytes * PS_PER_S / p.write_bandwidth.value)),
             *self._through_engines(n_bytes),
+            *([const(self._flushes, 1)] if self._flushes >= 0 else []),
         ]
         acknowledged = op(Op.VISIT, self._ack, self._ack_dist, slot=SLOT_ACK)
         if n_bytes < sector:
@@ -443,8 +458,8 @@ class DriveModel:
     def flush_rows(self) -> list[Row]:
         """Operations of a flush: a command without data.
 
-        A volatile buffer is emptied first, and what is written meanwhile waits behind it; one
-        with capacitors holds nothing that power could take.
+        A volatile buffer is written out, one flush at a time, and what is written meanwhile waits
+        behind it; one with capacitors holds nothing that power could take.
         """
         if self.profile.latencies is not None:
             raise ScenarioError(
@@ -460,10 +475,20 @@ class DriveModel:
         p = self.profile.write
         time = p.base.value if p.flush is None else p.flush.value
         rows = [self._command_row(True, self._drive.delay_ps)]
-        if p.volatile and not p.through:
+        if p.volatile and not p.through and p.flush_serial is None:
             slots = self._b.stations[self._buffer].servers
             rows += [op(Op.ACQUIRE, self._buffer, slots), op(Op.RELEASE, self._buffer, slots)]
+        if self._flushes >= 0:
+            return [*rows, *self._written_out()]
         return [*rows, const(self._ack, round(time) - self._host.write_ps)]
+
+    def _written_out(self) -> list[Row]:
+        """What one flush, or one write that must reach the media, takes of a volatile drive."""
+        p = self.profile.write
+        whole = p.flush.value if p.flush is not None else 0.0
+        alone = whole if p.flush_serial is None else min(whole, p.flush_serial.value)
+        rest = round(whole - alone) - self._host.write_ps
+        return [const(self._flushes, round(alone)), const(self._ack, rest)]
 
     def _programs(self, n_bytes: int) -> int:
         """Programs that a write of *n_bytes* takes.
@@ -488,6 +513,8 @@ class DriveModel:
         """Port, command, data, then the dies themselves; the constant part comes last."""
         p = self.profile
         n = min(MAX_CHILDREN, self._programs(n_bytes))
+        if self._flushes >= 0 and p.write.flush_serial is not None:
+            n = 0
         dist = self._b.dist(gamma_table(p.write.program.value, p.write.program_cv.value))
         die = op(Op.VISIT_BANK, self._dies, dist, 0, self._n_dies, slot=SLOT_DIE)
         served = [die] if n else []
@@ -504,6 +531,8 @@ class DriveModel:
     def _reached(self) -> list[Row]:
         """What acknowledges a write that is on the media: a volatile drive's flush, if stated."""
         flush = self.profile.write.flush
+        if self._flushes >= 0:
+            return self._written_out()
         if self.profile.write.volatile and flush is not None:
             return [const(self._ack, max(1, round(flush.value) - self._host.write_ps))]
         return [op(Op.VISIT, self._ack, self._ack_dist, slot=SLOT_ACK)]

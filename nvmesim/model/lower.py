@@ -126,11 +126,17 @@ class _Lowering:
         writes = rebuild or any(g.read < 1 or g.trace is not None for g in self.scenario.workload)
         in_flight = sum(g.in_flight for g in self.scenario.workload if not g.is_open)
         opened = rebuild or any(g.is_open for g in self.scenario.workload)
+        syncs = any(g.sync_every or g.write_through for g in self.scenario.workload)
         models = {}
         for drive in self.scenario.drives:
             tags = opened or in_flight * self._fan_out() > drive.profile.tags.value
             models[drive.index] = DriveModel(
-                self.b, drive, writes=writes, tags=tags, host=self._host_share(drive.index)
+                self.b,
+                drive,
+                writes=writes,
+                tags=tags,
+                host=self._host_share(drive.index),
+                syncs=syncs,
             )
         return models
 
@@ -330,17 +336,20 @@ class _Lowering:
         memory = self._memory(socket, group)
         for drive in model.members:
             check_can(self.drives[drive], write)
+        volume = model.volume if isinstance(model, VolumeTarget) else None
         kind = RequestKind(
             write, n_bytes, group.access, group.align or n_bytes, group.offset,
             group.span, self._depth(group), socket, memory, max(1, streams),
-            write and group.write_through, flushes,
+            write and group.write_through, flushes, self.scenario.stack.flushes_all,
+            group.journal(volume) if flushes else "",
         )  # fmt: skip
         if isinstance(model, VolumeTarget) and model.is_cached(kind):
             self._cached.setdefault((socket, target.index), []).append((kind, share))
         planned = self._planned(index, model, kind)
         rows = self._request_rows(index, group, target, model, kind, planned)
         info = FlowInfo(index, place, write, n_bytes)
-        self._add_rows(info, rows, planned, planned.n_phases + int(flushes), stream)
+        more = int(planned.flush_phase >= 0) * (3 if kind.journal else 1)
+        self._add_rows(info, rows, planned, planned.n_phases + more, stream)
 
     def _add_rows(
         self, info: FlowInfo, rows: Sequence[Row], planned: Planned, n_phases: int, stream: int
@@ -410,7 +419,8 @@ class _Lowering:
             return [*rows, *done, *self.host.woken_rows(cycles, kind.socket), *held, op(Op.END)]
         done += self.host.complete_rows(cycles.reaped(group), kind.socket, group.interrupts)
         if kind.flushes:
-            done += sync_rows(submit, model.flush_rows(kind, planned.flush_phase), done)
+            flush = model.flush_rows(kind, planned.flush_phase)
+            done += sync_rows(submit, flush, done if flush else [])
         return [*rows, *done, op(Op.END)]
 
     def _copy_rows(self, kind: RequestKind) -> list[Row]:

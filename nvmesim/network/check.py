@@ -18,6 +18,7 @@ from nvmesim.network.network import (
     MAX_CHILDREN,
     N_FIELDS,
     SCALE_ONE,
+    THREAD_GATES,
     VISITS,
     Kind,
     Network,
@@ -167,9 +168,9 @@ def _check_stations(net: Network) -> None:
     _within(net.station_servers, 1, 1 << 31, "station_servers")
     fifo = net.station_kind == Kind.FIFO
     _within(net.station_servers[fifo], 1, 1 << 20, "servers of FIFO")
-    single = np.isin(net.station_kind, (Kind.DIE, Kind.ROUNDS, Kind.SLEEPER, Kind.BATCHER))
-    one = bool((net.station_servers[single] == 1).all())
-    _require(one, "a die, rounds, a sleeper or a batcher have one server")
+    kinds = (Kind.DIE, Kind.ROUNDS, Kind.SLEEPER, Kind.BATCHER, Kind.TURN)
+    one = bool((net.station_servers[np.isin(net.station_kind, kinds)] == 1).all())
+    _require(one, "a die, rounds, a sleeper, a batcher or a turn have one server")
     _within(net.station_scale, -1, len(net.scale) + 1, "station_scale")
     for s in np.flatnonzero(net.station_scale >= 0):
         _require(net.station_kind[s] == Kind.FIFO, f"station {s} has a scale and is not FIFO")
@@ -228,6 +229,20 @@ def _check_ops(net: Network) -> None:
         fault = _FAULTS[code](net, a, b, c, d, e) if code in _FAULTS else ""
         if fault:
             raise NetworkError(f"network: operation {i} ({Op(code).name}){fault}")
+    ends = np.flatnonzero(net.ops[:, 0] == Op.END)
+    for i, further in jumps(net).items():
+        room = int(ends[np.searchsorted(ends, i)]) - i - 1
+        fine = all(0 <= n <= room for n in further)
+        _require(fine, f"operation {i} goes on behind the end of its program")
+
+
+def jumps(net: Network) -> dict[int, tuple[int, ...]]:
+    """Operation -> how many operations further tokens may go on, where that is not the next."""
+    found: dict[int, tuple[int, ...]] = {}
+    for i in np.flatnonzero(np.isin(net.ops[:, 0], (Op.JOIN, Op.LEAVE))).tolist():
+        code, _, b, c, d, *_ = net.ops[i].tolist()
+        found[i] = (b, c) if code == Op.JOIN and d > 0 else (b,)
+    return found
 
 
 def _drawn(net: Network, b: int, c: int, e: int) -> str:
@@ -298,6 +313,12 @@ def _thread(net: Network, a: int, b: int, c: int, d: int, e: int) -> str:
     return "" if 0 <= d < HORIZON_PS >> 14 else f": half {d}"
 
 
+def _turn(net: Network, a: int, b: int, c: int, d: int, e: int) -> str:
+    if not (0 <= a < net.n_stations and net.station_kind[a] == Kind.TURN):
+        return f": turn {a}"
+    return "" if 0 <= d < HORIZON_PS >> 14 else f": tick {d}"
+
+
 def _fork(net: Network, a: int, b: int, c: int, d: int, e: int) -> str:
     return "" if 0 <= a < len(net.ops) else f": phase {a}"
 
@@ -314,6 +335,7 @@ _FAULTS: dict[int, Callable[[Network, int, int, int, int, int], str]] = {
         (Op.VISIT_CPU, _visit_cpu), (Op.VISIT_SERIES, _visit_series),
         (Op.ACQUIRE, _slots), (Op.RELEASE, _slots), (Op.ACQUIRE_THREAD, _thread),
         (Op.FORK, _fork), (Op.SPLIT, _split), (Op.DESTAGE, _destage),
+        (Op.JOIN, _turn), (Op.CLOSE, _turn), (Op.LEAVE, _turn),
     )
 }  # fmt: skip
 """Fault of an operation's columns a to e, by its code; "": none."""
@@ -389,7 +411,7 @@ def _check_users(net: Network) -> None:
     _within(net.thread_cpu, 0, net.n_stations, "thread_cpu")
     _within(net.thread_interval_ps, 0, HORIZON_PS >> 14, "thread_interval_ps")
     gates = net.station_kind[net.thread_gate]
-    _require(bool(np.isin(gates, GATES).all()), "thread_gate names no gate")
+    _require(bool(np.isin(gates, THREAD_GATES).all()), "thread_gate names no gate")
     cpus = net.station_kind[net.thread_cpu]
     _require(not np.isin(cpus, GATES).any(), "thread_cpu names a gate")
     _within(net.user_group, 0, len(net.group_flow), "user_group")
@@ -467,6 +489,8 @@ def _check_progress(net: Network) -> None:
     splits = np.flatnonzero(net.ops[:, 0] == Op.SPLIT)
     units_move = _counts(net, VISITS, net.ops[splits, 2]) > 0
     moves[splits] = units_move
+    for i, further in jumps(net).items():
+        moves[i + 1 : i + 1 + max(further)] = False
     total = np.concatenate([[0], np.cumsum(moves)])
     ends = np.flatnonzero(net.ops[:, 0] == Op.END)
 

@@ -64,6 +64,10 @@ class Kind(IntEnum):
     that acquired it from the back), ``batch_most`` at most, as one batch, whose first is charged
     ``batch_ps``; then those at the front, which are what the batch made it submit. Who submitted
     stays until the thread has nothing more to submit: one doorbell for all."""
+    TURN = 8
+    """Work that one token does for all who wait for it: a commit of a journal, a flush. The first
+    to come leads (`Op.JOIN`); those who wait when it closes (`Op.CLOSE`) are members and go on with
+    it when it leaves (`Op.LEAVE`). Of those who came later the first leads next."""
 
 
 class Op(IntEnum):
@@ -110,9 +114,17 @@ class Op(IntEnum):
     ANSWER = 14
     """The request is answered: its latency ends here, and the token goes on (a flush that its
     user waits for). From here to the end is counted apart."""
+    JOIN = 15
+    """Turn a: who leads goes on here, a member b operations further. With d > 0, who would lead and
+    came within the tick of d ps in which the last turn closed goes on c operations further."""
+    CLOSE = 16
+    """Turn a: those who wait now are the members."""
+    LEAVE = 17
+    """Turn a: its members go on, another may lead; the token goes on b operations further."""
 
 
-GATES = (Kind.GATE, Kind.BATCHER)
+THREAD_GATES = (Kind.GATE, Kind.BATCHER)
+GATES = (*THREAD_GATES, Kind.TURN)
 VISITS = (Op.VISIT, Op.VISIT_BANK, Op.VISIT_LANE, Op.VISIT_CPU, Op.VISIT_SERIES)
 
 

@@ -106,7 +106,7 @@ class RunAnswer:
             cpu=cpu_stats(ready.lowered, self.totals),
             bottleneck=self._shown_bottleneck(total),
             outstanding=self._outstanding(total),
-            curve=self.curve,
+            curve=tuple(self._on_curve(point) for point in self.curve),
             certainty=self._certainty(),
             outside=outside(ready.scenario),
             warnings=self._all_warnings(total),
@@ -123,7 +123,24 @@ class RunAnswer:
     def _groups(self) -> tuple[GroupStats, ...]:
         if not (self.stable and self.sliced and self.ready.scenario.workload):
             return ()
-        return group_stats(self.ready.lowered, self.measured.window, self.totals)
+        found = group_stats(self.ready.lowered, self.measured.window, self.totals)
+        return found if self.known is None else tuple(self._of_group(group) for group in found)
+
+    def _of_group(self, group: GroupStats) -> GroupStats:
+        """*group* moved as the total is, with the whole interval."""
+        percentiles = {n: v and v * math.exp(self._shift(n)) for n, v in group.percentiles.items()}
+        mean_s = group.mean_s * math.exp(self._shift("mean"))
+        iops = self.whole_of(group.iops)
+        return replace(group, iops=iops, mean_s=mean_s, percentiles=percentiles)
+
+    def _on_curve(self, point: CurvePoint) -> CurvePoint:
+        """*point* moved as the answer is."""
+        if self.known is None:
+            return point
+        mean_s = point.mean_s * math.exp(self._shift("mean"))
+        p99_s = point.p99_s and point.p99_s * math.exp(self._shift("p99"))
+        iops = point.iops * math.exp(self.known.shift("iops"))
+        return replace(point, iops=iops, mean_s=mean_s, p99_s=p99_s)
 
     def _op(self, operation: int | None) -> OpStats | None:
         if operation not in self._ops:
@@ -144,12 +161,12 @@ class RunAnswer:
             clat=self._unsure(clat),
         )
 
-    def _bottleneck(self) -> Bottleneck:
+    def _bottleneck(self, reliefs: tuple[Relief, ...] = ()) -> Bottleneck:
         ready = self.ready
         return bottleneck.judge(
             ready.lowered, self.totals,
             in_flight=0 if ready.load.is_open else ready.load.in_flight,
-            reliefs=self.reliefs,
+            reliefs=reliefs,
             backlog_per_s=self.measured.backlog_per_s,
             offered=offered(ready.scenario),
             left_out=ready.left_out,
@@ -160,13 +177,14 @@ class RunAnswer:
 
         A bound is one over a measured demand: in a short run it scatters as the demand does.
         """
-        found = self._bottleneck()
-        found = replace(found, bound_iops=max(found.bound_iops, total.iops.value))
-        if self.known is None:
-            return found
-        parts = self.known.parts("iops")
-        reliefs = tuple(shown(relief, total.iops.value, parts) for relief in found.reliefs)
-        return replace(found, reliefs=reliefs)
+        value, reliefs = total.iops.value, self.reliefs
+        if self.known is not None:
+            parts = self.known.parts("iops")
+            reliefs = tuple(shown(relief, value, parts) for relief in reliefs)
+        # The sentence names what helps in the simulation, with the IOPS of the table.
+        of_pairs = zip(self.reliefs, reliefs, strict=True)
+        found = self._bottleneck(tuple(replace(r, iops=s.iops) for r, s in of_pairs))
+        return replace(found, reliefs=reliefs, bound_iops=max(found.bound_iops, value))
 
     def whole_of(self, interval: Interval) -> Interval:
         """*interval* moved by what profiles missed nearby, and as wide as all four parts."""

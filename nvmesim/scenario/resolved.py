@@ -264,12 +264,22 @@ class WorkloadGroup:
     think_every: int = 1
     sync_every: int = 0
     """Writes after which a flush follows, on average (fsync, fdatasync); 0: never."""
+    commits: bool = False
+    """A flush commits the journal of the file system (fsync); fdatasync finds nothing to commit."""
     write_through: bool = False
     """Writes end on the media, whatever the drive's cache (FUA; O_SYNC and O_DSYNC)."""
     bursts: Bursts | None = None
     limits: Limits | None = None
     slo_ps: int | None = None
     """Latency that a request should not exceed."""
+
+    def journal(self, volume: Volume | None) -> Literal["", "ext4", "xfs"]:
+        """The file system whose journal its flushes commit on *volume*, None for a drive."""
+        found = volume.filesystem if volume is not None and self.filesystem == "raw" else None
+        name = found or self.filesystem
+        if not self.commits:
+            return ""
+        return "ext4" if name == "ext4" else "xfs" if name == "xfs" else ""
 
     @property
     def is_open(self) -> bool:

@@ -403,7 +403,7 @@ class WorkloadSpec(Strict):
     rate_limit: PerSecond | None = None
     """Requests per second that one thread may submit, at most."""
     fsync: int | None = Field(default=None, ge=1)
-    """fio's ``fsync``: a thread flushes after so many of its writes."""
+    """fio's ``fsync``: a thread flushes after so many writes, and commits on a file system."""
     fdatasync: int | None = Field(default=None, ge=1)
     """fio's ``fdatasync``: as ``fsync``, for the data alone."""
     sync: Literal["none", "dsync", "sync"] | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -9,6 +10,7 @@ from typing import Any, Final
 from nvmesim import units
 from nvmesim.catalog.profile import StackProfile
 from nvmesim.errors import ScenarioError, nearest
+from nvmesim.raid.levels import level_of
 from nvmesim.scenario import numa
 from nvmesim.scenario.hardware import ResolveNotes, capacity_bytes
 from nvmesim.scenario.loads import diskspd, fio_job
@@ -83,16 +85,27 @@ def resolve_workload(
                 raise ScenarioError(
                     f"{key}: NUMA node {group.socket} is not a socket of this server"
                 )
-            if group.sync_every and group.filesystem != "raw":
-                notes.assume(
-                    f"{key}: {group.filesystem} writes nothing of its own for a flush, as fdatasync"
-                )
+            _check_journal(group, volumes, key)
             if group.sqpoll and stack.sqpoll is None:
                 notes.ignored.append(f"{key}: sqthread_poll: stack {stack.name} has no such thread")
                 group = replace(group, sqpoll=False)
             groups.append(numa.placed(group, spec, sockets, adapters, key))
     numa.check_pool(groups, sockets)
     return tuple(groups)
+
+
+def _check_journal(group: WorkloadGroup, volumes: Sequence[Volume], key: str) -> None:
+    """Raise ScenarioError where no model of a file system's commits exists."""
+    for target in group.targets:
+        if target.kind == "volume" and group.journal(volumes[target.index]):
+            volume = volumes[target.index]
+            level = level_of(volume.level)
+            if level.planner != "pieces" or volume.engine.runs_on == "controller":
+                raise ScenarioError(
+                    f"{key}.fsync: commits of a file system are modelled on drives and on raid0, "
+                    f"raid1 and raid10 of the host; {volume.name} is {volume.level} by "
+                    f"{volume.engine.name}: take fdatasync, which commits none"
+                )
 
 
 def _note_costs(spec: WorkloadSpec, stack: StackProfile, notes: ResolveNotes, key: str) -> None:
@@ -192,7 +205,7 @@ def _syncs(spec: WorkloadSpec, key: str) -> dict[str, Any]:
     if (every or through) and (spec.read is None or spec.read == 1.0):
         name = "sync" if through else "fsync" if spec.fsync else "fdatasync"
         raise ScenarioError(f"{key}.{name} is about writes; the load only reads, say read = 0.5")
-    return {"sync_every": every, "write_through": through}
+    return {"sync_every": every, "write_through": through, "commits": spec.fsync is not None}
 
 
 def _trace(spec: WorkloadSpec, base: Path, key: str) -> Path | None:

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from nvmesim.calibrate.infer import families
 from nvmesim.calibrate.infer.bootstrap import (
     BootstrapInterval,
     block_length,
@@ -18,8 +17,6 @@ from nvmesim.calibrate.infer.bootstrap import (
     percentile_intervals,
     resampled,
 )
-from nvmesim.calibrate.infer.families import FAMILIES, choose
-from nvmesim.calibrate.infer.tail import Tail, beyond, fit_tail
 from nvmesim.calibrate.points import Point, bounded_depth, points_of
 from nvmesim.calibrate.series import _autocorrelation, decorrelation_length, thinned
 from nvmesim.capture.capture import (
@@ -71,7 +68,7 @@ def only(measurement: Measurement) -> Point:
         (measured(replace(DEEP, block_size={4096: 1.0}), read=op()), "no single block size"),
         (measured(replace(DEEP, jobs=None), read=op()), "the queue depth is not known"),
         (measured(replace(DEEP, iodepth=None), read=op()), "the queue depth is not known"),
-        (measured(replace(DEEP, rate_iops=5.0), read=op()), "a rate limit was in force"),
+        (measured(replace(DEEP, rate_iops=5.0), read=op()), "it did more than its rate limit"),
         (measured(read=op(iops=0.0)), "it did no requests"),
     ],
 )
@@ -365,177 +362,3 @@ def test_runs_of_a_series_are_spread_over_it() -> None:
     found = thinned(series, 20, 5)
     assert found.tolist() == [*range(5), *range(32, 37), *range(63, 68), *range(95, 100)]
     assert len(thinned(series, 20, 500)) == 20
-
-
-# -- families and tails ---------------------------------------------------------------------------
-
-
-def test_maximum_likelihood_of_a_lognormal() -> None:
-    x = np.exp(np.array([1.0, 2.0, 3.0, 6.0]))
-    found = FAMILIES["lognormal"](x).parameters
-    assert found["median"] == pytest.approx(np.exp(3.0))
-    assert found["sigma"] == pytest.approx(np.sqrt(3.5))
-
-
-@pytest.mark.parametrize("shape", [0.05, 0.4, 3.0, 500.0])
-def test_the_shape_of_a_gamma_is_the_root_of_its_score(shape: float) -> None:
-    from scipy.special import digamma
-
-    x = stats.gamma(shape, scale=2.0).rvs(2000, random_state=np.random.default_rng(3))
-    x = np.maximum(x, 1e-290)
-    found = FAMILIES["gamma"](x).parameters
-    gap = np.log(x.mean()) - np.log(x).mean()
-    assert np.log(found["shape"]) - digamma(found["shape"]) == pytest.approx(gap, rel=1e-9)
-    assert found["scale"] == pytest.approx(x.mean() / found["shape"])
-
-
-def test_halves_are_judged_on_each_other() -> None:
-    """Twenty runs in turn: a law of one half is judged on the other."""
-    x = np.where((np.arange(400) // 20) % 2 == 0, 1.0, 2.0)
-    seen: list[tuple[set, set]] = []
-
-    def fit(part: np.ndarray) -> families.Family:
-        def log_density(values: np.ndarray) -> np.ndarray:
-            seen.append((set(part.tolist()), set(values.tolist())))
-            return np.full(len(values), -2e3 if values[0] == 1.0 else 3.0)
-
-        return families.Family("f", {}, log_density, lambda p: p)
-
-    half = (np.arange(400) * families.BLOCKS // 400) % 2 == 0
-    found = families._held_out(x, half, fit)
-    assert seen == [({2.0}, {1.0}), ({1.0}, {2.0})]
-    assert found[0] == -1e3  # a sample that is ruled out costs dearly, not all
-    assert found[20] == 3.0
-
-
-def test_errors_are_of_the_difference_between_families() -> None:
-    x = stats.lognorm(0.5, scale=80.0).rvs(4000, random_state=np.random.default_rng(3))
-    choice = choose(x)
-    assert list(choice.scores) == sorted(choice.scores, key=lambda n: -choice.scores[n])
-    assert set(choice.errors) == set(list(choice.scores)[1:])
-    # lognormal and its mixture are nearly the same here: so is their difference in every block
-    assert min(choice.errors.values()) < 0.01
-    difference = np.repeat(np.arange(20.0), 50)
-    assert families._error(difference) == pytest.approx(np.std(np.arange(20), ddof=1) / np.sqrt(20))
-
-
-def test_a_long_sample_is_thinned_evenly_and_a_short_one_refused() -> None:
-    with pytest.raises(FitError, match="199 samples are too few"):
-        choose(np.ones(199))
-    assert len(families._checked(np.ones(200))) == 200
-    long = families._checked(np.arange(1.0, 60_001.0))
-    assert len(long) == families.MOST
-    assert (long[0], long[-1]) == (1.0, 60_000.0)
-    assert set(np.diff(long).tolist()) <= {3.0, 4.0}
-
-
-def test_a_mixture_of_two_normals_is_the_one_that_made_it() -> None:
-    rng = np.random.default_rng(5)
-    x = np.exp(np.concatenate([rng.normal(0, 0.1, 6000), rng.normal(1, 0.3, 2000)]))
-    found = FAMILIES["two lognormals"](rng.permutation(x))
-    p = found.parameters
-    assert p["share"] == pytest.approx(0.25, abs=0.01)
-    assert (p["sigma"], p["sigma_2"]) == (
-        pytest.approx(0.1, rel=0.05),
-        pytest.approx(0.3, rel=0.05),
-    )
-    law = [stats.lognorm(0.1), stats.lognorm(0.3, scale=np.e)]
-    at = np.array([0.9, 1.1, 2.0, 4.0])
-    density = np.log(0.75 * law[0].pdf(at) + 0.25 * law[1].pdf(at))
-    assert found.log_density(at) == pytest.approx(density, abs=0.3)
-    levels = np.array([0.01, 0.5, 0.74, 0.76, 0.99])
-    at = found.quantile(levels)
-    z = [
-        (np.log(at) - np.log(p[m])) / p[s]
-        for m, s in (("median", "sigma"), ("median_2", "sigma_2"))
-    ]
-    below = (1 - p["share"]) * stats.norm.cdf(z[0]) + p["share"] * stats.norm.cdf(z[1])
-    assert below == pytest.approx(levels, abs=1e-9)
-
-
-def test_the_empirical_density_is_of_cells_and_exponential_beyond() -> None:
-    x = np.exp(np.linspace(0.0, 1.0, 1001))
-    family = families._fit_empirical(x)
-    inside = np.exp(family.log_density(np.array([1.5]))) * 1.5  # per unit of the logarithm: flat
-    assert inside == pytest.approx(1.0, rel=0.01)
-    sigma = np.log(x).std()
-    far, farther = family.log_density(np.exp(np.array([1.5, 2.0]))) + np.array([1.5, 2.0])
-    assert far - farther == pytest.approx(0.5 / sigma)
-    low = family.log_density(np.exp(np.array([-0.5])))[0] - 0.5
-    assert low == pytest.approx(far, abs=0.01)
-    assert far == pytest.approx(np.log(1 / 1001 / sigma) - 0.5 / sigma, abs=0.01)
-    total = np.linspace(-4.0, 5.0, 200_001)
-    density = np.exp(family.log_density(np.exp(total)) + total)
-    assert np.trapezoid(density, total) == pytest.approx(1.0, abs=0.01)
-
-
-@pytest.mark.parametrize(("n", "cells"), [(100, 8), (1000, 40), (5000, 64)])
-def test_each_cell_of_the_empirical_density_holds_as_much(n: int, cells: int) -> None:
-    x = stats.lognorm(0.7, scale=80.0).rvs(n, random_state=np.random.default_rng(n))
-    family = families._fit_empirical(x)
-    logs = np.log(x)
-    edges = np.quantile(logs, np.linspace(0.5 / n, 1 - 0.5 / n, cells + 1))
-    middle = (edges[1:] + edges[:-1]) / 2
-    density = np.exp(family.log_density(np.exp(middle)) + middle)
-    assert density * np.diff(edges) == pytest.approx(np.full(cells, (1 - 2 / n) / cells))
-
-
-def test_probability_weighted_moments_of_a_tail() -> None:
-    """1,000 samples leave 50: their mean is a0, the mean weighted by the rest of the ranks a1."""
-    x = np.concatenate([np.linspace(0.0, 1.0, 950), 1.0 + np.arange(1.0, 51.0) ** 2 / 100])
-    found = fit_tail(x)
-    excess = np.arange(1.0, 51.0) ** 2 / 100
-    first = excess.mean()
-    second = np.mean((50 - np.arange(1, 51)) / 49 * excess)
-    shape = 2 - first / (first - 2 * second)
-    assert (found.threshold, found.share, found.samples) == (1.0, 0.05, 1000)
-    assert found.shape == pytest.approx(np.clip(shape, -0.5, 0.9))
-    assert found.scale == pytest.approx(first * (1 - found.shape))
-
-
-@pytest.mark.parametrize("unit", [1e-9, 1e-3, 1e3])
-def test_a_tail_is_the_same_in_any_unit(unit: float) -> None:
-    x = np.random.default_rng(4).exponential(size=3000) ** 1.3
-    plain, scaled = fit_tail(x), fit_tail(unit * x)
-    assert scaled.shape == pytest.approx(plain.shape)
-    assert (scaled.scale, scaled.threshold) == pytest.approx(
-        (unit * plain.scale, unit * plain.threshold)
-    )
-
-
-def test_tails_of_equal_values_have_no_shape() -> None:
-    flat = fit_tail(np.ones(1000))
-    assert (flat.shape, flat.scale) == (0.0, 1e-300)
-    assert flat.quantile(0.999) == 1.0
-    with pytest.raises(FitError, match="999 samples leave 49"):
-        fit_tail(np.ones(999))
-
-
-def test_quantiles_of_a_tail() -> None:
-    law = stats.genpareto(0.3, loc=5.0, scale=2.0)
-    found = Tail(5.0, 0.1, 2.0, 0.3, 1000)
-    assert found.quantile(0.999) == pytest.approx(law.ppf(0.99))
-    assert found.quantile(0.9) == pytest.approx(5.0)
-
-
-def test_how_far_beyond_the_sample_a_percentile_may_lie() -> None:
-    x = np.random.default_rng(6).exponential(size=1000)
-    assert beyond(x, 99.998, trials=3).value > 0  # two in 100,000
-    with pytest.raises(FitError, match="not even one in 100 times as many"):
-        beyond(x, 99.9995, trials=3)
-    with pytest.raises(FitError, match="lies within the sample"):
-        beyond(x, 94.9)
-    assert beyond(x, 95.0, trials=3).value == pytest.approx(np.sort(x)[-51])  # the threshold
-
-
-def test_the_interval_of_a_tail_is_normal_in_the_logarithm() -> None:
-    x = np.random.default_rng(7).exponential(size=4000)
-    found = beyond(x, 99.99, trials=60, seed=3)
-    assert found.value == pytest.approx(fit_tail(x).quantile(0.9999))
-    assert found.high / found.value == pytest.approx(found.value / found.low)
-    rng = np.random.default_rng(3)
-    logs = [
-        np.log(fit_tail(x[resampled(4000, block_length(x), rng)]).quantile(0.9999))
-        for _ in range(60)
-    ]
-    assert np.log(found.high / found.value) == pytest.approx(1.96 * np.std(logs))

@@ -64,7 +64,7 @@ def test_one_that_is_to_stop_keeps_its_first_region() -> None:
     pressed.set()
     with stoppable(pressed):
         found = infer(task(figures(TRUE, np.random.default_rng(1))), tell=said.append)
-    assert said == ["the optimum", "its surroundings, 1"]
+    assert said == ["the optimum", "around the optimum, round 1"]
     assert len(found.draws) == 256
     assert not found.settled
 

@@ -10,7 +10,7 @@ import pytest
 from nvmesim.calibrate.bench import Bench, free_host
 from nvmesim.calibrate.infer.figures import problem_of
 from nvmesim.calibrate.infer.posterior import infer
-from nvmesim.calibrate.infer.problem import LongRuns, Problem, logarithms
+from nvmesim.calibrate.infer.problem import LongRuns, Parameter, Problem, logarithms
 from tests.calibrate.bench import drive, simulated
 from tests.calibrate.test_inference import OPEN, TRUE, figures
 
@@ -60,7 +60,7 @@ def test_intervals_cover_with_it() -> None:
 
 def test_rows_of_few_in_flight_need_no_long_runs() -> None:
     truth = drive()
-    rows = logarithms([("rate", 400e3, 300e3, 500e3, 0.02, 0.0)])
+    rows = logarithms([Parameter("rate", 400e3, low=300e3, high=500e3, step=0.02)])
     shallow, deep = simulated(truth, 1, 8), simulated(truth, 1, 128)
     alone = problem_of([shallow], rows, lambda u: truth, free_host())
     both = problem_of([shallow, deep], rows, lambda u: truth, free_host())

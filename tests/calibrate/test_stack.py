@@ -9,7 +9,9 @@ from nvmesim.calibrate.host import parse_cpu
 from nvmesim.calibrate.points import Point, points_of
 from nvmesim.calibrate.stack.fit import fit_stack
 from nvmesim.calibrate.stack.full_threads import with_full_threads
+from nvmesim.calibrate.stack.scaled import scaled_costs
 from nvmesim.capture.registry import read_captures
+from nvmesim.catalog.load import get
 from nvmesim.catalog.profile import CpuProfile, Quantity
 from nvmesim.errors import FitError, InputError
 from tests.calibrate.bench import drive, host, simulated, stack
@@ -36,15 +38,40 @@ def test_the_costs_are_found():
     assert any("share their cycles 50%" in w or "assumed" in w for w in fit.warnings)
 
 
-def test_one_depth_is_too_few():
-    p = Point("p", 1.0, True, 4096, 1, 1, 12e3, 8e-5, cpu_s=6e-6, per_job_pct=7.0)
-    with pytest.raises(FitError, match="two depths or more"):
-        fit_stack([p], ghz=GHZ)
+def test_one_row_scales_a_known_stack():
+    p = Point("p", 1.0, True, 4096, 16, 64, 2567e3, 399e-6, cpu_s=3.6e-6, per_job_pct=58.0)
+    found = fit_stack([p], ghz=GHZ).profile
+    known = get("stack", "linux-io_uring")
+    ratio = found.submit.value / known.submit.value
+    total = known.submit.value + known.complete.value + known.interrupt.value
+    assert ratio * total / (GHZ * 1e9) == pytest.approx(3.6e-6, rel=0.5)
+    assert found.wakeup.value == pytest.approx(ratio * known.wakeup.value)
+    assert found.joint is not None
+
+
+def test_rows_of_two_sizes_tell_what_a_page_costs():
+    """Published: one host's reads of 4 KiB and of 4 MiB, 2.2 and 86 us of CPU each."""
+    small = Point("", 1.0, True, 4096, 4, 32, 1548e3, None, cpu_s=2.245e-6, per_job_pct=87.0)
+    large = Point("", 1.0, False, 4 << 20, 1, 32, 1733.0, None, cpu_s=85.8e-6, per_job_pct=15.0)
+    costs = scaled_costs([small, large], 3.0)
+    assert 0.05e-6 < 4 * costs.per_kib < 0.09e-6
+    assert costs.per_kib * 4096 + costs.factor * 7160 / 3e9 == pytest.approx(85.8e-6, rel=0.02)
+
+
+def test_of_polled_rows_the_cheapest_tells_the_cost():
+    one, two = (
+        Point("", 1.0, True, 512, 1, 128, x, None, cpu_s=1 / x, targets=n, polled=True)
+        for x, n in ((5.02e6, 1), (6.19e6, 2))
+    )
+    stack = scaled_costs([one, two], 3.0).stack(3.0, "s")
+    assert stack.polled
+    cycles = stack.submit.value + stack.complete.value
+    assert cycles / 3e9 == pytest.approx(1 / 6.19e6, rel=0.01)
 
 
 def test_no_cpu_figures_are_too_few():
     points = [Point("p", 1.0, True, 4096, 1, d, 12e3 * d, 8e-5) for d in (1, 8)]
-    with pytest.raises(FitError, match="with CPU figures; found 0 points"):
+    with pytest.raises(FitError, match="with CPU figures; found none"):
         fit_stack(points, ghz=GHZ)
 
 

@@ -16,8 +16,7 @@ from numba import config
 
 from nvmesim.capture import lines
 from nvmesim.capture.notes import Notes
-from nvmesim.capture.readers.block import blkparse, blkparse_kernel, tracepoints
-from nvmesim.capture.readers.fio_logs import iolog_requests
+from nvmesim.capture.readers.block import blkparse, blkparse_kernel
 from nvmesim.capture.readers.fio_logs import log_rows as fio_log_rows
 from nvmesim.capture.readers.tables import table_rows
 from nvmesim.capture.readers.tables.table_rows import (
@@ -217,7 +216,7 @@ def test_a_chunk_may_end_at_any_byte(name: str, step: int, tmp_path: Path, monke
         def cut(source: MemorySource, _: int = 0, size: int = size) -> Iterator[np.ndarray]:
             return lines._chunks(source, size)
 
-        for module in (blkparse, iolog_requests, fio_log_rows, lines, table_rows, tracepoints):
+        for module in (blkparse, fio_log_rows, lines, table_rows):
             monkeypatch.setattr(module, "chunks", cut)
         table, skipped, warnings = table_of(path)
         assert table.equals(whole[0])

@@ -73,6 +73,19 @@ MARK = op(Op.MARK)
 ANSWER = op(Op.ANSWER)
 
 
+def in_turn(
+    turn: int,
+    before: Sequence[Row],
+    after: Sequence[Row] = (),
+    alone: Sequence[Row] = (),
+    tick: int = 0,
+) -> list[Row]:
+    """A turn that closes between *before* and *after*; *alone*: done instead in its tick."""
+    lead = [*before, op(Op.CLOSE, turn), *after, op(Op.LEAVE, turn, len(alone))]
+    join = op(Op.JOIN, turn, len(lead) + len(alone), len(lead), tick)
+    return [join, *lead, *alone]
+
+
 def fork(phase: int = 0) -> Row:
     return op(Op.FORK, phase)
 
@@ -160,6 +173,9 @@ class NetworkBuilder:
 
     def batcher(self, most: int = 1, base_ps: int = 0, name: str = "") -> int:
         return self.station(Kind.BATCHER, 1, name, own=ThreadBatch(most, base_ps))
+
+    def turn(self, name: str = "") -> int:
+        return self.station(Kind.TURN, 1, name)
 
     def sleeper(self, wake_ps: int = 0, half_ps: int = 0, name: str = "") -> int:
         return self.station(Kind.SLEEPER, 1, name, own=WakeUp(wake_ps, half_ps))

@@ -82,6 +82,7 @@ class RandomNetwork:
         self.plain = [net.fifo(roll(1, 3)), net.delay(), self.rounds(), self.rounds()]
         self.plain += [net.limit(roll(0, 12)) for _ in range(2)]
         self.plain += [net.sleeper(roll(0, 6), roll(0, 4))]
+        self.turns = [net.turn() for _ in range(roll(1, 2))]
         self.cpus = [self.fifo(), net.delay(), self.rounds()]
 
     def make_banks(self) -> None:
@@ -138,7 +139,9 @@ class RandomNetwork:
     def step(self) -> list[b.Row]:
         """A visit, or a few within a gate."""
         roll = self.roll
-        kind = roll(0, 9)
+        kind = roll(0, 10)
+        if kind == 10:
+            return self.turn()
         if kind <= 2:
             return [b.visit(self.some(self.fifos), **self.work())]
         if kind == 3:
@@ -164,6 +167,13 @@ class RandomNetwork:
         amount = roll(1, self.b.stations[gate].servers)
         inner = self.steps(1) if self.chance(80) else []
         return [b.acquire(gate, amount), *inner, b.release(gate, amount)]
+
+    def turn(self) -> list[b.Row]:
+        """Work that one does for all who wait; other turns, forks and the like are not inside."""
+        stay = [b.visit(self.some(self.fifos), **self.work())]
+        parts = [stay if self.chance(60) else [] for _ in range(3)]
+        tick = self.roll(1, 12) if self.chance(50) else 0
+        return b.in_turn(self.some(self.turns), *parts, tick=tick)
 
     def steps(self, most: int) -> list[b.Row]:
         return [row for _ in range(self.roll(0, most)) for row in self.step()]

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 RAID = "tests/raid/test_"
 FIT = "tests/calibrate/test_"
 POINTS = "point or percentile or submission or cpu or mix or means or rule or used or bin or own"
-FAMILIES = "likelihood or gamma or halves or errors or thinned or mixture or density or famil"
 BOOTSTRAP = "block or interval or width or percentile"
 KERNEL_CHECK = ("tests/mutation/check_kernel.py", "-k", "agree")
 KERNEL_FURTHER = (
@@ -67,8 +66,6 @@ GROUPS = {
     "fit": Group(
         {
             "calibrate.points": (*_tests(FIT, "figures own_targets points"), "-k", POINTS),
-            "calibrate.infer.families": (*_tests(FIT, "figures families"), "-k", FAMILIES),
-            "calibrate.infer.tail": (*_tests(FIT, "figures"), "-k", "tail or beyond"),
             "calibrate.infer.bootstrap": (*_tests(FIT, "figures"), "-k", BOOTSTRAP),
             "calibrate.series": (
                 *_tests(FIT, "figures"),

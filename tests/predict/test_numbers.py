@@ -173,3 +173,17 @@ def test_a_quantity_of_zero_stays():
     one = resolve(scenario(stack={"per_kib": Quantity(value=0).model_dump()}))
     assert "per_kib" not in names(scenario(stack={"per_kib": 0}))
     assert one.stack.per_kib.value == 0
+
+
+@pytest.mark.parametrize("name", ["intel-p4510-1tb", "intel-p4610-6.4tb", "micron-7450-pro-3.84tb"])
+@pytest.mark.parametrize("read", [0.0, 1.0])
+def test_what_a_data_sheet_does_not_say_leaves_its_rates(name: str, read: float) -> None:
+    """Dies and program time are assumed, their ratio is the sheet's rate: known to 10 %."""
+    result = simulate(scenario_from_dict({
+        "server": {"stack": "linux-io_uring", "sockets": [{"cpu": "xeon-gold-6338"}]},
+        "drives": [{"profile": name}],
+        "workload": [{"block_size": "4 KiB", "read": read, "threads": 8, "outstanding": 64}],
+    }), reliefs=False, requests=30_000, over_time=False)  # fmt: skip
+    down, up = result.certainty.figures["iops"].numbers
+    assert 0.05 <= down <= 0.16
+    assert 0.05 <= up <= 0.16

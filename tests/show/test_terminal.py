@@ -39,8 +39,8 @@ def test_one_table_is_the_same_everywhere():
                   looks=["strong"], notes=["a note"])  # fmt: skip
     assert isinstance(shown, Table)
     page, flat, marked = html([shown]), text([shown]), markdown(shown)
-    assert "<tr class=strong>" in page
-    assert "<small class=good>+1 %</small>" in page
+    assert '<tr class="strong">' in page
+    assert '<small class="good">+1 %</small>' in page
     assert flat.splitlines() == ["name   what   p99 us", "a      b|     5 +1 %", "a note"]
     assert marked.splitlines()[0] == "| name | what | p99, us |"
     assert all("a note" in where for where in (page, flat, marked))

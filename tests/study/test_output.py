@@ -64,9 +64,8 @@ def test_two_keys_make_a_grid(file, tmp_path, capsys):
     over = ("--over", "workload.0.outstanding=1,4,8", "--over", "drives.0.count=1,2")
     assert command(file, tmp_path, *over) == 0
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
-    assert ["outstanding", "\\", "count", "1", "2"] in lines
-    (best,) = [line for line in lines if line and line[-1] == "*"]
-    assert best[0] == "8"
+    assert ["outstanding", "count", "1", "count", "2"] in lines
+    assert any("outstanding 8, count" in " ".join(line) for line in lines)
 
 
 @pytest.mark.long
@@ -112,10 +111,10 @@ def test_a_report_of_a_sweep_has_pictures_and_every_point(tmp_path, capfd):
     asked = ["sweep", str(scenario), *over, "-o", str(out), "--requests", "10000"]
     assert run_command([*asked, "--no-cache", "--workers", "1", "--report", str(page)]) == 1
     said = capfd.readouterr().out
-    assert "p99 us" in said
+    assert "p99 in us" in said
     html = page.read_text("utf-8")
     assert "grid <b>" not in html
     assert html.count('class="chart"') == 3
     assert "raid5 needs at least 3 members" in html
-    assert html.count('<th scope="row" class="left">') == 4
+    assert html.count('<th scope="row">') == 4
     assert "(log)" in html

@@ -17,7 +17,7 @@ from nvmesim.calibrate.drive.read_side import Progress, fit_reads, with_reads
 from nvmesim.calibrate.infer.figures import problem_of
 from nvmesim.calibrate.infer.optimum import misfit
 from nvmesim.calibrate.infer.posterior import Inferred, columns, infer
-from nvmesim.calibrate.infer.problem import logarithms
+from nvmesim.calibrate.infer.problem import Parameter, logarithms
 from nvmesim.calibrate.notes import law_of_rounds
 from nvmesim.calibrate.over_time.pauses import NONE, PauseFit, fit_pauses
 from nvmesim.calibrate.points import Point
@@ -68,9 +68,9 @@ class Chosen:
         named = {"rounds": "batch service (a virtual disk: one thread behind one queue)",
                  "dies": "a bank of dies"}  # fmt: skip
         return (
-            f"two models were fitted without depth {self.depth} and judged by it: {named[won]} "
-            f"misses it by half a chi-square of {getattr(self, won):.0f}, {named[lost]} by "
-            f"{getattr(self, lost):.0f}; the first is used"
+            f"two models were fitted without depth {self.depth}: {named[won]} predicts it better "
+            f"than {named[lost]} and is used (it misses by {getattr(self, won):.0f}, the other by "
+            f"{getattr(self, lost):.0f}; 0 is exact)"
         )
 
 
@@ -108,10 +108,10 @@ def fit_rounds(
         raise FitError("the times do not grow as a + b n: this is not a batch service")
     base, each = (1e12 * v for v in law)
     rows = [
-        ("base", base, base / 3, base * 3, 0.03, 0.0),
-        ("base_cv", 0.2, 0.01, 1.5, 0.2, 0.7),
-        ("each", each, each / 3, each * 3, 0.03, 0.0),
-        ("cv", 0.5, 0.01, 3.0, 0.2, 0.7),
+        Parameter("base", base, low=base / 3, high=base * 3),
+        Parameter("base_cv", 0.2, low=0.01, high=1.5, step=0.2, prior_sd=0.7),
+        Parameter("each", each, low=each / 3, high=each * 3),
+        Parameter("cv", 0.5, low=0.01, high=3.0, step=0.2, prior_sd=0.7),
     ]
     writes = points[0].read_fraction == 0
 
@@ -136,7 +136,7 @@ def fit_writes_in_rounds(
         new = rounds.model_copy(update={"write": Quantity(value=float(np.exp(u[0])))})
         return profile.model_copy(update={"rounds": new})
 
-    rows = logarithms([("write", start, start / 10, start * 10, 0.05, 0.0)])
+    rows = logarithms([Parameter("write", start, low=start / 10, high=start * 10, step=0.05)])
     found = infer(problem_of([pauses.without_tail(p) for p in points], rows, made, host))
     return made(found.best), np.exp(found.draws[:, 0])
 

@@ -6,7 +6,6 @@ to forget. Such a drive is honest only at the queue depth of its capture (DESIGN
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -19,8 +18,6 @@ from nvmesim.calibrate.arrivals import arrivals_of
 from nvmesim.calibrate.drive.read_side import blank_reads
 from nvmesim.calibrate.drive.write_side import blank_writes
 from nvmesim.calibrate.infer.bootstrap import BootstrapInterval, percentile_intervals
-from nvmesim.calibrate.infer.families import FamilyChoice, choose
-from nvmesim.calibrate.infer.tail import beyond
 from nvmesim.calibrate.series import RUN_LENGTHS, decorrelation_length, thinned
 from nvmesim.capture.capture import Capture, Conditions, Latency
 from nvmesim.catalog.profile import DriveProfile, EmpiricalLatencies, Quantity
@@ -43,10 +40,8 @@ class EmpiricalFit:
     warnings: tuple[str, ...] = ()
     lengths: tuple[int, ...] = ()
     """Decorrelation length of each operation's series, requests; empty for a histogram."""
-    families: Mapping[str, FamilyChoice] = field(default_factory=dict)
-    """Operation -> how parametric families compare with the samples."""
     percentiles_s: Mapping[str, Mapping[float, BootstrapInterval]] = field(default_factory=dict)
-    """Operation -> percent -> value with its interval; beyond the sample from a Pareto tail."""
+    """Operation -> percent -> value with its interval, as far out as the sample carries."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the evidence as an object."""
@@ -54,7 +49,6 @@ class EmpiricalFit:
             "profile": self.profile.model_dump(mode="json"),
             "points": [],
             "decorrelation_requests": list(self.lengths),
-            "families": {op: choice.to_json() for op, choice in self.families.items()},
             "percentiles_s": {
                 op: {
                     f"p{p:g}": {"value": v.value, "low": v.low, "high": v.high}
@@ -106,7 +100,7 @@ def _of_requests(capture: Capture, name: str, notes: list[str]) -> EmpiricalFit:
         source=f"{capture.file.name}: requests one by one",
     )
     fit = _fit(name, table, notes, tuple(lengths))
-    return replace(fit, **_evidence(series))
+    return replace(fit, percentiles_s=_percentiles(series))
 
 
 def _block(lengths: Sequence[int], kept: Sequence[Sequence[float]]) -> int:
@@ -119,23 +113,13 @@ def _block(lengths: Sequence[int], kept: Sequence[Sequence[float]]) -> int:
     return 1 if longest == 1 else max(1, min(RUN_LENGTHS * longest, shortest // 4))
 
 
-def _evidence(series: Sequence[Floats]) -> dict[str, Any]:
-    """Families and percentiles of both operations, from whole series."""
-    families: dict[str, FamilyChoice] = {}
-    percentiles: dict[str, Mapping[float, BootstrapInterval]] = {}
-    for op, samples in zip(("read", "write"), series, strict=True):
-        if len(samples) < MIN_SAMPLES:
-            continue
-        if len(samples) >= 2 * MIN_SAMPLES:
-            families[op] = choose(samples)
-        few = samples[: 5 * MAX_SAMPLES]
-        table = dict(percentile_intervals(few, PERCENTS, trials=200))
-        for percent in PERCENTS:
-            if percent not in table and percent > 90:
-                with contextlib.suppress(FitError):  # further out than the sample can carry
-                    table[percent] = beyond(few, percent, trials=200)
-        percentiles[op] = table
-    return {"families": families, "percentiles_s": percentiles}
+def _percentiles(series: Sequence[Floats]) -> dict[str, Mapping[float, BootstrapInterval]]:
+    """Percentiles of both operations, from whole series."""
+    return {
+        op: percentile_intervals(samples[: 5 * MAX_SAMPLES], PERCENTS, trials=200)
+        for op, samples in zip(("read", "write"), series, strict=True)
+        if len(samples) >= MIN_SAMPLES
+    }
 
 
 def _series(capture: Capture, notes: list[str]) -> tuple[tuple[Floats, Floats], Floats, Floats]:

@@ -16,7 +16,9 @@ from nvmesim.calibrate.bench import BenchHost, free_host, measure
 from nvmesim.calibrate.drive.batch_service import choose, fit_rounds, fit_writes_in_rounds
 from nvmesim.calibrate.drive.caveats import Rows, caveats, missed, undetermined
 from nvmesim.calibrate.drive.explanations import MODEL_ERROR, Explanation, alternative, chosen
+from nvmesim.calibrate.drive.flushes import fit_flush
 from nvmesim.calibrate.drive.gate import captured, misses, residual
+from nvmesim.calibrate.drive.laws import shared_limit
 from nvmesim.calibrate.drive.profiled import (
     read_columns,
     sources,
@@ -47,6 +49,8 @@ from nvmesim.calibrate.over_time.episodes import suggestions
 from nvmesim.calibrate.over_time.limits import FoundLimits, bursts_of, find_limits
 from nvmesim.calibrate.over_time.pauses import NONE, fit_pauses
 from nvmesim.calibrate.points import Point, hold_out, points_of
+from nvmesim.calibrate.smallest.smaller import smaller
+from nvmesim.calibrate.stack.full_threads import with_full_threads
 from nvmesim.calibrate.stopping import is_stopping
 from nvmesim.capture.capture import Captures
 from nvmesim.catalog.profile import DriveProfile, Quantity
@@ -54,6 +58,8 @@ from nvmesim.errors import FitError
 
 FINAL_REQUESTS = 60_000
 MOST_REQUESTS = 400_000
+LARGE: Final = 128 << 10
+"""Bytes from which on a request counts as several where a row is judged."""
 TOLD_REQUESTS = 8_000
 """Simulated at a mix that is to tell explanations apart."""
 BEHIND = 4
@@ -122,7 +128,9 @@ class _Fitting:
         tell: Progress,
         link: str | None,
     ) -> None:
-        self.points = [p.with_totals() for p in points] if host is None else list(points)
+        self.points = list(points)
+        if host is None:
+            self.points = [p.with_totals() for p in with_full_threads(points)[0]]
         self.notes = notes
         self.name = name
         self.included = host is None
@@ -140,9 +148,12 @@ class _Fitting:
         self._check_host()
         used = [p for p in self.points if not p.held_out and self._is_of_the_drive(p)]
         free = used if self.limits is None else self.limits.below(used)
-        reads = [p for p in free if p.read_fraction == 1 and p.random]
-        writes = [p for p in free if p.read_fraction == 0 and p.random]
-        mixes = [p for p in free if 0 < p.read_fraction < 1 and p.random]
+        plain = [p for p in free if not p.sync]
+        if not any(p.read_fraction == 0 for p in plain):
+            plain = free  # what is known of writes is known with their flushes
+        reads = [p for p in plain if p.read_fraction == 1 and p.random]
+        writes = [p for p in plain if p.read_fraction == 0 and p.random]
+        mixes = [p for p in plain if 0 < p.read_fraction < 1 and p.random]
         if not any(p.read_fraction in (0, 1) for p in free):
             raise FitError(
                 "no point measures the drive alone: all are mixes, held out or CPU-bound; "
@@ -152,8 +163,12 @@ class _Fitting:
         if self.limits is not None:
             self.notes += self.limits.notes
             profile = profile.model_copy(update={"limits": self.limits.profile})
-        profile = self._streams(profile, free)
+        profile = self._streams(profile, plain)
         best, others = chosen(self._explained(profile, reads, writes, mixes))
+        least = smaller(best, self.host, reads, writes, self.tell)
+        if least is not best:
+            best, others = least, []
+        best = replace(best, profile=self._flushes(best.profile, free))
         self.notes += best.notes
         self.free = _free(best) + self.free
         self.untold |= best.untold
@@ -329,10 +344,26 @@ class _Fitting:
         if point.is_cpu_bound and self.included:
             self.notes.append(
                 f"{point.name}: a job was {point.per_job_pct:.0f} % busy, so the host was measured "
-                "and not the drive; the point is not fitted"
+                "and not the drive; the point is not fitted (calibrate --stack would fit it)"
+            )
+            return False
+        shared = shared_limit(point, self.points)
+        if shared is not None:
+            self.notes.append(
+                f"{point.name} on {point.targets} drives: each does less than one did alone "
+                f"({shared.name}), so that something they share was measured (an adapter, a root "
+                "complex, memory, a core); the point is not fitted"
             )
             return False
         return True
+
+    def _flushes(self, profile: DriveProfile, points: Sequence[Point]) -> DriveProfile:
+        """*profile* with the time of a flush, where writes were measured with it and without."""
+        if all(p.sync for p in points if p.read_fraction == 0):
+            return profile
+        profile, notes = fit_flush(profile, self.host, points, self.tell)
+        self.notes += notes
+        return profile
 
     def _template(self) -> DriveProfile:
         q = Quantity
@@ -466,7 +497,8 @@ class _Fitting:
 def judging(profile: DriveProfile, point: Point) -> int:
     """Requests to judge *point* with: a round of all in flight tells of a tail but once."""
     rounds = 4_000 * point.outstanding if profile.rounds is not None else 0
-    return max(FINAL_REQUESTS, min(rounds, MOST_REQUESTS))
+    large = max(1.0, point.block_size / LARGE)  # many units each
+    return round(max(FINAL_REQUESTS, min(rounds, MOST_REQUESTS)) / large)
 
 
 def _free(best: Explanation) -> list[str]:

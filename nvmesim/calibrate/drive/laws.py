@@ -21,6 +21,11 @@ LONE_DOUBT: Final = {True: 0.4, False: 0.6}
 """Standard deviation of its logarithm."""
 WAITED, ALONE = 2.5, 1.5
 """R in units of a lone request's from which on a row is at a ceiling, and up to which it is not."""
+MANY: Final = 32
+FLASH_S: Final = 45e-6
+"""Time of a request below which a row of many in flight is at a ceiling: flash takes that long
+alone, and what is faster (phase change, 10 us) has waited several times its own. Source: data
+sheets of TLC and of phase change drives."""
 SHALLOW: Final = 2
 """Requests in flight up to which a row's latency is that of a lone request."""
 
@@ -45,7 +50,8 @@ def lone_s(points: Sequence[Point], *, read: bool) -> tuple[float, bool]:
     first = min(points, key=lambda p: (p.outstanding, p.iops))
     took = first.mean_s or first.outstanding / first.iops
     usual = LONE_S[read]
-    if first.outstanding <= SHALLOW or (took < ALONE * usual and len(points) > 1):
+    is_fast = took < ALONE * usual and len(points) > 1
+    if first.outstanding <= SHALLOW or (is_fast and first.outstanding < MANY):
         return took, True
     return min(usual, took), False
 
@@ -61,12 +67,43 @@ def told(point: Point, lone: float, *, is_known: bool) -> Told:
     if point.is_bounded:
         return Told.CEILING
     took = point.outstanding / point.iops
+    if not is_known and point.outstanding >= MANY and took < FLASH_S:
+        return Told.CEILING
     waited = WAITED if is_known else 1.6 * WAITED
     if took >= waited * lone:
         return Told.CEILING
     if point.outstanding <= SHALLOW or (is_known and took <= ALONE * lone):
         return Told.LATENCY
     return Told.EITHER
+
+
+SLOWER: Final = 0.9
+"""Rate of each of several drives in units of one alone, below which they share a limit."""
+DEEP_ENOUGH: Final = 4.0
+"""Time that a request takes, in units of a lone one's, from which on depth does not limit."""
+
+
+def shared_limit(point: Point, points: Sequence[Point]) -> Point | None:
+    """The row of fewer drives that shows that what *point*'s drives share was their limit, or None.
+
+    >>> one = Point("", 1.0, False, 4 << 20, 4, 32, 1701.0, None)
+    >>> eight = Point("", 1.0, False, 4 << 20, 4, 32, 10163.2, None, targets=8)
+    >>> shared_limit(eight, [one, eight]) is one, shared_limit(one, [one, eight])
+    (True, None)
+    """
+    if point.raid or point.targets == 1:
+        return None
+    for q in points:
+        if (q.op, q.block_size, q.raid, q.sync) != (point.op, point.block_size, "", point.sync):
+            continue
+        each = q.iops / q.targets
+        if q.targets >= point.targets or point.iops / point.targets > SLOWER * each:
+            continue
+        took = point.outstanding / point.iops
+        alone = LONE_S[point.read_fraction >= 0.5] + 1 / each
+        if point.depth >= q.depth or took > DEEP_ENOUGH * alone:
+            return q
+    return None
 
 
 def throughput(

@@ -22,7 +22,7 @@ from nvmesim.calibrate.evidence import drawn, intervals
 from nvmesim.calibrate.infer.figures import problem_of
 from nvmesim.calibrate.infer.optimum import Solution, misfit, optimum, solve
 from nvmesim.calibrate.infer.posterior import columns, infer
-from nvmesim.calibrate.infer.problem import Coordinate, Row, logarithms
+from nvmesim.calibrate.infer.problem import Coordinate, Parameter, logarithms
 from nvmesim.calibrate.points import Point
 from nvmesim.catalog.links import command_time_ps
 from nvmesim.catalog.profile import DriveProfile, Quantity, ReadSide
@@ -164,7 +164,7 @@ def _bank(template: DriveProfile, host: BenchHost, points: Sequence[Point]) -> B
     """Where the search begins, and what the depths of *points* tell of it."""
     ordered = sorted(points, key=lambda p: p.outstanding)
     held = held_ps(template)
-    latency = _first_latency(ordered) * 1e12 - _host_ps(host) - held
+    latency = _first_latency(ordered) * 1e12 - host_ps(host) - held
     ceiling = max(p.iops / p.targets for p in points)
     # without a ceiling, where each request gets half of what one alone gets, nothing tells the
     # controller's rate
@@ -230,10 +230,10 @@ def _few(
     saturated = [p for p in points if told(p, lone, is_known=is_known) in full]
     top = max(p.iops / p.targets for p in points)
     held = held_ps(template)
-    latency = max(lone * 1e12 - (_host_ps(host) if is_known else 0.0), 0.2 * held, US / 2)
+    latency = max(lone * 1e12 - (host_ps(host) if is_known else 0.0), 0.2 * held, US / 2)
     if not is_known and not saturated:
         latency, is_known = (
-            min(p.outstanding / p.iops for p in points) * 1e12 - _host_ps(host),
+            min(p.outstanding / p.iops for p in points) * 1e12 - host_ps(host),
             True,
         )
     die_s = LIKELY_SHARE * latency / 1e12
@@ -249,19 +249,25 @@ def _few(
         dies = roomy(depth, latency / 1e12, die_s, top)
     fast = 1.01 * mixed if kind == "path" and mixed > top else max(FAST, BEYOND * top)
     bank = _Few(kind, dies, held, fast, out)
-    shown = any(p.percentiles_s for p in points)
-    rows: list[Row] = []
-    loose: list[Row] = []
-    first = ("latency", latency, latency / 5, 3 * latency, 0.02, 0.0)
-    (rows if is_known else loose).append((*first[:5], 0.0 if is_known else LONE_DOUBT[True]))
-    (rows if shown else loose).append(("cv", LIKELY_CV, 0.01, 1.5, 0.2, 0.0 if shown else CV_DOUBT))
+    has_percentiles = any(p.percentiles_s for p in points)
+    lone_sd = 0.0 if is_known else LONE_DOUBT[True]
+    cv_sd = 0.0 if has_percentiles else CV_DOUBT
+    fitted: list[Parameter] = []
+    assumed: list[Parameter] = []
+    (fitted if is_known else assumed).append(
+        Parameter("latency", latency, latency / 5, 3 * latency, 0.02, lone_sd)
+    )
+    (fitted if has_percentiles else assumed).append(
+        Parameter("cv", LIKELY_CV, low=0.01, high=1.5, step=0.2, prior_sd=cv_sd)
+    )
     if kind is not None:
-        rows.append(("rate", top, top / 1.3, 3 * top, 0.02, 0.0))
+        fitted.append(Parameter("rate", top, low=top / 1.3, high=3 * top, step=0.02))
     if kind != "dies":
-        share = ("share", LIKELY_SHARE, 0.05, 0.995, 0.05, SHARE_DOUBT)
-        (rows if shown else loose).append(share)
-    coordinates = logarithms(rows)
-    others = {row[0]: row[1] for row in loose}
+        (fitted if has_percentiles else assumed).append(
+            Parameter("share", LIKELY_SHARE, 0.05, 0.995, 0.05, SHARE_DOUBT)
+        )
+    coordinates = logarithms(fitted)
+    others = {p.name: p.start for p in assumed}
 
     def values(u: Floats, more: Mapping[str, float] = others) -> dict[str, float]:
         found = np.exp(u).tolist()
@@ -272,7 +278,7 @@ def _few(
     found = optimum(problem)
     best = values(found.values)
     moved = drawn(found.jacobian, found.residuals)
-    free = scattered(logarithms(loose), len(moved))
+    free = scattered(logarithms(assumed), len(moved))
     table = [
         values(u, more)
         for u, more in zip(
@@ -280,7 +286,7 @@ def _few(
         )
     ]
     draws = {n: np.array([row[n] for row in table]) for n in READ_NUMBERS}
-    return replace(_told_of_few(bank, best, draws, is_known, shown), cost=found.cost)
+    return replace(_told_of_few(bank, best, draws, is_known, has_percentiles), cost=found.cost)
 
 
 def may_be_latency(points: Sequence[Point]) -> bool:
@@ -290,18 +296,22 @@ def may_be_latency(points: Sequence[Point]) -> bool:
     return Told.EITHER in tells and Told.CEILING not in tells
 
 
-def scattered(loose: Sequence[Coordinate], count: int) -> list[dict[str, float]]:
+def scattered(assumed: Sequence[Coordinate], count: int) -> list[dict[str, float]]:
     """*count* draws of what no row tells, from what is assumed of it, within its bounds."""
     rng = np.random.default_rng(3)
     columns = {
         c.name: np.exp(np.clip(c.start + c.doubt * rng.standard_normal(count), c.low, c.high))
-        for c in loose
+        for c in assumed
     }
     return [{name: float(column[i]) for name, column in columns.items()} for i in range(count)]
 
 
 def _told_of_few(
-    bank: _Few, best: dict[str, float], draws: dict[str, Floats], is_known: bool, shown: bool
+    bank: _Few,
+    best: dict[str, float],
+    draws: dict[str, Floats],
+    is_known: bool,
+    has_percentiles: bool,
 ) -> ReadFit:
     """Which numbers the rows tell, and what would tell the others."""
     if bank.ceiling == "dies":  # as many dies as the doubt about the share leaves open
@@ -309,7 +319,7 @@ def _told_of_few(
         ratio = np.minimum(ratio, 0.98 * (draws["base"] + draws["die"]) / draws["die"])
         draws["base"] = draws["base"] + draws["die"] * (1 - ratio)
         draws["die"], draws["dies"] = draws["die"] * ratio, draws["dies"] * ratio
-    names = ["base", "cv"] if shown else ["base"]
+    names = ["base", "cv"] if has_percentiles else ["base"]
     names += ["die"] if is_known else []
     names = names if is_known else []
     names += ["commands"] if bank.ceiling == "controller" else []
@@ -412,7 +422,7 @@ def _first_latency(ordered: Sequence[Point]) -> float:
     return first.mean_s or first.outstanding / first.iops
 
 
-def _host_ps(host: BenchHost) -> float:
+def host_ps(host: BenchHost) -> float:
     """Host CPU time of a request that shares nothing, ps."""
     s = host.stack
     cycles = s.submit.value + s.complete.value

@@ -4,13 +4,14 @@ A ceiling on writes is the drain (programs behind a full buffer, which reads the
 controller (write commands per second, which reads do not feel but for their share of it), or there
 is not a buffer and writes queue for the dies as reads do (virtual disks). The write points tell the
 last from the others by how the ceiling is approached; captures of a mix tell the first two apart.
+Where no row shows a ceiling, it is open.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Final, Literal
 
 import numpy as np
 
@@ -20,9 +21,10 @@ from nvmesim.calibrate.drive.laws import LONE_DOUBT, Told, lone_s, told
 from nvmesim.calibrate.drive.read_side import BEYOND, Progress, held_ps, scattered
 from nvmesim.calibrate.evidence import drawn
 from nvmesim.calibrate.infer.figures import efforts, problem_of
-from nvmesim.calibrate.infer.optimum import optimum
-from nvmesim.calibrate.infer.problem import Row, logarithms
+from nvmesim.calibrate.infer.optimum import Solution, optimum
+from nvmesim.calibrate.infer.problem import Parameter, Problem, logarithms
 from nvmesim.calibrate.points import Point
+from nvmesim.calibrate.smallest.line import line_of
 from nvmesim.catalog.profile import DriveProfile, Quantity, WriteSide
 
 US = 1e6
@@ -34,6 +36,11 @@ CV, CV_DOUBT = 0.15, 0.7
 """Variation of an acknowledgement, and the doubt of its logarithm where no percentiles tell it."""
 ACKNOWLEDGED = 0.8
 """Of a lone write's latency, what the acknowledgement takes; the rest is the way. A start."""
+OPEN_SD: Final = 0.85
+"""Standard deviation of the logarithm of a ceiling that no row shows, about `BEYOND` times the
+highest rate in the rows: 95 % of it is below 20 times. Assumed."""
+MOST_OPEN: Final = 64.0
+"""Such a ceiling in units of that rate, at most."""
 TOTAL = 30_000
 """Requests of one candidate at most, about: no tail is fitted, and a rate hardly scatters."""
 Limit = Literal["drain", "controller", "through"]
@@ -58,6 +65,21 @@ class WriteFit:
     untold: dict[str, str] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class WriteParameters:
+    """Numbers of a write side: those that its rows determine, and those that stay open."""
+
+    fitted: tuple[Parameter, ...]
+    assumed: tuple[Parameter, ...]
+    is_known: bool
+    """True if a row tells the latency of a lone write"""
+
+    def values(self, u: Floats) -> dict[str, float]:
+        """All numbers by name, where the fitted ones have the logarithms *u*."""
+        found = dict(zip((p.name for p in self.fitted), np.exp(u).tolist(), strict=True))
+        return {**{p.name: p.start for p in self.assumed}, **found}
+
+
 def blank_writes() -> WriteSide:
     """Return a write side to start from; all of it assumed."""
     q = Quantity
@@ -69,48 +91,79 @@ def fit_writes(
 ) -> WriteFit:
     """Fit the write side on *points* of one size, its ceiling taken to be of *limit*."""
     tell(f"writes: limited by {LIMITS[limit]}")
+    parameters = write_parameters(template, points, limit)
+
+    def build_profile(u: Floats) -> DriveProfile:
+        values = parameters.values(u)
+        return with_writes(template, values["base"], values["cv"], values["rate"], limit)
+
+    problem = problem_of(points, logarithms(parameters.fitted), build_profile, host)
+    found = optimum(problem, effort=min(1.0, TOTAL / sum(efforts(points))))
+    return _write_fit(problem, found, parameters, build_profile, limit)
+
+
+def write_parameters(
+    template: DriveProfile, points: Sequence[Point], limit: Limit
+) -> WriteParameters:
+    """What *points* determine of the acknowledgement, its variation and the highest rate."""
     lone, is_known = lone_s(points, read=False)
-    tells = {told(p, lone, is_known=is_known) for p in points}
-    at_ceiling = Told.CEILING in tells or (Told.EITHER in tells and not is_known)
     top = 1.02 * max(p.iops / p.targets for p in points)
-    shown = any(p.percentiles_s for p in points)
-    several = len({p.outstanding for p in points}) > 1
+    has_percentiles = any(p.percentiles_s for p in points)
+    has_depths = len({p.outstanding for p in points}) > 1
     latency = lone * 1e12
     least = max(0.02 * latency, held_ps(template))
-    share = 0.2 if limit == "through" and several else ACKNOWLEDGED
+    share = 0.2 if limit == "through" and has_depths else ACKNOWLEDGED
     begin = max(0.5 * US, 1.1 * least, share * latency)
-    rows: list[Row] = []
-    loose: list[Row] = []
-    doubt = 0.0 if is_known else LONE_DOUBT[False]
-    first = ("base", begin, least, max(1.5 * latency, 2 * begin), 0.03, doubt)
-    (rows if is_known else loose).append(first)
-    (rows if shown else loose).append(("cv", CV, 0.01, 1.5, 0.2, 0.0 if shown else CV_DOUBT))
-    if at_ceiling or several:
-        rows.append(("rate", top, top / 1.4, 30 * top, 0.03, 0.0))
-    coordinates = logarithms(rows)
-    others = {"rate": BEYOND * top, **{row[0]: row[1] for row in loose}}
+    fitted: list[Parameter] = []
+    assumed: list[Parameter] = []
+    lone_sd, cv_sd = 0.0 if is_known else LONE_DOUBT[False], 0.0 if has_percentiles else CV_DOUBT
+    base = Parameter("base", begin, least, max(1.5 * latency, 2 * begin), prior_sd=lone_sd)
+    (fitted if is_known else assumed).append(base)
+    cv = Parameter("cv", CV, low=0.01, high=1.5, step=0.2, prior_sd=cv_sd)
+    (fitted if has_percentiles else assumed).append(cv)
+    if limit == "through" or _shows_ceiling(points, lone, is_known):
+        fitted.append(Parameter("rate", top, low=top / 1.4, high=30 * top))
+    else:
+        assumed.append(
+            Parameter("rate", BEYOND * top, low=top, high=MOST_OPEN * top, prior_sd=OPEN_SD)
+        )
+    return WriteParameters(tuple(fitted), tuple(assumed), is_known)
 
-    def made(u: Floats) -> DriveProfile:
-        found = np.exp(u).tolist()
-        at = {**others, **dict(zip((c.name for c in coordinates), found, strict=True))}
-        return with_writes(template, at["base"], at["cv"], at["rate"], limit)
 
-    problem = problem_of(points, coordinates, made, host)
-    found = optimum(problem, effort=min(1.0, TOTAL / sum(efforts(points))))
+def _shows_ceiling(points: Sequence[Point], lone: float, is_known: bool) -> bool:
+    """True if a row of *points* waited for more than its own service.
+
+    Of rows at several depths the evidence of a ceiling must be strong: N / X grows with N.
+    """
+    row_kinds = {told(p, lone, is_known=is_known) for p in points}
+    if Told.CEILING in row_kinds or (Told.EITHER in row_kinds and not is_known):
+        return True
+    return line_of(points).has_ceiling
+
+
+def _write_fit(
+    problem: Problem, found: Solution, parameters: WriteParameters,
+    build_profile: Callable[[Floats], DriveProfile], limit: Limit,
+) -> WriteFit:  # fmt: skip
+    """The profile at the optimum that was *found*, with the draws about it."""
     moved = found.values + drawn(found.jacobian, found.residuals)
     columns = np.exp(np.clip(moved, problem.low, problem.high)).T
     draws = dict(zip(problem.names, columns, strict=True))
-    free = scattered(logarithms(loose), len(moved))
-    draws |= {row[0]: np.array([f[row[0]] for f in free]) for row in loose}
-    best = dict(zip(problem.names, np.exp(found.values).tolist(), strict=True))
-    bounds = {}
-    for name in best:
-        low, high = (float(v) for v in np.quantile(draws[name], (0.025, 0.975)))
-        bounds[name] = min(low, best[name]), max(high, best[name])
-    untold = {} if is_known else {"write.base": "a write at depth 1"}
+    free = scattered(logarithms(parameters.assumed), len(moved))
+    draws |= {p.name: np.array([f[p.name] for f in free]) for p in parameters.assumed}
+    bounds = _bounds(parameters.values(found.values), draws, problem.names)
+    untold = {} if parameters.is_known else {"write.base": "a write at depth 1"}
     if "rate" not in problem.names:
         untold["write.program"] = "writes at a depth where IOPS no longer grow"
-    return WriteFit(made(found.values), bounds, limit, found.cost, draws, untold)
+    return WriteFit(build_profile(found.values), bounds, limit, found.cost, draws, untold)
+
+
+def _bounds(
+    values: Mapping[str, float], draws: Mapping[str, Floats], names: Sequence[str]
+) -> dict[str, tuple[float, float]]:
+    """95 % interval of each of *names*, which holds its value."""
+    ends = {n: np.quantile(draws[n], (0.025, 0.975)).tolist() for n in names}
+    return {n: (min(low, values[n]), max(high, values[n])) for n, (low, high) in ends.items()}
 
 
 def with_writes(

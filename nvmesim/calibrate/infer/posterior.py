@@ -130,7 +130,7 @@ class _Inference:
         self._level(tried[0], FIRST)
         problem = self.problem
         for number in range(ROUNDS):
-            self.tell(f"its surroundings, {number + 1}")
+            self.tell(f"around the optimum, round {number + 1}")
             self._simulate(np.concatenate([tried, self._inside(region, count)]))
             near = self._near(region, tau, problem)
             emulator = self._emulator(region, near)

@@ -119,18 +119,30 @@ class Problem:
         return out
 
 
-Row = tuple[str, float, float, float, float, float]
-"""Name, start, low, high, relative step, doubt of a positive number."""
+@dataclass(frozen=True)
+class Parameter:
+    """A positive number that rows tell, or that is assumed; searched on a logarithmic scale."""
+
+    name: str
+    start: float
+    low: float
+    high: float
+    step: float = 0.03
+    """Of a finite difference, relative"""
+    prior_sd: float = 0.0
+    """Standard deviation of its logarithm before any row is looked at; 0: nothing is known"""
 
 
-def logarithms(rows: Iterable[Row]) -> list[Coordinate]:
-    """Coordinates that are the logarithms of *rows*.
+def logarithms(parameters: Iterable[Parameter]) -> list[Coordinate]:
+    """Coordinates that are the logarithms of *parameters*.
 
-    >>> logarithms([("die", 100.0, 10.0, 1000.0, 0.05, 0.0)])[0].high.__round__(3)
+    >>> logarithms([Parameter("die", 100.0, low=10.0, high=1000.0)])[0].high.__round__(3)
     6.908
     """
     log = np.log
     return [
-        Coordinate(name, float(log(start)), float(log(low)), float(log(high)), step, doubt)
-        for name, start, low, high, step, doubt in rows
+        Coordinate(
+            p.name, float(log(p.start)), float(log(p.low)), float(log(p.high)), p.step, p.prior_sd
+        )
+        for p in parameters
     ]

@@ -2,8 +2,8 @@
 
 A drive in an episode programs slower by a factor (`catalog.profile.GarbageCollection`). Under a
 closed loop that keeps the write buffer full, throughput falls and latency grows by that factor. The
-series is taken to be a Markov chain of two states that emits normal logarithms (Baum and Welch);
-a series without two well-separated, lasting states has no episodes.
+series is taken to turn between two levels; one without two well-separated, lasting levels has no
+episodes.
 """
 
 from __future__ import annotations
@@ -35,7 +35,9 @@ MIN_LENGTH = 2.0
 """Mean length of an episode and of a pause, in windows."""
 PRESSED = 0.6
 """Outstanding in slow windows, in units of fast ones: below, the load itself comes and goes."""
-ROUNDS = 20
+TURN = 12.0
+"""Cost of a turn, in squared standard deviations: two windows of noise alone do not pay for it."""
+PASSES = 4
 
 
 @dataclass(frozen=True)
@@ -224,63 +226,36 @@ def _split(x: Floats) -> float | None:
 
 
 def _states(x: Floats, threshold: float) -> Bools:
-    """bool[n]: the slow state, by expectation-maximisation of a two-state Markov chain.
+    """bool[n]: the slow state, by the two-level series with turns that lies nearest to *x*.
 
-    Source: Rabiner 1989, A tutorial on hidden Markov models, section III.
+    A turn costs what `TURN` standard deviations do, so that noise makes none. Source: Killick,
+    Fearnhead and Eckley 2012, penalised change points; two levels make it a shortest path.
     """
-    slow = (x > threshold).astype(float)
-    stay = np.array([0.95, 0.9])
-    for _ in range(ROUNDS):
-        mean, deviation = _moments(x, slow)
-        density = (
-            np.exp(-0.5 * ((x[:, None] - mean) / deviation) ** 2) / deviation + 1e-12
-        )  # a window cut by a transition belongs to neither
-        before = stay.copy()
-        slow, stay = _forward_backward(density, stay)
-        if float(np.abs(stay - before).max()) < 1e-4:
+    slow: Bools = x > threshold
+    for _ in range(PASSES):
+        if slow.all() or not slow.any():
             break
-    found: Bools = slow > 0.5
-    return found
+        levels = np.array([x[~slow].mean(), x[slow].mean()])
+        spread = max(float(np.abs(x - levels[slow.astype(int)]).std()), 1e-6)
+        near = ((x[:, None] - levels) / spread) ** 2
+        slow = _shortest(near.tolist())
+    return slow
 
 
-def _moments(x: Floats, slow: Floats) -> tuple[Floats, Floats]:
-    """Means and standard deviations of the fast and the slow state, by weight."""
-    weight = np.stack([1 - slow, slow], axis=1)
-    total = np.maximum(weight.sum(axis=0), 1e-9)
-    mean = (weight * x[:, None]).sum(axis=0) / total
-    variance = (weight * (x[:, None] - mean) ** 2).sum(axis=0) / total
-    least = max(1e-6, 0.02 * abs(float(mean[1] - mean[0])))
-    return mean, np.maximum(np.sqrt(variance), least)
-
-
-def _forward_backward(density: Floats, stay: Floats) -> tuple[Floats, Floats]:
-    """Probability of the slow state in each window, and the new chances to stay (fast, slow)."""
-    n = len(density)
-    d0, d1 = density[:, 0].tolist(), density[:, 1].tolist()
-    s0, s1 = float(stay[0]), float(stay[1])
-    forward = [0.0] * n  # P(slow | up to here)
-    p = (1 - s0) / max(1e-12, 2 - s0 - s1)
-    for i in range(n):
-        if i:
-            p = p * s1 + (1 - p) * (1 - s0)
-        a, b = (1 - p) * d0[i], p * d1[i]
-        p = b / (a + b)
-        forward[i] = p
-    smooth = [0.0] * n
-    smooth[-1] = forward[-1]
-    leave0 = leave1 = in0 = in1 = 0.0
-    for i in range(n - 2, -1, -1):
-        f, after = forward[i], smooth[i + 1]
-        ahead = f * s1 + (1 - f) * (1 - s0)
-        to1, to0 = after / max(ahead, 1e-12), (1 - after) / max(1 - ahead, 1e-12)
-        both = f * s1 * to1
-        down = f * (1 - s1) * to0
-        up = (1 - f) * (1 - s0) * to1
-        smooth[i] = both + down
-        leave0, leave1 = leave0 + up, leave1 + down
-        in0, in1 = in0 + 1 - smooth[i], in1 + smooth[i]
-    changed = np.array([1 - leave0 / max(in0, 1e-9), 1 - leave1 / max(in1, 1e-9)])
-    return np.array(smooth), np.clip(changed, 0.01, 1 - 1e-6)
+def _shortest(near: list[list[float]]) -> Bools:
+    """bool[n]: the second column where a path of least cost runs through it."""
+    a = b = 0.0
+    came: list[tuple[bool, bool]] = []  # whether the best way to each column turned
+    for to_a, to_b in near:
+        turns = (b + TURN < a, a + TURN < b)
+        a, b = min(a, b + TURN) + to_a, min(b, a + TURN) + to_b
+        came.append(turns)
+    out = np.zeros(len(near), bool)
+    at = b < a
+    for i in range(len(near) - 1, -1, -1):
+        out[i] = at
+        at ^= came[i][int(at)]
+    return out
 
 
 def _distance(x: Floats, slow: Bools) -> float:

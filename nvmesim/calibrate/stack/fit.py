@@ -32,10 +32,12 @@ from nvmesim.calibrate.infer.problem import ERRORS
 from nvmesim.calibrate.joint import joint_of, with_draws
 from nvmesim.calibrate.points import Point, hold_out, points_of
 from nvmesim.calibrate.stack.full_threads import with_full_threads
+from nvmesim.calibrate.stack.scaled import scaled_costs
 from nvmesim.calibrate.stack.task import SUBMIT_SHARE, Bench, Costs, costs_of
 from nvmesim.calibrate.stopping import is_stopping
 from nvmesim.capture.capture import Captures
 from nvmesim.catalog.links import parse_link
+from nvmesim.catalog.load import get
 from nvmesim.catalog.profile import CpuProfile, StackProfile
 from nvmesim.errors import FitError
 
@@ -69,12 +71,9 @@ def fit_stack(
     points, said = with_full_threads(hold_out(points, held_out))
     notes += said
     used = [p for p in points if p.cpu_s and not p.held_out and p.read_fraction == 1]
-    if len({p.outstanding for p in used}) < 2:
-        raise FitError(
-            f"CPU cost needs reads at two depths or more with CPU figures; found {len(used)} "
-            "points; capture with fio (usr_cpu, sys_cpu) or DiskSpd at depth 1 and 32, or give "
-            "IOPS of one thread and of more at a deep queue"
-        )
+    if len({p.outstanding for p in used}) < 2 or _differ_in_kind(used):
+        bare = BenchHost(get("stack", "linux-io_uring"), ghz, parse_link(link), cpu=cpu)
+        return _scaled(points, bare, name, notes, tell)
     several = len({_served(p) for p in used}) > 1
     costs = costs_of(name, used, ghz, several=several, only_full=bool(said))
     u = costs.first
@@ -115,6 +114,36 @@ def fit_stack(
         notes.append(_growth(stack))
     notes += _unclear(stack)
     return StackFit(stack, judged, ghz, tuple(notes), drive)
+
+
+def _differ_in_kind(points: Sequence[Point]) -> bool:
+    """True if *points* differ in size, polling, flushes or arrays: depth is not all that does."""
+    return len({(p.block_size, p.polled, p.raid, p.sync) for p in points}) > 1 or points[0].polled
+
+
+def _scaled(
+    points: Sequence[Point], host: BenchHost, name: str, notes: Sequence[str], tell: Progress
+) -> StackFit:
+    """A known stack with a factor on its costs, where rows tell no more."""
+    found = scaled_costs(points, host.ghz)
+    if found is None:
+        raise FitError(
+            "CPU cost needs rows with CPU figures; found none: capture with fio (usr_cpu, sys_cpu) "
+            "or DiskSpd at depth 1 and 32, add a column cpu_us, or give IOPS of one thread and of "
+            "more at a deep queue"
+        )
+    host = replace(host, stack=found.stack(host.ghz, name))
+    try:
+        fit = fit_drive(points, host=host, tell=tell)
+        for _ in range(ROUNDS):  # how often a thread sleeps, and how large its batches are
+            tell("stack: its costs as the load makes it pay them")
+            found = found.corrected(fit.profile, host)
+            host = replace(host, stack=found.stack(host.ghz, name))
+        fit = fit_drive(points, host=host, tell=tell)
+    except FitError as error:
+        said = f"no drive beside it: {error}"
+        return StackFit(host.stack, (), host.ghz, (*notes, found.text, said))
+    return StackFit(host.stack, fit.points, host.ghz, (*notes, found.text), fit.profile)
 
 
 def _served(point: Point) -> int:

@@ -13,6 +13,10 @@ from typing import Final
 from nvmesim.calibrate.notes import named
 from nvmesim.calibrate.points import LONE_S, Point
 
+QUEUED: Final = 8
+"""Requests in flight of a thread from which on it may be full; with fewer it waits for them."""
+BUSY: Final = 0.85
+"""Share of a thread's time that goes into submissions from which on it does nothing else."""
 MORE: Final = 1.25
 """What more threads do, in units of a row's IOPS, from which on its threads were the limit."""
 ROOM: Final = 1.25
@@ -49,17 +53,26 @@ def _as_full(p: Point) -> Point:
 def _is_full(p: Point, points: Sequence[Point]) -> bool:
     if p.is_bounded or p.read_fraction not in (0, 1):
         return False
+    if p.iodepth < QUEUED:
+        return False
+    if p.slat_s and p.iops * p.slat_s >= BUSY * p.jobs:
+        return True
     alike = [
         q.iops for q in points
         if q.jobs > p.jobs and _kind(q) == _kind(p) and not q.is_bounded
     ]  # fmt: skip
+    fewer = [q.iops for q in points if q.jobs < p.jobs and _kind(q) == _kind(p)]
     needed = ROOM * p.iops * LONE_S[p.read_fraction == 1]
-    return max(alike, default=0.0) > MORE * p.iops and p.outstanding > needed
+    is_more = max(alike, default=0.0) > MORE * p.iops > MORE * max(fewer, default=0.0)
+    return is_more and p.outstanding > needed
 
 
 def _kind(p: Point) -> tuple[object, ...]:
     """Key of rows that differ in threads alone."""
-    return (p.read_fraction, p.random, p.block_size, p.iodepth, p.targets, p.own_targets)
+    return (
+        p.read_fraction, p.random, p.block_size, p.iodepth, p.targets, p.own_targets, p.sync,
+        p.raid, p.polled,
+    )  # fmt: skip
 
 
 __all__ = ["with_full_threads"]

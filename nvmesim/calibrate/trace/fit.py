@@ -207,10 +207,10 @@ class _Fitting:
                 break
         served = self._rounds()
         if served is not None and self._tells(served) < self._tells(best):
-            said = f"{self._tells(served):.0f} against {self._tells(best):.0f} of a bank of dies"
+            said = f"{self._tells(served):.0f}, and by {self._tells(best):.0f} as a bank of dies"
             self.choice = (
                 "requests are served in batches (a virtual disk: one thread behind one queue): "
-                f"half a chi-square of {said}, on requests that neither was fitted to"
+                f"so it misses requests that were left out of the fit by {said} (0 is exact)"
             )
             tries = [
                 self._at(served.structure, start, 2 * FINE_ROUNDS, fine=True)

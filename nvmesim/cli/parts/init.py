@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from nvmesim.cli.output import check_writable, output_path, write_text
 
-DEFAULT_DRIVE = "kioxia-cd6-r-15.36tb"
+if TYPE_CHECKING:
+    from nvmesim.catalog.profile import PlatformProfile
+
+DEFAULT_DRIVE: Final = "kioxia-cd6-r-15.36tb"
 """Of the data-centre drives the one of whose numbers the fewest are assumed."""
-POOLS = ("zfs-mirror", "raidz1", "raidz2", "raidz3")
-RAID_LEVELS = ("none", "raid0", "raid1", "raid10", "raid5", "raid6", *POOLS)
-COMMENTS = {
+POOLS: Final = ("zfs-mirror", "raidz1", "raidz2", "raidz3")
+RAID_LEVELS: Final = ("none", "raid0", "raid1", "raid10", "raid5", "raid6", *POOLS)
+STACKS: Final = {"linux": "linux-io_uring", "windows": "windows-2019"}
+"""Operating system -> the stack that is taken for it."""
+NO_PLATFORM: Final = "none"
+LISTED: Final = 6
+"""Names that a wrong or half a name is answered with."""
+COMMENTS: Final = {
+    "server.platform": "its sockets and adapters; nvmesim catalog list --kind platform",
     "server.stack": "nvmesim catalog list: stacks",
     "server.sockets.cpu": "or { cores = 16, threads_per_core = 2, ghz = 2.9, lanes = 64 }",
     "drives.profile": "catalog name, or the file that calibrate -o wrote",
@@ -29,48 +42,81 @@ COMMENTS = {
 }
 
 
+@dataclass(frozen=True)
+class Question:
+    """One thing that a scenario needs, and what an answer may be."""
+
+    option: str
+    says: str
+    usual: str
+    known: Callable[[], Sequence[str]] = tuple
+    """Names to complete from; empty: any text that the scenario takes."""
+    is_asked: Callable[[Mapping[str, str]], bool] = lambda answers: True
+
+
+def questions() -> list[Question]:
+    """Return what is asked, in its order."""
+    from nvmesim.catalog import load as catalog
+    from nvmesim.scenario.presets import PRESETS
+
+    def free(answers: Mapping[str, str]) -> bool:
+        return answers["platform"] == NO_PLATFORM
+
+    def bare(answers: Mapping[str, str]) -> bool:
+        return not _own_drives(answers["platform"])
+
+    return [
+        Question("platform", "Server (none: choose CPUs)", NO_PLATFORM,
+                 lambda: (NO_PLATFORM, *catalog.names("platform"))),
+        Question("cpu", "CPU", "xeon-gold-6130", lambda: catalog.names("cpu"), free),
+        Question("sockets", "Sockets", "1", lambda: ("1", "2", "4"), free),
+        Question("os", "Operating system", "linux", lambda: tuple(STACKS)),
+        Question("drive", "Drive", DEFAULT_DRIVE, lambda: catalog.names("drive"), bare),
+        Question("count", "How many drives", "8", is_asked=bare),
+        Question("raid", "RAID level", "raid5", lambda: RAID_LEVELS),
+        Question("load", "Load", "oltp", lambda: tuple(PRESETS)),
+        Question("goal", "p99 latency to stay below", "1 ms"),
+    ]  # fmt: skip
+
+
 @click.command(epilog="Example: nvmesim init --drive intel-p4610-1.6tb --count 8 --raid raid5 "
                "--load oltp -o server.toml")  # fmt: skip
-@click.option("--platform", metavar="NAME", help="A server of the catalog, such as dell-r760.")
-@click.option("--drive", metavar="NAME", help="Catalog name of the drive, or a profile's file.")
-@click.option("--count", type=click.IntRange(1, 1024), help="How many of them.")
+@click.option("--platform", metavar="NAME", help="Catalog name of the server; none: give --cpu.")
 @click.option("--cpu", metavar="NAME", help="Catalog name of the CPU.")
-@click.option("--raid", type=click.Choice(RAID_LEVELS), help="RAID level, or none.")
+@click.option("--sockets", metavar="N", help="How many of them: 1, 2 or 4.")
+@click.option("--os", metavar="NAME", help="linux or windows.")
+@click.option("--drive", metavar="NAME", help="Catalog name of the drive, or a profile's file.")
+@click.option("--count", metavar="N", help="How many drives.")
+@click.option("--raid", metavar="LEVEL", help="RAID level, or none.")
 @click.option("--load", metavar="NAME", help="oltp, vm-farm, log-writer, scan or backup.")
+@click.option("--goal", metavar="TIME", help="Latency that 99 % of the requests should keep, 1ms.")
 @output_path("The scenario to write; default: print it.", "-o", "--output")
-def init(
-    platform: str | None, drive: str | None, count: int | None, cpu: str | None, raid: str | None,
-    load: str | None, output: Path | None,
-) -> int:  # fmt: skip
+def init(output: Path | None, **options: str | None) -> int:
     """Write a first scenario, with comments.
 
-    On a terminal it asks for what no option states; elsewhere it takes a usual value.
+    On a terminal it asks for what no option states, and checks each answer: part of a name is
+    enough (PM1743), Tab completes it, ? lists what there is. Elsewhere it takes a usual value.
     """
-    from nvmesim.catalog import load as catalog
     from nvmesim.errors import InputError
-    from nvmesim.scenario.load import scenario_from_dict
-    from nvmesim.scenario.presets import PRESETS, preset
+    from nvmesim.scenario.presets import preset
     from nvmesim.scenario.writing import to_text
 
     check_writable(output)
     if output is not None and output.exists():
         raise InputError(f"{output}: is there already; name another file, or move it away")
-    server = catalog.get("platform", platform) if platform else None
-    if server is not None and server.drives and drive is None:
-        drive = server.name
-        count = count or server.drives[0]["count"]
-    drive = drive or _asked("Drive", DEFAULT_DRIVE, catalog.names("drive"))
-    count = count or int(_asked("How many", "8", None, kind=click.IntRange(1, 1024)))
-    if server is None:
-        cpu = cpu or _asked("CPU", "xeon-gold-6130", catalog.names("cpu"))
-    raid = raid or _asked("RAID level", "raid5" if count > 2 else "none", RAID_LEVELS)
-    load = load or _asked("Load", "oltp", list(PRESETS))
-    tables = scenario_tables(drive, count, cpu, raid, load, platform)
-    scenario_from_dict(tables, output.parent if output else Path())
-    head = (
-        f"# {preset(load).says}.\n# Written by nvmesim init; predict it with: nvmesim run "
-        f"{output.name if output else 'server.toml'}\n"
-    )
+    base = output.parent if output else Path()
+    answers: dict[str, str] = {}
+    for question in questions():
+        given = options[question.option]
+        if given or question.is_asked(answers):
+            answers[question.option] = (
+                checked(question, answers, given, base)
+                if given
+                else _asked(question, answers, base)
+            )
+    tables = scenario_tables(answers)
+    name = output.name if output else "server.toml"
+    head = f"# {preset(answers['load']).says}.\n# Written by nvmesim init; predict it with: nvmesim run {name}\n"  # noqa: E501
     text = head + to_text(tables, COMMENTS)
     if output is None:
         click.echo(text, nl=False)
@@ -80,46 +126,155 @@ def init(
     return 0
 
 
-def scenario_tables(
-    drive: str, count: int, cpu: str | None, raid: str, load: str, platform: str | None = None
-) -> dict[str, Any]:
-    """Return the tables of a server with one kind of drive and one load.
+def checked(question: Question, answers: Mapping[str, str], given: str, base: Path) -> str:
+    """Return *given* as the scenario takes it, a part of a name completed.
 
-    A *platform* of the catalog brings its sockets, and the drives if they are those of an instance;
+    Raises InputError, which lists what is near, for what is no answer, also beside the earlier
+    *answers*.
+    """
+    from nvmesim.errors import InputError
+    from nvmesim.scenario.load import scenario_from_dict
+
+    text = given.strip()
+    known = question.known()
+    if known and text not in known and not text.endswith(".toml"):
+        text = _completed(question, text, known)
+    if question.option == "count" and not (text.isdecimal() and 1 <= int(text) <= 1024):
+        raise InputError(f"--count {text!r}: write a number from 1 to 1024")
+    if question.option in ("drive", "count", "raid", "goal"):
+        # The scenario itself says what is wrong: too few drives, no such level, no latency.
+        scenario_from_dict(scenario_tables({**answers, question.option: text}), base)
+    return text
+
+
+def _completed(question: Question, text: str, known: Sequence[str]) -> str:
+    """The only known name that *text* is part of."""
+    from nvmesim.errors import InputError, nearest
+
+    found = [name for name in known if text.casefold() in name.casefold()]
+    if len(found) == 1:
+        return found[0]
+    what = f"--{question.option} {text!r}"
+    if not found:
+        raise InputError(f"{what} is unknown; {nearest(text, known)}")
+    more = f" and {len(found) - LISTED} more" if len(found) > LISTED else ""
+    raise InputError(f"{what} may be {', '.join(found[:LISTED])}{more}; write more of it")
+
+
+def _asked(question: Question, answers: Mapping[str, str], base: Path) -> str:
+    """Ask on a terminal until there is an answer; the usual one elsewhere."""
+    from nvmesim.errors import NvmesimError
+
+    usual = question.usual
+    if question.option == "raid" and _count(answers) < 3:
+        usual = "none"
+    if not sys.stdin.isatty():
+        return checked(question, answers, usual, base)
+    _complete_from(question.known())
+    while True:
+        try:
+            given = click.prompt(question.says, default=usual, err=True)
+        except (click.Abort, KeyboardInterrupt, EOFError):
+            _keep(answers)
+            raise
+        if given.strip() == "?":
+            click.echo("  " + "  ".join(question.known() or ("any value",)), err=True)
+            continue
+        try:
+            found = checked(question, answers, given, base)
+        except NvmesimError as error:
+            click.echo(f"  {error}", err=True)
+            continue
+        if found != given:
+            click.echo(f"  {found}", err=True)
+        return found
+
+
+def _complete_from(names: Sequence[str]) -> None:
+    """Let Tab complete *names*, where the terminal's line editor is there."""
+    try:
+        import readline
+    except ImportError:  # Windows
+        return
+
+    def complete(text: str, state: int) -> str | None:
+        near = [name for name in names if text.casefold() in name.casefold()]
+        return near[state] if state < len(near) else None
+
+    readline.set_completer_delims("")
+    readline.set_completer(complete)
+    readline.parse_and_bind("tab: complete")
+
+
+def _keep(answers: Mapping[str, str]) -> None:
+    """Say how to go on with the answers that were given."""
+    if answers:
+        given = " ".join(f"--{name} {shlex.quote(value)}" for name, value in answers.items())
+        click.echo(f"\nnvmesim: to go on with these answers: nvmesim init {given}", err=True)
+
+
+def scenario_tables(answers: Mapping[str, str]) -> dict[str, Any]:
+    """Return the tables of a server with one kind of drive and one load; usual where unanswered.
+
+    A platform of the catalog brings its sockets, and the drives if they are those of an instance;
     drives of one's own are spread over its sockets.
 
-    >>> scenario_tables("hdd-7200", 2, "xeon-gold-6130", "raid1", "scan")["volume"]["raid"]
+    >>> scenario_tables({"drive": "hdd-7200", "count": "2", "raid": "raid1"})["volume"]["raid"]
     'raid1'
     """
-    from nvmesim.catalog import load as catalog
     from nvmesim.scenario.presets import preset, workload
 
-    server: dict[str, Any] = {"stack": "linux-io_uring"}
-    sockets = 1
-    if platform:
-        server["platform"] = platform
-        sockets = len(catalog.get("platform", platform).server["sockets"])
-    if cpu:
-        server["sockets"] = [{"cpu": cpu}] * sockets
-    halves = [(socket, len(range(socket, count, sockets))) for socket in range(sockets)]
-    drives = [{"profile": drive, "count": n, "socket": socket} for socket, n in halves if n]
-    engine = "openzfs" if raid in POOLS else "linux-md"
-    volume: dict[str, Any] = {"raid": raid, "engine": engine, "degraded": []}
+    raid, load = answers.get("raid", "none"), answers.get("load", "oltp")
+    system, platform = answers.get("os", "linux"), answers.get("platform", NO_PLATFORM)
+    is_known = platform != NO_PLATFORM
+    sockets = len(_platform(platform).server["sockets"]) if is_known else (
+        int(answers.get("sockets", "1"))
+    )  # fmt: skip
+    server: dict[str, Any] = {"platform": platform} if is_known else {}
+    server["stack"] = STACKS[system]
+    if not is_known or "cpu" in answers:
+        server["sockets"] = [{"cpu": answers.get("cpu", "xeon-gold-6130")} for _ in range(sockets)]
+    drive, count = answers.get("drive", DEFAULT_DRIVE), _count(answers)
+    shares = [(socket, len(range(socket, count, sockets))) for socket in range(sockets)]
+    drives = [{"profile": drive, "count": n, "socket": socket} for socket, n in shares if n]
+    own = "drive" not in answers and _own_drives(platform)
+    what = platform if own else f"{count} x {drive}"
     return {
-        "name": f"{count} x {drive}" + (f", {raid}" if raid != "none" else ""),
+        "name": what + (f", {raid}" if raid != "none" else ""),
         "server": server,
-        **({"drives": drives} if drive != platform else {}),
-        **({"volume": volume} if raid != "none" else {}),
-        "workload": [{"name": preset(load).title, **workload(load), "slo": "1 ms"}],
-    }
+        **({} if own else {"drives": drives}),
+        **({"volume": {"raid": raid, "engine": _engine(raid, system), "degraded": []}}
+           if raid != "none" else {}),
+        "workload": [{"name": preset(load).title, **workload(load),
+                      "slo": answers.get("goal", "1 ms")}],
+    }  # fmt: skip
 
 
-def _asked(what: str, usual: str, known: Any, kind: Any = None) -> str:
-    """Ask on a terminal; *usual* elsewhere."""
-    import sys
+def _platform(name: str) -> PlatformProfile:
+    from nvmesim.catalog import load as catalog
 
-    if not sys.stdin.isatty():
-        return usual
-    if known is not None:
-        click.echo(f"{what}: {', '.join(known)}", err=True)
-    return str(click.prompt(what, default=usual, type=kind, err=True))
+    return catalog.get("platform", name)
+
+
+def _own_drives(platform: str) -> bool:
+    """True if a platform comes with its drives, as instances do."""
+    return platform != NO_PLATFORM and bool(_platform(platform).drives)
+
+
+def _count(answers: Mapping[str, str]) -> int:
+    """How many drives there are."""
+    platform = answers.get("platform", NO_PLATFORM)
+    if "count" not in answers and _own_drives(platform):
+        return sum(int(group["count"]) for group in _platform(platform).drives)
+    return int(answers.get("count", "8"))
+
+
+def _engine(raid: str, system: str) -> str:
+    """Who does the RAID by default."""
+    if raid in POOLS:
+        return "openzfs"
+    if system == "windows":
+        return "storage-spaces-parity" if raid in ("raid5", "raid6") else (
+            "intel-vroc" if raid == "raid0" else "storage-spaces-mirror"
+        )  # fmt: skip
+    return "linux-md"

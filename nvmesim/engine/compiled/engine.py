@@ -133,7 +133,7 @@ def _kinds(net: Network) -> Ints:
     for kind, number in (
         (Kind.DELAY, state.DELAY), (Kind.GATE, state.GATE),
         (Kind.DIE, state.DIE), (Kind.ROUNDS, state.ROUNDS), (Kind.LIMIT, state.LIMIT),
-        (Kind.SLEEPER, state.SLEEPER), (Kind.BATCHER, state.BATCHER),
+        (Kind.SLEEPER, state.SLEEPER), (Kind.BATCHER, state.BATCHER), (Kind.TURN, state.TURN),
     ):  # fmt: skip
         kinds[net.station_kind == kind] = number
     several = (net.station_kind == Kind.FIFO) & (net.station_servers > 1)
@@ -165,6 +165,7 @@ def _stations(net: Network) -> tuple[Ints, Ints]:
     rows[:, state.TAIL] = -1
     rows[:, state.BACKLOG] = net.die_backlog
     rows[:, state.CHECKED] = np.minimum(net.die_backlog, 1)
+    rows[kinds == state.TURN, state.CLOSED_AT] = -1
     batchers = np.flatnonzero(kinds == state.BATCHER)
     for column in (state.FRONT_HEAD, state.FRONT_TAIL, state.STAYING):
         rows[batchers, column] = -1

@@ -32,7 +32,14 @@ from __future__ import annotations
 import numpy as np
 from numba import uint64
 
-from nvmesim.engine.compiled.kernel_batches import admit_batched, go_on, stay
+from nvmesim.engine.compiled.kernel_batches import (
+    admit_batched,
+    close,
+    go_on,
+    join,
+    next_turn,
+    stay,
+)
 from nvmesim.engine.compiled.kernel_draws import below, mix
 from nvmesim.engine.compiled.kernel_heap import heap_pop, sort_pending
 from nvmesim.engine.compiled.kernel_jit import entry, part
@@ -54,6 +61,7 @@ from nvmesim.engine.compiled.kernel_state import (
     BACKLOG,
     BATCHER,
     CHECKED,
+    CLOSE,
     DESTAGE,
     DIE_GATE,
     DONE,
@@ -71,8 +79,10 @@ from nvmesim.engine.compiled.kernel_state import (
     INSIDE,
     INSIDE_OF,
     ISSUE,
+    JOIN,
     KEY,
     KIND,
+    LEAVE,
     LEFT,
     LIVE,
     MARK,
@@ -98,6 +108,7 @@ from nvmesim.engine.compiled.kernel_state import (
     SUBMIT,
     T_GATE,
     TOUCHED,
+    TURN,
     U_GROUP,
     USER,
 )
@@ -324,6 +335,21 @@ def _advance(net, run, room, target, until):
                         n_records += recorded
                         tokens[u, SUBMIT] = ANSWERED
                         tokens[u, ISSUE] = t
+                    elif code == JOIN:
+                        tokens[u, PC] = np.int64(pc)
+                        pending[n_pending, 0] = ops[pc, 1]
+                        pending[n_pending, 1] = tokens[u, ORDER]
+                        pending[n_pending, 2] = k
+                        n_pending += 1
+                        break
+                    elif code == CLOSE:
+                        close(station, ops[pc, 1], t)
+                    elif code == LEAVE:
+                        release(run, ops[pc, 1], 1, t)
+                        tokens[u, PC] += ops[pc, 2]
+                        if station[ops[pc, 1], HEAD] >= 0:
+                            must_sort = True
+                            n_pending = touch(station, pending, n_pending, ops[pc, 1])
                     else:  # RELEASE, RELEASE_THREAD
                         if code == RELEASE:
                             gate = ops[pc, 1]
@@ -365,6 +391,11 @@ def _advance(net, run, room, target, until):
                                 resume[n_resume] = k
                                 n_resume += 1
                             continue
+                        if kind == TURN:
+                            if join(net, run, tokens, k, s, t):
+                                resume[n_resume] = k
+                                n_resume += 1
+                            continue
                         goes_on = serve_chain(net, run, tokens, k, s, t)
                         if goes_on >= 0:
                             n_heap = put_seldom(room, n_heap, t, goes_on, k)
@@ -375,6 +406,8 @@ def _advance(net, run, room, target, until):
                         n_resume = grant(net, run, tokens, resume, n_resume, s, t)
                     elif kind == BATCHER:
                         n_resume = go_on(net, run, tokens, resume, n_resume, s, t)
+                    elif kind == TURN:
+                        n_resume = next_turn(net, run, tokens, resume, n_resume, s, t)
                     elif kind == ROUNDS:
                         station[s, TOUCHED] = 0
                         if station[s, PROGRAM_END] < 0 and station[s, HEAD] >= 0:

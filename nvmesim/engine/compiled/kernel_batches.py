@@ -1,20 +1,25 @@
-"""The gate of a thread that works in batches: the kernel's twin of `reference/batcher.py`."""
+"""Gates where one token works for several: a thread's batches, and turns.
+
+The kernel's twins of `reference.batcher.Batcher` and `reference.stations.Turn`.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 from numba import uint64
 
-from nvmesim.engine.compiled.kernel_jit import compiled
+from nvmesim.engine.compiled.kernel_jit import compiled, inlined
 from nvmesim.engine.compiled.kernel_state import (
     ARRIVED,
     BATCH_BASE,
     BATCH_LEFT,
     BATCH_MOST,
+    CLOSED_AT,
     FRONT_HEAD,
     FRONT_TAIL,
     HEAD,
     IDLE_SINCE,
+    MEMBERS,
     N_WAITING,
     NEXT,
     PC,
@@ -102,3 +107,65 @@ def go_on(net, run, tokens, resume, n_resume, s, t):
     tokens[k, PC] += 1
     resume[n_resume] = k
     return n_resume + 1
+
+
+@inlined
+def same_tick(net, run, pc, s, t):
+    """True if who came to turn *s* at t, by operation *pc*, did in the tick in which it closed."""
+    tick = net.ops[pc, 4]
+    return tick > 0 and t // tick == run.station[s, CLOSED_AT] // tick
+
+
+@compiled
+def join(net, run, tokens, k, s, t):
+    """Token *k* arrives at turn *s*: return whether it goes on; else it waits."""
+    station = run.station
+    pc = tokens[k, PC]
+    run.acc[s, 0] += 1
+    if station[s, SLOTS] == 0 or station[s, HEAD] >= 0:
+        tokens[k, ARRIVED] = t
+        station[s, N_WAITING] += 1
+        enqueue(station, tokens, s, k)
+        return False
+    if same_tick(net, run, pc, s, t):
+        tokens[k, PC] = pc + 1 + net.ops[pc, 3]
+    else:
+        seize(run, s, np.int64(1), t)
+        tokens[k, PC] = pc + 1
+    return True
+
+
+@compiled
+def close(station, s, t):
+    """Make those who wait at turn *s* its members."""
+    station[s, MEMBERS] = station[s, N_WAITING]
+    station[s, CLOSED_AT] = t
+
+
+@compiled
+def next_turn(net, run, tokens, resume, n_resume, s, t):
+    """Let the members of turn *s* go on; of the others the first leads, or all go on alone."""
+    station = run.station
+    station[s, TOUCHED] = 0
+    while station[s, HEAD] >= 0:
+        k = station[s, HEAD]
+        pc = tokens[k, PC]
+        further = np.int64(0)
+        leads = False
+        if station[s, MEMBERS] > 0:
+            station[s, MEMBERS] -= 1
+            further = net.ops[pc, 2]
+        elif same_tick(net, run, pc, s, tokens[k, ARRIVED]):
+            further = net.ops[pc, 3]
+        else:
+            leads = True
+            seize(run, s, np.int64(1), t)
+        station[s, N_WAITING] -= 1
+        station[s, HEAD] = tokens[k, NEXT]
+        run.acc[s, 1] += t - tokens[k, ARRIVED]
+        tokens[k, PC] = pc + 1 + further
+        resume[n_resume] = k
+        n_resume += 1
+        if leads:
+            break
+    return n_resume

@@ -24,7 +24,7 @@ POOL = 1  # several; a heap of the times they are free
 RING = 2  # several, and every service as long: the times they are free come in order
 SCALED = 3  # one or several, whose speed depends on how many are busy
 # Below ROUNDS a visit is served at once.
-DELAY, DIE, LIMIT, SLEEPER, ROUNDS, GATE, BATCHER = range(4, 11)
+DELAY, DIE, LIMIT, SLEEPER, ROUNDS, GATE, BATCHER, TURN = range(4, 12)
 
 END, VISIT, VISIT_BANK, VISIT_LANE = (
     int(o) for o in (Op.END, Op.VISIT, Op.VISIT_BANK, Op.VISIT_LANE)
@@ -36,6 +36,7 @@ ACQUIRE_THREAD, RELEASE_THREAD, FORK, SPLIT = (
     int(o) for o in (Op.ACQUIRE_THREAD, Op.RELEASE_THREAD, Op.FORK, Op.SPLIT)
 )
 DESTAGE, MARK, ANSWER = int(Op.DESTAGE), int(Op.MARK), int(Op.ANSWER)
+JOIN, CLOSE, LEAVE = int(Op.JOIN), int(Op.CLOSE), int(Op.LEAVE)
 
 # Columns of `tokens`: what a visit needs, then the rest. A root (the request itself) and a child
 # share some columns.
@@ -68,6 +69,8 @@ STATION_FIELDS = 16
 FRONT_HEAD, FRONT_TAIL, STAYING = FREE_AT, AT, POS
 BATCH_LEFT = INSIDE  # of the batch in work, those that still wait
 N_WAITING = BACKLOG  # tokens that wait at the back
+# Of a turn: its members, and when it closed last (N_WAITING is of both).
+MEMBERS, CLOSED_AT = INSIDE, FREE_AT
 BATCH_END = IDLE_SINCE  # of a die: when its last batch of garbage collection ends
 
 # Columns of `die`: what a die's programs, a station's rounds, a bucket, a sleeper need.

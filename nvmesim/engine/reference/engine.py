@@ -46,7 +46,7 @@ from nvmesim.engine.contract import (
 )
 from nvmesim.engine.reference import tokens
 from nvmesim.engine.reference.batcher import ALL_KINDS, Batcher
-from nvmesim.engine.reference.stations import Die, Gate, Station, World
+from nvmesim.engine.reference.stations import Die, Gate, Station, Turn, World
 from nvmesim.engine.reference.steps import Step, Steps
 from nvmesim.engine.reference.tally import BatchTally
 from nvmesim.engine.reference.tokens import Instant, Operation, Request, Token, Visit
@@ -345,6 +345,17 @@ class ReferenceEngine:
                 token.request.issue_ps = self.now
             elif op.code == Op.ANSWER:
                 self._answer(token.request)
+            elif op.code == Op.JOIN:
+                pc += yield self.gates[op.a].arrive(token, op)
+            elif op.code == Op.CLOSE or op.code == Op.LEAVE:
+                turn = self.gates[op.a]
+                assert isinstance(turn, Turn)
+                if op.code == Op.CLOSE:
+                    turn.close()
+                else:
+                    turn.release(1)
+                    self.note_release(token, turn)
+                    pc += op.b
             else:
                 children = self._fork(token, op) if op.code == Op.FORK else self._split(token, op)
                 if children:

@@ -89,10 +89,10 @@ class Visit(simpy.Event):
         self.chain: list[tuple[Any, Operation]] = []
         """Stations where the token goes on at once, see `chains.py`."""
 
-    def end(self, delay_ps: int) -> None:
-        """Let the token go on in *delay_ps*, as a `simpy.Timeout` does."""
+    def end(self, delay_ps: int, further: int = 0) -> None:
+        """Let the token go on in *delay_ps*, as a `simpy.Timeout` does, operations *further*."""
         self._ok = True
-        self._value = None
+        self._value = further
         self.env.schedule(self, delay=delay_ps)
 
 

@@ -20,9 +20,11 @@ from nvmesim.model.arrays.stripe_rows import StripeRows
 from nvmesim.model.arrays.volume_plans import before_last, read_first, volume_parts, volume_table
 from nvmesim.model.commands import Commands, Planned, aligned_order
 from nvmesim.model.load.request import Access, RequestKind
+from nvmesim.model.load.sync import commit_rows
 from nvmesim.model.path import Paths
 from nvmesim.network.builder import Builder, Row, const, ints, op
 from nvmesim.network.network import Kind, Op
+from nvmesim.raid.arrays import PlanTable
 from nvmesim.raid.levels import level_of
 from nvmesim.raid.map import BLOCK
 from nvmesim.raid.tables import region_bytes
@@ -87,6 +89,7 @@ class VolumeTarget:
         self._queues: dict[tuple[int, bool], int] = {}
         self._read_bytes: dict[RequestKind, float] = {}
         self._reads_first: dict[RequestKind, float] = {}
+        self._turn = -1
         self._before_flush: dict[RequestKind, float] = {}
         self._room, self._dirty = self._write_cache()
 
@@ -165,8 +168,8 @@ class VolumeTarget:
         planned = self.member_plan(kind, kind.drive_access)
         if not kind.flushes:
             return planned
-        last = planned.n_phases - 1
-        return replace(planned, n_phases=last, flush_phase=last)
+        own = planned.n_phases - (3 if kind.journal else 1)
+        return replace(planned, n_phases=own, flush_phase=own)
 
     def member_plan(self, kind: RequestKind, access: Access) -> Planned:
         """Work of the members for *kind*, whether the request waits for it or not."""
@@ -192,7 +195,7 @@ class VolumeTarget:
             if needed:
                 first, phases = self._commands.bind(
                     table, self.members, kind.memory, self.on_controller,
-                    replace(access, misaligned=misaligned), self._own_phases(kind),
+                    replace(access, misaligned=misaligned), self._own_phases(kind, table),
                     {0: self._bitmap_file.program()} if noted else {},
                 )  # fmt: skip
                 order = table.order.astype(np.int64) + first
@@ -200,8 +203,10 @@ class VolumeTarget:
         order = aligned_order(orders[0], orders[1], share)
         return Planned(*self._commands.plans.add_order(order), phases)
 
-    def _own_phases(self, kind: RequestKind) -> frozenset[int]:
+    def _own_phases(self, kind: RequestKind, table: PlanTable) -> frozenset[int]:
         """Phases in which md writes its bitmap, or the partial parity log, with FUA.
+
+        So ends a commit of the file system, in the last phase of *table* but one.
 
         Source: Linux drivers/md/md.c, md_super_write; raid5-ppl.c, ppl_new_iounit.
         """
@@ -211,6 +216,8 @@ class VolumeTarget:
         found = {0} if internal else set()
         if self.volume.journal == "ppl":
             found.add(1 + (internal or self._bitmap_file.is_written))
+        if kind.journal:
+            found.add(int(np.diff(table.plan_phase_ptr).max()) - 2)
         return frozenset(found)
 
     def _misaligned(self, kind: RequestKind) -> tuple[int, int]:
@@ -268,7 +275,14 @@ class VolumeTarget:
     def flush_rows(self, kind: RequestKind, phase: int) -> list[Row]:
         """The flush that follows a write; a controller's own cache has a battery and answers."""
         rows = self._entry(replace(kind, n_bytes=0)) if self.on_controller else []
-        return rows if phase < 0 else [*rows, op(Op.FORK, phase)]
+        if phase < 0:
+            return rows
+        flush, record, before = (op(Op.FORK, phase + i) for i in range(3))
+        if not kind.journal:
+            return [*rows, flush]
+        if self._turn < 0:
+            self._turn = self._commands.turn(f"{self.volume.name} journal")
+        return [*rows, *commit_rows(self._turn, [flush], record, [before])]
 
     def destage_rows(self, kind: RequestKind, n_phases: int) -> list[Row]:
         """Loop of a destager: take what is dirty, write it, give room."""

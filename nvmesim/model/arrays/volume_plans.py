@@ -10,7 +10,9 @@ from typing import Final
 
 import numpy as np
 
+from nvmesim.model.commands import is_flushed
 from nvmesim.model.load.request import RequestKind
+from nvmesim.model.load.sync import JOURNAL, RECORD
 from nvmesim.raid.arrays import (
     MAX_ORDER,
     PlanSet,
@@ -23,6 +25,7 @@ from nvmesim.raid.geometry import RaidGeometry
 from nvmesim.raid.levels import level_of
 from nvmesim.raid.map import BLOCK
 from nvmesim.raid.planner.budget import check_offsets
+from nvmesim.raid.planner.pieces import RawChild
 from nvmesim.raid.planner.plan import flush_phase
 from nvmesim.raid.planner.records import AGGREGATION
 from nvmesim.raid.policy import balanced, sticky
@@ -124,8 +127,24 @@ def volume_table(volume: Volume, drives: Sequence[Drive], kind: RequestKind) -> 
     """
     if not kind.flushes:
         return _volume_table(volume, drives, kind)
-    table = _volume_table(volume, drives, replace(kind, flushes=False))
-    return with_last_phase(table, flush_phase(volume_geometry(volume, drives)))
+    table = _volume_table(volume, drives, replace(kind, flushes=False, journal=""))
+    geometry = volume_geometry(volume, drives)
+    flushed = [is_flushed(drives[m].profile, kind) for m in volume.members]
+    table = with_last_phase(table, [c for c in flush_phase(geometry) if flushed[c[0][0]]])
+    if not kind.journal:
+        return table
+    for n_bytes in (RECORD, JOURNAL[kind.journal]):
+        table = with_last_phase(table, _journal_write(volume, geometry, n_bytes))
+    return table
+
+
+def _journal_write(volume: Volume, geometry: RaidGeometry, n_bytes: int) -> list[RawChild]:
+    """A small write to the journal: it lies on one chunk, or on every mirror."""
+    if not n_bytes:
+        return []
+    _, copies = level_of(volume.level).copies_of(geometry.members, volume.layout)
+    live = [m for m in range(geometry.members) if m not in geometry.degraded]
+    return [((member,), True, 0, n_bytes, 1) for member in live[:copies]]
 
 
 def _volume_table(volume: Volume, drives: Sequence[Drive], kind: RequestKind) -> PlanTable:

@@ -41,6 +41,10 @@ class RequestKind:
     """The write must reach the media (FUA)."""
     flushes: bool = False
     """A flush follows the write, once it is answered."""
+    flushes_all: bool = False
+    """It goes to drives without a volatile cache too (`StackProfile.flushes_all`)."""
+    journal: Literal["", "ext4", "xfs"] = ""
+    """The journal that it commits."""
 
     @property
     def drive_access(self) -> Access:

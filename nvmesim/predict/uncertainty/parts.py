@@ -95,9 +95,9 @@ class Certainty:
         shown = {name: percent_of(span) for name, span in parts.named()}
         sign = "" if "/" in shown["total"] else "±"
         return (
-            f"{sign}{shown['total']} % (95 %): simulation {shown['simulation']}, numbers "
-            f"{shown['numbers']}, this drive's misfit {shown['misfit']}, model {shown['model']} "
-            f"({self.model_class}: {self.rests_on()})"
+            f"{sign}{shown['total']} % (95 %): chance {shown['simulation']}, numbers of the parts "
+            f"{shown['numbers']}, the drive's calibration {shown['misfit']}, the model "
+            f"{shown['model']} ({self.model_class}: {self.rests_on()})"
         )
 
     def rests_on(self) -> str:

@@ -178,13 +178,15 @@ def _span(job: FioOptions, n_files: int) -> tuple[int | None, float | None]:
 
 def _syncs(job: FioOptions, direction: str) -> dict[str, Any]:
     """Options fsync and fdatasync count writes; a sync mode makes each reach the media (FUA)."""
-    every = job.whole("fsync", 0, 0, 10**9) or job.whole("fdatasync", 0, 0, 10**9)
+    fsync = job.whole("fsync", 0, 0, 10**9)
+    every = fsync or job.whole("fdatasync", 0, 0, 10**9)
     mode = job.given.get("sync", "none").lower()
     if mode not in ("0", "none", "", "1", "sync", "dsync"):
         job.unreadable("sync", "needs none, sync or dsync")
     if direction == "read":
         return {}
-    return {"sync_every": every, "write_through": mode in ("1", "sync", "dsync")}
+    through = mode in ("1", "sync", "dsync")
+    return {"sync_every": every, "write_through": through, "commits": bool(fsync)}
 
 
 def _rings(job: FioOptions, depth: int) -> dict[str, Any]:

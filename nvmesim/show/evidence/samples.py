@@ -110,7 +110,7 @@ def _of_samples(fit: EmpiricalFit) -> list[Block]:
 
 
 def _evidence(fit: EmpiricalFit) -> list[Block]:
-    """Percentiles with their intervals, and how parametric families compare."""
+    """Percentiles with their intervals."""
     out: list[Block] = []
     for op, percentiles in fit.percentiles_s.items():
         rows = [
@@ -120,13 +120,4 @@ def _evidence(fit: EmpiricalFit) -> list[Block]:
         heads: tuple[str, ...] = ("percentile", "value [us]", "95 % from [us]", "to [us]")
         title = f"Percentiles, {op}s"
         out.append(Section(title, (table(title, heads, rows),), on_terminal=True))
-    for op, choice in fit.families.items():
-        scores = [
-            [name, f"{score:.4f}",
-             f"± {choice.errors[name]:.4f}" if name in choice.errors else "best"]
-            for name, score in choice.scores.items()
-        ]  # fmt: skip
-        heads = ("family", "mean log-density, held out", "standard error to the best")
-        title = f"Families, {op}s"
-        out.append(Section(title, (table(title, heads, scores),), on_terminal=True))
     return out

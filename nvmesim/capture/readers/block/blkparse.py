@@ -18,12 +18,9 @@ from nvmesim.capture.lines import chunks
 from nvmesim.capture.notes import Notes
 from nvmesim.capture.readers.block import blkparse_kernel as kernel
 from nvmesim.capture.readers.block.blkparse_fields import (
-    MAJOR,
-    MAX_COLUMNS,
-    OP,
+    DEFAULT,
     Layout,
     find_layout,
-    scan_columns,
     whole_lines,
 )
 from nvmesim.capture.requests.block import Block
@@ -32,10 +29,9 @@ from nvmesim.capture.requests.table import requests_capture
 from nvmesim.capture.text import Head, Source
 
 FORMAT: Final = "blkparse"
-SHORTEST_LINE: Final = 24
-"""Bytes of an event line at least, ``1,1 1 1 0.0 1 D R 1+1[]``; bounds the events of a chunk."""
+SHORTEST_LINE: Final = 8
+"""Bytes of an event line at least, ``0.0,D,1,1``; bounds the events of a chunk."""
 MAX_ODD_LINES: Final = 100_000
-SHORTEST_FIELDS: Final = 8
 SMALL: Final = 1 << 20
 N_THREADS: Final = 2
 
@@ -68,12 +64,7 @@ def blocks(source: Source, notes: Notes) -> Iterator[Block]:
     pairer = Pairer()
     head = source.head.text.encode()
     layout = None if _PLAIN.search(head) else find_layout(head)
-    whole = chunks(source)
-    batches = (
-        _default_events(whole, notes, pairer)
-        if layout is None
-        else _field_events(whole, notes, layout)
-    )
+    batches = _events(source, notes, layout or DEFAULT, pairer)
     yield from paired_blocks(batches, notes, device_name, pairer)
 
 
@@ -108,13 +99,20 @@ class _Scanned(NamedTuple):
     counters: np.ndarray
 
 
-def _scan(data: np.ndarray, start: int, stop: int, commands: np.ndarray) -> _Scanned:
+def _scan(
+    data: np.ndarray, bounds: tuple[int, int], layout: Layout, commands: np.ndarray
+) -> _Scanned:
+    start, stop = bounds
     room = (stop - start) // SHORTEST_LINE + 1
     rows = np.empty((room, 4), np.int64)
     codes = np.empty((2, room), np.uint8)
     odd = np.empty((2, MAX_ODD_LINES), np.int64)
     counters = np.zeros(kernel.N_COUNTERS, np.int64)
-    n, n_odd = kernel.scan_default(data, start, stop, commands, rows, codes, odd, counters)
+    n, n_odd = kernel.scan_events(
+        data, start, stop, layout.form, np.array(layout.roles, np.int64),
+        512 if layout.in_bytes else 1, commands, np.empty((2, kernel.MAX_COLUMNS), np.int64),
+        rows, codes, odd, counters,
+    )  # fmt: skip
     lines = [data[a:b].tobytes() for a, b in odd[:, :n_odd].T.tolist()]
     return _Scanned(Events(rows[:n], codes[:, :n]), lines, counters)
 
@@ -127,67 +125,69 @@ def _halves(data: np.ndarray) -> list[tuple[int, int]]:
     return [(0, middle), (middle, data.size)] if middle else [(0, data.size)]
 
 
-def _default_events(source: Iterator[np.ndarray], notes: Notes, pairer: Pairer) -> Iterator[Events]:
-    """Events of the default form; a chunk is scanned on two threads while the last is paired."""
+def text_events(
+    source: Source,
+    notes: Notes,
+    layout: Layout,
+    is_expected: Callable[[bytes], bool],
+    commands: Callable[[], np.ndarray] = lambda: np.empty(0, np.int64),
+) -> Iterator[Events]:
+    """Events of lines in *layout*; a chunk is scanned on two threads while the last is paired.
+
+    Lines that are none and not *is_expected* count as skipped. *commands* are devices whose Q
+    events nobody needs.
+    """
     waiting: list[Future[_Scanned]] = []
-    odd = _OddLines()
-    with ThreadPoolExecutor(N_THREADS) as pool:
-        for data in source:
-            started = [
-                pool.submit(_scan, data, a, b, pairer.command_devices) for a, b in _halves(data)
-            ]
-            for future in waiting:
-                yield odd.count(future.result(), notes)
-            waiting = started
+    steps = 0
+
+    def done() -> Iterator[Events]:
+        nonlocal steps
         for future in waiting:
-            yield odd.count(future.result(), notes)
-    odd.report(notes)
+            scanned = future.result()
+            notes.skipped += int(scanned.counters[kernel.SKIPPED])
+            notes.skipped += sum(not is_expected(line) for line in scanned.odd)
+            steps += int(scanned.counters[kernel.BOOKKEEPING])
+            if scanned.events.rows.shape[0]:
+                yield scanned.events
+
+    with ThreadPoolExecutor(N_THREADS) as pool:
+        for whole in chunks(source):
+            # A last line without its end may be cut within a number.
+            stop = whole.size if layout.has_end else whole_lines(whole)
+            notes.skipped += int(stop < whole.size)
+            data = whole[:stop]
+            known = commands()
+            started = [pool.submit(_scan, data, part, layout, known) for part in _halves(data)]
+            yield from done()
+            waiting = started
+        yield from done()
+    notes.say(steps, STEPS)
 
 
-_STEPS: Final = "flush steps and commands without sectors (not in the table)"
+STEPS: Final = "flush steps and commands without sectors (not in the table)"
 
 
-class _OddLines:
-    """Counts what is neither an event nor a line of the summary."""
+class _Summary:
+    """Knows the lines that blkparse prints beside events, and counts what blktrace lost."""
 
     def __init__(self) -> None:
         self.lost = 0
-        self.bookkeeping = 0
 
-    def count(self, scanned: _Scanned, notes: Notes) -> Events:
-        notes.skipped += int(scanned.counters[kernel.SKIPPED])
-        self.bookkeeping += int(scanned.counters[kernel.BOOKKEEPING])
-        for line in scanned.odd:
-            skips = _SKIPS.match(line)
-            if skips:
-                # Thousands are separated as the locale has it.
-                self.lost += int(re.sub(rb"\D", b"", skips[1])[:15] or b"0")
-            elif not _SUMMARY.match(line):
-                notes.skipped += 1
-        return scanned.events
-
-    def report(self, notes: Notes) -> None:
-        notes.say(self.lost, "events lost by blktrace (Skips): counts and depths are too low")
-        notes.say(self.bookkeeping, _STEPS)
+    def expects(self, line: bytes) -> bool:
+        """True if *line* is of the summary."""
+        skips = _SKIPS.match(line)
+        if skips:
+            # Thousands are separated as the locale has it.
+            self.lost += int(re.sub(rb"\D", b"", skips[1])[:15] or b"0")
+        return skips is not None or _SUMMARY.match(line) is not None
 
 
-def _field_events(source: Iterator[np.ndarray], notes: Notes, layout: Layout) -> Iterator[Events]:
-    """Events of an ``-f`` form; a last line without its end may be cut and is left out."""
-    counters = np.zeros(kernel.N_COUNTERS, np.int64)
-    roles = np.array(layout.roles, np.int64)
-    unit = 512 if layout.in_bytes else 1
-    bounds = np.empty((2, MAX_COLUMNS), np.int64)
-    for data in source:
-        stop = whole_lines(data)
-        notes.skipped += int(stop < data.size)
-        room = stop // SHORTEST_FIELDS + 1
-        rows = np.empty((room, 4), np.int64)
-        codes = np.empty((2, room), np.uint8)
-        n = scan_columns(data, 0, stop, layout.commas, roles, unit, bounds, rows, codes, counters)
-        yield Events(rows[:n], codes[:, :n])
-    notes.skipped += int(counters[kernel.SKIPPED])
-    notes.say(int(counters[kernel.BOOKKEEPING]), _STEPS)
-    if layout.roles[OP] < 0:
+def _events(source: Source, notes: Notes, layout: Layout, pairer: Pairer) -> Iterator[Events]:
+    """Events of blkparse in *layout*, and what is to be said of them."""
+    summary = _Summary()
+    yield from text_events(source, notes, layout, summary.expects, lambda: pairer.command_devices)
+    notes.say(summary.lost, "events lost by blktrace (Skips): counts and depths are too low")
+    if layout.roles[kernel.OP] < 0:
         notes.warnings.append("no RWBS column: reads and writes are not told apart; print %d too")
-    if layout.roles[MAJOR] < 0:
+    if layout.roles[kernel.MAJOR] < 0:
         notes.warnings.append("no device column: all events are taken as one device's; print %D")

@@ -13,39 +13,12 @@ from typing import Final
 
 import numpy as np
 
-from nvmesim.capture.readers.block.blkparse_kernel import (
-    BOOKKEEPING,
-    COMMA,
-    EVENTS,
-    LINES,
-    MAX_SECTOR,
-    MAX_SECTORS,
-    NEWLINE,
-    SKIPPED,
-    SPACE,
-    UNKNOWN,
-    _blank,
-    _line_end,
-    _number,
-    _operation,
-    _paired,
-    _time,
-    compiled,
-)
+from nvmesim.capture.readers.block import blkparse_kernel as kernel
+from nvmesim.capture.readers.block.blkparse_kernel import MAX_COLUMNS, NEWLINE
 
-MAX_COLUMNS: Final = 32
 HEAD_LINES: Final = 200
 AGREE: Final = 0.95
 """Share of the head's lines that must fit a column's role; the rest may be damaged."""
-
-# What a layout's columns mean, as positions in its index vector.
-TIME: Final = 0
-ACTION: Final = 1
-OP: Final = 2
-SECTOR: Final = 3
-LENGTH: Final = 4
-MAJOR: Final = 5
-N_ROLES: Final = 6
 
 _TIME = re.compile(rb"\d+\.\d{6,9}$")
 _ACTION = re.compile(rb"[A-Zm]{1,2}$")
@@ -58,13 +31,22 @@ Column = tuple[bytes, ...]
 
 @dataclass(frozen=True)
 class Layout:
-    """Where the columns of an ``-f`` form are; -1 for what it lacks."""
+    """How lines of events split into columns, and what these are."""
 
-    commas: bool
+    form: int
+    """`BLANKS`, `COMMAS` or `TRACE` of the kernel."""
     roles: tuple[int, ...]
-    """int[N_ROLES], column of each role."""
-    in_bytes: bool
-    """The length column counts bytes, not sectors."""
+    """int[N_ROLES], column of each role, -1 for what it lacks."""
+    in_bytes: bool = False
+    """True if the length column counts bytes, not sectors."""
+    has_end: bool = False
+    """True if a whole line ends with ``]``, so that a last line needs no newline."""
+
+
+DEFAULT: Final = Layout(kernel.BLANKS, (4, 6, 7, -1, -1, 0, 9), has_end=True)
+"""``maj,min cpu sequence time pid action RWBS sector + n [process]``."""
+TRACE: Final = Layout(kernel.TRACE, (-1, -1, 2, -1, -1, 0, 4))
+"""``maj,min RWBS [bytes] (cmd) sector + n ... [process]`` behind an event's name."""
 
 
 def find_layout(head: bytes) -> Layout | None:
@@ -116,7 +98,8 @@ def _layout(columns: list[Column], commas: bool, with_device: bool) -> Layout | 
         return None
     sector, length, in_bytes = found
     major = 0 if with_device and not commas else -1
-    return Layout(commas, (time, actions[0], op, sector, length, major), in_bytes)
+    form = kernel.COMMAS if commas else kernel.BLANKS
+    return Layout(form, (time, actions[0], op, sector, length, major, -1), in_bytes)
 
 
 def _integer(text: bytes) -> float:
@@ -140,99 +123,6 @@ def _sector_and_length(integers: dict[int, np.ndarray]) -> tuple[int, int, bool]
         return None
     length = integers[after[0]]
     return sector, after[0], bool((length % 512 == 0).all() and length.max() > 0)
-
-
-@compiled
-def _fields(buf: np.ndarray, i: int, stop: int, commas: bool, bounds: np.ndarray) -> int:
-    """Bounds of the columns of one line into bounds[2, MAX_COLUMNS]; how many there are."""
-    column = 0
-    while i < stop and column < MAX_COLUMNS:
-        i = _blank(buf, i, stop)
-        bounds[0, column] = i
-        while i < stop and int(buf[i]) != COMMA and (commas or int(buf[i]) > SPACE):
-            i += 1
-        last = i
-        while last > bounds[0, column] and int(buf[last - 1]) <= SPACE:
-            last -= 1
-        bounds[1, column] = last
-        i += 1
-        if commas or last > bounds[0, column]:
-            column += 1
-    return column
-
-
-@compiled
-def _whole(buf: np.ndarray, bounds: np.ndarray, column: int) -> int:
-    """The integer that a column holds and nothing else, or -1."""
-    value, behind = _number(buf, bounds[0, column], bounds[1, column])
-    return value if behind == bounds[1, column] else -1
-
-
-@compiled
-def scan_columns(
-    buf: np.ndarray,
-    start: int,
-    end: int,
-    commas: bool,
-    roles: np.ndarray,
-    unit: int,
-    bounds: np.ndarray,
-    events: np.ndarray,
-    codes: np.ndarray,
-    counters: np.ndarray,
-) -> int:
-    """Scan whole lines of an ``-f`` form; the number of events written.
-
-    roles: int64[N_ROLES], columns. unit: bytes or sectors in one sector of the length column
-    (512 or 1). bounds: int64[2, MAX_COLUMNS], scratch. events, codes and counters as in
-    `blkparse_kernel.scan_default`.
-    """
-    needed = 0
-    for column in roles:
-        needed = max(needed, column)
-    row = 0
-    i = start
-    while i < end:
-        stop = _line_end(buf, i, end)
-        width = _fields(buf, i, stop, commas, bounds)
-        i = stop + 1
-        counters[LINES] += 1
-        if width <= needed:
-            counters[SKIPPED] += width > 1 or (width == 1 and bounds[1, 0] > bounds[0, 0])
-            continue
-        first, last = bounds[0, roles[ACTION]], bounds[1, roles[ACTION]]
-        time, behind = _time(buf, bounds[0, roles[TIME]], bounds[1, roles[TIME]])
-        if time < 0 or behind != bounds[1, roles[TIME]] or last == first or last > first + 2:
-            counters[SKIPPED] += 1
-            continue
-        counters[EVENTS] += 1
-        if last != first + 1 or not _paired(int(buf[first])):
-            continue
-        sector = _whole(buf, bounds, roles[SECTOR])
-        length = _whole(buf, bounds, roles[LENGTH])
-        device = 0
-        if roles[MAJOR] >= 0:
-            major = _whole(buf, bounds, roles[MAJOR])
-            minor = _whole(buf, bounds, roles[MAJOR] + 1)
-            device = major * 2**20 + minor if 0 <= major < 4096 and 0 <= minor < 2**20 else -1
-        n = length // unit
-        if sector < 0 or sector > MAX_SECTOR or length < 0 or n > MAX_SECTORS or device < 0:
-            counters[SKIPPED] += 1
-            counters[EVENTS] -= 1
-            continue
-        if n == 0:
-            counters[BOOKKEEPING] += int(buf[first]) != 81
-            continue
-        events[row, 0] = time
-        events[row, 1] = device
-        events[row, 2] = sector
-        events[row, 3] = n
-        codes[0, row] = int(buf[first])
-        codes[1, row] = UNKNOWN
-        if roles[OP] >= 0 and bounds[1, roles[OP]] > bounds[0, roles[OP]]:
-            codes[1, row] = _operation(buf, bounds[0, roles[OP]], bounds[1, roles[OP]])
-        row += 1
-    return row
 
 
 def whole_lines(data: np.ndarray) -> int:

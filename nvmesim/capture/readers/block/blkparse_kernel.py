@@ -1,4 +1,6 @@
-"""Compiled scanner of blkparse text: bytes in, event columns out, no Python per line.
+"""Compiled scanner of block events as text: bytes in, event columns out, no Python per line.
+
+A `Layout` says where blkparse, an ``-f`` form of it, perf script or ftrace have their columns.
 
 It runs under Numba without the interpreter lock; with the JIT off it is plain (slow) Python, so
 every byte goes through ``int`` first and nothing relies on wrap-around.
@@ -26,9 +28,10 @@ SPACE: Final = 32
 TAB: Final = 9
 COMMA: Final = 44
 DOT: Final = 46
-PLUS: Final = 43
+PLUS_SIGN: Final = 43
 ZERO: Final = 48
-OPEN_PAREN: Final = 40
+COLON: Final = 58
+UNDERSCORE: Final = 95
 OPEN_BRACKET: Final = 91
 CLOSE_BRACKET: Final = 93
 MAX_DIGITS: Final = 19
@@ -48,12 +51,29 @@ UNKNOWN: Final = 4
 SKIPPED: Final = 0
 BOOKKEEPING: Final = 1
 """D and C lines without a sector range: steps of the flush sequence."""
-LINES: Final = 2
-EVENTS: Final = 3
-N_COUNTERS: Final = 4
+N_COUNTERS: Final = 2
 
+# How lines split into columns.
+BLANKS: Final = 0
+"""At blanks and commas."""
+COMMAS: Final = 1
+TRACE: Final = 2
+"""As `BLANKS` behind the name of an event, which has its time before it."""
 
-_OTHER_FILES: Final = ("blkparse_fields.py", "blktrace_binary.py")
+# What the columns mean, as positions in a vector of roles; -1 for what a form lacks.
+TIME: Final = 0
+ACTION: Final = 1
+OP: Final = 2
+SECTOR: Final = 3
+LENGTH: Final = 4
+MAJOR: Final = 5
+"""The minor number is behind it."""
+PLUS: Final = 6
+"""Of ``sector + length``, at least here; such lines end with ``]``."""
+N_ROLES: Final = 7
+MAX_COLUMNS: Final = 32
+
+_OTHER_FILES: Final = ("blktrace_binary.py",)
 _LEAN: Final[dict[str, Any]] = {"nogil": True, "_nrt": False, "error_model": "numpy"}
 
 
@@ -81,11 +101,6 @@ def compiled(function: Callable[P, R]) -> Callable[P, R]:
     if not getattr(config, "DISABLE_JIT", 0):
         made._cache = KernelCache(function, sources)
     return cast(Callable[P, R], made)
-
-
-def inlined(function: Callable[P, R]) -> Callable[P, R]:
-    """The same as a part of each caller: an array is seven arguments, which a call must copy."""
-    return cast(Callable[P, R], njit(forceinline=True, **_LEAN)(function))
 
 
 @compiled
@@ -137,14 +152,6 @@ def _time(buf: np.ndarray, i: int, end: int) -> tuple[int, int]:
 
 
 @compiled
-def _token(buf: np.ndarray, i: int, end: int) -> int:
-    """Index behind the run of bytes at *i* that are not blank."""
-    while i < end and int(buf[i]) > SPACE:
-        i += 1
-    return i
-
-
-@compiled
 def _operation(buf: np.ndarray, i: int, stop: int) -> int:
     """Operation of an RWBS field: its first letter, or the one behind a preflush F."""
     letter = int(buf[i])
@@ -172,79 +179,10 @@ def _line_end(buf: np.ndarray, i: int, end: int) -> int:
 @compiled
 def _closed(buf: np.ndarray, first: int, stop: int) -> bool:
     """True if the tail ``[process]`` or ``(elapsed) [0]`` is whole, so the line was not cut."""
-    if first >= stop or (int(buf[first]) != OPEN_BRACKET and int(buf[first]) != OPEN_PAREN):
-        return False
     last = stop - 1
-    while last > first and (int(buf[last]) == SPACE or int(buf[last]) == RETURN):
+    while last > first and int(buf[last]) <= SPACE:
         last -= 1
     return int(buf[last]) == CLOSE_BRACKET
-
-
-@compiled
-def _digits(buf: np.ndarray, i: int) -> int:
-    """The three-digit number at *i*, or a negative one if a byte is not a digit."""
-    a, b, c = int(buf[i]) - ZERO, int(buf[i + 1]) - ZERO, int(buf[i + 2]) - ZERO
-    if a < 0 or a > 9 or b < 0 or b > 9 or c < 0 or c > 9:
-        return -1
-    return a * 100 + b * 10 + c
-
-
-@compiled
-def _aligned_time(buf: np.ndarray, first: int, dot: int) -> int:
-    """Nanoseconds of a time with 9 decimals whose point is at *dot*; -1: look closely.
-
-    From *first* on there must be nothing but digits and blanks: CPU, sequence, seconds. blkparse
-    aligns its columns, so nearly every line has its point where the line before had it.
-    """
-    if int(buf[dot]) != DOT or int(buf[dot + 10]) != SPACE:
-        return -1
-    odd = 0
-    for i in range(first, dot):
-        byte = int(buf[i])
-        odd |= (byte != SPACE) & ((byte < ZERO) | (byte > 57))
-    seconds = 0
-    scale = 1
-    i = dot - 1
-    while i >= first and int(buf[i]) != SPACE and scale <= MAX_SECONDS:
-        seconds += (int(buf[i]) - ZERO) * scale
-        scale *= 10
-        i -= 1
-    high, middle, low = _digits(buf, dot + 1), _digits(buf, dot + 4), _digits(buf, dot + 7)
-    fields = int(buf[first]) == SPACE and i > first and int(buf[i]) == SPACE
-    if odd or not fields or scale == 1 or (high | middle | low) < 0 or seconds > MAX_SECONDS:
-        return -1
-    return seconds * 1_000_000_000 + high * 1_000_000 + middle * 1000 + low
-
-
-@compiled
-def _prefix(buf: np.ndarray, line: int, end: int, column: int) -> tuple[int, int, int, int]:
-    """Device, time in ns, index of the action and of the time's point on the line at *line*.
-
-    The fields are ``maj,min cpu seq time pid``. *column*: where the point was on an earlier line.
-    """
-    major, i = _number(buf, _blank(buf, line, end), end)
-    if major < 0 or i >= end or int(buf[i]) != COMMA:
-        return -1, -1, i, column
-    minor, i = _number(buf, i + 1, end)
-    if minor < 0 or major >= 4096 or minor >= 2**20:
-        return -1, -1, i, column
-    time = -1
-    if line + column > i and line + column + 10 < end:
-        time = _aligned_time(buf, i, line + column)
-    if time >= 0:
-        i = line + column + 10
-    else:
-        cpu, i = _number(buf, _blank(buf, i, end), end)
-        sequence, i = _number(buf, _blank(buf, i, end), end)
-        if cpu < 0 or sequence < 0:
-            return -1, -1, i, column
-        i = _blank(buf, i, end)
-        column = _number(buf, i, end)[1] - line
-        time, i = _time(buf, i, end)
-    pid, i = _number(buf, _blank(buf, i, end), end)
-    if time < 0 or pid < 0:
-        return -1, -1, i, column
-    return major * 2**20 + minor, time, _blank(buf, i, end), column
 
 
 @compiled
@@ -262,74 +200,219 @@ def _among(device: int, known: np.ndarray) -> bool:
 
 
 @compiled
-def _range(buf: np.ndarray, i: int, end: int) -> tuple[int, int, int]:
-    """Sector, sectors (-1: none given, -2: damaged) and the index behind, from ``S + n``."""
-    sector, i = _number(buf, i, end)
-    if sector < 0:
-        return -1, -1 if i < end and int(buf[i]) == OPEN_BRACKET else -2, i
-    i = _blank(buf, i, end)
-    if i >= end or int(buf[i]) != PLUS:
-        return sector, -1 if i < end and int(buf[i]) == OPEN_BRACKET else -2, i
-    n, i = _number(buf, _blank(buf, i + 1, end), end)
-    if n < 0 or sector > MAX_SECTOR or n > MAX_SECTORS:
-        return sector, -2, i
-    return sector, n, i
+def _fields(buf: np.ndarray, i: int, stop: int, commas: bool, bounds: np.ndarray, most: int) -> int:
+    """Bounds of the columns of one line into bounds[2, MAX_COLUMNS]; how many, at most *most*."""
+    column = 0
+    while i < stop and column < most:
+        i = _blank(buf, i, stop)
+        bounds[0, column] = i
+        while i < stop and int(buf[i]) != COMMA and (commas or int(buf[i]) > SPACE):
+            i += 1
+        last = i
+        while last > bounds[0, column] and int(buf[last - 1]) <= SPACE:
+            last -= 1
+        bounds[1, column] = last
+        i += 1
+        if commas or last > bounds[0, column]:
+            column += 1
+    return column
 
 
 @compiled
-def scan_default(
+def _whole(buf: np.ndarray, bounds: np.ndarray, column: int) -> int:
+    """The integer that a column holds and nothing else, or -1."""
+    value, behind = _number(buf, bounds[0, column], bounds[1, column])
+    return value if behind == bounds[1, column] else -1
+
+
+_BLOCK: Final = np.frombuffer(b"block:", np.uint8)
+_RQ: Final = np.frombuffer(b"block_rq_", np.uint8)
+_ISSUE: Final = np.frombuffer(b"issue: ", np.uint8)
+_COMPLETE: Final = np.frombuffer(b"complete: ", np.uint8)
+_REQUEUE: Final = np.frombuffer(b"requeue: ", np.uint8)
+
+
+@compiled
+def _starts(buf: np.ndarray, i: int, end: int, word: np.ndarray) -> bool:
+    """True if *word* stands at *i*."""
+    if i + word.shape[0] > end:
+        return False
+    for k in range(word.shape[0]):  # noqa: SIM110
+        if buf[i + k] != word[k]:
+            return False
+    return True
+
+
+@compiled
+def _event_name(buf: np.ndarray, i: int, end: int) -> int:
+    """Index behind the ``name:`` at *i*, or -1 if there is none."""
+    first = i
+    while i < end:
+        byte = int(buf[i])
+        letter = byte & 0xDF
+        if (letter < 65 or letter > 90) and (byte < ZERO or byte > COLON) and byte != UNDERSCORE:
+            break
+        i += 1
+    if i - first < 3 or i >= end or int(buf[i]) > SPACE or int(buf[i - 1]) != COLON:
+        return -1
+    return i
+
+
+@compiled
+def _time_before(buf: np.ndarray, line: int, colon: int) -> int:
+    """The time in ns that ends before *colon*, or -1; it has 6 to 9 decimals."""
+    i = colon
+    while i > line and ZERO <= int(buf[i - 1]) <= 57:
+        i -= 1
+    if colon - i < 6 or i <= line + 1 or int(buf[i - 1]) != DOT:
+        return -1
+    i -= 1
+    while i > line and ZERO <= int(buf[i - 1]) <= 57:
+        i -= 1
+    time, behind = _time(buf, i, colon)
+    return time if behind == colon else -1
+
+
+@compiled
+def _trace_event(buf: np.ndarray, line: int, end: int) -> tuple[int, int, int]:
+    """Time (-1: damaged), blkparse's letter (0: of another event), index behind the event's name.
+
+    The index is -1 if the line has no event. The command's name may hold anything, so this is the
+    first colon that has a time before it and an event's name behind it.
+    """
+    for k in range(line + 2, end - 3):
+        if int(buf[k]) != COLON or int(buf[k + 1]) > SPACE:
+            continue
+        if int(buf[k - 1]) < ZERO or int(buf[k - 1]) > 57:
+            continue
+        at = _blank(buf, k + 1, end)
+        behind = _event_name(buf, at, end)
+        if behind < 0:
+            continue
+        if _starts(buf, at, end, _BLOCK):
+            at += _BLOCK.shape[0]
+        letter = 0
+        if _starts(buf, at, end, _RQ):
+            at += _RQ.shape[0]
+            if _starts(buf, at, end, _ISSUE):
+                letter = 68
+            elif _starts(buf, at, end, _COMPLETE):
+                letter = 67
+            elif _starts(buf, at, end, _REQUEUE):
+                letter = 82
+        return _time_before(buf, line, k), letter, behind
+    return -1, 0, -1
+
+
+@compiled
+def _device(buf: np.ndarray, bounds: np.ndarray, column: int) -> int:
+    """The device whose major and minor number stand at *column*, 0 if none does; -1: damaged."""
+    if column < 0:
+        return 0
+    major, minor = _whole(buf, bounds, column), _whole(buf, bounds, column + 1)
+    return major * 2**20 + minor if 0 <= major < 4096 and 0 <= minor < 2**20 else -1
+
+
+@compiled
+def _plus(buf: np.ndarray, bounds: np.ndarray, width: int, first: int) -> int:
+    """The column that is a plus, from *first* on; -1 if there is none."""
+    for column in range(first, width - 1):
+        if bounds[1, column] == bounds[0, column] + 1 and int(buf[bounds[0, column]]) == PLUS_SIGN:
+            return column
+    return -1
+
+
+@compiled
+def _has_no_range(buf: np.ndarray, bounds: np.ndarray, width: int, at: int, stop: int) -> bool:
+    """True if the tail in brackets stands at column *at*, or behind a sector that is there."""
+    if at >= width or not _closed(buf, bounds[0, at], stop):
+        return False
+    if _whole(buf, bounds, at) >= 0:
+        at += 1
+    return at < width and int(buf[bounds[0, at]]) == OPEN_BRACKET
+
+
+@compiled
+def scan_events(
     buf: np.ndarray,
     start: int,
     end: int,
+    form: int,
+    roles: np.ndarray,
+    unit: int,
     commands: np.ndarray,
+    bounds: np.ndarray,
     events: np.ndarray,
     codes: np.ndarray,
-    others: np.ndarray,
+    odd: np.ndarray,
     counters: np.ndarray,
 ) -> tuple[int, int]:
-    """Scan whole lines of blkparse's default form; number of events and of odd lines.
+    """Scan whole lines; number of events written and of lines that are no events.
 
-    buf: uint8[n]. commands: int64[k], devices whose Q events nobody needs. events:
-    int64[room, 4], out: time ns, device, sector, sectors. codes: uint8[2, room], out: action
-    letter, operation. others: int64[2, room], out: bounds of lines that are not events (kept
-    while there is room). counters: int64[N_COUNTERS], added to.
+    buf: uint8[n]. roles: int64[N_ROLES], columns. unit: bytes or sectors in one sector of the
+    length column (512 or 1). commands: int64[k], devices whose Q events nobody needs. bounds:
+    int64[2, MAX_COLUMNS], scratch. events: int64[room, 4], out: time ns, device, sector, sectors.
+    codes: uint8[2, room], out: action letter, operation. odd: int64[2, room], out: bounds of lines
+    that are no events (kept while there is room). counters: int64[N_COUNTERS], added to.
     """
-    row = 0
-    odd = 0
-    column = 0
-    i = start
-    while i < end:
-        device, time, j, column = _prefix(buf, i, end, column)
-        if device < 0 or j >= end:
-            stop = _line_end(buf, i, end)
-            counters[LINES] += 1
-            if odd < others.shape[1]:
-                others[0, odd] = i
-                others[1, odd] = stop
-                odd += 1
+    row = n_odd = 0
+    known = max(roles[TIME], roles[ACTION], roles[OP])
+    most = MAX_COLUMNS
+    if form != TRACE:
+        most = max(known, roles[SECTOR], roles[LENGTH], roles[MAJOR] + 1, roles[PLUS] + 2) + 1
+    following = start
+    while following < end:
+        line = following
+        stop = _line_end(buf, line, end)
+        following = stop + 1
+        if form == TRACE:
+            time, action, at = _trace_event(buf, line, stop)
+            is_event = at >= 0
+            if is_event and action == 0:
+                continue
+            width = _fields(buf, at, stop, False, bounds, most) if is_event and time >= 0 else 0
+        else:
+            width = _fields(buf, line, stop, form == COMMAS, bounds, most)
+            time, action, is_event = -1, 0, False
+            if width > max(roles[TIME], roles[ACTION]):
+                time, behind = _time(buf, bounds[0, roles[TIME]], bounds[1, roles[TIME]])
+                is_event = time >= 0 and behind == bounds[1, roles[TIME]]
+                first, last = bounds[0, roles[ACTION]], bounds[1, roles[ACTION]]
+                is_event = is_event and first < last <= first + 2
+                action = int(buf[first]) if last == first + 1 else 1
+                if roles[PLUS] >= 0:  # the default form: CPU and sequence before the time, then PID
+                    for column in range(roles[MAJOR], roles[ACTION]):
+                        is_number = column == roles[TIME] or _whole(buf, bounds, column) >= 0
+                        is_event = is_event and is_number
+        if not is_event:
+            if n_odd < odd.shape[1]:
+                odd[0, n_odd] = line
+                odd[1, n_odd] = stop
+                n_odd += 1
             else:
                 counters[SKIPPED] += 1
-            i = stop + 1
             continue
-        action = int(buf[j])
-        after = _token(buf, j, end)
-        mark = _blank(buf, after, end)
-        behind = _token(buf, mark, end)
-        counters[LINES] += 1
-        if behind == mark or after - j > 2:
+        if width <= known:
             counters[SKIPPED] += 1
-            i = _line_end(buf, behind, end) + 1
             continue
-        counters[EVENTS] += 1
-        if after - j > 1 or not _paired(action):
-            i = _line_end(buf, behind, end) + 1
+        if not _paired(action):
             continue
-        sector, n, tail = _range(buf, _blank(buf, behind, end), end)
-        stop = _line_end(buf, tail, end)
-        if n == -2 or not _closed(buf, _blank(buf, tail, stop), stop):
+        sector = length = -1
+        if roles[PLUS] >= 0:
+            plus = _plus(buf, bounds, width, roles[PLUS])
+            if plus > 0 and _closed(buf, line, stop):
+                sector = _whole(buf, bounds, plus - 1)
+                length = _whole(buf, bounds, plus + 1)
+            elif plus < 0 and _has_no_range(buf, bounds, width, roles[PLUS] - 1, stop):
+                sector = length = 0
+        elif width > max(roles[SECTOR], roles[LENGTH]):
+            sector = _whole(buf, bounds, roles[SECTOR])
+            length = _whole(buf, bounds, roles[LENGTH])
+        device = _device(buf, bounds, roles[MAJOR])
+        n = length // unit
+        if sector < 0 or sector > MAX_SECTOR or length < 0 or n > MAX_SECTORS or device < 0:
             counters[SKIPPED] += 1
-            counters[EVENTS] -= 1
-        elif n <= 0:
+        elif n == 0:
             counters[BOOKKEEPING] += action != 81
         elif action != 81 or not _among(device, commands):
             events[row, 0] = time
@@ -337,7 +420,8 @@ def scan_default(
             events[row, 2] = sector
             events[row, 3] = n
             codes[0, row] = action
-            codes[1, row] = _operation(buf, mark, behind)
+            codes[1, row] = UNKNOWN
+            if roles[OP] >= 0 and bounds[1, roles[OP]] > bounds[0, roles[OP]]:
+                codes[1, row] = _operation(buf, bounds[0, roles[OP]], bounds[1, roles[OP]])
             row += 1
-        i = stop + 1
-    return row, odd
+    return row, n_odd

@@ -151,7 +151,7 @@ def scan_records(
 ) -> tuple[int, int]:
     """Scan binary records; the number of events written and of bytes used up.
 
-    events: int64[room, 4], codes: uint8[2, room], counters: as in `blkparse_kernel.scan_default`.
+    events: int64[room, 4], codes: uint8[2, room], counters: as in `blkparse_kernel.scan_events`.
     Bytes that start no record are passed over up to the next magic and count as one skip.
     """
     i = row = 0
@@ -167,7 +167,6 @@ def scan_records(
         following = i + RECORD + _word(buf, i + PDU_AT, 2, big)
         if following > size:
             break
-        counters[text_kernel.LINES] += 1
         action = _word(buf, i + ACTION_AT, 4, big)
         categories = action >> CATEGORIES
         letter = 0 if categories & NOTIFY_BIT else _letter(action & 0xFFFF)

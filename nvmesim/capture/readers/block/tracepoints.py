@@ -14,13 +14,11 @@ from typing import Final
 import numpy as np
 
 from nvmesim.capture.capture import Capture
-from nvmesim.capture.lines import NEWLINE, chunks
 from nvmesim.capture.notes import Notes
 from nvmesim.capture.readers.block import blkparse_kernel as kernel
-from nvmesim.capture.readers.block.blkparse import device_name, paired_blocks
-from nvmesim.capture.readers.block.blkparse_fields import whole_lines
+from nvmesim.capture.readers.block.blkparse import STEPS, device_name, paired_blocks, text_events
+from nvmesim.capture.readers.block.blkparse_fields import TRACE
 from nvmesim.capture.readers.block.nvme_events import nvme_blocks
-from nvmesim.capture.readers.block.tracepoint_kernel import scan_tracepoints
 from nvmesim.capture.readers.tables.table_rows import (
     INTEGER,
     LETTER,
@@ -37,8 +35,6 @@ from nvmesim.capture.requests.table import requests_capture
 from nvmesim.capture.text import Head, Source
 
 FORMAT: Final = "tracepoints"
-SHORTEST_EVENT: Final = 40
-MAX_ODD: Final = 20_000
 
 _BLOCK = re.compile(r"\d\.\d{6,9}: +(block:)?block_rq_(issue|complete): +\d+,\d+ ")
 _NVME = re.compile(r"\d\.\d{6,9}: +(nvme:)?nvme_(setup_cmd|complete_rq): ")
@@ -74,7 +70,10 @@ def read(source: Source) -> Capture:
 
 def block_blocks(source: Source, notes: Notes) -> Iterator[Block]:
     """Requests of block_rq_* events, in order of completion."""
-    yield from paired_blocks(_from_zero(_events(source, notes)), notes, device_name)
+    lost = _Lost()
+    events = text_events(source, notes, TRACE, lost.expects)
+    yield from paired_blocks(_from_zero(events), notes, device_name)
+    lost.report(notes)
 
 
 def csv_blocks(source: Source, notes: Notes) -> Iterator[Block]:
@@ -114,7 +113,8 @@ def _csv_events(source: Source, notes: Notes) -> Iterator[Events]:
         codes = np.stack([c["ev"], operation]).astype(np.uint8)
         if ranged.any():
             yield Events(np.ascontiguousarray(rows[ranged]), np.ascontiguousarray(codes[:, ranged]))
-    _report(notes, steps, lost)
+    notes.say(steps, STEPS)
+    lost.report(notes)
 
 
 class _Lost:
@@ -130,31 +130,9 @@ class _Lost:
             self.events += int(lost[1] or lost[2])
         return lost is not None or _QUIET.match(line) is not None
 
-
-def _events(source: Source, notes: Notes) -> Iterator[Events]:
-    """Block events of *source*; lines that are not events of any kind are counted as skipped."""
-    counters = np.zeros(kernel.N_COUNTERS, np.int64)
-    lost = _Lost()
-    for data in chunks(source):
-        stop = data.size if data[-1] == NEWLINE else whole_lines(data)
-        # A last line without its end may be cut within a number.
-        notes.skipped += int(stop < data.size)
-        room = stop // SHORTEST_EVENT + 1
-        rows = np.empty((room, 4), np.int64)
-        codes = np.empty((2, room), np.uint8)
-        odd = np.empty((2, MAX_ODD), np.int64)
-        n, n_odd = scan_tracepoints(data, stop, rows, codes, odd, counters)
-        bounds = odd[:, :n_odd].T.tolist()
-        notes.skipped += sum(not lost.expects(data[a:b].tobytes()) for a, b in bounds)
-        if n:
-            yield Events(rows[:n], codes[:, :n])
-    notes.skipped += int(counters[kernel.SKIPPED])
-    _report(notes, int(counters[kernel.BOOKKEEPING]), lost)
-
-
-def _report(notes: Notes, steps: int, lost: _Lost) -> None:
-    notes.say(steps, "flush steps and commands without sectors (not in the table)")
-    notes.say(lost.events, "events lost by the tracer: counts and depths are too low")
+    def report(self, notes: Notes) -> None:
+        """Say how many events were lost."""
+        notes.say(self.events, "events lost by the tracer: counts and depths are too low")
 
 
 def _from_zero(batches: Iterator[Events]) -> Iterator[Events]:

@@ -7,12 +7,39 @@ spaces, so a line is read from its right. Source: fio HOWTO, trace file formats.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Final
 
-from nvmesim.capture.capture import Capture
+import polars as pl
+
+from nvmesim.capture.capture import (
+    REQUEST_SCHEMA,
+    Capture,
+    Conditions,
+    Measurement,
+    Op,
+    OpResult,
+)
+from nvmesim.capture.lines import line_frames
+from nvmesim.capture.notes import Notes
+from nvmesim.capture.requests.lazy_table import lazy_table
 from nvmesim.capture.text import Head, Source
 
 _HEADER: Final = re.compile(r"\s*fio version ([23]) iolog\s*")
+_LINE: Final = (
+    r"^(?:(?P<time>\d{1,18}) )?(?P<device>\S.*) "
+    r"(?P<action>read|write|trim|sync|datasync|wait|add|open|close)"
+    r"(?: (?P<offset>\d{1,18})(?: (?P<bytes>\d{1,15}))?)?\s*$"
+)
+NS_PER_US: Final = 1000
+MAX_TIME_US: Final = 10**13
+MAX_LENGTH: Final = 2**40
+STEP_NS: Final = 10**9
+"""Threads' lines interleave by less; a longer step back starts another run."""
+KEEP_ROWS: Final = 2_000_000
+"""Requests kept in memory; those of a longer log are read again when they are used."""
+OPS: Final[tuple[Op, ...]] = ("read", "write")
+_NUMBERS: Final = ("time", "offset", "bytes")
 
 
 def sniff(head: Head) -> bool:
@@ -22,8 +49,117 @@ def sniff(head: Head) -> bool:
 
 def read(source: Source) -> Capture:
     """Read an iolog: arrivals only; CaptureError if it holds no read and no write."""
-    # Sniffing other files must not import Numba.
-    from nvmesim.capture.readers.fio_logs.iolog_requests import read_iolog
-
     header = _HEADER.fullmatch(source.head.text.split("\n", 1)[0])
-    return read_iolog(source, int(header[1]) if header else 3)
+    version = int(header[1]) if header else 3
+    notes = Notes()
+    kept: list[pl.DataFrame] = []
+    sums: list[pl.DataFrame] = []
+    rows = 0
+    for frame in _frames(source, version, notes):
+        rows += frame.height
+        sums.append(_sums(frame))
+        kept.append(frame)
+        if rows > KEEP_ROWS:
+            kept.clear()
+    if not rows:
+        raise source.error(
+            f"is an iolog without a read or write ({notes.skipped} lines skipped)",
+            "repeat the capture",
+        )
+    warnings = ["an iolog has no latencies: arrivals only", *notes.warnings]
+    if version == 2:
+        warnings.append("version 2 has no times: only its wait lines space the requests")
+    if notes.skipped:
+        warnings.append(f"{notes.skipped} lines skipped: damaged or cut off")
+    table = lazy_table(
+        lambda: iter(kept) if rows <= KEEP_ROWS else _frames(source, version, Notes()),
+        REQUEST_SCHEMA,
+    )
+    return Capture(
+        file=source.path,
+        format="fio-iolog",
+        version=f"iolog {version}",
+        measurements=(_measurement(pl.concat(sums), rows),),
+        rows=rows,
+        skipped=notes.skipped,
+        requests=table,
+        warnings=tuple(warnings),
+    )
+
+
+def _frames(source: Source, version: int, notes: Notes) -> Iterator[pl.DataFrame]:
+    """Yield the requests in batches of `REQUEST_SCHEMA`, in the order of the file."""
+    clock_ns = others = back = 0
+    last_ns = -(2**62)
+    is_first = True
+    for lines in line_frames(source, notes):
+        text = lines["line"][1:] if is_first else lines["line"]
+        is_first = False
+        text = text.filter(text.str.strip_chars() != "")
+        found = text.to_frame().select(pl.col("line").str.extract_groups(_LINE)).unnest("line")
+        found = found.with_columns(pl.col(_NUMBERS).cast(pl.Int64))
+        if version == 2:
+            waits = pl.when(pl.col("action") == "wait").then(pl.col("offset")).otherwise(0)
+            clock = waits.fill_null(0).clip(0, MAX_TIME_US).cum_sum() * NS_PER_US + clock_ns
+        else:
+            known = pl.col("time") <= MAX_TIME_US
+            clock = pl.when(known).then(pl.col("time")).otherwise(None) * NS_PER_US
+        found = found.with_columns(issue_ns=clock)
+        if version == 2 and found.height:
+            clock_ns = int(found["issue_ns"][-1])
+        asked = found.filter(pl.col("action").is_in(OPS))
+        good = asked.filter(
+            pl.col("issue_ns").is_not_null()
+            & pl.col("offset").is_not_null()
+            & pl.col("bytes").is_between(1, MAX_LENGTH)
+        )
+        notes.skipped += found["action"].null_count() + asked.height - good.height
+        others += int(found["action"].is_in(["trim", "sync", "datasync"]).sum())
+        steps = good["issue_ns"].diff()
+        back += int((steps < -STEP_NS).sum())
+        if good.height:
+            back += int(good["issue_ns"][0]) - last_ns < -STEP_NS
+            last_ns = int(good["issue_ns"][-1])
+        yield good.select(_column(name, dtype) for name, dtype in REQUEST_SCHEMA.items())
+    notes.say(back, "places where the time steps back by more than a second")
+    notes.say(others, "trims and flushes are left out")
+
+
+def _column(name: str, dtype: pl.DataType | type[pl.DataType]) -> pl.Expr:
+    source = {"op": "action"}.get(name, name)
+    known = ("issue_ns", "op", "bytes", "offset", "device")
+    return (pl.col(source) if name in known else pl.lit(None)).cast(dtype).alias(name)
+
+
+def _sums(frame: pl.DataFrame) -> pl.DataFrame:
+    """Return counts, bytes and extremes by operation and device."""
+    return frame.group_by("op", "device").agg(
+        count=pl.len(),
+        total=pl.col("bytes").sum(),
+        smallest=pl.col("bytes").min(),
+        largest=pl.col("bytes").max(),
+        first=pl.col("issue_ns").min(),
+        last=pl.col("issue_ns").max(),
+    )
+
+
+def _measurement(sums: pl.DataFrame, rows: int) -> Measurement:
+    first, last = sums["first"].min(), sums["last"].max()
+    assert isinstance(first, int)
+    assert isinstance(last, int)
+    span_s = (last - first) / 1e9
+    rate = 1 / span_s if span_s > 0 else 0.0
+    ops: dict[Op, OpResult] = {}
+    for op in OPS:
+        mine = sums.filter(pl.col("op") == op)
+        count, n_bytes = int(mine["count"].sum()), int(mine["total"].sum())
+        if count:
+            ops[op] = OpResult(count, n_bytes, count * rate, n_bytes * rate)
+    sizes = {*sums["smallest"], *sums["largest"]}
+    conditions = Conditions(
+        read_fraction=ops["read"].count / rows if "read" in ops else 0.0,
+        block_size=sizes.pop() if len(sizes) == 1 else None,
+        targets=sums["device"].n_unique(),
+        duration_s=span_s if span_s > 0 else None,
+    )
+    return Measurement("iolog", conditions, ops, source="fio iolog")

@@ -1,0 +1,161 @@
+"""The smallest drive: a latency and a bandwidth, and a cap on requests where rows show one.
+
+Closed forms tell which of the three the rows determine, before anything is simulated. A number
+enters when it is worth more than it costs, -2 log likelihood + k log n, by more than `GAIN`: a
+ceiling that no row shows is not fitted. Sources: Schwarz 1978 (the cost); Kass and Raftery 1995
+(a gain of 6 is strong evidence); Reiser and Lavenberg 1980 (mean value analysis).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from nvmesim.array_types import Floats
+from nvmesim.calibrate.points import Point
+from nvmesim.scenario.volumes import DEFAULT_CHUNK
+
+GAIN: Final = 6.0
+"""Gain of the cost from which on a further number is taken."""
+LEAST_ERROR: Final = 0.03
+"""Least relative error of a row where models are compared: precise rows buy no numbers."""
+DEEP: Final = 512
+"""Requests in flight up to which mean value analysis is stepped; more are full of waiting."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """A latency, s, a bandwidth, bytes/s, and most requests/s, of one drive; inf: none is shown."""
+
+    latency: float
+    bandwidth: float
+    cap: float
+    cost: float
+    """-2 log likelihood + k log n"""
+
+    @property
+    def has_ceiling(self) -> bool:
+        """True if rows show a cap on requests, or a bandwidth."""
+        return math.isfinite(self.cap) or math.isfinite(self.bandwidth)
+
+
+def line_of(points: Sequence[Point]) -> Line:
+    """The smallest line that meets the IOPS of *points*, rows of one operation.
+
+    >>> rows = [Point("", 0.0, True, 16384, n, 1, x, None) for n, x in ((1, 43.4e3), (4, 163e3))]
+    >>> line_of(rows).has_ceiling
+    False
+    >>> large = Point("", 0.0, True, 2 << 20, 4, 1, 3258.0, None)
+    >>> found = line_of([*rows, large])
+    >>> round(found.bandwidth / 1e9, 1), round(found.latency * 1e6), found.cap
+    (6.8, 21, inf)
+    """
+    rows = _Rows(points)
+    sizes = {p.block_size for p in points}
+    kinds = [(False, False), (False, True)]
+    if len(sizes) > 1:
+        kinds = [(False, False), (True, False), (True, True)]
+    best = rows.solved(*kinds[0])
+    for has_bandwidth, has_cap in kinds[1:]:
+        if 1 + has_bandwidth + has_cap > len(points):
+            break
+        found = rows.solved(has_bandwidth, has_cap)
+        if found.cost < best.cost - GAIN:
+            best = found
+    return best
+
+
+def evidence(off: Sequence[float], numbers: int) -> float:
+    """-2 log likelihood + k log n of rows that are *off* (logarithms) with *numbers* fitted.
+
+    >>> round(evidence([0.03, -0.03], 2), 3)
+    3.386
+    """
+    return sum((x / LEAST_ERROR) ** 2 for x in off) + numbers * math.log(max(1, len(off)))
+
+
+class _Rows:
+    """Rows as arrays: bytes, requests in flight, drives, measured IOPS."""
+
+    def __init__(self, points: Sequence[Point]) -> None:
+        self.points = points
+        self.size = np.array([p.block_size for p in points], float)
+        self.drives = np.array([p.targets for p in points], float)
+        self.parts = np.array([parts_of(p) for p in points], float)
+        self.flight = np.array([max(1, round(p.outstanding)) for p in points])
+        self.log_iops = np.log([p.iops for p in points])
+
+    def solved(self, has_bandwidth: bool, has_cap: bool) -> Line:
+        """Least squares of the logarithms of IOPS."""
+        from scipy.optimize import least_squares
+
+        lone = float(np.min(self.flight / np.exp(self.log_iops)))
+        iops = np.exp(self.log_iops) / self.drives * self.parts
+        start = [math.log(lone)]
+        start += (
+            [math.log(1.05 * float((iops * self.size / self.parts).max()))] if has_bandwidth else []
+        )
+        start += [math.log(1.05 * float(iops.max()))] if has_cap else []
+
+        def line(u: Floats) -> tuple[float, float, float]:
+            values = np.exp(u).tolist()
+            rest = values[1:]
+            width = rest.pop(0) if has_bandwidth else math.inf
+            return values[0], width, rest[0] if has_cap else math.inf
+
+        def off(u: Floats) -> Floats:
+            out: Floats = (self.modelled(*line(u)) - self.log_iops) / LEAST_ERROR
+            return out
+
+        found = least_squares(
+            off, start, loss="soft_l1", f_scale=5.0, diff_step=[1e-4] * len(start)
+        )
+        return Line(*line(found.x), evidence((LEAST_ERROR * off(found.x)).tolist(), len(start)))
+
+    def modelled(self, latency: float, bandwidth: float, cap: float) -> Floats:
+        """float64[n]: logarithms of IOPS."""
+        found = []
+        rows = zip(self.size, self.flight, self.drives, self.parts, strict=True)
+        for size, n, drives, parts in rows:
+            service = size / parts / bandwidth + 1 / cap
+            found.append(closed_loop(int(n), latency, service, drives / parts))
+        return np.log(found)
+
+
+def parts_of(point: Point) -> int:
+    """Drives that one request of *point* keeps busy: those that its chunks lie on.
+
+    >>> parts_of(Point("", 0.0, True, 2 << 20, 1, 1, 390.0, None, targets=2, raid="raid0:524288"))
+    2
+    """
+    if not point.raid:
+        return 1
+    level, _, chunk = point.raid.partition(":")
+    if level == "raid1":
+        return point.targets if point.read_fraction == 0 else 1
+    copies = 2 if level == "raid10" and point.read_fraction == 0 else 1
+    chunks = math.ceil(point.block_size / int(chunk or DEFAULT_CHUNK))
+    return min(point.targets, copies * chunks)
+
+
+def closed_loop(n: int, latency: float, service: float, stations: float = 1.0) -> float:
+    """Requests/s of *n* in flight that take *latency* s and *service* s at one of the stations.
+
+    A service hardly varies: an arrival finds the one in service half done.
+
+    >>> round(closed_loop(1, 20e-6, 5e-6)), round(closed_loop(64, 20e-6, 5e-6))
+    (40000, 200000)
+    """
+    if service <= 0:
+        return n / latency
+    queue, rate = 0.0, 0.0
+    for i in range(1, min(n, DEEP) + 1):
+        busy = min(1.0, rate * service / stations)
+        stay = service * max(1.0, 1 + queue - busy / 2)
+        rate = min(i / (latency + stay), stations / service)
+        queue = rate * stay / stations
+    return rate if n <= DEEP else min(n / DEEP * rate, stations / service)

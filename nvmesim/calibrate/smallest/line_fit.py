@@ -1,0 +1,233 @@
+"""Fit the smallest drive that meets rows of one operation: a latency, a bandwidth, perhaps a cap.
+
+What no row shows stays open: a ceiling beyond the rows is drawn from all that they leave possible,
+and a prediction beyond them is as wide as that.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final, Literal
+
+import numpy as np
+
+from nvmesim.array_types import Floats
+from nvmesim.calibrate.bench import BenchHost
+from nvmesim.calibrate.drive.profiled import sources
+from nvmesim.calibrate.drive.read_side import Progress, host_ps, scattered
+from nvmesim.calibrate.drive.write_side import with_writes
+from nvmesim.calibrate.evidence import drawn
+from nvmesim.calibrate.infer.figures import problem_of
+from nvmesim.calibrate.infer.optimum import optimum
+from nvmesim.calibrate.infer.problem import Parameter, logarithms
+from nvmesim.calibrate.joint import with_draws
+from nvmesim.calibrate.points import Point
+from nvmesim.calibrate.smallest.line import GAIN, Line, evidence, line_of, parts_of
+from nvmesim.catalog.load import quantities
+from nvmesim.catalog.profile import DriveProfile, Quantity, Rounds
+
+OPEN, OPEN_SD = 4.0, 0.85
+"""A ceiling that no row shows, in units of the highest rate in the rows, and the standard deviation
+of its logarithm: 95 % of it is below 20 times. Assumed."""
+DIE_SHARE: Final = 0.5
+"""Of the latency, what a die takes, which nothing tells. Assumed."""
+MEDIA_S: Final = 40e-6
+"""Latency of a lone small read below which the media is not flash, or does not answer: then a
+sequential reader finds nothing read ahead. Source: flash reads take 45 us and more (data sheets of
+TLC drives, 60 to 115 us with the way); phase change 7 to 10 us."""
+CHANNEL_PS: Final = 1e3
+DIES: Final = 128
+"""Dies of a drive that shows none: enough that two requests hardly meet."""
+Kind = Literal["plain", "cap", "batch"]
+KEYS: Final[dict[tuple[str, Kind], dict[str, tuple[str, ...]]]] = {
+    **{("reads", kind): {
+        "latency": ("read.base", "read.die"), "bandwidth": ("read_bandwidth",),
+        "rate": ("commands",),
+    } for kind in ("plain", "cap")},
+    ("writes", "plain"): {
+        "latency": ("write.base",), "bandwidth": ("write_bandwidth",), "rate": ("write.program",),
+    },
+    ("writes", "cap"): {
+        "latency": ("write.base",), "bandwidth": ("write_bandwidth",), "rate": ("write.commands",),
+    },
+    ("reads", "batch"): {"latency": ("rounds.base",), "bandwidth": ("read_bandwidth",)},
+    ("writes", "batch"): {"latency": ("rounds.base",), "bandwidth": ("write_bandwidth",)},
+}  # fmt: skip
+"""Numbers of the profile that each number of a line sets, by operation and kind."""
+SAID: Final[dict[Kind, str]] = {
+    "plain": "a latency and a bandwidth", "cap": "a latency, a bandwidth and a cap on requests",
+    "batch": "batches of all that is queued, and a bandwidth,",
+}  # fmt: skip
+PIECE: Final = 128 << 10
+"""Bytes of a command of which nothing is known, at most: of a larger request the link carries one
+piece while the drive stores another. Source: MDTS of many drives, and Linux' former
+max_sectors_kb."""
+EACH_PS: Final = 1e6
+"""What each request adds to a batch besides its bytes, where rows tell no more than a batch's own
+time. Assumed: 1 us."""
+
+
+@dataclass(frozen=True)
+class LineFit:
+    """A drive fitted with few numbers to rows of one operation."""
+
+    kind: Kind
+    profile: DriveProfile
+    cost: float
+    """-2 log likelihood + k log n"""
+    columns: Mapping[str, Floats] = field(default_factory=dict)
+    """Dotted key -> float64[n_draws]"""
+    unidentified: Mapping[str, str] = field(default_factory=dict)
+    """Dotted key -> what would tell it"""
+    note: str = ""
+    """One line for a person"""
+
+
+def fit_line(
+    template: DriveProfile, host: BenchHost, points: Sequence[Point], tell: Progress, *,
+    batches: bool = False,
+) -> LineFit:  # fmt: skip
+    """The best line for *points*, all of one operation; *batches*: batch service may be tried."""
+    line = line_of(points)
+    kinds: list[Kind] = ["cap" if math.isfinite(line.cap) else "plain"]
+    if math.isfinite(line.cap) and batches:
+        kinds.append("batch")
+    best = _fitted(template, host, points, line, kinds[-1], tell)
+    for kind in kinds[-2::-1]:  # a batch has fewer numbers than a cap
+        found = _fitted(template, host, points, line, kind, tell)
+        best = found if found.cost < best.cost - GAIN else best
+    return best
+
+
+def better(found: LineFit, off: Sequence[float], numbers: int) -> bool:
+    """True unless a larger model of so many *numbers*, *off* by these logarithms, earns them."""
+    return evidence(off, numbers) > found.cost - GAIN
+
+
+def _fitted(
+    template: DriveProfile, host: BenchHost, points: Sequence[Point], line: Line, kind: Kind,
+    tell: Progress,
+) -> LineFit:  # fmt: skip
+    op = "reads" if points[0].read_fraction else "writes"
+    tell(f"{op}: a latency and a bandwidth, {kind}")
+    fitted, assumed = _parameters(template, host, points, line, kind)
+    make = _maker(template, points, kind)
+    loose = {p.name: p.start for p in assumed}
+    names = [p.name for p in fitted]
+
+    def values(u: Floats, more: Mapping[str, float] = loose) -> dict[str, float]:
+        return {**more, **dict(zip(names, np.exp(u).tolist(), strict=True))}
+
+    rows = [replace(p, percentiles_s={}, body_s={}) for p in points]
+    problem = problem_of(rows, logarithms(fitted), lambda u: make(values(u)), host)
+    found = optimum(problem, effort=0.5)
+    figures = problem.simulate(found.values, 1, 1.0)
+    first = np.unique(problem.run, return_index=True)[1]
+    off = (figures - problem.measured)[first]
+    step = drawn(found.jacobian, found.residuals)
+    moved = np.clip(found.values + step, problem.low, problem.high)
+    free = scattered(logarithms(assumed), len(moved))
+    drives = [dict(quantities(make(values(u, more)))) for u, more in zip(moved, free, strict=True)]
+    keys = {key: name for name in (*names, *loose) for key in KEYS[op, kind][name]}
+    columns = {key: np.array([d[key].value for d in drives]) for key in keys}
+    open_keys = [key for key, name in keys.items() if name in loose]
+    profile = with_draws(make(values(found.values)), columns, sources(points), open_keys)
+    return LineFit(
+        kind, profile, evidence(off.tolist(), len(names)), columns,
+        dict.fromkeys(open_keys, f"{op} at a depth where IOPS no longer grow"),
+        f"{op}: {SAID[kind]} explain the rows with {len(names)} numbers",
+    )  # fmt: skip
+
+
+def _parameters(
+    template: DriveProfile, host: BenchHost, points: Sequence[Point], line: Line, kind: Kind
+) -> tuple[list[Parameter], list[Parameter]]:
+    """Numbers that the rows determine, and those that stay open."""
+    top = max(p.iops / p.targets * parts_of(p) for p in points)
+    moved = max(p.iops * p.block_size / p.targets for p in points)
+    lone = max(line.latency * 1e12 - host_ps(host), 0.05 * line.latency * 1e12, 0.3e6)
+    if kind == "batch":
+        lone = 0.8e12 * min(p.outstanding / p.iops for p in points)
+    fitted = [Parameter("latency", lone, low=lone / 20, high=4 * lone)]
+    assumed: list[Parameter] = []
+    if len({p.block_size for p in points}) > 1:
+        width = line.bandwidth if math.isfinite(line.bandwidth) else OPEN * moved
+        width = max(width, 1.005 * moved)
+        found = Parameter("bandwidth", width, low=0.9 * moved, high=30 * moved)
+        if math.isfinite(line.bandwidth):
+            fitted.append(found)
+        else:
+            assumed.append(replace(found, low=1.02 * moved, prior_sd=OPEN_SD))
+    if kind == "cap":
+        fitted.append(Parameter("rate", max(line.cap, 1.01 * top), low=top / 1.3, high=30 * top))
+    elif kind == "plain":
+        assumed.append(
+            Parameter("rate", OPEN * top, low=1.02 * top, high=64 * top, prior_sd=OPEN_SD)
+        )
+    return fitted, assumed
+
+
+def _maker(
+    template: DriveProfile, points: Sequence[Point], kind: Kind
+) -> Callable[[Mapping[str, float]], DriveProfile]:
+    is_read = points[0].read_fraction == 1
+    small, large = (f(p.block_size for p in points) for f in (min, max))
+    busiest = max(p.iops * p.block_size / p.targets for p in points)
+
+    def made(at: Mapping[str, float]) -> DriveProfile:
+        key = "read_bandwidth" if is_read else "write_bandwidth"
+        profile = template
+        if large > PIECE:
+            piece = Quantity(value=PIECE, basis="assumed", source="the way and the media overlap")
+            profile = template.model_copy(update={"max_transfer": piece})
+        if "bandwidth" in at:
+            profile = profile.model_copy(update={key: Quantity(value=at["bandwidth"])})
+        if kind == "batch":
+            return _in_batches(profile, at["latency"], is_read)
+        if is_read:
+            return _with_reads(profile, at["latency"], at["rate"], large)
+        write = profile.write.model_copy(update={"unit": Quantity(value=small, basis="assumed")})
+        profile = profile.model_copy(update={"write": write})
+        limit: Literal["drain", "controller"] = "controller" if kind == "cap" else "drain"
+        rate = at["rate"] if kind == "cap" else max(at["rate"], OPEN * busiest / small)
+        drive = with_writes(profile, at["latency"], 0.15, rate, limit)
+        if kind == "cap":  # the drain of its programs must not limit bytes either
+            drain = max(20 * at["rate"], OPEN * busiest / small)
+            program = Quantity(value=drive.dies.value / drain * 1e12)
+            update = drive.write.model_copy(update={"program": program})
+            drive = drive.model_copy(update={"write": update})
+        return drive
+
+    return made
+
+
+def _with_reads(template: DriveProfile, latency_ps: float, rate: float, unit: int) -> DriveProfile:
+    """*template* with reads of up to *unit* bytes on one die each, none of which is ever full."""
+    q = Quantity
+    read = template.read.model_copy(
+        update={
+            "base": q(value=(1 - DIE_SHARE) * latency_ps), "die": q(value=DIE_SHARE * latency_ps),
+            "die_cv": q(value=0.1), "unit": q(value=max(4096, unit), basis="assumed"),
+            "channel": q(value=CHANNEL_PS), "engines": None,
+            "ahead": template.read.ahead and latency_ps / 1e12 > MEDIA_S,
+        }
+    )  # fmt: skip
+    dies = q(value=max(DIES, 2 ** math.ceil(math.log2(2 * rate * DIE_SHARE * latency_ps / 1e12))))
+    return template.model_copy(
+        update={"dies": dies, "channels": q(value=8), "commands": q(value=rate), "read": read}
+    )
+
+
+def _in_batches(template: DriveProfile, base_ps: float, is_read: bool) -> DriveProfile:
+    each, none = Quantity(value=EACH_PS, basis="assumed"), Quantity(value=0.0, basis="assumed")
+    said = each.model_copy(update={"source": "as the operation that was measured"})
+    rounds = Rounds(
+        base=Quantity(value=base_ps),
+        read=each if is_read else said,
+        write=said if is_read else each,
+    )
+    read = template.read.model_copy(update={"base": none})
+    write = template.write.model_copy(update={"base": none})
+    return template.model_copy(update={"rounds": rounds, "read": read, "write": write})

@@ -1,0 +1,155 @@
+"""The smallest stack that meets rows: a known one, made dearer or cheaper, and a cost of the bytes.
+
+Rows at one depth tell what a request costs and not how it is made up. The costs of a known stack
+then keep their proportions, and one factor is fitted; rows of two sizes tell what each KiB adds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from nvmesim.array_types import Floats
+from nvmesim.calibrate.bench import BenchHost, measure
+from nvmesim.calibrate.joint import joint_of, with_draws
+from nvmesim.calibrate.points import Point
+from nvmesim.catalog.load import get, with_level
+from nvmesim.catalog.profile import DriveProfile, Quantity, StackProfile
+
+PARTS: Final = ("submit", "complete", "interrupt", "wakeup", "per_batch")
+"""Costs that the factor multiplies."""
+BATCHED_S: Final = 0.4e-6
+"""CPU time of a polled request below which it was submitted in batches. Source: tuned batches take
+197 ns, single requests 588 (linux-io_uring-batched and -polled of the catalog)."""
+REQUESTS: Final = 12_000
+LEAST_SHARE: Final = 0.2
+"""Share of a row's CPU time that is not its bytes', from which on it tells of requests."""
+ASLEEP: Final = 2
+"""Requests in flight of a thread up to which it sleeps before each completion."""
+ERROR: Final = 0.03
+"""Relative standard error of a row's CPU time. Assumed, from repeats of fio runs: 1 to 4 %."""
+LARGE: Final = 64 << 10
+"""Bytes from which on what a known stack does not explain is the cost of its pages: 0.05 to 0.08 us
+each by one reader of a RAID0 with 256 KiB and 1 MiB requests (linux-xfs, A. Gavriliuk, May 2025),
+and by 4 MiB against 4 KiB reads of one host."""
+
+
+@dataclass(frozen=True)
+class ScaledCosts:
+    """Factor on the costs of a known stack, and s a KiB beside them."""
+
+    base: StackProfile
+    factor: float
+    per_kib: float
+    rows: tuple[Point, ...]
+
+    def stack(self, ghz: float, name: str) -> StackProfile:
+        """The stack of these costs on a clock of *ghz*."""
+        return _made(self, ghz, name)
+
+    def corrected(self, drive: DriveProfile, host: BenchHost) -> ScaledCosts:
+        """These costs with a factor that meets the CPU time of the rows, simulated on *host*.
+
+        A polling thread's time is all it has: there the rate is met.
+        """
+        off = []
+        for p in self.rows:
+            answer = measure(drive, host, p, requests=REQUESTS)
+            took = p.jobs / answer.iops if p.polled else answer.cpu_s or 0.0
+            own = (p.cpu_s or 0.0) - self.per_kib * p.block_size / 1024
+            modelled = took - self.per_kib * p.block_size / 1024
+            if min(own, modelled) > LEAST_SHARE * (p.cpu_s or 0.0):
+                off.append(math.log(own / modelled))
+        return replace(self, factor=self.factor * math.exp(float(np.mean(off)) if off else 0.0))
+
+    @property
+    def text(self) -> str:
+        """One line for a person."""
+        page = f", and {4e6 * self.per_kib:.3g} us a page of 4 KiB" if self.per_kib else ""
+        return (
+            f"{len(self.rows)} row(s) tell what a request costs, not how it is made up: "
+            f"{self.base.name} with {self.factor:.2f} times its cycles{page}"
+        )
+
+
+def scaled_costs(points: Sequence[Point], ghz: float) -> ScaledCosts | None:
+    """The costs that the CPU time of *points* tells on a clock of *ghz*; None without any."""
+    rows = [p for p in points if p.cpu_s and not p.held_out]
+    reads = [p for p in rows if p.read_fraction == 1]
+    rows = reads or rows
+    if not rows:
+        return None
+    if all(p.polled for p in rows):  # a polling thread that waits burns as much as one that works
+        least = {p.block_size: min(q.cpu_s or 0 for q in rows if q.block_size == p.block_size)
+                 for p in rows}  # fmt: skip
+        rows = [p for p in rows if p.cpu_s == least[p.block_size]]
+    return _solved(_base(rows), rows, ghz)
+
+
+def _base(rows: Sequence[Point]) -> StackProfile:
+    if not rows[0].polled:
+        return get("stack", "linux-io_uring")
+    cheapest = min(p.cpu_s or 0.0 for p in rows)
+    is_batched = cheapest < BATCHED_S
+    return get("stack", "linux-io_uring-batched" if is_batched else "linux-io_uring-polled")
+
+
+def _cycles(base: StackProfile, p: Point) -> float:
+    """Cycles of one request by *base*, as the load of *p* makes it pay them; none of md."""
+    total = base.submit.value + base.complete.value
+    if not base.polled:
+        total += base.interrupt.value
+        if p.iodepth <= ASLEEP:
+            total += base.wakeup.value
+    return total
+
+
+def _of_array(p: Point) -> float:
+    """Cycles that Linux md takes of each request."""
+    if not p.raid:
+        return 0.0
+    engine = with_level(get("raid-engine", "linux-md"), p.raid.partition(":")[0])
+    return engine.per_request.value
+
+
+def _solved(base: StackProfile, rows: Sequence[Point], ghz: float) -> ScaledCosts:
+    hz = ghz * 1e9
+    took = np.array([(p.cpu_s or 0.0) for p in rows])
+    own = np.array([_cycles(base, p) for p in rows]) / hz
+    array = np.array([_of_array(p) for p in rows]) / hz
+    kib = np.array([p.block_size / 1024 for p in rows])
+    rest = np.maximum(took - array, 0.3 * took)
+    if len({p.block_size for p in rows}) > 1:
+        terms: Floats = np.stack([own / took, kib / took], axis=1)
+        from scipy.optimize import nnls
+
+        found, _ = nnls(terms, rest / took)
+        factor, per_kib = max(float(found[0]), 0.05), float(found[1])
+    elif rows[0].block_size >= LARGE and float(np.mean(rest - own)) > 0:
+        factor, per_kib = 1.0, float(np.mean(rest - own) / kib[0])
+    else:
+        factor, per_kib = float(np.exp(np.mean(np.log(rest / own)))), 0.0
+    return ScaledCosts(base, factor, per_kib, tuple(rows))
+
+
+def _made(costs: ScaledCosts, ghz: float, name: str) -> StackProfile:
+    base = costs.base
+    update: dict[str, Quantity] = {}
+    for part in PARTS:
+        q = getattr(base, part)
+        if q.value:
+            update[part] = Quantity(value=q.value * costs.factor, basis="fitted")
+    if costs.per_kib:
+        update["per_kib"] = Quantity(value=costs.per_kib * ghz * 1e9, basis="fitted")
+    sources = (f"CPU time of {len(costs.rows)} rows, in the proportions of {base.name}",)
+    stack = base.model_copy(update={**update, "name": name, "sources": sources, "notes": ""})
+    spread = np.exp(
+        ERROR / np.sqrt(len(costs.rows)) * np.random.default_rng(4).standard_normal(256)
+    )
+    columns = {key: q.value * spread for key, q in update.items()}
+    stack = with_draws(stack, columns, sources[0])
+    return stack.model_copy(update={"joint": joint_of(stack, columns)})

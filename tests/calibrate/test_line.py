@@ -1,0 +1,82 @@
+"""The smallest drive: rows tell a latency and a bandwidth, and no ceiling that they do not show.
+
+Rows and held-out rows are published measurements: github mdcallag/mytools e1ba3d9 (synchronous
+writers, 300 s a run) and linux-block, S. Hajnoczi, 20 May 2021 (a virtio-blk guest by size).
+"""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from nvmesim.calibrate.bench import free_host, measure
+from nvmesim.calibrate.drive.fit import fit_drive
+from nvmesim.calibrate.points import Point
+from nvmesim.calibrate.smallest.line import line_of
+
+
+def row(size, jobs, iops, *, read=0.0, drives=1, depth=1):
+    raid = "raid0:524288" if drives > 1 else ""
+    return Point("", read, True, size, jobs, depth, iops, None, targets=drives, raid=raid)
+
+
+def predicted(fit, point):
+    return measure(fit.profile, free_host(fit.profile.link), point, requests=10_000).iops
+
+
+K, M = 1 << 10, 1 << 20
+
+
+@pytest.fixture(scope="module")
+def consumer():
+    """One consumer drive at 1 and 4 jobs: 16 KiB tell no ceiling, 2 MiB a bandwidth."""
+    rows = [(16 * K, 1, 43398.6), (16 * K, 4, 162961.8), (2 * M, 1, 2617.6), (2 * M, 4, 3258.2)]
+    return fit_drive([row(*r) for r in rows])
+
+
+@pytest.mark.parametrize(
+    ("size", "jobs", "iops"),
+    [(16 * K, 2, 85565.0), (16 * K, 16, 409602.1), (16 * K, 32, 405574.9), (2 * M, 32, 3258.6)],
+)
+def test_large_writes_tell_the_bandwidth_that_stops_small_ones(consumer, size, jobs, iops):
+    assert not consumer.misses
+    assert predicted(consumer, row(size, jobs, iops)) == pytest.approx(iops, rel=0.08)
+
+
+def test_a_ceiling_that_no_row_shows_stays_open(consumer):
+    assert "write.program" in consumer.profile.untold
+    joint = consumer.profile.joint
+    column = np.array(joint.factors)[:, joint.names.index("write.program")]
+    assert column.max() / column.min() > 3
+
+
+@pytest.mark.parametrize("read", [1.0, 0.0])
+def test_two_numbers_tell_all_sizes_of_a_guest(read):
+    """4 and 128 KiB are fitted, 16 and 64 KiB predicted."""
+    iops = {1.0: (149426, 118939, 34886, 17655), 0.0: (138578, 102089, 32364, 16154)}[read]
+    small, middle, large, most = (
+        row(size * K, 4, x, read=read) for size, x in zip((4, 16, 64, 128), iops, strict=True)
+    )
+    fit = fit_drive([small, most])
+    assert not fit.misses
+    for held_out in (middle, large):
+        assert predicted(fit, held_out) == pytest.approx(held_out.iops, rel=0.04)
+    if read:  # the media is no flash: a sequential reader finds nothing read ahead
+        sequential = replace(small, random=False)
+        assert predicted(fit, sequential) == pytest.approx(146032, rel=0.04)
+
+
+def test_an_array_of_local_disks_serves_in_batches():
+    """Two cloud disks as RAID0: neither a bank of dies nor a capped controller does this."""
+    rows = [(16 * K, 1, 9866.5), (16 * K, 4, 23949.6), (2 * M, 1, 390.6), (2 * M, 4, 390.6)]
+    fit = fit_drive([row(*r, drives=2) for r in rows])
+    assert fit.profile.rounds is not None
+    for size, jobs, iops in ((16 * K, 2, 17407), (16 * K, 8, 41570), (16 * K, 16, 49712)):
+        assert predicted(fit, row(size, jobs, iops, drives=2)) == pytest.approx(iops, rel=0.15)
+
+
+def test_a_ceiling_must_be_seen():
+    rising = [row(4 * K, n, 43e3 * n) for n in (1, 2, 4)]
+    flat = [row(4 * K, n, x) for n, x in ((1, 43e3), (4, 120e3), (16, 121e3))]
+    assert not line_of(rising).has_ceiling
+    assert line_of(flat).cap == pytest.approx(120.5e3, rel=0.02)
