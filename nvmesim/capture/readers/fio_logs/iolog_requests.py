@@ -10,9 +10,8 @@ from typing import Final
 import numpy as np
 
 from nvmesim.capture.capture import Capture, Conditions, Measurement, Op, OpResult
-from nvmesim.capture.lines import NEWLINE, ahead, chunks
+from nvmesim.capture.lines import NEWLINE, ahead, chunks, whole_lines
 from nvmesim.capture.notes import Notes
-from nvmesim.capture.readers.block.blkparse_fields import whole_lines
 from nvmesim.capture.readers.fio_logs import iolog_kernel as kernel
 from nvmesim.capture.requests import pairing_kernel as pairs
 from nvmesim.capture.requests.block import Block
