@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from nvmesim.show import words
-from nvmesim.show.blocks import Block, Line, Table, table
+from nvmesim.show.blocks import Block, Facts, Fold, Line, Table, table
 from nvmesim.show.page import chart_page, html
+from nvmesim.show.studies.input_names import in_words
 from nvmesim.units import format_iops
 
 if TYPE_CHECKING:
@@ -83,14 +84,18 @@ def sensitivity_blocks(
 ) -> list[Block]:
     """What carries most of the interval, and a row for each input."""
     head: list[Block] = [Line(f"asked: {asked}", "soft")] if asked else []
-    return [*head, Line(_said(frame, metric), "head"), inputs(frame, metric, spread)]
+    keys = tuple((in_words(key), key) for key in frame["input"][:SHOWN])
+    return [
+        *head, Line(_said(frame, metric), "head"), inputs(frame, metric, spread),
+        Fold("keys of the inputs", (Facts(keys),)),
+    ]  # fmt: skip
 
 
 def inputs(frame: pl.DataFrame, metric: str, spread: float | None, most: int = SHOWN) -> Table:
     """A row for each uncertain input, the one that carries most first."""
     other = "by its basis" if spread is None else f"±{spread:.0%}"
     rows = [
-        [r["input"], r["value"], r["basis"], "its own" if r["stated"] else other,
+        [in_words(r["input"]), r["value"], r["basis"], "its own" if r["stated"] else other,
          _change(r["change_low"]), _change(r["change_high"]), f"{r['share']:.0%}",
          f"±{100 * r['without']:.0f} %"]
         for r in frame[:most].to_dicts()
@@ -106,10 +111,15 @@ def sensitivity_page(
     frame: pl.DataFrame, metric: str, spread: float | None, name: str, asked: str
 ) -> str:
     """Return the chart and the table as one HTML page."""
+    import polars as pl
+
     from nvmesim.show.charts.sweep import tornado
 
     more = sensitivity_blocks(frame, metric, spread, asked)
-    return chart_page(tornado(frame), f"{name}: what {metric} depends on", *more)
+    named = pl.Series("name", [in_words(key) for key in frame["input"]], pl.String)
+    return chart_page(
+        tornado(frame.with_columns(named)), f"{name}: what {metric} depends on", *more
+    )
 
 
 def _change(value: float | None) -> str:
@@ -122,7 +132,7 @@ def _said(frame: pl.DataFrame, metric: str) -> str:
     first = frame.row(0, named=True)
     best = frame.sort("without").row(0, named=True)
     return (
-        f"{metric}: {first['input']} makes {first['share']:.0%} of the interval; measuring "
-        f"{best['measure']} would narrow it from ±{100 * best['whole']:.0f} % to "
+        f"{first['share']:.0%} of the interval of {metric} is from {in_words(first['input'])}; "
+        f"measuring {best['measure']} would narrow it from ±{100 * best['whole']:.0f} % to "
         f"±{100 * best['without']:.0f} %"
     )
