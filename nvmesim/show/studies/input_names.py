@@ -40,7 +40,7 @@ def in_words(key: str) -> str:
         found = re.match(begins, key)
         if found:
             text = _documented(model, key[found.end() :].split("."))
-            return f"{name}: {text}" if text else key
+            return f"{name}: {text or key[found.end() :].replace('.', ' ').replace('_', ' ')}"
     return key
 
 

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 NEAREST = 5
 """CPUs that are shown unless all are asked for."""
+LEAST_GAIN = 0.01
+"""A measurement that narrows an interval by less is not worth naming."""
 SHOWN = 16
 """Inputs that are shown; a file has all."""
 
@@ -100,10 +102,13 @@ def inputs(frame: pl.DataFrame, metric: str, spread: float | None, most: int = S
          f"±{100 * r['without']:.0f} %"]
         for r in frame[:most].to_dicts()
     ]  # fmt: skip
-    heads = ("input", "<value", "<basis", "<range", f"{metric} at its low", "at its high",
-             "of the interval", "interval once measured")  # fmt: skip
+    heads = ("input", "<value", "<basis", "<range", "at low", "at high", "share", "measured")
     left = len(frame) - most
-    notes = [f"{words.plural(left, 'input')} more (-o writes all)"] if left > 0 else []
+    notes = [
+        f"at low, at high: change of {metric} with the input at the ends of its range; share: of "
+        "the whole interval; measured: what would be left of the interval"
+    ]
+    notes += [f"{words.plural(left, 'input')} more (-o writes all)"] if left > 0 else []
     return table("Uncertain inputs", heads, rows, notes=notes)
 
 
@@ -131,8 +136,10 @@ def _said(frame: pl.DataFrame, metric: str) -> str:
         return f"{metric} depends on no uncertain number"
     first = frame.row(0, named=True)
     best = frame.sort("without").row(0, named=True)
+    said = f"{first['share']:.0%} of the interval of {metric} is from {in_words(first['input'])}"
+    if best["whole"] - best["without"] < LEAST_GAIN:
+        return f"{said}; no measurement alone narrows its ±{100 * best['whole']:.0f} % much"
     return (
-        f"{first['share']:.0%} of the interval of {metric} is from {in_words(first['input'])}; "
-        f"measuring {best['measure']} would narrow it from ±{100 * best['whole']:.0f} % to "
-        f"±{100 * best['without']:.0f} %"
+        f"{said}; this would narrow it most, from ±{100 * best['whole']:.0f} % to "
+        f"±{100 * best['without']:.0f} %: {best['measure']}"
     )
