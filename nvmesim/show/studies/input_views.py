@@ -75,7 +75,8 @@ def fragment(sizing: Sizing) -> str:
 def sizing_page(sizing: Sizing) -> str:
     """Return the load, the charts and every CPU as one HTML page."""
     title = f"CPUs for {format_iops(sizing.load.iops)}"
-    return chart_page(sizing.chart(), title, *sizing_blocks(sizing, everything=True)[1:])
+    _, asked, *more = sizing_blocks(sizing, everything=True)
+    return chart_page(sizing.chart(), title, *more, first=[asked])
 
 
 # What the answer depends on -----------------------------------------------------------------------
@@ -120,10 +121,14 @@ def sensitivity_page(
 
     from nvmesim.show.charts.sweep import tornado
 
-    more = sensitivity_blocks(frame, metric, spread, asked)
+    *first, shown, keys = sensitivity_blocks(frame, metric, spread, asked)
     named = pl.Series("name", [in_words(key) for key in frame["input"]], pl.String)
     return chart_page(
-        tornado(frame.with_columns(named)), f"{name}: what {metric} depends on", *more
+        tornado(frame.with_columns(named)),
+        f"{name}: what {metric} depends on",
+        shown,
+        keys,
+        first=first,
     )
 
 
