@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import altair
 import vl_convert
 
 ROOT = Path(__file__).parent.parent
@@ -103,8 +104,10 @@ def run(source: str, names: dict[str, Any]) -> list[str]:
 
 def rendered(value: Any) -> str:
     """*value* as a notebook would show it."""
-    if hasattr(value, "to_dict") and hasattr(value, "mark_point"):  # a chart of Altair
-        return output(vl_convert.vegalite_to_svg(value.to_json()))
+    if isinstance(value, altair.TopLevelMixin):
+        shown = value._repr_mimebundle_()
+        svg = shown.get("image/svg+xml") if isinstance(shown, dict) else None
+        return output(svg or vl_convert.vegalite_to_svg(value.to_json()))
     if hasattr(value, "_repr_html_"):
         return output(str(value._repr_html_()))
     return f"```text\n{value!r}\n```"

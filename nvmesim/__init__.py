@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from nvmesim.scenario.load import load_scenario as load_scenario
     from nvmesim.scenario.schema import Scenario as Scenario
     from nvmesim.show.charts import named as charts
+    from nvmesim.show.frames import table_of as table
     from nvmesim.study.best import best as best
     from nvmesim.study.choose.search import choose as choose
     from nvmesim.study.diagnosis.diagnose import diagnose as diagnose
@@ -62,6 +63,7 @@ __all__ = [
     "simulate",
     "size_cpu",
     "sweep",
+    "table",
     "timeline",
 ]
 
@@ -89,6 +91,7 @@ _HOME: Final = {
     "simulate": "nvmesim.predict.simulate:simulate",
     "size_cpu": "nvmesim.study.size:size_cpu",
     "sweep": "nvmesim.study.sweep.api:sweep",
+    "table": "nvmesim.show.frames:table_of",
     "timeline": "nvmesim.study.timeline:timeline",
 }
 

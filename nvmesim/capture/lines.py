@@ -56,7 +56,7 @@ def _chunks(source: Source, size: int) -> Iterator[np.ndarray]:
             stop = carried.size + got
             if got == 0:
                 break
-            cut = _last_newline(data, stop) + 1
+            cut = whole_lines(data[:stop])
             carried = data[cut:stop]
             if carried.size > LONGEST_LINE:
                 raise source.error("has a line longer than 64 MiB", "repeat the capture")
@@ -66,16 +66,16 @@ def _chunks(source: Source, size: int) -> Iterator[np.ndarray]:
             yield carried
 
 
-def _last_newline(data: np.ndarray, stop: int) -> int:
-    """Index of the last newline before *stop*, or -1."""
-    step = 1 << 12
+def whole_lines(data: np.ndarray) -> int:
+    """Return the bytes of *data* up to and with its last newline; 0 if there is none."""
+    step, stop = 1 << 12, data.size
     while stop > 0:
         first = max(stop - step, 0)
         found = np.flatnonzero(data[first:stop] == NEWLINE)
         if found.size:
-            return first + int(found[-1])
+            return first + int(found[-1]) + 1
         stop, step = first, step * 2
-    return -1
+    return 0
 
 
 class _Recoder:

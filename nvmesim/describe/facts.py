@@ -58,6 +58,8 @@ class Slot:
     node: int | None = None
     socket: int | None = None
     uplink: Uplink | None = None
+    root: str | None = None
+    """PCI domain and bus of the root complex that it is below."""
     disks: tuple[str, ...] = ()
     """Block devices that the dump itself ties to this place."""
 

@@ -32,6 +32,7 @@ _DRIVE_WIDTHS: Final = (4, 2, 1, 8, 16)
 _UPLINK_WIDTHS: Final = (16, 8, 4, 2, 1)
 _PACKAGES: Final = ("Package", "Socket")
 """hwloc 2 and 1."""
+_BUSES: Final = re.compile(r"([0-9a-f]{4,8}):\[([0-9a-f]{2})-")
 _BLOCK: Final = re.compile(r"(nvme\d+(?:c\d+)?n\d+|sd[a-z]+|hd[a-z]+)$")
 
 
@@ -42,6 +43,7 @@ class _Place:
     node: int | None = None
     socket: int | None = None
     bridges: tuple[ET.Element, ...] = ()
+    root: str | None = None
 
 
 def read_lstopo(source: Source) -> Facts:
@@ -140,6 +142,9 @@ def _walk(root: ET.Element) -> Iterator[tuple[ET.Element, _Place]]:
             place = replace(place, socket=index)
         elif kind == "NUMANode":
             place = replace(place, node=index)
+        elif kind == "Bridge" and element.get("bridge_type") == "0-1":
+            buses = _BUSES.match(element.get("bridge_pci", ""))
+            place = replace(place, root=f"{buses[1]}:{buses[2]}" if buses else None)
         elif kind == "Bridge" and element.get("bridge_type") == "1-1":
             place = replace(place, bridges=(*place.bridges, element))
         beside = [o for o in element.findall("object") if o.get("type") == "NUMANode"]
@@ -170,6 +175,7 @@ def _attach(device: ET.Element, place: _Place, facts: Facts) -> None:
                 node=place.node,
                 socket=place.socket,
                 uplink=_switch(place),
+                root=place.root,
                 disks=names,
             )
         )

@@ -186,6 +186,7 @@ def _slot(
         link=link,
         node=node,
         uplink=uplink,
+        root=path[-1].address.rpartition(":")[0] if path and drive.domain < VMD_DOMAIN else None,
     )
 
 

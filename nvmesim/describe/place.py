@@ -34,6 +34,8 @@ class PlacedDrive:
     socket: int
     link: str | None
     uplink: Uplink | None
+    root: str | None = None
+    """Address of the root complex; not part of the shape: a scenario need not say it."""
 
     @property
     def shape(self) -> tuple[object, ...]:
@@ -169,11 +171,22 @@ def place(facts: Facts) -> Server:
         uplinks=uplinks,
         drives=_ordered(drives, placed),
         arrays=placed,
-        read=facts.read,
+        read=[*facts.read, *_roots_text(drives)],
         assumed=assumed,
         missing=missing,
         packets=facts.packets,
     )
+
+
+def _roots_text(drives: list[PlacedDrive]) -> list[str]:
+    """Say which drives share a root complex, if that is known of all and there are several."""
+    below: dict[str, list[str]] = {}
+    for drive in drives:
+        below.setdefault(drive.root or "", []).append(shown(drive.disk.name))
+    if "" in below or len(below) < 2:
+        return []
+    listed = "; ".join(f"{root} has {', '.join(below[root])}" for root in sorted(below))
+    return [f"{len(below)} PCIe root complexes: {listed}"]
 
 
 def _missing(facts: Facts, disks: list[Disk]) -> list[str]:
@@ -274,7 +287,7 @@ def _placed(disk: Disk, slot: Slot | None, sockets: Sockets) -> PlacedDrive:
         disk = replace(disk, model=slot.model)
     socket = sockets.of(slot.uplink or slot, what) if slot.uplink else sockets.of(slot, what)
     link = slot.link if disk.interface in ("nvme", None) else None
-    return PlacedDrive(disk, drive_part(disk, link), socket, link, slot.uplink)
+    return PlacedDrive(disk, drive_part(disk, link), socket, link, slot.uplink, slot.root)
 
 
 def _complete(

@@ -17,7 +17,7 @@ from nvmesim.predict.prepare import EngineFactory, Prepared
 from nvmesim.predict.rebuild_speed import speed_limits
 from nvmesim.predict.result import Bottleneck, CurvePoint, Result
 from nvmesim.predict.stragglers import Waits
-from nvmesim.predict.uncertainty.certainty import Assembly, beyond, drive_share
+from nvmesim.predict.uncertainty.certainty import UncertaintyBudget, drive_share, model_uncertainty
 from nvmesim.predict.uncertainty.design import Numbers
 from nvmesim.predict.uncertainty.difference import shown
 from nvmesim.predict.uncertainty.domain import outside
@@ -39,7 +39,7 @@ class RunAnswer:
     curve: tuple[CurvePoint, ...] = ()
     waits: Waits | None = None
     numbers: Numbers | None = None
-    known: Assembly | None = None
+    known: UncertaintyBudget | None = None
     """None: intervals are the simulation's alone."""
     warnings: list[str] = field(default_factory=list)
     interrupted: bool = False
@@ -67,12 +67,12 @@ class RunAnswer:
         lowered, load = self.ready.lowered, self.ready.load
         share = drive_share(lowered, self.totals)
         verdict = self._bottleneck().verdict
-        known = beyond(self.ready.scenario, verdict, share, without)
+        known = model_uncertainty(self.ready.scenario, verdict, share, without)
         rate = offered(self.ready.scenario)
-        carried = None
+        headroom = None
         if load.is_open and self.stable and rate:
-            carried = self._bottleneck().bound_iops / rate
-        self.known = Assembly(known, self.numbers, carried)
+            headroom = self._bottleneck().bound_iops / rate
+        self.known = UncertaintyBudget(known, self.numbers, headroom)
 
     def study_waits(self, progress: Progress | None, *, of_load: bool) -> None:
         """Simulate what a volume loses to its slowest member; *of_load*: under its load alone."""

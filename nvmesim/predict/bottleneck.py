@@ -45,7 +45,7 @@ MORE_OUTSTANDING: Final = "twice as many outstanding"
 
 
 @dataclass(frozen=True)
-class Full:
+class SaturatedStation:
     """A station with how full its fullest part is, and what it could do at most."""
 
     info: StationInfo
@@ -53,11 +53,11 @@ class Full:
     bound_iops: float
 
 
-def ranked(lowered: Lowered, totals: Totals) -> list[Full]:
+def ranked(lowered: Lowered, totals: Totals) -> list[SaturatedStation]:
     """Stations that do work, those first that allow least; gates that only wait are left out."""
     asleep = served_in_turn(lowered.scenario)
     found = [
-        Full(info, fullest(lowered.network, info, totals), bound(lowered, info, totals))
+        SaturatedStation(info, fullest(lowered.network, info, totals), bound(lowered, info, totals))
         for info in lowered.stations
         if info.kind in VERDICTS
         and not (asleep and info.kind == "thread")
@@ -142,7 +142,7 @@ def bounds(lowered: Lowered, totals: Totals, in_flight: int) -> dict[str, float]
     return dict(sorted(found.items(), key=lambda item: item[1]))
 
 
-def limiting(stations: Sequence[Full]) -> Full | None:
+def limiting(stations: Sequence[SaturatedStation]) -> SaturatedStation | None:
     """The one of `ranked` that stops it: the fullest above `FULL`, None if there is none.
 
     A thread that holds on while it waits for a full CPU is not what stops it: the CPU is. Nor is
@@ -218,12 +218,12 @@ def judge(
     )
 
 
-def _is_engine(lowered: Lowered, stop: Full) -> bool:
+def _is_engine(lowered: Lowered, stop: SaturatedStation) -> bool:
     """True if threads or CPUs are full of what the RAID engine does, more than of all else."""
     return stop.info.kind in ("thread", "cpu") and engine_share(lowered.scenario) > ENGINE_SHARE
 
 
-def _engine_text(lowered: Lowered, stop: Full) -> str:
+def _engine_text(lowered: Lowered, stop: SaturatedStation) -> str:
     if not _is_engine(lowered, stop):
         return ""
     share = percent(engine_share(lowered.scenario))
@@ -235,8 +235,8 @@ def _engine_text(lowered: Lowered, stop: Full) -> str:
 def _sentence(
     lowered: Lowered,
     totals: Totals,
-    stop: Full | None,
-    most: Full | None,
+    stop: SaturatedStation | None,
+    most: SaturatedStation | None,
     reliefs: Sequence[Relief],
     backlog_per_s: float | None,
     offered: float | None,
@@ -245,7 +245,7 @@ def _sentence(
         full = spoken(lowered, totals, stop) if stop is not None else ""
         return _unstable(stop, full, backlog_per_s, offered)
     if offered is not None:
-        return _carried(most, spoken(lowered, totals, most) if most else "", offered)
+        return _offered_load_text(most, spoken(lowered, totals, most) if most else "", offered)
     if stop is not None:
         also = also_full(lowered, totals, stop)
         relief = best_relief(reliefs)
@@ -261,7 +261,7 @@ def _sentence(
     return f"{nothing}{held}: latency is the limit; {best_relief(deeper or reliefs)}."
 
 
-def also_full(lowered: Lowered, totals: Totals, stop: Full) -> str:
+def also_full(lowered: Lowered, totals: Totals, stop: SaturatedStation) -> str:
     """Name the fullest station of another kind that is full as well."""
     others = [
         f
@@ -275,7 +275,7 @@ def also_full(lowered: Lowered, totals: Totals, stop: Full) -> str:
     return f", with {spoken(lowered, totals, other)} {percent(other.utilization)} busy too"
 
 
-def _carried(most: Full | None, name: str, offered: float) -> str:
+def _offered_load_text(most: SaturatedStation | None, name: str, offered: float) -> str:
     text = f"The offered {format_iops(offered)} are carried"
     if most is None:
         return f"{text}."
@@ -287,13 +287,15 @@ def _carried(most: Full | None, name: str, offered: float) -> str:
     )
 
 
-def _unstable(stop: Full | None, name: str, backlog_per_s: float, offered: float | None) -> str:
+def _unstable(
+    stop: SaturatedStation | None, name: str, backlog_per_s: float, offered: float | None
+) -> str:
     what = f"The offered {format_iops(offered)} have" if offered else "The load has"
     why = f"; {name} is full at {format_iops(stop.bound_iops)}" if stop else ""
     return f"{what} no steady state: the backlog grows by {backlog_per_s:,.0f} requests/s{why}."
 
 
-def describe(lowered: Lowered, totals: Totals, full: Full) -> str:
+def describe(lowered: Lowered, totals: Totals, full: SaturatedStation) -> str:
     """Name of what is full, as a person says it, with how full it is."""
     info = full.info
     busy_text = f"{percent(full.utilization)} busy"
@@ -315,7 +317,7 @@ def describe(lowered: Lowered, totals: Totals, full: Full) -> str:
     return f"{spoken(lowered, totals, full)} ({busy_text})"
 
 
-def spoken(lowered: Lowered, totals: Totals, full: Full) -> str:
+def spoken(lowered: Lowered, totals: Totals, full: SaturatedStation) -> str:
     """Name of a station; of the same station of several drives that are as busy, no single one.
 
     Which of equal drives is the fullest is chance.

@@ -17,7 +17,7 @@ class Change:
     scenario: ResolvedScenario
 
 
-Maker = Callable[[ResolvedScenario], Change | None]
+ChangeFactory = Callable[[ResolvedScenario], Change | None]
 """Returns None where the change does not apply."""
 
 

@@ -17,7 +17,7 @@ from nvmesim.predict.answer import RunAnswer, offered
 from nvmesim.predict.comparing import difference
 from nvmesim.predict.prepare import EngineFactory, prepare
 from nvmesim.predict.result import Result
-from nvmesim.predict.uncertainty.certainty import beyond, deserved
+from nvmesim.predict.uncertainty.certainty import model_uncertainty, precision_goal
 from nvmesim.scenario.resolved import ResolvedScenario
 from nvmesim.scenario.schema import Scenario
 from nvmesim.warning import Warning
@@ -135,7 +135,7 @@ def goal_of(
         return stated
     if not scenario.workload:
         return replace(stated, requests=REBUILD_LEAST)
-    return deserved(stated, beyond(scenario, without=without_source))
+    return precision_goal(stated, model_uncertainty(scenario, without=without_source))
 
 
 @contextmanager

@@ -25,8 +25,8 @@ from nvmesim.predict.array_upgrades import (
     shorter_serial_section,
     two_arrays,
 )
-from nvmesim.predict.bottleneck import MORE_OUTSTANDING, Full
-from nvmesim.predict.change import Change, Maker, times
+from nvmesim.predict.bottleneck import MORE_OUTSTANDING, SaturatedStation
+from nvmesim.predict.change import Change, ChangeFactory, times
 from nvmesim.predict.pool_upgrades import more_at_a_drive, smaller_records
 from nvmesim.raid.levels import level_of
 from nvmesim.scenario.resolved import Drive, ResolvedScenario, Target, Volume, WorkloadGroup
@@ -405,7 +405,7 @@ def twice_the_volume_limits(s: ResolvedScenario) -> Change | None:
     return None if drives == s else Change("volumes with twice the limit", drives)
 
 
-BY_RESOURCE: Final[dict[str, tuple[Maker, ...]]] = {
+BY_RESOURCE: Final[dict[str, tuple[ChangeFactory, ...]]] = {
     "cores": (one_more_core, more_ghz, twice_the_cores),
     "threads": (twice_the_threads, more_ghz, one_file_a_thread),
     "dies": (one_more_drive, twice_the_dies),
@@ -433,7 +433,9 @@ BY_RESOURCE: Final[dict[str, tuple[Maker, ...]]] = {
 """Changes to try for each `StationInfo.resource`, most to the point first."""
 
 
-def choose(scenario: ResolvedScenario, stations: Sequence[Full], stop: Full | None) -> list[Change]:
+def choose(
+    scenario: ResolvedScenario, stations: Sequence[SaturatedStation], stop: SaturatedStation | None
+) -> list[Change]:
     """Return the changes worth simulating: for what stops it, then for those next in line.
 
     *stations* come as `bottleneck.ranked` sorts them. Without a bottleneck, outstanding is first.
@@ -441,7 +443,7 @@ def choose(scenario: ResolvedScenario, stations: Sequence[Full], stop: Full | No
     would change.
     """
     pools = served_in_turn(scenario)
-    makers: list[Maker] = [smaller_records]
+    makers: list[ChangeFactory] = [smaller_records]
     if stop is not None:
         makers += BY_RESOURCE.get(stop.info.resource, ())
     else:

@@ -104,13 +104,15 @@ def figures(charts: Mapping[str, tuple[LayerChart, str]]) -> Markup:
     return html([Charts(charts)])
 
 
-def chart_page(drawn: LayerChart | VConcatChart, title: str, *more: Block) -> str:
-    """Return a page with one chart, or with those of a column, then *more*."""
+def chart_page(
+    drawn: LayerChart | VConcatChart, title: str, *more: Block, first: Iterable[Block] = ()
+) -> str:
+    """Return a page with *first*, one chart or those of a column, then *more*."""
     stacked = getattr(drawn, "vconcat", None)
     found: dict[str, tuple[Any, str]] = {"": (drawn, "")}
     if stacked is not None:
         found = {str(c.title): (c, "") for c in stacked}
-    return document(title, [Line(title, "title"), Charts(found), *more])
+    return document(title, [Line(title, "title"), *first, Charts(found), *more])
 
 
 def asset(name: str) -> str:

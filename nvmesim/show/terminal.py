@@ -18,6 +18,8 @@ WIDTH = 120
 """Of output that no terminal shows."""
 NARROWEST = 92
 """Narrower terminals get tables without gaps of three."""
+FIRST = 36
+"""Characters of the first column that are not given up for others."""
 _STYLES = {"title": "bold", "head": "bold", "soft": "dim", "strong": "bold", "faint": "dim"}
 
 
@@ -117,6 +119,7 @@ def _table(shown: b.Table, width: int) -> Grid:
         grid.add_column(
             plain(heading), justify="left" if column.is_left else "right",
             no_wrap=number > 0 and not _is_long(shown, number), overflow="fold",
+            min_width=None if number else min(FIRST, max(len(r[0].text) for r in shown.rows)),
         )  # fmt: skip
     for number, row in enumerate(shown.rows):
         cells = (plain(f"{c.text} {c.small}".strip()) for c in row)

@@ -12,12 +12,14 @@ from typing import Any, Final, Literal
 
 from nvmesim.drawing import Drawable
 from nvmesim.errors import FailedArrayError, InputError, nearest
+from nvmesim.measure.figures import Interval
 from nvmesim.predict.result import Result
 from nvmesim.raid.levels import LEVELS
 from nvmesim.scenario.load import scenario_from_dict
 from nvmesim.scenario.resolve import resolve
 from nvmesim.scenario.schema import Scenario
-from nvmesim.study.load_search import Applied, Found, LimitMiss, LoadLimits, LoadSearch, Trial
+from nvmesim.study.limits import LimitMiss, LoadLimits, probability
+from nvmesim.study.load_search import Applied, Found, LoadSearch, Trial
 from nvmesim.study.naming import design_name
 from nvmesim.study.sweep.api import Progress, tables_of
 from nvmesim.study.sweep.plan import make_plan, put
@@ -38,11 +40,25 @@ class BestGoal:
     iops: float | None = None
     """At least; None: as many as there are."""
 
+    def probability(self, result: Result) -> float:
+        """Least probability, over latencies and IOPS, that a real server keeps the goal."""
+        latency = result.total.latency
+        known = {"mean": latency.mean, "p99": latency.percentiles[99.0],
+                 "p99.9": latency.percentiles[99.9]}  # fmt: skip
+        chances = [
+            probability(Interval(value, *latency.intervals[name]), limit, at_least=False)
+            for name, limit in self.limits.named().items()
+            if name in latency.intervals and (value := known[name]) is not None
+        ]
+        if self.iops is not None:
+            chances.append(probability(result.total.iops, self.iops, at_least=True))
+        return min(chances, default=1.0)
+
     def words(self) -> str:
         """The goal in words.
 
         >>> BestGoal(LoadLimits(p99=1e-3, cpu=0.5), 3e6).words()
-        'p99 within 1 ms, CPU within 50 %, at least 3 MIOPS'
+        'p99 within 1 ms, CPU within 50 %, at least 3M IOPS'
         """
         from nvmesim.units import format_time
 
@@ -68,6 +84,8 @@ class StateAnswer:
     missed: LimitMiss | None = None
     lost: bool = False
     """The array does not survive this."""
+    probability: float | None = None
+    """Least probability, over the limits, that a real server keeps it; None: nothing holds."""
     trials: tuple[Trial, ...] = ()
 
     @property
@@ -90,6 +108,7 @@ class StateAnswer:
             "met": self.met,
             "why": self.why,
             "lost": self.lost,
+            "probability": self.probability,
             "load": None if self.applied is None else vars(self.applied),
             "iops": None if r is None else r.total.iops.to_json(),
             "p99_s": p99,
@@ -227,9 +246,9 @@ def best(
     logical CPUs ("50%"), *iops* what must be reached ("3M"). Closed loops are searched over threads
     and outstanding requests, several workloads in proportion; open loops over their rate. *over* is
     as `sweep` takes it. In the states "degraded" and "rebuilding" one member of every volume has
-    failed; without a volume only "healthy" is looked at, and no rebuild of a pool of ZFS. Intervals
-    are those of the simulation, and a limit counts as kept where the upper end of the interval
-    keeps it.
+    failed; without a volume only "healthy" is looked at, and no rebuild of a pool of ZFS. A limit
+    counts as kept where it is kept at the upper end of what simulation leaves; the probability of
+    each answer says how sure that is on a real server, with all that is not known.
 
     Raises InputError for a goal without a limit, an unknown state, or a replayed trace.
     """
@@ -246,8 +265,7 @@ def best(
     if answered and all(d.error for d in answered):
         raise InputError(f"nothing can be built; the first: {answered[0].error}")
     ranked = sorted(answered, key=lambda d: (bool(d.error), not d.met, -d.worst_iops))
-    notes = ("95 % intervals are those of the simulation alone",)
-    return Best(goal, str(tables.get("name") or "scenario"), tuple(ranked), asked, notes)
+    return Best(goal, str(tables.get("name") or "scenario"), tuple(ranked), asked)
 
 
 def _goal(
@@ -371,11 +389,21 @@ class _Task:
                                trials=found.trials)  # fmt: skip
         met, missed, why = True, None, _held_back(found)
         rate, asked = result.total.iops, self._goal.iops
-        if asked is not None and rate.low < asked:
+        low = rate.value * math.exp(-result.certainty.figures["iops"].simulation[0])
+        if asked is not None and low < asked:
             sure = rate.value < asked
-            missed = LimitMiss("iops", rate.value if sure else rate.low, asked, sure)
+            missed = LimitMiss("iops", rate.value if sure else low, asked, sure)
             met, why = False, f"{missed.words()} (then {why})"
-        return StateAnswer(state, met, found.applied, result, why, missed, trials=found.trials)
+        return StateAnswer(
+            state,
+            met,
+            found.applied,
+            result,
+            why,
+            missed,
+            probability=self._goal.probability(result),
+            trials=found.trials,
+        )
 
     def _say(self, what: str) -> None:
         with self._lock:

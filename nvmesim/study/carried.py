@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from nvmesim.predict.result import Result
-from nvmesim.predict.uncertainty.certainty import beyond
+from nvmesim.predict.uncertainty.certainty import model_uncertainty
 from nvmesim.predict.uncertainty.model_error import model_error
 from nvmesim.predict.uncertainty.numbers import Z95
 from nvmesim.scenario.resolved import ResolvedScenario
@@ -51,7 +51,7 @@ def parts_of(result: Result, scenario: ResolvedScenario, figure: str) -> list[Ca
     parts = result.certainty.figures.get(figure)
     if parts is None:
         return []
-    known = beyond(scenario, result.bottleneck.verdict)
+    known = model_uncertainty(scenario, result.bottleneck.verdict)
     calibrated = model_error(known.model_class, "calibrated", figure).half
     left = min(calibrated, max(parts.model)) if known.kind == "catalog" else max(parts.model)
     load = load_words(scenario)

@@ -8,7 +8,7 @@ does not, and each simulation says how far from the limits it is.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -21,7 +21,8 @@ from nvmesim.predict.prepare import prepare
 from nvmesim.predict.result import Result
 from nvmesim.predict.simulate import simulate
 from nvmesim.scenario.resolved import ResolvedScenario, WorkloadGroup
-from nvmesim.units import format_iops, format_time
+from nvmesim.study.limits import LimitMiss, LoadLimits
+from nvmesim.units import format_iops
 
 REQUESTS: Final = 16_000
 """Of a trial on the way: p99 within a few per cent."""
@@ -47,87 +48,6 @@ PERCENTILES: Final = {"p99": 99.0, "p99.9": 99.9}
 
 
 @dataclass(frozen=True)
-class LimitMiss:
-    """A limit that a load breaks."""
-
-    what: str
-    value: float
-    limit: float
-    sure: bool = True
-    """False: only the end of its interval breaks it."""
-
-    @property
-    def excess(self) -> float:
-        """How far beyond the limit, as a share of it."""
-        return abs(self.value / self.limit - 1)
-
-    def words(self) -> str:
-        """A missed limit, and by how much.
-
-        >>> LimitMiss("p99", 0.00135, 0.001).words()
-        'p99 is 1.35 ms: 35 % above 1 ms'
-        >>> LimitMiss("p99", 0.0135, 0.001).words()
-        'p99 is 13.5 ms: 14 times 1 ms'
-        >>> LimitMiss("iops", 2.1e6, 3e6).words()
-        '2.1 MIOPS at most: 30 % short of 3 MIOPS'
-        """
-        if self.what == "iops":
-            most, asked = format_iops(self.value), format_iops(self.limit)
-            if not self.sure:
-                return f"{asked} are reached but not for sure: their interval begins at {most}"
-            return f"{most} at most: {_by(self.excess)} short of {asked}"
-        if math.isinf(self.value):
-            return f"{self.what} grows without end: the load has no steady state"
-        if math.isnan(self.value):
-            return f"{self.what} is not known: too few requests lie beyond it, or in few episodes"
-        shown = (lambda v: f"{100 * v:.3g} %") if self.what == "cpu" else format_time
-        name = "CPU" if self.what == "cpu" else self.what
-        if not self.sure:
-            return f"{name} is within {shown(self.limit)} but not for sure: its interval ends at " \
-                   f"{shown(self.value)}"  # fmt: skip
-        if self.value >= 3 * self.limit:
-            return f"{name} is {shown(self.value)}: {self.value / self.limit:.2g} times " \
-                   f"{shown(self.limit)}"  # fmt: skip
-        return f"{name} is {shown(self.value)}: {_by(self.excess)} above {shown(self.limit)}"
-
-
-def _by(share: float) -> str:
-    return f"{100 * share:.0f} %" if share >= 0.095 else f"{100 * share:.2g} %"
-
-
-@dataclass(frozen=True)
-class LoadLimits:
-    """Limits: seconds, and the share of logical CPUs; None: no such limit."""
-
-    p99: float | None = None
-    p99_9: float | None = None
-    mean: float | None = None
-    cpu: float | None = None
-
-    def named(self) -> dict[str, float]:
-        """Name -> limit of those that are set, latencies first."""
-        every = {"p99": self.p99, "p99.9": self.p99_9, "mean": self.mean, "cpu": self.cpu}
-        return {name: limit for name, limit in every.items() if limit is not None}
-
-    def worst(self, values: Mapping[str, float]) -> tuple[float, LimitMiss | None]:
-        """How hard *values* press on the limits (1: just met), and the one that they break most.
-
-        >>> LoadLimits(p99=1e-3).worst({"p99": 0.5e-3})
-        (0.5, None)
-        """
-        pressure, name = 0.0, ""
-        for known, limit in self.named().items():
-            share = values[known] / limit
-            if math.isnan(share):
-                return math.inf, LimitMiss(known, math.nan, limit)
-            if share > pressure:
-                pressure, name = share, known
-        if pressure <= 1:
-            return pressure, None
-        return pressure, LimitMiss(name, values[name], self.named()[name])
-
-
-@dataclass(frozen=True)
 class Applied:
     """A load: what every thread keeps outstanding, or requests per second that arrive."""
 
@@ -141,7 +61,7 @@ class Applied:
         """The load as a person says it.
 
         >>> Applied(8, 16, 128).words(), Applied(1, 1, 0, rate=5e5).words()
-        ('8 threads x 16', '500 kIOPS offered')
+        ('8 threads x 16', '500k IOPS offered')
         """
         if self.rate is not None:
             return f"{format_iops(self.rate)} offered"
@@ -371,10 +291,13 @@ class LoadSearch:
             if self.stop():
                 raise KeyboardInterrupt
             loaded, applied = self.at(threads, depth)
-            result = self._long_run(loaded, applied)
-            trial = self._noted(applied, result)
+            trial = self._noted(applied, self._long_run(loaded, applied))
             if trial.holds:
-                return Found(applied, result, None, self._next_miss(trial), self._ordered())
+                # What profiles missed nearby moves the answer: the limits must hold with it, too.
+                result = self._long_run(loaded, applied, certainty=True)
+                trial = self._noted(applied, result)
+                if trial.holds:
+                    return Found(applied, result, None, self._next_miss(trial), self._ordered())
             lower = self._below(trial)
             if lower is None:
                 break
@@ -394,8 +317,7 @@ class LoadSearch:
     def _noted(self, applied: Applied, result: Result) -> Trial:
         """The run that decides, in place of the short one at the same load."""
         total, cpu = result.total, result.cpu.logical_utilization
-        stable = result.bottleneck.verdict != "unstable"
-        pressure = self.limits.worst(_values(total.latency, cpu, stable, upper=True))[0]
+        pressure = self.limits.worst(_ends(result))[0]
         long = Trial(applied, total.iops.value, total.latency.mean, total.latency.percentiles[99.0],
                      cpu, pressure, self._sure_miss(result), decides=True)  # fmt: skip
         for short in [t for t in self.trials if t.applied == applied]:
@@ -404,11 +326,13 @@ class LoadSearch:
         self.trials.append(long)
         return long
 
-    def _long_run(self, loaded: ResolvedScenario, applied: Applied) -> Result:
+    def _long_run(
+        self, loaded: ResolvedScenario, applied: Applied, *, certainty: bool = False
+    ) -> Result:
         requests = max(SURE_REQUESTS, 2 * ROUNDS * applied.in_flight)
         result = simulate(
             loaded, seed=self.seed, requests=requests, reliefs=False, over_time=False,
-            certainty=False,
+            certainty=certainty,
         )  # fmt: skip
         if any(w.code == "interrupted" for w in result.warnings):
             raise KeyboardInterrupt
@@ -416,15 +340,13 @@ class LoadSearch:
 
     def _sure_miss(self, result: Result) -> LimitMiss | None:
         """The limit that a result breaks, the upper ends of intervals counted."""
-        found, cpu = result.total.latency, result.cpu.logical_utilization
-        stable = result.bottleneck.verdict != "unstable"
-        if not stable:
+        if result.bottleneck.verdict == "unstable":
             return LimitMiss(next(iter(self.limits.named()), "latency"), math.inf, 1.0)
-        miss = self.limits.worst(_values(found, cpu, stable))[1]
+        cpu = result.cpu.logical_utilization
+        miss = self.limits.worst(_values(result.total.latency, cpu, True))[1]
         if miss is not None:
             return miss
-        ends = _values(found, cpu, stable, upper=True)
-        miss = self.limits.worst(ends)[1]
+        miss = self.limits.worst(_ends(result))[1]
         return None if miss is None else replace(miss, sure=False)
 
     def _next_miss(self, best: Trial) -> LimitMiss | None:
@@ -448,17 +370,23 @@ def _scaled(group: WorkloadGroup, more_threads: float, deeper: float) -> Workloa
     return replace(group, threads=threads, outstanding=max(1, round(group.outstanding * deeper)))
 
 
-def _values(
-    found: Distribution, cpu: float, stable: bool, *, upper: bool = False
-) -> dict[str, float]:
+def _values(found: Distribution, cpu: float, stable: bool) -> dict[str, float]:
     """Name -> value of what can be limited; NaN where there are too few samples."""
     named = {"mean": found.mean, "cpu": cpu}
     for name, percent in PERCENTILES.items():
         known = found.percentiles[percent]
         named[name] = math.nan if known is None else known
-    if upper:
-        named |= {k: high for k, (_, high) in found.intervals.items() if k in named}
     return named if stable else dict.fromkeys(named, math.inf)
 
 
-__all__ = ["Applied", "Found", "LimitMiss", "LoadLimits", "LoadSearch", "Trial"]
+def _ends(result: Result) -> dict[str, float]:
+    """The same at the upper end of what the simulation leaves of each figure."""
+    stable = result.bottleneck.verdict != "unstable"
+    named = _values(result.total.latency, result.cpu.logical_utilization, stable)
+    for name, parts in result.certainty.figures.items():
+        if name in named:
+            named[name] *= math.exp(parts.simulation[1])
+    return named
+
+
+__all__ = ["Applied", "Found", "LoadSearch", "Trial"]

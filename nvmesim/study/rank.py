@@ -21,7 +21,7 @@ import polars as pl
 from nvmesim.array_types import Floats
 from nvmesim.errors import InputError, nearest
 from nvmesim.measure.figures import Interval
-from nvmesim.predict.uncertainty.certainty import Beyond, beyond
+from nvmesim.predict.uncertainty.certainty import ModelUncertainty, model_uncertainty
 from nvmesim.predict.uncertainty.difference import gain_of
 from nvmesim.scenario.load import scenario_from_dict
 from nvmesim.scenario.resolve import resolve
@@ -190,14 +190,16 @@ class _Race:
         table = self.table()
         if self._metric != "iops":
             return table, None
-        known = {n: beyond(resolve(scenario_from_dict(*t)))
+        known = {n: model_uncertainty(resolve(scenario_from_dict(*t)))
                  for n, t in zip(self.names, self._tables, strict=True)}  # fmt: skip
         rows = [_whole(row, known[row["candidate"]]) for row in table.rows(named=True)]
         chances = [self._p_better(rows[0], row, known) for row in rows[1:]]
         return pl.DataFrame(rows, infer_schema_length=None), min(chances)
 
     @staticmethod
-    def _p_better(a: Mapping[str, Any], b: Mapping[str, Any], known: Mapping[str, Beyond]) -> float:
+    def _p_better(
+        a: Mapping[str, Any], b: Mapping[str, Any], known: Mapping[str, ModelUncertainty]
+    ) -> float:
         if not b["mean"] or not a["mean"]:
             return 0.5
         spans = [(k.half("iops"), k.half("iops")) for k in (known[r["candidate"]] for r in (b, a))]
@@ -217,7 +219,7 @@ class _Race:
         }  # fmt: skip
 
 
-def _whole(row: Mapping[str, Any], known: Beyond) -> dict[str, Any]:
+def _whole(row: Mapping[str, Any], known: ModelUncertainty) -> dict[str, Any]:
     """A candidate's row, its interval as wide as simulation, misfit and model make it."""
     mean = row["mean"]
     if not mean:

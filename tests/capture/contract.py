@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import math
 
+from nvmesim.capture.as_json import describe_capture
 from nvmesim.capture.capture import REQUEST_SCHEMA, Capture, Latency
-from nvmesim.capture.describe import describe_capture
 from nvmesim.errors import CaptureError
 
 

@@ -148,7 +148,7 @@ def test_mutated_bytes(path: Path, tmp_path_factory: pytest.TempPathFactory, dat
 
 def test_the_samples_fit_json() -> None:
     """Every sample can be described as the JSON object of `nvmesim trace --json`."""
-    describe = pytest.importorskip("nvmesim.capture.describe")
+    describe = pytest.importorskip("nvmesim.capture.as_json")
     for path in SAMPLES:
         text = json.dumps(describe.describe_capture(read_capture(path)), allow_nan=False)
         assert json.loads(text)["format"]

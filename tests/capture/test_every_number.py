@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from nvmesim.capture.describe import describe_capture
+from nvmesim.capture.as_json import describe_capture
 from nvmesim.capture.registry import read_capture
 
 DATA = Path(__file__).parent / "data"

@@ -9,8 +9,8 @@ import numpy as np
 import polars as pl
 import pytest
 
+from nvmesim.capture.as_json import describe_capture
 from nvmesim.capture.capture import Capture
-from nvmesim.capture.describe import describe_capture
 from nvmesim.capture.histogram import fio_bin_index, fio_bin_value
 from nvmesim.capture.readers.fio_logs import log as fio_log
 from nvmesim.capture.readers.fio_logs.log_rows import find_layout

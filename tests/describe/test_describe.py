@@ -483,3 +483,33 @@ def test_plain_lspci_counts_drives_and_leaves_links_open(described: Describe) ->
     assert tables["drives"][0]["count"] == 2
     assert "link" not in tables["drives"][0]
     assert "plain lspci shows no links" in text
+
+
+def test_drives_are_listed_below_their_root_complexes(tmp_path: Path) -> None:
+    lspci = (
+        made.bridge("00:01.0", 1, "Root Port (Slot+)", "8GT/s x4", node=0)
+        + made.nvme("01:00.0")
+        + made.bridge("40:03.1", 0x41, "Root Port (Slot+)", "8GT/s x4", node=0)
+        + made.nvme("41:00.0")
+        + made.bridge("40:03.2", 0x42, "Root Port (Slot+)", "8GT/s x4", node=0)
+        + made.nvme("42:00.0")
+    )
+    (tmp_path / "lspci.txt").write_text(lspci, encoding="utf-8")
+    roots = [text for text in description([tmp_path / "lspci.txt"]).read if "root complex" in text]
+    assert roots == [
+        "2 PCIe root complexes: 0000:00 has 0000:01:00.0; 0000:40 has 0000:41:00.0, 0000:42:00.0"
+    ]
+
+
+def test_root_complexes_of_lstopo(tmp_path: Path) -> None:
+    drive = made.lstopo_drive
+    one = drive("nvme0n1", "0000:01:00.0", "X")
+    two = drive("nvme1n1", "0000:41:00.0", "X")
+    text = made.lstopo([one, two])
+    for buses in ("00-05", "40-47"):
+        text = text.replace(
+            'bridge_type="0-1" pci', f'bridge_type="0-1" bridge_pci="0000:[{buses}]" pci', 1
+        )
+    (tmp_path / "lstopo.xml").write_text(text, encoding="utf-8")
+    read = description([tmp_path / "lstopo.xml"]).read
+    assert read[-1] == "2 PCIe root complexes: 0000:00 has nvme0n1; 0000:40 has nvme1n1"

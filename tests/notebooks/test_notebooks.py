@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import importlib.util
 import json
 import shutil
@@ -150,3 +151,28 @@ def test_lab_without_jupyter_says_what_to_install(tmp_path, capfd, monkeypatch):
     monkeypatch.undo()
     assert run_command(["lab", str(file), "--copy-only"]) == 2
     assert "is a file" in capfd.readouterr().err
+
+
+def test_a_page_of_a_notebook_has_pictures_and_tables(monkeypatch, tmp_path):
+    """No chart is the text "alt.Drawing(...)", no frame a dump."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "docs"))
+    pages = importlib.import_module("notebook_pages")
+    book = tmp_path / "small.ipynb"
+    frame = "pl.DataFrame({'drives': [2, 4], 'iops': [1.2e6, 2.1e6]})"
+    sources = ["import nvmesim as ns\nimport polars as pl", f"ns.charts.scaling({frame}, 'drives')",
+               f"ns.table({frame})"]  # fmt: skip
+    found = [{"cell_type": "code", "source": [s]} for s in sources]
+    book.write_text(json.dumps({"cells": found}))
+    text = pages.page(book)
+    assert "Drawing(" not in text.replace("```python", "")
+    assert text.count("<svg") == 1
+    assert "2.1M" in text
+
+
+@pytest.mark.slow
+def test_the_built_pages_of_all_notebooks_have_pictures(monkeypatch, tmp_path):
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "docs"))
+    pages = importlib.import_module("notebook_pages").all_pages(tmp_path)
+    assert len(pages) == len(BOOKS)
+    for name, text in pages.items():
+        assert "alt.Drawing" not in text, name

@@ -12,7 +12,7 @@ from nvmesim.model.lower import lower
 from nvmesim.network.check import check
 from nvmesim.network.roles import StationInfo
 from nvmesim.predict import upgrades as reliefs
-from nvmesim.predict.bottleneck import Full
+from nvmesim.predict.bottleneck import SaturatedStation
 from nvmesim.predict.prepare import prepare
 from nvmesim.predict.simulate import simulate
 from nvmesim.scenario.load import scenario_from_dict
@@ -41,7 +41,7 @@ VOLUMES: dict[str, dict[str, Any] | None] = {
 @pytest.mark.parametrize("volume", VOLUMES.values(), ids=VOLUMES.keys())
 @pytest.mark.parametrize("maker", ALL, ids=lambda f: f.__name__)
 def test_every_change_makes_a_scenario_that_can_be_lowered(
-    maker: reliefs.Maker, volume: dict[str, Any] | None
+    maker: reliefs.ChangeFactory, volume: dict[str, Any] | None
 ) -> None:
     base = resolved(drives=4, volume=volume, read=0.5)
     change = maker(base)
@@ -134,8 +134,8 @@ def test_smaller_buffers_keep_their_units() -> None:
     assert write.program == base.drives[0].profile.write.program
 
 
-def full(resource: str, kind: str, bound: float) -> Full:
-    return Full(StationInfo(resource, kind, 0, resource=resource), 0.5, bound)  # type: ignore[arg-type]
+def full(resource: str, kind: str, bound: float) -> SaturatedStation:
+    return SaturatedStation(StationInfo(resource, kind, 0, resource=resource), 0.5, bound)  # type: ignore[arg-type]
 
 
 def test_what_stops_it_is_relieved_first() -> None:

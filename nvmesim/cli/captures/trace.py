@@ -35,7 +35,7 @@ def trace(captures: tuple[str, ...], as_json: bool, verbose: bool) -> int:
     with bytes_read("reading captures") as progress:
         found = read_captures(captures, progress=progress, refused=refused)
     if as_json:
-        from nvmesim.capture.describe import describe_capture
+        from nvmesim.capture.as_json import describe_capture
 
         for capture in found.files:
             click.echo(to_text(describe_capture(capture), indent=None))

@@ -26,7 +26,7 @@ from nvmesim.cli.simulating import Answer, simulates
 @click.option("--requests", type=click.IntRange(1000), default=40_000, show_default=True)
 @output_path("Write the table: .parquet, .csv or .json.", "-o", "--output")
 @simulates(report="Write the tornado chart and the table (HTML).", sets=True, seed=True,
-           workers=True)  # fmt: skip
+           workers=True, verbose=True)  # fmt: skip
 def sensitivity(
     scenario: str, sets: tuple[str, ...], metric: str, everything: bool, spread: str | None,
     requests: int, seed: int | None, workers: int | None, output: Path | None,

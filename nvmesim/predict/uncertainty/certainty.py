@@ -18,7 +18,7 @@ from nvmesim.predict.uncertainty.model_error import Kind, ModelError, model_erro
 from nvmesim.predict.uncertainty.parts import FIGURES, NONE, Certainty, Parts, Span
 from nvmesim.scenario.resolved import ResolvedScenario
 
-DESERVES: Final = 5
+TIMES_SMALLER: Final = 5
 """A run stops when its own part of an interval is so many times smaller than the rest."""
 RATE_TARGET: Final = (0.0025, 0.03)
 """Least and largest simulation part of IOPS that a run without a stated precision stops at."""
@@ -31,8 +31,8 @@ PATIENCE_VISITS: Final = 3_000_000
 
 
 @dataclass(frozen=True)
-class Beyond:
-    """Parts of a prediction's interval besides simulation and numbers."""
+class ModelUncertainty:
+    """The misfit and the model error of a prediction: what no simulation tells."""
 
     model_class: str
     kind: Kind
@@ -54,9 +54,9 @@ class Beyond:
         return math.hypot(self.errors[figure].half, self.misfits[figure].half)
 
 
-def beyond(
+def model_uncertainty(
     scenario: ResolvedScenario, verdict: str = "", drive_share: float = 1.0, without: str = ""
-) -> Beyond:
+) -> ModelUncertainty:
     """Certainty that needs no simulation of *scenario*.
 
     *drive_share* is the share of a request's time that its drives take: as much of their misfit
@@ -66,7 +66,7 @@ def beyond(
     kind: Kind = "calibrated" if _is_calibrated(scenario, name) else "catalog"
     errors = {f: model_error(name, kind, f, without=without) for f in FIGURES}
     misfits = {f: _misfit(scenario, f, drive_share) for f in FIGURES}
-    return Beyond(name, kind, errors, misfits)
+    return ModelUncertainty(name, kind, errors, misfits)
 
 
 def _is_calibrated(scenario: ResolvedScenario, model_class: str) -> bool:
@@ -88,9 +88,9 @@ def _misfit(scenario: ResolvedScenario, figure: str, share: float) -> Misfit:
     return Misfit(-rate.shift if closed else 0.0, rate.deviation)
 
 
-def deserved(goal: RunGoal, known: Beyond) -> RunGoal:
+def precision_goal(goal: RunGoal, known: ModelUncertainty) -> RunGoal:
     """Return *goal* with the precision that an answer deserves whose other parts are *known*."""
-    rate, tail = (known.half(figure) / DESERVES for figure in ("iops", "p99"))
+    rate, tail = (known.half(figure) / TIMES_SMALLER for figure in ("iops", "p99"))
     return RunGoal(
         precision=min(max(rate, RATE_TARGET[0]), RATE_TARGET[1]),
         tail=min(max(tail, TAIL_TARGET[0]), TAIL_TARGET[1]),
@@ -117,18 +117,18 @@ def drive_share(lowered: Lowered, totals: Totals) -> float:
 
 
 @dataclass(frozen=True)
-class Assembly:
+class UncertaintyBudget:
     """All four parts of an answer's figures."""
 
-    known: Beyond
+    known: ModelUncertainty
     numbers: Numbers | None = None
-    carried: float | None = None
+    headroom: float | None = None
     """Of an open loop that is carried: by how much its bound exceeds what arrives, a factor."""
     simulation: Mapping[str, Span] = field(default_factory=dict)
 
     def shift(self, figure: str) -> float:
         """By how much the logarithm of *figure* moves: the mean of what profiles missed nearby."""
-        if figure == "iops" and self.carried is not None:
+        if figure == "iops" and self.headroom is not None:
             return 0.0
         return self.known.misfits[figure].shift if figure in self.known.misfits else 0.0
 
@@ -139,7 +139,9 @@ class Assembly:
             self.simulation.get(figure, NONE), numbers,
             self.known.misfit_span(figure), self.known.model_span(figure),
         )  # fmt: skip
-        return found if figure != "iops" or self.carried is None else self._offered(found)
+        return (
+            found if figure != "iops" or self.headroom is None else self._cap_at_offered_rate(found)
+        )
 
     @staticmethod
     def _numbers(numbers: Numbers, figure: str) -> Span:
@@ -149,9 +151,9 @@ class Assembly:
                 return numbers.spans[name]
         return NONE
 
-    def _offered(self, parts: Parts) -> Parts:
+    def _cap_at_offered_rate(self, parts: Parts) -> Parts:
         """IOPS of a load that arrives by the clock: an input, unless less than that is carried."""
-        room = math.log(max(self.carried or 1.0, 1.0))
+        room = math.log(max(self.headroom or 1.0, 1.0))
 
         def cut(span: Span) -> Span:
             return max(0.0, span[0] - room), 0.0

@@ -23,14 +23,14 @@ class Gain:
     """Probability that it does more."""
 
 
-def apart(log_gain: float, *, same_class: bool) -> float:
+def unshared(log_gain: float, *, same_class: bool) -> float:
     """Share of the error's variance that two designs do not have in common.
 
     Designs of one class share the model's error as far as they are alike, and how far they are is
     seen in what they do: of one that does twice as much, half of the error is its own (assumed; a
     change that does nothing has no error). Designs of two classes share none.
 
-    >>> apart(0.0, same_class=True), round(apart(math.log(2), same_class=True), 2)
+    >>> unshared(0.0, same_class=True), round(unshared(math.log(2), same_class=True), 2)
     (0.0, 0.5)
     """
     if not same_class:
@@ -46,7 +46,7 @@ def gain_of(change: Interval, shared: tuple[Span, Span], *, same_class: bool = T
     difference.
     """
     log_gain = math.log(max(1 + change.value, LEAST))
-    part = apart(log_gain, same_class=same_class)
+    part = unshared(log_gain, same_class=same_class)
     sides = []
     for side in (0, 1):
         both = math.hypot(shared[0][side], shared[1][side]) * math.sqrt(part)

@@ -63,14 +63,14 @@ def _likelihood(source: Observed, votes: float) -> Floats:
     return np.asarray(np.exp(votes * log))
 
 
-def alike(sources: Iterable[Observed]) -> float:
+def intraclass_correlation(sources: Iterable[Observed]) -> float:
     """How alike the errors of one source are: their intraclass correlation, 0 to 1.
 
     By analysis of variance with sources of different size; 1 if it cannot be told.
 
-    >>> alike([Observed((0.1, 0.1), (0, 0)), Observed((-0.1, -0.1), (0, 0))])
+    >>> intraclass_correlation([Observed((0.1, 0.1), (0, 0)), Observed((-0.1, -0.1), (0, 0))])
     1.0
-    >>> alike([Observed((0.1, -0.1), (0, 0)), Observed((-0.1, 0.1), (0, 0))])
+    >>> intraclass_correlation([Observed((0.1, -0.1), (0, 0)), Observed((-0.1, 0.1), (0, 0))])
     0.0
     """
     groups = [np.array(s.errors) for s in sources]
@@ -88,7 +88,7 @@ def alike(sources: Iterable[Observed]) -> float:
 
 def population(sources: Sequence[Observed]) -> Floats:
     """float64[shape, scale]: how probable each population is, given every source."""
-    correlation = alike(sources)
+    correlation = intraclass_correlation(sources)
     log = np.zeros(_prior().shape[:2])
     for source in sources:
         n = len(source.errors)

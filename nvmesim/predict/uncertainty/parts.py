@@ -87,19 +87,6 @@ class Certainty:
             "moved": dict(self.moved),
         }
 
-    def sentence(self) -> str:
-        """How far to trust the IOPS, in one line; empty where nothing is known."""
-        parts = self.figures.get("iops")
-        if parts is None:
-            return ""
-        shown = {name: percent_of(span) for name, span in parts.named()}
-        sign = "" if "/" in shown["total"] else "±"
-        return (
-            f"{sign}{shown['total']} % (95 %): chance {shown['simulation']}, numbers of the parts "
-            f"{shown['numbers']}, the drive's calibration {shown['misfit']}, the model "
-            f"{shown['model']} ({self.model_class}: {self.rests_on()})"
-        )
-
     def rests_on(self) -> str:
         """How many sources stand behind the model's part, and how far they were off."""
         n = len(self.sources)

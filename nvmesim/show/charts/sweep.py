@@ -366,7 +366,9 @@ def tornado(frame: pl.DataFrame, *, most: int = 12) -> Drawing:
     up = y("input", names=list(dict.fromkeys(row["input"] for row in rows)))
     look = series("end", ["low", "high"], colours=[palette.WRITE, palette.READ],
                   title="input at its")  # fmt: skip
-    across = alt.X("change:Q", title="change of the answer, %", stack=None)
+    across = alt.X(
+        "change:Q", title="change of the answer, %", stack=None, axis=alt.Axis(tickCount=8)
+    )
     shown = tips(
         "input", "end: at its", f"value: value: {NUMBER}", "basis", "change: change, %: +.3~g"
     )

@@ -156,10 +156,15 @@ def profile_blocks(fit: AnyFit) -> list[Block]:
     stated = [(k, q) for k, q in quantities(fit.profile) if q.value or q.basis != "assumed"]
     known = [_number(fit, k, q) for k, q in stated if q.basis != "assumed"]
     rest = [_number(fit, k, q) for k, q in stated if q.basis == "assumed"]
-    heads = ("number", "value", "95 % interval", "<basis", "<source")
+    heads = ("number", "value", "95 % interval", "<basis")
+    sources: dict[str, list[str]] = {}
+    for key, q in stated:
+        sources.setdefault(q.source, []).append(key)
+    of = [[words.joined(keys, 3), source] for source, keys in sources.items()]
     return [
         Section("The profile", (table("Numbers of the profile", heads, known),), on_terminal=True),
         Fold("assumed numbers", (table("Assumed numbers", heads, rest),)),
+        Fold("sources of the numbers", (table("Sources", ("numbers", "<source"), of),)),
         Fold("As a file (TOML)", (
             Facts((("nvmesim", __version__),)), Source(to_toml(fit.profile)),
         ), is_listed=False),
@@ -174,4 +179,4 @@ def _number(fit: AnyFit, key: str, q: Quantity) -> list[str]:
         return show_value(float(f"{value:.4g}"), unit)
 
     span = "" if q.low is None or q.high is None else f"{short(q.low)} to {short(q.high)}"
-    return [key, text if key == "capacity" else short(q.value), span, q.basis, q.source]
+    return [key, text if key == "capacity" else short(q.value), span, q.basis]

@@ -55,6 +55,8 @@ def _rows(design: LevelDesign) -> Iterator[list[str]]:
 def _row(answer: StateAnswer) -> list[str]:
     result, hours = answer.result, answer.rebuild_hours
     met = "met" if answer.met else ("data lost" if answer.lost else "not met")
+    if answer.met and answer.probability is not None:
+        met = f"met, {answer.probability:.0%} sure"
     load = "" if answer.applied is None else answer.applied.words()
     if result is None:
         return [answer.state, met, "-", "", "-", "-", load, "", _limit(answer)]

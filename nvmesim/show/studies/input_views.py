@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from nvmesim.show import words
-from nvmesim.show.blocks import Block, Line, Table, table
+from nvmesim.show.blocks import Block, Facts, Fold, Line, Table, table
 from nvmesim.show.page import chart_page, html
+from nvmesim.show.studies.input_names import in_words
 from nvmesim.units import format_iops
 
 if TYPE_CHECKING:
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
 NEAREST = 5
 """CPUs that are shown unless all are asked for."""
+LEAST_GAIN = 0.01
+"""A measurement that narrows an interval by less is not worth naming."""
 SHOWN = 16
 """Inputs that are shown; a file has all."""
 
@@ -72,7 +75,8 @@ def fragment(sizing: Sizing) -> str:
 def sizing_page(sizing: Sizing) -> str:
     """Return the load, the charts and every CPU as one HTML page."""
     title = f"CPUs for {format_iops(sizing.load.iops)}"
-    return chart_page(sizing.chart(), title, *sizing_blocks(sizing, everything=True)[1:])
+    _, asked, *more = sizing_blocks(sizing, everything=True)
+    return chart_page(sizing.chart(), title, *more, first=[asked])
 
 
 # What the answer depends on -----------------------------------------------------------------------
@@ -83,22 +87,29 @@ def sensitivity_blocks(
 ) -> list[Block]:
     """What carries most of the interval, and a row for each input."""
     head: list[Block] = [Line(f"asked: {asked}", "soft")] if asked else []
-    return [*head, Line(_said(frame, metric), "head"), inputs(frame, metric, spread)]
+    keys = tuple((in_words(key), key) for key in frame["input"][:SHOWN])
+    return [
+        *head, Line(_said(frame, metric), "head"), inputs(frame, metric, spread),
+        Fold("keys of the inputs", (Facts(keys),)),
+    ]  # fmt: skip
 
 
 def inputs(frame: pl.DataFrame, metric: str, spread: float | None, most: int = SHOWN) -> Table:
     """A row for each uncertain input, the one that carries most first."""
     other = "by its basis" if spread is None else f"±{spread:.0%}"
     rows = [
-        [r["input"], r["value"], r["basis"], "its own" if r["stated"] else other,
+        [in_words(r["input"]), r["value"], r["basis"], "its own" if r["stated"] else other,
          _change(r["change_low"]), _change(r["change_high"]), f"{r['share']:.0%}",
          f"±{100 * r['without']:.0f} %"]
         for r in frame[:most].to_dicts()
     ]  # fmt: skip
-    heads = ("input", "<value", "<basis", "<range", f"{metric} at its low", "at its high",
-             "of the interval", "interval once measured")  # fmt: skip
+    heads = ("input", "<value", "<basis", "<range", "at low", "at high", "share", "measured")
     left = len(frame) - most
-    notes = [f"{words.plural(left, 'input')} more (-o writes all)"] if left > 0 else []
+    notes = [
+        f"at low, at high: change of {metric} with the input at the ends of its range; share: of "
+        "the whole interval; measured: what would be left of the interval"
+    ]
+    notes += [f"{words.plural(left, 'input')} more (-o writes all)"] if left > 0 else []
     return table("Uncertain inputs", heads, rows, notes=notes)
 
 
@@ -106,10 +117,19 @@ def sensitivity_page(
     frame: pl.DataFrame, metric: str, spread: float | None, name: str, asked: str
 ) -> str:
     """Return the chart and the table as one HTML page."""
+    import polars as pl
+
     from nvmesim.show.charts.sweep import tornado
 
-    more = sensitivity_blocks(frame, metric, spread, asked)
-    return chart_page(tornado(frame), f"{name}: what {metric} depends on", *more)
+    *first, shown, keys = sensitivity_blocks(frame, metric, spread, asked)
+    named = pl.Series("name", [in_words(key) for key in frame["input"]], pl.String)
+    return chart_page(
+        tornado(frame.with_columns(named)),
+        f"{name}: what {metric} depends on",
+        shown,
+        keys,
+        first=first,
+    )
 
 
 def _change(value: float | None) -> str:
@@ -121,8 +141,10 @@ def _said(frame: pl.DataFrame, metric: str) -> str:
         return f"{metric} depends on no uncertain number"
     first = frame.row(0, named=True)
     best = frame.sort("without").row(0, named=True)
+    said = f"{first['share']:.0%} of the interval of {metric} is from {in_words(first['input'])}"
+    if best["whole"] - best["without"] < LEAST_GAIN:
+        return f"{said}; no measurement alone narrows its ±{100 * best['whole']:.0f} % much"
     return (
-        f"{metric}: {first['input']} makes {first['share']:.0%} of the interval; measuring "
-        f"{best['measure']} would narrow it from ±{100 * best['whole']:.0f} % to "
-        f"±{100 * best['without']:.0f} %"
+        f"{said}; this would narrow it most, from ±{100 * best['whole']:.0f} % to "
+        f"±{100 * best['without']:.0f} %: {best['measure']}"
     )

@@ -7,7 +7,6 @@ precision asked for, the cheapest first, until one holds and enough runner-ups d
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from itertools import islice
@@ -18,12 +17,13 @@ import polars as pl
 
 from nvmesim.drawing import Charted
 from nvmesim.errors import InputError
+from nvmesim.measure.figures import Interval
 from nvmesim.predict.simulate import offered
-from nvmesim.predict.uncertainty.numbers import Z95
 from nvmesim.scenario.load import scenario_from_dict
 from nvmesim.scenario.resolve import resolve
 from nvmesim.study.choose.candidates import Fixed, fixed, with_failed
 from nvmesim.study.choose.goal import PERFORMANCE, Goal, goal_from_dict, load_goal
+from nvmesim.study.limits import probability, short_by
 from nvmesim.study.naming import design_name
 from nvmesim.study.sweep.api import Progress, simulate_all, tables_of
 from nvmesim.study.sweep.frame import to_frame
@@ -288,7 +288,9 @@ class _Search:
             if not _holds(name, end, limit):
                 candidate.reject(name, f"{name} holds, but not for sure: {_say(name, end, '')} "
                                  "is inside the interval of the simulation")  # fmt: skip
-            candidate.p_meets = min(candidate.p_meets, _chance(name, value, row.get(far), limit))
+            end = row.get(far) or value
+            chance = probability(Interval(value, end, end), limit, at_least=name in AT_LEAST)
+            candidate.p_meets = min(candidate.p_meets, chance)
         return candidate.state != "rejected"
 
     @staticmethod
@@ -346,25 +348,13 @@ def _end(name: str, value: float, share: float) -> float:
     return value / (1 + share) if name in AT_LEAST else value * (1 + share)
 
 
-def _chance(name: str, value: float, far: float | None, limit: float) -> float:
-    """Probability that a figure meets its *limit*, by the *far* end of its whole interval.
-
-    >>> round(_chance("iops", 200.0, 100.0, 100.0), 3), _chance("iops", 200.0, None, 100.0)
-    (0.975, 1.0)
-    """
-    if not far or value <= 0 or far == value:
-        return 1.0
-    sure = abs(math.log(value / limit)) / max(abs(math.log(far / value)), 1e-12)
-    return 0.5 * (1 + math.erf(sure * Z95 / math.sqrt(2)))
-
-
 def _holds(name: str, value: float, limit: float) -> bool:
     return value >= limit if name in AT_LEAST else value <= limit
 
 
 def _bounded(row: Mapping[str, Any], asked: float) -> str:
     """Why a load that is bounded so does not reach *asked* requests per second."""
-    at, by = row["bound_iops"], _by(row["bound_iops"], asked)
+    at, by = row["bound_iops"], short_by(row["bound_iops"], asked)
     what = f"allows {format_iops(at)} at most"
     if row["verdict"] == "unstable":
         what = f"is full at {format_iops(at)} and the backlog grows"
@@ -376,21 +366,9 @@ def _miss(name: str, value: float, limit: float, currency: str) -> str:
         return f"survives {value:.0f} failed drives; the goal asks for {limit:.0f}"
     relation = "short of" if name in AT_LEAST else "above"
     return (
-        f"{name} {_say(name, value, currency)} is {_by(value, limit)} {relation} "
+        f"{name} {_say(name, value, currency)} is {short_by(value, limit)} {relation} "
         f"{_say(name, limit, currency)}"
     )
-
-
-def _by(value: float, limit: float) -> str:
-    """How far *value* is from *limit*, never 0.0 % of it.
-
-    >>> _by(2.5e6, 3e6), _by(2.9999e6, 3e6), _by(700.0, 500.0)
-    ('17 %', '0.0033 %', '40 %')
-    """
-    if not limit:
-        return f"{value:g}"
-    percent = 100 * abs(value / limit - 1)
-    return f"{percent:.0f} %" if percent >= 9.5 else f"{percent:.2g} %"
 
 
 def _say(name: str, value: float, currency: str) -> str:

@@ -16,8 +16,13 @@ import numpy as np
 from nvmesim.capture.capture import Capture
 from nvmesim.capture.notes import Notes
 from nvmesim.capture.readers.block import blkparse_kernel as kernel
-from nvmesim.capture.readers.block.blkparse import STEPS, device_name, paired_blocks, text_events
-from nvmesim.capture.readers.block.blkparse_fields import TRACE
+from nvmesim.capture.readers.block.blkparse import (
+    STEPS,
+    TRACE,
+    device_name,
+    paired_blocks,
+    text_events,
+)
 from nvmesim.capture.readers.block.nvme_events import nvme_blocks
 from nvmesim.capture.readers.tables.table_rows import (
     INTEGER,

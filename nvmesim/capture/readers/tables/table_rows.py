@@ -17,9 +17,8 @@ from typing import Final, NamedTuple
 import numpy as np
 import polars as pl
 
-from nvmesim.capture.lines import NEWLINE, ahead, chunks
+from nvmesim.capture.lines import NEWLINE, ahead, chunks, whole_lines
 from nvmesim.capture.notes import Notes
-from nvmesim.capture.readers.block.blkparse_fields import whole_lines
 from nvmesim.capture.readers.block.blkparse_kernel import (
     COMMA,
     FLUSH,
