@@ -14,7 +14,7 @@ from nvmesim.raid.levels import level_of
 from nvmesim.scenario import numa
 from nvmesim.scenario.hardware import ResolveNotes, capacity_bytes
 from nvmesim.scenario.loads import diskspd, fio_job
-from nvmesim.scenario.loads.load import ParsedLoad
+from nvmesim.scenario.loads.parsed_load import ParsedLoad
 from nvmesim.scenario.resolved import (
     Adapter,
     Bursts,

@@ -11,6 +11,9 @@ from nvmesim.capture.capture import Capture, Measurement
 from nvmesim.capture.registry import read_capture
 from nvmesim.errors import CaptureError
 from tests.capture import composed_diskspd as made
+from tests.capture.test_fio_mailed import hard, quoted, soft
+
+DATA = Path(__file__).parent / "data"
 
 
 def read(text: str, tmp_path: Path) -> Capture:
@@ -170,3 +173,13 @@ def test_a_run_whose_parameters_were_cut_does_not_take_those_of_another(tmp_path
     first, second = read_capture(path).measurements
     assert (first.conditions.iodepth, first.conditions.block_size) == (4, 4096)
     assert second.conditions.iodepth == 8
+
+
+@pytest.mark.parametrize("wrap", [hard, soft])
+@pytest.mark.parametrize("width", [68, 72, 76, 80, 90])
+def test_tables_that_were_wrapped_are_whole_again(wrap, width: int, tmp_path: Path) -> None:
+    """Rows are joined until they have the cells that the header says, numbers that were cut too."""
+    for path in (DATA / "diskspd-text").glob("*.txt"):
+        mailed = tmp_path / path.name
+        mailed.write_text(quoted("> ")(wrap(width)(path.read_text())))
+        assert read_capture(mailed).measurements == read_capture(path).measurements

@@ -17,7 +17,7 @@ from nvmesim.scenario.loads.fio_options import (
     Op,
     why_refused,
 )
-from nvmesim.scenario.loads.load import ParsedLoad, whole
+from nvmesim.scenario.loads.parsed_load import ParsedLoad, whole
 
 Sections = list[tuple[str, dict[str, str]]]
 """Name and options of each job, with what it inherits from [global]."""

@@ -14,7 +14,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 from nvmesim import units
 from nvmesim.errors import ScenarioError
-from nvmesim.scenario.loads.load import whole
+from nvmesim.scenario.loads.parsed_load import whole
 
 Access = Literal["random", "sequential"]
 Direction = Literal["read", "write", "mixed"]

@@ -15,8 +15,8 @@ from typing import Any, Final
 
 from nvmesim.capture.capture import Capture, Measurement
 from nvmesim.capture.fields import Fields
-from nvmesim.capture.readers.fio.groups import measure_groups, tell_apart
-from nvmesim.capture.readers.fio.jobs import ALL_CLIENTS, FioJob, read_jobs
+from nvmesim.capture.readers.fio.fio_groups import measure_groups, tell_apart
+from nvmesim.capture.readers.fio.fio_jobs import ALL_CLIENTS, FioJob, read_jobs
 from nvmesim.capture.readers.fio.normal_lines import INTERRUPTED
 from nvmesim.capture.text import Head, Source, shown
 from nvmesim.errors import CaptureError

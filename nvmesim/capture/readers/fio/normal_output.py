@@ -15,8 +15,8 @@ from typing import Final
 
 from nvmesim.capture.capture import Capture, Measurement, OpResult
 from nvmesim.capture.fields import checked
-from nvmesim.capture.readers.fio.groups import measure_groups
-from nvmesim.capture.readers.fio.jobs import ALL_CLIENTS, OPS, FioJob
+from nvmesim.capture.readers.fio.fio_groups import measure_groups
+from nvmesim.capture.readers.fio.fio_jobs import ALL_CLIENTS, OPS, FioJob
 from nvmesim.capture.readers.fio.normal_lines import INTERRUPTED, SECTION, Line, read_lines
 from nvmesim.capture.readers.fio.normal_section import CUT, TRIMMED, ReportSection, section_of
 from nvmesim.capture.readers.fio.stated_load import StatedLoad, read_stated_load

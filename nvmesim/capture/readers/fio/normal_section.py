@@ -13,7 +13,7 @@ from typing import Final
 
 from nvmesim.capture.capture import Latency, OpResult
 from nvmesim.capture.fields import MAX_LATENCY_S, MAX_RATE, checked
-from nvmesim.capture.readers.fio.jobs import OPS, FioJob, by_operation
+from nvmesim.capture.readers.fio.fio_jobs import OPS, FioJob, by_operation
 from nvmesim.capture.readers.fio.normal_lines import Line
 from nvmesim.capture.text import Source, shown
 from nvmesim.scenario.loads.fio_options import FioOptions
@@ -346,7 +346,10 @@ class ReportSection:
         self, kind: str, count: int, moments: re.Match[str] | None, found: dict[float, float]
     ) -> Latency | None:
         if moments is None:
-            return None
+            is_ordered = list(found) == sorted(found) and [*found.values()] == sorted(
+                found.values()
+            )
+            return Latency(count, percentiles_s=found) if found and is_ordered else None
         per_s = _PER_S[moments[2]]
         # What is longer than its run is said with both numbers later on.
         low, high, mean, deviation = (

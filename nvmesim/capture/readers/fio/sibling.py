@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Final
 
 from nvmesim.capture.capture import Conditions
-from nvmesim.capture.readers.fio.groups import conditions_of, groups
-from nvmesim.capture.readers.fio.jobs import FioJob
+from nvmesim.capture.readers.fio.fio_groups import conditions_of, groups
+from nvmesim.capture.readers.fio.fio_jobs import FioJob
 from nvmesim.capture.text import Source
 from nvmesim.errors import CaptureError
 

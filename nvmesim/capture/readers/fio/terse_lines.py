@@ -14,8 +14,8 @@ from typing import Final
 
 from nvmesim.capture.capture import Capture, Latency, Measurement, OpResult
 from nvmesim.capture.fields import MAX_LATENCY_S, MAX_RATE, checked
-from nvmesim.capture.readers.fio.groups import COUNT_TOLERANCE, measure_groups, tell_apart
-from nvmesim.capture.readers.fio.jobs import OPS, FioJob, by_operation
+from nvmesim.capture.readers.fio.fio_groups import COUNT_TOLERANCE, measure_groups, tell_apart
+from nvmesim.capture.readers.fio.fio_jobs import OPS, FioJob, by_operation
 from nvmesim.capture.readers.fio.normal_lines import read_lines
 from nvmesim.capture.readers.fio.stated_load import StatedLoad, read_stated_load
 from nvmesim.capture.text import Head, Source, shown
@@ -108,7 +108,8 @@ def _jobs(
 
 def _banner(text: str) -> StatedLoad:
     """Return what the lines of fio in *text* say of the load."""
-    return read_stated_load([], read_lines(text))
+    lines = list(read_lines(text))
+    return read_stated_load(lines, lines)
 
 
 def _banners(runs: list[list[_Line]], text: str) -> list[StatedLoad]:

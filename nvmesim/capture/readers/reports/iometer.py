@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from nvmesim.capture.capture import Capture, Conditions, CpuUse, Latency, Measurement, Op, OpResult
-from nvmesim.capture.readers.diskspd.common import LONGEST_MS, S_PER_MS, number, whole
+from nvmesim.capture.readers.diskspd.time_spans import LONGEST_MS, S_PER_MS, number, whole
 from nvmesim.capture.readers.reports.common import access_of, results
 from nvmesim.capture.text import Head, Source, shown
 

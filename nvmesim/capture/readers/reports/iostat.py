@@ -19,7 +19,7 @@ from typing import Final
 
 from nvmesim.capture.capture import Capture, Conditions, CpuUse, Latency, Measurement, Op, OpResult
 from nvmesim.capture.caveats import FEWEST
-from nvmesim.capture.readers.diskspd.common import LONGEST_MS, S_PER_MS, number
+from nvmesim.capture.readers.diskspd.time_spans import LONGEST_MS, S_PER_MS, number
 from nvmesim.capture.readers.reports.common import results
 from nvmesim.capture.text import Head, Source, shown
 

@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import Final
 
 from nvmesim.capture.capture import Capture, Conditions, Latency, Measurement, OpResult
-from nvmesim.capture.readers.diskspd.common import number
+from nvmesim.capture.readers.diskspd.time_spans import number
 from nvmesim.capture.readers.reports.common import LARGEST, results
 from nvmesim.capture.text import Head, Source, shown
 

@@ -14,9 +14,14 @@ from typing import Final
 
 import polars as pl
 
-from nvmesim.capture.capture import Capture, Measurement, Op
-from nvmesim.capture.readers.diskspd.common import (
+from nvmesim.capture.capture import REQUEST_SCHEMA, Capture, Measurement, Op
+from nvmesim.capture.readers.diskspd.time_spans import (
+    LARGEST as MOST,
+)
+from nvmesim.capture.readers.diskspd.time_spans import (
+    LONGEST_MS,
     OPS,
+    S_PER_MS,
     DiskspdTarget,
     TimeSpan,
     checked_table,
@@ -25,7 +30,6 @@ from nvmesim.capture.readers.diskspd.common import (
     results_capture,
     whole,
 )
-from nvmesim.capture.readers.diskspd.series import iops_series
 from nvmesim.capture.text import Head, Source, shown
 
 FORMAT: Final = "diskspd-xml"
@@ -70,7 +74,9 @@ def read(source: Source) -> Capture:
         for span in _spans(root, warnings):
             found += measurements(span, version)
         # The spans of a file are runs of their own, so only a single one has a course of time.
-        series += [table for e in root.findall("TimeSpan") if (table := iops_series(e)) is not None]
+        series += [
+            table for e in root.findall("TimeSpan") if (table := _iops_series(e)) is not None
+        ]
     capture = results_capture(source, FORMAT, version, found, warnings)
     return replace(capture, series=series[0] if len(series) == 1 else None)
 
@@ -204,3 +210,27 @@ def _read_latency(element: ET.Element, span: TimeSpan) -> None:
                 table[percent] = value
         if table:
             span.percentiles[op] = checked_table(table, span.warnings, name.lower())
+
+
+def _iops_series(span: ET.Element) -> pl.DataFrame | None:
+    """Requests/s and mean latency of each window of *span*; None if it ran without ``-D``.
+
+    A bucket's counts are requests/s and its SampleMillisecond is where the window ends.
+    """
+    rows: list[tuple[float, str, str, float]] = []
+    for bucket in span.findall("Iops/Bucket"):
+        end = number(bucket.get("SampleMillisecond"))
+        if end is None or not 0 < end <= LONGEST_MS:
+            continue
+        for op in OPS:
+            name = op.capitalize()
+            rate = number(bucket.get(name))
+            mean = number(bucket.get(f"{name}AvgLatencyMilliseconds"))
+            if rate is not None and 0 <= rate <= MOST:
+                rows.append((end * S_PER_MS, op, "iops", rate))
+            if rate and mean is not None and 0 <= mean <= LONGEST_MS:
+                rows.append((end * S_PER_MS, op, "lat", mean * S_PER_MS))
+    if not rows:
+        return None
+    table = pl.DataFrame(rows, schema=("time_s", "op", "kind", "value"), orient="row")
+    return table.with_columns(pl.col("op").cast(REQUEST_SCHEMA["op"]))

@@ -17,7 +17,7 @@ from nvmesim.capture.capture import Conditions, CpuUse, Measurement, Op, OpResul
 from nvmesim.capture.caveats import CPU_BOUND_PCT, with_caveats
 from nvmesim.capture.histogram import merge_latencies
 from nvmesim.capture.plausible import LITTLE
-from nvmesim.capture.readers.fio.jobs import OPS, FioJob, describe_error
+from nvmesim.capture.readers.fio.fio_jobs import OPS, FioJob, describe_error
 from nvmesim.capture.text import Source, shown
 from nvmesim.warning import Warning
 
