@@ -18,8 +18,7 @@ from nvmesim.scenario.writing import to_text
 from nvmesim.show.vega import bundle
 from nvmesim.show.words import one_line
 from nvmesim.ui import controls, goal_form, work
-from nvmesim.ui.jobs import Jobs, PageJob
-from nvmesim.ui.scratch import Scratch
+from nvmesim.ui.jobs import Jobs, PageJob, Scratch
 from nvmesim.ui.trust import check, scenario_of, tables_of_text, text_of
 
 MOST_FILES: Final = 60
