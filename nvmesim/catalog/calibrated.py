@@ -53,6 +53,10 @@ class Residual(Frozen):
     noise: float | None = Field(default=None, ge=0)
     """Relative standard error of the row's IOPS, by its repeats or its sample; None: not known."""
     held_out: bool = False
+    sync: str = ""
+    """Flush after each of its writes: fsync, fdatasync or sync; blank: none."""
+    raid: str = ""
+    """Array of ``drives`` members that was measured, as "raid0:524288"; blank: single drives."""
 
     @property
     def depth(self) -> float:

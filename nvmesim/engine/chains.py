@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nvmesim.network.check import jumps
-from nvmesim.network.network import VISITS, Kind, Network, Op
+from nvmesim.network.network import O_CODE, O_DELAY, O_PROGRAM, O_STATION, VISITS, Kind, Network, Op
 
 PLAIN = frozenset({int(Op.VISIT), int(Op.VISIT_BANK), int(Op.VISIT_LANE)})
 ALL = frozenset(map(int, VISITS))
@@ -33,7 +33,7 @@ def chained(net: Network, apart: Collection[int] = ()) -> npt.NDArray[np.bool_]:
     for pc, stations in enumerate(places):
         for s in stations:
             visitors.setdefault(s, []).append(pc)
-    sources = net.ops[:, (1, 4)].tolist()  # station, and the delay behind it
+    sources = net.ops[:, (O_STATION, O_DELAY)].tolist()  # station, and the delay behind it
     follows = _may_follow(net, places, apart)
     delays = set(np.flatnonzero(net.station_kind == Kind.DELAY).tolist())
     ordered = delays.intersection(visitors)
@@ -68,14 +68,14 @@ def _places(net: Network) -> list[Collection[int]]:
 
 def _may_follow(net: Network, places: list[Collection[int]], apart: Collection[int]) -> list[bool]:
     """True if each operation and the one before it visit stations that can be chained."""
-    splits = net.ops[net.ops[:, 0] == Op.SPLIT, 2]
+    splits = net.ops[net.ops[:, O_CODE] == Op.SPLIT, O_PROGRAM]
     starts = {0, *net.flow_program.tolist(), *net.alt_program.tolist(), *splits.tolist()}
     starts.update(i + 1 + n for i, further in jumps(net).items() for n in further)
     plain = (net.station_kind == Kind.FIFO) & (net.station_scale < 0)
     queues = set(np.flatnonzero(plain).tolist()).difference(apart)
     delays = set(np.flatnonzero(net.station_kind == Kind.DELAY).tolist()).difference(apart)
     single = queues.intersection(np.flatnonzero(net.station_servers == 1).tolist())
-    codes = net.ops[:, 0].tolist()
+    codes = net.ops[:, O_CODE].tolist()
     return [
         pc not in starts
         and codes[pc] in PLAIN

@@ -17,6 +17,13 @@ from nvmesim.network.network import (
     HORIZON_PS,
     MAX_CHILDREN,
     N_FIELDS,
+    O_CHILD,
+    O_CODE,
+    O_DELAY,
+    O_HANDLER,
+    O_PHASE,
+    O_PROGRAM,
+    O_SERVICE,
     SCALE_ONE,
     THREAD_GATES,
     VISITS,
@@ -26,10 +33,8 @@ from nvmesim.network.network import (
 )
 from nvmesim.rng import TABLE
 
-SERVICE: Final = (3, 5)
+SERVICE: Final = (O_SERVICE, O_CHILD)
 """Columns of a visit that are times: nothing but their ranges and `dist` depends on them."""
-DELAY: Final = 4
-"""Column of a `Op.VISIT` that is the delay behind it."""
 REMEMBERED: Final = 4096
 """Structures that were found in order, kept by their digests."""
 _in_order: dict[bytes, None] = {}
@@ -57,7 +62,7 @@ def check(net: Network) -> bytes:
 
 def _is_visit(ops: Ints) -> npt.NDArray[np.bool_]:
     """bool[n_ops]: codes that are none of `Op` may be among them."""
-    return np.asarray((ops[:, 0] >= min(VISITS)) & (ops[:, 0] <= max(VISITS)))
+    return np.asarray((ops[:, O_CODE] >= min(VISITS)) & (ops[:, O_CODE] <= max(VISITS)))
 
 
 def _structure(net: Network) -> bytes:
@@ -76,7 +81,7 @@ def _structure(net: Network) -> bytes:
             for column in SERVICE:
                 value[visits, column] = 0
             plain = value[:, 0] == Op.VISIT
-            value[plain, DELAY] = _ranks(value[plain, DELAY])
+            value[plain, O_DELAY] = _ranks(value[plain, O_DELAY])
         if isinstance(value, np.ndarray):
             digest.update(repr(value.shape).encode())
             value = b"" if item.name == "dist" else value.data
@@ -94,10 +99,10 @@ def _check_times(net: Network) -> None:
     """Ranges of what `_structure` leaves out."""
     _check_tables(net)
     service = net.ops[_is_visit(net.ops)]
-    _within(service[:, 3], 0, HORIZON_PS >> 14, "service of a visit")
-    _within(service[:, 5], 0, 1 << 40, "service of a visit per child")
-    plain = net.ops[:, 0] == Op.VISIT
-    _within(net.ops[plain, DELAY], 0, HORIZON_PS >> 14, "delay behind a visit")
+    _within(service[:, O_SERVICE], 0, HORIZON_PS >> 14, "service of a visit")
+    _within(service[:, O_CHILD], 0, 1 << 40, "service of a visit per child")
+    plain = net.ops[:, O_CODE] == Op.VISIT
+    _within(net.ops[plain, O_DELAY], 0, HORIZON_PS >> 14, "delay behind a visit")
 
 
 def _check_tables(net: Network) -> None:
@@ -223,13 +228,13 @@ def _check_backlog(net: Network) -> None:
 
 def _check_ops(net: Network) -> None:
     _require(net.ops.shape[1] == N_FIELDS, "ops has not N_FIELDS columns")
-    _within(net.ops[:, 0].copy(), 0, len(Op), "ops.code")
-    _require(len(net.ops) > 0 and net.ops[-1, 0] == Op.END, "the last operation is not END")
+    _within(net.ops[:, O_CODE].copy(), 0, len(Op), "ops.code")
+    _require(len(net.ops) > 0 and net.ops[-1, O_CODE] == Op.END, "the last operation is not END")
     for i, (code, a, b, c, d, e, _) in enumerate(net.ops.tolist()):
         fault = _FAULTS[code](net, a, b, c, d, e) if code in _FAULTS else ""
         if fault:
             raise NetworkError(f"network: operation {i} ({Op(code).name}){fault}")
-    ends = np.flatnonzero(net.ops[:, 0] == Op.END)
+    ends = np.flatnonzero(net.ops[:, O_CODE] == Op.END)
     for i, further in jumps(net).items():
         room = int(ends[np.searchsorted(ends, i)]) - i - 1
         fine = all(0 <= n <= room for n in further)
@@ -239,7 +244,7 @@ def _check_ops(net: Network) -> None:
 def jumps(net: Network) -> dict[int, tuple[int, ...]]:
     """Operation -> how many operations further tokens may go on, where that is not the next."""
     found: dict[int, tuple[int, ...]] = {}
-    for i in np.flatnonzero(np.isin(net.ops[:, 0], (Op.JOIN, Op.LEAVE))).tolist():
+    for i in np.flatnonzero(np.isin(net.ops[:, O_CODE], (Op.JOIN, Op.LEAVE))).tolist():
         code, _, b, c, d, *_ = net.ops[i].tolist()
         found[i] = (b, c) if code == Op.JOIN and d > 0 else (b,)
     return found
@@ -358,7 +363,7 @@ def _check_plans(net: Network) -> None:
     children = np.diff(net.phase_child_ptr[net.plan_phase_ptr])
     _within(children, 0, MAX_CHILDREN + 1, "children of plan")
     phases = np.diff(net.plan_phase_ptr)
-    needed = int(net.ops[net.ops[:, 0] == Op.FORK, 1].max(initial=-1)) + 1
+    needed = int(net.ops[net.ops[:, O_CODE] == Op.FORK, O_PHASE].max(initial=-1)) + 1
     _require(n_plans == 0 or int(phases.min()) >= needed, f"a plan has fewer than {needed} phases")
     _require(bool((np.diff(net.series_ptr) >= net.series_block).all()), "series below its block")
 
@@ -419,7 +424,7 @@ def _check_users(net: Network) -> None:
     targets = net.group_targets[net.user_group]
     _within(net.user_target, -1, 1 << 31, "user_target")
     _require(bool((net.user_target < targets).all()), "a user's target is not in its group")
-    shares = bool((net.ops[net.ops[:, 0] == Op.ACQUIRE_THREAD, 3] > 0).any())
+    shares = bool((net.ops[net.ops[:, O_CODE] == Op.ACQUIRE_THREAD, O_HANDLER] > 0).any())
     most = int(targets.max(initial=1)) if shares else 1
     _within(np.array([net.n_batch_targets]), most, 1 << 31, "n_batch_targets")
     robin = net.user_target < 0
@@ -465,17 +470,17 @@ def _check_arrivals(net: Network) -> None:
 
 def _counts(net: Network, codes: tuple[Op, ...], starts: Ints) -> Ints:
     """int64[n]: operations among *codes* in the programs that begin at *starts*."""
-    ends = np.flatnonzero(net.ops[:, 0] == Op.END)
+    ends = np.flatnonzero(net.ops[:, O_CODE] == Op.END)
     ends = ends[np.searchsorted(ends, starts)]
     counted = np.zeros(len(Op), bool)
     counted[list(codes)] = True
-    total = np.concatenate([[0], np.cumsum(counted[net.ops[:, 0]])])
+    total = np.concatenate([[0], np.cumsum(counted[net.ops[:, O_CODE]])])
     return np.asarray(total[ends] - total[starts], np.int64)
 
 
 def _check_nesting(net: Network) -> None:
     """Only a request forks, and a unit does not split: orders and keys would not be unique."""
-    units = net.ops[net.ops[:, 0] == Op.SPLIT, 2]
+    units = net.ops[net.ops[:, O_CODE] == Op.SPLIT, O_PROGRAM]
     _require(not _counts(net, (Op.FORK,), net.alt_program).any(), "a child forks")
     parts = np.concatenate([net.alt_program, units])
     _require(not _counts(net, (Op.ANSWER,), parts).any(), "a child answers")
@@ -485,14 +490,14 @@ def _check_nesting(net: Network) -> None:
 
 def _check_progress(net: Network) -> None:
     """A closed loop without a pause must take time, or its instant would never end."""
-    moves = np.isin(net.ops[:, 0], VISITS)
-    splits = np.flatnonzero(net.ops[:, 0] == Op.SPLIT)
-    units_move = _counts(net, VISITS, net.ops[splits, 2]) > 0
+    moves = np.isin(net.ops[:, O_CODE], VISITS)
+    splits = np.flatnonzero(net.ops[:, O_CODE] == Op.SPLIT)
+    units_move = _counts(net, VISITS, net.ops[splits, O_PROGRAM]) > 0
     moves[splits] = units_move
     for i, further in jumps(net).items():
         moves[i + 1 : i + 1 + max(further)] = False
     total = np.concatenate([[0], np.cumsum(moves)])
-    ends = np.flatnonzero(net.ops[:, 0] == Op.END)
+    ends = np.flatnonzero(net.ops[:, O_CODE] == Op.END)
 
     def takes_time(starts: Ints) -> npt.NDArray[np.bool_]:
         return np.asarray(total[ends[np.searchsorted(ends, starts)]] > total[starts])
@@ -510,7 +515,7 @@ def _check_progress(net: Network) -> None:
         for flow in quick[(quick >= first) & (quick < end)]:
             start = int(net.flow_program[flow])
             ops = net.ops[start : int(ends[np.searchsorted(ends, start)])]
-            forks = ops[ops[:, 0] == Op.FORK, 1]
+            forks = ops[ops[:, O_CODE] == Op.FORK, O_PHASE]
             at = int(net.flow_order_ptr[flow])
             plans = net.order[at : at + int(net.flow_order_len[flow])]
             slow = phase[net.plan_phase_ptr[plans][:, None] + forks].any(axis=1)

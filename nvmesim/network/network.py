@@ -28,6 +28,17 @@ PURPOSE_FIRST_FREE = 16
 """Purposes of operations start here (engines use the lower ones); a bank visit takes two."""
 N_FIELDS = 7
 """Columns of `Network.ops`: code, a, b, c, d, e, purpose."""
+O_CODE, O_PURPOSE = 0, 6
+# What a to e are to each kind of operation (`Op`).
+O_STATION, O_DIST, O_SERVICE, O_DELAY, O_CHILD = range(1, 6)  # a visit
+O_BANK = 4  # stations of the bank that is visited, or whose dies are programmed
+O_GATE, O_SLOTS = 1, 2
+O_WAKE, O_INTERRUPT, O_HANDLER, O_HALF, O_FRONT = range(1, 6)  # of a thread's gate
+O_STAYS = 1  # of a thread that is released
+O_PHASE = 1
+O_UNITS, O_PROGRAM = 1, 2  # of a split
+O_DIES, O_PROGRAMS = 1, 2  # of a destage
+O_TURN, O_FURTHER, O_ALONE, O_TICK = range(1, 5)
 
 
 class Kind(IntEnum):
@@ -248,7 +259,7 @@ class Network:
     def max_burst(self) -> int:
         """Most children that one operation makes."""
         phases = int(np.diff(self.phase_child_ptr).max(initial=0))
-        splits = self.ops[self.ops[:, 0] == Op.SPLIT, 1]
+        splits = self.ops[self.ops[:, O_CODE] == Op.SPLIT, O_UNITS]
         return max(1, phases, int(splits.max(initial=0)))
 
     def slots_held(self) -> Ints:

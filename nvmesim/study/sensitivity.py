@@ -188,8 +188,10 @@ def _is_uncertain(quantity: Quantity, which: str) -> bool:
 
 def _used(key: str, resolved: ResolvedScenario) -> bool:
     kind, _, name = key.partition(".")
-    attribute = "guest" if kind == "guests" else "filesystem"
-    return any(getattr(g, attribute) == name.partition(".")[0] for g in resolved.workload)
+    named = {"filesystems": ("filesystem",), "guests": ("guest",)}
+    places = named.get(kind, ("filesystem", "guest"))  # sections are of either
+    wanted = name.partition(".")[0]
+    return any(wanted == getattr(g, place) for g in resolved.workload for place in places)
 
 
 def _shown(profile: Profile, key: str) -> str:

@@ -2,35 +2,109 @@
 
 from __future__ import annotations
 
+import json
+import math
+from statistics import NormalDist
+from typing import Final
+
+from nvmesim.measure.figures import Relief
 from nvmesim.predict.result import Result
-from nvmesim.show import page as html
-from nvmesim.show import report
-from nvmesim.show import words as summary
-from nvmesim.show.page import escaped
+from nvmesim.show import answer as shown
+from nvmesim.show import words
+from nvmesim.show.blocks import Cards
+from nvmesim.show.page import escaped, figures, html
+from nvmesim.show.report import live
+
+SURE: Final = 0.9
+"""Probability from which the page says that a goal is met, or missed below 1 minus it."""
+WAIT: Final = '<span class="wait">…</span>'
 
 
-def figures(result: Result, *, stage: str) -> str:
-    """Return number, interval, reason, and whether the goal is met: what follows a slider.
+def first(result: Result) -> str:
+    """Return the figures of a first look: how sure they are is not known yet, and not shown."""
+    total, p99 = result.total, words.latency_at(result.total.latency, "p99")
+    goal = shown.goal_of(result)
+    tail = "…" if p99 is None else f"{words.microseconds(p99)} µs"
+    says = f"About {words.about(total.iops.value)} IOPS, how sure: {WAIT}"
+    cards = Cards((
+        (f"{words.kiops(total.iops.value)} IOPS", "probably …"),
+        (f"{words.gigabytes(total.bytes_per_s.value)} GB/s", "moved, reads and writes"),
+        (f"{words.microseconds(total.latency.mean)} µs", "mean latency"),
+        (tail, "p99: 99 % of the requests are faster"),
+        (words.percent(result.cpu.logical_utilization), "CPU as the system shows it"),
+    ))  # fmt: skip
+    verdict = ""
+    if goal is not None:
+        verdict = f'<p class="goal wait">Goal {words.time(goal[1])}: …</p>'
+    return f'<div class="fast"><div class="stick"><p class="why">{says}</p>{verdict}</div>' \
+           f"{html([cards])}</div>"  # fmt: skip
 
-    *stage* says how much is simulated so far.
-    """
+
+def answer(result: Result) -> str:
+    """Return the whole answer: headline and verdict, bars, figures, what would help, charts."""
+    parts = live(result)
+    fast = html([shown.ranges(result), shown.cards(result)])
+    sections = [
+        parts["warnings"],
+        _section("What would help", parts["reliefs"] + _apply(result.bottleneck.reliefs)),
+        _section("Latency", _charts(result)),
+        _section("The server under this load", parts["server"]),
+        _folded("How it is known", html([shown.facts(result), shown.known(result)])),
+        _folded(words.plural(len(result.assumptions), "assumption"), parts["assumed"]),
+    ]
     return (
-        f'<div class="fast"><p class="soft stage">{escaped(stage)}</p>'
-        f"{report.live(result)['figures']}{_goal(result)}</div>"
+        f'<div class="fast"><div class="stick"><p class="why">{escaped(shown.headline(result))}</p>'
+        f'{_verdict(result)}</div>{fast}</div><div class="slow">{"".join(sections)}</div>'
     )
 
 
-def answer(result: Result, *, stage: str) -> str:
-    """Return the figures, and warnings, reliefs, latency against load, the server's picture."""
-    parts = report.live(result)
-    sections = [
-        parts["warnings"],
-        _section("What would relieve it", parts["reliefs"]),
-        _section("Latency", _charts(result)),
-        _section("The server under this load", parts["server"]),
-        _folded(f"{summary.plural(len(result.assumptions), 'assumption')}", parts["assumed"]),
-    ]
-    return f'{figures(result, stage=stage)}<div class="slow">{"".join(sections)}</div>'
+def goal_probability(result: Result) -> tuple[str, float, float] | None:
+    """Return what the goal is about, its limit in s, and the probability to meet it.
+
+    Where the result does not state the probability it is that of a latency whose logarithm is
+    normal, with half of its 95 % interval on each side.
+    """
+    goal = shown.goal_of(result)
+    if goal is None:
+        return None
+    what, limit, stated = goal
+    if stated is not None:
+        return what, limit, stated
+    value = words.latency_at(result.total.latency, what)
+    if value is None:
+        return None
+    low, high = result.total.latency.intervals.get(what, (value, value))
+    end = high if limit > value else low
+    if end in (0.0, value) or not math.isfinite(end):
+        return what, limit, float(value <= limit)
+    deviation = abs(math.log(end / value)) / NormalDist().inv_cdf(0.975)
+    return what, limit, NormalDist().cdf(math.log(limit / value) / deviation)
+
+
+def _verdict(result: Result) -> str:
+    """Say how likely the goal is met; green from `SURE` on."""
+    found = goal_probability(result)
+    if found is None:
+        return ""
+    what, limit, p = found
+    css = "met" if p >= SURE else "missed" if p <= 1 - SURE else "unsure"
+    sign = {"met": "✓", "missed": "✗", "unsure": "?"}[css]
+    text = f"Meets {what} within {words.time(limit)} with a probability of {words.chance(p)}"
+    return f'<p class="goal {css}"><b aria-hidden="true">{sign}</b> {escaped(text)}</p>'
+
+
+def _apply(reliefs: tuple[Relief, ...]) -> str:
+    """Return a button for each change that has its exact setting."""
+    buttons = []
+    for relief in reliefs:
+        values = getattr(relief, "set", None)
+        if values:
+            data = escaped(json.dumps(dict(values), default=str))
+            buttons.append(
+                f'<button type="button" class="apply" data-set="{data}">Apply: '
+                f"{escaped(relief.change)}</button>"
+            )
+    return f'<p class="tools">{"".join(buttons)}</p>' if buttons else ""
 
 
 def _section(title: str, body: str) -> str:
@@ -39,39 +113,6 @@ def _section(title: str, body: str) -> str:
 
 def _folded(title: str, body: str) -> str:
     return f"<details><summary>{escaped(title)}</summary>{body}</details>" if body else ""
-
-
-def _goal(result: Result) -> str:
-    """Return whether p99 is within the goal that the load states (slo), and how surely."""
-    groups = () if result.resolved is None else result.resolved.workload
-    limit = next((g.slo_ps for g in groups if g.slo_ps is not None), None)
-    p99 = summary.latency_at(result.total.latency, "p99")
-    if limit is None or p99 is None:
-        return ""
-    goal = limit / 1e12
-    low, high = result.total.latency.intervals.get("p99", (p99, p99))
-    met, sure = p99 <= goal, high <= goal or low > goal
-    sign = "✓" if met else "✗"
-    us = summary.microseconds
-    text = (
-        f"Goal {'met' if met else 'missed'}: p99 {us(p99)} µs is {_off(p99, goal)} of {us(goal)} µs"
-    )
-    if not sure:
-        text += f"; not for sure, its 95 % interval is {us(low)} to {us(high)} µs"
-    css = "unsure" if not sure else "met" if met else "missed"
-    return f'<p class="goal {css}"><b aria-hidden="true">{sign}</b> {escaped(text)}</p>'
-
-
-def _off(value: float, goal: float) -> str:
-    """How far a latency is from its goal.
-
-    >>> _off(0.5e-3, 1e-3), _off(4.9e-3, 1e-3)
-    ('50 % below the goal', '4.9 times the goal')
-    """
-    ratio = value / goal
-    if ratio >= 2:
-        return f"{ratio:.2g} times the goal"
-    return f"{100 * abs(ratio - 1):.0f} % {'above' if ratio > 1 else 'below'} the goal"
 
 
 def _charts(result: Result) -> str:
@@ -85,4 +126,4 @@ def _charts(result: Result) -> str:
     if len(result.total.latency.bin_s):
         charts["Share of requests within a latency"] = (latency_cdf(result), "")
     charts["Busy, along the path"] = (utilization(result), "")
-    return html.figures(charts)
+    return figures(charts)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,12 +13,12 @@ from starlette.responses import JSONResponse, Response
 
 from nvmesim.calibrate.datasheet import KEYS
 from nvmesim.errors import InputError, NvmesimError
+from nvmesim.scenario.load import with_values
 from nvmesim.scenario.writing import to_text
 from nvmesim.show.vega import bundle
 from nvmesim.show.words import one_line
 from nvmesim.ui import controls, goal_form, work
-from nvmesim.ui.jobs import Jobs, PageJob
-from nvmesim.ui.scratch import Scratch
+from nvmesim.ui.jobs import Jobs, PageJob, Scratch
 from nvmesim.ui.trust import check, scenario_of, tables_of_text, text_of
 
 MOST_FILES: Final = 60
@@ -31,7 +31,9 @@ MOST_OWN: Final = 30
 class Api:
     """The state of one run of the app: jobs, dropped captures, calibrated drives."""
 
-    def __init__(self) -> None:
+    def __init__(self, opened: Sequence[str] = ()) -> None:
+        self.opened = list(opened)
+        """TOML of the designs in the file that the app was started with."""
         self.own: dict[str, dict[str, Any]] = {}
         self._scratch = Scratch()
         self._folder = self._scratch.path
@@ -56,13 +58,16 @@ class Api:
         self._cancel(asked.get("job"))
         text = asked.get("toml") or ""
         tables = tables_of_text(text) if text else controls.start()
-        change = asked.get("set")
+        change, settings = asked.get("set"), asked.get("apply")
         if isinstance(change, dict):
             for key, value in change.items():
                 if value not in self.own:  # those are tables of ours, under any name
                     check({key.rpartition(".")[2]: value})
                 tables = controls.put(tables, key, value, self.own)
-        if change or not text:
+        if isinstance(settings, dict):
+            tables = with_values(tables, settings)
+            check(tables)
+        if change or settings or not text:
             text = to_text(tables)
         out: dict[str, Any] = {"toml": text, "controls": controls.values(tables),
                                "own": list(self.own)}  # fmt: skip
@@ -71,6 +76,10 @@ class Api:
         except NvmesimError as error:
             return {**out, "error": one_line(str(error))}
         return out | self._started("refine", {"tables": tables})
+
+    def fits(self, asked: dict[str, Any]) -> dict[str, Any]:
+        """Which choices do not fit the design, and what would make them fit."""
+        return {"unfit": controls.unfit(tables_of_text(asked.get("toml")))}
 
     def _cancel(self, name: Any) -> None:
         job = self.jobs.get(name) if isinstance(name, str) else None
@@ -81,7 +90,12 @@ class Api:
 
     def compare(self, asked: dict[str, Any]) -> dict[str, Any]:
         """Start the comparison of two to four designs."""
-        return self._started("compare", {"tables": work.designs_of(asked.get("designs"))})
+        tables = work.designs_of(asked.get("designs"))
+        typed = asked.get("prices")
+        listed = typed if isinstance(typed, list) else []
+        prices = [_price(text) for text in listed[: len(tables)]]
+        prices += [None] * (len(tables) - len(prices))
+        return self._started("compare", {"tables": tables, "prices": prices})
 
     def goal(self, asked: dict[str, Any]) -> dict[str, Any]:
         """A goal with one field moved: its TOML, the fields, the prices that it needs."""
@@ -178,6 +192,20 @@ class Api:
         self, what: str, asked: dict[str, Any], done: Callable[[PageJob], None] | None = None
     ) -> dict[str, Any]:
         return {"job": self.jobs.start(what, asked, done).id}
+
+
+def _price(text: Any) -> float | None:
+    """The number that was typed as a price; None if none was."""
+    typed = text_of(text, "price", 40).replace(",", "").strip()
+    if not typed:
+        return None
+    try:
+        price = float(typed)
+    except ValueError:
+        price = 0.0
+    if not 0 < price < 1e12:
+        raise InputError(f"price: {typed!r} is not an amount, such as 24500")
+    return price
 
 
 # Requests -----------------------------------------------------------------------------------------

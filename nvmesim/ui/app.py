@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import cache
 from importlib import resources
@@ -26,18 +26,24 @@ from starlette.responses import (
 from starlette.routing import Route
 
 from nvmesim.calibrate.datasheet import KEYS
+from nvmesim.errors import NvmesimError
 from nvmesim.scenario.writing import to_text
 from nvmesim.show.page import asset
 from nvmesim.show.vega import bundle
 from nvmesim.ui.api import Api, posted, uploaded
-from nvmesim.ui.controls import RAID_LEVELS, controls, start
+from nvmesim.ui.controls import RAID_LEVELS, controls, start, values
 from nvmesim.ui.goal_form import START as GOAL
 from nvmesim.ui.goal_form import goal_controls
 from nvmesim.ui.guard import Guard
+from nvmesim.ui.parts import parts
+from nvmesim.ui.shared import pdf_of
 from nvmesim.version import __version__
 
 NEWS_TRIES, NEWS_S = 10, 0.03
 """How long an answer waits for news of a job, so that the page need not ask again at once."""
+ACTIONS: Final = (
+    "design", "fits", "compare", "goal", "choose", "best", "describe", "calibrate",
+)  # fmt: skip
 PAGES: Final = {"design": "Design", "drive": "Drive", "compare": "Compare", "choose": "Choose",
                 "server": "Server"}  # fmt: skip
 POINTS: Final = """\
@@ -59,9 +65,12 @@ SHEET: Final = (
 """Fields of the datasheet: key and label."""
 
 
-def create_app(token: str, port: int) -> Starlette:
-    """Return the app that answers below ``/TOKEN/`` on this machine at *port*."""
-    api = Api()
+def create_app(token: str, port: int, opened: Sequence[str] = ()) -> Starlette:
+    """Return the app that answers below ``/TOKEN/`` on this machine at *port*.
+
+    *opened* are designs (TOML) that it begins with.
+    """
+    api = Api(opened)
 
     @asynccontextmanager
     async def living(_: Starlette) -> AsyncIterator[None]:
@@ -72,12 +81,21 @@ def create_app(token: str, port: int) -> Starlette:
         await run_in_threadpool(warming.join)
 
     routes = [
-        Route("/", _page("design")),
-        *(Route(f"/{name}", _page(name)) for name in PAGES),
+        Route("/", _page("design", api)),
+        *(Route(f"/{name}", _page(name, api)) for name in PAGES),
         Route("/assets/{name}", _asset),
         *(
             Route(f"/api/{name}", posted(getattr(api, name)), methods=["POST"])
-            for name in ("design", "compare", "goal", "choose", "best", "describe", "calibrate")
+            for name in (
+                "design",
+                "fits",
+                "compare",
+                "goal",
+                "choose",
+                "best",
+                "describe",
+                "calibrate",
+            )
         ),
         Route("/api/upload", uploaded(api), methods=["POST"]),
         Route("/api/job/{name}", _job(api)),
@@ -90,15 +108,15 @@ def create_app(token: str, port: int) -> Starlette:
     return app
 
 
-def _page(name: str) -> Callable[[Request], Response]:
+def _page(name: str, api: Api) -> Callable[[Request], Response]:
     def endpoint(_: Request) -> Response:
-        shown = goal_controls() if name == "choose" else controls()
+        shown = goal_controls() if name == "choose" else controls() if name == "design" else []
         grouped = {k: list(v) for k, v in groupby(shown, lambda c: c.group)}
         return HTMLResponse(
             _templates().get_template(f"{name}.html").render(
                 page=name, pages=PAGES, groups=grouped, version=__version__,
-                toml=to_text(start()), goal=to_text(GOAL), points=POINTS,
-                levels=RAID_LEVELS[1:], sheet=SHEET, examples=KEYS,
+                toml=to_text(start()), now=values(start()), parts=parts, opened=api.opened,
+                goal=to_text(GOAL), points=POINTS, levels=RAID_LEVELS, sheet=SHEET, examples=KEYS,
             )
         )  # fmt: skip
 
@@ -167,7 +185,13 @@ def _report(api: Api) -> Callable[[Request], Response]:
         job = api.jobs.get(request.path_params["name"])
         if job is None or not job.report.is_file():
             return PlainTextResponse("there is no answer yet to report", 404)
-        headers = {"Content-Disposition": 'attachment; filename="nvmesim-report.html"'}
-        return FileResponse(job.report, headers=headers, media_type="text/html")
+        file, kind = job.report, "text/html"
+        if request.query_params.get("as") == "pdf":
+            try:
+                file, kind = pdf_of(job.report), "application/pdf"
+            except NvmesimError as error:
+                return PlainTextResponse(str(error), 409)
+        headers = {"Content-Disposition": f'attachment; filename="nvmesim-report{file.suffix}"'}
+        return FileResponse(file, headers=headers, media_type=kind)
 
     return endpoint

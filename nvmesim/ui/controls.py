@@ -11,11 +11,14 @@ from nvmesim.errors import InputError
 from nvmesim.raid.levels import LEVELS
 from nvmesim.scenario.load import with_values
 from nvmesim.scenario.presets import PRESETS, workload
+from nvmesim.ui.parts import PartKind, problem_of
 
 Tables = dict[str, Any]
-RAID_LEVELS: Final = ("none", "raid0", "raid1", "raid10", "raid5", "raid6")
 POOLS: Final = tuple(name for name, level in LEVELS.items() if level.records)
 """Levels of ZFS: records instead of chunks, and an engine of their own."""
+RAID_LEVELS: Final = tuple(name for name in LEVELS if name not in POOLS)
+DRIVE: Final = "kioxia-cd6-r-15.36tb"
+"""Of the data-centre drives the one of whose numbers the fewest are assumed."""
 MOST_DRIVES: Final = 24
 
 
@@ -27,9 +30,11 @@ class Control:
     """Of the scenario, as ``--set`` takes it."""
     label: str
     group: str
-    form: Literal["choice", "search", "range", "ticks", "text"]
+    form: Literal["choice", "part", "range", "ticks", "text"]
     choices: tuple[tuple[str, str], ...] = ()
     """(value, what the page shows)"""
+    kind: PartKind = "drive"
+    """Of what a part picker offers."""
     low: float = 0
     high: float = 0
     step: float = 1
@@ -39,14 +44,19 @@ class Control:
 def controls() -> list[Control]:
     """Return the controls in the order of the page."""
     return [
-        Control("drives.profile", "Drive", "Drives", "search", _catalog("drive"),
-                hint="type to search the catalog"),
+        Control("server.platform", "Server or instance", "Server", "part", kind="platform",
+                hint="its bays, lanes and sockets; empty: a server of your own"),
+        Control("server.sockets.cpu", "CPU", "Server", "part", kind="cpu"),
+        Control("server.sockets", "Sockets", "Server", "choice", _same("1", "2")),
+        Control("server.stack", "Storage stack", "Server", "choice", _names("stack")),
+        Control("drives.profile", "Drive", "Drives", "part",
+                hint="a model, a maker or a size finds it"),
         Control("drives.count", "Number of drives", "Drives", "range", low=1, high=MOST_DRIVES),
         Control("drives.socket", "Attached to", "Drives", "choice",
                 (("0", "socket 0"), ("1", "socket 1"), ("spread", "both sockets, half each"))),
         Control("volume.raid", "RAID level", "Volume", "choice",
                 tuple((r, "no RAID: each drive by itself" if r == "none" else r.upper())
-                      for r in (*RAID_LEVELS, *POOLS))),
+                      for r in ("none", *RAID_LEVELS, *POOLS))),
         Control("volume.engine", "RAID engine", "Volume", "choice", _names("raid-engine")),
         Control("volume.chunk", "Chunk", "Volume", "choice", _same("4 KiB", "16 KiB", "64 KiB",
                 "128 KiB", "256 KiB", "512 KiB", "1 MiB")),
@@ -55,9 +65,6 @@ def controls() -> list[Control]:
         Control("volume.degraded", "Condition", "Volume", "choice",
                 (("healthy", "all drives work"), ("failed", "one drive has failed"),
                  ("rebuilding", "the failed drive is rebuilt"))),
-        Control("server.sockets.cpu", "CPU", "Server", "search", _catalog("cpu")),
-        Control("server.sockets", "Sockets", "Server", "choice", _same("1", "2")),
-        Control("server.stack", "Storage stack", "Server", "choice", _names("stack")),
         Control("workload", "Start from", "Load", "choice",
                 (("", "own load"), *((k, p.title) for k, p in PRESETS.items()))),
         Control("workload.0.block_size", "Block size", "Load", "choice", _same("512 B", "4 KiB",
@@ -81,17 +88,12 @@ def _names(kind: Any) -> tuple[tuple[str, str], ...]:
     return _same(*catalog.names(kind))
 
 
-def _catalog(kind: Any) -> tuple[tuple[str, str], ...]:
-    named = ((name, catalog.get(kind, name)) for name in catalog.names(kind))
-    return tuple((name, str(getattr(found, "model", "")) or name) for name, found in named)
-
-
 def start() -> Tables:
     """Return the tables of the design that the page opens with."""
     return {
         "name": "my server",
         "server": {"stack": "linux-io_uring", "sockets": [{"cpu": "xeon-gold-6130"}]},
-        "drives": [{"profile": "intel-p4610-1.6tb", "count": 8, "socket": 0}],
+        "drives": [{"profile": DRIVE, "count": 8, "socket": 0}],
         "volume": [{"raid": "raid5", "chunk": "128 KiB", "engine": "linux-md"}],
         "workload": [{**workload("oltp"), "slo": "1 ms"}],
     }
@@ -105,21 +107,22 @@ def values(tables: Mapping[str, Any]) -> dict[str, Any]:
     volumes = _listed(tables, "volume")
     drives, loads = _listed(tables, "drives"), _listed(tables, "workload")
     server = tables.get("server", {})
-    sockets = server.get("sockets", [])
+    sockets = _sockets_of(server)
     first = loads[0] if loads else {}
     volume = volumes[0] if volumes else {}
     closed, pool = "rate" not in first, volume.get("raid") in POOLS
     return {
-        "drives.profile": _shown(drives[0].get("profile")) if drives else "",
-        "drives.count": sum(d.get("count", 1) for d in drives),
-        "drives.socket": _placement(drives) if len(sockets) > 1 else None,
+        "server.platform": server.get("platform", ""),
+        "drives.profile": _shown(drives[0].get("profile")) if drives else None,
+        "drives.count": sum(d.get("count", 1) for d in drives) or None,
+        "drives.socket": _placement(drives) if len(sockets) > 1 and drives else None,
         "volume.raid": volume.get("raid", "none"),
         "volume.engine": _shown(volume.get("engine", "linux-md")) if volume else None,
         "volume.chunk": volume.get("chunk", "512 KiB") if volume and not pool else None,
         "volume.recordsize": volume.get("recordsize", "128 KiB") if pool else None,
         "volume.degraded": _condition(volume) if volume.get("raid", "raid0") != "raid0" else None,
         "server.sockets.cpu": _shown(sockets[0].get("cpu")) if sockets else "",
-        "server.sockets": str(len(sockets)),
+        "server.sockets": None if "platform" in server else str(len(sockets)),
         "server.stack": _shown(server.get("stack", "linux-io_uring")),
         "workload": _preset_of(first),
         "workload.0.block_size": _size(first.get("block_size", "4 KiB")),
@@ -130,6 +133,29 @@ def values(tables: Mapping[str, Any]) -> dict[str, Any]:
         "workload.0.rate": first.get("rate", ""),
         "workload.0.slo": first.get("slo", ""),
     }
+
+
+def unfit(tables: Mapping[str, Any]) -> dict[str, dict[str, str]]:
+    """Return key -> value -> why a choice does not fit this design, and what would make it fit."""
+    found: dict[str, dict[str, str]] = {}
+    if problem_of(tables):
+        return found
+    for control in controls():
+        if control.key in ("volume.raid", "volume.engine", "server.stack"):
+            tried = {value: problem_of(put(tables, control.key, value, {}))
+                     for value, _ in control.choices}  # fmt: skip
+            found[control.key] = {value: text for value, text in tried.items() if text}
+    return found
+
+
+def _sockets_of(server: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the sockets that *server* states, else those of its platform."""
+    if "sockets" in server or "platform" not in server:
+        return list(server.get("sockets", []))
+    try:
+        return list(catalog.get("platform", str(server["platform"])).server["sockets"])
+    except InputError:  # the answer says what is wrong with it
+        return []
 
 
 def _listed(tables: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
@@ -208,9 +234,9 @@ def _count(tables: Tables, value: Any, _: Mapping[str, Any]) -> Tables:
     return {**tables, "drives": [{**drives[0], "count": count}]}
 
 
-def _spread(tables: Tables, count: int) -> Tables:
+def _spread(tables: Tables, count: int, sockets: int = 2) -> Tables:
     first = {k: v for k, v in tables["drives"][0].items() if k != "behind"}
-    halves = (count - count // 2, count // 2)
+    halves = [len(range(socket, count, sockets)) for socket in range(sockets)]
     drives = [{**first, "socket": s, "count": n} for s, n in enumerate(halves) if n]
     return {**tables, "drives": drives}
 
@@ -247,9 +273,28 @@ def _degraded(tables: Tables, value: Any, _: Mapping[str, Any]) -> Tables:
     return {**tables, "volume": [volume, *tables["volume"][1:]]}
 
 
+def _platform(tables: Tables, value: Any, _: Mapping[str, Any]) -> Tables:
+    """Take the sockets and adapters of a platform, with drives spread over its sockets."""
+    count = sum(d.get("count", 1) for d in tables.get("drives", [])) or MOST_DRIVES // 3
+    first = (tables.get("drives") or [{"profile": DRIVE}])[0]
+    own = ("sockets", "interconnect", "platform")
+    server = {k: v for k, v in tables["server"].items() if k not in own}
+    changed = {k: v for k, v in tables.items() if k not in ("adapters", "drives")}
+    if not value:
+        sockets = [{"cpu": s["cpu"]} for s in _sockets_of(tables["server"])]
+        changed |= {"server": {**server, "sockets": sockets}}
+        return _spread({**changed, "drives": [{**first, "socket": 0}]}, count, len(sockets))
+    platform = catalog.get("platform", str(value))
+    changed |= {"server": {**server, "platform": value}}
+    if platform.drives:
+        return changed
+    n = len(platform.server["sockets"])
+    return _spread({**changed, "drives": [{**first, "socket": 0}]}, count, n)
+
+
 def _cpu(tables: Tables, value: Any, _: Mapping[str, Any]) -> Tables:
     server = tables["server"]
-    sockets = [{**s, "cpu": value} for s in server["sockets"]]
+    sockets = [{**s, "cpu": value} for s in _sockets_of(server)]
     return {**tables, "server": {**server, "sockets": sockets}}
 
 
@@ -289,6 +334,7 @@ def _whole(value: Any, key: str, low: int, high: int) -> int:
 
 
 _SPECIAL: Final[Mapping[str, Callable[[Tables, Any, Mapping[str, Any]], Tables]]] = {
+    "server.platform": _platform,
     "drives.profile": _profile,
     "drives.count": _count,
     "drives.socket": _socket,

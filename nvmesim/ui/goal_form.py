@@ -30,7 +30,7 @@ LISTS: Final = {"price": "prices", "power": "watts"}
 
 def goal_controls() -> list[Control]:
     """Return the fields in the order of the page."""
-    levels = tuple((level, level.upper()) for level in RAID_LEVELS[1:])
+    levels = tuple((level, level.upper()) for level in RAID_LEVELS)
     survives = (("", "not asked"), ("0", "none"), ("1", "any one drive"), ("2", "any two drives"))
     least = (("drives", "fewest drives"), ("price", "lowest price"), ("power", "least power"))
     return [

@@ -6,7 +6,7 @@ import secrets
 import socket
 import threading
 import webbrowser
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import uvicorn
 
@@ -30,12 +30,14 @@ def listening(port: int | None) -> socket.socket:
     return found
 
 
-def serve(port: int | None, *, browser: bool, say: Callable[[str], None]) -> None:
-    """Answer until Ctrl-C; *say* is given the address first."""
+def serve(
+    port: int | None, *, browser: bool, say: Callable[[str], None], opened: Sequence[str] = ()
+) -> None:
+    """Answer until Ctrl-C; *say* is given the address first. *opened* are designs to begin with."""
     ear = listening(port)
     ear.listen(64)  # who opens the address at once is kept waiting, not refused
     number, token = ear.getsockname()[1], secrets.token_urlsafe(24)
-    address = f"http://{HOST}:{number}/{token}/"
+    address = f"http://{HOST}:{number}/{token}/" + ("compare" if len(opened) > 1 else "")
     say(address)
     if browser:
         threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
@@ -43,8 +45,8 @@ def serve(port: int | None, *, browser: bool, say: Callable[[str], None]) -> Non
     from nvmesim.ui.app import create_app
 
     config = uvicorn.Config(
-        create_app(token, number), log_level="warning", access_log=False, server_header=False,
-        date_header=False, ws="none", proxy_headers=False,
+        create_app(token, number, opened), log_level="warning", access_log=False,
+        server_header=False, date_header=False, ws="none", proxy_headers=False,
     )  # fmt: skip
     with ear:
         uvicorn.Server(config).run(sockets=[ear])

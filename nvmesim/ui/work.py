@@ -14,11 +14,14 @@ from nvmesim.errors import InputError
 from nvmesim.predict.result import Result
 from nvmesim.predict.simulate import compare, simulate
 from nvmesim.scenario.schema import Scenario
+from nvmesim.scenario.writing import to_text
 from nvmesim.show import page as html
+from nvmesim.show.blocks import Line
 from nvmesim.show.report import page
-from nvmesim.ui.answer import answer, figures
+from nvmesim.ui.answer import answer, first
 from nvmesim.ui.controls import start
-from nvmesim.ui.side_by_side import comparison
+from nvmesim.ui.quotes import Quote, page_blocks, states_of
+from nvmesim.ui.shared import with_designs
 from nvmesim.ui.trust import NOWHERE, scenario_of, tables_of_text
 from nvmesim.ui.worker import Job, serve
 
@@ -27,7 +30,7 @@ if TYPE_CHECKING:
 
 COARSE_REQUESTS: Final = 4_000
 MIDDLE: Final = 0.02
-"""Precision of the first refinement."""
+"""Precision of a quote."""
 MOST_WALL_S: Final = 60.0
 MOST_DUMPS: Final = 40
 DESIGNS: Final = (2, 4)
@@ -43,26 +46,16 @@ def first_look(scenario: Scenario, seed: int | None = None) -> Result:
 
 
 def refine(job: Job, tables: Mapping[str, Any]) -> None:
-    """Publish a first look, an answer to 2 %, then one with reliefs, curve and all intervals."""
+    """Publish the figures of a first look, then the whole answer with its intervals."""
     scenario = scenario_of(tables)
-    look = first_look(scenario)
-    job.publish(figures(look, stage=f"first look: {look.requests:,} requests; refining …"))
-    first = simulate(
-        scenario, precision=MIDDLE, reliefs=False, over_time=False, certainty=False,
-        max_wall_s=MOST_WALL_S, progress=job.progress,
-    )  # fmt: skip
-    job.tell("looking for reliefs")
-    job.publish(answer(first, stage="IOPS to 2 %; looking for reliefs …"), **_short(first))
+    job.publish(first(first_look(scenario)), stage="first")
     whole = simulate(
-        scenario, curve=True, over_time=False, max_wall_s=MOST_WALL_S,
-        progress=job.progress,
-    )  # fmt: skip
-    job.tell("writing the report")
-    job.publish(
-        answer(whole, stage="complete: reliefs and the profiles' own intervals included"),
-        **_short(whole),
+        scenario, curve=True, over_time=False, max_wall_s=MOST_WALL_S, progress=job.progress
     )
-    job.keep_report(page(whole))
+    job.tell("writing the report")
+    job.publish(answer(whole), stage="complete", **_short(whole))
+    text = to_text(tables)
+    job.keep_report(with_designs(page(whole, scenario_text=text), [text]))
 
 
 def _short(result: Result) -> dict[str, Any]:
@@ -84,19 +77,41 @@ def designs_of(texts: Any) -> list[dict[str, Any]]:
     return tables
 
 
-def compare_designs(job: Job, tables: Sequence[Mapping[str, Any]]) -> None:
+def compare_designs(
+    job: Job, tables: Sequence[Mapping[str, Any]], prices: Sequence[float | None]
+) -> None:
     """Publish the designs side by side, and each against the first with common random numbers."""
-    results = []
     designs = [scenario_of(t) for t in tables]
-    steps = 2 * len(designs) - 1
-    for n, design in enumerate(designs):
-        job.progress(f"simulating {design.name or n + 1}", n / steps)
-        results.append(simulate(design, precision=MIDDLE, reliefs=False, over_time=False,
-                                max_wall_s=MOST_WALL_S, progress=_part(job, n, steps)))  # fmt: skip
+    states = [states_of(t) for t in tables]
+    steps = 2 * len(designs) - 1 + sum(map(len, states))
+    done = 0
+
+    def simulated(what: str, scenario: Scenario) -> Result:
+        nonlocal done
+        job.progress(what, done / steps)
+        found = simulate(scenario, precision=MIDDLE, reliefs=False, over_time=False,
+                         max_wall_s=MOST_WALL_S, progress=_part(job, done, steps))  # fmt: skip
+        done += 1
+        return found
+
+    quotes = []
+    for n, (design, table) in enumerate(zip(designs, tables, strict=True)):
+        name = design.name or str(n + 1)
+        healthy = simulated(f"simulating {name}", design)
+        other = {state: simulated(f"{name}, {state}", scenario_of(changed))
+                 for state, changed in states[n].items()}  # fmt: skip
+        quotes.append(
+            Quote(table, prices[n], healthy, other.get("degraded"), other.get("rebuilding"))
+        )
     gains = []
-    for n, design in enumerate(designs[1:], len(designs)):
-        gains.append(compare(designs[0], design, progress=_part(job, n, steps)))
-    job.publish(comparison(tables, results, gains))
+    for design in designs[1:]:
+        gains.append(compare(designs[0], design, progress=_part(job, done, steps)))
+        done += 1
+    blocks = page_blocks(quotes, gains)
+    job.publish(html.html(blocks), stage="complete")
+    title = " against ".join(q.healthy.scenario for q in quotes)
+    file = html.document(title, [Line(title, "title"), *blocks])
+    job.keep_report(with_designs(file, [to_text(t) for t in tables]))
 
 
 def _part(job: Job, done: int, steps: int) -> Any:
@@ -159,7 +174,8 @@ def _publish_fit(job: Job, fit: DriveFit, name: str) -> None:
 
     job.keep_report(fit_page(fit))
     text = to_toml(fit.profile)
-    job.publish(evidence(fit), name=name, toml=text, profile=tomllib.loads(text))
+    usable = not fit.profile.missed
+    job.publish(evidence(fit), name=name, toml=text, profile=tomllib.loads(text), usable=usable)
 
 
 def safe_name(name: str, number: int) -> str:

@@ -80,3 +80,26 @@ def test_a_ceiling_must_be_seen():
     flat = [row(4 * K, n, x) for n, x in ((1, 43e3), (4, 120e3), (16, 121e3))]
     assert not line_of(rising).has_ceiling
     assert line_of(flat).cap == pytest.approx(120.5e3, rel=0.02)
+
+
+def test_one_flush_at_a_time_is_told_by_two_depths(consumer):
+    """The same drive with fdatasync after each write: 32 jobs get little more than four."""
+    plain = [j.point for j in consumer.points]
+    synced = [
+        replace(row(16 * K, jobs, iops), sync="fdatasync", mean_s=mean * 1e-6)
+        for jobs, iops, mean in ((1, 2100.8, 27.6), (4, 2602.6, 567.7))
+    ]
+    fit = fit_drive([*plain, *synced])
+    write = fit.profile.write
+    assert write.volatile
+    assert write.flush.value == pytest.approx(447e6, rel=0.05)  # measured: 447 us
+    assert write.flush_serial.value < write.flush.value
+    most = replace(row(16 * K, 32, 3061.8), sync="fdatasync")
+    assert predicted(fit, most) == pytest.approx(most.iops, rel=0.25)
+
+
+def test_a_short_flush_is_of_a_drive_with_capacitors():
+    plain = [row(16 * K, 1, 49474.0), row(2 * M, 4, 708.0)]
+    synced = replace(row(16 * K, 1, 46720.6), sync="fdatasync", mean_s=19.9e-6)
+    fit = fit_drive([*plain, synced])
+    assert (fit.profile.write.volatile, fit.profile.write.flush) == (False, None)

@@ -11,7 +11,7 @@ import pytest
 
 from nvmesim.calibrate.bench import BenchAnswer
 from nvmesim.calibrate.drive.fit import fit_drive
-from nvmesim.calibrate.drive.gate import missed_means, misses
+from nvmesim.calibrate.drive.gate import missed_means, misses, residual
 from nvmesim.calibrate.evidence import DriveFit, Judged
 from nvmesim.calibrate.points import Point, points_of
 from nvmesim.capture.registry import read_captures
@@ -130,6 +130,15 @@ def test_a_row_that_is_missed_is_named_with_what_stands_in_the_way() -> None:
     assert misses([Judged(point, BenchAnswer(860e3, 1e-3))], is_included=True) == []
     noisy = replace(point, noise=0.15)
     assert misses([Judged(noisy, BenchAnswer(600e3, 1e-3))], is_included=True) == []
+
+
+def test_a_small_miss_and_flushes_beside_plain_writes_are_carried_not_refused() -> None:
+    near = Judged(row(1.0, 8, 128, 900e3), BenchAnswer(720e3, 1e-3))
+    plain = Judged(row(0.0, 1, 1, 40e3), BenchAnswer(40e3, 1e-3))
+    synced = Judged(replace(row(0.0, 1, 1, 1e3), sync="fsync"), BenchAnswer(10e3, 1e-3))
+    assert misses([near, plain, synced], is_included=True) == []
+    assert len(misses([near, synced], is_included=True)) == 1
+    assert residual(synced).sync == "fsync"
 
 
 def points_in(folder: Path, text: str) -> tuple[list[Point], list[str]]:

@@ -79,7 +79,12 @@ def test_a_number_without_an_interval_has_one_by_its_basis():
 def test_numbers_that_a_load_cannot_use_are_left_alone():
     assert not any("write" in name for name in names(scenario()))
     assert "write.program" in names(scenario(read=0.5))
-    assert not any(name.startswith("filesystems") for name in names(scenario()))
+    assert not any(name.startswith(("filesystems", "sections")) for name in names(scenario()))
+
+
+def test_the_thread_that_serves_a_guest_counts():
+    guest = scenario(guest="kvm-virtio", stack={"extends": "linux-io_uring"})
+    assert "sections.kvm-virtio.read" in names(guest)
 
 
 def test_doubt_that_can_only_cost_promises_no_gain():

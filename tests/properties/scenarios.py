@@ -60,6 +60,8 @@ def workloads(draw: st.DrawFn, n_sockets: int) -> dict[str, Any]:
         load["align"] = draw(st.sampled_from(["512 B", "4 KiB", "1 MiB", "1000 B"]))
     if draw(st.integers(0, 5)) == 0:
         load["filesystem"] = draw(st.sampled_from(["ext4", "ntfs"]))
+    if load["read"] < 1 and draw(st.integers(0, 4)) == 0:
+        load[draw(st.sampled_from(["fsync", "fdatasync"]))] = draw(st.integers(1, 3))
     return load
 
 

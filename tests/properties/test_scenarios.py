@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 
 import nvmesim as ns
+from nvmesim.engine.compiled.engine import CompiledEngine
+from nvmesim.engine.reference.engine import ReferenceEngine
 from nvmesim.errors import InputError
+from nvmesim.predict.prepare import prepare
 from nvmesim.scenario.load import scenario_from_dict
 from tests.properties.scenarios import scenarios
 
@@ -93,6 +97,22 @@ def test_a_cache_whose_destager_begins_with_room_is_not_emptier_than_empty():
 @given(scenarios())
 def test_their_intervals_too(tables):
     check(tables, certainty=True)
+
+
+@pytest.mark.long
+@settings(QUICK, max_examples=300)
+@given(scenarios())
+def test_both_engines_complete_every_request_alike(tables):
+    try:
+        net = prepare(scenario_from_dict(tables), seed=5, level=0.0).lowered.network
+    except InputError:
+        return
+    rows = []
+    for engine in (CompiledEngine, ReferenceEngine):
+        run = engine(net, seed=5, record=True)
+        run.advance(REQUESTS)
+        rows.append(run.records())
+    np.testing.assert_array_equal(*rows)
 
 
 @pytest.mark.slow

@@ -34,24 +34,27 @@ def found(tab):
     ]
 
 
-def answered(tab, button):
+def answered(tab, button, place="answer"):
     tab.get_by_role("button", name=button, exact=True).click()
-    tab.locator("#answer-cancel").wait_for()
-    tab.locator("#answer-cancel").wait_for(state="hidden")
+    tab.locator(f"#{place}-cancel").wait_for()
+    tab.locator(f"#{place}-cancel").wait_for(state="hidden")
 
 
 def drawn(tab):
     tab.wait_for_function(
-        "() => { const all = document.querySelectorAll('#answer .chart'); return all.length > 0 &&"
-        " all.length === document.querySelectorAll('#answer .chart svg.marks').length; }"
+        "() => { const all = document.querySelectorAll('main .chart'); return all.length > 0 &&"
+        " all.length === document.querySelectorAll('main .chart svg.marks').length; }"
     )
 
 
 def test_design(tab, page):
     tab.goto(f"{page.address}design")
-    tab.locator(".stage", has_text="complete").wait_for()
+    tab.locator("#answer .slow").wait_for()
     drawn(tab)
     tab.locator("details summary").first.click()
+    assert found(tab) == []
+    tab.locator('[id="c-drives.profile"]').click()
+    tab.locator('[id="l-drives.profile"] [role=option]').first.wait_for()
     assert found(tab) == []
 
 
@@ -89,7 +92,7 @@ def test_compare(tab, page):
 def test_choose(tab, page):
     tab.goto(f"{page.address}choose")
     assert found(tab) == []
-    answered(tab, "Find the largest load")
+    answered(tab, "Find the largest load", "best-answer")
     drawn(tab)
     assert found(tab) == []
 

@@ -35,7 +35,7 @@ def test_prices_are_asked_for_where_they_count():
     assert parts(START, start()) == []
     priced = put(START, "objective/minimize", "price")
     keys = [part["key"] for part in parts(priced, start())]
-    assert keys == ["prices/server", "prices/intel-p4610-1.6tb", "prices/xeon-gold-6130"]
+    assert keys == ["prices/server", "prices/kioxia-cd6-r-15.36tb", "prices/xeon-gold-6130"]
     assert parts(priced, start())[0]["label"] == "the rest of the server, EUR each"
 
 

@@ -8,8 +8,8 @@ import time
 
 import pytest
 
-from nvmesim.ui import jobs, scratch
-from nvmesim.ui.jobs import Jobs
+from nvmesim.ui import jobs
+from nvmesim.ui.jobs import Jobs, Scratch
 from nvmesim.ui.trust import tables_of_text
 from tests.faults.conftest import CODE
 from tests.ui.conftest import SMALL
@@ -75,7 +75,7 @@ def test_a_process_that_has_grown_is_not_used_again(tmp_path, monkeypatch):
         pool.close()
 
 
-@pytest.mark.skipif(scratch.locks is None, reason="a killed process leaves no lock on POSIX alone")
+@pytest.mark.skipif(jobs.locks is None, reason="a killed process leaves no lock on POSIX alone")
 def test_what_a_killed_app_left_is_swept_by_the_next(tmp_path, monkeypatch):
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
     command = [sys.executable, "-c", CODE, "ui", "--no-browser"]
@@ -85,12 +85,12 @@ def test_what_a_killed_app_left_is_swept_by_the_next(tmp_path, monkeypatch):
             while not list(tmp_path.glob("nvmesim-ui-*/lock")) and time.monotonic() < end:
                 time.sleep(0.05)
             (left,) = tmp_path.glob("nvmesim-ui-*")
-            monkeypatch.setattr(scratch.tempfile, "tempdir", str(tmp_path))
-            other = scratch.Scratch()
+            monkeypatch.setattr(jobs.tempfile, "tempdir", str(tmp_path))
+            other = Scratch()
             assert left.is_dir(), "its app lives"
         finally:
             app.kill()
-    scratch.Scratch().remove()
+    Scratch().remove()
     assert not left.exists()
     assert other.path.is_dir()
     other.remove()

@@ -3,6 +3,8 @@ import re
 
 import pytest
 
+from nvmesim.catalog import load as catalog
+from nvmesim.catalog.text import to_toml
 from nvmesim.cli.app import run_command
 from nvmesim.predict.simulate import simulate
 from nvmesim.scenario.load import scenario_from_dict
@@ -200,3 +202,23 @@ def test_the_scoreboard_is_that_of_the_reports():
 def test_sets_of_a_source_tree_are_found_from_another_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert "interfaces" in [folder.name for folder in find_sets()]
+
+
+def test_a_set_of_a_server_and_its_rows(tmp_path, capfd):
+    """What `diagnose` compares becomes a set, with the scenario's own profile found from there."""
+    drive = to_toml(catalog.get("drive", "samsung-980pro-1tb"))
+    (tmp_path / "own.toml").write_text(drive)
+    server = tmp_path / "server.toml"
+    server.write_text(
+        'name = "four"\n[server]\nstack = "linux-io_uring"\n[[server.sockets]]\n'
+        'cpu = "epyc-7313"\n[[drives]]\nprofile = "own.toml"\ncount = 4\n'
+        "[[workload]]\nthreads = 1\noutstanding = 1\n"
+    )
+    rows = tmp_path / "rows.csv"
+    rows.write_text("op,block_size,jobs,iodepth,iops\nrandread,4 KiB,1,1,14400\n")
+    folder = tmp_path / "mine"
+    assert run_command(["validate", "new", str(folder), str(server), str(rows)]) == 0
+    assert run_command(["validate", str(folder), "--json"]) == 0
+    (line,) = json.loads(capfd.readouterr().out)["sets"]
+    assert (line["role"], line["metric"], line["measured"]) == ("target", "iops", 14400)
+    assert line["within_budget"]

@@ -39,35 +39,51 @@ def fit_flush(
     """*profile* with the flush that the rows of *points* with fdatasync tell, else those of fsync.
 
     The two differ by a file system's journal; with both, the drive's flush is that of fdatasync.
+    A drive whose flush is short has capacitors: it is sent none.
     """
     for kind in ("fdatasync", "fsync"):
         rows = [p for p in points if p.sync == kind]
-        if rows:
+        if rows:  # a flush takes as long whatever was written; large writes bring more than that
+            least = min(p.block_size for p in rows)
+            rows = [p for p in rows if p.block_size == least]
             break
     else:
         return profile, []
     tell("flushes")
-    alone = min(rows, key=lambda p: (p.outstanding, p.block_size))
-    took = alone.outstanding / alone.iops - (alone.mean_s or 0.0)
-    start = max(took * 1e12 - host_ps(host), 2 * LEAST_PS)
-    volatile = took * 1e12 > VOLATILE_PS
-
-    def made(u: Floats) -> DriveProfile:
-        flush = Quantity(value=float(np.exp(u[0])))
-        write = profile.write.model_copy(update={"flush": flush, "volatile": volatile})
-        return profile.model_copy(update={"write": write})
-
-    flush = Parameter("flush", start, low=LEAST_PS, high=8 * start + LEAST_PS, step=0.05)
-    plain = [replace(p, percentiles_s={}, body_s={}, mean_s=None) for p in rows]
-    problem = problem_of(plain, logarithms([flush]), made, host)
-    found = optimum(problem, effort=0.5)
-    draws = found.values + drawn(found.jacobian, found.residuals)
-    columns = {"write.flush": np.exp(np.clip(draws[:, 0], problem.low[0], problem.high[0]))}
-    fitted = with_draws(made(found.values), columns, sources(rows))
     notes = []
     if kind == "fdatasync" and any(p.sync == "fsync" for p in points):
         notes.append(
             "rows with fsync were not fitted: what they take beyond fdatasync is the journal of a "
             "file system, which is no part of a drive"
         )
-    return fitted, notes
+    alone = min(rows, key=lambda p: (p.outstanding, p.block_size))
+    took = max((alone.outstanding / alone.iops - (alone.mean_s or 0.0)) * 1e12, 2 * LEAST_PS)
+    if took < VOLATILE_PS:
+        return _with_flush(profile, None, None), notes
+    # one flush at a time: the busiest row tells how long each of them holds the drive
+    serial = min(took, 1e12 / max(p.iops / p.targets for p in rows))
+    start = {"flush": max(took - host_ps(host), 2 * LEAST_PS), "flush_serial": serial}
+    names = list(start) if len({p.outstanding for p in rows}) > 1 else ["flush"]
+    parameters = [Parameter(n, start[n], low=start[n] / 3, high=3 * start[n]) for n in names]
+
+    def made(u: Floats) -> DriveProfile:
+        at = dict(zip(names, np.exp(u).tolist(), strict=True))
+        return _with_flush(profile, at["flush"], at.get("flush_serial", at["flush"]))
+
+    plain = [replace(p, percentiles_s={}, body_s={}, mean_s=None) for p in rows]
+    problem = problem_of(plain, logarithms(parameters), made, host)
+    found = optimum(problem, effort=0.5)
+    draws = found.values + drawn(found.jacobian, found.residuals)
+    columns = np.exp(np.clip(draws, problem.low, problem.high)).T
+    keyed = {f"write.{n}": column for n, column in zip(names, columns, strict=True)}
+    return with_draws(made(found.values), keyed, sources(rows)), notes
+
+
+def _with_flush(
+    profile: DriveProfile, flush_ps: float | None, serial_ps: float | None
+) -> DriveProfile:
+    """*profile* with a volatile cache whose flush takes so long; None: with capacitors."""
+    update: dict[str, Quantity | bool | None] = {"volatile": flush_ps is not None}
+    for name, value in (("flush", flush_ps), ("flush_serial", serial_ps)):
+        update[name] = None if value is None else Quantity(value=value)
+    return profile.model_copy(update={"write": profile.write.model_copy(update=update)})

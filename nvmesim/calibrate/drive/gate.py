@@ -14,7 +14,10 @@ from nvmesim.calibrate.points import Point
 from nvmesim.catalog.profile import Captured, Residual
 
 MISS: Final = 0.10
-"""Relative error on a fitted row's IOPS beyond which a profile is not written."""
+"""Relative error on a fitted row's IOPS beyond which a smaller model is tried."""
+GROSS: Final = 0.35
+"""The same beyond which a profile is not written. A smaller error is carried: a prediction at a row
+equals it, and near it moves by what the row was missed by."""
 NOISES: Final = 3.0
 """The same in standard errors of the row, where its repeats tell them."""
 ALIKE: Final = 2.0
@@ -33,13 +36,15 @@ def misses(judged: Sequence[Judged], is_included: bool) -> list[str]:
     """One line for each fitted row that the drive misses: by how much, by which number, what helps.
 
     *is_included*: the host is in the profile, so that a row of a full thread is none of the drive.
+    Rows with flushes beside rows without are none either: journals and merging are the host's.
     """
     found = []
+    is_plain = any(not j.point.sync for j in judged if j.point.read_fraction == 0)
     for j in judged:
         p, off = j.point, j.residual["iops"]
-        if not j.used or p.held_out or (p.is_cpu_bound and is_included):
+        if not j.used or p.held_out or (p.is_cpu_bound and is_included) or (p.sync and is_plain):
             continue
-        if abs(off) <= max(MISS, NOISES * p.noise):
+        if abs(log(1 + off)) <= max(log(1 + GROSS), NOISES * p.noise):
             continue
         found.append(f"{p.where}: the fitted drive does {j.answer.iops:,.0f} IOPS ({off:+.0%})"
                      f"{_way(j)}")  # fmt: skip
@@ -96,6 +101,7 @@ def residual(j: Judged) -> Residual:
         iops=round(log(1 + off["iops"]), 4), mean=logarithm("mean_s"), p50=logarithm("p50_s"),
         p99=logarithm("p99_s"), p99_9=logarithm("p99.9_s"), cpu=logarithm("cpu_s"),
         noise=round(p.noise, 4) or None, held_out=p.held_out or not j.used,
+        sync=p.sync, raid=p.raid,
     )  # fmt: skip
 
 

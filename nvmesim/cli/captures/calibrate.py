@@ -66,8 +66,8 @@ def calibrate(
 
     CAPTURE is a file, a folder or a glob, in any mix of formats. With --stack the CPU costs of the
     host that made the captures are fitted instead of the drive. A drive that misses one of its own
-    rows by more than 10 % of its IOPS is not written without --force. Ctrl-C ends the search: the
-    best so far is written, says so, and the exit code is 130.
+    rows by more than a third of its IOPS is not written without --force. Ctrl-C ends the search:
+    the best so far is written, says so, and the exit code is 130.
     """
     from nvmesim.calibrate.stopping import stoppable
 

@@ -34,7 +34,8 @@ def validate(sets: tuple[str, ...], is_held_out: bool, write: bool) -> Answer:
     """Compare predictions with published measurements.
 
     Each SET (a name, or a folder with set.toml; all if left out) is calibrated on its inputs, and
-    its targets are predicted. `validate new DIR` makes a set of your own to fill in. Exit code 1 if
+    its targets are predicted. `validate new DIR` makes a set of your own to fill in, `validate new
+    DIR SERVER.toml CAPTURE...` one of a server of yours and what was measured on it. Exit code 1 if
     a target misses its set's budget.
     """
     if sets[:1] == ("new",):
@@ -83,11 +84,21 @@ def _held_out(names: tuple[str, ...]) -> Answer:
 
 def _new(rest: Sequence[str]) -> list[str]:
     """Write the files of a new set; their paths."""
-    from nvmesim.study.validate.skeleton import new_set
+    from nvmesim.study.validate.skeleton import new_set, set_of_rows
 
-    if len(rest) != 1:
-        raise click.UsageError("validate new needs one folder, such as: nvmesim validate new mine")
-    found = [str(path) for path in new_set(Path(rest[0]))]
+    if not rest or len(rest) == 2:
+        raise click.UsageError(
+            "validate new needs one folder, or a folder, a scenario and captures, such as: "
+            "nvmesim validate new mine server.toml rows.csv"
+        )
+    if len(rest) > 2:
+        from nvmesim.capture.registry import read_captures
+        from nvmesim.cli.mistaken import scenario_of
+
+        made = set_of_rows(Path(rest[0]), scenario_of(rest[1]), read_captures(rest[2:]))
+    else:
+        made = new_set(Path(rest[0]))
+    found = [str(path) for path in made]
     for path in found:
         click.echo(f"nvmesim: wrote {path}", err=True)
     return found

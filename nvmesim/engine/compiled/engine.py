@@ -23,7 +23,18 @@ from nvmesim.engine.contract import (
 )
 from nvmesim.limits import need
 from nvmesim.network.check import REMEMBERED, check
-from nvmesim.network.network import GATES, HORIZON_PS, N_FIELDS, VISITS, Kind, Network, Op
+from nvmesim.network.network import (
+    GATES,
+    HORIZON_PS,
+    N_FIELDS,
+    O_CODE,
+    O_INTERRUPT,
+    O_WAKE,
+    VISITS,
+    Kind,
+    Network,
+    Op,
+)
 from nvmesim.rng import mix
 
 FIRST_SHIFT: Final = 18
@@ -113,9 +124,9 @@ def _always_as_long(net: Network) -> npt.NDArray[np.bool_]:
     """
     least = np.full(net.n_stations, state.FOREVER)
     most = np.zeros(net.n_stations, np.int64)
-    setups = net.ops[:, 0] == Op.ACQUIRE_THREAD
-    charged = bool(net.ops[setups, 1:3].any())
-    visits = (net.ops[:, 0] >= min(VISITS)) & (net.ops[:, 0] <= max(VISITS))
+    setups = net.ops[:, O_CODE] == Op.ACQUIRE_THREAD
+    charged = bool(net.ops[setups, O_WAKE : O_INTERRUPT + 1].any())
+    visits = (net.ops[:, O_CODE] >= min(VISITS)) & (net.ops[:, O_CODE] <= max(VISITS))
     for code, a, dist, service, d, per_child, _ in net.ops[visits].tolist():
         if code == CPU:
             at: Ints | slice = net.thread_cpu

@@ -96,6 +96,9 @@ from nvmesim.engine.compiled.kernel_state import (
     NEXT_REQUEST,
     NOW,
     ORDER,
+    P_ORDER,
+    P_PLACE,
+    P_TOKEN,
     PARENT,
     PC,
     PLAN,
@@ -125,6 +128,20 @@ from nvmesim.engine.compiled.kernel_stations import (
 )
 from nvmesim.engine.compiled.kernel_wheel import earliest, first_slot, put, put_seldom, take
 from nvmesim.engine.contract import PURPOSE_DESTAGE
+from nvmesim.network.network import (
+    O_BANK,
+    O_CODE,
+    O_DIES,
+    O_FURTHER,
+    O_GATE,
+    O_PHASE,
+    O_PROGRAM,
+    O_PROGRAMS,
+    O_SLOTS,
+    O_STAYS,
+    O_TURN,
+    O_UNITS,
+)
 
 
 @part
@@ -219,9 +236,9 @@ def _advance(net, run, room, target, until):
                             n_pending = touch(station, pending, n_pending, gate)
                 n_pending = touch(station, pending, n_pending, s)
             else:
-                pending[n_pending, 0] = source
-                pending[n_pending, 1] = first_timer - e
-                pending[n_pending, 2] = first_timer - e
+                pending[n_pending, P_PLACE] = source
+                pending[n_pending, P_ORDER] = first_timer - e
+                pending[n_pending, P_TOKEN] = first_timer - e
                 n_pending += 1
         # Rounds of phase A and phase B until the instant is quiet.
         while n_resume > 0 or n_pending > 0:
@@ -234,7 +251,7 @@ def _advance(net, run, room, target, until):
                 while True:
                     u = uint64(k)
                     pc = uint64(tokens[u, PC])
-                    code = ops[pc, 0]
+                    code = ops[pc, O_CODE]
                     if code <= ACQUIRE_THREAD and code != END and code != RELEASE:
                         # A station or gate.
                         s = place_of(net, tokens, k, pc)
@@ -252,9 +269,9 @@ def _advance(net, run, room, target, until):
                                 if admit(net, run, tokens, k, s, t):
                                     continue
                                 break
-                        pending[n_pending, 0] = s
-                        pending[n_pending, 1] = tokens[u, ORDER]
-                        pending[n_pending, 2] = k
+                        pending[n_pending, P_PLACE] = s
+                        pending[n_pending, P_ORDER] = tokens[u, ORDER]
+                        pending[n_pending, P_TOKEN] = k
                         n_pending += 1
                         break
                     if code == END:
@@ -281,16 +298,16 @@ def _advance(net, run, room, target, until):
                             if think > 0:
                                 n_heap = put_seldom(room, n_heap, t, t + think, first_timer - user)
                             else:
-                                pending[n_pending, 0] = source
-                                pending[n_pending, 1] = user
-                                pending[n_pending, 2] = user
+                                pending[n_pending, P_PLACE] = source
+                                pending[n_pending, P_ORDER] = user
+                                pending[n_pending, P_TOKEN] = user
                                 n_pending += 1
                         break
                     tokens[u, PC] = np.int64(pc) + 1
                     if code == FORK:
                         root = tokens[u, ROOT]
                         plan = uint64(tokens[uint64(root), PLAN])
-                        phase = uint64(net.plan_phase[plan] + ops[pc, 1])
+                        phase = uint64(net.plan_phase[plan] + ops[pc, O_PHASE])
                         first = net.phase_child[phase]
                         n = net.phase_child[phase + uint64(1)] - first
                         if n == 0:
@@ -305,26 +322,26 @@ def _advance(net, run, room, target, until):
                                 n_resume += 1
                             else:
                                 must_sort = True
-                                pending[n_pending, 0] = chooser
-                                pending[n_pending, 1] = tokens[uint64(c), ORDER]
-                                pending[n_pending, 2] = c
+                                pending[n_pending, P_PLACE] = chooser
+                                pending[n_pending, P_ORDER] = tokens[uint64(c), ORDER]
+                                pending[n_pending, P_TOKEN] = c
                                 n_pending += 1
                             ordinal -= 1
                         break
                     if code == SPLIT:
-                        n = ops[pc, 1]
+                        n = ops[pc, O_UNITS]
                         tokens[u, LEFT] = n
                         for unit in range(n, 0, -1):
                             n_free -= 1
                             c = free[n_free]
-                            begin_unit(tokens, c, k, unit, ops[pc, 2])
+                            begin_unit(tokens, c, k, unit, ops[pc, O_PROGRAM])
                             resume[n_resume] = c
                             n_resume += 1
                         break
                     if code == DESTAGE:
-                        for unit in range(ops[pc, 2]):
+                        for unit in range(ops[pc, O_PROGRAMS]):
                             bits = mix(mix(tokens[u, KEY], PURPOSE_DESTAGE), unit)
-                            s = ops[pc, 1] + below(bits, ops[pc, 4])
+                            s = ops[pc, O_DIES] + below(bits, ops[pc, O_BANK])
                             station[s, BACKLOG] += 1
                             must_sort = True
                             n_pending = touch(station, pending, n_pending, s)
@@ -337,33 +354,34 @@ def _advance(net, run, room, target, until):
                         tokens[u, ISSUE] = t
                     elif code == JOIN:
                         tokens[u, PC] = np.int64(pc)
-                        pending[n_pending, 0] = ops[pc, 1]
-                        pending[n_pending, 1] = tokens[u, ORDER]
-                        pending[n_pending, 2] = k
+                        pending[n_pending, P_PLACE] = ops[pc, O_TURN]
+                        pending[n_pending, P_ORDER] = tokens[u, ORDER]
+                        pending[n_pending, P_TOKEN] = k
                         n_pending += 1
                         break
                     elif code == CLOSE:
-                        close(station, ops[pc, 1], t)
+                        close(station, ops[pc, O_TURN], t)
                     elif code == LEAVE:
-                        release(run, ops[pc, 1], 1, t)
-                        tokens[u, PC] += ops[pc, 2]
-                        if station[ops[pc, 1], HEAD] >= 0:
+                        release(run, ops[pc, O_TURN], 1, t)
+                        tokens[u, PC] += ops[pc, O_FURTHER]
+                        if station[ops[pc, O_TURN], HEAD] >= 0:
                             must_sort = True
-                            n_pending = touch(station, pending, n_pending, ops[pc, 1])
+                            n_pending = touch(station, pending, n_pending, ops[pc, O_TURN])
                     else:  # RELEASE, RELEASE_THREAD
                         if code == RELEASE:
-                            gate = ops[pc, 1]
-                            amount = ops[pc, 2]
+                            gate = ops[pc, O_GATE]
+                            amount = ops[pc, O_SLOTS]
                         else:
                             gate = net.thread[thread_of(net, tokens, k), T_GATE]
                             amount = np.int64(1)
                         v = uint64(gate)
                         release(run, v, amount, t)
                         station[v, IDLE_SINCE] = t
-                        if station[v, HEAD] >= 0 or station[v, KIND] == BATCHER:
+                        works = station[v, KIND] == BATCHER
+                        if works or station[v, HEAD] >= 0:
                             must_sort = True
                             n_pending = touch(station, pending, n_pending, gate)
-                            if code != RELEASE and ops[pc, 1] == 1 and station[v, KIND] == BATCHER:
+                            if works and code != RELEASE and ops[pc, O_STAYS] == 1:
                                 stay(run, tokens, k, gate, t)
                                 break
             if mid or n_free < n_pending:  # as many could submit
@@ -376,8 +394,8 @@ def _advance(net, run, room, target, until):
             todo = n_pending
             n_pending = 0  # rows are written again only behind the one that is read
             for i in range(todo):
-                s = pending[i, 0]
-                k = pending[i, 2]
+                s = pending[i, P_PLACE]
+                k = pending[i, P_TOKEN]
                 if s < n_stations:
                     kind = station[uint64(s), KIND]
                     if k >= 0:
@@ -443,9 +461,9 @@ def _advance(net, run, room, target, until):
                         n_heap = put_seldom(room, n_heap, t, due, first_timer - k)
                     elif due >= 0:
                         must_sort = True
-                        pending[n_pending, 0] = source
-                        pending[n_pending, 1] = k
-                        pending[n_pending, 2] = k
+                        pending[n_pending, P_PLACE] = source
+                        pending[n_pending, P_ORDER] = k
+                        pending[n_pending, P_TOKEN] = k
                         n_pending += 1
             sources = n_resume
         if mid:

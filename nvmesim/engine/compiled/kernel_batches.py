@@ -10,6 +10,8 @@ from numba import uint64
 
 from nvmesim.engine.compiled.kernel_jit import compiled, inlined
 from nvmesim.engine.compiled.kernel_state import (
+    A_VISITS,
+    A_WAIT,
     ARRIVED,
     BATCH_BASE,
     BATCH_LEFT,
@@ -29,6 +31,7 @@ from nvmesim.engine.compiled.kernel_state import (
     TOUCHED,
 )
 from nvmesim.engine.compiled.kernel_stations import enqueue, interrupt, seize, woken
+from nvmesim.network.network import O_ALONE, O_FRONT, O_FURTHER, O_HALF, O_HANDLER, O_TICK, O_WAKE
 
 
 @compiled
@@ -37,18 +40,18 @@ def admit_batched(net, run, tokens, k, s, t):
     station = run.station
     v, u = uint64(s), uint64(k)
     pc = uint64(tokens[u, PC])
-    front = net.ops[pc, 5] == 1
-    run.acc[v, 0] += 1
-    if net.ops[pc, 3] > 0:
+    front = net.ops[pc, O_FRONT] == 1
+    run.acc[v, A_VISITS] += 1
+    if net.ops[pc, O_HANDLER] > 0:
         interrupt(net, run, tokens, u, pc, t)
     idle = station[v, SLOTS] > 0 and station[v, HEAD] < 0 and station[v, FRONT_HEAD] < 0
     if idle and (front or station[v, STAYING] < 0):
         if not front:
             tokens[u, SETUP] += net.die[v, BATCH_BASE]
         seize(run, v, np.int64(1), t)
-        if net.ops[pc, 1] > 0:
+        if net.ops[pc, O_WAKE] > 0:
             slept = t - station[v, IDLE_SINCE]
-            tokens[u, SETUP] += woken(net.ops[pc, 1], slept, net.ops[pc, 4])
+            tokens[u, SETUP] += woken(net.ops[pc, O_WAKE], slept, net.ops[pc, O_HALF])
         tokens[u, PC] = np.int64(pc) + 1
         return True
     tokens[u, ARRIVED] = t
@@ -89,7 +92,7 @@ def go_on(net, run, tokens, resume, n_resume, s, t):
             k = station[s, STAYING]
             station[s, STAYING] = -1
             while k >= 0:
-                run.acc[s, 1] += t - tokens[k, ARRIVED]
+                run.acc[s, A_WAIT] += t - tokens[k, ARRIVED]
                 resume[n_resume] = k
                 n_resume += 1
                 k = tokens[k, NEXT]
@@ -103,7 +106,7 @@ def go_on(net, run, tokens, resume, n_resume, s, t):
     k = station[s, column]
     station[s, column] = tokens[k, NEXT]
     seize(run, s, np.int64(1), t)
-    run.acc[s, 1] += t - tokens[k, ARRIVED]
+    run.acc[s, A_WAIT] += t - tokens[k, ARRIVED]
     tokens[k, PC] += 1
     resume[n_resume] = k
     return n_resume + 1
@@ -112,7 +115,7 @@ def go_on(net, run, tokens, resume, n_resume, s, t):
 @inlined
 def same_tick(net, run, pc, s, t):
     """True if who came to turn *s* at t, by operation *pc*, did in the tick in which it closed."""
-    tick = net.ops[pc, 4]
+    tick = net.ops[pc, O_TICK]
     return tick > 0 and t // tick == run.station[s, CLOSED_AT] // tick
 
 
@@ -121,14 +124,14 @@ def join(net, run, tokens, k, s, t):
     """Token *k* arrives at turn *s*: return whether it goes on; else it waits."""
     station = run.station
     pc = tokens[k, PC]
-    run.acc[s, 0] += 1
+    run.acc[s, A_VISITS] += 1
     if station[s, SLOTS] == 0 or station[s, HEAD] >= 0:
         tokens[k, ARRIVED] = t
         station[s, N_WAITING] += 1
         enqueue(station, tokens, s, k)
         return False
     if same_tick(net, run, pc, s, t):
-        tokens[k, PC] = pc + 1 + net.ops[pc, 3]
+        tokens[k, PC] = pc + 1 + net.ops[pc, O_ALONE]
     else:
         seize(run, s, np.int64(1), t)
         tokens[k, PC] = pc + 1
@@ -154,15 +157,15 @@ def next_turn(net, run, tokens, resume, n_resume, s, t):
         leads = False
         if station[s, MEMBERS] > 0:
             station[s, MEMBERS] -= 1
-            further = net.ops[pc, 2]
+            further = net.ops[pc, O_FURTHER]
         elif same_tick(net, run, pc, s, tokens[k, ARRIVED]):
-            further = net.ops[pc, 3]
+            further = net.ops[pc, O_ALONE]
         else:
             leads = True
             seize(run, s, np.int64(1), t)
         station[s, N_WAITING] -= 1
         station[s, HEAD] = tokens[k, NEXT]
-        run.acc[s, 1] += t - tokens[k, ARRIVED]
+        run.acc[s, A_WAIT] += t - tokens[k, ARRIVED]
         tokens[k, PC] = pc + 1 + further
         resume[n_resume] = k
         n_resume += 1

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nvmesim.engine.contract import HIST_BINS, REQUEST_FIELDS
+from nvmesim.engine.contract import HIST_BINS, REQUEST_FIELDS, Acc
 from nvmesim.network.network import Op
 from nvmesim.rng import TABLE
 
@@ -87,6 +87,9 @@ U_GROUP, U_THREAD, U_TARGET, U_STREAM = range(4)
 T_GATE, T_CPU, T_INTERVAL = range(3)
 F_PROGRAM, F_WRITE, F_ORDER, F_LENGTH, F_STREAM, F_CLASS = range(6)
 C_ALT, C_COUNT, C_PROGRAM, C_MEMBER = range(4)  # the last two: of the first alternative
+
+A_VISITS, A_WAIT, A_SERVICE, A_WORK = (int(column) for column in Acc)  # columns of `acc`
+P_PLACE, P_ORDER, P_TOKEN = range(3)  # columns of `pending`
 
 CHAIN = 7  # column of `ops`: this visit takes that of the next operation along (`chains.py`)
 

@@ -12,6 +12,10 @@ from nvmesim.engine.compiled.kernel_draws import below, mix, quantile
 from nvmesim.engine.compiled.kernel_heap import replace_first
 from nvmesim.engine.compiled.kernel_jit import compiled, inlined
 from nvmesim.engine.compiled.kernel_state import (
+    A_SERVICE,
+    A_VISITS,
+    A_WAIT,
+    A_WORK,
     ACQUIRE,
     ACQUIRE_THREAD,
     ARRIVED,
@@ -44,6 +48,9 @@ from nvmesim.engine.compiled.kernel_state import (
     LIMIT_SAVED,
     LINE,
     NEXT,
+    P_ORDER,
+    P_PLACE,
+    P_TOKEN,
     PC,
     PLAN,
     POOL,
@@ -88,6 +95,22 @@ from nvmesim.engine.contract import (
     PURPOSE_SERIES,
     TOUCH_ORDER,
 )
+from nvmesim.network.network import (
+    O_BANK,
+    O_CHILD,
+    O_CODE,
+    O_DELAY,
+    O_DIST,
+    O_FRONT,
+    O_HALF,
+    O_HANDLER,
+    O_INTERRUPT,
+    O_PURPOSE,
+    O_SERVICE,
+    O_SLOTS,
+    O_STATION,
+    O_WAKE,
+)
 
 
 @inlined
@@ -109,9 +132,9 @@ def touch(station, pending, n_pending, s):
     if station[s, TOUCHED] == 1:
         return n_pending
     station[s, TOUCHED] = 1
-    pending[n_pending, 0] = s
-    pending[n_pending, 1] = TOUCH_ORDER
-    pending[n_pending, 2] = TOUCH
+    pending[n_pending, P_PLACE] = s
+    pending[n_pending, P_ORDER] = TOUCH_ORDER
+    pending[n_pending, P_TOKEN] = TOUCH
     return n_pending + 1
 
 
@@ -128,15 +151,15 @@ def woken(most, slept, half):
 def place_of(net, tokens, k, pc):
     """Station or gate of token *k*'s operation *pc*; draws the lane of a bank."""
     u = uint64(k)
-    code = net.ops[pc, 0]
-    s = net.ops[pc, 1]
+    code = net.ops[pc, O_CODE]
+    s = net.ops[pc, O_STATION]
     if code == VISIT_BANK:
-        lane = below(mix(tokens[u, KEY], net.ops[pc, 6]), net.ops[pc, 4])
+        lane = below(mix(tokens[u, KEY], net.ops[pc, O_PURPOSE]), net.ops[pc, O_BANK])
         tokens[u, LANE] = lane
         s += lane
     elif code == VISIT_LANE:
         lane = tokens[u, LANE]
-        s += lane if lane < net.ops[pc, 4] else lane % net.ops[pc, 4]
+        s += lane if lane < net.ops[pc, O_BANK] else lane % net.ops[pc, O_BANK]
     elif code == VISIT_CPU:
         s = net.thread[thread_of(net, tokens, k), T_CPU]
     elif code == ACQUIRE_THREAD:
@@ -165,9 +188,9 @@ def serve(net, run, tokens, k, s, t):
     station = run.station
     v, u = uint64(s), uint64(k)
     pc = uint64(tokens[u, PC])
-    code = net.ops[pc, 0]
-    work = net.ops[pc, 3]
-    row = net.ops[pc, 2]
+    code = net.ops[pc, O_CODE]
+    work = net.ops[pc, O_SERVICE]
+    row = net.ops[pc, O_DIST]
     if code == VISIT_SERIES:
         work += sample(
             net.series,
@@ -179,16 +202,16 @@ def serve(net, run, tokens, k, s, t):
             s,
         )
     elif row >= 0:
-        work += quantile(net.dist, uint64(row), mix(tokens[u, KEY], net.ops[pc, 6] + 1))
+        work += quantile(net.dist, uint64(row), mix(tokens[u, KEY], net.ops[pc, O_PURPOSE] + 1))
     if code == VISIT_CPU:
         work += tokens[u, SETUP]
         tokens[u, SETUP] = 0
-    if net.ops[pc, 5] > 0:
+    if net.ops[pc, O_CHILD] > 0:
         plan = tokens[uint64(tokens[u, ROOT]), PLAN]
         n = net.phase_child[net.plan_phase[plan + 1]] - net.phase_child[net.plan_phase[plan]]
         if code == VISIT_CPU:
             n = max(0, n - 1)
-        work += net.ops[pc, 5] * n
+        work += net.ops[pc, O_CHILD] * n
     work = max(1, work)
     service = work
     kind = station[v, KIND]
@@ -222,7 +245,7 @@ def serve(net, run, tokens, k, s, t):
         # FREE_AT is when the bucket would be full again
         start = max(t, station[v, FREE_AT] + service - max(net.die[v, LIMIT_SAVED], service))
         station[v, FREE_AT] = max(station[v, FREE_AT], start) + service
-        run.acc[v, 2] += service - 1
+        run.acc[v, A_SERVICE] += service - 1
         service = np.int64(1)
     elif kind == SLEEPER:
         start = max(t, station[v, FREE_AT])
@@ -234,12 +257,12 @@ def serve(net, run, tokens, k, s, t):
         tokens[u, ARRIVED] = t
         enqueue(station, tokens, v, k)
         return np.int64(-1)
-    run.acc[v, 0] += 1
-    run.acc[v, 1] += start - t
-    run.acc[v, 2] += service
-    run.acc[v, 3] += work
+    run.acc[v, A_VISITS] += 1
+    run.acc[v, A_WAIT] += start - t
+    run.acc[v, A_SERVICE] += service
+    run.acc[v, A_WORK] += work
     tokens[u, PC] = np.int64(pc) + 1
-    after = net.ops[pc, 4] if code == VISIT else np.int64(0)
+    after = net.ops[pc, O_DELAY] if code == VISIT else np.int64(0)
     return start + service + after
 
 
@@ -282,7 +305,7 @@ def hold(run, gate, t):
     The caller of `advance` adds slots x window, so what is left is the slot-time held.
     """
     station = run.station
-    run.acc[gate, 2] += station[gate, SLOTS] * (station[gate, HELD_SINCE] - t)
+    run.acc[gate, A_SERVICE] += station[gate, SLOTS] * (station[gate, HELD_SINCE] - t)
     station[gate, HELD_SINCE] = t
 
 
@@ -321,9 +344,9 @@ def interrupt(net, run, tokens, u, pc, t):
     thread = uint64(net.user[user, U_THREAD])
     end = run.interrupt_end[thread, uint64(place)]
     if t >= end:
-        tokens[u, SETUP] += net.ops[pc, 2]
-        end = t + net.ops[pc, 2]
-    run.interrupt_end[thread, uint64(place)] = end + net.ops[pc, 3] - 1
+        tokens[u, SETUP] += net.ops[pc, O_INTERRUPT]
+        end = t + net.ops[pc, O_INTERRUPT]
+    run.interrupt_end[thread, uint64(place)] = end + net.ops[pc, O_HANDLER] - 1
 
 
 @inlined
@@ -332,20 +355,20 @@ def admit(net, run, tokens, k, s, t):
     station = run.station
     v, u = uint64(s), uint64(k)
     pc = uint64(tokens[u, PC])
-    run.acc[v, 0] += 1
-    by_thread = net.ops[pc, 0] != ACQUIRE
-    amount = np.int64(1) if by_thread else net.ops[pc, 2]
-    if by_thread and net.ops[pc, 3] > 0:
+    run.acc[v, A_VISITS] += 1
+    by_thread = net.ops[pc, O_CODE] != ACQUIRE
+    amount = np.int64(1) if by_thread else net.ops[pc, O_SLOTS]
+    if by_thread and net.ops[pc, O_HANDLER] > 0:
         interrupt(net, run, tokens, u, pc, t)
     if station[v, HEAD] < 0 and station[v, SLOTS] >= amount:
         seize(run, v, amount, t)
-        if by_thread and net.ops[pc, 1] > 0:
+        if by_thread and net.ops[pc, O_WAKE] > 0:
             slept = t - station[v, IDLE_SINCE]
-            tokens[u, SETUP] += woken(net.ops[pc, 1], slept, net.ops[pc, 4])
+            tokens[u, SETUP] += woken(net.ops[pc, O_WAKE], slept, net.ops[pc, O_HALF])
         tokens[u, PC] = np.int64(pc) + 1
         return True
     tokens[u, ARRIVED] = t
-    if by_thread and net.ops[pc, 5] == 1:
+    if by_thread and net.ops[pc, O_FRONT] == 1:
         tokens[u, NEXT] = station[v, HEAD]
         if station[v, HEAD] < 0:
             station[v, TAIL] = k
@@ -365,11 +388,11 @@ def grant(net, run, tokens, resume, n_resume, s, t):
         k = station[v, HEAD]
         u = uint64(k)
         pc = uint64(tokens[u, PC])
-        amount = net.ops[pc, 2] if net.ops[pc, 0] == ACQUIRE else np.int64(1)
+        amount = net.ops[pc, O_SLOTS] if net.ops[pc, O_CODE] == ACQUIRE else np.int64(1)
         if station[v, SLOTS] < amount:
             break
         seize(run, v, amount, t)
-        run.acc[v, 1] += t - tokens[u, ARRIVED]
+        run.acc[v, A_WAIT] += t - tokens[u, ARRIVED]
         station[v, HEAD] = tokens[u, NEXT]
         tokens[u, PC] = np.int64(pc) + 1
         resume[n_resume] = k
@@ -425,8 +448,8 @@ def next_program(net, run, s, t):
         length = quantile(net.dist, net.die[v, DIE_BATCH], mix(key, number // every))
         station[v, BATCH_END] = t + work + length
     station[v, PROGRAM_END] = t + work
-    run.acc[v, 2] += work
-    run.acc[v, 3] += work
+    run.acc[v, A_SERVICE] += work
+    run.acc[v, A_WORK] += work
     return t + work
 
 
@@ -484,13 +507,13 @@ def start_round(net, run, tokens, room, n_heap, s, t):
         service = work + base if member == 0 else work
         at += service
         leaves = at if net.die[s, ROUND_ORDER] == 1 else end
-        run.acc[s, 0] += 1
-        run.acc[s, 1] += leaves - service - tokens[k, ARRIVED]
-        run.acc[s, 2] += service
-        run.acc[s, 3] += work + share
+        run.acc[s, A_VISITS] += 1
+        run.acc[s, A_WAIT] += leaves - service - tokens[k, ARRIVED]
+        run.acc[s, A_SERVICE] += service
+        run.acc[s, A_WORK] += work + share
         pc = tokens[k, PC]
         tokens[k, PC] = pc + 1
-        after = net.ops[pc, 4] if net.ops[pc, 0] == VISIT else np.int64(0)
+        after = net.ops[pc, O_DELAY] if net.ops[pc, O_CODE] == VISIT else np.int64(0)
         n_heap = put_seldom(room, n_heap, t, leaves + after, k)
     station[s, PROGRAM_END] = end
     return put_seldom(room, n_heap, t, end, -1 - s)

@@ -130,16 +130,21 @@ def _rows(residuals: Sequence[Residual], figure: str) -> tuple[Floats, Floats]:
     field = FIGURES.get(figure)
     if field is None:
         return np.zeros((0, 4)), np.zeros(0)
-    kept = [r for r in residuals if getattr(r, field) is not None and not r.sequential]
+    kept = [r for r in residuals if _counts(r, field)]
     points = [
         Where(r.read, r.block_size, r.depth, r.drives_per_thread).point() for r in kept
     ]  # fmt: skip
     return np.array(points).reshape(-1, 4), np.array([float(getattr(r, field)) for r in kept])
 
 
+def _counts(row: Residual, field: str) -> bool:
+    """True if *row* tells of a random load without flushes, and has the *field*."""
+    return getattr(row, field) is not None and not row.sequential and not row.sync
+
+
 def _noise(residuals: Sequence[Residual], figure: str) -> Floats:
     field = FIGURES[figure]
-    kept = [r for r in residuals if getattr(r, field) is not None and not r.sequential]
+    kept = [r for r in residuals if _counts(r, field)]
     return np.array([NOISE if r.noise is None else max(r.noise, 1e-3) for r in kept])
 
 

@@ -119,8 +119,10 @@ def _counts(scenario: ResolvedScenario, profile: Frozen, key: str, quantity: Qua
         return False
     part = key.partition(".")[0]
     if part in ("filesystems", "sections", "guests"):
-        used = "guest" if part == "guests" else "filesystem"
-        return any(getattr(g, used) == key.split(".")[1] for g in scenario.workload)
+        name = key.split(".")[1]
+        named = {"filesystems": ("filesystem",), "guests": ("guest",)}
+        places = named.get(part, ("filesystem", "guest"))  # sections are of either
+        return any(name == getattr(g, place) for g in scenario.workload for place in places)
     if isinstance(profile, DriveProfile):
         return _drive_counts(scenario, profile, key)
     return _is_used(scenario, key)

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from nvmesim.catalog.text import toml_text
+from nvmesim.capture.capture import Captures
+from nvmesim.catalog.text import toml_text, toml_value
 from nvmesim.errors import InputError
 from nvmesim.files import write_text
+from nvmesim.scenario.schema import Scenario
+from nvmesim.scenario.writing import to_text
 
 SET: Final = """\
 # Predicted against measured, for a server of your own. `nvmesim validate {name}` runs it.
@@ -72,15 +78,81 @@ outstanding = 16
 """
 
 
+MEASURED: Final = """\
+# A server of one's own: what was measured on it, all of it predicted.
+# `nvmesim validate {folder}` runs it.
+name = {name}
+title = {title}
+source = "measured here"
+hardware = {title}
+method = {method}
+grade = "files"
+story = "Rows that nvmesim diagnose compares."
+open = []
+noise = {{ iops = 0.03 }}
+noise_why = "assumed: 3 %; state what repeats show"
+budget = {{ iops = 0.15 }}
+
+[configs]
+{configs}
+"""
+
+
 def new_set(folder: Path) -> list[Path]:
     """Write a set to start from into *folder*, which must be new or empty; return its files."""
+    name = _made(folder)
+    texts = {
+        "set.toml": SET.format(name=toml_text(name)), "rows.csv": ROWS,
+        "scenario.toml": SCENARIO.format(name=toml_text(name)),
+    }  # fmt: skip
+    return _written(folder, texts)
+
+
+def set_of_rows(folder: Path, scenario: Scenario, captures: Captures) -> list[Path]:
+    """Write a set whose targets are the rows of *captures*, measured on the server of *scenario*.
+
+    InputError if no row states its load; rows that do not are left out, and counted in set.toml.
+    """
+    from nvmesim.study.diagnosis.rows import rows_of
+
+    rows, left_out = rows_of(captures)
+    name = _made(folder)
+    labels = [f"{number}: {row.label}" for number, row in enumerate(rows, 1)]
+    loads = [f"workload=[{toml_value(dict(row.workload))}]" for row in rows]
+    configs = "\n".join(
+        f"{toml_text(label)} = {{ set = [{toml_text(load)}] }}"
+        for label, load in zip(labels, loads, strict=True)
+    )
+    method = f"{len(rows)} rows of captures" + (f", {len(left_out)} left out" if left_out else "")
+    title = scenario.name or name
+    lines = ["config,metric,measured,low,high,role,reference,note"]
+    lines += [f"{json.dumps(label)},iops,{row.iops:.6g},,,target,,"
+              for label, row in zip(labels, rows, strict=True)]  # fmt: skip
+    tables = scenario.to_dict()
+    for drive in tables["drives"]:
+        file = scenario.base / str(drive["profile"])
+        if isinstance(drive["profile"], str) and file.suffix == ".toml":
+            drive["profile"] = os.path.relpath(file, folder)
+    texts = {
+        "set.toml": MEASURED.format(
+            name=toml_text(name), folder=folder, title=toml_text(title), method=toml_text(method),
+            configs=configs,
+        ),
+        "rows.csv": "\n".join(lines) + "\n",
+        "scenario.toml": to_text(tables),
+    }  # fmt: skip
+    return _written(folder, texts)
+
+
+def _made(folder: Path) -> str:
+    """Make *folder*, which must be new or empty; return its name."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InputError(f"{folder}: is there already; name a new or an empty folder")
     folder.mkdir(parents=True, exist_ok=True)
-    name = folder.resolve().name
-    made = []
-    for file, text in (("set.toml", SET), ("rows.csv", ROWS), ("scenario.toml", SCENARIO)):
-        path = folder / file
-        write_text(path, text.format(name=toml_text(name)) if "{name}" in text else text)
-        made.append(path)
-    return made
+    return folder.resolve().name
+
+
+def _written(folder: Path, texts: Mapping[str, str]) -> list[Path]:
+    for file, text in texts.items():
+        write_text(folder / file, text)
+    return [folder / file for file in texts]

@@ -12,12 +12,14 @@ function dropped(place, take) {
 // Fields: each box has one key and its inputs. --------------------------------------------------------
 const inputs = (box) => [...box.querySelectorAll("input, select")];
 
-function fillFields(values) {
+// What is being typed, and what was moved since the question that *values* answer, stays.
+function fillFields(values, moving = {}) {
   Object.entries(values).forEach(([key, value]) => {
     const box = document.querySelector(`.control[data-key="${CSS.escape(key)}"]`);
-    if (!box) return;
+    if (!box || key in moving) return;
     box.hidden = value === null;
     if (value === null) return;
+    if (box.dataset.form === "part") { box.picked(String(value)); return; }
     inputs(box).forEach((input) => {
       if (input.type === "checkbox") { input.checked = value.includes(input.value); return; }
       if (input === document.activeElement && input.type !== "range" && input.tagName !== "SELECT") return;
@@ -29,8 +31,100 @@ function fillFields(values) {
   });
 }
 
+// A part picker: type a maker, a model or a size; arrows and Enter, or a click. -----------------------
+function pick(box, list, chosen) {
+  const input = box.querySelector("input");
+  const place = box.querySelector(".list");
+  let name = "";
+  let at = -1;
+  const found = () => {
+    const words = input.value.trim().toLowerCase().split(/\s+/).filter(Boolean);
+    const text = (part) => `${part.name} ${part.label} ${part.group} ${part.says}`.toLowerCase();
+    return list.filter((part) => words.every((word) => text(part).includes(word)));
+  };
+  const label = () => (list.find((part) => part.name === name) || { label: name }).label;
+  const close = () => {
+    place.hidden = true;
+    at = -1;
+    input.setAttribute("aria-expanded", "false");
+    input.removeAttribute("aria-activedescendant");
+  };
+  const take = (value) => { name = value; input.value = label(); close(); chosen(value); };
+  function open(all) {
+    place.textContent = "";
+    let group = null;
+    (all ? list : found()).forEach((part, number) => {
+      if (!group || group.getAttribute("aria-label") !== part.group) {
+        group = document.createElement("div");
+        group.setAttribute("role", "group");
+        group.setAttribute("aria-label", part.group);
+        place.append(group);
+      }
+      const item = document.createElement("div");
+      item.setAttribute("role", "option");
+      item.setAttribute("aria-selected", String(part.name === name));
+      item.id = `${place.id}-${number}`;
+      item.dataset.name = part.name;
+      const says = document.createElement("small");
+      says.textContent = part.says;
+      item.append(part.label, says);
+      item.addEventListener("mousedown", (event) => { event.preventDefault(); take(part.name); });
+      group.append(item);
+    });
+    if (!place.childElementCount) {
+      const none = document.createElement("div");
+      none.setAttribute("role", "option");
+      none.setAttribute("aria-disabled", "true");
+      none.textContent = "The catalog has none; a drive of your own comes from the Drive page.";
+      place.append(none);
+    }
+    place.hidden = false;
+    at = -1;
+    input.setAttribute("aria-expanded", "true");
+    const now = place.querySelector("[aria-selected=true]");
+    if (now) now.scrollIntoView({ block: "nearest" });
+  }
+  function step(by) {
+    if (place.hidden) { open(true); return; }
+    const items = [...place.querySelectorAll("[data-name]")];
+    if (!items.length) return;
+    at = (at + by + items.length) % items.length;
+    items.forEach((item, number) => item.classList.toggle("at", number === at));
+    items[at].scrollIntoView({ block: "nearest" });
+    input.setAttribute("aria-activedescendant", items[at].id);
+  }
+  input.addEventListener("focus", () => input.select());
+  input.addEventListener("click", () => open(true));
+  input.addEventListener("input", () => open(false));
+  input.addEventListener("blur", () => {
+    if (!input.value.trim() && name && input.placeholder) take("");
+    else { input.value = label(); close(); }
+  });
+  input.addEventListener("keydown", (event) => {
+    if (event.key === "ArrowDown" || event.key === "ArrowUp") { event.preventDefault(); step(event.key === "ArrowDown" ? 1 : -1); }
+    else if (event.key === "Escape") { input.value = label(); close(); }
+    else if (event.key === "Enter" && !place.hidden) {
+      event.preventDefault();
+      const items = [...place.querySelectorAll("[data-name]")];
+      const item = items[at] || (items.length ? items[0] : null);
+      if (!input.value.trim() && input.placeholder && at < 0) take("");
+      else if (item) take(item.dataset.name);
+    }
+  });
+  box.picked = (value) => {
+    if (input === document.activeElement && !place.hidden) return;
+    name = value;
+    input.value = label();
+  };
+  box.offer = (part) => { if (!list.some((other) => other.name === part.name)) list.unshift(part); };
+}
+
 function onField(box, moved) {
   const { key, form } = box.dataset;
+  if (form === "part") {
+    pick(box, JSON.parse($(`parts-${inputs(box)[0].dataset.kind}`).textContent), (value) => moved(key, value));
+    return;
+  }
   const numeric = form === "range";
   const read = (input) => {
     if (form === "ticks") return inputs(box).filter((i) => i.checked).map((i) => i.value);
@@ -53,48 +147,87 @@ pages.design = () => {
   let job = null;
   let asking = false;
   let waiting = null;
+  let typed = false; // TOML that was changed by hand and not yet applied
+  let pushed = 0;
+  let closed = {};
 
-  function fill(values, own) {
-    const list = $("l-drives.profile");
-    own.forEach((name) => {
-      if (![...list.options].some((o) => o.value === name)) list.append(new Option("own", name));
-    });
-    fillFields(values);
+  // Back and Forward are designs; what follows within a second is one step.
+  function remember(text, isNew) {
+    const address = `#s=${pack(text)}`;
+    if (address === location.hash) return;
+    const merge = !isNew || !location.hash || Date.now() - pushed < 1000;
+    history[merge ? "replaceState" : "pushState"]({ step: (history.state ? history.state.step : 0) + (merge ? 0 : 1) }, "", address);
+    if (!merge) pushed = Date.now();
+    $("undo").disabled = !(history.state && history.state.step);
   }
 
-  async function send(body) {
+  function fill(found) {
+    const picker = document.querySelector('[data-key="drives.profile"]');
+    found.own.forEach((name) => picker.offer({ name, label: name, group: "Your own", says: "calibrated here" }));
+    fillFields(found.controls, waiting && waiting.set ? waiting.set : {});
+    ["workload.0.threads", "workload.0.outstanding"].forEach((key) => {
+      if (found.controls[key] !== null) closed[key] = found.controls[key];
+    });
+  }
+
+  async function send(body, isNew = true) {
     // One request at a time; of those that wait only the last one counts.
     if (asking) {
       waiting = { ...body, set: { ...(waiting && waiting.set), ...body.set } };
-      if (waiting.toml === undefined && !Object.keys(waiting.set).length) delete waiting.set;
+      if (!Object.keys(waiting.set).length) delete waiting.set;
       return;
     }
     asking = true;
+    if (body.set || body.apply) broken = "";
+    $("answer-what").textContent = "";
     try {
       const found = await ask("api/design", { toml, job, ...body });
       toml = found.toml;
-      $("toml").value = toml;
+      if (body.toml !== undefined) typed = false;
+      if (!typed) $("toml").value = toml;
       kept.design = toml;
-      history.replaceState(null, "", `#s=${pack(toml)}`);
-      fill(found.controls, found.own);
-      problem(found.error || "");
+      remember(toml, isNew);
+      fill(found);
+      problem(found.error || broken);
       $("answer").classList.add("old");
       job = found.job || null;
-      $("report").disabled = true;
+      $("report").disabled = $("pdf").disabled = true;
       if (job) {
         const mine = job;
-        follow(job, (state) => { if (mine === job) $("report").disabled = !state.version; });
-      } else { following += 1; busy(false); }
+        follow(job, (state) => { if (mine === job) $("report").disabled = $("pdf").disabled = state.state !== "done"; });
+      } else { following.answer = (following.answer || 0) + 1; busy(false); }
     } catch (error) { problem(error.message); $("answer").classList.add("old"); }
     asking = false;
     if (waiting) { const next = waiting; waiting = null; send(next); }
   }
 
-  onFields((key, value) => send({ set: { [key]: value } }));
+  onFields((key, value) => {
+    // Without a rate the load is what it was before there was one.
+    const before = key === "workload.0.rate" && value === "" ? closed : {};
+    send({ set: { [key]: value, ...before } });
+  });
   $("controls").addEventListener("submit", (event) => event.preventDefault());
+  $("keys").addEventListener("change", () => document.body.classList.toggle("keys", $("keys").checked));
+  $("toml").addEventListener("input", () => { typed = true; });
   $("apply").addEventListener("click", () => send({ toml: $("toml").value }));
+  $("undo").addEventListener("click", () => history.back());
+  $("answer").addEventListener("click", (event) => {
+    const button = event.target.closest("button.apply");
+    if (button) send({ apply: JSON.parse(button.dataset.set) });
+  });
+  // What does not fit this design is offered with what would make it fit.
+  ["volume.raid", "volume.engine", "server.stack"].forEach((key) => {
+    const select = $(`c-${key}`);
+    select.addEventListener("focus", async () => {
+      const { unfit } = await ask("api/fits", { toml });
+      [...select.options].forEach((option) => {
+        const why = (unfit[key] || {})[option.value];
+        option.textContent = option.textContent.replace(/ \(does not fit: .*$/, "") + (why ? ` (does not fit: ${why})` : "");
+      });
+    });
+  });
   $("download").addEventListener("click", () => save("server.toml", toml));
-  $("report").addEventListener("click", () => { location.href = `api/job/${job}/report`; });
+  offerFiles(() => job);
   $("link").addEventListener("click", async () => {
     const place = $("said");
     try { await navigator.clipboard.writeText(location.href); place.textContent = "Link copied."; }
@@ -114,8 +247,12 @@ pages.design = () => {
   });
   const use = sessionStorage.getItem("use");
   sessionStorage.removeItem("use");
-  send({ toml: linked() || kept.design, ...(use ? { set: { "drives.profile": use } } : {}) });
-  window.addEventListener("hashchange", () => { const text = linked(); if (text && text !== toml) send({ toml: text }); });
+  send({ toml: linked() || kept.design, ...(use ? { set: { "drives.profile": use } } : {}) }, false);
+  window.addEventListener("popstate", () => {
+    const text = linked();
+    $("undo").disabled = !(history.state && history.state.step);
+    if (text && text !== toml) send({ toml: text }, false);
+  });
 };
 
 // Drive ---------------------------------------------------------------------------------------------
@@ -162,16 +299,17 @@ pages.drive = () => {
     start("api/calibrate", { ...what, name: $("name").value, captured_on: host }, (state) => {
       const done = state.state === "done";
       $("outcome").hidden = !done;
-      if (done) { profile = state.data.toml; sessionStorage.setItem("fitted", state.data.name); }
+      if (done) { profile = state.data.toml; sessionStorage.setItem("fitted", state.data.name); $("use").hidden = !state.data.usable; }
     });
   });
   $("profile").addEventListener("click", () => save("drive.toml", profile));
-  $("report").addEventListener("click", () => { location.href = `api/job/${current}/report`; });
+  $("report").addEventListener("click", () => { location.href = `api/job/${current.answer}/report`; });
   $("use").addEventListener("click", () => sessionStorage.setItem("use", sessionStorage.getItem("fitted")));
 };
 
 // Compare -------------------------------------------------------------------------------------------
 pages.compare = () => {
+  const prices = {};
   const lines = (text) => text.split("\n").filter((line) => line.includes("="));
   function list() {
     const place = $("designs");
@@ -196,14 +334,28 @@ pages.compare = () => {
       const summary = document.createElement("summary");
       summary.textContent = "TOML";
       folded.append(summary, body);
-      item.append(head, " ", own, " ", remove, folded);
+      const label = document.createElement("label");
+      label.className = "inline";
+      label.append("Price, EUR ");
+      const price = document.createElement("input");
+      Object.assign(price, { type: "text", inputMode: "decimal", value: prices[text] || "", placeholder: "not known" });
+      price.addEventListener("change", () => { prices[text] = price.value.trim(); });
+      label.append(price);
+      item.append(head, " ", own, " ", label, " ", remove, folded);
       place.append(item);
     });
     $("none").hidden = kept.compared.length > 0;
     $("go").disabled = kept.compared.length < 2;
     $("clear").disabled = !kept.compared.length;
   }
-  $("go").addEventListener("click", () => start("api/compare", { designs: kept.compared }));
+  $("go").addEventListener("click", () => {
+    $("outcome").hidden = true;
+    const designs = kept.compared;
+    start("api/compare", { designs, prices: designs.map((text) => prices[text] || "") }, (state) => {
+      $("outcome").hidden = state.state !== "done";
+    });
+  });
+  offerFiles(() => current.answer);
   $("clear").addEventListener("click", () => { kept.compared = []; list(); });
   $("load").addEventListener("change", async (event) => {
     try {
@@ -222,7 +374,7 @@ pages.choose = () => {
     event.preventDefault();
     const levels = [...document.querySelectorAll("[name=level]:checked")].map((box) => box.value);
     const asked = { levels, p99: $("p99").value.trim(), cpu: $("cpu").value.trim(), iops: $("iops").value.trim() };
-    start("api/best", { ...asked, toml: await design() });
+    start("api/best", { ...asked, toml: await design() }, undefined, "best-answer");
   });
   let last = Promise.resolve();
   let goal = $("goal").value;

@@ -91,14 +91,17 @@ function show(html, name = "answer") {
 function showFirst(html) {
   const fast = document.querySelector("#answer .fast");
   if (!fast) { show(html); return; }
+  // A bar with an interval stays, greyed, until the next one is known.
+  const bars = fast.querySelector("figure.bars");
   fast.outerHTML = html;
+  if (bars) { bars.classList.add("old"); document.querySelector("#answer .stick").after(bars); }
   const slow = document.querySelector("#answer .slow");
   if (slow) slow.classList.add("old");
 }
 
-// Work in the background ----------------------------------------------------------------------------
-let current = null;
-let following = 0;
+// Work in the background; each place on a page has its own. ------------------------------------------
+const current = {};
+const following = {};
 
 function busy(on, what = "", share = 0, name = "answer") {
   $(`${name}-what`).textContent = what;
@@ -106,46 +109,77 @@ function busy(on, what = "", share = 0, name = "answer") {
   $(`${name}-share`).value = share;
 }
 
-async function follow(job, onEnd = () => {}) {
-  const mine = ++following;
-  current = job;
+async function follow(job, onEnd = () => {}, name = "answer") {
+  const mine = following[name] = (following[name] || 0) + 1;
+  current[name] = job;
   let seen = 0;
   let said = "";
   for (;;) {
     let state;
     try { state = await ask(`api/job/${job}?seen=${seen}`); } catch (error) {
-      if (mine === following) { problem(error.message); busy(false); }
+      if (mine === following[name]) { problem(error.message, name); busy(false, "", 0, name); }
       return;
     }
-    if (mine !== following) return;
-    if (state.html !== null) { (state.html.includes('class="slow"') ? show : showFirst)(state.html); seen = state.version; $("answer").classList.remove("old"); }
+    if (mine !== following[name]) return;
+    if (state.html !== null) {
+      (state.data.stage === "first" ? showFirst : show)(state.html, name);
+      seen = state.version;
+      $(name).classList.remove("old");
+    }
     if (state.state === "running") {
       // The status is read aloud: it changes with the step, not with each per cent.
       const step = state.what.replace(/[\d,.]+/g, "").trim();
-      if (step !== said) { said = step; $("answer-what").textContent = state.what; }
-      $("answer-share").hidden = $("answer-cancel").hidden = false;
-      $("answer-share").value = state.share;
+      if (step !== said) { said = step; $(`${name}-what`).textContent = state.what; }
+      $(`${name}-share`).hidden = $(`${name}-cancel`).hidden = false;
+      $(`${name}-share`).value = state.share;
       continue; // the answer comes when there is news, or after a moment
     }
-    busy(false, state.state === "cancelled" ? "Cancelled; the answer so far stays." : "");
-    if (state.state === "failed") problem(state.error);
+    const stopped = state.state === "cancelled";
+    busy(false, stopped ? "Cancelled; what is shown is not complete." : "", 0, name);
+    if (stopped) $(name).querySelectorAll(".wait").forEach((place) => { place.textContent = "not known"; });
+    if (state.state === "failed") problem(state.error, name);
     onEnd(state);
     return;
   }
 }
 
-async function start(path, body, onEnd) {
-  problem("");
-  busy(true, "starting");
-  $("answer").classList.add("old");
+async function start(path, body, onEnd, name = "answer") {
+  problem("", name);
+  busy(true, "starting", 0, name);
+  $(name).classList.add("old");
   try {
     const { job } = await ask(path, body);
-    await follow(job, onEnd);
-  } catch (error) { busy(false); problem(error.message); }
+    await follow(job, onEnd, name);
+  } catch (error) { busy(false, "", 0, name); problem(error.message, name); }
 }
 
-if ($("answer-cancel")) {
-  $("answer-cancel").addEventListener("click", () => { if (current) ask(`api/job/${current}/cancel`, {}); });
+document.querySelectorAll("[id$=-cancel]").forEach((button) => {
+  const name = button.id.replace(/-cancel$/, "");
+  button.addEventListener("click", () => {
+    $(`${name}-what`).textContent = "cancelling";
+    if (current[name]) ask(`api/job/${current[name]}/cancel`, {});
+  });
+});
+
+async function fetchFile(address, name) {
+  const answer = await fetch(address);
+  if (!answer.ok) throw new Error(await answer.text());
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(await answer.blob());
+  link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 5000);
+}
+
+// The answer as one HTML file and as a PDF.
+function offerFiles(job) {
+  [["report", "nvmesim-report.html", ""], ["pdf", "nvmesim-report.pdf", "?as=pdf"]].forEach(([id, name, how]) => {
+    $(id).addEventListener("click", async () => {
+      $("said").textContent = how ? "Printing …" : "";
+      try { await fetchFile(`api/job/${job()}/report${how}`, name); $("said").textContent = ""; }
+      catch (error) { $("said").textContent = error.message; }
+    });
+  });
 }
 
 // State: the design travels in the address, so that a reload or a link brings it back. --------------
@@ -155,11 +189,12 @@ function unpack(text) {
   const bytes = atob(text.replace(/-/g, "+").replace(/_/g, "/"));
   return new TextDecoder("utf-8", { fatal: true }).decode(Uint8Array.from(bytes, (c) => c.charCodeAt(0)));
 }
+let broken = "";
 function linked() {
   const found = /^#s=([\w-]+)$/.exec(location.hash);
   if (!found) return "";
   try { return unpack(found[1]); } catch {
-    problem("The link is broken: its design cannot be read. The page starts with its own.");
+    broken = "The link is broken: its design cannot be read. The page starts with its own.";
     return "";
   }
 }
@@ -169,6 +204,13 @@ const kept = {
   get compared() { try { return JSON.parse(sessionStorage.getItem("compared")) || []; } catch { return []; } },
   set compared(list) { sessionStorage.setItem("compared", JSON.stringify(list)); },
 };
+// Designs of the file that the app was started with, once a tab.
+const opened = JSON.parse($("opened").textContent);
+if (opened.length && !sessionStorage.getItem("opened")) {
+  sessionStorage.setItem("opened", "1");
+  [kept.design] = opened;
+  if (opened.length > 1) kept.compared = opened;
+}
 const MOST_TOML = 256 * 1024;
 async function readToml(file) {
   if (file.size > MOST_TOML) throw new Error(`${file.name} is not a scenario: it is larger than 256 KiB`);

@@ -52,7 +52,7 @@ Values = dict[str, float]
 
 
 @dataclass
-class _Report:
+class DeviceReport:
     """One report: the CPU line and the device table."""
 
     when: datetime | None = None
@@ -68,7 +68,7 @@ class _Host:
 
     name: str = ""
     cpus: int | None = None
-    reports: list[_Report] = field(default_factory=list)
+    reports: list[DeviceReport] = field(default_factory=list)
     begins: bool = False
     """True if iostat's banner was the last of it."""
     when: datetime | None = None
@@ -95,7 +95,7 @@ class _Host:
         elif date:
             self.when = _date(date[1] if date.re is _TIME_ONLY else date[0])
         elif _is_header(words):
-            self.reports.append(_Report(self.when, self.cpu, since_boot=self.begins))
+            self.reports.append(DeviceReport(self.when, self.cpu, since_boot=self.begins))
             self.row, self.cpu, self.begins = _device_table(words, self.reports[-1]), {}, False
             self.n_columns = len(words)
         elif "%user" in words and "%idle" in words:
@@ -129,7 +129,7 @@ class _Host:
         """True if a table was read and text that is not iostat's stands behind it."""
         return bool(self.reports) and (self.has_prose or bool(self.wrapped))
 
-    def lasting(self) -> list[_Report]:
+    def lasting(self) -> list[DeviceReport]:
         """The reports of a load: without those since boot, if there are others."""
         whole = [report for report in self.reports if report.devices]
         return [report for report in whole if not report.since_boot] or whole[:1]
@@ -172,8 +172,8 @@ def _of_host(host: _Host, warnings: list[str], prefix: str) -> list[Measurement]
     if interval is None:
         warnings.append("no times (iostat -t): rates are known and counts are not")
     names = list(dict.fromkeys(name for report in reports for name in report.devices))
-    names = [name for name in names if _is_busy(name, reports)] or names
-    return [_measurement(name, reports, host.cpus, interval, prefix + name) for name in names]
+    names = [name for name in names if is_busy(name, reports)] or names
+    return [device_measurement(name, reports, host.cpus, interval, prefix + name) for name in names]
 
 
 def _from_text(text: str) -> list[_Host]:
@@ -195,6 +195,8 @@ def _from_text(text: str) -> list[_Host]:
             hosts[""].line(line)
     if last:  # blanks alone are a line that is cut, too
         _last_line(next(reversed(hosts.values())), last)
+    for each in (*whole, *hosts.values()):
+        each.skipped += bool(each.wrapped)
     for number_of_table, host in enumerate((*whole, hosts.get("")) if whole else (), start=1):
         if host is not None:
             host.name = f"table {number_of_table}"
@@ -226,7 +228,7 @@ def _is_header(words: list[str]) -> bool:
     return "%util" in words and ("r/s" in words or {"tps", "await"} <= set(words))
 
 
-def _device_table(header: list[str], report: _Report) -> Callable[[list[str]], bool]:
+def _device_table(header: list[str], report: DeviceReport) -> Callable[[list[str]], bool]:
     at = len(header) - 1 if header[0].endswith("/s") or header[0] == "tps" else 0
     columns = header[:at] + header[at + 1 :]
 
@@ -295,7 +297,7 @@ def _host_of(table: Mapping[str, object], statistics: object) -> _Host:
         if not isinstance(item, dict):
             host.skipped += 1
             continue
-        report = _Report(_date(str(item.get("timestamp", ""))), _numbers(item.get("avg-cpu")))
+        report = DeviceReport(_date(str(item.get("timestamp", ""))), _numbers(item.get("avg-cpu")))
         # JSON has no banner: the first report is the one since boot.
         report.since_boot = not host.reports
         disks = item.get("disk")
@@ -329,13 +331,13 @@ def _date(text: str) -> datetime | None:
     return None
 
 
-def _is_busy(name: str, reports: list[_Report]) -> bool:
+def is_busy(name: str, reports: list[DeviceReport]) -> bool:
     """True if the device did anything; a host lists many that did not."""
     rows = (report.devices.get(name, {}) for report in reports)
-    return any(row.get("r/s") or row.get("w/s") or row.get("%util") for row in rows)
+    return any(any(row.get(key) for key in ("r/s", "w/s", "tps", "%util")) for row in rows)
 
 
-def _interval(reports: list[_Report]) -> float | None:
+def _interval(reports: list[DeviceReport]) -> float | None:
     """Seconds between reports, the median of those that have times."""
     times = [report.when for report in reports if report.when is not None]
     gaps = sorted((b - a).total_seconds() for a, b in pairwise(times))
@@ -343,9 +345,15 @@ def _interval(reports: list[_Report]) -> float | None:
     return middle if 0 < middle < 86_400 * 366 else None
 
 
-def _measurement(
-    name: str, reports: list[_Report], cpus: int | None, interval: float | None, label: str
+def device_measurement(
+    name: str,
+    reports: list[DeviceReport],
+    cpus: int | None,
+    interval: float | None,
+    label: str,
+    source: str = FORMAT,
 ) -> Measurement:
+    """Return the mean over *reports* of the device *name*; counts only if *interval* s is known."""
     rows = [report.devices[name] for report in reports if name in report.devices]
     ops = {op: result for op in LETTERS if (result := _op_result(rows, op, interval)) is not None}
     rates = {op: result.iops for op, result in ops.items()}
@@ -364,7 +372,7 @@ def _measurement(
         ops=ops,
         cpu=_cpu(reports, cpus),
         disk_util_pct={name: sum(used) / len(used)} if used else {},
-        source="iostat",
+        source=source,
         mixed=None if ops else _both(rows, interval),
     )
 
@@ -417,7 +425,7 @@ def _result(
     )
 
 
-def _cpu(reports: list[_Report], cpus: int | None) -> CpuUse | None:
+def _cpu(reports: list[DeviceReport], cpus: int | None) -> CpuUse | None:
     """CPU time of the host; iowait and idle are not use."""
     found = [report.cpu for report in reports if {"user", "system"} <= report.cpu.keys()]
     if not found or not cpus:
