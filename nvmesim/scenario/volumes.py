@@ -8,6 +8,7 @@ from typing import Any, Final
 from nvmesim import units
 from nvmesim.catalog.profile import RaidEngineProfile
 from nvmesim.errors import FailedArrayError, GeometryError, ScenarioError
+from nvmesim.raid.geometry import survives
 from nvmesim.raid.levels import LEVELS, Level, level_of
 from nvmesim.scenario.fields import shared
 from nvmesim.scenario.hardware import ResolveNotes, capacity_bytes
@@ -346,30 +347,15 @@ def check_degraded(
         if degraded.count(member) > 1:
             raise GeometryError(f"{key}.degraded names member {member} twice")
     record = level_of(level)
-    survives = record.survives(n_members)
+    lost = not survives(record.number, n_members, f"{layout}{copies}", degraded)
+    rule = f"{level} survives {record.survives(n_members)} missing of {n_members}"
     if record.copies == "layout":
-        lost = any(held <= set(degraded) for held in copy_sets(layout, n_members, copies))
         rule = "a chunk has lost all its copies"
-    else:
-        lost = len(degraded) > survives
-        rule = f"{level} survives {survives} missing of {n_members}"
     if lost and degraded:
         missing = ", ".join(str(member) for member in degraded)
         raise FailedArrayError(
             f"{key}.degraded is [{missing}]: the array has failed; {rule}", sorted(degraded)
         )
-
-
-def copy_sets(layout: str, n_members: int, copies: int) -> list[set[int]]:
-    """Return the sets of members that hold the copies of one chunk. Source: md(4), RAID10.
-
-    >>> copy_sets("near", 4, 2)
-    [{0, 1}, {2, 3}, {0, 1}, {2, 3}]
-    >>> copy_sets("far", 3, 2)
-    [{0, 1}, {1, 2}, {0, 2}]
-    """
-    step = copies if layout == "near" else 1
-    return [{(k * step + j) % n_members for j in range(copies)} for k in range(n_members)]
 
 
 def _with_spares(
