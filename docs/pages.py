@@ -31,6 +31,7 @@ SCENARIO_TABLES = {
     "[server]": schema.ServerSpec,
     "[[server.sockets]]": schema.SocketSpec,
     "[server.sockets.memory]": schema.MemorySpec,
+    "[[server.roots]]": schema.RootSpec,
     "[server.interconnect]": schema.InterconnectSpec,
     "[[adapters]]": schema.AdapterSpec,
     "[[drives]]": schema.DriveSpec,

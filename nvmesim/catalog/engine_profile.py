@@ -100,6 +100,14 @@ class RaidEngineProfile(Frozen):
     """Constant latency per request."""
     parity_rate: Bandwidth = Quantity(value=10e9)
     """Bytes per second that one core XORs (host) or the controller does."""
+    update_rate: Bandwidth | None = None
+    """A controller's rate for writes that cover a stripe in part: old data and parity pass its
+    memory, too; None: ``parity_rate``."""
+    shared: Time = Quantity(value=0)
+    """Time per request of what all volumes on one controller share."""
+    rebuild: Bandwidth | None = None
+    """A controller's own pace: most that it restores of a member a second; ``low`` is what it keeps
+    beside a full load. None: md's sync_speed_max and sync_speed_min."""
     uplink: str | None = None
     """A controller's own PCIe link, "pcie3 x8"."""
     cache: Size = Quantity(value=0)

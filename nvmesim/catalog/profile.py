@@ -88,7 +88,7 @@ class Collection(Frozen):
 
 
 class ReadSide(Frozen):
-    """How the drive reads: bank of dies, channel, controller (DESIGN 3)."""
+    """How the drive reads: bank of dies, channel, controller."""
 
     base: Time
     """Constant part of a 4 KiB read: controller firmware, and the host when host_included."""
@@ -103,7 +103,7 @@ class ReadSide(Frozen):
     engines: Number | None = None
     """Data engines that serve commands larger than ``unit``, one engine a command: after one die
     read the command's units go through its engine one by one, ``split`` each. None: the command
-    forks instead, each unit on its own die (DESIGN 3)."""
+    forks instead, each unit on its own die."""
     split: Time = Quantity(value=0)
     """Time of one unit in a data engine."""
     ahead: bool = True
@@ -115,7 +115,7 @@ class ReadSide(Frozen):
 
 
 class WriteSide(Frozen):
-    """How the drive writes: acknowledged from a buffer, programmed behind it (DESIGN 3)."""
+    """How the drive writes: acknowledged from a buffer, programmed behind it."""
 
     base: Time
     """Time to acknowledge a 4 KiB write while the buffer has room."""
@@ -230,7 +230,7 @@ class VolumeLimits(Frozen):
 class DriveProfile(Frozen):
     """One drive: mechanistic (dies, channels, controller) unless ``latencies`` are given.
 
-    Source of the structure: DESIGN 3, tried against a measured Samsung 980 PRO.
+    The structure was tried against a measured Samsung 980 PRO (docs/model.md).
     """
 
     kind: Literal["drive"] = "drive"

@@ -1,6 +1,6 @@
 """Runs an engine until the answer is good enough, or says that it is not.
 
-Three ways to stop (DESIGN 4): a precision, an exact number of requests, or a simulated time; the
+Three ways to stop: a precision, an exact number of requests, or a simulated time; the
 last two count from the end of the warm-up. An open loop whose backlog grows is stopped as unstable.
 """
 
@@ -24,7 +24,7 @@ from nvmesim.units import PS_PER_S, percent
 from nvmesim.warning import Warning
 
 MIN_REQUESTS: Final = 200_000
-"""Least number of measured requests behind a precision (DESIGN 4)."""
+"""Least number of measured requests behind a precision."""
 FEW_REQUESTS: Final = 40_000
 """Least number behind an answer that nobody asked a precision of."""
 ROUNDS: Final = 40
@@ -37,7 +37,7 @@ MAX_BATCH: Final = 1 << 14
 BATCHES: Final = 64
 """Batches that the least run is cut into."""
 TAIL_FACTOR: Final = 5
-"""The 99th percentile may be so many times less precise than IOPS (DESIGN 4: 5 % against 1 %)."""
+"""The 99th percentile may be so many times less precise than IOPS (5 % against 1 %)."""
 CHECK_EVERY: Final = 16
 """Batches between two looks at an open loop's backlog."""
 GROWTH: Final = 0.005

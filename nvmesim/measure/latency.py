@@ -27,7 +27,7 @@ from nvmesim.warning import Warning
 ASKED: Final = 99.0
 """The percentile that every run is to tell, %."""
 MIN_BEYOND: Final = 100
-"""Samples that must lie beyond a percentile for it to be reported (DESIGN 4)."""
+"""Samples that must lie beyond a percentile for it to be reported."""
 MAX_TAIL_ERROR: Final = 1.6
 """Largest 95 % half-width of the share beyond a reported percentile, relative to that share.
 

@@ -13,11 +13,10 @@ import numpy as np
 
 from nvmesim.array_types import Ints
 from nvmesim.engine.contract import bin_middle
+from nvmesim.measure.latency import enough
 from nvmesim.units import PS_PER_S
 
 PERCENTILES: Final = (50.0, 99.0, 99.9)
-MIN_BEYOND: Final = 100
-"""Samples that must lie beyond a percentile for it to be reported (DESIGN 4)."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +58,7 @@ def sync_stats(histogram: Ints, duration_ps: float) -> Syncs | None:
     cumulative = np.cumsum(histogram)
     percentiles: dict[float, float | None] = {}
     for percent in PERCENTILES:
-        known = count * (1 - percent / 100) >= MIN_BEYOND
+        known = enough(count, percent)
         at = int(np.searchsorted(cumulative, percent / 100 * count))
         percentiles[percent] = float(middles[at]) / PS_PER_S if known else None
     mean = float(histogram @ middles) / count / PS_PER_S

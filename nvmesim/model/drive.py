@@ -1,4 +1,4 @@
-"""One drive as stations and programs: dies, channels, controller, write buffer, port (DESIGN 3).
+"""One drive as stations and programs: dies, channels, controller, write buffer, port.
 
 A read: command, constant part, one die and channel per unit, data, port. A write: port, command,
 data, room in the buffer, acknowledgement; its units are programmed on their dies behind that.
@@ -31,7 +31,7 @@ UNIT = 4096
 
 @dataclass(frozen=True)
 class HostShare:
-    """Host time that a drive's constant parts still hold, to be taken out (DESIGN 5)."""
+    """Host time that a drive's constant parts still hold, to be taken out."""
 
     read_ps: int = 0
     write_ps: int = 0
@@ -330,7 +330,7 @@ class DriveModel:
         ]
 
     def _media(self, n: int, each: int) -> list[Row]:
-        """Die and channel of each unit; a command larger than a unit forks (DESIGN 3)."""
+        """Die and channel of each unit; a command larger than a unit forks."""
         if n == 1:
             return self._unit(each, SLOT_DIE)
         if each not in self._units:

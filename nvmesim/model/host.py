@@ -1,4 +1,4 @@
-"""Sockets, threads and what a request costs them (DESIGN 3, CPU).
+"""Sockets, threads and what a request costs them (docs/model.md).
 
 A socket is one station with a server per logical CPU, whose speed depends on how many are busy
 (SMT). A submitting thread is a gate with one slot: it works on one request at a time. Two costs are
@@ -33,7 +33,7 @@ def smt_factors(
     Idle cores fill first; each core with all siblings busy does ``smt_yield`` of one thread's work.
     The loss is spread over all that are busy, so that work done per second is exact at every level.
     *contention* makes every request dearer by that share for each further CPU that is busy.
-    Source of the yield: DESIGN 3 (about 1.25), published as "up to 30 %" (dasher.com).
+    The yield is about 1.25, published as "up to 30 %" (dasher.com).
 
     >>> [round(f / 65536, 3) for f in smt_factors(2, 2, 1.25)]
     [1.0, 1.0, 1.333, 1.6]

@@ -14,7 +14,7 @@ import numpy as np
 
 from nvmesim.errors import LimitError, ScenarioError
 from nvmesim.model.arrays.background import BackgroundGroup, destage_group, rebuild_group
-from nvmesim.model.arrays.records import RecordTarget
+from nvmesim.model.arrays.record_target import RecordTarget
 from nvmesim.model.arrays.volume import VolumeTarget
 from nvmesim.model.caveats import caveats
 from nvmesim.model.commands import Commands, DriveTarget, Planned, check_can
@@ -40,7 +40,6 @@ from nvmesim.network.distributions import exponential_table
 from nvmesim.network.load import FlowRow, GroupRow, LoadRows, UserRow
 from nvmesim.network.network import Kind, Network, Op
 from nvmesim.network.roles import StationInfo
-from nvmesim.raid.levels import level_of
 from nvmesim.raid.planner.budget import planning
 from nvmesim.scenario.resolved import ResolvedScenario, Target, WorkloadGroup
 from nvmesim.units import PS_PER_S
@@ -146,15 +145,12 @@ class _Lowering:
         sizes = [size for g in self.scenario.workload for size, _ in g.block_sizes]
         if not chunks or not sizes:
             return 1
-        rows = [
-            level_of(v.level).stripe_cache and v.engine.merge != "none"
-            for v in self.scenario.volumes
-        ]
+        rows = [v.raid.stripe_cache and v.engine.merge != "none" for v in self.scenario.volumes]
         # md sends rows of 4 KiB, which may not merge
         return 2 + max(sizes) // (4096 if any(rows) else min(chunks))
 
     def _host_share(self, drive: int) -> HostShare:
-        """Host time that a profile with host_included already holds (DESIGN 5).
+        """Host time that a profile with host_included already holds.
 
         The scenario's stack then adds only what exceeds it.
         """
@@ -215,7 +211,7 @@ class _Lowering:
                 self.targets[key] = DriveTarget(target.index, self.commands)
             else:
                 volume = self.scenario.volumes[target.index]
-                kind = RecordTarget if level_of(volume.level).records else VolumeTarget
+                kind = RecordTarget if volume.raid.records else VolumeTarget
                 self.targets[key] = kind(self.b, self.scenario, volume, self.commands, self.paths)
         return self.targets[key]
 

@@ -46,7 +46,10 @@ class Paths:
         self._b = b
         self._scenario = scenario
         self._uplinks: dict[tuple[int, bool], int] = {}
+        self._roots: dict[tuple[int, bool], int] = {}
         self._commands: dict[tuple[int, int], int] = {}
+        self._controllers: dict[str, tuple[int, int]] = {}
+        self._cards: dict[str, int] = {}
         self._crossings: dict[tuple[int, int], int] = {}
         self._memory: dict[int, int] = {}
         self._slowest_port = min(drive.link.raw_bytes_per_s for drive in scenario.drives)
@@ -61,6 +64,7 @@ class Paths:
             if memory == peer(adapter.index):  # a switch turns it round
                 return rows
             rows.append(self._uplink_row(adapter, write, n_bytes))
+        rows += self._root_rows(drive.root, memory, write, n_bytes)
         rows += self.host_rows(drive.socket, memory, write, n_bytes)
         return rows[::-1] if write else rows
 
@@ -89,7 +93,31 @@ class Paths:
         time = command_time_ps(
             adapter.link, "write" if write else "read", n_bytes, "down" if write else "up"
         )
+        if adapter.bytes_per_s is not None:
+            time = max(time, round(n_bytes * PS_PER_S / adapter.bytes_per_s))
         return const(self._uplink(adapter, write), time, adapter.latency_ps)
+
+    def _root_rows(self, root: int | None, memory: int, write: bool, n_bytes: int) -> list[Row]:
+        """Root complexes that data pass: the drive's own, and that of a peer at another one.
+
+        Source: a host of four root complexes, where eight drives of one share 39.7 GiB/s and each
+        alone reads 6.8 (`docs/howto/pcie-tree.md`).
+        """
+        other = None if memory >= 0 else self._scenario.adapters[peer(memory)].root
+        ways = [(root, write), (None if other == root else other, not write)]
+        return [self._root_row(at, down, n_bytes) for at, down in ways if at is not None]
+
+    def _root_row(self, root: int, down: bool, n_bytes: int) -> Row:
+        where = self._scenario.roots[root]
+        if (root, down) not in self._roots:
+            direction: Direction = "down" if down else "up"
+            name = f"{where.name} {direction}"
+            station = self._b.station(name, Kind.FIFO)
+            self._b.report(
+                name, "link", station, socket=where.socket, resource="root", direction=direction
+            )
+            self._roots[root, down] = station
+        return const(self._roots[root, down], round(n_bytes * PS_PER_S / where.bytes_per_s))
 
     def _limit(self, adapter: Adapter, drive: int, per_s: float, name: str) -> Row:
         """Commands per second of an adapter, or of each drive behind it."""
@@ -116,14 +144,26 @@ class Paths:
         return self._uplinks[key]
 
     def link_pair(self, name: str, link: Link) -> tuple[int, int]:
-        """Stations (up, down) of a RAID controller's own uplink."""
+        """Stations (up, down) of the uplink of the RAID controller called *name*."""
+        if name in self._controllers:
+            return self._controllers[name]
         up = self._b.station(f"{name} uplink up", Kind.FIFO)
         down = up
         if link.full_duplex:
             down = self._b.station(f"{name} uplink down", Kind.FIFO)
             self._b.report(f"{name} uplink down", "link", down, resource="uplink", direction="down")
         self._b.report(f"{name} uplink up", "link", up, resource="uplink", direction="up")
+        self._controllers[name] = up, down
         return up, down
+
+    def controller(self, name: str) -> int:
+        """Station of what the volumes on the RAID controller called *name* share."""
+        if name not in self._cards:
+            self._cards[name] = self._b.station(f"{name} controller", Kind.FIFO)
+            self._b.report(
+                f"{name} controller", "raid-engine", self._cards[name], resource="engine"
+            )
+        return self._cards[name]
 
     # -- sockets --------------------------------------------------------------------------------
 
@@ -132,7 +172,7 @@ class Paths:
 
         A device's write (a read of the drive) carries its data and asks for each line's ownership,
         which is granted and later acknowledged the other way; a device's read asks line by line.
-        A credit-limited link moves lines x 64 bytes per round trip at most (DESIGN 3).
+        A credit-limited link moves lines x 64 bytes per round trip at most.
         """
         joined = self._scenario.interconnect
         if joined is None:

@@ -83,7 +83,7 @@ class ThreadBatch(NamedTuple):
     ps: int = 0
 
 
-Own = DiePrograms | Batches | Bucket | WakeUp | ThreadBatch
+StationParameters = DiePrograms | Batches | Bucket | WakeUp | ThreadBatch
 
 
 class Station(NamedTuple):
@@ -93,7 +93,7 @@ class Station(NamedTuple):
     kind: Kind
     servers: int = 1
     scale: Sequence[int] = ()
-    own: Own | None = None
+    own: StationParameters | None = None
 
 
 @dataclass
@@ -117,7 +117,7 @@ class Builder:
         servers: int = 1,
         *,
         scale: Sequence[int] = (),
-        own: Own | None = None,
+        own: StationParameters | None = None,
     ) -> int:
         """Add one station; return its id."""
         self.stations.append(Station(name, kind, servers, scale, own))
@@ -293,7 +293,9 @@ def station_arrays(b: Builder) -> dict[str, Ints | tuple[str, ...]]:
     }
 
 
-def _columns(stations: Sequence[Station], nothing: Own, prefix: str) -> dict[str, Ints]:
+def _columns(
+    stations: Sequence[Station], nothing: StationParameters, prefix: str
+) -> dict[str, Ints]:
     """The columns of one kind's record, *nothing* where a station is of another kind."""
     mine = [i for i, s in enumerate(stations) if type(s.own) is type(nothing)]
     table = np.tile(np.array(nothing, np.int64), (len(stations), 1))

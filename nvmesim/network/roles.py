@@ -31,7 +31,7 @@ class StationInfo:
     adapter: int | None = None
     resource: str = ""
     """Resource that an upgrade would add to: "cores", "dies", "commands", "read_bandwidth",
-    "write_bandwidth", "program", "port", "uplink", "interconnect", "memory", "section",
+    "write_bandwidth", "program", "port", "root", "uplink", "interconnect", "memory", "section",
     "guest-section", "sq-threads", "engine", "threads", ""."""
     direction: Direction | None = None
     """Of a link: "up" towards the memory, "down" towards the drive."""

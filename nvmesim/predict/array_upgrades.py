@@ -8,7 +8,6 @@ from typing import Final
 from nvmesim.catalog.kernel import version, with_kernel
 from nvmesim.catalog.load import with_level
 from nvmesim.predict.change import Change, times
-from nvmesim.raid.levels import level_of
 from nvmesim.scenario.resolved import ResolvedScenario, Target, Volume, WorkloadGroup
 
 MOST_STRIPES: Final = 32768
@@ -45,7 +44,7 @@ def larger_stripe_cache(s: ResolvedScenario) -> Change | None:
             if here and group.read < 1:
                 size = max(size for size, _ in group.write_block_sizes or group.block_sizes)
                 rows += group.in_flight * max(1, min(size, volume.chunk) // 4096)
-        if level_of(volume.level).stripe_cache and volume.engine.merge != "none":
+        if volume.raid.stripe_cache and volume.engine.merge != "none":
             more = min(4 * volume.stripe_cache, MOST_STRIPES) if rows > volume.stripe_cache else 0
             volume = replace(volume, stripe_cache=max(more, volume.stripe_cache))
         changed.append(volume)
@@ -81,7 +80,7 @@ def eight_workers(s: ResolvedScenario) -> Change | None:
     most = WORKERS * len(s.sockets)
 
     def change(volume: Volume) -> Volume:
-        parity = level_of(volume.level).stripe_cache and volume.engine.rows is not None
+        parity = volume.raid.stripe_cache and volume.engine.rows is not None
         return replace(volume, workers=most) if parity and volume.workers < most else volume
 
     volumes = tuple(change(v) for v in s.volumes)

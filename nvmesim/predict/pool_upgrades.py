@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import Final
 
 from nvmesim.predict.change import Change, times
-from nvmesim.raid.levels import level_of
 from nvmesim.raid.planner.records import SECTOR
 from nvmesim.scenario.resolved import ResolvedScenario, Volume
 from nvmesim.units import format_size
@@ -20,7 +19,7 @@ def smaller_records(s: ResolvedScenario) -> Change | None:
     volumes, named = [], 0
     for volume in s.volumes:
         size = _largest_request(s, volume)
-        if level_of(volume.level).records and 0 < size < volume.chunk:
+        if volume.raid.records and 0 < size < volume.chunk:
             named = max(SECTOR, 1 << (size - 1).bit_length())
             if named < volume.chunk:
                 volume = replace(volume, chunk=named)

@@ -14,6 +14,7 @@ from nvmesim.measure.syncs import Syncs
 from nvmesim.predict.crossing import Crossing, crossing
 from nvmesim.predict.stragglers import Waits
 from nvmesim.predict.uncertainty.domain import Outside
+from nvmesim.predict.uncertainty.goal import Goal, goal_of
 from nvmesim.predict.uncertainty.parts import Certainty
 from nvmesim.warning import Warning, coded
 
@@ -98,6 +99,11 @@ class Result(Printable):
         return self.certainty.to_json()
 
     @property
+    def goal(self) -> Goal | None:
+        """The latency that the load should keep (slo), and how probable it is that it does."""
+        return goal_of(self.resolved, self.total.latency)
+
+    @property
     def crossing(self) -> Crossing | None:
         """Limits of a load that crosses sockets; None if nothing crosses."""
         if self.resolved is None:
@@ -146,6 +152,7 @@ class Result(Printable):
                     for r in b.reliefs
                 ],
             },
+            "goal": goal.to_json() if (goal := self.goal) else None,
             "rebuild": self.rebuild.to_json() if self.rebuild else None,
             "sync": self.sync.to_json() if self.sync else None,
             "crossing": way.to_json() if (way := self.crossing) else None,

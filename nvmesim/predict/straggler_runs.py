@@ -22,7 +22,6 @@ from nvmesim.network.network import HORIZON_PS
 from nvmesim.predict.prepare import prepare
 from nvmesim.predict.stragglers import MemberWait, ScalePoint, SizeWait, Waits
 from nvmesim.predict.upgrades import small_buffers
-from nvmesim.raid.levels import level_of
 from nvmesim.scenario.resolved import ResolvedScenario, Target, Volume, WorkloadGroup
 from nvmesim.units import PS_PER_S
 
@@ -79,7 +78,7 @@ def _shared_op(
     volume: Volume, group: WorkloadGroup, largest: int
 ) -> Literal["read", "write"] | None:
     """The operation of *group* that several members serve together; None if none does."""
-    level = level_of(volume.level)
+    level = volume.raid
     reads = _exceeds_chunk(volume, largest) or (level.parity > 0 and bool(volume.degraded))
     if reads and group.read >= 0.5:
         return "read"
@@ -87,7 +86,7 @@ def _shared_op(
 
 
 def _exceeds_chunk(volume: Volume, n_bytes: int) -> bool:
-    return level_of(volume.level).has_chunks and n_bytes > volume.chunk
+    return volume.raid.has_chunks and n_bytes > volume.chunk
 
 
 def _volume_and_group(scenario: ResolvedScenario) -> tuple[Volume, WorkloadGroup] | None:
@@ -102,7 +101,7 @@ def _volume_and_group(scenario: ResolvedScenario) -> tuple[Volume, WorkloadGroup
 
 def _sizes(volume: Volume, own: set[int], striped: bool) -> list[int]:
     """The load's *own* block sizes; if *striped* a chunk, and a chunk of each data member."""
-    level = level_of(volume.level)
+    level = volume.raid
     data = max(1, level.data_members(len(volume.members), volume.copies))
     stripe = {volume.chunk, volume.chunk * data} if level.has_chunks and striped else set()
     return sorted(size for size in own | stripe if size <= MOST_BYTES)
@@ -248,7 +247,7 @@ def scaling(
     Drives are taken from the volume's members in turn, so uneven ones keep their share; a request
     is a chunk for every drive, and the next one is sent when it is done.
     """
-    chunk = volume.chunk if level_of(volume.level).has_chunks else 64 << 10
+    chunk = volume.chunk if volume.raid.has_chunks else 64 << 10
     for op in ("write", "read"):
         alone: dict[int, float] = {}
         try:

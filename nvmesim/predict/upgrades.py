@@ -28,7 +28,6 @@ from nvmesim.predict.array_upgrades import (
 from nvmesim.predict.bottleneck import MORE_OUTSTANDING, SaturatedStation
 from nvmesim.predict.change import Change, ChangeFactory, times
 from nvmesim.predict.pool_upgrades import more_at_a_drive, smaller_records
-from nvmesim.raid.levels import level_of
 from nvmesim.scenario.resolved import Drive, ResolvedScenario, Target, Volume, WorkloadGroup
 
 MOST: Final = 5
@@ -227,7 +226,7 @@ def _more_members(s: ResolvedScenario, volumes: Sequence[Volume]) -> Change | No
     drives, changed = list(s.drives), {v.index: v for v in s.volumes}
     for volume in volumes:
         # A mirror grows by whole sets of copies; RAID1 by one more copy.
-        level = level_of(volume.level)
+        level = volume.raid
         step = volume.copies if level.copies == "layout" else 1
         added = tuple(range(len(drives), len(drives) + step))
         for index in added:

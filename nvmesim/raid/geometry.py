@@ -235,11 +235,19 @@ def survives(level: int, members: int, layout: str, lost: tuple[int, ...]) -> bo
         return len(lost) <= record.parity
     kind, copies = record.copies_of(members, layout)
     gone = set(lost)
-    step = copies if kind == "near" else 1
-    return not any(
-        {(chunk * step + copy) % members for copy in range(copies)} <= gone
-        for chunk in range(members)
-    )
+    return not any(held <= gone for held in copy_sets(kind, members, copies))
+
+
+def copy_sets(layout: str, n_members: int, copies: int) -> list[set[int]]:
+    """Return the sets of members that hold the copies of one chunk. Source: md(4), RAID10.
+
+    >>> copy_sets("near", 4, 2)
+    [{0, 1}, {2, 3}, {0, 1}, {2, 3}]
+    >>> copy_sets("far", 3, 2)
+    [{0, 1}, {1, 2}, {0, 2}]
+    """
+    step = copies if layout == "near" else 1
+    return [{(k * step + j) % n_members for j in range(copies)} for k in range(n_members)]
 
 
 def _failed_text(level: int, members: int, layout: str, lost: tuple[int, ...]) -> str:

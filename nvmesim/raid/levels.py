@@ -185,6 +185,10 @@ LEVELS: Final = {
 
 MD_LEVELS: Final = tuple(name for name, level in LEVELS.items() if not level.records)
 """Levels that keep each block at its place: those of Linux md, and of most controllers."""
+POOL_LEVELS: Final = tuple(name for name, level in LEVELS.items() if level.records)
+"""Levels of ZFS."""
+CHOICES: Final = ("none", *LEVELS)
+"""What a person chooses from, "none" for drives by themselves."""
 
 
 def level_of(level: int | str) -> Level:

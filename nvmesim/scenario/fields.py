@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import fields
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, PlainSerializer
@@ -19,6 +20,19 @@ class Strict(BaseModel):
     """Immutable, unknown keys refused, no NaN."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True)
+
+
+def shared(spec: BaseModel, record: type, *but: str) -> dict[str, Any]:
+    """What *spec* states for fields of the dataclass *record* that have the same name, less *but*.
+
+    >>> from nvmesim.scenario.resolved import Root
+    >>> from nvmesim.scenario.schema import RootSpec
+    >>> shared(RootSpec(name="root0", bandwidth="8 GB/s"), Root)
+    {'name': 'root0', 'socket': 0}
+    """
+    names = {field.name for field in fields(record)}.intersection(type(spec).model_fields)
+    found = ((name, getattr(spec, name)) for name in type(spec).model_fields if name in names)
+    return {name: value for name, value in found if value is not None and name not in but}
 
 
 def text_of(parse: Callable[[str], Any], what: str, example: str) -> BeforeValidator:

@@ -25,7 +25,7 @@ from nvmesim.catalog.links import (
 from nvmesim.catalog.profile import CpuProfile, DriveProfile, Profile
 from nvmesim.catalog.text import show_quantity
 from nvmesim.errors import CatalogError, ScenarioError, UnitError, nearest
-from nvmesim.scenario.resolved import Adapter, Drive, Interconnect, Socket
+from nvmesim.scenario.resolved import Adapter, Drive, Interconnect, Root, Socket
 from nvmesim.scenario.schema import AdapterSpec, DriveSpec, Scenario, ServerSpec, SocketSpec
 
 VMD_CYCLES: Final = 5000.0
@@ -132,6 +132,8 @@ def _memory(spec: SocketSpec, cpu: CpuProfile, key: str, notes: ResolveNotes) ->
     if spec.memory is False:
         return 0.0
     stated = None if spec.memory is True else spec.memory
+    if stated is not None and stated.bandwidth is not None:
+        return float(stated.bandwidth)
     channels = (stated.channels if stated else None) or cpu.memory_channels
     rate = (stated.rate if stated else None) or cpu.memory_rate
     if stated is None:
@@ -177,8 +179,31 @@ def resolve_interconnect(
     )
 
 
+def resolve_roots(scenario: Scenario, sockets: tuple[Socket, ...]) -> tuple[Root, ...]:
+    """Return the root complexes; their names differ and their sockets exist."""
+    roots: list[Root] = []
+    for index, spec in enumerate(scenario.server.roots):
+        key = f"server.roots.{index}"
+        if spec.name in (root.name for root in roots):
+            raise ScenarioError(f"{key}.name is {spec.name!r}, which another root has")
+        _check_socket(spec.socket, sockets, f"{key}.socket")
+        roots.append(Root(index, spec.name, spec.socket, spec.bandwidth))
+    return tuple(roots)
+
+
+def _root_of(name: str | None, roots: tuple[Root, ...], key: str) -> Root | None:
+    """The root complex called *name*; ScenarioError if there is none."""
+    if name is None:
+        return None
+    found = {root.name: root for root in roots}
+    if name not in found:
+        hint = nearest(name, found) if found else "the server has no roots"
+        raise ScenarioError(f"{key}.root is {name!r}, which is no root complex; {hint}")
+    return found[name]
+
+
 def resolve_adapters(
-    scenario: Scenario, sockets: tuple[Socket, ...], notes: ResolveNotes
+    scenario: Scenario, sockets: tuple[Socket, ...], roots: tuple[Root, ...], notes: ResolveNotes
 ) -> tuple[Adapter, ...]:
     """Return the adapters; their names differ and their sockets exist."""
     adapters: list[Adapter] = []
@@ -186,10 +211,13 @@ def resolve_adapters(
         key = f"adapters.{index}"
         if spec.name in (adapter.name for adapter in adapters):
             raise ScenarioError(f"{key}.name is {spec.name!r}, which another adapter has")
+        root = _root_of(spec.root, roots, key)
         _check_socket(spec.socket, sockets, f"{key}.socket")
-        if "socket" not in spec.model_fields_set and len(sockets) > 1:
+        if root is None and "socket" not in spec.model_fields_set and len(sockets) > 1:
             notes.assume(f"{key}: socket not stated, 0 taken")
-        adapters.append(_adapter(index, spec, sockets[spec.socket], scenario.server, notes))
+        socket = sockets[spec.socket if root is None else root.socket]
+        adapter = _adapter(index, spec, socket, scenario.server, notes)
+        adapters.append(replace(adapter, root=None if root is None else root.index))
     return tuple(adapters)
 
 
@@ -214,7 +242,7 @@ def _adapter(
         notes.assume(f"adapter {spec.name}: VMD lets {each / 1e3:g}k commands/s of a drive through")
     return Adapter(
         index, spec.name, spec.kind, link, socket.index, spec.latency or 0, commands, cycles or 0.0,
-        each,
+        each, bytes_per_s=spec.bandwidth,
     )  # fmt: skip
 
 
@@ -222,13 +250,16 @@ def resolve_drives(
     scenario: Scenario,
     sockets: tuple[Socket, ...],
     adapters: tuple[Adapter, ...],
+    roots: tuple[Root, ...],
     interconnect: Interconnect | None,
     notes: ResolveNotes,
 ) -> tuple[Drive, ...]:
     """Return one entry per physical drive; each is attached to something that is there."""
     drives: list[Drive] = []
     for number, spec in enumerate(scenario.drives):
-        drives += _equal_drives(number, len(drives), spec, scenario, sockets, adapters, notes)
+        drives += _equal_drives(
+            number, len(drives), spec, scenario, sockets, adapters, roots, notes
+        )
     names = [drive.name for drive in drives]
     for name in names:
         if names.count(name) > 1:
@@ -245,6 +276,7 @@ def _equal_drives(
     scenario: Scenario,
     sockets: tuple[Socket, ...],
     adapters: tuple[Adapter, ...],
+    roots: tuple[Root, ...],
     notes: ResolveNotes,
 ) -> list[Drive]:
     """Return the drives of one ``[[drives]]`` table, numbered from *first*."""
@@ -253,7 +285,8 @@ def _equal_drives(
     in_state = _in_state(part, spec, key, notes)
     notes.profile(in_state)
     adapter = _adapter_of(spec, adapters, key)
-    socket = _socket_of(spec, adapter, sockets, key, notes)
+    root = _root_of(spec.root, roots, key)
+    socket = root.socket if root else _socket_of(spec, adapter, sockets, key, notes)
     bays = _bays(scenario.server)
     link = _drive_link(in_state, spec, adapter, sockets[socket], bays, key, notes)
     if link.kind == "pcie":
@@ -265,7 +298,8 @@ def _equal_drives(
         if spec.name is not None:
             name = spec.name if spec.count == 1 else f"{spec.name}{offset}"
         at = None if adapter is None else adapter.index
-        drives.append(Drive(index, name, in_state, socket, at, link, spec.delay))
+        above = adapter.root if adapter else root.index if root else None
+        drives.append(Drive(index, name, in_state, socket, at, link, spec.delay, above))
     return drives
 
 

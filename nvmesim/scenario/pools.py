@@ -20,6 +20,7 @@ _NOT_OF_ZFS: Final = (
     "chunk", "kernel", "group_thread_cnt", "rebuild", "check", "rebuilt",
     "sync_speed_min", "sync_speed_max", "read_policy", "write_mostly", "rmw_level", "stripe_cache",
     "stripe_cache_size", "stripe_cache_most", "bitmap", "journal", "spares", "logical_sector",
+    "controller",
 )  # fmt: skip
 
 
@@ -98,7 +99,7 @@ def pool_bytes(volume: Volume, level: Level) -> int:
 
 def check_loads(volumes: tuple[Volume, ...], workload: tuple[WorkloadGroup, ...]) -> None:
     """Refuse writes to a pool that must be on the drives when they are answered."""
-    pools = {v.index: v.name for v in volumes if LEVELS[v.level].records}
+    pools = {v.index: v.name for v in volumes if v.raid.records}
     for index, group in enumerate(workload):
         names = [pools[t.index] for t in group.targets if t.kind == "volume" and t.index in pools]
         if not names:

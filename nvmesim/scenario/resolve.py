@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import cast
 
+from nvmesim import limits
 from nvmesim.catalog.links import MPS_BYTES, MRRS_BYTES
 from nvmesim.catalog.profile import StackProfile
+from nvmesim.errors import LimitError
+from nvmesim.limits import at_most
 from nvmesim.scenario.hardware import (
     ResolveNotes,
     profile,
     resolve_adapters,
     resolve_drives,
     resolve_interconnect,
+    resolve_roots,
     resolve_sockets,
 )
-from nvmesim.scenario.limits import check_counts, check_groups
 from nvmesim.scenario.pools import check_loads
-from nvmesim.scenario.resolved import ResolvedScenario, RunSettings
+from nvmesim.scenario.resolved import ResolvedScenario, RunSettings, WorkloadGroup
 from nvmesim.scenario.schema import RunSpec, Scenario
 from nvmesim.scenario.volumes import resolve_volumes
 from nvmesim.scenario.workloads import resolve_workload
@@ -46,8 +50,9 @@ def resolve(scenario: Scenario) -> ResolvedScenario:
     notes.profile(stack, *_used_of_stack(scenario, stack))
     sockets = resolve_sockets(scenario, notes)
     interconnect = resolve_interconnect(scenario, sockets, notes)
-    adapters = resolve_adapters(scenario, sockets, notes)
-    drives = resolve_drives(scenario, sockets, adapters, interconnect, notes)
+    roots = resolve_roots(scenario, sockets)
+    adapters = resolve_adapters(scenario, sockets, roots, notes)
+    drives = resolve_drives(scenario, sockets, adapters, roots, interconnect, notes)
     volumes = resolve_volumes(scenario, drives, notes)
     workload = resolve_workload(scenario, stack, sockets, adapters, drives, volumes, notes)
     check_groups(workload)
@@ -57,6 +62,7 @@ def resolve(scenario: Scenario) -> ResolvedScenario:
         stack=stack,
         sockets=sockets,
         interconnect=interconnect,
+        roots=roots,
         adapters=adapters,
         drives=drives,
         volumes=volumes,
@@ -86,3 +92,39 @@ def _run(spec: RunSpec) -> RunSettings:
     if spec.requests is not None or spec.duration is not None:
         return RunSettings(None, spec.requests, spec.duration, spec.seed)
     return RunSettings(spec.precision, None, None, spec.seed)
+
+
+def check_counts(scenario: Scenario) -> None:
+    """Raise LimitError if there is too much of anything, before any of it is made."""
+    at_most(sum(d.count for d in scenario.drives), limits.MOST_DRIVES, "drives", "drives")
+    at_most(len(scenario.adapters), limits.MOST_ADAPTERS, "adapters", "adapters")
+    at_most(len(scenario.volume), limits.MOST_VOLUMES, "volume", "volumes")
+    at_most(len(scenario.workload), limits.MOST_WORKLOADS, "workload", "workloads")
+    for i, spec in enumerate(scenario.workload):
+        key = f"workload.{i}"
+        at_most(len(spec.block_size or ()), limits.MOST_SIZES, f"{key}.block_size", "sizes")
+        if isinstance(spec.targets, tuple):
+            at_most(len(spec.targets), limits.MOST_TARGETS, f"{key}.targets", "targets")
+
+
+def check_groups(groups: Sequence[WorkloadGroup]) -> None:
+    """Raise LimitError if all groups together have too many threads, requests or programs.
+
+    >>> from nvmesim.scenario.resolved import Target
+    >>> check_groups([WorkloadGroup("w", (Target("drive", 0, "d"),), threads=8, outstanding=32)])
+    """
+    at_most(len(groups), limits.MOST_WORKLOADS, "workload", "groups of threads")
+    threads, in_flight, kinds = 0, 0, 0
+    for group in groups:
+        threads += group.n_threads
+        in_flight += 0 if group.is_open else group.in_flight
+        sizes = len(group.block_sizes) + len(group.write_block_sizes or group.block_sizes)
+        kinds += len(group.targets) * sizes
+        where = f"workload {group.name!r}: "
+        at_most(threads, limits.MOST_THREADS, f"{where}threads", "threads")
+        if in_flight > limits.MOST_IN_FLIGHT:
+            raise LimitError(
+                f"{where}threads x outstanding x targets: {in_flight:,} requests outstanding in "
+                f"all; {limits.MOST_IN_FLIGHT:,} at most"
+            )
+        at_most(kinds, limits.MOST_KINDS, f"{where}block_size x targets", "kinds of requests")

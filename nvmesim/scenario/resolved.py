@@ -12,6 +12,7 @@ from typing import Literal
 
 from nvmesim.catalog.links import MPS_BYTES, MRRS_BYTES, Link
 from nvmesim.catalog.profile import CpuProfile, DriveProfile, RaidEngineProfile, StackProfile
+from nvmesim.raid.levels import LEVELS, Level
 
 TargetKind = Literal["volume", "drive"]
 OutstandingPer = Literal["thread-target", "thread"]
@@ -59,6 +60,17 @@ class Interconnect:
 
 
 @dataclass(frozen=True)
+class Root:
+    """A root complex of a socket."""
+
+    index: int
+    name: str
+    socket: int
+    bytes_per_s: int
+    """Of data, in each direction."""
+
+
+@dataclass(frozen=True)
 class Adapter:
     """A switch, retimer card, controller or VMD domain between drives and a socket."""
 
@@ -76,6 +88,9 @@ class Adapter:
     """Host cycles that each command through it costs more (VMD)."""
     drive_commands_per_s: float | None = None
     """Commands per second that it takes of each drive behind it; None: no such limit."""
+    root: int | None = None
+    bytes_per_s: int | None = None
+    """Of data in each direction, beside what its uplink carries; None: no such limit."""
 
 
 @dataclass(frozen=True)
@@ -94,6 +109,8 @@ class Drive:
     """Its own port, at the generation that both ends have."""
     delay_ps: int = 0
     """Added to each command, for a member across a network."""
+    root: int | None = None
+    """Its own or its adapter's; None: the socket's lanes have no limit but themselves."""
 
 
 @dataclass(frozen=True)
@@ -154,6 +171,8 @@ class Volume:
     """Members that one stripe covers, if fewer than all (Storage Spaces)."""
     logical_sector: int = 512
     """Sector size presented; smaller than the drives' physical sector costs them a read."""
+    controller: str = ""
+    """Card that it shares with volumes of the same; empty: one of its own."""
     filesystem: Literal["ext4", "xfs"] | None = None
     """Whose journal ``fsync`` and ``fdatasync`` of files commit; None: the volume itself is used.
     """
@@ -161,6 +180,11 @@ class Volume:
     """Usable size of each member: that of the smallest."""
     zone_bytes: tuple[int, ...] = ()
     """Usable size of each member where they differ and all of it is used (RAID0 of md)."""
+
+    @property
+    def raid(self) -> Level:
+        """The record of its level."""
+        return LEVELS[self.level]
 
 
 @dataclass(frozen=True)
@@ -340,6 +364,7 @@ class ResolvedScenario:
     """Share of logical CPUs that other work keeps busy."""
     max_payload: int = MPS_BYTES
     """Largest payload of a PCIe packet, bytes."""
+    roots: tuple[Root, ...] = ()
     max_read_request: int = MRRS_BYTES
     assumptions: tuple[str, ...] = ()
     """Catalog numbers in use that are assumed, and defaults that the scenario left open."""

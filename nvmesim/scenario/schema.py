@@ -19,6 +19,7 @@ from pydantic import (
 )
 
 from nvmesim import units
+from nvmesim.raid.levels import LEVELS, Level
 from nvmesim.scenario.fields import (
     PAGE_BYTES,
     BytesPerSecond,
@@ -43,6 +44,9 @@ class MemorySpec(Strict):
     """Memory channels that are filled; left out: as the CPU's profile says."""
     rate: str | None = None
     """Transfers of the DIMMs, ``"2933 MT/s"``; left out: as the CPU's profile says."""
+    bandwidth: BytesPerSecond | None = Field(default=None, gt=0)
+    """What devices get of it, reads and writes together, where that was measured; left out: four
+    fifths of channels x rate."""
 
 
 class SocketSpec(Strict):
@@ -81,6 +85,17 @@ class InterconnectSpec(Strict):
     memory traffic."""
 
 
+class RootSpec(Strict):
+    """A root complex: where links of a socket come together before its memory."""
+
+    name: str = Field(min_length=1)
+    """What drives and adapters name in ``root``."""
+    socket: int = Field(default=0, ge=0)
+    """The socket that it belongs to."""
+    bandwidth: BytesPerSecond = Field(gt=0)
+    """Data that it carries in each direction, ``"39.7 GiB/s"``."""
+
+
 class ServerSpec(Strict):
     """The server around the drives."""
 
@@ -91,6 +106,8 @@ class ServerSpec(Strict):
     such as ``{ cycles_per_io = 12000 }``."""
     sockets: tuple[SocketSpec, ...] = Field(min_length=1, max_length=8)
     """The CPU sockets, one to eight."""
+    roots: tuple[RootSpec, ...] = Field(default=(), max_length=256)
+    """Root complexes with a bandwidth of their own; left out: links alone are limits."""
     interconnect: InterconnectSpec = InterconnectSpec()
     """The links between the sockets."""
     background: Fraction = Field(default=0.0, ge=0, lt=1)
@@ -110,6 +127,10 @@ class AdapterSpec(Strict):
     """A switch, a retimer card, a Tri-Mode controller or a VMD domain."""
     link: LinkText
     """Its uplink."""
+    root: str | None = None
+    """Root complex that it is plugged in; instead of ``socket``."""
+    bandwidth: BytesPerSecond | None = Field(default=None, gt=0)
+    """Data that it carries in each direction, where that is less than its uplink's."""
     socket: int = Field(default=0, ge=0)
     """The socket whose root port it is plugged in; left out: 0."""
     latency: Duration | None = None
@@ -124,6 +145,12 @@ class AdapterSpec(Strict):
     max_payload: PacketSize | None = None
     """Largest payload of packets through it, ``"128 B"``."""
 
+    @model_validator(mode="after")
+    def _one_place(self) -> AdapterSpec:
+        if self.root is not None and "socket" in self.model_fields_set:
+            raise ValueError("socket and root exclude each other; keep the latter")
+        return self
+
 
 class DriveSpec(Strict):
     """One or several equal drives."""
@@ -136,8 +163,10 @@ class DriveSpec(Strict):
     """Of the drive, with a number behind it if there are several; left out: drive0, drive1, …"""
     socket: int | None = Field(default=None, ge=0)
     """Socket whose root port it is plugged in; left out: socket 0."""
+    root: str | None = None
+    """Root complex that it is plugged in; instead of ``socket``."""
     behind: str | None = None
-    """Adapter that it is plugged in; instead of ``socket``."""
+    """Adapter that it is plugged in; instead of ``socket`` and ``root``."""
     link: LinkText | None = None
     """Its own link; left out: as its profile says, no faster than the port."""
     state: Literal["fresh", "steady", "empty"] = "steady"
@@ -148,8 +177,9 @@ class DriveSpec(Strict):
 
     @model_validator(mode="after")
     def _one_place(self) -> DriveSpec:
-        if self.socket is not None and self.behind is not None:
-            raise ValueError("socket and behind exclude each other; the adapter has its socket")
+        places = [key for key in ("socket", "root", "behind") if getattr(self, key) is not None]
+        if len(places) > 1:
+            raise ValueError(f"{places[0]} and {places[1]} exclude each other; keep the latter")
         return self
 
 
@@ -253,6 +283,9 @@ class VolumeSpec(Strict):
     vdev."""
     logical_sector: Size = 512
     """Smallest write of the volume."""
+    controller: str | None = Field(default=None, min_length=1)
+    """Card that it is on, if its engine is one: volumes of the same name share its link and its
+    commands; left out: each has a card of its own."""
     filesystem: Literal["ext4", "xfs"] | None = None
     """File system on the volume whose journal ``fsync`` and ``fdatasync`` of a load commit; left
     out: the load uses the volume itself."""
@@ -262,6 +295,11 @@ class VolumeSpec(Strict):
         if {"stripe_cache", "stripe_cache_size"} <= self.model_fields_set:
             raise ValueError("stripe_cache and stripe_cache_size say the same; keep one")
         return self
+
+    @property
+    def level(self) -> Level:
+        """The record of its level."""
+        return LEVELS[self.raid]
 
     @property
     def cache_rows(self) -> int:

@@ -8,7 +8,6 @@ from nvmesim.catalog import load as catalog
 from nvmesim.catalog.kernel import known_kernel, with_kernel
 from nvmesim.catalog.profile import RaidEngineProfile
 from nvmesim.errors import CatalogError, GeometryError, ScenarioError
-from nvmesim.raid.levels import level_of
 from nvmesim.scenario.hardware import ResolveNotes, profile
 from nvmesim.scenario.schema import Scenario, VolumeSpec
 
@@ -20,7 +19,7 @@ def volume_engine(
 
     Raises ScenarioError or GeometryError for what it does not have.
     """
-    of_zfs = level_of(spec.raid).records and "engine" not in spec.model_fields_set
+    of_zfs = spec.level.records and "engine" not in spec.model_fields_set
     reference = "openzfs" if of_zfs else spec.engine
     found = profile("raid-engine", reference, scenario.base, f"{key}.engine")
     engine = whole = cast(RaidEngineProfile, found)
@@ -68,7 +67,7 @@ def row_workers(spec: VolumeSpec, key: str, engine: RaidEngineProfile, sockets: 
     count = spec.group_thread_cnt
     if count is None:
         return max(0, round(engine.workers.value) - 1) if engine.rows is not None else 0
-    if not level_of(spec.raid).stripe_cache or engine.rows is None:
+    if not spec.level.stripe_cache or engine.rows is None:
         raise GeometryError(
             f"{key}.group_thread_cnt is {count}; only raid5 and raid6 of Linux md have workers, "
             f"{spec.raid} of {engine.name} has none: leave it out"

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from nvmesim import units
 from nvmesim.catalog.profile import RaidEngineProfile
 from nvmesim.errors import FailedArrayError, GeometryError, ScenarioError
-from nvmesim.raid.levels import LEVELS, level_of
+from nvmesim.raid.geometry import survives
+from nvmesim.raid.levels import LEVELS, Level, level_of
+from nvmesim.scenario.fields import shared
 from nvmesim.scenario.hardware import ResolveNotes, capacity_bytes
 from nvmesim.scenario.pools import check_pool, pool_bytes, record_bytes
 from nvmesim.scenario.resolved import Drive, Volume
@@ -88,9 +90,10 @@ def _volume(
     drives: tuple[Drive, ...],
     notes: ResolveNotes,
 ) -> Volume:
-    level = level_of(spec.raid)
+    level = spec.level
     check_pool(spec, level, key, len(members))
     engine, whole = volume_engine(spec, key, scenario, notes)
+    slowest, fastest = _sync_speeds(spec, engine)
     layout, copies = geometry(spec.raid, len(members), spec.layout, key)
     check_degraded(spec.raid, len(members), layout, copies, spec.degraded, key)
     check_members(spec, key, engine, len(members))
@@ -102,50 +105,58 @@ def _volume(
         if level.has_chunks:
             notes.assume(f"{key}.chunk: {units.format_size(chunk)}, the default of {engine.name}")
     _check_choices(spec, key, engine, copies, len(members))
-    _check_chunk(spec.raid, chunk, key, [capacity_bytes(drives[member]) for member in members])
+    _check_chunk(level, chunk, key, [capacity_bytes(drives[member]) for member in members])
     sizes = [capacity_bytes(drives[member]) // chunk * chunk for member in members]
     zoned = not level.redundant and len(set(sizes)) > 1 and engine.merge != "none"
     _note_mixture(key, members, drives, sizes, zoned, notes)
-    return Volume(
-        index=index,
-        name=name,
-        level=spec.raid,
-        members=members,
-        layout=layout,
-        copies=copies,
-        chunk=chunk,
-        engine=engine,
-        profile=whole if whole.kernels else None,
-        degraded=tuple(sorted(spec.degraded)),
-        rebuild=spec.rebuild or spec.check,
+    own: dict[str, Any] = {
+        **shared(spec, Volume),
+        "index": index,
+        "name": name,
+        "level": spec.raid,
+        "members": members,
+        "layout": layout,
+        "copies": copies,
+        "chunk": chunk,
+        "engine": engine,
+        "profile": whole if whole.kernels else None,
+        "degraded": tuple(sorted(spec.degraded)),
+        "rebuild": spec.rebuild or spec.check,
+        "write_mostly": tuple(sorted(spec.write_mostly)),
+        "workers": row_workers(spec, key, engine, len(scenario.server.sockets)),
+        "stripe_cache": spec.cache_rows,
+        "bitmap": spec.bitmap.kind,
+        "bitmap_chunk": spec.bitmap.chunk,
+        "bitmap_since_ps": spec.bitmap.since_clean,
+        "columns": spec.columns or engine.columns,
+        "spares": (),
+        "sync_speed_min": slowest,
+        "sync_speed_max": fastest,
+        "member_bytes": min(sizes),
+        "zone_bytes": tuple(sizes) if zoned else (),
+    }
+    if level.records:
         # ZFS takes the copy with the least outstanding (vdev_mirror.c, vdev_mirror_child_select)
-        read_policy="shortest-queue" if level.records else spec.read_policy,
-        write_mostly=tuple(sorted(spec.write_mostly)),
-        rmw_level=spec.rmw_level,
-        kernel=spec.kernel or "",
-        workers=row_workers(spec, key, engine, len(scenario.server.sockets)),
-        stripe_cache=spec.cache_rows,
-        stripe_cache_most=spec.stripe_cache_most,
-        bitmap=spec.bitmap.kind,
-        bitmap_chunk=spec.bitmap.chunk,
-        bitmap_since_ps=spec.bitmap.since_clean,
-        columns=spec.columns or engine.columns,
-        logical_sector=spec.logical_sector,
-        filesystem=spec.filesystem,
-        journal=spec.journal,
-        rebuilt=spec.rebuilt,
-        sync_speed_min=min(spec.sync_speed_min, spec.sync_speed_max),
-        sync_speed_max=spec.sync_speed_max,
-        member_bytes=min(sizes),
-        zone_bytes=tuple(sizes) if zoned else (),
-    )
+        own["read_policy"] = "shortest-queue"
+    return Volume(**own)
+
+
+def _sync_speeds(spec: VolumeSpec, engine: RaidEngineProfile) -> tuple[int, int]:
+    """Least and most that a rebuild restores per second: md's keys, or a controller's own pace."""
+    most = spec.sync_speed_max
+    if engine.rebuild is None:
+        return min(spec.sync_speed_min, most), most
+    own, kept = round(engine.rebuild.value), engine.rebuild.low or engine.rebuild.value
+    most = min(most, own) if "sync_speed_max" in spec.model_fields_set else own
+    least = spec.sync_speed_min if "sync_speed_min" in spec.model_fields_set else round(kept)
+    return min(least, most), most
 
 
 def _check_choices(
     spec: VolumeSpec, key: str, engine: RaidEngineProfile, copies: int, n_members: int
 ) -> None:
     """Refuse what the level or the engine does not have."""
-    level = level_of(spec.raid)
+    level = spec.level
     if spec.journal != "none" and spec.journal not in level.journals:
         has = " and ".join(
             other.name for other in LEVELS.values() if spec.journal in other.journals
@@ -178,6 +189,10 @@ def _check_choices(
                 raise GeometryError(
                     f"{key}.{name} is {found!r}; {engine.name} is not Linux md, leave it out"
                 )
+    if spec.controller is not None and engine.runs_on != "controller":
+        raise GeometryError(
+            f"{key}.controller is {spec.controller!r}; {engine.name} runs on the host, leave it out"
+        )
     columns = spec.columns or engine.columns
     if columns is None:
         return
@@ -217,12 +232,12 @@ def _note_mixture(
         )
 
 
-def _check_chunk(level: str, chunk: int, key: str, capacities: list[int]) -> None:
+def _check_chunk(level: Level, chunk: int, key: str, capacities: list[int]) -> None:
     """Raise GeometryError for a chunk that md would not take, or that no member holds."""
     text = units.format_size(chunk)
-    if level_of(level).has_chunks and not level_of(level).any_chunk and chunk & (chunk - 1):
-        raise GeometryError(f"{key}.chunk is {text}; {level} takes a power of two, as 64 KiB")
-    if level_of(level).has_chunks and min(capacities) < chunk:
+    if level.has_chunks and not level.any_chunk and chunk & (chunk - 1):
+        raise GeometryError(f"{key}.chunk is {text}; {level.name} takes a power of two, as 64 KiB")
+    if level.has_chunks and min(capacities) < chunk:
         raise GeometryError(
             f"{key}.chunk is {text}; the smallest member holds "
             f"{units.format_size(min(capacities))}, at least one chunk is needed"
@@ -332,30 +347,15 @@ def check_degraded(
         if degraded.count(member) > 1:
             raise GeometryError(f"{key}.degraded names member {member} twice")
     record = level_of(level)
-    survives = record.survives(n_members)
+    lost = not survives(record.number, n_members, f"{layout}{copies}", degraded)
+    rule = f"{level} survives {record.survives(n_members)} missing of {n_members}"
     if record.copies == "layout":
-        lost = any(held <= set(degraded) for held in copy_sets(layout, n_members, copies))
         rule = "a chunk has lost all its copies"
-    else:
-        lost = len(degraded) > survives
-        rule = f"{level} survives {survives} missing of {n_members}"
     if lost and degraded:
         missing = ", ".join(str(member) for member in degraded)
         raise FailedArrayError(
             f"{key}.degraded is [{missing}]: the array has failed; {rule}", sorted(degraded)
         )
-
-
-def copy_sets(layout: str, n_members: int, copies: int) -> list[set[int]]:
-    """Return the sets of members that hold the copies of one chunk. Source: md(4), RAID10.
-
-    >>> copy_sets("near", 4, 2)
-    [{0, 1}, {2, 3}, {0, 1}, {2, 3}]
-    >>> copy_sets("far", 3, 2)
-    [{0, 1}, {1, 2}, {0, 2}]
-    """
-    step = copies if layout == "near" else 1
-    return [{(k * step + j) % n_members for j in range(copies)} for k in range(n_members)]
 
 
 def _with_spares(
@@ -384,6 +384,12 @@ def _with_spares(
                 f"{volume.name}: the rebuild is half done, which is its mean; reads of that half "
                 "find their data on the new member and need no other"
             )
+            if volume.raid.mirrored:
+                notes.assume(
+                    f"{volume.name}: the new member, having less to do, takes most reads of that "
+                    "half, so a mirror may be as fast as a healthy one; rebuilt = 0 is the start, "
+                    "when it reads as a degraded one does"
+                )
         result.append(volume)
     return tuple(result)
 
@@ -421,7 +427,7 @@ def volume_bytes(volume: Volume) -> int:
     """Return the usable bytes of *volume*: parity and copies off, the smallest member each."""
     if volume.zone_bytes:
         return sum(volume.zone_bytes)
-    n, level = len(volume.members), level_of(volume.level)
+    n, level = len(volume.members), volume.raid
     if level.records:
         return pool_bytes(volume, level)
     parity = level.parity

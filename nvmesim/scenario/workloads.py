@@ -11,7 +11,7 @@ from nvmesim import units
 from nvmesim.catalog.profile import StackProfile
 from nvmesim.errors import ScenarioError, nearest
 from nvmesim.raid.levels import level_of
-from nvmesim.scenario import numa
+from nvmesim.scenario.fields import shared
 from nvmesim.scenario.hardware import ResolveNotes, capacity_bytes
 from nvmesim.scenario.loads import diskspd, fio_job
 from nvmesim.scenario.loads.parsed_load import ParsedLoad
@@ -29,6 +29,8 @@ from nvmesim.scenario.schema import Scenario, WorkloadSpec
 from nvmesim.scenario.volumes import volume_bytes
 
 DEFAULT_BLOCK: Final = ((4096, 1.0),)
+_RESOLVED: Final = ("name", "targets", "buffers", "trace", "bursts", "limits")
+"""Keys whose values are looked up, so that they are not those of the file."""
 
 
 class Places:
@@ -89,8 +91,8 @@ def resolve_workload(
             if group.sqpoll and stack.sqpoll is None:
                 notes.ignored.append(f"{key}: sqthread_poll: stack {stack.name} has no such thread")
                 group = replace(group, sqpoll=False)
-            groups.append(numa.placed(group, spec, sockets, adapters, key))
-    numa.check_pool(groups, sockets)
+            groups.append(_placed(group, spec, sockets, adapters, key))
+    _check_pool(groups, sockets)
     return tuple(groups)
 
 
@@ -145,23 +147,12 @@ def _own_group(
     if abs(sum(share for _, share in sizes) - 1) > 1e-6:
         total = sum(share for _, share in sizes)
         raise ScenarioError(f"{key}.block_size: fractions sum to {total:g}; they must sum to 1")
-    access = spec.access or "random"
     fields: dict[str, Any] = {
         "block_sizes": sizes,
-        "access": access,
-        "align": spec.align if spec.align is not None else sizes[0][0],
-        "offset": spec.offset or 0,
-        "read": 1.0 if spec.read is None else spec.read,
-        "span": spec.span,
-        "stride": spec.stride,
-        "interlocked": bool(spec.interlocked),
-        "random_fraction": _random_fraction(spec.random_fraction, access),
+        "align": sizes[0][0],
+        "random_fraction": 0.0 if spec.access == "sequential" else 1.0,
+        **shared(spec, WorkloadGroup, *_RESOLVED),
         "think_ps": spec.think_time or 0,
-        "think_every": spec.think_every or 1,
-        "rate_limit": spec.rate_limit,
-        "rate": spec.rate,
-        "arrivals": spec.arrivals or "poisson",
-        "speed": spec.speed or 1.0,
         "trace": _trace(spec, base, key),
         **_threads(spec),
         **_rings(spec),
@@ -169,12 +160,6 @@ def _own_group(
     }
     targets = find_targets(spec.targets, places, key)
     return _checked(spec, fields, targets, places, index, key, spec.name or f"group{index}")
-
-
-def _random_fraction(stated: float | None, access: str) -> float:
-    if stated is not None:
-        return stated
-    return 1.0 if access == "random" else 0.0
 
 
 def _threads(spec: WorkloadSpec) -> dict[str, Any]:
@@ -298,17 +283,18 @@ def _checked(
     name: str,
 ) -> WorkloadGroup:
     """Return the group if its requests fit its targets."""
-    group = WorkloadGroup(
-        name=name,
-        targets=targets,
-        socket=fields.pop("socket", None) if spec.socket is None else spec.socket,
-        filesystem=spec.filesystem,
-        guest=spec.guest,
-        bursts=_bursts(spec),
-        limits=_limits(spec),
-        slo_ps=spec.slo,
+    own: dict[str, Any] = {
         **fields,
-    )
+        "name": name,
+        "targets": targets,
+        "socket": fields.get("socket") if spec.socket is None else spec.socket,
+        "filesystem": spec.filesystem,
+        "guest": spec.guest,
+        "bursts": _bursts(spec),
+        "limits": _limits(spec),
+        "slo_ps": spec.slo,
+    }
+    group = WorkloadGroup(**own)
     if group.align < 512 or group.align % 512:
         text = units.format_size(group.align)
         raise ScenarioError(f"{key}.align is {text}; a multiple of 512 B is needed")
@@ -327,3 +313,78 @@ def _checked(
                 f"{units.format_size(max(span, 0))} of {target.name}"
             )
     return group
+
+
+def _placed(
+    group: WorkloadGroup,
+    spec: WorkloadSpec,
+    sockets: tuple[Socket, ...],
+    adapters: tuple[Adapter, ...],
+    key: str,
+) -> WorkloadGroup:
+    """Return *group* with the places that *spec* states; ScenarioError for those not there."""
+    if spec.floating is not None and group.socket is not None:
+        raise ScenarioError(
+            f"{key}.floating is about threads of every socket; these are pinned to socket "
+            f"{group.socket}: leave out one of the two"
+        )
+    if spec.interrupts is not None:
+        _there(spec.interrupts, sockets, f"{key}.interrupts")
+    buffers, peer = _buffers(spec.buffers, sockets, adapters, key)
+    return replace(
+        group, floating=spec.floating or "spread", buffers=buffers, peer=peer,
+        interrupts=spec.interrupts,
+    )  # fmt: skip
+
+
+def _there(socket: int, sockets: tuple[Socket, ...], key: str) -> None:
+    if socket >= len(sockets):
+        there = "socket 0 only" if len(sockets) == 1 else f"sockets 0 to {len(sockets) - 1}"
+        raise ScenarioError(f"{key} is {socket}; the server has {there}")
+
+
+def _buffers(
+    stated: int | str | None,
+    sockets: tuple[Socket, ...],
+    adapters: tuple[Adapter, ...],
+    key: str,
+) -> tuple[int | None, int | None]:
+    """(socket, adapter) of the data: at most one of the two."""
+    if stated is None:
+        return None, None
+    if isinstance(stated, str):
+        names = [adapter.name for adapter in adapters]
+        if stated not in names:
+            hint = nearest(stated, names) if names else "the scenario has no adapters"
+            raise ScenarioError(
+                f"{key}.buffers is {stated!r}, not an adapter; {hint}, or a socket's number"
+            )
+        return None, names.index(stated)
+    _there(stated, sockets, f"{key}.buffers")
+    if not sockets[stated].has_memory:
+        raise ScenarioError(f"{key}.buffers is {stated}, a socket without memory")
+    return stated, None
+
+
+def _check_pool(groups: Sequence[WorkloadGroup], sockets: tuple[Socket, ...]) -> None:
+    """Raise ScenarioError if some threads float in one pool where the model has none.
+
+    A pool takes all logical CPUs of equal sockets, so nothing else may be pinned beside it.
+    """
+    pooled = [g.name for g in groups if g.floating == "pool"]
+    others = [g.name for g in groups if g.floating != "pool"]
+    if not pooled or len(sockets) == 1:
+        return
+    if others:
+        raise ScenarioError(
+            f"workload: {pooled[0]} floats in one pool, {others[0]} does not; "
+            "floating = 'pool' is for all groups of a scenario or for none"
+        )
+    first = sockets[0]
+    for socket in sockets[1:]:
+        same = socket.cpu.threads_per_core == first.cpu.threads_per_core
+        if socket.ghz != first.ghz or not same:
+            raise ScenarioError(
+                f"workload: {pooled[0]} floats in one pool; sockets 0 and {socket.index} have CPUs "
+                "of different speed, so say floating = 'spread', or a socket for each group"
+            )

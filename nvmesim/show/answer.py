@@ -31,7 +31,6 @@ from nvmesim.show.blocks import (
 from nvmesim.show.blocks import Warnings as Doubts
 from nvmesim.show.station_groups import equal_members, group_name, station_groups
 from nvmesim.show.words import COLUMNS, kiops, microseconds, percent
-from nvmesim.units import PS_PER_S
 
 OPS: Final = ("", "IOPS", "95 % within", "GB/s", *(f"{c} [us]" for c in COLUMNS))
 PARTS: Final = {
@@ -42,6 +41,8 @@ PARTS: Final = {
     "total": "all together",
 }
 """Part of an interval -> what it stands for."""
+LIKELY_MISS: Final = 0.5
+"""Probability to meet the goal below which the answer says that it misses."""
 HELPS: Final = 0.02
 """A change whose gain begins above this is likely to help."""
 
@@ -68,25 +69,18 @@ def headline(result: Result) -> str:
     return ". ".join(p for p in parts if p) + f". {result.bottleneck.sentence}"
 
 
-def goal_of(result: Result) -> tuple[str, float, float | None] | None:
-    """Return what the goal is about ("p99"), its limit in s, and the probability to meet it."""
-    stated: Any = getattr(result, "goal", None)
-    if stated is not None:
-        return stated.what, stated.limit, stated.probability
-    groups = () if result.resolved is None else result.resolved.workload
-    limits = {g.slo_ps for g in groups if g.slo_ps is not None}
-    return ("p99", limits.pop() / PS_PER_S, None) if len(limits) == 1 else None
-
-
 def _goal_text(result: Result) -> str:
-    goal = goal_of(result)
-    value = None if goal is None else words.latency_at(result.total.latency, goal[0])
+    goal = result.goal
+    value = None if goal is None else words.latency_at(result.total.latency, goal.what)
     if goal is None or value is None:
         return ""
-    what, limit, probability = goal
-    verb = "meets" if value <= limit else "misses"
-    sure = "" if probability is None else f"; meets it with {words.chance(probability)}"
-    return f"Its {what} of {words.time(value)} {verb} your {words.time(limit)}{sure}"
+    limit = words.time(goal.limit)
+    verdict = f"meets your {limit}" if value <= goal.limit else f"misses your {limit}"
+    if goal.probability is not None:
+        verdict = f"meets your {limit} with a probability of {words.chance(goal.probability)}"
+        if goal.probability < LIKELY_MISS:
+            verdict = f"misses your {limit} (meets it with {words.chance(goal.probability)})"
+    return f"Its {goal.what} of {words.time(value)} {verdict}"
 
 
 def ranges(result: Result) -> Ranges:
@@ -94,12 +88,12 @@ def ranges(result: Result) -> Ranges:
     total = result.total
     text = f"{kiops(total.iops.value)} ({words.span(total.iops)})"
     rows = [Range("IOPS", total.iops, text)]
-    goal = goal_of(result)
-    what = goal[0] if goal else "p99"
+    goal = result.goal
+    what = goal.what if goal else "p99"
     value, ends = words.latency_at(total.latency, what), total.latency.intervals.get(what)
     if value is not None and ends is not None:
         text = f"{words.time(value)} ({words.time_span(*ends)})"
-        limit, says = (goal[1], f"goal {words.time(goal[1])}") if goal else (None, "")
+        limit, says = (goal.limit, f"goal {words.time(goal.limit)}") if goal else (None, "")
         rows.append(Range(what, Interval(value, *ends), text, limit, says))
     known = [row for row in rows if math.isfinite(row.interval.high) and row.interval.value]
     return Ranges(tuple(known))

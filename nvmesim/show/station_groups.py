@@ -10,7 +10,7 @@ from nvmesim.measure.figures import MemberStats, StationStats
 
 FULL: Final = 0.9
 """Utilization from which a station counts as full."""
-_LINKS: Final = ("memory", "interconnect", "uplink", "adapter-commands", "port")
+_LINKS: Final = ("memory", "interconnect", "root", "uplink", "adapter-commands", "port")
 """Resources of links, from the sockets outwards."""
 _DRIVE: Final = 4 + len(_LINKS)
 _PATH: Final = {"thread": 0, "cpu": 1, "lock": 2, "raid-engine": 2, "drive": _DRIVE}

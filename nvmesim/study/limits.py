@@ -6,29 +6,8 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from nvmesim.measure.figures import Interval
-from nvmesim.predict.uncertainty.numbers import Z95
+from nvmesim.predict.uncertainty.goal import probability as probability
 from nvmesim.units import format_iops, format_time
-
-
-def probability(interval: Interval, limit: float, *, at_least: bool) -> float:
-    """Return how probable it is that what *interval* (95 %) holds meets *limit*.
-
-    The logarithm is taken as normal, with a half-width to each side.
-
-    >>> round(probability(Interval(200.0, 100.0, 400.0), 100.0, at_least=True), 3)
-    0.975
-    >>> probability(Interval(200.0, 200.0, 200.0), 100.0, at_least=False)
-    0.0
-    """
-    if interval.value <= 0 or limit <= 0:
-        return 0.5
-    over = math.log(interval.value / limit)
-    end = interval.low if over > 0 else interval.high
-    half = abs(math.log(end / interval.value)) if end > 0 else math.inf
-    sure = over * Z95 / half if half > 1e-12 else math.copysign(math.inf, over or 1.0)
-    chance = 0.5 * (1 + math.erf(sure / math.sqrt(2)))
-    return chance if at_least else 1 - chance
 
 
 def short_by(value: float, limit: float) -> str:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
-from statistics import NormalDist
 from typing import Final
 
 from nvmesim.measure.figures import Relief
@@ -23,7 +21,7 @@ WAIT: Final = '<span class="wait">…</span>'
 def first(result: Result) -> str:
     """Return the figures of a first look: how sure they are is not known yet, and not shown."""
     total, p99 = result.total, words.latency_at(result.total.latency, "p99")
-    goal = shown.goal_of(result)
+    goal = result.goal
     tail = "…" if p99 is None else f"{words.microseconds(p99)} µs"
     says = f"About {words.about(total.iops.value)} IOPS, how sure: {WAIT}"
     cards = Cards((
@@ -35,7 +33,7 @@ def first(result: Result) -> str:
     ))  # fmt: skip
     verdict = ""
     if goal is not None:
-        verdict = f'<p class="goal wait">Goal {words.time(goal[1])}: …</p>'
+        verdict = f'<p class="goal wait">Goal {words.time(goal.limit)}: …</p>'
     return f'<div class="fast"><div class="stick"><p class="why">{says}</p>{verdict}</div>' \
            f"{html([cards])}</div>"  # fmt: skip
 
@@ -59,26 +57,11 @@ def answer(result: Result) -> str:
 
 
 def goal_probability(result: Result) -> tuple[str, float, float] | None:
-    """Return what the goal is about, its limit in s, and the probability to meet it.
-
-    Where the result does not state the probability it is that of a latency whose logarithm is
-    normal, with half of its 95 % interval on each side.
-    """
-    goal = shown.goal_of(result)
-    if goal is None:
+    """Return what the goal is about, its limit in s, and the probability to meet it."""
+    goal = result.goal
+    if goal is None or goal.probability is None:
         return None
-    what, limit, stated = goal
-    if stated is not None:
-        return what, limit, stated
-    value = words.latency_at(result.total.latency, what)
-    if value is None:
-        return None
-    low, high = result.total.latency.intervals.get(what, (value, value))
-    end = high if limit > value else low
-    if end in (0.0, value) or not math.isfinite(end):
-        return what, limit, float(value <= limit)
-    deviation = abs(math.log(end / value)) / NormalDist().inv_cdf(0.975)
-    return what, limit, NormalDist().cdf(math.log(limit / value) / deviation)
+    return goal.what, goal.limit, goal.probability
 
 
 def _verdict(result: Result) -> str:

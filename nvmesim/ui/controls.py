@@ -8,15 +8,15 @@ from typing import Any, Final, Literal
 
 from nvmesim.catalog import load as catalog
 from nvmesim.errors import InputError
-from nvmesim.raid.levels import LEVELS
+from nvmesim.raid.levels import MD_LEVELS, POOL_LEVELS
 from nvmesim.scenario.load import with_values
 from nvmesim.scenario.presets import PRESETS, workload
 from nvmesim.ui.parts import PartKind, problem_of
 
 Tables = dict[str, Any]
-POOLS: Final = tuple(name for name, level in LEVELS.items() if level.records)
+POOLS: Final = POOL_LEVELS
 """Levels of ZFS: records instead of chunks, and an engine of their own."""
-RAID_LEVELS: Final = tuple(name for name in LEVELS if name not in POOLS)
+RAID_LEVELS: Final = MD_LEVELS
 DRIVE: Final = "kioxia-cd6-r-15.36tb"
 """Of the data-centre drives the one of whose numbers the fewest are assumed."""
 MOST_DRIVES: Final = 24

@@ -3,9 +3,10 @@
 import pytest
 
 from nvmesim.errors import GeometryError, ScenarioError
+from nvmesim.raid.geometry import copy_sets
 from nvmesim.scenario.load import scenario_from_dict
 from nvmesim.scenario.resolve import resolve
-from nvmesim.scenario.volumes import check_degraded, copy_sets, geometry
+from nvmesim.scenario.volumes import check_degraded, geometry
 
 
 def scenario(**changes):

@@ -77,3 +77,19 @@ def test_no_first_screen_word_that_must_be_looked_up(found):
 
 def _rows(drawn):
     return [row for data in drawn.to_dict()["datasets"].values() for row in data]
+
+
+def test_the_goal_has_a_probability_that_sentence_and_json_share(found):
+    goal = found.goal
+    assert found.to_json()["goal"] == {
+        "what": "p99",
+        "limit": 500e-6,
+        "probability": goal.probability,
+    }
+    _, high = found.total.latency.intervals["p99"]
+    met = found.total.latency.percentiles[99.0] <= goal.limit
+    assert (goal.probability > 0.5) == met
+    assert (goal.probability > 0.975) == (high < goal.limit)
+    assert "your 500 us" in answer.headline(found)
+    bars = {row.name: row for row in answer.ranges(found).rows}
+    assert bars["p99"].limit == goal.limit

@@ -102,3 +102,11 @@ def test_a_case_is_fitted_predicted_and_kept_as_json() -> None:
     assert found["throughputs"].error < 0.5
     assert all(line["crps"] >= 0 for line in json_rows([answer]))
     assert failures([answer]) == [] or all(f.why for f in failures([answer]))
+
+
+def test_a_drive_that_was_measured_behind_sata_is_asked_behind_sata() -> None:
+    rows = [row(1, 1, 9_700.0, 0), row(1, 8, 48_000.0, 1), row(1, 32, 71_000.0, 2)]
+    facts = {"source": "x", "stack": "linux-libaio", "link": "sata3"}
+    answer = answer_case(HeldCase("x-1", facts, tuple(rows)))
+    assert [f for f in answer.failures if f.what == "row"] == []
+    assert answer.predictions

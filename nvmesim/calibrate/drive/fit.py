@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Final, Literal
 
 from nvmesim.array_types import Floats
 from nvmesim.calibrate.bench import BenchHost, free_host, measure
@@ -65,6 +65,8 @@ TOLD_REQUESTS = 8_000
 BEHIND = 4
 """Drain of a disk behind a rate limit, in units of the limit. Assumed: it is seldom what limits."""
 UNIT = 4096
+INTERFACES: Final[dict[str, Literal["sata", "sas"]]] = {"sata": "sata", "sas": "sas"}
+"""Kind of a link -> what its drives speak; all others speak NVMe."""
 LIMITED: Final[dict[Ceiling | None, tuple[Limit, ...]]] = {
     "dies": ("drain",), "controller": ("controller", "drain"), "path": ("drain",),
     None: ("drain", "controller"),
@@ -373,6 +375,7 @@ class _Fitting:
         return DriveProfile(
             name=self.name,
             link=str(self.host.link),
+            interface=INTERFACES.get(self.host.link.kind, "nvme"),
             capacity=q(value=1e12, basis="assumed"),
             host_included=self.included,
             captured_on=self.captured_on,

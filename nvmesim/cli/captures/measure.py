@@ -229,7 +229,7 @@ def _print_plan(output: Path | None, system: str, *, writes: bool) -> int:
 @system_option
 @output_path("The file to write; default: print it.", "-o", "--output")
 def capture_plan(system: str, output: Path | None) -> int:
-    """Write what to run on a drive in ten minutes: `nvmesim measure --plan --writes`.
+    """Write what to run on a drive: `measure --plan --writes`.
 
     THE DRIVE'S CONTENT IS OVERWRITTEN.
     """

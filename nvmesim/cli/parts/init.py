@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from nvmesim.cli.output import check_writable, output_path, write_text
+from nvmesim.raid.levels import CHOICES, MD_LEVELS, POOL_LEVELS
 
 if TYPE_CHECKING:
     from nvmesim.catalog.profile import PlatformProfile
 
 DEFAULT_DRIVE: Final = "kioxia-cd6-r-15.36tb"
 """Of the data-centre drives the one of whose numbers the fewest are assumed."""
-POOLS: Final = ("zfs-mirror", "raidz1", "raidz2", "raidz3")
-RAID_LEVELS: Final = ("none", "raid0", "raid1", "raid10", "raid5", "raid6", *POOLS)
 STACKS: Final = {"linux": "linux-io_uring", "windows": "windows-2019"}
 """Operating system -> the stack that is taken for it."""
 NO_PLATFORM: Final = "none"
@@ -31,7 +30,7 @@ COMMENTS: Final = {
     "server.sockets.cpu": "or { cores = 16, threads_per_core = 2, ghz = 2.9, lanes = 64 }",
     "drives.profile": "catalog name, or the file that calibrate -o wrote",
     "drives.socket": "where they are attached, counted from 0",
-    "volume.raid": "raid0 raid1 raid10 raid5 raid6, ZFS: raidz1 raidz2 raidz3 zfs-mirror",
+    "volume.raid": f"{' '.join(MD_LEVELS)}, ZFS: {' '.join(POOL_LEVELS)}",
     "volume.engine": "who does the RAID; nvmesim catalog list",
     "volume.degraded": "[0]: a drive has failed; rebuild = true: it is being rebuilt",
     "workload.block_size": 'or a mix: { "4 KiB" = 0.7, "64 KiB" = 0.3 }',
@@ -73,7 +72,7 @@ def questions() -> list[Question]:
         Question("os", "Operating system", "linux", lambda: tuple(STACKS)),
         Question("drive", "Drive", DEFAULT_DRIVE, lambda: catalog.names("drive"), bare),
         Question("count", "How many drives", "8", is_asked=bare),
-        Question("raid", "RAID level", "raid5", lambda: RAID_LEVELS),
+        Question("raid", "RAID level", "raid5", lambda: CHOICES),
         Question("load", "Load", "oltp", lambda: tuple(PRESETS)),
         Question("goal", "p99 latency to stay below", "1 ms"),
     ]  # fmt: skip
@@ -271,7 +270,7 @@ def _count(answers: Mapping[str, str]) -> int:
 
 def _engine(raid: str, system: str) -> str:
     """Who does the RAID by default."""
-    if raid in POOLS:
+    if raid in POOL_LEVELS:
         return "openzfs"
     if system == "windows":
         return "storage-spaces-parity" if raid in ("raid5", "raid6") else (

@@ -86,6 +86,8 @@ def sweep(
         )  # fmt: skip
     keys = [key.strip() for key in parsed]
     lost, asked = never(frame, keys), asked_of(loaded)
+    if no_certainty:
+        asked += "; intervals hold the simulation's chance alone (--no-certainty)"
     title = loaded.name or Path(scenario).stem
     code = 1 if tally.unconverged or lost or tally.failed == len(frame) else 0
     return Answer(

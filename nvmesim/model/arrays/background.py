@@ -25,7 +25,6 @@ from nvmesim.model.load.request import Access, RequestKind
 from nvmesim.model.lowered import RebuildInfo
 from nvmesim.network.builder import Row, const, op
 from nvmesim.network.network import Op
-from nvmesim.raid.levels import level_of
 from nvmesim.raid.map import BLOCK
 from nvmesim.scenario.resolved import ResolvedScenario, Volume
 from nvmesim.units import PS_PER_S
@@ -38,6 +37,9 @@ RESYNC_WINDOW: Final = 2 << 20
 RESYNC_DEPTH 32 requests of RESYNC_BLOCK_SIZE."""
 FORCED: Final = 16
 """Windows outstanding in the stream that keeps the least rebuild speed."""
+OWN_PACE: Final = 1024
+"""Units that a controller has outstanding at most to keep its least speed. Assumed: as much of its
+cache as is needed; none publishes it."""
 BATCH_ROWS: Final = 8
 """Rows that md's raid5 thread handles in one go. Source: md raid5.h, MAX_STRIPE_BATCH."""
 
@@ -105,7 +107,7 @@ def rebuild_group(
 def _restoring(target: VolumeTarget, unit: int, memory: int) -> list[Row]:
     """The reads of one unit of a rebuild, and what the engine does with them."""
     volume = target.volume
-    if not level_of(volume.level).stripe_cache:
+    if not volume.raid.stripe_cache:
         return [*target.serial_rows(1), op(Op.FORK, 0)]
     moved = unit * (len(volume.members) - 1)
     if target.stripe_rows is not None:
@@ -120,7 +122,8 @@ def rebuild_users(volume: Volume, windows: int, unit: int) -> list[tuple[int, in
     users = []
     waiting = volume.sync_speed_max
     if volume.rebuild_pace != "waiting":
-        users.append((FORCED * windows, round(unit * PS_PER_S / volume.sync_speed_min)))
+        forced = FORCED * windows if volume.engine.rebuild is None else OWN_PACE
+        users.append((forced, round(unit * PS_PER_S / volume.sync_speed_min)))
         waiting -= volume.sync_speed_min
     if volume.rebuild_pace != "forced" and waiting > 0:
         users.append((windows, round(unit * PS_PER_S / waiting)))
@@ -133,7 +136,7 @@ def idle_users(volume: Volume, unit: int) -> list[tuple[int, int]]:
     Nothing waits for a window to end then: as much is outstanding as there are rows in the stripe
     cache, or as a mirror's resync allows. Source: md.c, md_do_sync; raid1.c, RESYNC_WINDOW.
     """
-    if level_of(volume.level).stripe_cache:
+    if volume.raid.stripe_cache:
         users = volume.stripe_cache * BLOCK // unit
     else:
         users = RESYNC_WINDOW // unit

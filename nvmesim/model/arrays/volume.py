@@ -25,7 +25,6 @@ from nvmesim.model.path import Paths
 from nvmesim.network.builder import Builder, Row, const, ints, op
 from nvmesim.network.network import Kind, Op
 from nvmesim.raid.arrays import PlanTable
-from nvmesim.raid.levels import level_of
 from nvmesim.raid.map import BLOCK
 from nvmesim.raid.tables import region_bytes
 from nvmesim.scenario.resolved import ResolvedScenario, Volume, WorkloadGroup
@@ -72,9 +71,10 @@ class VolumeTarget:
                 parse_link(self._engine.uplink),
                 mps=scenario.max_payload, mrrs=scenario.max_read_request,
             )  # fmt: skip
-            self._uplink = paths.link_pair(volume.name, self._link)
+            self._uplink = paths.link_pair(volume.controller or volume.name, self._link)
+        self._shared = round(self._engine.shared.value) if self.on_controller else 0
         self.geometry = volume_parts(volume, scenario.drives)[0].geometry
-        self._has_parity = level_of(volume.level).parity > 0
+        self._has_parity = volume.raid.parity > 0
         self._rows_wanted = self._most_rows()
         if volume.stripe_cache_most is not None:
             grown = min(volume.stripe_cache_most, max(volume.stripe_cache, self._rows_wanted))
@@ -259,10 +259,20 @@ class VolumeTarget:
                 op(Op.ACQUIRE, self._room, slots),
                 op(Op.RELEASE, self._dirty, slots),
             ]
-        rows = [*self._entry(kind), *self.member_rows(kind, n_phases), *self._answer(kind)]
+        rows = [*self._entry(kind), *self.member_rows(kind, n_phases)]
+        if self.on_controller and not kind.write:
+            rows += self._restored_rows(kind)
+        rows += self._answer(kind)
         if kind.write or self.stripe_rows is None:
             return rows
         return [*rows, *self.stripe_rows.read_rows(self._read_rows(kind), self._lost_share())]
+
+    def _restored_rows(self, kind: RequestKind) -> list[Row]:
+        """A controller's parity for reads of what a lost member would have held: the mean."""
+        lost = self._lost_share() if self._has_parity else 0.0
+        if not lost:
+            return []
+        return self.parity_rows(round(lost * kind.n_bytes * (self.geometry.members - 1)), -1)
 
     def _read_rows(self, kind: RequestKind) -> int:
         return -(-kind.n_bytes // BLOCK)
@@ -336,6 +346,9 @@ class VolumeTarget:
         each = round(self._engine.serial_child.value)
         latency = round(self._engine.latency.value)
         rows = []
+        if self._shared:
+            card = self._paths.controller(self.volume.controller or self.volume.name)
+            rows.append(const(card, self._shared))
         if serial.value > 0 or each > 0 or latency > 0:
             service = max(1, round(serial.value))
             rows.append(op(Op.VISIT, self._serial, -1, service, latency, each))
@@ -366,18 +379,22 @@ class VolumeTarget:
         if not (self._has_parity and kind.write and phase == n_phases - 1):
             return []
         if self.stripe_rows is None:
-            return self.parity_rows(kind.n_bytes, kind.memory)
+            return self.parity_rows(kind.n_bytes, kind.memory, self._reads_first[kind])
         n = self.rows_covered(kind.n_bytes)
         work = self.stripe_rows.write_rows(n, self._reads_first[kind], self.xor_ps(kind.n_bytes))
         return [*work, *self.parity_memory(kind.n_bytes, kind.memory)]
 
-    def parity_rows(self, n_bytes: int, memory: int) -> list[Row]:
+    def parity_rows(self, n_bytes: int, memory: int, reads: float = 0.0) -> list[Row]:
         """Parity of *n_bytes*, on a host CPU or in the controller.
 
+        *reads* is the share of the writes that read first, as they cover a stripe in part.
         A host's parity reads what it covers from *memory* and writes as much: the copy into the
         stripe cache, or the result. Assumed: nothing of it is still in the CPU's caches.
         """
         time = round(self.xor_ps(n_bytes))
+        if self.on_controller and self._engine.update_rate is not None:
+            update = n_bytes * PS_PER_S / self._engine.update_rate.value
+            time = round((1 - reads) * time + reads * update)
         if self.on_controller:
             return [const(self._serial, time)] if self._used else []
         return [op(Op.VISIT_CPU, 0, -1, max(1, time)), *self.parity_memory(n_bytes, memory)]

@@ -22,7 +22,6 @@ from nvmesim.raid.arrays import (
     with_last_phase,
 )
 from nvmesim.raid.geometry import RaidGeometry
-from nvmesim.raid.levels import level_of
 from nvmesim.raid.map import BLOCK
 from nvmesim.raid.planner.budget import check_offsets
 from nvmesim.raid.planner.pieces import RawChild
@@ -57,7 +56,7 @@ def volume_geometry(volume: Volume, drives: Sequence[Drive] = ()) -> RaidGeometr
 
     *drives* (all of the scenario) say how large a command members take, and which of them turn.
     """
-    layout, level = volume.layout or None, level_of(volume.level)
+    layout, level = volume.layout or None, volume.raid
     if level.copies == "layout":
         layout = f"{volume.layout}{volume.copies}"
     profiles = [drives[m].profile for m in volume.members] if drives else []
@@ -102,7 +101,7 @@ def volume_parts(volume: Volume, drives: Sequence[Drive] = ()) -> tuple[Part, ..
     n = whole.members
     width = n
     if volume.columns:
-        width = volume.columns * (volume.copies if level_of(volume.level).has_chunks else 1)
+        width = volume.columns * (volume.copies if volume.raid.has_chunks else 1)
     if width == n:
         return (Part(whole, tuple(range(n)), 1),)
     parts = []
@@ -142,7 +141,7 @@ def _journal_write(volume: Volume, geometry: RaidGeometry, n_bytes: int) -> list
     """A small write to the journal: it lies on one chunk, or on every mirror."""
     if not n_bytes:
         return []
-    _, copies = level_of(volume.level).copies_of(geometry.members, volume.layout)
+    _, copies = volume.raid.copies_of(geometry.members, volume.layout)
     live = [m for m in range(geometry.members) if m not in geometry.degraded]
     return [((member,), True, 0, n_bytes, 1) for member in live[:copies]]
 
@@ -155,10 +154,10 @@ def _volume_table(volume: Volume, drives: Sequence[Drive], kind: RequestKind) ->
     tables = [_table(part.geometry, kind, volume.first_dirty) for part in parts]
     is_whole = len(parts) == 1 and parts[0].members == tuple(range(whole.members))
     table = tables[0] if is_whole else _assembled(parts, tables, len(volume.members), kind)
-    mirrored = level_of(volume.level).mirrored
+    mirrored = volume.raid.mirrored
     if not mirrored or kind.write:
         return table
-    uncut = not level_of(volume.level).has_chunks
+    uncut = not volume.raid.has_chunks
     if volume.read_policy == "md" and uncut and kind.access == "sequential":
         return sticky(table, kind.streams)
     return balanced(table, volume.read_policy)

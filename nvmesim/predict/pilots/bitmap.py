@@ -20,7 +20,6 @@ from nvmesim.engine.compiled.engine import CompiledEngine
 from nvmesim.model.lower import lower
 from nvmesim.model.lowered import Lowered
 from nvmesim.network.network import HORIZON_PS
-from nvmesim.raid.levels import level_of
 from nvmesim.scenario.resolved import ResolvedScenario, Volume, WorkloadGroup
 from nvmesim.scenario.volumes import volume_bytes
 from nvmesim.units import PS_PER_S
@@ -150,7 +149,7 @@ def _volume_of(group: WorkloadGroup, target: int) -> int | None:
 
 def _regions(volume: Volume, groups: list[WorkloadGroup]) -> float:
     """Regions of the bitmap that the load touches."""
-    level = level_of(volume.level)
+    level = volume.raid
     data = level.data_members(len(volume.members)) if level.parity else 1
     touched = max((volume_bytes(volume) if g.span is None else g.span) for g in groups)
     return max(1.0, touched / (volume.bitmap_chunk * data))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from nvmesim.raid.levels import LEVELS
 from nvmesim.scenario.resolved import ResolvedScenario, Volume
 
 CPU_BOUND: Final = "CPU-bound"
@@ -46,7 +45,7 @@ def _of_volume(volume: Volume, scenario: ResolvedScenario) -> str:
         return "degraded and rebuilding"
     if all(g.read == 1 for g in scenario.workload):
         return "md reads"
-    level = LEVELS[volume.level]
+    level = volume.raid
     if level.parity:
         return "md parity writes"
     return "mixes" if level.copies == "one" else "mirrors"

@@ -17,7 +17,6 @@ from pydantic import BaseModel
 from nvmesim.catalog.load import quantities, with_alternative
 from nvmesim.catalog.profile import DriveProfile, Frozen, JointDraws, Quantity, StackProfile
 from nvmesim.model.rings import batch_of
-from nvmesim.raid.levels import LEVELS
 from nvmesim.scenario.resolved import ResolvedScenario
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -141,7 +140,7 @@ def _is_used(scenario: ResolvedScenario, key: str) -> bool:
     if key == "bitmap_file":
         return any(v.bitmap == "external" for v in scenario.volumes)
     if key == "parity_rate" or key.startswith("rows.wakeup"):
-        return any(LEVELS[v.level].parity for v in scenario.volumes)
+        return any(v.raid.parity for v in scenario.volumes)
     return True
 
 

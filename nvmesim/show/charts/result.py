@@ -14,7 +14,6 @@ import altair as alt
 from nvmesim.measure.figures import Distribution, OpStats
 from nvmesim.predict.result import CurvePoint, Result
 from nvmesim.show import palette, words
-from nvmesim.show.answer import goal_of
 from nvmesim.show.charts.base import (
     NUMBER,
     PASSED,
@@ -282,8 +281,8 @@ def latency_curve(result: Result) -> Drawing:
             for p in result.curve
             if (v := getattr(p, key)) is not None and math.isfinite(v)
         ]  # fmt: skip
-    goal = goal_of(result)
-    limit = [] if goal is None else [goal[1] * 1e6]
+    goal = result.goal
+    limit = [] if goal is None else [goal.limit * 1e6]
     ends_us = [row[key] for row in rows for key in ("us", "low")]
     most = 3 * max(row["us"] for row in rows)
     band = [row | {"high": min(row["high"], most)} for row in rows]

@@ -8,7 +8,6 @@ from typing import Any
 
 from nvmesim.catalog.profile import Quantity
 from nvmesim.errors import InputError
-from nvmesim.raid.levels import level_of
 from nvmesim.scenario.resolved import ResolvedScenario, Volume
 from nvmesim.study.choose.goal import Goal
 
@@ -49,7 +48,7 @@ def fixed(scenario: ResolvedScenario, goal: Goal) -> Fixed:
 def usable(volume: Volume) -> float:
     """Bytes that a volume holds."""
     n = len(volume.members)
-    level = level_of(volume.level)
+    level = volume.raid
     if level.mirrored:
         return n * volume.member_bytes / volume.copies
     parity = level.parity
@@ -62,7 +61,7 @@ def survived(volume: Volume) -> int:
 
     A RAID10 may survive more by luck; one whole set of copies may also be hit at once.
     """
-    level = level_of(volume.level)
+    level = volume.raid
     return level.survives(len(volume.members), volume.copies) - len(volume.degraded)
 
 

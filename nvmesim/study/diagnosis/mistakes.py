@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from nvmesim.raid.levels import level_of
 from nvmesim.scenario.resolved import ResolvedScenario
 from nvmesim.study.diagnosis.rows import MeasuredRow
 
@@ -56,15 +55,13 @@ class Server:
     @property
     def has_parity(self) -> bool:
         """True if a volume has parity."""
-        return any(level_of(v.level).parity for v in self.resolved.volumes)
+        return any(v.raid.parity for v in self.resolved.volumes)
 
     @property
     def is_redundant(self) -> bool:
         """True if every volume survives a failed member."""
         volumes = self.resolved.volumes
-        return bool(volumes) and all(
-            level_of(v.level).survives(len(v.members), v.copies) > 0 for v in volumes
-        )
+        return bool(volumes) and all(v.raid.survives(len(v.members), v.copies) > 0 for v in volumes)
 
     def last_drive(self, **values: Any) -> Change:
         """Return the change that gives the last drive *values* of its own."""

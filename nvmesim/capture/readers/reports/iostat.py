@@ -97,7 +97,7 @@ class _Host:
         elif _is_header(words):
             self.reports.append(DeviceReport(self.when, self.cpu, since_boot=self.begins))
             self.row, self.cpu, self.begins = _device_table(words, self.reports[-1]), {}, False
-            self.n_columns = len(words)
+            self.n_columns, self.has_prose = len(words), False
         elif "%user" in words and "%idle" in words:
             self.row = _cpu_table([word for word in words if word.startswith("%")], self.cpu)
             self.n_columns = 0

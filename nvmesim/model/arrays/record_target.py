@@ -20,7 +20,6 @@ from nvmesim.model.load.request import Access, RequestKind
 from nvmesim.network.builder import Row, op
 from nvmesim.network.network import Kind, Op
 from nvmesim.raid.arrays import PlanTable, expectation
-from nvmesim.raid.levels import level_of
 from nvmesim.raid.map import BLOCK
 from nvmesim.raid.planner.records import AGGREGATION
 from nvmesim.units import PS_PER_S
@@ -149,7 +148,7 @@ class RecordTarget(VolumeTarget):
     def destage_rows(self, kind: RequestKind, n_phases: int) -> list[Row]:
         """Loop of a flush: take what is dirty, checksum it, write it, give room."""
         slots = self._dirty_slots(kind.n_bytes)
-        parity = self.xor_ps(kind.n_bytes) * level_of(self.volume.level).parity
+        parity = self.xor_ps(kind.n_bytes) * self.volume.raid.parity
         return [
             op(Op.ACQUIRE, self._dirty, slots),
             *self._work(kind.n_bytes, self._costs.write_rate.value, parity),
