@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Final
@@ -22,6 +23,10 @@ from nvmesim.errors import InputError
 
 NO_DRIVE: Final = "a drive that is in no dump"
 STAND_IN_CPU: Final = "xeon-gold-6130"
+ROOT_CPUS: Final = re.compile(r"EPYC 7[0-9A-Z]{2}[23]\b|Threadripper PRO [35]\d{3}WX")
+"""CPUs with the I/O die of Zen 2 and 3, four root complexes each."""
+ROOT_BANDWIDTH: Final = "39.7 GiB/s"
+"""Source: docs/howto/pcie-tree.md, eight drives on one root complex of a published host."""
 _UPLINK_LINK: Final = {"switch": "pcie3 x16", "vmd": "pcie3 x16", "controller": "pcie3 x8"}
 
 
@@ -35,12 +40,12 @@ class PlacedDrive:
     link: str | None
     uplink: Uplink | None
     root: str | None = None
-    """Address of the root complex; not part of the shape: a scenario need not say it."""
+    """Address of the root complex, where the scenario has it."""
 
     @property
     def shape(self) -> tuple[object, ...]:
         """Properties that equal drives share."""
-        return self.part.toml, self.socket, self.link, self.uplink
+        return self.part.toml, self.socket, self.link, self.uplink, self.root
 
 
 @dataclass(frozen=True)
@@ -61,6 +66,8 @@ class NamedUplink:
     link: str
     socket: int
     link_assumed: bool
+    root: str | None = None
+    """Address of the root complex, where the scenario has it."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +79,8 @@ class Server:
     """Of each socket."""
     uplinks: dict[str, NamedUplink]
     """By address."""
+    roots: dict[str, tuple[str, int]]
+    """Name and socket by address."""
     drives: list[PlacedDrive]
     """In the order of their numbers."""
     arrays: list[PlacedArray]
@@ -161,6 +170,10 @@ def place(facts: Facts) -> Server:
         complete, added = _complete(array, drives, assumed)
         placed.append(complete)
         drives += added
+    read = [*facts.read, *_roots_text(drives)]
+    roots = _roots(drives, facts.cpu, sockets)
+    if not roots:
+        drives = [replace(drive, root=None) for drive in drives]
     uplinks = _uplinks(drives)
     cpu = _cpu(facts.cpu, drives, uplinks.values(), sockets)
     for text in dict.fromkeys(drive.part.assumed for drive in drives if drive.part.assumed):
@@ -169,9 +182,10 @@ def place(facts: Facts) -> Server:
         cpu=cpu,
         memory=sockets.memory(),
         uplinks=uplinks,
+        roots=roots,
         drives=_ordered(drives, placed),
         arrays=placed,
-        read=[*facts.read, *_roots_text(drives)],
+        read=read,
         assumed=assumed,
         missing=missing,
         packets=facts.packets,
@@ -187,6 +201,20 @@ def _roots_text(drives: list[PlacedDrive]) -> list[str]:
         return []
     listed = "; ".join(f"{root} has {', '.join(below[root])}" for root in sorted(below))
     return [f"{len(below)} PCIe root complexes: {listed}"]
+
+
+def _roots(
+    drives: list[PlacedDrive], cpu: FoundCpu | None, sockets: Sockets
+) -> dict[str, tuple[str, int]]:
+    """Return the root complexes of a CPU whose own bandwidth is known; empty: they are no limit."""
+    if cpu is None or not ROOT_CPUS.search(cpu.model) or not all(d.root for d in drives):
+        return {}
+    sockets.assume(
+        f"each PCIe root complex carries {ROOT_BANDWIDTH} in each direction, as was measured of a "
+        "Threadripper PRO"
+    )
+    found = {drive.root or "": drive.socket for drive in drives}
+    return {root: (f"root{n}", found[root]) for n, root in enumerate(sorted(found))}
 
 
 def _missing(facts: Facts, disks: list[Disk]) -> list[str]:
@@ -337,8 +365,9 @@ def _uplinks(drives: Iterable[PlacedDrive]) -> dict[str, NamedUplink]:
         if uplink.kind == "vmd":
             link = _wide_enough(link, (d for d in drives if d.uplink == uplink))
         named[address] = NamedUplink(
-            f"{uplink.kind}{number}", uplink.kind, link, socket, uplink.link is None
-        )
+            f"{uplink.kind}{number}", uplink.kind, link, socket, uplink.link is None,
+            next((drive.root for drive in drives if drive.uplink == uplink), None),
+        )  # fmt: skip
     return named
 
 

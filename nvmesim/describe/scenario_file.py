@@ -10,7 +10,14 @@ from typing import Final
 from nvmesim import units
 from nvmesim.capture.text import shown
 from nvmesim.describe.parts import toml
-from nvmesim.describe.place import NO_DRIVE, PlacedArray, PlacedDrive, Server
+from nvmesim.describe.place import (
+    NO_DRIVE,
+    ROOT_BANDWIDTH,
+    NamedUplink,
+    PlacedArray,
+    PlacedDrive,
+    Server,
+)
 from nvmesim.raid.levels import level_of
 
 STACK: Final = "linux-io_uring"
@@ -72,6 +79,13 @@ def _server(server: Server) -> list[str]:
     for has_memory in server.memory:
         lines += ["[[server.sockets]]", f"cpu = {server.cpu.toml}"]
         lines += [] if has_memory else ["memory = false"]
+    for address, (name, socket) in server.roots.items():
+        lines += [
+            "[[server.roots]]",
+            f"{f'name = {toml(name)}':<40}# {shown(address)}",
+            f"socket = {socket}",
+            f"{f'bandwidth = {toml(ROOT_BANDWIDTH)}':<40}# assumed",
+        ]
     return lines
 
 
@@ -83,7 +97,7 @@ def _adapters(server: Server) -> Iterator[list[str]]:
             f"{f'name = {toml(uplink.name)}':<40}# {shown(address)}",
             f"kind = {toml(uplink.kind)}",
             f"link = {toml(uplink.link)}{guess}",
-            f"socket = {uplink.socket}",
+            _place(server, uplink),
         ]
 
 
@@ -98,10 +112,17 @@ def _drives(server: Server) -> Iterator[list[str]]:
         if drive.uplink:
             lines.append(f"behind = {toml(server.uplinks[drive.uplink.address].name)}")
         else:
-            lines.append(f"socket = {drive.socket}")
+            lines.append(_place(server, drive))
         lines += [f"link = {toml(drive.link)}"] if drive.link else []
         first += len(group)
         yield lines
+
+
+def _place(server: Server, part: PlacedDrive | NamedUplink) -> str:
+    """Say where *part* is attached: to a root complex if the scenario has it, else to a socket."""
+    if part.root is None:
+        return f"socket = {part.socket}"
+    return f"root = {toml(server.roots[part.root][0])}"
 
 
 def _numbered(first: int, group: list[PlacedDrive]) -> str:

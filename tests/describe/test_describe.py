@@ -513,3 +513,28 @@ def test_root_complexes_of_lstopo(tmp_path: Path) -> None:
     (tmp_path / "lstopo.xml").write_text(text, encoding="utf-8")
     read = description([tmp_path / "lstopo.xml"]).read
     assert read[-1] == "2 PCIe root complexes: 0000:00 has nvme0n1; 0000:40 has nvme1n1"
+
+
+def test_root_complexes_of_zen_are_in_the_scenario(described: Describe) -> None:
+    epyc = made.XEON.replace("Intel(R) Xeon(R) Gold 6130 CPU @ 2.10GHz", "AMD EPYC 7763 64-Core")
+    epyc = epyc.replace("socket:  16", "socket:  64")
+    lspci = "".join(
+        made.bridge(f"{root:02x}:01.{n}", root + 1 + n, "Root Port (Slot+)", "16GT/s x4", node=node)
+        + made.nvme(f"{root + 1 + n:02x}:00.0", "16GT/s x4", "16GT/s x4", node=node)
+        for root, node in ((0x00, 0), (0x40, 0), (0x80, 1))
+        for n in range(2)
+    )
+    tables, text = described(epyc, lspci)
+    assert tables["server"]["roots"] == [
+        {"name": f"root{n}", "socket": socket, "bandwidth": "39.7 GiB/s"}
+        for n, socket in enumerate((0, 0, 1))
+    ]
+    assert [(d["root"], d["count"]) for d in tables["drives"]] == [
+        ("root0", 2),
+        ("root1", 2),
+        ("root2", 2),
+    ]
+    assert "each PCIe root complex carries 39.7 GiB/s" in text
+    plain, _ = described(made.XEON, lspci)
+    assert "roots" not in plain["server"]
+    assert [(d["socket"], d["count"]) for d in plain["drives"]] == [(0, 4), (1, 2)]
