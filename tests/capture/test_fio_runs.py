@@ -14,6 +14,7 @@ from nvmesim.capture.readers.fio.normal_section import TRIMMED
 from nvmesim.capture.registry import read_capture, read_captures
 from nvmesim.errors import CaptureError
 from nvmesim.warning import has
+from tests.capture.test_fio_mailed import hard
 
 DATA = Path(__file__).parent / "data"
 TERSE = (DATA / "fio-terse" / "randrw_4k_qd4.terse_v3.txt").read_text()
@@ -283,6 +284,13 @@ def test_terse_behind_progress_text_on_its_line(tmp_path: Path) -> None:
     assert read(text, tmp_path).measurements == plain
     bar = "\r".join(f"Jobs: 1 (f=1): [r(1)][{n}.0%]" for n in range(9))
     assert read(f"{bar}\r{TERSE}", tmp_path).measurements == plain
+
+
+@pytest.mark.parametrize("width", [60, 72, 77, 80, 132])
+def test_terse_lines_that_were_wrapped(width: int, tmp_path: Path) -> None:
+    for path in (DATA / "fio-terse").glob("*.txt"):
+        wrapped = hard(width)(path.read_text())
+        assert read(wrapped, tmp_path).measurements == read_capture(path).measurements
 
 
 def test_terse_lines_of_two_runs_are_not_summed(tmp_path: Path) -> None:

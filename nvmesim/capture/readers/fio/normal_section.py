@@ -260,7 +260,7 @@ class ReportSection:
             rate = self._refined(text, printed, size)
             count = round(rate * runtime_s) if count is None else count
         else:
-            rate = min(count / runtime_s, MAX_RATE)
+            rate = min(count * (1 / runtime_s), MAX_RATE)
             # Below 20 a rate printed as a whole number says too little.
             if printed >= 20 and not abs(rate - printed) <= RATE_TOLERANCE * printed:
                 raise self.source.error(
@@ -269,7 +269,7 @@ class ReportSection:
                     "give the report as fio wrote it",
                 )
         n_bytes = self._bytes(text, count, size)
-        per_s = n_bytes / runtime_s if runtime_s else self._bandwidth(text)
+        per_s = n_bytes * (1 / runtime_s) if runtime_s else self._bandwidth(text)
         latencies = self._latencies(lines, count)
         return OpResult(count, n_bytes, rate, per_s, **latencies)
 

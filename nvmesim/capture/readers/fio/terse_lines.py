@@ -40,6 +40,9 @@ _US: Final = 1e6
 _VERSION: Final = re.compile(r"^fio[- ][0-9][^\s;]*\s*$", re.MULTILINE)
 _KINDS: Final = ["read", "write", "trim"]
 _LEVELS: Final = ("1", "2", "4", "8", "16", "32", ">=64")
+_REST: Final = re.compile(r"[^;\n]{0,200};[^\n]*|\s*(?=\S)[\d.]{0,12}%?\s*")
+"""The rest of a line that was wrapped: fields between semicolons, or the end of the last."""
+_MOST_PARTS: Final = 64
 _CUT: Final = "the run was cut off or the file copied in part: repeat it"
 _GROWTH: Final = 1.05
 """Run time from one ``--status-interval`` line of a job to the next grows by more than this."""
@@ -341,11 +344,19 @@ class _Line:
 
 
 def _lines(source: Source, text: str, problems: list[str]) -> Iterator[_Line]:
-    for number, whole in enumerate(text.split("\n"), start=1):
-        start = _LINE.search(whole)
+    """Yield the job lines of *text*, also those that a mailer or terminal wrapped."""
+    rows = text.split("\n")
+    for number, row in enumerate(rows, start=1):
+        start = _LINE.search(row)
         if start is None:
             continue
-        line = _Line(source, number, whole[start.start() :].split(";"))
+        line = _Line(source, number, row[start.start() :].split(";"))
+        whole = row[start.start() :]
+        for below in rows[number : number + _MOST_PARTS]:
+            if not _REST.fullmatch(below) or _LINE.search(below):
+                break
+            whole += below.strip()
+            line = _Line(source, number, whole.split(";"))
         if len(line.fields) < line.tail + _TAIL:
             problems.append(
                 f"line {number} ends after {len(line.fields)} fields, terse version "
