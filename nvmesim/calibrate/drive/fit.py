@@ -154,7 +154,8 @@ class _Fitting:
         if not any(p.read_fraction == 0 for p in plain):
             plain = free  # what is known of writes is known with their flushes
         reads = [p for p in plain if p.read_fraction == 1 and p.random]
-        writes = [p for p in plain if p.read_fraction == 0 and p.random]
+        # a flush after each write leaves nothing to stream: such rows tell latencies
+        writes = [p for p in plain if p.read_fraction == 0 and (p.random or p.sync)]
         mixes = [p for p in plain if 0 < p.read_fraction < 1 and p.random]
         if not any(p.read_fraction in (0, 1) for p in free):
             raise FitError(

@@ -22,9 +22,9 @@ LARGER_PAYLOAD: Final = 512
 
 
 def streams(points: Sequence[Point], *, read: bool) -> list[Point]:
-    """Sequential rows of one operation."""
+    """Sequential rows of one operation, without flushes."""
     share = 1.0 if read else 0.0
-    return [p for p in points if not p.random and p.read_fraction == share]
+    return [p for p in points if not p.random and p.read_fraction == share and not p.sync]
 
 
 def fit_stream(
