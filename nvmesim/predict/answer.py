@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from nvmesim.errors import InputError
 from nvmesim.measure.control import Measured, Progress
-from nvmesim.measure.figures import Distribution, Interval, OpStats, Relief
+from nvmesim.measure.figures import Cpu, Distribution, Interval, OpStats, Relief
 from nvmesim.measure.groups import GroupStats, group_stats, slices
 from nvmesim.measure.latency import CLAT, LATENCY, distribution, percentile_name, tail_warnings
 from nvmesim.measure.stations import Totals, cpu_stats, member_stats, rebuild_stats, station_stats
@@ -18,6 +19,7 @@ from nvmesim.predict.rebuild_speed import speed_limits
 from nvmesim.predict.result import Bottleneck, CurvePoint, Result
 from nvmesim.predict.stragglers import Waits
 from nvmesim.predict.uncertainty.certainty import UncertaintyBudget, drive_share, model_uncertainty
+from nvmesim.predict.uncertainty.derived import bound_interval, cpu_intervals
 from nvmesim.predict.uncertainty.design import Numbers
 from nvmesim.predict.uncertainty.difference import shown
 from nvmesim.predict.uncertainty.domain import outside
@@ -89,6 +91,7 @@ class RunAnswer:
         if total is None:
             raise InputError(f"{ready.name}: no request completed; nothing to report")
         converged = self.measured.converged and not self.interrupted
+        cpu = cpu_stats(ready.lowered, self.totals)
         return Result(
             scenario=ready.name,
             engine=engine if isinstance(engine, str) else getattr(engine, "__name__", "own"),
@@ -103,7 +106,7 @@ class RunAnswer:
             write=self._op(1),
             members=member_stats(ready.lowered, self.totals),
             stations=station_stats(ready.lowered, self.totals),
-            cpu=cpu_stats(ready.lowered, self.totals),
+            cpu=cpu,
             bottleneck=self._shown_bottleneck(total),
             outstanding=self._outstanding(total),
             curve=tuple(self._on_curve(point) for point in self.curve),
@@ -116,9 +119,22 @@ class RunAnswer:
             sync=sync_stats(window.total.syncs, window.duration_ps),
             waits=self.waits,
             groups=self._groups(),
+            **self._derived(cpu),
             over_time=slices(ready.lowered, window) if self.sliced else None,
             resolved=ready.scenario,
         )  # fmt: skip
+
+    def _derived(self, cpu: Cpu) -> dict[str, Any]:
+        """Intervals of what follows from other figures; none without certainty or steady state."""
+        if self.known is None or not self.stable:
+            return {}
+        found = self._bottleneck()
+        scenario, known = self.ready.scenario, self.known
+        is_full = found.verdict == "cpu"
+        return {
+            "cpu_intervals": cpu_intervals(scenario, known, cpu, is_full=is_full),
+            "bound": bound_interval(known, max(found.bound_iops, 1e-9)),
+        }
 
     def _groups(self) -> tuple[GroupStats, ...]:
         if not (self.stable and self.sliced and self.ready.scenario.workload):

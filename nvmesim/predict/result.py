@@ -8,7 +8,15 @@ from typing import Any, Literal
 
 from nvmesim.drawing import Printable
 from nvmesim.files import plain_json
-from nvmesim.measure.figures import Cpu, MemberStats, OpStats, Rebuild, Relief, StationStats
+from nvmesim.measure.figures import (
+    Cpu,
+    Interval,
+    MemberStats,
+    OpStats,
+    Rebuild,
+    Relief,
+    StationStats,
+)
 from nvmesim.measure.groups import GroupStats, OverTime
 from nvmesim.measure.syncs import Syncs
 from nvmesim.predict.crossing import Crossing, crossing
@@ -90,6 +98,10 @@ class Result(Printable):
     """Each workload group by itself."""
     over_time: OverTime | None = None
     """Throughput and latency slice by slice."""
+    cpu_intervals: Mapping[str, Interval] = field(default_factory=dict)
+    """Figure of ``cpu`` -> its 95 % interval; empty without certainty."""
+    bound: Interval | None = None
+    """The operational bound with its interval."""
     changes: tuple[str, ...] = ()
     """The ``--set`` values that the scenario's file was changed by."""
 
@@ -136,7 +148,10 @@ class Result(Printable):
             "write": self.write.to_json() if self.write else None,
             "members": [vars(m) for m in self.members],
             "stations": [vars(s) for s in self.stations],
-            "cpu": {**vars(self.cpu), "sockets": [vars(s) for s in self.cpu.sockets]},
+            "cpu": {
+                **vars(self.cpu), "sockets": [vars(s) for s in self.cpu.sockets],
+                "intervals": {n: i.to_json() for n, i in self.cpu_intervals.items()},
+            },
             "bottleneck": {
                 "verdict": b.verdict,
                 "sentence": b.sentence,
@@ -144,6 +159,7 @@ class Result(Printable):
                 "kind": b.kind,
                 "utilization": b.utilization,
                 "bound_iops": b.bound_iops,
+                "bound": self.bound.to_json() if self.bound else None,
                 "bounds": dict(b.bounds),
                 "backlog_per_s": b.backlog_per_s,
                 "reliefs": [
