@@ -6,7 +6,7 @@ block layer has merged bios; a *phase* ends when its slowest child ends.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Final, Literal
 
@@ -110,6 +110,14 @@ class RaidGeometry:
     write_mostly: tuple[int, ...] = ()
     member_size: int | tuple[int, ...] | None = None
 
+    @cached_property
+    def _hash(self) -> int:
+        return hash(tuple(getattr(self, field.name) for field in fields(self)))
+
+    def __hash__(self) -> int:
+        """Taken once: every request that is planned looks its planner up."""
+        return self._hash
+
     def __post_init__(self) -> None:
         set_field = object.__setattr__
         record = level_of(self.level)
@@ -174,7 +182,7 @@ class RaidGeometry:
             text = _failed_text(self.level, self.members, self.layout_name, lost)
             raise FailedArrayError(text, lost)
 
-    @property
+    @cached_property
     def record(self) -> Level:
         """Record of its level."""
         return level_of(self.level)

@@ -120,7 +120,7 @@ class RaidMap:
     layout: str
     member_sizes: tuple[int, ...] | None  # bytes, one each
 
-    @property
+    @cached_property
     def _level(self) -> Level:
         return level_of(self.level)
 
