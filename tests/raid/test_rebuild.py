@@ -2,10 +2,12 @@
 
 import pytest
 
+import nvmesim as ns
 from nvmesim.errors import GeometryError
 from nvmesim.raid.geometry import RaidGeometry
 from nvmesim.raid.rebuild import check_plan_table, rebuild_plan_table, rebuilding
 from nvmesim.raid.tables import expectation
+from nvmesim.scenario.load import scenario_from_dict
 from tests.raid.test_table import check_arrays
 
 KIB = 1024
@@ -92,3 +94,26 @@ def test_rows_are_restored_one_by_one_and_mirrors_at_once(level, members, bios):
     geometry = RaidGeometry(level, members, (level != 1) * 64 * KIB, degraded=(0,))
     reads, writes = rebuild_plan_table(geometry, 0).plan(0)
     assert {n_bios for *_, n_bios in (*reads, *writes)} == {bios}
+
+
+def test_a_mirror_that_rebuilds_begins_as_a_degraded_one_and_soon_equals_a_healthy_one():
+    """md sends reads of the restored part to the member that has less to do: the new one."""
+
+    def iops(**volume):
+        tables = {
+            "server": {"sockets": [{"cpu": "xeon-gold-6130"}]},
+            "drives": [{"profile": "intel-p4610-1.6tb", "count": 4}],
+            "volume": {"raid": "raid10", **volume},
+            "workload": {"block_size": "8 KiB", "read": 0.7, "threads": 16, "outstanding": 8},
+        }
+        found = ns.simulate(scenario_from_dict(tables), requests=40_000, reliefs=False)
+        assert any("rebuilt = 0" in text for text in found.assumptions) is (volume == REBUILDS)
+        return found.total.iops.value
+
+    healthy, degraded = iops(), iops(degraded=[0])
+    assert degraded < 0.87 * healthy
+    assert iops(**REBUILDS, rebuilt=0.0) == pytest.approx(degraded, rel=0.02)
+    assert iops(**REBUILDS) == pytest.approx(healthy, rel=0.05)
+
+
+REBUILDS = {"degraded": [0], "rebuild": True}
