@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from nvmesim.show.blocks import Block, Bullets, Charts, Column, Line, Ranges, Section
+from nvmesim.show.blocks import Block, Charts, Column, Line, Ranges, Section
 from nvmesim.show.ranges import svg
 from nvmesim.show.vega import bundle
 from nvmesim.show.words import one_line, plural
@@ -92,11 +92,6 @@ def scrolled(inner: str, name: str) -> Markup:
     """Return HTML that may be wider than the screen, in a region that the keyboard scrolls."""
     frame = Markup('<div class="scroll" role="region" tabindex="0" aria-label="{}">{}</div>')
     return frame.format(one_line(name), Markup(inner))
-
-
-def listing(lines: Iterable[str]) -> Markup:
-    """Return an HTML list of texts."""
-    return html([Bullets(tuple(lines))])
 
 
 def figures(charts: Mapping[str, tuple[LayerChart, str]]) -> Markup:

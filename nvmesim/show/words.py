@@ -189,12 +189,3 @@ def seconds(time_s: float) -> str:
     ('0.031 s', '1.3 s', '120 s')
     """
     return f"{time_s:.2g} s" if time_s < 10 else f"{time_s:,.0f} s"
-
-
-def capital(text: str) -> str:
-    """Return *text* with its first letter large, the others as they are.
-
-    >>> capital("one thread of md")
-    'One thread of md'
-    """
-    return text[:1].upper() + text[1:]

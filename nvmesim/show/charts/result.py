@@ -171,10 +171,10 @@ def reliefs(result: Result) -> Drawing:
          "low": rounded(max(0.0, now * (1 + r.gain_low))), "zero": 0,
          "high": rounded(min(most, now * (1 + r.gain_high))), "end": rounded(most * 1.02),
          "text": f"{words.kiops(r.iops.value)}, {words.gain(r.gain)}",
-         "within": words.gain_span(r.gain_low, r.gain_high)}
+         "label": words.gain(r.gain), "within": words.gain_span(r.gain_low, r.gain_high)}
         for r in found
     ]  # fmt: skip
-    across = x("kiops", "kIOPS", domain=(0, most * 1.45), ticks=6)
+    across = x("kiops", "kIOPS", domain=(0, most * 1.4), ticks=6)
     up = y("change", names=[row["change"] for row in rows])
     help_ = tips(
         "change", f"kiops: throughput, kIOPS: {NUMBER}", "text: with", "within: gain, 95 %"
@@ -184,7 +184,7 @@ def reliefs(result: Result) -> Drawing:
         mark("bar", rows, across, up, height={"band": 0.6}, color=palette.READ, tips=help_),
         mark("rule", rows, alt.X("low:Q"), alt.X2("high:Q"), up, strokeWidth=2),
         *level(across, now),
-        mark("text", rows, alt.X("end:Q"), up, alt.Text("text:N"), align="left"),
+        mark("text", rows, alt.X("end:Q"), up, alt.Text("label:N"), align="left"),
         height=30 * len(rows), says=f"What would help, from {now:,.4g} kIOPS now. {text}.",
     )  # fmt: skip
 
