@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from nvmesim.calibrate.bench import measure
+from nvmesim.calibrate.drive.fit import fit_drive
 from nvmesim.calibrate.host import parse_cpu
 from nvmesim.calibrate.points import Point, points_of
 from nvmesim.calibrate.stack.fit import fit_stack
@@ -67,6 +68,16 @@ def test_of_polled_rows_the_cheapest_tells_the_cost():
     assert stack.polled
     cycles = stack.submit.value + stack.complete.value
     assert cycles / 3e9 == pytest.approx(1 / 6.19e6, rel=0.01)
+
+
+def test_a_row_that_the_named_stack_cannot_do_blames_the_stack():
+    """One thread did 900k requests/s; the named stack's cycles allow 343k at 2.4 GHz."""
+    rows = [deep(1, 14e3, depth=1), deep(1, 900e3), deep(4, 1000e3)]
+    fit = fit_drive(rows, captured_on="linux-libaio,pcie4 x4,2.4 GHz")
+    assert not fit.misses
+    assert any("it is not the stack that measured" in w for w in fit.warnings)
+    plain = fit_drive([deep(1, 14e3, depth=1), deep(4, 1000e3)], captured_on="linux-libaio")
+    assert not any("at most: it is not the stack" in w for w in plain.warnings)
 
 
 def test_no_cpu_figures_are_too_few():

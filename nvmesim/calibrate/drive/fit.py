@@ -51,6 +51,7 @@ from nvmesim.calibrate.over_time.pauses import NONE, fit_pauses
 from nvmesim.calibrate.points import Point, hold_out, points_of
 from nvmesim.calibrate.smallest.smaller import smaller
 from nvmesim.calibrate.stack.full_threads import with_full_threads
+from nvmesim.calibrate.stack.scaled import widened
 from nvmesim.calibrate.stopping import is_stopping
 from nvmesim.capture.capture import Captures
 from nvmesim.catalog.profile import DriveProfile, Quantity
@@ -147,6 +148,8 @@ class _Fitting:
         self.untold: dict[str, str] = {}
 
     def fit(self) -> DriveFit:
+        self.host, said = widened(self.host, self.points)
+        self.notes += said
         self._check_host()
         used = [p for p in self.points if not p.held_out and self._is_of_the_drive(p)]
         free = used if self.limits is None else self.limits.below(used)

@@ -28,6 +28,10 @@ BATCHED_S: Final = 0.4e-6
 REQUESTS: Final = 12_000
 LEAST_SHARE: Final = 0.2
 """Share of a row's CPU time that is not its bytes', from which on it tells of requests."""
+POSSIBLE: Final = 0.9
+"""Share of a thread's time that its own requests take at most; interrupts take the rest."""
+ROOM: Final = 0.7
+"""Of its time, what a thread of an unknown stack is left with: the drive is to be seen. Assumed."""
 ASLEEP: Final = 2
 """Requests in flight of a thread up to which it sleeps before each completion."""
 ERROR: Final = 0.03
@@ -153,3 +157,27 @@ def _made(costs: ScaledCosts, ghz: float, name: str) -> StackProfile:
     columns = {key: q.value * spread for key, q in update.items()}
     stack = with_draws(stack, columns, sources[0])
     return stack.model_copy(update={"joint": joint_of(stack, columns)})
+
+
+def widened(host: BenchHost, points: Sequence[Point]) -> tuple[BenchHost, list[str]]:
+    """*host* with a stack cheap enough for the rates of *points*, and what is said of it.
+
+    A thread that did more than the named stack's cycles allow was not of that stack.
+    """
+    stack = host.stack
+    hz = host.ghz * 1e9 / (stack.submit.value + stack.complete.value)
+    rows = [p for p in points if not p.device_times]
+    top = max(rows, key=lambda p: p.iops / p.jobs, default=None)
+    if top is None or top.iops / top.jobs <= POSSIBLE * hz:
+        return host, []
+    factor = POSSIBLE * hz * top.jobs / top.iops * ROOM
+    update = {
+        part: q.model_copy(update={"value": q.value * factor, "low": None, "high": None})
+        for part in PARTS if (q := getattr(stack, part)).value
+    }  # fmt: skip
+    said = (
+        f"{top.name}: {top.iops / top.jobs:,.0f} requests/s a thread, where {stack.name} at "
+        f"{host.ghz:g} GHz does {hz:,.0f} at most: it is not the stack that measured; its cycles "
+        f"are taken {factor:.2f} times in this fit (calibrate --stack would tell them)"
+    )
+    return replace(host, stack=stack.model_copy(update=update)), [said]
