@@ -74,14 +74,12 @@ def page_blocks(quotes: Sequence[Quote], gains: Sequence[Comparison]) -> list[Bl
         Range(name, q.healthy.total.iops, f"{_iops(q.healthy)} IOPS")
         for name, q in zip(names, quotes, strict=True)
     ]
-    why = [f"{n}: {q.healthy.bottleneck.sentence}" for n, q in enumerate(quotes, 1)]
     drawn = side_by_side({n: q.healthy for n, q in zip(names, quotes, strict=True)})
     return [
         Section("Side by side", (
-            Bullets(tuple(lead)), Ranges(tuple(bars)),
+            Bullets(tuple(lead)), Ranges(tuple(bars), shared=True),
             table("Quotes side by side", ("", *(f"<{name}" for name in names)), rows),
         )),
-        Section("Why", (Bullets(tuple(why)),)),
         Section("Charts", (Charts({t: (c, "Thin: 95 % interval.") for t, c in drawn.items()}),)),
     ]  # fmt: skip
 
@@ -92,7 +90,7 @@ def _lead(number: int, gain: Comparison) -> str:
     better = gain.p_better >= 0.5
     winner, loser = (number, 1) if better else (1, number)
     chance = words.chance(gain.p_better if better else 1 - gain.p_better)
-    return f"{winner} does more IOPS than {loser} with {chance}"
+    return f"{winner} does more IOPS than {loser} with a probability of {chance}"
 
 
 def _lines(quotes: Sequence[Quote], gains: Sequence[Comparison]) -> dict[str, list[str]]:
@@ -115,6 +113,7 @@ def _lines(quotes: Sequence[Quote], gains: Sequence[Comparison]) -> dict[str, li
         "IOPS, a drive failed": [_iops(q.degraded) for q in quotes],
         "IOPS, while it is rebuilt": [_iops(q.rebuilding) for q in quotes],
         "hours to rebuild": [_hours(q.rebuilding) for q in quotes],
+        "limited by": [_limit(q.healthy) for q in quotes],
         "lacks of the goal": [_lacks(q.healthy) for q in quotes],
         "IOPS against 1": against,
     }
@@ -147,6 +146,11 @@ def _hours(result: Result | None) -> str:
     return "-" if found is None else f"{found.hours:.2g}"
 
 
+def _limit(result: Result) -> str:
+    found = result.bottleneck
+    return found.station or found.verdict
+
+
 def _lacks(result: Result) -> str:
     """Say what is between the answer and its goal, and how likely it is met."""
     found = goal_probability(result)
@@ -155,7 +159,7 @@ def _lacks(result: Result) -> str:
     what, limit, p = found
     value = words.latency_at(result.total.latency, what) or 0.0
     over = "nothing" if value <= limit else f"{what} is {words.time(value - limit)} above"
-    return f"{over}; met with {words.chance(p)}"
+    return f"{over}; met with a probability of {words.chance(p)}"
 
 
 def differing(designs: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:

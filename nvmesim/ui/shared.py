@@ -26,6 +26,12 @@ def with_designs(page: str, texts: Sequence[str]) -> str:
     return page.replace("</main>", f"{data}\n</main>", 1)
 
 
+def on_one_page(page: str) -> str:
+    """Return the HTML *page* such that it is printed on one sheet."""
+    style = "<style>@page{size:A4;margin:9mm}@media print{body{zoom:.6}nav{display:none}}</style>"
+    return page.replace("</head>", f"{style}</head>", 1)
+
+
 def designs_in(file: Path) -> list[str]:
     """Return the TOML of the designs in an HTML file of the app; InputError if it has none."""
     try:

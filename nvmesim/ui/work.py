@@ -21,7 +21,7 @@ from nvmesim.show.report import page
 from nvmesim.ui.answer import answer, first
 from nvmesim.ui.controls import start
 from nvmesim.ui.quotes import Quote, page_blocks, states_of
-from nvmesim.ui.shared import with_designs
+from nvmesim.ui.shared import on_one_page, with_designs
 from nvmesim.ui.trust import NOWHERE, scenario_of, tables_of_text
 from nvmesim.ui.worker import Job, serve
 
@@ -111,7 +111,7 @@ def compare_designs(
     job.publish(html.html(blocks), stage="complete")
     title = " against ".join(q.healthy.scenario for q in quotes)
     file = html.document(title, [Line(title, "title"), *blocks])
-    job.keep_report(with_designs(file, [to_text(t) for t in tables]))
+    job.keep_report(on_one_page(with_designs(file, [to_text(t) for t in tables])))
 
 
 def _part(job: Job, done: int, steps: int) -> Any:
