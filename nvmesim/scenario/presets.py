@@ -11,6 +11,9 @@ from typing import Any, Final
 
 from nvmesim.errors import InputError, nearest
 
+DRIVE: Final = "kioxia-cd6-r-15.36tb"
+"""The drive to start from: of the data-centre drives the one with the fewest assumed numbers."""
+
 
 @dataclass(frozen=True)
 class Preset:

@@ -27,11 +27,12 @@ from starlette.routing import Route
 
 from nvmesim.calibrate.datasheet import KEYS
 from nvmesim.errors import NvmesimError
+from nvmesim.raid.levels import MD_LEVELS
 from nvmesim.scenario.writing import to_text
 from nvmesim.show.page import asset
 from nvmesim.show.vega import bundle
 from nvmesim.ui.api import Api, posted, uploaded
-from nvmesim.ui.controls import RAID_LEVELS, controls, start, values
+from nvmesim.ui.controls import controls, start, values
 from nvmesim.ui.goal_form import START as GOAL
 from nvmesim.ui.goal_form import goal_controls
 from nvmesim.ui.guard import Guard
@@ -116,7 +117,7 @@ def _page(name: str, api: Api) -> Callable[[Request], Response]:
             _templates().get_template(f"{name}.html").render(
                 page=name, pages=PAGES, groups=grouped, version=__version__,
                 toml=to_text(start()), now=values(start()), parts=parts, opened=api.opened,
-                goal=to_text(GOAL), points=POINTS, levels=RAID_LEVELS, sheet=SHEET, examples=KEYS,
+                goal=to_text(GOAL), points=POINTS, levels=MD_LEVELS, sheet=SHEET, examples=KEYS,
             )
         )  # fmt: skip
 

@@ -8,17 +8,13 @@ from typing import Any, Final, Literal
 
 from nvmesim.catalog import load as catalog
 from nvmesim.errors import InputError
-from nvmesim.raid.levels import MD_LEVELS, POOL_LEVELS
+from nvmesim.raid.levels import CHOICES
+from nvmesim.raid.levels import POOL_LEVELS as POOLS
 from nvmesim.scenario.load import with_values
-from nvmesim.scenario.presets import PRESETS, workload
+from nvmesim.scenario.presets import DRIVE, PRESETS, workload
 from nvmesim.ui.parts import PartKind, problem_of
 
 Tables = dict[str, Any]
-POOLS: Final = POOL_LEVELS
-"""Levels of ZFS: records instead of chunks, and an engine of their own."""
-RAID_LEVELS: Final = MD_LEVELS
-DRIVE: Final = "kioxia-cd6-r-15.36tb"
-"""Of the data-centre drives the one of whose numbers the fewest are assumed."""
 MOST_DRIVES: Final = 24
 
 
@@ -56,7 +52,7 @@ def controls() -> list[Control]:
                 (("0", "socket 0"), ("1", "socket 1"), ("spread", "both sockets, half each"))),
         Control("volume.raid", "RAID level", "Volume", "choice",
                 tuple((r, "no RAID: each drive by itself" if r == "none" else r.upper())
-                      for r in ("none", *RAID_LEVELS, *POOLS))),
+                      for r in CHOICES)),
         Control("volume.engine", "RAID engine", "Volume", "choice", _names("raid-engine")),
         Control("volume.chunk", "Chunk", "Volume", "choice", _same("4 KiB", "16 KiB", "64 KiB",
                 "128 KiB", "256 KiB", "512 KiB", "1 MiB")),
@@ -260,7 +256,9 @@ def _raid(tables: Tables, value: Any, _: Mapping[str, Any]) -> Tables:
         # what is of md is not of ZFS, and the other way round
         lost = set(before) - {"name", "members"}
         own = (
-            {"engine": "openzfs"} if value in POOLS else {"chunk": "128 KiB", "engine": "linux-md"}
+            {"engine": "openzfs"}
+            if value in POOLS
+            else {"chunk": "128 KiB", "engine": "linux-md"}
         )
     kept = {k: v for k, v in before.items() if k not in lost}
     return {**tables, "volume": [{**kept, **own, "raid": value}]}

@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from nvmesim.errors import InputError
+from nvmesim.raid.levels import MD_LEVELS
 from nvmesim.scenario.load import scenario_from_dict
 from nvmesim.scenario.resolve import resolve
 from nvmesim.study.choose.goal import goal_from_dict
-from nvmesim.ui.controls import RAID_LEVELS, Control
+from nvmesim.ui.controls import Control
 from nvmesim.ui.trust import NOWHERE
 
 Tables = dict[str, Any]
@@ -30,7 +31,7 @@ LISTS: Final = {"price": "prices", "power": "watts"}
 
 def goal_controls() -> list[Control]:
     """Return the fields in the order of the page."""
-    levels = tuple((level, level.upper()) for level in RAID_LEVELS)
+    levels = tuple((level, level.upper()) for level in MD_LEVELS)
     survives = (("", "not asked"), ("0", "none"), ("1", "any one drive"), ("2", "any two drives"))
     least = (("drives", "fewest drives"), ("price", "lowest price"), ("power", "least power"))
     return [

@@ -7,8 +7,12 @@ import subprocess
 import sys
 
 import httpx
+import pytest
 
 from nvmesim.cli.app import run_command
+from nvmesim.ui.app import create_app
+from nvmesim.ui.shared import designs_in, with_designs
+from tests.ui.conftest import SMALL
 
 
 def test_the_first_line_is_an_address_that_answers():
@@ -39,3 +43,25 @@ def test_without_its_packages_the_hint_names_what_works(monkeypatch, capfd):
     monkeypatch.delitem(sys.modules, "nvmesim.ui.serve", raising=False)
     assert run_command(["ui", "--no-browser"]) == 2
     assert "pip install" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "text", ["", "<html></html>", '<script type="application/json" id="designs">[]</script>',
+             '<script type="application/json" id="designs">{"a": 1}</script>'],
+)  # fmt: skip
+def test_a_file_without_designs_is_one_line(text, tmp_path, capfd):
+    file = tmp_path / "page.html"
+    file.write_text(text, "utf-8")
+    assert run_command(["ui", "--no-browser", str(file)]) == 2
+    assert "holds no design" in capfd.readouterr().err
+    assert run_command(["ui", "--no-browser", str(tmp_path / "gone.html")]) == 2
+
+
+def test_a_shared_file_opens_with_its_designs(tmp_path):
+    file = tmp_path / "page.html"
+    texts = [SMALL.replace("one drive", "</script><b>"), SMALL]
+    file.write_text(with_designs("<main></main>", texts), "utf-8")
+    assert designs_in(file) == texts
+    app = create_app("secret", 1, designs_in(file))
+    assert app.state.api.opened == texts
+    app.state.api.close()
