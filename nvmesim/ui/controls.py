@@ -256,9 +256,7 @@ def _raid(tables: Tables, value: Any, _: Mapping[str, Any]) -> Tables:
         # what is of md is not of ZFS, and the other way round
         lost = set(before) - {"name", "members"}
         own = (
-            {"engine": "openzfs"}
-            if value in POOLS
-            else {"chunk": "128 KiB", "engine": "linux-md"}
+            {"engine": "openzfs"} if value in POOLS else {"chunk": "128 KiB", "engine": "linux-md"}
         )
     kept = {k: v for k, v in before.items() if k not in lost}
     return {**tables, "volume": [{**kept, **own, "raid": value}]}
