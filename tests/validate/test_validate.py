@@ -74,8 +74,13 @@ def test_command_line(capsys, tmp_path):
         "predicted",
         "error",
         "within_budget",
+        "information",
+        "limit",
+        "crps",
     } <= (rows[0].keys())
     assert {"value", "low", "high"} == rows[0]["predicted"].keys()
+    ends = [(row["predicted"]["low"], row["predicted"]["high"]) for row in rows]
+    assert all(low is None or low < high for low, high in ends)  # no interval of zero width
     assert html.stat().st_size > 10_000
 
 

@@ -40,6 +40,8 @@ class Line:
     """The same from catalog profiles; None where that cannot be."""
     naive: float | None = None
     """Answer of the naive rule; None where it has none."""
+    information: str = ""
+    """What the prediction was told: "3 rows" of the set, or "catalog"."""
     not_counted: str = ""
     """Why the row says nothing about the model; empty: it counts."""
 
@@ -57,13 +59,15 @@ class Line:
         return {
             "set": self.set, "role": row.role, "config": row.config, "metric": row.metric,
             "reference": row.reference or None, "measured": measured,
-            "predicted": self.predicted.to_json(), "error": self.error,
+            "predicted": _ends(self.predicted), "error": self.error,
             "within_budget": self.within_budget, "inside_interval": self.inside,
             "verdict": self.verdict, "note": row.note,
             "source": self.source, "naive": self.naive, "counted": self.counted,
             "not_counted": self.not_counted or None,
-            "catalog": self.catalog and Interval(
-                self.catalog.value, self.catalog.low, self.catalog.high).to_json(),
+            "catalog": self.catalog and _ends(
+                Interval(self.catalog.value, self.catalog.low, self.catalog.high)),
+            "information": self.information, "limit": self.verdict,
+            "crps": judged.crps if (judged := _judged(self, self.value)) else None,
         }  # fmt: skip
 
 
@@ -108,8 +112,21 @@ def _line(published: Published, row: Row, prediction: Prediction) -> Line:
     return Line(
         published.name, row, Interval(value.value, value.low, value.high), off, within, inside,
         prediction.verdicts[row.key], published.file.source, value,
-        prediction.catalog.get(row.key), naive, why_not,
+        prediction.catalog.get(row.key), naive, _information(published), why_not,
     )  # fmt: skip
+
+
+def _information(published: Published) -> str:
+    """Return how many rows of its set a prediction was fitted to."""
+    rows = len(published.inputs)
+    return f"{rows} row{'s' if rows > 1 else ''}" if rows else "catalog"
+
+
+def _ends(found: Interval) -> dict[str, Any]:
+    """Return an interval as JSON; null ends where none is printed."""
+    known = found.low < found.high
+    return {"value": found.value, "low": found.low if known else None,
+            "high": found.high if known else None}  # fmt: skip
 
 
 def is_other_stack(published: Published, row: Row, value: Value) -> bool:
