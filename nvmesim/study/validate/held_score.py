@@ -12,9 +12,11 @@ from nvmesim.study.validate.held_out import CaseAnswer, Prediction
 
 RATE = "iops"
 HEADINGS = (
-    "", "rows", "sources", "error", "p90", "naive", "p90", "closer or equal", "worst source",
-    "inside 95 %", "half-width", "score", "CRPS",
+    "", "rows", "from", "error, p90", "naive, p90", "closer", "worst", "inside", "half", "score",
+    "CRPS",
 )  # fmt: skip
+"""Sources that the rows are from; share that is closer than the naive rule or equal; the source
+that is worst beside it; share inside the 95 % interval; that interval's half-width."""
 
 
 @dataclass(frozen=True)
@@ -28,10 +30,10 @@ class Group:
         """Return the texts of the line, as `HEADINGS`."""
         f = self.found
         return (
-            self.name, str(f.rows), str(f.sources), _percent(f.error), _percent(f.error_p90),
-            _percent(f.naive_error), _percent(f.naive_p90), _percent(f.closer),
-            "" if f.worst != f.worst else f"{f.worst:.2f} x", _percent(f.covered),
-            _percent(f.half_width), f"{f.score:.2f}", f"{f.crps:.3f}",
+            self.name, str(f.rows), str(f.sources), f"{_percent(f.error)}, {_percent(f.error_p90)}",
+            _percent(f.naive_error) and f"{_percent(f.naive_error)}, {_percent(f.naive_p90)}",
+            _percent(f.closer), "" if f.worst != f.worst else f"{f.worst:.2f} x",
+            _percent(f.covered), _percent(f.half_width), f"{f.score:.2f}", f"{f.crps:.3f}",
         )  # fmt: skip
 
 
@@ -54,7 +56,7 @@ def groups(answers: Sequence[CaseAnswer]) -> list[Group]:
     found += [_group("  single drives", [p for p in rates if p.source not in servers])]
     found += _by(rates, lambda p: p.split)
     found += _by(rates, lambda p: p.model_class)
-    found += _by(rates, lambda p: f"limited by: {p.limit}")
+    found += _by(rates, lambda p: f"at: {p.limit}")
     for metric in ("mean", "p99", "p99.9"):
         found.append(_group(f"latency, {metric}", [p for p in rows if p.metric == metric]))
     return [group for group in found if group.found.rows]
