@@ -252,11 +252,28 @@ def test_sliders_follow_the_hand(tab):
 
 
 def test_nothing_narrow_is_shown_before_the_interval_is_known(tab):
-    tab.locator("#answer .wait").first.wait_for()
-    assert "…" in tab.locator("#answer p.goal").inner_text()
-    assert tab.locator("#answer p.met, #answer figure.bars").count() == 0
+    """Each state of the answer is looked at: figures without their interval have no verdict."""
+    load(tab, SMALL)
     settled(tab)
-    assert "…" not in tab.locator("#answer .stick").inner_text()
+    tab.evaluate(
+        """() => {
+          window.states = [];
+          const look = () => {
+            const at = (css) => document.querySelectorAll(`#answer ${css}`).length;
+            window.states.push([at(".fast .wait") > 0, at("p.met, p.missed, p.unsure"),
+              at("figure.bars:not(.old)")]);
+          };
+          const place = document.querySelector("#answer");
+          new MutationObserver(look).observe(place, { childList: true, subtree: true });
+        }"""
+    )
+    tab.get_by_label("Outstanding per thread, as a number").fill("16")
+    tab.get_by_label("Outstanding per thread, as a number").press("Enter")
+    tab.wait_for_function("() => window.states.some(([waits]) => waits)")
+    settled(tab)
+    states = tab.evaluate("() => window.states")
+    assert all(verdicts == bars == 0 for waits, verdicts, bars in states if waits)
+    assert states[-1][:2] == [False, 1]
     assert "with a probability of" in tab.locator("#answer p.goal").inner_text()
 
 
