@@ -373,7 +373,9 @@ class _Fitting:
 
     def _template(self) -> DriveProfile:
         q = Quantity
-        cpu = [p.cpu_s for p in self.points if p.iodepth == 1 and p.cpu_s]
+        least = min(p.block_size for p in self.points)  # larger ones add the time of their pages
+        rows = [p for p in self.points if p.iodepth == 1 and p.block_size == least and not p.sync]
+        cpu = [p.cpu_s for p in rows if p.cpu_s]
         said = "usr + sys at depth 1"
         held = q(value=round(1e12 * max(cpu, default=0.0)), basis="measured", source=said)
         return DriveProfile(
