@@ -129,7 +129,7 @@ def _joined(raw: list[Line], at: int) -> Line:
     whole = _WHOLE.get(line.kind)
     if whole is not None and not whole.fullmatch(line.text[:LONGEST]):
         line = _completed(raw, at, line.kind) or line
-    elif line.kind == "other" and len(line.text) >= _WRAPPED:
+    elif len(line.text) >= _WRAPPED and _is_name(raw, at):
         # A long name may be cut before the words that say what the line is.
         line = _completed(raw, at, "section") or _completed(raw, at, "banner") or line
     following = raw[at + line.parts] if at + line.parts < len(raw) else None
@@ -139,6 +139,15 @@ def _joined(raw: list[Line], at: int) -> Line:
         # A terminal cuts within a number; without its tail the line looks whole.
         return Line(line.number, line.kind, line.text + following.text, line.parts + 1)
     return line
+
+
+def _is_name(raw: list[Line], at: int) -> bool:
+    """True if the line at *at* may be the start of one that begins with a job's name."""
+    below = raw[at + 1] if at + 1 < len(raw) else None
+    if raw[at].kind != "other" or below is None or below.kind != "other":
+        return False
+    seam = raw[at].text[-12:] + below.text[:80]
+    return re.search(r":\s*\(\s*g(?:roupid)?=\d", seam) is not None
 
 
 def _completed(raw: list[Line], at: int, kind: str) -> Line | None:

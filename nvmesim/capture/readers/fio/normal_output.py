@@ -121,7 +121,8 @@ def _names(found: list[TextRun], runs: list[TextRun]) -> list[str]:
     for names in ([run.load.target for run in found], [run.load.heading for run in found]):
         if all(names) and len(set(names)) == len(found):
             return names
-    return [f"run {runs.index(run) + 1}" for run in found]
+    numbers = {id(run): number for number, run in enumerate(runs, start=1)}
+    return [f"run {numbers[id(run)]}" for run in found]
 
 
 @dataclass(frozen=True)
