@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -156,3 +156,5 @@ class Relief:
     gain_high: float
     p_better: float | None = None
     """Probability that it does more than what is; None: not asked."""
+    set: Mapping[str, Any] = field(default_factory=dict)
+    """The change as keys and values of a scenario file; empty: no key says it exactly."""

@@ -52,7 +52,8 @@ def larger_stripe_cache(s: ResolvedScenario) -> Change | None:
         return None
     sizes = sorted({v.stripe_cache for v, old in zip(changed, s.volumes, strict=True) if v != old})
     text = f"a stripe cache of {' or '.join(map(str, sizes))} rows"
-    return Change(text, replace(s, volumes=tuple(changed)))
+    keys = {"volume.*.stripe_cache": sizes[0]} if len(sizes) == 1 else {}
+    return Change(text, replace(s, volumes=tuple(changed)), keys)
 
 
 def newer_kernel(s: ResolvedScenario) -> Change | None:
@@ -64,7 +65,10 @@ def newer_kernel(s: ResolvedScenario) -> Change | None:
             engine = with_level(with_kernel(volume.profile, kernel), volume.level)
             volume, named = replace(volume, engine=engine, kernel=kernel), kernel
         volumes.append(volume)
-    return Change(f"kernel {named}", replace(s, volumes=tuple(volumes))) if named else None
+    if not named:
+        return None
+    changed = replace(s, volumes=tuple(volumes))
+    return Change(f"kernel {named}", changed, {"volume.*.kernel": named})
 
 
 def _without_locks(volume: Volume) -> str | None:
@@ -87,13 +91,16 @@ def eight_workers(s: ResolvedScenario) -> Change | None:
     if volumes == s.volumes:
         return None
     nodes = "" if len(s.sockets) == 1 else " on each NUMA node"
-    return Change(f"{WORKERS} workers{nodes}", replace(s, volumes=volumes))
+    changed = replace(s, volumes=volumes)
+    keys = {"volume.*.group_thread_cnt": WORKERS}
+    return Change(f"{WORKERS} md workers{nodes}", changed, keys)
 
 
 def no_bitmap(s: ResolvedScenario) -> Change | None:
     """Volumes without a bitmap: a crash then costs a resync of all."""
     volumes = tuple(replace(v, bitmap="none", first_dirty=0.0) for v in s.volumes)
-    return None if volumes == s.volumes else Change("no bitmap", replace(s, volumes=volumes))
+    changed = replace(s, volumes=volumes)
+    return None if changed == s else Change("no bitmap", changed, {"volume.*.bitmap": "none"})
 
 
 def two_arrays(s: ResolvedScenario) -> Change | None:

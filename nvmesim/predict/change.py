@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 from nvmesim.catalog.profile import Quantity
 from nvmesim.scenario.resolved import ResolvedScenario
@@ -15,6 +16,8 @@ class Change:
 
     text: str
     scenario: ResolvedScenario
+    set: Mapping[str, Any] = field(default_factory=dict)
+    """The same as keys and values of a scenario file; empty: no key says it exactly."""
 
 
 ChangeFactory = Callable[[ResolvedScenario], Change | None]

@@ -164,7 +164,8 @@ class Result(Printable):
                 "backlog_per_s": b.backlog_per_s,
                 "reliefs": [
                     {"change": r.change, "iops": r.iops.to_json(), "gain": r.gain,
-                     "gain_low": r.gain_low, "gain_high": r.gain_high, "p_better": r.p_better}
+                     "gain_low": r.gain_low, "gain_high": r.gain_high, "p_better": r.p_better,
+                     "set": dict(r.set)}
                     for r in b.reliefs
                 ],
             },

@@ -1,14 +1,14 @@
 """Changes that could relieve a bottleneck: functions from one resolved scenario to another.
 
-None of them promises anything: each is simulated again (DESIGN 6). A change that does not apply to
-a scenario returns None.
+None of them promises anything: each is simulated again. A change that does not apply to a scenario
+returns None.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -39,22 +39,65 @@ def _cpus(s: ResolvedScenario, change: Callable[[CpuProfile], CpuProfile]) -> Re
     return replace(s, sockets=tuple(replace(k, cpu=change(k.cpu)) for k in s.sockets))
 
 
-def one_more_core(s: ResolvedScenario) -> Change:
+def _with_cores(s: ResolvedScenario, text: str, cores: Callable[[int], int]) -> Change | None:
+    """Other numbers of cores; None where every thread has a CPU, so that more are not used."""
+    if _has_a_cpu_each(s):
+        return None
+    changed = _cpus(s, lambda c: c.model_copy(update={"cores": cores(c.cores)}))
+    return Change(text, changed, _cores_key(changed))
+
+
+def _has_a_cpu_each(s: ResolvedScenario) -> bool:
+    """True if all threads are of closed loops, and no more than the logical CPUs."""
+    threads = sum(g.n_threads for g in s.workload)
+    is_closed = all(not g.is_open for g in s.workload)
+    return bool(s.workload) and is_closed and threads <= sum(k.logical_cpus for k in s.sockets)
+
+
+def _cores_key(s: ResolvedScenario) -> dict[str, Any]:
+    counts = {k.cpu.cores for k in s.sockets}
+    return {"server.sockets.*.cpu.cores": counts.pop()} if len(counts) == 1 else {}
+
+
+def one_more_core(s: ResolvedScenario) -> Change | None:
     """One core more in every socket."""
     text = "one more core" if len(s.sockets) == 1 else "one more core per socket"
-    return Change(text, _cpus(s, lambda c: c.model_copy(update={"cores": c.cores + 1})))
+    return _with_cores(s, text, lambda n: n + 1)
 
 
-def twice_the_cores(s: ResolvedScenario) -> Change:
+def twice_the_cores(s: ResolvedScenario) -> Change | None:
     """Every socket with twice as many cores."""
-    changed = _cpus(s, lambda c: c.model_copy(update={"cores": 2 * c.cores}))
-    return Change("twice the cores", changed)
+    return _with_cores(s, "twice the cores", lambda n: 2 * n)
+
+
+def twice_the_cores_and_threads(s: ResolvedScenario) -> Change | None:
+    """Twice the cores and twice the threads: of no use alone where each thread has its own CPU."""
+    more = _closed(s, lambda g: replace(g, threads=2 * g.threads))
+    if more is None or not _has_a_cpu_each(s):
+        return None
+    changed = _cpus(more.scenario, lambda c: c.model_copy(update={"cores": 2 * c.cores}))
+    keys = {**_cores_key(changed), **_thread_keys(s, changed)}
+    return Change("twice the cores and twice the threads", changed, keys)
+
+
+def _thread_keys(s: ResolvedScenario, changed: ResolvedScenario) -> dict[str, Any]:
+    """Threads and depth that differ in *changed*, as a scenario states them."""
+    out: dict[str, Any] = {}
+    for i, (old, new) in enumerate(zip(s.workload, changed.workload, strict=True)):
+        name = "threads" if new.threads_are_per_target else "threads_total"
+        if new.threads != old.threads:
+            out[f"workload.{i}.{name}"] = new.threads
+        if new.outstanding != old.outstanding:
+            out[f"workload.{i}.outstanding"] = new.outstanding
+    return out
 
 
 def more_ghz(s: ResolvedScenario) -> Change:
     """Every core 10 % faster."""
     faster = tuple(replace(k, ghz=k.ghz * 1.1) for k in s.sockets)
-    return Change("10 % more GHz", replace(s, sockets=faster))
+    clocks = {round(k.ghz, 3) for k in faster}
+    keys = {"server.sockets.*.ghz": clocks.pop()} if len(clocks) == 1 else {}
+    return Change("10 % more GHz", replace(s, sockets=faster), keys)
 
 
 def _closed(s: ResolvedScenario, change: Callable[[WorkloadGroup], WorkloadGroup]) -> Change | None:
@@ -76,13 +119,16 @@ def twice_the_threads(s: ResolvedScenario) -> Change | None:
         return None
     same = all(g.outstanding % 2 == 0 for g in s.workload if not g.is_open)
     note = " (as many outstanding in all)" if same else ""
-    return replace(changed, text=f"twice the threads{note}")
+    keys = _thread_keys(s, changed.scenario)
+    return replace(changed, text=f"twice the threads{note}", set=keys)
 
 
 def twice_the_outstanding(s: ResolvedScenario) -> Change | None:
     """Twice as many requests outstanding per thread."""
     changed = _closed(s, lambda g: replace(g, outstanding=2 * g.outstanding))
-    return replace(changed, text=MORE_OUTSTANDING) if changed else None
+    if changed is None:
+        return None
+    return replace(changed, text=MORE_OUTSTANDING, set=_thread_keys(s, changed.scenario))
 
 
 def scaled_outstanding(s: ResolvedScenario, factor: float) -> ResolvedScenario | None:
@@ -297,7 +343,8 @@ def one_more_interconnect(s: ResolvedScenario) -> Change | None:
     link = replace(old, lanes=n, raw_bytes_per_s=old.raw_bytes_per_s / old.lanes * n)
     more_credits = None if joined.credits is None else joined.credits * n // old.lanes
     changed = replace(s, interconnect=replace(joined, link=link, credits=more_credits))
-    return Change(f"{n} {old.kind.upper()} links instead of {old.lanes}", changed)
+    text = f"{n} {old.kind.upper()} links instead of {old.lanes}"
+    return Change(text, changed, {"server.interconnect.links": n})
 
 
 def more_threads_of_a_virtual_disk(s: ResolvedScenario) -> Change | None:
@@ -405,7 +452,7 @@ def twice_the_volume_limits(s: ResolvedScenario) -> Change | None:
 
 
 BY_RESOURCE: Final[dict[str, tuple[ChangeFactory, ...]]] = {
-    "cores": (one_more_core, more_ghz, twice_the_cores),
+    "cores": (one_more_core, more_ghz, twice_the_cores, twice_the_cores_and_threads),
     "threads": (twice_the_threads, more_ghz, one_file_a_thread),
     "dies": (one_more_drive, twice_the_dies),
     "channels": (one_more_drive, twice_the_dies),
@@ -453,7 +500,8 @@ def choose(
         makers = [*makers[:2], one_more_interconnect, near_the_drives]
     resources = dict.fromkeys(f.info.resource for f in stations if f is not stop)
     next_in_line = [r for r in resources if r in BY_RESOURCE][:3]
-    makers += [BY_RESOURCE[r][0] for r in next_in_line]
+    for resource in next_in_line:
+        makers += [m for m in BY_RESOURCE[resource] if m(scenario) is not None][:1]
     makers.append(twice_the_threads if pools else twice_the_outstanding)
     made = (maker(scenario) for maker in dict.fromkeys(makers))
     return [change for change in made if change is not None][:MOST]

@@ -117,7 +117,8 @@ class WhatIfs:
                     if progress is not None:
                         progress(f"what if: {change.text}", (i + 1) / len(changes))
                     if changed is not None:
-                        yield paired.relief(change.text, base, head, changed)
+                        found = paired.relief(change.text, base, head, changed)
+                        yield replace(found, set=change.set)
             except KeyboardInterrupt:
                 pool.shutdown(cancel_futures=True)
                 raise

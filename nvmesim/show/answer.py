@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from nvmesim.measure.figures import Interval, OpStats, Rebuild, Relief
@@ -188,8 +188,7 @@ def reliefs(found: Sequence[Relief]) -> Table:
 
 def _setting(relief: Relief) -> str:
     """Keys and values as --set takes them."""
-    found: Mapping[str, Any] = getattr(relief, "set", None) or {}
-    return " ".join(f"{key}={value}" for key, value in found.items())
+    return " ".join(f"{key}={value}" for key, value in relief.set.items())
 
 
 def groups(result: Result) -> Table | None:

@@ -80,9 +80,8 @@ def _apply(reliefs: tuple[Relief, ...]) -> str:
     """Return a button for each change that has its exact setting."""
     buttons = []
     for relief in reliefs:
-        values = getattr(relief, "set", None)
-        if values:
-            data = escaped(json.dumps(dict(values), default=str))
+        if relief.set:
+            data = escaped(json.dumps(dict(relief.set), default=str))
             buttons.append(
                 f'<button type="button" class="apply" data-set="{data}">Apply: '
                 f"{escaped(relief.change)}</button>"

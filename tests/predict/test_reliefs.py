@@ -146,7 +146,7 @@ def test_what_stops_it_is_relieved_first() -> None:
         "one more drive with threads of its own",
         "drives with twice the command rate",
     ]
-    assert "one more core" in texts
+    assert "10 % more GHz" in texts, "each thread has a CPU: more cores would not be used"
     assert texts[-1] == "twice as many outstanding"
     assert len(texts) <= reliefs.MOST
 
@@ -211,3 +211,37 @@ def test_a_what_if_ends_once_its_gain_is_known() -> None:
     assert len(early) == MIN_PAIRED
     np.testing.assert_array_equal(early.records, whole.records[:MIN_PAIRED])
     assert half_of_rate(whole.records, early.records) == 0
+
+
+def test_more_cores_are_tried_with_more_threads_where_each_thread_has_a_cpu() -> None:
+    few = resolved(threads_total=2, outstanding=64)
+    assert reliefs.one_more_core(few) is None
+    assert reliefs.twice_the_cores(few) is None
+    joint = reliefs.twice_the_cores_and_threads(few)
+    assert joint is not None
+    assert joint.set["workload.0.threads_total"] == 4
+    many = resolved(threads_total=4096, outstanding=1)
+    assert reliefs.twice_the_cores_and_threads(many) is None
+    assert reliefs.twice_the_cores(many) is not None
+
+
+@pytest.mark.parametrize("make", [m for m in ALL if "bitmap" not in m.__name__])
+def test_the_setting_of_a_change_is_the_change(make: Any) -> None:
+    """The scenario file with those keys resolves to the changed scenario, where there are any."""
+    from nvmesim.study.sweep.plan import put
+
+    tables = scenario(drives=4, volume={"raid": "raid5"}, threads_total=2, outstanding=64)
+    given = tables.to_dict()
+    change = make(resolve(tables))
+    if change is None or not change.set:
+        return
+    again = resolve(scenario_from_dict(put(given, change.set)))
+    assert [g.n_threads for g in again.workload] == [g.n_threads for g in change.scenario.workload]
+    assert [k.cpu.cores for k in again.sockets] == [k.cpu.cores for k in change.scenario.sockets]
+    assert [k.ghz for k in again.sockets] == pytest.approx(
+        [k.ghz for k in change.scenario.sockets], rel=1e-3
+    )
+    assert [v.stripe_cache for v in again.volumes] == [
+        v.stripe_cache for v in change.scenario.volumes
+    ]
+    assert [v.workers for v in again.volumes] == [v.workers for v in change.scenario.volumes]
