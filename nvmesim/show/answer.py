@@ -72,15 +72,25 @@ def headline(result: Result) -> str:
 def _goal_text(result: Result) -> str:
     goal = result.goal
     value = None if goal is None else words.latency_at(result.total.latency, goal.what)
-    if goal is None or value is None:
+    if goal is None:
         return ""
     limit = words.time(goal.limit)
+    if value is None:
+        late = _late_share(result, goal.limit)
+        return f"{words.percent(late)} of its requests take longer than your {limit}"
     verdict = f"meets your {limit}" if value <= goal.limit else f"misses your {limit}"
     if goal.probability is not None:
         verdict = f"meets your {limit} with a probability of {words.chance(goal.probability)}"
         if goal.probability < LIKELY_MISS:
-            verdict = f"misses your {limit} (meets it with {words.chance(goal.probability)})"
+            verdict = f"misses your {limit} ({words.chance(goal.probability)} likely to meet it)"
     return f"Its {goal.what} of {words.time(value)} {verdict}"
+
+
+def _late_share(result: Result, limit_s: float) -> float:
+    """Share of the requests that took longer than *limit_s*."""
+    found = result.total.latency
+    late = found.bin_count[found.bin_s > limit_s].sum()
+    return float(late) / max(1, int(found.bin_count.sum()))
 
 
 def ranges(result: Result) -> Ranges:

@@ -186,7 +186,8 @@ class Best(Drawable):
         if found is None:
             return self._nearest()
         rates = ", ".join(f"{format_iops(s.iops or 0)} {_when(s)}" for s in found.states)
-        return f"{found.name}: {rates}, with {self.goal.words()}"
+        least = min((s.probability or 0.0 for s in found.states), default=0.0)
+        return f"{found.name}: {rates}, with {self.goal.words()} ({least:.0%} sure at least)"
 
     def _nearest(self) -> str:
         """Which limit fails, of the design that comes nearest."""

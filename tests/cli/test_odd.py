@@ -219,7 +219,7 @@ def test_a_described_scenario_is_printed_or_written(nvmesim, tmp_path):
     assert printed.code == 0
     assert "[server]" in printed.out
     said = nvmesim("describe", LSCPU, "-o", tmp_path / "s.toml")
-    assert "s.toml written; check what it lists as assumed" in said.out
+    assert "s.toml; check what it assumes" in said.out
     assert "missing: drives" in said.out
     assert (tmp_path / "s.toml").read_text("utf-8") == printed.out
     assert json.loads(nvmesim("describe", LSCPU, "--json").out)["scenario"]["server"]

@@ -14,6 +14,11 @@ if TYPE_CHECKING:
     from nvmesim.study.measuring.measure import MeasuredStep, Measuring
 
 FILE_SIZE = "4GiB"
+ENDED = {
+    "enough": "another row would narrow the answer by less than a tenth",
+    "budget": "the time is over", "plan": "every row of the plan is measured",
+    "interrupted": "interrupted, fitted to what there is", "failed": "fitted to what there is",
+}  # fmt: skip
 system_option = click.option(
     "--os", "system", type=click.Choice(("linux", "windows")), default="linux", show_default=True,
     help="Of the plan. linux: a fio job file; windows: DiskSpd lines.",
@@ -72,10 +77,12 @@ def measure(
     if target is None or output is None:
         raise InputError("name a drive or a file, and -o PROFILE.toml; or --plan for a job file")
     check_writable(output)
+    from nvmesim.catalog import load as catalog
     from nvmesim.study.measuring.machine import Machine, lay_out, target_of
 
+    catalog.get("stack", stack)
     machine = Machine(host)
-    machine.check_fio()
+    machine.check_fio(engine)
     found = target_of(machine, target, FILE_SIZE)
     if writes:
         _confirm(machine, found, confirmed)
@@ -188,7 +195,7 @@ def _say_step(step: MeasuredStep) -> None:
 
     (found,) = read_captures([step.file]).measurements
     rate = format_iops(sum(op.iops for op in found.ops.values()))
-    known = "" if step.half_width is None else f"   known to ±{step.half_width:.0%}"
+    known = "" if step.half_width is None else f"   answer known to ±{step.half_width:.0%}"
     moved = "" if step.settled else "   did not settle"
     click.echo(f"{step.row.name:10} {rate:>12} {step.seconds:5.0f} s{known}{moved}", err=True)
 
@@ -202,7 +209,11 @@ def _written(done: Measuring, output: Path, as_json: bool) -> int:
     notes += [f"{key}: {text}" for key, text in done.conditions.items() if key != "smart"]
     profile = done.fit.profile.model_copy(update={"notes": "\n".join(notes)})
     write_text(output, to_toml(profile))
-    click.echo(f"nvmesim: wrote {output}", err=True)
+    rows = output.with_suffix(".rows")
+    click.echo(f"nvmesim: wrote {output}: {ENDED[done.ended]}; its rows are in {rows}", err=True)
+    if "virt" in done.conditions:
+        guest = done.conditions["virt"]
+        click.echo(f"nvmesim: measured in a guest ({guest}): its disk, not a drive", err=True)
     if as_json:
         print_json(done.to_json())
     if done.ended == "failed":

@@ -34,7 +34,9 @@ def describe(files: tuple[Path, ...], collect: bool, output: Path | None, as_jso
             click.echo(collecting_script(), nl=False)
         else:
             write_text(output, collecting_script())
-            click.echo(f"{output} written; on the server, as root: sh {output.name} > server.txt")
+            click.echo(
+                f"nvmesim: wrote {output}; on the server, as root: sh {output.name} > server.txt"
+            )
         return 0
     if not files:
         raise click.UsageError(
@@ -48,7 +50,7 @@ def describe(files: tuple[Path, ...], collect: bool, output: Path | None, as_jso
     elif output is None:
         click.echo(found.text, nl=False)
     else:
-        click.echo(f"{output} written; check what it lists as assumed, and put your load there")
+        click.echo(f"nvmesim: wrote {output}; check what it assumes, and put your load there")
         for text in found.ignored:
             click.echo(f"ignored: {text}")
         for text in found.missing:

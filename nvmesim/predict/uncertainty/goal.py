@@ -32,11 +32,15 @@ def goal_of(scenario: ResolvedScenario | None, latency: Distribution) -> Goal | 
     """Return the goal that all workloads of *scenario* that state one share; else None."""
     groups = () if scenario is None else scenario.workload
     limits = {group.slo_ps for group in groups if group.slo_ps is not None}
-    value = latency.percentiles.get(99.0)
-    if len(limits) != 1 or value is None:
+    if len(limits) != 1:
         return None
+    value = latency.percentiles.get(99.0)
     limit, ends = limits.pop() / PS_PER_S, latency.intervals.get("p99")
-    kept = None if ends is None else probability(Interval(value, *ends), limit, at_least=False)
+    kept = (
+        None
+        if ends is None or value is None
+        else probability(Interval(value, *ends), limit, at_least=False)
+    )
     return Goal("p99", limit, kept)
 
 

@@ -21,7 +21,7 @@ def diagnosis_lines(found: Diagnosis) -> Iterator[str]:
         for one in [e for e in found.explanations if e.probability >= 0.01]:
             yield from _explanation(one)
         yield f"{found.healthy:4.0%}  nothing is wrong"
-    if found.next is not None and not found.is_healthy:
+    if not found.is_healthy:
         yield ""
         yield _next(found)
     for reason in found.left_out:
@@ -67,9 +67,10 @@ def _explanation(one: Explanation) -> Iterator[str]:
 
 
 def _next(found: Diagnosis) -> str:
-    assert found.next is not None
+    if found.next is None:
+        return "No quick measurement tells the likeliest apart: look where the lines above say."
     told = found.next.to_json()
-    where = "one drive alone" if found.next.drives else "all of it"
+    where = "one drive alone" if found.next.drives else "the whole"
     first, second = found.next.tells
     rates = [format_iops(rate) for rate in found.next.iops]
     return (

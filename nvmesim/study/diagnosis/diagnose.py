@@ -59,6 +59,8 @@ PAIRED: Final = 6
 """Explanations of which all pairs are tried."""
 HOPELESS: Final = 7.0
 """Log likelihood by which a form may lie behind the best after a first look."""
+DECIDES: Final = 0.1
+"""Least difference of the logarithm of IOPS by which a measurement tells two explanations apart."""
 SHOWN: Final = 0.01
 """Least probability of an explanation that is listed."""
 FIGURES: Final = {"iops": "iops", "read_lat_p99_us": "p99", "write_lat_p99_us": "p99"}
@@ -396,7 +398,10 @@ class _Search:
         }  # fmt: skip
         if not rates:
             return None
-        best = max(rates, key=lambda i: abs(math.log(rates[i][0] / rates[i][1])))
+        apart = {i: abs(math.log(a / b)) for i, (a, b) in rates.items()}
+        best = max(apart, key=lambda i: apart[i])
+        if apart[best] < DECIDES:
+            return None
         return NextMeasurement(
             *loads[best], tells=(likeliest[0][1], likeliest[1][1]), iops=rates[best]
         )

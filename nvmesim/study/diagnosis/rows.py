@@ -56,11 +56,12 @@ def rows_of(captures: Captures) -> tuple[list[MeasuredRow], list[str]]:
     InputError if none can.
     """
     rows, left_out = [], []
-    for measurement in captures.measurements:
-        try:
-            rows.append(_row(measurement))
-        except InputError as error:
-            left_out.append(f"{measurement.source or 'capture'} ({measurement.label}): {error}")
+    for capture in captures.files:
+        for measurement in capture.measurements:
+            try:
+                rows.append(_row(measurement))
+            except InputError as error:
+                left_out.append(f"{capture.file} ({measurement.label}): {error}")
     if not rows:
         why = left_out[0] if left_out else "the captures hold requests but no measurements"
         raise InputError(f"no row can be compared with a prediction: {why}")
@@ -90,7 +91,9 @@ def workload_of(conditions: Conditions, measurement: Measurement) -> dict[str, A
               "block_size": conditions.block_size}  # fmt: skip
     missing = [name for name, value in needed.items() if value is None]
     if missing:
-        raise InputError(f"does not state {' and '.join(missing)}; add the command that was run")
+        raise InputError(
+            f"does not state {' and '.join(missing)}; add columns, or the command that was run"
+        )
     sizes = conditions.block_size
     assert sizes is not None
     out: dict[str, Any] = {

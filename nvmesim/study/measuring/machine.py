@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any, Final
 
-from nvmesim.errors import InfrastructureError, InputError
+from nvmesim.errors import InfrastructureError, InputError, nearest
 
 QUICK_S: Final = 60.0
 """Time that a look at the machine may take."""
@@ -20,6 +20,7 @@ LOST: Final = 255
 CONDITIONS: Final = {
     "kernel": "uname -r",
     "cpu": "LC_ALL=C lscpu | grep -m1 'Model name'",
+    "virt": "systemd-detect-virt --vm",
     "smt": "cat /sys/devices/system/cpu/smt/active",
     "governor": "cat /sys/devices/system/cpu/cpu0/cpufreq/scaling_governor",
     "scheduler": "cat /sys/block/{disk}/queue/scheduler",
@@ -72,8 +73,8 @@ class Machine:
         except InfrastructureError:
             return ""
 
-    def check_fio(self) -> str:
-        """Return fio's version; InputError says how to get it."""
+    def check_fio(self, engine: str) -> str:
+        """Return fio's version; InputError if there is none, or it has no such *engine*."""
         found = self.asked("fio --version")
         if not found:
             where = f" on {self.host}" if self.host else ""
@@ -81,6 +82,10 @@ class Machine:
                 f"there is no fio{where}; install it there (apt install fio, dnf install fio), or "
                 "measure with the job file that --plan prints"
             )
+        engines = self.asked("fio --enghelp").splitlines()[1:]
+        engines = [line.strip() for line in engines]
+        if engines and engine not in engines:
+            raise InputError(f"this fio has no ioengine {engine!r}; {nearest(engine, engines)}")
         return found
 
     def _named(self, program: str) -> str:

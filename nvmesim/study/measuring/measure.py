@@ -172,7 +172,10 @@ def measure(plan: Plan) -> Measuring:
         plan.on_step(steps[-1])
     fit = fit or _fitted(plan, steps)
     if fit is None:
-        raise FitError("the rows that were measured determine no drive; measure one row more")
+        raise FitError(
+            f"the rows in {plan.folder} determine no drive; measure longer, or fit them otherwise: "
+            f"nvmesim calibrate {plan.folder}"
+        )
     return Measuring(fit, tuple(steps), ended, error)
 
 
