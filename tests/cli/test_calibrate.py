@@ -118,7 +118,7 @@ randread,4 KiB,1,8,92000,87
         (POINTS, ["--stack", "--cpu", "2.4 GHz", "--captured-on", "spdk"], "--captured-on is for"),
         (POINTS, ["--stack", "--cpu", "xeon-gold-613x"], "did you mean"),
         (POINTS, ["--stack", "--cpu", "240 GHz"], "out of range"),
-        (NO_CPU, ["--stack", "--cpu", "2.4 GHz"], "CPU cost needs reads at two depths"),
+        (NO_CPU, ["--stack", "--cpu", "2.4 GHz"], "CPU cost needs rows with CPU figures"),
         (FULL, [], "no point measures the drive alone"),
         (POINTS, ["--hold-out", "OP=read"], "no point measures the drive alone"),
         ("", [], "is empty"),
