@@ -24,7 +24,7 @@ def fitted():
 def test_rounds_are_chosen_by_a_depth_that_neither_saw(fitted):
     assert fitted.profile.rounds is not None
     said = next(w for w in fitted.warnings if "two models were fitted without depth" in w)
-    assert "judged by it: batch service (a virtual disk" in said
+    assert "batch service (a virtual disk: one thread behind one queue) predicts it better" in said
 
 
 def test_the_held_out_depth_is_told(fitted):
