@@ -52,7 +52,8 @@ def answer(lab):
 
 def kiops(text):
     """The figure at the top of the answer."""
-    return float(re.match(r"([\d,.]+) kIOPS", text)[1].replace(",", ""))
+    found = re.match(r"([\d,.]+)([kM]) IOPS", text)
+    return float(found[1].replace(",", "")) * {"k": 1.0, "M": 1000.0}[found[2]]
 
 
 def after(lab, before):
