@@ -216,7 +216,7 @@ def test_stopping_changes_nothing(seed: int) -> None:
 
 
 def test_seeds_and_replications_differ() -> None:
-    net = random_network(4)
+    net = random_network(5)
     runs = [
         CompiledEngine(net, seed=seed, replication=replication).advance(500, HORIZON_PS).end_ps
         for seed, replication in ((1, 0), (1, 1), (2, 0), (-7, 0))
