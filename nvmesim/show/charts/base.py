@@ -127,7 +127,7 @@ def mark(
 def tips(*fields: str) -> list[alt.Tooltip]:
     """Lines that a mark shows under the mouse, as "field: title with its unit: format".
 
-    >>> tips("kiops: throughput, kIOPS: ,.4~g", "name")[0].title
+    >>> tips("kiops: throughput, kIOPS: ,.4~g", "name")[0].to_dict()["title"]
     'throughput, kIOPS'
     """
     found = []
@@ -189,7 +189,7 @@ def _axis(
 def x(field: str, title: str | None = None, **how: Any) -> alt.X:
     """The horizontal axis; options as `_axis`.
 
-    >>> x("n", "drives", zero=False).title
+    >>> x("n", "drives", zero=False).to_dict()["title"]
     'drives'
     """
     return alt.X(**_axis(field, title, **how))
