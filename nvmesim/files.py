@@ -10,6 +10,7 @@ import stat
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import is_dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -78,6 +79,8 @@ def _naming(path: Path, beside: Path) -> Iterator[None]:
 def plain_json(value: Any) -> Any:
     """Return *value* in dicts, lists, text and numbers; NaN and infinity become None.
 
+    A dataclass is its fields, unless it says itself what its JSON is (``to_json``).
+
     >>> plain_json({1: (float("nan"), 2.0), "x": float("inf")})
     {'1': [None, 2.0], 'x': None}
     """
@@ -91,4 +94,6 @@ def plain_json(value: Any) -> Any:
         return plain_json(value.item())
     if isinstance(value, float):
         return value if math.isfinite(value) else None
-    return str(value)
+    if hasattr(value, "to_json"):
+        return plain_json(value.to_json())
+    return plain_json(vars(value)) if is_dataclass(value) else str(value)

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Final
 
 from nvmesim.errors import InputError
 from nvmesim.measure.control import Measured, Progress
-from nvmesim.measure.figures import Cpu, Distribution, Interval, OpStats, Relief
+from nvmesim.measure.figures import Distribution, Interval, OpStats, Rebuild, Relief
 from nvmesim.measure.groups import GroupStats, group_stats, slices
 from nvmesim.measure.latency import CLAT, LATENCY, distribution, percentile_name, tail_warnings
 from nvmesim.measure.stations import Totals, cpu_stats, member_stats, rebuild_stats, station_stats
 from nvmesim.measure.syncs import sync_stats
 from nvmesim.predict import bottleneck
 from nvmesim.predict.prepare import EngineFactory, Prepared
-from nvmesim.predict.rebuild_speed import speed_limits
 from nvmesim.predict.result import Bottleneck, CurvePoint, Result
 from nvmesim.predict.stragglers import Waits
 from nvmesim.predict.uncertainty.certainty import UncertaintyBudget, drive_share, model_uncertainty
@@ -26,9 +25,12 @@ from nvmesim.predict.uncertainty.domain import outside
 from nvmesim.predict.uncertainty.parts import FIGURES, Certainty, Parts, Span
 from nvmesim.predict.what_ifs import WhatIfs
 from nvmesim.scenario.resolved import ResolvedScenario
-from nvmesim.units import PS_PER_S
+from nvmesim.units import PS_PER_S, format_bandwidth
 from nvmesim.version import __version__
 from nvmesim.warning import Warning, coded
+
+SPEED_LIMIT: Final = 0.97
+"""Share of ``sync_speed_max`` from which on it is what holds a rebuild."""
 
 
 @dataclass
@@ -46,35 +48,22 @@ class RunAnswer:
     warnings: list[str] = field(default_factory=list)
     interrupted: bool = False
     sliced: bool = True
-    _ops: dict[int | None, OpStats | None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         window, growth = self.measured.window, self.measured.backlog_per_s or 0.0
         arrived = window.requests + round(growth * window.duration_ps / PS_PER_S)
         self.totals = replace(Totals.of(window), requests=arrived)
         self.stable = self.measured.backlog_per_s is None
+        self.what_ifs = WhatIfs(self.ready, self.measured, self.totals, self.warnings)
 
     def explore(self, reliefs: bool, curve: bool, numbers: bool, progress: Progress | None) -> None:
         """Simulate the what-ifs that were asked for."""
-        what_ifs = WhatIfs(self.ready, self.measured, self.totals, self.warnings)
         if reliefs:
-            self.reliefs = what_ifs.reliefs(progress)
+            self.reliefs = self.what_ifs.reliefs(progress)
         if curve:
-            self.curve = what_ifs.curve(progress)
+            self.curve = self.what_ifs.curve(progress)
         if numbers:
-            self.numbers = what_ifs.numbers(progress)
-
-    def judge(self, without: str = "") -> None:
-        """Learn what is beyond the simulation: the profiles' misfit, the model's error."""
-        lowered, load = self.ready.lowered, self.ready.load
-        share = drive_share(lowered, self.totals)
-        verdict = self._bottleneck().verdict
-        known = model_uncertainty(self.ready.scenario, verdict, share, without)
-        rate = offered(self.ready.scenario)
-        headroom = None
-        if load.is_open and self.stable and rate:
-            headroom = self._bottleneck().bound_iops / rate
-        self.known = UncertaintyBudget(known, self.numbers, headroom)
+            self.numbers = self.what_ifs.numbers(progress)
 
     def study_waits(self, progress: Progress | None, *, of_load: bool) -> None:
         """Simulate what a volume loses to its slowest member; *of_load*: under its load alone."""
@@ -84,14 +73,38 @@ class RunAnswer:
             progress("waiting for the slowest member", 0.0)
         self.waits = study(self.ready.scenario, self.ready.seed, of_load=of_load)
 
+    def judge(self, without: str = "") -> UncertaintyBudget:
+        """Learn what is beyond the simulation: the profiles' misfit, the model's error."""
+        ready, found = self.ready, self._bottleneck()
+        share = drive_share(ready.lowered, self.totals)
+        known = model_uncertainty(ready.scenario, found.verdict, share, without)
+        rate, headroom = offered(ready.scenario), None
+        if ready.load.is_open and self.stable and rate:
+            headroom = found.bound_iops / rate
+        self.known = UncertaintyBudget(known, self.numbers, headroom)
+        return self.known
+
     def result(self, engine: str | EngineFactory, wall_s: float) -> Result:
         """Everything that a prediction says."""
         ready, window = self.ready, self.measured.window
         total = self._op(None)
         if total is None:
             raise InputError(f"{ready.name}: no request completed; nothing to report")
-        converged = self.measured.converged and not self.interrupted
-        cpu = cpu_stats(ready.lowered, self.totals)
+        lowered, totals, scenario = ready.lowered, self.totals, ready.scenario
+        in_flight = ready.load.in_flight
+        if ready.load.is_open:
+            in_flight = round(total.iops.value * window.mean_latency_s(None).value)
+        cpu, rebuild = cpu_stats(lowered, totals), rebuild_stats(lowered, totals)
+        warnings = [*lowered.warnings, *self.measured.warnings, *self.warnings]
+        warnings += tail_warnings(total.latency) if self.stable else []
+        warnings += speed_limits(scenario, rebuild)
+        derived: dict[str, Any] = {}
+        if self.known is not None and self.stable:
+            found = self._bottleneck()
+            is_full = found.verdict == "cpu"
+            intervals = cpu_intervals(scenario, self.known, cpu, is_full=is_full)
+            bound = bound_interval(self.known, max(found.bound_iops, 1e-9))
+            derived = {"cpu_intervals": intervals, "bound": bound}
         return Result(
             scenario=ready.name,
             engine=engine if isinstance(engine, str) else getattr(engine, "__name__", "own"),
@@ -100,70 +113,55 @@ class RunAnswer:
             simulated_s=window.duration_ps / PS_PER_S,
             wall_s=wall_s,
             warmup_s=window.warmup_ps / PS_PER_S,
-            converged=converged,
+            converged=self.measured.converged and not self.interrupted,
             total=total,
             read=self._op(0),
             write=self._op(1),
-            members=member_stats(ready.lowered, self.totals),
-            stations=station_stats(ready.lowered, self.totals),
+            members=member_stats(lowered, totals),
+            stations=station_stats(lowered, totals),
             cpu=cpu,
             bottleneck=self._shown_bottleneck(total),
-            outstanding=self._outstanding(total),
+            outstanding=in_flight,
             curve=tuple(self._on_curve(point) for point in self.curve),
             certainty=self._certainty(),
-            outside=outside(ready.scenario),
-            warnings=self._all_warnings(total),
-            assumptions=ready.lowered.assumptions,
+            outside=outside(scenario),
+            warnings=coded(warnings),
+            assumptions=lowered.assumptions,
             version=__version__,
-            rebuild=rebuild_stats(ready.lowered, self.totals),
+            rebuild=rebuild,
             sync=sync_stats(window.total.syncs, window.duration_ps),
             waits=self.waits,
             groups=self._groups(),
-            **self._derived(cpu),
-            over_time=slices(ready.lowered, window) if self.sliced else None,
-            resolved=ready.scenario,
+            **derived,
+            over_time=slices(lowered, window) if self.sliced else None,
+            resolved=scenario,
         )  # fmt: skip
 
-    def _derived(self, cpu: Cpu) -> dict[str, Any]:
-        """Intervals of what follows from other figures; none without certainty or steady state."""
-        if self.known is None or not self.stable:
-            return {}
-        found = self._bottleneck()
-        scenario, known = self.ready.scenario, self.known
-        is_full = found.verdict == "cpu"
-        return {
-            "cpu_intervals": cpu_intervals(scenario, known, cpu, is_full=is_full),
-            "bound": bound_interval(known, max(found.bound_iops, 1e-9)),
-        }
-
     def _groups(self) -> tuple[GroupStats, ...]:
+        """Each workload group, moved as the total is, with the whole interval."""
         if not (self.stable and self.sliced and self.ready.scenario.workload):
             return ()
         found = group_stats(self.ready.lowered, self.measured.window, self.totals)
-        return found if self.known is None else tuple(self._of_group(group) for group in found)
-
-    def _of_group(self, group: GroupStats) -> GroupStats:
-        """*group* moved as the total is, with the whole interval."""
-        percentiles = {n: v and v * math.exp(self._shift(n)) for n, v in group.percentiles.items()}
-        mean_s = group.mean_s * math.exp(self._shift("mean"))
-        iops = self.whole_of(group.iops)
-        return replace(group, iops=iops, mean_s=mean_s, percentiles=percentiles)
+        if self.known is None:
+            return found
+        return tuple(
+            replace(
+                group, iops=self.whole_of(group.iops), mean_s=self._moved("mean", group.mean_s),
+                percentiles={n: v and self._moved(n, v) for n, v in group.percentiles.items()},
+            )
+            for group in found
+        )  # fmt: skip
 
     def _on_curve(self, point: CurvePoint) -> CurvePoint:
         """*point* moved as the answer is."""
         if self.known is None:
             return point
-        mean_s = point.mean_s * math.exp(self._shift("mean"))
-        p99_s = point.p99_s and point.p99_s * math.exp(self._shift("p99"))
-        iops = point.iops * math.exp(self.known.shift("iops"))
-        return replace(point, iops=iops, mean_s=mean_s, p99_s=p99_s)
+        return replace(
+            point, iops=self._moved("iops", point.iops), mean_s=self._moved("mean", point.mean_s),
+            p99_s=point.p99_s and self._moved("p99", point.p99_s),
+        )  # fmt: skip
 
     def _op(self, operation: int | None) -> OpStats | None:
-        if operation not in self._ops:
-            self._ops[operation] = self._op_stats(operation)
-        return self._ops[operation]
-
-    def _op_stats(self, operation: int | None) -> OpStats | None:
         window = self.measured.window
         latency = distribution(window, operation, LATENCY, stable=self.stable)
         clat = distribution(window, operation, CLAT, stable=self.stable)
@@ -206,7 +204,7 @@ class RunAnswer:
         """*interval* moved by what profiles missed nearby, and as wide as all four parts."""
         if self.known is None or interval.value <= 0:
             return interval
-        value = interval.value * math.exp(self.known.shift("iops"))
+        value = self._moved("iops", interval.value)
         parts = replace(self.known.parts("iops"), simulation=_span(interval))
         return Interval(value, *parts.around(value))
 
@@ -214,43 +212,22 @@ class RunAnswer:
         """*latency*, its figures moved and their intervals as wide as all four parts."""
         if self.known is None or not self.stable:
             return latency
-        names = {percentile_name(q): q for q in latency.percentiles}
-        values = {name: latency.percentiles[q] for name, q in names.items()}
+        values = {percentile_name(q): v for q, v in latency.percentiles.items()}
         values["mean"] = latency.mean
-        moved = {n: v and v * math.exp(self._shift(n)) for n, v in values.items()}
-        wider = {
-            name: self._around(name, values[name] or 0.0, moved[name] or 0.0, span)
-            for name, span in latency.intervals.items()
-        }
-        percentiles = {q: moved[name] for name, q in names.items()}
-        mean = moved["mean"]
-        assert mean is not None
+        moved = {name: value and self._moved(name, value) for name, value in values.items()}
+        wider = {}
+        for name, span in latency.intervals.items():
+            parts = self.known.parts(name if name in FIGURES else "p99.9")
+            simulated = _span(Interval(values[name] or 0.0, *span))
+            wider[name] = replace(parts, simulation=simulated).around(moved[name] or 0.0)
+        percentiles = {q: moved[percentile_name(q)] for q in latency.percentiles}
+        mean = moved["mean"] or 0.0
         return replace(latency, mean=mean, percentiles=percentiles, intervals=wider)
 
-    def _shift(self, name: str) -> float:
+    def _moved(self, name: str, value: float) -> float:
+        """*value* moved by what profiles missed nearby."""
         assert self.known is not None
-        return self.known.shift(name if name in FIGURES else "p99.9")
-
-    def _around(
-        self, name: str, value: float, moved: float, span: tuple[float, float]
-    ) -> tuple[float, float]:
-        assert self.known is not None
-        parts = self.known.parts(name if name in FIGURES else "p99.9")
-        return replace(parts, simulation=_span(Interval(value, *span))).around(moved)
-
-    def whole(self, operation: int | None) -> Interval:
-        """IOPS of an operation with its whole interval."""
-        return self.whole_of(self.measured.window.iops(operation))
-
-    def warnings_of_run(self) -> list[str]:
-        """Warnings of the scenario and of its run."""
-        return [*self.ready.lowered.warnings, *self.measured.warnings]
-
-    def _outstanding(self, total: OpStats) -> int:
-        if not self.ready.load.is_open:
-            return self.ready.load.in_flight
-        mean = self.measured.window.mean_latency_s(None).value
-        return round(total.iops.value * mean)
+        return value * math.exp(self.known.shift(name if name in FIGURES else "p99.9"))
 
     def _certainty(self) -> Certainty:
         """The parts of each figure that the result has."""
@@ -274,13 +251,6 @@ class RunAnswer:
                 found[name] = _span(Interval(values[name] or 0.0, *own.intervals[name]))
         return found
 
-    def _all_warnings(self, total: OpStats) -> tuple[Warning, ...]:
-        out = [*self.ready.lowered.warnings, *self.measured.warnings, *self.warnings]
-        if self.stable:
-            out += tail_warnings(total.latency)
-        out += speed_limits(self.ready.scenario, rebuild_stats(self.ready.lowered, self.totals))
-        return coded(out)
-
 
 def _span(interval: Interval) -> Span:
     """How far the logarithm may lie below and above; none where nothing was simulated."""
@@ -298,3 +268,18 @@ def offered(scenario: ResolvedScenario) -> float | None:
     if not rates or any(rate is None for rate in rates):
         return None
     return sum(rate for rate in rates if rate is not None)
+
+
+def speed_limits(scenario: ResolvedScenario, rebuild: Rebuild | None) -> list[Warning]:
+    """Say that md's ``sync_speed_max`` holds *rebuild*, where it does."""
+    if rebuild is None:
+        return []
+    volume = next(v for v in scenario.volumes if v.name == rebuild.volume)
+    if rebuild.bytes_per_s < SPEED_LIMIT * volume.sync_speed_max:
+        return []
+    text = (
+        f"{volume.name}: sync_speed_max, {format_bandwidth(volume.sync_speed_max)} of each member, "
+        "limits it, not the drives or md: raise it (md's default is 200,000 KiB/s) to "
+        "know what they can"
+    )
+    return [Warning("sync-speed-max", text, volume.name)]

@@ -9,7 +9,7 @@ Denning and Buzen, "The operational analysis of queueing network models", ACM Co
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -21,11 +21,9 @@ from nvmesim.model.lowered import Lowered
 from nvmesim.model.sharers import engine_share, served_in_turn
 from nvmesim.network.network import GATES, Kind, Op
 from nvmesim.network.roles import StationInfo
-from nvmesim.predict.result import Bottleneck, Verdict
+from nvmesim.predict.result import FULL, Bottleneck, Verdict
 from nvmesim.units import PS_PER_S, format_iops, percent
 
-FULL: Final = 0.90
-"""Utilization above which a station is what stops it (DESIGN 6)."""
 VERDICTS: Final[dict[str, Verdict]] = {
     "cpu": "cpu",
     "thread": "cpu",
@@ -56,19 +54,16 @@ class SaturatedStation:
 def ranked(lowered: Lowered, totals: Totals) -> list[SaturatedStation]:
     """Stations that do work, those first that allow least; gates that only wait are left out."""
     asleep = served_in_turn(lowered.scenario)
+    # Limits of some groups do not stop the rest.
+    are_limited = all(group.limits is not None for group in lowered.scenario.workload)
     found = [
         SaturatedStation(info, fullest(lowered.network, info, totals), bound(lowered, info, totals))
         for info in lowered.stations
         if info.kind in VERDICTS
         and not (asleep and info.kind == "thread")
-        and (info.kind != "limit" or info.drive is not None or _all_limited(lowered))
+        and (info.kind != "limit" or info.drive is not None or are_limited)
     ]
     return sorted((f for f in found if f.bound_iops < np.inf), key=lambda f: f.bound_iops)
-
-
-def _all_limited(lowered: Lowered) -> bool:
-    """True if every group has limits: else those of some do not stop the rest."""
-    return all(group.limits is not None for group in lowered.scenario.workload)
 
 
 def bound(lowered: Lowered, info: StationInfo, totals: Totals) -> float:
@@ -76,70 +71,47 @@ def bound(lowered: Lowered, info: StationInfo, totals: Totals) -> float:
 
     Servers / demand, demand being service time per request: of the fullest station where they
     differ by more than chance. A CPU counts with its cores' full yield: work times the factor of
-    all siblings busy. A thread counts without the time that it waits for a CPU.
+    all siblings busy. A thread counts without the time that it waits for a CPU or a lock.
     """
     net = lowered.network
     if is_delay(net, info) or not totals.requests:
         return float("inf")
     if info.kind == "cpu":
         work = float(totals.stations[info.first, Acc.WORK]) * full_scale(net, info)
-        return _bound(work / int(net.station_servers[info.first]), totals.requests)
-    if info.kind == "thread":
-        return _bound(_thread_time(lowered, info, totals), totals.requests)
-    rows = rows_of(info)
-    each = demand(net, info, totals) / net.station_servers[rows]
-    skewed = fullest(net, info, totals) > float(busy(net, info, totals).mean()) * (1 + 1e-9)
-    return _bound(float(each.max() if skewed else each.mean()), totals.requests)
-
-
-def _bound(service_ps: float, requests: int) -> float:
-    return PS_PER_S * requests / service_ps if service_ps > 0 else float("inf")
-
-
-def _thread_time(lowered: Lowered, info: StationInfo, totals: Totals) -> float:
-    """Ps of the busiest thread (or of all alike) without waiting for a CPU or a lock."""
-    held = totals.stations[rows_of(info), Acc.SERVICE]
-    spins = [info.first for info in lowered.stations if info.burns == "all"]
-    waits = [*np.unique(lowered.network.thread_cpu), *spins]
-    waited = float(totals.stations[waits, Acc.WAIT].sum())
-    working = max(0.0, 1 - waited / max(1.0, float(held.sum())))
-    skewed = fullest(lowered.network, info, totals) > 1.000001 * float(
-        busy(lowered.network, info, totals).mean()
-    )
-    return float(held.max() if skewed else held.mean()) * working
-
-
-def is_serial(lowered: Lowered) -> bool:
-    """True if a request does one thing after the other: no operation has several children."""
-    net = lowered.network
-    children = np.diff(net.phase_child_ptr)
-    splits = net.ops[net.ops[:, 0] == Op.SPLIT, 1]
-    return int(children.max(initial=0)) <= 1 and int(splits.max(initial=0)) <= 1
+        service = work / int(net.station_servers[info.first])
+    else:
+        rows, working = rows_of(info), 1.0
+        if info.kind == "thread":
+            each = totals.stations[rows, Acc.SERVICE]
+            spins = [other.first for other in lowered.stations if other.burns == "all"]
+            waits = [*np.unique(net.thread_cpu), *spins]
+            waited = float(totals.stations[waits, Acc.WAIT].sum())
+            working = max(0.0, 1 - waited / max(1.0, float(each.sum())))
+        else:
+            each = demand(net, info, totals) / net.station_servers[rows]
+        chance = 1 + (1e-6 if info.kind == "thread" else 1e-9)
+        skewed = fullest(net, info, totals) > float(busy(net, info, totals).mean()) * chance
+        service = float(each.max() if skewed else each.mean()) * working
+    return PS_PER_S * totals.requests / service if service > 0 else float("inf")
 
 
 def latency_bound(lowered: Lowered, totals: Totals, in_flight: int) -> float | None:
     """Outstanding over the sum of demands, requests/s; None where it does not hold.
 
-    It holds for closed loops whose requests do one thing after the other. Buffered programs belong
-    to no request, so dies that program are left out; delays after a visit are not counted, which
-    only makes the bound larger.
+    It holds for closed loops whose requests do one thing after the other: no operation has several
+    children. Buffered programs belong to no request, so dies that program are left out; delays
+    after a visit are not counted, which only makes the bound larger.
     """
-    if not in_flight or not totals.requests or not is_serial(lowered):
-        return None
     net = lowered.network
+    children = np.diff(net.phase_child_ptr)
+    splits = net.ops[net.ops[:, 0] == Op.SPLIT, 1]
+    is_serial = int(children.max(initial=0)) <= 1 and int(splits.max(initial=0)) <= 1
+    if not in_flight or not totals.requests or not is_serial:
+        return None
     waits = np.isin(net.station_kind, (*GATES, Kind.LIMIT))
     visited = ~waits & (net.die_dist < 0)
     demand = float(totals.stations[visited, Acc.SERVICE].sum()) / totals.requests
     return in_flight * PS_PER_S / demand if demand > 0 else None
-
-
-def bounds(lowered: Lowered, totals: Totals, in_flight: int) -> dict[str, float]:
-    """Station -> requests per second that it allows at most, least first."""
-    found = {f.info.name: f.bound_iops for f in ranked(lowered, totals)}
-    serial = latency_bound(lowered, totals, in_flight)
-    if serial is not None:
-        found[LATENCY_BOUND] = serial
-    return dict(sorted(found.items(), key=lambda item: item[1]))
 
 
 def limiting(stations: Sequence[SaturatedStation]) -> SaturatedStation | None:
@@ -159,14 +131,6 @@ def limiting(stations: Sequence[SaturatedStation]) -> SaturatedStation | None:
     return max(full, key=lambda f: (round(f.utilization, 2), f.info.kind == "cpu"), default=None)
 
 
-def full_gate(lowered: Lowered, totals: Totals) -> StationInfo | None:
-    """A gate with (nearly) all slots taken, such as a drive's tags or its write buffer."""
-    for info in lowered.stations:
-        if info.kind == "gate" and fullest(lowered.network, info, totals) > FULL:
-            return info
-    return None
-
-
 def judge(
     lowered: Lowered,
     totals: Totals,
@@ -182,37 +146,41 @@ def judge(
     *offered* is the rate of an open loop, *backlog_per_s* not None if it has no steady state;
     *left_out* is what arrives besides, of an overload that was simulated at a lower rate.
     """
-    all_bounds = bounds(lowered, totals, in_flight)
-    first = ranked(lowered, totals)
+    stations = ranked(lowered, totals)
+    busiest = max(stations, key=lambda f: f.utilization, default=None)
+    stop = limiting(stations)
+    shown = stop or busiest
+    name = spoken(lowered, totals, shown) if shown else ""
+    bounds = {f.info.name: f.bound_iops for f in stations}
+    serial = latency_bound(lowered, totals, in_flight)
+    if serial is not None:
+        bounds[LATENCY_BOUND] = serial
+    verdict: Verdict = "latency-bound"
+    if stop is not None:
+        verdict = "raid-engine" if _is_engine(lowered, stop) else VERDICTS[stop.info.kind]
     if backlog_per_s is not None:
         # Stations see what passes those before them, so demands per request are not known; what
         # completes beside a growing backlog is what the full station carries.
         arrived = totals.requests * PS_PER_S / max(1.0, totals.duration_ps)
         carried = max(0.0, arrived - backlog_per_s)
-        first = [replace(f, bound_iops=carried) for f in first]
         backlog_per_s += left_out
-        offered = offered and offered + left_out
-    stop = limiting(first)
-    most = max(first, key=lambda f: f.utilization, default=None)
-    if backlog_per_s is not None:
-        stop = stop or most
-    shown = stop or most
-    if backlog_per_s is not None:
-        all_bounds = {shown.info.name: shown.bound_iops} if shown else {}
-    verdict: Verdict = "latency-bound"
-    if backlog_per_s is not None:
+        bounds = {shown.info.name: carried} if shown else {}
         verdict = "unstable"
-    elif stop is not None:
-        verdict = "raid-engine" if _is_engine(lowered, stop) else VERDICTS[stop.info.kind]
-    text = _sentence(lowered, totals, stop, most, reliefs, backlog_per_s, offered)
+        what = f"The offered {format_iops(offered + left_out)} have" if offered else "The load has"
+        why = f"; {name} is full at {format_iops(carried)}" if shown else ""
+        text = f"{what} no steady state: the backlog grows by {backlog_per_s:,.0f} requests/s{why}."
+    elif offered is not None:
+        text = _offered_load_text(lowered, totals, busiest, offered)
+    else:
+        text = _sentence(lowered, totals, stations, reliefs)
     return Bottleneck(
         verdict=verdict,
         sentence=text,
         station=shown.info.name if shown else None,
         kind=shown.info.kind if shown else None,
         utilization=shown.utilization if shown else 0.0,
-        bound_iops=min(all_bounds.values(), default=0.0),
-        bounds=all_bounds,
+        bound_iops=min(bounds.values(), default=0.0),
+        bounds=dict(sorted(bounds.items(), key=lambda item: item[1])),
         reliefs=tuple(reliefs),
         backlog_per_s=backlog_per_s,
     )
@@ -233,66 +201,50 @@ def _engine_text(lowered: Lowered, stop: SaturatedStation) -> str:
 
 
 def _sentence(
-    lowered: Lowered,
-    totals: Totals,
-    stop: SaturatedStation | None,
-    most: SaturatedStation | None,
+    lowered: Lowered, totals: Totals, stations: Sequence[SaturatedStation],
     reliefs: Sequence[Relief],
-    backlog_per_s: float | None,
-    offered: float | None,
-) -> str:
-    if backlog_per_s is not None:
-        full = spoken(lowered, totals, stop) if stop is not None else ""
-        return _unstable(stop, full, backlog_per_s, offered)
-    if offered is not None:
-        return _offered_load_text(most, spoken(lowered, totals, most) if most else "", offered)
+) -> str:  # fmt: skip
+    """The limit of a closed loop, and what helps."""
+    stop = limiting(stations)
     if stop is not None:
-        also = also_full(lowered, totals, stop)
+        others = [
+            f
+            for f in stations
+            if f.utilization > FULL and f.info.kind != "thread"
+            and f.info.resource != stop.info.resource
+        ]  # fmt: skip
+        also = ""
+        if others:
+            other = max(others, key=lambda f: f.utilization)
+            also = f", with {spoken(lowered, totals, other)} {percent(other.utilization)} busy too"
         relief = best_relief(reliefs)
-        if reliefs and not any(_brings(r) for r in reliefs):
-            relief += ": something else is as full" if also else ""
+        if also and reliefs and not any(_brings(r) for r in reliefs):
+            relief += ": something else is as full"
         return f"Limited by {describe(lowered, totals, stop)}{also}; {relief}."
-    nothing = "Nothing is full"
-    if most is not None:
-        nothing += f" (busiest: {spoken(lowered, totals, most)}, {percent(most.utilization)})"
-    gate = full_gate(lowered, totals)
-    held = f"; all slots of {gate.name} are taken" if gate is not None else ""
+    text = "Nothing is full"
+    if stations:
+        most = max(stations, key=lambda f: f.utilization)
+        text += f" (busiest: {spoken(lowered, totals, most)}, {percent(most.utilization)})"
+    for info in lowered.stations:  # gates, such as a drive's tags or its write buffer
+        if info.kind == "gate" and fullest(lowered.network, info, totals) > FULL:
+            text += f"; all slots of {info.name} are taken"
+            break
     deeper = [r for r in reliefs if r.change == MORE_OUTSTANDING and r.gain_low > 0]
-    return f"{nothing}{held}: latency is the limit; {best_relief(deeper or reliefs)}."
+    return f"{text}: latency is the limit; {best_relief(deeper or reliefs)}."
 
 
-def also_full(lowered: Lowered, totals: Totals, stop: SaturatedStation) -> str:
-    """Name the fullest station of another kind that is full as well."""
-    others = [
-        f
-        for f in ranked(lowered, totals)
-        if f.utilization > FULL and f.info.resource != stop.info.resource
-        if f.info.kind != "thread"
-    ]
-    if not others:
-        return ""
-    other = max(others, key=lambda f: f.utilization)
-    return f", with {spoken(lowered, totals, other)} {percent(other.utilization)} busy too"
-
-
-def _offered_load_text(most: SaturatedStation | None, name: str, offered: float) -> str:
+def _offered_load_text(
+    lowered: Lowered, totals: Totals, most: SaturatedStation | None, offered: float
+) -> str:
     text = f"The offered {format_iops(offered)} are carried"
     if most is None:
         return f"{text}."
     if most.bound_iops < 1.01 * offered:
         text = f"The offered {format_iops(offered)} are within 1 % of what can be carried"
     return (
-        f"{text}; fullest is {name} ({percent(most.utilization)} busy), "
+        f"{text}; fullest is {spoken(lowered, totals, most)} ({percent(most.utilization)} busy), "
         f"which allows {format_iops(most.bound_iops)} at most."
     )
-
-
-def _unstable(
-    stop: SaturatedStation | None, name: str, backlog_per_s: float, offered: float | None
-) -> str:
-    what = f"The offered {format_iops(offered)} have" if offered else "The load has"
-    why = f"; {name} is full at {format_iops(stop.bound_iops)}" if stop else ""
-    return f"{what} no steady state: the backlog grows by {backlog_per_s:,.0f} requests/s{why}."
 
 
 def describe(lowered: Lowered, totals: Totals, full: SaturatedStation) -> str:

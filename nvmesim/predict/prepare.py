@@ -15,8 +15,7 @@ from nvmesim.measure.stations import reducer
 from nvmesim.measure.steady import MAX_RECORDS, Collector
 from nvmesim.model.lowered import Lowered
 from nvmesim.network.network import HORIZON_PS
-from nvmesim.predict.pilots import found
-from nvmesim.predict.pilots.buffers import load_of
+from nvmesim.predict.pilots import load_of, slow_states
 from nvmesim.scenario.resolve import resolve
 from nvmesim.scenario.resolved import ResolvedScenario
 from nvmesim.scenario.schema import Scenario
@@ -61,7 +60,7 @@ class Prepared:
         )  # fmt: skip
         return controller.run()
 
-    def shortly(
+    def run_short(
         self, batch: int, requests: int, is_known: Callable[[Collector], bool] | None = None,
         longest: int = LONGEST,
     ) -> Collector:  # fmt: skip
@@ -97,7 +96,7 @@ def prepare(
     differs from one that was run starts where that one is.
     """
     resolved = resolve(scenario) if isinstance(scenario, Scenario) else scenario
-    states = found(resolved, level)
+    states = slow_states(resolved, level)
     number = resolved.run.seed if seed is None else seed
     return Prepared(
         states.scenario, states.lowered, engine_factory(engine), number, load_of(states.lowered),

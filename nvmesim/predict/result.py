@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Literal
 
+from nvmesim.catalog.links import LINE_BYTES
 from nvmesim.drawing import Printable
 from nvmesim.files import plain_json
 from nvmesim.measure.figures import (
@@ -19,15 +20,18 @@ from nvmesim.measure.figures import (
 )
 from nvmesim.measure.groups import GroupStats, OverTime
 from nvmesim.measure.syncs import Syncs
-from nvmesim.predict.crossing import Crossing, crossing
 from nvmesim.predict.stragglers import Waits
 from nvmesim.predict.uncertainty.domain import Outside
 from nvmesim.predict.uncertainty.goal import Goal, goal_of
 from nvmesim.predict.uncertainty.parts import Certainty
+from nvmesim.scenario.resolved import Interconnect
+from nvmesim.units import percent
 from nvmesim.warning import Warning, coded
 
 Verdict = Literal["cpu", "drive", "link", "raid-engine", "limit", "latency-bound", "unstable"]
 SCHEMA = 1
+FULL: Final = 0.90
+"""Utilization above which a station is what stops it."""
 
 
 @dataclass(frozen=True)
@@ -118,10 +122,7 @@ class Result(Printable):
     @property
     def crossing(self) -> Crossing | None:
         """Limits of a load that crosses sockets; None if nothing crosses."""
-        if self.resolved is None:
-            return None
-        cpus = self.cpu.sockets
-        return crossing(self.resolved.interconnect, self.stations, self.members, cpus)
+        return None if self.resolved is None else crossing(self.resolved.interconnect, self)
 
     def __repr__(self) -> str:
         """Return one line: the scenario, its IOPS, the verdict."""
@@ -130,55 +131,95 @@ class Result(Printable):
 
     def to_json(self) -> dict[str, Any]:
         """Return the object that `run --json` prints; what is not a finite number is None."""
-        b = self.bottleneck
+        plain = (
+            "scenario", "changes", "engine", "seed", "requests", "simulated_s", "wall_s",
+            "warmup_s", "converged", "total", "read", "write", "members", "stations", "cpu",
+            "bottleneck", "goal", "rebuild", "sync", "crossing", "waits", "groups", "over_time",
+            "uncertainty", "outside", "warnings", "assumptions",
+        )  # fmt: skip
         found: dict[str, Any] = plain_json({
-            "schema": SCHEMA,
-            "nvmesim": self.version,
-            "scenario": self.scenario,
-            "changes": list(self.changes),
-            "engine": self.engine,
-            "seed": self.seed,
-            "requests": self.requests,
-            "simulated_s": self.simulated_s,
-            "wall_s": self.wall_s,
-            "warmup_s": self.warmup_s,
-            "converged": self.converged,
-            "total": self.total.to_json(),
-            "read": self.read.to_json() if self.read else None,
-            "write": self.write.to_json() if self.write else None,
-            "members": [vars(m) for m in self.members],
-            "stations": [vars(s) for s in self.stations],
-            "cpu": {
-                **vars(self.cpu), "sockets": [vars(s) for s in self.cpu.sockets],
-                "intervals": {n: i.to_json() for n, i in self.cpu_intervals.items()},
-            },
-            "bottleneck": {
-                "verdict": b.verdict,
-                "sentence": b.sentence,
-                "station": b.station,
-                "kind": b.kind,
-                "utilization": b.utilization,
-                "bound_iops": b.bound_iops,
-                "bound": self.bound.to_json() if self.bound else None,
-                "bounds": dict(b.bounds),
-                "backlog_per_s": b.backlog_per_s,
-                "reliefs": [
-                    {"change": r.change, "iops": r.iops.to_json(), "gain": r.gain,
-                     "gain_low": r.gain_low, "gain_high": r.gain_high, "p_better": r.p_better,
-                     "set": dict(r.set)}
-                    for r in b.reliefs
-                ],
-            },
-            "goal": goal.to_json() if (goal := self.goal) else None,
-            "rebuild": self.rebuild.to_json() if self.rebuild else None,
-            "sync": self.sync.to_json() if self.sync else None,
-            "crossing": way.to_json() if (way := self.crossing) else None,
-            "waits": self.waits.to_json() if self.waits else None,
-            "groups": [g.to_json() for g in self.groups],
-            "over_time": self.over_time.to_json() if self.over_time else None,
-            "uncertainty": self.uncertainty,
-            "outside": [item.to_json() for item in self.outside],
-            "warnings": [w.to_json() for w in coded(self.warnings)],
-            "assumptions": list(self.assumptions),
+            "schema": SCHEMA, "nvmesim": self.version, **{key: getattr(self, key) for key in plain},
+            "cpu": {**vars(self.cpu), "intervals": self.cpu_intervals},
+            "bottleneck": {**vars(self.bottleneck), "bound": self.bound},
+            "warnings": coded(self.warnings),
         })  # fmt: skip
         return found
+
+
+@dataclass(frozen=True)
+class Suspect:
+    """One thing that could bind, how full it is, and what is counted."""
+
+    name: str
+    """As "wire", "credits", "cycles", "memory", "drive" or "lock"."""
+    utilization: float
+    station: str = ""
+
+    @property
+    def binds(self) -> bool:
+        """True if it is full."""
+        return self.utilization > FULL
+
+    def to_json(self) -> dict[str, Any]:
+        """Return an object of `run --json`."""
+        return {**vars(self), "binds": self.binds, "station": self.station or None}
+
+
+@dataclass(frozen=True)
+class Crossing:
+    """Traffic between sockets: what binds it of drive, wire, credits, cycles, memory and locks.
+
+    "The UPI is full" and "crossing the UPI costs cycles" are different claims with different cures,
+    so each suspect gets its own figure, and those that the run excludes are said to be excluded.
+    """
+
+    bytes_per_s: float
+    """Over the fullest direction of the links, messages included."""
+    wire_bytes_per_s: float
+    """Load of that direction."""
+    lines_under_way: float
+    """Cache lines between the sockets at a time, on average: fewer credits than that would bind."""
+    suspects: tuple[Suspect, ...]
+
+    def sentence(self) -> str:
+        """The limit and what is excluded, in one line."""
+        named = {s.name: f"{s.name} ({percent(s.utilization)})" for s in self.suspects}
+        full = [named[s.name] for s in self.suspects if s.binds]
+        rest = [named[s.name] for s in self.suspects if not s.binds]
+        moved = f"{self.bytes_per_s / 1e9:.3g} of {self.wire_bytes_per_s / 1e9:.3g} GB/s cross"
+        verdict = f"bound by {' and '.join(full)}" if full else "none of them binds"
+        lines = f"{self.lines_under_way:.2g} cache lines in flight"
+        return f"{moved} ({lines}); {verdict}; excluded: {', '.join(rest)}"
+
+
+def crossing(joined: Interconnect | None, result: Result) -> Crossing | None:
+    """Return what a run says of the way between sockets, *joined*; None if nothing crosses."""
+    links = [s for s in result.stations if s.resource == "interconnect" and s.utilization > 0]
+    locks = [s for s in result.stations if s.kind == "lock"]
+    memory = [s for s in result.stations if s.resource == "memory"]
+    if joined is None or not (links or locks):
+        return None
+
+    def fullest(name: str, stations: Sequence[StationStats]) -> list[Suspect]:
+        most = max(stations, key=lambda s: s.utilization, default=None)
+        return [Suspect(name, most.utilization, most.name)] if most else []
+
+    wire = joined.link.raw_bytes_per_s * joined.efficiency
+    wires = fullest("wire", links) or [Suspect("wire", 0.0)]
+    if joined.credits is not None and joined.latency_ps:
+        # A direction that is held by its credits moves fewer bytes than it could.
+        per_line = max(LINE_BYTES / wire, 2 * joined.latency_ps * 1e-12 / joined.credits)
+        full = float(wires[0].utilization * (LINE_BYTES / per_line) / wire)
+        wires = [replace(wires[0], utilization=full)]
+    full = wires[0].utilization
+    lines = full * wire / LINE_BYTES * 2 * joined.latency_ps * 1e-12
+    cycles = max((c.logical_utilization for c in result.cpu.sockets), default=0.0)
+    suspects = [
+        *wires,
+        *([Suspect("credits", lines / joined.credits)] if joined.credits else []),
+        Suspect("cycles", cycles),
+        *fullest("memory", memory),
+        Suspect("drive", max((m.utilization for m in result.members), default=0.0)),
+        *fullest("lock", locks),
+    ]
+    return Crossing(full * wire, wire, lines, tuple(suspects))

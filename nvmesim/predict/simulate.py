@@ -4,25 +4,28 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import replace
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
-from nvmesim.measure.control import MAX_REQUESTS, Progress, Recorder, RunGoal
+from nvmesim.measure import paired
+from nvmesim.measure.control import MAX_REQUESTS, Progress, RunGoal
+from nvmesim.measure.figures import Interval
 from nvmesim.measure.paired import Comparison
-from nvmesim.model.lowered import Lowered
+from nvmesim.measure.requests import RequestWriter
 from nvmesim.predict.answer import RunAnswer, offered
-from nvmesim.predict.comparing import difference
 from nvmesim.predict.prepare import EngineFactory, prepare
 from nvmesim.predict.result import Result
 from nvmesim.predict.uncertainty.certainty import model_uncertainty, precision_goal
+from nvmesim.predict.uncertainty.design import difference_of_numbers
+from nvmesim.predict.uncertainty.difference import gain_of
+from nvmesim.predict.uncertainty.parts import NONE, Span
 from nvmesim.scenario.resolved import ResolvedScenario
 from nvmesim.scenario.schema import Scenario
 from nvmesim.warning import Warning
 
-__all__ = ["EngineFactory", "compare", "offered", "prepare", "simulate"]
+__all__ = ["EngineFactory", "RunOptions", "compare", "offered", "prepare", "simulate"]
 
 REBUILD_LEAST: Final = 4_000
 """Requests that a rebuild alone is simulated for at least: each is many commands, and all alike."""
@@ -30,60 +33,75 @@ SLOW_ENGINE: Final = 10
 """The SimPy engine's runs are so many times shorter at most."""
 
 
+@dataclass(frozen=True)
+class RunOptions:
+    """How `simulate` runs a scenario, and what it studies besides; see there."""
+
+    engine: str | EngineFactory = "compiled"
+    seed: int | None = None
+    precision: float | None = None
+    requests: int | None = None
+    reliefs: bool = True
+    curve: bool = False
+    waits: bool | Literal["load"] = False
+    over_time: bool = True
+    certainty: bool = True
+    without_source: str = ""
+    requests_file: str | Path | None = None
+    max_requests: int = MAX_REQUESTS
+    max_wall_s: float = math.inf
+
+
 def simulate(
     scenario: Scenario | ResolvedScenario,
+    options: RunOptions | None = None,
     *,
-    engine: str | EngineFactory = "compiled",
-    seed: int | None = None,
-    precision: float | None = None,
-    requests: int | None = None,
-    reliefs: bool = True,
-    curve: bool = False,
-    waits: bool | Literal["load"] = False,
-    over_time: bool = True,
-    certainty: bool = True,
-    without_source: str = "",
-    requests_file: str | Path | None = None,
-    max_requests: int = MAX_REQUESTS,
-    max_wall_s: float = math.inf,
     progress: Progress | None = None,
+    **changes: Any,
 ) -> Result:
     """Predict what *scenario* does: the one function behind every command that does.
 
-    *engine* is "compiled", "simpy", or a callable (network, seed=, record=) -> Engine. *seed*,
-    *precision* (relative, of what simulation leaves of IOPS) and *requests* (exactly so many after
-    the warm-up) take the place of the scenario's own; with none of these the run is as precise as
-    the rest of the interval deserves. *reliefs* simulates what could relieve the bottleneck,
-    *curve* throughput against outstanding, *waits* what a striped volume loses to its slowest
-    member ("load": only where requests of the load wait for several members), *over_time* (on
-    unless it is turned off) latency slice by slice and each workload by itself. With *certainty*
-    every interval holds four parts: simulation, the profiles' numbers, what they miss, and the
-    error of the model (learned without *without_source*); without it the simulation's alone.
-    *requests_file* gets one row a request (Parquet). The run ends unconverged after *max_requests*
-    or *max_wall_s*; a KeyboardInterrupt ends it with what there is, unconverged and with a warning.
+    Keyword arguments are those of `RunOptions`, and change *options*. *engine* is "compiled",
+    "simpy", or a callable (network, seed=, record=) -> Engine. *seed*, *precision* (relative, of
+    what simulation leaves of IOPS) and *requests* (exactly so many after the warm-up) take the
+    place of the scenario's own; with none of these the run is as precise as the rest of the
+    interval deserves. *reliefs* simulates what could relieve the bottleneck, *curve* throughput
+    against outstanding, *waits* what a striped volume loses to its slowest member ("load": only
+    where requests of the load wait for several members), *over_time* (on unless it is turned off)
+    latency slice by slice and each workload by itself. With *certainty* every interval holds four
+    parts: simulation, the profiles' numbers, what they miss, and the error of the model (learned
+    without *without_source*); without it the simulation's alone. *requests_file* gets one row a
+    request (Parquet). The run ends unconverged after *max_requests* or *max_wall_s*; a
+    KeyboardInterrupt ends it with what there is, unconverged and with a warning.
 
-    Raises ScenarioError and its kin for a scenario that cannot be, DeadlockError if it stops.
+    Raises ScenarioError and its kin for a scenario that cannot be, DeadlockError if it stops,
+    TypeError for an unknown option.
     """
     started = time.perf_counter()
-    ready = prepare(scenario, engine, seed)
-    goal = goal_of(ready.scenario, precision, requests, max_requests, max_wall_s, without_source)
-    if engine == "simpy":
+    run = replace(options or RunOptions(), **changes)
+    ready = prepare(scenario, run.engine, run.seed)
+    goal = _goal(ready.scenario, run)
+    if run.engine == "simpy":
         goal = replace(goal, least=goal.least // SLOW_ENGINE, most=goal.most // SLOW_ENGINE)
-    with _recorder(requests_file, ready.lowered) as (record, finish):
+    with ExitStack() as stack:
+        record = None
+        if run.requests_file is not None:
+            record = stack.enter_context(RequestWriter(Path(run.requests_file), ready.lowered))
         measured = ready.measure(goal, record, progress)
-        finish(measured.window.warmup_ps)
-    answer = RunAnswer(ready, measured, sliced=over_time)
+        if record is not None:
+            record.finish(measured.window.warmup_ps)
+    answer = RunAnswer(ready, measured, sliced=run.over_time)
     if not measured.interrupted:
         try:
-            answer.explore(reliefs, curve, certainty, progress)
-            if waits:
-                answer.study_waits(progress, of_load=waits == "load")
+            answer.explore(run.reliefs, run.curve, run.certainty, progress)
+            if run.waits:
+                answer.study_waits(progress, of_load=run.waits == "load")
         except KeyboardInterrupt:
             answer.warnings.append(Warning("interrupted", "interrupted: what-ifs were left out"))
             answer.interrupted = True
-    if certainty:
-        answer.judge(without_source)
-    return answer.result(engine, time.perf_counter() - started)
+    if run.certainty:
+        answer.judge(run.without_source)
+    return answer.result(run.engine, time.perf_counter() - started)
 
 
 def compare(
@@ -106,47 +124,60 @@ def compare(
     """
     first = prepare(a, engine, seed)
     second = prepare(b, engine, first.seed)
-    goals = [goal_of(ready.scenario, None, requests) for ready in (first, second)]
-    runs = []
+    goals = [_goal(ready.scenario, RunOptions(requests=requests)) for ready in (first, second)]
+    answers = []
     for i, (ready, goal) in enumerate(zip((first, second), goals, strict=True)):
         if progress is not None:
             progress(f"simulating {ready.name}", i / 2)
-        runs.append(RunAnswer(ready, ready.measure(goal), sliced=False))
-    return difference(runs[0], runs[1], certainty=certainty, progress=progress)
+        answers.append(RunAnswer(ready, ready.measure(goal), sliced=False))
+    names = (first.name, second.name)
+    if first.name == second.name:
+        names = (f"{first.name} (a)", f"{second.name} (b)")
+    said = (text for r in answers for text in (*r.ready.lowered.warnings, *r.measured.warnings))
+    plain = paired.compared(
+        names, answers[0].measured, answers[1].measured, tuple(dict.fromkeys(said))
+    )
+    if not certainty or plain.iops_a.value <= 0 or plain.iops_b.value <= 0:
+        return plain
+    return _with_certainty(plain, answers[0], answers[1], progress)
 
 
-def goal_of(
-    scenario: ResolvedScenario,
-    precision: float | None = None,
-    requests: int | None = None,
-    most: int = MAX_REQUESTS,
-    wall_s: float = math.inf,
-    without_source: str = "",
-) -> RunGoal:
+def _with_certainty(
+    plain: Comparison, a: RunAnswer, b: RunAnswer, progress: Progress | None
+) -> Comparison:
+    """*plain* with what the two do not share of the doubt; numbers move both together."""
+    numbers: Span = NONE
+    both = (a, b)
+    if not any(r.measured.backlog_per_s is not None or r.ready.load.replayed for r in both):
+        halves = [(r.ready.scenario, r.what_ifs.again) for r in both]
+        numbers = difference_of_numbers(halves[0], halves[1], progress)
+    budgets = [answer.judge() for answer in both]
+    rest = [replace(k, numbers=None).parts("iops").total for k in budgets]
+    alike = len({k.known.model_class for k in budgets}) == 1
+    gain = gain_of(plain.gain, (rest[0], rest[1]), same_class=alike, own=numbers)
+    iops_a, iops_b = (r.whole_of(r.measured.window.iops()) for r in both)
+    ends = (iops_a.value * gain.interval.low, iops_a.value * gain.interval.high)
+    return replace(
+        plain,
+        iops_a=iops_a, iops_b=iops_b,
+        iops=Interval(iops_a.value * gain.interval.value, *ends),
+        gain=gain.interval, p_better=gain.p_better,
+    )  # fmt: skip
+
+
+def _goal(scenario: ResolvedScenario, options: RunOptions) -> RunGoal:
     """The caller's goal, or the scenario's, or else what the answer deserves."""
     run = scenario.run
-    if requests is not None:
-        return RunGoal(None, requests, None, most=most, wall_s=wall_s)
-    share = precision if precision is not None else run.precision
-    if share is not None:
-        return RunGoal(share, None, None, most=most, wall_s=wall_s)
-    stated = RunGoal(None, run.requests, run.duration_ps, most=most, wall_s=wall_s)
-    if run.requests is not None or run.duration_ps is not None:
+    stated = RunGoal(
+        None, options.requests, None, most=options.max_requests, wall_s=options.max_wall_s
+    )
+    if options.requests is not None:
         return stated
+    share = options.precision if options.precision is not None else run.precision
+    if share is not None:
+        return replace(stated, precision=share)
+    if run.requests is not None or run.duration_ps is not None:
+        return replace(stated, requests=run.requests, duration_ps=run.duration_ps)
     if not scenario.workload:
         return replace(stated, requests=REBUILD_LEAST)
-    return precision_goal(stated, model_uncertainty(scenario, without=without_source))
-
-
-@contextmanager
-def _recorder(
-    path: str | Path | None, lowered: Lowered
-) -> Iterator[tuple[Recorder | None, Callable[[float], None]]]:
-    """Yield where rows of requests go, and what makes a file of them."""
-    if path is None:
-        yield None, lambda warmup_ps: None
-        return
-    from nvmesim.measure.requests import RequestWriter
-
-    with RequestWriter(Path(path), lowered) as writer:
-        yield writer, writer.finish
+    return precision_goal(stated, model_uncertainty(scenario, without=options.without_source))

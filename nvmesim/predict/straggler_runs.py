@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
@@ -21,7 +22,7 @@ from nvmesim.model.lowered import Lowered
 from nvmesim.network.network import HORIZON_PS
 from nvmesim.predict.prepare import prepare
 from nvmesim.predict.stragglers import MemberWait, ScalePoint, SizeWait, Waits
-from nvmesim.predict.upgrades import small_buffers
+from nvmesim.predict.upgrades import with_profiles
 from nvmesim.scenario.resolved import ResolvedScenario, Target, Volume, WorkloadGroup
 from nvmesim.units import PS_PER_S
 
@@ -53,7 +54,16 @@ def study(
     With *of_load* only what the load meets: None if each of its requests is served by one member,
     and no larger sizes or other numbers of members where no request is larger than a chunk.
     """
-    found = _volume_and_group(scenario)
+    found = next(
+        (
+            (scenario.volumes[target.index], group)
+            for group in scenario.workload
+            for target in group.targets
+            if target.kind == "volume" and group.trace is None
+            if len(scenario.volumes[target.index].members) > 1
+        ),
+        None,
+    )
     if found is None:
         return None
     volume, group = found
@@ -64,12 +74,13 @@ def study(
             return None
         group = replace(group, read=1.0 if op == "read" else 0.0)
     striped = not of_load or _exceeds_chunk(volume, max(own))
+    if striped and volume.raid.has_chunks:
+        data = max(1, volume.raid.data_members(len(volume.members), volume.copies))
+        own |= {volume.chunk, volume.chunk * data}
     sizes = []
-    for n_bytes in _sizes(volume, own, striped):
-        try:
+    for n_bytes in sorted(size for size in own if size <= MOST_BYTES):
+        with suppress(InputError):
             sizes.append(_size(scenario, volume, group, n_bytes, seed))
-        except InputError:
-            continue
     scaled = scaling(scenario, volume, counts, seed) if striped else ()
     return Waits(volume.name, tuple(sizes), tuple(scaled))
 
@@ -89,32 +100,11 @@ def _exceeds_chunk(volume: Volume, n_bytes: int) -> bool:
     return volume.raid.has_chunks and n_bytes > volume.chunk
 
 
-def _volume_and_group(scenario: ResolvedScenario) -> tuple[Volume, WorkloadGroup] | None:
-    for group in scenario.workload:
-        for target in group.targets:
-            if target.kind == "volume":
-                volume = scenario.volumes[target.index]
-                if len(volume.members) > 1 and group.trace is None:
-                    return volume, group
-    return None
-
-
-def _sizes(volume: Volume, own: set[int], striped: bool) -> list[int]:
-    """The load's *own* block sizes; if *striped* a chunk, and a chunk of each data member."""
-    level = volume.raid
-    data = max(1, level.data_members(len(volume.members), volume.copies))
-    stripe = {volume.chunk, volume.chunk * data} if level.has_chunks and striped else set()
-    return sorted(size for size in own | stripe if size <= MOST_BYTES)
-
-
 def _on(
-    scenario: ResolvedScenario, volume: Volume, group: WorkloadGroup, n_bytes: int
+    scenario: ResolvedScenario, volume: Volume, group: WorkloadGroup, n_bytes: int, in_flight: int
 ) -> ResolvedScenario:
     """*scenario* with one group on *volume*: closed loop, one size, few in flight."""
-    threads, depth = group.n_threads, group.outstanding
-    if group.is_open:
-        threads, depth = 1, 8
-    in_flight = min(MOST_IN_FLIGHT, max(1, _recorded(scenario, volume, n_bytes) // 8))
+    threads, depth = (1, 8) if group.is_open else (group.n_threads, group.outstanding)
     threads = min(threads, in_flight)
     load = replace(
         group,
@@ -130,26 +120,33 @@ def _on(
     return small_buffers(replace(scenario, volumes=volumes, workload=(load,)))
 
 
+def small_buffers(s: ResolvedScenario) -> ResolvedScenario:
+    """Return *s* with write buffers a sixteenth as large, yet of eight units per die at least."""
+
+    def change(p: DriveProfile) -> DriveProfile:
+        w = p.write
+        least = 8 * p.dies.value * w.unit.value
+        smaller = min(w.buffer.value, max(least, w.buffer.value / 16))
+        buffer = w.buffer.model_copy(update={"value": smaller})
+        return p.model_copy(update={"write": w.model_copy(update={"buffer": buffer})})
+
+    return with_profiles(s, change)
+
+
 def _plain(volume: Volume) -> Volume:
     """*volume* without a rebuild, and with members that its requests wait for: no write cache."""
     engine = volume.engine.model_copy(update={"cache": Quantity(value=0)})
     return replace(volume, rebuild=False, engine=engine)
 
 
-def _recorded(scenario: ResolvedScenario, volume: Volume, n_bytes: int) -> int:
-    """Requests that a recording takes at this size."""
-    profile = scenario.drives[volume.members[0]].profile
-    units = max(_units(profile, n_bytes, write=write) for write in (False, True))
-    return int(min(REQUESTS, max(16, STEPS / units)))
-
-
 @dataclass
 class _Member:
-    """Sums of one member."""
+    """Sums of one member, ps."""
 
     times: list[float] = field(default_factory=list)
-    busy: float = 0.0
-    phases: float = 0.0
+    """Its share of each phase, s."""
+    busy: int = 0
+    phases: int = 0
     last: int = 0
     shared: int = 0
 
@@ -157,50 +154,44 @@ class _Member:
 def _size(
     scenario: ResolvedScenario, volume: Volume, group: WorkloadGroup, n_bytes: int, seed: int
 ) -> SizeWait:
-    changed = _on(scenario, volume, group, n_bytes)
+    profile = scenario.drives[volume.members[0]].profile
+    units = max(_units(profile, n_bytes, write=write) for write in (False, True))
+    recorded = int(min(REQUESTS, max(16, STEPS / units)))
+    most = min(MOST_IN_FLIGHT, max(1, recorded // 8))
+    changed = _on(scenario, volume, group, n_bytes, most)
     ready = prepare(changed, "simpy", seed)
-    lowered = ready.lowered
     in_flight = changed.workload[0].in_flight
-    wanted = _recorded(scenario, volume, n_bytes) + in_flight
-    engine = ready.engine(timeline=wanted)
+    engine = ready.engine(timeline=recorded + in_flight)
     assert isinstance(engine, ReferenceEngine)
-    engine.advance(wanted + in_flight, HORIZON_PS)
+    engine.advance(recorded + 2 * in_flight, HORIZON_PS)
     members: dict[int, _Member] = {drive: _Member() for drive in volume.members}
     totals: dict[int, float] = defaultdict(float)
-    for request, phase in phases(engine.steps(), lowered):
+    for request, phase in _phases(engine.steps(), ready.lowered):
         if request < in_flight:  # while the load starts
             continue
-        length = max(phase.values())
-        totals[request] += length / PS_PER_S
-        _gather(members, phase, length)
+        slowest = max(phase, key=lambda drive: phase[drive])
+        totals[request] += phase[slowest] / PS_PER_S
+        for drive, time in phase.items():
+            m = members.setdefault(drive, _Member())
+            m.times.append(time / PS_PER_S)
+            m.busy += time
+            m.phases += phase[slowest]
+            m.shared += len(phase) > 1
+            m.last += len(phase) > 1 and drive == slowest
     found = tuple(
         MemberWait(
-            scenario.drives[drive].name,
-            _thinned(m.times),
-            m.busy / m.phases,
+            scenario.drives[drive].name, _thinned(m.times), m.busy / m.phases,
             m.last / max(1, m.shared),
         )
-        for drive, m in members.items()
-        if m.times
-    )
-    op = "read" if changed.workload[0].read == 1.0 else "write"
+        for drive, m in members.items() if m.times
+    )  # fmt: skip
     if not totals:
         raise InputError("no request used a member")
+    op = "read" if changed.workload[0].read == 1.0 else "write"
     return SizeWait(n_bytes, op, found, _thinned(list(totals.values())))
 
 
-def _gather(members: dict[int, _Member], phase: dict[int, int], length: int) -> None:
-    worst = max(phase, key=lambda drive: phase[drive])
-    for drive, time in phase.items():
-        m = members.setdefault(drive, _Member())
-        m.times.append(time / PS_PER_S)
-        m.busy += time
-        m.phases += length
-        m.shared += len(phase) > 1
-        m.last += len(phase) > 1 and drive == worst
-
-
-def phases(steps: Sequence[Step], lowered: Lowered) -> Iterator[tuple[int, dict[int, int]]]:
+def _phases(steps: Sequence[Step], lowered: Lowered) -> Iterator[tuple[int, dict[int, int]]]:
     """(request, drive -> ps from the fork to its last departure) of each phase.
 
     Children of one phase are forked in one instant, so their first arrival tells phases apart.
@@ -236,53 +227,38 @@ def _thinned(values: list[float]) -> tuple[float, ...]:
 
 
 def scaling(
-    scenario: ResolvedScenario,
-    volume: Volume,
-    counts: Sequence[int] = COUNTS,
-    seed: int = 1,
+    scenario: ResolvedScenario, volume: Volume, counts: Sequence[int] = COUNTS, seed: int = 1,
     units: int = UNITS,
-) -> Iterator[ScalePoint]:
+) -> Iterator[ScalePoint]:  # fmt: skip
     """Throughput of so many drives that share each request over that of as many alone.
 
     Drives are taken from the volume's members in turn, so uneven ones keep their share; a request
     is a chunk for every drive, and the next one is sent when it is done.
     """
-    chunk = volume.chunk if volume.raid.has_chunks else 64 << 10
+
+    def rate(members: Sequence[int], op: str) -> float:
+        return _rate(_striped(scenario, volume, members, op), seed, units)
+
+    plain = {m: replace(scenario.drives[m], index=0, name="") for m in volume.members}
     for op in ("write", "read"):
         alone: dict[int, float] = {}
-        try:
-            for member in dict.fromkeys(volume.members):
-                same = _alike(scenario, member, alone)
-                alone[member] = (
-                    _rate(_striped(scenario, volume, [member], chunk, op), seed, units)
-                    if same is None
-                    else alone[same]
-                )
+        with suppress(InputError):  # a drive that knows no such operation
+            for member, drive in plain.items():
+                same = next((other for other in alone if plain[other] == drive), None)
+                alone[member] = rate([member], op) if same is None else alone[same]
             yield ScalePoint(1, op, 1.0)
             for n in counts:
-                if n == 1:
-                    continue
-                members = [volume.members[i % len(volume.members)] for i in range(n)]
-                rate = _rate(_striped(scenario, volume, members, chunk, op), seed, units)
-                mean = sum(alone[m] for m in members) / n
-                yield ScalePoint(n, op, rate / mean)
-        except InputError:  # a drive that knows no such operation
-            continue
-
-
-def _alike(scenario: ResolvedScenario, member: int, known: dict[int, float]) -> int | None:
-    """A drive in *known* that is like *member*, if there is one."""
-    mine = replace(scenario.drives[member], index=0, name="")
-    for other in known:
-        if replace(scenario.drives[other], index=0, name="") == mine:
-            return other
-    return None
+                if n > 1:
+                    members = [volume.members[i % len(volume.members)] for i in range(n)]
+                    mean = sum(alone[m] for m in members) / n
+                    yield ScalePoint(n, op, rate(members, op) / mean)
 
 
 def _striped(
-    scenario: ResolvedScenario, volume: Volume, members: Sequence[int], chunk: int, op: str
+    scenario: ResolvedScenario, volume: Volume, members: Sequence[int], op: str
 ) -> ResolvedScenario:
     """One request at a time on a raid0 of copies of *members*, or on one of them."""
+    chunk = volume.chunk if volume.raid.has_chunks else 64 << 10
     drives = tuple(
         replace(scenario.drives[m], index=i, name=f"member{i}") for i, m in enumerate(members)
     )

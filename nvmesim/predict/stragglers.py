@@ -107,14 +107,16 @@ class Waits:
         return {
             "volume": self.volume,
             "scaling": [asdict(point) for point in self.scaling],
-            "sizes": [_size_json(size) for size in self.sizes],
-        }
-
-
-def _size_json(size: SizeWait) -> dict[str, Any]:
-    members = [
-        {"name": m.name, "mean_s": float(np.mean(m.latencies_s)), "busy": m.busy, "last": m.last}
-        for m in size.members
-    ]
-    mean = float(np.mean(size.volume_s))
-    return {"block_size": size.n_bytes, "op": size.op, "mean_s": mean, "members": members}
+            "sizes": [
+                {
+                    "block_size": size.n_bytes, "op": size.op,
+                    "mean_s": float(np.mean(size.volume_s)),
+                    "members": [
+                        {"name": m.name, "mean_s": float(np.mean(m.latencies_s)), "busy": m.busy,
+                         "last": m.last}
+                        for m in size.members
+                    ],
+                }
+                for size in self.sizes
+            ],
+        }  # fmt: skip

@@ -6,7 +6,7 @@ Each shares its random numbers with the measured run, and is compared with that 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Final
@@ -22,17 +22,21 @@ from nvmesim.measure.load import fill_share
 from nvmesim.measure.paired import MIN_PAIRED
 from nvmesim.measure.stations import Totals
 from nvmesim.measure.steady import Collector
+from nvmesim.model.sharers import served_in_turn
+from nvmesim.predict import array_upgrades as arrays
 from nvmesim.predict import bottleneck
-from nvmesim.predict.change import Change
-from nvmesim.predict.pilots.buffers import of_drives
+from nvmesim.predict import upgrades as servers
+from nvmesim.predict.pilots import of_drives
 from nvmesim.predict.prepare import Prepared, compiled, prepare
 from nvmesim.predict.result import CurvePoint
 from nvmesim.predict.uncertainty.design import Numbers, numbers
-from nvmesim.predict.upgrades import choose, scaled_outstanding
-from nvmesim.scenario.resolved import ResolvedScenario
+from nvmesim.predict.upgrades import Change, ChangeFactory
+from nvmesim.scenario.resolved import ResolvedScenario, WorkloadGroup
 from nvmesim.units import PS_PER_S
 from nvmesim.warning import Warning
 
+MOST: Final = 5
+"""Reliefs simulated for one answer."""
 SHORT_REQUESTS: Final = 60_000
 """Requests of a what-if run: common random numbers make so few enough."""
 LEAST_REQUESTS: Final = 20_000
@@ -49,11 +53,92 @@ MOVED_REQUESTS: Final = (250, 16_000)
 """Requests of a run with moved numbers."""
 MOVED_VISITS: Final = 120_000
 """Station visits of such a run, within these limits."""
-MOVED_ROUNDS: Final = 12
+MOVED_TIMES: Final = 12
 """Such a run is of what is in flight so many times over, at least."""
 MOVED_BATCHES: Final = 16
 MAX_THREADS: Final = 4
 CURVE_POINTS: Final = 9
+
+
+BY_RESOURCE: Final[dict[str, tuple[ChangeFactory, ...]]] = {
+    "cores": (
+        servers.one_more_core, servers.more_ghz, servers.twice_the_cores,
+        servers.twice_the_cores_and_threads,
+    ),
+    "threads": (servers.twice_the_threads, servers.more_ghz, servers.one_file_a_thread),
+    "dies": (servers.one_more_drive, servers.twice_the_dies),
+    "channels": (servers.one_more_drive, servers.twice_the_dies),
+    "commands": (servers.one_more_drive, servers.twice_the_commands),
+    "rounds": (servers.one_more_drive,),
+    "read_bandwidth": (servers.one_more_drive, servers.twice_the_bandwidth),
+    "write_bandwidth": (servers.one_more_drive, servers.twice_the_bandwidth),
+    "program": (servers.one_more_drive, servers.twice_the_buffer),
+    "buffer": (servers.one_more_drive, servers.twice_the_buffer),
+    "port": (servers.faster_ports, servers.one_more_drive),
+    "uplink": (servers.wider_uplinks,),
+    "adapter-commands": (servers.more_commands_through_adapters, servers.wider_uplinks),
+    "interconnect": (servers.one_more_interconnect, servers.near_the_drives),
+    "memory": (servers.twice_the_memory, servers.near_the_drives),
+    "section": (servers.near_the_drives, servers.one_more_interconnect),
+    "guest-section": (servers.more_threads_of_a_virtual_disk,),
+    "sq-threads": (servers.twice_the_threads, servers.more_ghz),
+    "engine": (arrays.shorter_serial_section,),
+    "engine-lock": (arrays.newer_kernel, arrays.two_arrays, arrays.no_bitmap),
+    "bitmap-file": (arrays.no_bitmap,),
+    "engine-threads": (
+        arrays.eight_workers, arrays.two_arrays, arrays.newer_kernel, arrays.larger_stripe_cache,
+    ),
+    "volume-limit": (servers.twice_the_volume_limits, servers.one_more_drive),
+}  # fmt: skip
+"""Changes to try for each `StationInfo.resource`, most to the point first."""
+
+
+def choose(
+    scenario: ResolvedScenario,
+    stations: Sequence[bottleneck.SaturatedStation],
+    stop: bottleneck.SaturatedStation | None,
+) -> list[Change]:
+    """Return the changes worth simulating: for what stops it, then for those next in line.
+
+    *stations* come as `bottleneck.ranked` sorts them. Without a bottleneck, outstanding is first.
+    Where something crosses sockets, one more link is always tried, so that the answer says what it
+    would change.
+    """
+    pools = served_in_turn(scenario)
+    makers: list[ChangeFactory] = [arrays.smaller_records]
+    if stop is not None:
+        makers += BY_RESOURCE.get(stop.info.resource, ())
+    elif pools:
+        makers += [arrays.more_at_a_drive, servers.twice_the_threads]
+    else:
+        makers += [servers.twice_the_outstanding, arrays.larger_stripe_cache]
+    if any(f.info.resource == "interconnect" and f.utilization > 0 for f in stations):
+        makers = [*makers[:2], *BY_RESOURCE["interconnect"]]
+    resources = dict.fromkeys(f.info.resource for f in stations if f is not stop)
+    for resource in [r for r in resources if r in BY_RESOURCE][:3]:
+        makers += [m for m in BY_RESOURCE[resource] if m(scenario) is not None][:1]
+    makers.append(servers.twice_the_threads if pools else servers.twice_the_outstanding)
+    made = (maker(scenario) for maker in dict.fromkeys(makers))
+    return [change for change in made if change is not None][:MOST]
+
+
+def scaled_outstanding(s: ResolvedScenario, factor: float) -> ResolvedScenario | None:
+    """Return *s* with *factor* times as much outstanding per thread, or with fewer threads.
+
+    None if there is nothing left to halve, or the factor does not come out even.
+    """
+
+    def change(group: WorkloadGroup) -> WorkloadGroup:
+        per_thread = group.outstanding * factor
+        if per_thread >= 1:
+            return replace(group, outstanding=int(per_thread) if per_thread % 1 == 0 else 0)
+        threads = group.threads * per_thread
+        return replace(group, outstanding=1, threads=int(threads) if threads % 1 == 0 else 0)
+
+    groups = tuple(g if g.is_open else change(g) for g in s.workload)
+    if any(g.threads < 1 or g.outstanding < 1 for g in groups):
+        return None
+    return replace(s, workload=groups)
 
 
 @dataclass(frozen=True)
@@ -73,11 +158,47 @@ class WhatIfs:
         """
         if self.ready.load.is_open and self.measured.backlog_per_s is None:
             return ()
-        return tuple(sorted(self._reliefs(progress), key=lambda relief: -relief.gain))
+        stations = bottleneck.ranked(self.ready.lowered, self.totals)
+        changes = choose(self.ready.scenario, stations, bottleneck.limiting(stations))
+        base, head = self.measured.window.iops(), self.measured.head
+        if self._has_own_base:
+            head = self._again(self.ready.scenario).records
+        out = []
+        # The kernel holds no lock, so runs in threads overlap; each is its own.
+        with ThreadPoolExecutor(min(MAX_THREADS, os.cpu_count() or 1)) as pool:
+            try:
+                runs = pool.map(lambda change: self._changed(change, head), changes)
+                for i, (change, changed) in enumerate(zip(changes, runs, strict=True)):
+                    if progress is not None:
+                        progress(f"what if: {change.text}", (i + 1) / len(changes))
+                    if changed is not None:
+                        found = paired.relief(change.text, base, head, changed)
+                        out.append(replace(found, set=change.set))
+            except KeyboardInterrupt:
+                pool.shutdown(cancel_futures=True)
+                raise
+        return tuple(sorted(out, key=lambda relief: -relief.gain))
 
     def curve(self, progress: Progress | None) -> tuple[CurvePoint, ...]:
-        """Throughput against outstanding, for closed loops."""
-        return () if self.ready.load.is_open else tuple(self._curve(progress))
+        """Throughput against outstanding, in powers of two around a closed loop's own."""
+        out: list[CurvePoint] = []
+        if self.ready.load.is_open:
+            return ()
+        for i in range(CURVE_POINTS):
+            changed = scaled_outstanding(self.ready.scenario, 2.0 ** (i - CURVE_POINTS + 3))
+            if changed is None:
+                continue
+            if progress is not None:
+                progress("throughput against outstanding", i / CURVE_POINTS)
+            kept = self._again(changed)
+            window = kept.window(kept.warmup()[0])
+            data = samples(window, None)
+            is_enough = data is not None and enough(data.size, 99)
+            p99 = data.quantile(0.99) / PS_PER_S if data is not None and is_enough else None
+            in_flight = sum(g.in_flight for g in changed.workload if not g.is_open)
+            mean = window.mean_latency_s(None).value
+            out.append(CurvePoint(in_flight, window.iops().value, mean, p99))
+        return tuple(out)
 
     def numbers(self, progress: Progress | None) -> Numbers | None:
         """Effect of the profiles' uncertain numbers on the answer; None without a steady state.
@@ -89,6 +210,23 @@ class WhatIfs:
         fast = replace(self, ready=compiled(self.ready))
         return numbers(self.ready.scenario, fast.again, progress)
 
+    def again(self, scenario: ResolvedScenario) -> Collector:
+        """Run a scenario of the same shape for as long as a moved number needs to show."""
+        if self.ready.scenario.workload:
+            least, most = MOVED_REQUESTS
+            few = min(most, max(least, round(MOVED_VISITS / self._visits)))
+            requests = max(few, MOVED_TIMES * self.ready.load.in_flight)
+        else:
+            requests = REBUILD_MOVED
+        batch = max(1, requests // MOVED_BATCHES)
+        return self._prepared(scenario).run_short(batch, requests, longest=1)
+
+    @property
+    def _visits(self) -> float:
+        """Station visits of a request."""
+        visits = float(self.totals.stations[:, Acc.VISITS].sum())
+        return max(1.0, visits / max(1, self.totals.requests))
+
     @property
     def _starts_full(self) -> bool:
         """True if what-if runs would mostly fill write buffers: theirs start as this one's end."""
@@ -99,29 +237,6 @@ class WhatIfs:
     def _has_own_base(self) -> bool:
         """True if what-ifs cannot be paired with the run's first batches: these are not alike."""
         return self._starts_full or len(self.measured.head) < MIN_PAIRED
-
-    def _reliefs(self, progress: Progress | None) -> Iterator[Relief]:
-        lowered = self.ready.lowered
-        stations = bottleneck.ranked(lowered, self.totals)
-        stop = bottleneck.limiting(stations)
-        changes = choose(self.ready.scenario, stations, stop)
-        base = self.measured.window.iops()
-        head = self.measured.head
-        if self._has_own_base:
-            head = self._again(self.ready.scenario).records
-        # The kernel holds no lock, so runs in threads overlap; each is its own.
-        with ThreadPoolExecutor(min(MAX_THREADS, os.cpu_count() or 1)) as pool:
-            try:
-                runs = pool.map(lambda change: self._changed(change, head), changes)
-                for i, (change, changed) in enumerate(zip(changes, runs, strict=True)):
-                    if progress is not None:
-                        progress(f"what if: {change.text}", (i + 1) / len(changes))
-                    if changed is not None:
-                        found = paired.relief(change.text, base, head, changed)
-                        yield replace(found, set=change.set)
-            except KeyboardInterrupt:
-                pool.shutdown(cancel_futures=True)
-                raise
 
     def _changed(self, change: Change, head: Floats) -> Floats | None:
         """Records of the changed scenario; None (and a warning) if it cannot be."""
@@ -136,21 +251,6 @@ class WhatIfs:
             self.warnings.append(Warning("what-if-failed", text))
             return None
 
-    def again(self, scenario: ResolvedScenario) -> Collector:
-        """Run a scenario of the same shape for as long as a moved number needs to show."""
-        ready = self._prepared(scenario)
-        return ready.shortly(*self._moved_requests, longest=1)
-
-    @property
-    def _moved_requests(self) -> tuple[int, int]:
-        """Batch and requests of a run with moved numbers: some rounds of what is in flight."""
-        if not self.ready.scenario.workload:
-            return max(1, REBUILD_MOVED // MOVED_BATCHES), REBUILD_MOVED
-        visits = float(self.totals.stations[:, Acc.VISITS].sum()) / max(1, self.totals.requests)
-        few = min(MOVED_REQUESTS[1], max(MOVED_REQUESTS[0], round(MOVED_VISITS / max(visits, 1.0))))
-        requests = max(few, MOVED_ROUNDS * self.ready.load.in_flight)
-        return max(1, requests // MOVED_BATCHES), requests
-
     def _prepared(self, scenario: ResolvedScenario) -> Prepared:
         """*scenario* with write buffers as full as they are at the end of the measured run."""
         level = 0.0
@@ -164,37 +264,13 @@ class WhatIfs:
     ) -> Collector:
         """Run another scenario shortly, paired with the first batches of this one."""
         other = self._prepared(scenario)
-        requests = max(self._short_requests(), 20 * other.load.in_flight)
+        requests = REBUILD_REQUESTS
+        if self.ready.scenario.workload:
+            few = max(LEAST_REQUESTS, round(SHORT_VISITS / self._visits))
+            requests = min(SHORT_REQUESTS, few)
+        requests = max(requests, 20 * other.load.in_flight)
         if not self._starts_full:
             requests += self.measured.warmup_requests
         if not self._has_own_base:
             requests = min(requests, len(self.measured.head) * self.measured.batch)
-        return other.shortly(self.measured.batch, requests, is_known)
-
-    def _short_requests(self) -> int:
-        if not self.ready.scenario.workload:
-            return REBUILD_REQUESTS
-        visits = float(self.totals.stations[:, Acc.VISITS].sum()) / max(1, self.totals.requests)
-        return min(SHORT_REQUESTS, max(LEAST_REQUESTS, round(SHORT_VISITS / max(visits, 1.0))))
-
-    def _curve(self, progress: Progress | None) -> Iterator[CurvePoint]:
-        """Throughput against outstanding, in powers of two around the workload's own."""
-        for i in range(CURVE_POINTS):
-            factor = 2.0 ** (i - CURVE_POINTS + 3)
-            changed = scaled_outstanding(self.ready.scenario, factor)
-            if changed is None:
-                continue
-            if progress is not None:
-                progress("throughput against outstanding", i / CURVE_POINTS)
-            yield self._point(changed)
-
-    def _point(self, scenario: ResolvedScenario) -> CurvePoint:
-        kept = self._again(scenario)
-        window = kept.window(kept.warmup()[0])
-        data = samples(window, None)
-        p99 = None
-        if data is not None and enough(data.size, 99):
-            p99 = data.quantile(0.99) / PS_PER_S
-        in_flight = sum(g.in_flight for g in scenario.workload if not g.is_open)
-        mean = window.mean_latency_s(None).value
-        return CurvePoint(in_flight, window.iops().value, mean, p99)
+        return other.run_short(self.measured.batch, requests, is_known)

@@ -219,17 +219,17 @@ def test_a_long_delay_is_no_overload():
     """For a second nothing completes, and then all that comes does."""
     tables = offered("25k/s").to_dict()
     tables["drives"][0] |= {"delay": "1 s", "count": 40, "link": "pcie3 x1"}
-    from nvmesim.predict.pilots import overload
+    from nvmesim.predict import pilots
 
     resolved = resolve(scenario_from_dict(tables))
     lowered = lower(resolved)
-    assert overload._carried(resolved, lowered) < overload.CARRIED
-    same, _, left_out = overload.lowered_rate(resolved, lowered)
+    assert pilots.carried_share(resolved, lowered) < pilots.CARRIED
+    same, _, left_out = pilots.lowered_rate(resolved, lowered)
     assert (same, left_out) == (resolved, 0.0)
 
 
 def test_a_carried_rate_is_left_as_it_is():
-    from nvmesim.predict.pilots.overload import lowered_rate
+    from nvmesim.predict.pilots import lowered_rate
 
     resolved = resolve(offered("500k/s"))
     same, _, left_out = lowered_rate(resolved, lower(resolved))

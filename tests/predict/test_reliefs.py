@@ -13,15 +13,19 @@ from nvmesim.network.check import check
 from nvmesim.network.roles import StationInfo
 from nvmesim.predict import upgrades as reliefs
 from nvmesim.predict.bottleneck import SaturatedStation
+from nvmesim.predict.pilots import filled
 from nvmesim.predict.prepare import prepare
 from nvmesim.predict.simulate import simulate
+from nvmesim.predict.straggler_runs import small_buffers
+from nvmesim.predict.what_ifs import BY_RESOURCE, MOST, choose, scaled_outstanding
 from nvmesim.scenario.load import scenario_from_dict
 from nvmesim.scenario.resolve import resolve
 from nvmesim.scenario.resolved import ResolvedScenario
 from tests.predict.scenarios import CPU, scenario
 
-ALL = sorted({maker for makers in reliefs.BY_RESOURCE.values() for maker in makers}
-             | {reliefs.twice_the_outstanding}, key=lambda f: f.__name__)  # fmt: skip
+ALL = tuple(dict.fromkeys((
+    *(maker for makers in BY_RESOURCE.values() for maker in makers), reliefs.twice_the_outstanding,
+)))  # fmt: skip
 
 
 def resolved(**options: Any) -> ResolvedScenario:
@@ -95,15 +99,15 @@ def test_twice_the_threads_keeps_what_is_outstanding() -> None:
 def test_outstanding_is_scaled_down_to_fewer_threads(
     factor: float, threads: int, outstanding: int
 ) -> None:
-    changed = reliefs.scaled_outstanding(resolved(threads=4, outstanding=8), factor)
+    changed = scaled_outstanding(resolved(threads=4, outstanding=8), factor)
     assert changed is not None
     group = changed.workload[0]
     assert (group.threads, group.outstanding) == (threads, outstanding)
 
 
 def test_less_than_one_outstanding_is_none() -> None:
-    assert reliefs.scaled_outstanding(resolved(threads=4, outstanding=8), 1 / 64) is None
-    assert reliefs.scaled_outstanding(resolved(threads=4, outstanding=3), 0.5) is None
+    assert scaled_outstanding(resolved(threads=4, outstanding=8), 1 / 64) is None
+    assert scaled_outstanding(resolved(threads=4, outstanding=3), 0.5) is None
 
 
 def test_one_more_interconnect_is_wider() -> None:
@@ -128,7 +132,7 @@ def test_the_fastest_link_cannot_be_wider() -> None:
 
 def test_smaller_buffers_keep_their_units() -> None:
     base = resolved(read=0.5)
-    small = reliefs.small_buffers(base)
+    small = small_buffers(base)
     write = small.drives[0].profile.write
     assert write.buffer.value == 8 * 32 * 4096  # eight units per die: the floor
     assert write.program == base.drives[0].profile.write.program
@@ -141,19 +145,19 @@ def full(resource: str, kind: str, bound: float) -> SaturatedStation:
 def test_what_stops_it_is_relieved_first() -> None:
     base = resolved(drives=2)
     stations = [full("commands", "drive", 1e5), full("cores", "cpu", 2e5)]
-    texts = [c.text for c in reliefs.choose(base, stations, stations[0])]
+    texts = [c.text for c in choose(base, stations, stations[0])]
     assert texts[:2] == [
         "one more drive with threads of its own",
         "drives with twice the command rate",
     ]
     assert "10 % more GHz" in texts, "each thread has a CPU: more cores would not be used"
     assert texts[-1] == "twice as many outstanding"
-    assert len(texts) <= reliefs.MOST
+    assert len(texts) <= MOST
 
 
 def test_without_a_bottleneck_outstanding_comes_first() -> None:
     stations = [full("commands", "drive", 1e5)]
-    assert reliefs.choose(resolved(), stations, None)[0].text == "twice as many outstanding"
+    assert choose(resolved(), stations, None)[0].text == "twice as many outstanding"
 
 
 def test_changes_leave_the_base_alone() -> None:
@@ -170,7 +174,7 @@ def test_filled_buffers_hold_their_share_in_programs() -> None:
     gates = np.unique(net.die_gate[net.die_gate >= 0])
     assert len(gates) == 2
     for share in (0.0, 0.37, 1.0):
-        full_net = reliefs.filled(net, share)
+        full_net = filled(net, share)
         check(full_net)
         for gate in gates:
             held = full_net.die_backlog[full_net.die_gate == gate]
@@ -205,9 +209,9 @@ def test_what_ifs_from_full_buffers_say_what_a_run_of_the_change_says() -> None:
 def test_a_what_if_ends_once_its_gain_is_known() -> None:
     ready = prepare(scenario(drives=2), "compiled", 1)
     least = 24
-    whole = ready.shortly(500, 500 * least)
+    whole = ready.run_short(500, 500 * least)
     assert len(whole) == least
-    early = ready.shortly(500, 500 * least, lambda kept: len(kept) >= MIN_PAIRED)
+    early = ready.run_short(500, 500 * least, lambda kept: len(kept) >= MIN_PAIRED)
     assert len(early) == MIN_PAIRED
     np.testing.assert_array_equal(early.records, whole.records[:MIN_PAIRED])
     assert half_of_rate(whole.records, early.records) == 0

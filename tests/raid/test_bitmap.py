@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import nvmesim as ns
-from nvmesim.predict.pilots.bitmap import clean_share, since_share
+from nvmesim.predict.pilots import clean_share, since_share
 from tests.raid.volumes import ready_for, scenario, simulated
 
 TEN = {"raid": "raid10", "chunk": "64 KiB", "bitmap": "internal"}
