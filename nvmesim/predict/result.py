@@ -137,10 +137,15 @@ class Result(Printable):
             "bottleneck", "goal", "rebuild", "sync", "crossing", "waits", "groups", "over_time",
             "uncertainty", "outside", "warnings", "assumptions",
         )  # fmt: skip
+        stop = (
+            "verdict", "sentence", "station", "kind", "utilization", "bound_iops", "bound",
+            "bounds", "backlog_per_s", "reliefs",
+        )  # fmt: skip
+        bottleneck = {**vars(self.bottleneck), "bound": self.bound}
         found: dict[str, Any] = plain_json({
             "schema": SCHEMA, "nvmesim": self.version, **{key: getattr(self, key) for key in plain},
             "cpu": {**vars(self.cpu), "intervals": self.cpu_intervals},
-            "bottleneck": {**vars(self.bottleneck), "bound": self.bound},
+            "bottleneck": {key: bottleneck[key] for key in stop},
             "warnings": coded(self.warnings),
         })  # fmt: skip
         return found
@@ -162,7 +167,8 @@ class Suspect:
 
     def to_json(self) -> dict[str, Any]:
         """Return an object of `run --json`."""
-        return {**vars(self), "binds": self.binds, "station": self.station or None}
+        found = {"name": self.name, "utilization": self.utilization, "binds": self.binds}
+        return {**found, "station": self.station or None}
 
 
 @dataclass(frozen=True)
