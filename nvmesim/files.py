@@ -84,6 +84,8 @@ def plain_json(value: Any) -> Any:
     >>> plain_json({1: (float("nan"), 2.0), "x": float("inf")})
     {'1': [None, 2.0], 'x': None}
     """
+    if hasattr(value, "to_json"):
+        return plain_json(value.to_json())
     if isinstance(value, Mapping):
         return {str(k): plain_json(v) for k, v in value.items()}
     if isinstance(value, list | tuple):
@@ -94,6 +96,4 @@ def plain_json(value: Any) -> Any:
         return plain_json(value.item())
     if isinstance(value, float):
         return value if math.isfinite(value) else None
-    if hasattr(value, "to_json"):
-        return plain_json(value.to_json())
     return plain_json(vars(value)) if is_dataclass(value) else str(value)
