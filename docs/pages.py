@@ -19,7 +19,7 @@ import nvmesim
 from nvmesim import catalog
 from nvmesim.catalog import profile as profiles
 from nvmesim.catalog.text import show_quantity, show_value, what_is
-from nvmesim.cli.app import nvmesim as group
+from nvmesim.cli.main import nvmesim as group
 from nvmesim.scenario import schema
 
 HERE = Path(__file__).parent

@@ -1,5 +1,5 @@
-"""The command `nvmesim`; one module a command, imported when it is used."""
+"""The command `nvmesim`; modules of commands are imported when one is used."""
 
-from nvmesim.cli.app import main
+from nvmesim.cli.main import main
 
 __all__ = ["main"]

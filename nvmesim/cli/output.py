@@ -1,31 +1,31 @@
-"""Output of commands: JSON on stdout, files that appear whole or not at all."""
+"""Input and output of commands: scenarios, JSON on stdout, files whole or not at all."""
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from nvmesim.errors import InputError
-from nvmesim.files import plain_json
-from nvmesim.files import write_text as write_text
-from nvmesim.files import written as written
+from nvmesim.errors import CaptureError, CatalogError, InputError, ScenarioError
+from nvmesim.files import plain_json, write_text
+
+if TYPE_CHECKING:
+    from nvmesim.scenario.schema import Scenario
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 verbose_option = click.option("-v", "--verbose", is_flag=True, help="Print everything known.")
-seed_option = click.option(
-    "--seed", type=click.IntRange(0, 2**62),
-    help="Seed of the random numbers; default: the scenario's.",
-)  # fmt: skip
-workers_option = click.option(
-    "--workers", type=click.IntRange(1, 1024), help="Processes; default: one per CPU."
-)
+_INSTEAD: Final = {
+    # kind of a file that is no scenario: what to do with it
+    "profile": "; a scenario names it: profile = '{path}'",
+    "goal": "; give it to nvmesim choose",
+    "job": "; a scenario names it: [[workload]] with fio = '{path}'",
+}
 
 
 def output_path(
@@ -50,6 +50,12 @@ def print_json(value: Any) -> None:
     click.echo(to_text(value))
 
 
+def save(path: Path, text: str) -> None:
+    """Write *text* to *path*, whole or not at all, and say so on stderr."""
+    write_text(path, text)
+    click.echo(f"nvmesim: wrote {path}", err=True)
+
+
 def check_writable(*paths: Path | None) -> None:
     """Raise InputError now if one of *paths* could not be written later."""
     for path in paths:
@@ -61,3 +67,60 @@ def check_writable(*paths: Path | None) -> None:
             raise InputError(f"{path}: there is no folder {path.parent}; create it first")
         if not os.access(path.parent, os.W_OK):
             raise InputError(f"{path}: the folder {path.parent} cannot be written")
+
+
+def scenario_of(path: str, sets: Iterable[str] = ()) -> Scenario:
+    """Return the scenario in *path* changed by *sets*; ScenarioError says what else it is."""
+    from nvmesim.scenario.load import load_scenario
+
+    try:
+        return load_scenario(path, sets)
+    except ScenarioError as error:
+        other = _what_instead(Path(path))
+        if other is None:
+            raise
+        raise ScenarioError(f"{path}: {other}") from error
+
+
+def asked_of(scenario: Scenario) -> str:
+    """Return the load of a scenario in words."""
+    from nvmesim.scenario.resolve import resolve
+    from nvmesim.show.asked import asked
+
+    return asked(resolve(scenario))
+
+
+def _what_instead(path: Path) -> str | None:
+    """Say what *path* is if it is surely no scenario, and what to do with it; else None."""
+    from nvmesim.catalog.load import find
+
+    if not path.exists():
+        try:
+            kind = find(str(path)).kind
+        except CatalogError:
+            return None
+        shown = f"'nvmesim catalog show {path}' shows it"
+        return f"is a {kind} of the catalog, no scenario file; {shown}"
+    if not path.is_file():
+        return None
+    from nvmesim.capture.registry import find_reader
+    from nvmesim.capture.text import Source
+    from nvmesim.capture.unrecognised import what_else
+
+    source = Source(path)
+    try:
+        reader = find_reader(source)
+    except CaptureError:
+        pass
+    else:
+        return (
+            f"is a capture ({reader.name}), no scenario; fit a drive to it with "
+            f"'nvmesim calibrate {path} -o drive.toml', look at it with 'nvmesim trace {path}'"
+        )
+    try:
+        found = what_else(source.head)
+    except CaptureError:
+        return None
+    if found is None or found.kind == "scenario":
+        return None
+    return f"{found.text}, no scenario{_INSTEAD.get(found.kind, '').format(path=path)}"

@@ -8,28 +8,33 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import TYPE_CHECKING
 
 import click
 
+if TYPE_CHECKING:
+    from rich.progress import Progress, ProgressColumn
+
 Report = Callable[[str, float], None]
 """Called with what is being done and how far it is, 0 to 1."""
+EVERY_S = 10.0
+"""Off a terminal work that takes long says so often where it is."""
 
 
 @contextmanager
-def working(what: str) -> Iterator[None]:
-    """Show *what* with a spinner on stderr while the body runs, if that is a terminal."""
+def working(what: str) -> Iterator[Callable[[str], None] | None]:
+    """Show *what* with a spinner on stderr while the body runs, if that is a terminal.
+
+    Gives what changes the text there.
+    """
     if not sys.stderr.isatty():
-        yield
+        yield None
         return
     from rich.console import Console
     from rich.text import Text
 
-    with Console(stderr=True).status(Text(what)):
-        yield
-
-
-EVERY_S = 10.0
-"""Off a terminal work that takes long says so often where it is."""
+    with Console(stderr=True).status(Text(what)) as status:
+        yield lambda text: status.update(Text(text))
 
 
 @contextmanager
@@ -37,16 +42,16 @@ def spoken(what: str) -> Iterator[Report]:
     """Give what notes the step in hand; every 10 s it is a line on stderr, for logs."""
     from nvmesim.show.words import one_line
 
-    now = [what, ""]
+    now = what
     ended = threading.Event()
 
     def speak() -> None:
         while not ended.wait(EVERY_S):
-            click.echo(f"nvmesim: {one_line(' '.join(n for n in now if n))}", err=True)
+            click.echo(f"nvmesim: {one_line(now)}", err=True)
 
     def report(step: str, share: float) -> None:
-        now[0] = step
-        now[1] = f"({100 * share:.0f} %)" if share > 0 else ""
+        nonlocal now
+        now = f"{step} ({100 * share:.0f} %)" if share > 0 else step
 
     speaker = threading.Thread(target=speak, daemon=True)
     speaker.start()
@@ -60,22 +65,19 @@ def spoken(what: str) -> Iterator[Report]:
 @contextmanager
 def steps(what: str) -> Iterator[Callable[[str], None]]:
     """Give what names the step in hand beside a spinner on stderr; lines without a terminal."""
-    if not sys.stderr.isatty():
-        with spoken(what) as report:
-            yield lambda step: report(f"{what}: {step}", 0.0)
-        return
-    from rich.console import Console
-    from rich.text import Text
-
     from nvmesim.show.words import one_line
 
-    with Console(stderr=True).status(Text(what)) as status:
-        yield lambda step: status.update(Text(one_line(f"{what}: {step}")))
+    with working(what) as update:
+        if update is not None:
+            yield lambda step: update(one_line(f"{what}: {step}"))
+            return
+        with spoken(what) as report:
+            yield lambda step: report(f"{what}: {step}", 0.0)
 
 
 @contextmanager
-def progress_bar(lines: str = "") -> Iterator[Report | None]:
-    """Give what moves a bar on stderr; the bar goes when done.
+def progress_bar(lines: str = "", *, left: bool = False) -> Iterator[Report | None]:
+    """Give what moves a bar on stderr, with *left* also the time left; the bar goes when done.
 
     If that is not a terminal: None, or with *lines*, what the work is, a line every 10 s.
     """
@@ -86,47 +88,17 @@ def progress_bar(lines: str = "") -> Iterator[Report | None]:
         with spoken(lines) as report:
             yield report
         return
-    from rich.console import Console
     from rich.markup import escape
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.progress import TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
     from nvmesim.show.words import one_line
 
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("starting", total=1.0)
-
-        def report(what: str, share: float) -> None:
-            bar.update(task, description=escape(one_line(what)), completed=share)
-
-        yield report
-
-
-@contextmanager
-def points_bar() -> Iterator[Report | None]:
-    """Give what moves a bar with the time left on stderr, None if that is not a terminal."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-    from rich.console import Console
-    from rich.markup import escape
-    from rich.progress import (
-        BarColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
-
-    text = TextColumn("{task.description}")
-    columns = (text, BarColumn(), TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("", total=1.0)
-
-        def report(what: str, share: float) -> None:
-            bar.update(task, description=escape(what), completed=share)
-
-        yield report
+    rest = (TextColumn("left"), TimeRemainingColumn()) if left else ()
+    with _bar(TimeElapsedColumn(), *rest) as bar:
+        task = bar.add_task("" if left else "starting", total=1.0)
+        yield lambda what, share: bar.update(
+            task, description=escape(one_line(what)), completed=share
+        )
 
 
 @contextmanager
@@ -135,51 +107,27 @@ def bytes_read(what: str) -> Iterator[Callable[[int, int], None] | None]:
     if not sys.stderr.isatty():
         yield None
         return
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        DownloadColumn,
-        Progress,
-        TextColumn,
-        TimeRemainingColumn,
-        TransferSpeedColumn,
-    )
+    from rich.progress import DownloadColumn, TimeRemainingColumn, TransferSpeedColumn
 
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
-    speed = (TransferSpeedColumn(), TimeRemainingColumn())
-    with Progress(*columns, *speed, console=Console(stderr=True), transient=True) as bar:
+    with _bar(DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn()) as bar:
         task = bar.add_task(what, total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
-@contextmanager
-def noting_interrupt() -> Iterator[list[int]]:
-    """Give a list that is empty unless Ctrl-C was pressed; the body still sees KeyboardInterrupt.
+def _bar(*columns: ProgressColumn) -> Progress:
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn
 
-    A body that keeps what was finished may swallow the exception: the exit code still tells.
-    Where it is ignored (a script's job in the background) it stays so.
-    """
-    pressed: list[int] = []
-    ignored = signal.getsignal(signal.SIGINT) == signal.SIG_IGN
-    if ignored or threading.current_thread() is not threading.main_thread():
-        yield pressed
-        return
-
-    def note(number: int, frame: FrameType | None) -> None:
-        pressed.append(number)
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGINT, note)
-    try:
-        yield pressed
-    finally:
-        signal.signal(signal.SIGINT, before)
+    first = (TextColumn("{task.description}"), BarColumn())
+    return Progress(*first, *columns, console=Console(stderr=True), transient=True)
 
 
 @contextmanager
-def first_interrupt(what: str) -> Iterator[threading.Event]:
-    """Give what the first Ctrl-C sets, saying *what* it does; the second interrupts as usual.
+def noting_interrupt(what: str = "") -> Iterator[threading.Event]:
+    """Give what Ctrl-C sets; the body still sees KeyboardInterrupt.
 
+    A body that keeps what was finished may swallow the exception: the exit code still tells. With
+    *what*, what it does instead, the first is only said and set; the second interrupts as usual.
     Where Ctrl-C is ignored (a script's job in the background) it stays so.
     """
     pressed = threading.Event()
@@ -189,7 +137,8 @@ def first_interrupt(what: str) -> Iterator[threading.Event]:
         return
 
     def note(number: int, frame: FrameType | None) -> None:
-        if pressed.is_set():
+        if pressed.is_set() or not what:
+            pressed.set()
             raise KeyboardInterrupt
         pressed.set()
         click.echo(f"nvmesim: {what}; Ctrl-C again stops at once", err=True)

@@ -2,47 +2,55 @@
 
 from __future__ import annotations
 
+import _thread
 import functools
-from collections.abc import Callable, Sequence
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from types import FrameType
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import click
 
-from nvmesim.cli.bounds import bounded
+from nvmesim import limits
 from nvmesim.cli.output import (
     check_writable,
     json_option,
     output_path,
     print_json,
-    seed_option,
+    save,
     verbose_option,
-    workers_option,
-    write_text,
 )
 from nvmesim.cli.progress import say_if_compiling, working
+from nvmesim.errors import NvmesimError, UnitError
 
 if TYPE_CHECKING:
     from nvmesim.show.blocks import Block
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
+LEAST_MEMORY: Final = 1 << 20
+MOST_TIME_S: Final = 366 * 86_400.0
+
 
 @dataclass(frozen=True)
 class Answer:
-    """What a command found: as blocks, as JSON, as a page, and its exit code."""
+    """What a command found: as blocks or lines, as JSON, as a page, and its exit code."""
 
-    blocks: Callable[[], Sequence[Block]]
+    blocks: Callable[[], Sequence[Block | str]]
     json: Callable[[], Any]
     page: Callable[[], str] | None = None
     code: int = 0
 
 
-set_option = click.option(
-    "--set", "sets", multiple=True, metavar="KEY=VALUE",
-    help="Change one value of the scenario, such as server.interconnect.links=3; repeatable.",
-)  # fmt: skip
+class OutOfTimeError(NvmesimError):
+    """There is no answer yet when the time is over."""
+
+    exit_code = 1
 
 
 def simulates(
@@ -58,44 +66,72 @@ def simulates(
     """
 
     def decorated(command: Command) -> Command:
-        @functools.wraps(command)
-        def run(
-            *args: Any, as_json: bool, report: Path | None = None, verbose: bool = False,
-            **options: Any,
-        ) -> int:  # fmt: skip
-            written = (v for v in options.values() if isinstance(v, Path))
-            check_writable(report, *written)
+        names = command.__code__.co_varnames[: command.__code__.co_argcount]
+
+        def body(as_json: bool, report: Path | None, verbose: bool, **options: Any) -> int:
+            check_writable(report, *(v for v in options.values() if isinstance(v, Path)))
             say_if_compiling(options.get("engine", "compiled"))
-            answer: Answer = command(*args, **options | _passed(command, as_json, report))
+            common = {"as_json": as_json, "report": report}
+            answer = command(**options, **{k: v for k, v in common.items() if k in names})
             try:
                 if report is not None and answer.page is not None:
-                    _write(report, answer.page)
+                    with working("writing the report"):
+                        page = answer.page()
+                    save(report, page)
             finally:
                 _print(answer, as_json, verbose)
-            return answer.code
+            return int(answer.code)
 
-        found: Any = bounded(usual_time)(run)
-        options = [
-            (report, output_path(report, "--report")), (sets, set_option), (seed, seed_option),
-            (workers, workers_option), (verbose, verbose_option), (True, json_option),
-        ]  # fmt: skip
-        for asked, option in reversed(options):
+        @functools.wraps(command)
+        def run(
+            as_json: bool, max_memory: str | None, max_time: str | None,
+            report: Path | None = None, verbose: bool = False, **options: Any,
+        ) -> int:  # fmt: skip
+            time = max_time or usual_time
+            with _memory(max_memory), _deadline(time) as over:
+                try:
+                    code = body(as_json, report, verbose, **options)
+                except KeyboardInterrupt:
+                    if over.is_set():
+                        raise OutOfTimeError(f"stopped after --max-time {time}") from None
+                    raise
+            if over.is_set():
+                what = "what was finished is printed"
+                click.echo(f"nvmesim: stopped after --max-time {time}: {what}", err=True)
+            return max(code, 1) if over.is_set() and code in (0, 1) else code
+
+        found: Any = run
+        for asked, option in reversed(_options(report, sets, seed, workers, verbose, usual_time)):
             found = option(found) if asked else found
         return cast(Command, found)
 
     return decorated
 
 
-def _passed(command: Callable[..., Any], as_json: bool, report: Path | None) -> dict[str, Any]:
-    """Those of the common options that *command* itself asks for."""
-    names = command.__code__.co_varnames[: command.__code__.co_argcount]
-    return {k: v for k, v in (("as_json", as_json), ("report", report)) if k in names}
-
-
-def _write(path: Path, page: Callable[[], str]) -> None:
-    with working("writing the report"):
-        write_text(path, page())
-    click.echo(f"nvmesim: wrote {path}", err=True)
+def _options(
+    report: str, sets: bool, seed: bool, workers: bool, verbose: bool, usual_time: str
+) -> list[tuple[object, Callable[[Any], Any]]]:
+    """The common options in their order, each with whether it is asked for."""
+    usual = f"  [default: {usual_time}]" if usual_time else ""
+    return [
+        (report, output_path(report, "--report")),
+        (sets, click.option(
+            "--set", "sets", multiple=True, metavar="KEY=VALUE",
+            help="Change one value of the scenario, such as server.interconnect.links=3; "
+            "repeatable.")),
+        (seed, click.option("--seed", type=click.IntRange(0, 2**62),
+                            help="Seed of the random numbers; default: the scenario's.")),
+        (workers, click.option("--workers", type=click.IntRange(1, 1024),
+                               help="Processes; default: one per CPU.")),
+        (verbose, verbose_option),
+        (True, json_option),
+        (True, click.option(
+            "--max-memory", metavar="SIZE",
+            help="Memory for requests in flight, per process.  [default: 4 GiB]")),
+        (True, click.option(
+            "--max-time", metavar="TIME",
+            help=f"Stop after this time and print what is finished, as 10 s.{usual}")),
+    ]  # fmt: skip
 
 
 def _print(answer: Answer, as_json: bool, verbose: bool) -> None:
@@ -104,4 +140,71 @@ def _print(answer: Answer, as_json: bool, verbose: bool) -> None:
         return
     from nvmesim.show.terminal import show
 
-    show(answer.blocks(), verbose=verbose)
+    blocks = answer.blocks()
+    for line in blocks:
+        if isinstance(line, str):
+            click.echo(line)
+    if rest := [block for block in blocks if not isinstance(block, str)]:
+        show(rest, verbose=verbose)
+
+
+@contextmanager
+def _memory(text: str | None) -> Iterator[None]:
+    """Let requests in flight take so much in the body, and in processes that it starts."""
+    if text is None:
+        yield
+        return
+    from nvmesim.units import parse_size
+
+    size = parse_size(text)
+    if size < LEAST_MEMORY:
+        raise UnitError(f"--max-memory {text!r} is too little; at least 1 MiB")
+    before = os.environ.get(limits.VARIABLE)
+    os.environ[limits.VARIABLE] = str(size)
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[limits.VARIABLE]
+        else:
+            os.environ[limits.VARIABLE] = before
+
+
+@contextmanager
+def _deadline(text: str) -> Iterator[threading.Event]:
+    """Give what is set once so long has passed; then the body sees KeyboardInterrupt, once."""
+    over = threading.Event()
+    if not text or threading.current_thread() is not threading.main_thread():
+        yield over
+        return
+    from nvmesim.units import PS_PER_S, parse_time_ps
+
+    seconds = parse_time_ps(text) / PS_PER_S
+    if not 1e-3 <= seconds <= MOST_TIME_S:
+        raise UnitError(f"--max-time {text!r} is out of range; write 1 ms to a year")
+
+    def late() -> None:
+        over.set()
+        _thread.interrupt_main()
+
+    if not hasattr(signal, "setitimer"):  # Windows: as if Ctrl-C were pressed
+        timer = threading.Timer(seconds, late)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield over
+        finally:
+            timer.cancel()
+        return
+
+    def ring(number: int, frame: FrameType | None) -> None:
+        over.set()
+        raise KeyboardInterrupt  # work ends as it does after Ctrl-C
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield over
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)

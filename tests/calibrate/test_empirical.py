@@ -13,7 +13,7 @@ from nvmesim.calibrate.points import Point
 from nvmesim.calibrate.series import decorrelation_length, thinned
 from nvmesim.capture.registry import read_capture
 from nvmesim.catalog.load import load
-from nvmesim.cli.app import run_command
+from nvmesim.cli.main import run_command
 from nvmesim.errors import FitError
 from tests.calibrate.written import known_drive, requests_of, write_blkparse
 

@@ -10,8 +10,8 @@ import pytest
 
 from nvmesim.capture.capture import Capture, Captures
 from nvmesim.capture.registry import READERS, read_capture, read_captures
-from nvmesim.cli.app import run_command
-from nvmesim.cli.captures.calibrate import _fit_drive, _fit_stack
+from nvmesim.cli.calibrate import fit_capture, fit_host
+from nvmesim.cli.main import run_command
 from nvmesim.errors import FitError, InputError
 
 ROOT = Path(__file__).parents[2]
@@ -53,9 +53,9 @@ def calibrate(captures: Captures, stack: bool) -> None:
     """As `nvmesim calibrate` does, until it has begun to fit; what it refuses is one line."""
     try:
         if stack:
-            _fit_stack(captures, "x", "2.4 GHz", None, (), begin)
+            fit_host(captures, "x", "2.4 GHz", None, (), begin)
         else:
-            _fit_drive(captures, "x", None, (), begin)
+            fit_capture(captures, "x", None, (), begin)
     except BegunError:
         return
     except InputError as error:
@@ -83,19 +83,19 @@ def test_all_kinds_in_one_folder(tmp_path: Path) -> None:
     captures = read_captures(str(tmp_path))
     assert len({capture.format for capture in captures.files}) >= len(KINDS) - 2
     with pytest.raises(BegunError):
-        _fit_drive(captures, "x", None, (), begin)
+        fit_capture(captures, "x", None, (), begin)
 
 
 def test_the_folder_of_results_and_logs() -> None:
     """Its jobs have block sizes of their own and in common; that once was a TypeError."""
     with pytest.raises(BegunError):
-        _fit_drive(read_captures(str(LOCAL)), "x", None, (), begin)
+        fit_capture(read_captures(str(LOCAL)), "x", None, (), begin)
 
 
 def test_traces_of_which_none_can_be_fitted_are_refused() -> None:
     cut = DATA / "blkparse" / "md_raid0_randread256k.txt.gz"
     with pytest.raises(FitError, match="too few to fit"):
-        _fit_drive(read_captures([cut, DATA / "biosnoop"]), "x", None, (), begin)
+        fit_capture(read_captures([cut, DATA / "biosnoop"]), "x", None, (), begin)
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ import pytest
 from nvmesim.calibrate.drive.empirical import fit_empirical
 from nvmesim.capture.capture import Captures
 from nvmesim.capture.registry import read_capture
-from nvmesim.cli.captures.calibrate_samples import from_trace
+from nvmesim.cli.calibrate import fit_capture
 from nvmesim.errors import FitError, UnitError
 from nvmesim.show.charts.samples import episodes_in, nines_of, residuals
 from nvmesim.show.evidence.samples import samples_page
@@ -49,4 +49,4 @@ def test_residuals_of_a_tenth_are_drawn_as_a_tenth():
 def test_of_a_trace_its_end_is_held_out(rule, said):
     captures = Captures(files=(read_capture(TRACE),))
     with pytest.raises((FitError, UnitError), match=said):
-        from_trace(captures, "x", None, (rule,), lambda _: None)
+        fit_capture(captures, "x", None, (rule,), lambda _: None)

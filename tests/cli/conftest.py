@@ -6,7 +6,7 @@ from io import StringIO
 
 import pytest
 
-from nvmesim.cli.app import run_command
+from nvmesim.cli.main import run_command
 
 SMALL = """
 name = "one drive"

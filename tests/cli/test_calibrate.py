@@ -10,7 +10,7 @@ import pytest
 
 from nvmesim.calibrate.points import Point
 from nvmesim.catalog import load
-from nvmesim.cli.captures import calibrate as command
+from nvmesim.cli import calibrate as command
 from tests.calibrate.bench import fio_json
 
 pytestmark = pytest.mark.xdist_group("calibrate")

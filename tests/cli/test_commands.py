@@ -8,8 +8,8 @@ import pytest
 from nvmesim import __version__
 from nvmesim.catalog import names
 from nvmesim.catalog.load import MODELS
-from nvmesim.cli.app import nvmesim as group
-from nvmesim.cli.app import run_command
+from nvmesim.cli.main import nvmesim as group
+from nvmesim.cli.main import run_command
 
 FIO = {
     "fio version": "fio-3.35",
@@ -167,7 +167,9 @@ def test_an_unknown_entry_names_the_nearest(nvmesim):
 
 
 def test_a_reader_that_goes_away_is_no_error(monkeypatch):
-    from nvmesim.cli import app
+    import sys
+
+    app = sys.modules["nvmesim.cli.main"]
 
     def gone(*args, **kwargs):
         raise BrokenPipeError

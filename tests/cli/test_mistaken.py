@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nvmesim.cli.app import run_command
+from nvmesim.cli.main import run_command
 
 ROOT = Path(__file__).parents[2]
 GOOD = ROOT / "tests" / "capture" / "data" / "fio-json" / "psync_qd8.json"

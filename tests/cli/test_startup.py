@@ -22,7 +22,7 @@ def python(code, **environment):
     )  # fmt: skip
 
 
-HELP = "from nvmesim.cli.app import run_command; run_command(['--help'])"
+HELP = "from nvmesim.cli.main import run_command; run_command(['--help'])"
 
 
 @pytest.mark.parametrize("code", ["import nvmesim", HELP])
@@ -35,7 +35,7 @@ def test_nothing_heavy_is_imported(code):
 def test_a_prediction_imports_neither_numba_nor_scipy():
     """They take as long as the prediction itself; the loop's machine code is on disk by then."""
     code = (
-        "from nvmesim.cli.app import run_command\n"
+        "from nvmesim.cli.main import run_command\n"
         f"run_command(['run', {str(EXAMPLE)!r}, '--set', 'run.requests=2000'])\n"
         "import sys; print('LOADED', *sys.modules)"
     )

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from nvmesim.cli.app import run_command
+from nvmesim.cli.main import run_command
 from nvmesim.describe import describe, description
 from nvmesim.errors import InputError
 from nvmesim.predict.simulate import simulate

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from nvmesim.cli.app import run_command
+from nvmesim.cli.main import run_command
 from nvmesim.raid.levels import LEVELS
 from nvmesim.raid.planner.plan import PLANNERS
 

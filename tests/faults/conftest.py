@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from nvmesim.cli.app import run_command
+from nvmesim.cli.main import run_command
 from tests.children import unmeasured
 
 CODE = "from nvmesim.cli import main; main()"

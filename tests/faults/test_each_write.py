@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from nvmesim.cli.app import run_command
+from nvmesim.cli.main import run_command
 from tests.faults.conftest import assert_one_line
 from tests.faults.test_kills import BEFORE, is_whole
 from tests.faults.test_places import LSCPU

@@ -11,7 +11,7 @@ import pytest
 
 import nvmesim as ns
 from nvmesim.catalog.load import checked_toml
-from nvmesim.cli.app import run_command
+from nvmesim.cli.main import run_command
 from nvmesim.engine.compiled.engine import CompiledEngine
 from nvmesim.errors import LimitError
 from nvmesim.model.lower import lower

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from nvmesim.catalog.load import load
-from nvmesim.cli.app import run_command
+from nvmesim.cli.main import run_command
 from tests.children import heed_ctrl_c
 from tests.faults.conftest import assert_one_line
 
@@ -107,7 +107,7 @@ def test_memory_that_ends(spare, files, tmp_path):
     code = f"""
 import resource, sys
 from nvmesim.cli import main
-from nvmesim.cli.app import run_command
+from nvmesim.cli.main import run_command
 run_command(["run", {str(files["scenario"])!r}, "--json"])
 with open("/proc/self/statm") as f:
     used = int(f.read().split()[0]) * resource.getpagesize()

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 import nvmesim as ns
-from nvmesim.cli.app import run_command
+from nvmesim.cli.main import run_command
 from nvmesim.study.sweep import store
 
 TABLES = {

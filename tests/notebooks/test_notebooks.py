@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from nvmesim.cli.app import run_command
-from nvmesim.cli.parts.lab import sources
+from nvmesim.cli.main import run_command
+from nvmesim.cli.lab import sources
 
 BOOKS = sorted(sources()[0].glob("*.ipynb"))
 MOST_LINES = 9
@@ -142,7 +142,7 @@ def test_notebooks_use_public_names_only():
 
 def test_lab_without_jupyter_says_what_to_install(tmp_path, capfd, monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    from nvmesim.cli.parts.lab import lab
+    from nvmesim.cli.lab import lab
 
     with pytest.raises(Exception, match="pip install .*jupyterlab"):
         lab.callback(Path(tmp_path), False, None, False, False)

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from nvmesim.catalog.load import get, names, quantities, with_level
-from nvmesim.cli.app import run_command
+from nvmesim.cli.main import run_command
 from nvmesim.errors import GeometryError
 from tests.raid.volumes import DRIVE, ready_for
 

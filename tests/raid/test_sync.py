@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import nvmesim as ns
-from nvmesim.cli.app import run_command
+from nvmesim.cli.main import run_command
 from nvmesim.engine.reference.engine import ReferenceEngine
 from nvmesim.errors import ScenarioError
 from nvmesim.predict.simulate import prepare

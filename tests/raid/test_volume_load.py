@@ -7,7 +7,7 @@ import pytest
 
 import nvmesim as ns
 from nvmesim.catalog.load import get
-from nvmesim.cli.app import run_command
+from nvmesim.cli.main import run_command
 from nvmesim.engine.reference.engine import ReferenceEngine
 from nvmesim.errors import GeometryError, ScenarioError
 from tests.raid.volumes import ready_for, scenario, simulated

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nvmesim.cli.app import run_command
+from nvmesim.cli.main import run_command
 from nvmesim.errors import InputError, ScenarioError
 from nvmesim.scenario.load import apply_sets, load_scenario
 from nvmesim.study.choose.goal import load_goal

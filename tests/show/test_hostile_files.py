@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from nvmesim.cli.app import run_command
+from nvmesim.cli.main import run_command
 
 FELL = "document.documentElement.dataset.fell=1"
 BAD = (

@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from nvmesim.cli.app import run_command
+from nvmesim.cli.main import run_command
 from nvmesim.errors import InputError
 from nvmesim.scenario.load import scenario_from_dict
 from nvmesim.scenario.resolve import resolve

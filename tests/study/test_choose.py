@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nvmesim.cli.app import run_command
+from nvmesim.cli.main import run_command
 from nvmesim.errors import InputError
 from nvmesim.scenario.load import load_scenario, scenario_from_dict
 from nvmesim.scenario.resolve import resolve

@@ -16,7 +16,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 import nvmesim as ns
-from nvmesim.cli.app import run_command
+from nvmesim.cli.main import run_command
 from nvmesim.errors import InfrastructureError, InputError
 from nvmesim.scenario.writing import to_text
 from nvmesim.study.sweep import SweepTally

@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from nvmesim.cli.app import run_command
+from nvmesim.cli.main import run_command
 from nvmesim.predict.simulate import compare
 from nvmesim.scenario.load import scenario_from_dict
 from nvmesim.study.sweep.plan import put

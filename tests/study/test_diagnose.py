@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import nvmesim as ns
-from nvmesim.cli.app import run_command
+from nvmesim.cli.main import run_command
 from nvmesim.errors import InputError
 from nvmesim.study.diagnosis.diagnose import NextMeasurement
 from nvmesim.study.diagnosis.mistakes import MISTAKES

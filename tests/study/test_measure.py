@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from nvmesim.cli.app import run_command
+from nvmesim.cli.main import run_command
 from nvmesim.errors import InfrastructureError, InputError
 from nvmesim.study.measuring.machine import Machine, link_below, refuse_unless_free, target_of
 from nvmesim.study.measuring.measure import Plan, checked, measure
@@ -179,7 +179,7 @@ def test_without_fio_one_line_says_how_to_get_it(tmp_path, monkeypatch, capfd):
 
 
 def test_writes_ask_for_the_serial_number_and_refuse_another(tmp_path, stands_in, monkeypatch):
-    from nvmesim.cli.captures import measure as command
+    from nvmesim.cli import measure as command
     from nvmesim.study.measuring import machine as machines
 
     monkeypatch.setattr(machines, "refuse_unless_free", lambda machine, device: "S1")
@@ -199,7 +199,7 @@ def test_a_path_that_is_no_drive_and_no_file_is_refused(tmp_path):
 @pytest.mark.skipif(shutil.which("fio") is None, reason="no fio is installed: nothing was measured")
 @pytest.mark.long
 def test_real_fio_measures_a_file(tmp_path, monkeypatch, capfd):
-    monkeypatch.setattr("nvmesim.cli.captures.measure.FILE_SIZE", "64MiB")
+    monkeypatch.setattr("nvmesim.cli.measure.FILE_SIZE", "64MiB")
     profile = tmp_path / "drive.toml"
     code = run_command(
         ["measure", str(tmp_path / "f"), "-o", str(profile), "--budget", "70s",

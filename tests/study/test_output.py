@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 import nvmesim as ns
-from nvmesim.cli.app import run_command
+from nvmesim.cli.main import run_command
 from nvmesim.errors import InputError
 from nvmesim.show.studies.sweep_view import impossible, never
 from nvmesim.study.sweep.output import read_frame

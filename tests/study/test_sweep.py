@@ -15,7 +15,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 import nvmesim as ns
-from nvmesim.cli.app import run_command
+from nvmesim.cli.main import run_command
 from nvmesim.errors import InputError
 from nvmesim.study.sweep import SweepTally
 from nvmesim.study.sweep.api import simulate_all

@@ -9,7 +9,7 @@ import sys
 import httpx
 import pytest
 
-from nvmesim.cli.app import run_command
+from nvmesim.cli.main import run_command
 from nvmesim.ui.app import create_app
 from nvmesim.ui.shared import designs_in, with_designs
 from tests.ui.conftest import SMALL

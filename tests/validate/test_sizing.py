@@ -4,7 +4,7 @@ import pytest
 
 import nvmesim as ns
 from nvmesim.catalog.load import get
-from nvmesim.cli.app import run_command
+from nvmesim.cli.main import run_command
 from nvmesim.errors import InputError
 from nvmesim.predict.simulate import simulate
 from nvmesim.scenario.load import scenario_from_dict

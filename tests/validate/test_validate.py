@@ -5,7 +5,7 @@ import pytest
 
 from nvmesim.catalog import load as catalog
 from nvmesim.catalog.text import to_toml
-from nvmesim.cli.app import run_command
+from nvmesim.cli.main import run_command
 from nvmesim.predict.simulate import simulate
 from nvmesim.scenario.load import scenario_from_dict
 from nvmesim.show.evidence.scoreboard import page, report, scoreboard

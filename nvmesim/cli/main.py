@@ -14,7 +14,7 @@ import click
 from nvmesim.errors import NvmesimError, nearest
 from nvmesim.version import __version__
 
-DONE, NOT_MET, BAD_INPUT, INFRASTRUCTURE, INTERRUPTED = 0, 1, 2, 3, 130
+DONE, BAD_INPUT, INFRASTRUCTURE, INTERRUPTED = 0, 2, 3, 130
 DISKS: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG})
 """Errors of a disk that is full or broken: no fault of the input."""
 LONGEST: Final = 1500
@@ -22,24 +22,24 @@ LONGEST: Final = 1500
 
 COMMANDS: Final = {
     # command: module of nvmesim.cli that has it under the same name, - as _
-    "init": "parts.init",
-    "run": "predictions.run",
-    "calibrate": "captures.calibrate",
-    "trace": "captures.trace",
-    "measure": "captures.measure",
-    "capture-plan": "captures.measure",
-    "catalog": "parts.catalog",
-    "size": "predictions.size",
-    "validate": "predictions.validate",
-    "describe": "parts.describe",
-    "sweep": "predictions.sweep",
-    "best": "predictions.best",
-    "choose": "predictions.choose",
-    "compare": "predictions.compare",
-    "sensitivity": "predictions.sensitivity",
-    "diagnose": "predictions.diagnose",
-    "ui": "parts.ui",
-    "lab": "parts.lab",
+    "init": "init",
+    "run": "run",
+    "calibrate": "calibrate",
+    "trace": "reading",
+    "measure": "measure",
+    "capture-plan": "measure",
+    "catalog": "catalog",
+    "size": "inputs",
+    "validate": "validate",
+    "describe": "reading",
+    "sweep": "run",
+    "best": "designs",
+    "choose": "designs",
+    "compare": "designs",
+    "sensitivity": "inputs",
+    "diagnose": "inputs",
+    "ui": "lab",
+    "lab": "lab",
 }
 
 

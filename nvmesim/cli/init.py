@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from nvmesim.cli.output import check_writable, output_path, write_text
+from nvmesim.cli.output import check_writable, output_path
+from nvmesim.errors import InputError, NvmesimError, nearest
+from nvmesim.files import write_text
 from nvmesim.raid.levels import CHOICES, MD_LEVELS, POOL_LEVELS
 
 if TYPE_CHECKING:
@@ -96,7 +98,6 @@ def init(output: Path | None, **options: str | None) -> int:
     On a terminal it asks for what no option states, and checks each answer: part of a name is
     enough (PM1743), Tab completes it, ? lists what there is. Elsewhere it takes a usual value.
     """
-    from nvmesim.errors import InputError
     from nvmesim.scenario.presets import preset
     from nvmesim.scenario.writing import to_text
 
@@ -106,16 +107,16 @@ def init(output: Path | None, **options: str | None) -> int:
     base = output.parent if output else Path()
     answers: dict[str, str] = {}
     for question in questions():
-        given = options[question.option]
-        if given or question.is_asked(answers):
-            answers[question.option] = (
-                checked(question, answers, given, base)
-                if given
-                else _asked(question, answers, base)
-            )
+        if given := options[question.option]:
+            answers[question.option] = checked(question, answers, given, base)
+        elif question.is_asked(answers):
+            answers[question.option] = _asked(question, answers, base)
     tables = scenario_tables(answers)
     name = output.name if output else "server.toml"
-    head = f"# {preset(answers['load']).says}.\n# Written by nvmesim init; predict it with: nvmesim run {name}\n"  # noqa: E501
+    head = (
+        f"# {preset(answers['load']).says}.\n"
+        f"# Written by nvmesim init; predict it with: nvmesim run {name}\n"
+    )
     text = head + to_text(tables, COMMENTS)
     if output is None:
         click.echo(text, nl=False)
@@ -131,39 +132,28 @@ def checked(question: Question, answers: Mapping[str, str], given: str, base: Pa
     Raises InputError, which lists what is near, for what is no answer, also beside the earlier
     *answers*.
     """
-    from nvmesim.errors import InputError
     from nvmesim.scenario.load import scenario_from_dict
 
-    text = given.strip()
-    known = question.known()
+    text, known = given.strip(), question.known()
+    what = f"--{question.option} {text!r}"
     if known and text not in known and not text.endswith(".toml"):
-        text = _completed(question, text, known)
+        found = [name for name in known if text.casefold() in name.casefold()]
+        if not found:
+            raise InputError(f"{what} is unknown; {nearest(text, known)}")
+        if len(found) > 1:
+            more = f" and {len(found) - LISTED} more" if len(found) > LISTED else ""
+            raise InputError(f"{what} may be {', '.join(found[:LISTED])}{more}; write more of it")
+        text = found[0]
     if question.option == "count" and not (text.isdecimal() and 1 <= int(text) <= 1024):
-        raise InputError(f"--count {text!r}: write a number from 1 to 1024")
+        raise InputError(f"{what}: write a number from 1 to 1024")
     if question.option in ("drive", "count", "raid", "goal"):
         # The scenario itself says what is wrong: too few drives, no such level, no latency.
         scenario_from_dict(scenario_tables({**answers, question.option: text}), base)
     return text
 
 
-def _completed(question: Question, text: str, known: Sequence[str]) -> str:
-    """The only known name that *text* is part of."""
-    from nvmesim.errors import InputError, nearest
-
-    found = [name for name in known if text.casefold() in name.casefold()]
-    if len(found) == 1:
-        return found[0]
-    what = f"--{question.option} {text!r}"
-    if not found:
-        raise InputError(f"{what} is unknown; {nearest(text, known)}")
-    more = f" and {len(found) - LISTED} more" if len(found) > LISTED else ""
-    raise InputError(f"{what} may be {', '.join(found[:LISTED])}{more}; write more of it")
-
-
 def _asked(question: Question, answers: Mapping[str, str], base: Path) -> str:
     """Ask on a terminal until there is an answer; the usual one elsewhere."""
-    from nvmesim.errors import NvmesimError
-
     usual = question.usual
     if question.option == "raid" and _count(answers) < 3:
         usual = "none"
@@ -174,7 +164,9 @@ def _asked(question: Question, answers: Mapping[str, str], base: Path) -> str:
         try:
             given = click.prompt(question.says, default=usual, err=True)
         except (click.Abort, KeyboardInterrupt, EOFError):
-            _keep(answers)
+            if answers:
+                said = " ".join(f"--{name} {shlex.quote(text)}" for name, text in answers.items())
+                click.echo(f"\nnvmesim: to go on with these answers: nvmesim init {said}", err=True)
             raise
         if given.strip() == "?":
             click.echo("  " + "  ".join(question.known() or ("any value",)), err=True)
@@ -203,13 +195,6 @@ def _complete_from(names: Sequence[str]) -> None:
     readline.set_completer_delims("")
     readline.set_completer(complete)
     readline.parse_and_bind("tab: complete")
-
-
-def _keep(answers: Mapping[str, str]) -> None:
-    """Say how to go on with the answers that were given."""
-    if answers:
-        given = " ".join(f"--{name} {shlex.quote(value)}" for name, value in answers.items())
-        click.echo(f"\nnvmesim: to go on with these answers: nvmesim init {given}", err=True)
 
 
 def scenario_tables(answers: Mapping[str, str]) -> dict[str, Any]:
@@ -272,8 +257,6 @@ def _engine(raid: str, system: str) -> str:
     """Who does the RAID by default."""
     if raid in POOL_LEVELS:
         return "openzfs"
-    if system == "windows":
-        return "storage-spaces-parity" if raid in ("raid5", "raid6") else (
-            "intel-vroc" if raid == "raid0" else "storage-spaces-mirror"
-        )  # fmt: skip
-    return "linux-md"
+    spaces = {"raid5": "parity", "raid6": "parity"}.get(raid, "mirror")
+    windows = "intel-vroc" if raid == "raid0" else f"storage-spaces-{spaces}"
+    return windows if system == "windows" else "linux-md"

@@ -1,4 +1,4 @@
-"""`nvmesim lab`: the notebooks in a folder of your own, and JupyterLab there."""
+"""`nvmesim lab`: notebooks in a folder of your own, and JupyterLab; `nvmesim ui`: the page."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import shutil
 import signal
 import subprocess
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,17 +20,6 @@ from nvmesim.version import install_command
 NEEDED: Final = ("jupyterlab", "ipykernel", "ipywidgets")
 QUIET: Final = ("--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",)
 """The server asks the network for nothing on its own."""
-
-
-@dataclass(frozen=True)
-class Copied:
-    """Fate of the files in the folder."""
-
-    copied: int
-    kept: int
-    """Were there already."""
-    changed: tuple[str, ...]
-    """Notebooks of those that are not the ones of this version, by name."""
 
 
 @click.command(epilog="Example: nvmesim lab my-notebooks")
@@ -55,14 +43,7 @@ def lab(
             f"JupyterLab is not installed ({', '.join(missing)}): {install_command('lab')}, or use "
             "--copy-only"
         )
-    done = copy_notebooks(folder)
-    click.echo(f"{folder}: {done.copied} files copied, {done.kept} were there already")
-    for name in done.changed:
-        click.echo(
-            f"kept as it is, though not this version's: {folder / name}; move it away for a "
-            "new copy",
-            err=True,
-        )
+    _copy_notebooks(folder)
     if copy_only:
         return 0
     command = [sys.executable, "-P", "-m", "jupyterlab", str(folder), *QUIET]
@@ -90,24 +71,25 @@ def _served(command: list[str]) -> int:
             signal.signal(signal.SIGTERM, before)
 
 
-def copy_notebooks(folder: Path) -> Copied:
+def _copy_notebooks(folder: Path) -> None:
     """Copy what is not in *folder* yet; nothing there is overwritten."""
     notebooks, captures = sources()
     wanted = {file: folder / file.name for file in sorted(notebooks.glob("*.ipynb"))}
     wanted |= {file: folder / "captures" / file.name for file in sorted(captures.glob("*.json"))}
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder}: is a file; name a folder")
-    copied = 0
-    changed = []
-    for source, target in wanted.items():
-        if target.exists():
-            if source.suffix == ".ipynb" and _cells(source) != _cells(target):
-                changed.append(target.name)
-            continue
+    kept = [(source, target) for source, target in wanted.items() if target.exists()]
+    for source, target in wanted.items() - set(kept):
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(source, target)
-        copied += 1
-    return Copied(copied, len(wanted) - copied, tuple(changed))
+    n = len(kept)
+    click.echo(f"{folder}: {len(wanted) - n} files copied, {n} were there already")
+    for source, target in kept:
+        if source.suffix == ".ipynb" and _cells(source) != _cells(target):
+            text = (
+                f"kept as it is, though not this version's: {target}; move it away for a new copy"
+            )
+            click.echo(text, err=True)
 
 
 def _cells(notebook: Path) -> Any:
@@ -124,7 +106,7 @@ def sources() -> tuple[Path, Path]:
 
     An installed package carries them in ``nvmesim/lab``; a source tree has them at its top.
     """
-    package = Path(__file__).resolve().parents[2]
+    package = Path(__file__).resolve().parents[1]
     for notebooks, captures in (
         (package / "lab" / "notebooks", package / "lab" / "captures"),
         (package.parent / "notebooks", package.parent / "calibration" / "local-disk"),
@@ -132,3 +114,28 @@ def sources() -> tuple[Path, Path]:
         if any(notebooks.glob("*.ipynb")):
             return notebooks, captures
     raise InputError("this installation has no notebooks; take them from the source distribution")
+
+
+@click.command(epilog="Example: nvmesim ui, or nvmesim ui report.html")
+@click.argument("file", metavar="[FILE.html]", required=False, type=click.Path(path_type=Path))
+@click.option(
+    "--port", type=click.IntRange(1, 65535), help="Port of the page; default: a free one."
+)
+@click.option("--no-browser", is_flag=True, help="Print the address and open nothing.")
+def ui(file: Path | None, port: int | None, no_browser: bool) -> int:
+    """Design a server in the browser.
+
+    Pick parts, drop captures, move sliders, read the answer, send the report. FILE.html, a file
+    that the page wrote, is opened with its designs. The page is served to this machine
+    alone (127.0.0.1) at an address with a secret in it, the first line that is printed; nothing is
+    sent anywhere. Ctrl-C ends it.
+    """
+    try:
+        from nvmesim.ui.serve import serve
+        from nvmesim.ui.shared import designs_in
+    except ImportError as error:
+        raise InputError(f"ui needs {error.name}: {install_command('ui')}") from None
+
+    opened = [] if file is None else designs_in(file)
+    serve(port, browser=not no_browser, say=click.echo, opened=opened)
+    return 0

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 import click
 
 import nvmesim
-from nvmesim.cli.output import write_text
+from nvmesim.cli.output import save, scenario_of
 from nvmesim.cli.progress import progress_bar
 from nvmesim.cli.simulating import Answer, simulates
+from nvmesim.files import write_text
 
 if TYPE_CHECKING:
     from nvmesim.show.blocks import Block
@@ -19,10 +20,11 @@ if TYPE_CHECKING:
 
 MOST_NAMED = 12
 """Cases whose sources are listed one by one."""
-EXAMPLE = "Example: nvmesim validate team-jbod --report team.html   (or: validate new my-server)"
 
 
-@click.command(epilog=EXAMPLE)
+@click.command(
+    epilog="Example: nvmesim validate team-jbod --report team.html   (or: validate new my-server)"
+)
 @click.argument("sets", nargs=-1, metavar="[SET...]")
 @click.option(
     "--held-out", "is_held_out", is_flag=True,
@@ -93,7 +95,6 @@ def _new(rest: Sequence[str]) -> list[str]:
         )
     if len(rest) > 2:
         from nvmesim.capture.registry import read_captures
-        from nvmesim.cli.mistaken import scenario_of
 
         made = set_of_rows(Path(rest[0]), scenario_of(rest[1]), read_captures(rest[2:]))
     else:
@@ -129,13 +130,7 @@ def _write(scores: Sequence[Score], *, whole: bool) -> None:
         from nvmesim.study.validate.learn import write_learned
 
         folder = scores[0].published.folder.parent
-        if folder.resolve() == _ours():  # the model's error is learned from the project's own sets
+        ours = Path(nvmesim.__file__).resolve().parents[1] / "calibration" / "published"
+        if folder.resolve() == ours:  # the model's error is learned from the project's own sets
             click.echo(f"nvmesim: wrote {write_learned(scores)}", err=True)
-        path = folder / "SCOREBOARD.md"
-        write_text(path, scoreboard(scores))
-        click.echo(f"nvmesim: wrote {path}", err=True)
-
-
-def _ours() -> Path:
-    """Return the folder of the sets in the project's repository."""
-    return Path(nvmesim.__file__).resolve().parents[1] / "calibration" / "published"
+        save(folder / "SCOREBOARD.md", scoreboard(scores))

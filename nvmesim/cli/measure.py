@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+import shlex
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from nvmesim.cli.output import check_writable, json_option, output_path, print_json, write_text
+from nvmesim.cli.output import (
+    check_writable,
+    json_option,
+    output_path,
+    print_json,
+    scenario_of,
+)
+from nvmesim.cli.progress import noting_interrupt, progress_bar, say_if_compiling
+from nvmesim.errors import InputError
+from nvmesim.files import write_text
 
 if TYPE_CHECKING:
     from nvmesim.study.measuring.machine import Machine, Target
@@ -19,6 +30,8 @@ ENDED = {
     "budget": "the time is over", "plan": "every row of the plan is measured",
     "interrupted": "interrupted, fitted to what there is", "failed": "fitted to what there is",
 }  # fmt: skip
+GENERATIONS = {"2.5": 1, "5": 2, "8": 3, "16": 4, "32": 5, "64": 6}
+"""GT/s of a lane -> PCIe generation."""
 system_option = click.option(
     "--os", "system", type=click.Choice(("linux", "windows")), default="linux", show_default=True,
     help="Of the plan. linux: a fio job file; windows: DiskSpd lines.",
@@ -70,8 +83,6 @@ def measure(
     reads only, unless --writes is given. A file is made and removed again. Ctrl-C keeps what there
     is. Exit code 3: fio or the connection failed; what was measured is kept.
     """
-    from nvmesim.errors import InputError
-
     if is_plan:
         return _print_plan(output, system, writes=writes or target is None)
     if target is None or output is None:
@@ -96,19 +107,12 @@ def measure(
         )  # fmt: skip
     finally:
         if found.made:
-            machine.asked(_remove(found))
+            machine.asked(f"rm -f -- {shlex.quote(found.path)}")
     return _written(done, output, as_json)
-
-
-def _remove(target: Target) -> str:
-    import shlex
-
-    return f"rm -f -- {shlex.quote(target.path)}"
 
 
 def _confirm(machine: Machine, target: Target, confirmed: str | None) -> None:
     """Refuse a target with anything on it, then ask for the drive's serial number."""
-    from nvmesim.errors import InputError
     from nvmesim.study.measuring.machine import refuse_unless_free
 
     if target.made:
@@ -129,8 +133,6 @@ def _confirm(machine: Machine, target: Target, confirmed: str | None) -> None:
 
 def _precondition(machine: Machine, target: Target, engine: str, writes: bool) -> None:
     """Fill the drive twice, sequentially and at random, after saying how long it takes."""
-    from nvmesim.errors import InputError
-
     if not writes or target.made:
         raise InputError("--precondition overwrites a drive; it needs --writes and a drive")
     text = machine.run(["lsblk", "-b", "-d", "-n", "-o", "SIZE", target.path], 60.0)
@@ -149,9 +151,6 @@ def _run(
     machine: Machine, target: Target, output: Path, name: str, server: str | None, budget: str,
     *, writes: bool, fixed: bool, stack: str, engine: str,
 ) -> Measuring:  # fmt: skip
-    from dataclasses import replace
-
-    from nvmesim.cli.progress import first_interrupt, progress_bar, say_if_compiling
     from nvmesim.study.measuring.gain import with_drive
     from nvmesim.study.measuring.machine import conditions, link_below
     from nvmesim.study.measuring.measure import FioRunner, Plan
@@ -160,32 +159,24 @@ def _run(
 
     answer = None
     if server is not None:
-        from nvmesim.cli.mistaken import scenario_of
-
         scenario = scenario_of(server)
         answer = with_drive(scenario.to_dict(), str(scenario.base.absolute()))
-    told = conditions(machine, target.path)
-    below = link_below(told)
+    measured_on = conditions(machine, target.path)
+    below = link_below(measured_on)
     if below:
         click.echo(f"nvmesim: {below}: what is measured is that link's", err=True)
-    link = _link(told)
+    speed = measured_on.get("link_speed", "16.0 GT/s").split()[0].removesuffix(".0")
+    link = f"pcie{GENERATIONS.get(speed, 4)} x{measured_on.get('link_width', '4')}"
     say_if_compiling("compiled")
     ending = "finishing the row and fitting what there is"
-    with first_interrupt(ending) as pressed, progress_bar() as progress:
+    with noting_interrupt(ending) as pressed, progress_bar() as progress:
         plan = Plan(
             FioRunner(machine, target, engine), output.with_suffix(".rows"), name,
             writes=writes, budget_s=parse_time_ps(budget) / PS_PER_S, stack=stack, link=link,
             answer=answer, adaptive=not fixed, progress=progress, stop=pressed.is_set,
             on_step=_say_step,
         )  # fmt: skip
-        return replace(run_plan(plan), conditions=told)
-
-
-def _link(told: dict[str, str]) -> str:
-    """The drive's link as a scenario names it, by what sysfs says."""
-    speeds = {"2.5": 1, "5": 2, "8": 3, "16": 4, "32": 5, "64": 6}
-    speed = told.get("link_speed", "16.0 GT/s").split()[0].removesuffix(".0")
-    return f"pcie{speeds.get(speed, 4)} x{told.get('link_width', '4')}"
+        return replace(run_plan(plan), conditions=measured_on)
 
 
 def _say_step(step: MeasuredStep) -> None:

@@ -9,7 +9,7 @@ import click
 from nvmesim.cli.output import json_option, print_json
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from nvmesim.catalog.profile import Frozen, Profile
 
@@ -62,43 +62,27 @@ def show_entry(outer_json: bool, name: str, as_json: bool) -> int:
 
 
 def _list(kind: str | None, as_json: bool) -> int:
-    from nvmesim.catalog.load import MODELS, get, names
+    from nvmesim.catalog.load import MODELS, get, names, quantities
 
     wanted = [k for k in MODELS if kind in (None, k)]
     entries = [get(k, name) for k in wanted for name in names(k)]
+    numbers = [[q for _, q in quantities(entry) if q.value] for entry in entries]
+    assumed = [sum(q.basis == "assumed" for q in stated) for stated in numbers]
     if as_json:
-        print_json([_row_json(entry) for entry in entries])
+        print_json([
+            {"kind": e.kind, "name": e.name, "model": e.model, "numbers": len(n), "assumed": k}
+            for e, n, k in zip(entries, numbers, assumed, strict=True)
+        ])  # fmt: skip
         return 0
     from nvmesim.show.blocks import table
     from nvmesim.show.terminal import show
 
-    headings = ("kind", "<name", "<model", "assumed")
-    show([table("Catalog", headings, [_row(entry) for entry in entries])])
+    rows = [
+        (e.kind, e.name, e.model, f"{k} of {len(n)}" if n else "")
+        for e, n, k in zip(entries, numbers, assumed, strict=True)
+    ]
+    show([table("Catalog", ("kind", "<name", "<model", "assumed"), rows)])
     return 0
-
-
-def _row_json(entry: Profile) -> dict[str, Any]:
-    assumed, total = _assumed(entry)
-    return {
-        "kind": entry.kind,
-        "name": entry.name,
-        "model": entry.model,
-        "numbers": total,
-        "assumed": assumed,
-    }
-
-
-def _row(entry: Profile) -> tuple[str, ...]:
-    assumed, total = _assumed(entry)
-    return entry.kind, entry.name, entry.model, f"{assumed} of {total}" if total else ""
-
-
-def _assumed(entry: Frozen) -> tuple[int, int]:
-    """How many of the numbers that the entry states are assumed."""
-    from nvmesim.catalog import load
-
-    stated = [q for _, q in load.quantities(entry) if q.value]
-    return sum(q.basis == "assumed" for q in stated), len(stated)
 
 
 def _print_entry(profile: Profile) -> None:
@@ -106,9 +90,12 @@ def _print_entry(profile: Profile) -> None:
     from nvmesim.show.terminal import show
 
     what = ": ".join(text for text in (profile.kind, profile.model) if text)
-    facts = [(key, text, "", "", "") for key, text in _facts(profile) + _tables(profile)]
+    facts = _facts(profile)
+    if profile.kind == "platform":
+        facts += [*_flat("server", profile.server), *_flat("adapters", profile.adapters)]
     headings = ("key", "<value", "<95 % interval", "<basis", "<source")
-    rows = [*facts, *_numbers(profile), *_variants(profile)]
+    rows: list[tuple[str, ...]] = [(key, text, "", "", "") for key, text in facts]
+    rows += [*_numbers(profile), *_variants(profile)]
     blocks: list[Block] = [Line(profile.name, "title"), Line(what, "soft")]
     blocks.append(table("Numbers", headings, rows))
     notes = tuple(line for line in profile.notes.splitlines() if line)
@@ -121,23 +108,16 @@ def _print_entry(profile: Profile) -> None:
 def _facts(profile: Frozen) -> list[tuple[str, str]]:
     """Entries that are not numbers with a basis."""
     hidden = {"kind", "name", "model", "notes", "sources", "fresh", "latencies"}
-    plain = (str, int, float, bool)
-    values = ((key, getattr(profile, key)) for key in type(profile).model_fields)
+    values = {key: getattr(profile, key) for key in type(profile).model_fields if key not in hidden}
     return [
         (key, ("yes" if value else "no") if isinstance(value, bool) else str(value))
-        for key, value in values
-        if key not in hidden and isinstance(value, plain)
+        for key, value in values.items()
+        if isinstance(value, str | int | float)
     ]
 
 
-def _tables(profile: Profile) -> list[tuple[str, str]]:
-    """Entries of a platform in a scenario, a line for each value, addressed as --set does."""
-    if profile.kind != "platform":
-        return []
-    return list(_flat("server", profile.server)) + list(_flat("adapters", profile.adapters))
-
-
 def _flat(key: str, value: Any) -> Iterator[tuple[str, str]]:
+    """A line for each value of tables, addressed as --set does."""
     if isinstance(value, dict | list | tuple):
         inner = value.items() if isinstance(value, dict) else enumerate(value)
         for name, part in inner:
@@ -147,35 +127,27 @@ def _flat(key: str, value: Any) -> Iterator[tuple[str, str]]:
 
 
 def _variants(profile: Profile) -> list[tuple[str, ...]]:
-    """The numbers that differ by RAID level, or while the drive is fresh."""
+    """The numbers that differ by RAID level or kernel, or while the drive is fresh."""
     from nvmesim.catalog.load import with_level, with_state
 
-    changed: dict[str, Profile]
+    changed: dict[str, tuple[Profile, Mapping[str, Any]]] = {}
     if profile.kind == "raid-engine":
-        changed = {level: with_level(profile, level) for level in profile.by_level}
-        keys = {level: tuple(table) for level, table in profile.by_level.items()}
+        by_level = profile.by_level.items()
+        changed = {level: (with_level(profile, level), table) for level, table in by_level}
     elif profile.kind == "drive" and profile.fresh:
-        changed = {"fresh": with_state(profile, "fresh")}
-        keys = {"fresh": tuple(profile.fresh)}
-    else:
-        return []
-    return [
+        changed = {"fresh": (with_state(profile, "fresh"), profile.fresh)}
+    out = [
         (f"{name}: {row[0]}", *row[1:])
-        for name, variant in changed.items()
+        for name, (variant, keys) in changed.items()
         for row in [(k, t, "", "", "") for k, t in _facts(variant)] + _numbers(variant)
-        if any(f"{row[0]}.".startswith(f"{key}.") for key in keys[name])
-    ] + _before_kernels(profile)
-
-
-def _before_kernels(profile: Profile) -> list[tuple[str, ...]]:
-    """Numbers of a RAID engine before each kernel that it tells apart."""
-    out: list[tuple[str, ...]] = []
+        if any(f"{row[0]}.".startswith(f"{key}.") for key in keys)
+    ]
     for kernel, table in getattr(profile, "until", {}).items():
         for key, number in _leaves("", table):
             low, high = number.get("low"), number.get("high")
             span = "" if low is None else f"{low} .. {high}"
-            told = (str(number["value"]), span, number["basis"], number["source"])
-            out.append((f"before {kernel}: {key}", *told))
+            cells = (str(number["value"]), span, number["basis"], number["source"])
+            out.append((f"before {kernel}: {key}", *cells))
     return out
 
 
@@ -190,32 +162,32 @@ def _leaves(key: str, table: dict[str, Any]) -> Iterator[tuple[str, dict[str, An
 
 
 def _numbers(profile: Frozen) -> list[tuple[str, ...]]:
+    """Each number with its interval, basis and source."""
     from nvmesim.catalog.load import quantities
-    from nvmesim.catalog.text import show_quantity, show_value, what_is
+    from nvmesim.catalog.text import show_quantity, show_value
 
     out: list[tuple[str, ...]] = []
     for key, number in quantities(profile):
         span = ""
         if number.low is not None and number.high is not None:
-            what = _what(profile, key, what_is)
+            what = _unit(profile, key)
             span = f"{show_value(number.low, what)} .. {show_value(number.high, what)}"
-        value = _capacity(number.value) if key == "capacity" else show_quantity(profile, key)
+        value = show_quantity(profile, key)
+        if key == "capacity":  # as it is sold: powers of ten
+            size = number.value
+            value = f"{size / 1e12:.4g} TB" if size >= 1e12 else f"{size / 1e9:.4g} GB"
         out.append((key, value, span, number.basis, number.source))
     return out
 
 
-def _capacity(n_bytes: float) -> str:
-    """A drive's size as it is sold: in TB or GB (powers of ten)."""
-    return f"{n_bytes / 1e12:.4g} TB" if n_bytes >= 1e12 else f"{n_bytes / 1e9:.4g} GB"
-
-
-def _what(profile: Any, key: str, what_is: Any) -> str:
+def _unit(profile: Any, key: str) -> str:
     """Unit of the number at dotted *key*: a time, a size, a number."""
-    current: Any = profile
+    from nvmesim.catalog.text import what_is
+
     what = "number"
     for part in key.split("."):
-        if isinstance(current, dict):
-            return what
-        what = str(what_is(type(current).model_fields[part]))
-        current = getattr(current, part)
+        if isinstance(profile, dict):
+            break
+        what = str(what_is(type(profile).model_fields[part]))
+        profile = getattr(profile, part)
     return what

@@ -1,1 +1,0 @@
-"""Commands about captures: calibrate, trace."""

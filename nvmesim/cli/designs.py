@@ -1,0 +1,170 @@
+"""Commands that compare designs: `nvmesim best`, `nvmesim choose` and `nvmesim compare`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from nvmesim.cli.output import output_path, scenario_of
+from nvmesim.cli.progress import progress_bar
+from nvmesim.cli.simulating import Answer, simulates
+
+if TYPE_CHECKING:
+    from nvmesim.scenario.schema import Scenario
+
+
+@click.command(
+    epilog="Example: nvmesim best server.toml --p99 1ms --over volume.raid=raid5,raid6,raid10 "
+    "--report best.html"
+)
+@click.argument("scenario", metavar="SCENARIO.toml")
+@click.option("--p99", metavar="TIME", help="99 % of all requests within this, as 1ms.")
+@click.option("--p99.9", "p99_9", metavar="TIME", help="99.9 % of all requests within this.")
+@click.option("--mean", metavar="TIME", help="Mean latency within this.")
+@click.option("--cpu", metavar="SHARE", help="CPU load as the operating system shows it, as 50%.")
+@click.option("--iops", metavar="RATE", help="Reach at least so many requests per second, as 3M.")
+@click.option(
+    "--over", multiple=True, metavar="KEY=VALUES",
+    help="Compare designs, as volume.raid=raid5,raid6,raid10; repeatable, as in sweep.",
+)  # fmt: skip
+@click.option(
+    "--state", "states", multiple=True, type=click.Choice(("healthy", "degraded", "rebuilding")),
+    help="Look at this state only; repeatable. Else all three, if there is a volume.",
+)  # fmt: skip
+@simulates(report="Write the answer, table and charts as one HTML page.", sets=True, seed=True)
+def best(
+    scenario: str, over: tuple[str, ...], sets: tuple[str, ...], states: tuple[str, ...],
+    seed: int | None, **goal: str | None,
+) -> Answer:  # fmt: skip
+    """Find the largest load that meets a goal.
+
+    The most IOPS with p99 under a limit: healthy, with a drive failed, and while it rebuilds, for
+    each design of --over. Threads and outstanding requests are searched, or the rate of an open
+    loop. Exit code 1: nothing meets the goal; the answer says which limit fails and by how much.
+    """
+    from nvmesim.study.best import best as search
+    from nvmesim.study.sweep.plan import parse_over
+
+    loaded, designs = scenario_of(scenario, sets), parse_over(over)
+    with progress_bar() as progress:
+        found = search(
+            loaded, over=designs or None, states=states or None, seed=seed, progress=progress,
+            **goal,
+        )  # fmt: skip
+    from nvmesim.show.studies.best_view import best_page, blocks_of
+
+    code = 0 if found.best is not None else 1
+    return Answer(lambda: blocks_of(found), found.to_json, lambda: best_page(found), code)
+
+
+@click.command(epilog="Example: nvmesim choose goal.toml --report pareto.html")
+@click.argument("goal", metavar="GOAL.toml")
+@click.option(
+    "--all", "everything", is_flag=True,
+    help="Simulate every candidate that screening leaves, for a complete chart.",
+)  # fmt: skip
+@output_path("Write one row per candidate: .parquet, .csv or .json.", "-o", "--output")
+@simulates(report="Write the answer, candidates and chart as one HTML page.", workers=True)
+def choose(goal: str, workers: int | None, everything: bool, output: Path | None) -> Answer:
+    """Choose what to buy for a goal.
+
+    GOAL.toml names a scenario, candidates (keys and values as sweep takes them), constraints
+    (iops, p99, cpu, capacity, survives, power, lanes, slots, price), an objective and prices. The
+    answer comes with runner-ups, and the reason why each other candidate was rejected. Exit code 1:
+    nothing meets the goal.
+    """
+    from nvmesim.study.choose import choose as search
+    from nvmesim.study.choose import load_goal
+    from nvmesim.study.sweep.output import check_format, write_frame
+
+    if output is not None:
+        check_format(output)
+    loaded = load_goal(goal)
+    with progress_bar(left=True) as progress:
+        choice = search(loaded, workers=workers, everything=everything, progress=progress)
+    if output is not None:
+        write_frame(choice.frame(), output)
+    from nvmesim.show.studies.choice_view import blocks_of, choice_page
+
+    def json() -> dict[str, Any]:
+        rows = choice.frame().to_dicts()
+        return {
+            "goal": choice.goal.name,
+            "objective": choice.goal.objective.minimize,
+            "answer": str(choice),
+            "chosen": rows[0] if choice.chosen else None,
+            "runner_ups": [r for r in rows if r["state"] == "runner-up"],
+            "others": [r for r in rows if r["state"] in ("rejected", "not simulated")],
+        }
+
+    title = choice.goal.name or Path(goal).stem
+    return Answer(
+        lambda: blocks_of(choice), json, lambda: choice_page(choice, title),
+        0 if choice.chosen else 1,
+    )  # fmt: skip
+
+
+@click.command(epilog="Example: nvmesim compare server.toml --set server.interconnect.links=3")
+@click.argument("scenarios", metavar="SCENARIO.toml [OTHER.toml ...]", nargs=-1, required=True)
+@click.option(
+    "--requests", type=click.IntRange(1000),
+    help="Requests of each design, after its warm-up; default: as the precision needs.",
+)  # fmt: skip
+@click.option(
+    "--metric", default="iops", show_default=True, help="Metric by which three or more are ranked."
+)
+@click.option("--probability", metavar="SHARE", default="95%", show_default=True,
+              help="Of three or more: probability that the named one is the best.")  # fmt: skip
+@click.option("--difference", metavar="SHARE", default="1%", show_default=True,
+              help="Designs closer than this count as equally good.")  # fmt: skip
+@simulates(sets=True, seed=True, workers=True)
+def compare(
+    scenarios: tuple[str, ...], sets: tuple[str, ...], requests: int | None, seed: int | None,
+    metric: str, probability: str, difference: str, workers: int | None,
+) -> Answer:  # fmt: skip
+    """Compare designs that draw the same random numbers.
+
+    With two designs (or one and --set): the difference, its 95 % interval, and how many times as
+    many requests independent runs would need for it. With three or more: which is best, with a
+    stated probability; designs that can no longer win are dropped early. Exit code 1: not decided.
+    """
+    from nvmesim.errors import InputError
+    from nvmesim.predict.simulate import compare as compared
+    from nvmesim.show.studies.compare_view import blocks_of, ranking_blocks
+    from nvmesim.study.rank import rank
+    from nvmesim.units import parse_fraction
+
+    if bool(sets) != (len(scenarios) == 1):
+        text = "--set changes the one scenario" if sets else "one scenario is given"
+        raise InputError(f"{text}; name another, or a single one and --set KEY=VALUE")
+    designs = _loaded(scenarios, sets)
+    if len(designs) == 2:
+        a, b = designs
+        found = replace(compared(*designs.values(), requests=requests, seed=seed), a=a, b=b)
+        return Answer(lambda: blocks_of(found), lambda: vars(found))
+    ranking = rank(
+        designs, metric=metric, probability=parse_fraction(probability), seed=seed or 1,
+        difference=parse_fraction(difference), workers=workers,
+    )  # fmt: skip
+    rows = ranking.table.to_dicts()
+    json = {"answer": str(ranking), "probability": ranking.probability, "table": rows}
+    return Answer(
+        lambda: ranking_blocks(ranking), lambda: json, code=0 if ranking.probability else 1
+    )
+
+
+def _loaded(files: tuple[str, ...], sets: tuple[str, ...]) -> dict[str, Scenario]:
+    """Designs by a name of their own: of the scenario, of the file, or of what is set."""
+    found = [scenario_of(file) for file in files]
+    names = [s.name or Path(f).stem for s, f in zip(found, files, strict=True)]
+    if sets:
+        found.append(scenario_of(files[0], sets))
+        names.append(", ".join(sets))
+    if len(set(names)) < len(names):
+        names = list(files)
+    if len(set(names)) < len(names):
+        names = [f"{name} ({i + 1})" for i, name in enumerate(names)]
+    return dict(zip(names, found, strict=True))

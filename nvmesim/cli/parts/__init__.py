@@ -1,1 +1,0 @@
-"""Commands about parts and servers: catalog, describe, lab."""

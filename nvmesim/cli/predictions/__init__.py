@@ -1,1 +1,0 @@
-"""Commands that predict: run, sweep, compare, choose, size, validate."""
