@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import polars as pl
 
-from nvmesim.capture.capture import Capture, Conditions, CpuUse, Latency, Measurement, OpResult
+from nvmesim.capture.capture import Capture, Conditions, Latency, Measurement, OpResult
 from nvmesim.capture.histogram import merge_latencies
 
 SHOWN_PERCENTILES: Final = (50.0, 90.0, 95.0, 99.0, 99.9, 99.99)
@@ -29,61 +29,53 @@ def describe_capture(capture: Capture) -> Table:
     """
     measurements = capture.measurements
     warnings = list(capture.warnings)
-    for measurement in measurements:
-        name = f"{measurement.label}: " if len(measurements) > 1 else ""
-        warnings += [f"{name}{warning}" for warning in measurement.warnings]
-    return {
-        "file": str(capture.file),
-        "format": capture.format,
-        "version": capture.version,
-        "conditions": _shared([_conditions(m.conditions) for m in measurements]),
-        "rows": capture.rows,
-        "skipped": capture.skipped,
-        "ops": _all_ops(measurements),
-        "warnings": list(dict.fromkeys(warnings)),
-        "has_requests": capture.requests is not None,
-        "series": _series(capture),
-        "measurements": [_measurement(m) for m in measurements],
-    }
-
-
-def _conditions(conditions: Conditions) -> Table:
-    table: Table = {}
-    for field in dataclasses.fields(conditions):
-        value = getattr(conditions, field.name)
-        if isinstance(value, Mapping):
-            value = {str(key): _finite(share) for key, share in value.items()}
-        table[field.name] = _finite(value)
-    table["outstanding"] = conditions.outstanding
+    for m in measurements:
+        warnings += [f"{m.label}: {w}" if len(measurements) > 1 else w for w in m.warnings]
+    each = [_conditions(m.conditions) for m in measurements] or [_conditions(Conditions())]
+    ops: dict[str, list[OpResult]] = {op: [] for op in OP_NAMES}
+    for m in measurements:
+        for op, result in _results(m).items():
+            ops[op].append(result)
+    table: Table = _plain(
+        {
+            "file": str(capture.file),
+            "format": capture.format,
+            "version": capture.version,
+            "conditions": {
+                key: value if all(other[key] == value for other in each) else None
+                for key, value in each[0].items()
+            },
+            "rows": capture.rows,
+            "skipped": capture.skipped,
+            "ops": {op: _ops(results) for op, results in ops.items() if results},
+            "warnings": list(dict.fromkeys(warnings)),
+            "has_requests": capture.requests is not None,
+            "series": [] if capture.series is None else _series(capture.series),
+            "measurements": [_measurement(m) for m in measurements],
+        }
+    )
     return table
 
 
-def _shared(tables: list[Table]) -> Table:
-    """Return the values that all *tables* share, null where they differ."""
-    if not tables:
-        return _conditions(Conditions())
-    first = tables[0]
-    return {k: v if all(t[k] == v for t in tables) else None for k, v in first.items()}
+def _plain(value: Any) -> Any:
+    """Return *value* with texts as keys, and None for numbers that JSON has no text for."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _conditions(conditions: Conditions) -> Table:
+    return {**vars(conditions), "outstanding": conditions.outstanding}
 
 
 def _results(measurement: Measurement) -> dict[str, OpResult]:
-    found: dict[str, OpResult] = {}
-    for op, result in measurement.ops.items():
-        found[op] = result  # noqa: PERF403 - a mapping of a Literal is not a mapping of str
-    if measurement.mixed is not None:
-        found["mixed"] = measurement.mixed
-    return found
+    both = (*measurement.ops.items(), ("mixed", measurement.mixed))
+    return {op: result for op, result in both if result is not None}
 
 
-def _all_ops(measurements: Iterable[Measurement]) -> Table:
-    found: dict[str, list[OpResult]] = {}
-    for measurement in measurements:
-        for op, result in _results(measurement).items():
-            found.setdefault(op, []).append(result)
-    return {op: _ops(found[op]) for op in OP_NAMES if op in found}
-
-
-def _ops(results: list[OpResult]) -> Table:
+def _ops(results: Sequence[OpResult]) -> Table:
     """Counts and latencies; rates only of a single measurement, for several need not overlap."""
     by_kind = {kind: merge_latencies([getattr(r, kind) for r in results]) for kind in KINDS}
     main = max(KINDS[:2], key=lambda kind: _worth(by_kind[kind]))
@@ -91,8 +83,8 @@ def _ops(results: list[OpResult]) -> Table:
     return {
         "count": sum(r.count for r in results),
         "bytes": sum(r.bytes for r in results),
-        "iops": _finite(one.iops) if one else None,
-        "bytes_per_s": _finite(one.bytes_per_s) if one else None,
+        "iops": one and one.iops,
+        "bytes_per_s": one and one.bytes_per_s,
         "latency_s": _latency(by_kind[main], main),
         **{f"{kind}_s": _latency(by_kind[kind], kind) for kind in KINDS},
     }
@@ -108,33 +100,25 @@ def _worth(latency: Latency | None) -> int:
 def _latency(latency: Latency | None, kind: str) -> Table | None:
     if latency is None:
         return None
-    table: Table = {"kind": kind, "count": latency.count, "mean": _finite(latency.mean_s)}
     percents = sorted({*SHOWN_PERCENTILES, *latency.percentiles_s})
-    table.update({f"p{p:g}": _finite(latency.percentiles_s.get(p)) for p in percents})
-    table.update(min=_finite(latency.min_s), max=_finite(latency.max_s))
-    table["stddev"] = _finite(latency.stddev_s)
-    table["bins"] = 0 if latency.bin_s is None else len(latency.bin_s)
-    return table
+    return {
+        "kind": kind,
+        "count": latency.count,
+        "mean": latency.mean_s,
+        **{f"p{p:g}": latency.percentiles_s.get(p) for p in percents},
+        "min": latency.min_s,
+        "max": latency.max_s,
+        "stddev": latency.stddev_s,
+        "bins": 0 if latency.bin_s is None else len(latency.bin_s),
+    }
 
 
-def _series(capture: Capture) -> list[Table]:
+def _series(series: pl.DataFrame) -> list[Table]:
     """Windowed means by kind and operation: how many windows, and their mean and range."""
-    if capture.series is None:
-        return []
     value = pl.col("value")
-    grouped = capture.series.group_by("kind", "op", maintain_order=True).agg(
-        pl.len().alias("windows"),
-        value.mean().alias("mean"),
-        value.min().alias("min"),
-        value.max().alias("max"),
-    )
-    return grouped.to_dicts()
-
-
-def _cpu(cpu: CpuUse | None) -> Table | None:
-    if cpu is None:
-        return None
-    return {key: _finite(value) for key, value in dataclasses.asdict(cpu).items()}
+    figures = {"mean": value.mean(), "min": value.min(), "max": value.max()}
+    groups = series.group_by("kind", "op", maintain_order=True)
+    return groups.agg(windows=pl.len(), **figures).to_dicts()
 
 
 def _measurement(measurement: Measurement) -> Table:
@@ -143,12 +127,7 @@ def _measurement(measurement: Measurement) -> Table:
         "source": measurement.source,
         "conditions": _conditions(measurement.conditions),
         "ops": {op: _ops([result]) for op, result in _results(measurement).items()},
-        "cpu": _cpu(measurement.cpu),
-        "disk_util_pct": {k: _finite(v) for k, v in measurement.disk_util_pct.items()},
+        "cpu": measurement.cpu and dataclasses.asdict(measurement.cpu),
+        "disk_util_pct": measurement.disk_util_pct,
         "warnings": list(measurement.warnings),
     }
-
-
-def _finite(value: Any) -> Any:
-    """Return *value*, or None for a number that JSON has no text for."""
-    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -200,10 +200,8 @@ class Captures:
     def warnings(self) -> tuple[str, ...]:
         """Every warning of every file and measurement, prefixed with its name; then `unread`."""
         notes = [f"{c.file.name}: {w}" for c in self.files for w in c.warnings]
-        for capture in self.files:
-            for measurement in capture.measurements:
-                name = f"{capture.file.name} ({measurement.label})"
-                notes += [f"{name}: {w}" for w in measurement.warnings]
+        for c in self.files:
+            notes += [f"{c.file.name} ({m.label}): {w}" for m in c.measurements for w in m.warnings]
         return (*notes, *(f"not read: {reason}" for reason in self.unread))
 
     @property
@@ -214,7 +212,7 @@ class Captures:
         ['file', 'label', 'op', 'read_fraction']
         """
         rows = [
-            _row(capture, m, op, result)
+            _row(capture.file.name, m, op, result)
             for capture in self.files
             for m in capture.measurements
             for op, result in m.ops.items()
@@ -227,41 +225,35 @@ class Captures:
 
 
 TABLE_PERCENTILES = (50.0, 90.0, 99.0, 99.9)
-TABLE_SCHEMA: Mapping[str, type[pl.DataType]] = {
-    "file": pl.String,
-    "label": pl.String,
-    "op": pl.String,
+_SHARED = {
     "read_fraction": pl.Float64,
     "access": pl.String,
     "block_size": pl.Int64,
     "jobs": pl.Int64,
     "iodepth": pl.Int64,
     "targets": pl.Int64,
+}
+"""Columns that are fields of `Conditions`."""
+TABLE_SCHEMA: Mapping[str, type[pl.DataType]] = {
+    **dict.fromkeys(("file", "label", "op"), pl.String),
+    **_SHARED,
     "count": pl.Int64,
-    "iops": pl.Float64,
-    "bytes_per_s": pl.Float64,
-    "lat_mean_s": pl.Float64,
-    "clat_mean_s": pl.Float64,
+    **dict.fromkeys(("iops", "bytes_per_s", "lat_mean_s", "clat_mean_s"), pl.Float64),
     **{f"clat_p{p:g}_s": pl.Float64 for p in TABLE_PERCENTILES},
     "cpu_pct": pl.Float64,
 }
 """Columns of `Captures.table`; a mix of block sizes has a null block_size."""
 
 
-def _row(capture: Capture, m: Measurement, op: str, result: OpResult) -> dict[str, object]:
-    c = m.conditions
-    clat = result.clat
+def _row(file: str, m: Measurement, op: str, result: OpResult) -> dict[str, object]:
+    size, clat = m.conditions.block_size, result.clat
     tail = clat.percentiles_s if clat else {}
     return {
-        "file": capture.file.name,
+        "file": file,
         "label": m.label,
         "op": op,
-        "read_fraction": c.read_fraction,
-        "access": c.access,
-        "block_size": c.block_size if isinstance(c.block_size, int) else None,
-        "jobs": c.jobs,
-        "iodepth": c.iodepth,
-        "targets": c.targets,
+        **{name: getattr(m.conditions, name) for name in _SHARED},
+        "block_size": size if isinstance(size, int) else None,
         "count": result.count,
         "iops": result.iops,
         "bytes_per_s": result.bytes_per_s,

@@ -5,6 +5,7 @@ Each caveat is one sentence: what was found, with the number, and what follows f
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
@@ -31,68 +32,51 @@ def with_caveats(measurement: Measurement, *, is_polled: bool = False) -> Measur
 
     A polled job (*is_polled*) is always fully busy, which then says nothing about the drive.
     """
-    found = [
+    found = (
         *measurement.warnings,
-        *_load_caveats(measurement),
-        *_cpu_caveats(measurement, is_polled),
+        *_load_caveats(measurement, is_polled),
         *_sample_caveats(measurement),
-    ]
+    )
     return replace(measurement, warnings=tuple(dict.fromkeys(found)))
 
 
-def _load_caveats(measurement: Measurement) -> list[str]:
-    conditions = measurement.conditions
-    found = []
-    if conditions.engine in NO_DRIVE:
-        found.append(f"ioengine={conditions.engine} does no I/O: nothing of a drive was measured")
-    elif conditions.direct is False and conditions.engine not in NO_CACHE:
-        found.append("direct=0: the page cache was measured with the drive; capture with direct=1")
-    if conditions.rate_iops is not None:
-        found.append(
-            f"rate limited to {conditions.rate_iops:g} requests/s: throughput is the limit, not "
-            "the drive's"
+def _load_caveats(measurement: Measurement, is_polled: bool) -> Iterator[str]:
+    c, cpu = measurement.conditions, measurement.cpu
+    if c.engine in NO_DRIVE:
+        yield f"ioengine={c.engine} does no I/O: nothing of a drive was measured"
+    elif c.direct is False and c.engine not in NO_CACHE:
+        yield "direct=0: the page cache was measured with the drive; capture with direct=1"
+    if c.rate_iops is not None:
+        yield (
+            f"rate limited to {c.rate_iops:g} requests/s: throughput is the limit, not the drive's"
         )
-    if conditions.duration_s is not None and conditions.duration_s < SHORT_S:
-        found.append(f"short run: {conditions.duration_s:.3g} s, {SHORT_S:g} s or more are wanted")
-    return found
-
-
-def _cpu_caveats(measurement: Measurement, is_polled: bool) -> list[str]:
-    cpu = measurement.cpu
+    if c.duration_s is not None and c.duration_s < SHORT_S:
+        yield f"short run: {c.duration_s:.3g} s, {SHORT_S:g} s or more are wanted"
     if is_polled:
-        return [
+        yield (
             "polled: a job takes a whole CPU at any load, so its CPU time is not a cost per request"
-        ]
-    if cpu is None or cpu.per_job_pct is None or cpu.per_job_pct < CPU_BOUND_PCT:
-        return []
-    return [
-        f"CPU-bound: a job was {cpu.per_job_pct:.0f} % busy on its CPU, so the drive was not "
-        "measured; capture with more jobs"
-    ]
+        )
+    elif cpu and cpu.per_job_pct is not None and cpu.per_job_pct >= CPU_BOUND_PCT:
+        yield (
+            f"CPU-bound: a job was {cpu.per_job_pct:.0f} % busy on its CPU, so the drive was not "
+            "measured; capture with more jobs"
+        )
 
 
-def _sample_caveats(measurement: Measurement) -> list[str]:
-    found = []
+def _sample_caveats(measurement: Measurement) -> Iterator[str]:
     for op, result in measurement.ops.items():
         if 0 < result.count < MIN_SAMPLES:
-            found.append(f"only {result.count} {op}s: too few to calibrate on")
+            yield f"only {result.count} {op}s: too few to calibrate on"
             continue
-        for kind in ("clat", "lat"):
-            latency: Latency | None = getattr(result, kind)
-            text = _percentile_caveat(latency)
-            if text:
-                found.append(f"{op} {kind}: {text}")
-                break
-    return found
+        thin = ((kind, _thin_percentiles(getattr(result, kind))) for kind in ("clat", "lat"))
+        yield from [f"{op} {kind}: {text}" for kind, text in thin if text][:1]
 
 
-def _percentile_caveat(latency: Latency | None) -> str:
-    if latency is None or not latency.percentiles_s:
+def _thin_percentiles(latency: Latency | None) -> str:
+    if latency is None:
         return ""
-    thin = [p for p in latency.percentiles_s if latency.count * (100 - p) < 100 * SAMPLES_BEYOND]
-    thin = [p for p in thin if p < 100]
+    n = latency.count
+    thin = [p for p in latency.percentiles_s if n * (100 - p) < 100 * SAMPLES_BEYOND and p < 100]
     if not thin:
         return ""
-    return (
-        f"p{min(thin):g} and above rest on fewer than {SAMPLES_BEYOND} of {latency.count} samples"
-    )
+    return f"p{min(thin):g} and above rest on fewer than {SAMPLES_BEYOND} of {n} samples"

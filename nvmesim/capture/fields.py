@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from nvmesim.capture.text import Source, shown
+from nvmesim.errors import CaptureError
 
 MAX_COUNT: Final = 2**63 - 1
 """Counts and bytes go into int64 arrays."""
@@ -55,30 +56,25 @@ class Fields:
     def fields(self, key: str) -> Fields | None:
         """Return the table at *key*; None if there is none; CaptureError if it is not a table."""
         value = self.table.get(key)
-        if value is None:
-            return None
-        if not isinstance(value, dict):
-            raise self.source.error(
-                f"{self.at(key)} is {shown(value, 30)!r}, not a table", "repeat the capture"
-            )
-        return Fields(self.source, self.at(key), value)
+        return None if value is None else self._table(self.at(key), value)
 
     def rows(self, key: str) -> Iterator[Fields]:
         """Yield the tables of the list at *key*, none if it is missing."""
-        value = self.table.get(key)
-        if value is None:
-            return
-        if not isinstance(value, list):
-            raise self.source.error(
-                f"{self.at(key)} is {shown(value, 30)!r}, not a list", "repeat the capture"
-            )
-        for index, row in enumerate(value):
-            where = f"{self.at(key)}[{index}]"
-            if not isinstance(row, dict):
-                raise self.source.error(
-                    f"{where} is {shown(row, 30)!r}, not a table", "repeat the capture"
-                )
-            yield Fields(self.source, where, row)
+        rows = self.table.get(key)
+        if rows is not None and not isinstance(rows, list):
+            raise self._no(self.at(key), rows, "list")
+        for index, row in enumerate(rows or ()):
+            yield self._table(f"{self.at(key)}[{index}]", row)
+
+    def _table(self, where: str, value: object) -> Fields:
+        if not isinstance(value, dict):
+            raise self._no(where, value, "table")
+        return Fields(self.source, where, value)
+
+    def _no(self, where: str, value: object, kind: str) -> CaptureError:
+        return self.source.error(
+            f"{where} is {shown(value, 30)!r}, not a {kind}", "repeat the capture"
+        )
 
 
 def checked(
@@ -97,13 +93,10 @@ def checked(
         raise source.error(f"{where} is {shown(value, 30)!r}, not a number", do) from None
     except OverflowError:
         number = math.inf
+    if 0 <= number <= most:
+        return number
     if math.isnan(number):
         raise source.error(f"{where} is NaN", do)
     if number < 0:
         raise source.error(f"{where} is {shown(value, 30)}, negative", do)
-    if number > most:
-        raise source.error(
-            f"{where} is {shown(value, 30)}, more than {most:.3g} and not plausible",
-            do,
-        )
-    return number
+    raise source.error(f"{where} is {shown(value, 30)}, more than {most:.3g} and not plausible", do)

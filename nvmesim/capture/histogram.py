@@ -82,50 +82,41 @@ def merge_latencies(parts: Sequence[Latency | None]) -> Latency | None:
     if len(known) == 1:
         return known[0]
     count = sum(part.count for part in known)
-    means = [part.mean_s for part in known]
-    mean = None
-    if count and all(m is not None for m in means):
-        mean = sum(p.count * (p.mean_s or 0.0) for p in known) / count
+    means, deviations = (_known(getattr(p, f"{x}_s") for p in known) for x in ("mean", "stddev"))
+    mean = stddev = None
+    if means and count:
+        mean = sum(p.count * m for p, m in zip(known, means, strict=True)) / count
+        squares = [d**2 + (m - mean) ** 2 for d, m in zip(deviations, means, strict=False)]
+        if squares:
+            stddev = math.sqrt(
+                sum(p.count * s for p, s in zip(known, squares, strict=True)) / count
+            )
     bins = _merge_bins(known)
     percents = sorted({p for part in known for p in part.percentiles_s})
     return Latency(
         count=count,
         mean_s=mean,
-        min_s=min(_known([part.min_s for part in known]), default=None),
-        max_s=max(_known([part.max_s for part in known]), default=None),
-        stddev_s=_pooled_stddev(known, mean),
+        min_s=min(_known(part.min_s for part in known), default=None),
+        max_s=max(_known(part.max_s for part in known), default=None),
+        stddev_s=stddev,
         percentiles_s=percentiles_of_bins(*bins, percents) if bins and percents else {},
         bin_s=bins[0] if bins else None,
         bin_count=bins[1] if bins else None,
     )
 
 
-def _known(values: list[float | None]) -> list[float]:
+def _known(values: Iterable[float | None]) -> list[float]:
     """Return the values if every one is known, else none of them."""
-    known = [value for value in values if value is not None]
-    return known if len(known) == len(values) else []
-
-
-def _pooled_stddev(parts: Sequence[Latency], mean: float | None) -> float | None:
-    count = sum(part.count for part in parts)
-    if mean is None or not count:
-        return None
-    squares = 0.0
-    for part in parts:
-        if part.stddev_s is None or part.mean_s is None:
-            return None
-        squares += part.count * (part.stddev_s**2 + (part.mean_s - mean) ** 2)
-    return math.sqrt(squares / count)
+    every = list(values)
+    known = [value for value in every if value is not None]
+    return known if len(known) == len(every) else []
 
 
 def _merge_bins(parts: Sequence[Latency]) -> tuple[np.ndarray, np.ndarray] | None:
-    values: list[np.ndarray] = []
-    counts: list[np.ndarray] = []
-    for part in parts:
-        if part.bin_s is None or part.bin_count is None:
-            return None
-        values.append(part.bin_s)
-        counts.append(part.bin_count)
+    values = [part.bin_s for part in parts if part.bin_s is not None]
+    counts = [part.bin_count for part in parts if part.bin_count is not None]
+    if not len(values) == len(counts) == len(parts):
+        return None
     merged, place = np.unique(np.concatenate(values), return_inverse=True)
     total = np.zeros(len(merged), dtype=np.int64)
     np.add.at(total, place, np.concatenate(counts))

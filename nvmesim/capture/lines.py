@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import codecs
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from typing import BinaryIO, Final, TypeVar
 
 import numpy as np
 import polars as pl
 
-from nvmesim.capture.notes import Notes
 from nvmesim.capture.text import Source
 
 CHUNK: Final = 4 << 20
@@ -18,6 +18,19 @@ CHUNK: Final = 4 << 20
 NEWLINE: Final = 10
 
 LONGEST_LINE: Final = 64 << 20
+
+
+@dataclass
+class Notes:
+    """Counts and warnings of one file; filled while it is read."""
+
+    skipped: int = 0
+    warnings: list[str] = field(default_factory=list)
+
+    def say(self, count: int, text: str) -> None:
+        """Add a warning that starts with *count*, if there is anything to count."""
+        if count:
+            self.warnings.append(f"{count} {text}")
 
 
 def chunks(source: Source, size: int = CHUNK) -> Iterator[np.ndarray]:
@@ -47,14 +60,15 @@ def ahead(source: Source, items: Iterator[T]) -> Iterator[T]:
 
 def _chunks(source: Source, size: int) -> Iterator[np.ndarray]:
     with source.open() as file:
-        read = _Recoder(file, source.encoding)
+        read = _reads_utf8(file, source.encoding)
         carried = np.empty(0, np.uint8)
         while True:
             data = np.empty(carried.size + size, np.uint8)
             data[: carried.size] = carried
-            got = read.into(memoryview(data.data)[carried.size :])
-            stop = carried.size + got
-            if got == 0:
+            stop = carried.size
+            while stop < data.size and (got := read(memoryview(data.data)[stop:])):
+                stop += got
+            if stop == carried.size:
                 break
             cut = whole_lines(data[:stop])
             carried = data[cut:stop]
@@ -64,6 +78,27 @@ def _chunks(source: Source, size: int) -> Iterator[np.ndarray]:
                 yield data[:cut]
         if carried.size:
             yield carried
+
+
+def _reads_utf8(file: BinaryIO, encoding: str) -> Callable[[memoryview], int]:
+    """Return what fills a part of its argument from *file*, as UTF-8; 0 bytes at the end."""
+    if encoding == "utf-8":
+        return lambda target: file.readinto(target) or 0  # type: ignore[attr-defined]
+    decoder = codecs.getincrementaldecoder(encoding)("replace")
+    left = memoryview(b"")
+    is_over = False
+
+    def read(target: memoryview) -> int:
+        nonlocal left, is_over
+        while not left and not is_over:
+            data = file.read(1 << 20)
+            is_over = not data
+            left = memoryview(decoder.decode(data, final=is_over).encode("utf-8", "replace"))
+        n = min(len(left), len(target))
+        target[:n], left = left[:n], left[n:]
+        return n
+
+    return read
 
 
 def whole_lines(data: np.ndarray) -> int:
@@ -76,40 +111,6 @@ def whole_lines(data: np.ndarray) -> int:
             return first + int(found[-1]) + 1
         stop, step = first, step * 2
     return 0
-
-
-class _Recoder:
-    """A file read as UTF-8 without a byte-order mark."""
-
-    def __init__(self, file: BinaryIO, encoding: str) -> None:
-        self._file = file
-        plain = encoding == "utf-8"
-        self._decoder = None if plain else codecs.getincrementaldecoder(encoding)("replace")
-        self._left = memoryview(b"")
-        self._ended = False
-
-    def into(self, target: memoryview) -> int:
-        """Fill *target*, wholly unless the file ends; bytes written."""
-        done = 0
-        while done < len(target):
-            got = self._some(target[done:])
-            if got == 0:
-                break
-            done += got
-        return done
-
-    def _some(self, target: memoryview) -> int:
-        if self._decoder is None:
-            return self._file.readinto(target) or 0  # type: ignore[attr-defined]
-        while not self._left and not self._ended:
-            data = self._file.read(1 << 20)
-            self._ended = not data
-            text = self._decoder.decode(data, final=self._ended)
-            self._left = memoryview(text.encode("utf-8", "replace"))
-        n = min(len(self._left), len(target))
-        target[:n] = self._left[:n]
-        self._left = self._left[n:]
-        return n
 
 
 def line_frames(source: Source, notes: Notes) -> Iterator[pl.DataFrame]:

@@ -19,33 +19,18 @@ from importlib import metadata
 from os import PathLike
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from nvmesim.capture.capture import Capture, Captures
-from nvmesim.capture.mail import plain_mail
 from nvmesim.capture.plausible import plausible
 from nvmesim.capture.text import Head, Source, TextSource, shown
-from nvmesim.capture.unwrap import plain_fio, strings_inside, strip_prefix
+from nvmesim.capture.unwrap import plain_fio, plain_mail, strings_inside, strip_prefix
 from nvmesim.errors import CaptureError, nearest
 
 PathText = str | PathLike[str]
 
 
-class Reader(Protocol):
-    """Reader of one format."""
-
-    @property
-    def name(self) -> str:
-        """Name of the format, as `nvmesim trace` shows it."""
-
-    def sniff(self, head: Head) -> bool:
-        """True if content that starts with *head* is of this format; never raises."""
-
-    def read(self, source: Source) -> Capture:
-        """Read *source*, or raise CaptureError: one line: file, what was found, what would do."""
-
-    def parts(self, path: Path, asked: Collection[Path]) -> tuple[Path, ...]:
-        """All files of the capture that *path* is one of, the one to read first; often just it."""
+ENTRY_POINT: Final = "nvmesim.readers"
 
 
 @dataclass(frozen=True)
@@ -53,28 +38,26 @@ class LazyReader:
     """A reader whose module is imported when it is first used."""
 
     name: str
+    """Name of the format, as `nvmesim trace` shows it."""
     module: str
 
     def _load(self) -> ModuleType:
-        return importlib.import_module(f"nvmesim.capture.{self.module}")
+        return importlib.import_module(f"nvmesim.capture.readers.{self.module}")
 
     def sniff(self, head: Head) -> bool:
-        """True if content that starts with *head* is of this format."""
+        """True if content that starts with *head* is of this format; never raises."""
         return bool(self._load().sniff(head))
 
     def read(self, source: Source) -> Capture:
-        """Read *source* or raise CaptureError."""
+        """Read *source*, or raise CaptureError: one line: file, what was found, what would do."""
         capture: Capture = self._load().read(source)
         return capture
 
     def parts(self, path: Path, asked: Collection[Path]) -> tuple[Path, ...]:
-        """All files of the capture that *path* is one of; a module without `parts` has one."""
-        find: Callable[[Path, Collection[Path]], tuple[Path, ...]] | None
-        find = getattr(self._load(), "parts", None)
-        return find(path, asked) if find else (path,)
-
-
-ENTRY_POINT: Final = "nvmesim.readers"
+        """All files of the capture that *path* is one of, the one to read first; often just it."""
+        module = self._load()
+        found: tuple[Path, ...] = module.parts(path, asked) if hasattr(module, "parts") else (path,)
+        return found
 
 
 @dataclass(frozen=True)
@@ -132,6 +115,9 @@ class InstalledReader:
         return (path,)
 
 
+Reader = LazyReader | InstalledReader
+
+
 @cache
 def installed_readers() -> tuple[InstalledReader, ...]:
     """Return the readers of installed packages, in the order of their names."""
@@ -140,36 +126,36 @@ def installed_readers() -> tuple[InstalledReader, ...]:
 
 
 READERS: Final[tuple[Reader, ...]] = (
-    # name of the format, module of nvmesim.capture
-    LazyReader("fio-json", "readers.fio.fio_json"),
-    LazyReader("fio-terse", "readers.fio.terse_lines"),
-    LazyReader("t-io-uring", "readers.fio.t_io_uring"),
-    LazyReader("fio-text", "readers.fio.normal_output"),
-    LazyReader("fio-log", "readers.fio_logs.log"),
-    LazyReader("fio-iolog", "readers.fio_logs.iolog"),
-    LazyReader("points", "readers.tables.points"),
-    LazyReader("diskspd-xml", "readers.diskspd.diskspd_xml"),
-    LazyReader("diskspd-text", "readers.diskspd.diskspd_text"),
-    LazyReader("blkparse", "readers.block.blkparse"),
-    LazyReader("blktrace", "readers.block.blktrace_binary"),
-    LazyReader("tracepoints", "readers.block.tracepoints"),
-    LazyReader("biosnoop", "readers.block.biosnoop"),
-    LazyReader("biolatency", "readers.block.biolatency"),
-    LazyReader("public-trace", "readers.tables.public_traces"),
-    LazyReader("iometer", "readers.reports.iometer"),
-    LazyReader("iostat", "readers.reports.iostat"),
-    LazyReader("sar", "readers.reports.sar"),
-    LazyReader("vdbench", "readers.reports.vdbench"),
-    LazyReader("yabs", "readers.reports.yabs"),
-    LazyReader("crystaldiskmark", "readers.reports.crystaldiskmark"),
-    LazyReader("elbencho", "readers.reports.elbencho"),
-    LazyReader("spdk", "readers.reports.spdk"),
-    LazyReader("ioping", "readers.reports.ioping"),
+    # name of the format, module of nvmesim.capture.readers
+    LazyReader("fio-json", "fio.fio_json"),
+    LazyReader("fio-terse", "fio.terse_lines"),
+    LazyReader("t-io-uring", "fio.t_io_uring"),
+    LazyReader("fio-text", "fio.normal_output"),
+    LazyReader("fio-log", "fio_logs.log"),
+    LazyReader("fio-iolog", "fio_logs.iolog"),
+    LazyReader("points", "tables.points"),
+    LazyReader("diskspd-xml", "diskspd.diskspd_xml"),
+    LazyReader("diskspd-text", "diskspd.diskspd_text"),
+    LazyReader("blkparse", "block.blkparse"),
+    LazyReader("blktrace", "block.blktrace_binary"),
+    LazyReader("tracepoints", "block.tracepoints"),
+    LazyReader("biosnoop", "block.biosnoop"),
+    LazyReader("biolatency", "block.biolatency"),
+    LazyReader("public-trace", "tables.public_traces"),
+    LazyReader("iometer", "reports.iometer"),
+    LazyReader("iostat", "reports.iostat"),
+    LazyReader("sar", "reports.sar"),
+    LazyReader("vdbench", "reports.vdbench"),
+    LazyReader("yabs", "reports.yabs"),
+    LazyReader("crystaldiskmark", "reports.crystaldiskmark"),
+    LazyReader("elbencho", "reports.elbencho"),
+    LazyReader("spdk", "reports.spdk"),
+    LazyReader("ioping", "reports.ioping"),
 )
 
 
 def _accepting(head: Head) -> Reader | None:
-    found: Reader | None = next((reader for reader in READERS if reader.sniff(head)), None)
+    found = next((reader for reader in READERS if reader.sniff(head)), None)
     return found or next((reader for reader in installed_readers() if reader.sniff(head)), None)
 
 
@@ -184,14 +170,12 @@ def unwrapped(source: Source) -> Source:
         letter, warning = plain_mail(source.text())
         source = TextSource(source, letter, (*source.warnings, *filter(None, [warning])))
     head = source.head
-    for unwrap in (strip_prefix, plain_fio):
+    for unwrap in (strip_prefix, plain_fio, strings_inside):
         text = unwrap(head.text)
-        if text and _accepting(Head(text.encode("utf-8", "replace"), text, head.whole)):
+        if not text or (unwrap is strings_inside and _accepting(head)):
+            continue
+        if _accepting(Head(text.encode("utf-8", "replace"), text, head.whole)):
             return TextSource(source, unwrap(source.text()) or "")
-    text = strings_inside(head.text)
-    inside = text and Head(text.encode("utf-8", "replace"), text, head.whole)
-    if inside and _accepting(head) is None and _accepting(inside):
-        return TextSource(source, strings_inside(source.text()) or "")
     return source
 
 
@@ -208,20 +192,16 @@ def find_reader(source: Source) -> Reader:
     reader = _accepting(source.head)
     if reader is not None:
         return reader
-    from nvmesim.capture.retired import OWN_READER, retired_format
     from nvmesim.capture.unrecognised import FORMATS, what_else
 
-    retired = retired_format(source.head)
-    if retired is not None:
-        found = f"is of {retired.name}, which nvmesim does not read any more"
-        raise source.error(found, f"{retired.instead}, or {OWN_READER}")
+    known = what_else(source.head)
+    if known is not None:
+        raise source.error(known.text, known.instead)
     start = next((line for line in source.head.text.split("\n") if line.strip()), "")
-    _, found, do = what_else(source.head) or (
-        "other",
+    raise source.error(
         f"is not a capture that nvmesim knows (it starts {shown(start, 40)!r})",
         f"known formats: {FORMATS}",
     )
-    raise source.error(found, do)
 
 
 def read_capture(path: PathText) -> Capture:
@@ -260,7 +240,7 @@ def read_captures(
     done: set[Path] = set()
     captures: list[Capture] = []
     unread: list[str] = []
-    on_read = None if progress is None else _Progress(list(found), progress).read
+    on_read = None if progress is None else _tells(found, progress)
     for path, is_named in found.items():
         if path in done:
             continue
@@ -284,23 +264,18 @@ def read_captures(
     return Captures(tuple(captures), unread=tuple(unread))
 
 
-class _Progress:
-    """How far all files are read; a file that is read again does not set it back."""
+def _tells(paths: Iterable[Path], tell: Callable[[int, int], None]) -> Callable[[Path, int], None]:
+    """Return what is told how far a file is read; one that is read again does not set it back."""
+    sizes = {path: path.stat().st_size for path in paths if path.is_file()}
+    done = dict.fromkeys(sizes, 0)
 
-    def __init__(self, paths: list[Path], tell: Callable[[int, int], None]) -> None:
-        self._sizes = {path: path.stat().st_size for path in paths if path.is_file()}
-        self._done: dict[Path, int] = {}
-        self._sum = 0
-        self._total = sum(self._sizes.values())
-        self._tell = tell
+    def read(path: Path, position: int) -> None:
+        before = done.get(path, 0)
+        done[path] = max(before, min(position, sizes.get(path, 0)))
+        if done[path] > before:
+            tell(sum(done.values()), sum(sizes.values()))
 
-    def read(self, path: Path, position: int) -> None:
-        """Take note that *path* is read up to *position*."""
-        further = min(position, self._sizes.get(path, 0)) - self._done.get(path, 0)
-        if further > 0:
-            self._done[path] = self._done.get(path, 0) + further
-            self._sum += further
-            self._tell(self._sum, self._total)
+    return read
 
 
 def _nothing(named: list[PathText], unread: list[str]) -> CaptureError:
@@ -331,46 +306,38 @@ def _expand(named: list[PathText], refused: list[str] | None) -> dict[Path, bool
     """Map every file to whether it was named itself; order: as given, folders in natural order."""
     found: dict[Path, bool] = {}
     for item in named:
-        try:
-            files = _files_of(item)
-        except CaptureError as error:
-            if refused is None:
-                raise
-            refused.append(str(error))
-            continue
-        for file, is_named in files:
-            found[file] = is_named or found.get(file, False)
+        path = Path(item)
+        if path.is_dir():
+            files = _files_in(path)
+        elif glob.has_magic(str(item)) and not path.exists():
+            matches = sorted(map(Path, glob.glob(str(item), recursive=True)), key=_natural)
+            files = [f for m in matches for f in (_files_in(m) if m.is_dir() else [m])]
+        else:
+            files = [path] if path.exists() else []
+        problem = "" if files or path.is_dir() else _absence(path)
+        if problem and refused is None:
+            raise CaptureError(problem)
+        if problem and refused is not None:
+            refused.append(problem)
+        for file in files:
+            found[file] = file is path or found.get(file, False)
     return found
 
 
-def _files_of(item: PathText) -> list[tuple[Path, bool]]:
-    """The files that *item* names, and whether it does so itself."""
-    path = Path(item)
-    if path.is_dir():
-        return [(file, False) for file in _files_in(path)]
-    if glob.has_magic(str(item)) and not path.exists():
-        matches = sorted(map(Path, glob.glob(str(item), recursive=True)), key=_natural)
-        if not matches:
-            raise CaptureError(f"{item}: no file matches; check the pattern")
-        files = ((_files_in(match) if match.is_dir() else [match]) for match in matches)
-        return [(file, False) for some in files for file in some]
-    _must_exist(path)
-    return [(path, True)]
-
-
-def _must_exist(path: Path) -> None:
-    if path.exists():
-        return
+def _absence(path: Path) -> str:
+    """Why nothing is at *path*."""
+    if glob.has_magic(str(path)):
+        return f"{path}: no file matches; check the pattern"
     if path.is_symlink():
-        raise CaptureError(f"{path}: is a link to {path.readlink()}, which is not there")
+        return f"{path}: is a link to {path.readlink()}, which is not there"
     folder = path.parent
     if not folder.is_dir():
-        raise CaptureError(f"{path}: no such file; there is no folder {folder}")
+        return f"{path}: no such file; there is no folder {folder}"
     names = sorted(e.name for e in folder.iterdir() if not e.name.startswith("."))
     hint = nearest(path.name, names)
     if hint.startswith("known"):
         hint = f"{folder} has {len(names)} others, such as {', '.join(names[:3]) or 'none'}"
-    raise CaptureError(f"{path}: no such file; {shown(hint, 120)}")
+    return f"{path}: no such file; {shown(hint, 120)}"
 
 
 def _files_in(folder: Path) -> list[Path]:

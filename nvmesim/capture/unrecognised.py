@@ -1,10 +1,13 @@
-"""Files given by mistake where a capture or a scenario belongs, and what to do instead."""
+"""Files given by mistake where a capture or a scenario belongs, and what to do instead.
+
+Among them are those of formats that nvmesim once read.
+"""
 
 from __future__ import annotations
 
 import re
 import struct
-from typing import Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from nvmesim.capture.text import Head, shown
 
@@ -29,7 +32,8 @@ class Mistaken(NamedTuple):
 class _KnownFile(NamedTuple):
     """How a file is recognised, and what is said of it."""
 
-    pattern: str
+    pattern: str | bytes
+    """Of its text, or of its bytes."""
     text: str
     """``{}`` stands for the pattern's first group."""
     instead: str
@@ -46,7 +50,66 @@ _IOSTAT: Final = "record drives with iostat -x -t 1"
 _FIO: Final = "measure with fio --output-format=json+"
 _MEND: Final = "mend the cause and repeat the capture"
 _RAN: Final = "give what fio, DiskSpd or a tracer wrote"
+_TRACE: Final = (
+    "write its rows as Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime (100 ns, bytes)"
+)
+_VSCSI: Final = rb"""(?sx)\A(?:
+      (?: .{4} \0... .{4} [\x08\x28\xa8\x88\x0a\x2a\xaa\x8a]\0 .\x01 .{16} ){2,8}    # 1
+    | (?: [\x08\x28\xa8\x88\x0a\x2a\xaa\x8a]\0 .\x02 .{4} \0... .{4} .{24} ){2,8}            # 2
+    )"""
+"""Two requests or more: the version's byte, a SCSI READ or WRITE (SBC-4), a length in sectors."""
+
+
+def _retired(name: str, pattern: str | bytes, instead: str) -> _KnownFile:
+    """A format that is not read any more; may assume that no reader accepts the file."""
+    return _KnownFile(
+        pattern,
+        f"is of {name}, which nvmesim does not read any more",
+        f"{instead}, or write a reader (docs/howto/reader.md)",
+    )
+
+
 _KNOWN: Final = (
+    _retired(
+        "fio's compressed log (log_store_compressed)",
+        rb"\Ax[\x01\x9c\xda]",
+        "expand it with fio --inflate-log=FILE",
+    ),
+    _retired(
+        "fio's histogram log (write_hist_log)",
+        r"\A\s*\d{1,15}, [0-2], \d{1,13}(?:, \d{1,19}){19}",
+        "give the report of the run: fio --output-format=json+ has the histogram",
+    ),
+    _retired(
+        "esxtop -b",
+        r'\A"?\(PDH-CSV 4\.0\)[^\n]*\\(?:Physical Disk SCSI Device\(|Physical Cpu)',
+        "run fio --output-format=json+ in a guest, or make a table of points of it",
+    ),
+    _retired(
+        "kbench",
+        r"^[ \t]*FIO Benchmark Summary\s*$",
+        "run fio --output-format=json+ in the pod",
+    ),
+    _retired(
+        "kubestr",
+        r"^FIO test results:|^[ \t]*JobName: \S+\s+blocksize=\S* filesize=",
+        "run its jobs with fio --output-format=json+ (kubestr fio -f names the job file)",
+    ),
+    _retired(
+        "node_exporter",
+        r"^node_(?:disk_(?:reads|writes)_completed_total|cpu_seconds_total)\{",
+        "record drives with iostat -x -t 1",
+    ),
+    _retired(
+        "rados bench",
+        r"^[ \t]*Total (?:writes|reads) made:|^[ \t]*sec Cur ops\s+started\s+finished",
+        "measure the drives below the pool with fio --output-format=json+",
+    ),
+    _retired("xperf -a dumper", r"^[ \t]*Disk(?:Read|Write),\s*TimeStamp\s*,", _TRACE),
+    _retired("vSCSI", _VSCSI, _TRACE),
+    # Source: 1a1a11a/libCacheSim, generalReader/lcs.h, 0x123456789ABCDEF0
+    _retired("LCS of libCacheSim", rb"\A\xf0\xde\xbc\x9a\x78\x56\x34\x12", _TRACE),
+    _retired("arrivals of MQSim", r"\A\s*(?:\d+ \d+ \d+ \d+ [01][ \t]*(?:\n|\Z))+", _TRACE),
     _KnownFile(
         r"^\[+\s*(?:constraints|candidates|objective)\b",
         "is a goal",
@@ -195,14 +258,10 @@ def what_else(head: Head) -> Mistaken | None:
     >>> what_else(Head(text.encode(), text, True))
     Mistaken(kind='scenario', text='is a scenario', instead='predict it with nvmesim run')
     """
-    text = head.text
     for known in _KNOWN:
-        match = re.search(known.pattern, text, re.M)
-        if (
-            match
-            and len(text) < known.most
-            and (not known.also or re.search(known.also, text, re.M))
-        ):
+        content: Any = head.raw if isinstance(known.pattern, bytes) else head.text
+        match = re.search(known.pattern, content, re.M)
+        if match and len(content) < known.most and re.search(known.also, head.text, re.M):
             found = shown(match[1], 60) if match.re.groups else ""
             return Mistaken(known.kind, known.text.format(found), known.instead)
     if _is_oracle_general(head.raw):

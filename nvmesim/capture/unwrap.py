@@ -1,8 +1,10 @@
-"""Output that another program wrapped: prefixes of log collectors, strings in JSON, mail quotes.
+"""Output that another program wrapped: mails, prefixes of log collectors, strings in JSON.
 
-Container logs put a time stamp or a pod's name before every line, Docker and Ansible put lines into
-JSON strings. Readers see what was inside.
-Source: the CRI log format (Kubernetes), Docker's json-file driver, Ansible's default callback.
+Mail programs add headers, transfer encodings, quote marks of any depth, no-break spaces,
+signatures and footers. Container logs put a time stamp or a pod's name before every line, Docker
+and Ansible put lines into JSON strings. Readers see what was inside.
+Source: RFC 5322, 2045 and 3676, the CRI log format (Kubernetes), Docker's json-file driver,
+Ansible's default callback.
 """
 
 from __future__ import annotations
@@ -10,8 +12,9 @@ from __future__ import annotations
 import html
 import json
 import re
-from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
+
+from nvmesim.warning import Warning
 
 _PREFIXES: Final = (
     # CRI: time, stream, full or partial line
@@ -39,7 +42,82 @@ _STRING: Final = re.compile(
 MANY_STRINGS: Final = 5
 _COLOUR: Final = re.compile(r"\x1b\[[0-9;]{0,20}[A-Za-z]")
 _PAGE: Final = re.compile(r"\s*<(?:!doctype|html|pre|body)\b", re.I)
-_TAG: Final = re.compile(r"</?[a-z!][^<>\n]{0,300}>", re.I)
+_TAG: Final = re.compile(r"</?[a-z!][^<>]{0,300}>", re.I)
+MAIL: Final = "mail"
+"""Code of the warning that says what was undone."""
+_HEADERS: Final = re.compile(
+    r"\A(?:From [^\n]*\n)?(?=(?:[A-Za-z][\w-]*:[^\n]*\n(?:[ \t][^\n]*\n){0,99}){3,})"
+    r"(?=[\s\S]{0,20000}?^(?:Message-ID|MIME-Version|Received|Subject):)",
+    re.MULTILINE | re.IGNORECASE,
+)
+_QUOTED_PRINTABLE: Final = re.compile(r"=3D|=\n|=C2=A0|=20\n")
+_QUOTE: Final = re.compile(r"^[ \t]{0,3}(?:>(?!=)[ \t]?)+", re.MULTILINE)
+"""``>=64`` begins a wrapped line of fio's depths, and quotes nothing."""
+_BLANK: Final = re.compile(r"[\u00a0\u2007\u202f]")
+_GROUPED: Final = re.compile(r"\d[\u00a0\u2007\u202f]\d{3}(?![\d.])")
+"""A French thousand: 12 345."""
+_INVISIBLE: Final = re.compile(r"[\u200b\u200c\u200d\u2060\ufeff]")
+_FOOTER: Final = re.compile(
+    r"^(?:-- \n(?:[^\n]+(?:\n|\Z)){1,8}|_{20,}\n(?:[^\n]*mailing list[^\n]*(?:\n|\Z))"
+    r"(?:[^\n]+(?:\n|\Z)){0,3})(?=\s|\Z)",
+    re.MULTILINE,
+)
+
+
+def plain_mail(text: str) -> tuple[str, Warning | None]:
+    r"""Return *text* as it was before it was mailed, and a warning that says what was undone.
+
+    The warning is None if there was nothing to undo.
+
+    >>> text, warning = plain_mail("> > fio-3.33\n> > Starting\u00a01 process\n")
+    >>> text, warning.code
+    ('fio-3.33\nStarting 1 process\n', 'mail')
+    """
+    if "\0" in text or text.lstrip()[:1] in ("{", "["):
+        return text, None
+    undone = []
+    if _HEADERS.match(text):
+        text = _body(text)
+        undone.append("headers left out")
+    if text.count("=3D") > 2 and len(_QUOTED_PRINTABLE.findall(text)) > 3:
+        import quopri
+
+        text = quopri.decodestring(text.encode()).decode("utf-8", "replace")
+        undone.append("quoted-printable decoded")
+    blanks = len(_BLANK.findall(text))
+    if blanks > len(_GROUPED.findall(text)):
+        text = _BLANK.sub(" ", text)
+        undone.append(f"{blanks} no-break spaces")
+    text = _INVISIBLE.sub("", text)
+    if not text.lstrip().startswith("<") and len(_QUOTE.findall(text)) > 1:
+        text, quoted = _QUOTE.subn("", text)
+        undone.append(f"quote marks of {quoted} lines")
+    text, footers = _FOOTER.subn("", text)
+    if footers:
+        undone.append(f"{footers} signatures or footers left out")
+    return text, Warning(MAIL, f"read as a mail: {', '.join(undone)}") if undone else None
+
+
+def _body(text: str) -> str:
+    """Return the texts of a mail with headers; of one that has none, those of its pages."""
+    import email
+
+    texts: dict[str, list[str]] = {"plain": [], "html": []}
+    for part in email.message_from_string(text).walk():
+        if part.get_content_maintype() != "text":
+            continue
+        encoding = str(part.get("content-transfer-encoding", "")).strip().lower()
+        is_encoded = encoding in ("base64", "quoted-printable")
+        decoded: Any = part.get_payload(decode=True) if is_encoded else part.get_payload()
+        if isinstance(decoded, bytes):
+            try:
+                decoded = decoded.decode(part.get_content_charset() or "utf-8", "replace")
+            except LookupError:
+                decoded = decoded.decode("utf-8", "replace")
+        kind = "html" if part.get_content_subtype() == "html" else "plain"
+        texts[kind] += [decoded] if isinstance(decoded, str) else []
+    pages = "\n".join(texts["html"])
+    return "\n".join(texts["plain"]) if texts["plain"] else html.unescape(_TAG.sub("", pages))
 
 
 def strip_prefix(text: str) -> str | None:
@@ -82,7 +160,7 @@ def strings_inside(text: str) -> str | None:
     'fio-3.33\nStarting 1 process\n\n'
     """
     if _DOCKER.match(text.lstrip()):
-        return "".join(_docker_lines(text))
+        return _docker_log(text)
     found = [_decoded(match[1]) for match in _STRING.finditer(text)]
     if found:
         return "\n".join((*found, ""))
@@ -92,15 +170,15 @@ def strings_inside(text: str) -> str | None:
     return "\n".join((*map(_decoded, lines), ""))
 
 
-def _docker_lines(text: str) -> Iterator[str]:
+def _docker_log(text: str) -> str:
+    logs = []
     for line in text.split("\n"):
         try:
             entry = json.loads(line)
         except ValueError:
             continue
-        log = entry.get("log") if isinstance(entry, dict) else None
-        if isinstance(log, str):
-            yield log
+        logs.append(entry.get("log") if isinstance(entry, dict) else None)
+    return "".join(log for log in logs if isinstance(log, str))
 
 
 def _decoded(literal: str) -> str:

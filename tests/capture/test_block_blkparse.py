@@ -13,7 +13,7 @@ import pytest
 
 from nvmesim.capture import lines
 from nvmesim.capture.capture import Capture
-from nvmesim.capture.notes import Notes
+from nvmesim.capture.lines import Notes
 from nvmesim.capture.readers.block import blkparse, blktrace_binary
 from nvmesim.capture.registry import read_capture
 from nvmesim.capture.requests import table as request_table

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nvmesim.capture.notes import Notes
+from nvmesim.capture.lines import Notes
 from nvmesim.capture.readers.block.blkparse_kernel import READ, WRITE
 from nvmesim.capture.registry import read_capture
 from nvmesim.capture.requests import pairing_kernel as kernel

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from nvmesim.capture.mail import MAIL, plain_mail
 from nvmesim.capture.registry import read_capture
+from nvmesim.capture.unwrap import MAIL, plain_mail
 from nvmesim.warning import Warning
 
 DATA = Path(__file__).parent / "data"

@@ -7,7 +7,6 @@ import time
 import pytest
 
 from nvmesim.capture.registry import READERS
-from nvmesim.capture.retired import retired_format
 from nvmesim.capture.text import HEAD_BYTES, Source
 from nvmesim.capture.unrecognised import what_else
 from tests.fuzz.mutate import RUNS
@@ -23,7 +22,7 @@ def test_every_reader_looks_at_it_in_no_time(run: bytes, before: str, tmp_path) 
     path = tmp_path / "page.txt"
     path.write_bytes(before.encode() + run * (HEAD_BYTES // len(run)))
     head = Source(path).head
-    for look in (*(reader.sniff for reader in READERS), retired_format, what_else):
+    for look in (*(reader.sniff for reader in READERS), what_else):
         began = time.process_time()
         look(head)
         assert time.process_time() - began < LONGEST_S, look

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from numba import config
 
 from nvmesim.capture import lines
-from nvmesim.capture.notes import Notes
+from nvmesim.capture.lines import Notes
 from nvmesim.capture.readers.block import blkparse, blkparse_kernel
 from nvmesim.capture.readers.fio_logs import log_rows as fio_log_rows
 from nvmesim.capture.readers.tables import table_rows

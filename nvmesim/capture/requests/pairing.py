@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from nvmesim.capture.notes import Notes
+from nvmesim.capture.lines import Notes
 from nvmesim.capture.requests import pairing_kernel as kernel
 from nvmesim.errors import CaptureError
 

@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 
 from nvmesim.capture.capture import REQUEST_SCHEMA, Capture
-from nvmesim.capture.notes import Notes
+from nvmesim.capture.lines import Notes
 from nvmesim.capture.requests import pairing_kernel as kernel
 from nvmesim.capture.requests.block import Block
 from nvmesim.capture.requests.lazy_table import lazy_table

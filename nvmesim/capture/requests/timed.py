@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from nvmesim.capture.notes import Notes
+from nvmesim.capture.lines import Notes
 from nvmesim.capture.requests import pairing_kernel as pairs
 from nvmesim.capture.requests.block import Block
 from nvmesim.capture.requests.tally_kernel import UNKNOWN_TIME

@@ -18,8 +18,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from nvmesim.capture.capture import Capture
-from nvmesim.capture.lines import chunks, whole_lines
-from nvmesim.capture.notes import Notes
+from nvmesim.capture.lines import Notes, chunks, whole_lines
 from nvmesim.capture.readers.block import blkparse_kernel as kernel
 from nvmesim.capture.requests.block import Block
 from nvmesim.capture.requests.pairing import Events, Pairer

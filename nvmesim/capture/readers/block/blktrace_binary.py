@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 
 from nvmesim.capture.capture import Capture
-from nvmesim.capture.notes import Notes
+from nvmesim.capture.lines import Notes
 from nvmesim.capture.readers.block import blkparse_kernel as text_kernel
 from nvmesim.capture.readers.block.blkparse import device_name, paired_blocks
 from nvmesim.capture.readers.block.blkparse_kernel import compiled

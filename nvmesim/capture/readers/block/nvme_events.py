@@ -11,8 +11,7 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from nvmesim.capture.lines import line_frames
-from nvmesim.capture.notes import Notes
+from nvmesim.capture.lines import Notes, line_frames
 from nvmesim.capture.requests import pairing_kernel as pairs
 from nvmesim.capture.requests.block import Block
 from nvmesim.capture.requests.pairing import Events, Pairer

@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 
 from nvmesim.capture.capture import Capture
-from nvmesim.capture.notes import Notes
+from nvmesim.capture.lines import Notes
 from nvmesim.capture.readers.block import blkparse_kernel as kernel
 from nvmesim.capture.readers.block.blkparse import (
     STEPS,

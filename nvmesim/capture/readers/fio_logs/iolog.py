@@ -20,8 +20,7 @@ from nvmesim.capture.capture import (
     Op,
     OpResult,
 )
-from nvmesim.capture.lines import line_frames
-from nvmesim.capture.notes import Notes
+from nvmesim.capture.lines import Notes, line_frames
 from nvmesim.capture.requests.lazy_table import lazy_table
 from nvmesim.capture.text import Head, Source
 

@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 
 from nvmesim.capture.capture import Capture
-from nvmesim.capture.notes import Notes
+from nvmesim.capture.lines import Notes
 from nvmesim.capture.readers.tables.table_rows import (
     INTEGER,
     LETTER,

@@ -17,8 +17,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import polars as pl
 
-from nvmesim.capture.lines import NEWLINE, ahead, chunks, whole_lines
-from nvmesim.capture.notes import Notes
+from nvmesim.capture.lines import NEWLINE, Notes, ahead, chunks, whole_lines
 from nvmesim.capture.readers.block.blkparse_kernel import (
     COMMA,
     FLUSH,
