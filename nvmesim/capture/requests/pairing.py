@@ -7,6 +7,8 @@ that covers the bio. What cannot be matched is counted and said, never guessed.
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -52,9 +54,8 @@ class Pairer:
         self._ids = np.zeros(MAX_DEVICES, np.int64)
         self._n_devices = 0
         self._counters = np.zeros(kernel.N_COUNTERS, np.int64)
-        self._pool, self._heads = _empty_pool(1 << 12)
-        self._devices = _empty_devices()
-        self._clear()
+        self._devices = np.zeros((kernel.N_DEVICE_FIELDS, MAX_DEVICES), np.int64)
+        self._renew(1 << 12)
         self._shift = 0
         self._last: int | None = None
         self._before: int | None = None
@@ -81,9 +82,8 @@ class Pairer:
         if len(events) == 0:
             return np.empty((kernel.N_OUT, 0), np.int64)
         blocks = []
-        for rows, codes, is_step in self._in_time(events):
-            if is_step:
-                self._clear()
+        for part in self._in_time(events):
+            rows, codes = part.rows, part.codes
             self._n_devices = int(kernel.index_devices(rows, self._ids, self._n_devices))
             inside = rows[:, 1] >= 0
             if not inside.all():
@@ -118,122 +118,91 @@ class Pairer:
         self._renew(self._pool.shape[0])
 
     def _renew(self, room: int) -> None:
-        self._pool, self._heads = _empty_pool(room)
-        kinds = self._devices[kernel.COMMANDS].copy()
-        self._devices = _empty_devices()
-        self._devices[kernel.COMMANDS] = kinds
-        self._counters[kernel.FREE] = 0
-        self._counters[kernel.IN_FLIGHT] = 0
+        self._pool = np.zeros((room, kernel.N_FIELDS), np.int64)
+        self._pool[:, kernel.NEXT] = np.arange(1, room + 1)
+        self._pool[-1, kernel.NEXT] = -1
+        self._heads = np.full(2 * room, -1, np.int64)
+        self._devices[kernel.FLYING] = 0
+        self._devices[[kernel.HEAD, kernel.TAIL]] = -1
+        self._counters[[kernel.FREE, kernel.IN_FLIGHT]] = 0
 
-    def _in_time(self, events: Events) -> list[tuple[np.ndarray, np.ndarray, bool]]:
-        """*events* cut at steps of the clock, each part in time order and shifted to go on."""
+    def _in_time(self, events: Events) -> Iterator[Events]:
+        """*events* cut at steps of the clock, each part in time order and shifted to go on.
+
+        What is in flight at a step is forgotten.
+        """
         rows, codes = events.rows, events.codes
-        times = rows[:, 0]
-        start = self._before if self._before is not None else int(times[0])
-        if times[0] >= start and bool((times[1:] >= times[:-1]).all()):
-            self._before = int(times[-1])
-            return [self._shifted(rows, codes, False)]
-        keep = ~_spikes(start, times)
-        self._spikes += int((~keep).sum())
-        rows, codes = rows[keep], codes[:, keep]
+        start = self._before if self._before is not None else int(rows[0, 0])
+        if rows[0, 0] < start or (rows[1:, 0] < rows[:-1, 0]).any():
+            keep = ~_spikes(start, rows[:, 0])
+            self._spikes += int((~keep).sum())
+            rows, codes = rows[keep], codes[:, keep]
         if rows.shape[0] == 0:
-            return []
-        times = rows[:, 0]
-        gaps = np.diff(times, prepend=start)
-        steps = np.flatnonzero(gaps <= -CLOCK_STEP_NS)
+            return
+        gaps = np.diff(rows[:, 0], prepend=start)
+        steps = np.flatnonzero(gaps <= -CLOCK_STEP_NS).tolist()
         self._disordered += int(((gaps < 0) & (gaps > -CLOCK_STEP_NS)).sum())
         if len(steps) > MAX_STEPS:
             self._disordered += len(steps)
-            steps = steps[:0]
-        self._before = int(times[-1])
-        parts = []
-        for first, stop in zip([0, *steps.tolist()], [*steps.tolist(), rows.shape[0]], strict=True):
-            if stop > first:
-                order = np.argsort(rows[first:stop, 0], kind="stable")
-                is_step = bool(first in steps)
-                parts.append(
-                    self._shifted(rows[first:stop][order], codes[:, first:stop][:, order], is_step)
-                )
-        return parts
+            steps = []
+        self._before = int(rows[-1, 0])
+        for first, stop in itertools.pairwise(sorted({0, *steps, rows.shape[0]})):
+            part, kinds = rows[first:stop], codes[:, first:stop]
+            if (part[1:, 0] < part[:-1, 0]).any():
+                order = np.argsort(part[:, 0], kind="stable")
+                part, kinds = part[order], kinds[:, order]
+            if first in steps:
+                self._step(int(part[0, 0]))
+            if self._shift:
+                part = part + np.array([self._shift, 0, 0, 0])
+            self._last = max(int(part[-1, 0]), self._last or int(part[-1, 0]))
+            yield Events(part, kinds)
 
-    def _shifted(
-        self, rows: np.ndarray, codes: np.ndarray, is_step: bool
-    ) -> tuple[np.ndarray, np.ndarray, bool]:
-        if is_step:
-            self._steps += 1
-            self._shift = (self._last or 0) - int(rows[0, 0])
-            if self._shift > MAX_SHIFT_NS:
-                raise CaptureError(
-                    "the clock steps back by more than a century in all; found damaged times; "
-                    "capture again, or cut the damaged lines out"
-                )
-        if self._shift:
-            rows = rows.copy()
-            rows[:, 0] += self._shift
-        self._last = max(int(rows[-1, 0]), self._last or int(rows[-1, 0]))
-        return rows, codes, is_step
+    def _step(self, time: int) -> None:
+        """The clock steps back to *time*: forget what is in flight, and shift times to go on."""
+        self._steps += 1
+        self._shift = (self._last or 0) - time
+        if self._shift > MAX_SHIFT_NS:
+            raise CaptureError(
+                "the clock steps back by more than a century in all; found damaged times; "
+                "capture again, or cut the damaged lines out"
+            )
+        self._clear()
 
     def _pair(self, rows: np.ndarray, codes: np.ndarray) -> np.ndarray:
         out = np.empty((kernel.N_OUT, rows.shape[0]), np.int64)
         done, i = 0, 0
         while True:
             n, i = kernel.pair_events(
-                rows,
-                codes,
-                i,
-                self._pool,
-                self._heads,
-                self._devices,
-                self._counters,
+                rows, codes, i, self._pool, self._heads, self._devices, self._counters,
                 out[:, done:],
-            )
+            )  # fmt: skip
             done += int(n)
             if i >= rows.shape[0]:
                 # A copy: a view would keep the room for all events alive.
                 return np.ascontiguousarray(out[:, :done])
-            self._enlarge()
-
-    def _enlarge(self) -> None:
-        room = self._pool.shape[0] * 2
-        if room > MAX_POOL:
-            self._clear()
-        else:
-            self._rebuild(room, np.iinfo(np.int64).min)
+            room = self._pool.shape[0] * 2
+            if room > MAX_POOL:
+                self._clear()
+            else:
+                self._rebuild(room, np.iinfo(np.int64).min)
 
     def _forget(self) -> None:
         """Drop issues so old that their completion must have been lost."""
-        if self._last is not None and self._counters[kernel.IN_FLIGHT] > 0:
-            horizon = self._last - STALE_NS
-            if self._checked is None or self._last - self._checked >= STALE_NS:
-                self._checked = self._last
-                if bool((self._flying()[:, kernel.ISSUE] < horizon).any()):
-                    self._rebuild(self._pool.shape[0], horizon)
-
-    def _flying(self) -> np.ndarray:
-        """Pool rows of what is in flight, in order of issue."""
-        free = np.zeros(self._pool.shape[0], np.bool_)
-        kernel.find_free(self._pool, self._counters, free)
-        used: np.ndarray = self._pool[~free]
-        return used[np.argsort(used[:, kernel.ISSUE], kind="stable")]
+        if self._last is None or not self._counters[kernel.IN_FLIGHT]:
+            return
+        if self._checked is None or self._last - self._checked >= STALE_NS:
+            self._checked = self._last
+            self._rebuild(self._pool.shape[0], self._last - STALE_NS)
 
     def _rebuild(self, room: int, horizon: int) -> None:
-        flying = np.ascontiguousarray(self._flying())
+        """Keep what was issued from *horizon* on in a pool of that *room*."""
+        free = np.zeros(self._pool.shape[0], np.bool_)
+        kernel.find_free(self._pool, self._counters, free)
+        used = self._pool[~free]
+        flying = np.ascontiguousarray(used[np.argsort(used[:, kernel.ISSUE], kind="stable")])
         self._renew(room)
         kernel.keep_younger(flying, self._pool, self._heads, self._devices, self._counters, horizon)
-
-
-def _empty_pool(room: int) -> tuple[np.ndarray, np.ndarray]:
-    pool = np.zeros((room, kernel.N_FIELDS), np.int64)
-    pool[:, kernel.NEXT] = np.arange(1, room + 1)
-    pool[-1, kernel.NEXT] = -1
-    return pool, np.full(2 * room, -1, np.int64)
-
-
-def _empty_devices() -> np.ndarray:
-    devices = np.zeros((kernel.N_DEVICE_FIELDS, MAX_DEVICES), np.int64)
-    devices[kernel.HEAD] = -1
-    devices[kernel.TAIL] = -1
-    return devices
 
 
 def _spikes(start: int, times: np.ndarray) -> np.ndarray:

@@ -76,12 +76,30 @@ def _bucket(device: int, sector: int, n: int, size: int) -> int:
 
 
 @compiled
-def _take(pool: np.ndarray, counters: np.ndarray) -> int:
-    """A node off the free list; the caller has made sure that there is one."""
+def _take(
+    pool: np.ndarray,
+    devices: np.ndarray,
+    counters: np.ndarray,
+    time: int,
+    device: int,
+    sector: int,
+    n: int,
+    op: int,
+    left: int,
+) -> int:
+    """A node off the free list, filled; the caller has made sure that there is one."""
     node = counters[FREE]
     counters[FREE] = pool[node, NEXT]
     counters[IN_FLIGHT] += 1
+    devices[FLYING, device] += 1
     pool[node, NEXT] = -1
+    pool[node, DEVICE] = device
+    pool[node, SECTOR] = sector
+    pool[node, SECTORS] = n
+    pool[node, ISSUE] = time
+    pool[node, DEPTH] = devices[FLYING, device]
+    pool[node, OP] = op
+    pool[node, LEFT] = left
     return int(node)
 
 
@@ -90,27 +108,6 @@ def _give(pool: np.ndarray, counters: np.ndarray, node: int) -> None:
     pool[node, NEXT] = counters[FREE]
     counters[FREE] = node
     counters[IN_FLIGHT] -= 1
-
-
-@compiled
-def _fill(
-    pool: np.ndarray,
-    node: int,
-    time: int,
-    device: int,
-    sector: int,
-    n: int,
-    op: int,
-    depth: int,
-    left: int,
-) -> None:
-    pool[node, DEVICE] = device
-    pool[node, SECTOR] = sector
-    pool[node, SECTORS] = n
-    pool[node, ISSUE] = time
-    pool[node, DEPTH] = depth
-    pool[node, OP] = op
-    pool[node, LEFT] = left
 
 
 @compiled
@@ -131,24 +128,26 @@ def _chain(
     sector: int,
     n: int,
     op: int,
-) -> None:
-    """Put an issue at the end of its chain, so that equal keys complete in order of issue."""
+) -> int:
+    """Put an issue at the end of its chain, so that equal keys complete in order of issue.
+
+    Returns its node, -1 if it is there twice.
+    """
     bucket = _bucket(device, sector, n, heads.shape[0])
     node = heads[bucket]
     last = -1
     while node >= 0:
         if pool[node, ISSUE] == time and _same(pool, node, device, sector, n):
             counters[DUPLICATES] += 1
-            return
+            return -1
         last = node
         node = pool[node, NEXT]
-    devices[FLYING, device] += 1
-    node = _take(pool, counters)
-    _fill(pool, node, time, device, sector, n, op, devices[FLYING, device], -1)
+    node = _take(pool, devices, counters, time, device, sector, n, op, -1)
     if last < 0:
         heads[bucket] = node
     else:
         pool[last, NEXT] = node
+    return int(node)
 
 
 @compiled
@@ -195,32 +194,19 @@ def _append(
     sector: int,
     n: int,
     op: int,
-) -> None:
-    """Put a bio at the end of its device's list."""
+) -> int:
+    """Put a bio at the end of its device's list; its node, -1 if it is there twice."""
     tail = devices[TAIL, device]
     if tail >= 0 and pool[tail, ISSUE] == time and _same(pool, tail, device, sector, n):
         counters[DUPLICATES] += 1
-        return
-    devices[FLYING, device] += 1
-    node = _take(pool, counters)
-    _fill(pool, node, time, device, sector, n, op, devices[FLYING, device], n)
+        return -1
+    node = _take(pool, devices, counters, time, device, sector, n, op, n)
     if tail < 0:
         devices[HEAD, device] = node
     else:
         pool[tail, NEXT] = node
     devices[TAIL, device] = node
-
-
-@compiled
-def _remove(pool: np.ndarray, devices: np.ndarray, device: int, before: int, node: int) -> None:
-    """Take *node* out of its device's list; *before* precedes it there, -1 at the head."""
-    if before < 0:
-        devices[HEAD, device] = pool[node, NEXT]
-    else:
-        pool[before, NEXT] = pool[node, NEXT]
-    if devices[TAIL, device] == node:
-        devices[TAIL, device] = before
-    devices[FLYING, device] -= 1
+    return int(node)
 
 
 @compiled
@@ -251,7 +237,13 @@ def _cover(pool: np.ndarray, devices: np.ndarray, device: int, sector: int, n: i
     pool[found, LEFT] -= n
     if pool[found, LEFT] > 0:
         return -2
-    _remove(pool, devices, device, found_before, found)
+    if found_before < 0:
+        devices[HEAD, device] = pool[found, NEXT]
+    else:
+        pool[found_before, NEXT] = pool[found, NEXT]
+    if devices[TAIL, device] == found:
+        devices[TAIL, device] = found_before
+    devices[FLYING, device] -= 1
     return int(found)
 
 
@@ -270,17 +262,6 @@ def _first_command(
     devices[HEAD, device] = -1
     devices[TAIL, device] = -1
     devices[FLYING, device] = 0
-
-
-@compiled
-def _emit(out: np.ndarray, row: int, pool: np.ndarray, node: int, time: int) -> None:
-    out[OUT_ISSUE, row] = pool[node, ISSUE]
-    out[OUT_COMPLETE, row] = time
-    out[OUT_OFFSET, row] = pool[node, SECTOR] * 512
-    out[OUT_BYTES, row] = pool[node, SECTORS] * 512
-    out[OUT_DEVICE, row] = pool[node, DEVICE]
-    out[OUT_DEPTH, row] = pool[node, DEPTH]
-    out[OUT_OP, row] = pool[node, OP]
 
 
 @compiled
@@ -303,28 +284,20 @@ def pair_events(
     """
     rows = 0
     i = first
-    while i < events.shape[0]:
-        if counters[FREE] < 0:
-            break
-        time = events[i, 0]
-        device = events[i, 1]
-        sector = events[i, 2]
-        n = events[i, 3]
-        action = int(codes[0, i])
-        op = int(codes[1, i])
+    while i < events.shape[0] and counters[FREE] >= 0:
+        time, device, sector, n = events[i, 0], events[i, 1], events[i, 2], events[i, 3]
+        action, op = int(codes[0, i]), int(codes[1, i])
         node = -1
         if action == ISSUED:
             if devices[COMMANDS, device] == 0:
                 _first_command(pool, devices, device, counters)
             _chain(pool, heads, devices, counters, time, device, sector, n, op)
-        elif action == COMPLETED and devices[COMMANDS, device] == 1:
-            node = _unchain(pool, heads, devices, device, sector, n, False)
-            if node == -1:
-                counters[UNMATCHED] += 1
         elif action == COMPLETED:
-            node = _cover(pool, devices, device, sector, n)
-            if node == -1:
-                counters[UNMATCHED] += 1
+            if devices[COMMANDS, device] == 1:
+                node = _unchain(pool, heads, devices, device, sector, n, False)
+            else:
+                node = _cover(pool, devices, device, sector, n)
+            counters[UNMATCHED] += node == -1
         elif action == QUEUED and devices[COMMANDS, device] == 0:
             _append(pool, devices, counters, time, device, sector, n, op)
         elif action == REQUEUED and devices[COMMANDS, device] == 1:
@@ -340,7 +313,13 @@ def pair_events(
                 counters[LOST] += 1
                 counters[UNMATCHED] += 1
             elif kind <= WRITE or kind > OTHER:
-                _emit(out, rows, pool, node, time)
+                out[OUT_ISSUE, rows] = pool[node, ISSUE]
+                out[OUT_COMPLETE, rows] = time
+                out[OUT_OFFSET, rows] = pool[node, SECTOR] * 512
+                out[OUT_BYTES, rows] = pool[node, SECTORS] * 512
+                out[OUT_DEVICE, rows] = pool[node, DEVICE]
+                out[OUT_DEPTH, rows] = pool[node, DEPTH]
+                out[OUT_OP, rows] = pool[node, OP]
                 rows += 1
             else:
                 counters[OTHERS] += 1
@@ -366,28 +345,15 @@ def keep_younger(
         if old[i, ISSUE] < horizon:
             counters[LOST] += 1
             continue
-        node = _take(pool, counters)
-        for row in range(N_FIELDS):
-            if row != NEXT:
-                pool[node, row] = old[i, row]
-        device = old[i, DEVICE]
-        devices[FLYING, device] += 1
-        if old[i, LEFT] >= 0:
-            tail = devices[TAIL, device]
-            if tail < 0:
-                devices[HEAD, device] = node
-            else:
-                pool[tail, NEXT] = node
-            devices[TAIL, device] = node
-            continue
-        bucket = _bucket(device, old[i, SECTOR], old[i, SECTORS], heads.shape[0])
-        last = heads[bucket]
-        if last < 0:
-            heads[bucket] = node
-            continue
-        while pool[last, NEXT] >= 0:
-            last = pool[last, NEXT]
-        pool[last, NEXT] = node
+        device, sector, n = old[i, DEVICE], old[i, SECTOR], old[i, SECTORS]
+        time, op, left = old[i, ISSUE], old[i, OP], old[i, LEFT]
+        if left >= 0:
+            node = _append(pool, devices, counters, time, device, sector, n, op)
+        else:
+            node = _chain(pool, heads, devices, counters, time, device, sector, n, op)
+        if node >= 0:
+            pool[node, DEPTH] = old[i, DEPTH]
+            pool[node, LEFT] = left
 
 
 @compiled

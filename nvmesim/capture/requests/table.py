@@ -8,27 +8,65 @@ same function again behind a lazy frame, so that a trace larger than memory is r
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Final, Protocol
+from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import polars as pl
+from polars.io.plugins import register_io_source
 
 from nvmesim.capture.capture import REQUEST_SCHEMA, Capture
 from nvmesim.capture.lines import Notes
 from nvmesim.capture.requests import pairing_kernel as kernel
-from nvmesim.capture.requests.block import Block
-from nvmesim.capture.requests.lazy_table import lazy_table
 from nvmesim.capture.requests.tally import Tally
 from nvmesim.capture.requests.tally_kernel import UNKNOWN_TIME
 from nvmesim.capture.text import Source
 
 KEEP_ROWS: Final = 2_000_000
 """Rows kept in memory (about 60 bytes each); a longer table is read again when asked for."""
-
 OPS: Final = ("read", "write")
 
 
+@dataclass(frozen=True)
+class Block:
+    """Some requests. rows: int64[N_OUT, n] as in the pairing kernel; names: device by index.
+
+    `UNKNOWN_TIME` stands for an unknown issue, completion or offset, 0 for an unknown depth and
+    2 or more for an unknown operation.
+    """
+
+    rows: np.ndarray
+    names: list[str]
+
+
 Blocks = Callable[[Source, Notes], Iterator[Block]]
+
+
+def lazy_table(frames: Callable[[], Iterator[pl.DataFrame]], schema: pl.Schema) -> pl.LazyFrame:
+    """Return a lazy frame of the batches of *frames*, all of *schema*, in bounded memory.
+
+    They are made again each time it is collected.
+    """
+
+    def source(
+        with_columns: list[str] | None,
+        predicate: pl.Expr | None,
+        n_rows: int | None,
+        batch_size: int | None,
+    ) -> Iterator[pl.DataFrame]:
+        left = n_rows
+        for whole in frames():
+            frame = whole
+            if left is not None:
+                frame = frame.head(left)
+                left -= frame.height
+            if predicate is not None:
+                frame = frame.filter(predicate)
+            yield frame if with_columns is None else frame.select(with_columns)
+            if left == 0:
+                return
+
+    return register_io_source(source, schema=schema)
 
 
 def block_frame(block: Block) -> pl.DataFrame:
@@ -66,68 +104,40 @@ def _by_completion(frame: pl.DataFrame) -> pl.DataFrame:
     return frame.sort("complete_ns", maintain_order=True)
 
 
-def reread_table(capture: Source, blocks: Blocks) -> pl.LazyFrame:
-    """A lazy frame that reads *capture* again, batch by batch, whenever it is collected."""
-
-    def frames() -> Iterator[pl.DataFrame]:
-        return (_by_completion(block_frame(block)) for block in blocks(capture, Notes()))
-
-    return lazy_table(frames, REQUEST_SCHEMA)
-
-
-def _kept_table(kept: list[Block]) -> pl.LazyFrame:
-    """A lazy frame over blocks in memory, in order of completion."""
-    whole: list[pl.DataFrame] = []
-
-    def frames() -> Iterator[pl.DataFrame]:
-        if not whole:
-            whole.append(_by_completion(pl.concat([block_frame(block) for block in kept])))
-        return iter(whole)
-
-    return lazy_table(frames, REQUEST_SCHEMA)
-
-
-class Counts(Protocol):
-    """Counts of one pass over a file."""
-
-    rows: int
-
-    def add(self, block: Block) -> None:
-        """Count the requests of *block*."""
-
-
-def counted_table(source: Source, blocks: Blocks, notes: Notes, counts: Counts) -> pl.LazyFrame:
-    """Read *source* once, its requests added to *counts*; their table, kept while it is small."""
-    kept: list[Block] = []
-    for block in blocks(source, notes):
-        counts.add(block)
-        if counts.rows <= KEEP_ROWS:
-            kept.append(block)
-        else:
-            kept.clear()
-    return _kept_table(kept) if counts.rows <= KEEP_ROWS else reread_table(source, blocks)
-
-
 def requests_capture(
-    source: Source,
-    format_name: str,
-    blocks: Blocks,
-    *,
-    version: str | None = None,
+    source: Source, format_name: str, blocks: Blocks, *, version: str | None = None
 ) -> Capture:
     """Read *source* through *blocks* into a capture, a measurement a device.
 
     Raises CaptureError if the file holds no request at all.
     """
-    notes = Notes()
-    tally = Tally()
-    table = counted_table(source, blocks, notes, tally)
+    notes, tally = Notes(), Tally()
+    kept: list[Block] = []
+    for block in blocks(source, notes):
+        tally.add(block.rows, block.names)
+        kept.append(block)
+        if tally.rows > KEEP_ROWS:
+            kept.clear()
     if tally.rows == 0:
         why = "; ".join(notes.warnings) or f"{notes.skipped} lines skipped"
         raise source.error(
             f"{format_name} without one whole request ({why})",
             "capture both issues and completions",
         )
+    is_kept = tally.rows <= KEEP_ROWS
+    whole: list[pl.DataFrame] = []
+
+    def frames() -> Iterator[pl.DataFrame]:
+        if not is_kept:
+            yield from (_by_completion(block_frame(block)) for block in blocks(source, Notes()))
+            return
+        if not whole:
+            whole.append(_by_completion(pl.concat([block_frame(block) for block in kept])))
+        yield from whole
+
+    warnings = list(dict.fromkeys(notes.warnings))
+    if notes.skipped:
+        warnings.append(f"{notes.skipped} lines skipped: damaged, or of no known kind")
     return Capture(
         file=source.path,
         format=format_name,
@@ -135,13 +145,6 @@ def requests_capture(
         measurements=tally.measurements(),
         rows=tally.rows,
         skipped=notes.skipped,
-        requests=table,
-        warnings=tuple(_summed(notes)),
+        requests=lazy_table(frames, REQUEST_SCHEMA),
+        warnings=tuple(warnings),
     )
-
-
-def _summed(notes: Notes) -> list[str]:
-    warnings = list(dict.fromkeys(notes.warnings))
-    if notes.skipped:
-        warnings.append(f"{notes.skipped} lines skipped: damaged, or of no known kind")
-    return warnings

@@ -9,7 +9,6 @@ import numpy as np
 from nvmesim.capture.capture import Conditions, Latency, Measurement, Op, OpResult
 from nvmesim.capture.caveats import FEWEST
 from nvmesim.capture.requests import tally_kernel as kernel
-from nvmesim.capture.requests.block import Block
 from nvmesim.capture.requests.pairing_kernel import OUT_COMPLETE, OUT_DEVICE
 
 PERCENTILES: Final = (1.0, 5.0, 10.0, 25.0, 50.0, 75.0, 90.0, 95.0, 99.0, 99.9, 99.99, 99.999)
@@ -32,16 +31,12 @@ class Tally:
         self._bins = np.zeros((0, kernel.N_BINS), np.int64)
         self._sizes = np.zeros((0, kernel.N_SIZES + 1, 2), np.int64)
 
-    def add(self, block: Block) -> None:
-        """Count the requests of *block*; devices beyond 1,365 share the last group."""
-        self._grow(block.names)
-        rows = np.ascontiguousarray(block.rows)
+    def add(self, rows: np.ndarray, names: list[str]) -> None:
+        """Count *rows* as in a `Block`; devices beyond 1,365 share the last group."""
+        self._grow(names)
         self.rows += rows.shape[1]
-        last = len(self._names) - 1
-        device = rows[OUT_DEVICE]
-        if device.size and int(device.max()) > last:
-            rows = rows.copy()
-            rows[OUT_DEVICE] = np.minimum(device, last)
+        rows = np.array(rows)
+        rows[OUT_DEVICE] = np.minimum(rows[OUT_DEVICE], len(self._names) - 1)
         if (rows[OUT_COMPLETE] != kernel.UNKNOWN_TIME).any():
             more = self._sums.shape[1] - self._bins.shape[0]
             new_bins = np.zeros((more, kernel.N_BINS), np.int64)
@@ -74,41 +69,37 @@ class Tally:
     def _measurement(self, device: int) -> Measurement | None:
         groups = slice(device * N_OPS, (device + 1) * N_OPS)
         sums = self._sums[:, groups]
-        total = int(sums[kernel.COUNT].sum())
+        counts = sums[kernel.COUNT].tolist()
+        total, known = sum(counts), sum(counts[: len(OPS)])
         if total == 0:
             return None
         span_s = (int(sums[kernel.LAST].max()) - int(sums[kernel.FIRST].min())) * S_PER_NS
-        counts = sums[kernel.COUNT]
-        known = int(counts[: len(OPS)].sum())
-        warnings = []
-        if counts[-1]:
-            warnings.append(f"{int(counts[-1])} requests of unknown operation")
-        if int(sums[kernel.TIMED].sum()) == 0:
+        warnings = [f"{counts[-1]} requests of unknown operation"] if counts[-1] else []
+        if not sums[kernel.TIMED].any():
             warnings.append("no latencies in this format: arrivals only")
         warnings += [
-            f"{int(n)} {op}{'' if n == 1 else 's'}: too few for a rate"
+            f"{n} {op}{'' if n == 1 else 's'}: too few for a rate"
             for op, n in zip(OPS, counts, strict=False)
             if 0 < n < FEWEST
         ]
+        has_depth = sums[kernel.DEEPEST].max() > 0
         conditions = Conditions(
-            read_fraction=float(counts[0] / known) if known else None,
+            read_fraction=counts[0] / known if known else None,
             access=_access(int(sums[kernel.SEQUENTIAL].sum()), total),
             block_size=_block_size(self._sizes[groups].reshape(-1, 2)),
             targets=1,
             duration_s=span_s if span_s > 0 else None,
-            depth_mean=int(sums[kernel.DEPTHS].sum()) / total
-            if sums[kernel.DEEPEST].max() > 0
-            else None,
+            depth_mean=int(sums[kernel.DEPTHS].sum()) / total if has_depth else None,
         )
-        ops: dict[Op, OpResult] = {
-            op: self._op_result(device * N_OPS + i, span_s) for i, op in enumerate(OPS) if counts[i]
-        }
+        results = [
+            self._op_result(device * N_OPS + i, span_s) if n else None for i, n in enumerate(counts)
+        ]
         return Measurement(
             label=self._names[device],
             conditions=conditions,
-            ops=ops,
+            ops={op: r for op, r in zip(OPS, results, strict=False) if r is not None},
             warnings=tuple(warnings),
-            mixed=self._op_result(device * N_OPS + len(OPS), span_s) if counts[-1] else None,
+            mixed=results[-1],
         )
 
     def _op_result(self, group: int, span_s: float) -> OpResult:
@@ -132,13 +123,16 @@ class Tally:
         counts = self._bins[group][used]
         low, high = int(sums[kernel.SHORTEST]), int(sums[kernel.LONGEST])
         middles = np.clip(bin_middle_ns(used), low, high)
+        reached = np.cumsum(counts)
+        ranks = np.ceil(np.array(PERCENTILES) / 100 * reached[-1] - 1e-9)  # nearest rank
+        values = middles[np.searchsorted(reached, np.maximum(ranks, 1))] * S_PER_NS
         return Latency(
             count=timed,
             mean_s=mean * S_PER_NS,
             min_s=low * S_PER_NS,
             max_s=high * S_PER_NS,
             stddev_s=variance**0.5 * S_PER_NS,
-            percentiles_s=_percentiles(middles, counts),
+            percentiles_s=dict(zip(PERCENTILES, values.tolist(), strict=True)),
             bin_s=middles * S_PER_NS,
             bin_count=counts,
         )
@@ -155,14 +149,6 @@ def bin_middle_ns(bins: np.ndarray) -> np.ndarray:
     width = np.left_shift(1, octave)
     middles: np.ndarray = within * width + (width - 1) / 2
     return middles
-
-
-def _percentiles(values: np.ndarray, counts: np.ndarray) -> dict[float, float]:
-    """Nearest-rank percentiles in s of a histogram with *values* in ns."""
-    reached = np.cumsum(counts)
-    ranks = np.ceil(np.array(PERCENTILES) / 100 * reached[-1] - 1e-9)
-    at = np.searchsorted(reached, np.maximum(ranks, 1))
-    return {p: float(v) * S_PER_NS for p, v in zip(PERCENTILES, values[at].tolist(), strict=True)}
 
 
 def _access(sequential: int, total: int) -> Literal["random", "sequential"] | None:

@@ -10,7 +10,7 @@ import numpy as np
 
 from nvmesim.capture.lines import Notes
 from nvmesim.capture.requests import pairing_kernel as pairs
-from nvmesim.capture.requests.block import Block
+from nvmesim.capture.requests.table import Block
 from nvmesim.capture.requests.tally_kernel import UNKNOWN_TIME
 
 LONGEST_NS: Final = pairs.LONGEST_NS
@@ -37,15 +37,8 @@ class Timed:
         """The rows at which *good*, bool[n], is true."""
         if good.all():
             return self
-        return Timed(
-            issue=self.issue[good],
-            complete=self.complete[good],
-            op=self.op[good],
-            bytes=self.bytes[good],
-            offset=self.offset[good],
-            device=self.device[good],
-            names=self.names,
-        )
+        columns = {name: column[good] for name, column in vars(self).items() if name != "names"}
+        return Timed(**columns, names=self.names)
 
     def since(self, start: int) -> Timed:
         """The same with all (known) times counted from *start*."""
@@ -76,7 +69,13 @@ def timed_rows(batches: Iterator[Timed], notes: Notes) -> Iterator[Block]:
     for batch in batches:
         if batch.issue.size == 0:
             continue
-        rows = _rows(batch)
+        rows = np.zeros((pairs.N_OUT, batch.issue.size), np.int64)
+        rows[pairs.OUT_ISSUE] = batch.issue
+        rows[pairs.OUT_COMPLETE] = batch.complete
+        rows[pairs.OUT_OFFSET] = batch.offset
+        rows[pairs.OUT_BYTES] = batch.bytes
+        rows[pairs.OUT_OP] = batch.op
+        rows[pairs.OUT_DEVICE] = batch.device
         issue, complete = rows[pairs.OUT_ISSUE], rows[pairs.OUT_COMPLETE]
         border = np.concatenate((last, [issue[:1], complete[:1]]), axis=1)
         back += steps_back(issue, complete) + steps_back(*border)
@@ -98,17 +97,6 @@ def steps_back(issue: np.ndarray, complete: np.ndarray) -> int:
     return int((unknown | (behind - before < -STEP_NS)).sum())
 
 
-def _rows(batch: Timed) -> np.ndarray:
-    rows = np.zeros((pairs.N_OUT, batch.issue.size), np.int64)
-    rows[pairs.OUT_ISSUE] = batch.issue
-    rows[pairs.OUT_COMPLETE] = batch.complete
-    rows[pairs.OUT_OFFSET] = batch.offset
-    rows[pairs.OUT_BYTES] = batch.bytes
-    rows[pairs.OUT_OP] = batch.op
-    rows[pairs.OUT_DEVICE] = batch.device
-    return rows
-
-
 def _fill_depth(rows: np.ndarray, flying: dict[int, np.ndarray]) -> None:
     """Fill in how many were outstanding at each issue: issued less completed so far, itself too.
 
@@ -116,33 +104,16 @@ def _fill_depth(rows: np.ndarray, flying: dict[int, np.ndarray]) -> None:
     device.
     """
     devices = rows[pairs.OUT_DEVICE]
-    low, high = int(devices.min()), int(devices.max())
-    if low == high:
-        _fill_one(rows, low, slice(None), flying)
-        return
-    starts = np.zeros(high + 2, np.int64)
+    starts = np.zeros(int(devices.max()) + 2, np.int64)
     members = np.empty(devices.size, np.int64)
     pairs.group(devices, starts, members)
-    for number in np.flatnonzero(np.diff(starts)).tolist():
-        _fill_one(rows, number, members[starts[number] : starts[number + 1]], flying)
-
-
-def _fill_one(
-    rows: np.ndarray, device: int, members: np.ndarray | slice, flying: dict[int, np.ndarray]
-) -> None:
-    """The depths of the requests of one device, *members* of *rows*."""
-    issue = rows[pairs.OUT_ISSUE, members]
-    earlier = flying.get(device, np.empty(0, np.int64))
-    ends = np.sort(np.concatenate((earlier, rows[pairs.OUT_COMPLETE, members])))
-    depth = np.empty(issue.size, np.int64)
-    if bool((issue[1:] >= issue[:-1]).all()):
+    for device in np.flatnonzero(np.diff(starts)).tolist():
+        mine = members[starts[device] : starts[device + 1]]
+        mine = mine[np.argsort(rows[pairs.OUT_ISSUE, mine], kind="stable")]
+        issue = rows[pairs.OUT_ISSUE, mine]
+        earlier = flying.get(device, np.empty(0, np.int64))
+        ends = np.sort(np.concatenate((earlier, rows[pairs.OUT_COMPLETE, mine])))
+        depth = np.empty(issue.size, np.int64)
         pairs.depths(issue, ends, earlier.size, depth)
-        rows[pairs.OUT_DEPTH, members] = depth
-    else:
-        order = np.argsort(issue, kind="stable")
-        issue = issue[order]
-        pairs.depths(issue, ends, earlier.size, depth)
-        back = np.empty(issue.size, np.int64)
-        back[order] = depth
-        rows[pairs.OUT_DEPTH, members] = back
-    flying[device] = ends[np.searchsorted(ends, issue[-1], side="right") :]
+        rows[pairs.OUT_DEPTH, mine] = depth
+        flying[device] = ends[np.searchsorted(ends, issue[-1], side="right") :]

@@ -7,6 +7,7 @@ the result is `Measurement.mixed` unless the tool ran with ``-F`` and printed th
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from collections.abc import Iterator
@@ -64,11 +65,6 @@ class _Histogram:
     mean_s: float | None = None
     """Lines that ``biolatency -e`` prints below."""
 
-    @property
-    def widest(self) -> float:
-        """Upper over lower bound of the widest bin that has requests."""
-        return max((high / low for low, high, n in self.bins if n and low > 0), default=1.0)
-
 
 def sniff(head: Head) -> bool:
     """True if *head* holds a histogram of biolatency."""
@@ -78,62 +74,57 @@ def sniff(head: Head) -> bool:
 def read(source: Source) -> Capture:
     """Read histograms, a measurement each; CaptureError if none has a count and a unit."""
     histograms, skipped = _parse(_from_json(source.text(LARGEST)))
-    filled = [h for h in histograms if sum(n for _, _, n in h.bins)]
+    filled = [h for h in histograms if any(n for _, _, n in h.bins)]
     warnings = [problem for h in filled if (problem := _problem(h))]
     found = [_measurement(h) for h in filled if not _problem(h)]
+    if not found and warnings:
+        raise source.error(warnings[0], "name the map with its unit, such as @usecs")
     if not found:
-        raise source.error(
-            warnings[0] if warnings else "is a biolatency histogram without counts",
-            "name the map with its unit, such as @usecs"
-            if warnings
-            else "trace while there is load",
-        )
-    if max(h.widest for h in filled) > DOUBLE:
-        warnings.append("bins double: percentiles are bounds, good to a factor of two")
-    else:
-        warnings.append("percentiles are the middles of bins")
+        raise source.error("is a biolatency histogram without counts", "trace while there is load")
+    widths = (high / low for h in filled for low, high, n in h.bins if n and low > 0)
+    warnings.append(
+        "bins double: percentiles are bounds, good to a factor of two"
+        if max(widths, default=1.0) > DOUBLE
+        else "percentiles are the middles of bins"
+    )
     rows = sum(len(h.bins) for h in histograms)
     return results(source, FORMAT, found, warnings, rows=rows, skipped=skipped)
 
 
 def _from_json(text: str) -> str:
     """Histograms as JSON (``bpftrace -f json``, ``biolatency -j``) in the words of the tables."""
-    lines = []
+    lines: list[str] = []
     for line in text.split("\n"):
-        value = _value(line) if line.startswith("{") and line.rstrip().endswith("}") else None
-        lines.append("\n".join(_tables(value)) if isinstance(value, dict) else line)
+        value = None
+        if line.startswith("{") and line.rstrip().endswith("}"):
+            # biolatency prints Python's quotes
+            with contextlib.suppress(ValueError, RecursionError):
+                value = json.loads(line.replace("'", '"'))
+        lines += _tables(value) if isinstance(value, dict) else [line]
     return "\n".join(lines)
-
-
-def _value(line: str) -> object:
-    """JSON; biolatency prints it with Python's quotes."""
-    try:
-        return json.loads(line.replace("'", '"'))
-    except (ValueError, RecursionError):
-        return None
 
 
 def _tables(value: dict[str, Any]) -> Iterator[str]:
     """Lines of the tables in one object; none of what is not a histogram."""
-    if value.get("type") in ("hist", "lhist") and isinstance(value.get("data"), dict):
-        for name, keyed in value["data"].items():
+    data = value.get("data")
+    if value.get("type") in ("hist", "lhist") and isinstance(data, dict):
+        for name, keyed in data.items():
             for key, rows in keyed.items() if isinstance(keyed, dict) else [("", keyed)]:
                 yield f"{name}[{key}]:" if key else f"{name}:"
-                yield from _rows(rows, "min", "max", "[{low}, {after}) {count} |@|")
+                for low, high, count in _rows(rows, "min", "max"):
+                    yield f"[{low}, {high + 1}) {count} |@|"
     elif value.get("val_type") in UNITS:
         yield f"{value['val_type']} : count distribution"
-        yield from _rows(
-            value.get("data"), "interval-start", "interval-end", "{low} -> {high} : {count} |*|"
-        )
+        for low, high, count in _rows(data, "interval-start", "interval-end"):
+            yield f"{low} -> {high} : {count} |*|"
 
 
-def _rows(rows: object, first: str, last: str, form: str) -> Iterator[str]:
+def _rows(rows: object, *bounds: str) -> Iterator[list[int]]:
     for row in rows if isinstance(rows, list) else []:
-        cells = [row.get(key) for key in (first, last, "count")] if isinstance(row, dict) else []
+        cells = [row.get(key) for key in (*bounds, "count")] if isinstance(row, dict) else []
         numbers = [cell for cell in cells if type(cell) is int and 0 <= cell < MAX_COUNT]
         if len(numbers) == 3:
-            low, high, count = numbers
-            yield form.format(low=low, high=high, after=high + 1, count=count)
+            yield numbers
 
 
 def _problem(histogram: _Histogram) -> str:
@@ -159,13 +150,6 @@ def _unit(name: str) -> float | None:
     return _UNIT_S[match.lastgroup] if match and match.lastgroup else None
 
 
-def _label(match: re.Match[str]) -> str:
-    """The map's name and key; a name that is a unit alone says nothing."""
-    name, key = match[1], match[2] or ""
-    plain = _UNIT.fullmatch(name) is not None or not name
-    return key or "all" if plain else f"{name} {key}".strip()
-
-
 def _parse(text: str) -> tuple[list[_Histogram], int]:
     found: list[_Histogram] = []
     skipped = 0
@@ -177,7 +161,10 @@ def _parse(text: str) -> tuple[list[_Histogram], int]:
         row = _BPFTRACE.match(line) or _BCC.match(line)
         average = _AVERAGE.match(line)
         if start:
-            found.append(_Histogram(_label(start), _unit(start[1])))
+            name, key = start[1], start[2] or ""
+            says_nothing = not name or _UNIT.fullmatch(name) is not None
+            map_label = key or "all" if says_nothing else f"{name} {key}".strip()
+            found.append(_Histogram(map_label, _unit(name)))
         elif header:
             name = " ".join(filter(None, (label or "all", clock)))
             found.append(_Histogram(name, UNITS[header[1]]))

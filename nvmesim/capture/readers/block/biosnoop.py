@@ -25,8 +25,7 @@ from nvmesim.capture.readers.tables.table_rows import (
     TableColumn,
     table_batches,
 )
-from nvmesim.capture.requests.block import Block
-from nvmesim.capture.requests.table import requests_capture
+from nvmesim.capture.requests.table import Block, requests_capture
 from nvmesim.capture.requests.timed import Timed, sane_rows, timed_rows
 from nvmesim.capture.text import Head, Source
 
@@ -94,9 +93,8 @@ def _shape(head: Head) -> Shape:
 def _batches(source: Source, notes: Notes) -> Iterator[Timed]:
     start: int | None = None
     others = 0
-    names = ColumnNames()
-    shape = _shape(source.head)
-    for batch in table_batches(source, shape, names, notes, _is_expected):
+    names, shape = ColumnNames(), _shape(source.head)
+    for batch in table_batches(source, shape, names, notes, lambda x: bool(_EXPECTED.match(x))):
         columns = batch.columns
         is_request = (columns["T"] == ord("R")) | (columns["T"] == ord("W"))
         others += int((~is_request).sum())
@@ -118,7 +116,3 @@ def _batches(source: Source, notes: Notes) -> Iterator[Timed]:
             start = int(found.issue[0])
         yield found.since(start or 0)
     notes.say(others, "flushes, discards or other commands (not in the table)")
-
-
-def _is_expected(line: bytes) -> bool:
-    return bool(_EXPECTED.match(line))

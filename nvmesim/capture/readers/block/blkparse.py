@@ -8,6 +8,7 @@ dm devices Q to the last C). Times count from the start of the trace, sectors ar
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -20,9 +21,8 @@ import numpy as np
 from nvmesim.capture.capture import Capture
 from nvmesim.capture.lines import Notes, chunks, whole_lines
 from nvmesim.capture.readers.block import blkparse_kernel as kernel
-from nvmesim.capture.requests.block import Block
 from nvmesim.capture.requests.pairing import Events, Pairer
-from nvmesim.capture.requests.table import requests_capture
+from nvmesim.capture.requests.table import Block, requests_capture
 from nvmesim.capture.text import Head, Source
 
 FORMAT: Final = "blkparse"
@@ -42,9 +42,7 @@ _SUMMARY = re.compile(
     rb"\s*$|CPU ?\d+ \(|Total \(|Throughput \(|Events \(|Input file |"
     rb"\s+(Reads? |Writes? |IO unplugs|Read depth|PC |(Allocation|Dispatch|Completion) wait)"
 )
-_SKIPS = re.compile(rb"Skips: [\d,.']+ forward \(([\d,.']{1,30})")
-
-
+_SKIPS = re.compile(rb"\ASkips: [\d,.']+ forward \(([\d,.']{1,30})")
 HEAD_LINES: Final = 200
 AGREE: Final = 0.95
 """Share of the head's lines that must fit a column's role; the rest may be damaged."""
@@ -55,6 +53,7 @@ _RWBS_CELL = re.compile(rb"[FRWDNASMPVE]{1,8}$")
 _INTEGER = re.compile(rb"\d+$")
 _DEVICE = re.compile(rb"\s*\d+,\d+\s")
 
+STEPS: Final = "flush steps and commands without sectors (not in the table)"
 Column = tuple[bytes, ...]
 
 
@@ -85,73 +84,51 @@ def find_layout(head: bytes) -> Layout | None:
         return None
     with_device = sum(bool(_DEVICE.match(line)) for line in lines) > AGREE * len(lines)
     commas = sum(line.count(b",") for line in lines) >= 3 * len(lines)
-    rows = [_split(line, commas) for line in lines]
+    cells = (x.split(b",") if commas else x.replace(b",", b" ").split() for x in lines)
+    rows = [[cell.strip() for cell in row] for row in cells]
     width, count = Counter(len(row) for row in rows).most_common(1)[0]
     if not 5 <= width <= kernel.MAX_COLUMNS or count < len(lines) / 2:
         return None
     columns: list[Column] = list(zip(*[row for row in rows if len(row) == width], strict=True))
-    return _layout(columns, commas, with_device)
-
-
-def _split(line: bytes, commas: bool) -> list[bytes]:
-    parts = line.split(b",") if commas else line.replace(b",", b" ").split()
-    return [part.strip() for part in parts]
+    times, actions, operations, integers = (
+        [i for i, column in enumerate(columns) if _fits(column, pattern)]
+        for pattern in (_TIME_CELL, _ACTION_CELL, _RWBS_CELL, _INTEGER)
+    )
+    actions = [i for i in actions if b"C" in columns[i] and {b"D", b"Q"} & set(columns[i])]
+    numbers = {i: _integers(columns[i]) for i in integers if not (with_device and i < 2)}
+    extent = _sector_and_length(numbers)
+    if not times or not actions or extent is None:
+        return None
+    sector, length, in_bytes = extent
+    op = next((i for i in operations if i != actions[0]), -1)
+    major = 0 if with_device and not commas else -1
+    form = kernel.COMMAS if commas else kernel.BLANKS
+    return Layout(form, (times[0], actions[0], op, sector, length, major, -1), in_bytes)
 
 
 def _fits(column: Column, pattern: re.Pattern[bytes]) -> bool:
     return sum(bool(pattern.match(value)) for value in column) >= AGREE * len(column)
 
 
-def _first(columns: list[Column], pattern: re.Pattern[bytes], taken: set[int]) -> int:
-    fitting = (i for i, c in enumerate(columns) if i not in taken and _fits(c, pattern))
-    return next(fitting, -1)
-
-
-def _layout(columns: list[Column], commas: bool, with_device: bool) -> Layout | None:
-    actions = [
-        i
-        for i, c in enumerate(columns)
-        if _fits(c, _ACTION_CELL) and b"C" in c and (b"D" in c or b"Q" in c)
-    ]
-    time = _first(columns, _TIME_CELL, set())
-    if time < 0 or not actions:
-        return None
-    op = _first(columns, _RWBS_CELL, {actions[0]})
-    integers = {
-        i: np.array([_integer(v) for v in c])
-        for i, c in enumerate(columns)
-        if _fits(c, _INTEGER) and not (with_device and i < 2)
-    }
-    found = _sector_and_length(integers)
-    if found is None:
-        return None
-    sector, length, in_bytes = found
-    major = 0 if with_device and not commas else -1
-    form = kernel.COMMAS if commas else kernel.BLANKS
-    return Layout(form, (time, actions[0], op, sector, length, major, -1), in_bytes)
-
-
-def _integer(text: bytes) -> float:
-    return float(text) if _INTEGER.match(text) and len(text) <= 18 else -1.0
+def _integers(column: Column) -> np.ndarray:
+    is_sound = (bool(_INTEGER.match(v)) and len(v) <= 18 for v in column)
+    return np.array([float(v) if ok else -1.0 for v, ok in zip(column, is_sound, strict=True)])
 
 
 def _sector_and_length(integers: dict[int, np.ndarray]) -> tuple[int, int, bool] | None:
     """Columns of sector and length, and whether the length is in bytes."""
-    for n, sectors in integers.items():
-        for b, n_bytes in integers.items():
-            agree = (n_bytes == 512 * sectors) & (sectors > 0)
-            if n != b and agree.sum() >= AGREE * max(int((n_bytes > 0).sum()), 1):
-                rest = [i for i in integers if i not in (n, b) and i < max(n, b)]
-                if rest:
-                    return max(rest, key=lambda i: integers[i].max()), n, False
-    if len(integers) < 2:
+    for (n, sectors), (b, n_bytes) in itertools.permutations(integers.items(), 2):
+        agree = (n_bytes == 512 * sectors) & (sectors > 0)
+        if agree.sum() >= AGREE * max(int((n_bytes > 0).sum()), 1):
+            rest = [i for i in integers if i not in (n, b) and i < max(n, b)]
+            if rest:
+                return max(rest, key=lambda i: integers[i].max()), n, False
+    sector = max(integers, key=lambda i: integers[i].max(), default=-1)
+    length = next((i for i in integers if i > sector >= 0), None)
+    if length is None:
         return None
-    sector = max(integers, key=lambda i: integers[i].max())
-    after = [i for i in integers if i > sector]
-    if not after:
-        return None
-    length = integers[after[0]]
-    return sector, after[0], bool((length % 512 == 0).all() and length.max() > 0)
+    sizes = integers[length]
+    return sector, length, bool((sizes % 512 == 0).all() and sizes.max() > 0)
 
 
 def sniff(head: Head) -> bool:
@@ -169,9 +146,36 @@ def blocks(source: Source, notes: Notes) -> Iterator[Block]:
     """The requests of *source* in batches, in order of completion."""
     pairer = Pairer()
     head = source.head.text.encode()
-    layout = None if _PLAIN.search(head) else find_layout(head)
-    batches = _events(source, notes, layout or DEFAULT, pairer)
-    yield from paired_blocks(batches, notes, device_name, pairer)
+    layout = (None if _PLAIN.search(head) else find_layout(head)) or DEFAULT
+    yield from paired_blocks(_events(source, notes, layout, pairer), notes, pairer)
+
+
+def _events(source: Source, notes: Notes, layout: Layout, pairer: Pairer) -> Iterator[Events]:
+    """Events of blkparse in *layout*, and what is to be said of them."""
+    other_lines = OtherLines(_SUMMARY, _SKIPS)
+    yield from text_events(source, notes, layout, other_lines, lambda: pairer.command_devices)
+    notes.say(other_lines.lost, "events lost by blktrace (Skips): counts and depths are too low")
+    if layout.roles[kernel.OP] < 0:
+        notes.warnings.append("no RWBS column: reads and writes are not told apart; print %d too")
+    if layout.roles[kernel.MAJOR] < 0:
+        notes.warnings.append("no device column: all events are taken as one device's; print %D")
+
+
+class OtherLines:
+    """Knows the lines that stand beside events, and counts the events that these say are lost."""
+
+    def __init__(self, expected: re.Pattern[bytes], losses: re.Pattern[bytes]) -> None:
+        self._expected, self._losses = expected, losses
+        self.lost = 0
+
+    def __call__(self, line: bytes) -> bool:
+        """True if *line* is expected, or says that events were lost."""
+        losses = self._losses.search(line)
+        if losses:
+            # Thousands are separated as the locale has it.
+            digits = re.sub(rb"\D", b"", losses[losses.lastindex or 0])
+            self.lost += int(digits[:15] or b"0")
+        return losses is not None or self._expected.match(line) is not None
 
 
 def device_name(device: int) -> str:
@@ -184,18 +188,24 @@ def device_name(device: int) -> str:
 
 
 def paired_blocks(
-    batches: Iterable[Events],
-    notes: Notes,
-    name: Callable[[int], str],
-    pairer: Pairer | None = None,
+    batches: Iterable[Events], notes: Notes, pairer: Pairer | None = None
 ) -> Iterator[Block]:
-    """Pair *batches* of events into blocks; *name* turns a device id into its name."""
+    """Pair *batches* of events into blocks."""
     pairer = pairer or Pairer()
     for events in batches:
         rows = pairer.feed(events)
         if rows.shape[1]:
-            yield Block(rows, [name(i) for i in pairer.device_ids])
+            yield Block(rows, [device_name(i) for i in pairer.device_ids])
     pairer.finish(notes)
+
+
+def from_zero(batches: Iterable[Events]) -> Iterator[Events]:
+    """Times counted from the first event; they come as time since boot or of the day."""
+    start: int | None = None
+    for events in batches:
+        if start is None:
+            start = int(events.rows[0, 0])
+        yield Events(events.rows - np.array([start, 0, 0, 0]), events.codes)
 
 
 class _Scanned(NamedTuple):
@@ -206,9 +216,8 @@ class _Scanned(NamedTuple):
 
 
 def _scan(
-    data: np.ndarray, bounds: tuple[int, int], layout: Layout, commands: np.ndarray
+    data: np.ndarray, start: int, stop: int, layout: Layout, commands: np.ndarray
 ) -> _Scanned:
-    start, stop = bounds
     room = (stop - start) // SHORTEST_LINE + 1
     rows = np.empty((room, 4), np.int64)
     codes = np.empty((2, room), np.uint8)
@@ -221,14 +230,6 @@ def _scan(
     )  # fmt: skip
     lines = [data[a:b].tobytes() for a, b in odd[:, :n_odd].T.tolist()]
     return _Scanned(Events(rows[:n], codes[:, :n]), lines, counters)
-
-
-def _halves(data: np.ndarray) -> list[tuple[int, int]]:
-    """Bounds of two parts of *data* that end at a newline, or of one if it is small."""
-    if data.size < SMALL:
-        return [(0, data.size)]
-    middle = whole_lines(data[: data.size // 2])
-    return [(0, middle), (middle, data.size)] if middle else [(0, data.size)]
 
 
 def text_events(
@@ -262,38 +263,14 @@ def text_events(
             stop = whole.size if layout.has_end else whole_lines(whole)
             notes.skipped += int(stop < whole.size)
             data = whole[:stop]
+            middle = whole_lines(data[: stop // 2]) if stop >= SMALL else 0
             known = commands()
-            started = [pool.submit(_scan, data, part, layout, known) for part in _halves(data)]
+            started = [
+                pool.submit(_scan, data, *part, layout, known)
+                for part in ((0, middle), (middle, stop))
+                if part[1] > 0
+            ]
             yield from done()
             waiting = started
         yield from done()
     notes.say(steps, STEPS)
-
-
-STEPS: Final = "flush steps and commands without sectors (not in the table)"
-
-
-class _Summary:
-    """Knows the lines that blkparse prints beside events, and counts what blktrace lost."""
-
-    def __init__(self) -> None:
-        self.lost = 0
-
-    def expects(self, line: bytes) -> bool:
-        """True if *line* is of the summary."""
-        skips = _SKIPS.match(line)
-        if skips:
-            # Thousands are separated as the locale has it.
-            self.lost += int(re.sub(rb"\D", b"", skips[1])[:15] or b"0")
-        return skips is not None or _SUMMARY.match(line) is not None
-
-
-def _events(source: Source, notes: Notes, layout: Layout, pairer: Pairer) -> Iterator[Events]:
-    """Events of blkparse in *layout*, and what is to be said of them."""
-    summary = _Summary()
-    yield from text_events(source, notes, layout, summary.expects, lambda: pairer.command_devices)
-    notes.say(summary.lost, "events lost by blktrace (Skips): counts and depths are too low")
-    if layout.roles[kernel.OP] < 0:
-        notes.warnings.append("no RWBS column: reads and writes are not told apart; print %d too")
-    if layout.roles[kernel.MAJOR] < 0:
-        notes.warnings.append("no device column: all events are taken as one device's; print %D")

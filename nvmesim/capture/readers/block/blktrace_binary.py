@@ -15,11 +15,10 @@ import numpy as np
 from nvmesim.capture.capture import Capture
 from nvmesim.capture.lines import Notes
 from nvmesim.capture.readers.block import blkparse_kernel as text_kernel
-from nvmesim.capture.readers.block.blkparse import device_name, paired_blocks
+from nvmesim.capture.readers.block.blkparse import STEPS, from_zero, paired_blocks
 from nvmesim.capture.readers.block.blkparse_kernel import compiled
-from nvmesim.capture.requests.block import Block
 from nvmesim.capture.requests.pairing import Events
-from nvmesim.capture.requests.table import requests_capture
+from nvmesim.capture.requests.table import Block, requests_capture
 from nvmesim.capture.text import Head, Source
 
 FORMAT: Final = "blktrace"
@@ -39,10 +38,8 @@ DEVICE_AT: Final = 36
 PDU_AT: Final = 46
 
 # enum blktrace_act and blktrace_cat.
-QUEUE: Final = 1
-REQUEUE: Final = 6
-ISSUE: Final = 7
-COMPLETE: Final = 8
+_LETTERS: Final = np.frombuffer(b"\0Q\0\0\0\0RDC", np.uint8)
+"""What blkparse calls the actions that pairing needs: 1 queue, 6 requeue, 7 issue, 8 complete."""
 CATEGORIES: Final = 16
 READ_BIT: Final = 1 << 0
 WRITE_BIT: Final = 1 << 1
@@ -100,7 +97,7 @@ def blocks(source: Source, notes: Notes) -> Iterator[Block]:
         _events(source if path == source.path else Source(path, (), source.on_read), notes)
         for path in found
     ]
-    yield from paired_blocks(_from_zero(_merged(files)), notes, device_name)
+    yield from paired_blocks(from_zero(_merged(files)), notes)
 
 
 @compiled
@@ -116,20 +113,6 @@ def _word(buf: np.ndarray, at: int, size: int, big: bool) -> int:
 
 
 @compiled
-def _letter(action: int) -> int:
-    """The letter blkparse has for an event that pairing needs, else 0."""
-    if action == QUEUE:
-        return 81
-    if action == REQUEUE:
-        return 82
-    if action == ISSUE:
-        return 68
-    if action == COMPLETE:
-        return 67
-    return 0
-
-
-@compiled
 def _operation(categories: int) -> int:
     if categories & (DISCARD_BIT | PASSTHROUGH_BIT):
         return text_kernel.OTHER
@@ -138,11 +121,6 @@ def _operation(categories: int) -> int:
     if categories & READ_BIT:
         return text_kernel.READ
     return text_kernel.FLUSH if categories & FLUSH_BIT else text_kernel.OTHER
-
-
-@compiled
-def _is_magic(buf: np.ndarray, at: int, big: bool) -> bool:
-    return _word(buf, at, 4, big) == MAGIC_7
 
 
 @compiled
@@ -158,7 +136,7 @@ def scan_records(
     lost = False
     size = buf.shape[0]
     while i + RECORD <= size:
-        if not _is_magic(buf, i, big):
+        if _word(buf, i, 4, big) != MAGIC_7:
             counters[text_kernel.SKIPPED] += not lost
             lost = True
             i += 1
@@ -169,7 +147,8 @@ def scan_records(
             break
         action = _word(buf, i + ACTION_AT, 4, big)
         categories = action >> CATEGORIES
-        letter = 0 if categories & NOTIFY_BIT else _letter(action & 0xFFFF)
+        kind = 0 if categories & NOTIFY_BIT else action & 0xFFFF
+        letter = int(_LETTERS[kind]) if kind < _LETTERS.shape[0] else 0
         time = _word(buf, i + TIME_AT, 8, big)
         sector = _word(buf, i + SECTOR_AT, 8, big)
         n = _word(buf, i + BYTES_AT, 4, big) // 512
@@ -208,44 +187,24 @@ def _events(source: Source, notes: Notes) -> Iterator[Events]:
     notes.skipped += int(counters[text_kernel.SKIPPED])
     if carried:
         notes.skipped += 1
-    steps = int(counters[text_kernel.BOOKKEEPING])
-    notes.say(steps, "flush steps and commands without sectors (not in the table)")
+    notes.say(int(counters[text_kernel.BOOKKEEPING]), STEPS)
 
 
 def _merged(files: list[Iterator[Events]]) -> Iterator[Events]:
     """Events of several files by time, holding one chunk of each."""
-    held: dict[int, Events] = {}
-    open_files = dict(enumerate(files))
-    while True:
-        for key in [k for k in open_files if k not in held]:
-            chunk = next(open_files[key], None)
-            if chunk is None:
-                del open_files[key]
-            else:
-                held[key] = chunk
-        if not held:
-            return
+    held: list[Events | None] = [next(file, None) for file in files]
+    while chunks := [chunk for chunk in held if chunk is not None]:
         # Nothing earlier than this can still come from a file that goes on.
-        limit = min(int(held[k].rows[:, 0].max()) for k in held)
+        limit = min(int(chunk.rows[:, 0].max()) for chunk in chunks)
         rows, codes = [], []
-        for key in list(held):
-            take = held[key].rows[:, 0] <= limit
-            rows.append(held[key].rows[take])
-            codes.append(held[key].codes[:, take])
-            if take.all():
-                del held[key]
-            else:
-                held[key] = Events(held[key].rows[~take], held[key].codes[:, ~take])
+        for i, chunk in enumerate(held):
+            if chunk is None:
+                continue
+            take = chunk.rows[:, 0] <= limit
+            rows.append(chunk.rows[take])
+            codes.append(chunk.codes[:, take])
+            rest = Events(chunk.rows[~take], chunk.codes[:, ~take])
+            held[i] = next(files[i], None) if take.all() else rest
         merged = np.concatenate(rows)
         order = np.argsort(merged[:, 0], kind="stable")
         yield Events(merged[order], np.concatenate(codes, axis=1)[:, order])
-
-
-def _from_zero(batches: Iterator[Events]) -> Iterator[Events]:
-    """Times counted from the first event, as blkparse does."""
-    start: int | None = None
-    for events in batches:
-        if start is None:
-            start = int(events.rows[0, 0])
-        events.rows[:, 0] -= start
-        yield events

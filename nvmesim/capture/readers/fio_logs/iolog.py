@@ -21,7 +21,7 @@ from nvmesim.capture.capture import (
     OpResult,
 )
 from nvmesim.capture.lines import Notes, line_frames
-from nvmesim.capture.requests.lazy_table import lazy_table
+from nvmesim.capture.requests.table import lazy_table
 from nvmesim.capture.text import Head, Source
 
 _HEADER: Final = re.compile(r"\s*fio version ([23]) iolog\s*")

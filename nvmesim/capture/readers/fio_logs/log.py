@@ -35,7 +35,7 @@ from nvmesim.capture.readers.fio_logs.log_rows import (
     version_of,
 )
 from nvmesim.capture.readers.fio_logs.log_stats import LogStats
-from nvmesim.capture.requests.lazy_table import lazy_table
+from nvmesim.capture.requests.table import lazy_table
 from nvmesim.capture.text import Head, Source
 
 OPS: Final[tuple[Op, ...]] = ("read", "write")

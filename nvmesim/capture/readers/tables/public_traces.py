@@ -28,8 +28,7 @@ from nvmesim.capture.readers.tables.table_rows import (
     TableColumn,
     table_batches,
 )
-from nvmesim.capture.requests.block import Block
-from nvmesim.capture.requests.table import requests_capture
+from nvmesim.capture.requests.table import Block, requests_capture
 from nvmesim.capture.requests.tally_kernel import UNKNOWN_TIME
 from nvmesim.capture.requests.timed import Timed, sane_rows, timed_rows
 from nvmesim.capture.text import Head, Source
