@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -22,9 +23,45 @@ from nvmesim.capture.text import Source, shown
 LARGEST: Final = 64 << 20
 """Bytes of a text of results; those of the tools here have some kilobytes."""
 MIB: Final = 1 << 20
+S_PER_MS: Final = 1e-3
+LONGEST_MS: Final = 1e8
+"""A day and more is not a latency."""
+MOST: Final = 1e18
+"""Of any number in a text."""
+_DECIMAL: Final = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,3})?$")
 _SIZE: Final = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,6})?) ?([KMGT]?)(i?)B?", re.IGNORECASE)
 _COUNT: Final = re.compile(r"([0-9][0-9.]{0,20})([kKmMgG]?)")
 _TIME_S: Final = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0}
+
+
+def number(text: str | None) -> float | None:
+    """The number in *text* with a decimal point or comma; None if there is none that is finite.
+
+    >>> number("0,107"), number("1.234,5"), number("97.10%"), number("N/A"), number("nan")
+    (0.107, 1234.5, 97.1, None, None)
+    """
+    if text is None:
+        return None
+    clean = text.strip().rstrip("%").strip().replace("\u00a0", "").replace("\u202f", "")
+    if "," in clean:
+        if clean.rfind(",") > clean.rfind("."):
+            clean = clean.replace(".", "").replace(",", ".", 1)
+        else:
+            clean = clean.replace(",", "")
+    if len(clean) > 60 or not _DECIMAL.match(clean):
+        return None
+    value = float(clean)
+    return value if math.isfinite(value) and abs(value) <= MOST else None
+
+
+def whole(text: str | None) -> int | None:
+    """The integer in *text*, at least 0, or None.
+
+    >>> whole(" 4096 "), whole("-1"), whole("x")
+    (4096, None, None)
+    """
+    value = number(text)
+    return int(value) if value is not None and value >= 0 and value == int(value) else None
 
 
 def binary_size(text: str) -> int | None:
@@ -150,6 +187,19 @@ def results(
         skipped=skipped,
         warnings=tuple(dict.fromkeys(notes)),
     )
+
+
+def read_report(
+    source: Source,
+    format_name: str,
+    measurements: Callable[[Source, str, list[str]], Iterable[Measurement]],
+    *warnings: str,
+    version: str | None = None,
+) -> Capture:
+    """Return the capture of what *measurements* finds in the text; it adds to its last argument."""
+    notes = list(warnings)
+    found = list(measurements(source, source.text(LARGEST), notes))
+    return results(source, format_name, found, [*notes, *cut_line(source)], version=version)
 
 
 def cut_line(source: Source) -> list[str]:

@@ -14,8 +14,14 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from nvmesim.capture.capture import Capture, Conditions, CpuUse, Latency, Measurement, Op, OpResult
-from nvmesim.capture.readers.diskspd.time_spans import LONGEST_MS, S_PER_MS, number, whole
-from nvmesim.capture.readers.reports.common import access_of, results
+from nvmesim.capture.readers.reports.common import (
+    LONGEST_MS,
+    S_PER_MS,
+    access_of,
+    number,
+    results,
+    whole,
+)
 from nvmesim.capture.text import Head, Source, shown
 
 FORMAT: Final = "iometer"

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import pairwise
@@ -19,8 +19,7 @@ from typing import Final
 
 from nvmesim.capture.capture import Capture, Conditions, CpuUse, Latency, Measurement, Op, OpResult
 from nvmesim.capture.caveats import FEWEST
-from nvmesim.capture.readers.diskspd.time_spans import LONGEST_MS, S_PER_MS, number
-from nvmesim.capture.readers.reports.common import results
+from nvmesim.capture.readers.reports.common import LONGEST_MS, S_PER_MS, number, results
 from nvmesim.capture.text import Head, Source, shown
 
 FORMAT: Final = "iostat"
@@ -73,8 +72,10 @@ class _Host:
     """True if iostat's banner was the last of it."""
     when: datetime | None = None
     cpu: Values = field(default_factory=dict)
-    row: Callable[[list[str]], bool] | None = None
-    n_columns: int = 0
+    header: list[str] = field(default_factory=list)
+    """Columns of the table that is being read."""
+    decimals: int = 0
+    """Of the last figure of the last device."""
     wrapped: list[str] = field(default_factory=list)
     """The start of a row that goes on in the next line."""
     has_prose: bool = False
@@ -83,47 +84,72 @@ class _Host:
 
     def line(self, text: str) -> None:
         """Take the next line."""
-        words = text.split()
-        date = _DATE.match(text.strip()) or _TIME_ONLY.match(text.strip())
+        words, plain = text.split(), text.strip()
+        date = _DATE.match(plain) or _TIME_ONLY.match(plain)
         if self.wrapped and (not words or _is_header(words)):
             self.skipped += 1
             self.has_prose, self.wrapped = True, []
         if not words:
-            self.row = None
-        elif _BANNER.match(text.strip()):
-            self._banner(text)
+            self.header = []
+        elif _BANNER.match(plain):
+            cpus = _CPUS.search(text)
+            self.cpus = int(cpus[1]) if cpus else self.cpus
+            self.begins, self.header, self.when = True, [], None
         elif date:
             self.when = _date(date[1] if date.re is _TIME_ONLY else date[0])
         elif _is_header(words):
             self.reports.append(DeviceReport(self.when, self.cpu, since_boot=self.begins))
-            self.row, self.cpu, self.begins = _device_table(words, self.reports[-1]), {}, False
-            self.n_columns, self.has_prose = len(words), False
+            self.cpu, self.begins, self.header, self.has_prose = {}, False, words, False
         elif "%user" in words and "%idle" in words:
-            self.row = _cpu_table([word for word in words if word.startswith("%")], self.cpu)
-            self.n_columns = 0
-        elif self.row is not None:
+            self.header = [word for word in words if word.startswith("%")]
+        elif self.header:
             self._row(words)
         else:
             self.skipped += 1
             self.has_prose = True
 
-    def _banner(self, text: str) -> None:
-        cpus = _CPUS.search(text)
-        self.cpus = int(cpus[1]) if cpus else self.cpus
-        self.begins, self.row, self.when = True, None, None
-
     def _row(self, words: list[str]) -> None:
-        assert self.row is not None
         has_name = number(words[0]) is None
         if self.wrapped and has_name:
             self.skipped += 1
             self.wrapped = []
         words, self.wrapped = [*self.wrapped, *words], []
-        if len(words) < self.n_columns and number(words[0]) is None:
+        is_part = _is_header(self.header) and len(words) < len(self.header)
+        if is_part and number(words[0]) is None:
             self.wrapped = words
-        elif not self.row(words):
+        elif len(words) != len(self.header) or not self._take(words):
             self.skipped += 1
             self.has_prose = self.has_prose or has_name
+
+    def _take(self, words: list[str]) -> bool:
+        """Take a whole row; False if it is none."""
+        if not _is_header(self.header):
+            values = [number(word) for word in words]
+            if None not in values:
+                names = (name.lstrip("%") for name in self.header)
+                self.cpu.update({k: v or 0.0 for k, v in zip(names, values, strict=True)})
+            return None not in values
+        first = self.header[0]
+        at = len(words) - 1 if first.endswith("/s") or first == "tps" else 0
+        cells = list(zip(self.header, words, strict=True))
+        _, name = cells.pop(at)
+        amounts = {column: _amount(word, column) for column, word in cells}
+        known = {column: value for column, value in amounts.items() if value is not None}
+        if len(known) < len(amounts) or any(value < 0 for value in known.values()):
+            return False
+        is_new = name not in self.reports[-1].devices
+        self.reports[-1].devices[name] = known
+        self.decimals = (_decimals(words) or 0) if is_new else self.decimals
+        return True
+
+    def last_line(self, text: str) -> None:
+        """Take a line without its end: a row counts if it has all columns, its last one whole."""
+        decimals = _decimals(text.split())
+        has_rows = bool(self.reports and self.header and self.reports[-1].devices)
+        if has_rows and decimals is not None and decimals == self.decimals:
+            self.line(text)
+        else:
+            self.skipped += 1
 
     def has_ended(self) -> bool:
         """True if a table was read and text that is not iostat's stands behind it."""
@@ -171,16 +197,17 @@ def _of_host(host: _Host, warnings: list[str], prefix: str) -> list[Measurement]
     interval = _interval([report for report in host.reports if report.devices])
     if interval is None:
         warnings.append("no times (iostat -t): rates are known and counts are not")
-    names = list(dict.fromkeys(name for report in reports for name in report.devices))
-    names = [name for name in names if is_busy(name, reports)] or names
-    return [device_measurement(name, reports, host.cpus, interval, prefix + name) for name in names]
+    return [
+        device_measurement(name, reports, host.cpus, interval, prefix + name)
+        for name in busy_devices(reports)
+    ]
 
 
 def _from_text(text: str) -> list[_Host]:
     text = _as_printed(text)
-    names = dict.fromkeys(name for name in _HOSTED.findall(text) if name not in ("avg-cpu",))
-    hosts = {name: _Host(name) for name in names} or {"": _Host()}
-    whole: list[_Host] = []
+    names = dict.fromkeys(name for name in _HOSTED.findall(text) if name != "avg-cpu")
+    hosts = {name: _Host(name) for name in names or ("",)}
+    earlier: list[_Host] = []
     lines = text.split("\n")
     last = lines.pop()
     for line in lines:
@@ -190,63 +217,28 @@ def _from_text(text: str) -> list[_Host]:
         elif "" in hosts:
             # Text between two tables: they are of two experiments.
             if _is_header(line.split()) and hosts[""].has_ended():
-                whole.append(hosts[""])
-                hosts[""] = _Host(cpus=whole[-1].cpus)
+                earlier.append(hosts[""])
+                hosts[""] = _Host(cpus=earlier[-1].cpus)
             hosts[""].line(line)
     if last:  # blanks alone are a line that is cut, too
-        _last_line(next(reversed(hosts.values())), last)
-    for each in (*whole, *hosts.values()):
-        each.skipped += bool(each.wrapped)
-    for number_of_table, host in enumerate((*whole, hosts.get("")) if whole else (), start=1):
-        if host is not None:
-            host.name = f"table {number_of_table}"
-    return [*whole, *hosts.values()]
+        host = next(reversed(hosts.values()))
+        host.last_line(last.removeprefix(f"{host.name}:") if host.name else last)
+    found = [*earlier, *hosts.values()]
+    for count, host in enumerate(found, start=1):
+        host.skipped += bool(host.wrapped)
+        host.name = f"table {count}" if earlier else host.name
+    return found
 
 
-def _last_line(host: _Host, text: str) -> None:
-    """Take a line that lacks its end: a row counts if it has all columns, its last one whole."""
-    rest = text.removeprefix(f"{host.name}:") if host.name else text
-    report = host.reports[-1] if host.reports else None
-    decimals = _decimals(rest)
-    if report is None or host.row is None or not report.devices or decimals is None:
-        host.skipped += 1
-    elif decimals == report.devices[next(reversed(report.devices))].get("", 0):
-        host.line(rest)
-    else:
-        host.skipped += 1
-
-
-def _decimals(text: str) -> float | None:
+def _decimals(words: list[str]) -> int | None:
     """How many decimals the last word has, None if it is not a number."""
-    words = text.split()
     match = re.search(r"\d[.,](\d+)%?$", words[-1]) if words else None
-    return float(len(match[1])) if match else None
+    return len(match[1]) if match else None
 
 
 def _is_header(words: list[str]) -> bool:
     """True if *words* name the columns of -x: with the device first or, with --pretty, last."""
     return "%util" in words and ("r/s" in words or {"tps", "await"} <= set(words))
-
-
-def _device_table(header: list[str], report: DeviceReport) -> Callable[[list[str]], bool]:
-    at = len(header) - 1 if header[0].endswith("/s") or header[0] == "tps" else 0
-    columns = header[:at] + header[at + 1 :]
-
-    def row(words: list[str]) -> bool:
-        if len(words) != len(header):
-            return False
-        values = [
-            _amount(word, column)
-            for word, column in zip(words[:at] + words[at + 1 :], columns, strict=True)
-        ]
-        if any(value is None or value < 0 for value in values):
-            return False
-        pairs = zip(columns, values, strict=True)
-        known = {key: value for key, value in pairs if value is not None}
-        report.devices[words[at]] = {**known, "": _decimals(words[-1]) or 0.0}
-        return True
-
-    return row
 
 
 def _amount(word: str, column: str) -> float | None:
@@ -255,26 +247,11 @@ def _amount(word: str, column: str) -> float | None:
     >>> _amount("0,50", "r_await"), _amount("1.5M", "rkB/s"), _amount("98.1%", "%util")
     (0.5, 1536.0, 98.1)
     """
-    value = number(word)
-    if value is not None:
-        return value
-    value, scale = number(word[:-1]), UNIT_KIB.get(word[-1:])
-    if value is None or scale is None:
-        return None
-    in_mib = "MB" in column
-    return value * scale / (1024.0 if in_mib else 1.0)
-
-
-def _cpu_table(header: list[str], cpu: Values) -> Callable[[list[str]], bool]:
-    def row(words: list[str]) -> bool:
-        values = [number(word) for word in words]
-        if len(words) != len(header) or None in values:
-            return False
-        for key, value in zip(header, values, strict=True):
-            cpu[key.lstrip("%")] = value or 0.0
-        return True
-
-    return row
+    value, scale = number(word), 1.0
+    if value is None:
+        value, scale = number(word[:-1]), UNIT_KIB.get(word[-1:], 0.0)
+        scale /= 1024.0 if "MB" in column else 1.0
+    return value * scale if value is not None and scale else None
 
 
 def _from_json(source: Source, text: str) -> list[_Host]:
@@ -331,10 +308,14 @@ def _date(text: str) -> datetime | None:
     return None
 
 
-def is_busy(name: str, reports: list[DeviceReport]) -> bool:
-    """True if the device did anything; a host lists many that did not."""
-    rows = (report.devices.get(name, {}) for report in reports)
-    return any(any(row.get(key) for key in ("r/s", "w/s", "tps", "%util")) for row in rows)
+def busy_devices(reports: list[DeviceReport]) -> list[str]:
+    """The devices that did anything, all if none did; a host lists many that did not."""
+    rows: dict[str, list[Values]] = {}
+    for report in reports:
+        for name, values in report.devices.items():
+            rows.setdefault(name, []).append(values)
+    figures = ("r/s", "w/s", "tps", "%util")
+    return [n for n in rows if any(row.get(k) for row in rows[n] for k in figures)] or list(rows)
 
 
 def _interval(reports: list[DeviceReport]) -> float | None:
@@ -355,7 +336,14 @@ def device_measurement(
 ) -> Measurement:
     """Return the mean over *reports* of the device *name*; counts only if *interval* s is known."""
     rows = [report.devices[name] for report in reports if name in report.devices]
-    ops = {op: result for op in LETTERS if (result := _op_result(rows, op, interval)) is not None}
+    ops: dict[Op, OpResult] = {}
+    for op, x in LETTERS.items():
+        bandwidth = (f"{x}kB/s", f"{x}MB/s", f"{x}sec/s")
+        result = _result(rows, interval, f"{x}/s", bandwidth, (f"{x}_await", "await"))
+        if result is not None:
+            ops[op] = result
+    # all that -s prints: reads and writes as one
+    both = _result(rows, interval, "tps", ("kB/s", "MB/s", "sec/s"), ("await",))
     rates = {op: result.iops for op, result in ops.items()}
     total = sum(rates.values())
     queue = [r.get("aqu-sz", r.get("avgqu-sz")) for r in rows]
@@ -373,19 +361,8 @@ def device_measurement(
         cpu=_cpu(reports, cpus),
         disk_util_pct={name: sum(used) / len(used)} if used else {},
         source=source,
-        mixed=None if ops else _both(rows, interval),
+        mixed=None if ops else both,
     )
-
-
-def _both(rows: list[Values], interval: float | None) -> OpResult | None:
-    """Reads and writes as one, which is all that ``-s`` prints."""
-    return _result(rows, interval, "tps", ("kB/s", "MB/s", "sec/s"), ("await",))
-
-
-def _op_result(rows: list[Values], op: Op, interval: float | None) -> OpResult | None:
-    letter = LETTERS[op]
-    bandwidth = (f"{letter}kB/s", f"{letter}MB/s", f"{letter}sec/s")
-    return _result(rows, interval, f"{letter}/s", bandwidth, (f"{letter}_await", "await"))
 
 
 def _result(

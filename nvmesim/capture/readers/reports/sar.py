@@ -11,9 +11,8 @@ from itertools import pairwise
 from typing import Final
 
 from nvmesim.capture.capture import Capture
-from nvmesim.capture.readers.diskspd.time_spans import number
-from nvmesim.capture.readers.reports.common import LARGEST, results
-from nvmesim.capture.readers.reports.iostat import DeviceReport, device_measurement, is_busy
+from nvmesim.capture.readers.reports.common import LARGEST, number, results
+from nvmesim.capture.readers.reports.iostat import DeviceReport, busy_devices, device_measurement
 from nvmesim.capture.text import Head, Source, shown
 
 FORMAT: Final = "sar"
@@ -63,7 +62,9 @@ def read(source: Source) -> Capture:
                 report = reports.setdefault(start[0] if start else "", DeviceReport())
                 report.devices[row[0]] = row[1]
                 times += [_seconds(start)] if start else []
-    length = _interval(times)
+    # A header has the time at which its first interval began.
+    gaps = sorted((b - a) % 86_400 for a, b in pairwise(dict.fromkeys(times)))
+    length = float(gaps[len(gaps) // 2]) if gaps else None
     warnings = ["sar has reads and writes as one: neither can be calibrated on"]
     if length is None:
         warnings.append("the length of an interval is unknown: rates are known and counts are not")
@@ -72,9 +73,9 @@ def read(source: Source) -> Capture:
     average = reports.pop("", None)
     whole = list(reports.values()) or ([average] if average else [])
     length = length if reports else None
-    names = list(dict.fromkeys(name for report in whole for name in report.devices))
-    names = [name for name in names if is_busy(name, whole)] or names
-    found = [device_measurement(name, whole, None, length, name, FORMAT) for name in names]
+    found = [
+        device_measurement(name, whole, None, length, name, FORMAT) for name in busy_devices(whole)
+    ]
     return results(source, FORMAT, found, warnings, rows=rows, skipped=skipped)
 
 
@@ -96,10 +97,3 @@ def _row(line: str, columns: list[str], is_last: bool) -> tuple[str, dict[str, f
 def _seconds(match: re.Match[str]) -> int:
     hours = int(match[1]) % 12 + (12 if match[4] == "P" else 0) if match[4] else int(match[1])
     return hours * 3600 + int(match[2]) * 60 + int(match[3])
-
-
-def _interval(times: list[int]) -> float | None:
-    """Seconds of an interval: a header has the time at which its first one began."""
-    distinct = list(dict.fromkeys(times))
-    gaps = sorted((b - a) % 86_400 for a, b in pairwise(distinct))
-    return float(gaps[len(gaps) // 2]) if gaps else None

@@ -14,14 +14,7 @@ from typing import Final
 
 from nvmesim.capture.capture import Capture, Conditions, Latency, Measurement, Op, OpResult
 from nvmesim.capture.fields import checked
-from nvmesim.capture.readers.reports.common import (
-    LARGEST,
-    MIB,
-    access_of,
-    cut_line,
-    rate_result,
-    results,
-)
+from nvmesim.capture.readers.reports.common import MIB, access_of, rate_result, read_report
 from nvmesim.capture.text import Head, Source, shown
 
 FORMAT: Final = "vdbench"
@@ -34,6 +27,7 @@ _TIME: Final = re.compile(r"(\d\d):(\d\d):(\d\d(?:\.\d{1,3})?)")
 _RAW: Final = ("i/o rate", "MB/sec 1024**2", "bytes i/o", "read pct", "resp time")
 RESIDUE: Final = 1e-9
 """Part of all requests that is no more than the rounding of a difference."""
+OPS: Final[tuple[Op, ...]] = ("read", "write")
 Row = dict[str, str]
 
 
@@ -45,19 +39,16 @@ def sniff(head: Head) -> bool:
 
 def read(source: Source) -> Capture:
     """Read the averages of every run; one that was cut before them is said."""
-    text = _TAGS.sub("", source.text(LARGEST))
-    warnings: list[str] = []
-    flat = _FLAT.search(text) is not None
-    found = list(_flat(source, text, warnings) if flat else _summary(source, text, warnings))
-    warnings += cut_line(source)
-    return results(source, FORMAT, found, warnings, version="flatfile" if flat else "summary")
+    is_flat = _FLAT.search(_TAGS.sub("", source.head.text)) is not None
+    form = _flat if is_flat else _summary
+    return read_report(source, FORMAT, form, version="flatfile" if is_flat else "summary")
 
 
 def _flat(source: Source, text: str, warnings: list[str]) -> Iterator[Measurement]:
     columns: list[str] = []
     times: list[float] = []
     run = ""
-    for number, line in enumerate(text.split("\n"), start=1):
+    for number, line in enumerate(_TAGS.sub("", text).split("\n"), start=1):
         words = line.split()
         if _FLAT.match(line):
             columns = words
@@ -69,64 +60,91 @@ def _flat(source: Source, text: str, warnings: list[str]) -> Iterator[Measuremen
             continue
         row = dict(zip(columns, words, strict=True))
         if row["Run"] != run:
-            if times:
-                warnings.append(f"{run}: ends before its averages (left out)")
+            _note_cut(run, times, warnings)
             run, times = row["Run"], []
-        if not _AVERAGE.fullmatch(row["Interval"]):
+        if _AVERAGE.fullmatch(row["Interval"]):
+            yield _measurement(source, number, run, row, _span(times, row["Interval"]))
+            times = []
+        else:
             times.append(_tod(row["tod"]))
-            continue
-        seconds = _span(times, row["Interval"])
-        times = []
-        yield _from_flat(source, f"line {number}", row, seconds)
+    _note_cut(run, times, warnings)
+
+
+def _summary(source: Source, text: str, warnings: list[str]) -> Iterator[Measurement]:
+    columns: list[str] = []
+    times: list[float] = []
+    run = ""
+    lines = _TAGS.sub("", text).split("\n")
+    for number, (line, after) in enumerate(zip(lines, [*lines[1:], ""], strict=True), start=1):
+        begins, header = _SUMMARY.search(line), _INTERVAL.match(line.strip())
+        words = line.split()
+        if begins:
+            _note_cut(run, times, warnings)
+            run, columns, times = begins[1], [], []
+        elif header:  # on two lines
+            columns = [f"{a} {b}" for a, b in zip(header[1].split(), after.split(), strict=False)]
+        elif run and columns and len(words) > 2 and _TIME.fullmatch(words[0]):
+            if _AVERAGE.fullmatch(words[1]) is None:
+                times += [_tod(words[0])] if words[1].isdecimal() else []
+                continue
+            row = dict(zip(columns, words[2:], strict=False))
+            if len(words) - 2 < len(_RAW) or set(_RAW) - set(row):
+                warnings.append(
+                    f"{shown(run, 60)}: its averages are cut or of another table (left out)"
+                )
+            else:
+                yield _measurement(source, number, run, row, _span(times, words[1]))
+            times = []
+    _note_cut(run, times, warnings)
+
+
+def _note_cut(run: str, times: list[float], warnings: list[str]) -> None:
     if times:
-        warnings.append(f"{run}: ends before its averages (left out)")
+        warnings.append(f"{shown(run, 60)}: ends before its averages (left out)")
 
 
-def _from_flat(source: Source, where: str, row: Row, seconds: float | None) -> Measurement:
+def _measurement(
+    source: Source, line: int, run: str, row: Row, seconds: float | None
+) -> Measurement:
     """One row of averages: names of raw workloads are lower case, of file systems not."""
     low = {key.lower(): value for key, value in row.items()}
 
     def number(*names: str, most: float = 1e13) -> float | None:
-        for name in names:
-            text = low.get(name)
-            if text is not None and text != "n/a":
-                return checked(source, f"{where}: {name}", text, most=most)
-        return None
+        name = next((name for name in names if low.get(name, "n/a") != "n/a"), None)
+        return name and checked(source, f"line {line}: {name}", low[name], most=most)  # type: ignore[return-value]
 
-    rate = number("rate") or 0.0
-    share = number("read%", "rdpct", most=100)
-    reads = number("read_rate")
-    if reads is None:
-        reads = rate * (share or 0.0) / 100
-    writes = number("write_rate")
-    if writes is None:
-        writes = max(rate - reads, 0.0)
-    total = (number("mb/sec") or 0.0) * MIB
-    size = number("bytes/io", "xfersize", most=1 << 40) or 0.0
-    rates = {"read": (number("mb_read") or 0.0) * MIB, "write": (number("mb_write") or 0.0) * MIB}
+    rate = number("rate", "i/o rate") or 0.0
+    share = (number("read%", "rdpct", "read pct", most=100) or 0.0) / 100
+    reads, writes = number("read_rate"), number("write_rate")
+    reads = rate * share if reads is None else reads
+    writes = rate * (1 - share) if writes is None else writes
     both = reads + writes
+    total = (number("mb/sec", "mb/sec 1024**2") or 0.0) * MIB
     ops: dict[Op, OpResult] = {}
-    for op, iops in (("read", reads), ("write", writes)):
+    for op, iops in zip(OPS, (reads, writes), strict=True):
         if iops <= RESIDUE * both:
             continue
-        mean, high = number(f"{op}_resp", "resp"), number(f"{op}_resp_max", f"{op}_max")
-        deviation = number(f"{op}_resp_std", f"{op}_std")
+        mean = number(f"{op}_resp", f"{op} resp") or number("resp", "resp time")
+        high = number(f"{op}_resp_max", f"{op}_max", f"{op} max")
+        spread = number(f"{op}_resp_std", f"{op}_std")
         count = round(iops * seconds) if seconds else 0
-        lat = Latency(count, mean and mean / 1e3, None, high and high / 1e3,
-                      None if deviation is None else deviation / 1e3)  # fmt: skip
-        per_s = rates[op] or total * iops / both
-        ops["read" if op == "read" else "write"] = rate_result(
-            iops, per_s, seconds=seconds, lat=lat if mean else None
-        )
+        lat = None
+        if mean:
+            spread_s = None if spread is None else spread / 1e3
+            lat = Latency(count, mean / 1e3, None, high / 1e3 if high else None, spread_s)
+        bandwidth = (number(f"mb_{op}") or 0.0) * MIB or total * (iops / both)
+        ops[op] = rate_result(iops, bandwidth, seconds=seconds, lat=lat)
     seek = number("seekpct", most=100)
     return Measurement(
-        label=shown(row["Run"], 60),
+        label=shown(run, 60),
         conditions=Conditions(
             read_fraction=reads / both if both else None,
             access=None if seek is None else access_of(seek / 100),
-            block_size=_whole_size(size),
+            block_size=_whole_size(
+                number("bytes/io", "xfersize", "bytes i/o", most=1 << 40) or 0.0
+            ),
             duration_s=seconds,
-            depth_mean=number("queue_depth"),
+            depth_mean=number("queue_depth", "queue depth"),
         ),
         ops=ops,
         source=FORMAT,
@@ -152,72 +170,3 @@ def _span(times: list[float], interval: str) -> float | None:
         return None
     length = round(gaps[len(gaps) // 2]) or gaps[len(gaps) // 2]
     return max(int(match[2]) - int(match[1]) + 1, 0) * length or None
-
-
-def _summary(source: Source, text: str, warnings: list[str]) -> Iterator[Measurement]:
-    columns: list[str] = []
-    times: list[float] = []
-    run = ""
-    lines = text.split("\n")
-    for number, line in enumerate(lines, start=1):
-        begins, header = _SUMMARY.search(line), _INTERVAL.match(line.strip())
-        words = line.split()
-        if begins:
-            if times:
-                warnings.append(f"{run}: ends before its averages (left out)")
-            run, columns, times = shown(begins[1], 60), [], []
-        elif header:
-            columns = _joined(
-                header[1].split(), lines[number].split() if number < len(lines) else []
-            )
-        elif run and columns and len(words) > 2 and _TIME.fullmatch(words[0]):
-            average = _AVERAGE.fullmatch(words[1])
-            if average is None:
-                times += [_tod(words[0])] if words[1].isdecimal() else []
-                continue
-            row = dict(zip(columns, words[2:], strict=False))
-            if len(words) - 2 < len(_RAW) or set(_RAW) - set(row):
-                warnings.append(f"{run}: its averages are cut or of another table (left out)")
-            else:
-                yield _from_summary(source, number, run, row, _span(times, words[1]))
-            times = []
-    if times:
-        warnings.append(f"{run}: ends before its averages (left out)")
-
-
-def _joined(first: list[str], second: list[str]) -> list[str]:
-    """Names of the columns, which stand on two lines."""
-    return [f"{a} {b}" for a, b in zip(first, second, strict=False)]
-
-
-def _from_summary(
-    source: Source, line: int, run: str, row: Row, seconds: float | None
-) -> Measurement:
-    def number(name: str) -> float | None:
-        text = row.get(name)
-        return None if text is None else checked(source, f"line {line}: {name}", text, most=1e13)
-
-    iops, share = number("i/o rate") or 0.0, (number("read pct") or 0.0) / 100
-    rate = (number("MB/sec 1024**2") or 0.0) * MIB
-    ops: dict[Op, OpResult] = {}
-    for op, part in (("read", share), ("write", 1 - share)):
-        if part <= 0 or not iops:
-            continue
-        mean = number(f"{op} resp") or number("resp time")
-        high = number(f"{op} max")
-        count = round(iops * part * seconds) if seconds else 0
-        lat = Latency(count, mean / 1e3, max_s=high / 1e3 if high else None) if mean else None
-        ops["read" if op == "read" else "write"] = rate_result(
-            iops * part, rate * part, seconds=seconds, lat=lat
-        )
-    return Measurement(
-        label=run,
-        conditions=Conditions(
-            read_fraction=share,
-            block_size=_whole_size(number("bytes i/o") or 0.0),
-            duration_s=seconds,
-            depth_mean=number("queue depth"),
-        ),
-        ops=ops,
-        source=FORMAT,
-    )

@@ -7,20 +7,19 @@ people cut thread rows out of what they paste; a span without them is cut and le
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from nvmesim.capture.capture import Capture, Measurement, Op
-from nvmesim.capture.readers.diskspd.time_spans import (
+from nvmesim.capture.readers.reports.common import number, whole
+from nvmesim.capture.readers.reports.diskspd_spans import (
+    OPS,
     DiskspdCounts,
     DiskspdTarget,
     TimeSpan,
     checked_table,
     measurements,
-    number,
     results_capture,
-    whole,
 )
 from nvmesim.capture.text import Head, Source, shown
 from nvmesim.scenario.loads.diskspd import parse, size_bytes
@@ -47,6 +46,21 @@ _NINES = re.compile(r"(\d{1,2})-nines$")
 _NTH = re.compile(r"(\d{1,2})th$")
 _RATIO = re.compile(r"read/write ratio: (\d{1,3})/(\d{1,3})")
 _RATE = re.compile(r"rate-limited to (\d{1,12}) ?(B/ms|IOPS)")
+_SETTINGS: Final = (
+    # start of a line, field of a target, its value
+    ("performing write test", "write_pct", 100.0),
+    ("performing read test", "write_pct", 0.0),
+    ("using random I/O", "random", True),
+    ("using sequential I/O", "random", False),
+    ("using interlocked", "random", False),
+    ("software cache disabled", "direct", True),
+    ("using O_DIRECT", "direct", True),
+    ("using software cache", "direct", False),
+)
+_ENGINES: Final = {
+    "using I/O Completion Ports": "iocp",
+    "using completion routines": "completion-routines",
+}
 
 
 def sniff(head: Head) -> bool:
@@ -62,16 +76,16 @@ def read(source: Source) -> Capture:
         parse.warnings.append(f"its last line is cut: {shown(lines.pop())!r} (left out)")
     for line in lines:
         parse.line(line.strip())
-    parse.end()
-    version = parse.version
+    parse.end_table()
     found: list[Measurement] = []
-    warnings = parse.warnings
-    for span, given in zip(parse.spans, parse.inputs, strict=True):
-        if span.seconds and _is_whole(span):
-            found += measurements(_finished(span, given, parse.cpus), version)
+    for run in parse.runs:
+        total = run.span.total
+        if run.span.seconds and total is not None and {"read", "write"} <= total.keys():
+            _finish(run, total, parse.cpus)
+            found += measurements(run.span, parse.version)
         else:
-            warnings.append(f"{span.label}: its tables are cut (left out)")
-    return results_capture(source, FORMAT, version, found, warnings)
+            parse.warnings.append(f"{run.span.label}: its tables are cut (left out)")
+    return results_capture(source, FORMAT, parse.version, found, parse.warnings)
 
 
 def _unwrapped(lines: list[str]) -> list[str]:
@@ -112,17 +126,32 @@ def _unwrapped(lines: list[str]) -> list[str]:
     return found
 
 
-def _is_whole(span: TimeSpan) -> bool:
-    return span.total is not None and {"read", "write"} <= span.total.keys()
+class _Run(NamedTuple):
+    """The results of a time span, and what stands before them."""
 
-
-@dataclass(frozen=True)
-class _Input:
-    """Line before the results of a time span."""
-
+    span: TimeSpan
     profile: TimeSpan | None
     """Its input parameters, unless they were cut away."""
     command: str
+
+
+def _finish(run: _Run, total: dict[Op, DiskspdCounts], cpus: int | None) -> None:
+    """Give the span its profile; counts by target only if no thread row was cut."""
+    span, profile = run.span, run.profile
+    if profile is not None:
+        span.targets = profile.targets
+        span.warmup_s = profile.warmup_s
+        span.engine = profile.engine
+        span.shared_threads = profile.shared_threads
+    span.targets = span.targets or _command_targets(run.command)
+    span.cpus = span.cpus or cpus
+    threads = [target.threads or 0 for target in span.targets]
+    if span.threads is None and threads and all(threads):
+        span.threads = sum(threads)
+    rows = {op: sum(c[op].count for c in span.counts.values() if op in c) for op in total}
+    if rows != {op: counts.count for op, counts in total.items()}:
+        span.warnings.append("thread rows were cut out of the tables: totals only")
+        span.counts = {}
 
 
 def _command_targets(command: str) -> list[DiskspdTarget]:
@@ -144,38 +173,13 @@ def _command_targets(command: str) -> list[DiskspdTarget]:
     ]
 
 
-def _finished(span: TimeSpan, given: _Input, cpus: int | None) -> TimeSpan:
-    """*span* with its profile; counts by target only if no thread row was cut."""
-    profile = given.profile
-    if profile is not None:
-        span.targets = profile.targets
-        span.warmup_s = profile.warmup_s
-        span.engine = profile.engine
-        span.shared_threads = profile.shared_threads
-    span.targets = span.targets or _command_targets(given.command)
-    span.cpus = span.cpus or cpus
-    each = [target.threads for target in span.targets]
-    if span.threads is None and each and all(each):
-        span.threads = sum(n for n in each if n)
-    assert span.total is not None
-    for op, total in span.total.items():
-        seen = sum(counts[op].count for counts in span.counts.values() if op in counts)
-        if seen != total.count:
-            span.warnings.append("thread rows were cut out of the tables: totals only")
-            span.counts = {}
-            break
-    return span
-
-
 @dataclass
 class _Parse:
     """The state of reading a text line by line."""
 
     profiles: list[TimeSpan] = field(default_factory=list)
     """Input parameters of the run that is read: one a time span."""
-    spans: list[TimeSpan] = field(default_factory=list)
-    inputs: list[_Input] = field(default_factory=list)
-    """Of each of `spans`."""
+    runs: list[_Run] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     command: str = ""
     cpus: int | None = None
@@ -184,7 +188,6 @@ class _Parse:
     """True if a run has begun that has no results yet."""
     span: TimeSpan | None = None
     """The time span whose results are being read."""
-    rows: Iterator[str] | None = None
     title: str = ""
     """The last line with text, which may be the title of a percentile table."""
     op: Op | None = None
@@ -195,17 +198,27 @@ class _Parse:
     def line(self, text: str) -> None:
         """Take the next line."""
         if self.table is not None and not text.startswith("---") and not self._percentile(text):
-            self._end_table()
+            self.end_table()
         if not text or text.startswith("---") or text.startswith("***"):
             return
         started = _RESULTS.match(text)
         if started:
-            self._begin(int(started[1]))
+            at = min(max(int(started[1]), 1), len(self.profiles)) - 1
+            self.span = TimeSpan(label=f"timespan {int(started[1])}")
+            profile = self.profiles[at] if at >= 0 else None
+            self.runs.append(_Run(self.span, profile, self.command))
+            self.waits = False
         elif text.startswith("Totals:"):
             self.span = None
         elif text.startswith(("Command Line:", "Input parameters:")):
-            # Another run, whose results come with the last or follow.
-            self._new_run(text)
+            # Another run, whose results come with the last or follow; its command line, if it has
+            # one, stands before its input parameters.
+            self.span = None
+            if self.runs and not self.waits:
+                self.profiles, self.command = [], ""
+            self.waits = True
+            key, _, value = (part.strip() for part in text.partition(":"))
+            self.command = value if key == "Command Line" else self.command
         elif text.startswith("%-ile"):
             self.table, self.table_title = {}, self.title
         elif self.span is None:
@@ -213,27 +226,6 @@ class _Parse:
         elif self.table is None:
             self._result(text, self.span)
         self.title = text
-
-    def _begin(self, number: int) -> None:
-        """The results of time span *number* of the run begin."""
-        at = min(max(number, 1), len(self.profiles)) - 1
-        self.inputs.append(_Input(self.profiles[at] if at >= 0 else None, self.command))
-        self.waits = False
-        self.span = TimeSpan(label=f"timespan {number}")
-        self.spans.append(self.span)
-
-    def _new_run(self, text: str) -> None:
-        """A run begins; its command line, if it has one, stands before its input parameters."""
-        self.span = None
-        if self.spans and not self.waits:
-            self.profiles, self.command = [], ""
-        self.waits = True
-        key, _, value = (part.strip() for part in text.partition(":"))
-        self.command = value if key == "Command Line" else self.command
-
-    def end(self) -> None:
-        """There are no more lines."""
-        self._end_table()
 
     # Input parameters and system information
 
@@ -257,6 +249,12 @@ class _Parse:
 
     def _target(self, text: str, key: str, value: str, target: DiskspdTarget) -> None:
         ratio, rate = _RATIO.search(text), _RATE.search(text)
+        for start, name, setting in _SETTINGS:
+            if text.startswith(start):
+                setattr(target, name, setting)
+        for start, engine in _ENGINES.items():
+            if text.startswith(start):
+                self.profiles[-1].engine = engine
         if key == "block size":
             target.block_size = size_bytes(value)
         elif key.startswith("number of outstanding"):
@@ -269,18 +267,6 @@ class _Parse:
             self.profiles[-1].shared_threads = False
         elif ratio:
             target.write_pct = float(ratio[2])
-        elif text in ("performing write test", "performing read test"):
-            target.write_pct = 100.0 if "write" in text else 0.0
-        elif text.startswith(("using random I/O", "using sequential I/O", "using interlocked")):
-            target.random = text.startswith("using random")
-        elif text.startswith(("software cache disabled", "using O_DIRECT")):
-            target.direct = True
-        elif text.startswith("using software cache"):
-            target.direct = False
-        elif text.startswith("using I/O Completion Ports"):
-            self.profiles[-1].engine = "iocp"
-        elif text.startswith("using completion routines"):
-            self.profiles[-1].engine = "completion-routines"
         elif rate:
             limit = float(rate[1])
             size = target.block_size
@@ -345,30 +331,30 @@ class _Parse:
         percent = _percent(cells[0])
         if percent is None or len(cells) < 4 or self.table is None:
             return False
-        columns: tuple[Op, Op] = ("read", "write")
-        for op, cell in zip(columns, cells[1:3], strict=True):
+        for op, cell in zip(OPS, cells[1:3], strict=True):
             value = number(cell)
             if value is not None:
                 self.table.setdefault(op, {})[percent] = value
         return True
 
-    def _end_table(self) -> None:
+    def end_table(self) -> None:
+        """Take the percentile table that was read, if there is one."""
         table, self.table = self.table, None
         span = self.span
         if not table or span is None:
             return
         title = self.table_title.removeprefix("Latency distribution:").strip()
-        overall = title in ("total:", "Total latency distribution:") or "|" in title
-        whole_table: dict[Op, dict[float, float]] = {}
+        is_overall = title in ("total:", "Total latency distribution:") or "|" in title
+        found: dict[Op, dict[float, float]] = {}
         for op, values in table.items():
             if 100.0 not in values:
                 span.warnings.append(f"{op}: its percentile table is cut (left out)")
             else:
-                whole_table[op] = checked_table(values, span.warnings, op)
-        if overall:
-            span.percentiles = whole_table
+                found[op] = checked_table(values, span.warnings, op)
+        if is_overall:
+            span.percentiles = found
         else:
-            span.target_percentiles[title] = whole_table
+            span.target_percentiles[title] = found
 
 
 def _percent(label: str) -> float | None:

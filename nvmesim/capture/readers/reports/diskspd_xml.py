@@ -14,21 +14,15 @@ from typing import Final
 
 import polars as pl
 
-from nvmesim.capture.capture import REQUEST_SCHEMA, Capture, Measurement, Op
-from nvmesim.capture.readers.diskspd.time_spans import (
-    LARGEST as MOST,
-)
-from nvmesim.capture.readers.diskspd.time_spans import (
-    LONGEST_MS,
+from nvmesim.capture.capture import REQUEST_SCHEMA, Capture, Measurement
+from nvmesim.capture.readers.reports.common import LONGEST_MS, MOST, S_PER_MS, number, whole
+from nvmesim.capture.readers.reports.diskspd_spans import (
     OPS,
-    S_PER_MS,
     DiskspdTarget,
     TimeSpan,
     checked_table,
     measurements,
-    number,
     results_capture,
-    whole,
 )
 from nvmesim.capture.text import Head, Source, shown
 
@@ -39,7 +33,7 @@ MAX_DEPTH: Final = 32
 """DiskSpd nests 7 elements."""
 
 _RESULTS = re.compile(r"<Results>.*?</Results>", re.S)
-_START = re.compile(r"<Results>")
+_SNIFF = re.compile(r"<Results>\s*<(?:System|Profile|TimeSpan)\b")
 _DOCTYPE = re.compile(r"<!(DOCTYPE|ENTITY)", re.I)
 _BARE_AMPERSAND = re.compile(r"&(?!(?:amp|lt|gt|quot|apos|#\d{1,7}|#x[0-9a-fA-F]{1,6});)")
 _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
@@ -49,9 +43,7 @@ _NESTED = re.compile(r"<(/?)[A-Za-z][^<>]*?(/?)>")
 def sniff(head: Head) -> bool:
     """True if *head* holds the start of DiskSpd's XML."""
     start = head.text.find("<Results>")
-    return start >= 0 and bool(
-        re.match(r"<Results>\s*<(System|Profile|TimeSpan)\b", head.text[start:])
-    )
+    return start >= 0 and _SNIFF.match(head.text, start) is not None
 
 
 def read(source: Source) -> Capture:
@@ -63,7 +55,7 @@ def read(source: Source) -> Capture:
     if not documents:
         raise source.error("is cut: <Results> without </Results>", "repeat the capture")
     warnings = []
-    if len(_START.findall(text)) > len(documents):
+    if text.count("<Results>") > len(documents):
         warnings.append("the last result is cut (left out)")
     version = None
     found: list[Measurement] = []
@@ -128,34 +120,24 @@ def _read_profile(profile: ET.Element, span: TimeSpan) -> None:
 def _target(element: ET.Element) -> DiskspdTarget:
     block_size = whole(_text(element, "BlockSize"))
     uncached = {_text(element, name) for name in ("DisableOSCache", "DisableAllCache")}
+    ratio = whole(_text(element, "RandomRatio"))
+    is_random = True if ratio is None or ratio >= 100 else None
+    if element.find("Random") is None:
+        is_random = None if element.find("StrideSize") is None else False
+    limit = element.find("Throughput")
+    rate = number(limit.text) if limit is not None else None
+    if limit is not None and limit.get("unit") != "IOPS":  # bytes per millisecond
+        rate = rate * 1000 / block_size if rate and block_size else None
     return DiskspdTarget(
         path=_text(element, "Path") or "",
         block_size=block_size or None,
         outstanding=whole(_text(element, "RequestCount")),
         threads=whole(_text(element, "ThreadsPerFile")),
         write_pct=number(_text(element, "WriteRatio")),
-        random=_is_random(element),
+        random=is_random,
         direct="true" in uncached,
-        rate_iops=_rate(element, block_size),
+        rate_iops=rate if rate and rate > 0 else None,
     )
-
-
-def _is_random(element: ET.Element) -> bool | None:
-    if element.find("Random") is None:
-        return False if element.find("StrideSize") is not None else None
-    ratio = whole(_text(element, "RandomRatio"))
-    return True if ratio is None or ratio >= 100 else None
-
-
-def _rate(element: ET.Element, block_size: int | None) -> float | None:
-    """The -g limit of one thread in IOPS; without a unit it is bytes per millisecond."""
-    limit = element.find("Throughput")
-    value = number(limit.text) if limit is not None else None
-    if limit is None or not value or value < 0:
-        return None
-    if limit.get("unit") == "IOPS":
-        return value
-    return value * 1000 / block_size if block_size else None
 
 
 def _read_result(element: ET.Element, span: TimeSpan) -> None:
@@ -164,15 +146,6 @@ def _read_result(element: ET.Element, span: TimeSpan) -> None:
     span.cpus = (
         whole(_text(element, "ProcCount")) or len(element.findall("CpuUtilization/CPU")) or None
     )
-    _read_cpu(element, span)
-    for target in element.findall("Thread/Target"):
-        _read_target(target, span)
-    latency = element.find("Latency")
-    if latency is not None:
-        _read_latency(latency, span)
-
-
-def _read_cpu(element: ET.Element, span: TimeSpan) -> None:
     average = element.find("CpuUtilization/Average")
     if average is not None:
         usage, user, kernel = (
@@ -181,6 +154,23 @@ def _read_cpu(element: ET.Element, span: TimeSpan) -> None:
         span.cpu_average = (usage, user, kernel)
     used = [number(e.text) for e in element.findall("CpuUtilization/CPU/UsagePercent")]
     span.busiest_pct = max((u for u in used if u is not None), default=None)
+    for target in element.findall("Thread/Target"):
+        _read_target(target, span)
+    latency = element.find("Latency")
+    if latency is None:
+        return
+    for op in OPS:
+        name = op.capitalize()
+        mean = number(_text(latency, f"Average{name}Milliseconds"))
+        span.means[op] = (mean, number(_text(latency, f"{name}LatencyStdev")))
+        table = {}
+        for bucket in latency.findall("Bucket"):
+            percent = number(_text(bucket, "Percentile"))
+            value = number(_text(bucket, f"{name}Milliseconds"))
+            if percent is not None and value is not None and 0 <= percent <= 100:
+                table[percent] = value
+        if table:
+            span.percentiles[op] = checked_table(table, span.warnings, op)
 
 
 def _read_target(element: ET.Element, span: TimeSpan) -> None:
@@ -195,21 +185,6 @@ def _read_target(element: ET.Element, span: TimeSpan) -> None:
         mean = number(_text(element, f"Average{name}LatencyMilliseconds"))
         stddev = number(_text(element, f"{name}LatencyStdev"))
         span.tally(path, op).add(count, n_bytes, mean, stddev)
-
-
-def _read_latency(element: ET.Element, span: TimeSpan) -> None:
-    columns: dict[Op, str] = {"read": "Read", "write": "Write"}
-    for op, name in columns.items():
-        mean = number(_text(element, f"Average{name}Milliseconds"))
-        span.means[op] = (mean, number(_text(element, f"{name}LatencyStdev")))
-        table = {}
-        for bucket in element.findall("Bucket"):
-            percent = number(_text(bucket, "Percentile"))
-            value = number(_text(bucket, f"{name}Milliseconds"))
-            if percent is not None and value is not None and 0 <= percent <= 100:
-                table[percent] = value
-        if table:
-            span.percentiles[op] = checked_table(table, span.warnings, name.lower())
 
 
 def _iops_series(span: ET.Element) -> pl.DataFrame | None:

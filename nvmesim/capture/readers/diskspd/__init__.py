@@ -1,1 +1,0 @@
-"""Readers of DiskSpd's results: XML and text."""

@@ -1,0 +1,283 @@
+"""Facts that DiskSpd's XML and text share, and how they become measurements.
+
+DiskSpd's latency runs from just before ReadFile or WriteFile to the dequeue of the completion, so
+it is a total one (``lat``). Its CPU table counts all processes of the host.
+Source: microsoft/diskspd wiki and ResultParser.cpp, 2.0.21 to 2.3.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass, field, replace
+from typing import Any, Final
+
+from nvmesim.capture.capture import Capture, Conditions, CpuUse, Latency, Measurement, Op, OpResult
+from nvmesim.capture.readers.reports.common import LONGEST_MS, MOST, S_PER_MS
+from nvmesim.capture.text import Source
+
+OPS: Final[tuple[Op, ...]] = ("read", "write")
+SHORTEST_S: Final = 0.001
+"""Test times are printed in hundredths; a shorter one makes rates without end."""
+BUSY_PCT: Final = 95.0
+EXACT_ASYNC: Final = (2, 2)
+"""Release notes of 2.2: older versions inflate latency at more than one outstanding request."""
+
+
+@dataclass
+class DiskspdTarget:
+    """One target as the profile states it; None is unknown."""
+
+    path: str
+    block_size: int | None = None
+    outstanding: int | None = None
+    """Per thread."""
+    threads: int | None = None
+    write_pct: float | None = None
+    random: bool | None = None
+    direct: bool | None = None
+    rate_iops: float | None = None
+    """Limit per thread."""
+
+
+@dataclass
+class DiskspdCounts:
+    """Results of one direction, over some threads."""
+
+    count: int = 0
+    bytes: int = 0
+    latency_ms: float = 0.0
+    """Sum over the requests."""
+    squares: float = 0.0
+    timed: int = 0
+
+    def __add__(self, other: DiskspdCounts) -> DiskspdCounts:
+        """Return the results of both."""
+        return DiskspdCounts(*map(operator.add, astuple(self), astuple(other)))
+
+    def add(
+        self, count: int, n_bytes: int, mean_ms: float | None = None, stddev: float | None = None
+    ) -> None:
+        """Add *count* requests with this mean and population standard deviation (exact sums)."""
+        self.count += count
+        self.bytes += n_bytes
+        if mean_ms is not None and 0 <= mean_ms <= LONGEST_MS and count:
+            self.timed += count
+            self.latency_ms += mean_ms * count
+            self.squares += (min(max(stddev or 0.0, 0.0), LONGEST_MS) ** 2 + mean_ms**2) * count
+
+
+Counts = dict[Op, DiskspdCounts]
+Percentiles = dict[Op, dict[float, float]]
+"""Percent -> ms of each direction; 0 is the minimum, 100 the maximum."""
+Moments = tuple[float | None, float | None]
+"""Mean and standard deviation, ms."""
+
+
+@dataclass
+class TimeSpan:
+    """One time span: profile, counts, tables."""
+
+    label: str
+    targets: list[DiskspdTarget] = field(default_factory=list)
+    counts: dict[str, Counts] = field(default_factory=dict)
+    """By target path."""
+    total: Counts | None = None
+    """Totals as printed; None: the sum over the targets."""
+    means: dict[Op, Moments] = field(default_factory=dict)
+    """Of the total, as printed."""
+    percentiles: Percentiles = field(default_factory=dict)
+    target_percentiles: dict[str, Percentiles] = field(default_factory=dict)
+    seconds: float | None = None
+    threads: int | None = None
+    shared_threads: bool = False
+    """-F: each thread has all targets."""
+    thread_outstanding: int | None = None
+    """-O: outstanding per thread over all targets."""
+    warmup_s: float | None = None
+    cpus: int | None = None
+    cpu_average: tuple[float | None, float | None, float | None] | None = None
+    """Usage, user, kernel in percent of the whole host."""
+    busiest_pct: float | None = None
+    engine: str | None = None
+    warnings: list[str] = field(default_factory=list)
+
+    def tally(self, path: str, op: Op) -> DiskspdCounts:
+        """The counts of one target and direction, made when first asked for."""
+        return self.counts.setdefault(path, {}).setdefault(op, DiskspdCounts())
+
+
+def measurements(span: TimeSpan, version: str | None) -> list[Measurement]:
+    """The total of *span*, then each target if there are several; empty without a test time."""
+    if span.seconds is None or not SHORTEST_S <= span.seconds < MOST:
+        return []
+    total = span.total
+    if total is None:
+        total = {}
+        for counts in span.counts.values():
+            for op, part in counts.items():
+                total[op] = total.get(op, DiskspdCounts()) + part
+    source = f"DiskSpd {version or ''}".strip()
+    found = [
+        Measurement(
+            label=span.label,
+            conditions=_conditions(span, span.targets, total),
+            ops=_ops(total, span.seconds, span.means, span.percentiles),
+            cpu=_cpu(span),
+            source=source,
+            warnings=(*span.warnings, *_warnings(span, version)),
+        )
+    ]
+    for path, counts in span.counts.items() if len(span.counts) > 1 else ():
+        targets = [t for t in span.targets if t.path == path]
+        conditions = _conditions(span, targets, counts, is_one=True)
+        ops = _ops(counts, span.seconds, {}, span.target_percentiles.get(path, {}))
+        found.append(Measurement(f"{span.label}: {path}", conditions, ops, source=source))
+    return found
+
+
+def _warnings(span: TimeSpan, version: str | None) -> list[str]:
+    notes = []
+    numbers = tuple(int(part) for part in re.findall(r"\d{1,6}", version or "")[:3])
+    is_timed = any(mean is not None for mean, _ in span.means.values()) or span.percentiles
+    is_deep = any(t.outstanding and t.outstanding > 1 for t in span.targets)
+    if is_timed and is_deep and numbers and numbers < EXACT_ASYNC:
+        notes.append("DiskSpd before 2.2 inflates latency at more than one outstanding request")
+    if span.busiest_pct is not None and span.busiest_pct >= BUSY_PCT:
+        notes.append(
+            f"a logical CPU was {span.busiest_pct:.0f} % busy: the CPU may be what was measured"
+        )
+    return notes
+
+
+def _conditions(
+    span: TimeSpan, targets: list[DiskspdTarget], counts: Counts, *, is_one: bool = False
+) -> Conditions:
+    def same(name: str) -> Any:
+        """The one value that all targets have, or None."""
+        values = [getattr(target, name) for target in targets]
+        return values[0] if values and all(v == values[0] for v in values) else None
+
+    done = sum(c.count for c in counts.values())
+    read_fraction = counts.get("read", DiskspdCounts()).count / done if done else None
+    if same("write_pct") is not None:
+        read_fraction = 1 - same("write_pct") / 100
+    depth = same("outstanding")
+    if span.shared_threads and not is_one:  # over the targets that each thread has
+        depths = [t.outstanding for t in targets]
+        depth = span.thread_outstanding or (sum(filter(None, depths)) if all(depths) else None)
+    limits = [(t.rate_iops, span.threads if span.shared_threads else t.threads) for t in targets]
+    has_limits = bool(limits) and all(rate and threads for rate, threads in limits)
+    return Conditions(
+        read_fraction=read_fraction,
+        access={True: "random", False: "sequential"}.get(same("random")),  # type: ignore[arg-type]
+        # Each target gets its own stream; how the requests divide is not known beforehand.
+        block_size=same("block_size") or None,
+        jobs=same("threads") if is_one and not span.shared_threads else span.threads,
+        iodepth=depth,
+        targets=len(targets) or None,
+        targets_per_job=1 if targets and not span.shared_threads else None,
+        engine=span.engine,
+        direct=same("direct"),
+        rate_iops=sum((r or 0.0) * (n or 0) for r, n in limits) if has_limits else None,
+        duration_s=span.seconds,
+        ramp_s=span.warmup_s,
+        cpus=span.cpus,
+    )
+
+
+def _ops(
+    counts: Counts, seconds: float, means: dict[Op, Moments], percentiles: Percentiles
+) -> dict[Op, OpResult]:
+    return {
+        op: OpResult(
+            count=c.count,
+            bytes=c.bytes,
+            iops=c.count / seconds,
+            bytes_per_s=c.bytes / seconds,
+            lat=_latency(c, means.get(op, (None, None)), percentiles.get(op, {})),
+        )
+        for op, c in counts.items()
+        if c.count
+    }
+
+
+def _latency(counts: DiskspdCounts, printed: Moments, table: dict[float, float]) -> Latency | None:
+    mean, stddev = map(_seconds, printed)
+    if counts.timed and counts.timed == counts.count:  # every thread says its own
+        own = counts.latency_ms / counts.timed
+        variance = max(counts.squares / counts.timed - own * own, 0.0)
+        mean = own * S_PER_MS if mean is None else mean
+        stddev = math.sqrt(variance) * S_PER_MS if stddev is None else stddev
+    if mean is None and not table:
+        return None
+    return Latency(
+        count=counts.count,
+        mean_s=mean,
+        min_s=_seconds(table.get(0.0)),
+        max_s=_seconds(table.get(100.0)),
+        stddev_s=stddev,
+        percentiles_s={p: v * S_PER_MS for p, v in sorted(table.items()) if 0 < p < 100},
+    )
+
+
+def _seconds(milliseconds: float | None) -> float | None:
+    if milliseconds is None or not 0 <= milliseconds <= LONGEST_MS:
+        return None
+    return milliseconds * S_PER_MS
+
+
+def checked_table(table: dict[float, float], warnings: list[str], what: str) -> dict[float, float]:
+    """*table* if its percentiles ascend and are sane; else nothing, and a warning."""
+    values = [table[p] for p in sorted(table)]
+    if all(0 <= v <= LONGEST_MS for v in values) and values == sorted(values):
+        return table
+    warnings.append(f"{what}: percentiles that do not ascend (left out): the file is damaged")
+    return {}
+
+
+def _cpu(span: TimeSpan) -> CpuUse | None:
+    usage, user, kernel = span.cpu_average or (None, None, None)
+    n = span.cpus
+    if usage is None or not n:
+        return None
+    return CpuUse(
+        user_pct=None if user is None else user * n,
+        system_pct=None if kernel is None else kernel * n,
+        total_pct=usage * n,
+        scope="host",
+    )
+
+
+def results_capture(
+    source: Source,
+    format_name: str,
+    version: str | None,
+    found: Sequence[Measurement],
+    warnings: Sequence[str],
+) -> Capture:
+    """The capture of the results *found*; CaptureError if there is none.
+
+    Where several runs of a file have the same label, it gets the number of its run.
+    """
+    if not found:
+        reason = f" ({'; '.join(warnings)})" if warnings else ""
+        raise source.error(f"has no whole result of DiskSpd{reason}", "repeat the run")
+    labels = Counter(measurement.label for measurement in found)
+    runs: Counter[str] = Counter()
+    numbered = []
+    for m in found:
+        runs[m.label] += 1
+        label = f"{m.label} (run {runs[m.label]})" if labels[m.label] > 1 else m.label
+        numbered.append(replace(m, label=label))
+    return Capture(
+        file=source.path,
+        format=format_name,
+        version=version,
+        measurements=tuple(numbered),
+        rows=len(found),
+        warnings=tuple(warnings),
+    )
