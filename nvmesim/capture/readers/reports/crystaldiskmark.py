@@ -10,16 +10,13 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from nvmesim.capture.capture import Capture, Conditions, Latency, Measurement
+from nvmesim.capture.capture import Access, Capture, Conditions, Latency, Measurement
 from nvmesim.capture.readers.reports.common import (
-    LARGEST,
-    access_of,
     binary_size,
-    cut_line,
     number_of,
     one_load,
     rate_result,
-    results,
+    read_report,
 )
 from nvmesim.capture.text import Head, Source
 
@@ -51,13 +48,10 @@ def sniff(head: Head) -> bool:
 
 def read(source: Source) -> Capture:
     """Read every row; rows of zero did not run and are said."""
-    text = source.text(LARGEST)
-    title = _TITLE.search(text)
-    warnings = ["each row is the best of its runs, not their mean"]
-    found = list(_measurements(source, text, warnings))
-    warnings += cut_line(source)
+    title = _TITLE.search(source.head.text)
     version = f"{title[1]} {title[2]}" if title else None
-    return results(source, FORMAT, found, warnings, version=version)
+    warning = "each row is the best of its runs, not their mean"
+    return read_report(source, FORMAT, _measurements, warning, version=version)
 
 
 def _measurements(source: Source, text: str, warnings: list[str]) -> Iterator[Measurement]:
@@ -85,8 +79,9 @@ def _measurement(
     where = f"line {line}"
     rate = number_of(source, f"{where}: MB/s", row["rate"], 1e7) * 1e6
     depth = int(known.get("q") or known.get("qd") or 1)
-    threads = int(known.get("t") or 1)
-    size = binary_size(row["size"]) if row["size"] else _sequential(depth, known)
+    is_queued = known.get("q") and depth > 1
+    unnamed = _QUEUED_SEQUENTIAL_BYTES if is_queued else _SEQUENTIAL_BYTES
+    size = binary_size(row["size"]) if row["size"] else unnamed
     if not size or not rate:
         return None
     iops = number_of(source, f"{where}: IOPS", row["iops"]) if row["iops"] else rate / size
@@ -94,18 +89,21 @@ def _measurement(
         return None
     if row["iops"] and abs(rate * _KIB_RATE / (iops * size) - 1) < abs(rate / (iops * size) - 1):
         rate *= _KIB_RATE
-    mean = known.get("lat")
     lat = None
-    if mean:
-        lat = Latency(0, mean_s=number_of(source, f"{where}: us", mean, 1e12) * 1e-6)
-    fraction = {"Read": 1.0, "Write": 0.0}.get(row["op"] or section, mix)
-    random = row["access"] in ("RND", "Random")
-    result = rate_result(iops, rate, lat=lat)
-    access = access_of(float(random))
-    conditions = Conditions(access=access, block_size=size, jobs=threads, iodepth=depth, targets=1)
-    label = f"{access} {(row['op'] or section).lower()}"
-    return one_load(label, result, conditions, read_fraction=fraction, source=FORMAT)
-
-
-def _sequential(depth: int, known: dict[str, str | None]) -> int:
-    return _QUEUED_SEQUENTIAL_BYTES if known.get("q") and depth > 1 else _SEQUENTIAL_BYTES
+    if known.get("lat"):
+        lat = Latency(0, mean_s=number_of(source, f"{where}: us", row["lat"], 1e12) * 1e-6)
+    op = row["op"] or section
+    access: Access = "random" if row["access"] in ("RND", "Random") else "sequential"
+    return one_load(
+        f"{access} {op.lower()}",
+        rate_result(iops, rate, lat=lat),
+        Conditions(
+            access=access,
+            block_size=size,
+            jobs=int(known.get("t") or 1),
+            iodepth=depth,
+            targets=1,
+        ),
+        read_fraction={"Read": 1.0, "Write": 0.0}.get(op, mix),
+        source=FORMAT,
+    )

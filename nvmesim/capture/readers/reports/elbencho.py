@@ -11,16 +11,16 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from nvmesim.capture.capture import Capture, Conditions, Latency, Measurement
+from nvmesim.capture.capture import Capture, Conditions, Latency, Measurement, OpResult
 from nvmesim.capture.fields import checked
 from nvmesim.capture.readers.reports.common import (
     LARGEST,
     MIB,
-    cut_line,
     nearest_size,
     number_of,
     one_load,
     rate_result,
+    read_report,
     results,
     seconds_of,
 )
@@ -42,7 +42,6 @@ _IO_LATENCY: Final = re.compile(
 )
 _WORKING: Final = re.compile(r"^Working on (\S+) with (\d{1,7}) threads")
 _HEADER: Final = ("operation", "IOPS [last]", "MiB/s [last]")
-_OPS: Final = ("READ", "WRITE")
 
 
 def sniff(head: Head) -> bool:
@@ -55,13 +54,10 @@ def sniff(head: Head) -> bool:
 def read(source: Source) -> Capture:
     """Read every phase of reads or writes; CaptureError if there is none."""
     text = source.text(LARGEST)
-    warnings: list[str] = []
     if _TABLE.search(text):
-        found = list(_from_table(source, text, warnings))
-        warnings += cut_line(source)
-    else:
-        found = list(_from_csv(source, text, warnings))
-    return results(source, FORMAT, found, warnings)
+        return read_report(source, FORMAT, _from_table)
+    warnings: list[str] = []
+    return results(source, FORMAT, list(_from_csv(source, text, warnings)), warnings)
 
 
 def _from_table(source: Source, text: str, warnings: list[str]) -> Iterator[Measurement]:
@@ -69,20 +65,29 @@ def _from_table(source: Source, text: str, warnings: list[str]) -> Iterator[Meas
     figures: dict[str, str] = {}
     times: re.Match[str] | None = None
     for number, line in enumerate([*text.split("\n"), "---"], start=1):
-        working, phase = _WORKING.match(line), _PHASE.match(line)
+        working, phase, figure = _WORKING.match(line), _PHASE.match(line), _FIGURE.match(line)
         if phase or line.startswith(("---", "OPERATION")):
             if operation:
                 where = f"{operation} that ends at line {number}"
-                yield from _phase(source, where, operation, path, threads, figures, times, warnings)
+                found = _of_phase(source, where, figures, times)
+                if found is None:
+                    warnings.append(f"{where} is cut (left out)")
+                else:
+                    size, seconds, result = found
+                    yield one_load(
+                        " ".join(filter(None, (operation.lower(), path))),
+                        result,
+                        Conditions(block_size=size, jobs=threads, duration_s=seconds),
+                        read_fraction=_fraction(operation),
+                        source=FORMAT,
+                    )
             operation, figures, times = phase[1] if phase else "", {}, None
         if working:
             path, threads = working[1], int(working[2])
-        figure = _FIGURE.match(line)
-        if operation and figure:
-            name, text_found = figure[1], figure[3]
-            if name == "Elapsed time":
-                name, text_found = "Elapsed ms", _milliseconds(text_found)
-            figures[name] = text_found
+        if operation and figure and figure[1] == "Elapsed time":
+            figures["Elapsed ms"] = _milliseconds(figure[3])
+        elif operation and figure:
+            figures[figure[1]] = figure[3]
         times = _IO_LATENCY.match(line) or times if operation else None
 
 
@@ -99,21 +104,14 @@ def _milliseconds(text: str) -> str:
     return f"{1000 * (3600 * hours + 60 * minutes + seconds) + ms:.15g}"
 
 
-def _phase(
-    source: Source,
-    where: str,
-    operation: str,
-    path: str,
-    threads: int | None,
-    figures: Mapping[str, str],
-    times: re.Match[str] | None,
-    warnings: list[str],
-) -> Iterator[Measurement]:
+def _of_phase(
+    source: Source, where: str, figures: Mapping[str, str], times: re.Match[str] | None
+) -> tuple[int | None, float, OpResult] | None:
+    """Return block size, seconds and result of a phase; None if its table is cut."""
     values = {key: number_of(source, f"{where}: {key}", text) for key, text in figures.items()}
     seconds = values.get("Elapsed ms", 0.0) / 1e3
     if not seconds or not {"IOPS", "Throughput MiB/s", "Total MiB"} <= set(values):
-        warnings.append(f"{where} is cut (left out)")
-        return
+        return None
     printed = values["Throughput MiB/s"]
     # Totals are exact; the rate beside them is printed without decimals.
     rate = values["Total MiB"] * MIB / seconds
@@ -129,14 +127,7 @@ def _phase(
     if times:
         low, mean, high = (seconds_of(source, where, times[k], times[k + 1]) for k in (1, 3, 5))
         lat = Latency(round(iops * seconds), mean, low, high)
-    result = rate_result(iops, rate, seconds=seconds, lat=lat)
-    yield one_load(
-        " ".join(filter(None, (operation.lower(), path))),
-        result,
-        Conditions(block_size=size, jobs=threads, duration_s=seconds),
-        read_fraction=_fraction(operation),
-        source=FORMAT,
-    )
+    return size, seconds, rate_result(iops, rate, seconds=seconds, lat=lat)
 
 
 def _fraction(operation: str) -> float | None:
@@ -170,7 +161,7 @@ def _from_csv(source: Source, text: str, warnings: list[str]) -> Iterator[Measur
             warnings.append(f"line {number} has {len(cells)} of {len(names)} cells (left out)")
             continue
         row = dict(zip(names, cells, strict=True))
-        if row["operation"] in _OPS or row["operation"].startswith("RWMIX"):
+        if row["operation"] in ("READ", "WRITE") or row["operation"].startswith("RWMIX"):
             yield _from_row(source, f"line {number}", row)
 
 

@@ -7,17 +7,16 @@ Source: koct9i/ioping, ioping.c, dump_statistics.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Final
 
 from nvmesim.capture.capture import Capture, Conditions, Latency, Measurement, OpResult
 from nvmesim.capture.readers.reports.common import (
-    LARGEST,
     binary_size,
-    cut_line,
     nearest_size,
     number_of,
     one_load,
-    results,
+    read_report,
     seconds_of,
 )
 from nvmesim.capture.text import Head, Source, shown
@@ -48,33 +47,29 @@ def sniff(head: Head) -> bool:
 
 def read(source: Source) -> Capture:
     """Read the statistics of every run; CaptureError if one is there and contradicts itself."""
-    text = source.text(LARGEST)
-    titles = list(_TITLE.finditer(text))
-    ends = [*(title.start() for title in titles), len(text)][1:]
-    found: list[Measurement] = []
-    warnings = ["pauses between requests are left out of the rate: it is that of depth 1"]
-    before = 0
-    for title, end in zip(titles, ends, strict=True):
-        measurement = _measurement(source, title, text[before : title.start()], text, end)
-        before = title.end()
-        if measurement is None:
-            warnings.append(
-                f"{shown(title[1], 40)}: its statistics are cut or of ioping before 0.8 (left out)"
-            )
+    warning = "pauses between requests are left out of the rate: it is that of depth 1"
+    return read_report(source, FORMAT, _measurements, warning)
+
+
+def _measurements(source: Source, text: str, warnings: list[str]) -> Iterator[Measurement]:
+    # what stands before the first title, then each title and what is behind it
+    before, *rest = _TITLE.split(text)
+    for title, body in zip(rest[::2], rest[1::2], strict=True):
+        measurement = _measurement(source, title, before, body)
+        before = body
+        if measurement is not None:
+            yield measurement
         else:
-            found.append(measurement)
-    warnings += cut_line(source)
-    return results(source, FORMAT, found, warnings)
+            warnings.append(
+                f"{shown(title, 40)}: its statistics are cut or of ioping before 0.8 (left out)"
+            )
 
 
-def _measurement(
-    source: Source, title: re.Match[str], requests: str, text: str, end: int
-) -> Measurement | None:
-    body = text[title.end() : end]
+def _measurement(source: Source, title: str, requests: str, body: str) -> Measurement | None:
     done, times = _DONE.search(body), _TIMES.search(body)
     if done is None or times is None:
         return None
-    name = shown(title[1].split(" (")[0], 60)
+    name = shown(title.split(" (")[0], 60)
     where = f"{name}: statistics"
     count = round(number_of(source, where, done[1]) * _SCALE[done[2]])
     seconds = seconds_of(source, where, done[3], done[4])
@@ -82,12 +77,14 @@ def _measurement(
         seconds_of(source, where, times[k], times[k + 1]) for k in (1, 3, 5, 7)
     )
     request = _REQUEST.search(requests)
-    rate = number_of(source, where, done[9]) * _power(done[10])
+    power = " KMGT".find(done[10][0]) if done[10] else 0
+    rate = number_of(source, where, done[9]) * 1024.0**power
     iops = number_of(source, where, done[7]) * _SCALE[done[8]]
     size = binary_size(request[1]) if request else nearest_size(iops, rate, rate / 100, iops / 100)
     if not count or not seconds or not iops:
         return None
-    op = _operation(done[6], request)
+    # by the summary, else by the arrow of the requests
+    does = done[6] or (request[2] if request else "")
     # Before 1.0 the time is that of the pauses, too, and no bytes are printed.
     has_pauses = done[5] is None
     # The count over the time is more exact than what is printed, unless it was cut to 1.2 k.
@@ -107,18 +104,5 @@ def _measurement(
         targets=1,
         duration_s=None if has_pauses else seconds,
     )
-    fraction = {"read": 1.0, "write": 0.0}.get(op)
-    return one_load(name, result, conditions, read_fraction=fraction, source=FORMAT)
-
-
-def _power(prefix: str) -> float:
-    return 1024.0 ** (" KMGT".find(prefix[0]) if prefix else 0)
-
-
-def _operation(text: str | None, request: re.Match[str] | None) -> str:
-    """``read`` or ``write`` by the summary, else by the arrow of the requests; else nothing."""
-    if text:
-        return "read" if text == "read" else "write"
-    if request is None:
-        return ""
-    return "read" if request[2] in ("<<<", "from") else "write"
+    reads = {"read": 1.0, "<<<": 1.0, "from": 1.0, "written": 0.0, ">>>": 0.0, "to": 0.0}
+    return one_load(name, result, conditions, read_fraction=reads.get(does), source=FORMAT)

@@ -7,7 +7,7 @@ examples/bdev/bdevperf/bdevperf.c (performance_dump).
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -15,14 +15,12 @@ import numpy as np
 
 from nvmesim.capture.capture import Access, Capture, Conditions, Latency, Measurement
 from nvmesim.capture.readers.reports.common import (
-    LARGEST,
     MIB,
-    cut_line,
     nearest_size,
     number_of,
     one_load,
     rate_result,
-    results,
+    read_report,
 )
 from nvmesim.capture.text import Head, Source, shown
 
@@ -31,7 +29,6 @@ _HEADER: Final = re.compile(r"^[ \t]*Device Information\s*:(.*)$", re.M)
 _SUMMARY: Final = re.compile(r"^Summary latency data for (.+?)\s+from core\s+\d+:\s*$", re.M)
 _PLAIN: Final = re.compile(r": +[0-9.]{1,18} IOPS +[0-9.]{1,18} Mi?B/s\s*$", re.M)
 _HISTOGRAM: Final = re.compile(r"^Latency histogram for (.+?)\s+from core\s+\d+:\s*$", re.M)
-_SECTION: Final = re.compile(r"^[ \t]*Latency (summary|histogram)\s*$")
 _JOB: Final = re.compile(
     r"^[ \t]*Job: (\S+)(?: \(Core Mask 0x[0-9a-fA-F]+(?:, workload: (\w+))?"
     r"(?:, percentage: (\d{1,3}))?(?:, depth: (\d{1,7}))?(?:, IO size: (\d{1,10}))?\))?\s*"
@@ -67,6 +64,19 @@ class _Device:
     percentiles: list[dict[float, float]] = field(default_factory=list)
     bins: list[list[tuple[float, float, int]]] = field(default_factory=list)
 
+    def add_percentile(self, percent: float, seconds: float) -> None:
+        """Add one to the last table; a lower one than there begins another core's."""
+        if not self.percentiles or percent <= max(self.percentiles[-1]):
+            self.percentiles.append({})
+        self.percentiles[-1][percent] = seconds
+
+    def add_bin(self, low: float, high: float, count: int) -> None:
+        """Add one to the last histogram; a lower one than there begins another core's."""
+        if not self.bins or (self.bins[-1] and low < self.bins[-1][-1][1] * (1 - 1e-9)):
+            self.bins.append([])
+        if high > low:
+            self.bins[-1].append((low, high, count))
+
 
 def sniff(head: Head) -> bool:
     """True if *head* has the table or the latency summary of either tool."""
@@ -79,48 +89,53 @@ def sniff(head: Head) -> bool:
 
 def read(source: Source) -> Capture:
     """Read every device; CaptureError if there is neither a rate nor a latency."""
-    text = source.text(LARGEST)
-    devices, skipped = _parse(source, text)
-    warnings: list[str] = []
-    found = [m for device in devices if (m := _measurement(device, warnings))]
-    warnings += cut_line(source)
-    return results(source, FORMAT, found, warnings, skipped=skipped)
+    return read_report(source, FORMAT, _measurements)
 
 
-def _parse(source: Source, text: str) -> tuple[list[_Device], int]:
+def _measurements(source: Source, text: str, warnings: list[str]) -> Iterator[Measurement]:
     devices: dict[str, _Device] = {}
     columns: list[str] = []
-    current: _Device | None = None
+    current = _Device("")
     given = _command(text)
-    for number, line in enumerate(text.split("\n"), start=1):
+
+    def device_of(name: str) -> _Device:
+        return devices.setdefault(name, _Device(name, **given))
+
+    for line_number, line in enumerate(text.split("\n"), start=1):
+        where = f"line {line_number}"
         header, named = _HEADER.match(line), _SUMMARY.match(line) or _HISTOGRAM.match(line)
         job, percentile, one_bin = _JOB.match(line), _PERCENTILE.match(line), _BIN.match(line)
-        row = _ROW.match(line) if columns else None
-        plain = _PLAIN_ROW.match(line)
+        row, plain = _ROW.match(line), _PLAIN_ROW.match(line)
+        name = _CORE.sub("", (plain or row or [""] * 2)[1])
+        cells: dict[str, str] = {}
         if header:
             columns = header[1].split()
-        elif named or job:
-            match = named or job
-            assert match is not None
-            current = devices.setdefault(match[1], _Device(match[1], **given))
-            if job:
-                _describe(current, job)
-        elif percentile and current:
-            _add_percentile(source, number, current, percentile)
-        elif one_bin and current:
-            _add_bin(source, number, current, one_bin)
-        elif plain and plain[1] != "Total":
-            device = devices.setdefault(_CORE.sub("", plain[1]), _Device(plain[1], **given))
-            pairs = zip((plain[3], plain[5]), (plain[2], plain[4]), strict=True)
-            device.rows.append({k: number_of(source, f"line {number}: {k}", v) for k, v in pairs})
-        elif row and (values := row[2].split()) and len(values) == len(columns):
-            name = _CORE.sub("", row[1])
-            if name != "Total":
-                device = devices.setdefault(name, _Device(name, **given))
-                pairs = zip(columns, values, strict=True)
-                where = f"line {number}"
-                device.rows.append({k: number_of(source, f"{where}: {k}", v) for k, v in pairs})
-    return list(devices.values()), 0
+        elif named:
+            current = device_of(named[1])
+        elif job:
+            current = device_of(job[1])
+            current.kind = job[2] or current.kind
+            current.percentage = float(job[3]) if job[3] else current.percentage
+            current.depth = int(job[4]) if job[4] else current.depth
+            current.size = int(job[5]) if job[5] else current.size
+        elif percentile and current.name:
+            percent = number_of(source, where, percentile[1], 100)
+            us = number_of(source, f"{where}: us", percentile[2], 1e12)
+            current.add_percentile(percent, us * 1e-6)
+        elif one_bin and current.name:
+            low, high = (number_of(source, f"{where}: us", one_bin[k], 1e12) for k in (1, 2))
+            current.add_bin(low * 1e-6, high * 1e-6, int(one_bin[3]))
+        elif plain:
+            cells = {plain[3]: plain[2], plain[5]: plain[4]}
+        elif row and columns and len(row[2].split()) == len(columns):
+            cells = dict(zip(columns, row[2].split(), strict=True))
+        if cells and name != "Total":
+            device_of(name).rows.append(
+                {k: number_of(source, f"{where}: {k}", v) for k, v in cells.items()}
+            )
+    for device in devices.values():
+        if device.rows or device.percentiles or device.bins:
+            yield _measurement(device, warnings)
 
 
 def _command(text: str) -> dict[str, Any]:
@@ -136,33 +151,7 @@ def _command(text: str) -> dict[str, Any]:
     return given
 
 
-def _describe(device: _Device, job: re.Match[str]) -> None:
-    device.kind = job[2] or device.kind
-    device.percentage = float(job[3]) if job[3] else device.percentage
-    device.depth = int(job[4]) if job[4] else device.depth
-    device.size = int(job[5]) if job[5] else device.size
-
-
-def _add_percentile(source: Source, line: int, device: _Device, match: re.Match[str]) -> None:
-    percent = number_of(source, f"line {line}", match[1], 100)
-    table = device.percentiles
-    if not table or percent <= max(table[-1]):
-        table.append({})
-    table[-1][percent] = number_of(source, f"line {line}: us", match[2], 1e12) * 1e-6
-
-
-def _add_bin(source: Source, line: int, device: _Device, match: re.Match[str]) -> None:
-    low, high = (number_of(source, f"line {line}: us", match[k], 1e12) * 1e-6 for k in (1, 2))
-    table = device.bins
-    if not table or (table[-1] and low < table[-1][-1][1] * (1 - 1e-9)):
-        table.append([])
-    if high > low:
-        table[-1].append((low, high, int(match[3])))
-
-
-def _measurement(device: _Device, warnings: list[str]) -> Measurement | None:
-    if not device.rows and not device.percentiles and not device.bins:
-        return None
+def _measurement(device: _Device, warnings: list[str]) -> Measurement:
     access, fraction = _KINDS.get(device.kind, (None, None))
     if fraction is None and device.percentage is not None:
         fraction = device.percentage / 100
@@ -172,10 +161,8 @@ def _measurement(device: _Device, warnings: list[str]) -> Measurement | None:
     seconds = max((row.get("runtime(s)", 0.0) for row in device.rows), default=0.0)
     lat = _latency(device, iops, seconds)
     count = lat.count or None
-    known = lat.mean_s is not None or lat.percentiles_s
-    result = rate_result(
-        iops, rate, seconds=seconds or None, count=count, lat=lat if known else None
-    )
+    known = lat if lat.mean_s is not None or lat.percentiles_s else None
+    result = rate_result(iops, rate, seconds=seconds or None, count=count, lat=known)
     rounding = len(device.rows) * 0.005
     size = device.size or nearest_size(iops, rate, rounding * MIB, rounding)
     if not device.rows:
