@@ -19,7 +19,8 @@ from nvmesim.capture.capture import Capture, Captures
 from nvmesim.catalog.profile import CpuProfile, DriveProfile, Quantity
 from nvmesim.engine.compiled.engine import CompiledEngine
 from nvmesim.errors import FitError
-from nvmesim.model.lower import lower, request_kinds
+from nvmesim.model.lower import lower
+from nvmesim.model.request_kinds import request_kinds
 from nvmesim.network.network import HORIZON_PS, Network
 from nvmesim.scenario.resolved import Drive, ResolvedScenario, Socket, Target, WorkloadGroup
 from nvmesim.units import PS_PER_S

@@ -19,8 +19,8 @@ from nvmesim.engine.contract import Acc
 from nvmesim.measure.burned import burned_on
 from nvmesim.measure.figures import Cpu, MemberStats, Rebuild, SocketCpu, StationStats
 from nvmesim.measure.steady import Reducer, Snapshot, Window
+from nvmesim.model.host import polling_threads
 from nvmesim.model.lowered import Lowered, RebuildInfo
-from nvmesim.model.rings import polling_threads
 from nvmesim.network.network import SCALE_ONE, Kind, Network
 from nvmesim.network.roles import StationInfo
 from nvmesim.scenario.resolved import Socket

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from nvmesim.catalog.profile import DriveProfile
-from nvmesim.model.rings import polling_threads
+from nvmesim.model.host import polling_threads
 from nvmesim.scenario.resolved import ResolvedScenario
 from nvmesim.warning import Warning
 

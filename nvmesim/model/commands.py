@@ -11,16 +11,14 @@ import numpy as np
 
 from nvmesim.array_types import Ints
 from nvmesim.catalog.profile import DriveProfile
-from nvmesim.errors import ScenarioError
 from nvmesim.model.drive import DriveModel
-from nvmesim.model.load.request import Access, RequestKind
-from nvmesim.model.load.sync import JOURNAL, RECORD, commit_rows
 from nvmesim.model.lowered import ChildInfo
 from nvmesim.model.path import Paths
+from nvmesim.model.request_kinds import JOURNAL, RECORD, Access, RequestKind, commit_rows
 from nvmesim.network.builder import Builder, ChildRow, Plans, Row, ints, op
 from nvmesim.network.network import Kind, Op
 from nvmesim.raid.arrays import PlanTable, TableChild
-from nvmesim.scenario.resolved import Drive, ResolvedScenario
+from nvmesim.scenario.resolved import ResolvedScenario
 
 Queue = Callable[[int, bool], int]
 """Called with a drive and whether it is written: the gate that its commands pass."""
@@ -49,7 +47,7 @@ class Commands:
         paths: Paths,
         plans: Plans,
     ) -> None:
-        self._b = b
+        self.b = b
         self._scenario = scenario
         self.drives = drives
         self._paths = paths
@@ -57,7 +55,7 @@ class Commands:
         self.infos: list[ChildInfo] = []
         self._programs: dict[tuple[int, bool, int, int, bool, Access, int], int] = {}
 
-    def program(
+    def _program(
         self,
         drive: int,
         write: bool,
@@ -65,7 +63,7 @@ class Commands:
         memory: int,
         direct: bool,
         access: Access,
-        gate: int = -1,
+        gate: int,
     ) -> int:
         """First operation of a command of *n_bytes*, 0 for a flush.
 
@@ -73,19 +71,15 @@ class Commands:
         """
         key = (drive, write, n_bytes, memory, direct, access, gate)
         if key not in self._programs:
-            check_can(self.drives[drive], write)
-            if n_bytes == 0:
-                rows = self.drives[drive].flush_rows()
-            else:
-                rows = self.drives[drive].rows(write, n_bytes, **vars(access))
-            way: list[Row] = []
-            if not direct:
-                where: Drive = self._scenario.drives[drive]
-                way = self._paths.rows(where, memory, write, n_bytes)
+            self.drives[drive].check(write)
+            model = self.drives[drive]
+            rows = model.rows(write, n_bytes, access) if n_bytes else model.flush_rows()
+            where = self._scenario.drives[drive]
+            way = [] if direct else self._paths.rows(where, memory, write, n_bytes)
             rows = way + rows if write else rows + way
             if gate >= 0:
                 rows = [op(Op.ACQUIRE, gate, 1), *rows, op(Op.RELEASE, gate, 1)]
-            self._programs[key] = self._b.program([*rows, op(Op.END)])
+            self._programs[key] = self.b.program([*rows, op(Op.END)])
         return self._programs[key]
 
     def child(
@@ -100,14 +94,12 @@ class Commands:
         queue: Queue | None = None,
     ) -> ChildRow:
         """One child of a plan, with what it stands for."""
-        for drive in drives:
-            self.infos.append(ChildInfo(drive, write, n_bytes, bios))
-        gates = [-1 if queue is None else queue(d, write) for d in drives]
-        programs = tuple(
-            self.program(d, write, n_bytes, memory, direct, access, gate)
-            for d, gate in zip(drives, gates, strict=True)
-        )
-        return ChildRow(programs, drives)
+        self.infos += [ChildInfo(drive, write, n_bytes, bios) for drive in drives]
+        gates = {d: -1 if queue is None else queue(d, write) for d in drives}
+        programs = [
+            self._program(d, write, n_bytes, memory, direct, access, gates[d]) for d in drives
+        ]
+        return ChildRow(tuple(programs), drives)
 
     def bind(
         self,
@@ -152,10 +144,6 @@ class Commands:
         ids = [self.plans.plan(phases[a:b]) for a, b in pairwise(marks)]
         return ids[0], max(b - a for a, b in pairwise(marks))
 
-    def turn(self, name: str) -> int:
-        """A station whose work one does for all who wait."""
-        return self._b.station(name, Kind.TURN)
-
     def sector(self, drives: tuple[int, ...]) -> int:
         """Largest physical sector among *drives*, bytes."""
         profiles = [self._scenario.drives[d].profile for d in drives]
@@ -176,15 +164,6 @@ def is_flushed(profile: DriveProfile, kind: RequestKind) -> bool:
     Latencies of a capture do not say whether their drive needs any.
     """
     return kind.flushes_all or profile.write.volatile or profile.latencies is not None
-
-
-def check_can(drive: DriveModel, write: bool) -> None:
-    """Raise ScenarioError for a captured drive that holds no such latencies."""
-    if not drive.can(write):
-        raise ScenarioError(
-            f"drives: profile {drive.profile.name!r} holds no {'write' if write else 'read'} "
-            "latencies; calibrate it on a capture that has them"
-        )
 
 
 def aligned_order(aligned: Ints, misaligned: Ints, share: tuple[int, int]) -> Ints:
@@ -223,28 +202,19 @@ class DriveTarget:
         return is_flushed(profile, kind) or bool(kind.journal)
 
     def _plan(self, kind: RequestKind, misaligned: bool) -> int:
+        def phase(write: bool, n_bytes: int, access: Access) -> list[ChildRow]:
+            child = self._commands.child
+            return [child(self.members, write, n_bytes, 1, kind.memory, False, access)]
+
         access = replace(kind.drive_access, misaligned=misaligned)
-        child = self._commands.child(
-            self.members, kind.write, kind.n_bytes, 1, kind.memory, False, access
-        )
-        phases = [[child]]
-
-        def add(n_bytes: int, access: Access) -> None:
-            phases.append([make(self.members, True, n_bytes, 1, kind.memory, False, access)])
-
-        make = self._commands.child
+        phases = [phase(kind.write, kind.n_bytes, access)]
         if kind.flushes and self._is_asked(kind):
-            if is_flushed(self._commands.drives[self.members[0]].profile, kind):
-                add(0, kind.drive_access)
-            else:
-                phases.append([])
+            flushed = is_flushed(self._commands.drives[self.members[0]].profile, kind)
+            phases.append(phase(True, 0, kind.drive_access) if flushed else [])
         if kind.journal:
-            add(RECORD, Access(sequential=True, through=True))
+            phases.append(phase(True, RECORD, Access(sequential=True, through=True)))
             before = JOURNAL[kind.journal]
-            if before:
-                add(before, Access(sequential=True))
-            else:
-                phases.append([])
+            phases.append(phase(True, before, Access(sequential=True)) if before else [])
         return self._commands.plans.plan(phases)
 
     def request_rows(self, kind: RequestKind, n_phases: int) -> list[Row]:
@@ -256,7 +226,7 @@ class DriveTarget:
         if phase < 0 or not kind.journal:
             return [op(Op.FORK, phase)] if phase >= 0 else []
         if self._turn < 0:
-            self._turn = self._commands.turn(f"drive{self.members[0]} journal")
+            self._turn = self._commands.b.station(f"drive{self.members[0]} journal", Kind.TURN)
         return commit_rows(
             self._turn, [op(Op.FORK, phase)], op(Op.FORK, phase + 1), [op(Op.FORK, phase + 2)]
         )

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -17,10 +18,12 @@ from nvmesim.array_types import Ints
 from nvmesim.catalog.links import command_time_ps
 from nvmesim.catalog.profile import Collection, DriveProfile, Rounds, Stalls
 from nvmesim.errors import ScenarioError
-from nvmesim.model.disk_arm import arm_factors
+from nvmesim.model.request_kinds import Access
+from nvmesim.model.service_factors import arm_factors
 from nvmesim.network.builder import Batches, Builder, DiePrograms, Row, const, ints, op
 from nvmesim.network.distributions import Stop, gamma_table, pausing_table, uniform_table
 from nvmesim.network.network import MAX_CHILDREN, Kind, Op
+from nvmesim.network.roles import StationKind
 from nvmesim.scenario.resolved import Drive
 from nvmesim.units import PS_PER_S
 
@@ -56,91 +59,89 @@ class DriveModel:
         self._host = host
         self.profile: DriveProfile = drive.profile
         self._units: dict[int, int] = {}
-        self._spread = -1
+        self._spread = self._stream = self._tags = self._flushes = -1
+        self._engines: tuple[int, int] | None = None
         self._sequential = False
         self._through = False
-        self._rounds = -1
-        p, name = self.profile, drive.name
-        self._limits = self._add_limits()
         self._series: dict[bool, tuple[int, int]] = {}
+        p = self.profile
+        if p.limits is not None:
+            for what, rate in (("IOPS", p.limits.iops), ("bandwidth", p.limits.bandwidth)):
+                if rate is not None:
+                    self._named(f"{what} limit", "limit", Kind.LIMIT, resource="volume-limit")
         if p.latencies is not None:
             self._add_empirical()
             return
-        self._tags = -1
         if tags:
-            self._tags = b.station(f"{name} tags", Kind.GATE, round(p.tags.value))
-            b.report(f"{name} tags", "gate", self._tags, drive=drive.index)
+            self._tags = self._named("tags", "gate", Kind.GATE, round(p.tags.value))
         if p.rounds is not None:
             self._add_rounds(p.rounds)
             return
-        self._command = b.station(f"{name} commands", Kind.FIFO)
-        b.report(f"{name} commands", "drive", self._command, drive=drive.index, resource="commands")
-        self._engines, self._stream = -1, -1
-        self._flushes = -1
-        self._drain, self._programs_at, self._n_programs, self._queue = -1, -1, 0, -1
+        self._command = self._named("commands", "drive", resource="commands")
+        self._drain = self._programs_at = self._queue = -1
+        self._n_programs = 0
         self._add_bank(writes)
         self._add_data(writes)
 
-    def _add_limits(self) -> list[tuple[int, float, bool]]:
-        """Station, ps a unit, and whether the unit is a byte: token buckets before the disk."""
-        limits, found = self.profile.limits, []
-        if limits is None:
-            return []
-        for what, rate in (("IOPS", limits.iops), ("bandwidth", limits.bandwidth)):
-            if rate is not None:
-                name = f"{self._drive.name} {what} limit"
-                station = self._b.station(name, Kind.LIMIT)
-                self._b.report(
-                    name, "limit", station, drive=self._drive.index, resource="volume-limit"
-                )
-                found.append((station, PS_PER_S / rate.value, what == "bandwidth"))
-        return found
+    def _named(
+        self, what: str, role: StationKind, kind: Kind = Kind.FIFO, servers: int = 1, **about: Any
+    ) -> int:
+        """Station of this drive called *what*, as `Builder.named`."""
+        name = f"{self._drive.name} {what}"
+        return self._b.named(name, role, kind, servers, drive=self._drive.index, **about)
+
+    def _bank(
+        self,
+        what: str,
+        each: str,
+        count: int,
+        resource: str,
+        kind: Kind = Kind.FIFO,
+        servers: int = 1,
+        **own: Any,
+    ) -> int:
+        """First of *count* stations in a row, which the report calls *what*."""
+        name = self._drive.name
+        ids = [self._b.station(f"{name} {each}{i}", kind, servers, **own) for i in range(count)]
+        self._b.report(
+            f"{name} {what}", "drive", ids[0], count, drive=self._drive.index, resource=resource
+        )
+        return ids[0]
 
     def _add_bank(self, writes: bool) -> None:
-        b, p, drive = self._b, self.profile, self._drive
+        b, p = self._b, self.profile
         self._n_dies, self._n_channels = round(p.dies.value), round(p.channels.value)
-        gate, dist, gc = -1, -1, -1
+        self._buffer, dist, gc = -1, -1, -1
         if writes:
             c = p.write.collection
             slots = round(c.slots.value if c else p.write.buffer.value / p.write.unit.value)
-            slots = max(1, slots)
-            gate = b.station(f"{drive.name} buffer", Kind.GATE, slots)
+            self._buffer = b.station(f"{self._drive.name} buffer", Kind.GATE, max(1, slots))
             b.report(
-                f"{drive.name} write buffer", "gate", gate, drive=drive.index, resource="buffer"
-            )
+                f"{self._drive.name} write buffer", "gate", self._buffer,
+                drive=self._drive.index, resource="buffer",
+            )  # fmt: skip
             dist = b.dist(gamma_table(p.write.program.value, p.write.program_cv.value))
             if p.write.gc is not None:
                 g = p.write.gc
                 gc = b.gc(g.on.value, g.off.value, g.factor.value)
-        self._buffer = gate
         suspend = -1 if p.write.suspend is None else round(p.write.suspend.value)
-        arm = _arm(p)
-        collects = writes and p.write.collection is not None
+        arm = arm_factors(p.read.die_cv.value, round(p.tags.value)) if p.sorts else []
+        collection = p.write.collection if writes else None
         programs = None
-        if writes and not arm and not collects:
-            programs = DiePrograms(dist, gate, suspend, gc)
+        if writes and not arm and collection is None:
+            programs = DiePrograms(dist, self._buffer, suspend, gc)
         kind = Kind.DIE if programs else Kind.FIFO
-        self._dies = len(b.stations)
-        for i in range(self._n_dies):
-            b.station(f"{drive.name} die{i}", kind, max(1, len(arm)), scale=arm, own=programs)
-        b.report(
-            f"{drive.name} dies", "drive", self._dies, self._n_dies,
-            drive=drive.index, resource="dies",
-        )  # fmt: skip
-        self._channels = len(b.stations)
-        for i in range(self._n_channels):
-            b.station(f"{drive.name} channel{i}", Kind.FIFO)
-        b.report(
-            f"{drive.name} channels", "drive", self._channels, self._n_channels,
-            drive=drive.index, resource="channels",
-        )  # fmt: skip
+        self._dies = self._bank(
+            "dies", "die", self._n_dies, "dies", kind, max(1, len(arm)), scale=arm, own=programs
+        )
+        self._channels = self._bank("channels", "channel", self._n_channels, "channels")
         self._read_dist = b.dist(gamma_table(p.read.die.value, p.read.die_cv.value))
-        if collects and p.write.collection is not None:
-            self._add_collection(p.write.collection, DiePrograms(dist, -1, suspend))
+        if collection is not None:
+            self._add_collection(collection, DiePrograms(dist, -1, suspend))
 
     def _add_collection(self, c: Collection, program: DiePrograms) -> None:
         """The drain behind the buffer, the programs that reads find, the queue that they share."""
-        b, name, drive = self._b, self._drive.name, self._drive.index
+        b = self._b
         spread = uniform_table(c.length.value)
         if c.law == "gamma":
             spread = gamma_table(c.length.value, c.length_cv.value)
@@ -149,54 +150,34 @@ class DriveModel:
             b.dist(each), self._buffer, every=round(c.every.value), batch_dist=b.dist(spread),
             slow_dist=b.dist(slow),
         )  # fmt: skip
-        self._drain = b.station(f"{name} drain", Kind.DIE, own=own)
-        b.report(f"{name} drain", "drive", self._drain, drive=drive, resource="program")
+        self._drain = self._named("drain", "drive", Kind.DIE, own=own, resource="program")
         if c.busy.value > 0:
             self._n_programs = max(1, round(self.profile.write.program.value / c.busy.value))
             self._programs_at = len(b.stations)
             for i in range(self._n_programs):
-                b.station(f"{name} program{i}", Kind.DIE, own=program)
+                b.station(f"{self._drive.name} program{i}", Kind.DIE, own=program)
         if c.queue is not None:
-            self._queue = b.station(f"{name} queue", Kind.GATE, max(1, round(c.queue.value)))
-            b.report(f"{name} queue", "gate", self._queue, drive=drive)
+            self._queue = self._named("queue", "gate", Kind.GATE, max(1, round(c.queue.value)))
 
     def _add_data(self, writes: bool) -> None:
-        b, drive = self._b, self._drive
-        self._read_data = b.station(f"{drive.name} read data", Kind.FIFO)
-        b.report(
-            f"{drive.name} read data", "drive", self._read_data,
-            drive=drive.index, resource="read_bandwidth",
-        )  # fmt: skip
-        self._add_ports(writes)
-        if writes:
-            self._write_data = b.station(f"{drive.name} write data", Kind.FIFO)
-            b.report(
-                f"{drive.name} write data", "drive", self._write_data,
-                drive=drive.index, resource="write_bandwidth",
-            )  # fmt: skip
-            self._ack = b.station(f"{drive.name} acknowledge", Kind.DELAY)
-            p = self.profile.write
-            if self._syncs and p.volatile and p.flush is not None:
-                self._flushes = b.station(f"{drive.name} flushes", Kind.FIFO)
-                b.report(f"{drive.name} flushes", "drive", self._flushes, drive=drive.index)
-            mean = max(1.0, p.base.value - self._host.write_ps)
-            self._ack_dist = b.dist(gamma_table(mean, p.base_cv.value))
-
-    def _add_ports(self, writes: bool) -> None:
-        b, drive = self._b, self._drive
-        self._up = b.station(f"{drive.name} port up", Kind.FIFO)
-        self._down = self._up
-        if drive.link.full_duplex:
-            self._down = b.station(f"{drive.name} port down", Kind.FIFO)
-        b.report(
-            f"{drive.name} port up", "link", self._up,
-            drive=drive.index, resource="port", direction="up",
-        )  # fmt: skip
-        if writes and self._down != self._up:
-            b.report(
-                f"{drive.name} port down", "link", self._down,
-                drive=drive.index, resource="port", direction="down",
-            )  # fmt: skip
+        b, name, p = self._b, self._drive.name, self.profile.write
+        self._read_data = self._named("read data", "drive", resource="read_bandwidth")
+        port: dict[str, Any] = {"resource": "port", "direction": "up"}
+        self._up = self._down = self._named("port up", "link", **port)
+        if self._drive.link.full_duplex:
+            port["direction"] = "down"
+            if writes:
+                self._down = self._named("port down", "link", **port)
+            else:
+                self._down = b.station(f"{name} port down", Kind.FIFO)
+        if not writes:
+            return
+        self._write_data = self._named("write data", "drive", resource="write_bandwidth")
+        self._ack = b.station(f"{name} acknowledge", Kind.DELAY)
+        if self._syncs and p.volatile and p.flush is not None:
+            self._flushes = self._named("flushes", "drive")
+        mean = max(1.0, p.base.value - self._host.write_ps)
+        self._ack_dist = b.dist(gamma_table(mean, p.base_cv.value))
 
     def _add_rounds(self, rounds: Rounds) -> None:
         """One server of rounds: a virtual disk's host thread, which moves the data itself.
@@ -205,21 +186,15 @@ class DriveModel:
         some of them miss their round, which the captures do not show (writes at depth 64: p99
         1.05 ms, where a PCIe 4 x4 port makes it 1.38).
         """
-        b, name = self._b, self._drive.name
-        base = b.dist(_pausing(rounds, rounds.base.value, rounds.base_cv.value))
+        base = self._b.dist(_pausing(rounds, rounds.base.value, rounds.base_cv.value))
         batches = Batches(
             max(1, round(rounds.most.value)), 0, base, in_order=rounds.in_order, gathers=True
         )
-        self._rounds = b.station(f"{name} rounds", Kind.ROUNDS, own=batches)
-        b.report(
-            f"{name} rounds", "drive", self._rounds, drive=self._drive.index, resource="rounds"
-        )
+        self._rounds = self._named("rounds", "drive", Kind.ROUNDS, own=batches, resource="rounds")
 
-    def _in_rounds(self, write: bool, n_bytes: int) -> list[Row]:
+    def _in_rounds(self, rounds: Rounds, write: bool, n_bytes: int) -> list[Row]:
         """The constant part and the server of rounds."""
-        p, rounds = self.profile, self.profile.rounds
-        if rounds is None:
-            return []
+        p = self.profile
         side = p.write.base if write else p.read.base
         host = self._host.write_ps if write else self._host.read_ps
         each = rounds.write if write and rounds.write is not None else rounds.read
@@ -232,65 +207,55 @@ class DriveModel:
 
     def _add_empirical(self) -> None:
         """A delay station per operation that draws runs of the capture's own samples."""
-        b, drive = self._b, self._drive
-        table = self.profile.latencies
-        if table is None:
-            return
+        b, drive, table = self._b, self._drive, self.profile.latencies
+        assert table is not None
         for write, samples in ((False, table.read_us), (True, table.write_us)):
             if samples:
                 host = self._host.write_ps if write else self._host.read_ps
                 ticks = np.maximum(1, np.round(np.asarray(samples) * 1e6) - host)
-                station = b.station(f"{drive.name} {'write' if write else 'read'}", Kind.DELAY)
+                name = f"{drive.name} {'write' if write else 'read'}"
+                station = b.station(name, Kind.DELAY)
                 row = b.add_series(ints(ticks.astype(np.int64)), min(table.block, len(samples)))
                 self._series[write] = (station, row)
-                name = b.stations[station].name
                 b.report(f"{name} latency", "delay", station, drive=drive.index)
 
-    def can(self, write: bool) -> bool:
-        """True if the profile knows such an operation (an empirical one may not)."""
-        return self.profile.latencies is None or write in self._series
+    def check(self, write: bool) -> None:
+        """Raise ScenarioError for a captured drive that holds no such latencies."""
+        if self.profile.latencies is not None and write not in self._series:
+            raise ScenarioError(
+                f"drives: profile {self.profile.name!r} holds no {'write' if write else 'read'} "
+                "latencies; calibrate it on a capture that has them"
+            )
 
-    def rows(
-        self,
-        write: bool,
-        n_bytes: int,
-        *,
-        misaligned: bool = False,
-        sequential: bool = False,
-        through: bool = False,
-    ) -> list[Row]:
-        """Operations of one command up to the drive's own port, data at the host's side.
-
-        *misaligned*: it starts inside a physical sector (512e), so that it touches one more.
-        *sequential*: it follows its neighbour, so that programs are full and a disk's arm stays.
-        *through*: a write that must reach the media (FUA).
-        """
-        waits = [
-            const(station, max(1, round(each * (n_bytes if by_bytes else 1))))
-            for station, each, by_bytes in self._limits
-        ]
-        return [*waits, *self._served(write, n_bytes, misaligned, sequential, through)]
-
-    def _served(
-        self, write: bool, n_bytes: int, misaligned: bool, sequential: bool, through: bool
-    ) -> list[Row]:
-        """Operations behind the volume's limits."""
-        self._through = self.profile.write.through or (through and self.profile.write.volatile)
-        if self._rounds >= 0:
-            rows = self._in_rounds(write, n_bytes)
-            if self._tags >= 0:
-                rows = [op(Op.ACQUIRE, self._tags, 1), *rows, op(Op.RELEASE, self._tags, 1)]
-            return rows
-        if self.profile.latencies is not None:
+    def rows(self, write: bool, n_bytes: int, access: Access) -> list[Row]:
+        """Operations of one command up to the drive's own port, data at the host's side."""
+        p, waits = self.profile, []
+        if p.limits is not None:
+            for what, rate, takes in (
+                ("IOPS", p.limits.iops, 1), ("bandwidth", p.limits.bandwidth, n_bytes),
+            ):  # fmt: skip
+                if rate is not None:
+                    limit = self._named(
+                        f"{what} limit", "limit", Kind.LIMIT, resource="volume-limit"
+                    )
+                    waits.append(const(limit, max(1, round(PS_PER_S / rate.value * takes))))
+        self._sequential = access.sequential
+        self._through = p.write.through or (access.through and p.write.volatile)
+        if p.rounds is not None:
+            return [*waits, *self._tagged(self._in_rounds(p.rounds, write, n_bytes))]
+        if p.latencies is not None:
             station, row = self._series[write]
             delay = self._drive.delay_ps
             away = [const(station, delay)] if delay else []
-            return [*away, op(Op.VISIT_SERIES, station, row)]
-        self._sequential = sequential
-        rows = (self._write if write else self._read)(n_bytes, misaligned)
-        if self._tags >= 0:
-            rows = [op(Op.ACQUIRE, self._tags, 1), *rows, op(Op.RELEASE, self._tags, 1)]
-        return rows
+            return [*waits, *away, op(Op.VISIT_SERIES, station, row)]
+        served = (self._write if write else self._read)(n_bytes, access.misaligned)
+        return [*waits, *self._tagged(served)]
+
+    def _tagged(self, rows: list[Row]) -> list[Row]:
+        """*rows* with one of the drive's tags held."""
+        if self._tags < 0:
+            return rows
+        return [op(Op.ACQUIRE, self._tags, 1), *rows, op(Op.RELEASE, self._tags, 1)]
 
     def _command_row(self, write: bool, delay_ps: int) -> Row:
         rate = self.profile.commands.value
@@ -307,16 +272,11 @@ class DriveModel:
         unit = round(p.read.unit.value)
         more = round(p.physical_sector.value) - SECTOR if misaligned else 0
         n = min(MAX_CHILDREN, math.ceil((n_bytes + more) / unit))
-        first += self._behind_writes()
+        if self._queue >= 0:  # which reads share with writes that wait for the buffer
+            first += [op(Op.ACQUIRE, self._queue, 1), op(Op.RELEASE, self._queue, 1)]
         if n > 1 and p.read.engines is not None:
             return [*first, *self._streamed(n, unit)]
         return [*first, *self._media(n, min(unit, max(4096, n_bytes))), *self._out(n_bytes)]
-
-    def _behind_writes(self) -> list[Row]:
-        """The queue that reads share with writes that wait for the buffer, if they do."""
-        if self._queue < 0:
-            return []
-        return [op(Op.ACQUIRE, self._queue, 1), op(Op.RELEASE, self._queue, 1)]
 
     def _out(self, n_bytes: int) -> list[Row]:
         """Read data through the controller and the port."""
@@ -360,18 +320,11 @@ class DriveModel:
 
     def _data_engines(self) -> tuple[int, int]:
         """First station of the data engines, and how many there are."""
-        engines = self.profile.read.engines
-        count = 1 if engines is None else max(1, round(engines.value))
-        if self._engines < 0:
-            b, name = self._b, self._drive.name
-            self._engines = len(b.stations)
-            for i in range(count):
-                b.station(f"{name} engine{i}", Kind.FIFO)
-            b.report(
-                f"{name} data engines", "drive", self._engines, count,
-                drive=self._drive.index, resource="commands",
-            )  # fmt: skip
-        return self._engines, count
+        if self._engines is None:
+            engines = self.profile.read.engines
+            count = 1 if engines is None else max(1, round(engines.value))
+            self._engines = self._bank("data engines", "engine", count, "commands"), count
+        return self._engines
 
     def _through_engines(self, n_bytes: int) -> list[Row]:
         """A large write's way through the data engines of large reads, each unit on any of them.
@@ -466,10 +419,8 @@ class DriveModel:
                 f"{self._drive.name}: a profile of captured latencies holds no flushes; leave out "
                 "fsync, or take a profile with dies and a buffer"
             )
-        rows = self._in_rounds(True, 0) if self._rounds >= 0 else self._flush()
-        if self._tags >= 0:
-            rows = [op(Op.ACQUIRE, self._tags, 1), *rows, op(Op.RELEASE, self._tags, 1)]
-        return rows
+        rounds = self.profile.rounds
+        return self._tagged(self._in_rounds(rounds, True, 0) if rounds else self._flush())
 
     def _flush(self) -> list[Row]:
         p = self.profile.write
@@ -510,7 +461,10 @@ class DriveModel:
         return math.floor(units * min(1.0, drain / p.write_bandwidth.value))
 
     def _write_through(self, n_bytes: int, down: int) -> list[Row]:
-        """Port, command, data, then the dies themselves; the constant part comes last."""
+        """Port, command, data, then the dies themselves; the constant part comes last.
+
+        What acknowledges a write that is on the media is a volatile drive's flush, if stated.
+        """
         p = self.profile
         n = min(MAX_CHILDREN, self._programs(n_bytes))
         if self._flushes >= 0 and p.write.flush_serial is not None:
@@ -520,29 +474,20 @@ class DriveModel:
         served = [die] if n else []
         if n > 1:
             served = [op(Op.SPLIT, n, self._b.program([die, op(Op.END)]))]
+        if self._flushes >= 0:
+            reached = self._written_out()
+        elif p.write.volatile and p.write.flush is not None:
+            time = round(p.write.flush.value) - self._host.write_ps
+            reached = [const(self._ack, max(1, time))]
+        else:
+            reached = [op(Op.VISIT, self._ack, self._ack_dist, slot=SLOT_ACK)]
         return [
             const(self._down, down, self._drive.delay_ps),
             self._command_row(True, 0),
             const(self._write_data, round(n_bytes * PS_PER_S / p.write_bandwidth.value)),
             *served,
-            *self._reached(),
+            *reached,
         ]
-
-    def _reached(self) -> list[Row]:
-        """What acknowledges a write that is on the media: a volatile drive's flush, if stated."""
-        flush = self.profile.write.flush
-        if self._flushes >= 0:
-            return self._written_out()
-        if self.profile.write.volatile and flush is not None:
-            return [const(self._ack, max(1, round(flush.value) - self._host.write_ps))]
-        return [op(Op.VISIT, self._ack, self._ack_dist, slot=SLOT_ACK)]
-
-
-def _arm(profile: DriveProfile) -> list[int]:
-    """Service factors of a disk's arm by the commands it holds; empty for a drive of dies."""
-    if not profile.sorts:
-        return []
-    return arm_factors(profile.read.die_cv.value, round(profile.tags.value))
 
 
 def _pausing(rounds: Rounds, mean_ps: float, cv: float, stalls: Stalls | None = None) -> Ints:

@@ -10,44 +10,60 @@ Why the wake-up grows: CPU time per request of the Samsung 980 PRO sweep, beyond
 thread that never sleeps, is 5.1, 2.2, 0.7, 0.6, 0.3 and 0.15 us where the thread is idle for 61,
 12, 2.2, 1.6, 0.7 and 0.15 us per request: 5.5 us x idle / (idle + 15 us) gives all six within
 0.7 us; a constant cost per wake-up misses the middle ones (4.0 instead of 3.2 us at 1 x 16).
+
+A thread that works in batches takes all completions that wait, at most so many, and submits what
+follows with one call and one doorbell: what a batch costs once, many share, and the drive gets them
+together, so that its completions come together as well and interrupts merge. With SQPOLL a
+thread of the kernel submits; a system call is not needed, and that thread's CPU is busy at any
+load. Source: io_uring_enter(2) and io_uring_setup(2), IORING_SETUP_SQPOLL; fio's HOWTO,
+iodepth_batch_submit and sqthread_poll.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from nvmesim.array_types import Ints
 from nvmesim.catalog.profile import CpuProfile, StackProfile
-from nvmesim.model.rings import batch_of, shared_cycles
+from nvmesim.model.service_factors import smt_factors
 from nvmesim.network.builder import Builder, Row, ThreadBatch, const, ints, op
-from nvmesim.network.network import SCALE_ONE, Kind, Op
-from nvmesim.scenario.resolved import Socket, Target, WorkloadGroup
+from nvmesim.network.network import Kind, Op
+from nvmesim.scenario.resolved import ResolvedScenario, Target, Volume, WorkloadGroup
 
 
-def smt_factors(
-    cores: int, threads_per_core: int, smt_yield: float, contention: float = 0.0
-) -> list[int]:
-    """Service factor x SCALE_ONE by number of busy logical CPUs, 1..cores x threads_per_core.
+def batch_of(stack: StackProfile, group: WorkloadGroup) -> int:
+    """Requests that a thread of *group* takes at once, at most; 1: each by itself.
 
-    Idle cores fill first; each core with all siblings busy does ``smt_yield`` of one thread's work.
-    The loss is spread over all that are busy, so that work done per second is exact at every level.
-    *contention* makes every request dearer by that share for each further CPU that is busy.
-    The yield is about 1.25, published as "up to 30 %" (dasher.com).
+    A thread that leaves submission to the kernel's has no call to share.
 
-    >>> [round(f / 65536, 3) for f in smt_factors(2, 2, 1.25)]
-    [1.0, 1.0, 1.333, 1.6]
-    >>> [round(f / 65536, 3) for f in smt_factors(2, 1, 1.0, contention=0.1)]
-    [1.0, 1.1]
+    >>> from nvmesim.catalog.load import get
+    >>> batch_of(get("stack", "spdk"), WorkloadGroup("w", (), batch=8))
+    8
     """
-    factors = []
-    for busy in range(1, cores * threads_per_core + 1):
-        extra = max(0, busy - cores)
-        shared = extra / (threads_per_core - 1) if threads_per_core > 1 else 0.0
-        capacity = min(busy, cores) + shared * (smt_yield - 1)
-        slower = 1 + contention * (busy - 1)
-        factors.append(round(SCALE_ONE * busy / capacity * slower))
-    return factors
+    return 1 if group.sqpoll else group.batch or stack.batch
+
+
+def _batch_cycles(stack: StackProfile, group: WorkloadGroup) -> float:
+    """Cycles that a request costs beside ``submit`` and ``complete``, and beside its batch's own.
+
+    Those two are of a request in a full batch of the stack's, so its share of that comes off, and
+    a request by itself pays all; with SQPOLL there is no call to pay for.
+
+    >>> from nvmesim.catalog.profile import Quantity
+    >>> stack = StackProfile(name="s", submit=Quantity(value=900), complete=Quantity(value=900),
+    ...                      per_batch=Quantity(value=800))
+    >>> [_batch_cycles(stack, WorkloadGroup("w", (), batch=n)) for n in (1, 8)]
+    [0.0, -800.0]
+    """
+    own = stack.per_batch.value
+    alone = batch_of(stack, group) == 1 and not group.sqpoll
+    return own * alone - own / stack.batch
+
+
+def polling_threads(scenario: ResolvedScenario) -> int:
+    """Threads of the kernel that poll for submissions, one for each thread with SQPOLL."""
+    return sum(group.n_threads for group in scenario.workload if group.sqpoll)
 
 
 @dataclass(frozen=True)
@@ -86,10 +102,6 @@ class Cycles:
     per_batch: float = 0.0
     """What a batch pays once, where the thread works in batches."""
 
-    def reaped(self, group: WorkloadGroup) -> Cycles:
-        """What is left where a thread of the kernel submits: interrupts come to its CPU."""
-        return replace(self, interrupt=0.0, handler=0.0) if group.sqpoll else self
-
     @property
     def alone(self) -> float:
         """Cycles of a request that nothing shares its costs with."""
@@ -119,25 +131,25 @@ def request_cycles(
         extra += stack.per_write.value
     if not group.threads_are_per_target:
         extra += stack.per_target.value * (len(group.targets) - 1)
-    if group.filesystem != "raw" and group.filesystem in stack.filesystems:
+    if group.filesystem in stack.filesystems:
         extra += stack.filesystems[group.filesystem].value
-    if group.guest != "none" and group.guest in stack.guests:
+    if group.guest in stack.guests:
         extra += stack.guests[group.guest].value
     away = stack.remote_buffer.value * kib * distance.memory
     away += stack.shared.value * distance.shared
     batch = batch_of(stack, group)
-    shared = shared_cycles(stack, group) / 2
-    submit = max(0.0, stack.submit.value + shared)
+    of_batch = _batch_cycles(stack, group) / 2
+    submit = max(0.0, stack.submit.value + of_batch)
     left = 0.0
     if group.sqpoll and stack.sqpoll is not None:
         left = min(submit, stack.sqpoll.value)
-    handed = (submit - left + extra / 2) * submitted + away / 2 if group.sqpoll else 0.0
-    complete = (max(0.0, stack.complete.value + shared) + extra / 2) * completed + away / 2
+    handed = (submit - left + extra / 2) * submitted + away / 2
+    complete = (max(0.0, stack.complete.value + of_batch) + extra / 2) * completed + away / 2
     return Cycles(
-        submit=left if group.sqpoll else (submit + extra / 2) * submitted + away / 2,
+        submit=left if group.sqpoll else handed,
         complete=complete,
         handler=min(complete, stack.handler.value * completed),
-        handed=handed,
+        handed=handed if group.sqpoll else 0.0,
         batch=batch,
         per_batch=stack.per_batch.value if batch > 1 else 0.0,
         per_child=stack.per_child.value * submitted * splits,
@@ -181,45 +193,37 @@ def remote_factors(stack: StackProfile, distance: Distance) -> tuple[float, floa
 class Host:
     """CPU stations of the sockets, and the threads that were started on them.
 
-    With *pooled* all sockets are one station: threads run wherever a logical CPU falls idle.
+    Where all groups float in a pool all sockets are one station: threads run wherever a logical CPU
+    falls idle.
     """
 
-    def __init__(
-        self,
-        b: Builder,
-        sockets: tuple[Socket, ...],
-        background: float,
-        *,
-        contention: float = 0.0,
-        pooled: bool = False,
-    ) -> None:
+    def __init__(self, b: Builder, scenario: ResolvedScenario) -> None:
         self._b = b
-        self._sockets = sockets
-        self._stretch = 1 / (1 - background)
-        self.cpu: list[int] = []
+        self._sockets = scenario.sockets
+        self._stretch = 1 / (1 - scenario.background)
+        self._contention = scenario.stack.contention.value
         self.thread_gate: list[int] = []
-        self.thread_cpu: list[int] = []
-        self.thread_interval: list[int] = []
-        self.thread_first: list[int] = []
+        self._thread_cpu: list[int] = []
+        self._thread_interval: list[int] = []
+        self._thread_first: list[int] = []
+        self._sq_threads: dict[int, int] = {}
         self._sections: dict[tuple[str, str, int, int], int] = {}
-        if pooled:
-            n_cores = sum(socket.cpu.cores for socket in sockets)
-            self.cpu = [self._station("sockets cpu", sockets[0].cpu, n_cores, contention)] * len(
-                sockets
-            )
-            return
-        for socket in sockets:
-            name = f"socket{socket.index} cpu"
-            cpu = socket.cpu
-            self.cpu.append(self._station(name, cpu, cpu.cores, contention, socket.index))
+        first = self._sockets[0].cpu
+        if len(self._sockets) > 1 and any(g.floating == "pool" for g in scenario.workload):
+            cores = sum(socket.cpu.cores for socket in self._sockets)
+            self.cpu = [self._station("sockets cpu", first, cores)] * len(self._sockets)
+        else:
+            self.cpu = [
+                self._station(f"socket{s.index} cpu", s.cpu, s.cpu.cores, s.index)
+                for s in self._sockets
+            ]
 
-    def _station(
-        self, name: str, cpu: CpuProfile, cores: int, contention: float, socket: int | None = None
-    ) -> int:
-        scale = smt_factors(cores, cpu.threads_per_core, cpu.smt_yield.value, contention)
-        station = self._b.station(name, Kind.FIFO, cores * cpu.threads_per_core, scale=scale)
-        self._b.report(name, "cpu", station, socket=socket, resource="cores")
-        return station
+    def _station(self, name: str, cpu: CpuProfile, cores: int, socket: int | None = None) -> int:
+        scale = smt_factors(cores, cpu.threads_per_core, cpu.smt_yield.value, self._contention)
+        return self._b.named(
+            name, "cpu", servers=cores * cpu.threads_per_core, scale=scale,
+            socket=socket, resource="cores",
+        )  # fmt: skip
 
     def ps(self, cycles: float, socket: int) -> int:
         """Picoseconds that *cycles* take on one thread of *socket* whose siblings are idle."""
@@ -231,29 +235,30 @@ class Host:
         socket: int,
         interval_ps: int,
         first_target: int,
-        batch: tuple[int, float] = (1, 0.0),
+        batch: int = 1,
+        per_batch: float = 0.0,
     ) -> int:
         """Start a thread on *socket*; return its number.
 
-        *batch* are the requests that it takes at once at most, and the cycles that they pay once.
+        It takes *batch* requests at once at most, which pay *per_batch* cycles once.
         """
-        if batch[0] > 1:
-            own = ThreadBatch(batch[0], self.ps(batch[1], socket))
+        if batch > 1:
+            own = ThreadBatch(batch, self.ps(per_batch, socket))
             gate = self._b.station(name, Kind.BATCHER, 1, own=own)
         else:
             gate = self._b.station(name, Kind.GATE, 1)
         self.thread_gate.append(gate)
-        self.thread_cpu.append(self.cpu[socket])
-        self.thread_interval.append(interval_ps)
-        self.thread_first.append(first_target)
+        self._thread_cpu.append(self.cpu[socket])
+        self._thread_interval.append(interval_ps)
+        self._thread_first.append(first_target)
         return len(self.thread_gate) - 1
 
     def arrays(self) -> dict[str, Ints]:
         """Fields of `Network` about threads."""
         return {
-            "thread_gate": ints(self.thread_gate), "thread_cpu": ints(self.thread_cpu),
-            "thread_interval_ps": ints(self.thread_interval),
-            "thread_first": ints(self.thread_first),
+            "thread_gate": ints(self.thread_gate), "thread_cpu": ints(self._thread_cpu),
+            "thread_interval_ps": ints(self._thread_interval),
+            "thread_first": ints(self._thread_first),
         }  # fmt: skip
 
     def submit_rows(
@@ -283,6 +288,19 @@ class Host:
             op(Op.MARK),
         ]
 
+    def sq_thread(self, index: int, group: WorkloadGroup, socket: int) -> int:
+        """Station of the kernel's threads that submit for group *index*: as many as it has threads.
+
+        A server each: a request finds the next that is free, and not always its ring's own, which
+        full rings do not notice. Interrupts come to the CPU that submitted, so they are theirs;
+        they are not merged.
+        """
+        if index not in self._sq_threads:
+            name = f"{group.name} sq threads"
+            at = self._sq_threads[index] = self._b.station(name, Kind.FIFO, group.n_threads)
+            self._b.report(name, "lock", at, socket=socket, resource="sq-threads")
+        return self._sq_threads[index]
+
     def section_rows(
         self, stack: StackProfile, group: WorkloadGroup, target: Target, write: bool, shared: bool
     ) -> list[Row]:
@@ -293,27 +311,25 @@ class Host:
         socket, both stop at 530k to 598k on two. A cost in cycles would keep their ratio, and raw
         drives on two sockets lose nothing (Team, 2019), so it lies in the path of files.
         """
-        return [row for name in (group.guest, group.filesystem)
-                for row in self._one_by_one(stack, name, target, write, shared)]  # fmt: skip
-
-    def _one_by_one(
-        self, stack: StackProfile, passed: str, target: Target, write: bool, shared: bool
-    ) -> list[Row]:
-        section = stack.sections.get(passed)
-        if section is None or (section.across and not shared):
-            return []
-        time = section.write if write and section.write is not None else section.read
-        if time.value < 1:
-            return []
-        key = (passed, target.kind, target.index, target.part)
-        if key not in self._sections:
-            between = ", handed between sockets" if section.across else ""
-            what = "thread of the virtual disk" if passed in stack.guests else f"lock{between}"
-            name = f"{target.name} {passed} {what}"
-            self._sections[key] = self._b.station(name, Kind.FIFO, section.threads)
-            of = "guest-section" if passed in stack.guests else "section"
-            self._b.report(name, "lock", self._sections[key], resource=of)
-        return [const(self._sections[key], round(time.value))]
+        rows = []
+        for passed in (group.guest, group.filesystem):
+            section = stack.sections.get(passed)
+            if section is None or (section.across and not shared):
+                continue
+            time = section.write if write and section.write is not None else section.read
+            if time.value < 1:
+                continue
+            key = (passed, target.kind, target.index, target.part)
+            if key not in self._sections:
+                guest = passed in stack.guests
+                between = ", handed between sockets" if section.across else ""
+                what = "thread of the virtual disk" if guest else f"lock{between}"
+                name, servers = f"{target.name} {passed} {what}", section.threads
+                self._sections[key] = self._b.station(name, Kind.FIFO, servers)
+                resource = "guest-section" if guest else "section"
+                self._b.report(name, "lock", self._sections[key], resource=resource)
+            rows.append(const(self._sections[key], round(time.value)))
+        return rows
 
     def woken_rows(self, cycles: Cycles, socket: int) -> list[Row]:
         """Completion on a thread that slept for it all the time, and goes on at once."""
@@ -323,7 +339,7 @@ class Host:
     def complete_rows(
         self, cycles: Cycles, socket: int, interrupts: int | None = None
     ) -> list[Row]:
-        """Completion: wake-up and interrupt are paid by whom they concern.
+        """Charge the wake-up to the sleeping thread and the interrupt to its CPU.
 
         Interrupts that another socket takes (*interrupts*) run there, one for each completion, and
         send for the thread.
@@ -340,3 +356,89 @@ class Host:
             op(Op.VISIT_CPU, 0, -1, max(1, self.ps(cycles.complete, socket))),
             op(Op.RELEASE_THREAD),
         ]
+
+
+# -- threads that share a target ----------------------------------------------------------------
+#
+# Threads that share a target slow each other: the lines of its queue, its file and, on a volume, of
+# md go round between their CPUs. Measured is a cost that grows evenly with each further thread and
+# falls with the number of targets that they spread over: 0.17 us on one Optane P5800X, 0.57 us on
+# one NAND drive of another server (github Tratori/nvme-bench-delab, nx05 and koroneia, libaio).
+
+
+def other_threads(scenario: ResolvedScenario, target: Target, *, every_file: bool = False) -> float:
+    """Threads that use *target* beside one of them, no more than there are CPUs for.
+
+    Threads that serve several targets in turn count for each with their share. With *every_file*
+    the users of other files on the same drive or volume count, too.
+    """
+    most = sum(socket.logical_cpus for socket in scenario.sockets)
+    users, one = 0.0, 0.0
+    for group in scenario.workload:
+        matching = sum(
+            (t.kind, t.index) == (target.kind, target.index)
+            and (every_file or t.part == target.part)
+            for t in group.targets
+        )
+        if group.threads_are_per_target:
+            users += group.threads * matching
+            one = max(one, float(matching > 0))
+        else:
+            users += group.threads * matching / len(group.targets)
+            one = max(one, matching / len(group.targets))
+    return max(0.0, min(users, float(most)) - one)
+
+
+def sharing_cycles(
+    scenario: ResolvedScenario, target: Target, volume: Volume | None
+) -> tuple[float, float]:
+    """Cycles per request that the other threads of *target* cost: in the stack, in the engine.
+
+    On a volume whose engine says what it costs, that is all: a second thread on an md RAID0 of one
+    member costs 0.12 us a request, on the drive itself 0.17 us (same source), so the two do not add
+    up. In a pool of ZFS threads do not meet at a queue: those of its own send the commands.
+    """
+    if volume is not None and volume.engine.records is not None:
+        return 0.0, 0.0
+    engine = 0.0 if volume is None else volume.engine.per_sharer.value
+    if volume is None or volume.engine.runs_on == "controller" or not engine:
+        return scenario.stack.per_sharer.value * other_threads(scenario, target), 0.0
+    return 0.0, engine * other_threads(scenario, target, every_file=True)
+
+
+def served_in_turn(scenario: ResolvedScenario) -> bool:
+    """True if a closed loop's threads sleep until each request is done, as in ZFS.
+
+    Such a thread looks busy all the time and is not; in an open loop one that is full is the limit.
+    """
+    pools = {v.index for v in scenario.volumes if v.engine.records is not None}
+    closed = (group for group in scenario.workload if not group.is_open)
+    targets = (target for group in closed for target in group.targets)
+    return any(target.kind == "volume" and target.index in pools for target in targets)
+
+
+def member_cycles(scenario: ResolvedScenario, volume: Volume | None) -> float:
+    """Cycles per request for the further drives behind a volume: their queues grow cold."""
+    if volume is None or volume.engine.runs_on == "controller":
+        return 0.0
+    return scenario.stack.per_target.value * (len(volume.members) - 1)
+
+
+def engine_share(scenario: ResolvedScenario) -> float:
+    """Share of the threads' CPU time per request that RAID engines on the host take.
+
+    Of loads that use no volume none; of several groups that of the one with most threads.
+    """
+    most = max(scenario.workload, key=lambda group: group.n_threads, default=None)
+    if most is None or most.targets[0].kind != "volume":
+        return 0.0
+    volume = scenario.volumes[most.targets[0].index]
+    engine, stack = volume.engine, scenario.stack
+    if engine.runs_on == "controller":
+        return 0.0
+    of_stack, of_engine = sharing_cycles(scenario, most.targets[0], volume)
+    own = engine.per_request.value + engine.per_child.value + of_engine
+    rest = stack.submit.value + stack.complete.value + of_stack + member_cycles(scenario, volume)
+    filesystem = stack.filesystems.get(most.filesystem)
+    rest += 0.0 if filesystem is None else filesystem.value
+    return own / max(1e-9, own + rest)

@@ -7,39 +7,44 @@ know where the memory is. Threads without a socket are spread over the sockets i
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from nvmesim.errors import LimitError, ScenarioError
-from nvmesim.model.arrays.background import BackgroundGroup, destage_group, rebuild_group
-from nvmesim.model.arrays.record_target import RecordTarget
-from nvmesim.model.arrays.volume import VolumeTarget
+from nvmesim.errors import LimitError
+from nvmesim.model.background import BackgroundGroup, destage_group, rebuild_group
 from nvmesim.model.caveats import caveats
-from nvmesim.model.commands import Commands, DriveTarget, Planned, check_can
+from nvmesim.model.commands import Commands, DriveTarget, Planned
 from nvmesim.model.drive import DriveModel, HostShare
-from nvmesim.model.host import Cycles, Distance, Host, request_cycles
-from nvmesim.model.load.replay import Replay, Replayed, arrival_arrays, read_replay
-from nvmesim.model.load.request import RequestKind, request_kinds
-from nvmesim.model.load.sync import flushed_kinds, sync_rows
-from nvmesim.model.load.tenants import Limiters, burst_row
+from nvmesim.model.host import (
+    Distance,
+    Host,
+    batch_of,
+    member_cycles,
+    request_cycles,
+    sharing_cycles,
+)
 from nvmesim.model.lowered import FlowInfo, Lowered, RebuildInfo
 from nvmesim.model.path import Paths, peer
-from nvmesim.model.rings import SqThreads, thread_batch
-from nvmesim.model.sharers import member_cycles, sharing_cycles
+from nvmesim.model.record_target import RecordTarget
+from nvmesim.model.replay import Replay, Replayed, arrival_arrays, read_replay
+from nvmesim.model.request_kinds import RequestKind, flushed_kinds, request_kinds
+from nvmesim.model.volume import VolumeTarget
 from nvmesim.network.builder import (
+    Bucket,
     Builder,
     Plans,
     Row,
+    const,
     op,
     plan_arrays,
     station_arrays,
 )
 from nvmesim.network.distributions import exponential_table
-from nvmesim.network.load import FlowRow, GroupRow, LoadRows, UserRow
-from nvmesim.network.network import Kind, Network, Op
-from nvmesim.network.roles import StationInfo
+from nvmesim.network.load import BurstRow, FlowRow, GroupRow, LoadRows, UserRow
+from nvmesim.network.network import SCALE_ONE, Kind, Network, Op
 from nvmesim.raid.planner.budget import planning
 from nvmesim.scenario.resolved import ResolvedScenario, Target, WorkloadGroup
 from nvmesim.units import PS_PER_S
@@ -68,18 +73,11 @@ class _Lowering:
         self.flows: list[FlowInfo] = []
         self.n_phases = 1
         self.warnings: list[str] = []
-        pooled = any(g.floating == "pool" for g in scenario.workload)
-        self.host = Host(
-            self.b, scenario.sockets, scenario.background,
-            contention=scenario.stack.contention.value, pooled=pooled and len(scenario.sockets) > 1,
-        )  # fmt: skip
+        self.host = Host(self.b, scenario)
         self.paths = Paths(self.b, scenario)
         self.drives = self._drives()
         self.commands = Commands(self.b, scenario, self.drives, self.paths, self.plans)
         self.targets: dict[tuple[str, int], AnyTarget] = {}
-        self._stack_station = -1
-        self._sq_threads = SqThreads(self.b)
-        self._limiters = Limiters(self.b)
         self._shared = self._shared_targets()
         self._traces: dict[tuple[Path, float], Replay] = {}
         self._arrivals: dict[int, Replayed] = {}
@@ -89,20 +87,23 @@ class _Lowering:
 
     def lowered(self) -> Lowered:
         for index, group in enumerate(self.scenario.workload):
-            for socket, n_threads in self._spread(group):
-                self._add_group(index, group, socket, n_threads)
+            for socket, threads in self._spread(group):
+                self._add_group(index, group, socket, threads)
         for started in self._started:
             self._add_users(*started)
-        self._n_threads = len(self.host.thread_gate)
+        n_threads = len(self.host.thread_gate)
         self._add_background()
         self.warnings += caveats(self.scenario)
         self.plans.pad(self.n_phases)
         # An END of its own, so that the last operation always is one.
         self.b.program([op(Op.END)])
+        if n_threads:  # else a rebuild alone
+            first = min(self.host.thread_gate)
+            self.b.report("threads", "thread", first, n_threads, resource="threads")
         return Lowered(
             scenario=self.scenario,
             network=self._network(),
-            stations=tuple(self._used_stations()),
+            stations=tuple(self.b.infos),
             flows=tuple(self.flows),
             children=tuple(self.commands.infos),
             warnings=tuple(self.warnings),
@@ -110,32 +111,21 @@ class _Lowering:
             rebuilds=tuple(self.rebuilds),
         )
 
-    def _used_stations(self) -> list[StationInfo]:
-        gates = [s for s in self.b.infos if s.kind != "thread"]
-        if not self._n_threads:  # a rebuild alone
-            return gates
-        first, count = min(self.host.thread_gate), self._n_threads
-        self.b.report("threads", "thread", first, count, resource="threads")
-        return [*gates, self.b.infos[-1]]
-
     # -- drives ---------------------------------------------------------------------------------
 
     def _drives(self) -> dict[int, DriveModel]:
+        groups = self.scenario.workload
         rebuild = any(v.rebuild for v in self.scenario.volumes)
-        writes = rebuild or any(g.read < 1 or g.trace is not None for g in self.scenario.workload)
-        in_flight = sum(g.in_flight for g in self.scenario.workload if not g.is_open)
-        opened = rebuild or any(g.is_open for g in self.scenario.workload)
-        syncs = any(g.sync_every or g.write_through for g in self.scenario.workload)
+        writes = rebuild or any(g.read < 1 or g.trace is not None for g in groups)
+        in_flight = sum(g.in_flight for g in groups if not g.is_open)
+        opened = rebuild or any(g.is_open for g in groups)
+        syncs = any(g.sync_every or g.write_through for g in groups)
         models = {}
         for drive in self.scenario.drives:
             tags = opened or in_flight * self._fan_out() > drive.profile.tags.value
+            host = self._host_share(drive.index)
             models[drive.index] = DriveModel(
-                self.b,
-                drive,
-                writes=writes,
-                tags=tags,
-                host=self._host_share(drive.index),
-                syncs=syncs,
+                self.b, drive, writes=writes, tags=tags, host=host, syncs=syncs
             )
         return models
 
@@ -188,12 +178,7 @@ class _Lowering:
         sockets = self.scenario.sockets
         if sockets[socket].has_memory:
             return socket
-        fitted = [s.index for s in sockets if s.has_memory]
-        if not fitted:
-            raise ScenarioError(
-                "server.sockets: no socket has memory; leave out memory = false on one of them"
-            )
-        return fitted[0]
+        return next(s.index for s in sockets if s.has_memory)
 
     def _shared_targets(self) -> set[tuple[str, int, int]]:
         """Targets (kind, index, part) that threads of several sockets use."""
@@ -222,26 +207,22 @@ class _Lowering:
         number = len(self.load.groups)
         first_flow = len(self.load.flows)
         first_threshold = self.load.add_thresholds([share for _, _, share, _ in kinds])
-        sequential = group.access == "sequential"
-        streams = len(self.load.stream_start)
-        n_streams = self._add_streams(group, threads, sequential)
+        # Sequential streams: one per target and thread, or one per target. Threads start apart; a
+        # large odd step spreads them over any cycle.
+        first_stream, streams = len(self.load.stream_start), 0
+        if group.access == "sequential":
+            streams = 1 if group.interlocked else len(threads)
+            self.load.stream_start += [i * 7919 for i in range(streams)] * len(group.targets)
         for place, target in enumerate(group.targets):
-            base = streams + place * (n_streams // len(group.targets)) if sequential else -1
+            stream = first_stream + place * streams if streams else -1
             for write, n_bytes, share, flushes in kinds:
-                self._add_flow(
-                    index, group, place, target, write, n_bytes, socket, base, flushes=flushes,
-                    share=share * group.n_threads, streams=n_streams // len(group.targets),
-                )  # fmt: skip
+                kind = self._request_kind(group, target, write, n_bytes, socket, streams, flushes)
+                self._add_flow(index, group, place, kind, stream, share * group.n_threads)
         gap = -1
         if group.rate is not None:
             mean = PS_PER_S * group.n_threads / group.rate
-            table = (
-                exponential_table(mean)
-                if group.arrivals == "poisson"
-                else np.full_like(exponential_table(1e6), round(mean))
-            )
-            gap = self.b.dist(table)
-        bursts = burst_row(self.b, group.bursts if gap >= 0 else None)
+            gap = self._lengths(mean, fixed=group.arrivals == "paced")
+        bursts = self._bursts(group) if gap >= 0 else BurstRow()
         self.load.groups.append(
             GroupRow(
                 first_flow, len(kinds), first_threshold, len(group.targets), 1,
@@ -254,6 +235,25 @@ class _Lowering:
             self._arrivals[number] = Replayed(replay, first_flow, len(group.targets))
         # Threads are numbered in a row, after all stations that targets need.
         self._started.append((group, number, socket, threads))
+
+    def _lengths(self, mean_ps: float, *, fixed: bool) -> int:
+        """Row of a table of times: exponential ones, or all the same."""
+        table = exponential_table(mean_ps)
+        return self.b.dist(np.full_like(table, round(mean_ps)) if fixed else table)
+
+    def _bursts(self, group: WorkloadGroup) -> BurstRow:
+        """Distributions of the lengths of bursts and pauses, and the factors on gaps in each.
+
+        Random lengths are exponential: Poisson arrivals so modulated are a Markov-modulated Poisson
+        process of two states (Fischer and Meier-Hellstern, Performance Evaluation 18, 1993).
+        """
+        bursts = group.bursts
+        if bursts is None:
+            return BurstRow()
+        quiet = bursts.quiet * bursts.peak
+        slow = round(SCALE_ONE / quiet) if quiet * (1 << 12) > 1 else 0
+        on, off = (self._lengths(ps, fixed=bursts.fixed) for ps in (bursts.on_ps, bursts.off_ps))
+        return BurstRow(on, off, round(SCALE_ONE / bursts.peak), slow)
 
     def _replay(self, group: WorkloadGroup) -> Replay | None:
         """Arrivals of the group's trace, read once."""
@@ -269,21 +269,20 @@ class _Lowering:
 
     def _add_background(self) -> None:
         """Rebuilds, and what write-back caches write later."""
-        for key, written in self._cached.items():
-            target = self.targets["volume", key[1]]
-            if isinstance(target, VolumeTarget):
-                self._add_background_group(destage_group(target, written))
+        for (_, index), written in self._cached.items():
+            target = self.targets["volume", index]
+            assert isinstance(target, VolumeTarget)
+            self._add_background_group(destage_group(target, written))
         for volume in (v for v in self.scenario.volumes if v.rebuild):
             target = self._target(Target("volume", volume.index, volume.name))
-            if isinstance(target, VolumeTarget):
-                name = f"{volume.name} rebuild"
-                counter = self.b.station(name, Kind.DELAY)
-                memory = self._memory(self.scenario.drives[volume.members[0]].socket)
-                group, info = rebuild_group(
-                    target, self.scenario, self.commands, self.host, counter, memory
-                )
-                self.rebuilds.append(info)
-                self._add_background_group(group, measured=not self.scenario.workload)
+            assert isinstance(target, VolumeTarget)
+            counter = self.b.station(f"{volume.name} rebuild", Kind.DELAY)
+            memory = self._memory(self.scenario.drives[volume.members[0]].socket)
+            group, info = rebuild_group(
+                target, self.scenario, self.commands, self.host, counter, memory
+            )
+            self.rebuilds.append(info)
+            self._add_background_group(group, measured=not self.scenario.workload)
 
     def _add_background_group(self, group: BackgroundGroup, *, measured: bool = False) -> None:
         load, number = self.load, len(self.load.groups)
@@ -303,47 +302,46 @@ class _Lowering:
             thread = self.host.add_thread(f"{group.name}{i}", group.socket, interval, 0)
             load.users += [UserRow(number, thread)] * users
 
-    def _add_streams(self, group: WorkloadGroup, threads: list[int], sequential: bool) -> int:
-        """Counters of sequential streams: one per target and thread, or one per target."""
-        if not sequential:
-            return 0
-        per_target = 1 if group.interlocked else len(threads)
-        n = per_target * len(group.targets)
-        # Threads start apart; a large odd step spreads them over any cycle.
-        self.load.stream_start += [(i % per_target) * 7919 for i in range(n)]
-        return n
+    def _request_kind(
+        self,
+        group: WorkloadGroup,
+        target: Target,
+        write: bool,
+        n_bytes: int,
+        socket: int,
+        streams: int,
+        flushes: bool,
+    ) -> RequestKind:
+        model = self._target(target)
+        for drive in model.members:
+            self.drives[drive].check(write)
+        volume = model.volume if isinstance(model, VolumeTarget) else None
+        depth = 1 if group.is_open else max(1, group.in_flight // len(group.targets))
+        return RequestKind(
+            write, n_bytes, group.access, group.align or n_bytes, group.offset, group.span, depth,
+            socket, self._memory(socket, group), max(1, streams), write and group.write_through,
+            flushes, self.scenario.stack.flushes_all, group.journal(volume) if flushes else "",
+        )  # fmt: skip
 
     def _add_flow(
         self,
         index: int,
         group: WorkloadGroup,
         place: int,
-        target: Target,
-        write: bool,
-        n_bytes: int,
-        socket: int,
+        kind: RequestKind,
         stream: int,
-        *,
         share: float,
-        streams: int,
-        flushes: bool = False,
     ) -> None:
+        target = group.targets[place]
         model = self._target(target)
-        memory = self._memory(socket, group)
-        for drive in model.members:
-            check_can(self.drives[drive], write)
-        volume = model.volume if isinstance(model, VolumeTarget) else None
-        kind = RequestKind(
-            write, n_bytes, group.access, group.align or n_bytes, group.offset,
-            group.span, self._depth(group), socket, memory, max(1, streams),
-            write and group.write_through, flushes, self.scenario.stack.flushes_all,
-            group.journal(volume) if flushes else "",
-        )  # fmt: skip
         if isinstance(model, VolumeTarget) and model.is_cached(kind):
-            self._cached.setdefault((socket, target.index), []).append((kind, share))
-        planned = self._planned(index, model, kind)
+            self._cached.setdefault((kind.socket, target.index), []).append((kind, share))
+        try:
+            planned = model.plan(kind)
+        except LimitError as error:
+            raise error.at(f"workload.{index}.block_size") from None
         rows = self._request_rows(index, group, target, model, kind, planned)
-        info = FlowInfo(index, place, write, n_bytes)
+        info = FlowInfo(index, place, kind.write, kind.n_bytes)
         more = int(planned.flush_phase >= 0) * (3 if kind.journal else 1)
         self._add_rows(info, rows, planned, planned.n_phases + more, stream)
 
@@ -360,18 +358,6 @@ class _Lowering:
                 planned.order_start, planned.order_len, stream, own,
             )
         )  # fmt: skip
-
-    def _planned(self, index: int, model: AnyTarget, kind: RequestKind) -> Planned:
-        """The plans of *kind* on its target; the error of what is too much names its key."""
-        try:
-            return model.plan(kind)
-        except LimitError as error:
-            raise error.at(f"workload.{index}.block_size") from None
-
-    def _depth(self, group: WorkloadGroup) -> int:
-        if group.is_open:
-            return 1
-        return max(1, group.in_flight // len(group.targets))
 
     def _request_rows(
         self,
@@ -403,32 +389,52 @@ class _Lowering:
         # A pool's thread sleeps until its request is done: it is let go behind that.
         submit, held = (submit[:-2], submit[-2:]) if in_turn else (submit, [])
         handed = self.host.ps(cycles.handed, kind.socket)
-        submit += self._sq_threads.submits(index, group, handed, kind.socket)
-        rows = [*submit, *self._limiters.rows(index, group, kind.n_bytes)]
+        sq_thread = self.host.sq_thread(index, group, kind.socket) if group.sqpoll else -1
+        if group.sqpoll:
+            submit += [const(sq_thread, handed), op(Op.MARK)]
+        rows = [*submit, *self._limit_rows(index, group, kind.n_bytes)]
         rows += self.host.section_rows(stack, group, target, kind.write, shared)
         if latency := round(stack.latency.value):
-            rows.append(op(Op.VISIT, self._latency_station(), -1, latency))
-        rows += [*self._copy_rows(kind), *model.request_rows(kind, planned.n_phases)]
+            delay = self.b.named("stack latency", "delay", Kind.DELAY)
+            rows.append(op(Op.VISIT, delay, -1, latency))
+        copied = 2 * stack.copies.value * kind.n_bytes  # each copy reads and writes the data once
+        if copied and kind.memory >= 0:
+            rows += self.paths.memory_rows(kind.memory, copied)
+        rows += model.request_rows(kind, planned.n_phases)
         interrupt = self.host.ps(cycles.interrupt, kind.socket)
-        done = self._sq_threads.interrupts(index, group, interrupt, kind.socket)
+        done = [const(sq_thread, interrupt)] if group.sqpoll and interrupt else []
         if in_turn:
             return [*rows, *done, *self.host.woken_rows(cycles, kind.socket), *held, op(Op.END)]
-        done += self.host.complete_rows(cycles.reaped(group), kind.socket, group.interrupts)
-        if kind.flushes:
+        if group.sqpoll:  # interrupts come to the CPU of the kernel's thread
+            cycles = replace(cycles, interrupt=0.0, handler=0.0)
+        done += self.host.complete_rows(cycles, kind.socket, group.interrupts)
+        if kind.flushes:  # submitted once the write is answered, waited for, and reaped
             flush = model.flush_rows(kind, planned.flush_phase)
-            done += sync_rows(submit, flush, done if flush else [])
+            submitted = [row for row in submit if row.code != Op.MARK]
+            done += [op(Op.ANSWER), *submitted, *flush, *(done if flush else [])]
         return [*rows, *done, op(Op.END)]
 
-    def _copy_rows(self, kind: RequestKind) -> list[Row]:
-        """Memory traffic of the stack's copies of the data: each reads and writes it once."""
-        moved = 2 * self.scenario.stack.copies.value * kind.n_bytes
-        return self.paths.memory_rows(kind.memory, moved) if moved and kind.memory >= 0 else []
+    def _limit_rows(self, index: int, group: WorkloadGroup, n_bytes: int) -> list[Row]:
+        """Token buckets that a request of *n_bytes* passes, the sustained ones first.
 
-    def _latency_station(self) -> int:
-        if self._stack_station < 0:
-            self._stack_station = self.b.station("stack latency", Kind.DELAY)
-            self.b.report("stack latency", "delay", self._stack_station)
-        return self._stack_station
+        All threads of a group share them.
+        """
+        limits, rows = group.limits, []
+        if limits is None:
+            return []
+        for what, rate, takes, saved in (
+            ("IOPS limit", limits.iops, 1, limits.burst_ps),
+            ("bandwidth limit", limits.bytes_per_s, n_bytes, limits.burst_ps),
+            ("IOPS peak", limits.peak_iops, 1, 0),
+            ("bandwidth peak", limits.peak_bytes_per_s, n_bytes, 0),
+        ):
+            if rate is not None:
+                bucket = self.b.named(
+                    f"{group.name} {what}", "limit", Kind.LIMIT,
+                    own=Bucket(saved), group=index, resource="limit",
+                )  # fmt: skip
+                rows.append(const(bucket, round(PS_PER_S * takes / rate)))
+        return rows
 
     def _distance(
         self, model: AnyTarget, group: WorkloadGroup, kind: RequestKind, shared: bool
@@ -468,7 +474,8 @@ class _Lowering:
         interval = 0
         if group.rate_limit is not None:
             interval = round(PS_PER_S / group.rate_limit)
-        batch = thread_batch(self.scenario.stack, group)
+        stack = self.scenario.stack
+        batch = batch_of(stack, group), stack.per_batch.value
         for position, t in enumerate(threads):
             place = -1
             if group.trace is not None:
@@ -478,7 +485,7 @@ class _Lowering:
             elif n_targets == 1:
                 place = 0
             name = f"{group.name} thread{t}"
-            thread = self.host.add_thread(name, socket, interval, t % n_targets, batch)
+            thread = self.host.add_thread(name, socket, interval, t % n_targets, *batch)
             stream = 0 if group.interlocked or group.access == "random" else position
             spread = group.outstanding_per == "thread-target" and place < 0
             if group.is_open:
@@ -501,6 +508,3 @@ class _Lowering:
             **self.host.arrays(),
         }
         return Network(**arrays, n_members=len(self.scenario.drives))
-
-
-__all__ = ["Cycles", "lower", "request_kinds"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -107,6 +107,7 @@ class Builder:
     series: list[Ints] = field(default_factory=list)
     series_block: list[int] = field(default_factory=list)
     _dists: dict[bytes, int] = field(default_factory=dict)
+    _named: dict[tuple[Any, ...], int] = field(default_factory=dict)
     tables: list[Ints] = field(default_factory=list)
     """Quantile tables of the distributions, by row."""
 
@@ -122,6 +123,24 @@ class Builder:
         """Add one station; return its id."""
         self.stations.append(Station(name, kind, servers, scale, own))
         return len(self.stations) - 1
+
+    def named(
+        self,
+        name: str,
+        role: StationKind,
+        kind: Kind = Kind.FIFO,
+        servers: int = 1,
+        *,
+        own: StationParameters | None = None,
+        scale: Sequence[int] = (),
+        **about: Any,
+    ) -> int:
+        """Station that is one line of the `report`; asked for again, it is the same station."""
+        key = (name, role, *about.items())
+        if key not in self._named:
+            self._named[key] = self.station(name, kind, servers, scale=scale, own=own)
+            self.report(name, role, self._named[key], **about)
+        return self._named[key]
 
     def let_save(self, number: int, saved_ps: int) -> None:
         """Make a station a token bucket that saves up *saved_ps* at least."""

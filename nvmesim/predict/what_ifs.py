@@ -22,7 +22,7 @@ from nvmesim.measure.load import fill_share
 from nvmesim.measure.paired import MIN_PAIRED
 from nvmesim.measure.stations import Totals
 from nvmesim.measure.steady import Collector
-from nvmesim.model.sharers import served_in_turn
+from nvmesim.model.host import served_in_turn
 from nvmesim.predict import array_upgrades as arrays
 from nvmesim.predict import bottleneck
 from nvmesim.predict import upgrades as servers

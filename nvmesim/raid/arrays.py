@@ -1,8 +1,15 @@
-"""Plans as flat arrays: what a kernel reads to fork one volume request into member commands."""
+"""Plans as flat arrays: what a kernel reads to fork one volume request into member commands.
+
+Read balancing that is not a member's load alone changes them: which copy a read goes to, or is
+offered first. md's own rule needs no change of a table: an engine sends a child to the alternative
+with the fewest outstanding commands, the first of equals. Source: md ground truth, raid1 and
+raid10.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Final
@@ -20,6 +27,8 @@ TableChild = tuple[tuple[int, ...], bool, int, int]
 """Member alternatives, is a write, bytes, bios."""
 TablePlan = tuple[tuple[TableChild, ...], ...]
 
+STREAM_RUN: Final = 2048
+"""Requests of a stream that stay on one member of a raid1 before the model turns to the next."""
 MAX_ORDER: Final = 1 << 20
 """Most entries of an order that is lengthened to hold a rare plan."""
 
@@ -71,6 +80,18 @@ class PlanTable:
             int(self.child_bios[child]),
         )
 
+    @property
+    def plans(self) -> list[TablePlan]:
+        """All plans, by number."""
+        return [self.plan(i) for i in range(self.n_plans)]
+
+    def with_plans(self, plans: Sequence[TablePlan], order: NDArray[np.integer]) -> PlanTable:
+        """The same requests with other *plans* in another *order*."""
+        return build_table(
+            plans, order, self.n_members, self.request_bytes,
+            is_sequential=self.is_sequential, read_policy=self.read_policy,
+        )  # fmt: skip
+
 
 @dataclass(frozen=True)
 class Expectation:
@@ -110,16 +131,32 @@ class PlanSet:
     def __init__(self) -> None:
         self._numbers: dict[TablePlan, int] = {}
 
-    def add(self, plan: TablePlan) -> int:
-        """Number of *plan*; LimitError if all of them take more memory than there is."""
-        if plan not in self._numbers:
-            keep(sum(map(len, plan)))
-        return self._numbers.setdefault(plan, len(self._numbers))
+    def add(self, plans: Iterable[TablePlan]) -> Int32s:
+        """Number of each of *plans*; LimitError if all take more memory than there is."""
+        found = []
+        for plan in plans:
+            if plan not in self._numbers:
+                keep(sum(map(len, plan)))
+            found.append(self._numbers.setdefault(plan, len(self._numbers)))
+        return np.array(found, np.int32)
 
     @property
     def plans(self) -> list[TablePlan]:
         """The plans by number."""
         return list(self._numbers)
+
+
+def collected(
+    plans: Iterable[Sequence[Sequence[RawChild]]],
+    n_members: int,
+    request_bytes: int,
+    *,
+    is_sequential: bool = False,
+) -> PlanTable:
+    """The table of raw plans that come in this order."""
+    distinct = PlanSet()
+    order = distinct.add(map(table_plan, plans))
+    return build_table(distinct.plans, order, n_members, request_bytes, is_sequential=is_sequential)
 
 
 def build_table(
@@ -155,7 +192,7 @@ def build_table(
     )
 
 
-def _pointers(lengths: Sequence[int]) -> Ints:
+def _pointers(lengths: Sequence[int] | Ints) -> Ints:
     pointers = np.zeros(len(lengths) + 1, np.int64)
     np.cumsum(lengths, out=pointers[1:])
     return pointers
@@ -168,6 +205,10 @@ def turned(table: PlanTable, n_turns: int, step: int) -> PlanTable:
     """
     keep(len(table.child_member) * (n_turns - 1))
     check_offsets(len(table.order) * n_turns)
+
+    def tiled(pointers: Ints) -> Ints:
+        return _pointers(np.tile(np.diff(pointers), n_turns))
+
     turns = np.repeat(np.arange(n_turns) * step, len(table.child_member))
     alt_turns = np.repeat(np.arange(n_turns) * step, len(table.child_alt))
     members = (np.tile(table.child_member, n_turns) + turns) % table.n_members
@@ -175,10 +216,10 @@ def turned(table: PlanTable, n_turns: int, step: int) -> PlanTable:
     offsets = np.repeat(np.arange(n_turns) * table.n_plans, len(table.order))
     return replace(
         table,
-        plan_phase_ptr=_tile_pointers(table.plan_phase_ptr, n_turns),
-        phase_child_ptr=_tile_pointers(table.phase_child_ptr, n_turns),
+        plan_phase_ptr=tiled(table.plan_phase_ptr),
+        phase_child_ptr=tiled(table.phase_child_ptr),
         child_member=members.astype(np.int32),
-        child_alt_ptr=_tile_pointers(table.child_alt_ptr, n_turns),
+        child_alt_ptr=tiled(table.child_alt_ptr),
         child_alt=alternatives.astype(np.int32),
         child_is_write=np.tile(table.child_is_write, n_turns),
         child_bytes=np.tile(table.child_bytes, n_turns),
@@ -187,28 +228,16 @@ def turned(table: PlanTable, n_turns: int, step: int) -> PlanTable:
     )
 
 
-def _tile_pointers(pointers: Ints, n_turns: int) -> Ints:
-    return _pointers(np.tile(np.diff(pointers), n_turns).tolist())
-
-
 def mixed(tables: Sequence[PlanTable], weights: Sequence[int]) -> PlanTable:
     """One random-access table of several: *weights* are the parts that each takes of the volume."""
     plans = PlanSet()
     orders: list[Int32s] = []
     lengths = [len(table.order) for table in tables]
     for table, weight, length in zip(tables, weights, lengths, strict=True):
-        numbers = np.array([plans.add(table.plan(i)) for i in range(table.n_plans)], np.int32)
+        order = plans.add(table.plans)[table.order]
         share = Fraction(weight, sum(weights))
-        orders.append(np.resize(numbers[table.order], _mixed_length(share, length, lengths)))
-    first = tables[0]
-    return build_table(
-        plans.plans,
-        np.concatenate(orders),
-        first.n_members,
-        first.request_bytes,
-        is_sequential=first.is_sequential,
-        read_policy=first.read_policy,
-    )
+        orders.append(np.resize(order, _mixed_length(share, length, lengths)))
+    return tables[0].with_plans(plans.plans, np.concatenate(orders))
 
 
 def _mixed_length(share: Fraction, length: int, lengths: Sequence[int]) -> int:
@@ -228,25 +257,17 @@ def with_rare_phase(table: PlanTable, phase: Sequence[RawChild], share: float) -
     >>> with_rare_phase(base, [((0,), True, 0, 512, 1)], 0.25).order
     array([1, 0, 0, 0], dtype=int32)
     """
-    front = table_plan([phase])[0]
-    plain = [((), *table.plan(i)) for i in range(table.n_plans)]
-    dirty = [(front, *table.plan(i)) for i in range(table.n_plans)] if share > 0 else []
+    front, own = table_plan([phase])[0], table.plans
+    plans = [((), *plan) for plan in own]
+    if share <= 0:
+        return table.with_plans(plans, table.order)
     period = len(table.order)
-    if share > 0:
-        wanted = min(int(np.ceil(1 / share)), MAX_ORDER)
-        period = period * -(-wanted // period)
+    wanted = min(int(np.ceil(1 / share)), MAX_ORDER)
+    period *= -(-wanted // period)
     order = np.resize(table.order, period)
-    if dirty:
-        n_dirty = max(1, round(share * period))
-        order[np.arange(n_dirty) * period // n_dirty] += table.n_plans
-    return build_table(
-        plain + dirty,
-        order,
-        table.n_members,
-        table.request_bytes,
-        is_sequential=table.is_sequential,
-        read_policy=table.read_policy,
-    )
+    n_dirty = max(1, round(share * period))
+    order[np.arange(n_dirty) * period // n_dirty] += table.n_plans
+    return table.with_plans([*plans, *((front, *plan) for plan in own)], order)
 
 
 def with_last_phase(table: PlanTable, phase: Sequence[RawChild]) -> PlanTable:
@@ -257,14 +278,7 @@ def with_last_phase(table: PlanTable, phase: Sequence[RawChild]) -> PlanTable:
     ((((0,), True, 4096, 1),), (((0,), True, 0, 1),))
     """
     last = table_plan([phase])[0]
-    return build_table(
-        [(*table.plan(i), last) for i in range(table.n_plans)],
-        table.order,
-        table.n_members,
-        table.request_bytes,
-        is_sequential=table.is_sequential,
-        read_policy=table.read_policy,
-    )
+    return table.with_plans([(*plan, last) for plan in table.plans], table.order)
 
 
 def expectation(table: PlanTable) -> Expectation:
@@ -296,3 +310,66 @@ def expectation(table: PlanTable) -> Expectation:
         member_read_bytes=by_member(read * table.child_bytes),
         member_write_bytes=by_member(write * table.child_bytes),
     )
+
+
+# -- read balancing -----------------------------------------------------------------------------
+
+
+def _turned_plan(plan: TablePlan, turn: int, *, keep_all: bool) -> TablePlan:
+    """*plan* with each child's alternatives turned, only the first kept unless *keep_all*."""
+    phases = []
+    for phase in plan:
+        children = []
+        for number, (members, is_write, size, bios) in enumerate(phase):
+            at = (turn + number) % len(members)
+            order = members[at:] + members[:at]
+            children.append((order if keep_all else order[:1], is_write, size, bios))
+        phases.append(tuple(children))
+    return tuple(phases)
+
+
+def _spread(table: PlanTable, *, keep_all: bool, run: int = 1) -> PlanTable:
+    """*table* with every plan in all turns of its alternatives, each for *run* requests."""
+    counts = np.diff(table.child_alt_ptr)
+    turns = math.lcm(*(int(n) for n in np.unique(counts))) if len(counts) else 1
+    if turns == 1:
+        return table
+    keep(len(table.child_member) * turns)
+    check_offsets(len(table.order) * turns)
+    plans = [
+        _turned_plan(plan, turn, keep_all=keep_all) for turn in range(turns) for plan in table.plans
+    ]
+    order = np.tile(table.order, -(-run // len(table.order)))
+    turned_orders = [order + turn * table.n_plans for turn in range(turns)]
+    joined = np.stack(turned_orders, axis=1).reshape(-1)
+    return table.with_plans(plans, joined if run == 1 else np.concatenate(turned_orders))
+
+
+def balanced(table: PlanTable, policy: str) -> PlanTable:
+    """*table* under a read policy of mirrors.
+
+    "round-robin" sends reads to the copies in turn (random access draws the turn), whatever their
+    load. "shortest-queue" takes the copy with the fewest outstanding commands, equals in turn.
+    "md" takes the first of equals, "first" has one alternative only.
+
+    >>> base = build_table([((((0, 1), False, 4096, 1),),)], np.zeros(1, np.int32), 2, 4096)
+    >>> balanced(base, "round-robin").child_alt.tolist()
+    [0, 1]
+    >>> balanced(base, "shortest-queue").child_alt.tolist()
+    [0, 1, 1, 0]
+    """
+    if policy in ("round-robin", "shortest-queue"):
+        return _spread(table, keep_all=policy == "shortest-queue")
+    return table
+
+
+def sticky(table: PlanTable, streams: int) -> PlanTable:
+    """Sequential reads of a raid1 under md: a stream stays on one member, at any queue depth.
+
+    One stream reads the first member alone; several keep to different ones, here for runs of
+    `STREAM_RUN` requests. Source: md ground truth (2000:0 and 300:300:0).
+    """
+    if streams > 1:
+        return _spread(table, keep_all=False, run=STREAM_RUN)
+    plans = [_turned_plan(plan, 0, keep_all=False) for plan in table.plans]
+    return replace(table.with_plans(plans, table.order), is_sequential=True)

@@ -53,15 +53,18 @@ def rebuild_plan_table(geometry: RaidGeometry, spare_member: int) -> PlanTable:
     """
     _check_spare(geometry, spare_member)
     size = _unit(geometry)
-    gone = {*geometry.lost, spare_member}
-    if geometry.record.stripe_cache:
-        plans = [_restore([(m,) for m in _live(geometry, gone)], spare_member, size)]
-    else:
-        plans = [
-            _restore([sources], spare_member, size)
-            for sources in _mirror_sources(geometry, spare_member, gone)
-        ]
-    return _cycle(geometry, plans, size)
+    live = _live(geometry, (*geometry.lost, spare_member))
+    writes = (((spare_member,), True, size, 1),)
+    if geometry.record.stripe_cache:  # row by row
+        bios = size // BLOCK
+        reads = tuple(((member,), False, size, bios) for member in live)
+        return _cycle(geometry, [(reads, (((spare_member,), True, size, bios),))], size)
+    sources = [live]
+    if geometry.record.has_chunks:  # holders of each chunk of the spare until the layout repeats
+        offsets = range(0, period_bytes(geometry), geometry.chunk)
+        held = [[m for m, _ in geometry.address_map.locate(offset)] for offset in offsets]
+        sources = [tuple(m for m in on if m in live) for on in held if spare_member in on]
+    return _cycle(geometry, [(((on, False, size, 1),), writes) for on in sources], size)
 
 
 def check_plan_table(geometry: RaidGeometry) -> PlanTable:
@@ -74,8 +77,7 @@ def check_plan_table(geometry: RaidGeometry) -> PlanTable:
         raise GeometryError("raid0 has no redundancy; there is nothing to check")
     size = _unit(geometry)
     bios = size // BLOCK if geometry.record.stripe_cache else 1
-    live = _live(geometry, set(geometry.lost))
-    reads = tuple(((member,), False, size, bios) for member in live)
+    reads = tuple(((member,), False, size, bios) for member in _live(geometry, geometry.lost))
     return _cycle(geometry, [(reads, ())], size)
 
 
@@ -94,32 +96,13 @@ def _unit(geometry: RaidGeometry) -> int:
     return unit if not geometry.record.has_chunks else min(unit, geometry.chunk)
 
 
-def _live(geometry: RaidGeometry, gone: set[int]) -> list[int]:
-    return [member for member in range(geometry.members) if member not in gone]
-
-
-def _restore(sources: list[tuple[int, ...]], spare: int, size: int) -> TablePlan:
-    """Read *sources* (alternatives each), write the spare; several sources go row by row."""
-    bios = size // BLOCK if len(sources) > 1 else 1
-    reads = tuple((members, False, size, bios) for members in sources)
-    return reads, (((spare,), True, size, bios),)
-
-
-def _mirror_sources(geometry: RaidGeometry, spare: int, gone: set[int]) -> list[tuple[int, ...]]:
-    """Members that hold what the spare holds, for each of its chunks until the layout repeats."""
-    if not geometry.record.has_chunks:
-        return [tuple(_live(geometry, gone))]
-    sources = []
-    for offset in range(0, period_bytes(geometry), geometry.chunk):
-        members = [member for member, _ in geometry.address_map.locate(offset)]
-        if spare in members:
-            sources.append(tuple(member for member in members if member not in gone))
-    return sources
+def _live(geometry: RaidGeometry, gone: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(member for member in range(geometry.members) if member not in gone)
 
 
 def _cycle(geometry: RaidGeometry, plans: list[TablePlan], size: int) -> PlanTable:
     distinct = PlanSet()
-    numbers = np.array([distinct.add(plan) for plan in plans], np.int32)
+    numbers = distinct.add(plans)
     if geometry.record.copies == "layout":
         check_offsets(len(numbers) * (geometry.chunk // size))
         numbers = np.repeat(numbers, geometry.chunk // size)

@@ -12,18 +12,15 @@ from fractions import Fraction
 from typing import Final, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from nvmesim.array_types import Ints
 from nvmesim.errors import GeometryError, InputError
 from nvmesim.raid.arrays import (
     Expectation,
-    PlanSet,
     PlanTable,
-    build_table,
+    collected,
     expectation,
     mixed,
-    table_plan,
     turned,
     with_rare_phase,
 )
@@ -32,12 +29,14 @@ from nvmesim.raid.map import BLOCK
 from nvmesim.raid.planner.budget import check_offsets, spend
 from nvmesim.raid.planner.pieces import BARRIER_UNIT, crosses_barriers, split_unit
 from nvmesim.raid.planner.plan import SECTOR, bitmap_phase, pieces, raw_plan
-from nvmesim.raid.planner.reuse import is_reused, reused_table
 from nvmesim.raid.planner.sequential import (
+    Pattern,
     coalesced_table,
+    is_reused,
     needs_depth_model,
     overflows_at_random,
     random_overflow_table,
+    reused_table,
     sequential_table,
 )
 
@@ -77,7 +76,16 @@ def plan_table(
     """
     align = block_size if align is None else align
     _check_sizes(block_size, align, offset, span, depth)
-    table = _with_rebuilding(geometry, op, block_size, access, align, offset, span, depth)
+    pattern = Pattern(op, block_size, align, offset, span, depth)
+    # With a rebuild, the parts below and above the point that it has reached.
+    share = Fraction(geometry.rebuilt).limit_denominator(100) if geometry.rebuilding else 0
+    parts = [
+        (_part(geometry, replace(pattern, below=below), access), int(weight * 100))
+        for below, weight in ((False, 1 - share), (True, share))
+        if weight
+    ]
+    tables = [table for table, _ in parts]
+    table = tables[0] if len(tables) == 1 else mixed(tables, [weight for _, weight in parts])
     table = replace(table, read_policy=geometry.read_policy)
     if op == "write" and geometry.bitmap == "internal":
         if first_dirty is None:
@@ -86,40 +94,14 @@ def plan_table(
     return table
 
 
-def _with_rebuilding(
-    geometry: RaidGeometry,
-    op: Op,
-    block_size: int,
-    access: Access,
-    align: int,
-    offset: int,
-    span: int | None,
-    depth: int,
-) -> PlanTable:
-    """The table, mixed of the parts below and above the point that a rebuild has reached."""
-    share = Fraction(geometry.rebuilt).limit_denominator(100) if geometry.rebuilding else 0
-    parts = []
-    for below, weight in ((False, 1 - share), (True, share)):
-        if weight:
-            if (
-                access == "random"
-                and op == "write"
-                and overflows_at_random(geometry, block_size, depth)
-            ):
-                table = random_overflow_table(
-                    geometry, block_size, align, offset, span, depth, below=below
-                )
-            elif access == "random":
-                table = _random_table(geometry, op, block_size, align, offset, span, below)
-            elif op == "write" and needs_depth_model(geometry, block_size, depth):
-                table = coalesced_table(geometry, block_size, offset, depth, below=below)
-            else:
-                table = sequential_table(geometry, op, block_size, offset, below=below)
-            parts.append((table, weight))
-    if len(parts) == 1:
-        return parts[0][0]
-    weights = [int(weight * 100) for _, weight in parts]
-    return mixed([table for table, _ in parts], weights)
+def _part(geometry: RaidGeometry, pattern: Pattern, access: Access) -> PlanTable:
+    if access == "random":
+        if overflows_at_random(geometry, pattern):
+            return random_overflow_table(geometry, pattern)
+        return _random_table(geometry, pattern)
+    if needs_depth_model(geometry, pattern):
+        return coalesced_table(geometry, pattern)
+    return sequential_table(geometry, pattern)
 
 
 def _check_sizes(block_size: int, align: int, offset: int, span: int | None, depth: int) -> None:
@@ -173,36 +155,26 @@ def representatives(geometry: RaidGeometry, offsets: Ints, block_size: int) -> I
     return np.where(inside + block_size <= chunk, found - inside + kept, found)
 
 
-def _random_table(
-    geometry: RaidGeometry,
-    op: Op,
-    block_size: int,
-    align: int,
-    offset: int,
-    span: int | None,
-    below: bool,
-) -> PlanTable:
+def _random_table(geometry: RaidGeometry, pattern: Pattern) -> PlanTable:
     if not geometry.record.redundant and isinstance(geometry.member_size, tuple):
-        return _zoned_table(geometry, op, block_size, align, offset, below)
-    if is_reused(geometry, op, span):
-        return reused_table(geometry, op, block_size, align, offset, span, below=below)
+        return _zoned_table(geometry, pattern)
+    if is_reused(geometry, pattern):
+        return reused_table(geometry, pattern)
+    block_size, align, span = pattern.block_size, pattern.align, pattern.span
     period = period_bytes(geometry)
-    if crosses_barriers(geometry, block_size, align, offset):
+    if crosses_barriers(geometry, block_size, align, pattern.offset):
         period = BARRIER_UNIT
     count = period // math.gcd(period, align)
     available = count if span is None else (span - block_size) // align + 1
     is_whole = available >= 4 * count or span is None
     shift = _turn(geometry)
-    if is_whole and shift and _n_classes(geometry, block_size, align) > MANY_CLASSES:
-        stripe = geometry.chunk * geometry.data_disks
-        if stripe % align == 0:
-            check_offsets(stripe // align)
-            offsets = offset + np.arange(stripe // align, dtype=np.int64) * align
-            table = _planned(geometry, op, block_size, offsets, below)
-            return turned(table, geometry.members, shift)
-    check_offsets(count if is_whole else available)
-    offsets = offset + np.arange(count if is_whole else available, dtype=np.int64) * align
-    return _planned(geometry, op, block_size, offsets, below)
+    stripe = geometry.chunk * geometry.data_disks
+    chunks = period_bytes(geometry) // max(1, geometry.chunk)
+    classes = chunks * min(-(-block_size // align), -(-geometry.chunk // align))
+    if is_whole and shift and classes > MANY_CLASSES and stripe % align == 0:
+        table = _planned(geometry, pattern, stripe // align)
+        return turned(table, geometry.members, shift)
+    return _planned(geometry, pattern, count if is_whole else available)
 
 
 def _turn(geometry: RaidGeometry) -> int:
@@ -212,57 +184,43 @@ def _turn(geometry: RaidGeometry) -> int:
     return {"left-symmetric": -1, "right-symmetric": 1}.get(geometry.layout_name, 0)
 
 
-def _n_classes(geometry: RaidGeometry, block_size: int, align: int) -> int:
-    chunks = period_bytes(geometry) // geometry.chunk
-    return chunks * min(-(-block_size // align), -(-geometry.chunk // align))
-
-
-def _planned(
-    geometry: RaidGeometry, op: Op, block_size: int, offsets: Ints, below: bool
-) -> PlanTable:
-    """One plan for each class of *offsets*, and the order in which they come."""
-    found, inverse = np.unique(representatives(geometry, offsets, block_size), return_inverse=True)
-    spend(0, len(found) * pieces(geometry, block_size))
-    plans = PlanSet()
-    numbers = np.array(
-        [
-            plans.add(table_plan(raw_plan(geometry, op, int(start), block_size, below=below)))
-            for start in found
-        ],
-        np.int32,
+def _planned(geometry: RaidGeometry, pattern: Pattern, count: int) -> PlanTable:
+    """Requests at the first *count* places of *pattern*, planned once for each class of them."""
+    check_offsets(count)
+    offsets = pattern.offset + np.arange(count, dtype=np.int64) * pattern.align
+    found, inverse = np.unique(
+        representatives(geometry, offsets, pattern.block_size), return_inverse=True
     )
-    order: NDArray[np.int32] = numbers[inverse]
-    return build_table(plans.plans, order, geometry.members, block_size)
+    table = _exact(geometry, pattern, found)
+    return replace(table, order=table.order[inverse])
 
 
-def _zoned_table(
-    geometry: RaidGeometry, op: Op, block_size: int, align: int, offset: int, below: bool
-) -> PlanTable:
+def _zoned_table(geometry: RaidGeometry, pattern: Pattern) -> PlanTable:
     """raid0 on members of different sizes: each zone by its period, weighted by its length."""
-    zones = geometry.address_map.zones
     tables, weights = [], []
-    for zone in zones:
+    for zone in geometry.address_map.zones:
         period = len(zone.members) * geometry.chunk
-        start = zone.start + (offset - zone.start) % align
-        check_offsets(period // math.gcd(period, align))
-        offsets = start + np.arange(period // math.gcd(period, align), dtype=np.int64) * align
+        start = zone.start + (pattern.offset - zone.start) % pattern.align
+        count = period // math.gcd(period, pattern.align)
+        check_offsets(count)
+        offsets = start + np.arange(count, dtype=np.int64) * pattern.align
         starts = zone.start + (offsets - zone.start) % period
-        starts = starts[starts + block_size <= zone.end]
+        starts = starts[starts + pattern.block_size <= zone.end]
         if len(starts):
-            tables.append(_exact(geometry, op, block_size, starts, below))
+            tables.append(_exact(geometry, pattern, starts))
             weights.append((zone.end - zone.start) // geometry.chunk)
     if not tables:
-        raise GeometryError(f"block size is {block_size}; no zone of the raid0 is that long")
+        raise GeometryError(
+            f"block size is {pattern.block_size}; no zone of the raid0 is that long"
+        )
     return tables[0] if len(tables) == 1 else mixed(tables, weights)
 
 
-def _exact(
-    geometry: RaidGeometry, op: Op, block_size: int, offsets: Ints, below: bool
-) -> PlanTable:
-    spend(0, len(offsets) * pieces(geometry, block_size))
-    plans = PlanSet()
-    numbers = [
-        plans.add(table_plan(raw_plan(geometry, op, int(start), block_size, below=below)))
+def _exact(geometry: RaidGeometry, pattern: Pattern, offsets: Ints) -> PlanTable:
+    """Requests at *offsets*, each planned."""
+    spend(0, len(offsets) * pieces(geometry, pattern.block_size))
+    plans = (
+        raw_plan(geometry, pattern.op, int(start), pattern.block_size, below=pattern.below)
         for start in offsets
-    ]
-    return build_table(plans.plans, np.array(numbers, np.int32), geometry.members, block_size)
+    )
+    return collected(plans, geometry.members, pattern.block_size)

@@ -123,7 +123,7 @@ def test_what_has_to_be_planned(monkeypatch):
     }
     scenario = resolve(scenario_from_dict(tables))
     lower(scenario)
-    from nvmesim.model.arrays import volume_plans
+    from nvmesim.model import volume_plans
     from nvmesim.raid.planner import budget
 
     volume_plans._table.cache_clear()

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from nvmesim.raid.arrays import PlanTable, expectation
 from nvmesim.raid.geometry import Op, Plan, RaidGeometry
 from nvmesim.raid.planner.plan import plan_request
-from nvmesim.raid.planner.stripe_cache import StripeCache
+from nvmesim.raid.planner.row import StripeCache
 from nvmesim.raid.tables import plan_table
 
 DATA = Path(__file__).parent / "data"

@@ -11,7 +11,7 @@ import pytest
 
 from nvmesim.raid.geometry import RaidGeometry
 from nvmesim.raid.planner.plan import plan_request
-from nvmesim.raid.planner.stripe_cache import StripeCache
+from nvmesim.raid.planner.row import StripeCache
 from tests.raid.md_truth import DATA, KIB
 
 SECTOR = 512

@@ -5,7 +5,7 @@ import pytest
 
 from nvmesim.raid.geometry import RaidGeometry
 from nvmesim.raid.planner.plan import plan_request
-from nvmesim.raid.planner.stripe_cache import StripeCache
+from nvmesim.raid.planner.row import StripeCache
 from nvmesim.raid.tables import expectation, plan_table
 from tests.raid.volumes import ready_for, simulated
 

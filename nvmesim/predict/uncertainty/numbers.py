@@ -16,7 +16,7 @@ from pydantic import BaseModel
 
 from nvmesim.catalog.load import quantities, with_alternative
 from nvmesim.catalog.profile import DriveProfile, Frozen, JointDraws, Quantity, StackProfile
-from nvmesim.model.rings import batch_of
+from nvmesim.model.host import batch_of
 from nvmesim.scenario.resolved import ResolvedScenario
 
 Model = TypeVar("Model", bound=BaseModel)

@@ -23,7 +23,7 @@ from nvmesim.raid.planner.budget import check_commands, keep, spend
 from nvmesim.raid.planner.merge import RowRun, merge_rows
 from nvmesim.raid.planner.parity import ParityPlanner, Span
 from nvmesim.raid.planner.pieces import RawChild
-from nvmesim.raid.planner.stripe_cache import N_BUCKETS
+from nvmesim.raid.planner.row import N_BUCKETS
 
 JOIN: Final = 0.5
 """Chance that data joins the rows of a stripe whose reads end in the same round: an even race.

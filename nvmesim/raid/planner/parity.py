@@ -16,8 +16,7 @@ from nvmesim.raid.geometry import RAID5_MAX_REQUEST, Op, RaidGeometry
 from nvmesim.raid.map import BLOCK
 from nvmesim.raid.planner.merge import Command, RowRun, merge_rows
 from nvmesim.raid.planner.pieces import RawChild, submission_pieces
-from nvmesim.raid.planner.row import RowTask, RowWork, settle_row
-from nvmesim.raid.planner.stripe_cache import StripeCache
+from nvmesim.raid.planner.row import RowTask, RowWork, StripeCache, settle_row
 
 PPL_BATCH: Final = 8
 """Rows that share one partial parity log write. Source: md raid5.h, MAX_STRIPE_BATCH; the md

@@ -18,7 +18,7 @@ from nvmesim.raid.planner.merge import joined
 from nvmesim.raid.planner.parity import ParityPlanner
 from nvmesim.raid.planner.pieces import RawChild, plan_pieces
 from nvmesim.raid.planner.records import plan_records
-from nvmesim.raid.planner.stripe_cache import StripeCache
+from nvmesim.raid.planner.row import StripeCache
 
 SECTOR: Final = 512
 

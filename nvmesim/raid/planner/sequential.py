@@ -1,61 +1,84 @@
-"""Sequential streams: the exact cycle of plans, with the stripe cache as the stream keeps it.
+"""Tables of loads that meet the stripe cache: streams, and random writes that overflow or reuse it.
 
-On raid5/6 a row is written several times, once for each chunk of its stripe, and md still
-holds what it read or wrote before: a sub-stripe stream reads far less than random writes do.
+On raid5/6 a row of a stream is written several times, once for each chunk of its stripe, and md
+still holds what it read or wrote before: a sub-stripe stream reads far less than random writes do.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 
-from nvmesim.raid.arrays import PlanSet, PlanTable, build_table, table_plan
+from nvmesim.raid.arrays import PlanTable, collected
 from nvmesim.raid.geometry import RAID5_MAX_REQUEST, Op, RaidGeometry
 from nvmesim.raid.map import BLOCK
 from nvmesim.raid.planner.budget import check_offsets, spend
 from nvmesim.raid.planner.depth import DepthModel
 from nvmesim.raid.planner.merge import joined
 from nvmesim.raid.planner.pieces import BARRIER_UNIT, crosses_barriers
-from nvmesim.raid.planner.plan import pieces, raw_plan
-from nvmesim.raid.planner.stripe_cache import StripeCache
+from nvmesim.raid.planner.plan import RawPlan, pieces, raw_plan
+from nvmesim.raid.planner.row import StripeCache
 
 OVERFLOWS: Final = 1024
 """Random requests that are followed where they overflow the stripe cache."""
 MAX_REQUESTS: Final = 1 << 15
 """Requests of a cycle that are followed; a longer cycle (odd block sizes) is cut there."""
+LEAST_SHARE: Final = 0.05
+"""Share of the rows that are cached from which re-use counts. Below, a write saves at most so much
+of its reads, and the exact expectation over all offsets is worth more than a sample."""
+MOST_ROWS: Final = 400_000
+"""Rows that are followed where they are re-used."""
+RECORDED: Final = 4096
+"""Requests of a random load whose plans are kept, if rows allow."""
 
 
-def sequential_table(
-    geometry: RaidGeometry, op: Op, block_size: int, offset: int, *, below: bool = False
-) -> PlanTable:
+@dataclass(frozen=True)
+class Pattern:
+    """Requests that are planned together; lengths in bytes, as `plan_table` takes them."""
+
+    op: Op
+    block_size: int
+    align: int
+    offset: int
+    span: int | None
+    depth: int
+    below: bool = False
+    """They lie where rebuilding members are good already."""
+
+
+def sequential_table(geometry: RaidGeometry, pattern: Pattern) -> PlanTable:
     """The cycle of plans of a stream at queue depth 1, once the stripe cache is warm."""
-    small, repeats, per_chunk, keeps = _reduced(geometry, block_size, offset)
-    n_requests = _cycle(small, block_size, offset)
-    start = offset % _period(small)
-    cache = StripeCache(max(small.stripe_cache, 8 * _rows(small)))
-    if repeats == 1:
-        cache = StripeCache(small.stripe_cache)
+    block_size = pattern.block_size
+    small, repeats, per_chunk, keeps = _reduced(geometry, block_size, pattern.offset)
+    n_requests = _cycle(small, block_size, pattern.offset)
+    period = _period(small)
+    rows = small.stripe_cache
+    cache = StripeCache(rows if repeats == 1 else max(rows, 8 * (small.chunk // BLOCK)))
     stripe = small.data_disks * small.chunk if small.record.stripe_cache else small.chunk
     keeps_data = small.record.stripe_cache or small.record.records
     warm = -(-2 * stripe // block_size) if keeps_data else 0
     check_offsets(n_requests * repeats)
     spend(0, (warm + n_requests) * pieces(small, block_size))
-    base = 2 * _period(small) * -(-(warm * block_size + 1) // _period(small))
-    plans = PlanSet()
-    numbers: list[int] = []
-    for k in range(-warm, n_requests):
-        if not keeps and k % per_chunk == 0:
-            cache = StripeCache(8)
-        place = base + start + k * block_size
-        plan = raw_plan(small, op, place, block_size, cache, below=below)
-        if k >= 0:
-            numbers.append(plans.add(table_plan(plan)))
-    groups = np.array(numbers, np.int32).reshape(-1, 1, per_chunk)
-    order = np.repeat(groups, repeats, axis=1).reshape(-1)
-    return build_table(plans.plans, order, geometry.members, block_size, is_sequential=True)
+    first = 2 * period * -(-(warm * block_size + 1) // period) + pattern.offset % period
+
+    def followed() -> Iterator[RawPlan]:
+        held = cache
+        for k in range(-warm, n_requests):
+            if not keeps and k % per_chunk == 0:
+                held = StripeCache(8)
+            start = first + k * block_size
+            plan = raw_plan(small, pattern.op, start, block_size, held, below=pattern.below)
+            if k >= 0:
+                yield plan
+
+    table = collected(followed(), geometry.members, block_size, is_sequential=True)
+    groups = table.order.reshape(-1, 1, per_chunk)
+    return replace(table, order=np.repeat(groups, repeats, axis=1).reshape(-1))
 
 
 def _reduced(
@@ -77,10 +100,6 @@ def _reduced(
     return replace(geometry, chunk=unit), chunk // unit, unit // block_size, keeps
 
 
-def _rows(geometry: RaidGeometry) -> int:
-    return geometry.chunk // BLOCK
-
-
 def _period(geometry: RaidGeometry) -> int:
     if not geometry.record.has_chunks:
         return BARRIER_UNIT
@@ -99,61 +118,104 @@ def _cycle(geometry: RaidGeometry, block_size: int, offset: int) -> int:
     return min(math.lcm(period, block_size) // block_size, MAX_REQUESTS)
 
 
-def needs_depth_model(geometry: RaidGeometry, block_size: int, depth: int) -> bool:
+def _rows(geometry: RaidGeometry, block_size: int) -> int:
+    """Rows of 4 KiB across the members that a request covers, at most."""
+    stripes = -(-block_size // (geometry.chunk * geometry.data_disks))
+    return min(stripes * (geometry.chunk // BLOCK), -(-block_size // BLOCK))
+
+
+def needs_depth_model(geometry: RaidGeometry, pattern: Pattern) -> bool:
     """True if writes of a stream meet in the rows of a raid5 or raid6.
 
     They do with more than a chunk in flight, or if one request overflows the stripe cache.
     """
-    if not geometry.record.stripe_cache:
+    if pattern.op == "read" or not geometry.record.stripe_cache:
         return False
-    stripes = -(-block_size // (geometry.chunk * geometry.data_disks))
-    rows = min(stripes * _rows(geometry), -(-block_size // BLOCK))
-    return (depth > 1 and depth * block_size > geometry.chunk) or rows > geometry.stripe_cache
+    gathers = pattern.depth > 1 and pattern.depth * pattern.block_size > geometry.chunk
+    return gathers or _rows(geometry, pattern.block_size) > geometry.stripe_cache
 
 
-def overflows_at_random(geometry: RaidGeometry, block_size: int, depth: int) -> bool:
+def overflows_at_random(geometry: RaidGeometry, pattern: Pattern) -> bool:
     """True if random writes are handled before all of a stripe has come.
 
     They are when those in flight overflow the stripe cache and a stripe takes several of the bios
     of 1 MiB that raid5/6 cuts requests into; smaller stripes come as a whole.
     """
-    if not geometry.record.stripe_cache or geometry.kernel == "none":
+    if pattern.op == "read" or not geometry.record.stripe_cache or geometry.kernel == "none":
         return False
-    stripe = geometry.chunk * geometry.data_disks
-    rows = min(-(-block_size // stripe) * _rows(geometry), -(-block_size // BLOCK))
-    whole = min(block_size, stripe) <= RAID5_MAX_REQUEST
-    return not whole and rows * depth > geometry.stripe_cache
+    is_one = min(pattern.block_size, geometry.chunk * geometry.data_disks) <= RAID5_MAX_REQUEST
+    rows = _rows(geometry, pattern.block_size) * pattern.depth
+    return not is_one and rows > geometry.stripe_cache
 
 
-def random_overflow_table(
-    geometry: RaidGeometry,
-    block_size: int,
-    align: int,
-    offset: int,
-    span: int | None,
-    depth: int,
-    *,
-    below: bool = False,
-) -> PlanTable:
-    """Plans of random writes that overflow the stripe cache, *depth* in flight."""
-    size = _period(geometry) * 64 if span is None else span
-    count = max(1, (size - block_size) // align + 1)
-    model = DepthModel(geometry, block_size, depth, below=below, starts=(align, count))
-    plans = PlanSet()
-    numbers = [plans.add(table_plan(plan)) for plan in model.run(offset, OVERFLOWS)]
-    return build_table(plans.plans, np.array(numbers, np.int32), geometry.members, block_size)
+def random_overflow_table(geometry: RaidGeometry, pattern: Pattern) -> PlanTable:
+    """Plans of random writes that overflow the stripe cache."""
+    block_size, align = pattern.block_size, pattern.align
+    size = _period(geometry) * 64 if pattern.span is None else pattern.span
+    starts = align, max(1, (size - block_size) // align + 1)
+    model = DepthModel(geometry, block_size, pattern.depth, below=pattern.below, starts=starts)
+    return collected(model.run(pattern.offset, OVERFLOWS), geometry.members, block_size)
 
 
-def coalesced_table(
-    geometry: RaidGeometry, block_size: int, offset: int, depth: int, *, below: bool = False
-) -> PlanTable:
-    """The cycle of plans of a stream of writes at queue depth *depth* on raid5 or raid6."""
-    model = DepthModel(geometry, block_size, depth, below=below)
-    plans = PlanSet()
-    cycle = model.cycle(offset)
+def coalesced_table(geometry: RaidGeometry, pattern: Pattern) -> PlanTable:
+    """The cycle of plans of a stream of writes at depth on raid5 or raid6."""
+    model = DepthModel(geometry, pattern.block_size, pattern.depth, below=pattern.below)
+    cycle = model.cycle(pattern.offset)
     if geometry.kernel == "none":
         cycle = [[joined(phase, geometry.max_sectors) for phase in plan] for plan in cycle]
-    numbers = [plans.add(table_plan(plan)) for plan in cycle]
-    return build_table(
-        plans.plans, np.array(numbers, np.int32), geometry.members, block_size, is_sequential=True
-    )
+    return collected(cycle, geometry.members, pattern.block_size, is_sequential=True)
+
+
+# -- re-use -------------------------------------------------------------------------------------
+#
+# md keeps the blocks of the last ``stripe_cache_size`` rows. Where these are a share of all rows
+# that a random load touches, a write often needs to read less; on a span that fits the cache it
+# reads nothing. Followed request by request, because what a row holds depends on what was written
+# to it before. Source: md ground truth (stripe_cache_size 8192 against 256).
+
+
+def rows_touched(geometry: RaidGeometry, span: int | None) -> int | None:
+    """Rows of 4 KiB that a load within *span* bytes of the volume meets; None: not known.
+
+    >>> rows_touched(RaidGeometry(5, 4, 65536, member_size=1 << 30), None)
+    262144
+    """
+    size = geometry.member_size
+    if isinstance(size, tuple):
+        size = min(size)
+    rows = [] if size is None else [size // BLOCK]
+    rows += [] if span is None else [-(-span // (geometry.data_disks * BLOCK))]
+    return min(rows, default=None)
+
+
+def is_reused(geometry: RaidGeometry, pattern: Pattern) -> bool:
+    """True if so much of what a random load touches is cached that it shows."""
+    if not geometry.record.stripe_cache or geometry.kernel == "none":
+        return False
+    if pattern.op == "read" and not geometry.lost:
+        return False
+    rows = rows_touched(geometry, pattern.span)
+    return rows is not None and geometry.stripe_cache >= LEAST_SHARE * rows
+
+
+def reused_table(geometry: RaidGeometry, pattern: Pattern) -> PlanTable:
+    """Plans of random requests in the order in which a warm stripe cache meets them."""
+    block_size, align = pattern.block_size, pattern.align
+    rows = rows_touched(geometry, pattern.span) or 1
+    end = pattern.span
+    if end is None:
+        end = rows * BLOCK * geometry.data_disks - pattern.offset
+    starts = max(1, (end - block_size) // align + 1)
+    per_request = max(1, block_size // (geometry.data_disks * BLOCK))
+    most = MOST_ROWS // per_request
+    recorded = max(64, min(RECORDED, most // 4))
+    warm = min(4 * min(geometry.stripe_cache, rows) // per_request + 1, most)
+    draw = random.Random(0)
+    cache = StripeCache(geometry.stripe_cache)
+    plans = []
+    for k in range(warm + recorded):
+        start = pattern.offset + draw.randrange(starts) * align
+        plan = raw_plan(geometry, pattern.op, start, block_size, cache, below=pattern.below)
+        if k >= warm:
+            plans.append(plan)
+    return collected(plans, geometry.members, block_size)

@@ -11,14 +11,15 @@ from typing import Final
 import numpy as np
 
 from nvmesim.model.commands import is_flushed
-from nvmesim.model.load.request import RequestKind
-from nvmesim.model.load.sync import JOURNAL, RECORD
+from nvmesim.model.request_kinds import JOURNAL, RECORD, RequestKind
 from nvmesim.raid.arrays import (
     MAX_ORDER,
     PlanSet,
     PlanTable,
     TablePlan,
+    balanced,
     build_table,
+    sticky,
     with_last_phase,
 )
 from nvmesim.raid.geometry import RaidGeometry
@@ -27,7 +28,6 @@ from nvmesim.raid.planner.budget import check_offsets
 from nvmesim.raid.planner.pieces import RawChild
 from nvmesim.raid.planner.plan import flush_phase
 from nvmesim.raid.planner.records import AGGREGATION
-from nvmesim.raid.policy import balanced, sticky
 from nvmesim.raid.rebuild import check_plan_table, rebuild_plan_table
 from nvmesim.raid.tables import plan_table
 from nvmesim.scenario.resolved import Drive, Volume
@@ -141,9 +141,8 @@ def _journal_write(volume: Volume, geometry: RaidGeometry, n_bytes: int) -> list
     """A small write to the journal: it lies on one chunk, or on every mirror."""
     if not n_bytes:
         return []
-    _, copies = volume.raid.copies_of(geometry.members, volume.layout)
     live = [m for m in range(geometry.members) if m not in geometry.degraded]
-    return [((member,), True, 0, n_bytes, 1) for member in live[:copies]]
+    return [((member,), True, 0, n_bytes, 1) for member in live[: volume.copies]]
 
 
 def _volume_table(volume: Volume, drives: Sequence[Drive], kind: RequestKind) -> PlanTable:
@@ -201,10 +200,7 @@ def _assembled(
     total = sum(part.share for part in parts)
     lengths = [len(table.order) for table in tables]
     for part, table in zip(parts, tables, strict=True):
-        numbers = np.array(
-            [plans.add(_renamed(table.plan(i), part.members)) for i in range(table.n_plans)],
-            np.int32,
-        )
+        numbers = plans.add(_renamed(plan, part.members) for plan in table.plans)
         share = part.share / total
         if kind.access == "sequential":
             slab = ALIQUOT if part.geometry.record.records else SLAB
@@ -254,11 +250,8 @@ def without_last_phase(table: PlanTable) -> PlanTable:
     ((((1,), False, 4096, 1), ((2,), False, 4096, 1)),)
     """
     plans = PlanSet()
-    numbers = np.array([plans.add(table.plan(i)[:-1]) for i in range(table.n_plans)], np.int32)
-    return build_table(
-        plans.plans, numbers[table.order], table.n_members, table.request_bytes,
-        is_sequential=table.is_sequential, read_policy=table.read_policy,
-    )  # fmt: skip
+    numbers = plans.add(plan[:-1] for plan in table.plans)
+    return table.with_plans(plans.plans, numbers[table.order])
 
 
 def before_last(table: PlanTable) -> float:
@@ -289,10 +282,7 @@ def background_table(volume: Volume, drives: Sequence[Drive]) -> PlanTable:
             continue
         table = rebuild_plan_table(g, g.rebuilding[0]) if g.rebuilding else check_plan_table(g)
         size = table.request_bytes
-        numbers = np.array(
-            [plans.add(_renamed(table.plan(i), part.members)) for i in range(table.n_plans)],
-            np.int32,
-        )
+        numbers = plans.add(_renamed(plan, part.members) for plan in table.plans)
         orders.append(numbers[table.order])
     return build_table(
         plans.plans, np.concatenate(orders), len(volume.members), size, is_sequential=True

@@ -17,12 +17,12 @@ from typing import Final
 
 import numpy as np
 
-from nvmesim.model.arrays.volume import VolumeTarget
-from nvmesim.model.arrays.volume_plans import background_table
 from nvmesim.model.commands import Commands, Planned
 from nvmesim.model.host import Host
-from nvmesim.model.load.request import Access, RequestKind
 from nvmesim.model.lowered import RebuildInfo
+from nvmesim.model.request_kinds import Access, RequestKind
+from nvmesim.model.volume import VolumeTarget
+from nvmesim.model.volume_plans import background_table
 from nvmesim.network.builder import Row, const, op
 from nvmesim.network.network import Op
 from nvmesim.raid.map import BLOCK

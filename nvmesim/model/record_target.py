@@ -13,10 +13,10 @@ from dataclasses import replace
 from typing import Final
 
 from nvmesim.catalog.engine_profile import RecordCosts
-from nvmesim.model.arrays.volume import CACHE_BYTES, VolumeTarget
-from nvmesim.model.arrays.volume_plans import volume_table, without_last_phase
-from nvmesim.model.commands import Planned, check_can
-from nvmesim.model.load.request import Access, RequestKind
+from nvmesim.model.commands import Planned
+from nvmesim.model.request_kinds import Access, RequestKind
+from nvmesim.model.volume import CACHE_BYTES, VolumeTarget
+from nvmesim.model.volume_plans import volume_table, without_last_phase
 from nvmesim.network.builder import Row, op
 from nvmesim.network.network import Kind, Op
 from nvmesim.raid.arrays import PlanTable, expectation
@@ -36,16 +36,13 @@ class RecordTarget(VolumeTarget):
 
     def _write_cache(self) -> tuple[int, int]:
         """Gates of the dirty data: what may still gather, and what waits to be written."""
-        groups = [g for g in self._scenario.workload if self._is_target(g)]
-        replayed = any(g.trace is not None for g in groups)
-        if self._engine.cache.value < BLOCK or replayed or not any(g.read < 1 for g in groups):
+        if not self._is_write_back():
             return -1, -1
         flushed = self._flushed_bytes()
         most = max(CACHE_BYTES, 2 * flushed * self.destagers)
         slots = max(flushed, min(round(self._engine.cache.value), most)) // BLOCK
         name = f"{self.volume.name} dirty data"
-        room = self._b.station(name, Kind.GATE, slots)
-        self._b.report(name, "gate", room, resource="dirty-data")
+        room = self._b.named(name, "gate", Kind.GATE, slots, resource="dirty-data")
         # As a controller's cache: its slots are what is dirty, and it starts with one flush.
         waiting = f"{self.volume.name} to be flushed"
         return room, self._b.station(waiting, Kind.GATE, flushed // BLOCK)
@@ -71,13 +68,9 @@ class RecordTarget(VolumeTarget):
 
     def queue(self, drive: int, write: bool) -> int:
         """Gate of what the pool has outstanding at a drive, reads and writes apart."""
-        key = (drive, write)
-        if key not in self._queues:
-            name = f"{self._scenario.drives[drive].name} zfs {'writes' if write else 'reads'}"
-            gate = self._b.station(name, Kind.GATE, round(self._costs.active.value))
-            self._b.report(name, "gate", gate, drive=drive, resource="vdev-queue")
-            self._queues[key] = gate
-        return self._queues[key]
+        name = f"{self._scenario.drives[drive].name} zfs {'writes' if write else 'reads'}"
+        slots = round(self._costs.active.value)
+        return self._b.named(name, "gate", Kind.GATE, slots, drive=drive, resource="vdev-queue")
 
     # -- plans ----------------------------------------------------------------------------------
 
@@ -86,7 +79,7 @@ class RecordTarget(VolumeTarget):
         table = self._table(kind)
         if self.is_cached(kind):
             for drive in self.members:
-                check_can(self._commands.drives[drive], write=False)
+                self._commands.drives[drive].check(write=False)
             table = without_last_phase(table)
         self._read_bytes[kind] = expectation(table).read_bytes
         return self._bound(table, kind.memory, kind.drive_access)

@@ -14,20 +14,17 @@ from typing import Final
 import numpy as np
 
 from nvmesim.catalog.links import command_time_ps, parse_link
-from nvmesim.model.arrays.bitmap_file import BitmapFile
-from nvmesim.model.arrays.engine_locks import EngineLocks
-from nvmesim.model.arrays.stripe_rows import StripeRows
-from nvmesim.model.arrays.volume_plans import before_last, read_first, volume_parts, volume_table
 from nvmesim.model.commands import Commands, Planned, aligned_order
-from nvmesim.model.load.request import Access, RequestKind
-from nvmesim.model.load.sync import commit_rows
+from nvmesim.model.engine_stations import BitmapFile, EngineLocks, StripeRows, groups_of
 from nvmesim.model.path import Paths
+from nvmesim.model.request_kinds import Access, RequestKind, commit_rows
+from nvmesim.model.volume_plans import before_last, read_first, volume_parts, volume_table
 from nvmesim.network.builder import Builder, Row, const, ints, op
 from nvmesim.network.network import Kind, Op
 from nvmesim.raid.arrays import PlanTable
 from nvmesim.raid.map import BLOCK
 from nvmesim.raid.tables import region_bytes
-from nvmesim.scenario.resolved import ResolvedScenario, Volume, WorkloadGroup
+from nvmesim.scenario.resolved import ResolvedScenario, Volume
 from nvmesim.units import PS_PER_S
 
 CACHE_BYTES: Final = 16 << 20
@@ -54,39 +51,33 @@ class VolumeTarget:
         self._b = b
         self._scenario = scenario
         self._commands = commands
-        self._engine = volume.engine
+        self._engine = engine = volume.engine
         self.volume = volume
         self.members = volume.members
-        self.on_controller = self._engine.runs_on == "controller"
-        workers = max(1, round(self._engine.workers.value))
+        self.on_controller = engine.runs_on == "controller"
+        workers = max(1, round(engine.workers.value))
         self._serial = b.station(f"{volume.name} engine", Kind.FIFO, workers)
-        self._used = self._engine.serial_read.value + self._engine.serial_write.value > 0
-        if self._used or self._engine.serial_child.value > 0:
+        self._is_serial = engine.serial_read.value + engine.serial_write.value > 0
+        if self._is_serial or engine.serial_child.value > 0:
             b.report(f"{volume.name} engine", "raid-engine", self._serial, resource="engine")
         self._paths = paths
         self._home = scenario.drives[volume.members[0]].socket
+        self._card = volume.controller or volume.name
         self._uplink = (-1, -1)
-        if self.on_controller and self._engine.uplink:
+        if self.on_controller and engine.uplink:
             self._link = replace(
-                parse_link(self._engine.uplink),
-                mps=scenario.max_payload, mrrs=scenario.max_read_request,
-            )  # fmt: skip
-            self._uplink = paths.link_pair(volume.controller or volume.name, self._link)
-        self._shared = round(self._engine.shared.value) if self.on_controller else 0
+                parse_link(engine.uplink), mps=scenario.max_payload, mrrs=scenario.max_read_request
+            )
+            self._uplink = paths.controller_uplink(self._card, self._link)
         self.geometry = volume_parts(volume, scenario.drives)[0].geometry
         self._has_parity = volume.raid.parity > 0
-        self._rows_wanted = self._most_rows()
-        if volume.stripe_cache_most is not None:
-            grown = min(volume.stripe_cache_most, max(volume.stripe_cache, self._rows_wanted))
-            self.volume = replace(volume, stripe_cache=grown)
-            self.geometry = volume_parts(self.volume, scenario.drives)[0].geometry
+        self._groups = groups_of(scenario, volume)
         self._rows_gate = self._stripe_cache()
         self._locks = EngineLocks(b, scenario, volume)
         self._bitmap_file = BitmapFile(b, volume)
         self.stripe_rows: StripeRows | None = None
-        if self._has_parity and self._engine.rows is not None and not self.on_controller:
+        if self._has_parity and engine.rows is not None and not self.on_controller:
             self.stripe_rows = StripeRows(b, scenario, self.volume)
-        self._queues: dict[tuple[int, bool], int] = {}
         self._read_bytes: dict[RequestKind, float] = {}
         self._reads_first: dict[RequestKind, float] = {}
         self._turn = -1
@@ -103,56 +94,47 @@ class VolumeTarget:
         hours (commit edbe83ab4c27): ``stripe_cache`` is where it starts, ``stripe_cache_most``
         where it may have come to.
         """
-        if not self._has_parity or self._engine.merge == "none":
-            return -1
-        if self._rows_wanted <= self.volume.stripe_cache:
+        wanted = 0
+        for g in self._groups:
+            if g.read < 1:
+                sizes = [size for size, _ in g.write_block_sizes or g.block_sizes]
+                wanted += 1 << 30 if g.is_open else g.in_flight * max(map(self._rows_of, sizes))
+        most = self.volume.stripe_cache_most
+        if most is not None:
+            grown = min(most, max(self.volume.stripe_cache, wanted))
+            self.volume = replace(self.volume, stripe_cache=grown)
+            self.geometry = volume_parts(self.volume, self._scenario.drives)[0].geometry
+        rows = self.volume.stripe_cache
+        if not self._has_parity or self._engine.merge == "none" or wanted <= rows:
             return -1
         name = f"{self.volume.name} stripe cache"
-        gate = self._b.station(name, Kind.GATE, self.volume.stripe_cache)
-        self._b.report(name, "gate", gate, resource="stripe_cache")
-        return gate
+        return self._b.named(name, "gate", Kind.GATE, rows, resource="stripe_cache")
 
-    def _most_rows(self) -> int:
-        """Rows of the stripe cache that the load may want at once."""
-        most = 0
-        for g in self._scenario.workload:
-            if self._is_target(g) and g.read < 1:
-                sizes = [size for size, _ in g.write_block_sizes or g.block_sizes]
-                most += 1 << 30 if g.is_open else g.in_flight * max(map(self.rows_covered, sizes))
-        return most
-
-    def _is_target(self, group: WorkloadGroup) -> bool:
-        mine = ("volume", self.volume.index)
-        return any((t.kind, t.index) == mine for t in group.targets)
-
-    def rows_held(self, n_bytes: int) -> int:
-        """Rows of the stripe cache that a write of *n_bytes* holds, no more than there are."""
-        return min(self.rows_covered(n_bytes), self.volume.stripe_cache)
-
-    def rows_covered(self, n_bytes: int) -> int:
+    def _rows_of(self, n_bytes: int) -> int:
         """Rows of 4 KiB across the members that a write of *n_bytes* covers."""
         stripes = -(-n_bytes // (self.volume.chunk * self.geometry.data_disks))
         per_stripe = min(-(-n_bytes // BLOCK), self.volume.chunk // BLOCK)
         return max(1, stripes * per_stripe)
 
+    def _is_write_back(self) -> bool:
+        """True if the engine has a cache that the load writes to."""
+        replayed = any(g.trace is not None for g in self._groups)
+        writes = any(g.read < 1 for g in self._groups)
+        return self._engine.cache.value >= BLOCK and writes and not replayed
+
     def _write_cache(self) -> tuple[int, int]:
         """Gates of a controller's write-back cache: free room, and what waits to be written."""
-        groups = [g for g in self._scenario.workload if self._is_target(g)]
-        replayed = any(g.trace is not None for g in groups)
-        writes = any(g.read < 1 for g in groups)
-        if not self.on_controller or self._engine.cache.value < BLOCK or replayed or not writes:
+        if not self.on_controller or not self._is_write_back():
             return -1, -1
         slots = int(min(self._engine.cache.value, CACHE_BYTES)) // BLOCK
-        sizes = [s for g in groups for s, _ in g.write_block_sizes or g.block_sizes]
-        if any(g.access == "sequential" for g in groups):
+        sizes = [s for g in self._groups for s, _ in g.write_block_sizes or g.block_sizes]
+        if any(g.access == "sequential" for g in self._groups):
             sizes.append(self.volume.chunk * self.geometry.data_disks)
         name = f"{self.volume.name} write cache"
-        room = self._b.station(name, Kind.GATE, slots)
-        self._b.report(name, "gate", room, resource="buffer")
+        room = self._b.named(name, "gate", Kind.GATE, slots, resource="buffer")
         # Its slots are what is dirty: it starts with one write's worth, which a destager takes.
         one = min(slots, -(-max(sizes) // BLOCK))
-        dirty = self._b.station(f"{self.volume.name} dirty", Kind.GATE, one)
-        return room, dirty
+        return room, self._b.station(f"{self.volume.name} dirty", Kind.GATE, one)
 
     def is_cached(self, kind: RequestKind) -> bool:
         """True if the request ends in the controller's cache, and a destager does the rest."""
@@ -185,9 +167,8 @@ class VolumeTarget:
             self._before_flush[asked] = before_last(table)
         noted = kind.write and self._bitmap_file.is_written
         if noted:
-            sequential = kind.access == "sequential"
             table = self._bitmap_file.noted(
-                table, sequential=sequential, region=region_bytes(self.geometry)
+                table, sequential=kind.access == "sequential", region=region_bytes(self.geometry)
             )
         orders, phases = [], 0
         for misaligned, needed in ((False, share[0] < share[1]), (True, share[0] > 0)):
@@ -232,6 +213,8 @@ class VolumeTarget:
             return 0, 1
         return kind.misaligned(sector)
 
+    # -- CPU time -------------------------------------------------------------------------------
+
     def split_by_thread(self, kind: RequestKind) -> float:
         """Share of the commands beyond the first that the submitting thread sends for a request.
 
@@ -252,30 +235,24 @@ class VolumeTarget:
 
     def request_rows(self, kind: RequestKind, n_phases: int) -> list[Row]:
         """The request from the engine's entry to its answer."""
+        rows = self._entry(kind)
         if self.is_cached(kind):
             slots = self._slots(kind.n_bytes)
             return [
-                *self._entry(kind),
-                op(Op.ACQUIRE, self._room, slots),
-                op(Op.RELEASE, self._dirty, slots),
-            ]
-        rows = [*self._entry(kind), *self.member_rows(kind, n_phases)]
-        if self.on_controller and not kind.write:
-            rows += self._restored_rows(kind)
-        rows += self._answer(kind)
-        if kind.write or self.stripe_rows is None:
+                *rows, op(Op.ACQUIRE, self._room, slots), op(Op.RELEASE, self._dirty, slots),
+            ]  # fmt: skip
+        rows += self._member_rows(kind, n_phases)
+        if kind.write:
             return rows
-        return [*rows, *self.stripe_rows.read_rows(self._read_rows(kind), self._lost_share())]
-
-    def _restored_rows(self, kind: RequestKind) -> list[Row]:
-        """A controller's parity for reads of what a lost member would have held: the mean."""
         lost = self._lost_share() if self._has_parity else 0.0
-        if not lost:
-            return []
-        return self.parity_rows(round(lost * kind.n_bytes * (self.geometry.members - 1)), -1)
-
-    def _read_rows(self, kind: RequestKind) -> int:
-        return -(-kind.n_bytes // BLOCK)
+        if self.on_controller and lost:  # parity for what a lost member would have held: the mean
+            rows += self.parity_rows(round(lost * kind.n_bytes * (self.geometry.members - 1)), -1)
+        if self._uplink[0] >= 0:
+            time = command_time_ps(self._link, "read", kind.n_bytes, "up")
+            rows += [const(self._uplink[0], time), *self._host_rows(kind)]
+        if self.stripe_rows is not None:
+            rows += self.stripe_rows.read_rows(-(-kind.n_bytes // BLOCK), lost)
+        return rows
 
     def _lost_share(self) -> float:
         """Share of what is read that a member that is gone would have held."""
@@ -291,7 +268,7 @@ class VolumeTarget:
         if not kind.journal:
             return [*rows, flush]
         if self._turn < 0:
-            self._turn = self._commands.turn(f"{self.volume.name} journal")
+            self._turn = self._b.station(f"{self.volume.name} journal", Kind.TURN)
         return [*rows, *commit_rows(self._turn, [flush], record, [before])]
 
     def destage_rows(self, kind: RequestKind, n_phases: int) -> list[Row]:
@@ -299,7 +276,7 @@ class VolumeTarget:
         slots = self._slots(kind.n_bytes)
         return [
             op(Op.ACQUIRE, self._dirty, slots),
-            *self.member_rows(kind, n_phases),
+            *self._member_rows(kind, n_phases),
             op(Op.RELEASE, self._room, slots),
         ]
 
@@ -309,34 +286,30 @@ class VolumeTarget:
         return DESTAGERS * len(self.members)
 
     def destaged(self, kind: RequestKind) -> RequestKind:
-        """The write that *kind* becomes in the cache: sequential ones gather to full stripes."""
-        stripe = self._gathered_bytes(kind)
-        if stripe <= kind.n_bytes:
-            return replace(kind, depth=1, flushes=False)
-        return replace(kind, n_bytes=stripe, align=stripe, offset=0, depth=1, flushes=False)
-
-    def _gathered_bytes(self, kind: RequestKind) -> int:
-        """Bytes of a sequential stream that the cache writes at once: a full stripe of parity."""
+        """The write that *kind* becomes in the cache: a sequential one gathers to a full stripe."""
+        later = replace(kind, depth=1, flushes=False)
         if not self._has_parity or kind.access != "sequential":
-            return kind.n_bytes
-        return min(self.volume.chunk * self.geometry.data_disks, self._cache_bytes())
-
-    def _cache_bytes(self) -> int:
-        return self._b.stations[self._dirty].servers * BLOCK
+            return later
+        dirty = self._b.stations[self._dirty].servers * BLOCK
+        stripe = min(self.volume.chunk * self.geometry.data_disks, dirty)
+        if stripe <= kind.n_bytes:
+            return later
+        return replace(later, n_bytes=stripe, align=stripe, offset=0)
 
     def _slots(self, n_bytes: int) -> int:
         return min(-(-n_bytes // BLOCK), self._b.stations[self._dirty].servers)
 
-    def member_rows(self, kind: RequestKind, n_phases: int) -> list[Row]:
-        """All phases of a request, its rows of the stripe cache held meanwhile."""
-        rows: list[Row] = []
-        for phase in range(n_phases):
-            if phase:
-                rows += self._between(kind, phase, n_phases)
-            rows.append(op(Op.FORK, phase))
+    def _member_rows(self, kind: RequestKind, n_phases: int) -> list[Row]:
+        """All phases of a request, its rows of the stripe cache held meanwhile.
+
+        Parity is computed before the last phase of a RAID5/6 write.
+        """
+        rows = [op(Op.FORK, phase) for phase in range(n_phases)]
+        if self._has_parity and kind.write and n_phases > 1:
+            rows[-1:] = [*self._parity_of_write(kind), rows[-1]]
         if self._rows_gate < 0 or not kind.write:
             return rows
-        held = self.rows_held(kind.n_bytes)
+        held = min(self._rows_of(kind.n_bytes), self.volume.stripe_cache)
         release = op(Op.RELEASE, self._rows_gate, held)
         return [op(Op.ACQUIRE, self._rows_gate, held), *rows, release]
 
@@ -346,9 +319,9 @@ class VolumeTarget:
         each = round(self._engine.serial_child.value)
         latency = round(self._engine.latency.value)
         rows = []
-        if self._shared:
-            card = self._paths.controller(self.volume.controller or self.volume.name)
-            rows.append(const(card, self._shared))
+        if shared := round(self._engine.shared.value) if self.on_controller else 0:
+            card = self._b.named(f"{self._card} controller", "raid-engine", resource="engine")
+            rows.append(const(card, shared))
         if serial.value > 0 or each > 0 or latency > 0:
             service = max(1, round(serial.value))
             rows.append(op(Op.VISIT, self._serial, -1, service, latency, each))
@@ -366,7 +339,7 @@ class VolumeTarget:
         """The engine's locks that the submitting thread passes, and is held meanwhile."""
         rows = [] if self.on_controller else self._locks.rows(kind.write)
         if kind.write and self.stripe_rows is not None:
-            rows += self.stripe_rows.submit_rows(self.rows_covered(kind.n_bytes))
+            rows += self.stripe_rows.submit_rows(self._rows_of(kind.n_bytes))
         return rows
 
     def serial_rows(self, times: int) -> list[Row]:
@@ -374,13 +347,10 @@ class VolumeTarget:
         service = round(self._engine.serial_write.value)
         return [const(self._serial, service)] * times if service else []
 
-    def _between(self, kind: RequestKind, phase: int, n_phases: int) -> list[Row]:
-        """Parity is computed before the last phase of a RAID5/6 write."""
-        if not (self._has_parity and kind.write and phase == n_phases - 1):
-            return []
+    def _parity_of_write(self, kind: RequestKind) -> list[Row]:
         if self.stripe_rows is None:
             return self.parity_rows(kind.n_bytes, kind.memory, self._reads_first[kind])
-        n = self.rows_covered(kind.n_bytes)
+        n = self._rows_of(kind.n_bytes)
         work = self.stripe_rows.write_rows(n, self._reads_first[kind], self.xor_ps(kind.n_bytes))
         return [*work, *self.parity_memory(kind.n_bytes, kind.memory)]
 
@@ -392,12 +362,12 @@ class VolumeTarget:
         stripe cache, or the result. Assumed: nothing of it is still in the CPU's caches.
         """
         time = round(self.xor_ps(n_bytes))
-        if self.on_controller and self._engine.update_rate is not None:
+        if not self.on_controller:
+            return [op(Op.VISIT_CPU, 0, -1, max(1, time)), *self.parity_memory(n_bytes, memory)]
+        if self._engine.update_rate is not None:
             update = n_bytes * PS_PER_S / self._engine.update_rate.value
             time = round((1 - reads) * time + reads * update)
-        if self.on_controller:
-            return [const(self._serial, time)] if self._used else []
-        return [op(Op.VISIT_CPU, 0, -1, max(1, time)), *self.parity_memory(n_bytes, memory)]
+        return [const(self._serial, time)] if self._is_serial else []
 
     def xor_ps(self, n_bytes: int) -> float:
         """Time that one core (or the controller) takes for the parity of *n_bytes*."""
@@ -406,10 +376,3 @@ class VolumeTarget:
     def parity_memory(self, n_bytes: int, memory: int) -> list[Row]:
         """Visits to *memory* by the parity of *n_bytes*."""
         return self._paths.memory_rows(memory, 2 * n_bytes) if memory >= 0 else []
-
-    def _answer(self, kind: RequestKind) -> list[Row]:
-        """A controller's uplink for the data of a read."""
-        if self._uplink[0] < 0 or kind.write:
-            return []
-        time = command_time_ps(self._link, "read", kind.n_bytes, "up")
-        return [const(self._uplink[0], time), *self._host_rows(kind)]

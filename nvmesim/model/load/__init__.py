@@ -1,1 +1,0 @@
-"""Load on the server: requests, replayed traces, flushes, limits of a tenant."""
