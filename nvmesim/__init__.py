@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from nvmesim.show.charts import named as charts
     from nvmesim.show.frames import table_of as table
     from nvmesim.study.best import best as best
-    from nvmesim.study.choose.search import choose as choose
+    from nvmesim.study.choose import choose as choose
     from nvmesim.study.diagnosis.diagnose import diagnose as diagnose
     from nvmesim.study.rank import rank as rank
     from nvmesim.study.sensitivity import sensitivity as sensitivity
@@ -77,7 +77,7 @@ _HOME: Final = {
     "best": "nvmesim.study.best:best",
     "catalog": "nvmesim.catalog",
     "charts": "nvmesim.show.charts.named",
-    "choose": "nvmesim.study.choose.search:choose",
+    "choose": "nvmesim.study.choose:choose",
     "compare": "nvmesim.predict.simulate:compare",
     "diagnose": "nvmesim.study.diagnosis.diagnose:diagnose",
     "explore": "nvmesim.ui.explore:explore",

@@ -38,7 +38,7 @@ def sensitivity(
     most comes first.
     """
     from nvmesim.study.sensitivity import sensitivity as study
-    from nvmesim.study.sweep.output import check_format, write_frame
+    from nvmesim.study.sweep.store import check_format, write_frame
     from nvmesim.units import parse_fraction
 
     if output is not None:

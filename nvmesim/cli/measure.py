@@ -151,9 +151,8 @@ def _run(
     machine: Machine, target: Target, output: Path, name: str, server: str | None, budget: str,
     *, writes: bool, fixed: bool, stack: str, engine: str,
 ) -> Measuring:  # fmt: skip
-    from nvmesim.study.measuring.gain import with_drive
     from nvmesim.study.measuring.machine import conditions, link_below
-    from nvmesim.study.measuring.measure import FioRunner, Plan
+    from nvmesim.study.measuring.measure import FioRunner, Plan, with_drive
     from nvmesim.study.measuring.measure import measure as run_plan
     from nvmesim.units import PS_PER_S, parse_time_ps
 

@@ -3,31 +3,39 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from threading import Event, Lock
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, get_args
 
 from nvmesim.drawing import Drawable
 from nvmesim.errors import FailedArrayError, InputError, nearest
 from nvmesim.measure.figures import Interval
 from nvmesim.predict.result import Result
+from nvmesim.predict.uncertainty.goal import probability
 from nvmesim.raid.levels import LEVELS
 from nvmesim.scenario.load import scenario_from_dict
 from nvmesim.scenario.resolve import resolve
 from nvmesim.scenario.schema import Scenario
-from nvmesim.study.limits import LimitMiss, LoadLimits, probability
-from nvmesim.study.load_search import Applied, Found, LoadSearch, Trial
-from nvmesim.study.naming import design_name
+from nvmesim.study.designs import LimitMiss, LoadLimits, design_name
+from nvmesim.study.load_search import Applied, Found, LoadSearch, Trial, limited_values
 from nvmesim.study.sweep.api import Progress, tables_of
 from nvmesim.study.sweep.plan import make_plan, put
 from nvmesim.study.sweep.workers import usable_cpus
-from nvmesim.units import PS_PER_S, format_iops, parse_fraction, parse_rate, parse_time_ps
+from nvmesim.units import (
+    PS_PER_S,
+    format_iops,
+    format_time,
+    parse_fraction,
+    parse_rate,
+    parse_time_ps,
+)
 
 State = Literal["healthy", "degraded", "rebuilding"]
-STATES: Final[tuple[State, ...]] = ("healthy", "degraded", "rebuilding")
+STATES: Final[tuple[State, ...]] = get_args(State)
 FAILED: Final = 0
 """Number of the member that fails: any does as well, but for what RAID10 pairs up."""
 
@@ -43,12 +51,11 @@ class BestGoal:
     def probability(self, result: Result) -> float:
         """Least probability, over latencies and IOPS, that a real server keeps the goal."""
         latency = result.total.latency
-        known = {"mean": latency.mean, "p99": latency.percentiles[99.0],
-                 "p99.9": latency.percentiles[99.9]}  # fmt: skip
+        known = limited_values(latency, result.cpu.logical_utilization)
         chances = [
-            probability(Interval(value, *latency.intervals[name]), limit, at_least=False)
+            probability(Interval(known[name], *latency.intervals[name]), limit, at_least=False)
             for name, limit in self.limits.named().items()
-            if name in latency.intervals and (value := known[name]) is not None
+            if name in latency.intervals and not math.isnan(known[name])
         ]
         if self.iops is not None:
             chances.append(probability(result.total.iops, self.iops, at_least=True))
@@ -60,8 +67,6 @@ class BestGoal:
         >>> BestGoal(LoadLimits(p99=1e-3, cpu=0.5), 3e6).words()
         'p99 within 1 ms, CPU within 50 %, at least 3M IOPS'
         """
-        from nvmesim.units import format_time
-
         notes = [
             f"CPU within {100 * v:.3g} %" if k == "cpu" else f"{k} within {format_time(v)}"
             for k, v in self.limits.named().items()
@@ -101,23 +106,22 @@ class StateAnswer:
 
     def to_json(self) -> dict[str, Any]:
         """Return the object of `best --json`."""
-        r = self.result
-        p99 = None if r is None else r.total.latency.percentiles[99.0]
+        measured: dict[str, Any] = dict.fromkeys(
+            ("iops", "p99_s", "p99_ci_s", "mean_s", "cpu", "verdict", "station")
+        )
+        if (r := self.result) is not None:
+            latency = r.total.latency
+            measured = {
+                "iops": r.total.iops.to_json(), "p99_s": latency.percentiles[99.0],
+                "p99_ci_s": latency.intervals.get("p99"), "mean_s": latency.mean,
+                "cpu": r.cpu.logical_utilization, "verdict": r.bottleneck.verdict,
+                "station": r.bottleneck.station,
+            }  # fmt: skip
         return {
-            "state": self.state,
-            "met": self.met,
-            "why": self.why,
-            "lost": self.lost,
+            "state": self.state, "met": self.met, "why": self.why, "lost": self.lost,
             "probability": self.probability,
             "load": None if self.applied is None else vars(self.applied),
-            "iops": None if r is None else r.total.iops.to_json(),
-            "p99_s": p99,
-            "p99_ci_s": None if r is None else r.total.latency.intervals.get("p99"),
-            "mean_s": None if r is None else r.total.latency.mean,
-            "cpu": None if r is None else r.cpu.logical_utilization,
-            "verdict": None if r is None else r.bottleneck.verdict,
-            "station": None if r is None else r.bottleneck.station,
-            "rebuild_hours": self.rebuild_hours,
+            **measured, "rebuild_hours": self.rebuild_hours,
             "trials": [
                 {"load": vars(t.applied), "iops": t.iops, "mean_s": t.mean_s, "p99_s": t.p99_s,
                  "cpu": t.cpu, "holds": t.holds, "decides": t.decides}
@@ -147,22 +151,15 @@ class LevelDesign:
 
     @property
     def name(self) -> str:
-        """Its values in words.
-
-        >>> LevelDesign({"volume.raid": "raid5", "drives.0.count": 8}).name
-        'raid5, 8 drives'
-        """
+        """Its values in words."""
         return design_name(self.values) or "the scenario as it is"
 
     def to_json(self) -> dict[str, Any]:
         """Return the object of `best --json`."""
         return {
-            "name": self.name,
-            "values": dict(self.values),
-            "met": self.met,
-            "error": self.error or None,
-            "states": [s.to_json() for s in self.states],
-        }
+            "name": self.name, "values": dict(self.values), "met": self.met,
+            "error": self.error or None, "states": [s.to_json() for s in self.states],
+        }  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -173,7 +170,7 @@ class Best(Drawable):
     scenario: str
     designs: tuple[LevelDesign, ...]
     states: tuple[State, ...] = STATES
-    notes: tuple[str, ...] = field(default=())
+    notes: tuple[str, ...] = ()
 
     @property
     def best(self) -> LevelDesign | None:
@@ -190,11 +187,17 @@ class Best(Drawable):
         return f"{found.name}: {rates}, with {self.goal.words()} ({least:.0%} sure at least)"
 
     def _nearest(self) -> str:
-        """Which limit fails, of the design that comes nearest."""
+        """Which limit fails, of the design that comes nearest; lost data is farthest."""
+
+        def nearness(design: LevelDesign) -> tuple[int, float]:
+            missed = [s.missed for s in design.states if not s.met]
+            worst = max(math.inf if miss is None else miss.excess for miss in missed)
+            return len(design.states) - len(missed), -worst
+
         built = [d for d in self.designs if not d.error]
         if not built:
             return f"nothing can be built: {self.designs[0].error}"
-        design = max(built, key=lambda d: (sum(s.met for s in d.states), _closeness(d)))
+        design = max(built, key=nearness)
         state = next(s for s in design.states if not s.met)
         return f"nothing meets {self.goal.words()}; nearest is {design.name}, {state.state}: " \
                f"{state.why}"  # fmt: skip
@@ -215,17 +218,10 @@ class Best(Drawable):
 
 
 def _when(answer: StateAnswer) -> str:
-    words = {"healthy": "healthy", "degraded": "with a drive failed"}.get(answer.state)
-    if words is not None:
-        return words
+    if answer.state != "rebuilding":
+        return "healthy" if answer.state == "healthy" else "with a drive failed"
     hours = answer.rebuild_hours
     return "while it rebuilds" + (f" ({hours:.2g} h)" if hours is not None else "")
-
-
-def _closeness(design: LevelDesign) -> float:
-    """How near the worst miss is to its limit, larger is nearer; lost data is farthest."""
-    missed = [s for s in design.states if not s.met]
-    return -max(math.inf if s.missed is None else s.missed.excess for s in missed)
 
 
 def best(
@@ -256,16 +252,49 @@ def best(
     goal = _goal(p99, p99_9, mean, cpu, iops)
     tables, base = tables_of(scenario)
     asked = _states(states, tables)
-    designs = [LevelDesign({})]
-    if over:
-        plan = make_plan(over)
-        keys = [axis.key for axis in plan.axes]
-        designs = [LevelDesign(dict(zip(keys, values, strict=True))) for values in plan.points()]
-    task = _Task(goal, tables, base, asked, seed, progress, len(designs))
-    answered = task.all(designs)
-    if answered and all(d.error for d in answered):
-        raise InputError(f"nothing can be built; the first: {answered[0].error}")
-    ranked = sorted(answered, key=lambda d: (bool(d.error), not d.met, -d.worst_iops))
+    changes = list(make_plan(over).changes()) if over else [{}]
+    stop, lock, done = Event(), Lock(), count(1)
+
+    def answered(values: Mapping[str, Any]) -> LevelDesign:
+        """Search the largest load of one design, state by state."""
+        answers: list[StateAnswer] = []
+        near: Applied | None = None
+        design = LevelDesign(values)
+        changed = put(tables, values)
+        levels = [LEVELS.get(str(volume.get("raid"))) for volume in _volumes(changed)]
+        for state in asked:
+            if state == "rebuilding" and any(level and level.records for level in levels):
+                continue
+            try:
+                built = resolve(scenario_from_dict(in_state(changed, state), base))
+                found = LoadSearch(built, goal.limits, seed, stop.is_set).largest(near)
+                answer = _judged(state, found, goal)
+            except FailedArrayError as lost:
+                answer = StateAnswer(state, False, why=f"data are lost: {lost}", lost=True)
+            except InputError as error:
+                if state == "healthy" or all(level and level.redundant for level in levels):
+                    return LevelDesign(values, error=str(error))
+                answer = StateAnswer(state, False, why=str(error), lost=True)
+            near = answer.applied or near
+            answers.append(answer)
+            with lock:
+                share = next(done) / (len(changes) * len(asked))
+                if progress is not None:
+                    progress(f"{design.name}, {state}", share)
+        return LevelDesign(values, tuple(answers))
+
+    with ThreadPoolExecutor(usable_cpus()) as pool:
+        # Each in its own thread: the engine runs without the interpreter's lock.
+        waiting = [pool.submit(answered, values) for values in changes]
+        try:
+            designs = [future.result() for future in waiting]
+        except BaseException:
+            stop.set()  # Ctrl-C stops each before its next run
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+    if all(d.error for d in designs):
+        raise InputError(f"nothing can be built; the first: {designs[0].error}")
+    ranked = sorted(designs, key=lambda d: (bool(d.error), not d.met, -d.worst_iops))
     return Best(goal, str(tables.get("name") or "scenario"), tuple(ranked), asked)
 
 
@@ -307,124 +336,40 @@ def _states(asked: Sequence[str] | None, tables: Mapping[str, Any]) -> tuple[Sta
     return tuple(s for s in STATES if s in asked)
 
 
+def _volumes(tables: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    found = tables.get("volume") or []
+    return [found] if isinstance(found, Mapping) else list(found)
+
+
 def in_state(tables: Mapping[str, Any], state: State) -> dict[str, Any]:
     """Return *tables* with every volume in *state*; one member is missing unless it is healthy.
 
     >>> in_state({"volume": {"raid": "raid5"}}, "degraded")["volume"]
     [{'raid': 'raid5', 'degraded': [0], 'rebuild': False}]
     """
-    volumes = tables.get("volume")
-    if not volumes:
-        return dict(tables)
-    listed = [volumes] if isinstance(volumes, Mapping) else list(volumes)
     failed = [] if state == "healthy" else [FAILED]
-    changed = [{**v, "degraded": failed, "rebuild": state == "rebuilding"} for v in listed]
-    return {**tables, "volume": changed}
+    changed = [
+        {**v, "degraded": failed, "rebuild": state == "rebuilding"} for v in _volumes(tables)
+    ]
+    return {**tables, "volume": changed} if changed else dict(tables)
 
 
-def _is_pool(tables: Mapping[str, Any]) -> bool:
-    """True if a volume is one of ZFS, whose rebuild is not modelled."""
-    listed = tables.get("volume") or []
-    listed = [listed] if isinstance(listed, Mapping) else listed
-    found = (LEVELS.get(str(volume.get("raid"))) for volume in listed)
-    return any(level is not None and level.records for level in found)
-
-
-class _Task:
-    """All designs and states, the designs side by side."""
-
-    def __init__(
-        self, goal: BestGoal, tables: Mapping[str, Any], base: str, states: tuple[State, ...],
-        seed: int | None, progress: Progress | None, designs: int,
-    ) -> None:  # fmt: skip
-        self._goal, self._tables, self._base = goal, tables, base
-        self._states, self._seed, self._progress = states, seed, progress
-        self._stop, self._lock = Event(), Lock()
-        self._done, self._of = 0, designs * len(states)
-
-    def all(self, designs: Iterable[LevelDesign]) -> list[LevelDesign]:
-        """Answer every design; Ctrl-C stops each before its next run."""
-        with ThreadPoolExecutor(max(1, usable_cpus())) as pool:
-            # Each in its own thread: the engine runs without the interpreter's lock.
-            waiting = [pool.submit(self._design, d) for d in designs]
-            try:
-                return [w.result() for w in waiting]
-            except BaseException:
-                self._stop.set()
-                for w in waiting:
-                    w.cancel()
-                raise
-
-    def _design(self, design: LevelDesign) -> LevelDesign:
-        answers: list[StateAnswer] = []
-        near: Applied | None = None
-        changed = put(self._tables, design.values)
-        for state in self._states:
-            if state == "rebuilding" and _is_pool(changed):
-                continue
-            try:
-                answer = self._state(design, state, near)
-            except FailedArrayError as lost:
-                answer = StateAnswer(state, False, why=f"data are lost: {lost}", lost=True)
-            except InputError as error:
-                if state == "healthy" or not _is_about_redundancy(error):
-                    return replace(design, error=str(error))
-                answer = StateAnswer(state, False, why=str(error), lost=True)
-            near = answer.applied or near
-            answers.append(answer)
-            self._say(f"{design.name}, {state}")
-        return replace(design, states=tuple(answers))
-
-    def _state(self, design: LevelDesign, state: State, near: Applied | None) -> StateAnswer:
-        tables = in_state(put(self._tables, design.values), state)
-        resolved = resolve(scenario_from_dict(tables, self._base))
-        search = LoadSearch(resolved, self._goal.limits, self._seed, self._stop.is_set)
-        return self._judged(state, search.largest(near))
-
-    def _judged(self, state: State, found: Found) -> StateAnswer:
-        """The answer of a state, held against the IOPS asked for."""
-        result = found.result
-        if result is None or found.miss is not None:
-            smallest = f"{found.miss.words()} with {found.applied.words()}" if found.miss else ""
-            return StateAnswer(state, False, found.applied, None, smallest, found.miss,
-                               trials=found.trials)  # fmt: skip
-        met, missed, why = True, None, _held_back(found)
-        rate, asked = result.total.iops, self._goal.iops
-        low = rate.value * math.exp(-result.certainty.figures["iops"].simulation[0])
-        if asked is not None and low < asked:
-            sure = rate.value < asked
-            missed = LimitMiss("iops", rate.value if sure else low, asked, sure)
-            met, why = False, f"{missed.words()} (then {why})"
-        return StateAnswer(
-            state,
-            met,
-            found.applied,
-            result,
-            why,
-            missed,
-            probability=self._goal.probability(result),
-            trials=found.trials,
-        )
-
-    def _say(self, what: str) -> None:
-        with self._lock:
-            self._done += 1
-            if self._progress is not None:
-                self._progress(what, self._done / self._of)
-
-
-def _held_back(found: Found) -> str:
-    """Limit that keeps the load from being larger."""
-    if found.next_miss is not None:
-        return found.next_miss.what if found.next_miss.what != "cpu" else "CPU"
-    assert found.result is not None
-    stop = found.result.bottleneck
-    return f"{stop.verdict} full" if stop.verdict != "latency-bound" else "more load adds nothing"
-
-
-def _is_about_redundancy(error: InputError) -> bool:
-    """True if a volume that was built healthy cannot be in another state."""
-    return "redundancy" in str(error)
-
-
-__all__ = ["Best", "BestGoal", "LevelDesign", "StateAnswer", "best"]
+def _judged(state: State, found: Found, goal: BestGoal) -> StateAnswer:
+    """The answer of a state, held against the IOPS asked for."""
+    result = found.result
+    if result is None:
+        why = f"{found.miss.words()} with {found.applied.words()}" if found.miss else ""
+        return StateAnswer(state, False, found.applied, None, why, found.miss, trials=found.trials)
+    stop = result.bottleneck.verdict
+    why = "more load adds nothing" if stop == "latency-bound" else f"{stop} full"
+    if found.next_miss is not None:  # the limit that keeps the load from being larger
+        why = "CPU" if found.next_miss.what == "cpu" else found.next_miss.what
+    missed = None
+    rate, asked = result.total.iops, goal.iops
+    low = rate.value * math.exp(-result.certainty.figures["iops"].simulation[0])
+    if asked is not None and low < asked:
+        sure = rate.value < asked
+        missed = LimitMiss("iops", rate.value if sure else low, asked, sure)
+        why = f"{missed.words()} (then {why})"
+    return StateAnswer(state, missed is None, found.applied, result, why, missed,
+                       probability=goal.probability(result), trials=found.trials)  # fmt: skip

@@ -21,7 +21,7 @@ from nvmesim.predict.prepare import prepare
 from nvmesim.predict.result import Result
 from nvmesim.predict.simulate import simulate
 from nvmesim.scenario.resolved import ResolvedScenario, WorkloadGroup
-from nvmesim.study.limits import LimitMiss, LoadLimits
+from nvmesim.study.designs import LimitMiss, LoadLimits
 from nvmesim.units import format_iops
 
 REQUESTS: Final = 16_000
@@ -44,7 +44,7 @@ TRIALS: Final = 9
 DECISIONS: Final = 10
 SHORT: Final = 0.03
 """Trials are too short if the run that decides differs from one by more than this share of IOPS."""
-PERCENTILES: Final = {"p99": 99.0, "p99.9": 99.9}
+MOST_DEPTH: Final = 65536.0
 
 
 @dataclass(frozen=True)
@@ -56,6 +56,11 @@ class Applied:
     outstanding: int
     in_flight: int
     rate: float | None = None
+
+    @property
+    def depth(self) -> float:
+        """What is searched: the requests that a thread keeps outstanding, or the rate."""
+        return self.rate if self.rate is not None else float(self.outstanding)
 
     def words(self) -> str:
         """The load as a person says it.
@@ -87,6 +92,11 @@ class Trial:
     def holds(self) -> bool:
         """True if every limit is kept."""
         return self.miss is None
+
+    @property
+    def depth(self) -> float:
+        """Outstanding requests of a thread, or the rate."""
+        return self.applied.depth
 
 
 @dataclass(frozen=True)
@@ -155,11 +165,11 @@ class LoadSearch:
             assert found is not None
             return found
         for _ in range(TRIALS):
-            a, b = self._axis(low), self._axis(high)
-            close = OPEN_CLOSE if self.is_open else CLOSE
-            if b / a <= close or (not self.is_open and b - a <= 1):
-                break
-            if high.iops < low.iops * (1 + NO_MORE) and not self.is_open:
+            near = high.depth / low.depth <= (OPEN_CLOSE if self.is_open else CLOSE)
+            same = not self.is_open and (
+                high.depth - low.depth <= 1 or high.iops < low.iops * (1 + NO_MORE)
+            )
+            if near or same:
                 break
             trial = self._try(threads, self._between(low, high))
             low, high = (trial, high) if trial.holds else (low, trial)
@@ -170,16 +180,16 @@ class LoadSearch:
         trial = self._try(threads, start)
         if not trial.holds:
             while not trial.holds:
-                at = self._axis(trial)
-                below = at / min(8.0, max(1.5, trial.pressure))
-                below = below if self.is_open else max(1, math.floor(below))
-                if (not self.is_open and at <= 1) or below < 1:
+                below = trial.depth / min(8.0, max(1.5, trial.pressure))
+                if not self.is_open:
+                    below = max(1, math.floor(below))
+                if below < 1 or (not self.is_open and trial.depth <= 1):
                     return None, trial
                 high, trial = trial, self._try(threads, below)
             return trial, high
         for _ in range(TRIALS):
-            wanted = self._axis(trial) * min(8.0, max(2.0, 0.95 / max(trial.pressure, 1e-3)))
-            higher = self._try(threads, min(wanted, 65536.0) if not self.is_open else wanted)
+            wanted = trial.depth * min(8.0, max(2.0, 0.95 / max(trial.pressure, 1e-3)))
+            higher = self._try(threads, wanted if self.is_open else min(wanted, MOST_DEPTH))
             if not higher.holds:
                 return trial, higher
             if higher.iops < trial.iops * (1 + GAIN):
@@ -189,12 +199,11 @@ class LoadSearch:
 
     def _between(self, low: Trial, high: Trial) -> float:
         """Where between the two the limit is met if pressure grows by a power of the load."""
-        a, b = self._axis(low), self._axis(high)
         share = 0.5
         if math.isfinite(high.pressure) and high.pressure > low.pressure > 0:
             share = -math.log(low.pressure) / math.log(high.pressure / low.pressure)
-        at = a * (b / a) ** min(0.85, max(0.15, share))
-        return float(at if self.is_open else min(b - 1, max(a + 1, round(at))))
+        at = low.depth * (high.depth / low.depth) ** min(0.85, max(0.15, share))
+        return float(at if self.is_open else min(high.depth - 1, max(low.depth + 1, round(at))))
 
     def _over_threads(self, best: Trial) -> Trial:
         """Spread the load over twice or half the threads while that brings more."""
@@ -208,7 +217,7 @@ class LoadSearch:
             while (more := self._moved(moved, factor, most)) is not None:
                 moved = more
             if moved is not best:
-                return self._deepest(moved.applied.threads, self._axis(moved))
+                return self._deepest(moved.applied.threads, moved.depth)
         return best
 
     def _moved(self, best: Trial, factor: float, most: int) -> Trial | None:
@@ -226,40 +235,31 @@ class LoadSearch:
             return found if found.holds and found.iops > best.iops else None
         return found if found.holds or found.pressure < best.pressure else None
 
-    # Runs -----------------------------------------------------------------------------------------
-
-    def _axis(self, trial: Trial) -> float:
-        rate = trial.applied.rate
-        return rate if rate is not None else float(trial.applied.outstanding)
+    # Short runs -----------------------------------------------------------------------------------
 
     def _try(self, threads: int, depth: float) -> Trial:
-        loaded, applied = self.at(threads, depth)
+        loaded, applied = self._at(threads, depth)
         known = next((t for t in self.trials if t.applied == applied), None)
         if known is not None:
             return known
         if self.stop():
             raise KeyboardInterrupt
-        requests = max(self.requests, ROUNDS * applied.in_flight)
-        trial = self._trial(loaded, applied, requests)
+        trial = self._trial(loaded, applied, max(self.requests, ROUNDS * applied.in_flight))
         if trial.miss is not None and math.isnan(trial.miss.value):
-            requests = 8 * max(REQUESTS, ROUNDS * applied.in_flight)
-            trial = self._trial(loaded, applied, requests)
+            trial = self._trial(loaded, applied, 8 * max(REQUESTS, ROUNDS * applied.in_flight))
         self.trials.append(trial)
         return trial
 
-    def at(self, threads: int, depth: float) -> tuple[ResolvedScenario, Applied]:
+    def _at(self, threads: int, depth: float) -> tuple[ResolvedScenario, Applied]:
         """The scenario with its first group at *threads* and *depth*, the others in proportion."""
-        first = self.first
+        first, groups = self.first, self.scenario.workload
         if self.is_open:
             factor = depth / (first.rate or 1.0)
-            groups = tuple(replace(g, rate=(g.rate or 1.0) * factor)
-                           for g in self.scenario.workload)  # fmt: skip
-            applied = Applied(1, 1, 0, rate=sum(g.rate or 0.0 for g in groups))
-            if len(groups) > 1:
-                applied = replace(applied, rate=depth)
-            return replace(self.scenario, workload=groups), applied
+            groups = tuple(replace(g, rate=(g.rate or 1.0) * factor) for g in groups)
+            rate = depth if len(groups) > 1 else groups[0].rate
+            return replace(self.scenario, workload=groups), Applied(1, 1, 0, rate=rate)
         more_threads, deeper = threads / first.threads, depth / first.outstanding
-        groups = tuple(_scaled(g, more_threads, deeper) for g in self.scenario.workload)
+        groups = tuple(_scaled(g, more_threads, deeper) for g in groups)
         in_flight = sum(g.in_flight for g in groups if not g.is_open)
         applied = Applied(threads, round(depth), in_flight)
         return replace(self.scenario, workload=groups), applied
@@ -274,39 +274,36 @@ class LoadSearch:
         if found is None:
             raise InputError(f"{ready.name}: no request completed; nothing to search")
         cpu = cpu_stats(ready.lowered, Totals.of(window)).logical_utilization
-        values = _values(found, cpu, stable)
-        pressure, miss = self.limits.worst(values)
+        pressure, miss = self.limits.worst(limited_values(found, cpu))
         if not stable:
-            name = next(iter(self.limits.named()), "latency")
-            pressure, miss = math.inf, LimitMiss(name, math.inf, 1.0)
+            pressure, miss = math.inf, self._no_steady_state()
         p99 = found.percentiles[99.0]
         return Trial(applied, window.iops().value, found.mean, p99, cpu, pressure, miss)
+
+    def _no_steady_state(self) -> LimitMiss:
+        return LimitMiss(next(iter(self.limits.named()), "latency"), math.inf, 1.0)
 
     # The run that decides -------------------------------------------------------------------------
 
     def _decided(self, best: Trial) -> Found:
         """Simulate longer at *best*; below it until the limits hold with their intervals."""
-        threads, depth = best.applied.threads, self._axis(best)
+        threads, depth = best.applied.threads, best.depth
         for _ in range(DECISIONS if best.holds else 1):
-            if self.stop():
-                raise KeyboardInterrupt
-            loaded, applied = self.at(threads, depth)
-            trial = self._noted(applied, self._long_run(loaded, applied))
+            trial, _ = self._long_run(threads, depth)
             if trial.holds:
                 # What profiles missed nearby moves the answer: the limits must hold with it, too.
-                result = self._long_run(loaded, applied, certainty=True)
-                trial = self._noted(applied, result)
+                trial, result = self._long_run(threads, depth, certainty=True)
                 if trial.holds:
-                    return Found(applied, result, None, self._next_miss(trial), self._ordered())
+                    return Found(trial.applied, result, None, self._next_miss(trial), self._tried())
             lower = self._below(trial)
             if lower is None:
                 break
             threads, depth = lower
-        return Found(applied, None, trial.miss, None, self._ordered())
+        return Found(trial.applied, None, trial.miss, None, self._tried())
 
     def _below(self, trial: Trial) -> tuple[int, float] | None:
         """Threads and depth (or rate) to try after *trial*; None: there is nothing smaller."""
-        threads, depth, far = trial.applied.threads, self._axis(trial), trial.pressure
+        threads, depth, far = trial.applied.threads, trial.depth, trial.pressure
         if self.is_open:
             return threads, depth * (0.97 if math.isfinite(far) else BACK)
         if depth > 1:
@@ -314,51 +311,53 @@ class LoadSearch:
             return threads, max(1, min(depth - 1, round(depth * share)))
         return (threads // 2, 1) if threads > 1 else None
 
-    def _noted(self, applied: Applied, result: Result) -> Trial:
-        """The run that decides, in place of the short one at the same load."""
-        total, cpu = result.total, result.cpu.logical_utilization
-        pressure = self.limits.worst(_ends(result))[0]
-        long = Trial(applied, total.iops.value, total.latency.mean, total.latency.percentiles[99.0],
-                     cpu, pressure, self._sure_miss(result), decides=True)  # fmt: skip
+    def _long_run(
+        self, threads: int, depth: float, *, certainty: bool = False
+    ) -> tuple[Trial, Result]:
+        """A run that decides; its trial takes the place of the short one at the same load."""
+        if self.stop():
+            raise KeyboardInterrupt
+        loaded, applied = self._at(threads, depth)
+        result = simulate(
+            loaded, seed=self.seed, requests=max(SURE_REQUESTS, 2 * ROUNDS * applied.in_flight),
+            reliefs=False, over_time=False, certainty=certainty,
+        )  # fmt: skip
+        if any(w.code == "interrupted" for w in result.warnings):
+            raise KeyboardInterrupt
+        iops, latency = result.total.iops.value, result.total.latency
+        cpu = result.cpu.logical_utilization
+        pressure, miss = self._sure_limits(result)
+        p99 = latency.percentiles[99.0]
+        long = Trial(applied, iops, latency.mean, p99, cpu, pressure, miss, decides=True)
         for short in [t for t in self.trials if t.applied == applied]:
             self.too_short |= abs(long.iops / short.iops - 1) > SHORT
             self.trials.remove(short)
         self.trials.append(long)
-        return long
+        return long, result
 
-    def _long_run(
-        self, loaded: ResolvedScenario, applied: Applied, *, certainty: bool = False
-    ) -> Result:
-        requests = max(SURE_REQUESTS, 2 * ROUNDS * applied.in_flight)
-        result = simulate(
-            loaded, seed=self.seed, requests=requests, reliefs=False, over_time=False,
-            certainty=certainty,
-        )  # fmt: skip
-        if any(w.code == "interrupted" for w in result.warnings):
-            raise KeyboardInterrupt
-        return result
-
-    def _sure_miss(self, result: Result) -> LimitMiss | None:
-        """The limit that a result breaks, the upper ends of intervals counted."""
+    def _sure_limits(self, result: Result) -> tuple[float, LimitMiss | None]:
+        """Pressure and the limit that is broken, at the upper ends that simulation leaves."""
         if result.bottleneck.verdict == "unstable":
-            return LimitMiss(next(iter(self.limits.named()), "latency"), math.inf, 1.0)
-        cpu = result.cpu.logical_utilization
-        miss = self.limits.worst(_values(result.total.latency, cpu, True))[1]
-        if miss is not None:
-            return miss
-        miss = self.limits.worst(_ends(result))[1]
-        return None if miss is None else replace(miss, sure=False)
+            return math.inf, self._no_steady_state()
+        values = limited_values(result.total.latency, result.cpu.logical_utilization)
+        miss = self.limits.worst(values)[1]
+        for name, parts in result.certainty.figures.items():
+            if name in values:
+                values[name] *= math.exp(parts.simulation[1])
+        pressure, unsure = self.limits.worst(values)
+        if miss is None and unsure is not None:
+            miss = replace(unsure, sure=False)
+        return pressure, miss
 
     def _next_miss(self, best: Trial) -> LimitMiss | None:
         """Return the limit that the smallest larger load with as many threads misses."""
         above = [
             t for t in self.trials
-            if not t.holds and t.applied.threads == best.applied.threads
-            and self._axis(t) > self._axis(best)
+            if not t.holds and t.applied.threads == best.applied.threads and t.depth > best.depth
         ]  # fmt: skip
-        return min(above, key=self._axis).miss if above else None
+        return min(above, key=lambda t: t.depth).miss if above else None
 
-    def _ordered(self) -> tuple[Trial, ...]:
+    def _tried(self) -> tuple[Trial, ...]:
         return tuple(sorted(self.trials, key=lambda t: t.iops))
 
 
@@ -370,23 +369,10 @@ def _scaled(group: WorkloadGroup, more_threads: float, deeper: float) -> Workloa
     return replace(group, threads=threads, outstanding=max(1, round(group.outstanding * deeper)))
 
 
-def _values(found: Distribution, cpu: float, stable: bool) -> dict[str, float]:
-    """Name -> value of what can be limited; NaN where there are too few samples."""
-    named = {"mean": found.mean, "cpu": cpu}
-    for name, percent in PERCENTILES.items():
-        known = found.percentiles[percent]
-        named[name] = math.nan if known is None else known
-    return named if stable else dict.fromkeys(named, math.inf)
-
-
-def _ends(result: Result) -> dict[str, float]:
-    """The same at the upper end of what the simulation leaves of each figure."""
-    stable = result.bottleneck.verdict != "unstable"
-    named = _values(result.total.latency, result.cpu.logical_utilization, stable)
-    for name, parts in result.certainty.figures.items():
-        if name in named:
-            named[name] *= math.exp(parts.simulation[1])
-    return named
-
-
-__all__ = ["Applied", "Found", "LoadSearch", "Trial"]
+def limited_values(latency: Distribution, cpu: float) -> dict[str, float]:
+    """Return name -> value of what can be limited; NaN where there are too few samples."""
+    p99, p99_9 = (latency.percentiles[p] for p in (99.0, 99.9))
+    return {
+        "p99": math.nan if p99 is None else p99, "p99.9": math.nan if p99_9 is None else p99_9,
+        "mean": latency.mean, "cpu": cpu,
+    }  # fmt: skip

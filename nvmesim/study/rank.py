@@ -11,8 +11,9 @@ the stated probability; candidates closer than that count as equally good.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import permutations
 from typing import Any, Final
 
 import numpy as np
@@ -21,14 +22,13 @@ import polars as pl
 from nvmesim.array_types import Floats
 from nvmesim.errors import InputError, nearest
 from nvmesim.measure.figures import Interval
-from nvmesim.predict.uncertainty.certainty import ModelUncertainty, model_uncertainty
+from nvmesim.predict.uncertainty.certainty import model_uncertainty
 from nvmesim.predict.uncertainty.difference import gain_of
 from nvmesim.scenario.load import scenario_from_dict
 from nvmesim.scenario.resolve import resolve
 from nvmesim.scenario.schema import Scenario
-from nvmesim.study.sweep.api import Progress, simulate_all, tables_of
-from nvmesim.study.sweep.frame import RESULT_COLUMNS
-from nvmesim.study.sweep.point import Settings, SweepJob
+from nvmesim.study.sweep.api import Progress, simulated_rows, tables_of
+from nvmesim.study.sweep.point import RESULT_COLUMNS, Settings, SweepJob
 
 FIRST_ROUNDS: Final = 10
 MOST_ROUNDS: Final = 200
@@ -97,27 +97,6 @@ def rank(
     *probability* if it beats the others by *difference* (relative) or more. Each of at most
     *rounds* simulates *requests* of every candidate left.
     """
-    _check(candidates, metric, probability, difference, rounds)
-    race = _Race(candidates, metric, requests, seed, workers)
-    first = min(FIRST_ROUNDS, rounds)
-    for number in range(rounds):
-        race.simulate(number)
-        if progress is not None:
-            progress(
-                f"replication {number + 1}: {len(race.alive)} candidates left", number / rounds
-            )
-        if number + 1 >= first:
-            race.drop(probability, difference)
-        if len(race.alive) == 1:
-            break
-    sure = probability if len(race.alive) == 1 else 0.0
-    table, p_better = race.judged()
-    return Ranking(table, metric, sure, difference, p_better)
-
-
-def _check(
-    candidates: Mapping[str, Any], metric: str, probability: float, difference: float, rounds: int
-) -> None:
     if len(candidates) < 2:
         raise InputError(f"{len(candidates)} candidates cannot be ranked; at least 2 are needed")
     if metric not in RESULT_COLUMNS:
@@ -128,127 +107,103 @@ def _check(
         raise InputError(f"difference {difference!r} is out of range; above 0, at most 1")
     if rounds < 3:
         raise InputError(f"{rounds} replications are too few to see a spread; at least 3")
+    names = list(candidates)
+    tables = [tables_of(scenario) for scenario in candidates.values()]
+    sign = -1.0 if metric.startswith(LESS_IS_BETTER) or "_lat_" in metric else 1.0
+    values: list[list[float]] = [[] for _ in names]
+    dropped: dict[int, int] = {}
+    alive = list(range(len(names)))
+    delta = 0.0
+    for number in range(rounds):
+        settings = Settings(seed=seed + number, requests=requests, certainty=False)
+        jobs = [SweepJob(i, *tables[i], settings) for i in alive]
+        for i, row in simulated_rows(jobs, workers or 1).items():
+            values[i].append(sign * _known(row, metric, names[i], requests))
+        if progress is not None:
+            progress(f"replication {number + 1}: {len(alive)} candidates left", number / rounds)
+        if number + 1 >= min(FIRST_ROUNDS, rounds):
+            runs = np.array([values[i] for i in alive])
+            delta = delta or difference * max(abs(float(runs.mean(axis=1).max())), 1e-300)
+            out = {
+                alive[a] for a, b in permutations(range(len(alive)), 2)
+                if is_behind(runs[a] - runs[b], delta, probability, len(names))
+            }  # fmt: skip
+            dropped |= dict.fromkeys(out, number + 1)
+            alive = [i for i in alive if i not in out]
+        if len(alive) == 1:
+            break
+    # those still in first, then by how long they stayed, then by mean
+    order = sorted(
+        range(len(names)), key=lambda i: (-dropped.get(i, rounds + 1), -float(np.mean(values[i])))
+    )
+    rows = [
+        {"candidate": names[i], **_interval(sign * np.array(values[i])), "rounds": len(values[i]),
+         "requests": len(values[i]) * requests, "dropped_after": dropped.get(i)}
+        for i in order
+    ]  # fmt: skip
+    p_better = None
+    if metric == "iops":
+        rows, p_better = _with_models(rows, [tables[i] for i in order])
+    table = pl.DataFrame(rows, infer_schema_length=None)
+    return Ranking(table, metric, probability if len(alive) == 1 else 0.0, difference, p_better)
 
 
-class _Race:
-    """Candidates and what each round gave."""
+def is_behind(differences: Floats, delta: float, probability: float, candidates: int) -> bool:
+    """True if *differences* (float64[rounds]) to another say that a candidate is behind.
 
-    def __init__(
-        self, candidates: Mapping[str, Any], metric: str, requests: int, seed: int,
-        workers: int | None,
-    ) -> None:  # fmt: skip
-        self.names = list(candidates)
-        self._tables = [tables_of(s) for s in candidates.values()]
-        self._metric, self._requests = metric, requests
-        self._seed, self._workers = seed, workers
-        self._sign = -1.0 if metric.startswith(LESS_IS_BETTER) or "_lat_" in metric else 1.0
-        self._delta = 0.0
-        self.alive = list(range(len(self.names)))
-        self.values: list[list[float]] = [[] for _ in self.names]
-        self.dropped: list[int | None] = [None for _ in self.names]
-
-    def simulate(self, number: int) -> None:
-        """One round more of those that are left; all with the same seed."""
-        settings = Settings(seed=self._seed + number, requests=self._requests, certainty=False)
-        jobs = (SweepJob(i, *self._tables[i], settings) for i in self.alive)
-        for answer in simulate_all(jobs, len(self.alive), workers=self._workers or 1):
-            error, value = answer.row.get("error"), answer.row.get(self._metric)
-            if error is not None:
-                raise InputError(f"{self.names[answer.number]}: {error}")
-            if value is None:
-                raise InputError(
-                    f"{self.names[answer.number]}: {self._metric} is not known from "
-                    f"{self._requests:,} requests a replication; ask for more"
-                )
-            self.values[answer.number].append(self._sign * value)
-
-    def drop(self, probability: float, difference: float) -> None:
-        """Drop who is behind another by more than chance explains (Kim and Nelson, figure 1)."""
-        runs = np.array([self.values[i] for i in self.alive])
-        n = runs.shape[1]
-        if not self._delta:
-            self._delta = difference * max(abs(float(runs.mean(axis=1).max())), 1e-300)
-        region = _Region(self._delta, probability, len(self.names), min(n, FIRST_ROUNDS))
-        out = {a for a, b in _pairs(len(self.alive)) if region.is_left_by(runs[a] - runs[b])}
-        for a in sorted(out, reverse=True):
-            self.dropped[self.alive[a]] = n
-            del self.alive[a]
-
-    def table(self) -> pl.DataFrame:
-        """Those still in first, then by how long they stayed, then by mean."""
-        order = sorted(
-            range(len(self.names)),
-            key=lambda i: (-(self.dropped[i] or 1 << 60), -float(np.mean(self.values[i]))),
-        )
-        return pl.DataFrame([self._row(i) for i in order], infer_schema_length=None)
-
-    def judged(self) -> tuple[pl.DataFrame, float | None]:
-        """The table with whole intervals, and the least probability that its first is better.
-
-        The numbers of profiles are left out here: they move all candidates alike.
-        """
-        table = self.table()
-        if self._metric != "iops":
-            return table, None
-        known = {n: model_uncertainty(resolve(scenario_from_dict(*t)))
-                 for n, t in zip(self.names, self._tables, strict=True)}  # fmt: skip
-        rows = [_whole(row, known[row["candidate"]]) for row in table.rows(named=True)]
-        chances = [self._p_better(rows[0], row, known) for row in rows[1:]]
-        return pl.DataFrame(rows, infer_schema_length=None), min(chances)
-
-    @staticmethod
-    def _p_better(
-        a: Mapping[str, Any], b: Mapping[str, Any], known: Mapping[str, ModelUncertainty]
-    ) -> float:
-        if not b["mean"] or not a["mean"]:
-            return 0.5
-        spans = [(k.half("iops"), k.half("iops")) for k in (known[r["candidate"]] for r in (b, a))]
-        alike = len({known[r["candidate"]].model_class for r in (a, b)}) == 1
-        gain = a["mean"] / b["mean"] - 1
-        return gain_of(Interval(gain, gain, gain), (spans[0], spans[1]), same_class=alike).p_better
-
-    def _row(self, i: int) -> dict[str, Any]:
-        from scipy.special import stdtrit
-
-        values = self._sign * np.array(self.values[i])
-        n, mean = len(values), float(values.mean())
-        half = float(stdtrit(n - 1, 0.975)) * float(values.std(ddof=1)) / n**0.5 if n > 1 else 0.0
-        return {
-            "candidate": self.names[i], "mean": mean, "low": mean - half, "high": mean + half,
-            "rounds": n, "requests": n * self._requests, "dropped_after": self.dropped[i],
-        }  # fmt: skip
-
-
-def _whole(row: Mapping[str, Any], known: ModelUncertainty) -> dict[str, Any]:
-    """A candidate's row, its interval as wide as simulation, misfit and model make it."""
-    mean = row["mean"]
-    if not mean:
-        return dict(row)
-    half = math.hypot(known.half("iops"), math.log(max(row["high"], 1e-300) / mean))
-    return {**row, "low": mean * math.exp(-half), "high": mean * math.exp(half)}
-
-
-def _pairs(n: int) -> Iterator[tuple[int, int]]:
-    return ((a, b) for a in range(n) for b in range(n) if a != b)
-
-
-@dataclass(frozen=True)
-class _Region:
-    """The triangle that the sum of differences must leave for a candidate to be behind.
-
-    The variance is that of the *first* rounds alone, as the procedure's guarantee needs.
+    Their sum must leave a triangle (Kim and Nelson, figure 1) for that. The variance is that of the
+    first rounds alone, as the procedure's guarantee needs.
     """
+    first = min(len(differences), FIRST_ROUNDS)
+    share = 2 * (1 - probability) / (candidates - 1)
+    eta = 0.5 * (share ** (-2 / (first - 1)) - 1)
+    variance = float(differences[:first].var(ddof=1))
+    reach = eta * (first - 1) * variance / delta - delta * len(differences) / 2
+    return bool(float(differences.sum()) < -max(0.0, reach))
 
-    delta: float
-    probability: float
-    candidates: int
-    first: int
 
-    def is_left_by(self, differences: Floats) -> bool:
-        """True if the *differences* (float64[rounds]) say that it is behind."""
-        free = self.first - 1
-        share = 2 * (1 - self.probability) / (self.candidates - 1)
-        eta = 0.5 * (share ** (-2 / free) - 1)
-        variance = float(differences[: self.first].var(ddof=1))
-        reach = eta * free * variance / self.delta - self.delta * len(differences) / 2
-        return bool(float(differences.sum()) < -max(0.0, reach))
+def _interval(values: Floats) -> dict[str, float]:
+    """Mean with its 95 % interval by Student's t."""
+    from scipy.special import stdtrit
+
+    n, mean = len(values), float(values.mean())
+    half = float(stdtrit(n - 1, 0.975)) * float(values.std(ddof=1)) / n**0.5 if n > 1 else 0.0
+    return {"mean": mean, "low": mean - half, "high": mean + half}
+
+
+def _with_models(
+    rows: Sequence[Mapping[str, Any]], tables: Sequence[tuple[dict[str, Any], str]]
+) -> tuple[list[dict[str, Any]], float]:
+    """Rows with intervals of simulation and model; least probability that the first is best.
+
+    The numbers of profiles are left out: they move all candidates alike.
+    """
+    known = [model_uncertainty(resolve(scenario_from_dict(*scenario))) for scenario in tables]
+    wide, chances = [], []
+    for row, model in zip(rows, known, strict=True):
+        half, mean, best = model.half("iops"), row["mean"], rows[0]["mean"]
+        whole = math.hypot(half, math.log(max(row["high"], 1e-300) / mean)) if mean else 0.0
+        wide.append(
+            {**row, "low": mean * math.exp(-whole), "high": mean * math.exp(whole)} if mean
+            else dict(row)
+        )  # fmt: skip
+        gain = best / mean - 1 if mean and best else None
+        spans = ((half, half), (known[0].half("iops"), known[0].half("iops")))
+        same = model.model_class == known[0].model_class
+        chances.append(
+            0.5 if gain is None
+            else gain_of(Interval(gain, gain, gain), spans, same_class=same).p_better
+        )  # fmt: skip
+    return wide, min(chances[1:])
+
+
+def _known(row: Mapping[str, Any], metric: str, name: str, requests: int) -> float:
+    """The figure that is ranked; InputError where there is none."""
+    if row.get("error") is not None:
+        raise InputError(f"{name}: {row['error']}")
+    value = row.get(metric)
+    if value is None:
+        raise InputError(
+            f"{name}: {metric} is not known from {requests:,} requests a replication; ask for more"
+        )
+    return float(value)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -20,18 +20,34 @@ from nvmesim.catalog.load import quantities
 from nvmesim.catalog.profile import DriveProfile, Profile, Quantity
 from nvmesim.catalog.text import show_quantity
 from nvmesim.errors import InputError, nearest
+from nvmesim.predict.result import Result
 from nvmesim.predict.simulate import simulate
+from nvmesim.predict.uncertainty.certainty import model_uncertainty
+from nvmesim.predict.uncertainty.model_error import model_error
 from nvmesim.predict.uncertainty.numbers import NEVER, WHOLE, Z95, spread_of
 from nvmesim.scenario.load import scenario_from_dict
 from nvmesim.scenario.resolve import resolve
 from nvmesim.scenario.resolved import ResolvedScenario
 from nvmesim.scenario.schema import Scenario
-from nvmesim.study.carried import FIGURES, Carried, load_words, of_input, parts_of
-from nvmesim.study.sweep.api import Progress, simulate_all, tables_of
-from nvmesim.study.sweep.frame import RESULT_COLUMNS
-from nvmesim.study.sweep.point import PointAnswer, Settings, SweepJob
+from nvmesim.study.sweep.api import Progress, simulated_rows, tables_of
+from nvmesim.study.sweep.point import RESULT_COLUMNS, Settings, SweepJob
+from nvmesim.units import format_size
 
 REQUESTS: Final = 40_000
+FIGURES: Final = {
+    "iops": "iops", "lat_mean_us": "mean", "lat_p50_us": "p50", "lat_p90_us": "p90",
+    "lat_p99_us": "p99", "lat_p99_9_us": "p99.9",
+}  # fmt: skip
+"""Column of a sweep -> figure that has an interval of four parts."""
+_DEFAULTS: Final = {"stack": "linux-io_uring", "engine": "linux-md"}
+_SCHEMA: Final[dict[str, Any]] = {
+    "input": pl.String, "basis": pl.String, "stated": pl.Boolean, "value": pl.String,
+    **dict.fromkeys(("low", "high", "at_low", "at_high", "change_low", "change_high", "swing",
+                     "share", "whole", "without"), pl.Float64),
+    "measure": pl.String,
+}  # fmt: skip
+Place = tuple[str | int, ...]
+"""Keys that lead to an entry of a scenario's tables."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +56,7 @@ class Input:
 
     name: str
     """As ``--set`` takes it where that is possible."""
-    holders: tuple[tuple[Any, ...], ...]
+    holders: tuple[Place, ...]
     """Places in the scenario's tables that refer to the profile."""
     path: tuple[str, ...]
     quantity: Quantity
@@ -60,6 +76,17 @@ class Input:
         if self.path[-1].endswith("cv"):
             low = max(0.0, low)
         return low, high
+
+
+@dataclass(frozen=True)
+class Share:
+    """A part of the variance of an answer's logarithm."""
+
+    name: str
+    variance: float
+    left: float = 0.0
+    """Variance that is left once it has been measured."""
+    measure: str = ""
 
 
 def sensitivity(
@@ -90,188 +117,205 @@ def sensitivity(
     if spread is not None and not 0 < spread < 1:
         raise InputError(f"spread {spread!r} is out of range; above 0, below 1")
     tables, base = tables_of(scenario)
-    inputs = list(inputs_of(tables, base, which))
-    settings = Settings(seed=seed, requests=requests, certainty=False)
-    jobs = [SweepJob(0, tables, base, settings)]
-    for i, found in enumerate(inputs):
-        for side, value in enumerate(found.ends(spread)):
-            changed = _with(tables, found, value)
-            jobs.append(SweepJob(1 + 2 * i + side, changed, base, settings))
-    answers: dict[int, PointAnswer] = {}
-    for answer in simulate_all(iter(jobs), len(jobs), workers=workers):
-        answers[answer.number] = answer
-        if progress is not None:
-            progress(f"{len(answers)} of {len(jobs)} runs", len(answers) / len(jobs))
     resolved = resolve(scenario_from_dict(tables, base))
-    rest: list[Carried] = []
+    inputs = list(_inputs(tables, resolved, which))
+    moved = [_with(tables, one, value) for one in inputs for value in one.ends(spread)]
+    settings = Settings(seed=seed, requests=requests, certainty=False)
+    jobs = [SweepJob(n, changed, base, settings) for n, changed in enumerate([tables, *moved])]
+
+    def say(done: int) -> None:
+        if progress is not None:
+            progress(f"{done} of {len(jobs)} runs", done / len(jobs))
+
+    answers = simulated_rows(jobs, workers, say)
+    unmoved = answers[0].get(metric)
+    if not unmoved:
+        why = answers[0].get("error") or "too few requests, or no steady state"
+        raise InputError(f"{metric} of the unchanged scenario is not known: {why}")
+    rows, shares = [], []
+    load = load_words(resolved)
+    for i, one in enumerate(inputs):
+        at = [answers[1 + 2 * i + side].get(metric) for side in (0, 1)]
+        change = [None if v is None else v / unmoved - 1 for v in at]
+        known = [0.0, *(c for c in change if c is not None)]
+        low, high = one.ends(spread)
+        rows.append({
+            "input": one.name, "basis": one.quantity.basis, "stated": one.quantity.low is not None,
+            "value": one.shown, "low": float(low), "high": float(high),
+            "at_low": at[0], "at_high": at[1], "change_low": change[0], "change_high": change[1],
+            "swing": max(known) - min(known),
+        })  # fmt: skip
+        shares.append(share_of_input(one.name, change[0], change[1], load))
     if metric in FIGURES:
         whole = simulate(resolved, seed=seed, requests=requests, reliefs=False, over_time=False)
-        rest = parts_of(whole, resolved, FIGURES[metric])
-    rows = _rows(inputs, answers, metric, spread)
-    return _frame(rows, rest, load_words(resolved))
+        for part in _other_shares(whole, resolved, FIGURES[metric], load):
+            rows.append({"input": part.name, "basis": "part", "stated": True, "value": "",
+                         "swing": 0.0})  # fmt: skip
+            shares.append(part)
+    return _frame(rows, shares)
 
 
-def _rows(
-    inputs: list[Input], answers: Mapping[int, PointAnswer], metric: str, spread: float | None
-) -> list[dict[str, Any]]:
-    base = answers[0].row.get(metric)
-    if not base:
-        why = answers[0].row.get("error") or "too few requests, or no steady state"
-        raise InputError(f"{metric} of the unchanged scenario is not known: {why}")
-    rows = []
-    for i, found in enumerate(inputs):
-        at = [answers[1 + 2 * i + side].row.get(metric) for side in (0, 1)]
-        change = [None if v is None else v / base - 1 for v in at]
-        known = [c for c in change if c is not None]
-        low, high = found.ends(spread)
-        q = found.quantity
-        rows.append({
-            "input": found.name, "basis": q.basis, "stated": q.low is not None,
-            "value": found.shown, "low": float(low), "high": float(high),
-            "at_low": at[0], "at_high": at[1],
-            "change_low": change[0], "change_high": change[1],
-            "swing": max([0.0, *known]) - min([0.0, *known]),
-        })  # fmt: skip
-    return rows
-
-
-def _frame(rows: list[dict[str, Any]], rest: list[Carried], load: str) -> pl.DataFrame:
+def _frame(rows: Sequence[dict[str, Any]], shares: Sequence[Share]) -> pl.DataFrame:
     """All rows with what each carries of the whole interval, most first."""
-    carried = [of_input(r["input"], r["change_low"], r["change_high"], load) for r in rows]
-    parts: list[dict[str, Any]] = [
-        {"input": part.name, "basis": "part", "stated": True, "value": "", "swing": 0.0}
-        for part in rest
-    ]
-    every = [*carried, *rest]
-    whole = sum(part.variance for part in every)
-    told: dict[str, float] = {}
-    for part in every:
-        told[part.measure] = told.get(part.measure, 0.0) + max(0.0, part.variance - part.left)
-    for row, part in zip([*rows, *parts], every, strict=True):
-        row["share"] = part.variance / whole if whole > 0 else 0.0
-        left = max(0.0, whole - told[part.measure])
-        row["without"] = math.expm1(Z95 * math.sqrt(left))
+    whole = sum(share.variance for share in shares)
+    taken: dict[str, float] = {}  # by a measurement
+    for share in shares:
+        gain = max(0.0, share.variance - share.left)
+        taken[share.measure] = taken.get(share.measure, 0.0) + gain
+    for row, share in zip(rows, shares, strict=True):
+        row["share"] = share.variance / whole if whole > 0 else 0.0
+        row["without"] = math.expm1(Z95 * math.sqrt(max(0.0, whole - taken[share.measure])))
         row["whole"] = math.expm1(Z95 * math.sqrt(whole))
-        row["measure"] = part.measure
-    schema: dict[str, Any] = {
-        "input": pl.String, "basis": pl.String, "stated": pl.Boolean, "value": pl.String,
-        **dict.fromkeys(("low", "high", "at_low", "at_high", "change_low", "change_high", "swing",
-                         "share", "whole", "without"), pl.Float64),
-        "measure": pl.String,
-    }  # fmt: skip
-    return pl.DataFrame([*rows, *parts], schema=schema).sort("share", descending=True)
+        row["measure"] = share.measure
+    return pl.DataFrame(rows, schema=_SCHEMA).sort("share", descending=True)
 
 
-def inputs_of(
-    tables: Mapping[str, Any], base: str, which: Literal["assumed", "all"] = "all"
+# Shares of the interval --------------------------------------------------------------------------
+
+
+def share_of_input(name: str, low: float | None, high: float | None, load: str) -> Share:
+    """Return what an input carries whose ends change the answer by *low* and *high*, relative.
+
+    The answer's logarithm is a quadratic through the three points, the input normal: its variance
+    is that of the slope and of the curve. In a sum of such quadratics it is Sobol's total index.
+    Source: Saltelli et al., "Global Sensitivity Analysis: The Primer", 2008, chapter 4.
+
+    >>> round(share_of_input("drives.0.profile.read.die", -0.1, 0.1, "randread").variance, 5)
+    0.00262
+    """
+    down, up = (math.log(max(1 + (change or 0.0), 1e-9)) for change in (low, high))
+    slope, curve = (up - down) / 2 / Z95, (up + down) / 2 / Z95**2
+    measure = "the server itself"
+    if name.startswith("server.stack"):
+        measure = f"CPU figures with a capture of {load} (calibrate --stack)"
+    elif name.startswith("volume"):
+        measure = "the array itself under this load"
+    elif name.startswith("drives"):
+        wanted = "randwrite until the buffer is full" if ".write" in name else load
+        measure = f"capture {wanted}"
+    return Share(name, slope**2 + 2 * curve**2, measure=measure)
+
+
+def _other_shares(
+    result: Result, scenario: ResolvedScenario, figure: str, load: str
+) -> list[Share]:
+    """Misfit, model and simulation of *figure*."""
+    parts = result.certainty.figures.get(figure)
+    if parts is None:
+        return []
+    known = model_uncertainty(scenario, result.bottleneck.verdict)
+    misfit, model, chance = (max(p) for p in (parts.misfit, parts.model, parts.simulation))
+    left, measure = (
+        model,
+        f"measure a server of this class ({known.model_class}) as a set of its own",
+    )
+    if known.kind == "catalog":
+        calibrated = model_error(known.model_class, "calibrated", figure).half
+        left, measure = min(calibrated, model), f"capture {load}"
+    return [
+        Share("misfit", (misfit / Z95) ** 2, measure=f"capture {load}"),
+        Share("model", (model / Z95) ** 2, (left / Z95) ** 2, measure),
+        Share("simulation", (chance / Z95) ** 2, measure="--precision"),
+    ]
+
+
+def load_words(scenario: ResolvedScenario) -> str:
+    """The load of one drive as fio would name it: "randrw 70 % of 4 KiB at depth 32"."""
+    group = scenario.workload[0]
+    kind = "rand" if group.access == "random" else ""
+    name = {1.0: f"{kind}read", 0.0: f"{kind}write"}.get(group.read)
+    name = name or f"{kind}rw {100 * group.read:g} %"
+    size = format_size(group.block_sizes[0][0])
+    depth = max(1, round(group.in_flight / max(1, len(scenario.drives))))
+    return f"{name} of {size}" + ("" if group.is_open else f" at depth {depth}")
+
+
+# Inputs ------------------------------------------------------------------------------------------
+
+
+def _inputs(
+    tables: Mapping[str, Any], resolved: ResolvedScenario, which: Literal["assumed", "all"]
 ) -> Iterator[Input]:
     """Yield the uncertain numbers of the profiles that a scenario uses, each profile once."""
-    resolved = resolve(scenario_from_dict(tables, base))
+    used = {(g.filesystem, g.guest) for g in resolved.workload}
+    kinds = {
+        "filesystems": {filesystem for filesystem, _ in used},
+        "guests": {guest for _, guest in used},
+        "sections": {name for pair in used for name in pair},
+    }
     for label, holders, profile in _profiles(tables, resolved):
         for key, quantity in quantities(profile):
-            if key in NEVER or not quantity.value or not _is_uncertain(quantity, which):
+            first, *rest = path = tuple(key.split("."))
+            if key in NEVER or not quantity.value:
                 continue
-            if key.startswith(("filesystems.", "guests.", "sections.")) and not _used(
-                key, resolved
-            ):
+            if which == "assumed" and quantity.basis != "assumed":
+                continue
+            if first in kinds and rest[0] not in kinds[first]:
                 continue
             if isinstance(profile, DriveProfile) and not profile.counts(key):
                 continue
-            yield Input(
-                f"{label}.{key}", holders, tuple(key.split(".")), quantity, _shown(profile, key)
-            )
-
-
-def _is_uncertain(quantity: Quantity, which: str) -> bool:
-    return quantity.basis == "assumed" or which == "all"
-
-
-def _used(key: str, resolved: ResolvedScenario) -> bool:
-    kind, _, name = key.partition(".")
-    named = {"filesystems": ("filesystem",), "guests": ("guest",)}
-    places = named.get(kind, ("filesystem", "guest"))  # sections are of either
-    wanted = name.partition(".")[0]
-    return any(wanted == getattr(g, place) for g in resolved.workload for place in places)
-
-
-def _shown(profile: Profile, key: str) -> str:
-    try:
-        return show_quantity(profile, key)
-    except (AttributeError, KeyError, TypeError):
-        return ""
+            try:
+                shown = show_quantity(profile, key)
+            except (AttributeError, KeyError, TypeError):
+                shown = ""
+            yield Input(f"{label}.{key}", holders, path, quantity, shown)
 
 
 def _profiles(
     tables: Mapping[str, Any], resolved: ResolvedScenario
-) -> Iterator[tuple[str, tuple[tuple[Any, ...], ...], Profile]]:
+) -> Iterator[tuple[str, tuple[Place, ...], Profile]]:
     """Yield (label, places, profile) of each profile in use, equal ones together."""
-    server = tables["server"]
-    stack = ("server", "stack")
-    yield "server.stack", (stack,), resolved.stack
-    cpus = [("server", "sockets", i, "cpu") for i in range(len(server["sockets"]))]
-    yield from _grouped("server.sockets", "cpu", cpus, tables, [s.cpu for s in resolved.sockets])
-    places, profiles = [], []
-    first = 0
-    for i, spec in enumerate(tables["drives"]):
-        places.append(("drives", i, "profile"))
-        profiles.append(resolved.drives[first].profile)
+    yield "server.stack", (("server", "stack"),), resolved.stack
+    first, drives = 0, []
+    for spec in tables["drives"]:
+        drives.append(resolved.drives[first].profile)
         first += int(spec.get("count", 1))
-    yield from _grouped("drives", "profile", places, tables, profiles)
-    volumes = [("volume", i, "engine") for i in range(len(resolved.volumes))]
+    sockets = [s.cpu for s in resolved.sockets[: len(tables["server"]["sockets"])]]
     engines = [v.engine for v in resolved.volumes]
-    yield from _grouped("volume", "engine", volumes, tables, engines)
+    listed: tuple[tuple[str, str, Sequence[Profile]], ...] = (
+        ("server.sockets", "cpu", sockets),
+        ("drives", "profile", drives),
+        ("volume", "engine", engines),
+    )
+    for list_name, key, profiles in listed:
+        groups: dict[str, list[int]] = {}
+        places: list[Place] = [(*list_name.split("."), i, key) for i in range(len(profiles))]
+        for i, (place, profile) in enumerate(zip(places, profiles, strict=True)):
+            same = f"{_at(tables, place)!r}{getattr(profile, 'state', '')}"
+            groups.setdefault(same, []).append(i)
+        for members in groups.values():
+            number = "*" if len(groups) == 1 and len(places) > 1 else members[0]
+            label = f"{list_name}.{number}.{key}"
+            yield label, tuple(places[i] for i in members), profiles[members[0]]
 
 
-def _grouped(
-    list_name: str, key: str, places: list[tuple[Any, ...]], tables: Mapping[str, Any],
-    profiles: list[Any],
-) -> Iterator[tuple[str, tuple[tuple[Any, ...], ...], Profile]]:  # fmt: skip
-    groups: dict[str, list[int]] = {}
-    for i, place in enumerate(places):
-        groups.setdefault(repr(_at(tables, place)) + str(getattr(profiles[i], "state", "")), []
-                          ).append(i)  # fmt: skip
-    for members in groups.values():
-        one = len(groups) == 1 and len(places) > 1
-        label = f"{list_name}.{'*' if one else members[0]}.{key}"
-        yield label, tuple(places[i] for i in members), profiles[members[0]]
-
-
-def _at(tables: Any, place: tuple[Any, ...]) -> Any:
+def _at(tables: Any, place: Place) -> Any:
     for part in place:
         tables = tables.get(part) if isinstance(tables, Mapping) else tables[part]
     return tables
 
 
-def _with(tables: Mapping[str, Any], found: Input, value: float) -> dict[str, Any]:
+def _with(tables: Mapping[str, Any], one: Input, value: float) -> dict[str, Any]:
     """Return *tables* with another value of one number, in every profile that has it."""
     changed = copy.deepcopy(dict(tables))
-    for place in found.holders:
-        holder = _at(changed, place[:-1])
-        profile = holder.get(place[-1], _DEFAULTS.get(place[-1]))
-        table = {"extends": profile} if isinstance(profile, str) else dict(profile)
-        holder[place[-1]] = table
-        _put_number(table, found, value, _level(changed, place), holder)
-    return changed
-
-
-_DEFAULTS: Final = {"stack": "linux-io_uring", "engine": "linux-md"}
-
-
-def _level(tables: Mapping[str, Any], place: tuple[Any, ...]) -> str | None:
-    return str(_at(tables, place[:-1])["raid"]) if place[0] == "volume" else None
-
-
-def _put_number(
-    table: dict[str, Any], found: Input, value: float, level: str | None, holder: Mapping[str, Any]
-) -> None:
     number = {"value": value, "basis": "assumed", "source": "sensitivity"}
-    places = [table]
-    if level is not None:
-        # A number that the profile states for this level only is overridden there as well.
-        places.append(table.setdefault("by_level", {}).setdefault(level, {}))
-    if isinstance(holder, dict) and holder.get("state") == "fresh":
-        table.setdefault("fresh", {})[".".join(found.path)] = number
-    for inner in places:
-        for part in found.path[:-1]:
-            inner = inner.setdefault(part, {})
-        inner[found.path[-1]] = number
+    for place in one.holders:
+        *outer, last = place
+        holder = _at(changed, tuple(outer))
+        profile = holder.get(last, _DEFAULTS.get(str(last)))
+        table: dict[str, Any]
+        table = {"extends": profile} if isinstance(profile, str) else dict(profile)
+        holder[last] = table
+        targets: list[dict[str, Any]] = [table]
+        if place[0] == "volume":
+            # A number that the profile states for this level only is overridden there as well.
+            by_level = table.setdefault("by_level", {})
+            targets.append(by_level.setdefault(str(holder["raid"]), {}))
+        if holder.get("state") == "fresh":
+            table.setdefault("fresh", {})[".".join(one.path)] = number
+        for target in targets:
+            inner = target
+            for part in one.path[:-1]:
+                inner = inner.setdefault(part, {})
+            inner[one.path[-1]] = number
+    return changed

@@ -10,21 +10,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 
+from nvmesim.array_types import Floats
 from nvmesim.catalog import load as catalog
 from nvmesim.catalog.profile import CpuProfile, StackProfile
 from nvmesim.drawing import Drawable
-from nvmesim.errors import CatalogError, InputError, nearest
+from nvmesim.errors import InputError, nearest
+from nvmesim.units import format_iops
 
 MARGIN: Final = 0.05
-"""A CPU carries the load at this much above the asked utilization at most (INTERFACE.md)."""
+"""A CPU carries the load at this much above the asked utilization at most."""
 SOCKETS: Final = (1, 2)
 REFERENCE_CORES: Final = 16
 """Cores a socket of the SMT-aware GHz, which depend on them (more cores even out better)."""
@@ -89,13 +90,11 @@ class CpuAnswer:
         return self.physical_utilization < 1 and self.margin >= 0
 
     def words(self) -> str:
-        """True if it carries the load, and with what margin.
+        """Say if it carries the load, and with what margin.
 
         >>> CpuAnswer("x", 2, 73, 0.5, 0.54, 0.79, 4e6, True, margin=-0.04).words()
         'nearly, 4.0 points over'
         """
-        from nvmesim.units import format_iops
-
         points = 100 * abs(self.margin)
         if self.within:
             return f"yes, {points:.1f} points under"
@@ -128,20 +127,13 @@ class Sizing(Drawable):
 
     def to_json(self) -> dict[str, Any]:
         """Return the object that `size --json` prints."""
+        smt = {"ghz_per_miops": self.smt_ghz_per_miops, "ghz": self.smt_ghz, "reason": self.reason}
         return {
-            "iops": self.load.iops,
-            "utilization": self.load.utilization,
-            "headroom": self.headroom,
-            "stack": self.load.stack.name,
-            "filesystem": self.load.filesystem,
-            "ghz_per_miops": self.ghz_per_miops,
-            "ghz": self.ghz,
-            "smt": {
-                "ghz_per_miops": self.smt_ghz_per_miops, "ghz": self.smt_ghz, "reason": self.reason,
-            },
-            "cycles_per_io": self.cycles_per_io,
-            "cpus": [cpu.to_json() for cpu in self.cpus],
-            "curve": self.curve(),
+            "iops": self.load.iops, "utilization": self.load.utilization,
+            "headroom": self.headroom, "stack": self.load.stack.name,
+            "filesystem": self.load.filesystem, "ghz_per_miops": self.ghz_per_miops,
+            "ghz": self.ghz, "smt": smt, "cycles_per_io": self.cycles_per_io,
+            "cpus": [cpu.to_json() for cpu in self.cpus], "curve": self.curve(),
         }  # fmt: skip
 
     def curve(self) -> list[dict[str, float]]:
@@ -155,18 +147,13 @@ class Sizing(Drawable):
 
     def utilization_curves(self) -> list[dict[str, Any]]:
         """Utilization against MIOPS of every CPU that is listed."""
-        rows: list[dict[str, Any]] = []
-        for answer in self.cpus:
-            cpu = catalog.get("cpu", answer.name)
-            for i in range(CURVE_POINTS):
-                iops = 2 * self.load.iops * (i + 1) / CURVE_POINTS
-                loaded = Demand(iops, self.load.utilization, self.load.stack, self.load.read,
-                              self.load.filesystem)  # fmt: skip
-                rows.append({
-                    "cpu": f"{answer.sockets} x {answer.name}", "miops": iops / 1e6,
-                    "utilization": 100 * loaded_cpu(loaded, cpu, answer.sockets)[0],
-                })  # fmt: skip
-        return rows
+        rates = [2 * self.load.iops * (i + 1) / CURVE_POINTS for i in range(CURVE_POINTS)]
+        return [
+            {"cpu": f"{answer.sockets} x {answer.name}", "miops": iops / 1e6,
+             "utilization": 100 * loaded_cpu(replace(self.load, iops=iops),
+                                             catalog.get("cpu", answer.name), answer.sockets)[0]}
+            for answer in self.cpus for iops in rates
+        ]  # fmt: skip
 
 
 def size_cpu(
@@ -190,8 +177,13 @@ def size_cpu(
     >>> [cpu.carries for cpu in sizing.cpus if cpu.name == "xeon-gold-6132" and cpu.sockets == 2]
     [True]
     """
-    _check(iops, utilization, headroom, read)
-    profile = _stack(stack)
+    ranges = {"iops": (iops, 1, 1e9), "utilization": (utilization, 0.01, 1),
+              "headroom": (headroom, 0, 10), "read": (read, 0, 1)}  # fmt: skip
+    for name, (value, low, high) in ranges.items():
+        if not low <= value <= high:
+            raise InputError(f"{name} is {value:g}; {low:g} to {high:g}")
+    profile = stack if isinstance(stack, StackProfile) else catalog.load("stack", str(stack))
+    assert isinstance(profile, StackProfile)
     if filesystem != "raw" and filesystem not in profile.filesystems:
         known = ["raw", *profile.filesystems]
         raise InputError(
@@ -200,8 +192,7 @@ def size_cpu(
     load = Demand(iops * (1 + headroom), utilization, profile, read, filesystem)
     names = catalog.names("cpu") if cpus is None else list(cpus)
     answers = [_answer(load, catalog.get("cpu", name), n) for name in names for n in SOCKETS]
-    rule = rule_ghz_per_miops(load)
-    smt = smt_ghz_per_miops(load)
+    rule, smt = rule_ghz_per_miops(load), smt_ghz_per_miops(load)
     return Sizing(
         load=load,
         headroom=headroom,
@@ -245,8 +236,7 @@ def loaded_cpu(load: Demand, cpu: CpuProfile, sockets: int) -> tuple[float, floa
     cycles = np.array([load.cycles_on(logical_cpus, float(busy)) for busy in shares])
     missing = done - each * cycles
     if missing[-1] < 0:
-        most = float(done[-1])
-        return 1.0, each * load.cycles(0.0) / most
+        return 1.0, each * load.cycles(0.0) / float(done[-1])
     at = int(np.argmax(missing >= 0))
     logical = float(shares[at])
     if at:
@@ -256,9 +246,7 @@ def loaded_cpu(load: Demand, cpu: CpuProfile, sockets: int) -> tuple[float, floa
 
 
 @cache
-def _work(
-    cores: int, threads: int, smt_yield: float
-) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+def _work(cores: int, threads: int, smt_yield: float) -> tuple[Floats, Floats]:
     """(share of logical CPUs busy, work done in cores) of one socket, by mean over the binomial."""
     logical = cores * threads
     busy = np.arange(logical + 1)
@@ -278,11 +266,12 @@ def _yield(cpu: CpuProfile) -> float:
 
 
 def _answer(load: Demand, cpu: CpuProfile, sockets: int) -> CpuAnswer:
-    ghz = sockets * cpu.cores * cpu.ghz.value
+    cores = sockets * cpu.cores
+    ghz = cores * cpu.ghz.value
     logical, physical = loaded_cpu(load, cpu, sockets)
     if load.stack.polled:
         # A polling thread is busy all the time: count the threads that the load needs.
-        logical = min(1.0, math.ceil(physical * cpu.cores * sockets) / (cpu.cores * sockets))
+        logical = min(1.0, math.ceil(physical * cpu.cores * sockets) / cores)
     most = ghz * 1e9 * _yield(cpu) / max(load.cycles(0.0), 1e-9)
     rule = rule_ghz_per_miops(load) * load.iops / 1e6 / ghz * load.utilization
     carries = physical < 1 and logical <= load.utilization + MARGIN
@@ -311,23 +300,3 @@ def _reason(load: Demand, rule: float, smt: float) -> str:
             "CPUs above 50 % bring a quarter of what the rule counts"
         )
     return f"{text}: fewer than the rule's, as threads that stay busy are woken less often"
-
-
-def _stack(stack: str | StackProfile | Path) -> StackProfile:
-    if isinstance(stack, StackProfile):
-        return stack
-    found = catalog.load("stack", str(stack), Path())
-    if not isinstance(found, StackProfile):  # pragma: no cover - load returns its kind
-        raise CatalogError(f"{stack} is not a stack")
-    return found
-
-
-def _check(iops: float, utilization: float, headroom: float, read: float) -> None:
-    for name, value, low, high in (
-        ("iops", iops, 1, 1e9),
-        ("utilization", utilization, 0.01, 1),
-        ("headroom", headroom, 0, 10),
-        ("read", read, 0, 1),
-    ):
-        if not low <= value <= high:
-            raise InputError(f"{name} is {value:g}; {low:g} to {high:g}")

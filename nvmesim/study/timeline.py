@@ -8,8 +8,7 @@ from typing import Any, Final
 import polars as pl
 
 from nvmesim.drawing import Charted
-from nvmesim.engine.reference.engine import ReferenceEngine, Step
-from nvmesim.model.lowered import Lowered
+from nvmesim.engine.reference.engine import ReferenceEngine
 from nvmesim.predict.simulate import prepare
 from nvmesim.scenario.schema import Scenario
 from nvmesim.units import PS_PER_US
@@ -50,24 +49,19 @@ def timeline(scenario: Scenario, *, requests: int = REQUESTS, seed: int | None =
     assert isinstance(engine, ReferenceEngine)
     # Those submitted first may finish late: enough others are let through to wait for them.
     engine.advance(requests + 4 * ready.load.in_flight)
-    return Timeline(ready.name, _frame(engine.steps(), ready.lowered))
-
-
-def _frame(steps: list[Step], lowered: Lowered) -> pl.DataFrame:
-    """Finished steps by request and command, in their order."""
-    names = lowered.network.station_names
+    names = ready.lowered.network.station_names
     kinds = {
         station: info.kind
-        for info in lowered.stations
+        for info in ready.lowered.stations
         for station in range(info.first, info.first + info.count)
     }
-    rows = [
+    steps = [
         {"request": s.request, "command": s.child, "station": names[s.station],
          "kind": kinds.get(s.station, "delay"), "arrives_us": s.arrive_ps / PS_PER_US,
          "waits_us": (s.start_ps - s.arrive_ps) / PS_PER_US,
          "served_us": (s.depart_ps - s.start_ps) / PS_PER_US,
          "leaves_us": s.depart_ps / PS_PER_US}
-        for s in sorted(steps, key=lambda s: (s.request, s.child, s.arrive_ps))
+        for s in sorted(engine.steps(), key=lambda s: (s.request, s.child, s.arrive_ps))
         if s.depart_ps >= 0
     ]  # fmt: skip
-    return pl.DataFrame(rows)
+    return Timeline(ready.name, pl.DataFrame(steps))

@@ -11,7 +11,7 @@ from nvmesim.predict.result import Result
 from nvmesim.scenario.resolved import ResolvedScenario
 from nvmesim.show import words
 from nvmesim.show.blocks import Block, Bullets, Charts, Range, Ranges, Section, table
-from nvmesim.study.choose.candidates import usable
+from nvmesim.study.choose import usable
 from nvmesim.ui.answer import goal_probability
 
 

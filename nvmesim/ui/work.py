@@ -124,8 +124,8 @@ def _part(job: Job, done: int, steps: int) -> Any:
 def choose_design(job: Job, goal: Mapping[str, Any]) -> None:
     """Publish what to buy for the tables of a goal."""
     from nvmesim.show.studies.choice_view import fragment
-    from nvmesim.study.choose.goal import goal_from_dict
-    from nvmesim.study.choose.search import choose
+    from nvmesim.study.choose import choose
+    from nvmesim.study.goal import goal_from_dict
 
     found = choose(goal_from_dict(goal, NOWHERE), workers=1, progress=job.progress)
     job.publish(fragment(found), met=found.chosen is not None)

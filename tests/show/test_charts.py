@@ -16,7 +16,7 @@ from nvmesim.show.charts.cpu_load import _at_ends
 from nvmesim.show.charts.sweep import heat, scaling
 from nvmesim.show.charts.timeline import request_timeline
 from nvmesim.show.palette import KINDS, LOAD_STEPS
-from nvmesim.study.choose.search import choose
+from nvmesim.study.choose import choose
 from tests.show.report_example import result
 
 LARGEST = 120_000

@@ -16,7 +16,7 @@ import numpy as np
 
 from nvmesim.catalog import load as catalog
 from nvmesim.predict.simulate import simulate
-from nvmesim.study.measuring.gain import scenario_of_row
+from nvmesim.study.measuring.measure import scenario_of_row
 from nvmesim.study.measuring.rows import RAMP, SETTLE, Row
 
 PERCENTILES = ("50.000000", "90.000000", "99.000000", "99.900000")

@@ -11,7 +11,7 @@ from nvmesim.scenario.load import scenario_from_dict
 from nvmesim.scenario.resolve import resolve
 from nvmesim.show.studies.best_view import best_page
 from nvmesim.study.best import best, in_state
-from nvmesim.study.limits import LimitMiss, LoadLimits
+from nvmesim.study.designs import LimitMiss, LoadLimits
 from nvmesim.study.load_search import LoadSearch
 
 SERVER = {"stack": "linux-io_uring", "sockets": [{"cpu": "xeon-gold-6130"}]}

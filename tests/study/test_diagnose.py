@@ -10,9 +10,14 @@ import nvmesim as ns
 from nvmesim.cli.main import run_command
 from nvmesim.errors import InputError
 from nvmesim.study.diagnosis.diagnose import NextMeasurement
+from nvmesim.study.diagnosis.evidence import (
+    ErrorScale,
+    log_likelihood,
+    misfit,
+    probabilities,
+    rows_of,
+)
 from nvmesim.study.diagnosis.mistakes import MISTAKES
-from nvmesim.study.diagnosis.rows import rows_of
-from nvmesim.study.diagnosis.weights import ErrorScale, log_likelihood, misfit, probabilities
 from tests.study.planted import PLANTED, measured, plant, server
 
 SERVER = """

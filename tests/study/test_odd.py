@@ -12,12 +12,11 @@ import pytest
 
 from nvmesim.errors import InfrastructureError, InputError, ScenarioError
 from nvmesim.scenario.load import expanded
-from nvmesim.study.choose import choose, goal_from_dict
-from nvmesim.study.choose.search import _Search
-from nvmesim.study.sweep import cluster, content
-from nvmesim.study.sweep.cache import PointCache
-from nvmesim.study.sweep.frame import _parameter
-from nvmesim.study.sweep.point import PointAnswer
+from nvmesim.study.choose import COLUMNS, Search, choose
+from nvmesim.study.goal import goal_from_dict
+from nvmesim.study.sweep import cluster
+from nvmesim.study.sweep.cache import PointCache, content_of
+from nvmesim.study.sweep.point import PointAnswer, parameter_column
 from tests.study.test_choose import GOAL
 
 # -- a cluster whose workers are threads of nobody ------------------------------------------------
@@ -94,7 +93,7 @@ def connected(monkeypatch):
     def connect(**how: object) -> Client:
         client = Client(**how)  # type: ignore[arg-type]
         module = SimpleNamespace(Client=lambda *_, **__: client)
-        monkeypatch.setattr(cluster, "_distributed", lambda: module)
+        monkeypatch.setattr(cluster.importlib, "import_module", lambda _: module)
         return client
 
     return connect
@@ -182,11 +181,11 @@ def test_a_cache_that_cannot_be_written_only_costs_time(tmp_path, monkeypatch) -
 
 def test_a_file_counts_by_what_is_in_it(tmp_path) -> None:
     file = tmp_path / "trace.csv"
-    assert content._file_digest(file, *content._stamp(file)) == str(file)
+    assert content_of([file]) == content_of([str(file)]), "no file counts by its name"
     file.write_text("a")
-    first = content._file_digest(file, *content._stamp(file))
+    first = content_of([file])
     file.write_text("bb")
-    assert content._file_digest(file, *content._stamp(file)) != first
+    assert content_of([file]) not in (first, content_of([str(file)]))
 
 
 @pytest.mark.parametrize(
@@ -197,7 +196,7 @@ def test_a_file_counts_by_what_is_in_it(tmp_path) -> None:
     ],
 )  # fmt: skip
 def test_columns_of_what_was_varied(values: list, kind: type) -> None:
-    assert _parameter("x", values).dtype == kind
+    assert parameter_column("x", values).dtype == kind
 
 
 def test_a_star_stands_for_each_of_a_list() -> None:
@@ -239,14 +238,12 @@ ROW = {
     ],
 )
 def test_each_answer_is_judged_by_its_unsure_end(constraints, row, failed, words) -> None:
-    search = _Search(goal(**constraints), 1, None)
+    search = Search(goal(**constraints), 1, None)
     (candidate,) = search.all
-    from nvmesim.study.choose import search as module
-
-    names = {column for columns in module.COLUMNS.values() for column in columns}
+    names = {column for columns in COLUMNS.values() for column in columns}
     full = {**dict.fromkeys(names), **ROW, **row}
     full["iops_simulation"], full["lat_p99_simulation"] = 1 - 1.1 / 1.2, 95 / 90 - 1
-    search._judge(candidate, PointAnswer(0, full, 0.0))
+    search.judge(candidate, full)
     assert candidate.failed == failed
     assert words in (candidate.reason or "")
 

@@ -8,7 +8,8 @@ import pytest
 from nvmesim.predict.simulate import compare, simulate
 from nvmesim.scenario.load import scenario_from_dict
 from nvmesim.scenario.resolve import resolve
-from nvmesim.study.choose import choose, search
+from nvmesim.study import choose as choosing
+from nvmesim.study.choose import choose
 from nvmesim.study.sweep.point import Settings, columns, predict
 from nvmesim.ui.explore import _View
 
@@ -71,7 +72,7 @@ def figures_of(row):
 )  # fmt: skip
 def test_every_command_gives_the_same_iops(name, monkeypatch):
     sure = partial(Settings, certainty=False)  # the simulation's part alone: it is what may differ
-    monkeypatch.setattr(search, "Settings", sure)
+    monkeypatch.setattr(choosing, "Settings", sure)
     one = SCENARIOS[name]
     scenario = scenario_from_dict(one)
     run = simulate(scenario, reliefs=False, over_time=False, certainty=False)

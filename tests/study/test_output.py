@@ -13,7 +13,7 @@ import nvmesim as ns
 from nvmesim.cli.main import run_command
 from nvmesim.errors import InputError
 from nvmesim.show.studies.sweep_view import impossible, never
-from nvmesim.study.sweep.output import read_frame
+from nvmesim.study.sweep.store import read_frame
 
 COUNTS = {"drives.0.count": [1, 2]}
 

@@ -7,7 +7,7 @@ import pytest
 
 import nvmesim as ns
 from nvmesim.errors import InputError
-from nvmesim.study.rank import _Region
+from nvmesim.study.rank import is_behind
 from nvmesim.study.sweep.plan import put
 
 
@@ -77,13 +77,12 @@ def test_the_stated_probability_holds(correlation):
 
 def first_of(values, delta, probability):
     alive = list(range(len(values)))
-    region = _Region(delta, probability, len(values), 10)
+
+    def behind(a, b, n):
+        return is_behind(values[a, :n] - values[b, :n], delta, probability, len(values))
+
     for n in range(10, values.shape[1] + 1):
-        out = [
-            a
-            for a in alive
-            if any(region.is_left_by(values[a, :n] - values[b, :n]) for b in alive if b != a)
-        ]
+        out = [a for a in alive if any(behind(a, b, n) for b in alive if b != a)]
         alive = [a for a in alive if a not in out]
         if len(alive) == 1:
             return alive[0]

@@ -19,13 +19,18 @@ from nvmesim.cli.main import run_command
 from nvmesim.errors import InputError
 from nvmesim.study.sweep import SweepTally
 from nvmesim.study.sweep.api import simulate_all
-from nvmesim.study.sweep.cache import KEPT_VERSIONS, PointCache
-from nvmesim.study.sweep.content import content_of, fingerprint
-from nvmesim.study.sweep.frame import RESULT_COLUMNS
+from nvmesim.study.sweep.cache import (
+    KEPT_VERSIONS,
+    PointCache,
+    content_of,
+    fingerprint,
+    passed_files,
+)
 from nvmesim.study.sweep.plan import put
-from nvmesim.study.sweep.point import Settings, SweepJob, columns
+from nvmesim.study.sweep.point import RESULT_COLUMNS, Settings, SweepJob, columns
 from nvmesim.study.sweep.workers import WorkerPool
 from tests.children import heed_ctrl_c, unmeasured
+from tests.study.conftest import TABLES
 
 OVER = {"drives.0.count": [1, 2], "workload.outstanding": "1..4..x2"}
 
@@ -207,6 +212,27 @@ def test_old_versions_leave_the_cache(own_cache):
     PointCache().put("00ff", {"iops": 1.0})
     assert len(list((own_cache / "nvmesim" / "points").iterdir())) == KEPT_VERSIONS
     assert PointCache().get("00ff") == {"iops": 1.0}
+
+
+def test_the_fingerprint_sees_what_a_point_passes_and_no_chart():
+    """Every module that is loaded to simulate a point counts; what only draws or asks does not."""
+    script = (
+        "import sys, json\nfrom pathlib import Path\nimport nvmesim as ns\n"
+        "from nvmesim.study.sweep.point import SweepJob, answer\n"
+        "answer(SweepJob.from_text(sys.argv[1]))\n"
+        "top = Path(ns.__file__).parent.parent\n"
+        "found = [m.__file__ for n, m in sys.modules.items() if n.startswith('nvmesim.')]\n"
+        "print(json.dumps([Path(f).relative_to(top).as_posix() for f in found]))\n"
+    )
+    job = SweepJob(0, TABLES, ".", Settings(cache=False, requests=1000)).to_text()
+    command = [sys.executable, "-c", script, job]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    loaded = {f for f in json.loads(done.stdout) if not f.endswith("__init__.py")}
+    assert len(loaded) > 50
+    assert loaded - set(passed_files()) == {"nvmesim/study/sweep/" + name for name in (
+        "api.py", "cache.py", "plan.py", "store.py", "workers.py"
+    )}  # fmt: skip
+    assert not [f for f in passed_files() if f.startswith(("nvmesim/show/", "nvmesim/cli/"))]
 
 
 def test_content_sees_files(tmp_path):

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nvmesim.errors import InputError
-from nvmesim.study.sweep.plan import Axis, make_plan, parse_over, put
-from nvmesim.study.sweep.values import SweptRange, parse_values
+from nvmesim.study.sweep.plan import Axis, SweptRange, make_plan, parse_over, parse_values, put
 
 
 def values(text):
@@ -135,8 +134,8 @@ def test_axis_ends_of_a_list_are_all_its_values():
 def test_the_number_of_points_is_counted_once(monkeypatch):
     """A sweep asks for it at each point: 20,000 points took 20,000 times as long."""
     made = []
-    numbers = SweptRange._numbers
-    monkeypatch.setattr(SweptRange, "_numbers", lambda *a: made.append(1) or numbers(*a))
+    values = SweptRange.values
+    monkeypatch.setattr(SweptRange, "values", lambda *a: made.append(1) or values(*a))
     plan = make_plan(parse_over(["run.seed=1..500"]))
     assert {len(plan) for _ in range(20)} == {500}
     assert len(list(plan.points())) == 500

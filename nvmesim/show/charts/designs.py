@@ -28,7 +28,7 @@ from nvmesim.show.charts.base import (
 )
 from nvmesim.show.charts.sweep import beside
 from nvmesim.study.best import STATES, Best
-from nvmesim.study.choose.search import Choice
+from nvmesim.study.choose import Choice
 
 Rows = list[dict[str, Any]]
 

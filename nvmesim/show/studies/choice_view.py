@@ -6,7 +6,7 @@ from nvmesim.show import words
 from nvmesim.show.blocks import Block, Bullets, Charts, Line, Look, Table, Warnings, table
 from nvmesim.show.charts.designs import CHOICE_CAPTION, CHOICE_STATES, choice_chart
 from nvmesim.show.page import document, html
-from nvmesim.study.choose.search import Candidate, Choice
+from nvmesim.study.choose import Candidate, Choice
 
 MOST_ROWS = 60
 """Candidates in the table; the chart has all."""

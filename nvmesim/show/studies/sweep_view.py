@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from nvmesim.show.blocks import Block, Bullets, Charts, Line, Section, Table, Warnings, table
 from nvmesim.show.page import document
 from nvmesim.show.words import about, kiops, percent, plural
-from nvmesim.study.naming import short_keys
+from nvmesim.study.designs import short_keys
 
 if TYPE_CHECKING:
     import polars as pl

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,21 +27,20 @@ from nvmesim.predict.uncertainty.numbers import Z95
 from nvmesim.scenario.load import scenario_from_dict
 from nvmesim.scenario.resolve import resolve
 from nvmesim.scenario.schema import Scenario
-from nvmesim.study.diagnosis.mistakes import MISTAKES, Change, Mistake, Server, Variant
-from nvmesim.study.diagnosis.rows import (
+from nvmesim.study.diagnosis.evidence import (
+    LEAST_NOISE,
+    TAIL_NOISE,
+    ErrorScale,
     MeasuredRow,
     in_flight,
-    log_ratios,
-    noise_of,
-    rows_of,
-)
-from nvmesim.study.diagnosis.weights import (
-    ErrorScale,
     log_likelihood,
+    log_ratios,
     misfit,
     probabilities,
+    rows_of,
 )
-from nvmesim.study.sweep.api import Progress, simulate_all, tables_of
+from nvmesim.study.diagnosis.mistakes import MISTAKES, Change, Mistake, Server, Variant
+from nvmesim.study.sweep.api import Progress, simulated_rows, tables_of
 from nvmesim.study.sweep.plan import put
 from nvmesim.study.sweep.point import Settings, SweepJob
 
@@ -194,10 +193,13 @@ def diagnose(
 
 @dataclass(frozen=True)
 class _Trial:
-    """A form of one mistake, or of two at once."""
+    """A form of one mistake, or of two at once, and what it leaves of the rows' differences."""
 
     mistakes: tuple[Mistake, ...]
     variants: tuple[Variant, ...]
+    ratios: Floats = field(default_factory=lambda: np.empty(0))
+    """log(measured / predicted) under it: float64[n], as `log_ratios` orders them."""
+    misfit: float = math.inf
 
     @property
     def code(self) -> str:
@@ -212,15 +214,6 @@ class _Trial:
         return {key: value for v in self.variants for key, value in v.change.items()}
 
 
-@dataclass(frozen=True)
-class _Simulated:
-    """A trial, and log(measured / predicted) under it: float64[n], as `log_ratios` orders them."""
-
-    trial: _Trial
-    ratios: Floats
-    misfit: float
-
-
 class _Search:
     """Simulates the rows under every explanation and weighs them."""
 
@@ -230,189 +223,168 @@ class _Search:
     ) -> None:  # fmt: skip
         self._tables, self._base, self._rows = tables, base, rows
         self._settings, self._workers, self._progress = settings, workers, progress
-        self._predicted = [self._predict(row) for row in rows]
-        self._scale = self._errors()
-        loaded = {**tables, "workload": [dict(row.workload) for row in rows]}
-        self._server = Server(tables, resolve(scenario_from_dict(loaded, base)), rows)
+
+        def loaded(*loads: Mapping[str, Any]) -> Any:
+            changed = {**tables, "workload": [dict(load) for load in loads]}
+            return resolve(scenario_from_dict(changed, base))
+
+        self._predicted = [
+            simulate(loaded(row.workload), seed=settings.seed, reliefs=False, over_time=False)
+            for row in rows
+        ]
+        self._server = Server(tables, loaded(*(row.workload for row in rows)), rows)
+        columns = [(result, c) for result, row in zip(self._predicted, rows, strict=True)
+                   for c in row.figures]  # fmt: skip
+        model = [max(r.certainty.figures[FIGURES[c]].total) / Z95 for r, c in columns]
+        noise = [LEAST_NOISE if c == "iops" else TAIL_NOISE for _, c in columns]
+        self._scale = ErrorScale(
+            np.array(model), np.array(noise), tuple(FIGURES[c] for _, c in columns)
+        )
+        places = itertools.accumulate((len(row.figures) for row in rows), initial=0)
+        self._firsts = list(places)[:-1]
+        """Place of each row's IOPS among the figures of all rows."""
 
     def diagnosis(self, left_out: tuple[str, ...]) -> Diagnosis:
         """Weigh all explanations, and pairs of them where none suffices."""
-        healthy = np.array(log_ratios(self._rows, [_columns(r) for r in self._predicted]))
+        healthy = log_ratios(self._rows, [_columns(r) for r in self._predicted])
         single = [
             _Trial((mistake,), (variant,))
             for mistake in MISTAKES for variant in mistake.variants(self._server)
         ]  # fmt: skip
         found = self._screened(single, healthy)
-        best = min([misfit(healthy, self._scale), *(f.misfit for f in found)])
-        if best > POOR:
-            pairs = _pairs(found)
-            found += self._simulated(pairs, "pairs of explanations", range(len(self._rows)))
+        every = range(len(self._rows))
+        if min([misfit(healthy, self._scale), *(f.misfit for f in found)]) > POOR:
+            best = list(_likeliest(found).values())[:PAIRED]
+            pairs = [
+                _Trial((*a.mistakes, *b.mistakes), (*a.variants, *b.variants))
+                for a, b in itertools.combinations(best, 2)
+                if not a.change.keys() & b.change.keys()
+            ]
+            found += self._simulated(pairs, "pairs of explanations", every)
         chances = self._weighed(healthy, found)
-        explanations = self._explanations(chances, found)
+        explanations = [
+            self._explanation(one, chances[code])
+            for code, one in _likeliest(found).items() if chances[code] >= SHOWN
+        ]  # fmt: skip
+        explanations.append(Explanation("unknown", "none of these", chances["unknown"], {}, None))
+        explanations.sort(key=lambda e: -e.probability)
         return Diagnosis(
             scenario=str(self._tables.get("name") or "scenario"),
             rows=tuple(_compared(*pair) for pair in zip(self._rows, self._predicted, strict=True)),
             healthy=chances["healthy"],
-            explanations=explanations,
+            explanations=tuple(explanations),
             next=self._next(chances["healthy"], explanations),
             left_out=left_out,
         )
 
-    # Predictions --------------------------------------------------------------------------------
-
-    def _predict(self, row: MeasuredRow) -> Result:
-        tables = {**self._tables, "workload": [dict(row.workload)]}
-        resolved = resolve(scenario_from_dict(tables, self._base))
-        return simulate(resolved, seed=self._settings.seed, reliefs=False, over_time=False)
-
-    def _errors(self) -> ErrorScale:
-        model, noise, names = [], [], []
-        for row, result in zip(self._rows, self._predicted, strict=True):
-            for column in row.figures:
-                model.append(max(result.certainty.figures[FIGURES[column]].total) / Z95)
-                noise.append(noise_of(column))
-                names.append(FIGURES[column])
-        return ErrorScale(np.array(model), np.array(noise), tuple(names))
-
-    def _screened(self, trials: Sequence[_Trial], healthy: Floats) -> list[_Simulated]:
+    def _screened(self, trials: Sequence[_Trial], healthy: Floats) -> list[_Trial]:
         """Simulate *trials* under the two rows that differ most and least; then what is left.
 
         A form that explains these two worse than another by `HOPELESS` is left out: the other rows
         would have to make it up.
         """
-        firsts = self._firsts()
-        order = sorted(range(len(firsts)), key=lambda i: abs(healthy[firsts[i]]))
-        few = sorted({order[0], order[-1]})
-        seen = self._simulated(trials, "first look", few)
+        every = range(len(self._rows))
+        order = sorted(every, key=lambda i: abs(healthy[self._firsts[i]]))
+        seen = self._simulated(trials, "first look", sorted({order[0], order[-1]}))
         scores = [log_likelihood(one.ratios, self._scale) for one in seen]
-        left = [
-            one.trial for one, score in zip(seen, scores, strict=True)
-            if score > max(scores) - HOPELESS
-        ]  # fmt: skip
-        return self._simulated(left, "explanations", range(len(self._rows)))
+        least = max(scores) - HOPELESS
+        left = [one for one, score in zip(seen, scores, strict=True) if score > least]
+        return self._simulated(left, "explanations", every)
 
-    def _firsts(self) -> list[int]:
-        """Place of each row's IOPS among the figures of all rows."""
-        return list(itertools.accumulate((len(row.figures) for row in self._rows), initial=0))[:-1]
-
-    def _simulated(
-        self, trials: Sequence[_Trial], what: str, rows: Sequence[int]
-    ) -> list[_Simulated]:
+    def _simulated(self, trials: Sequence[_Trial], what: str, rows: Sequence[int]) -> list[_Trial]:
         """Return those of *trials* that can be built, with *rows* simulated and the others NaN."""
         loads = [self._rows[i].workload for i in rows]
-        answers = self._answers([(t.change, load) for t in trials for load in loads], what)
+        answers = iter(self._answers([(t.change, load) for t in trials for load in loads], what))
         out = []
-        for i, trial in enumerate(trials):
-            found = dict(zip(rows, answers[i * len(loads) : (i + 1) * len(loads)], strict=True))
+        for trial in trials:
+            found = {i: next(answers) for i in rows}
             if all(answer is not None for answer in found.values()):
-                every = [found.get(j) or {} for j in range(len(self._rows))]
-                ratios = np.array(log_ratios(self._rows, every))
-                out.append(_Simulated(trial, ratios, misfit(ratios, self._scale)))
+                ratios = log_ratios(
+                    self._rows, [found.get(j) or {} for j in range(len(self._rows))]
+                )
+                misses = misfit(ratios, self._scale)
+                out.append(replace(trial, ratios=ratios, misfit=misses))
         return out
 
     def _answers(
         self, wanted: Sequence[tuple[Change, Mapping[str, Any]]], what: str
     ) -> list[dict[str, Any] | None]:
         """A row of `sweep` for each (change, load); None where the two cannot be."""
-        jobs = [
-            job for number, (change, load) in enumerate(wanted)
-            if (job := self._job(number, load, change)) is not None
-        ]  # fmt: skip
-        out: list[dict[str, Any] | None] = [None] * len(wanted)
-        done = simulate_all(iter(jobs), len(jobs), workers=self._workers)
-        for count, answer in enumerate(done, 1):
-            if answer.row.get("error") is None and answer.row["iops"]:
-                out[answer.number] = answer.row
+        jobs = []
+        for number, (change, load) in enumerate(wanted):
+            try:
+                tables = put({**self._tables, "workload": [dict(load)]}, change)
+            except InputError:
+                continue
+            requests = max(REQUESTS, ROUNDS * in_flight(load))
+            settings = replace(self._settings, requests=requests)
+            jobs.append(SweepJob(number, tables, self._base, settings))
+
+        def say(done: int) -> None:
             if self._progress is not None:
-                self._progress(what, count / len(jobs))
-        return out
+                self._progress(what, done / len(jobs))
 
-    def _job(self, number: int, workload: Mapping[str, Any], change: Change) -> SweepJob | None:
-        try:
-            tables = put({**self._tables, "workload": [dict(workload)]}, change)
-        except InputError:
-            return None
-        settings = replace(self._settings, requests=max(REQUESTS, ROUNDS * in_flight(workload)))
-        return SweepJob(number, tables, self._base, settings)
+        rows = simulated_rows(jobs, self._workers, say)
+        known = {n: row for n, row in rows.items() if not row.get("error") and row["iops"]}
+        return [known.get(number) for number in range(len(wanted))]
 
-    # Weights ------------------------------------------------------------------------------------
-
-    def _weighed(self, healthy: Floats, found: Sequence[_Simulated]) -> dict[str, float]:
+    def _weighed(self, healthy: Floats, found: Sequence[_Trial]) -> dict[str, float]:
         """Code of each mistake, "healthy" and "unknown" -> probability."""
         likelihoods = {
             "healthy": [log_likelihood(healthy, self._scale)],
             "unknown": [log_likelihood(healthy, self._scale, unknown=True)],
         }
-        for one in found:
-            likelihoods.setdefault(one.trial.code, []).append(
-                log_likelihood(one.ratios, self._scale)
-            )
-        whole = sum(m.weight for m in MISTAKES)
         priors = {"healthy": HEALTHY, "unknown": UNKNOWN}
+        whole = sum(m.weight for m in MISTAKES)
         for one in found:
-            shares = [(1 - HEALTHY - UNKNOWN) * m.weight / whole for m in one.trial.mistakes]
-            priors[one.trial.code] = math.prod(shares)
+            score = log_likelihood(one.ratios, self._scale)
+            likelihoods.setdefault(one.code, []).append(score)
+            shares = [(1 - HEALTHY - UNKNOWN) * m.weight / whole for m in one.mistakes]
+            priors[one.code] = math.prod(shares)
         return probabilities(likelihoods, priors)
 
-    def _explanations(
-        self, chances: Mapping[str, float], found: Sequence[_Simulated]
-    ) -> tuple[Explanation, ...]:
-        likeliest: dict[str, _Simulated] = {}
-        for one in sorted(found, key=lambda f: f.misfit):
-            likeliest.setdefault(one.trial.code, one)
-        out = [
-            self._explanation(one, chances[code])
-            for code, one in likeliest.items() if chances[code] >= SHOWN
-        ]  # fmt: skip
-        out.append(Explanation("unknown", "none of these", chances["unknown"], {}, None))
-        return tuple(sorted(out, key=lambda e: -e.probability))
-
-    def _explanation(self, one: _Simulated, chance: float) -> Explanation:
+    def _explanation(self, one: _Trial, chance: float) -> Explanation:
         pairs = list(zip(self._rows, self._predicted, strict=True))
         worst = max(range(len(pairs)), key=lambda i: abs(
             math.log(pairs[i][0].iops / pairs[i][1].total.iops.value)))  # fmt: skip
-        iops = self._rows[worst].iops / math.exp(one.ratios[self._firsts()[worst]])
+        iops = self._rows[worst].iops / math.exp(one.ratios[self._firsts[worst]])
         around = self._predicted[worst].certainty.figures["iops"].around(iops)
-        mistakes = one.trial.mistakes
+        check, mend, source = (
+            "; ".join(getattr(m, text) for m in one.mistakes)
+            for text in ("check", "mend", "source")
+        )
         return Explanation(
-            one.trial.code, one.trial.name, chance, one.trial.change, Interval(iops, *around),
-            "; ".join(m.check for m in mistakes), "; ".join(m.mend for m in mistakes),
-            "; ".join(m.source for m in mistakes),
-        )  # fmt: skip
-
-    # What to measure next -----------------------------------------------------------------------
+            one.code, one.name, chance, one.change, Interval(iops, *around), check, mend, source
+        )
 
     def _next(self, healthy: float, explanations: Sequence[Explanation]) -> NextMeasurement | None:
         """The load under which the two likeliest explanations differ most."""
-        known = [(e.probability, e.name, e.changes) for e in explanations if e.iops is not None]
-        known.append((healthy, "nothing is wrong", {}))
-        likeliest = sorted(known, key=lambda k: -k[0])[:2]
-        if len(likeliest) < 2 or likeliest[1][0] < SHOWN:
+        nothing = Explanation("healthy", "nothing is wrong", healthy, {}, None)
+        known = [*(e for e in explanations if e.iops is not None), nothing]
+        first, *others = sorted(known, key=lambda e: -e.probability)
+        if not others or others[0].probability < SHOWN:
             return None
-        loads = self._candidates()
-        wanted = [(change, load) for load, _ in loads for _, _, change in likeliest]
+        second = others[0]
+        loads = self._loads()
+        wanted = [(e.changes, load) for load, _ in loads for e in (first, second)]
         answers = self._answers(wanted, "what to measure next")
         rates = {
             i: (a["iops"], b["iops"]) for i in range(len(loads))
             if (a := answers[2 * i]) is not None and (b := answers[2 * i + 1]) is not None
         }  # fmt: skip
-        if not rates:
+        differences = {i: abs(math.log(a / b)) for i, (a, b) in rates.items()}
+        best = max(differences, key=lambda i: differences[i], default=None)
+        if best is None or differences[best] < DECIDES:
             return None
-        apart = {i: abs(math.log(a / b)) for i, (a, b) in rates.items()}
-        best = max(apart, key=lambda i: apart[i])
-        if apart[best] < DECIDES:
-            return None
-        return NextMeasurement(
-            *loads[best], tells=(likeliest[0][1], likeliest[1][1]), iops=rates[best]
-        )
+        return NextMeasurement(*loads[best], tells=(first.name, second.name), iops=rates[best])
 
-    def _candidates(self) -> list[tuple[dict[str, Any], int | None]]:
+    def _loads(self) -> list[tuple[dict[str, Any], int | None]]:
         """Loads that are quick to measure: a drive alone, and the whole shallow and deep."""
         server = self._server.resolved
         threads = max(1, min(16, server.sockets[0].logical_cpus))
-        alone = [server.drives[i].name for i in (0, -1)] if len(server.drives) > 1 else []
-        if server.volumes:
-            alone = []
+        alone: list[str] = []
+        if len(server.drives) > 1 and not server.volumes:
+            alone = [server.drives[i].name for i in (0, -1)]
         out: list[tuple[dict[str, Any], int | None]] = []
         for size, jobs, depth in (("4 KiB", 1, 1), ("4 KiB", 4, 64), ("4 KiB", threads, 32),
                                   ("128 KiB", threads, 8)):  # fmt: skip
@@ -422,6 +394,14 @@ class _Search:
                 out.append((load, None))
                 out += [({**load, "targets": [name]}, 1) for name in alone]
         return out
+
+
+def _likeliest(found: Sequence[_Trial]) -> dict[str, _Trial]:
+    """Code -> its form that fits best, the best first."""
+    out: dict[str, _Trial] = {}
+    for one in sorted(found, key=lambda f: f.misfit):
+        out.setdefault(one.code, one)
+    return out
 
 
 def _columns(result: Result) -> dict[str, Any]:
@@ -437,15 +417,3 @@ def _compared(row: MeasuredRow, result: Result) -> ComparedRow:
     stats = result.read or result.write or result.total
     p99 = stats.latency.percentiles[99.0]
     return ComparedRow(row.label, row.iops, result.total.iops, row.p99_s, p99)
-
-
-def _pairs(found: Sequence[_Simulated]) -> list[_Trial]:
-    """Two at once, of the mistakes whose best forms come nearest."""
-    nearest: dict[str, _Simulated] = {}
-    for one in sorted(found, key=lambda f: f.misfit):
-        nearest.setdefault(one.trial.code, one)
-    best = [one.trial for one in list(nearest.values())[:PAIRED]]
-    return [
-        _Trial((*a.mistakes, *b.mistakes), (*a.variants, *b.variants))
-        for a, b in itertools.combinations(best, 2) if not a.change.keys() & b.change.keys()
-    ]  # fmt: skip

@@ -7,12 +7,12 @@ linux-block and fio lists such as the sources name, and no more than an order of
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from nvmesim.scenario.resolved import ResolvedScenario
-from nvmesim.study.diagnosis.rows import MeasuredRow
+from nvmesim.study.diagnosis.evidence import MeasuredRow
 
 Change = Mapping[str, Any]
 """Key -> value, as ``--set`` takes them."""
@@ -31,26 +31,20 @@ class Server:
     resolved: ResolvedScenario
     rows: Sequence[MeasuredRow]
 
+    def has_row(self, key: str, above: float) -> bool:
+        """True if a row's load has more than *above* of *key*."""
+        return any(row.workload.get(key, 0) > above for row in self.rows)
+
     @property
     def has_writes(self) -> bool:
         """True if a row writes."""
         return any(row.workload["read"] < 1 for row in self.rows)
 
     @property
-    def has_reads(self) -> bool:
-        """True if a row reads."""
-        return any(row.workload["read"] > 0 for row in self.rows)
-
-    @property
     def is_md(self) -> bool:
         """True if there is a volume and all are of Linux md."""
         volumes = self.resolved.volumes
         return bool(volumes) and all(v.engine.name == "linux-md" for v in volumes)
-
-    @property
-    def is_linux(self) -> bool:
-        """True if the stack is one of Linux."""
-        return self.resolved.stack.name.startswith("linux")
 
     @property
     def has_parity(self) -> bool:
@@ -62,6 +56,14 @@ class Server:
         """True if every volume survives a failed member."""
         volumes = self.resolved.volumes
         return bool(volumes) and all(v.raid.survives(len(v.members), v.copies) > 0 for v in volumes)
+
+    @property
+    def direct_generation(self) -> int | None:
+        """PCIe generation of drives that are all plugged in root ports; None: they are not."""
+        drives = self.resolved.drives
+        if any(d.adapter is not None or d.link.kind != "pcie" for d in drives):
+            return None
+        return max(d.link.generation for d in drives)
 
     def last_drive(self, **values: Any) -> Change:
         """Return the change that gives the last drive *values* of its own."""
@@ -79,14 +81,27 @@ class Server:
         table = {"extends": profile} if isinstance(profile, str) else dict(profile)
         return self.last_drive(profile={**table, **values})
 
+    def behind(self, name: str, kind: str, lanes: int) -> Change:
+        """Return the change that puts all drives behind one new adapter."""
+        adapter = {"name": name, "kind": kind, "link": f"pcie{self.direct_generation} x{lanes}",
+                   "socket": self.resolved.drives[0].socket}  # fmt: skip
+        known = [dict(a) for a in self.tables.get("adapters", ())]
+        placed = [
+            {**{k: v for k, v in spec.items() if k != "socket"}, "behind": name}
+            for spec in self.tables["drives"]
+        ]
+        return {"adapters": [*known, adapter], "drives": placed}
 
-@dataclass(frozen=True)
-class Variant:
+
+class Variant(NamedTuple):
     """One form of a mistake."""
 
     name: str
     """In words, as an explanation is named."""
     change: Change
+
+
+Variants = Callable[[Server], Iterable[Variant]]
 
 
 @dataclass(frozen=True)
@@ -95,15 +110,18 @@ class Mistake:
 
     code: str
     weight: float
-    variants: Callable[[Server], Iterator[Variant]]
-    """Yields its forms; none where the scenario cannot have it."""
     check: str
     """Where to look."""
     mend: str
     source: str
+    variants: Variants
+    """Gives its forms; none where the scenario cannot have it."""
 
 
-# Links and places -------------------------------------------------------------------------------
+def _if(applies: Callable[[Server], bool], forms: Mapping[str, Change]) -> Variants:
+    """Forms that are the same on every server that can have them."""
+    listed = [Variant(name, change) for name, change in forms.items()]
+    return lambda server: listed if applies(server) else []
 
 
 def _links(server: Server) -> Iterator[Variant]:
@@ -111,78 +129,48 @@ def _links(server: Server) -> Iterator[Variant]:
     drives = server.resolved.drives
     if any(d.link.kind != "pcie" for d in drives):
         return
-    alike = len({str(d.link) for d in drives}) == 1
     link, last = drives[-1].link, drives[-1].name
     for generation, lanes in ((0, 2), (0, 4), (1, 1), (2, 1), (1, 4)):
         if link.generation <= generation or link.lanes < lanes:
             continue
         less = f"pcie{link.generation - generation} x{link.lanes // lanes}"
-        if alike:
-            yield Variant(f"every drive's link is {less} instead of {link}",
-                          {"drives.*.link": less})  # fmt: skip
+        words = f"link is {less} instead of {link}"
+        if len({str(d.link) for d in drives}) == 1:
+            yield Variant(f"every drive's {words}", {"drives.*.link": less})
         if len(drives) > 1:
-            yield Variant(f"one drive's link ({last}) is {less} instead of {link}",
-                          server.last_drive(link=less))  # fmt: skip
+            words = f"one drive's link ({last}) is {less} instead of {link}"
+            yield Variant(words, server.last_drive(link=less))
 
 
 def _other_socket(server: Server) -> Iterator[Variant]:
-    places = {d.socket for d in server.resolved.drives}
-    if len(server.resolved.sockets) != 2 or len(places) != 1:
-        return
-    if any(d.adapter is not None for d in server.resolved.drives):
-        return
-    other = 1 - places.pop()
-    yield Variant("the threads run on the other socket", {"workload.*.socket": other})
-    yield Variant("the drives are on the other socket", {"drives.*.socket": other})
-
-
-def _behind(server: Server, name: str, **adapter: Any) -> Change:
-    """Return the change that puts all drives behind one new adapter."""
-    known = [dict(a) for a in server.tables.get("adapters", ())]
-    placed = [
-        {**{k: v for k, v in spec.items() if k != "socket"}, "behind": name}
-        for spec in server.tables["drives"]
-    ]
-    return {"adapters": [*known, {"name": name, **adapter}], "drives": placed}
-
-
-def _direct_generation(server: Server) -> int | None:
-    """PCIe generation of drives that are all plugged in root ports; None: they are not."""
     drives = server.resolved.drives
-    if any(d.adapter is not None or d.link.kind != "pcie" for d in drives):
-        return None
-    return max(d.link.generation for d in drives)
+    places = {d.socket for d in drives}
+    direct = all(d.adapter is None for d in drives)
+    if len(server.resolved.sockets) == 2 and len(places) == 1 and direct:
+        other = 1 - places.pop()
+        yield Variant("the threads run on the other socket", {"workload.*.socket": other})
+        yield Variant("the drives are on the other socket", {"drives.*.socket": other})
 
 
 def _one_uplink(server: Server) -> Iterator[Variant]:
-    generation = _direct_generation(server)
-    for lanes in (16, 8) if generation is not None and len(server.resolved.drives) > 1 else ():
-        link, socket = f"pcie{generation} x{lanes}", server.resolved.drives[0].socket
-        yield Variant(f"all drives share one uplink of {link}",
-                      _behind(server, "shared-uplink", kind="switch", link=link, socket=socket)
-                      )  # fmt: skip
+    generation = server.direct_generation
+    if generation is not None and len(server.resolved.drives) > 1:
+        for lanes in (16, 8):
+            yield Variant(f"all drives share one uplink of pcie{generation} x{lanes}",
+                          server.behind("shared-uplink", "switch", lanes))  # fmt: skip
 
 
 def _vmd(server: Server) -> Iterator[Variant]:
-    generation = _direct_generation(server)
-    if generation is not None:
-        link, socket = f"pcie{generation} x16", server.resolved.drives[0].socket
-        yield Variant("the drives are behind VMD",
-                      _behind(server, "vmd-domain", kind="vmd", link=link, socket=socket)
-                      )  # fmt: skip
+    if server.direct_generation is not None:
+        yield Variant("the drives are behind VMD", server.behind("vmd-domain", "vmd", 16))
 
 
 def _memory(server: Server) -> Iterator[Variant]:
     for share in (2, 4):
         channels = {s.index: s.cpu.memory_channels // share for s in server.resolved.sockets}
-        if all(n >= 1 for n in channels.values()):
-            yield Variant(
-                f"1 of {share} memory channels has a DIMM",
-                {f"server.sockets.{i}.memory": {"channels": n} for i, n in channels.items()},
-            )
-
-
-# CPU --------------------------------------------------------------------------------------------
+        if all(channels.values()):
+            change = {f"server.sockets.{i}.memory": {"channels": n} for i, n in channels.items()}
+            yield Variant(f"1 of {share} memory channels has a DIMM", change)
 
 
 def _iommu(server: Server) -> Iterator[Variant]:
@@ -216,19 +204,13 @@ def _interrupts(server: Server) -> Iterator[Variant]:
         yield Variant(f"{name} all interrupts", {"workload.*.limits": {"iops": f"{rate:.0f}/s"}})
 
 
-def _other_load(server: Server) -> Iterator[Variant]:
-    for share in (0.3, 0.6):
-        yield Variant(f"something else uses {share:.0%} of the CPUs", {"server.background": share})
-
-
-# Drives -----------------------------------------------------------------------------------------
-
-
 def _scheduler(server: Server) -> Iterator[Variant]:
-    for name, rate in (("mq-deadline", 600_000), ("bfq", 200_000)) if server.is_linux else ():
-        if any(d.profile.commands.value > rate for d in server.resolved.drives):
-            yield Variant(f"the I/O scheduler is {name}",
-                          {"drives.*.profile.commands": f"{rate}/s"})  # fmt: skip
+    if server.resolved.stack.name.startswith("linux"):
+        fastest = max(d.profile.commands.value for d in server.resolved.drives)
+        for name, rate in (("mq-deadline", 600_000), ("bfq", 200_000)):
+            if fastest > rate:
+                yield Variant(f"the I/O scheduler is {name}",
+                              {"drives.*.profile.commands": f"{rate}/s"})  # fmt: skip
 
 
 def _slow_drives(server: Server) -> Iterator[Variant]:
@@ -246,12 +228,11 @@ def _slow_drives(server: Server) -> Iterator[Variant]:
                 "read_bandwidth": f"{profile.read_bandwidth.value * share:.0f} B/s",
                 "write_bandwidth": f"{profile.write_bandwidth.value * share:.0f} B/s"}  # fmt: skip
         if len(drives) > 1:
-            yield Variant(f"one drive ({last}) throttles to {share:.0%}",
-                          server.last_profile(**less))  # fmt: skip
+            change = server.last_profile(**less)
+            yield Variant(f"one drive ({last}) throttles to {share:.0%}", change)
         if len({d.profile.name for d in drives}) == 1:
-            yield Variant(f"all drives throttle to {share:.0%}",
-                          {f"drives.*.profile.{key}": value for key, value in less.items()}
-                          )  # fmt: skip
+            change = {f"drives.*.profile.{key}": value for key, value in less.items()}
+            yield Variant(f"all drives throttle to {share:.0%}", change)
 
 
 def _fresh(server: Server) -> Iterator[Variant]:
@@ -271,73 +252,25 @@ def _worn(server: Server) -> Iterator[Variant]:
 
 
 def _cut(server: Server) -> Iterator[Variant]:
-    sizes = [max(size for size, _ in group.block_sizes) for group in server.resolved.workload]
+    sizes = [size for group in server.resolved.workload for size, _ in group.block_sizes]
     for kib in (128, 64, 32):
-        if max(sizes, default=0) > kib * 1024:
-            yield Variant(f"requests are cut at {kib} KiB",
-                          {"drives.*.profile.max_transfer": f"{kib} KiB"})  # fmt: skip
-
-
-# Load -------------------------------------------------------------------------------------------
+        if max(sizes) > kib * 1024:
+            change = {"drives.*.profile.max_transfer": f"{kib} KiB"}
+            yield Variant(f"requests are cut at {kib} KiB", change)
 
 
 def _buffered(server: Server) -> Iterator[Variant]:
     if any(row.is_buffered is not False for row in server.rows):
-        cycles = server.resolved.stack.per_kib.value + 400
         yield Variant("the page cache is in the way", {
-            "server.stack.copies": 1, "server.stack.per_kib": cycles, "workload.*.outstanding": 1,
+            "server.stack.copies": 1,
+            "server.stack.per_kib": server.resolved.stack.per_kib.value + 400,
+            "workload.*.outstanding": 1,
         })  # fmt: skip
-
-
-def _depth_one(server: Server) -> Iterator[Variant]:
-    if any(row.workload["outstanding"] > 1 for row in server.rows):
-        yield Variant("each thread has one request in flight", {"workload.*.outstanding": 1})
-
-
-def _one_thread(server: Server) -> Iterator[Variant]:
-    if any(row.workload.get("threads_total", 1) > 1 for row in server.rows):
-        yield Variant("one thread does all the work", {"workload.*.threads_total": 1})
-
-
-def _flushed(server: Server) -> Iterator[Variant]:
-    if server.has_writes and "ext4" in server.resolved.stack.filesystems:
-        yield Variant("every write is followed by fsync",
-                      {"workload.*.filesystem": "ext4", "workload.*.fsync": 1})  # fmt: skip
-        yield Variant("every write must reach the media", {"workload.*.sync": "dsync"})
-
-
-def _guest(server: Server) -> Iterator[Variant]:
-    if "kvm-virtio" in server.resolved.stack.guests:
-        yield Variant("it runs in a guest with one I/O thread", {"workload.*.guest": "kvm-virtio"})
 
 
 def _limit(server: Server) -> Iterator[Variant]:
     highest = max(row.iops for row in server.rows)
     yield Variant("a limit is set", {"workload.*.limits": {"iops": f"{highest:.0f}/s"}})
-
-
-# Arrays -----------------------------------------------------------------------------------------
-
-
-def _bitmap(server: Server) -> Iterator[Variant]:
-    for chunk in ("64 MiB", "1 MiB", "64 KiB") if server.has_writes and server.is_redundant else ():
-        yield Variant(f"there is a bitmap with regions of {chunk}",
-                      {"volume.*.bitmap": {"kind": "internal", "chunk": chunk}})  # fmt: skip
-
-
-def _few_workers(server: Server) -> Iterator[Variant]:
-    if server.has_parity and any(v.workers for v in server.resolved.volumes):
-        yield Variant("md has no workers", {"volume.*.group_thread_cnt": 0})
-
-
-def _old_kernel(server: Server) -> Iterator[Variant]:
-    for kernel in ("4.18", "5.14", "6.1") if server.is_md else ():
-        yield Variant(f"the kernel is as old as {kernel}", {"volume.*.kernel": kernel})
-
-
-def _stripe_cache(server: Server) -> Iterator[Variant]:
-    if server.is_md and server.has_parity and server.has_writes:
-        yield Variant("the stripe cache has 256 rows", {"volume.*.stripe_cache": 256})
 
 
 def _chunk(server: Server) -> Iterator[Variant]:
@@ -348,107 +281,143 @@ def _chunk(server: Server) -> Iterator[Variant]:
         yield Variant("the partition is not aligned", {"workload.*.offset": "512 B"})
 
 
-def _rebuild(server: Server) -> Iterator[Variant]:
-    if server.is_md and server.is_redundant:
-        yield Variant("a check runs", {"volume.*.check": True})
-        yield Variant("a rebuild runs", {"volume.*.degraded": [0], "volume.*.rebuild": True})
-        yield Variant("a member is missing", {"volume.*.degraded": [0]})
-
-
-def _controller_cache(server: Server) -> Iterator[Variant]:
-    if any(getattr(v.engine, "cache", None) is not None for v in server.resolved.volumes):
-        yield Variant("the controller's write cache is off", {"volume.*.engine.cache": "0 B"})
-
-
 MISTAKES: Final = (
-    Mistake("link", COMMON, _links,
+    # Links and places
+    Mistake("link", COMMON,
             "lspci -vv: LnkSta beside LnkCap, Width and Speed",
             "reseat the drive; check cable, backplane and the slot's speed in the BIOS",
-            "PCIe base specification, link training; linux-nvme threads on x2 links"),
-    Mistake("other-socket", OCCASIONAL, _other_socket,
+            "PCIe base specification, link training; linux-nvme threads on x2 links", _links),
+    Mistake("other-socket", OCCASIONAL,
             "cat /sys/block/*/device/numa_node; numactl --show",
             "bind threads and memory to the drives' socket (numactl --cpunodebind)",
-            "the published set ruvds-upi: 18 to 53 % of IOPS lost across UPI"),
-    Mistake("one-uplink", OCCASIONAL, _one_uplink,
+            "the published set ruvds-upi: 18 to 53 % of IOPS lost across UPI", _other_socket),
+    Mistake("one-uplink", OCCASIONAL,
             "lspci -tv: drives below one switch or root port", "spread the drives over root ports",
-            "a PCIe tree of 30 drives: 39.7 GiB/s of one root complex"),
-    Mistake("vmd", OCCASIONAL, _vmd,
+            "a PCIe tree of 30 drives: 39.7 GiB/s of one root complex", _one_uplink),
+    Mistake("vmd", OCCASIONAL,
             "lspci | grep -i 'Volume Management'", "BIOS: VMD off where VROC is not used",
-            "linux-pci, Xinghui Li, 22 Dec 2022: 12 drives, 1,144k and 562k"),
-    Mistake("memory", RARE, _memory,
+            "linux-pci, Xinghui Li, 22 Dec 2022: 12 drives, 1,144k and 562k", _vmd),
+    Mistake("memory", RARE,
             "dmidecode -t memory: DIMMs a channel", "fill every channel",
-            "bandwidth is that of the channels that are filled"),
-    Mistake("iommu", COMMON, _iommu,
+            "bandwidth is that of the channels that are filled", _memory),
+    # CPU
+    Mistake("iommu", COMMON,
             "cat /sys/kernel/iommu_groups/*/type (DMA); dmesg | grep -i iommu",
             "iommu.strict=0, or iommu=pt for devices that are trusted",
-            "iommu list, J. Garry, 16 Aug 2019: 750k without, 456k strict, 540k lazy"),
-    Mistake("power", COMMON, _power,
+            "iommu list, J. Garry, 16 Aug 2019: 750k without, 456k strict, 540k lazy", _iommu),
+    Mistake("power", COMMON,
             "cpupower frequency-info and idle-info; turbostat",
             "governor performance; BIOS: maximum performance; cpupower idle-set -D 10",
-            "cycles a request stay; github axboe/fio issue 1394: 63.6 us on a drive of 10 us"),
-    Mistake("interrupts", COMMON, _interrupts,
+            "cycles a request stay; github axboe/fio issue 1394: 63.6 us on a drive of 10 us",
+            _power),
+    Mistake("interrupts", COMMON,
             "/proc/interrupts: one column grows", "irqbalance, or a queue for each core",
-            "cycles of completion and interrupt of the stack's profile, on so many cores"),
-    Mistake("other-load", OCCASIONAL, _other_load,
+            "cycles of completion and interrupt of the stack's profile, on so many cores",
+            _interrupts),
+    Mistake("other-load", OCCASIONAL,
             "top; mpstat -P ALL", "measure alone, or add cores",
-            "cores that are busy elsewhere serve no request"),
-    Mistake("scheduler", OCCASIONAL, _scheduler,
+            "cores that are busy elsewhere serve no request",
+            _if(lambda s: True, {
+                "something else uses 30% of the CPUs": {"server.background": 0.3},
+                "something else uses 60% of the CPUs": {"server.background": 0.6},
+            })),
+    # Drives
+    Mistake("scheduler", OCCASIONAL,
             "cat /sys/block/*/queue/scheduler", "echo none > /sys/block/NAME/queue/scheduler",
-            "one lock a drive; 0.6 M and 0.2 M requests/s assumed"),
-    Mistake("slow-drive", COMMON, _slow_drives,
+            "one lock a drive; 0.6 M and 0.2 M requests/s assumed", _scheduler),
+    Mistake("slow-drive", COMMON,
             "iostat -x: r_await of each drive; nvme smart-log: temperature, thm_temp1_trans_count",
             "replace the drive; air flow",
             "a striped request waits for its slowest member; NVMe base specification, thermal "
-            "management"),
-    Mistake("fresh", COMMON, _fresh,
+            "management", _slow_drives),
+    Mistake("fresh", COMMON,
             "nvme list: usage beside size", "fill the drives twice before measuring",
-            "single drives: 583k of written blocks, 1,165k of deallocated ones"),
-    Mistake("worn", OCCASIONAL, _worn,
+            "single drives: 583k of written blocks, 1,165k of deallocated ones", _fresh),
+    Mistake("worn", OCCASIONAL,
             "writes fall after minutes; nvme smart-log: percentage_used",
             "over-provision; measure the steady state",
-            "a drive sold with 13.4 GB/s writes 1.97 once its fast part is full"),
-    Mistake("cut", OCCASIONAL, _cut,
+            "a drive sold with 13.4 GB/s writes 1.97 once its fast part is full", _worn),
+    Mistake("cut", OCCASIONAL,
             "cat /sys/block/*/queue/max_sectors_kb", "raise max_sectors_kb",
-            "a request beyond the limit becomes several commands"),
-    Mistake("page-cache", OCCASIONAL, _buffered,
+            "a request beyond the limit becomes several commands", _cut),
+    # Load
+    Mistake("page-cache", OCCASIONAL,
             "fio: direct=0; grep Dirty /proc/meminfo", "direct=1",
-            "fio documentation, iodepth: no effect on buffered requests"),
-    Mistake("depth", COMMON, _depth_one,
+            "fio documentation, iodepth: no effect on buffered requests", _buffered),
+    Mistake("depth", COMMON,
             "fio: ioengine=psync or sync; IO depths: 1=100 %", "ioengine=io_uring or libaio",
-            "fio documentation, iodepth: no effect on synchronous engines"),
-    Mistake("one-thread", OCCASIONAL, _one_thread,
+            "fio documentation, iodepth: no effect on synchronous engines",
+            _if(lambda s: s.has_row("outstanding", above=1), {
+                "each thread has one request in flight": {"workload.*.outstanding": 1},
+            })),
+    Mistake("one-thread", OCCASIONAL,
             "top -H: one thread at 100 %", "numjobs of at least one for each two drives",
-            "one process stops at 383k however deep its queue (980 PRO sweep)"),
-    Mistake("flushes", OCCASIONAL, _flushed,
+            "one process stops at 383k however deep its queue (980 PRO sweep)",
+            _if(lambda s: s.has_row("threads_total", above=1), {
+                "one thread does all the work": {"workload.*.threads_total": 1},
+            })),
+    Mistake("flushes", OCCASIONAL,
             "fio: fsync, sync; iostat -x: f/s", "fewer flushes, or drives with capacitors",
-            "a volatile drive executes one flush at a time"),
-    Mistake("guest", RARE, _guest,
+            "a volatile drive executes one flush at a time",
+            _if(lambda s: s.has_writes and "ext4" in s.resolved.stack.filesystems, {
+                "every write is followed by fsync":
+                    {"workload.*.filesystem": "ext4", "workload.*.fsync": 1},
+                "every write must reach the media": {"workload.*.sync": "dsync"},
+            })),
+    Mistake("guest", RARE,
             "systemd-detect-virt", "more queues and I/O threads, or pass the drive through",
-            "A. Zhadchenko, vhost-blk, qemu-devel 2022: 253k with one thread"),
-    Mistake("limit", ANY_RATE, _limit,
+            "A. Zhadchenko, vhost-blk, qemu-devel 2022: 253k with one thread",
+            _if(lambda s: "kvm-virtio" in s.resolved.stack.guests, {
+                "it runs in a guest with one I/O thread": {"workload.*.guest": "kvm-virtio"},
+            })),
+    Mistake("limit", ANY_RATE,
             "cat /sys/fs/cgroup/*/io.max; the provider's page of the volume", "raise the limit",
-            "the same rate at every load is a limiter's mark"),
-    Mistake("bitmap", OCCASIONAL, _bitmap,
+            "the same rate at every load is a limiter's mark", _limit),
+    # Arrays
+    Mistake("bitmap", OCCASIONAL,
             "mdadm -X MEMBER: chunk", "mdadm --grow --bitmap=internal --bitmap-chunk=512M",
-            "980 PRO RAID5 with bitmaps: a write waits for its bit"),
-    Mistake("workers", OCCASIONAL, _few_workers,
+            "980 PRO RAID5 with bitmaps: a write waits for its bit",
+            _if(lambda s: s.has_writes and s.is_redundant, {
+                f"there is a bitmap with regions of {chunk}":
+                    {"volume.*.bitmap": {"kind": "internal", "chunk": chunk}}
+                for chunk in ("64 MiB", "1 MiB", "64 KiB")
+            })),
+    Mistake("workers", OCCASIONAL,
             "cat /sys/block/md*/md/group_thread_cnt", "echo 8 > /sys/block/mdX/md/group_thread_cnt",
-            "github scopedog/mdraid: 54k without, 375k with 11 workers"),
-    Mistake("kernel", OCCASIONAL, _old_kernel,
+            "github scopedog/mdraid: 54k without, 375k with 11 workers",
+            _if(lambda s: s.has_parity and any(v.workers for v in s.resolved.volumes), {
+                "md has no workers": {"volume.*.group_thread_cnt": 0},
+            })),
+    Mistake("kernel", OCCASIONAL,
             "uname -r", "a newer kernel",
-            "linux-raid, J. Finlayson 2021: 1.26 M on 4.18, 5.33 M on 5.14"),
-    Mistake("stripe-cache", OCCASIONAL, _stripe_cache,
+            "linux-raid, J. Finlayson 2021: 1.26 M on 4.18, 5.33 M on 5.14",
+            _if(lambda s: s.is_md, {
+                f"the kernel is as old as {kernel}": {"volume.*.kernel": kernel}
+                for kernel in ("4.18", "5.14", "6.1")
+            })),
+    Mistake("stripe-cache", OCCASIONAL,
             "cat /sys/block/md*/md/stripe_cache_size",
             "echo 8192 > /sys/block/mdX/md/stripe_cache_size",
-            "md documentation, stripe_cache_size"),
-    Mistake("chunk", RARE, _chunk,
+            "md documentation, stripe_cache_size",
+            _if(lambda s: s.is_md and s.has_parity and s.has_writes, {
+                "the stripe cache has 256 rows": {"volume.*.stripe_cache": 256},
+            })),
+    Mistake("chunk", RARE,
             "mdadm --detail: Chunk Size; parted -l, unit s",
             "create the array or partition anew",
-            "a request that crosses chunks waits for several members"),
-    Mistake("rebuild", OCCASIONAL, _rebuild,
+            "a request that crosses chunks waits for several members", _chunk),
+    Mistake("rebuild", OCCASIONAL,
             "cat /proc/mdstat; cat /sys/block/md*/md/sync_action",
-            "wait, lower sync_speed_max, or replace the member", "md documentation, sync_action"),
-    Mistake("controller-cache", OCCASIONAL, _controller_cache,
+            "wait, lower sync_speed_max, or replace the member", "md documentation, sync_action",
+            _if(lambda s: s.is_md and s.is_redundant, {
+                "a check runs": {"volume.*.check": True},
+                "a rebuild runs": {"volume.*.degraded": [0], "volume.*.rebuild": True},
+                "a member is missing": {"volume.*.degraded": [0]},
+            })),
+    Mistake("controller-cache", OCCASIONAL,
             "storcli /c0/vall show: WT; battery state", "replace the battery; write-back",
-            "HP Smart Array controllers and basic RAID performance factors, p. 3 and 6"),
+            "HP Smart Array controllers and basic RAID performance factors, p. 3 and 6",
+            _if(lambda s: bool(s.resolved.volumes), {
+                "the controller's write cache is off": {"volume.*.engine.cache": "0 B"},
+            })),
 )  # fmt: skip

@@ -7,9 +7,9 @@ import shlex
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import Any, Final
+from typing import Final
 
 from nvmesim.errors import InfrastructureError, InputError, nearest
 
@@ -82,8 +82,7 @@ class Machine:
                 f"there is no fio{where}; install it there (apt install fio, dnf install fio), or "
                 "measure with the job file that --plan prints"
             )
-        engines = self.asked("fio --enghelp").splitlines()[1:]
-        engines = [line.strip() for line in engines]
+        engines = [line.strip() for line in self.asked("fio --enghelp").splitlines()[1:]]
         if engines and engine not in engines:
             raise InputError(f"this fio has no ioengine {engine!r}; {nearest(engine, engines)}")
         return found
@@ -142,7 +141,18 @@ def refuse_unless_free(machine: Machine, device: str) -> str:
         ["lsblk", "-J", "-o", "NAME,TYPE,MOUNTPOINTS,FSTYPE,PTTYPE,SERIAL,RO", device], QUICK_S
     )
     (found,) = json.loads(text)["blockdevices"]
-    reasons = list(_used(found))
+    reasons = []
+    if found.get("type") not in ("disk", "loop"):
+        reasons.append(f"is a {found.get('type')}, not a whole disk")
+    if any(found.get("mountpoints") or ()):
+        reasons.append(f"is mounted on {', '.join(m for m in found['mountpoints'] if m)}")
+    if found.get("children"):
+        reasons.append(f"has {len(found['children'])} partitions or holders")
+    for key, what in (("fstype", "file system or member"), ("pttype", "partition table")):
+        if found.get(key):
+            reasons.append(f"has a {what} ({found[key]})")
+    if found.get("ro"):
+        reasons.append("is read-only")
     if not reasons and machine.asked(f"blkid -p {shlex.quote(device)}"):
         reasons.append("has a signature that blkid knows")
     holders = machine.asked(f"ls /sys/class/block/{shlex.quote(found['name'])}/holders")
@@ -156,22 +166,6 @@ def refuse_unless_free(machine: Machine, device: str) -> str:
     return str(found.get("serial") or "").strip()
 
 
-def _used(found: Mapping[str, Any]) -> list[str]:
-    reasons = []
-    if found.get("type") not in ("disk", "loop"):
-        reasons.append(f"is a {found.get('type')}, not a whole disk")
-    if any(found.get("mountpoints") or ()):
-        reasons.append(f"is mounted on {', '.join(m for m in found['mountpoints'] if m)}")
-    if found.get("children"):
-        reasons.append(f"has {len(found['children'])} partitions or holders")
-    for key, what in (("fstype", "file system or member"), ("pttype", "partition table")):
-        if found.get(key):
-            reasons.append(f"has a {what} ({found[key]})")
-    if found.get("ro"):
-        reasons.append("is read-only")
-    return reasons
-
-
 @dataclass(frozen=True)
 class Target:
     """What is measured."""
@@ -179,7 +173,7 @@ class Target:
     path: str
     size: str = ""
     """Of a file that is made for it; empty: as large as it is."""
-    made: bool = field(default=False)
+    made: bool = False
     """True if the file did not exist and is removed afterwards."""
 
 

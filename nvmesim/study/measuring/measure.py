@@ -1,20 +1,40 @@
-"""`nvmesim measure`: fio on a drive, row after row, until another would hardly help."""
+"""`nvmesim measure`: fio on a drive, row after row, until another would hardly help.
+
+The next row is the one that narrows the answer most per second, by the expected reduction of its
+variance: the fitted drive's uncertain numbers are moved along a two-level design
+(`predict.uncertainty`), and the candidates and the answer are simulated with each. To first order
+all are normal, and a measured candidate leaves of the answer's variance what its correlation with
+the candidate does not explain. Source: Chaloner and Verdinelli, "Bayesian experimental design: a
+review", Statistical Science 10(3), 1995, section 2.2 (linear design).
+"""
 
 from __future__ import annotations
 
 import json
+import math
 import time
-from collections.abc import Callable, Sequence
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Protocol
 
+import numpy as np
+
+from nvmesim.array_types import Floats
 from nvmesim.calibrate.drive.fit import fit_drive
 from nvmesim.calibrate.evidence import DriveFit
 from nvmesim.capture.registry import read_captures
+from nvmesim.catalog.profile import DriveProfile
+from nvmesim.catalog.text import to_toml
 from nvmesim.errors import CaptureError, FitError, InfrastructureError, InputError
 from nvmesim.files import write_text
-from nvmesim.study.measuring.gain import Answer, answer_of_drive, expected_gains, half_width
+from nvmesim.predict.simulate import simulate
+from nvmesim.predict.uncertainty.design import design
+from nvmesim.predict.uncertainty.numbers import Factor, factors, moved
+from nvmesim.scenario.load import scenario_from_dict
+from nvmesim.scenario.resolve import resolve
+from nvmesim.scenario.resolved import ResolvedScenario
 from nvmesim.study.measuring.machine import Machine, Target
 from nvmesim.study.measuring.rows import PLAN, Row, options
 
@@ -24,8 +44,14 @@ ENOUGH: Final = 0.1
 """A row that would take less than this share of the interval away is not worth its time."""
 LATE_S: Final = 120.0
 """A run of fio that takes so much longer than its time is taken for hung."""
+REQUESTS: Final = 6_000
+"""Of a simulated row."""
+NOISE: Final = (0.01, 0.05)
+"""Standard error of the logarithm of a measured rate, and of a p99."""
 
 Progress = Callable[[str, float], None]
+Answer = Callable[[DriveProfile], list[ResolvedScenario]]
+"""The scenarios whose throughput and p99 are asked for, with a drive."""
 
 
 class Runner(Protocol):
@@ -136,6 +162,15 @@ class Plan:
         """The rows that may be measured."""
         return [row for row in PLAN if self.writes or not row.writes]
 
+    def asked(self, profile: DriveProfile) -> list[ResolvedScenario]:
+        """Return the scenarios whose figures are to be narrow, with *profile* as their drive."""
+        if self.answer is not None:
+            return self.answer(profile)
+        return [scenario_of_row(row, profile, self.stack, self.link) for row in self.rows]
+
+
+# One row after another ---------------------------------------------------------------------------
+
 
 def measure(plan: Plan) -> Measuring:
     """Measure rows until the next would bring little, or time is over, and fit the drive.
@@ -144,14 +179,13 @@ def measure(plan: Plan) -> Measuring:
     not the fit. InfrastructureError if fio fails before the first row, FitError if what was
     measured determines no drive.
     """
-    answer = plan.answer or answer_of_drive(plan.rows, plan.stack, plan.link)
     steps: list[MeasuredStep] = []
     left, ended, error = plan.rows, "plan", ""
     fit: DriveFit | None = None
     while left:
-        row, reason = _chosen(plan, answer, left, steps, fit)
-        if row is None:
-            ended = reason
+        row = _chosen(plan, left, steps, fit)
+        if isinstance(row, str):
+            ended = row
             break
         if plan.progress is not None:
             spent = sum(step.seconds for step in steps)
@@ -168,7 +202,7 @@ def measure(plan: Plan) -> Measuring:
         steps.append(step)
         fit = _fitted(plan, steps) if len(steps) >= FIRST else None
         if fit is not None:
-            steps[-1] = replace(step, half_width=half_width(fit.profile, answer))
+            steps[-1] = replace(step, half_width=half_width(fit.profile, plan))
         plan.on_step(steps[-1])
     fit = fit or _fitted(plan, steps)
     if fit is None:
@@ -180,25 +214,23 @@ def measure(plan: Plan) -> Measuring:
 
 
 def _chosen(
-    plan: Plan, answer: Answer, left: Sequence[Row], steps: Sequence[MeasuredStep],
-    fit: DriveFit | None,
-) -> tuple[Row | None, str]:  # fmt: skip
-    """Return the next row, or None and why there is none."""
+    plan: Plan, left: Sequence[Row], steps: Sequence[MeasuredStep], fit: DriveFit | None
+) -> Row | str:
+    """The next row, or why there is none."""
     if plan.stop():
-        return None, "interrupted"
+        return "interrupted"
     spent = sum(step.seconds for step in steps)
     affordable = [row for row in left if spent + row.seconds <= plan.budget_s]
     if not affordable:
-        return None, "budget"
-    has_write = any(step.row.writes for step in steps)
+        return "budget"
     if not plan.adaptive or len(steps) < FIRST or fit is None:
-        return affordable[0], ""
-    if plan.writes and not has_write:
-        return next((row for row in affordable if row.name == "rw-qd256"), affordable[0]), ""
-    gains = expected_gains(affordable, fit.profile, answer, plan.stack, plan.link)
+        return affordable[0]
+    if plan.writes and not any(step.row.writes for step in steps):
+        return next((row for row in affordable if row.name == "rw-qd256"), affordable[0])
+    gains = expected_gains(affordable, fit.profile, plan)
     if not gains or max(gains.values()) < ENOUGH:
-        return None, "enough"
-    return max(affordable, key=lambda row: gains.get(row.name, 0.0) / row.seconds), ""
+        return "enough"
+    return max(affordable, key=lambda row: gains.get(row.name, 0.0) / row.seconds)
 
 
 def _measured(plan: Plan, row: Row) -> MeasuredStep:
@@ -218,3 +250,92 @@ def _fitted(plan: Plan, steps: Sequence[MeasuredStep]) -> DriveFit | None:
         return fit_drive(captures, name=plan.name, captured_on=f"{plan.stack},{plan.link}")
     except (FitError, CaptureError, InputError):
         return None
+
+
+# What a row would tell ---------------------------------------------------------------------------
+
+
+def scenario_of_row(row: Row, profile: DriveProfile, stack: str, link: str) -> ResolvedScenario:
+    """Return the bench on which *row* is measured, with *profile* as its drive."""
+    tables: dict[str, Any] = {
+        "name": row.name,
+        "server": {"stack": stack, "sockets": [{"cpu": "epyc-7313"}]},
+        "drives": [{"profile": tomllib.loads(to_toml(profile)), "link": link}],
+        "workload": [{
+            "access": "random" if row.op.startswith("rand") else "sequential",
+            "block_size": f"{row.kib} KiB", "read": row.read_share,
+            "threads_total": row.jobs, "outstanding": row.depth,
+        }],
+    }  # fmt: skip
+    return resolve(scenario_from_dict(tables))
+
+
+def with_drive(tables: Mapping[str, Any], base: str) -> Answer:
+    """Return the answer "that server": *tables* with every drive replaced by the fitted one."""
+
+    def scenarios(profile: DriveProfile) -> list[ResolvedScenario]:
+        table = tomllib.loads(to_toml(profile))
+        drives = [{**spec, "profile": table} for spec in tables["drives"]]
+        return [resolve(scenario_from_dict({**tables, "drives": drives}, base))]
+
+    return scenarios
+
+
+def half_width(profile: DriveProfile, plan: Plan) -> float:
+    """Return the relative half-width, 95 %, that the drive's numbers leave of the answer."""
+    asked = plan.asked(profile)
+    values = _moved_answers(asked, _drive_factors(asked))
+    return float(np.expm1(1.96 * np.sqrt(values.var(axis=0).mean())))
+
+
+def expected_gains(
+    candidates: Sequence[Row], profile: DriveProfile, plan: Plan
+) -> dict[str, float]:
+    """Return, by name, the share of the answer's half-width that measuring a row would take away.
+
+    Rows that cannot be simulated are left out.
+    """
+    asked = plan.asked(profile)
+    found = _drive_factors(asked)
+    wanted = _moved_answers(asked, found)
+    spread = wanted - wanted.mean(axis=0)
+    whole = float((spread**2).mean(axis=0).sum())
+    if whole <= 0:
+        return {row.name: 0.0 for row in candidates}
+    out = {}
+    for row in candidates:
+        try:
+            bench = scenario_of_row(row, profile, plan.stack, plan.link)
+            seen = _moved_answers([bench], found)
+        except InputError:
+            continue
+        differences = seen - seen.mean(axis=0)
+        noise = np.diag(np.square(NOISE[: seen.shape[1]]))
+        covariance = differences.T @ differences / len(seen) + noise
+        cross = differences.T @ spread / len(seen)
+        explained = float(np.trace(cross.T @ np.linalg.solve(covariance, cross)))
+        out[row.name] = 1 - math.sqrt(max(0.0, 1 - explained / whole))
+    return out
+
+
+def _drive_factors(asked: Sequence[ResolvedScenario]) -> list[Factor]:
+    """Uncertain numbers of the drive alone, of whatever the loads use."""
+    found = (factor for scenario in asked for factor in factors(scenario))
+    return list({f.name: f for f in found if f.profile.startswith("drive")}.values())
+
+
+def _moved_answers(scenarios: Sequence[ResolvedScenario], found: Sequence[Factor]) -> Floats:
+    """float64[runs, 2 x scenarios]: log IOPS and log p99 with the numbers moved."""
+    signs = design(max(1, len(found)))[:, : len(found)]
+    rows = []
+    for line in signs.tolist():
+        values: list[float] = []
+        for scenario in scenarios:
+            result = simulate(
+                moved(scenario, found, line), requests=REQUESTS, reliefs=False, over_time=False,
+                certainty=False,
+            )  # fmt: skip
+            p99 = result.total.latency.percentiles[99.0] or result.total.latency.mean
+            values += [math.log(result.total.iops.value), math.log(p99)]
+        rows.append(values)
+    return np.array(rows)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -14,13 +14,18 @@ from nvmesim.measure.control import MAX_REQUESTS
 from nvmesim.predict.simulate import EngineFactory
 from nvmesim.scenario.load import load_scenario, scenario_from_dict
 from nvmesim.scenario.schema import Scenario
-from nvmesim.study.sweep.content import content_of
-from nvmesim.study.sweep.frame import to_frame
-from nvmesim.study.sweep.output import check_format, read_frame, read_header
-from nvmesim.study.sweep.plan import SweepPlan, check, make_plan, put
-from nvmesim.study.sweep.point import PointAnswer, Settings, SweepJob
-from nvmesim.study.sweep.store import Store, check_same, header
-from nvmesim.study.sweep.workers import WorkerPool, answers_here, usable_cpus
+from nvmesim.study.sweep.cache import content_of
+from nvmesim.study.sweep.plan import check, make_plan, put
+from nvmesim.study.sweep.point import PointAnswer, Settings, SweepJob, answer, to_frame
+from nvmesim.study.sweep.store import (
+    Store,
+    check_format,
+    check_same,
+    header,
+    read_frame,
+    read_header,
+)
+from nvmesim.study.sweep.workers import WorkerPool, usable_cpus
 
 Progress = Callable[[str, float], None]
 """Called with what is being done and how far it is, 0 to 1."""
@@ -43,18 +48,16 @@ class SweepTally:
     simulating_s: float = 0.0
     """Of all workers together."""
 
-    def count(self, answer: PointAnswer) -> None:
-        """Add one answer."""
-        self.cached += answer.cached
-        self.simulated += not answer.cached
-        self.simulating_s += answer.wall_s
-        self.note(answer)
-
-    def note(self, answer: PointAnswer) -> None:
-        """Add what an answer says, wherever it came from."""
+    def count(self, answer: PointAnswer, *, is_kept: bool = False) -> None:
+        """Add one answer, *is_kept* from before or new."""
         error = answer.row.get("error")
         self.failed += error is not None
         self.unconverged += error is None and answer.row.get("converged") is False
+        self.kept += is_kept
+        if not is_kept:
+            self.cached += answer.cached
+            self.simulated += not answer.cached
+            self.simulating_s += answer.wall_s
 
 
 def sweep(
@@ -99,24 +102,54 @@ def sweep(
     settings = Settings(engine, seed, precision, requests, max_requests, cache, certainty)
     plan = make_plan(over, samples, method or ("grid" if samples is None else "lhs"), sample_seed)
     tables, base = tables_of(scenario)
-    head = header(
-        plan.describe(), content_of([tables, check(tables, base, plan)]), settings.plain()
-    )
-    run = _Sweep(plan, tables, base, settings, workers, dask, progress, tally or SweepTally())
+    inputs = content_of([tables, check(tables, base, plan)])
+    head = header(plan.describe(), inputs, settings.plain())
+    tally = tally if tally is not None else SweepTally()
+    tally.points = total = len(plan)
+
+    def rows(store: Store | None) -> pl.DataFrame:
+        """Simulate what *store* does not hold yet, and return the whole table."""
+        kept = {} if store is None else dict(store.answers)
+        for one in kept.values():
+            tally.count(one, is_kept=True)
+        found = {number: one.row for number, one in kept.items()}
+
+        def say() -> None:
+            if progress is not None:
+                failed = f", {tally.failed} that cannot be built" if tally.failed else ""
+                done = len(found)
+                progress(f"{done:,} of {total:,} points{failed}", done / max(1, total))
+
+        say()
+        jobs = (
+            SweepJob(number, put(tables, change), base, settings)
+            for number, change in enumerate(plan.changes()) if number not in kept
+        )  # fmt: skip
+        here = not isinstance(engine, str)  # an engine of the caller's own stays in this process
+        left = total - len(kept)
+        for one in simulate_all(jobs, left, workers=1 if here else workers, dask=dask):
+            if one.number in found:
+                continue
+            found[one.number] = one.row
+            tally.count(one)
+            if store is not None:
+                store.add(one)
+            say()
+        return to_frame(plan.keys, plan.points(), [found[n] for n in range(total)])
+
     if output is None:
-        return run.frame(run.rows({}, None))
+        return rows(None)
     path = Path(output)
     check_format(path)
-    partial = path.with_name(f"{path.name}.partial")
-    finished = path.is_file() and not partial.exists() and path.suffix.lower() != ".csv"
-    if resume and finished:
+    is_finished = path.is_file() and not path.with_name(f"{path.name}.partial").exists()
+    if resume and is_finished and path.suffix.lower() != ".csv":
         check_same(path, read_header(path), head)
         frame = read_frame(path)
-        run.tally.points = run.tally.kept = len(frame)
+        tally.points = tally.kept = len(frame)
         return frame
     with Store(path, head, resume=resume) as store:
-        frame = run.frame(run.rows(store.answers, store))
-        store.finish(frame, head)
+        frame = rows(store)
+        store.finish(frame)
     return frame
 
 
@@ -141,63 +174,18 @@ def simulate_all(
         raise InputError(f"{workers} workers were asked for; at least 1 is needed")
     n = min(count, workers or usable_cpus())
     if n <= 1 or (workers is None and count < FEW):
-        yield from answers_here(jobs)
+        yield from map(answer, jobs)
         return
     with WorkerPool(n) as pool:
         yield from pool.answers(jobs)
 
 
-@dataclass
-class _Sweep:
-    """One sweep on its way."""
-
-    plan: SweepPlan
-    tables: dict[str, Any]
-    base: str
-    settings: Settings
-    workers: int | None
-    dask: str | None
-    progress: Progress | None
-    tally: SweepTally
-
-    def rows(self, kept: dict[int, PointAnswer], store: Store | None) -> dict[int, dict[str, Any]]:
-        """Number -> row of every point, those *kept* from before included."""
-        total = len(self.plan)
-        self.tally.points, self.tally.kept = total, len(kept)
-        rows = {n: answer.row for n, answer in kept.items()}
-        for answer in kept.values():
-            self.tally.note(answer)
-        self._say(len(rows))
-        here = not isinstance(self.settings.engine, str)
-        answers = simulate_all(
-            self._jobs(set(rows)), total - len(rows),
-            workers=1 if here else self.workers, dask=self.dask,
-        )  # fmt: skip
-        for answer in answers:
-            if answer.number in rows:
-                continue
-            rows[answer.number] = answer.row
-            self.tally.count(answer)
-            if store is not None:
-                store.add(answer)
-            self._say(len(rows))
-        return rows
-
-    def frame(self, rows: Mapping[int, dict[str, Any]]) -> pl.DataFrame:
-        """Return the frame, in the order of the plan."""
-        keys = [axis.key for axis in self.plan.axes]
-        return to_frame(keys, self.plan.points(), [rows[n] for n in range(len(rows))])
-
-    def _jobs(self, done: set[int]) -> Iterator[SweepJob]:
-        keys = [axis.key for axis in self.plan.axes]
-        for number, values in enumerate(self.plan.points()):
-            if number not in done:
-                tables = put(self.tables, dict(zip(keys, values, strict=True)))
-                yield SweepJob(number, tables, self.base, self.settings)
-
-    def _say(self, done: int) -> None:
-        if self.progress is None:
-            return
-        failed = f", {self.tally.failed} that cannot be built" if self.tally.failed else ""
-        total = len(self.plan)
-        self.progress(f"{done:,} of {total:,} points{failed}", done / max(1, total))
+def simulated_rows(
+    jobs: Sequence[SweepJob], workers: int | None, say: Callable[[int], None] = lambda done: None
+) -> dict[int, dict[str, Any]]:
+    """Return number -> row of all *jobs*; *say* is told how many are done."""
+    rows: dict[int, dict[str, Any]] = {}
+    for found in simulate_all(iter(jobs), len(jobs), workers=workers):
+        rows[found.number] = found.row
+        say(len(rows))
+    return rows

@@ -16,9 +16,9 @@ from itertools import islice
 from typing import Any, Final
 
 from nvmesim.errors import InfrastructureError, InputError
-from nvmesim.study.sweep.content import about
+from nvmesim.study.sweep.cache import about
 from nvmesim.study.sweep.point import PointAnswer, SweepJob
-from nvmesim.study.sweep.worker import answer_text
+from nvmesim.study.sweep.workers import answer_text
 from nvmesim.version import install_command
 
 AHEAD: Final = 4
@@ -31,7 +31,6 @@ LOOK_EVERY_S: Final = 2.0
 """Without any answer for so long it is asked whether the cluster is still there."""
 GONE_S: Final = 20.0
 """A scheduler that is not to be reached, or has no worker, for so long is gone."""
-_KEPT: Final = "the finished points are kept; --resume continues with the rest"
 
 
 def answers_of_cluster(address: str, jobs: Iterable[SweepJob]) -> Iterator[PointAnswer]:
@@ -40,8 +39,7 @@ def answers_of_cluster(address: str, jobs: Iterable[SweepJob]) -> Iterator[Point
     A job whose worker dies is given to another one by the scheduler; after several deaths its
     answer is an error. InfrastructureError if there is no scheduler or no worker (any more).
     """
-    distributed = _distributed()
-    with _quiet(), _client(distributed, address) as client:
+    with _quiet(), _client(address) as client:
         _check_versions(client, address)
         threads = sum(client.nthreads().values())
         todo = iter(jobs)
@@ -59,7 +57,12 @@ def answers_of_cluster(address: str, jobs: Iterable[SweepJob]) -> Iterator[Point
             future = _next(done, client, address)
             if future.status == "cancelled":
                 raise _gone(address, "has lost its work")
-            yield _answer(future, running.pop(future))
+            number, error = running.pop(future), future.exception()
+            if error is None:
+                yield PointAnswer.from_text(future.result())
+            else:
+                row = {"error": f"the cluster gave this point up: {_line(error)}"}
+                yield PointAnswer(number, row, 0.0, died=True)
             submit(1)
 
 
@@ -71,27 +74,28 @@ def _next(done: queue.SimpleQueue[Any], client: Any, address: str) -> Any:
             return done.get(timeout=LOOK_EVERY_S)
         except queue.Empty:
             trouble = _trouble(client)
-        if not trouble:
-            missed = None
-            continue
-        missed = time.monotonic() if missed is None else missed
-        if time.monotonic() - missed >= GONE_S:
+        now = time.monotonic()
+        missed = None if not trouble else now if missed is None else missed
+        if missed is not None and now - missed >= GONE_S:
             raise _gone(address, trouble)
 
 
 def _trouble(client: Any) -> str:
     """Fault of the cluster; none if its scheduler answers and has workers."""
-    if client.status != "running":
-        return "does not answer any more"
     try:
-        workers = client.sync(client.scheduler.identity)["workers"]
+        if client.status == "running":
+            workers = client.sync(client.scheduler.identity)["workers"]
+            return "" if workers else "has no workers any more"
     except (OSError, TimeoutError, KeyError, RuntimeError):
-        return "does not answer any more"
-    return "" if workers else "has no workers any more"
+        pass
+    return "does not answer any more"
 
 
 def _gone(address: str, how: str) -> InfrastructureError:
-    return InfrastructureError(f"the Dask scheduler at {address} {how}; {_KEPT}")
+    return InfrastructureError(
+        f"the Dask scheduler at {address} {how}; the finished points are kept; --resume continues "
+        "with the rest"
+    )
 
 
 @contextmanager
@@ -106,16 +110,13 @@ def _quiet() -> Iterator[None]:
         logger.setLevel(before)
 
 
-def _distributed() -> Any:
+def _client(address: str) -> Any:
     try:
-        return importlib.import_module("distributed")
+        distributed = importlib.import_module("distributed")
     except ImportError:
         raise InputError(
             f"a Dask cluster needs the package distributed: {install_command('dask')}"
         ) from None
-
-
-def _client(distributed: Any, address: str) -> Any:
     try:
         return distributed.Client(address, timeout=TIMEOUT, set_as_default=False)
     except ValueError as error:  # no address
@@ -154,11 +155,3 @@ def _version(found: Any) -> str:
 
 def _line(error: BaseException) -> str:
     return " ".join(str(error).split())
-
-
-def _answer(future: Any, number: int) -> PointAnswer:
-    error = future.exception()
-    if error is None:
-        return PointAnswer.from_text(future.result())
-    row = {"error": f"the cluster gave this point up: {_line(error)}"}
-    return PointAnswer(number, row, 0.0, died=True)

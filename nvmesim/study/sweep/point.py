@@ -6,9 +6,11 @@ import json
 import math
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
+
+import polars as pl
 
 from nvmesim.errors import NvmesimError
 from nvmesim.measure.control import MAX_REQUESTS
@@ -18,12 +20,29 @@ from nvmesim.predict.simulate import EngineFactory, simulate
 from nvmesim.scenario.load import scenario_from_dict
 from nvmesim.scenario.resolve import resolve
 from nvmesim.scenario.resolved import ResolvedScenario
-from nvmesim.study.sweep.cache import PointCache
-from nvmesim.study.sweep.content import content_of
+from nvmesim.study.sweep.cache import PointCache, content_of
 from nvmesim.warning import has
 
 KINDS: Final = ("cpu", "thread", "raid-engine", "link", "drive")
 PERCENTILES: Final = {50.0: "p50", 90.0: "p90", 99.0: "p99", 99.9: "p99_9", 99.99: "p99_99"}
+_OF_OPERATION: Final = ("lat_mean_us", "lat_p50_us", "lat_p99_us", "lat_p99_9_us")
+RESULT_COLUMNS: Final = (
+    "iops", "iops_low", "iops_high", "bytes_per_s",
+    "lat_mean_us", *(f"lat_{name}_us" for name in PERCENTILES.values()),
+    "lat_p99_low_us", "lat_p99_high_us", "lat_max_us",
+    *(f"{op}_{name}" for op in ("read", "write") for name in ("iops", *_OF_OPERATION)),
+    "iops_simulation", "lat_p99_simulation", "outside",
+    "cpu_logical", "cpu_physical", "cycles_per_io", "ghz_per_miops",
+    "verdict", "station", "utilization", "bound_iops", "backlog_per_s", "outstanding",
+    *(f"busy_{kind.replace('-', '_')}" for kind in KINDS),
+    "requests", "converged", "warnings", "assumptions", "error",
+)  # fmt: skip
+_TYPES: Final[dict[str, Any]] = {
+    **dict.fromkeys(("verdict", "station", "outside", "warnings", "error"), pl.String),
+    **dict.fromkeys(("outstanding", "requests", "assumptions"), pl.Int64),
+    "converged": pl.Boolean,
+}
+"""Types of columns that are not pl.Float64."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +68,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class SweepJob:
-    """One point, ready to be sent to a worker as JSON."""
+    """One point, ready to be sent to a worker as a line of JSON."""
 
     number: int
     tables: Mapping[str, Any]
@@ -93,26 +112,20 @@ class PointAnswer:
 def answer(job: SweepJob) -> PointAnswer:
     """Simulate *job*, or find it in the cache; an input that cannot be gives an ``error``."""
     started = time.perf_counter()
-    cached = False
+    settings, cached = job.settings, False
+    cache = PointCache() if settings.cache and isinstance(settings.engine, str) else None
     try:
         scenario = resolve(scenario_from_dict(job.tables, job.base))
-        row, cached = row_of(scenario, job.settings)
+        key = content_of([scenario, settings.plain()]) if cache else ""
+        row = cache.get(key) if cache else None
+        cached = row is not None
+        if row is None:
+            row = columns(predict(scenario, settings))
+            if cache is not None:
+                cache.put(key, row)
     except NvmesimError as error:
         row = {"error": " ".join(str(error).split())}
     return PointAnswer(job.number, row, time.perf_counter() - started, cached)
-
-
-def row_of(scenario: ResolvedScenario, settings: Settings) -> tuple[dict[str, Any], bool]:
-    """Return the row of *scenario*, and whether it came from the cache."""
-    cache = PointCache() if settings.cache and isinstance(settings.engine, str) else None
-    key = content_of([scenario, settings.plain()]) if cache else ""
-    found = cache.get(key) if cache else None
-    if found is not None:
-        return found, True
-    row = columns(predict(scenario, settings))
-    if cache is not None:
-        cache.put(key, row)
-    return row, False
 
 
 def predict(scenario: ResolvedScenario, settings: Settings) -> Result:
@@ -127,21 +140,23 @@ def predict(scenario: ResolvedScenario, settings: Settings) -> Result:
     return result
 
 
-def _warnings(result: Result) -> str | None:
-    """Return what a row says; a percentile with too few samples is empty, which says it."""
-    return "; ".join(w for w in result.warnings if w.code != "few-samples") or None
-
-
 def columns(result: Result) -> dict[str, Any]:
     """Return the row of *result*: latencies in us, from submission to completion."""
-    cpu, stop = result.cpu, result.bottleneck
+    total, cpu, stop = result.total, result.cpu, result.bottleneck
+    simulated = {
+        name: result.certainty.figures[name].simulation
+        for name in ("iops", "p99") if name in result.certainty.figures
+    }  # fmt: skip
+    low, high = total.latency.intervals.get("p99", (None, None))
     row: dict[str, Any] = {
-        **_interval("iops", result.total.iops),
-        "bytes_per_s": result.total.bytes_per_s.value,
-        **_latency(result.total, ""),
-        **_operation(result.read, "read_"),
-        **_operation(result.write, "write_"),
-        **_simulated(result),
+        "iops": total.iops.value, "iops_low": total.iops.low, "iops_high": total.iops.high,
+        "bytes_per_s": total.bytes_per_s.value,
+        **_latency(total), "lat_p99_low_us": _us(low), "lat_p99_high_us": _us(high),
+        "lat_max_us": total.latency.max * 1e6,
+        **_operation(result.read, "read_"), **_operation(result.write, "write_"),
+        # half-widths by simulation alone, relative, 95 %
+        "iops_simulation": math.expm1(max(simulated["iops"])) if "iops" in simulated else None,
+        "lat_p99_simulation": math.expm1(max(simulated["p99"])) if "p99" in simulated else None,
         "outside": "; ".join(map(str, result.outside)) or None,
         "cpu_logical": cpu.logical_utilization,
         "cpu_physical": cpu.physical_utilization,
@@ -153,59 +168,34 @@ def columns(result: Result) -> dict[str, Any]:
         "bound_iops": stop.bound_iops,
         "backlog_per_s": stop.backlog_per_s,
         "outstanding": result.outstanding,
-        **_busy(result),
-        "requests": result.requests,
-        "converged": result.converged,
-        "warnings": _warnings(result),
-        "assumptions": len(result.assumptions),
+    }  # fmt: skip
+    for kind in KINDS:  # the fullest station of each
+        full = max((s.utilization for s in result.stations if s.kind == kind), default=None)
+        row[f"busy_{kind.replace('-', '_')}"] = full
+    # a percentile of too few samples is empty, which says it
+    warnings = [w for w in result.warnings if w.code != "few-samples"]
+    row |= {
+        "requests": result.requests, "converged": result.converged,
+        "warnings": "; ".join(warnings) or None, "assumptions": len(result.assumptions),
         "error": None,
-    }
+    }  # fmt: skip
     return {key: _finite(value) for key, value in row.items()}
 
 
-def _interval(name: str, interval: Any) -> dict[str, float]:
-    return {name: interval.value, f"{name}_low": interval.low, f"{name}_high": interval.high}
+def _us(seconds: float | None) -> float | None:
+    return None if seconds is None else seconds * 1e6
 
 
-def _simulated(result: Result) -> dict[str, float | None]:
-    """Half-widths of IOPS and p99 by simulation alone, relative, 95 %."""
-    out: dict[str, float | None] = {}
-    for figure, name in (("iops", "iops_simulation"), ("p99", "lat_p99_simulation")):
-        parts = result.certainty.figures.get(figure)
-        out[name] = None if parts is None else math.expm1(max(parts.simulation))
-    return out
-
-
-def _latency(stats: OpStats, prefix: str) -> dict[str, float | None]:
-    found = stats.latency
-    out: dict[str, float | None] = {f"{prefix}lat_mean_us": found.mean * 1e6}
-    for p, name in PERCENTILES.items():
-        value = found.percentiles.get(p)
-        out[f"{prefix}lat_{name}_us"] = None if value is None else value * 1e6
-    if not prefix:
-        low, high = found.intervals.get("p99", (None, None))
-        out["lat_p99_low_us"] = None if low is None else low * 1e6
-        out["lat_p99_high_us"] = None if high is None else high * 1e6
-        out["lat_max_us"] = found.max * 1e6
-    return out
+def _latency(stats: OpStats) -> dict[str, float | None]:
+    found = {f"lat_{n}_us": _us(stats.latency.percentiles.get(p)) for p, n in PERCENTILES.items()}
+    return {"lat_mean_us": stats.latency.mean * 1e6, **found}
 
 
 def _operation(stats: OpStats | None, prefix: str) -> dict[str, float | None]:
     if stats is None:
         return {}
-    iops = stats.iops.value
-    latency = _latency(stats, prefix)
-    kept = ("lat_mean_us", "lat_p50_us", "lat_p99_us", "lat_p99_9_us")
-    return {f"{prefix}iops": iops, **{prefix + k: latency[prefix + k] for k in kept}}
-
-
-def _busy(result: Result) -> dict[str, float | None]:
-    """Utilization of the fullest station of each kind."""
-    out: dict[str, float | None] = {}
-    for kind in KINDS:
-        found = [s.utilization for s in result.stations if s.kind == kind]
-        out[f"busy_{kind.replace('-', '_')}"] = max(found, default=None)
-    return out
+    latency = _latency(stats)
+    return {f"{prefix}iops": stats.iops.value, **{prefix + k: latency[k] for k in _OF_OPERATION}}
 
 
 def _finite(value: Any) -> Any:
@@ -214,4 +204,26 @@ def _finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-__all__ = ["PointAnswer", "Settings", "SweepJob", "answer", "columns", "predict", "row_of"]
+def to_frame(
+    keys: Sequence[str], points: Iterable[Sequence[Any]], rows: Sequence[Mapping[str, Any]]
+) -> pl.DataFrame:
+    """Return one row a point: the values of *keys*, then its results (null beside an error)."""
+    swept = list(zip(*points, strict=True)) or [() for _ in keys]
+    parameters = [parameter_column(k, v) for k, v in zip(keys, swept, strict=True)]
+    results = [
+        pl.Series(name, [row.get(name) for row in rows], dtype=_TYPES.get(name, pl.Float64))
+        for name in RESULT_COLUMNS if name not in keys
+    ]  # fmt: skip
+    return pl.DataFrame([*parameters, *results])
+
+
+def parameter_column(key: str, values: Sequence[Any]) -> pl.Series:
+    """Return whole numbers, numbers, flags or texts; a mixture or a table becomes text."""
+    kinds = {type(v) for v in values}
+    for python, polars in ((int, pl.Int64), (bool, pl.Boolean)):
+        if kinds <= {python}:
+            return pl.Series(key, values, dtype=polars)
+    if kinds <= {int, float}:
+        return pl.Series(key, [float(v) for v in values], dtype=pl.Float64)
+    texts = [v if isinstance(v, str) else json.dumps(v, ensure_ascii=False) for v in values]
+    return pl.Series(key, texts, dtype=pl.String)

@@ -1,4 +1,4 @@
-"""Finished points of a sweep, beside its output: a line of JSON each, kept through kill -9.
+"""What a sweep leaves: its table as a file, and until that is whole the points that are finished.
 
 ``OUT.parquet.partial`` starts with a line that says which sweep it belongs to. Each answer is one
 line more, handed to the system at once and forced to the disk every second, so that a killed
@@ -13,63 +13,137 @@ import os
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import IO, Any, Final
 
 import polars as pl
 
 from nvmesim.errors import InputError
-from nvmesim.study.sweep.content import content_of, fingerprint
-from nvmesim.study.sweep.output import write_frame
+from nvmesim.files import written
+from nvmesim.study.sweep.cache import content_of, fingerprint
 from nvmesim.study.sweep.point import PointAnswer
 from nvmesim.version import __version__
 
 FORMAT: Final = 1
 SYNC_S: Final = 1.0
+METADATA: Final = "nvmesim"
+FORMATS: Final = (".parquet", ".csv", ".json")
+
+
+# The table --------------------------------------------------------------------------------------
+
+
+def check_format(path: Path) -> None:
+    """Raise InputError unless the ending of *path* names a format that is written.
+
+    >>> check_format(Path("points.xlsx"))
+    Traceback (most recent call last):
+    ...
+    nvmesim.errors.InputError: points.xlsx: ends in '.xlsx'; a table is .parquet, .csv or .json
+    """
+    if path.suffix.lower() not in FORMATS:
+        found = f"ends in {path.suffix!r}" if path.suffix else "has no ending"
+        raise InputError(f"{path}: {found}; a table is .parquet, .csv or .json")
+
+
+def write_frame(frame: pl.DataFrame, path: Path, head: Mapping[str, Any] | None = None) -> None:
+    """Write *frame* beside *path* in the format of its name and rename it; OSError on a full disk.
+
+    *head* says which sweep it is of; Parquet and JSON carry it, CSV has no place for it. What is
+    no file (a pipe) is written to.
+    """
+    suffix = path.suffix.lower()
+    with written(path) as beside, beside.open("wb") as file:
+        if suffix == ".csv":
+            _for_a_spreadsheet(frame).write_csv(file)
+        elif suffix == ".json":
+            rows = [json.dumps(row, ensure_ascii=False) for row in frame.to_dicts()]
+            first = json.dumps(head, ensure_ascii=False)
+            text = f'{{"{METADATA}": {first},\n"rows": [\n' + ",\n".join(rows) + "\n]}\n"
+            file.write(text.encode())
+        else:
+            metadata = None if head is None else {METADATA: json.dumps(head)}
+            frame.write_parquet(file, metadata=metadata)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _for_a_spreadsheet(frame: pl.DataFrame) -> pl.DataFrame:
+    """Texts that a spreadsheet would take for a formula, behind an apostrophe; numbers stay.
+
+    The first characters are those of OWASP's "CSV Injection".
+
+    >>> _for_a_spreadsheet(pl.DataFrame({"a": ["=1+1", "-5", "x"]}))["a"].to_list()
+    ["'=1+1", '-5', 'x']
+    """
+    text = pl.col(pl.String)
+    is_formula = text.str.contains(r"^[=+\-@\t\r]") & text.cast(pl.Float64, strict=False).is_null()
+    cells = frame.with_columns(pl.when(is_formula).then("'" + text).otherwise(text).name.keep())
+    heads = {n: f"'{n}" for n in cells.columns if n.startswith(("=", "+", "-", "@", "\t", "\r"))}
+    return cells.rename(heads)
+
+
+def read_header(path: Path) -> Any:
+    """Return the header in a finished *path*; None if it has none. CSV never has one."""
+    is_json = path.suffix.lower() == ".json"
+    try:
+        if is_json:
+            found = json.loads(path.read_bytes())
+            return found.get(METADATA) if isinstance(found, dict) else None
+        text = pl.read_parquet_metadata(path).get(METADATA)
+    except (OSError, ValueError, pl.exceptions.PolarsError) as error:
+        kind = "JSON" if is_json else "Parquet"
+        raise InputError(f"{path}: is no {kind} file ({' '.join(str(error).split())})") from None
+    try:
+        return json.loads(text) if text is not None else None
+    except ValueError:
+        return None
+
+
+def read_frame(path: Path) -> pl.DataFrame:
+    """Return the table that `write_frame` wrote with a header."""
+    if path.suffix.lower() == ".json":
+        rows = json.loads(path.read_bytes())["rows"]
+        return pl.DataFrame(rows, infer_schema_length=None)
+    return pl.read_parquet(path)
+
+
+# Which sweep a file is of -----------------------------------------------------------------------
 
 
 def header(plan: Mapping[str, Any], inputs: str, settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return what says which sweep a file is of: program, catalog, scenario, points, settings."""
     return {
-        "format": FORMAT,
-        "nvmesim": __version__,
-        "fingerprint": fingerprint(),
-        "plan": plan,
-        "inputs": inputs,
-        "settings": dict(settings),
-    }
+        "format": FORMAT, "nvmesim": __version__, "fingerprint": fingerprint(), "plan": plan,
+        "inputs": inputs, "settings": dict(settings),
+    }  # fmt: skip
 
 
 def check_same(file: Path, found: Any, wanted: Mapping[str, Any]) -> None:
     """Raise InputError unless *found*, the header in *file*, is that of the *wanted* sweep."""
     if not isinstance(found, dict) or found.get("format") != FORMAT:
         raise InputError(f"{file}: was not written by a sweep of this version; choose another -o")
-    if found["nvmesim"] != wanted["nvmesim"]:
-        raise InputError(
-            f"{file}: was written by nvmesim {found['nvmesim']}, this is {wanted['nvmesim']}: "
-            "points of two versions do not mix; choose another -o"
-        )
-    if found["fingerprint"] != wanted["fingerprint"]:
-        raise InputError(
-            f"{file}: program or catalog have changed since it was written: old and new points do "
-            "not mix; choose another -o"
-        )
+    again = "repeat the command that wrote it, or choose another -o"
     for part, what in (
-        ("plan", "sweeps over other values"),
-        ("inputs", "is of another scenario, or a profile in it has changed"),
-        ("settings", "was run with other settings"),
-    ):
+        ("nvmesim", f"was written by nvmesim {found['nvmesim']}, this is {wanted['nvmesim']}: "
+                    "points of two versions do not mix; choose another -o"),
+        ("fingerprint", "program or catalog have changed since it was written: old and new points "
+                        "do not mix; choose another -o"),
+        ("plan", f"sweeps over other values; {again}"),
+        ("inputs", f"is of another scenario, or a profile in it has changed; {again}"),
+        ("settings", f"was run with other settings; {again}"),
+    ):  # fmt: skip
         if content_of(found[part]) != content_of(wanted[part]):
-            raise InputError(
-                f"{file}: {what}; repeat the command that wrote it, or choose another -o"
-            )
+            raise InputError(f"{file}: {what}")
+
+
+# Finished points --------------------------------------------------------------------------------
 
 
 class Store:
     """The finished points of one sweep on their way to *output*."""
 
     def __init__(self, output: Path, head: Mapping[str, Any], *, resume: bool) -> None:
-        self.output = output
+        self.output, self._head = output, head
         self.partial = output.with_name(f"{output.name}.partial")
         self.answers: dict[int, PointAnswer] = {}
         self._synced = time.monotonic()
@@ -78,15 +152,20 @@ class Store:
                 f"{self.partial}: an unfinished sweep is kept there; add --resume to go on with "
                 "it, or remove the file"
             )
-        self._file = self._open(head)
+        self._file: IO[bytes] = open(self.partial, "a+b", buffering=0)  # noqa: SIM115
+        try:
+            _lock(self._file, self.partial)
+            self._read()
+            if not self._file.tell():
+                self._write(json.dumps(head))
+        except BaseException:
+            self._file.close()
+            raise
 
     def __enter__(self) -> Store:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:  # fmt: skip
+    def __exit__(self, kind: object, *_: object) -> None:
         try:
             self._file.close()
         except OSError:
@@ -105,9 +184,9 @@ class Store:
             os.fsync(self._file.fileno())
             self._synced = time.monotonic()
 
-    def finish(self, frame: pl.DataFrame, head: Mapping[str, Any]) -> None:
+    def finish(self, frame: pl.DataFrame) -> None:
         """Write *frame* to the output, whole or not at all; then the partial file goes."""
-        write_frame(frame, self.output, head)
+        write_frame(frame, self.output, self._head)
         self._file.close()
         self.partial.unlink(missing_ok=True)
 
@@ -120,39 +199,25 @@ class Store:
             os.truncate(self.partial, at)
             raise
 
-    def _open(self, head: Mapping[str, Any]) -> IO[bytes]:
-        """Open the partial file to append, after what it holds already has been read."""
-        file: IO[bytes] = open(self.partial, "a+b", buffering=0)  # noqa: SIM115
-        try:
-            _lock(file, self.partial)
-            self._read(file, head)
-            if not file.tell():
-                self._file = file
-                self._write(json.dumps(head))
-        except BaseException:
-            file.close()
-            raise
-        return file
-
-    def _read(self, file: IO[bytes], head: Mapping[str, Any]) -> None:
-        file.seek(0)
-        data = file.read()
+    def _read(self) -> None:
+        """Read what is kept, cut off a torn end, and stand behind it."""
+        self._file.seek(0)
         whole = 0
-        for number, line in enumerate(data.splitlines(keepends=True)):
+        for line in self._file.read().splitlines(keepends=True):
             try:
                 found = json.loads(line) if line.endswith(b"\n") else None
             except ValueError:
                 found = None
-            if number == 0 and whole == 0 and found is not None:
-                check_same(self.partial, found, head)
-            elif found is not None:
+            if found is None:
+                break
+            if whole == 0:
+                check_same(self.partial, found, self._head)
+            else:
                 answer = PointAnswer.from_text(line.decode())
                 self.answers[answer.number] = answer
-            else:
-                break
             whole += len(line)
-        file.truncate(whole)
-        file.seek(0, os.SEEK_END)
+        self._file.truncate(whole)
+        self._file.seek(0, os.SEEK_END)
 
 
 def _lock(file: IO[bytes], path: Path) -> None:

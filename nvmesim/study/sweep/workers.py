@@ -1,16 +1,22 @@
-"""Worker processes on this machine: jobs out, answers in as they finish, deaths survived."""
+"""Worker processes on this machine: jobs out, answers in as they finish, deaths survived.
+
+A worker reads one job a line on its standard input and writes one answer a line, so that a script
+or notebook that sweeps needs no ``if __name__ == "__main__"``, and nothing is pickled. A process
+pool of the standard library needs that guard, and ends whole when one process of it dies.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
-import queue
 import subprocess
 import sys
 import tempfile
 import threading
+from collections import deque
 from collections.abc import Iterable, Iterator
-from types import TracebackType
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from itertools import islice
 from typing import IO, Any, Final
 
 from nvmesim.errors import NvmesimError
@@ -21,6 +27,7 @@ DEATHS: Final = 2
 ONE_THREAD: Final = (
     "NUMBA_NUM_THREADS", "POLARS_MAX_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS",
 )  # fmt: skip
+_SERVE: Final = "from nvmesim.study.sweep.workers import serve; serve()"
 
 
 def usable_cpus() -> int:
@@ -30,10 +37,21 @@ def usable_cpus() -> int:
     return os.cpu_count() or 1
 
 
-def answers_here(jobs: Iterable[SweepJob]) -> Iterator[PointAnswer]:
-    """Yield the answers to *jobs*, each simulated in this process."""
-    for job in jobs:
-        yield answer(job)
+def answer_text(text: str) -> str:
+    """Return the answer to a job, both as one line of JSON."""
+    return answer(SweepJob.from_text(text)).to_text()
+
+
+def serve() -> None:
+    """Answer the jobs on standard input, in a process of its own.
+
+    Standard output is for the answers alone: what libraries print goes to standard error.
+    """
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    for line in open(0, encoding="utf-8", closefd=False):  # noqa: SIM115
+        answers.write(answer_text(line) + "\n")
+        answers.flush()
 
 
 class Worker:
@@ -42,19 +60,19 @@ class Worker:
     def __init__(self) -> None:
         environment = {**os.environ, **dict.fromkeys(ONE_THREAD, "1")}
         environment["PYTHONPATH"] = os.pathsep.join(path or os.getcwd() for path in sys.path)
-        self._said: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
+        self._stderr: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
         session: dict[str, Any] = {"start_new_session": True} if os.name == "posix" else {}
         self.process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "nvmesim.study.sweep.worker"],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._said,
+            [sys.executable, "-P", "-c", _SERVE],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._stderr,
             env=environment, encoding="utf-8", **session,
         )  # fmt: skip
 
     def ask(self, job: SweepJob) -> PointAnswer | None:
         """Return the answer to *job*, None if the process died of it."""
         to, back = self.process.stdin, self.process.stdout
-        if to is None or back is None:
-            return None
+        assert to is not None
+        assert back is not None
         try:
             to.write(job.to_text() + "\n")
             to.flush()
@@ -66,8 +84,8 @@ class Worker:
     def last_words(self) -> str:
         """Return how the process ended, and the last line that it said."""
         code = self.process.wait()
-        self._said.seek(0)
-        lines = self._said.read().decode(errors="replace").strip().splitlines()
+        self._stderr.seek(0)
+        lines = self._stderr.read().decode(errors="replace").strip().splitlines()
         how = f"signal {-code}" if code < 0 else f"exit code {code}"
         return f"{how}: {lines[-1].strip()}" if lines else how
 
@@ -80,99 +98,70 @@ class Worker:
                 with contextlib.suppress(OSError):
                     pipe.close()
         self.process.wait()
-        self._said.close()
+        self._stderr.close()
 
 
 class WorkerPool:
-    """So many workers; leaving the block ends them."""
+    """So many workers, each asked by a thread; leaving the block ends them."""
 
     def __init__(self, count: int) -> None:
         self._count = count
+        self._threads = ThreadPoolExecutor(count)
         self._workers: set[Worker] = set()
+        self._idle: deque[Worker] = deque()
         self._lock = threading.Lock()
-        self._stopped = False
-        self._answered = 0
-        self._out: queue.Queue[PointAnswer | Exception | None] = queue.Queue()
+        self._is_stopped = self._has_answered = False
 
     def __enter__(self) -> WorkerPool:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:  # fmt: skip
+    def __exit__(self, *_: object) -> None:
         with self._lock:
-            self._stopped = True
-            workers = list(self._workers)
-        for worker in workers:
-            worker.process.kill()
+            self._is_stopped = True
+            for worker in self._workers:
+                worker.process.kill()  # whoever waits for its answer goes on
+        self._threads.shutdown(cancel_futures=True)
+        for worker in self._workers:
+            worker.stop()
 
     def answers(self, jobs: Iterable[SweepJob]) -> Iterator[PointAnswer]:
-        """Yield the answers to *jobs* as they finish, in any order."""
+        """Yield the answers to *jobs* as they finish, in any order; few are taken ahead."""
         todo = iter(jobs)
-        threads = [
-            threading.Thread(target=self._work, args=(todo,), daemon=True)
-            for _ in range(self._count)
-        ]
-        for thread in threads:
-            thread.start()
-        left = len(threads)
-        while left:
-            found = self._out.get()
-            if found is None:
-                left -= 1
-            elif isinstance(found, Exception):
-                raise found
-            else:
-                yield found
+        running: set[Future[PointAnswer]] = set()
+        while True:
+            ahead = islice(todo, 2 * self._count - len(running))
+            running |= {self._threads.submit(self._answer, job) for job in ahead}
+            if not running:
+                return
+            done, running = wait(running, return_when=FIRST_COMPLETED)
+            for future in done:
+                yield future.result()
 
-    def _next(self, todo: Iterator[SweepJob]) -> SweepJob | None:
-        with self._lock:
-            return None if self._stopped else next(todo, None)
-
-    def _work(self, todo: Iterator[SweepJob]) -> None:
-        """Feed one worker, and the ones that take its place."""
-        worker: Worker | None = None
-        try:
-            while (job := self._next(todo)) is not None:
-                worker = self._asked(worker, job)
-        except Exception as error:  # goes to the thread that reads the answers
-            self._out.put(error)
-        finally:
-            if worker is not None:
-                self._end(worker)
-            self._out.put(None)
-
-    def _asked(self, worker: Worker | None, job: SweepJob) -> Worker | None:
+    def _answer(self, job: SweepJob) -> PointAnswer:
+        """Ask a worker that is idle, or a new one; another one if it dies."""
         text = ""
         for _ in range(DEATHS):
-            worker = worker or self._start()
+            worker = self._idle_worker()
             found = worker.ask(job)
             if found is not None:
-                self._answered += 1
-                self._out.put(found)
-                return worker
-            if self._stopped:
-                return worker
+                self._has_answered = True
+                self._idle.append(worker)
+                return found
             text = worker.last_words()
-            self._end(worker)
-            worker = None
-        if not self._answered:
+            with self._lock:
+                self._workers.discard(worker)
+            worker.stop()
+        if not self._has_answered:
             raise NvmesimError(f"no worker process answers ({text})")
         row = {"error": f"the worker died {DEATHS} times at this point ({text})"}
-        self._out.put(PointAnswer(job.number, row, 0.0, died=True))
-        return None
+        return PointAnswer(job.number, row, 0.0, died=True)
 
-    def _start(self) -> Worker:
-        worker = Worker()
+    def _idle_worker(self) -> Worker:
         with self._lock:
+            if self._is_stopped:
+                raise NvmesimError("the workers were stopped")
+            if self._idle:
+                return self._idle.popleft()
+            worker = Worker()
             self._workers.add(worker)
-            stopped = self._stopped
-        if stopped:
-            worker.process.kill()
-        return worker
-
-    def _end(self, worker: Worker) -> None:
-        with self._lock:
-            self._workers.discard(worker)
-        worker.stop()
+            return worker

@@ -113,7 +113,7 @@ def set_of_rows(folder: Path, scenario: Scenario, captures: Captures) -> list[Pa
 
     InputError if no row states its load; rows that do not are left out, and counted in set.toml.
     """
-    from nvmesim.study.diagnosis.rows import rows_of
+    from nvmesim.study.diagnosis.evidence import rows_of
 
     rows, left_out = rows_of(captures)
     name = _made(folder)

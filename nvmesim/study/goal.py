@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, PrivateAttr, ValidationError
 
@@ -85,23 +85,17 @@ class Goal(Strict):
         return self._base
 
 
-PERFORMANCE: Final = ("iops", "bandwidth", "cpu", "mean", "p50", "p99", "p99_9")
-"""Constraints that need a simulation."""
-
-
 def load_goal(path: str | Path) -> Goal:
     """Return the goal in the TOML file *path*; InputError in one line."""
     file = Path(path)
+    tables = read_toml(file, InputError)
+    elsewhere = outside(tables, file.parent)
+    if elsewhere:
+        raise InputError(f"{file}: {elsewhere}")
     try:
-        tables = read_toml(file, InputError)
-        elsewhere = outside(tables, file.parent)
-        if elsewhere:
-            raise InputError(elsewhere)
-        goal = goal_from_dict(tables, file.parent)
+        return goal_from_dict(tables, file.parent)
     except InputError as error:
-        text = str(error)
-        raise type(error)(text if text.startswith(str(file)) else f"{file}: {text}") from None
-    return goal
+        raise error.at(file) from None
 
 
 def goal_from_dict(tables: Any, base: Path | str = ".") -> Goal:

@@ -1,13 +1,41 @@
-"""Limits of a load: whether they hold, by how much they are missed, how probable it is."""
+"""What every search over designs shares: their names, and limits that they are held against."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any, Final
 
-from nvmesim.predict.uncertainty.goal import probability as probability
 from nvmesim.units import format_iops, format_time
+
+_BY_VALUE: Final = ("raid", "cpu", "profile", "engine", "stack", "layout")
+"""Last words of keys whose values say what they are of."""
+
+
+def design_name(values: Mapping[str, Any]) -> str:
+    """Return the values of a design in words.
+
+    >>> design_name({"volume.raid": "raid5", "drives.0.count": 8})
+    'raid5, 8 drives'
+    >>> design_name({"drives.*.count": 6, "server.interconnect.links": 2})
+    '6 drives each, links 2'
+    """
+    words = []
+    for (key, value), short in zip(values.items(), short_keys(values), strict=True):
+        plain = [p for p in key.split(".") if not p.isdigit() and p != "*"]
+        if plain == ["drives", "count"] and short == "count":
+            words.append(f"{value} drives each" if "*" in key else f"{value} drives")
+        else:
+            words.append(str(value) if short in _BY_VALUE else f"{short} {value}")
+    return ", ".join(words)
+
+
+def short_keys(keys: Iterable[str]) -> list[str]:
+    """Return the last word of each key, or the whole where two share it."""
+    named = list(keys)
+    last = [key.rpartition(".")[2] for key in named]
+    return [word if last.count(word) == 1 else key for word, key in zip(last, named, strict=True)]
 
 
 def short_by(value: float, limit: float) -> str:
@@ -42,8 +70,6 @@ class LimitMiss:
 
         >>> LimitMiss("p99", 0.00135, 0.001).words()
         'p99 is 1.35 ms: 35 % above 1 ms'
-        >>> LimitMiss("p99", 0.0135, 0.001).words()
-        'p99 is 13.5 ms: 14 times 1 ms'
         >>> LimitMiss("iops", 2.1e6, 3e6).words()
         '2.1M IOPS at most: 30 % short of 3M IOPS'
         """
@@ -56,16 +82,16 @@ class LimitMiss:
             return f"{self.what} grows without end: the load has no steady state"
         if math.isnan(self.value):
             return f"{self.what} is not known: too few requests lie beyond it, or in few episodes"
-        shown = (lambda v: f"{100 * v:.3g} %") if self.what == "cpu" else format_time
         name = "CPU" if self.what == "cpu" else self.what
+        value, limit = (
+            f"{100 * v:.3g} %" if self.what == "cpu" else format_time(v)
+            for v in (self.value, self.limit)
+        )
         if not self.sure:
-            return f"{name} is within {shown(self.limit)} but not for sure: its interval ends at " \
-                   f"{shown(self.value)}"  # fmt: skip
+            return f"{name} is within {limit} but not for sure: its interval ends at {value}"
         if self.value >= 3 * self.limit:
-            return f"{name} is {shown(self.value)}: {self.value / self.limit:.2g} times " \
-                   f"{shown(self.limit)}"  # fmt: skip
-        far = short_by(self.value, self.limit)
-        return f"{name} is {shown(self.value)}: {far} above {shown(self.limit)}"
+            return f"{name} is {value}: {self.value / self.limit:.2g} times {limit}"
+        return f"{name} is {value}: {short_by(self.value, self.limit)} above {limit}"
 
 
 @dataclass(frozen=True)
@@ -88,13 +114,11 @@ class LoadLimits:
         >>> LoadLimits(p99=1e-3).worst({"p99": 0.5e-3})
         (0.5, None)
         """
-        pressure, name = 0.0, ""
-        for known, limit in self.named().items():
-            share = values[known] / limit
+        pressure, worst = 0.0, None
+        for name, limit in self.named().items():
+            share = values[name] / limit
             if math.isnan(share):
-                return math.inf, LimitMiss(known, math.nan, limit)
+                return math.inf, LimitMiss(name, math.nan, limit)
             if share > pressure:
-                pressure, name = share, known
-        if pressure <= 1:
-            return pressure, None
-        return pressure, LimitMiss(name, values[name], self.named()[name])
+                pressure, worst = share, LimitMiss(name, values[name], limit)
+        return pressure, worst if pressure > 1 else None

@@ -1,0 +1,449 @@
+"""The cheapest candidate that meets a goal, its runner-ups, and why the others were rejected.
+
+What follows from the parts alone goes first; then operational bounds from a short run of each (no
+throughput exceeds servers over demand, at any station); only what is left is simulated to the
+precision asked for, the cheapest first, until one holds and enough runner-ups do too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import polars as pl
+
+from nvmesim.drawing import Charted
+from nvmesim.errors import InputError
+from nvmesim.measure.figures import Interval
+from nvmesim.predict.simulate import offered
+from nvmesim.predict.uncertainty.goal import probability
+from nvmesim.scenario.load import scenario_from_dict
+from nvmesim.scenario.resolve import resolve
+from nvmesim.scenario.resolved import ResolvedScenario, Volume
+from nvmesim.study.designs import design_name, short_by
+from nvmesim.study.goal import Goal, goal_from_dict, load_goal
+from nvmesim.study.sweep.api import Progress, simulated_rows, tables_of
+from nvmesim.study.sweep.plan import make_plan, put
+from nvmesim.study.sweep.point import Settings, SweepJob, to_frame
+from nvmesim.study.sweep.workers import usable_cpus
+from nvmesim.units import PS_PER_US, format_iops
+
+State = Literal["chosen", "runner-up", "not simulated", "rejected"]
+ORDER: Final[tuple[State, ...]] = ("chosen", "runner-up", "not simulated", "rejected")
+PILOT_REQUESTS: Final = 3_000
+OPEN_PILOT_REQUESTS: Final = 20_000
+"""Of an open loop: what it carries shows only once the first requests have come through."""
+SLACK: Final = 1.1
+"""A bound from a short run must miss the goal by more than this factor to reject."""
+OPEN_SLACK: Final = 1.25
+"""And what a short run of an open loop without steady state carries, by more than this one."""
+AT_LEAST: Final = ("capacity", "survives", "iops", "bandwidth")
+LATENCIES: Final = ("mean", "p50", "p99", "p99_9")
+COLUMNS: Final = {
+    # constraint: (column of a point, that of what simulation leaves of it, of its far end)
+    "iops": ("iops", "iops_simulation", "iops_low"),
+    "bandwidth": ("bytes_per_s", "iops_simulation", ""),
+    "cpu": ("cpu_logical", "", ""),
+    "mean": ("lat_mean_us", "", ""),
+    "p50": ("lat_p50_us", "", ""),
+    "p99": ("lat_p99_us", "lat_p99_simulation", "lat_p99_high_us"),
+    "p99_9": ("lat_p99_9_us", "", ""),
+}
+"""Constraints that need a simulation."""
+
+
+# What follows from the parts alone ---------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Fixed:
+    """Figures that follow from the parts alone; None: not known and not asked for."""
+
+    capacity: float
+    """Usable bytes."""
+    survives: int
+    drives: int
+    slots: int
+    lanes: int
+    power: float | None
+    """W"""
+    price: float | None
+
+
+def fixed(scenario: ResolvedScenario, goal: Goal) -> Fixed:
+    """Return the figures of *scenario*; InputError if a price or wattage that counts is missing."""
+    volumes, drives = scenario.volumes, scenario.drives
+    in_volumes = {m for v in volumes for m in (*v.members, *v.spares)}
+    loose = [d for d in drives if d.index not in in_volumes]
+    direct = sum(d.link.pcie_lanes for d in drives if d.adapter is None)
+    parts = [
+        *((d.profile.name, {"power": d.profile.power_active_w, "price": d.profile.price})
+          for d in drives),
+        *((s.cpu.name, {"power": s.cpu.tdp_w, "price": s.cpu.price}) for s in scenario.sockets),
+    ]  # fmt: skip
+
+    def total(what: str, stated: Mapping[str, float]) -> float | None:
+        """Sum over the parts; the goal's own *stated* numbers go before the profiles'."""
+        counts = goal.objective.minimize == what or getattr(goal.constraints, what) is not None
+        out = stated.get("server", 0.0)
+        for name, profile in parts:
+            known = profile[what]
+            if name not in stated and known is None:
+                if not counts:
+                    return None
+                listed = "watts" if what == "power" else "prices"
+                raise InputError(f"{name} has no {what}; add it to the goal's [{listed}]")
+            out += stated[name] if known is None or name in stated else known.value
+        return out
+
+    return Fixed(
+        capacity=sum(map(usable, volumes)) + sum(d.profile.capacity.value for d in loose),
+        survives=min([survived(v) for v in volumes] + [0 for _ in loose]),
+        drives=len(drives),
+        slots=len(drives),
+        lanes=direct + sum(a.link.pcie_lanes for a in scenario.adapters),
+        power=total("power", goal.watts),
+        price=total("price", goal.prices),
+    )
+
+
+def usable(volume: Volume) -> float:
+    """Bytes that a volume holds."""
+    n = len(volume.members)
+    if volume.raid.mirrored:
+        return n * volume.member_bytes / volume.copies
+    wide = volume.columns or n
+    return n * volume.member_bytes * (wide - volume.raid.parity) / wide
+
+
+def survived(volume: Volume) -> int:
+    """Members that may fail, whichever they are, those missing already counted.
+
+    A RAID10 may survive more by luck; one whole set of copies may also be hit at once.
+    """
+    return volume.raid.survives(len(volume.members), volume.copies) - len(volume.degraded)
+
+
+# Candidates and the answer -----------------------------------------------------------------------
+
+
+@dataclass
+class Candidate:
+    """One design and what became of it."""
+
+    number: int
+    values: dict[str, Any]
+    tables: dict[str, Any]
+    fixed: Fixed | None = None
+    row: dict[str, Any] = field(default_factory=dict)
+    state: State = "not simulated"
+    failed: str = ""
+    """The first constraint that it misses; "scenario" if it cannot be built."""
+    reason: str = ""
+    is_bounded: bool = False
+    """True if it was rejected by what a station allows, and not by what was simulated."""
+    offered: float | None = None
+    """Requests per second of an open loop; None for closed ones."""
+    p_meets: float = 1.0
+    """Least probability, over IOPS and p99, that it holds with all that is not known."""
+
+    @property
+    def name(self) -> str:
+        """Its values in words."""
+        return design_name(self.values)
+
+    def cost(self, what: str) -> float:
+        """Quantity that the objective counts."""
+        found = getattr(self.fixed, what) if self.fixed else None
+        return float("inf") if found is None else float(found)
+
+    def reject(self, constraint: str, reason: str) -> None:
+        """Note the first reason against it."""
+        self.state, self.failed, self.reason = "rejected", constraint, reason
+
+    def reject_bounded(self, row: Mapping[str, Any], asked: float) -> None:
+        """Note that a station does not reach *asked* requests per second."""
+        bound = row["bound_iops"]
+        what = f"allows {format_iops(bound)} at most"
+        if row["verdict"] == "unstable":
+            what = f"is full at {format_iops(bound)} and the backlog grows"
+        by = short_by(bound, asked)
+        self.is_bounded = True
+        self.reject("iops", f"{row['station']} {what}: {by} short of {format_iops(asked)}")
+
+    def value(self, constraint: str) -> float | None:
+        """Return how far it gets in *constraint*."""
+        if constraint in COLUMNS:
+            found = self.row.get("bound_iops" if self.is_bounded else COLUMNS[constraint][0])
+        else:
+            found = getattr(self.fixed, constraint, None)
+        return None if found is None else float(found)
+
+
+@dataclass(frozen=True)
+class Choice(Charted):
+    """The answer."""
+
+    goal: Goal
+    keys: tuple[str, ...]
+    candidates: tuple[Candidate, ...]
+    nearest: str
+    """Where nothing meets the goal: which constraint fails first, and by how much."""
+
+    @property
+    def chosen(self) -> Candidate | None:
+        """The best that meets the goal."""
+        return next((c for c in self.candidates if c.state == "chosen"), None)
+
+    @property
+    def runner_ups(self) -> list[Candidate]:
+        """Others that meet it, best first."""
+        return [c for c in self.candidates if c.state == "runner-up"]
+
+    def named(self, candidate: Candidate) -> str:
+        """Its values in words."""
+        return candidate.name
+
+    def frame(self) -> pl.DataFrame:
+        """One row a candidate, the chosen first: values, state, reason, figures, results."""
+        parts = [
+            {"state": c.state, "failed": c.failed or None, "reason": c.reason or None,
+             "p_meets": c.p_meets if c.row and c.state != "rejected" else None,
+             **(asdict(c.fixed) if c.fixed else dict.fromkeys(Fixed.__dataclass_fields__))}
+            for c in self.candidates
+        ]  # fmt: skip
+        points = [tuple(c.values.values()) for c in self.candidates]
+        found = to_frame(self.keys, points, [c.row for c in self.candidates])
+        n, text = len(self.keys), pl.DataFrame(parts, infer_schema_length=None)
+        results = found[:, n:].drop("drives", strict=False)
+        return pl.concat([found[:, :n], text, results], how="horizontal")
+
+    def __str__(self) -> str:
+        """Return the answer in one sentence."""
+        best, what = self.chosen, self.goal.objective.minimize
+        if best is None:
+            return self.nearest
+        cost = f"{best.cost(what):,.6g} {self.unit}".rstrip()
+        return f"{best.name}: least {what} ({cost}) that meets the goal"
+
+    @property
+    def unit(self) -> str:
+        """Of the objective: the currency of the prices, W, or none."""
+        return {"price": self.goal.currency, "power": "W"}.get(self.goal.objective.minimize, "")
+
+
+def choose(
+    goal: Goal | Mapping[str, Any] | str | Path,
+    *,
+    workers: int | None = None,
+    everything: bool = False,
+    progress: Progress | None = None,
+) -> Choice:
+    """Return the candidate of *goal* with the least objective that meets every constraint.
+
+    *goal* is a TOML file, or its tables, as `nvmesim choose` takes them.
+    *everything* simulates all that screening leaves, for a complete Pareto chart.
+    """
+    if isinstance(goal, str | Path):
+        goal = load_goal(goal)
+    elif not isinstance(goal, Goal):
+        goal = goal_from_dict(goal)
+    search = Search(goal, workers, progress)
+    search.screen_parts()
+    search.screen_bounds()
+    search.simulate(everything)
+    return search.choice()
+
+
+class Search:
+    """The candidates of a goal, screened and simulated step by step."""
+
+    def __init__(self, goal: Goal, workers: int | None, progress: Progress | None) -> None:
+        self.goal, self._workers, self._progress = goal, workers, progress
+        is_table = isinstance(goal.scenario, dict)
+        tables, base = tables_of(goal.scenario if is_table else goal.base / str(goal.scenario))
+        self._base = str(goal.base.absolute()) if is_table else base
+        plan = make_plan(goal.candidates)
+        self._keys = plan.keys
+        self.all = [Candidate(i, v, put(tables, v)) for i, v in enumerate(plan.changes())]
+        self._limits = {
+            name: float(limit) / (PS_PER_US if name in LATENCIES else 1)
+            for name in type(goal.constraints).model_fields
+            if (limit := getattr(goal.constraints, name)) is not None
+        }
+
+    def screen_parts(self) -> None:
+        """Reject what cannot be built, and what its parts alone rule out."""
+        failed = self.goal.missing
+        for candidate in self.all:
+            try:
+                built = resolve(scenario_from_dict(candidate.tables, self._base))
+            except InputError as error:
+                candidate.reject("scenario", str(error))
+                continue
+            candidate.fixed, candidate.offered = fixed(built, self.goal), offered(built)
+            for name, limit in self._limits.items():
+                value = None if name in COLUMNS else candidate.value(name)
+                if value is not None and not _holds(name, value, limit):
+                    candidate.reject(name, _miss(name, value, limit, self.goal.currency))
+                    break
+            if not failed:
+                continue
+            # the first members of every volume are missing while it is simulated
+            candidate.tables["volume"] = [
+                {**spec, "degraded": sorted({*volume.degraded, *range(failed)})}
+                for spec, volume in zip(
+                    candidate.tables.get("volume", []), built.volumes, strict=True
+                )
+            ]
+            try:
+                resolve(scenario_from_dict(candidate.tables, self._base))
+            except InputError as error:
+                if candidate.state != "rejected":
+                    candidate.reject("survives", f"{failed} failed: {error}")
+        if all(c.failed == "scenario" for c in self.all):
+            raise InputError(f"no candidate can be built; the first: {self.all[0].reason}")
+
+    def screen_bounds(self) -> None:
+        """Reject what no station of a short run could carry."""
+        asked = self._limits.get("iops")
+        if asked is None:
+            return
+        is_open = any("rate" in load for load in self.all[0].tables.get("workload", []))
+        few = OPEN_PILOT_REQUESTS if is_open else PILOT_REQUESTS
+        left = self._left()
+        settings = Settings(requests=few, certainty=False)
+        for candidate, row in self._rows(left, settings, "bounds", 0, len(left)):
+            if row.get("error") is not None:
+                candidate.reject("scenario", row["error"])
+            elif (
+                row["bound_iops"] * (OPEN_SLACK if row["verdict"] == "unstable" else SLACK) < asked
+            ):
+                candidate.row = {**row, "error": None}
+                candidate.reject_bounded(row, asked)
+
+    def simulate(self, everything: bool) -> None:
+        """Simulate the cheapest first, until one holds and the runner-ups do."""
+        found = done = 0
+        left = self._left()
+        waiting = iter(left)
+        while group := list(islice(waiting, max(1, self._workers or usable_cpus()))):
+            if found > self.goal.runner_ups and not everything:
+                return
+            for candidate, row in self._rows(group, Settings(), "simulated", done, len(left)):
+                self.judge(candidate, row)
+            done += len(group)
+            for candidate in group:
+                if candidate.state != "rejected":
+                    candidate.state = "runner-up" if found else "chosen"
+                    found += 1
+
+    def _left(self) -> list[Candidate]:
+        """Those not rejected, least objective first."""
+        what = self.goal.objective.minimize
+        found = [c for c in self.all if c.state != "rejected"]
+        return sorted(found, key=lambda c: (c.cost(what), c.number))
+
+    def _rows(
+        self, group: list[Candidate], settings: Settings, what: str, before: int, of: int
+    ) -> list[tuple[Candidate, dict[str, Any]]]:
+        """Simulate *group*; *before* of the *of* candidates of this step are done already."""
+
+        def say(done: int) -> None:
+            if self._progress is not None:
+                done += before
+                self._progress(f"{what}: {done} of {of}", done / of)
+
+        jobs = [SweepJob(c.number, c.tables, self._base, settings) for c in group]
+        rows = simulated_rows(jobs, self._workers, say)
+        return [(c, rows[c.number]) for c in group]
+
+    def judge(self, candidate: Candidate, row: dict[str, Any]) -> None:
+        """Hold what was simulated against the limits; reject at the first that fails."""
+        candidate.row = row
+        if row.get("error") is not None:
+            candidate.reject("scenario", row["error"])
+        elif row["verdict"] == "unstable":
+            asked = self._limits.get("iops") or row["bound_iops"] + row["backlog_per_s"]
+            candidate.reject_bounded(row, asked)
+        else:
+            for name in COLUMNS:
+                if name in self._limits and candidate.state != "rejected":
+                    self._check(candidate, name, row)
+
+    def _check(self, candidate: Candidate, name: str, row: Mapping[str, Any]) -> None:
+        column, simulated, far = COLUMNS[name]
+        limit, value = self._limits[name], row[column]
+        if value is None:
+            candidate.reject(name, f"{name} is not known: too few samples")
+        elif name == "iops" and (candidate.offered or 0.0) >= limit * (1 - 1e-9):
+            pass  # the rate is an input, and carried: how many happened to arrive says nothing
+        elif not _holds(name, value, limit):
+            candidate.reject(name, _miss(name, value, limit, ""))
+        else:
+            share = 1 + (row.get(simulated) or 0.0)
+            end = value / share if name in AT_LEAST else value * share
+            if not _holds(name, end, limit):
+                candidate.reject(name, f"{name} holds, but not for sure: {_say(name, end, '')} "
+                                 "is inside the interval of the simulation")  # fmt: skip
+            end = row.get(far) or value
+            chance = probability(Interval(value, end, end), limit, at_least=name in AT_LEAST)
+            candidate.p_meets = min(candidate.p_meets, chance)
+
+    def choice(self) -> Choice:
+        """Return the candidates in their order: chosen, runner-ups, not simulated, rejected."""
+        what = self.goal.objective.minimize
+        ordered = sorted(self.all, key=lambda c: (ORDER.index(c.state), c.cost(what), c.number))
+        for candidate in ordered:
+            if candidate.state == "not simulated":
+                candidate.reason = f"no less {what} than the runner-ups"
+        nearest = "" if ordered[0].state == "chosen" else self._nearest()
+        return Choice(self.goal, self._keys, tuple(ordered), nearest)
+
+    def _nearest(self) -> str:
+        """Which constraint fails first: the first that none passes of those that passed before."""
+        alive = self.all
+        for name in ("scenario", *type(self.goal.constraints).model_fields):
+            left = [c for c in alive if c.failed != name]
+            if not left:
+                break
+            alive = left
+        else:
+            return "no candidate meets the goal"
+        n = len(alive)
+        among = f"the {n} of {len(self.all)} candidates" if n < len(self.all) else f"{n} candidates"
+        fails = f"nothing meets the goal: {name} fails first, in"
+        known = [(value, c) for c in alive if (value := c.value(name)) is not None]
+        if not known:
+            return f"{fails} {among}: {alive[0].reason}"
+        best = (max if name in AT_LEAST else min)(known, key=lambda pair: pair[0])[1]
+        return f"{fails} all of {among} that get so far; nearest is {best.name}: {best.reason}"
+
+
+def _holds(name: str, value: float, limit: float) -> bool:
+    return value >= limit if name in AT_LEAST else value <= limit
+
+
+def _miss(name: str, value: float, limit: float, currency: str) -> str:
+    if name == "survives":
+        return f"survives {value:.0f} failed drives; the goal asks for {limit:.0f}"
+    relation = "short of" if name in AT_LEAST else "above"
+    return (
+        f"{name} {_say(name, value, currency)} is {short_by(value, limit)} {relation} "
+        f"{_say(name, limit, currency)}"
+    )
+
+
+def _say(name: str, value: float, currency: str) -> str:
+    if name == "iops":
+        return format_iops(value)
+    if name in LATENCIES:
+        return f"{value:,.4g} us"
+    shown = {
+        "capacity": f"{value / 1e12:.4g} TB", "bandwidth": f"{value / 1e9:.4g} GB/s",
+        "cpu": f"{value:.1%}", "power": f"{value:,.6g} W", "price": f"{value:,.6g} {currency}",
+    }  # fmt: skip
+    return shown.get(name, f"{value:,.6g}")
