@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from nvmesim.capture import lines
-from nvmesim.capture.readers.tables import table_rows
+from nvmesim.capture.readers import table_rows
 from nvmesim.capture.registry import read_capture
 from nvmesim.capture.requests import table as request_table
 from tests.capture import composed

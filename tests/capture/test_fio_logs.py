@@ -12,8 +12,8 @@ import pytest
 from nvmesim.capture.as_json import describe_capture
 from nvmesim.capture.capture import Capture
 from nvmesim.capture.histogram import fio_bin_index, fio_bin_value
-from nvmesim.capture.readers.fio_logs import log as fio_log
-from nvmesim.capture.readers.fio_logs.log_rows import find_layout
+from nvmesim.capture.readers.fio import fio_log
+from nvmesim.capture.readers.fio.log_rows import find_layout
 from nvmesim.capture.registry import read_capture, read_captures
 from nvmesim.errors import CaptureError
 

@@ -16,10 +16,10 @@ from numba import config
 
 from nvmesim.capture import lines
 from nvmesim.capture.lines import Notes
+from nvmesim.capture.readers import table_rows
 from nvmesim.capture.readers.block import blkparse, blkparse_kernel
-from nvmesim.capture.readers.fio_logs import log_rows as fio_log_rows
-from nvmesim.capture.readers.tables import table_rows
-from nvmesim.capture.readers.tables.table_rows import (
+from nvmesim.capture.readers.fio import log_rows as fio_log_rows
+from nvmesim.capture.readers.table_rows import (
     INTEGER,
     LETTER,
     NAME,

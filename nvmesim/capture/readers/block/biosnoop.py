@@ -15,7 +15,7 @@ import numpy as np
 
 from nvmesim.capture.capture import Capture
 from nvmesim.capture.lines import Notes
-from nvmesim.capture.readers.tables.table_rows import (
+from nvmesim.capture.readers.table_rows import (
     INTEGER,
     LETTER,
     NAME,

@@ -26,7 +26,7 @@ from nvmesim.capture.readers.block.blkparse import (
     paired_blocks,
     text_events,
 )
-from nvmesim.capture.readers.tables.table_rows import (
+from nvmesim.capture.readers.table_rows import (
     INTEGER,
     LETTER,
     OPERATION,

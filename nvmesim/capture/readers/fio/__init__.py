@@ -1,1 +1,1 @@
-"""Readers of fio's results: JSON, terse and text."""
+"""Readers of fio's reports (JSON, terse, normal output), logs and iologs, and of t/io_uring."""

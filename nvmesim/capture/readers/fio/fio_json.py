@@ -9,15 +9,19 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any, Final
 
-from nvmesim.capture.capture import Capture, Measurement
-from nvmesim.capture.fields import Fields
-from nvmesim.capture.readers.fio.fio_groups import measure_groups, tell_apart
-from nvmesim.capture.readers.fio.fio_jobs import ALL_CLIENTS, FioJob, read_jobs
-from nvmesim.capture.readers.fio.normal_lines import INTERRUPTED
+import numpy as np
+
+from nvmesim.capture.capture import Capture, Latency, Measurement, OpResult
+from nvmesim.capture.fields import MAX_COUNT, MAX_LATENCY_S, MAX_RATE, Fields
+from nvmesim.capture.histogram import fio_bin_value
+from nvmesim.capture.readers.fio.fio_groups import measure_groups, reason, tell_apart
+from nvmesim.capture.readers.fio.fio_jobs import ALL_CLIENTS, INTERRUPTED, OPS, FioJob
 from nvmesim.capture.text import Head, Source, shown
 from nvmesim.errors import CaptureError
 from nvmesim.scenario.loads.fio_options import FioOptions
@@ -28,12 +32,18 @@ _OPEN: Final = re.compile(r"(?:^|(?<=[\]\[,:]))[ \t]*[\[{](?=\s*[\[{\"}\]])", re
 _CUT_OPEN: Final = re.compile(r"^[ \t]*\{(?!\s*\})", re.MULTILINE)
 _STRAY: Final = re.compile(r"^(?:fio: |fio\[|Jobs: |client <|<\w+> )[^\n]*\n?", re.MULTILINE)
 """Lines that other threads of fio print into its JSON (fio issue 1685)."""
-_NOT_A_NUMBER: Final = re.compile(r"(:\s*)(-?)(?:nan|inf)\b")
+_NOT_A_NUMBER: Final = re.compile(r"(:\s*)(-?)(?:(nan)|inf)\b")
 _STDERR: Final = re.compile(r"^fio: .+$", re.MULTILINE)
 RAMP_END_MS: Final = 500
 """fio looks at its clock now and then, so a ramp ends somewhat late."""
 _RUNNING: Final = 0.5
 """Share of the time between two reports of a run in which its jobs ran at least."""
+_RAW_INDEX_MARK: Final = "FIO_IO_U_PLAT_"
+"""fio 2.2.12 to 2.19 print the bin's index beside keys of this name, later ones its midpoint."""
+_RAW_INDEX_END: Final = 64 * 40
+_GROUPED_RATIO: Final = 0.75
+"""Thread time over wall time that must exceed numjobs before more threads are believed."""
+_GROUPED_MIN_S: Final = 0.5
 
 
 def sniff(head: Head) -> bool:
@@ -48,29 +58,25 @@ def read(source: Source) -> Capture:
     found = _parse(source)
     runs = _final_runs(found.objects)
     warnings = list(found.warnings)
-    jobs_seen = 0
+    rows = 0
     measured: list[list[Measurement]] = []
     problems: list[CaptureError] = []
     for run in runs:
-        root = Fields(source, "", run)
         try:
-            entries = _entries(root)
-            jobs = read_jobs(entries, _common_options(root))
-            some = measure_groups(source, jobs, _disk_util(root), warnings, found.stderr)
+            jobs, util = _read_jobs(source, run), _disk_util(Fields(source, "", run))
+            measured.append(measure_groups(source, jobs, util, warnings, found.stderr))
+            rows += len(jobs)
         except CaptureError as error:
             problems.append(error)
-            continue
-        jobs_seen += len(entries)
-        measured.append(some)
     if problems and not measured:
         raise problems[0]
-    warnings += [f"left out: {str(e).removeprefix(f'{source.path}: ')}" for e in problems]
+    warnings += [f"left out: {reason(source, problem)}" for problem in problems]
     return Capture(
         file=source.path,
         format="fio-json",
         version=", ".join(dict.fromkeys(_version(run) for run in runs)),
         measurements=tuple(tell_apart(measured)),
-        rows=jobs_seen,
+        rows=rows,
         skipped=found.stray_lines,
         warnings=tuple(dict.fromkeys(warnings)),
     )
@@ -78,11 +84,8 @@ def read(source: Source) -> Capture:
 
 def jobs_of_runs(source: Source) -> list[tuple[str, list[FioJob]]]:
     """Return version and jobs of every run in *source*, without judging whether they are good."""
-    found = []
-    for run in _final_runs(_parse(source).objects):
-        root = Fields(source, "", run)
-        found.append((_version(run), read_jobs(_entries(root), _common_options(root))))
-    return found
+    runs = _final_runs(_parse(source).objects)
+    return [(_version(run), _read_jobs(source, run)) for run in runs]
 
 
 def _version(run: Mapping[str, Any]) -> str:
@@ -110,7 +113,7 @@ def _parse(source: Source) -> _Found:
             return found
         # Only now: both repairs touch the whole text, and a good file needs neither.
         mended, strays = _STRAY.subn("", text)
-        mended = _NOT_A_NUMBER.sub(_spell_constant, mended)
+        mended = _NOT_A_NUMBER.sub(lambda m: m[1] + ("NaN" if m[3] else f"{m[2]}Infinity"), mended)
         repaired = _objects(source, mended)
     except ValueError as error:  # an integer of more digits than Python converts
         raise source.error(
@@ -127,11 +130,6 @@ def _parse(source: Source) -> _Found:
         best.warnings.append(f"left out: {best.cut} reports that are cut or no JSON")
     best.stderr = best.stderr or _last_message(text)
     return best
-
-
-def _spell_constant(match: re.Match[str]) -> str:
-    name = "NaN" if match.group(0).endswith("nan") else f"{match.group(2)}Infinity"
-    return match.group(1) + name
 
 
 def _objects(source: Source, text: str) -> _Found:
@@ -163,26 +161,17 @@ def _objects(source: Source, text: str) -> _Found:
             found.stderr = _last_message(text[:start])
         found.objects += some
         last_end = at if some else last_end
-    _note_rest(found, text, last_end)
     if not found.objects and found.first_error is None:
-        what = "JSON, but none" if is_json else "text"
-        raise source.error(
-            f'holds {what} with the key "fio version" at its top' if is_json else "is not JSON",
-            "give the output of fio --output-format=json",
-        )
+        other = 'holds JSON, but none with the key "fio version" at its top'
+        do = "give the output of fio --output-format=json"
+        raise source.error(other if is_json else "is not JSON", do)
+    rest = _CUT_OPEN.search(text, last_end) if found.objects and not found.cut else None
+    if rest is not None:
+        line = text.count("\n", 0, rest.end()) + 1
+        found.warnings.append(f"what follows the last whole report is cut or none, at line {line}")
     if INTERRUPTED in text:
         found.warnings.append("the run was interrupted by a signal")
     return found
-
-
-def _note_rest(found: _Found, text: str, last_end: int) -> None:
-    """Say what starts like an object behind the last whole report."""
-    if not found.objects or found.cut:
-        return
-    match = _CUT_OPEN.search(text, last_end)
-    if match is not None:
-        line = text.count("\n", 0, match.end()) + 1
-        found.warnings.append(f"what follows the last whole report is cut or none, at line {line}")
 
 
 def _of_fio(value: object) -> Iterator[dict[str, Any]]:
@@ -202,10 +191,8 @@ def _of_fio(value: object) -> Iterator[dict[str, Any]]:
 def _keep_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Return a dict; fio repeats the key ``filename`` for several files, which ':' joins too."""
     table = dict(pairs)
-    if len(table) < len(pairs):
-        names = [str(value) for key, value in pairs if key == "filename"]
-        if len(names) > 1:
-            table["filename"] = ":".join(names)
+    if len(table) < len(pairs) and "filename" in table:
+        table["filename"] = ":".join(str(value) for key, value in pairs if key == "filename")
     return table
 
 
@@ -225,11 +212,8 @@ def _broken(source: Source, text: str, error: json.JSONDecodeError) -> Exception
 
 def _final_runs(objects: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the last object of every run: those of ``--status-interval`` are cumulative."""
-    return [
-        one
-        for one, following in zip(objects, [*objects[1:], None], strict=True)
-        if following is None or not _continues(one, following)
-    ]
+    earlier = [one for one, following in pairwise(objects) if not _continues(one, following)]
+    return [*earlier, *objects[-1:]]
 
 
 def _continues(one: Mapping[str, Any], following: Mapping[str, Any]) -> bool:
@@ -251,7 +235,7 @@ def _continues(one: Mapping[str, Any], following: Mapping[str, Any]) -> bool:
 
 def _in_ramp(table: Mapping[str, Any]) -> bool:
     """True if the jobs had not run longer than a lead-in that is not measured."""
-    common = _common_of(table)
+    common = _common_options(table)
     own = [job.get("job options") for job in _jobs_of(table)]
     given = [FioOptions({**common, **(o if isinstance(o, dict) else {})}) for o in own]
     ramp_s = max((options.ramp_s() or 0.0 for options in given), default=0.0)
@@ -262,17 +246,20 @@ def _in_ramp(table: Mapping[str, Any]) -> bool:
 def _ran_between(one: Mapping[str, Any], following: Mapping[str, Any]) -> bool:
     """True if the jobs ran on from one report to the next, as those of short runs did not."""
     before, after = one.get("timestamp_ms"), following.get("timestamp_ms")
-    if not isinstance(before, int | float) or not isinstance(after, int | float):
-        return True
-    ran_ms = _runtime_ms(following) - _runtime_ms(one)
-    return ran_ms >= _RUNNING * (after - before)
+    if isinstance(before, int | float) and isinstance(after, int | float):
+        return _runtime_ms(following) - _runtime_ms(one) >= _RUNNING * (after - before)
+    return True
 
 
 def _runtime_ms(table: Mapping[str, Any]) -> float:
     """Run times of all jobs so far: one after the other ends, and the next goes on."""
-    directions = [job.get(op) for job in _jobs_of(table) for op in ("read", "write", "mixed")]
-    times = [d.get("runtime") for d in directions if isinstance(d, dict)]
-    return sum(float(t) for t in times if isinstance(t, int | float))
+    ops = ("read", "write", "mixed")
+    times = [time for job in _jobs_of(table) for time in _of_directions(job, "runtime", ops)]
+    return sum(float(time) for time in times if isinstance(time, int | float))
+
+
+def _of_directions(job: Mapping[str, Any], key: str, ops: tuple[str, ...]) -> list[Any]:
+    return [table.get(key) for op in ops if isinstance(table := job.get(op), dict)]
 
 
 def _jobs_of(table: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -284,12 +271,10 @@ def _progress(table: Mapping[str, Any]) -> dict[tuple[int, str], int] | None:
     """Requests so far, by job."""
     done: dict[tuple[int, str], int] = {}
     for index, job in enumerate(_jobs_of(table)):
-        directions = [job.get(op) for op in ("read", "write", "trim", "mixed")]
-        counts = [d.get("total_ios") for d in directions if isinstance(d, dict)]
-        known = [count for count in counts if isinstance(count, int)]
-        if len(known) < len(counts):
+        counts = _of_directions(job, "total_ios", ("read", "write", "trim", "mixed"))
+        if not all(isinstance(count, int) for count in counts):
             return None
-        done[index, str(job.get("jobname"))] = sum(known)
+        done[index, str(job.get("jobname"))] = sum(counts)
     return done
 
 
@@ -302,33 +287,26 @@ def _started(table: Mapping[str, Any]) -> float | None:
     return float(stamp - max(known))
 
 
-def _entries(root: Fields) -> list[Fields]:
-    """Return the job entries; in client/server mode those of the clients, not fio's sum of them."""
+def _common_options(table: Mapping[str, Any]) -> dict[str, object]:
+    """``global options``: a table, in client/server mode a list of tables."""
+    given = table.get("global options")
+    tables = given if isinstance(given, list) else [given]
+    return {key: item[key] for item in tables if isinstance(item, dict) for key in item}
+
+
+def _read_jobs(source: Source, run: Mapping[str, Any]) -> list[FioJob]:
+    """Return the jobs of a *run*; of clients and servers the clients', not fio's sum of them."""
+    root = Fields(source, "", run)
     entries = list(root.rows("jobs"))
     if not entries:
         clients = list(root.rows("client_stats"))
         entries = [e for e in clients if e.text("jobname") != ALL_CLIENTS] or clients
     if not entries:
-        raise root.source.error(
-            "has no jobs", "fio ran none: look at its messages and repeat the capture"
-        )
-    return entries
-
-
-def _common_options(root: Fields) -> Mapping[str, object]:
-    """``global options`` of a run."""
-    return _common_of(root.table)
-
-
-def _common_of(table: Mapping[str, Any]) -> dict[str, object]:
-    """``global options``: a table, in client/server mode a list of tables."""
-    given = table.get("global options")
-    tables = given if isinstance(given, list) else [given]
-    common: dict[str, object] = {}
-    for item in tables:
-        if isinstance(item, dict):
-            common.update(item)
-    return common
+        do = "fio ran none: look at its messages and repeat the capture"
+        raise source.error("has no jobs", do)
+    common = _common_options(run)
+    names = Counter(_identity(entry) for entry in entries)
+    return [_job(entry, common, names[_identity(entry)]) for entry in entries]
 
 
 def _disk_util(root: Fields) -> dict[str, float]:
@@ -339,3 +317,186 @@ def _disk_util(root: Fields) -> dict[str, float]:
         if name and util is not None:
             found[shown(name, 40)] = util
     return found
+
+
+def _identity(entry: Fields) -> tuple[str, int, str]:
+    name = entry.text("jobname") or "job"
+    return entry.text("hostname") or "", entry.count("groupid") or 0, name
+
+
+def _job(entry: Fields, common: Mapping[str, object], same_name: int) -> FioJob:
+    own = entry.fields("job options")
+    options = FioOptions({**common, **(own.table if own else {})})
+    host, group, name = _identity(entry)
+    runtimes = {op: _runtime_s(entry.fields(op)) for op in (*OPS, "mixed")}
+    results: dict[str, OpResult | None] = {op: _result(entry, op) for op in OPS}
+    if not any(results.values()):
+        results["mixed"] = _result(entry, "mixed")
+    runtime = max(runtimes.values())
+    threads, notes = _threads(entry, options, same_name, runtime)
+    error, levels = entry.table.get("error"), entry.fields("iodepth_level")
+    return FioJob(
+        name=name,
+        group=group,
+        options=options,
+        reported=results,
+        runtime_s=runtime,
+        host=host,
+        # Some versions print the errno with its sign.
+        error=abs(error) if type(error) is int else entry.count("error") or 0,
+        threads=threads,
+        depth=entry.count("latency_depth"),
+        user_pct=entry.number("usr_cpu", most=1e6),
+        system_pct=entry.number("sys_cpu", most=1e6),
+        notes=(*notes, *_other_work(entry)),
+        switches=entry.count("ctx"),
+        levels={k: levels.number(k, most=1e6) or 0.0 for k in levels.table} if levels else {},
+        runtimes_s={op: runtimes[op] for op in OPS},
+    )
+
+
+def _runtime_s(table: Fields | None) -> float:
+    runtime = table.number("runtime", most=MAX_LATENCY_S * 1e6) if table else None
+    return (runtime or 0.0) / 1000
+
+
+def _threads(
+    entry: Fields, options: FioOptions, same_name: int, runtime_s: float
+) -> tuple[int, list[str]]:
+    """Return how many threads this entry stands for, and a note if the options say otherwise.
+
+    `job_runtime` sums over grouped threads (fio 3.8 on); before, an entry is one thread if there
+    are as many entries of its name as numjobs asks for.
+    """
+    asked = max(1, options.whole("numjobs", 1) or 1)
+    if asked > 1 and same_name % asked == 0:
+        return 1, []
+    thread_ms = entry.number("job_runtime", most=1e15)
+    if thread_ms is None or runtime_s < _GROUPED_MIN_S:
+        return asked, []
+    ran = thread_ms / 1000 / runtime_s
+    if ran < asked + _GROUPED_RATIO:
+        return asked, []
+    note = f"{round(ran)} threads ran where numjobs says {asked}: jobs of several sections merged"
+    return round(ran), [note]
+
+
+def _other_work(entry: Fields) -> list[str]:
+    trim, sync = entry.fields("trim"), entry.fields("sync")
+    counts = {
+        "trims are left out": trim and trim.count("total_ios"),
+        "flushes (fsync) ran between the requests": sync and sync.count("total_ios"),
+        "requests failed and were continued over": entry.count("total_err"),
+    }
+    return [f"{count} {what}" for what, count in counts.items() if count]
+
+
+def _result(entry: Fields, op: str) -> OpResult | None:
+    table = entry.fields(op)
+    if table is None:
+        return None
+    runtime_s = _runtime_s(table)
+    iops = table.number("iops", most=MAX_RATE)
+    count = table.count("total_ios")
+    if count is None:  # before fio 2.1.5 or so there is only the rate
+        count = round((iops or 0.0) * runtime_s)
+    if count == 0:
+        return None
+    n_bytes = table.number("io_bytes", most=MAX_COUNT) or 0
+    if "io_kbytes" not in table.table:  # before fio 2.21 the key io_bytes held KiB
+        n_bytes *= 1024
+    rate = table.number("bw_bytes", most=MAX_RATE)
+    if rate is None:
+        rate = 1024 * (table.number("bw", most=MAX_RATE / 1024) or 0.0)
+    if iops is None:
+        iops = count / runtime_s if runtime_s else 0.0
+    clat, lat, slat = (_latency(table, kind, count) for kind in ("clat", "lat", "slat"))
+    return OpResult(count, int(n_bytes), iops, rate, clat, lat, slat)
+
+
+def _latency(op: Fields, kind: str, op_count: int) -> Latency | None:
+    """Return the distribution at ``<kind>_ns`` (fio 3) or *kind* in us (fio 2), if it has samples.
+
+    A synchronous engine has no slat, ``gtod_reduce`` nothing at all: N is 0 or all numbers are.
+    """
+    table, per_s = op.fields(f"{kind}_ns"), 1e9
+    if table is None:
+        table, per_s = op.fields(kind), 1e6
+    if table is None:
+        return None
+    count = table.count("N")
+    mean, high = _seconds(table, "mean", per_s), _seconds(table, "max", per_s)
+    if count == 0 or not mean or not high:  # without a sample min is 2**64
+        return None
+    latency = Latency(
+        count=op_count if count is None else count,
+        mean_s=mean,
+        min_s=_seconds(table, "min", per_s),
+        max_s=high,
+        stddev_s=_seconds(table, "stddev", per_s),
+        percentiles_s=_percentiles(table, per_s),
+        **_bins(table, per_s),
+    )
+    low = latency.min_s or 0.0
+    # fio 2 cuts min and max to whole microseconds.
+    if not low - 1 / per_s <= mean * 1.001 or not mean <= high * 1.001 + 1 / per_s:
+        raise table.source.error(
+            f"{table.at('mean')} is {mean * per_s:g}, outside min {low * per_s:g} and max "
+            f"{high * per_s:g}",
+            "repeat the capture",
+        )
+    values = [latency.percentiles_s[p] for p in sorted(latency.percentiles_s)]
+    if values != sorted(values):
+        raise table.source.error(f"{table.at('percentile')} decreases", "repeat the capture")
+    return latency
+
+
+def _seconds(table: Fields, key: str, per_s: float) -> float | None:
+    value = table.number(key, most=MAX_LATENCY_S * per_s)
+    return None if value is None else value / per_s
+
+
+def _percentiles(table: Fields, per_s: float) -> dict[float, float]:
+    """Percent -> s; the unused slots of fio up to 3.3 (``"0.00" : 0``) are left out."""
+    given = table.fields("percentile")
+    if given is None:
+        return {}
+    found: dict[float, float] = {}
+    for key in given.table:
+        try:
+            percent = float(key)
+        except ValueError:
+            percent = -1.0
+        if not 0 <= percent <= 100:
+            what = f"{given.where} has the key {shown(key, 20)!r}, not a percentage"
+            raise table.source.error(what, "repeat the capture")
+        value = _seconds(given, key, per_s)
+        if value is not None and (percent > 0 or value > 0):
+            found[percent] = value
+    return found if any(found.values()) else {}
+
+
+def _bins(table: Fields, per_s: float) -> dict[str, np.ndarray]:
+    """Return the bins of json+ as the arrays of `Latency`, nothing if there are none."""
+    given = table.fields("bins")
+    if given is None:
+        return {}
+    pairs = {k: n for k, n in given.table.items() if not k.startswith(_RAW_INDEX_MARK)}
+    is_index = len(pairs) < len(given.table)
+    if not pairs:
+        return {}
+    try:
+        keys = np.array([int(key) for key in pairs], dtype=np.int64)
+        counts = np.array(list(pairs.values()))
+        top = keys.max()
+        if counts.dtype.kind != "i" or (counts < 0).any() or (keys < 0).any():
+            raise ValueError
+        if top / per_s > MAX_LATENCY_S or (is_index and top >= _RAW_INDEX_END):
+            raise ValueError
+    except (ValueError, OverflowError):
+        raise table.source.error(
+            f"{given.where} holds something that is not the count of a bin", "repeat the capture"
+        ) from None
+    values = (fio_bin_value(keys) if is_index else keys.astype(np.float64)) / per_s
+    order = np.argsort(values)
+    return {"bin_s": values[order], "bin_count": counts[order].astype(np.int64)}

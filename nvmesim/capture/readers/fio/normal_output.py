@@ -15,11 +15,23 @@ from typing import Final
 
 from nvmesim.capture.capture import Capture, Measurement, OpResult
 from nvmesim.capture.fields import checked
-from nvmesim.capture.readers.fio.fio_groups import measure_groups
-from nvmesim.capture.readers.fio.fio_jobs import ALL_CLIENTS, OPS, FioJob
-from nvmesim.capture.readers.fio.normal_lines import INTERRUPTED, SECTION, Line, read_lines
-from nvmesim.capture.readers.fio.normal_section import CUT, TRIMMED, ReportSection, section_of
-from nvmesim.capture.readers.fio.stated_load import StatedLoad, read_stated_load
+from nvmesim.capture.readers.fio.fio_groups import measure_groups, reason
+from nvmesim.capture.readers.fio.fio_jobs import ALL_CLIENTS, INTERRUPTED, OPS, FioJob
+from nvmesim.capture.readers.fio.normal_lines import (
+    SECTION,
+    Line,
+    StatedLoad,
+    read_lines,
+    read_stated_load,
+)
+from nvmesim.capture.readers.fio.normal_section import (
+    CUT,
+    OPERATION,
+    TRIMMED,
+    ReportSection,
+    prefixed,
+    section_of,
+)
 from nvmesim.capture.text import Head, Source, shown
 from nvmesim.errors import CaptureError
 from nvmesim.warning import Warning
@@ -92,37 +104,27 @@ def read(source: Source) -> Capture:
 
 def _measured(source: Source, runs: list[TextRun], warnings: list[str]) -> list[Measurement]:
     """Measurements of all *runs*; a run that is of no use is said, if another is of use."""
-    found: list[tuple[TextRun, list[Measurement]]] = []
+    found: dict[int, list[Measurement]] = {}
     problems: list[CaptureError] = []
-    for run in runs:
+    for number, run in enumerate(runs):
         try:
-            found.append((run, run.measure(source, warnings)))
+            found[number] = run.measure(source, warnings)
         except CaptureError as error:
             problems.append(error)
     if not found:
         raise problems[0]
-    warnings += [f"left out: {_reason(source, problem)}" for problem in problems]
+    warnings += [f"left out: {reason(source, problem)}" for problem in problems]
     if len(runs) == 1:
-        return found[0][1]
-    names = _names([run for run, _ in found], runs)
+        return found[0]
+    # Runs are told apart by the drive or folder of their commands, by headings, or by number.
+    targets, headings = [runs[k].load.target for k in found], [runs[k].load.heading for k in found]
+    numbers = [f"run {k + 1}" for k in found]
+    names = next(n for n in (targets, headings, numbers) if all(n) and len(set(n)) == len(n))
     return [
         replace(m, label=f"{m.label} ({name})")
-        for name, (_, some) in zip(names, found, strict=True)
-        for m in some
+        for name, measurements in zip(names, found.values(), strict=True)
+        for m in measurements
     ]
-
-
-def _reason(source: Source, error: CaptureError) -> str:
-    return str(error).removeprefix(f"{source.path}: ")
-
-
-def _names(found: list[TextRun], runs: list[TextRun]) -> list[str]:
-    """Tell runs apart by the drive or folder of their commands, by headings, or by number."""
-    for names in ([run.load.target for run in found], [run.load.heading for run in found]):
-        if all(names) and len(set(names)) == len(found):
-            return names
-    numbers = {id(run): number for number, run in enumerate(runs, start=1)}
-    return [f"run {numbers[id(run)]}" for run in found]
 
 
 @dataclass(frozen=True)
@@ -207,7 +209,7 @@ class TextRun:
         good = [job for job in jobs if job.group not in problems]
         if problems and not good:
             raise next(iter(problems.values()))
-        warnings += [f"left out: {_reason(source, problem)}" for problem in problems.values()]
+        warnings += [f"left out: {reason(source, problem)}" for problem in problems.values()]
         if self.failed and not any(section.error for section in self.sections.values()):
             warnings.append(
                 f"{len(self.failed)} jobs failed (the first: {self.failed[0]}); the others lost "
@@ -231,7 +233,7 @@ class TextRun:
         """Return the job of a summary alone, whose requests follow from the stated size."""
         options = self.load.options(0, "")
         (group, sums), *_ = self.sums.items()
-        results = {}
+        results: dict[str, OpResult | None] = {}
         for op in OPS:
             one, sizes = sums.get(op.upper()), options.block_sizes(op) or {}
             if one is None:
@@ -244,41 +246,28 @@ class TextRun:
             count = round(one.bytes / next(iter(sizes)))
             rate = 1 / one.runtime_s
             results[op] = OpResult(count, round(one.bytes), count * rate, one.bytes * rate)
-        note = Warning(
-            TRIMMED, "counts are bytes over the block size: only the run's sums are there"
-        )
+        note = "counts are bytes over the block size: only the run's sums are there"
         return FioJob(
             name="all jobs",
-            host="",
             group=group,
-            error=0,
-            threads=options.whole("numjobs", 1 if options.complete else None),
             options=options,
-            depth=None,
-            ops=results,
-            mixed=None,
+            reported=results,
             runtime_s=max((one.runtime_s for one in sums.values()), default=0.0),
-            user_pct=None,
-            system_pct=None,
-            notes=(note,),
+            threads=options.whole("numjobs", 1 if options.complete else None),
+            notes=(Warning(TRIMMED, note),),
         )
 
     def _check_sums(self, source: Source, group: int, jobs: list[FioJob]) -> None:
         """Hold the reports of *group* against the summary of what ran together."""
-        if any(job.error or job.mixed for job in jobs):
+        is_headless = any(section.is_headless for section in self.sections.values())
+        if is_headless or any(job.error or job.mixed for job in jobs):
             return
-        if any(section.is_headless for section in self.sections.values()):
-            return
-        for op, expected in self.sums.get(group, {}).items():
-            results = [job.ops.get(name) for job in jobs for name in OPS if name == op.lower()]
-            found = sum(result.bytes for result in results if result)
-            if (
-                results
-                and all(r is None or r.bytes for r in results)
-                and not expected.is_near(found)
-            ):
+        for op in OPS:
+            expected = self.sums.get(group, {}).get(op.upper())
+            sizes = [job.ops[op].bytes for job in jobs if op in job.ops]
+            if jobs and expected and all(sizes) and not expected.is_near(sum(sizes)):
                 raise source.error(
-                    f"group {group}: its reports have {found:,} B of {op.lower()}s, its summary "
+                    f"group {group}: its reports have {sum(sizes):,} B of {op}s, its summary "
                     f"{expected.printed}",
                     CUT,
                 )
@@ -369,7 +358,7 @@ class _Splitter:
     def _direction(self, line: Line) -> None:
         if self._skips:
             return
-        match = re.search(r"(read|write|trim|mixed)[ \t]*:[ \t]*(?:IOPS=|io=)", line.text)
+        match = OPERATION.search(line.text)
         op = match[1] if match else ""
         open_section = self._section
         if open_section is None or open_section.is_ended or not open_section.takes(op, line):
@@ -415,12 +404,11 @@ class _Splitter:
             run.closed.add(group)
         number = checked(self._source, "io of a summary", match["io"].replace(",", ""), most=2**60)
         # Before fio 3 the unit was binary and written without its i.
-        base = 1024.0 if match["i"] or "aggrb=" in line.text else 1000.0
-        power = "KMGTP".find(match["prefix"]) + 1 if match["prefix"] else 0
+        scale = prefixed(match["prefix"], binary=bool(match["i"]) or "aggrb=" in line.text)
         time = _SUM_TIME.search(line.text)
         seconds = int(next(filter(None, time.groups()))) / 1000 if time else 0.0
         printed = f"{match['io']}{match['prefix']}{match['i']}B"
-        self._sums.setdefault(match[1], _Sum(number * base**power, printed, seconds))
+        self._sums.setdefault(match[1], _Sum(number * scale, printed, seconds))
         self._section, self._context = None, []
 
     def _drive(self, line: Line) -> None:

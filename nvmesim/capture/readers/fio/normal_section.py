@@ -13,14 +13,14 @@ from typing import Final
 
 from nvmesim.capture.capture import Latency, OpResult
 from nvmesim.capture.fields import MAX_LATENCY_S, MAX_RATE, checked
-from nvmesim.capture.readers.fio.fio_jobs import OPS, FioJob, by_operation
+from nvmesim.capture.readers.fio.fio_jobs import OPS, FioJob, one_size
 from nvmesim.capture.readers.fio.normal_lines import Line
 from nvmesim.capture.text import Source, shown
 from nvmesim.scenario.loads.fio_options import FioOptions
 from nvmesim.warning import Warning
 
-_OP: Final = re.compile(r"\b(read|write|trim|mixed)[ \t]*:[ \t]*(?=IOPS=|io=)([^\n]*)")
-_RUNTIME: Final = re.compile(r"/\s*(\d+)msec\)|runt=\s*(\d+)msec")
+OPERATION: Final = re.compile(r"\b(read|write|trim|mixed)[ \t]*:[ \t]*(?=IOPS=|io=)([^\n]*)")
+_RUNTIME: Final = re.compile(r"(?:/\s*(?=\d+msec\))|runt=\s*)(\d+)msec")
 _BYTES: Final = re.compile(
     r"\)\(([0-9.]+)([KMGTP]?)(i?)B?/\d+msec|io=\s*([0-9.,]*[0-9])([KMGTP]?)i?B?[,;]"
 )
@@ -40,6 +40,7 @@ _ISSUED: Final = re.compile(
 )
 _TARGET: Final = re.compile(r"target=(\d+),.*?\bdepth=(\d{1,9})")
 _DEPTH: Final = re.compile(r"(>=64|\d+)=([0-9.]{1,12})%")
+_PID: Final = re.compile(r"pid=(\d+)(?::\s*(\w{3} \w{3}\s+\d+ [\d:]{8} \d{4}))?")
 _THOUSANDS: Final = re.compile(r"\d{1,3}(?:,\d{3})+")
 _PER_S: Final = {"nsec": 1e9, "usec": 1e6, "msec": 1e3}
 _SCALE: Final = {"k": 1e3, "m": 1e6, "g": 1e9}
@@ -95,10 +96,10 @@ class ReportSection:
         if not self.is_headless or not before:
             return True
         times = [_RUNTIME.search(text) for text in (before[-1][2], line.text)]
-        return op != "read" and len({time and (time[1] or time[2]) for time in times}) == 1
+        return op != "read" and len({time and time[1] for time in times}) == 1
 
     def _directions(self) -> list[re.Match[str]]:
-        found = (_OP.search(line.text) for line in self.lines if line.kind == "direction")
+        found = (OPERATION.search(line.text) for line in self.lines if line.kind == "direction")
         return [match for match in found if match]
 
     def _found(self, kind: str, pattern: re.Pattern[str]) -> re.Match[str] | None:
@@ -126,80 +127,58 @@ class ReportSection:
     def job(self, options: FioOptions, threads: int | None) -> FioJob:
         """Return the numbers of the report; CaptureError if it is cut or contradicts itself."""
         cpu, issued = self._found("cpu", _CPU), self._found("issued", _ISSUED)
-        counts = (
-            None
-            if issued is None
-            else [int(self._number("issued", n or "0", 2**62)) for n in issued.groups()]
-        )
-        target = self._found("target", _TARGET)
+        counted = issued.groups() if issued else ()
+        counts = [int(self._number("issued", n or "0", 2**62)) for n in counted]
+        target, depth = self._found("target", _TARGET), None
         if target is not None:
-            key = "latency_target" if target[1] != "0" else "iodepth"
-            value = target[1] if target[1] != "0" else target[2]
-            options = FioOptions({key: value, **options.given}, complete=options.complete)
-        found, runtimes = self._results(counts, options)
-        ops, mixed = by_operation(
-            {op: found[op] for op in OPS if op in found}, found.get("mixed"), options
-        )
-        self._check_whole(found, counts, options)
+            is_search = target[1] != "0"
+            depth = int(target[2]) if is_search else None
+            stated = {"latency_target": target[1]} if is_search else {"iodepth": target[2]}
+            options = FioOptions({**stated, **options.given}, complete=options.complete)
+        results, runtimes = self._results(counts, options)
+        self._check_whole(results, counts, options)
+        levels = next((_DEPTH.findall(x.text) for x in self.lines if x.kind == "depths"), [])
+        trims, flushes = counts[2:] or (0, 0)
         return FioJob(
             name=self.name,
-            host="",
             group=self.group,
+            options=options,
+            reported=results,
+            runtime_s=max(runtimes.values(), default=0.0),
             error=self.error,
             threads=threads,
-            options=options,
-            depth=int(target[2]) if target and target[1] != "0" else None,
-            ops=ops,
-            mixed=mixed,
-            runtime_s=max(runtimes, default=0.0),
+            depth=depth,
             user_pct=self._percent("usr", cpu[1]) if cpu else None,
             system_pct=self._percent("sys", cpu[2]) if cpu else None,
-            notes=tuple(self._notes(counts)),
+            notes=(
+                *([f"{trims} trims are left out"] if trims else []),
+                *([f"{flushes} flushes (fsync) ran between the requests"] if flushes else []),
+            ),
             switches=int(cpu[3]) if cpu and cpu[3] else None,
-            levels=self._levels(),
-            runtimes_s={
-                op: time
-                for op, time in zip((m[1] for m in self._directions()), runtimes, strict=True)
-                if op in OPS
-            },
+            levels={level: self._number("IO depths", share, 1e6) for level, share in levels},
+            runtimes_s={op: runtimes[op] for op in OPS if op in runtimes},
         )
 
-    def _notes(self, counts: list[int] | None) -> list[str]:
-        notes: list[str] = []
-        if counts and counts[2]:
-            notes.append(f"{counts[2]} trims are left out")
-        if counts and counts[3]:
-            notes.append(f"{counts[3]} flushes (fsync) ran between the requests")
-        return notes
-
     def _check_whole(
-        self, found: Mapping[str, OpResult], counts: list[int] | None, options: FioOptions
+        self, found: Mapping[str, OpResult], counts: list[int], options: FioOptions
     ) -> None:
         """Refuse a report that lacks an operation which was counted or asked for."""
         if self.error:
             return
-        if not self._directions() and counts is None:
+        if not self._directions() and not counts:
             raise self.source.error(f"the report of job {self.name!r} is not whole", CUT)
-        if self.is_headless:
+        if self.is_headless or "mixed" in found:
             return
         asked = options.read_fraction()
         for index, op in enumerate(OPS):
-            if op in found or "mixed" in found:
-                continue
-            if counts is None and asked is not None and 0 < asked < 1:
+            what = ""
+            if not counts and asked is not None and 0 < asked < 1:
                 what = f"asks for {op}s"
             elif counts and counts[index]:
                 what = f"counts {counts[index]} {op}s"
-            else:
-                continue
-            raise self.source.error(
-                f"the report of job {self.name!r} {what} and has no line of them", CUT
-            )
-
-    def _levels(self) -> dict[str, float]:
-        texts = [line.text for line in self.lines if line.kind == "depths"]
-        pairs = _DEPTH.findall(texts[0]) if texts else []
-        return {level: self._number("IO depths", share, 1e6) for level, share in pairs}
+            if what and op not in found:
+                what = f"the report of job {self.name!r} {what} and has no line of them"
+                raise self.source.error(what, CUT)
 
     def _percent(self, what: str, text: str) -> float | None:
         # A job that did nothing has used no time to divide by.
@@ -216,48 +195,41 @@ class ReportSection:
         return checked(self.source, where, value, most=most / (scale or 1.0)) * (scale or 1.0)
 
     def _results(
-        self, counts: list[int] | None, options: FioOptions
-    ) -> tuple[dict[str, OpResult], list[float]]:
+        self, counts: list[int], options: FioOptions
+    ) -> tuple[dict[str, OpResult], dict[str, float]]:
         """Return what each line of an operation, with those below it, says, and the run times."""
-        found: dict[str, OpResult] = {}
-        runtimes: list[float] = []
+        results: dict[str, OpResult] = {}
+        runtimes: dict[str, float] = {}
         starts = [n for n, line in enumerate(self.lines) if line.kind == "direction"]
-        if not starts:
-            return found, runtimes
-        for start, end in zip(starts, [*starts[1:], len(self.lines)], strict=True):
-            match = _OP.search(self.lines[start].text)
+        for start, end in zip(starts, [*starts[1:], len(self.lines)], strict=False):
+            match = OPERATION.search(self.lines[start].text)
             assert match is not None
-            op, text = match[1], match[2]
+            op, text = match.groups()
             runtime = _RUNTIME.search(text)
-            runtime_s = 0.0
+            runtimes[op] = 0.0
             if runtime is not None:
-                runtime_s = self._number("run time", runtime[1] or runtime[2], 1e12) / 1000
+                runtimes[op] = self._number("run time", runtime[1], 1e12) / 1000
             elif not counts and not (_BANDWIDTH.search(text) and _WHOLE_RATE.search(text)):
                 raise self.source.error(f"the report of job {self.name!r} is not whole", CUT)
-            count = (
-                None
-                if counts is None
-                else {
-                    "read": counts[0],
-                    "write": counts[1],
-                    "mixed": sum(counts[:2]),
-                }.get(op, 0)
-            )
-            if op != "trim" and (counts is None or count):
-                sizes = options.block_sizes("write" if op == "write" else "read") or {}
-                if op == "mixed" and sizes != (options.block_sizes("write") or {}):
-                    sizes = {}
-                size = next(iter(sizes)) if len(sizes) == 1 else None
-                found[op] = self._result(text, self.lines[start:end], count, runtime_s, size)
-            runtimes.append(runtime_s)
-        return found, runtimes
+            of_op = {"read": counts[:1], "write": counts[1:2], "mixed": counts[:2]}.get(op, [])
+            if op != "trim" and (sum(of_op) or not counts):
+                results[op] = self._result(
+                    text,
+                    self.lines[start:end],
+                    sum(of_op) if counts else None,
+                    runtimes[op],
+                    one_size(options, op),
+                )
+        return results, runtimes
 
     def _result(
         self, text: str, lines: list[Line], count: int | None, runtime_s: float, size: int | None
     ) -> OpResult:
-        printed = self._printed_rate(text)
+        match = _RATE.search(text)
+        printed = self._number("IOPS", match[1] + match[2], MAX_RATE) if match else 0.0
         if count is None or not runtime_s:
-            rate = self._refined(text, printed, size)
+            is_rounded = not printed or bool(match and match[2])
+            rate = _refined(printed, self._bandwidth(text), size) if is_rounded else printed
             count = round(rate * runtime_s) if count is None else count
         else:
             rate = min(count * (1 / runtime_s), MAX_RATE)
@@ -268,25 +240,14 @@ class ReportSection:
                     f"requests over run time make {rate:.5g}",
                     "give the report as fio wrote it",
                 )
-        n_bytes = self._bytes(text, count, size)
+        moved = self._printed_bytes(text)
+        exact = count * (size or 0)
+        # Of one block size exactly if that is what was printed, else as printed.
+        if size and (moved is None or abs(exact - moved) <= SIZE_TOLERANCE * max(exact, moved)):
+            moved = exact
+        n_bytes = round(moved or 0.0)
         per_s = n_bytes * (1 / runtime_s) if runtime_s else self._bandwidth(text)
-        latencies = self._latencies(lines, count)
-        return OpResult(count, n_bytes, rate, per_s, **latencies)
-
-    def _printed_rate(self, text: str) -> float:
-        match = _RATE.search(text)
-        return self._number("IOPS", match[1] + match[2], MAX_RATE) if match else 0.0
-
-    def _refined(self, text: str, printed: float, size: int | None) -> float:
-        """Return the rate that bandwidth and size make, where IOPS come with three digits."""
-        match, bandwidth = _RATE.search(text), self._bandwidth(text)
-        if match is None or not match[2] or not bandwidth or not printed:
-            return printed if printed or not size else bandwidth / size
-        if size is None:
-            size = 1 << max(9, round(bandwidth / printed).bit_length() - 1)
-            size = min((size, 2 * size), key=lambda s: abs(bandwidth / printed / s - 1))
-        rate = bandwidth / size
-        return rate if abs(rate / printed - 1) <= SIZE_TOLERANCE else printed
+        return OpResult(count, n_bytes, rate, per_s, **self._latencies(lines, count))
 
     def _bandwidth(self, text: str) -> float:
         """Bytes/s as printed; 0 if they are not."""
@@ -294,49 +255,36 @@ class ReportSection:
         if match is None:
             return 0.0
         # fio 3 prints MiB/s; fio 1 and 2 printed KB/s and meant KiB/s.
-        base = 1024.0 if match[3] or "io=" in text else 1000.0
-        power = "KMGT".find(match[2].upper()) + 1 if match[2] else 0
-        return self._number("bandwidth", match[1], MAX_RATE / base**power) * base**power
+        scale = prefixed(match[2].upper(), binary=bool(match[3]) or "io=" in text)
+        return self._number("bandwidth", match[1], MAX_RATE / scale) * scale
 
-    def printed_bytes(self, text: str) -> float | None:
+    def _printed_bytes(self, text: str) -> float | None:
         """Bytes as fio printed them on a direction's line (three digits or four)."""
         match = _BYTES.search(text)
         if match is None:
             return None
         number, prefix = (match[1], match[2]) if match[1] else (match[4], match[5])
         # fio 3 prints MiB, or MB with kb_base=1000; fio 1 and 2 printed MB and meant MiB.
-        base = 1000.0 if match[1] and not match[3] else 1024.0
-        size = self._number("bytes", number, 2**60) * base ** (
-            "KMGTP".find(prefix) + 1 if prefix else 0
-        )
+        size = self._number("bytes", number, 2**60)
+        size *= prefixed(prefix, binary=not match[1] or bool(match[3]))
         if size > 2**62:
             raise self.source.error(f"line {self.line}: {shown(text)!r}", "repeat the capture")
         return size
 
-    def _bytes(self, text: str, count: int, size: int | None) -> int:
-        """Bytes moved: of one block size exactly if that is what was printed, else as printed."""
-        printed = self.printed_bytes(text)
-        if size and (
-            printed is None
-            or abs(count * size - printed) <= SIZE_TOLERANCE * max(count * size, printed)
-        ):
-            return count * size
-        return 0 if printed is None else round(printed)
-
     def _latencies(self, lines: list[Line], count: int) -> dict[str, Latency | None]:
         moments: dict[str, re.Match[str]] = {}
         percentiles: dict[str, dict[float, float]] = {}
-        kind, scale = "", 1.0
+        kind, per_s = "", 1.0
         for line in lines:
             if line.kind == "moments" and (match := _MOMENTS.search(line.text)):
                 moments.setdefault(match[1], match)
             elif line.kind == "percentiles" and (match := _TITLE.search(line.text)):
-                kind, scale = match[1] or "clat", _PER_S[match[2]]
+                kind, per_s = match[1] or "clat", _PER_S[match[2]]
             elif line.kind == "percentile" and kind:
                 for percent, value in _PERCENTILE.findall(line.text):
                     rank = self._number("percentile", percent, 100)
-                    number = self._number(f"p{percent}", value.lstrip(">="), MAX_LATENCY_S * scale)
-                    percentiles.setdefault(kind, {})[rank] = number / scale
+                    number = self._number(f"p{percent}", value.lstrip(">="), MAX_LATENCY_S * per_s)
+                    percentiles.setdefault(kind, {})[rank] = number / per_s
         return {
             kind: self._latency(kind, count, moments.get(kind), percentiles.get(kind, {}))
             for kind in ("clat", "lat", "slat")
@@ -345,11 +293,11 @@ class ReportSection:
     def _latency(
         self, kind: str, count: int, moments: re.Match[str] | None, found: dict[float, float]
     ) -> Latency | None:
+        ordered = [found[p] for p in sorted(found)]
+        is_ordered = ordered == sorted(ordered)
         if moments is None:
-            is_ordered = list(found) == sorted(found) and [*found.values()] == sorted(
-                found.values()
-            )
-            return Latency(count, percentiles_s=found) if found and is_ordered else None
+            is_whole = is_ordered and list(found) == sorted(found)
+            return Latency(count, percentiles_s=found) if found and is_whole else None
         per_s = _PER_S[moments[2]]
         # What is longer than its run is said with both numbers later on.
         low, high, mean, deviation = (
@@ -357,9 +305,8 @@ class ReportSection:
         )
         if not mean or not high:
             return None
-        ordered = [found[p] for p in sorted(found)]
         # Values are printed with five digits at most.
-        if ordered != sorted(ordered) or not low * 0.99 <= mean <= high * 1.01 + 1 / per_s:
+        if not is_ordered or not low * 0.99 <= mean <= high * 1.01 + 1 / per_s:
             raise self.source.error(
                 f"line {self.line} and below: the {kind} numbers contradict each other",
                 "repeat the capture",
@@ -367,13 +314,29 @@ class ReportSection:
         return Latency(count, mean, low, high, deviation, found)
 
 
-_PID: Final = re.compile(r"pid=(\d+)(?::\s*(\w{3} \w{3}\s+\d+ [\d:]{8} \d{4}))?")
+def prefixed(prefix: str, *, binary: bool) -> float:
+    """Return the factor of a unit's prefix.
+
+    >>> prefixed("M", binary=True), prefixed("", binary=False)
+    (1048576.0, 1.0)
+    """
+    return (1024.0 if binary else 1000.0) ** ("KMGTP".find(prefix) + 1 if prefix else 0)
+
+
+def _refined(printed: float, bandwidth: float, size: int | None) -> float:
+    """Return the rate that bandwidth and size make, where IOPS come with three digits or not."""
+    if not printed or not bandwidth:
+        return printed if printed or not size else bandwidth / size
+    if size is None:
+        size = 1 << max(9, round(bandwidth / printed).bit_length() - 1)
+        size = min((size, 2 * size), key=lambda s: abs(bandwidth / printed / s - 1))
+    rate = bandwidth / size
+    return rate if abs(rate / printed - 1) <= SIZE_TOLERANCE else printed
 
 
 def section_of(source: Source, match: re.Match[str], line: int) -> ReportSection:
     """Return the section that the header *match* of `normal_lines.SECTION` starts, at *line*."""
-    numbers = [match["group"], match["jobs"], match["error"]]
-    if any(len(number) > 9 for number in numbers):
+    if any(len(match[key]) > 9 for key in ("group", "jobs", "error")):
         raise source.error(f"line {line}: {shown(match[0], 60)!r}", "repeat the capture")
     pid = _PID.search(match["rest"])
     return ReportSection(

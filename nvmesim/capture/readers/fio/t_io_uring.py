@@ -44,51 +44,40 @@ SIZE_TOLERANCE: Final = 0.03
 class _Run:
     """What one run printed, and its command."""
 
-    flags: dict[str, int] | None = None
-    """FioOptions of the command with their defaults; None if there is none."""
+    flags: dict[str, int] = field(default_factory=dict)
+    """Options of the command over their defaults; empty if there is no command."""
     settings: dict[str, str] = field(default_factory=dict)
     """Values of the lines ``polled=..., QD=...`` and ``Engine=...``."""
     submitters: set[int] = field(default_factory=set)
     files: dict[str, None] = field(default_factory=dict)
     seconds: list[re.Match[str]] = field(default_factory=list)
 
-    def flag(self, letter: str) -> int | None:
-        """Return an option of the command; None if there is no command or it has no default."""
-        return None if self.flags is None else self.flags.get(letter)
-
     def conditions(self, duration_s: float) -> Conditions:
         """Return the load, as the first lines say it, else the command; else unknown."""
-        depth = int(self.settings["QD"]) if self.settings.get("QD", "").isdecimal() else None
-        depth = self.flag("d") if depth is None else depth
-        jobs = len(self.submitters) or self.flag("n")
-        random, batch = self.flag("R"), self.flag("s")
-        engine = self.settings.get("Engine", "io_uring" if self.flags is not None else None)
-        engine = next((name for letter, name in _ENGINES if self.flag(letter)), engine)
-        polled, direct = self._yes("polled", "p"), self.flag("O") == 1
-        if "buffered" in self.settings:
-            direct = self.settings["buffered"] == "0"
-        direct = direct or engine == "io_uring_cmd"
+        flags = self.flags
+        printed = self.settings.get("QD", "")
+        depth = int(printed) if printed.isdecimal() else flags.get("d")
+        jobs = len(self.submitters) or flags.get("n")
+        random, batch = flags.get("R"), flags.get("s")
+        engine = self.settings.get("Engine", "io_uring" if flags else None)
+        engine = next((name for letter, name in _ENGINES if flags.get(letter)), engine)
+        buffered = self.settings.get("buffered", str(int(flags["O"] != 1)) if flags else None)
+        polled = self.settings.get("polled", str(flags["p"]) if flags else None)
         n_files = len(self.files)
         return Conditions(
-            read_fraction=None if self.flag("w") else 1.0,
+            read_fraction=None if flags.get("w") else 1.0,
             access=None if random is None else "random" if random else "sequential",
-            block_size=None if engine == "nop" else self.flag("b"),
+            block_size=None if engine == "nop" else flags.get("b"),
             jobs=jobs,
             iodepth=1 if engine == "pvsync2" else depth,
             targets=n_files or None,
             targets_per_job=1 if jobs and 1 < n_files <= jobs else None,
             engine=engine,
-            direct=direct if self.flags is not None or "buffered" in self.settings else None,
+            direct=None if buffered is None else buffered == "0" or engine == "io_uring_cmd",
             duration_s=duration_s,
             batch=None if batch is None else min(batch, depth or batch),
-            polled=polled,
+            polled=None if polled is None else polled != "0",
         )
-
-    def _yes(self, setting: str, letter: str) -> bool | None:
-        if setting in self.settings:
-            return self.settings[setting] != "0"
-        value = self.flag(letter)
-        return None if value is None else bool(value)
 
 
 def sniff(head: Head) -> bool:
@@ -100,13 +89,18 @@ def read(source: Source) -> Capture:
     """Read every run, and fio's own reports beside them; CaptureError if a number cannot be."""
     runs = _runs(_GOES_ON.sub(" ", source.text()))
     found = tell_apart([[_measurement(source, run)] for run in runs])
+    warnings = []
+    for m, run in zip(found, runs, strict=True):
+        n = len(run.seconds)
+        text = f"{m.label}: the mean of the last {n - n // 2} of {n} seconds"
+        warnings.append(Warning(STEADY, text, m.label))
     capture = Capture(
         file=source.path,
         format="t-io-uring",
         version=None,
         measurements=tuple(found),
         rows=sum(len(run.seconds) for run in runs),
-        warnings=tuple(_steady(m.label, run) for m, run in zip(found, runs, strict=True)),
+        warnings=tuple(warnings),
     )
     if not normal_output.sniff(source.head):
         return capture
@@ -137,7 +131,7 @@ def _runs(text: str) -> list[_Run]:
             run.files = dict.fromkeys(_FILE.findall(command[1]))
         if submitter:
             run.submitters.add(int(submitter[1]))
-            if submitter[2] and (run.flags is None or not run.files):
+            if submitter[2] and not (run.flags and run.files):
                 run.files[submitter[2]] = None
         run.settings.update(settings)
         if second:
@@ -171,11 +165,6 @@ def _measurement(source: Source, run: _Run) -> Measurement:
         source="t/io_uring",
     )
     return with_caveats(measurement, is_polled=bool(conditions.polled))
-
-
-def _steady(label: str, run: _Run) -> Warning:
-    n = len(run.seconds)
-    return Warning(STEADY, f"{label}: the mean of the last {n - n // 2} of {n} seconds", label)
 
 
 def _number(source: Source, text: str, scale: float) -> float:

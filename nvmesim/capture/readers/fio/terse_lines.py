@@ -14,10 +14,14 @@ from typing import Final
 
 from nvmesim.capture.capture import Capture, Latency, Measurement, OpResult
 from nvmesim.capture.fields import MAX_LATENCY_S, MAX_RATE, checked
-from nvmesim.capture.readers.fio.fio_groups import COUNT_TOLERANCE, measure_groups, tell_apart
-from nvmesim.capture.readers.fio.fio_jobs import OPS, FioJob, by_operation
-from nvmesim.capture.readers.fio.normal_lines import read_lines
-from nvmesim.capture.readers.fio.stated_load import StatedLoad, read_stated_load
+from nvmesim.capture.readers.fio.fio_groups import (
+    COUNT_TOLERANCE,
+    measure_groups,
+    reason,
+    tell_apart,
+)
+from nvmesim.capture.readers.fio.fio_jobs import FioJob, one_size
+from nvmesim.capture.readers.fio.normal_lines import StatedLoad, read_lines, read_stated_load
 from nvmesim.capture.text import Head, Source, shown
 from nvmesim.errors import CaptureError
 from nvmesim.scenario.loads.fio_options import FioOptions
@@ -26,19 +30,17 @@ _LINE: Final = re.compile(
     r"(?:[2-5];fio-\d[^;\n]*;|^2;)[^;\n]*;\d{1,9};-?\d{1,9};\d+;", re.MULTILINE
 )
 """Progress text may stand before it on the same line, cut wherever the terminal ended."""
-_DIRECTION: Final = 41
-"""Fields of a direction: 4 + slat 4 + clat 4 + 20 percentiles + lat 4 + bandwidth 5."""
-_DIRECTION_V5: Final = 47
-"""Version 5 adds bw_samples and five of IOPS."""
+_WIDTH: Final = {2: 41, 3: 41, 4: 41, 5: 47}
+"""Version -> fields of a direction: 4 + slat 4 + clat 4 + 20 percentiles + lat 4 + bandwidth 5.
+
+Version 5 adds bw_samples and five of IOPS.
+"""
 _TAIL: Final = 5 + 7 + 10 + 12
 """CPU, depths, latencies by us and by ms; disks and errors may follow."""
-_PERCENTILES: Final = 20
-_CLAT_MAX: Final = 9
-_LAT_MAX: Final = 33
-"""Fields of a direction with the largest latencies."""
+_SLAT, _CLAT, _PERCENTILES, _LAT = 4, 8, range(12, 32), 32
+"""Where they stand in a direction: min, max, mean and deviation; percentiles of clat."""
 _US: Final = 1e6
 _VERSION: Final = re.compile(r"^fio[- ][0-9][^\s;]*\s*$", re.MULTILINE)
-_KINDS: Final = ["read", "write", "trim"]
 _LEVELS: Final = ("1", "2", "4", "8", "16", "32", ">=64")
 _REST: Final = re.compile(r"[^;\n]{0,200};[^\n]*|\s*(?=\S)[\d.]{0,12}%?\s*")
 """The rest of a line that was wrapped: fields between semicolons, or the end of the last."""
@@ -56,7 +58,6 @@ def sniff(head: Head) -> bool:
 def read(source: Source) -> Capture:
     """Read every job line; CaptureError if none is whole, or all are nothing but zeros."""
     text = source.text()
-    banner = _banner(text)
     problems: list[str] = []
     lines = list(_lines(source, text, problems))
     if not lines:
@@ -71,18 +72,19 @@ def read(source: Source) -> Capture:
         )
     if len(runs) > 1:
         warnings.append(f"{len(runs)} runs stand in this file, each measured by itself")
-    jobs = _jobs(source, runs, _banners(runs, text), problems)
+    jobs = _jobs(source, runs, text, problems)
     warnings += [f"left out: {problem}" for problem in problems]
     measured: list[list[Measurement]] = []
-    for run, some in zip(runs, jobs, strict=True):
-        util = _disk_util(run[0]) if len(run) == 1 else {}
-        if some:
-            measured.append(measure_groups(source, some, util, warnings))
-    version = last[-1].fio_version or banner.version
+    for run, good in zip(runs, jobs, strict=True):
+        if good:
+            util = run[0].disk_util() if len(run) == 1 else {}
+            measured.append(measure_groups(source, good, util, warnings))
+    newest = last[-1]
+    version = newest.fio_version or _stated_load(text).version
     return Capture(
         file=source.path,
         format="fio-terse",
-        version=f"{version} (terse {last[-1].version})" if version else f"terse {last[-1].version}",
+        version=f"{version} (terse {newest.version})" if version else f"terse {newest.version}",
         measurements=tuple(tell_apart(measured)),
         rows=len(lines),
         warnings=tuple(warnings),
@@ -90,40 +92,34 @@ def read(source: Source) -> Capture:
 
 
 def _jobs(
-    source: Source, runs: list[list[_Line]], banners: list[StatedLoad], problems: list[str]
+    source: Source, runs: list[list[_Line]], text: str, problems: list[str]
 ) -> list[list[FioJob]]:
     """Return the jobs of each run whose numbers can be; the others are added to *problems*."""
     errors: list[CaptureError] = []
     found: list[list[FioJob]] = []
     single = sum(map(len, runs)) == 1
-    for run, banner in zip(runs, banners, strict=True):
+    rows, end = text.split("\n"), 0
+    for run in runs:
+        # The banner of a run stands between it and the run before.
+        above = "\n".join(rows[end : run[0].number])
+        load = _stated_load(text if len(runs) == 1 else above)
+        end = run[-1].number
         found.append([])
         for line in run:
             try:
-                found[-1].append(line.job(banner, single))
+                found[-1].append(line.job(load, single))
             except CaptureError as error:
                 errors.append(error)
-                problems.append(str(error).removeprefix(f"{source.path}: "))
     if not any(found):
         raise errors[0]
+    problems += [reason(source, error) for error in errors]
     return found
 
 
-def _banner(text: str) -> StatedLoad:
+def _stated_load(text: str) -> StatedLoad:
     """Return what the lines of fio in *text* say of the load."""
     lines = list(read_lines(text))
     return read_stated_load(lines, lines)
-
-
-def _banners(runs: list[list[_Line]], text: str) -> list[StatedLoad]:
-    """Return the banner of each run: what stands between it and the run before."""
-    if len(runs) == 1:
-        return [_banner(text)]
-    rows = text.split("\n")
-    ends = [0, *(run[-1].number for run in runs)]
-    return [
-        _banner("\n".join(rows[end : run[0].number])) for end, run in zip(ends, runs, strict=False)
-    ]
 
 
 def _runs(lines: list[_Line], text: str) -> list[list[_Line]]:
@@ -151,7 +147,7 @@ class _Line:
     number: int
     fields: list[str]
 
-    @property
+    @cached_property
     def version(self) -> int:
         return int(self.fields[0])
 
@@ -159,47 +155,38 @@ class _Line:
     def fio_version(self) -> str | None:
         return None if self.version == 2 else shown(self.fields[1].removeprefix("fio-"), 30)
 
-    @property
-    def start(self) -> int:
-        """Index of the job's name."""
+    @cached_property
+    def name_at(self) -> int:
+        """Index of the job's name, behind which its group and error stand."""
         return 1 if self.version == 2 else 2
 
     @cached_property
-    def directions(self) -> int:
-        """Number of blocks: those before the figures of the CPU, which end in ``%``.
+    def blocks(self) -> dict[str, int]:
+        """Operation -> index of its first field, for each before the figures of the CPU.
 
         Version 3 has no trims, an old version 2 neither. ``unified_rw_reporting`` makes one block
         of all, or adds one.
         """
+        first, width = self.name_at + 3, _WIDTH[self.version]
         usual = 2 if self.version == 3 else 3
-        for number in (usual, 2, 1, usual + 1):
-            if self._has_tail(self.start + 3 + number * self.width):
-                return number
-        return usual
+        for n in (usual, 2, 1, usual + 1):
+            # CPU and depths stand behind the last block, and end in "%".
+            at = first + n * width
+            percents = [*self.fields[at : at + 2], *self.fields[at + 5 : at + 5 + len(_LEVELS)]]
+            if len(percents) == 2 + len(_LEVELS) and all(
+                text.endswith("%") and not text.startswith("0%=") for text in percents
+            ):
+                break
+        else:
+            n = usual
+        trim = ["trim"] if self.version != 3 and n > 2 else []
+        names = ["mixed"] if n == 1 else ["read", "write", *trim, "mixed"][:n]
+        return {name: first + k * width for k, name in enumerate(names)}
 
-    def _has_tail(self, at: int) -> bool:
-        """True if CPU and depths stand at field *at*, as they do behind the last direction."""
-        percents = [*self.fields[at : at + 2], *self.fields[at + 5 : at + 5 + len(_LEVELS)]]
-        return len(percents) == 2 + len(_LEVELS) and all(
-            text.endswith("%") and not text.startswith("0%=") for text in percents
-        )
-
-    @property
-    def blocks(self) -> list[str]:
-        """Meaning of each block's counters."""
-        if self.directions == 1:
-            return ["mixed"]
-        names = ["read", "write"] if self.version == 3 or self.directions == 2 else _KINDS
-        return [*names, "mixed"][: self.directions]
-
-    @property
-    def width(self) -> int:
-        return _DIRECTION_V5 if self.version == 5 else _DIRECTION
-
-    @property
+    @cached_property
     def tail(self) -> int:
         """Index of the first field after the directions."""
-        return self.start + 3 + self.directions * self.width
+        return self.name_at + 3 + len(self.blocks) * _WIDTH[self.version]
 
     def number_at(self, index: int, most: float) -> float:
         text = self.fields[index].strip().removesuffix("%")
@@ -207,12 +194,21 @@ class _Line:
 
     @property
     def group(self) -> int:
-        return int(self.fields[self.start + 1])
+        return int(self.fields[self.name_at + 1])
 
     @property
     def drives(self) -> list[str]:
         """Fields behind the job's own figures: those of the drives, alike in a run."""
         return [text for text in self.fields[self.tail + _TAIL :] if text.strip()]
+
+    def disk_util(self) -> dict[str, float]:
+        """Disk -> busy %, from the groups of nine fields at the end."""
+        found = {}
+        for at in range(self.tail + _TAIL, len(self.fields) - 8, 9):
+            name, util = self.fields[at].strip(), self.fields[at + 8]
+            if name and util.strip().endswith("%"):
+                found[shown(name, 40)] = self.number_at(at + 8, 1e6)
+        return found
 
     def continues(self, before: _Line) -> bool:
         """True if this is a later report of the same job: time, bytes and extremes only grow.
@@ -222,71 +218,54 @@ class _Line:
         """
         if before.fields[: before.tail] == self.fields[: self.tail] or not before.runtime_ms():
             return True
-        if not before.has_latencies and self.has_latencies:
+        if not before.has_latencies() and self.has_latencies():
             return True
         if self.runtime_ms() <= _GROWTH * before.runtime_ms():
             return False
-        for k in range(min(len(OPS), self.directions)):
-            now, then = (line.start + 3 + k * line.width for line in (self, before))
-            low, high = now + 8, now + 9
+        for now, then in list(zip(self.blocks.values(), before.blocks.values(), strict=False))[:2]:
             if self.number_at(now, 2**53) < before.number_at(then, 2**53):
                 return False
-            if before.number_at(then + 9, 1e18) == 0:
-                continue
-            if self.number_at(low, 1e18) > before.number_at(then + 8, 1e18):
+            low, high = (before.number_at(then + _CLAT + k, 1e18) for k in range(2))
+            if high and self.number_at(now + _CLAT, 1e18) > low:
                 return False
-            if self.number_at(high, 1e18) < before.number_at(then + 9, 1e18):
+            if high and self.number_at(now + _CLAT + 1, 1e18) < high:
                 return False
         return True
 
-    @property
     def has_latencies(self) -> bool:
         """True if any direction has a completion or total latency."""
-        starts = [self.start + 3 + k * self.width for k in range(self.directions)]
         return any(
-            self.number_at(at + field, 1e18) > 0 for at in starts for field in (_CLAT_MAX, _LAT_MAX)
+            self.number_at(at + kind + 1, 1e18) > 0
+            for at in self.blocks.values()
+            for kind in (_CLAT, _LAT)
         )
 
-    @property
-    def identity(self) -> tuple[str, str]:
-        return self.fields[self.start], self.fields[self.start + 1]
-
     def runtime_ms(self) -> float:
-        first = self.start + 3
-        return max(self.number_at(first + k * self.width + 3, 1e12) for k in range(self.directions))
+        return max(self.number_at(at + 3, 1e12) for at in self.blocks.values())
 
-    def job(self, banner: StatedLoad, single: bool) -> FioJob:
-        name = shown(self.fields[self.start], 60)
-        group = int(self.number_at(self.start + 1, 1e9))
-        options = banner.options(group, name)
-        results = {
-            block: self._op_result(self.start + 3 + k * self.width, options, block)
-            for k, block in enumerate(self.blocks)
-        }
-        found = {op: result for op in OPS if (result := results.get(op)) is not None}
-        ops, mixed = by_operation(found, results.get("mixed"), options)
-        notes = ["trims are left out"] if results.get("trim") else []
+    def job(self, load: StatedLoad, single: bool) -> FioJob:
+        name = shown(self.fields[self.name_at], 60)
+        group = int(self.number_at(self.name_at + 1, 1e9))
+        options = load.options(group, name)
+        results = {op: self._result(at, options, op) for op, at in self.blocks.items()}
         return FioJob(
             name=name,
-            host="",
             group=group,
-            error=abs(int(self.fields[self.start + 2])),
-            threads=banner.threads if single else 1 if banner.threads else None,
             options=options,
-            depth=None,
-            ops=ops,
-            mixed=mixed,
+            reported=results,
             runtime_s=self.runtime_ms() / 1000,
+            error=abs(int(self.fields[self.name_at + 2])),
+            threads=load.threads if single else 1 if load.threads else None,
             user_pct=self.number_at(self.tail, 1e6),
             system_pct=self.number_at(self.tail + 1, 1e6),
-            notes=tuple(notes),
+            notes=("trims are left out",) if results.get("trim") else (),
             switches=round(self.number_at(self.tail + 2, 2**62)),
             levels={
                 level: self.number_at(self.tail + 5 + k, 1e6) for k, level in enumerate(_LEVELS)
             },
         )
 
-    def _op_result(self, at: int, options: FioOptions, block: str) -> OpResult | None:
+    def _result(self, at: int, options: FioOptions, op: str) -> OpResult | None:
         kib = self.number_at(at, 2**53)
         rate = self.number_at(at + 1, MAX_RATE / 1024)
         iops = self.number_at(at + 2, MAX_RATE)
@@ -294,12 +273,10 @@ class _Line:
         if not iops or not runtime_s:
             return None
         count = max(1, round(iops * runtime_s))
-        sizes = options.block_sizes("write" if block == "write" else "read") or {}
-        if block == "mixed" and sizes != (options.block_sizes("write") or {}):
-            sizes = {}
-        if len(sizes) == 1:
+        size = one_size(options, op)
+        if size is not None:
             # IOPS are printed without decimals, KiB are exact.
-            exact = int(kib) * 1024 // next(iter(sizes))
+            exact = int(kib) * 1024 // size
             if abs(exact / runtime_s - iops) <= 1 + COUNT_TOLERANCE * iops:
                 count, iops = exact, exact / runtime_s
         return OpResult(
@@ -307,9 +284,9 @@ class _Line:
             bytes=int(kib) * 1024,
             iops=iops,
             bytes_per_s=rate * 1024,
-            slat=self._latency(at + 4, count, {}),
-            clat=self._latency(at + 8, count, self._percentiles(at + 12)),
-            lat=self._latency(at + 12 + _PERCENTILES, count, {}),
+            slat=self._latency(at + _SLAT, count, {}),
+            clat=self._latency(at + _CLAT, count, self._percentiles(at)),
+            lat=self._latency(at + _LAT, count, {}),
         )
 
     def _latency(self, at: int, count: int, percentiles: dict[float, float]) -> Latency | None:
@@ -328,7 +305,7 @@ class _Line:
 
     def _percentiles(self, at: int) -> dict[float, float]:
         found: dict[float, float] = {}
-        for index in range(at, at + _PERCENTILES):
+        for index in (at + k for k in _PERCENTILES):
             percent_text, mark, value_text = self.fields[index].partition("%=")
             where = f"line {self.number}, field {index + 1}"
             percent = checked(self.source, where, percent_text, most=100)
@@ -337,9 +314,8 @@ class _Line:
                 found[percent] = value / _US
         ordered = [found[p] for p in sorted(found)]
         if ordered != sorted(ordered):
-            raise self.source.error(
-                f"line {self.number}: the percentiles decrease", "repeat the capture"
-            )
+            what = f"line {self.number}: the percentiles decrease"
+            raise self.source.error(what, "repeat the capture")
         return found if any(ordered) else {}
 
 
@@ -350,13 +326,12 @@ def _lines(source: Source, text: str, problems: list[str]) -> Iterator[_Line]:
         start = _LINE.search(row)
         if start is None:
             continue
-        line = _Line(source, number, row[start.start() :].split(";"))
         whole = row[start.start() :]
         for below in rows[number : number + _MOST_PARTS]:
             if not _REST.fullmatch(below) or _LINE.search(below):
                 break
             whole += below.strip()
-            line = _Line(source, number, whole.split(";"))
+        line = _Line(source, number, whole.split(";"))
         if len(line.fields) < line.tail + _TAIL:
             problems.append(
                 f"line {number} ends after {len(line.fields)} fields, terse version "
@@ -368,22 +343,13 @@ def _lines(source: Source, text: str, problems: list[str]) -> Iterator[_Line]:
 
 def _latest(lines: list[_Line]) -> list[_Line]:
     """Drop lines that a later one of the same job continues (``--status-interval``)."""
-    last: dict[tuple[str, str], _Line] = {}
+    last: dict[tuple[str, ...], _Line] = {}
     kept: list[_Line] = []
     for line in lines:
-        before = last.get(line.identity)
+        identity = tuple(line.fields[line.name_at : line.name_at + 2])
+        before = last.get(identity)
         if before is not None and line.continues(before):
             kept.remove(before)
         kept.append(line)
-        last[line.identity] = line
+        last[identity] = line
     return kept
-
-
-def _disk_util(line: _Line) -> dict[str, float]:
-    """Disk -> busy %, from the groups of nine fields at the end."""
-    found = {}
-    for at in range(line.tail + _TAIL, len(line.fields) - 8, 9):
-        name, util = line.fields[at].strip(), line.fields[at + 8]
-        if name and util.strip().endswith("%"):
-            found[shown(name, 40)] = line.number_at(at + 8, 1e6)
-    return found

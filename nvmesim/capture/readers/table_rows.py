@@ -129,10 +129,17 @@ class _Reader:
 
     def __init__(self, shape: Shape, names: ColumnNames) -> None:
         self._shape, self._names = shape, names
-        self._cells = {
-            name: f"c{column.at % shape.least}" for name, column in shape.columns.items()
+        self._separator = "," if shape.commas else " "
+        types = {INTEGER: pl.Int64(), SECONDS: _DECIMAL}
+        # One cell more than a row has must be missing.
+        self._schema: dict[str, pl.DataType] = {
+            **{f"c{k}": pl.String() for k in range(shape.least)},
+            **{
+                f"c{column.at % shape.least}": types.get(column.kind & ~OPTIONAL, pl.String())
+                for column in shape.columns.values()
+            },
+            "extra": pl.String(),
         }
-        self._schema = self._typed()
         self.overflow = 0
 
     def batches(self, source: Source) -> Iterator[tuple[RowBatch, bool]]:
@@ -142,16 +149,15 @@ class _Reader:
             if stop:
                 yield self.read(data[:stop].tobytes()), bool(stop < data.size)
             else:
-                nothing = {name: np.zeros(0, np.int64) for name in self._cells}
+                nothing = {name: np.zeros(0, np.int64) for name in self._shape.columns}
                 yield RowBatch(nothing, [], 0), True
 
     def read(self, raw: bytes) -> RowBatch:
         """The rows of *raw*, whole lines, in their order."""
-        raw = (
-            raw.replace(b"\r\n", b"\n")
-            if self._shape.commas
-            else _single_blanks(raw, self._shape.point)
-        )
+        if self._shape.commas:
+            raw = raw.replace(b"\r\n", b"\n")
+        else:
+            raw = _single_blanks(raw, self._shape.point)
         plain, good = self._plain(raw)
         text = np.frombuffer(raw, np.uint8)
         ends = np.flatnonzero(text == NEWLINE)
@@ -176,64 +182,39 @@ class _Reader:
         rows = {name: column[good] for name, column in plain.items()}
         return RowBatch(rows, kept, odd.len() - len(kept))
 
-    def _typed(self) -> dict[str, pl.DataType]:
-        """Type of every cell of a row, and one more that must be missing."""
-        schema: dict[str, pl.DataType] = {f"c{k}": pl.String() for k in range(self._shape.least)}
-        for name, column in self._shape.columns.items():
-            kind = column.kind & ~OPTIONAL
-            if kind == INTEGER:
-                schema[self._cells[name]] = pl.Int64()
-            elif kind == SECONDS:
-                schema[self._cells[name]] = _DECIMAL
-        return {**schema, "extra": pl.String()}
-
     def _plain(self, raw: bytes) -> tuple[Columns, np.ndarray]:
         """The wanted columns of every line, and bool[n], whether it needs no closer look."""
-        shape = self._shape
-        separator = b"," if shape.commas else b" "
+        least = self._shape.least
         # The first line fixes the number of columns.
-        first = separator.join([b"0"] * len(self._schema)) + b"\n"
+        first = self._separator.join(["0"] * len(self._schema)) + "\n"
         frame = pl.read_csv(
-            io.BytesIO(first + raw),
+            io.BytesIO(first.encode() + raw),
             has_header=False,
             schema=self._schema,
-            separator=separator.decode(),
+            separator=self._separator,
             ignore_errors=True,
             truncate_ragged_lines=True,
             quote_char=None,
             encoding="utf8-lossy",
         )[1:]
         # The last cell shows that a row is not too short, the extra one that it is not too long.
-        good: np.ndarray = frame[f"c{shape.least - 1}"].is_not_null().to_numpy().copy()
-        if shape.most == shape.least or not shape.commas:
+        good: np.ndarray = frame[f"c{least - 1}"].is_not_null().to_numpy().copy()
+        if self._shape.most == least or not self._shape.commas:
             good &= frame["extra"].is_null().to_numpy()
-        cells = {name: frame[cell] for name, cell in self._cells.items()}
-        behind = {
-            name: frame[f"c{column.at + 1}"]
-            for name, column in shape.columns.items()
-            if column.kind == TWO_NAMES
-        }
-        return self._numbers(cells, behind, good)
+        return self._numbers(lambda at: frame[f"c{at % least}"], good)
 
     def _close(self, lines: pl.Series) -> tuple[Columns, np.ndarray]:
         """The same of single *lines*, looked at closely."""
         shape = self._shape
-        split = lines.str.split("," if shape.commas else " ")
-        width = split.list.len()
+        split = lines.str.split(self._separator)
         quoted = bool(lines.str.contains('"', literal=True).any())
 
         def cell(at: int) -> pl.Series:
             text = split.list.get(at, null_on_oob=True).str.strip_chars()
             return text.str.replace(r'^"(.*)"$', "$1") if quoted else text
 
-        cells = {name: cell(column.at) for name, column in shape.columns.items()}
-        behind = {
-            name: cell(column.at + 1)
-            for name, column in shape.columns.items()
-            if column.kind == TWO_NAMES
-        }
-        good = width.is_between(shape.least, shape.most).to_numpy().copy()
-        found, good = self._numbers(cells, behind, good)
+        good = split.list.len().is_between(shape.least, shape.most).to_numpy().copy()
+        found, good = self._numbers(cell, good)
         self.overflow += sum(
             int((found[name] == NO_ROOM).sum())
             for name, column in shape.columns.items()
@@ -242,14 +223,15 @@ class _Reader:
         return found, good
 
     def _numbers(
-        self, cells: dict[str, pl.Series], behind: dict[str, pl.Series], good: np.ndarray
+        self, cell: Callable[[int], pl.Series], good: np.ndarray
     ) -> tuple[Columns, np.ndarray]:
         """Every wanted column as int64[n], and bool[n], *good* where all its cells are such."""
         found: Columns = {}
         for name, column in self._shape.columns.items():
-            kind, values = column.kind & ~OPTIONAL, cells[name]
+            kind, values = column.kind & ~OPTIONAL, cell(column.at)
             if kind == TWO_NAMES:
-                values = pl.select(pl.concat_str(values, behind[name], separator=",")).to_series()
+                both = pl.concat_str(values, cell(column.at + 1), separator=",")
+                values = pl.select(both).to_series()
             number = (
                 self._codes(values, kind)
                 if kind in _WORDS

@@ -1,4 +1,4 @@
-"""Rows of fio's per-request and averaged logs, whatever columns a version writes.
+"""Rows of fio's per-request and averaged logs, whatever columns a version writes, and their sums.
 
 No log says what its columns are. Their number, their values and, if it is known, the version
 decide: ``time_ms, value[, max], ddir, bs[, offset][, prio][, issue_ns]``. Source: fio iolog.c,
@@ -8,6 +8,7 @@ flush_samples; fio HOWTO, log file formats.
 from __future__ import annotations
 
 import io
+import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -17,8 +18,16 @@ from typing import Final
 import numpy as np
 import polars as pl
 
+from nvmesim.capture.capture import Latency, OpResult
 from nvmesim.capture.fields import MAX_LATENCY_S
+from nvmesim.capture.histogram import (
+    FIO_PERCENTILES,
+    fio_bin_index,
+    fio_bin_value,
+    percentiles_of_bins,
+)
 from nvmesim.capture.lines import NEWLINE, ahead, chunks
+from nvmesim.capture.readers.fio.fio_jobs import OPS
 from nvmesim.capture.text import Source
 
 ROW: Final = re.compile(
@@ -40,6 +49,16 @@ US_BELOW: Final = 1000
 """No drive answers in less than 1 us, so a median below this many units is not in ns."""
 IDLE: Final = 0.05
 """Mean number in flight below which a log in ns is rather one in us with a thousand times more."""
+N_BINS: Final = 64 * 45
+"""Bins up to 2**50 ns, 13 days."""
+N_WINDOWS: Final = 4096
+"""Windows of the series for drift; their width doubles when the log outgrows them."""
+FIRST_WINDOW_NS: Final = 10**8
+STEP_NS: Final = 10**9
+"""Rows of threads interleave by less; a longer step back starts another job or run."""
+DRIFT: Final = 0.2
+"""Change of the mean between the first and last quarter that is worth a warning."""
+MIN_DRIFT_S: Final = 1.0
 
 
 @dataclass(frozen=True)
@@ -52,11 +71,6 @@ class LogLayout:
     t0_ms: int = 0
     guesses: tuple[str, ...] = ()
     """Decisions made from values because no version was known."""
-
-    @property
-    def has_issue(self) -> bool:
-        """True if each row has the time of its issue."""
-        return "issue_ns" in self.columns
 
 
 def version_of(text: str | None) -> tuple[int, int] | None:
@@ -83,24 +97,20 @@ def find_layout(rows: list[list[str]], version: tuple[int, int] | None, kind: st
     columns = ["time_ms", "value", *(["max"] if has_max else []), "ddir", "bs"]
     rest = [[row[k] for row in same] for k in range(len(columns), width)]
     columns += _rest(rest, version)
-    bs = columns.index("bs")
+    bs, first_ms = columns.index("bs"), min(int(row[0]) for row in same)
     layout = LogLayout(
         columns=tuple(columns),
         is_averaged=_mostly(row[bs] == "0" for row in same),
-        t0_ms=_start_ms(same),
+        t0_ms=first_ms if EPOCH_MS < first_ms <= MAX_TIME_MS else 0,
     )
-    if kind in ("bw", "iops"):
-        return layout
-    return _with_unit(layout, same, version)
+    return layout if kind in ("bw", "iops") else _with_unit(layout, same, version)
 
 
 def _rest(rest: list[list[str]], version: tuple[int, int] | None) -> list[str]:
     """Name the columns behind the block size."""
     if len(rest) == 1:
-        has_prio = version is None or version >= SINCE_PRIO
-        if version is None and not _mostly(map(_is_prio, rest[0])):
-            has_prio = False
-        return ["prio" if has_prio else "offset"]
+        is_prio = _mostly(map(_is_prio, rest[0])) if version is None else version >= SINCE_PRIO
+        return ["prio" if is_prio else "offset"]
     if len(rest) == 2:
         is_timed = _mostly(map(_is_prio, rest[0])) and not _mostly(map(_is_prio, rest[1]))
         return ["prio", "issue_ns"] if is_timed else ["offset", "prio"]
@@ -115,11 +125,6 @@ def _mostly(votes: Iterable[bool]) -> bool:
     """True if more than half of *votes* are for it: a damaged row decides nothing."""
     given = list(votes)
     return 2 * sum(given) > len(given)
-
-
-def _start_ms(rows: list[list[str]]) -> int:
-    first = min(int(row[0]) for row in rows)
-    return first if EPOCH_MS < first <= MAX_TIME_MS else 0
 
 
 def _with_unit(
@@ -200,29 +205,16 @@ def _good_rows(frame: pl.DataFrame, layout: LogLayout) -> Rows:
     """The rows of *frame* but the first that can be true."""
     numbers = [name for name in layout.columns if name not in TEXTS]
     texts = [name for name in layout.columns if name == "prio"]
-    blanks = {name: frame[name].null_count() for name in (*numbers, *texts, "extra")}
     n = frame.height - 1
     good: np.ndarray = np.ones(n, np.bool_)
-    # The first line has no blank.
-    if sum(blanks.values()) != n or blanks["extra"] != n:
+    # The first line has no blank; all others have no extra column.
+    blanks = [frame[name].null_count() for name in (*numbers, *texts, "extra")]
+    if sum(blanks) != n or blanks[-1] != n:
         frame = frame.select(pl.col(numbers).fill_null(-1), pl.col(*texts, "extra").is_null())
         for name in texts:
             good &= ~frame[name].to_numpy()[1:]
         good &= frame["extra"].to_numpy()[1:]
     columns = {name: frame[name].to_numpy()[1:] for name in numbers}
-    good &= _is_good(columns, layout)
-    kept = columns if good.all() else {name: column[good] for name, column in columns.items()}
-    return Rows(
-        time_ns=(kept["time_ms"] - layout.t0_ms) * NS_PER_MS,
-        value=kept["value"] * layout.ns_per_unit,
-        op=kept["ddir"],
-        bytes=kept["bs"],
-        offset=kept.get("offset"),
-        issue_ns=kept.get("issue_ns"),
-    )
-
-
-def _is_good(columns: dict[str, np.ndarray], layout: LogLayout) -> np.ndarray:
     # Long runs may hold rows of zeros (fio issue 152).
     least = 0 if layout.is_averaged else 1
     bounds = {
@@ -234,8 +226,130 @@ def _is_good(columns: dict[str, np.ndarray], layout: LogLayout) -> np.ndarray:
         "offset": (0, 2**62),
         "issue_ns": (0, 2**62),
     }
-    good: np.ndarray = np.ones(columns["value"].size, np.bool_)
     for name, column in columns.items():
         low, high = bounds[name]
         good &= (column >= low) & (column <= high)
-    return good
+    kept = columns if good.all() else {name: column[good] for name, column in columns.items()}
+    return Rows(
+        time_ns=(kept["time_ms"] - layout.t0_ms) * NS_PER_MS,
+        value=kept["value"] * layout.ns_per_unit,
+        op=kept["ddir"],
+        bytes=kept["bs"],
+        offset=kept.get("offset"),
+        issue_ns=kept.get("issue_ns"),
+    )
+
+
+class LogStats:
+    """Counts, sums, extremes and a histogram of 0.8 % an operation, and means over time.
+
+    Its memory does not grow with the log.
+    """
+
+    def __init__(self, kind: str, is_averaged: bool) -> None:
+        self.kind, self.is_averaged = kind, is_averaged
+        self.is_latency = kind in ("clat", "lat", "slat")
+        self.rows = self.skipped = 0
+        self.count = [0, 0]
+        self.sizes: set[int] = set()
+        self._bytes, self._total, self._squares = [0, 0], [0, 0], [0.0, 0.0]
+        self._low, self._high = [2**62, 2**62], [0, 0]
+        self._bins = np.zeros((2, N_BINS), np.int64)
+        self._steps_back = self._before_ns = self._last_ns = 0
+        self._first_ns, self._window_ns = 2**62, FIRST_WINDOW_NS
+        self._windows = np.zeros((2, 2, N_WINDOWS))
+        """By operation: rows, and the sum of their values, of each window."""
+
+    def add(self, rows: Rows, skipped: int) -> None:
+        """Count *rows*, and how many were skipped between them."""
+        self.skipped += skipped
+        self.rows += rows.value.size
+        if not rows.value.size:
+            return
+        time = rows.time_ns
+        before = np.concatenate(([self._before_ns], time[:-1]))
+        self._steps_back += int(np.count_nonzero(before - time > STEP_NS))
+        self._before_ns = int(time[-1])
+        self._first_ns = min(self._first_ns, int(time.min()))
+        self._last_ns = max(self._last_ns, int(time.max()))
+        while self._last_ns // self._window_ns >= N_WINDOWS:
+            halves = self._windows[:, :, ::2] + self._windows[:, :, 1::2]
+            self._windows = np.concatenate((halves, np.zeros_like(halves)), axis=2)
+            self._window_ns *= 2
+        if len(self.sizes) < 2:
+            self.sizes.update((int(rows.bytes.min()), int(rows.bytes.max())))
+        for k in range(2):
+            mine = rows.op == k
+            if mine.any():
+                self._add_op(k, time[mine], rows.value[mine], rows.bytes[mine])
+
+    def end_file(self) -> None:
+        """Say that the next rows are of another file, whose times start anew."""
+        self._before_ns = 0
+
+    def _add_op(self, k: int, time: np.ndarray, value: np.ndarray, n_bytes: np.ndarray) -> None:
+        self.count[k] += len(value)
+        self._bytes[k] += int(n_bytes.sum())
+        # 100,000 rows of a batch x 2**50 ns stay below 2**67: a float sum cannot wrap.
+        is_safe = int(value.max()) < 2**40
+        self._total[k] += int(value.sum() if is_safe else value.sum(dtype=np.float64))
+        self._low[k] = min(self._low[k], int(value.min()))
+        self._high[k] = max(self._high[k], int(value.max()))
+        real = value.astype(np.float64)
+        self._squares[k] += float((real * real).sum())
+        self._bins[k] += np.bincount(fio_bin_index(value), minlength=N_BINS)[:N_BINS]
+        window = np.maximum(time, 0) // self._window_ns
+        self._windows[k, 0] += np.bincount(window, minlength=N_WINDOWS)
+        self._windows[k, 1] += np.bincount(window, weights=real, minlength=N_WINDOWS)
+
+    @property
+    def span_s(self) -> float:
+        """Time from the start of the job, or the first row if that is late, to the last row."""
+        start = 0 if self._first_ns < 10**9 else self._first_ns
+        return max(self._last_ns - start, 0) / 10**9
+
+    def result(self, k: int) -> OpResult:
+        """Return what operation *k* (0 reads, 1 writes) did."""
+        rate = 1 / self.span_s if self.span_s else 0.0
+        count, n_bytes = self.count[k], self._bytes[k]
+        latency = {self.kind: self._latency(k)} if self.is_latency else {}
+        return OpResult(count, n_bytes, count * rate, n_bytes * rate, **latency)
+
+    def _latency(self, k: int) -> Latency:
+        count = self.count[k]
+        mean = self._total[k] / count
+        used = np.flatnonzero(self._bins[k])
+        counts = self._bins[k][used]
+        values = fio_bin_value(used) / 10**9
+        return Latency(
+            count=count,
+            mean_s=mean / 10**9,
+            min_s=self._low[k] / 10**9,
+            max_s=self._high[k] / 10**9,
+            stddev_s=math.sqrt(max(self._squares[k] / count - mean * mean, 0.0)) / 10**9,
+            percentiles_s=percentiles_of_bins(values, counts, FIO_PERCENTILES),
+            bin_s=values,
+            bin_count=counts,
+        )
+
+    def caveats(self) -> list[str]:
+        """Say what the values over time show: drift, and steps back."""
+        if self._steps_back:
+            times = self._steps_back
+            return [f"its times step back {times} times: it holds several jobs or runs"]
+        used = self._last_ns // self._window_ns + 1
+        quarter = used // 4
+        if self.span_s < MIN_DRIFT_S or quarter < 2:
+            return []
+        found = []
+        for k, op in enumerate(OPS):
+            counts, sums = self._windows[k]
+            ends = slice(0, quarter), slice(used - quarter, used)
+            means = [sums[end].sum() / counts[end].sum() for end in ends if counts[end].any()]
+            change = means[1] / means[0] - 1 if len(means) == 2 and means[0] else 0.0
+            if abs(change) > DRIFT:
+                found.append(
+                    f"drift: mean {self.kind} of {op}s {change:+.0%} from the first quarter to the "
+                    "last"
+                )
+        return found

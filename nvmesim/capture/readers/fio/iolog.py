@@ -12,15 +12,9 @@ from typing import Final
 
 import polars as pl
 
-from nvmesim.capture.capture import (
-    REQUEST_SCHEMA,
-    Capture,
-    Conditions,
-    Measurement,
-    Op,
-    OpResult,
-)
+from nvmesim.capture.capture import REQUEST_SCHEMA, Capture, Conditions, Measurement, Op, OpResult
 from nvmesim.capture.lines import Notes, line_frames
+from nvmesim.capture.readers.fio.fio_jobs import OPS
 from nvmesim.capture.requests.table import lazy_table
 from nvmesim.capture.text import Head, Source
 
@@ -37,8 +31,6 @@ STEP_NS: Final = 10**9
 """Threads' lines interleave by less; a longer step back starts another run."""
 KEEP_ROWS: Final = 2_000_000
 """Requests kept in memory; those of a longer log are read again when they are used."""
-OPS: Final[tuple[Op, ...]] = ("read", "write")
-_NUMBERS: Final = ("time", "offset", "bytes")
 
 
 def sniff(head: Head) -> bool:
@@ -56,7 +48,16 @@ def read(source: Source) -> Capture:
     rows = 0
     for frame in _frames(source, version, notes):
         rows += frame.height
-        sums.append(_sums(frame))
+        sums.append(
+            frame.group_by("op", "device").agg(
+                count=pl.len(),
+                total=pl.col("bytes").sum(),
+                smallest=pl.col("bytes").min(),
+                largest=pl.col("bytes").max(),
+                first=pl.col("issue_ns").min(),
+                last=pl.col("issue_ns").max(),
+            )
+        )
         kept.append(frame)
         if rows > KEEP_ROWS:
             kept.clear()
@@ -92,11 +93,11 @@ def _frames(source: Source, version: int, notes: Notes) -> Iterator[pl.DataFrame
     last_ns = -(2**62)
     is_first = True
     for lines in line_frames(source, notes):
-        text = lines["line"][1:] if is_first else lines["line"]
+        text = lines[1:] if is_first else lines
         is_first = False
-        text = text.filter(text.str.strip_chars() != "")
-        found = text.to_frame().select(pl.col("line").str.extract_groups(_LINE)).unnest("line")
-        found = found.with_columns(pl.col(_NUMBERS).cast(pl.Int64))
+        text = text.filter(pl.col("line").str.strip_chars() != "")
+        found = text.select(pl.col("line").str.extract_groups(_LINE)).unnest("line")
+        found = found.with_columns(pl.col("time", "offset", "bytes").cast(pl.Int64))
         if version == 2:
             waits = pl.when(pl.col("action") == "wait").then(pl.col("offset")).otherwise(0)
             clock = waits.fill_null(0).clip(0, MAX_TIME_US).cum_sum() * NS_PER_US + clock_ns
@@ -119,27 +120,13 @@ def _frames(source: Source, version: int, notes: Notes) -> Iterator[pl.DataFrame
         if good.height:
             back += int(good["issue_ns"][0]) - last_ns < -STEP_NS
             last_ns = int(good["issue_ns"][-1])
-        yield good.select(_column(name, dtype) for name, dtype in REQUEST_SCHEMA.items())
+        good = good.rename({"action": "op"})
+        yield good.select(
+            (pl.col(name) if name in good.columns else pl.lit(None)).cast(dtype).alias(name)
+            for name, dtype in REQUEST_SCHEMA.items()
+        )
     notes.say(back, "places where the time steps back by more than a second")
     notes.say(others, "trims and flushes are left out")
-
-
-def _column(name: str, dtype: pl.DataType | type[pl.DataType]) -> pl.Expr:
-    source = {"op": "action"}.get(name, name)
-    known = ("issue_ns", "op", "bytes", "offset", "device")
-    return (pl.col(source) if name in known else pl.lit(None)).cast(dtype).alias(name)
-
-
-def _sums(frame: pl.DataFrame) -> pl.DataFrame:
-    """Return counts, bytes and extremes by operation and device."""
-    return frame.group_by("op", "device").agg(
-        count=pl.len(),
-        total=pl.col("bytes").sum(),
-        smallest=pl.col("bytes").min(),
-        largest=pl.col("bytes").max(),
-        first=pl.col("issue_ns").min(),
-        last=pl.col("issue_ns").max(),
-    )
 
 
 def _measurement(sums: pl.DataFrame, rows: int) -> Measurement:

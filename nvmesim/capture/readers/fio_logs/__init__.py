@@ -1,1 +1,0 @@
-"""Readers of fio's logs: latency and bandwidth logs, histogram logs, iologs."""

@@ -1,0 +1,208 @@
+"""Readers of published block traces: a line a request, recognised by their columns.
+
+Sources: the READMEs of MSR Cambridge (SNIA 388), Alibaba block traces 2020, Tencent CBS (SNIA
+27917), K5cloud 2018, SYSTOR '17 (SNIA 4928), SPC trace file format 1.0.1, the replayer of
+huaicheng.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from nvmesim.capture.capture import Capture
+from nvmesim.capture.lines import Notes
+from nvmesim.capture.readers.table_rows import (
+    INTEGER,
+    LETTER,
+    NAME,
+    OPTIONAL,
+    SECONDS,
+    TWO_NAMES,
+    ColumnNames,
+    Columns,
+    Shape,
+    TableColumn,
+    table_batches,
+)
+from nvmesim.capture.requests.table import Block, requests_capture
+from nvmesim.capture.requests.tally_kernel import UNKNOWN_TIME
+from nvmesim.capture.requests.timed import LARGEST_TIME, LONGEST_NS, Timed, sane_rows, timed_rows
+from nvmesim.capture.text import Head, Source
+
+FORMAT: Final = "public-trace"
+SECTOR: Final = 512
+MAX_SECTOR: Final = 2**53
+MAX_SECTORS: Final = 2**32
+HEAD_LINES: Final = 50
+FILETIME_1970: Final = 116_444_736_000_000_000
+"""Windows counts units of 100 ns from 1601."""
+_JOINT = re.compile(r'"?[ \t]*,[ \t]*"?')
+"""Between the two names of `TWO_NAMES`."""
+
+
+@dataclass(frozen=True)
+class TraceLayout:
+    """One trace format: how to know it, its columns, and what they mean."""
+
+    name: str
+    header: str
+    """First column's name where a header line may stand."""
+    sniff: str
+    columns: Mapping[str, int]
+    """Kinds of the columns in their order; ``time`` is that of the issue, ``response`` a latency.
+
+    An optional response is blank in rows that are right and have no answer.
+    """
+    unit_ns: int = 1
+    """Of times."""
+    per_ns: int = 1
+    """Units of times in a ns."""
+    epoch: int = 0
+    """Time of 1970."""
+    sectors: tuple[str, ...] = ()
+    """Columns that count sectors."""
+    device: str = ""
+    """Text before the device's name."""
+    read: int = ord("R")
+    write: int = ord("W")
+    """Words for read and write."""
+    most: int = 0
+    """Columns of a row at most, if there may be others behind."""
+    caveat: str = ""
+    """Assumptions about the columns, said as a warning."""
+
+    @property
+    def shape(self) -> Shape:
+        """Where its columns stand."""
+        found, at = {}, 0
+        for name, kind in self.columns.items():
+            found[name] = TableColumn(at, kind)
+            at += 2 if kind == TWO_NAMES else 1
+        return Shape(found, at, self.most or at)
+
+
+LAYOUTS: Final = (
+    TraceLayout(
+        "msr-cambridge", "Timestamp",
+        r'(?i)^"?\d{17,18}"?,[^,]*,\d+,"?(?:Read|Write)"?,\d+,\d+,\d+\s*$',
+        {"time": INTEGER, "device": TWO_NAMES, "op": LETTER, "offset": INTEGER, "size": INTEGER,
+         "response": INTEGER},
+        unit_ns=100, epoch=FILETIME_1970,
+    ),
+    TraceLayout(
+        "alibaba", "device_id", r"^\d+,[RW],\d+,\d+,\d{15,17}\s*$",
+        {"device": NAME, "op": LETTER, "offset": INTEGER, "size": INTEGER, "time": INTEGER},
+        unit_ns=1000,
+    ),
+    TraceLayout(
+        "tencent-cbs", "Timestamp", r"^1\d{9},\d+,\d+,[01],\d+\s*$",
+        {"time": INTEGER, "offset": INTEGER, "size": INTEGER, "op": INTEGER, "device": NAME},
+        unit_ns=10**9, sectors=("offset", "size"), read=0, write=1,
+    ),
+    TraceLayout(
+        "k5cloud", "ID", r"^\d+,\d+\.\d+,[RW],\d+,\d+\s*$",
+        {"device": NAME, "time": SECONDS, "op": LETTER, "offset": INTEGER, "size": INTEGER},
+    ),
+    TraceLayout(
+        "systor17", "Timestamp",
+        r"^(?:Timestamp,Response,IOType,LUN|\d+\.\d+,\d+\.\d+,[RW],\d+,\d+,\d+\s*$)",
+        {"time": SECONDS, "response": SECONDS | OPTIONAL, "op": LETTER | OPTIONAL, "device": NAME,
+         "offset": INTEGER, "size": INTEGER},
+        device="lun",
+    ),
+    TraceLayout(
+        "spc", "ASU", r"^\d{1,4},\d+,\d+,[RWrw],\d+\.\d+(?:,.*)?\s*$",
+        {"device": NAME, "offset": INTEGER, "size": INTEGER, "op": LETTER, "time": SECONDS},
+        most=64, sectors=("offset",), device="asu",
+    ),
+    TraceLayout(
+        "replayer", "timestamp", r"^\d+\.\d+,\d+,\d+,\d+,[01]\s*$",
+        {"time": SECONDS, "device": NAME, "offset": INTEGER, "size": INTEGER, "op": INTEGER},
+        per_ns=1000, device="disk", read=1, write=0,
+        caveat="its last column is taken as 1 reads, 0 writes, its first as ms",
+    ),
+)  # fmt: skip
+
+
+def find_layout(head: Head) -> TraceLayout | None:
+    """The layout that a line near the start has, or None."""
+    text = "\n".join(head.text.split("\n", HEAD_LINES + 1)[:HEAD_LINES])
+    return next((layout for layout in LAYOUTS if re.search(layout.sniff, text, re.M)), None)
+
+
+def sniff(head: Head) -> bool:
+    """True if *head* is of a published trace."""
+    return find_layout(head) is not None
+
+
+def read(source: Source) -> Capture:
+    """Read a trace with a line a request; CaptureError if it holds none."""
+    layout = find_layout(source.head)
+    if layout is None:
+        raise source.error("is not a trace with a line a request", "give the trace as published")
+
+    def blocks(source: Source, notes: Notes) -> Iterator[Block]:
+        return timed_rows(_batches(source, layout, notes), notes)
+
+    return requests_capture(source, layout.name, blocks)
+
+
+def _batches(source: Source, layout: TraceLayout, notes: Notes) -> Iterator[Timed]:
+    """Sane rows of the trace; the others are counted."""
+    names = ColumnNames()
+    if layout.caveat:
+        notes.warnings.append(layout.caveat)
+    start: int | None = None
+    unanswered = 0
+    header = layout.header.encode()
+
+    def is_header(line: bytes) -> bool:
+        return line.split(b",")[0].strip().strip(b'"') == header
+
+    for batch in table_batches(source, layout.shape, names, notes, is_header):
+        columns = batch.columns
+        if "response" in columns:
+            answered = columns["response"] != UNKNOWN_TIME
+            unanswered += int((~answered).sum())
+            columns = {name: values[answered] for name, values in columns.items()}
+        if columns["time"].size == 0:
+            continue
+        if start is None:
+            start = int(columns["time"][0])
+        found = _timed(columns, layout, start, names.known)
+        good = sane_rows(found, latency="response" in columns)
+        notes.skipped += int((~good).sum())
+        yield found.where(good)
+    notes.say(unanswered, "requests without a response (left out)")
+
+
+def _timed(columns: Columns, layout: TraceLayout, start: int, names: list[str]) -> Timed:
+    limit = LARGEST_TIME // layout.unit_ns
+    # Times in ns would leave int64, were there no bounds.
+    ticks, first = (
+        np.clip(time - layout.epoch, -limit, limit) for time in (columns["time"], start)
+    )
+    issue = (ticks - first) * layout.unit_ns // layout.per_ns
+    complete = np.full(issue.size, UNKNOWN_TIME)
+    if "response" in columns:
+        longest = LONGEST_NS // layout.unit_ns + 1
+        complete = issue + np.minimum(columns["response"], longest) * layout.unit_ns
+    offset, size, op = columns["offset"], columns["size"], columns["op"]
+    if "offset" in layout.sectors:
+        offset = np.minimum(offset, MAX_SECTOR) * SECTOR
+    if "size" in layout.sectors:
+        size = np.minimum(size, MAX_SECTORS) * SECTOR
+    return Timed(
+        issue=issue,
+        complete=complete,
+        op=np.where(op == layout.write, 1, np.where(op == layout.read, 0, 4)),
+        bytes=size,
+        offset=offset,
+        device=columns["device"],
+        names=[layout.device + _JOINT.sub(".", name) for name in names],
+    )

@@ -1,1 +1,0 @@
-"""Readers of tables: points typed from datasheets, and published block traces."""
