@@ -56,10 +56,9 @@ def describe(files: Sequence[str | PathLike[str]]) -> str:
 
 def description(files: Sequence[str | PathLike[str]]) -> Description:
     """Return what `describe` writes, and apart from it what was read, missing and assumed."""
-    from nvmesim.describe.merge import merged
     from nvmesim.describe.place import place
     from nvmesim.describe.scenario_file import scenario_text, supposed_of
-    from nvmesim.describe.sections import read_file
+    from nvmesim.describe.sections import merged, read_file
     from nvmesim.scenario.load import scenario_from_dict
     from nvmesim.scenario.resolve import resolve
 

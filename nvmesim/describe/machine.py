@@ -51,33 +51,41 @@ def _flat(entries: Any) -> Iterator[tuple[str, str]]:
         field = str(entry.get("field", "")).strip().removesuffix(":").rstrip()
         yield field, str(entry.get("data") or "")
         children = entry.get("children")
-        if isinstance(children, list):
-            todo.extend(reversed(children))
+        todo += reversed(children) if isinstance(children, list) else []
 
 
 def _facts(source: Source, fields: Mapping[str, str]) -> Facts:
-    sockets = _whole(source, fields, "Socket(s)")
-    threads = _whole(source, fields, "Thread(s) per core")
+    def whole(key: str) -> int | None:
+        text = fields.get(key)
+        if text is not None and not re.fullmatch(r"[1-9]\d{0,5}", text):
+            raise source.error(f"{key} is {shown(text)!r}, not a number from 1", _AGAIN)
+        return None if text is None else int(text)
+
+    sockets, threads = whole("Socket(s)"), whole("Thread(s) per core")
     if sockets is None and "Core(s) per cluster" in fields:
         raise source.error("describes clusters, not sockets (an Arm machine)", "write the scenario")
-    cores = _whole(source, fields, "Core(s) per socket")
+    cores = whole("Core(s) per socket")
     if sockets is None or cores is None or threads is None:
         raise source.error(
-            "is cut, or not in English: sockets, cores or threads per core are "
-            "missing", f"{_AGAIN}, with LC_ALL=C in front",
-        )  # fmt: skip
+            "is cut, or not in English: sockets, cores or threads per core are missing",
+            f"{_AGAIN}, with LC_ALL=C in front",
+        )
     model = fields.get("Model name", "")
+    bogomips = re.match(r"\d+(?:[.,]\d+)?", fields.get("BogoMIPS", ""))
     cpu = FoundCpu(
         model=model,
         sockets=sockets,
         cores=cores,
         threads_per_core=threads,
         base_ghz=named_ghz(model),
-        bogomips=_decimal(fields.get("BogoMIPS", "")),
+        bogomips=float(bogomips[0].replace(",", ".")) if bogomips else None,
         guest="Hypervisor vendor" in fields,
     )
-    n_nodes = _whole(source, fields, "NUMA node(s)")
-    return Facts(cpu=cpu, nodes=_even_nodes(n_nodes, cpu.sockets), read=[cpu_text(cpu)])
+    n_nodes = whole("NUMA node(s)") or 0
+    # They are counted apart from sockets: which is on which is left open.
+    every = dict.fromkeys(range(n_nodes if n_nodes <= MAX_NODES else 0))
+    nodes = Nodes(every, every) if every and not n_nodes % sockets else None
+    return Facts(cpu=cpu, nodes=nodes, read=[cpu_text(cpu)])
 
 
 def cpu_text(cpu: FoundCpu) -> str:
@@ -97,28 +105,6 @@ def named_ghz(model: str) -> float | None:
     """
     match = _NAMED_GHZ.search(model)
     return float(match.group(1)) if match else None
-
-
-def _whole(source: Source, fields: Mapping[str, str], key: str) -> int | None:
-    text = fields.get(key)
-    if text is None:
-        return None
-    if not re.fullmatch(r"[1-9]\d{0,5}", text):
-        raise source.error(f"{key} is {shown(text)!r}, not a number from 1", _AGAIN)
-    return int(text)
-
-
-def _decimal(text: str) -> float | None:
-    match = re.match(r"\d+(?:[.,]\d+)?", text)
-    return float(match.group().replace(",", ".")) if match else None
-
-
-def _even_nodes(n_nodes: int | None, n_sockets: int) -> Nodes | None:
-    """Nodes as lscpu counts them: apart from sockets, so which is on which is left open."""
-    if not n_nodes or n_nodes > MAX_NODES or n_nodes % n_sockets:
-        return None
-    every = dict.fromkeys(range(n_nodes))
-    return Nodes(memory=every, socket_of=every)
 
 
 def read_nvme_list(source: Source) -> Facts:
@@ -224,19 +210,14 @@ def read_lsblk(source: Source) -> Facts:
         size = binary_size(str(entry.get("size") or "0"))
         model = str(entry.get("model") or "").strip()
         disks.append(Disk(name, model, size, interface, str(entry.get("rota")) in ("True", "1")))
-    listed = _disk_facts(disks)
-    facts.disks, facts.read = disks, listed.read + facts.read
+    facts.disks, facts.read = disks, _disk_facts(disks).read + facts.read
     return facts
 
 
 def _carries_the_system(entry: dict[str, Any]) -> bool:
     """True if *entry* of lsblk or a part of it is mounted where a system is."""
-    todo = [entry]
-    while todo:
-        part = todo.pop()
-        several = part.get("mountpoints")
-        places = [part.get("mountpoint"), *(several if isinstance(several, list) else [])]
-        if any(place in ("/", "/boot", "/boot/efi", "[SWAP]") for place in places):
-            return True
-        todo += _tables(part, "children")
-    return False
+    several = entry.get("mountpoints")
+    places = [entry.get("mountpoint"), *(several if isinstance(several, list) else [])]
+    return any(place in ("/", "/boot", "/boot/efi", "[SWAP]") for place in places) or any(
+        map(_carries_the_system, _tables(entry, "children"))
+    )

@@ -1,17 +1,20 @@
-"""Which tools printed the text of a file: one dump or several, as collected or as pasted."""
+"""Which tools printed the text of a file: one dump or several, as collected or as pasted.
+
+What all dumps of one server say is put together here.
+"""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from nvmesim.capture.text import Source, TextSource, shown
 from nvmesim.describe import lstopo, machine, md, pci
-from nvmesim.describe.facts import Facts
+from nvmesim.describe.facts import Array, Disk, Facts, FoundCpu, Nodes, Slot
 from nvmesim.errors import InputError
 
 LARGEST: Final = 32 << 20
@@ -77,7 +80,6 @@ DUMPS: Final = (
     ),
 )
 _START: Final = re.compile("|".join(f"(^{dump.start})" for dump in DUMPS), re.M)
-_REST: Final = {dump.tool: re.compile(dump.rest, re.M) for dump in DUMPS}
 _COMMAND: Final = re.compile(
     rf"^(?:{MARK}.*|[^#$%>\n]{{0,80}}[#$%>] ?(?:sudo |LC_ALL=C )*"
     r"(?:lscpu|lspci|lsblk|lstopo|nvme|mdadm|cat)\b.*)$",
@@ -157,46 +159,35 @@ def read_file(path: Path) -> FileSections:
     dumps: list[ReadDump] = []
     ignored: list[str] = []
     at = 0
-    for dump, start, end in _sections(text):
-        ignored += _ignored(path, text, at, start)
-        part = source if (start, end) == (0, len(text)) else TextSource(source, text[start:end])
-        dumps.append(ReadDump(path, dump, _facts(dump, part)))
-        at = end
+    while match := _START.search(text, at):
+        dump = DUMPS[(match.lastindex or 1) - 1]
+        ignored += _ignored(path, text, at, match.start())
+        at = _end(dump, text, match)
+        is_all = (match.start(), at) == (0, len(text))
+        part = source if is_all else TextSource(source, text[match.start() : at])
+        try:
+            facts = dump.read(part)
+        except InputError:
+            raise
+        except ValueError as error:  # of more digits than Python converts, or of other digits
+            found = f"holds a number that cannot be read ({shown(error, 60)})"
+            raise part.error(found, "run the command again") from None
+        dumps.append(ReadDump(path, dump, facts))
     if not dumps:
         raise _unknown(source, text)
     ignored += _ignored(path, text, at, len(text))
     return FileSections(tuple(dumps), tuple(ignored), tuple(_ABSENT.findall(text)))
 
 
-def _sections(text: str) -> Iterator[tuple[Dump, int, int]]:
-    """Yield each dump in *text* with where it starts and ends."""
-    at = 0
-    while match := _START.search(text, at):
-        dump = DUMPS[(match.lastindex or 1) - 1]
-        at = _end(dump, text, match)
-        yield dump, match.start(), at
-
-
 def _end(dump: Dump, text: str, start: re.Match[str]) -> int:
     if dump.rest != "json":
-        rest = _REST[dump.tool].match(text, start.end())
+        rest = re.compile(dump.rest, re.M).match(text, start.end())
         return rest.end() if rest else start.end()
-    begin = text.index("{", start.start())
     try:
-        return json.JSONDecoder().raw_decode(text, begin)[1]
+        return json.JSONDecoder().raw_decode(text, text.index("{", start.start()))[1]
     except (ValueError, RecursionError):  # cut or broken: the reader says where
         following = _COMMAND.search(text, start.end())
         return following.start() if following else len(text)
-
-
-def _facts(dump: Dump, source: Source) -> Facts:
-    try:
-        return dump.read(source)
-    except InputError:
-        raise
-    except ValueError as error:  # of more digits than Python converts, or of other digits
-        found = f"holds a number that cannot be read ({shown(error, 60)})"
-        raise source.error(found, "run the command again") from None
 
 
 def _ignored(path: Path, text: str, start: int, end: int) -> Iterator[str]:
@@ -223,3 +214,80 @@ def _unknown(source: Source, text: str) -> InputError:
     return source.error(
         f"is not a dump that nvmesim knows (it starts with {shown(plain, 40)!r})", known
     )
+
+
+Record = TypeVar("Record", Slot, Disk, Array)
+
+
+def merged(read: Sequence[ReadDump]) -> Facts:
+    """Return what all dumps say together, the more exact ones first.
+
+    Where they contradict each other, an InputError says so.
+    """
+    ordered = sorted(read, key=lambda entry: DUMPS.index(entry.dump))
+    every = [entry.facts for entry in ordered]
+    whole = Facts(cpu=_cpu(ordered))
+    memory, socket_of = (
+        _known(vars(facts.nodes)[name] for facts in every if facts.nodes)
+        for name in ("memory", "socket_of")
+    )
+    whole.nodes = Nodes(memory, socket_of) if memory else None
+    whole.packets = next((facts.packets for facts in every if facts.packets), None)
+    whole.slots = _union((slot for facts in every for slot in facts.slots), "address")
+    whole.disks = _union((disk for facts in every for disk in facts.disks), "name")
+    whole.arrays = _union((array for facts in every for array in facts.arrays), "name")
+    # what dumps say of all arrays, or of one
+    answers = {(e.dump.tool, name) for e in read for name in ("", *_names(e.facts.arrays))}
+    for entry in read:
+        name = f"{shown(entry.path.name)} ({entry.dump.tool})"
+        whole.read += [f"{name}: {text}" for text in entry.facts.read]
+        for a in entry.facts.assumed:
+            if a not in whole.assumed and (a.unless, a.array) not in answers:
+                whole.assumed.append(a)
+    return whole
+
+
+def _names(arrays: Iterable[Array]) -> list[str]:
+    return [array.name for array in arrays]
+
+
+def _known(tables: Iterable[Mapping[int, int | None]]) -> dict[int, int | None]:
+    """Return all *tables* as one, the last that knows a value counts."""
+    found: dict[int, int | None] = {}
+    for table in tables:
+        for key, value in table.items():
+            found[key] = found.get(key) if value is None else value
+    return found
+
+
+def _cpu(read: Sequence[ReadDump]) -> FoundCpu | None:
+    """Return the CPU of the first dump that names one; all must count alike."""
+    found = [(entry, entry.facts.cpu) for entry in read if entry.facts.cpu]
+    if not found:
+        return None
+    one, first = found[0]
+    for entry, cpu in found[1:]:
+        if (cpu.sockets, cpu.cores) != (first.sockets, first.cores):
+            raise InputError(
+                f"{one.path.name} ({one.dump.tool}) says {first.sockets} sockets of {first.cores} "
+                f"cores, {entry.path.name} ({entry.dump.tool}) {cpu.sockets} of {cpu.cores}; give "
+                "the dumps of one server"
+            )
+    best = next((cpu for _, cpu in found if cpu.model), first)
+    return replace(
+        best,
+        base_ghz=next((c.base_ghz for _, c in found if c.base_ghz), None),
+        bogomips=next((c.bogomips for _, c in found if c.bogomips), None),
+        guest=any(c.guest for _, c in found),
+    )
+
+
+def _union(records: Iterable[Record], key: str) -> list[Record]:
+    """Return one record for each *key*; what an earlier one leaves open a later one fills."""
+    found: dict[str, Record] = {}
+    for record in records:
+        name = getattr(record, key)
+        first = found.get(name, record)
+        unknown = {k: getattr(record, k) for k, v in vars(first).items() if v in (None, "", ())}
+        found[name] = replace(first, **unknown)
+    return list(found.values())
