@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
@@ -33,8 +32,8 @@ class FoundCpu:
 class Nodes:
     """NUMA nodes: their memory in bytes (None: not said) and their socket (None: not said)."""
 
-    memory: Mapping[int, int | None]
-    socket_of: Mapping[int, int | None]
+    memory: dict[int, int | None]
+    socket_of: dict[int, int | None]
 
 
 @dataclass(frozen=True)

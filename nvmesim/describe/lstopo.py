@@ -27,7 +27,14 @@ MAX_DEPTH: Final = 64
 """lstopo nests about 20 objects on the largest machines."""
 _SUBSET: Final = re.compile(r"<!ENTITY|<!DOCTYPE[^>\[]*\[", re.I)
 _TAG: Final = re.compile(r"<(/?)[A-Za-z][^<>]*?(/?)>")
-_NVME, _RAID, _SAS, _SATA = "0108", "0104", "0107", "0106"
+_NVME: Final = "0108"
+_BEHIND: Final[dict[str, Interface]] = {
+    "0104": "sas",
+    "0107": "sas",
+    "0106": "sata",
+    "0101": "sata",
+}
+"""Interface of the drives behind a controller of that PCI class."""
 _DRIVE_WIDTHS: Final = (4, 2, 1, 8, 16)
 _UPLINK_WIDTHS: Final = (16, 8, 4, 2, 1)
 _PACKAGES: Final = ("Package", "Socket")
@@ -54,10 +61,19 @@ def read_lstopo(source: Source) -> Facts:
         raise source.error("has no Package (socket)", "run lstopo --of xml on the server itself")
     for number, package in enumerate(packages):  # sockets count from 0, packages need not
         package.set("os_index", str(number))
-    facts = Facts(cpu=_cpu(source, packages), nodes=_nodes(root))
-    facts.read.append(cpu_text(facts.cpu) if facts.cpu else "")
-    for device, place in _devices(root):
-        _attach(device, place, facts)
+    cpu = _cpu(source, packages)
+    facts = Facts(cpu=cpu, read=[cpu_text(cpu)])
+    nodes = Nodes({}, {})
+    for element, place in _walk(root):
+        index = _number(element.get("os_index"))
+        if element.get("type") == "PCIDev":
+            _attach(element, place, facts)
+        elif element.get("type") == "NUMANode" and index is not None:
+            below = next((o for o in element.iter("object") if o.get("type") in _PACKAGES), None)
+            socket = place.socket if below is None else _number(below.get("os_index"))
+            nodes.memory[index] = _number(element.get("local_memory"))
+            nodes.socket_of[index] = socket
+    facts.nodes = nodes if nodes.memory else None
     if facts.slots:
         facts.read.append(f"{len(facts.slots)} drives on PCI or behind a controller")
         facts.assume(
@@ -86,19 +102,14 @@ def _parsed(source: Source) -> ET.Element:
 
 
 def _info(element: ET.Element, name: str) -> str:
-    for info in element.findall("info"):
-        if info.get("name") == name:
-            return info.get("value", "")
-    return ""
-
-
-def _count(element: ET.Element, kind: str) -> int:
-    return sum(child.get("type") == kind for child in element.iter("object"))
+    found = (info.get("value", "") for info in element.findall("info") if info.get("name") == name)
+    return next(found, "")
 
 
 def _cpu(source: Source, packages: list[ET.Element]) -> FoundCpu:
     first = packages[0]
-    cores, threads = _count(first, "Core"), _count(first, "PU")
+    kinds = [element.get("type") for element in first.iter("object")]
+    cores, threads = kinds.count("Core"), kinds.count("PU")
     if not threads:
         raise source.error("has a Package without PUs", "run lstopo --of xml without filters")
     model = _info(first, "CPUModel")
@@ -113,20 +124,6 @@ def _cpu(source: Source, packages: list[ET.Element]) -> FoundCpu:
 
 def _number(text: str | None) -> int | None:
     return int(text) if text and text.isdigit() and len(text) < 19 else None
-
-
-def _nodes(root: ET.Element) -> Nodes | None:
-    memory: dict[int, int | None] = {}
-    socket_of: dict[int, int | None] = {}
-    for element, place in _walk(root):
-        index = _number(element.get("os_index"))
-        if element.get("type") != "NUMANode" or index is None:
-            continue
-        memory[index] = _number(element.get("local_memory"))
-        below = next((o for o in element.iter("object") if o.get("type") in _PACKAGES), None)
-        socket = place.socket if below is None else _number(below.get("os_index"))
-        socket_of[index] = socket
-    return Nodes(memory, socket_of) if memory else None
 
 
 def _walk(root: ET.Element) -> Iterator[tuple[ET.Element, _Place]]:
@@ -153,71 +150,61 @@ def _walk(root: ET.Element) -> Iterator[tuple[ET.Element, _Place]]:
         todo.extend((child, place) for child in reversed(element.findall("object")))
 
 
-def _devices(root: ET.Element) -> Iterator[tuple[ET.Element, _Place]]:
-    for element, place in _walk(root):
-        if element.get("type") == "PCIDev":
-            yield element, place
-
-
 def _attach(device: ET.Element, place: _Place, facts: Facts) -> None:
     """Add the drives of one PCI device to *facts*."""
     kind = device.get("pci_type", "")[:4]
     blocks = [o for o in device.iter("object") if _BLOCK.match(o.get("name", ""))]
     address = device.get("pci_busid", "")
+    speed = _speed(device)
     if kind == _NVME:
-        names = tuple(_plain(o.get("name", "")) for o in blocks)
-        facts.disks += [_disk(o, "nvme", address) for o in blocks]
-        facts.slots.append(
-            Slot(
-                address=address,
-                model=_info(device, "PCIDevice"),
-                link=_link_of(device, place),
-                node=place.node,
-                socket=place.socket,
-                uplink=_switch(place),
-                root=place.root,
-                disks=names,
-            )
+        disks = [_disk(block, "nvme", address) for block in blocks]
+        link = pcie_from_bandwidth(speed, _DRIVE_WIDTHS)
+        if link and place.bridges:
+            bridge = pcie_from_bandwidth(_speed(place.bridges[-1]), _DRIVE_WIDTHS)
+            link = slower_link(link, bridge)
+        uplink = None
+        if len(place.bridges) > 2:  # root port, upstream port of a switch, downstream port
+            top = place.bridges[1]
+            width = pcie_from_bandwidth(_speed(top), _UPLINK_WIDTHS)
+            uplink = Uplink("switch", top.get("pci_busid", ""), width, place.node, place.socket)
+        slot = Slot(
+            address=address,
+            model=_info(device, "PCIDevice"),
+            link=link,
+            node=place.node,
+            socket=place.socket,
+            uplink=uplink,
+            root=place.root,
+            disks=tuple(disk.name for disk in disks),
         )
-    elif kind in (_RAID, _SAS, _SATA, "0101"):
-        _behind_controller(device, kind, blocks, place, facts)
-
-
-def _behind_controller(
-    device: ET.Element, kind: str, blocks: list[ET.Element], place: _Place, facts: Facts
-) -> None:
-    address = device.get("pci_busid", "")
-    on_chipset = kind in (_SATA, "0101")
-    interface: Interface = "sata" if on_chipset else "sas"
-    uplink = None
-    if not on_chipset:
-        link = pcie_from_bandwidth(_speed(device), (8, 16, 4, 2, 1))
-        uplink = Uplink("controller", address, link, place.node, place.socket)
-    for block in blocks:
-        if _plain(block.get("name", "")).startswith("nvme"):
-            continue
-        name = block.get("name", "")
-        facts.disks.append(_disk(block, interface, f"{address}/{name}"))
-        facts.slots.append(
-            Slot(
-                address=f"{address}/{name}",
-                node=place.node,
-                socket=place.socket,
-                uplink=uplink,
-                disks=(name,),
-            )
-        )
-
-
-def _plain(name: str) -> str:
-    """Return the namespace's own name: nvme0c1n1 is a path of nvme0n1."""
-    return re.sub(r"^(nvme\d+)c\d+(n\d+)$", r"\1\2", name)
+        facts.disks += disks
+        facts.slots.append(slot)
+    elif kind in _BEHIND:
+        uplink = None
+        if _BEHIND[kind] == "sas":
+            width = pcie_from_bandwidth(speed, (8, 16, 4, 2, 1))
+            uplink = Uplink("controller", address, width, place.node, place.socket)
+        for block in blocks:
+            name = block.get("name", "")
+            if not name.startswith("nvme"):
+                place_of = f"{address}/{name}"
+                facts.disks.append(_disk(block, _BEHIND[kind], place_of))
+                facts.slots.append(
+                    Slot(
+                        address=place_of,
+                        node=place.node,
+                        socket=place.socket,
+                        uplink=uplink,
+                        disks=(name,),
+                    )
+                )
 
 
 def _disk(block: ET.Element, interface: Interface, address: str) -> Disk:
     kib, sector = _number(_info(block, "Size")), _number(_info(block, "SectorSize"))
     return Disk(
-        name=_plain(block.get("name", "")),
+        # the namespace's own name: nvme0c1n1 is a path of nvme0n1
+        name=re.sub(r"^(nvme\d+)c\d+(n\d+)$", r"\1\2", block.get("name", "")),
         model=_info(block, "Model"),
         size=kib * 1024 if kib and sector else None,
         interface=interface,
@@ -228,19 +215,3 @@ def _disk(block: ET.Element, interface: Interface, address: str) -> Disk:
 def _speed(element: ET.Element) -> float:
     text = element.get("pci_link_speed", "")
     return float(text) if re.fullmatch(r"\d{1,6}(?:\.\d{1,12})?", text) else 0.0
-
-
-def _link_of(device: ET.Element, place: _Place) -> str | None:
-    own = pcie_from_bandwidth(_speed(device), _DRIVE_WIDTHS)
-    if own is None or not place.bridges:
-        return own
-    return slower_link(own, pcie_from_bandwidth(_speed(place.bridges[-1]), _DRIVE_WIDTHS))
-
-
-def _switch(place: _Place) -> Uplink | None:
-    """Root port, upstream port, downstream port: the second is the uplink of a switch."""
-    if len(place.bridges) < 3:
-        return None
-    top = place.bridges[1]
-    link = pcie_from_bandwidth(_speed(top), _UPLINK_WIDTHS)
-    return Uplink("switch", top.get("pci_busid", ""), link, place.node, place.socket)

@@ -83,7 +83,7 @@ def _facts(source: Source, fields: Mapping[str, str]) -> Facts:
     )
     n_nodes = whole("NUMA node(s)") or 0
     # They are counted apart from sockets: which is on which is left open.
-    every = dict.fromkeys(range(n_nodes if n_nodes <= MAX_NODES else 0))
+    every: dict[int, int | None] = dict.fromkeys(range(n_nodes if n_nodes <= MAX_NODES else 0))
     nodes = Nodes(every, every) if every and not n_nodes % sockets else None
     return Facts(cpu=cpu, nodes=nodes, read=[cpu_text(cpu)])
 

@@ -124,13 +124,14 @@ def read_mdstat(source: Source) -> Facts:
         raise source.error("is cut: the line 'unused devices' is missing", again)
     facts = Facts()
     for block in re.split(r"^(?=md\S+ : )", text, flags=re.M)[1:]:
-        head = _ARRAY.match(block.split("\n")[0])
+        first, *rest = block.split("\n")
+        head = _ARRAY.match(first)
         if head is None:
-            raise source.error(f"has the line {shown(block.split(chr(10))[0])!r}", again)
+            raise source.error(f"has the line {shown(first)!r}", again)
         if head[2] == "inactive":
             facts.read.append(f"{head[1]} is inactive and left out")
             continue
-        if not _MEMBER.search(head[4]) or " blocks" not in "".join(block.split("\n")[1:2]):
+        if not _MEMBER.search(head[4]) or " blocks" not in "".join(rest[:1]):
             raise source.error(f"is cut: {head[1]} has no members or no size", again)
         level = _level(source, head[1], head[3] or "")
         array, is_certain = _mdstat_array(head[1], level, head[4], block)

@@ -24,6 +24,15 @@ _SERIES: Final[tuple[tuple[re.Pattern[str], tuple[str, ...]], ...]] = (
 """Model strings of catalog drives. Source: the vendors' part numbers (Intel SSDPE2KE: P4600 and
 P4610, T8 the latter; SSDPE2KX: P4510; Micron MTFDK..TFR: 7450 PRO, TFS: MAX)."""
 
+_STAND_INS: Final = {
+    "disk": ("hdd-7200", "a 7,200 rpm disk"),
+    "sata": ("sata-ssd", "a SATA SSD"),
+    "sas": ("sas-ssd", "a SAS SSD"),
+    "pcie4": ("micron-7450-pro-3.84tb", "a data-centre drive on PCIe 4.0"),
+    "pcie3": ("intel-p4510-1tb", "a data-centre drive on PCIe 3.0"),
+}
+"""Profile and what it is, for drives that are not in the catalog."""
+
 
 @dataclass(frozen=True)
 class CatalogPart:
@@ -36,38 +45,19 @@ class CatalogPart:
 def drive_part(disk: Disk, link: str | None) -> CatalogPart:
     """Return the profile of *disk*: a catalog entry, or a stand-in that says that it is one."""
     series = next((names for pattern, names in _SERIES if pattern.search(disk.model)), ())
-    for name in series:
-        if disk.size is None or _alike(disk.size, _capacity(name)):
+    capacities = {name: catalog.get("drive", name).capacity.value for name in series}
+    for name, capacity in capacities.items():
+        if disk.size is None or abs(disk.size - capacity) <= SAME_SIZE * capacity:
             return CatalogPart(json.dumps(name))
     what = shown(disk.model) or "a drive without a model's name"
-    if series:
-        nearest = min(series, key=lambda name: abs(_capacity(name) - (disk.size or 0)))
-        return _stand_in(nearest, disk, f"{what} is of that series, of another capacity")
-    stand_in, why = _nearest_kind(disk, link)
-    return _stand_in(stand_in, disk, f"{what} is not in the catalog; {why} stands in for it")
-
-
-def _capacity(name: str) -> float:
-    return catalog.get("drive", name).capacity.value
-
-
-def _alike(size: int, capacity: float) -> bool:
-    return abs(size - capacity) <= SAME_SIZE * capacity
-
-
-def _nearest_kind(disk: Disk, link: str | None) -> tuple[str, str]:
-    if disk.rotates:
-        return "hdd-7200", "a 7,200 rpm disk"
-    if disk.interface == "sata":
-        return "sata-ssd", "a SATA SSD"
-    if disk.interface == "sas":
-        return "sas-ssd", "a SAS SSD"
-    if link and pcie_parts(link)[0] >= 4:
-        return "micron-7450-pro-3.84tb", "a data-centre drive on PCIe 4.0"
-    return "intel-p4510-1tb", "a data-centre drive on PCIe 3.0"
-
-
-def _stand_in(name: str, disk: Disk, why: str) -> CatalogPart:
+    if capacities:
+        name = min(capacities, key=lambda n: abs(capacities[n] - (disk.size or 0)))
+        why = f"{what} is of that series, of another capacity"
+    else:
+        is_fast = link is not None and pcie_parts(link)[0] >= 4
+        kind = "disk" if disk.rotates else disk.interface
+        name, like = _STAND_INS.get(kind or "", _STAND_INS["pcie4" if is_fast else "pcie3"])
+        why = f"{what} is not in the catalog; {like} stands in for it"
     table = {"extends": name, "name": f"stand-in for {shown(disk.model) or 'an unnamed drive'}"}
     if disk.size:
         table["capacity"] = f"{disk.size} B"
@@ -124,16 +114,13 @@ def catalog_cpu(model: str) -> str | None:
     >>> catalog_cpu("Intel(R) Xeon(R) Gold 6130 CPU @ 2.10GHz"), catalog_cpu("AMD EPYC")
     ('xeon-gold-6130', None)
     """
-    words = _words(model)
-    for name in catalog.names("cpu"):
-        if words and words == _words(catalog.get("cpu", name).model):
-            return name
-    return None
 
+    def words(text: str) -> list[str]:
+        plain = re.sub(r"\((?:R|TM|C)\)|@.*$|\b\d+-Core\b", " ", text, flags=re.I)
+        return [w for w in plain.lower().split() if w not in ("cpu", "processor", "intel")]
 
-def _words(model: str) -> list[str]:
-    plain = re.sub(r"\((?:R|TM|C)\)|@.*$|\b\d+-Core\b", " ", model, flags=re.I)
-    return [word for word in plain.lower().split() if word not in ("cpu", "processor", "intel")]
+    same = (n for n in catalog.names("cpu") if words(catalog.get("cpu", n).model) == words(model))
+    return next(same, None) if words(model) else None
 
 
 def _unknown_cpu(cpu: FoundCpu, lanes: int, generation: int) -> CatalogPart:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -73,15 +73,14 @@ def full_address(text: str) -> str:
 def read_lspci(source: Source) -> Facts:
     """Read ``lspci -vv``; of plain ``lspci`` no more than that the drives are there."""
     blocks = _ADDRESS.split(source.text())[1:]
-    each = zip(blocks[::4], blocks[1::4], blocks[2::4], blocks[3::4], strict=True)
-    found = [_function(*block) for block in each]
+    found = [_function(*blocks[at : at + 4]) for at in range(0, len(blocks), 4)]
     drives = [f for f in found if f.kind.startswith("Non-Volatile memory controller")]
     is_plain = not any(block.strip() for block in blocks[3::4])
-    for drive in drives:
-        if not (drive.whole or is_plain):
-            raise source.error(
-                f"is cut: {drive.address} has no link status (LnkSta)", "run lspci -vv again"
-            )
+    cut = next((drive for drive in drives if not (drive.whole or is_plain)), None)
+    if cut:
+        raise source.error(
+            f"is cut: {cut.address} has no link status (LnkSta)", "run lspci -vv again"
+        )
     return _facts(found, drives, is_plain=is_plain)
 
 
@@ -89,32 +88,28 @@ def _function(address: str, kind: str, model: str, details: str) -> Function:
     buses = _BUSES.search(details)
     port = re.search(r"Express \(v\d\) ([A-Z][A-Za-z]+(?: [A-Z][a-z]+)*)", details)
     node = re.search(r"^[ \t]+NUMA node: (\d+)$", details, re.M)
+    # DevCtl sets these; DevCap has the largest
+    packets = re.search(r"\bMaxPayload (\d{3,4}) bytes, MaxReadReq (\d{3,4}) bytes", details)
+    sizes = (int(packets[1]), int(packets[2])) if packets else (0, 0)
     return Function(
         address=full_address(address),
         kind=re.sub(r" \[[0-9a-f]{4}\]$", "", kind),
         model=re.sub(r" \((?:rev|prog-if) .*$", "", model),
-        node=int(node.group(1)) if node else None,
+        node=int(node[1]) if node else None,
         link=_link(details, "LnkSta:"),
         fastest=_link(details, "LnkCap:"),
-        port=port.group(1) if port else "",
-        secondary=int(buses.group(2), 16) if buses else None,
+        port=port[1] if port else "",
+        secondary=int(buses[2], 16) if buses else None,
         denied="<access denied>" in details,
         whole="Capabilities:" in details and ("LnkSta:" in details or "LnkCap:" not in details),
-        packets=_packets(details),
+        packets=sizes if all(size in PAYLOADS for size in sizes) else None,
     )
-
-
-def _packets(block: str) -> tuple[int, int] | None:
-    """Value that DevCtl sets; DevCap has the largest."""
-    found = re.search(r"\bMaxPayload (\d{3,4}) bytes, MaxReadReq (\d{3,4}) bytes", block)
-    sizes = (int(found.group(1)), int(found.group(2))) if found else (0, 0)
-    return sizes if all(size in PAYLOADS for size in sizes) else None
 
 
 def _link(block: str, key: str) -> str | None:
     line = re.search(rf"^[ \t]+{key}\s*(.*)$", block, re.M)
-    speed = _SPEED.search(line.group(1)) if line else None
-    return pcie_text(float(speed.group(1)), int(speed.group(2))) if speed else None
+    speed = _SPEED.search(line[1]) if line else None
+    return pcie_text(float(speed[1]), int(speed[2])) if speed else None
 
 
 def _facts(functions: list[Function], drives: list[Function], *, is_plain: bool) -> Facts:
@@ -125,8 +120,9 @@ def _facts(functions: list[Function], drives: list[Function], *, is_plain: bool)
     )
     facts = Facts()
     facts.slots = [_slot(drive, bridges, vmds, facts) for drive in drives]
-    places = f": {_places(facts.slots)}" if drives else ""
-    facts.read.insert(0, f"{len(drives)} NVMe controllers{places}")
+    shapes = [f"{slot.link or 'link unknown'}, node {slot.node}" for slot in facts.slots]
+    places = "; ".join(f"{shapes.count(shape)} x {shape}" for shape in dict.fromkeys(shapes))
+    facts.read.insert(0, f"{len(drives)} NVMe controllers{': ' if places else ''}{places}")
     sizes = [drive.packets for drive in drives if drive.packets and not drive.emulated]
     if sizes:
         facts.packets = min(p for p, _ in sizes), min(r for _, r in sizes)
@@ -135,7 +131,11 @@ def _facts(functions: list[Function], drives: list[Function], *, is_plain: bool)
         )
     for function in functions:
         if function.kind in _CONTROLLERS and VMD_NAME not in function.model:
-            facts.assume(_controller(function))
+            facts.assume(
+                f"the controller at {function.address} ({shown(function.model)}, "
+                f"{function.link or 'pcie3 x8'}) is left out; if drives are behind it, give it an "
+                "[[adapters]] table of kind controller"
+            )
     if is_plain and drives:
         facts.assume("plain lspci shows no links: those of the drive profiles are used")
     if any(drive.denied for drive in drives):
@@ -150,70 +150,41 @@ def _facts(functions: list[Function], drives: list[Function], *, is_plain: bool)
     return facts
 
 
-def _places(slots: list[Slot]) -> str:
-    shapes = [f"{slot.link or 'link unknown'}, node {slot.node}" for slot in slots]
-    return "; ".join(f"{shapes.count(shape)} x {shape}" for shape in dict.fromkeys(shapes))
-
-
-def _controller(function: Function) -> str:
-    link = function.link or "pcie3 x8"
-    return (
-        f"the controller at {function.address} ({shown(function.model)}, {link}) is left out; if "
-        "drives are behind it, give it an [[adapters]] table of kind controller"
-    )
-
-
 def _slot(
     drive: Function,
     bridges: Mapping[tuple[int, int], Function],
     vmds: list[Function],
     facts: Facts,
 ) -> Slot:
-    path = _bridges_above(drive, bridges)
+    path: list[Function] = []  # bridges to the CPU, the nearest first
+    current = drive
+    while (bridge := bridges.get((current.domain, current.bus))) and bridge not in path:
+        path.append(bridge)
+        current = bridge
     link = None if drive.emulated or drive.denied else drive.link
     if link and path and not path[0].emulated:
         link = slower_link(link, path[0].link)
     if link and drive.fastest and slower_link(link, drive.fastest) != drive.fastest:
         facts.read.append(f"{drive.address} runs at {link} of the {drive.fastest} it can")
-    uplink = _switch(path) or _vmd(drive, vmds, facts)
+    switches = [bridge for bridge in path if bridge.port.startswith("Upstream")]
+    if switches:  # the one nearest to the CPU
+        top = switches[-1]
+        link_up = None if top.emulated else top.link
+        uplink: Uplink | None = Uplink("switch", top.address, link_up, top.node)
+    else:
+        uplink = _vmd(drive, vmds, facts)
     node = next((f.node for f in [drive, *path] if f.node is not None), None)
     if uplink:
         node = uplink.node if node is None else node
         uplink = replace(uplink, node=node if uplink.node is None else uplink.node)
     return Slot(
         address=drive.address,
-        model=_model(drive.model),
+        model=re.sub(r"^(.*?) (?:Corporation|Co Ltd|Inc\.?) ", r"\1 ", drive.model),
         link=link,
         node=node,
         uplink=uplink,
         root=path[-1].address.rpartition(":")[0] if path and drive.domain < VMD_DOMAIN else None,
     )
-
-
-def _model(text: str) -> str:
-    return re.sub(r"^(.*?) (?:Corporation|Co Ltd|Inc\.?) ", r"\1 ", text)
-
-
-def _bridges_above(
-    function: Function, bridges: Mapping[tuple[int, int], Function]
-) -> list[Function]:
-    """Return the bridges between *function* and the CPU, the nearest first."""
-    path: list[Function] = []
-    current = function
-    while (bridge := bridges.get((current.domain, current.bus))) and bridge not in path:
-        path.append(bridge)
-        current = bridge
-    return path
-
-
-def _switch(path: Iterable[Function]) -> Uplink | None:
-    """Return the uplink of the switch nearest to the CPU, if there is one."""
-    ports = [bridge for bridge in path if bridge.port.startswith("Upstream")]
-    if not ports:
-        return None
-    top = ports[-1]
-    link = None if top.emulated else top.link
-    return Uplink("switch", top.address, link, top.node)
 
 
 def _vmd(drive: Function, vmds: list[Function], facts: Facts) -> Uplink | None:

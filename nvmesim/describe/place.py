@@ -37,8 +37,8 @@ class PlacedDrive:
     disk: Disk
     part: CatalogPart
     socket: int
-    link: str | None
-    uplink: Uplink | None
+    link: str | None = None
+    uplink: Uplink | None = None
     root: str | None = None
     """Address of the root complex, where the scenario has it."""
 
@@ -46,6 +46,13 @@ class PlacedDrive:
     def shape(self) -> tuple[object, ...]:
         """Properties that equal drives share."""
         return self.part.toml, self.socket, self.link, self.uplink, self.root
+
+    @property
+    def lanes(self) -> int:
+        """PCIe lanes; x4 where the link is not known, none for SATA and SAS."""
+        if self.link:
+            return pcie_parts(self.link)[1]
+        return 4 if self.disk.interface in ("nvme", None) else 0
 
 
 @dataclass(frozen=True)
@@ -96,34 +103,29 @@ class Sockets:
     """How many sockets there are, and which node belongs to which."""
 
     def __init__(self, facts: Facts, assumed: list[str]) -> None:
-        self._nodes = sorted(facts.nodes.memory) if facts.nodes else []
-        self._known = dict(facts.nodes.socket_of) if facts.nodes else {}
-        self._facts, self._assumed = facts, assumed
-        self.count = self._count()
-
-    def _count(self) -> int:
-        if self._facts.cpu:
-            return self._facts.cpu.sockets
+        self._memory = facts.nodes.memory if facts.nodes else {}
+        self._known = facts.nodes.socket_of if facts.nodes else {}
+        self._assumed = assumed
         named = [socket for socket in self._known.values() if socket is not None]
-        if named:
-            return max(named) + 1
-        seen = [slot.node for slot in self._facts.slots if slot.node is not None]
-        count = len(self._nodes) or max(seen, default=0) + 1
-        known = bool(self._nodes or seen)
-        what = f"{count}, one for each NUMA node seen" if known else "one"
-        self._assumed.append(f"sockets: {what}; lscpu counts them")
-        return count
+        seen = [slot.node for slot in facts.slots if slot.node is not None]
+        self.count = max(named, default=-1) + 1
+        if facts.cpu:
+            self.count = facts.cpu.sockets
+        elif not named:
+            self.count = len(self._memory) or max(seen, default=0) + 1
+            is_known = bool(self._memory or seen)
+            what = f"{self.count}, one for each NUMA node seen" if is_known else "one"
+            self._assumed.append(f"sockets: {what}; lscpu counts them")
 
     def of_node(self, node: int, what: str) -> int:
         """Return the socket of *node*, on which *what* is."""
         socket = self._known.get(node)
         if socket is not None:
             return socket
-        nodes = self._nodes or list(range(self.count))
+        nodes = sorted(self._memory) or list(range(self.count))
         if node not in nodes:
-            listed = ", ".join(str(known) for known in nodes)
             raise InputError(
-                f"{what} is on NUMA node {node}; the server has {listed}: "
+                f"{what} is on NUMA node {node}; the server has {', '.join(map(str, nodes))}: "
                 "are these dumps of one server?"
             )
         if self.count > 1:
@@ -142,9 +144,8 @@ class Sockets:
 
     def memory(self) -> list[bool]:
         """True if each socket has memory; all have where nothing is said."""
-        sizes = dict(self._facts.nodes.memory) if self._facts.nodes else {}
         has: dict[int, bool] = {}
-        for node, size in sizes.items():
+        for node, size in self._memory.items():
             socket = self.of_node(node, "memory")
             has[socket] = has.get(socket, False) or size is None or size > 0
         return [has.get(socket, True) for socket in range(self.count)]
@@ -165,19 +166,28 @@ def place(facts: Facts) -> Server:
     disks = disks or [Disk(NO_DRIVE, interface="nvme")]
     pairs = _paired(disks, facts.slots, assumed)
     drives = [_placed(disk, pairs.get(disk.name), sockets) for disk in disks]
-    placed = []
-    for array in arrays:
-        complete, added = _complete(array, drives, assumed)
-        placed.append(complete)
-        drives += added
-    read = [*facts.read, *_roots_text(drives)]
-    roots = _roots(drives, facts.cpu, sockets)
-    if not roots:
+    placed = [_complete(array, drives, assumed) for array in arrays]
+    below: dict[str, list[PlacedDrive]] = {}
+    for drive in drives:
+        below.setdefault(drive.root or "", []).append(drive)
+    read, roots = list(facts.read), {}
+    if "" not in below and len(below) > 1:
+        names = {r: ", ".join(shown(d.disk.name) for d in below[r]) for r in sorted(below)}
+        listed = "; ".join(f"{root} has {name}" for root, name in names.items())
+        read.append(f"{len(below)} PCIe root complexes: {listed}")
+    if "" not in below and facts.cpu and ROOT_CPUS.search(facts.cpu.model):
+        sockets.assume(
+            f"each PCIe root complex carries {ROOT_BANDWIDTH} in each direction, as was measured "
+            "of a Threadripper PRO"
+        )
+        roots = {r: (f"root{n}", below[r][-1].socket) for n, r in enumerate(sorted(below))}
+    else:  # they are no limit
         drives = [replace(drive, root=None) for drive in drives]
     uplinks = _uplinks(drives)
     cpu = _cpu(facts.cpu, drives, uplinks.values(), sockets)
-    for text in dict.fromkeys(drive.part.assumed for drive in drives if drive.part.assumed):
-        sockets.assume(text)
+    for drive in drives:
+        if drive.part.assumed:
+            sockets.assume(drive.part.assumed)
     return Server(
         cpu=cpu,
         memory=sockets.memory(),
@@ -190,31 +200,6 @@ def place(facts: Facts) -> Server:
         missing=missing,
         packets=facts.packets,
     )
-
-
-def _roots_text(drives: list[PlacedDrive]) -> list[str]:
-    """Say which drives share a root complex, if that is known of all and there are several."""
-    below: dict[str, list[str]] = {}
-    for drive in drives:
-        below.setdefault(drive.root or "", []).append(shown(drive.disk.name))
-    if "" in below or len(below) < 2:
-        return []
-    listed = "; ".join(f"{root} has {', '.join(below[root])}" for root in sorted(below))
-    return [f"{len(below)} PCIe root complexes: {listed}"]
-
-
-def _roots(
-    drives: list[PlacedDrive], cpu: FoundCpu | None, sockets: Sockets
-) -> dict[str, tuple[str, int]]:
-    """Return the root complexes of a CPU whose own bandwidth is known; empty: they are no limit."""
-    if cpu is None or not ROOT_CPUS.search(cpu.model) or not all(d.root for d in drives):
-        return {}
-    sockets.assume(
-        f"each PCIe root complex carries {ROOT_BANDWIDTH} in each direction, as was measured of a "
-        "Threadripper PRO"
-    )
-    found = {drive.root or "": drive.socket for drive in drives}
-    return {root: (f"root{n}", found[root]) for n, root in enumerate(sorted(found))}
 
 
 def _missing(facts: Facts, disks: list[Disk]) -> list[str]:
@@ -309,32 +294,29 @@ def _placed(disk: Disk, slot: Slot | None, sockets: Sockets) -> PlacedDrive:
     if slot is None:
         if sockets.count > 1:
             sockets.assume("where drives are attached that only their list names: socket 0")
-        return PlacedDrive(disk, drive_part(disk, None), 0, None, None)
-    what = shown(disk.name)
-    if not disk.model:
-        disk = replace(disk, model=slot.model)
-    socket = sockets.of(slot.uplink or slot, what) if slot.uplink else sockets.of(slot, what)
+        return PlacedDrive(disk, drive_part(disk, None), 0)
+    disk = replace(disk, model=disk.model or slot.model)
+    socket = sockets.of(slot.uplink or slot, shown(disk.name))
     link = slot.link if disk.interface in ("nvme", None) else None
     return PlacedDrive(disk, drive_part(disk, link), socket, link, slot.uplink, slot.root)
 
 
-def _complete(
-    array: Array, drives: list[PlacedDrive], assumed: list[str]
-) -> tuple[PlacedArray, list[PlacedDrive]]:
-    """Give each missing member a drive: the one being rebuilt, a faulty one, one like the rest."""
-    members, there, added = list(array.members), [*array.replacing, *array.faulty], []
+def _complete(array: Array, drives: list[PlacedDrive], assumed: list[str]) -> PlacedArray:
+    """Give each missing member a drive: the one being rebuilt, a faulty one, one like the rest.
+
+    The last kind is added to *drives*.
+    """
+    members, there = list(array.members), [*array.replacing, *array.faulty]
     degraded = tuple(role for role, name in enumerate(members) if name is None)
     for role in degraded:
         if there:
             members[role] = there.pop(0)
             continue
         like = next(drive for drive in drives if drive.disk.name in array.members)
-        missing = f"{array.name}-missing-{role}"
-        added.append(replace(like, disk=replace(like.disk, name=missing)))
-        members[role] = missing
+        members[role] = missing = f"{array.name}-missing-{role}"
+        drives.append(replace(like, disk=replace(like.disk, name=missing)))
         assumed.append(f"{shown(array.name)}: the missing member {role} is taken to be as the rest")
-    names = tuple(name for name in members if name is not None)
-    return PlacedArray(array, names, degraded), added
+    return PlacedArray(array, tuple(name for name in members if name is not None), degraded)
 
 
 def _ordered(drives: list[PlacedDrive], arrays: list[PlacedArray]) -> list[PlacedDrive]:
@@ -356,35 +338,32 @@ def _ordered(drives: list[PlacedDrive], arrays: list[PlacedArray]) -> list[Place
 
 def _uplinks(drives: Iterable[PlacedDrive]) -> dict[str, NamedUplink]:
     """Name the uplinks by kind, in the order of their addresses."""
-    found = {drive.uplink.address: (drive.uplink, drive.socket) for drive in drives if drive.uplink}
+    behind: dict[str, list[PlacedDrive]] = {}
+    for drive in drives:
+        if drive.uplink:
+            behind.setdefault(drive.uplink.address, []).append(drive)
     named: dict[str, NamedUplink] = {}
-    for address in sorted(found, key=natural):
-        uplink, socket = found[address]
+    for address in sorted(behind, key=natural):
+        last = behind[address][-1]
+        uplink = last.uplink
+        assert uplink is not None
         number = sum(other.kind == uplink.kind for other in named.values())
         link = uplink.link or _UPLINK_LINK[uplink.kind]
-        if uplink.kind == "vmd":
-            link = _wide_enough(link, (d for d in drives if d.uplink == uplink))
+        same = [drive for drive in behind[address] if drive.uplink == uplink]
+        if uplink.kind == "vmd":  # as wide as its drives need: the dump shows that they fit
+            generation, lanes = pcie_parts(link)
+            while lanes < min(sum(drive.lanes for drive in same), 32):
+                lanes *= 2
+            link = f"pcie{generation} x{lanes}"
         named[address] = NamedUplink(
-            f"{uplink.kind}{number}", uplink.kind, link, socket, uplink.link is None,
-            next((drive.root for drive in drives if drive.uplink == uplink), None),
-        )  # fmt: skip
+            name=f"{uplink.kind}{number}",
+            kind=uplink.kind,
+            link=link,
+            socket=last.socket,
+            link_assumed=uplink.link is None,
+            root=same[0].root,
+        )
     return named
-
-
-def _wide_enough(link: str, drives: Iterable[PlacedDrive]) -> str:
-    """Widen the link of a VMD domain until its drives fit: the dump shows that they do."""
-    generation, lanes = pcie_parts(link)
-    needed = sum(_lanes(drive) for drive in drives)
-    while lanes < min(needed, 32):
-        lanes *= 2
-    return f"pcie{generation} x{lanes}"
-
-
-def _lanes(drive: PlacedDrive) -> int:
-    """PCIe lanes of a drive; x4 where its link is not known, none for SATA and SAS."""
-    if drive.link:
-        return pcie_parts(drive.link)[1]
-    return 4 if drive.disk.interface in ("nvme", None) else 0
 
 
 def _cpu(
@@ -398,10 +377,9 @@ def _cpu(
         sockets.assume(f"no dump names the CPU (lscpu does): {STAND_IN_CPU} stands in for it")
         return CatalogPart(toml(STAND_IN_CPU))
     used = [0] * sockets.count
-    generations = [3]
+    generations = [3, *(pcie_parts(drive.link)[0] for drive in drives if drive.link)]
     for drive in drives:
-        generations += [pcie_parts(drive.link)[0]] if drive.link else []
-        used[drive.socket] += _lanes(drive) if drive.uplink is None else 0
+        used[drive.socket] += 0 if drive.uplink else drive.lanes
     for uplink in uplinks:
         generation, lanes = pcie_parts(uplink.link)
         generations.append(generation)

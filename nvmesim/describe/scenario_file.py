@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import textwrap
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Final
 
 from nvmesim import units
@@ -14,7 +14,6 @@ from nvmesim.describe.place import (
     NO_DRIVE,
     ROOT_BANDWIDTH,
     NamedUplink,
-    PlacedArray,
     PlacedDrive,
     Server,
 )
@@ -67,12 +66,16 @@ def supposed_of(server: Server) -> list[str]:
     ]
 
 
-def _wrapped(text: str, first: str, rest: str) -> Iterator[str]:
-    yield from textwrap.wrap(text, 100, initial_indent=first, subsequent_indent=rest)
+def _wrapped(text: str, first: str, rest: str) -> list[str]:
+    return textwrap.wrap(text, 100, initial_indent=first, subsequent_indent=rest)
+
+
+def _noted(key: str, value: str, note: str) -> str:
+    return f"{f'{key} = {toml(value)}':<40}# {note}"
 
 
 def _server(server: Server) -> list[str]:
-    lines = ["[server]", f"{f'stack = {toml(STACK)}':<40}# assumed"]
+    lines = ["[server]", _noted("stack", STACK, "assumed")]
     if server.packets is not None:
         payload, request = server.packets
         lines += [f'max_payload = "{payload} B"', f'max_read_request = "{request} B"']
@@ -82,21 +85,20 @@ def _server(server: Server) -> list[str]:
     for address, (name, socket) in server.roots.items():
         lines += [
             "[[server.roots]]",
-            f"{f'name = {toml(name)}':<40}# {shown(address)}",
+            _noted("name", name, shown(address)),
             f"socket = {socket}",
-            f"{f'bandwidth = {toml(ROOT_BANDWIDTH)}':<40}# assumed",
+            _noted("bandwidth", ROOT_BANDWIDTH, "assumed"),
         ]
     return lines
 
 
 def _adapters(server: Server) -> Iterator[list[str]]:
     for address, uplink in server.uplinks.items():
-        guess = "  # assumed" if uplink.link_assumed else ""
         yield [
             "[[adapters]]",
-            f"{f'name = {toml(uplink.name)}':<40}# {shown(address)}",
+            _noted("name", uplink.name, shown(address)),
             f"kind = {toml(uplink.kind)}",
-            f"link = {toml(uplink.link)}{guess}",
+            f"link = {toml(uplink.link)}{'  # assumed' if uplink.link_assumed else ''}",
             _place(server, uplink),
         ]
 
@@ -105,17 +107,18 @@ def _drives(server: Server) -> Iterator[list[str]]:
     first = 0
     for _, same in itertools.groupby(server.drives, key=lambda drive: drive.shape):
         group = list(same)
-        drive = group[0]
-        lines = ["[[drives]]"]
-        lines += _wrapped(_numbered(first, group), "# ", "# ")
-        lines += [f"profile = {drive.part.toml}", f"count = {len(group)}"]
-        if drive.uplink:
-            lines.append(f"behind = {toml(server.uplinks[drive.uplink.address].name)}")
-        else:
-            lines.append(_place(server, drive))
-        lines += [f"link = {toml(drive.link)}"] if drive.link else []
+        drive, model = group[0], shown(group[0].disk.model)
+        names = ", ".join(f"{first + i} {shown(d.disk.name)}" for i, d in enumerate(group))
+        behind = drive.uplink and toml(server.uplinks[drive.uplink.address].name)
+        yield [
+            "[[drives]]",
+            *_wrapped(f"{names}: {model}" if model else names, "# ", "# "),
+            f"profile = {drive.part.toml}",
+            f"count = {len(group)}",
+            f"behind = {behind}" if behind else _place(server, drive),
+            *([f"link = {toml(drive.link)}"] if drive.link else []),
+        ]
         first += len(group)
-        yield lines
 
 
 def _place(server: Server, part: PlacedDrive | NamedUplink) -> str:
@@ -125,43 +128,25 @@ def _place(server: Server, part: PlacedDrive | NamedUplink) -> str:
     return f"root = {toml(server.roots[part.root][0])}"
 
 
-def _numbered(first: int, group: list[PlacedDrive]) -> str:
-    """Say which drive has which number."""
-    names = (f"{first + i} {shown(drive.disk.name)}" for i, drive in enumerate(group))
-    model = shown(group[0].disk.model)
-    return ", ".join(names) + (f": {model}" if model else "")
-
-
 def _volumes(server: Server) -> Iterator[list[str]]:
     number = {drive.disk.name: index for index, drive in enumerate(server.drives)}
-    several = len(server.arrays) > 1
     for placed in server.arrays:
-        lines = ["[[volume]]"] if several else ["[volume]"]
-        yield lines + list(_volume(placed, number))
-
-
-def _volume(placed: PlacedArray, number: dict[str, int]) -> Iterator[str]:
-    array = placed.array
-    yield f"name = {toml(shown(array.name))}"
-    yield f"raid = {toml(array.level)}"
-    if array.layout:
-        yield f"layout = {toml(array.layout)}"
-    if array.chunk and level_of(array.level).has_chunks:
-        yield f"chunk = {toml(units.format_size(array.chunk))}"
-    yield 'engine = "linux-md"'
-    yield f"members = {_numbers(number[name] for name in placed.members)}"
-    if placed.degraded:
-        yield f"degraded = {_numbers(placed.degraded)}"
-    if array.rebuild and placed.degraded:
-        yield "rebuild = true"
-    if array.bitmap and array.bitmap != "none":
-        yield f"bitmap = {toml(array.bitmap)}"
-    if array.spares:
-        yield f"spares = {len(array.spares)}"
-
-
-def _numbers(values: Iterable[int]) -> str:
-    return "[" + ", ".join(str(value) for value in values) + "]"
+        array = placed.array
+        has_chunk = array.chunk and level_of(array.level).has_chunks
+        keys = {
+            "name": toml(shown(array.name)),
+            "raid": toml(array.level),
+            "layout": array.layout and toml(array.layout),
+            "chunk": toml(units.format_size(array.chunk or 0)) if has_chunk else None,
+            "engine": '"linux-md"',
+            "members": str([number[name] for name in placed.members]),
+            "degraded": str(list(placed.degraded)) if placed.degraded else None,
+            "rebuild": "true" if array.rebuild and placed.degraded else None,
+            "bitmap": toml(array.bitmap) if array.bitmap not in (None, "none") else None,
+            "spares": str(len(array.spares)) if array.spares else None,
+        }
+        table = "[[volume]]" if len(server.arrays) > 1 else "[volume]"
+        yield [table, *(f"{key} = {value}" for key, value in keys.items() if value)]
 
 
 def _workload(server: Server) -> list[str]:
