@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from nvmesim.scenario.load import load_scenario as load_scenario
     from nvmesim.scenario.schema import Scenario as Scenario
     from nvmesim.show.charts import named as charts
-    from nvmesim.show.frames import table_of as table
+    from nvmesim.show.notebook import table_of as table
     from nvmesim.study.best import best as best
     from nvmesim.study.choose import choose as choose
     from nvmesim.study.diagnosis.diagnose import diagnose as diagnose
@@ -91,7 +91,7 @@ _HOME: Final = {
     "simulate": "nvmesim.predict.simulate:simulate",
     "size_cpu": "nvmesim.study.size:size_cpu",
     "sweep": "nvmesim.study.sweep.api:sweep",
-    "table": "nvmesim.show.frames:table_of",
+    "table": "nvmesim.show.notebook:table_of",
     "timeline": "nvmesim.study.timeline:timeline",
 }
 

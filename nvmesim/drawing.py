@@ -1,7 +1,7 @@
 """Answers that draw themselves: as charts, in a notebook, or when printed.
 
-What each looks like is told by `nvmesim.show.drawers`, which stands above all answers. It is looked
-up by its name when something is drawn, so that no room below it imports it.
+`nvmesim.show.notebook`, which stands above all answers, tells what each looks like. It is looked up
+by its name when something is drawn, so that no room below it imports it.
 """
 
 from __future__ import annotations
@@ -34,5 +34,5 @@ class Printable(Drawable):
 
 
 def _drawn(answer: object, form: str, *args: Any, **options: Any) -> Any:
-    drawers = import_module("nvmesim.show.drawers")
-    return drawers.drawer(answer, form)(answer, *args, **options)
+    notebook = import_module("nvmesim.show.notebook")
+    return notebook.drawer(answer, form)(answer, *args, **options)

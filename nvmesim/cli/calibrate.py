@@ -177,10 +177,9 @@ def fit_host(
 
 def _answer(fit: AnyFit, missed: list[str], output: Path | None, *, is_early: bool) -> Answer:
     """Write the profile unless it misses its own rows, and say which."""
-    from nvmesim.calibrate.evidence import DriveFit, StackFit
     from nvmesim.calibrate.stopping import EARLY
     from nvmesim.catalog.text import to_toml
-    from nvmesim.show.evidence import fits, samples
+    from nvmesim.show.views.fits import fit_blocks, fit_page
 
     if is_early:
         update = {"notes": f"{EARLY}\n{fit.profile.notes}".strip()}
@@ -196,11 +195,4 @@ def _answer(fit: AnyFit, missed: list[str], output: Path | None, *, is_early: bo
             "out these, or --force", err=True,
         )  # fmt: skip
     code = 130 if is_early else int(output is not None and bool(missed))
-    if isinstance(fit, DriveFit | StackFit):
-        rows = fit
-        return Answer(lambda: fits.blocks_of(rows), rows.to_json, lambda: fits.fit_page(rows), code)
-    single = fit
-    return Answer(
-        lambda: samples.blocks_of(single), single.to_json, lambda: samples.samples_page(single),
-        code,
-    )  # fmt: skip
+    return Answer(lambda: fit_blocks(fit), fit.to_json, lambda: fit_page(fit), code)

@@ -54,10 +54,10 @@ def best(
             loaded, over=designs or None, states=states or None, seed=seed, progress=progress,
             **goal,
         )  # fmt: skip
-    from nvmesim.show.studies.best_view import best_page, blocks_of
+    from nvmesim.show.views.designs import best_blocks, best_page
 
     code = 0 if found.best is not None else 1
-    return Answer(lambda: blocks_of(found), found.to_json, lambda: best_page(found), code)
+    return Answer(lambda: best_blocks(found), found.to_json, lambda: best_page(found), code)
 
 
 @click.command(epilog="Example: nvmesim choose goal.toml --report pareto.html")
@@ -87,7 +87,7 @@ def choose(goal: str, workers: int | None, everything: bool, output: Path | None
         choice = search(loaded, workers=workers, everything=everything, progress=progress)
     if output is not None:
         write_frame(choice.frame(), output)
-    from nvmesim.show.studies.choice_view import blocks_of, choice_page
+    from nvmesim.show.views.designs import choice_blocks, choice_page
 
     def json() -> dict[str, Any]:
         rows = choice.frame().to_dicts()
@@ -102,7 +102,7 @@ def choose(goal: str, workers: int | None, everything: bool, output: Path | None
 
     title = choice.goal.name or Path(goal).stem
     return Answer(
-        lambda: blocks_of(choice), json, lambda: choice_page(choice, title),
+        lambda: choice_blocks(choice), json, lambda: choice_page(choice, title),
         0 if choice.chosen else 1,
     )  # fmt: skip
 
@@ -133,7 +133,7 @@ def compare(
     """
     from nvmesim.errors import InputError
     from nvmesim.predict.simulate import compare as compared
-    from nvmesim.show.studies.compare_view import blocks_of, ranking_blocks
+    from nvmesim.show.views.designs import comparison_blocks, ranking_blocks
     from nvmesim.study.rank import rank
     from nvmesim.units import parse_fraction
 
@@ -144,7 +144,7 @@ def compare(
     if len(designs) == 2:
         a, b = designs
         found = replace(compared(*designs.values(), requests=requests, seed=seed), a=a, b=b)
-        return Answer(lambda: blocks_of(found), lambda: vars(found))
+        return Answer(lambda: comparison_blocks(found), lambda: vars(found))
     ranking = rank(
         designs, metric=metric, probability=parse_fraction(probability), seed=seed or 1,
         difference=parse_fraction(difference), workers=workers,

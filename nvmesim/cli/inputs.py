@@ -53,7 +53,7 @@ def sensitivity(
         )  # fmt: skip
     if output is not None:
         write_frame(frame, output)
-    from nvmesim.show.studies.input_views import sensitivity_blocks, sensitivity_page
+    from nvmesim.show.views.inputs import sensitivity_blocks, sensitivity_page
 
     name, asked = loaded.name or Path(scenario).stem, asked_of(loaded)
     return Answer(
@@ -106,7 +106,7 @@ def size(
         headroom=parse_fraction(headroom), read=parse_fraction(read), filesystem=filesystem,
         cpus=cpus or None,
     )  # fmt: skip
-    from nvmesim.show.studies.input_views import sizing_blocks, sizing_page
+    from nvmesim.show.views.inputs import sizing_blocks, sizing_page
 
     return Answer(
         lambda: sizing_blocks(sizing, everything=everything or bool(cpus)), sizing.to_json,
@@ -129,7 +129,7 @@ def diagnose(
     weighted by how well they explain them all. Exit code 1: something is different.
     """
     from nvmesim.capture.registry import read_captures
-    from nvmesim.show.studies.diagnosis_view import diagnosis_lines
+    from nvmesim.show.views.measured import diagnosis_lines
     from nvmesim.study.diagnosis.diagnose import diagnose as explain
 
     loaded, found = scenario_of(scenario, sets), read_captures(captures)

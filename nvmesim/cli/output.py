@@ -85,7 +85,7 @@ def scenario_of(path: str, sets: Iterable[str] = ()) -> Scenario:
 def asked_of(scenario: Scenario) -> str:
     """Return the load of a scenario in words."""
     from nvmesim.scenario.resolve import resolve
-    from nvmesim.show.asked import asked
+    from nvmesim.show.answer import asked
 
     return asked(resolve(scenario))
 

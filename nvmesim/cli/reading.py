@@ -35,8 +35,8 @@ def trace(captures: tuple[str, ...], as_json: bool, verbose: bool) -> int:
     from nvmesim.capture.as_json import describe_capture
     from nvmesim.capture.registry import read_captures
     from nvmesim.show.blocks import Warnings
-    from nvmesim.show.evidence.capture_view import blocks_of
     from nvmesim.show.terminal import show
+    from nvmesim.show.views.measured import capture_blocks
     from nvmesim.show.words import one_line
 
     refused: list[str] = []
@@ -49,7 +49,7 @@ def trace(captures: tuple[str, ...], as_json: bool, verbose: bool) -> int:
         else:
             if number:
                 click.echo()
-            show(blocks_of(capture), verbose=verbose)
+            show(capture_blocks(capture), verbose=verbose)
     if unread and not as_json:
         show([Warnings(unread)])
     for reason in (*unread, *refused) if as_json else refused:

@@ -100,13 +100,12 @@ def _share(text: str | None) -> float | None:
 def _write_timeline(path: Path, scenario: Scenario, seed: int) -> None:
     """Simulate until the first requests are done and draw what each met, and when."""
     from nvmesim.show.blocks import Line
-    from nvmesim.show.charts.timeline import chart
     from nvmesim.show.page import chart_page
     from nvmesim.study.timeline import timeline as recorded
 
     with working("recording every step"):
         title = f"{scenario.name or path.stem}: every step of the first requests"
-        drawn = chart(recorded(scenario, seed=seed))
+        drawn = recorded(scenario, seed=seed).chart()
         page = chart_page(drawn, title, Line(CAPTION, "soft"))
     save(path, page)
 
@@ -158,7 +157,7 @@ def sweep(
     be built.
     """
     from nvmesim.show.blocks import Line
-    from nvmesim.show.studies.sweep_view import never, sweep_blocks, sweep_page
+    from nvmesim.show.views.sweep import never, sweep_blocks, sweep_page
     from nvmesim.study.sweep import SweepTally
     from nvmesim.study.sweep import sweep as swept
     from nvmesim.study.sweep.plan import parse_over

@@ -52,10 +52,10 @@ def validate(sets: tuple[str, ...], is_held_out: bool, write: bool) -> Answer:
         scores = list(relearned(scores))
     if write:
         _write(scores, whole=not sets)
-    from nvmesim.show.evidence.scoreboard import blocks_of, page
+    from nvmesim.show.views.scoreboard import page, score_blocks
 
     return Answer(
-        lambda: blocks_of(scores),
+        lambda: score_blocks(scores),
         lambda: {"sets": [line.to_json() for s in scores for line in s.lines]},
         lambda: page(scores), 0 if all(s.met for s in scores) else 1,
     )  # fmt: skip
@@ -122,7 +122,7 @@ def _scores(names: tuple[str, ...]) -> list[Score]:
 
 
 def _write(scores: Sequence[Score], *, whole: bool) -> None:
-    from nvmesim.show.evidence.scoreboard import report, scoreboard
+    from nvmesim.show.views.scoreboard import report, scoreboard
 
     for one in scores:
         write_text(one.published.folder / "report.md", report(one))

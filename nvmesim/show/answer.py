@@ -3,34 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Final
 
 from nvmesim.measure.figures import Interval, OpStats, Rebuild, Relief
-from nvmesim.measure.groups import GroupStats
 from nvmesim.measure.syncs import Syncs
 from nvmesim.predict.result import Result
-from nvmesim.predict.uncertainty.parts import Certainty, percent_of
-from nvmesim.scenario.resolved import ResolvedScenario
+from nvmesim.predict.uncertainty.parts import percent_of
+from nvmesim.scenario.resolved import ResolvedScenario, WorkloadGroup
+from nvmesim.show import blocks as b
 from nvmesim.show import words
-from nvmesim.show.asked import asked
-from nvmesim.show.blocks import (
-    Block,
-    Bullets,
-    Cards,
-    Cell,
-    Facts,
-    Fold,
-    Line,
-    Look,
-    Range,
-    Ranges,
-    Table,
-    table,
-)
-from nvmesim.show.blocks import Warnings as Doubts
-from nvmesim.show.station_groups import equal_members, group_name, station_groups
+from nvmesim.show.station_groups import equal_members, station_groups
 from nvmesim.show.words import COLUMNS, kiops, microseconds, percent
+from nvmesim.units import format_size
 
 OPS: Final = ("", "IOPS", "95 % within", "GB/s", *(f"{c} [us]" for c in COLUMNS))
 PARTS: Final = {
@@ -41,103 +26,147 @@ PARTS: Final = {
     "total": "all together",
 }
 """Part of an interval -> what it stands for."""
+MOST_GROUPS: Final = 3
+"""Workloads whose load is written out; more are counted."""
 LIKELY_MISS: Final = 0.5
 """Probability to meet the goal below which the answer says that it misses."""
 HELPS: Final = 0.02
 """A change whose gain begins above this is likely to help."""
 
 
+# What was asked -----------------------------------------------------------------------------------
+
+
+def asked(scenario: ResolvedScenario) -> str:
+    """Return the load of *scenario* in words, all workloads of it."""
+    groups = scenario.workload
+    shown = [
+        f"{group.name}: {asked_of(group)}" if len(groups) > 1 else asked_of(group)
+        for group in groups[:MOST_GROUPS]
+    ]
+    if len(groups) > MOST_GROUPS:
+        shown.append(f"{words.plural(len(groups) - MOST_GROUPS, 'workload')} more")
+    text = " | ".join(shown)
+    logical = sum(socket.logical_cpus for socket in scenario.sockets)
+    if sum(group.n_threads for group in groups if not group.is_open) > logical:
+        text += f"; these are more threads than the {logical} logical CPUs"
+    return text
+
+
+def asked_of(group: WorkloadGroup) -> str:
+    """Return the load of one workload in words: what it is, and how much of it is in flight.
+
+    >>> from nvmesim.scenario.resolved import Target
+    >>> drives = tuple(Target("drive", i, f"drive{i}") for i in range(24))
+    >>> asked_of(WorkloadGroup("oltp", drives, read=0.7, threads=48, outstanding=32))
+    'random 4 KiB, 70 % reads; 48 threads a drive x 24 drives = 1,152 threads, each with 32 in flight: 36,864 in flight'
+    """  # noqa: E501
+    if group.trace is not None:
+        speed = "" if group.speed == 1 else f" at {group.speed:g} times its speed"
+        return f"requests as recorded in {group.trace.name}{speed}"
+    sizes = [(format_size(size), share) for size, share in group.block_sizes]
+    mixed = ", ".join(f"{size} ({100 * share:.3g} %)" for size, share in sizes)
+    what = {1.0: "reads", 0.0: "writes"}.get(group.read, f"{100 * group.read:.3g} % reads")
+    text = f"{group.access} {sizes[0][0] if len(sizes) == 1 else mixed}, {what}; "
+    if group.rate is not None:
+        rate = words.about(group.rate)
+        return f"{text}{rate} requests/s by the clock, however many are in flight"
+    targets = len(group.targets)
+    kind = "drive" if all(t.kind == "drive" for t in group.targets) else "volume"
+    text += words.plural(group.threads, "thread")
+    at_each = ""
+    if targets > 1 and group.threads_are_per_target:
+        text += f" a {kind} x {targets} {kind}s = {group.n_threads:,} threads"
+    elif targets > 1 and group.outstanding_per == "thread-target":
+        text += f" over {targets} {kind}s"
+        at_each = f" at each {kind}"
+    each = "each with " if group.n_threads > 1 else ""
+    total = f": {group.in_flight:,} in flight" if group.in_flight != group.outstanding else ""
+    return f"{text}, {each}{group.outstanding} in flight{at_each}{total}"
+
+
 # The answer ---------------------------------------------------------------------------------------
 
 
-def head(result: Result) -> list[Block]:
+def head(result: Result) -> list[b.Block]:
     """What was asked, the answer in a sentence, and how sure it is, as bars."""
     scenario = result.resolved
-    blocks: list[Block] = [Line(result.scenario, "title")]
-    blocks += [Line(f"with {change}", "soft") for change in result.changes]
+    lines = [f"with {change}" for change in result.changes]
     if isinstance(scenario, ResolvedScenario):
-        blocks.append(Line(f"asked: {asked(scenario)}", "soft"))
-    return [*blocks, Line(headline(result), "head"), ranges(result)]
+        lines.append(f"asked: {asked(scenario)}")
+    return [b.Line(result.scenario, "title"), *(b.Line(line, "soft") for line in lines),
+            b.Line(headline(result), "head"), ranges(result)]  # fmt: skip
 
 
 def headline(result: Result) -> str:
     """The answer in plain words: how much, whether it meets the goal, what stops it."""
-    total = result.total.iops
-    known = words.span(total)
-    parts = [f"{words.about(total.value)} IOPS" + (f", probably {known}" if known else "")]
-    parts += [_goal_text(result)]
-    return ". ".join(p for p in parts if p) + f". {result.bottleneck.sentence}"
+    total, known = result.total, words.span(result.total.iops)
+    text = f"{words.about(total.iops.value)} IOPS" + (f", probably {known}" if known else "")
+    if (goal := result.goal) is not None:
+        limit, value = words.time(goal.limit), words.latency_at(total.latency, goal.what)
+        if value is None:
+            counts = total.latency.bin_count
+            late = counts[total.latency.bin_s > goal.limit].sum() / max(1, counts.sum())
+            text += f". {words.percent(float(late))} of its requests take longer than your {limit}"
+        else:
+            verdict = f"{'meets' if value <= goal.limit else 'misses'} your {limit}"
+            if (p := goal.probability) is not None:
+                verdict = f"meets your {limit} with a probability of {words.chance(p)}"
+                if p < LIKELY_MISS:
+                    verdict = f"misses your {limit} ({words.chance(p)} likely to meet it)"
+            text += f". Its {goal.what} of {words.time(value)} {verdict}"
+    return f"{text}. {result.bottleneck.sentence}"
 
 
-def _goal_text(result: Result) -> str:
-    goal = result.goal
-    value = None if goal is None else words.latency_at(result.total.latency, goal.what)
-    if goal is None:
-        return ""
-    limit = words.time(goal.limit)
-    if value is None:
-        late = _late_share(result, goal.limit)
-        return f"{words.percent(late)} of its requests take longer than your {limit}"
-    verdict = f"meets your {limit}" if value <= goal.limit else f"misses your {limit}"
-    if goal.probability is not None:
-        verdict = f"meets your {limit} with a probability of {words.chance(goal.probability)}"
-        if goal.probability < LIKELY_MISS:
-            verdict = f"misses your {limit} ({words.chance(goal.probability)} likely to meet it)"
-    return f"Its {goal.what} of {words.time(value)} {verdict}"
-
-
-def _late_share(result: Result, limit_s: float) -> float:
-    """Share of the requests that took longer than *limit_s*."""
-    found = result.total.latency
-    late = found.bin_count[found.bin_s > limit_s].sum()
-    return float(late) / max(1, int(found.bin_count.sum()))
-
-
-def ranges(result: Result) -> Ranges:
+def ranges(result: Result) -> b.Ranges:
     """IOPS and p99 as bars, each with the interval of everything that is not known."""
-    total = result.total
+    total, goal = result.total, result.goal
     text = f"{kiops(total.iops.value)} ({words.span(total.iops)})"
-    rows = [Range("IOPS", total.iops, text)]
-    goal = result.goal
+    rows = [b.Range("IOPS", total.iops, text)]
     what = goal.what if goal else "p99"
     value, ends = words.latency_at(total.latency, what), total.latency.intervals.get(what)
     if value is not None and ends is not None:
         text = f"{words.time(value)} ({words.time_span(*ends)})"
         limit, says = (goal.limit, f"goal {words.time(goal.limit)}") if goal else (None, "")
-        rows.append(Range(what, Interval(value, *ends), text, limit, says))
+        rows.append(b.Range(what, Interval(value, *ends), text, limit, says))
     known = [row for row in rows if math.isfinite(row.interval.high) and row.interval.value]
-    return Ranges(tuple(known))
+    return b.Ranges(tuple(known))
 
 
-def cards(result: Result) -> Cards:
-    """The figures in large letters."""
+def cards(result: Result, *, is_first_look: bool = False) -> b.Cards:
+    """The figures in large letters; of a first look it is not known yet how sure they are."""
     total, p99 = result.total, words.latency_at(result.total.latency, "p99")
-    return Cards((
-        (f"{kiops(total.iops.value)} IOPS", f"probably {words.span(total.iops) or 'unknown'}"),
+    sure = "…" if is_first_look else words.span(total.iops) or "unknown"
+    tail = "…" if is_first_look and p99 is None else f"{microseconds(p99)} µs"
+    return b.Cards((
+        (f"{kiops(total.iops.value)} IOPS", f"probably {sure}"),
         (f"{words.gigabytes(total.bytes_per_s.value)} GB/s", "moved, reads and writes"),
         (f"{microseconds(total.latency.mean)} µs", "mean latency"),
-        (f"{microseconds(p99)} µs", "p99: 99 % of the requests are faster"),
+        (tail, "p99: 99 % of the requests are faster"),
         (percent(result.cpu.logical_utilization), "CPU as the system shows it"),
     ))  # fmt: skip
 
 
-def ops(result: Result) -> Table:
-    """Total, and reads and writes if both are there."""
-    both = result.read is not None and result.write is not None
-    only = "read" if result.read is not None else "write"
-    rows = [_op_row("total" if both else only, result.total)]
-    if both:
-        rows += [_op_row(n, s) for n, s in (("read", result.read), ("write", result.write)) if s]
-    return table("Reads and writes", OPS, rows, looks=("strong",))
+def operations(result: Result) -> dict[str, OpStats]:
+    """Name -> statistics: the total, and reads and writes if both are there."""
+    if result.read is None or result.write is None:
+        return {"total": result.total}
+    return {"total": result.total, "read": result.read, "write": result.write}
 
 
-def _op_row(name: str, stats: OpStats) -> list[str]:
-    latencies = (microseconds(words.latency_at(stats.latency, c)) for c in COLUMNS)
-    rate, bandwidth = stats.iops, words.gigabytes(stats.bytes_per_s.value)
-    return [name, kiops(rate.value), words.span(rate), bandwidth, *latencies]
+def ops(result: Result) -> b.Table:
+    """A row for each of the operations."""
+    rows = [
+        [name, kiops(s.iops.value), words.span(s.iops), words.gigabytes(s.bytes_per_s.value),
+         *(microseconds(words.latency_at(s.latency, c)) for c in COLUMNS)]
+        for name, s in operations(result).items()
+    ]  # fmt: skip
+    if len(rows) == 1:
+        rows[0][0] = "read" if result.read is not None else "write"
+    return b.table("Reads and writes", OPS, rows, looks=("strong",))
 
 
-def facts(result: Result) -> Facts:
+def facts(result: Result) -> b.Facts:
     """CPU, flushes and a rebuild in one line each."""
     pairs = [("CPU", f"{percent(result.cpu.logical_utilization)} busy, as the system shows it")]
     if result.sync is not None:
@@ -147,7 +176,7 @@ def facts(result: Result) -> Facts:
     if result.outside:
         beyond = "; ".join(map(str, result.outside))
         pairs.append(("beyond", f"what was measured of the drive: {beyond}"))
-    return Facts(tuple(pairs))
+    return b.Facts(tuple(pairs))
 
 
 def sync_sentence(sync: Syncs) -> str:
@@ -182,33 +211,28 @@ def rebuild_sentence(rebuild: Rebuild) -> str:
 # What would help, and each workload ---------------------------------------------------------------
 
 
-def reliefs(found: Sequence[Relief]) -> Table:
-    """Every change that was simulated, with its exact setting where it has one."""
-    settings = [_setting(relief) for relief in found]
+def reliefs(found: Sequence[Relief]) -> b.Table | None:
+    """Every change that was simulated, with its exact setting as --set takes it."""
+    settings = [" ".join(f"{key}={value}" for key, value in r.set.items()) for r in found]
+    shown = [settings] if any(settings) else []
     rows = [
         [r.change, kiops(r.iops.value), words.gain(r.gain),
-         words.gain_span(r.gain_low, r.gain_high), *([setting] if any(settings) else [])]
-        for r, setting in zip(found, settings, strict=True)
+         words.gain_span(r.gain_low, r.gain_high), *more]
+        for r, *more in zip(found, *shown, strict=True)
     ]  # fmt: skip
-    headings = ["what would help", "IOPS", "gain", "95 % within"]
-    looks: list[Look] = ["" if relief.gain_low > HELPS else "faint" for relief in found]
-    return table("Changes that were simulated", headings + ["<set"] * any(settings), rows,
-                 looks=looks)  # fmt: skip
+    heads = ["what would help", "IOPS", "gain", "95 % within", *(["<set"] if shown else [])]
+    looks: list[b.Look] = ["" if relief.gain_low > HELPS else "faint" for relief in found]
+    return b.table("Changes that were simulated", heads, rows, looks=looks) if rows else None
 
 
-def _setting(relief: Relief) -> str:
-    """Keys and values as --set takes them."""
-    return " ".join(f"{key}={value}" for key, value in relief.set.items())
-
-
-def groups(result: Result) -> Table | None:
+def groups(result: Result) -> b.Table | None:
     """Each workload by itself, where there are several or one is held to something."""
     found = result.groups
     if len(found) < 2 and not any(g.slo or g.limit_used is not None for g in found):
         return None
-    heads = ["workload", "IOPS", "95 % within", *(f"{c} [us]" for c in COLUMNS)]
     extra = {
-        "of its limit": [_used(g) for g in found],
+        "of its limit": ["" if g.limit_used is None else f"{percent(g.limit_used)} used"
+                         for g in found],
         "goal [us]": [f"{g.slo.limit_s * 1e6:,.4g}" if g.slo else "" for g in found],
         "requests above": [words.small_share(g.slo.requests_above.value) if g.slo else ""
                            for g in found],
@@ -221,17 +245,14 @@ def groups(result: Result) -> Table | None:
         for i, g in enumerate(found)
     ]  # fmt: skip
     note = "above: slower than the goal (slo); time above: when more than 1 % of the requests were"
-    return table("Workloads", [*heads, *shown], rows, notes=[note] if "goal [us]" in shown else [])
-
-
-def _used(group: GroupStats) -> str:
-    return "" if group.limit_used is None else f"{percent(group.limit_used)} used"
+    heads = ["workload", "IOPS", "95 % within", *(f"{c} [us]" for c in COLUMNS), *shown]
+    return b.table("Workloads", heads, rows, notes=[note] if "goal [us]" in shown else [])
 
 
 # For those who want to know more ------------------------------------------------------------------
 
 
-def known(result: Result) -> Fold:
+def known(result: Result) -> b.Fold:
     """How the numbers are known: parts of the interval, what the run took, what the CPU did."""
     took = (
         f"{result.requests:,} requests, {result.simulated_s:.3g} s of load after "
@@ -249,79 +270,45 @@ def known(result: Result) -> Fold:
         f"{percent(cpu.physical_utilization)} of what the cores can do; "
         f"{cpu.cycles_per_io / 1e3:.1f} kcycles per IO, {cpu.ghz_per_miops:.1f} GHz per MIOPS"
     )))  # fmt: skip
-    if (crossing := result.crossing) is not None:
-        pairs.append(("sockets", crossing.sentence()))
-    basis: Sequence[Any] = getattr(certainty, "basis", ())
-    blocks: list[Block] = [Facts(tuple(pairs))]
+    if result.crossing is not None:
+        pairs.append(("sockets", result.crossing.sentence()))
+    blocks: list[b.Block] = [b.Facts(tuple(pairs))]
+    figures = {name: certainty.figures[name] for name in ("iops", "mean", "p50", "p99", "p99.9")
+               if name in certainty.figures}  # fmt: skip
     if certainty.figures:
-        blocks.append(_interval_parts(certainty))
+        heads = [f"{'IOPS' if name == 'iops' else name} [%]" for name in figures]
+        widths = {part: [percent_of(getattr(f, part)) for f in figures.values()] for part in PARTS}
+        rows = [[says, *(w if "/" in w else f"±{w}" for w in widths[part])]
+                for part, says in PARTS.items()]  # fmt: skip
+        heads.insert(0, "95 % interval, by where it is from")
+        notes = ["the parts add up as squares"]
+        blocks.append(b.table("Parts of the intervals", heads, rows, notes=notes))
     else:
-        blocks.append(Line("Intervals are those of the simulation alone.", "soft"))
-    if basis:
-        rows = [[b.source, f"{b.rows:,}", percent(b.weight)] for b in basis]
-        blocks.append(table("Sources of the model's error", ["source", "rows", "weight"], rows))
-    return Fold("how it is known", tuple(blocks))
+        blocks.append(b.Line("Intervals are those of the simulation alone.", "soft"))
+    if basis := getattr(certainty, "basis", ()):
+        rows = [[one.source, f"{one.rows:,}", percent(one.weight)] for one in basis]
+        blocks.append(b.table("Sources of the model's error", ["source", "rows", "weight"], rows))
+    return b.Fold("how it is known", tuple(blocks))
 
 
-def _interval_parts(certainty: Certainty) -> Table:
-    """How wide each part of the interval is, figure by figure."""
-    figures = [
-        name for name in ("iops", "mean", "p50", "p99", "p99.9") if name in certainty.figures
-    ]
-    rows = [
-        [says, *(_width(getattr(certainty.figures[name], part)) for name in figures)]
-        for part, says in PARTS.items()
-    ]
-    heads = [f"{'IOPS' if name == 'iops' else name} [%]" for name in figures]
-    return table("Parts of the intervals", ["95 % interval, by where it is from", *heads], rows,
-                 notes=["the parts add up as squares"])  # fmt: skip
-
-
-def _width(found: tuple[float, float]) -> str:
-    text = percent_of(found)
-    return text if "/" in text else f"±{text}"
-
-
-def assumed(result: Result) -> Fold | None:
-    """Numbers that nobody measured."""
-    if not result.assumptions:
-        return None
-    title = words.plural(len(result.assumptions), "assumption")
-    return Fold(title, (Bullets(tuple(result.assumptions)),))
-
-
-def doubts(result: Result) -> Doubts:
-    """Reasons to doubt the numbers."""
-    return Doubts(tuple(result.warnings))
-
-
-def latencies(result: Result) -> Table:
+def latencies(result: Result) -> b.Table:
     """Mean and percentiles with their intervals."""
-    parts = {"total": result.total, "read": result.read, "write": result.write}
-    both = result.read is not None and result.write is not None
     columns = ["mean", *(f"p{p:g}" for p in sorted(result.total.latency.percentiles))]
-    rows = [
-        [Cell(name), *_latency_cells(stats, columns), Cell(microseconds(stats.latency.max))]
-        for name, stats in parts.items()
-        if stats is not None and (both or name == "total")
-    ]
+    rows = []
+    for name, stats in operations(result).items():
+        ends = [map(microseconds, stats.latency.intervals.get(c, ())) for c in columns]
+        values = [words.latency_at(stats.latency, c) for c in columns]
+        cells = [b.Cell(microseconds(value), "" if value is None else " to ".join(within))
+                 for value, within in zip(values, ends, strict=True)]  # fmt: skip
+        rows.append([b.Cell(name), *cells, b.Cell(microseconds(stats.latency.max))])
     note = "From submission to completion, as the application sees it; below it the 95 % interval."
-    return table("Latency", ["", *(f"{c} [us]" for c in columns), "max [us]"], rows, notes=[note])
-
-
-def _latency_cells(stats: OpStats, columns: Sequence[str]) -> Iterator[Cell]:
-    for column in columns:
-        value, ends = words.latency_at(stats.latency, column), stats.latency.intervals.get(column)
-        small = ""
-        if value is not None and ends is not None:
-            small = " to ".join(microseconds(end) for end in ends)
-        yield Cell(microseconds(value), small)
+    return b.table("Latency", ["", *(f"{c} [us]" for c in columns), "max [us]"], rows, notes=[note])
 
 
 STATIONS: Final = ("station", "<kind", "servers", "busy", "wait [us]", "service [us]", "visits")
 
 
-def stations(result: Result, *, grouped: bool = True) -> Table:
+def stations(result: Result, *, grouped: bool = True) -> b.Table:
     """What requests wait for along the path; of equal ones the busiest."""
     rows = []
     for group in station_groups(result.stations):
@@ -333,7 +320,7 @@ def stations(result: Result, *, grouped: bool = True) -> Table:
                 microseconds(s.wait_mean_s), microseconds(s.service_mean_s),
                 aligned(s.visits_per_request),
             ])  # fmt: skip
-    return table("Stations" if grouped else "All stations", STATIONS, rows)
+    return b.table("Stations" if grouped else "All stations", STATIONS, rows)
 
 
 def aligned(count: float) -> str:
@@ -352,32 +339,33 @@ _COUNTS: Final = {
 }  # fmt: skip
 
 
-def members(result: Result) -> Table | None:
+def members(result: Result) -> b.Table | None:
     """Commands of each drive, per request; of many equal ones the mean."""
-    if not result.members:
-        return None
-    rebuilt = (result.rebuild.drive or "") if result.rebuild is not None else ""
     rows: list[list[str]] = []
-    for group in equal_members(result.members, rebuilt):
+    for name, group in equal_members(result).items():
         counts = (
-            sum(getattr(m, key) for m in group) / len(group) / (1024 if "KiB" in name else 1)
-            for name, key in _COUNTS.items()
+            sum(getattr(m, key) for m in group) / len(group) / (1024 if "KiB" in heading else 1)
+            for heading, key in _COUNTS.items()
         )
-        name = group_name(group) + (", rebuilt" if group[0].name == rebuilt else "")
         rows.append([name, *map(aligned, counts), percent(max(m.utilization for m in group))])
-    return table("Drives, per request", ["drive", *_COUNTS, "busy"], rows)
+    return b.table("Drives, per request", ["drive", *_COUNTS, "busy"], rows) if rows else None
 
 
-def blocks_of(result: Result) -> list[Block]:
+def assumed(result: Result) -> b.Bullets | None:
+    """Numbers that nobody measured."""
+    return b.Bullets(tuple(result.assumptions)) if result.assumptions else None
+
+
+def blocks_of(result: Result) -> list[b.Block]:
     """What `nvmesim run` prints; folds are for ``--verbose``."""
-    by_drive = members(result)
-    found: list[Block | None] = [
-        *head(result), ops(result), facts(result),
-        reliefs(result.bottleneck.reliefs) if result.bottleneck.reliefs else None,
-        groups(result), doubts(result), known(result), assumed(result),
-        Fold("stations and drives", (stations(result), *([by_drive] if by_drive else []))),
-    ]  # fmt: skip
-    return [block for block in found if block is not None]
+    assumptions = assumed(result)
+    title = words.plural(len(result.assumptions), "assumption")
+    return b.present(
+        *head(result), ops(result), facts(result), reliefs(result.bottleneck.reliefs),
+        groups(result), b.Warnings(tuple(result.warnings)), known(result),
+        b.Fold(title, (assumptions,)) if assumptions else None,
+        b.Fold("stations and drives", tuple(b.present(stations(result), members(result)))),
+    )  # fmt: skip
 
 
 def printed(result: Result) -> str:

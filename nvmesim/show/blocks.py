@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
     from altair import LayerChart
 
 Look = Literal["", "strong", "faint"]
+LARGEST: Final = 3.0
+"""An end or a goal further than so many times the value leaves its bar."""
 _HEADING: Final = re.compile(r"(?P<left><?)(?P<name>[^\[]*?)(?: ?\[(?P<unit>.+)\])?")
 
 
@@ -136,6 +139,14 @@ class Ranges:
     shared: bool = False
     """True if all have the same unit, and so one scale."""
 
+    def top(self, row: Range) -> float:
+        """The end of *row*'s scale: values, and ends and goals up to `LARGEST` times as far."""
+        rows = self.rows if self.shared else (row,)
+        most = max(r.interval.value for r in rows)
+        ends = [end for r in rows for end in (r.interval.high, r.limit or 0.0)]
+        near = [min(end, LARGEST * most) for end in ends if math.isfinite(end)]
+        return max([most, *near]) * 1.04 or 1.0
+
 
 @dataclass(frozen=True)
 class Cards:
@@ -183,6 +194,11 @@ Block: TypeAlias = (
     Line | Facts | Bullets | Warnings | Source | Ranges | Cards | Charts | Drawn | Fold | Section
     | Table
 )  # fmt: skip
+
+
+def present(*blocks: Block | None) -> list[Block]:
+    """Return those of *blocks* that are there."""
+    return [block for block in blocks if block is not None]
 
 
 def markdown(shown: Table) -> str:

@@ -9,20 +9,21 @@ import re
 import secrets
 from collections.abc import Iterable, Iterator, Mapping
 from importlib import resources
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from nvmesim.show.blocks import Block, Charts, Column, Line, Ranges, Section
-from nvmesim.show.ranges import svg
+from nvmesim.show import palette
+from nvmesim.show.blocks import Block, Charts, Column, Line, Section
 from nvmesim.show.vega import bundle
-from nvmesim.show.words import one_line, plural
+from nvmesim.show.words import one_line, percent, plural
 
 if TYPE_CHECKING:
     from altair import LayerChart, VConcatChart
 
-NONCE_BYTES: Final = 18
+GLYPH = 0.6
+"""Mean width of a glyph in units of the font size; wide fonts (DejaVu Sans) need this much."""
 
 
 def policy(nonce: str) -> str:
@@ -56,6 +57,11 @@ def html(blocks: Iterable[Block]) -> Markup:
     return Markup("".join(f"{text}\n" for text in shown if text))
 
 
+def rendered(template: str, **values: Any) -> str:
+    """Return a *template* of the pages with its *values*."""
+    return _environment().get_template(template).render(**values)
+
+
 def document(title: str, blocks: Iterable[Block]) -> str:
     """Return a whole page, with the one copy of the charts' code that it needs.
 
@@ -64,34 +70,13 @@ def document(title: str, blocks: Iterable[Block]) -> str:
     shown = list(blocks)
     titles = [block.title for block in shown if isinstance(block, Section)]
     first = next((i for i, block in enumerate(shown) if isinstance(block, Section)), len(shown))
-    body = html(shown[:first]) + (contents(titles) if len(titles) > 1 else "") + html(shown[first:])
-    nonce = secrets.token_urlsafe(NONCE_BYTES)
-    return _environment().get_template("page.html").render(
-        title=title, policy=Markup(policy(nonce)), nonce=nonce, body=body,
-        css=Markup(asset("report.css")), bundle=Markup(bundle()), js=Markup(asset("report.js")),
+    nonce = secrets.token_urlsafe(18)
+    return rendered(
+        "page.html", title=title, policy=Markup(policy(nonce)), nonce=nonce,
+        head=html(shown[:first]), contents=titles if len(titles) > 1 else [],
+        body=html(shown[first:]), css=Markup(asset("report.css")), bundle=Markup(bundle()),
+        js=Markup(asset("report.js")),
     )  # fmt: skip
-
-
-def contents(titles: Iterable[str]) -> Markup:
-    """Return links to the sections."""
-    link = Markup('<a href="#{}">{}</a>')
-    links = Markup("").join(link.format(anchor(t), one_line(t)) for t in titles)
-    return Markup('<nav aria-label="On this page">{}</nav>\n').format(links)
-
-
-def anchor(title: str) -> str:
-    """The name of a section in an address.
-
-    >>> anchor("Drives, per request")
-    'drives-per-request'
-    """
-    return "-".join(re.findall("[a-z0-9]+", title.lower()))
-
-
-def scrolled(inner: str, name: str) -> Markup:
-    """Return HTML that may be wider than the screen, in a region that the keyboard scrolls."""
-    frame = Markup('<div class="scroll" role="region" tabindex="0" aria-label="{}">{}</div>')
-    return frame.format(one_line(name), Markup(inner))
 
 
 def figures(charts: Mapping[str, tuple[LayerChart, str]]) -> Markup:
@@ -125,15 +110,47 @@ def script_json(value: Any) -> str:
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
+# What the templates use ---------------------------------------------------------------------------
+
+
+@functools.cache
+def _environment() -> Environment:
+    def load(name: str) -> str:
+        return (resources.files("nvmesim.show") / "templates" / name).read_text("utf-8")
+
+    def safe(value: Any) -> Any:
+        """Take control characters out of each text that a template shows."""
+        is_text = isinstance(value, str) and not isinstance(value, Markup)
+        return one_line(value) if is_text else value
+
+    made = Environment(
+        autoescape=True, undefined=StrictUndefined, loader=FunctionLoader(load), finalize=safe
+    )
+    made.filters["n"] = lambda value: f"{value:.2f}".rstrip("0").rstrip(".")
+    made.globals.update(
+        html=html, plural=plural, anchor=_anchor, heading=_heading, lines=_lines, percent=percent,
+        figures_of=_figures_of, text_width=_text_width, fitted=_fitted, palette=palette,
+        load_colour=palette.load_colour, load_legend=palette.load_legend,
+    )  # fmt: skip
+    return made
+
+
+def _anchor(title: str) -> str:
+    """The name of a section in an address.
+
+    >>> _anchor("Drives, per request")
+    'drives-per-request'
+    """
+    return "-".join(re.findall("[a-z0-9]+", title.lower()))
+
+
 def _figures_of(charts: Charts) -> Iterator[dict[str, Any]]:
     """Each chart as the template needs it: what it is called, its data, its words."""
     for title, (drawn, caption) in charts.drawn.items():
         spec: dict[str, Any] = drawn.properties(width="container").to_dict(context={})
-        spec.pop("$schema", None)
-        spec.pop("config", None)
+        for key in ("$schema", "config", *(["title"] if title else [])):  # it stands above
+            spec.pop(key, None)
         spec["autosize"] = {"type": "fit-x", "contains": "padding"}
-        if title:
-            spec.pop("title", None)  # it stands above
         says = spec.pop("description", None) or title or caption
         text = script_json(spec)
         name = f"spec-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
@@ -151,25 +168,17 @@ def _lines(text: str) -> Markup:
     return Markup("\n").join(one_line(line) for line in lines)
 
 
-@functools.cache
-def _environment() -> Environment:
-    def load(name: str) -> str:
-        return (resources.files("nvmesim.show") / "templates" / name).read_text("utf-8")
-
-    def safe(value: Any) -> Any:
-        """Take control characters out of each text that a template shows."""
-        is_text = isinstance(value, str) and not isinstance(value, Markup)
-        return one_line(value) if is_text else value
-
-    made = Environment(
-        autoescape=True, undefined=StrictUndefined, loader=FunctionLoader(load), finalize=safe
-    )
-    made.globals.update(
-        html=html, plural=plural, anchor=anchor, heading=_heading, lines=_lines, scrolled=scrolled,
-        figures_of=_figures_of, range_svg=_range_svg,
-    )  # fmt: skip
-    return made
+def _text_width(text: str, size: float) -> float:
+    """Width that *text* may need at font size *size*."""
+    return len(text) * size * GLYPH
 
 
-def _range_svg(ranges: Ranges) -> Markup:
-    return Markup(svg(ranges))
+def _fitted(text: str, width: float, size: float) -> str:
+    """*text* on one line, cut with an ellipsis where it would be wider than *width*.
+
+    >>> _fitted("drive17 of the second rack", 60, 10)
+    'drive17 o…'
+    """
+    line = one_line(text)
+    most = max(1, int(width / (size * GLYPH)))
+    return line if len(line) <= most else line[: most - 1] + "…"

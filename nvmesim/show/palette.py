@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Final
 
 KINDS: Final = {
@@ -33,10 +34,7 @@ def load_colour(utilization: float) -> str:
     >>> load_colour(0.2), load_colour(0.97)
     ('#8fcfc3', '#b81d29')
     """
-    for limit, colour in LOAD_STEPS:
-        if limit is not None and utilization < limit:
-            return colour
-    return LOAD_STEPS[-1][1]
+    return next(c for limit, c in LOAD_STEPS if limit is None or utilization < limit)
 
 
 def load_words(utilization: float) -> str:
@@ -45,24 +43,12 @@ def load_words(utilization: float) -> str:
     >>> load_words(0.2), load_words(0.8), load_words(1.0)
     ('below 50 %', '75–90 %', 'over 90 %')
     """
-    colour = load_colour(utilization)
-    return next(words for words, step in load_legend() if step == colour)
+    return next(words for words, step in load_legend() if step == load_colour(utilization))
 
 
 def load_legend() -> list[tuple[str, str]]:
-    """Return (words, colour) of every step, least first.
-
-    >>> load_legend()[0]
-    ('below 50 %', '#8fcfc3')
-    """
-    words = []
-    below = 0.0
-    for limit, colour in LOAD_STEPS:
-        if limit is None:
-            words.append((f"over {below:.0%}".replace("%", " %"), colour))
-        elif below == 0:
-            words.append((f"below {limit:.0%}".replace("%", " %"), colour))
-        else:
-            words.append((f"{below * 100:.0f}–{limit * 100:.0f} %", colour))
-        below = limit or 1.0
-    return words
+    """Return (words, colour) of every step, least first."""
+    ends = [f"{100 * limit:.0f}" for limit, _ in LOAD_STEPS if limit is not None]
+    between = [f"{low}–{high} %" for low, high in pairwise(ends)]
+    words = [f"below {ends[0]} %", *between, f"over {ends[-1]} %"]
+    return list(zip(words, (colour for _, colour in LOAD_STEPS), strict=True))

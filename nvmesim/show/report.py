@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from nvmesim.predict import stragglers
 from nvmesim.predict.result import Result
 from nvmesim.show import answer
-from nvmesim.show.blocks import Block, Bullets, Charts, Drawn, Facts, Fold, Section, Source
-from nvmesim.show.glossary import GLOSSARY
+from nvmesim.show import blocks as b
 from nvmesim.show.page import document, html
-from nvmesim.show.picture.server import picture
+from nvmesim.show.picture import picture
 from nvmesim.show.words import kiops
 
 CAPTIONS: Final = {
@@ -42,81 +41,72 @@ CAPTIONS: Final = {
 }
 
 
+GLOSSARY: Final[Mapping[str, str]] = {
+    "die": "the part of a drive that holds data and does one thing at a time; a drive has "
+    "dozens, each with a queue",
+    "channel": "the bus inside a drive that several dies share to send data",
+    "station": "anything that requests wait for: a die, a link, a CPU, a lock",
+    "gate": "a number of slots, such as a write buffer's; a request that finds none free waits",
+    "section": "a part of the run that the statistics look at by itself, to know how much "
+    "chance there is",
+    "interval": "where the true value lies with 95 % probability, as far as the model knows",
+    "outstanding": "requests that were sent and are not answered yet: fio's iodepth times jobs",
+    "closed loop": "threads that send the next request when one is answered",
+    "open loop": "requests that arrive by the clock, whether or not earlier ones are answered",
+    "relief": "a change that was simulated to see what it brings",
+    "bound": "the throughput if the busiest station never waits for work: no load can exceed it",
+}
+
+
 def page(result: Result, *, scenario_text: str = "", changes: Sequence[str] = ()) -> str:
     """Return the report of *result* as one HTML page that loads nothing.
 
     *scenario_text* is the file it was run from, *changes* the ``--set`` values applied to it.
     """
-    several = answer.ops(result)
-    groups, drives = answer.groups(result), answer.members(result)
-    sections: dict[str, list[Block | None]] = {
-        "What would help, and what would not": [_reliefs(result)],
-        "The server under this load": [_server(result)],
-        "Charts": [_charts(result)],
+    from nvmesim.show.charts.result import all_charts
+
+    several, stations = answer.ops(result), answer.stations(result)
+    every = answer.stations(result, grouped=False)
+    all_stations = b.Fold(f"All {len(every.rows)} stations", (every,))
+    source = b.Fold("The scenario file", (b.Source(scenario_text),))
+    charts = b.Charts({t: (c, CAPTIONS.get(t, "")) for t, c in all_charts(result).items()})
+    sections: dict[str, list[b.Block]] = {
+        "What would help, and what would not": b.present(answer.reliefs(result.bottleneck.reliefs)),
+        "The server under this load": b.present(server(result)),
+        "Charts": [charts],
         "Latency": [answer.latencies(result)],
-        "Workloads": [groups],
-        "Stations": [answer.stations(result), _all_stations(result)],
-        "Drives, per request": [drives],
-        "Assumed": [Bullets(result.assumptions) if result.assumptions else None],
-        "Where this comes from": [_provenance(result, changes), _source(scenario_text)],
-        "Words": [Fold("What the words mean", (Facts(tuple(GLOSSARY.items())),))],
+        "Workloads": b.present(answer.groups(result)),
+        "Stations": b.present(
+            stations, all_stations if len(every.rows) > len(stations.rows) else None
+        ),
+        "Drives, per request": b.present(answer.members(result)),
+        "Assumed": b.present(answer.assumed(result)),
+        "Where this comes from": b.present(
+            _provenance(result, changes), source if scenario_text else None
+        ),
+        "Words": [b.Fold("What the words mean", (b.Facts(tuple(GLOSSARY.items())),))],
     }
-    blocks: list[Block] = [
-        *answer.head(result), answer.cards(result), *([several] if len(several.rows) > 1 else []),
-        answer.facts(result), answer.known(result), answer.doubts(result),
-    ]  # fmt: skip
-    for title, inside in sections.items():
-        shown = tuple(block for block in inside if block is not None)
-        blocks += [Section(title, shown)] if shown else []
     title = ", ".join([result.scenario, *map(str, changes or result.changes)])
-    return document(f"{title} · nvmesim", blocks)
+    return document(f"{title} · nvmesim", b.present(
+        *answer.head(result), answer.cards(result), several if len(several.rows) > 1 else None,
+        answer.facts(result), answer.known(result), b.Warnings(tuple(result.warnings)),
+        *(b.Section(title, tuple(inside)) for title, inside in sections.items() if inside),
+    ))  # fmt: skip
 
 
 def fragment(result: Result) -> str:
     """HTML that a notebook shows of *result*: the answer in words, numbers, server."""
-    server = _server(result)
-    blocks = [*answer.head(result), answer.ops(result), *([server] if server else [])]
+    blocks = b.present(*answer.head(result), answer.ops(result), server(result))
     return f"<div>{html(blocks)}</div>"
 
 
-def live(result: Result) -> dict[str, str]:
-    """Return the parts of a page that is still being worked on: name -> HTML, empty if none."""
-    several = answer.ops(result)
-    parts: dict[str, Sequence[Block | None]] = {
-        "figures": [*answer.head(result)[-2:], answer.cards(result),
-                    several if len(several.rows) > 1 else None, answer.facts(result),
-                    answer.known(result)],
-        "warnings": [answer.doubts(result)],
-        "reliefs": [_reliefs(result)],
-        "server": [_server(result)],
-        "assumed": [Bullets(result.assumptions) if result.assumptions else None],
-    }  # fmt: skip
-    return {name: html(b for b in found if b is not None) for name, found in parts.items()}
-
-
-def _reliefs(result: Result) -> Block | None:
-    found = result.bottleneck.reliefs
-    return answer.reliefs(found) if found else None
-
-
-def _server(result: Result) -> Block | None:
+def server(result: Result) -> b.Block | None:
+    """The picture of the server; None if *result* does not know it."""
     svg = picture(result)
-    return Drawn(svg, "The server") if svg else None
+    return b.Drawn(svg, "The server") if svg else None
 
 
-def _charts(result: Result) -> Block:
-    from nvmesim.show.charts.result import all_charts
-
-    return Charts({t: (c, CAPTIONS.get(t, "")) for t, c in all_charts(result).items()})
-
-
-def _all_stations(result: Result) -> Block | None:
-    every = answer.stations(result, grouped=False)
-    folded = len(every.rows) > len(answer.stations(result).rows)
-    return Fold(f"All {len(every.rows)} stations", (every,)) if folded else None
-
-
-def _provenance(result: Result, changes: Sequence[str]) -> Block:
+def _provenance(result: Result, changes: Sequence[str]) -> b.Block:
     bound = result.bottleneck.bound_iops
     pairs = [
         ("nvmesim", result.version),
@@ -127,8 +117,4 @@ def _provenance(result: Result, changes: Sequence[str]) -> Block:
         ("in flight", f"{result.outstanding:,} requests"),
         ("asymptotic bound", f"{kiops(bound)} IOPS" if math.isfinite(bound) else "none"),
     ]
-    return Facts((*pairs, *(("changed by", f"--set {change}") for change in changes)))
-
-
-def _source(text: str) -> Block | None:
-    return Fold("The scenario file", (Source(text),)) if text else None
+    return b.Facts((*pairs, *(("changed by", f"--set {change}") for change in changes)))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Final
 
 from nvmesim.measure.figures import MemberStats, StationStats
+from nvmesim.predict.result import Result
 
 FULL: Final = 0.9
 """Utilization from which a station counts as full."""
@@ -42,17 +44,19 @@ class StationGroup:
 def station_groups(stations: Iterable[StationStats]) -> list[StationGroup]:
     """Stations along the path, those of the drives and adapters put together by what they are."""
     every = sorted(stations, key=_along)
-    names: dict[int, list[str]] = {}
-    for station in every:
-        if station.drive is not None:
-            names.setdefault(station.drive, []).append(station.name)
-    own = {drive: _common_words(text) for drive, text in names.items()}
+    drives = {s.drive: [o.name for o in every if o.drive == s.drive] for s in every}
+    own = {drive: _common_words(names) for drive, names in drives.items()}
     groups: dict[tuple[str, str], list[StationStats]] = {}
     for station in every:
-        groups.setdefault((_role(station, own), station.kind), []).append(station)
+        words, role = station.name.split(" "), station.name
+        if station.drive is not None:  # what it is there, without the name of the drive or adapter
+            role = " ".join(["drive", *words[own[station.drive] :]])
+        elif station.adapter is not None:
+            role = " ".join(["adapter", *words[-2 if station.resource == "uplink" else -1 :]])
+        groups.setdefault((role, station.kind), []).append(station)
     return [
-        StationGroup(label if len(found) > 1 else found[0].name, kind, tuple(found))
-        for (label, kind), found in groups.items()
+        StationGroup(role if len(found) > 1 else found[0].name, kind, tuple(found))
+        for (role, kind), found in groups.items()
     ]
 
 
@@ -70,50 +74,37 @@ def _common_words(names: Sequence[str]) -> int:
     2
     """
     split = [name.split(" ") for name in names]
-    same = 0
-    for words in zip(*split, strict=False):
-        if len(set(words)) > 1:
-            break
-        same += 1
-    return max(1, min(same, min(len(words) for words in split) - 1))
+    same = takewhile(lambda words: len(set(words)) == 1, zip(*split, strict=False))
+    return max(1, min(len(list(same)), min(map(len, split)) - 1))
 
 
-def _role(station: StationStats, own: Mapping[int, int]) -> str:
-    """Name of *station* at its drive or adapter, without the name of that."""
-    words = station.name.split(" ")
-    if station.drive is not None:
-        return " ".join(["drive", *words[own[station.drive] :]])
-    if station.adapter is not None:
-        return " ".join(["adapter", *words[-2 if station.resource == "uplink" else -1 :]])
-    return station.name
-
-
-def equal_members(members: Sequence[MemberStats], apart: str = "") -> list[list[MemberStats]]:
-    """Return *members* in groups that are equal, if there are many; *apart* stays alone.
-
-    >>> def member(n, reads):
-    ...     return MemberStats(f"drive{n}", reads, 0.0, reads, 0.0, 4096 * reads, 0.0, 0.5)
-    >>> [len(g) for g in equal_members([*(member(n, 0.1) for n in range(9)), member(9, 0.3)])]
-    [9, 1]
-    """
-    if len(members) < FOLDED:
-        return [[m] for m in members]
+def equal_members(result: Result) -> dict[str, list[MemberStats]]:
+    """Name -> drives: each alone or, of many, with its equals; one being rebuilt has none."""
+    rebuilt = "" if result.rebuild is None else result.rebuild.drive
     groups: list[list[MemberStats]] = []
-    for member in members:
-        own = next((g for g in groups if member.name != apart and g[0].name != apart
-                    and _is_equal(g[0], member)), None)  # fmt: skip
+    for member in result.members:
+        own = next(
+            (
+                g
+                for g in groups
+                if len(result.members) >= FOLDED
+                and rebuilt not in (member.name, g[0].name)
+                and _is_equal(g[0], member)
+            ),
+            None,
+        )
         if own is None:
             groups.append([member])
         else:
             own.append(member)
-    return groups
+    return {_name(group, rebuilt): group for group in groups}
 
 
-def group_name(group: Sequence[MemberStats]) -> str:
-    """Return the name of one drive, or of the first and last of several."""
-    if len(group) == 1:
-        return group[0].name
-    return f"{group[0].name} .. {group[-1].name}, {len(group)} drives"
+def _name(group: Sequence[MemberStats], rebuilt: str | None) -> str:
+    """The name of one drive, or of the first and last of several."""
+    if len(group) > 1:
+        return f"{group[0].name} .. {group[-1].name}, {len(group)} drives"
+    return group[0].name + (", rebuilt" if group[0].name == rebuilt else "")
 
 
 def _is_equal(one: MemberStats, other: MemberStats) -> bool:

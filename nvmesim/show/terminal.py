@@ -11,11 +11,12 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from nvmesim.show import blocks as b
-from nvmesim.show.ranges import bars
-from nvmesim.show.words import one_line, plural
+from nvmesim.show.words import one_line
 
 WIDTH = 120
 """Of output that no terminal shows."""
+BAR = 44
+"""Characters of a bar."""
 NARROWEST = 92
 """Narrower terminals get tables without gaps of three."""
 FIRST = 36
@@ -87,7 +88,7 @@ def _part(block: b.Block, verbose: bool, width: int) -> Iterator[RenderableType]
         case b.Facts():
             yield _pairs(block.pairs, "dim")
         case b.Ranges():
-            yield _pairs(((name, f"{drawn}  {words}") for name, drawn, words in bars(block)), "dim")
+            yield _pairs(((r.name, _range(r, block.top(r))) for r in block.rows), "dim")
         case b.Warnings() if block.lines:
             yield _pairs((("warning", line) for line in block.lines), "yellow")
         case b.Bullets():
@@ -99,6 +100,35 @@ def _part(block: b.Block, verbose: bool, width: int) -> Iterator[RenderableType]
             yield from _parts(list(block.blocks), verbose, width)
         case b.Section() if block.on_terminal:
             yield from _parts(list(block.blocks), verbose, width)
+
+
+def _range(row: b.Range, top: float) -> str:
+    """An interval as a bar, and its words."""
+    goal = f"   : {row.limit_text}" if row.limit_text else ""
+    return f"{bar(row, top)}  {row.text}{goal}"
+
+
+def bar(row: b.Range, top: float, width: int = BAR) -> str:
+    """Return one interval as text on a scale from 0 to *top*; ``:`` is the goal, ``>`` goes on.
+
+    >>> from nvmesim.measure.figures import Interval
+    >>> bar(b.Range("IOPS", Interval(50.0, 25.0, 75.0), ""), top=100.0, width=20)
+    '     |----o----|    '
+    >>> bar(b.Range("p99", Interval(50.0, 25.0, 300.0), "", limit=90.0), top=100.0, width=20)
+    '     |----o-------:>'
+    """
+
+    def at(value: float) -> int:
+        return max(0, min(width - 1, round(value / top * width)))
+
+    cells = [" "] * width
+    low, value, high = (at(v) for v in (row.interval.low, row.interval.value, row.interval.high))
+    cells[low : high + 1] = "-" * (high + 1 - low)
+    cells[low], cells[high] = "|", ">" if row.interval.high > top else "|"
+    if row.limit is not None and row.limit <= top:
+        cells[at(row.limit)] = ":"
+    cells[value] = "o"
+    return "".join(cells)
 
 
 def _pairs(pairs: Iterable[tuple[str, str]], style: str) -> Grid:
@@ -130,12 +160,3 @@ def _table(shown: b.Table, width: int) -> Grid:
 def _is_long(shown: b.Table, column: int) -> bool:
     """True if a column of texts has one that may take several lines."""
     return shown.columns[column].is_left and any(len(r[column].text) > 24 for r in shown.rows)
-
-
-def more(count: int, noun: str, where: str) -> str:
-    """Return the line that names what is left out.
-
-    >>> more(3, "point", "-o writes all")
-    '3 points more (-o writes all)'
-    """
-    return f"{plural(count, noun)} more ({where})"

@@ -32,7 +32,7 @@ def kiops(per_s: float) -> str:
     if per_s < 999.5:
         return f"{per_s:.3g}"
     if per_s < 999_950:
-        return f"{per_s / 1e3:.4g}k" if per_s >= 99_950 else f"{per_s / 1e3:.3g}k"
+        return f"{per_s / 1e3:.{4 if per_s >= 99_950 else 3}g}k"
     return f"{per_s / 1e6:.4g}M"
 
 

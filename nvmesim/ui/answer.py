@@ -1,91 +1,81 @@
-"""A result as the part of the page that follows the controls."""
+"""A result as the part of the page that follows the controls, and quotes side by side."""
 
 from __future__ import annotations
 
 import json
-from typing import Final
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
 
 from nvmesim.measure.figures import Relief
+from nvmesim.measure.paired import Comparison
 from nvmesim.predict.result import Result
+from nvmesim.scenario.resolved import ResolvedScenario
 from nvmesim.show import answer as shown
 from nvmesim.show import words
-from nvmesim.show.blocks import Cards
+from nvmesim.show.blocks import Block, Bullets, Charts, Range, Ranges, Section, Warnings, present
+from nvmesim.show.blocks import table as table_of
 from nvmesim.show.page import escaped, figures, html
-from nvmesim.show.report import live
+from nvmesim.show.report import server
+from nvmesim.study.choose import usable
 
 SURE: Final = 0.9
 """Probability from which the page says that a goal is met, or missed below 1 minus it."""
 WAIT: Final = '<span class="wait">…</span>'
 
 
+# One design ---------------------------------------------------------------------------------------
+
+
 def first(result: Result) -> str:
     """Return the figures of a first look: how sure they are is not known yet, and not shown."""
-    total, p99 = result.total, words.latency_at(result.total.latency, "p99")
-    goal = result.goal
-    tail = "…" if p99 is None else f"{words.microseconds(p99)} µs"
-    says = f"About {words.about(total.iops.value)} IOPS, how sure: {WAIT}"
-    cards = Cards((
-        (f"{words.kiops(total.iops.value)} IOPS", "probably …"),
-        (f"{words.gigabytes(total.bytes_per_s.value)} GB/s", "moved, reads and writes"),
-        (f"{words.microseconds(total.latency.mean)} µs", "mean latency"),
-        (tail, "p99: 99 % of the requests are faster"),
-        (words.percent(result.cpu.logical_utilization), "CPU as the system shows it"),
-    ))  # fmt: skip
+    says = f"About {words.about(result.total.iops.value)} IOPS, how sure: {WAIT}"
     verdict = ""
-    if goal is not None:
-        verdict = f'<p class="goal wait">Goal {words.time(goal.limit)}: …</p>'
+    if result.goal is not None:
+        verdict = f'<p class="goal wait">Goal {words.time(result.goal.limit)}: …</p>'
     return f'<div class="fast"><div class="stick"><p class="why">{says}</p>{verdict}</div>' \
-           f"{html([cards])}</div>"  # fmt: skip
+           f"{html([shown.cards(result, is_first_look=True)])}</div>"  # fmt: skip
 
 
 def answer(result: Result) -> str:
     """Return the whole answer: headline and verdict, bars, figures, what would help, charts."""
-    parts = live(result)
+    changes = result.bottleneck.reliefs
     fast = html([shown.ranges(result), shown.cards(result)])
     sections = [
-        parts["warnings"],
-        _section("What would help", parts["reliefs"] + _apply(result.bottleneck.reliefs)),
+        html([Warnings(tuple(result.warnings))]),
+        _section("What would help", html(present(shown.reliefs(changes))) + _apply(changes)),
         _section("Latency", _charts(result)),
-        _section("The server under this load", parts["server"]),
+        _section("The server under this load", html(present(server(result)))),
         _folded("How it is known", html([shown.facts(result), shown.known(result)])),
-        _folded(words.plural(len(result.assumptions), "assumption"), parts["assumed"]),
-    ]
+        _folded(words.plural(len(result.assumptions), "assumption"),
+                html(present(shown.assumed(result)))),
+    ]  # fmt: skip
     return (
         f'<div class="fast"><div class="stick"><p class="why">{escaped(shown.headline(result))}</p>'
         f'{_verdict(result)}</div>{fast}</div><div class="slow">{"".join(sections)}</div>'
     )
 
 
-def goal_probability(result: Result) -> tuple[str, float, float] | None:
-    """Return what the goal is about, its limit in s, and the probability to meet it."""
-    goal = result.goal
-    if goal is None or goal.probability is None:
-        return None
-    return goal.what, goal.limit, goal.probability
-
-
 def _verdict(result: Result) -> str:
     """Say how likely the goal is met; green from `SURE` on."""
-    found = goal_probability(result)
-    if found is None:
+    goal = result.goal
+    if goal is None or goal.probability is None:
         return ""
-    what, limit, p = found
-    css = "met" if p >= SURE else "missed" if p <= 1 - SURE else "unsure"
-    sign = {"met": "✓", "missed": "✗", "unsure": "?"}[css]
-    text = f"Meets {what} within {words.time(limit)} with a probability of {words.chance(p)}"
+    p = goal.probability
+    css, sign = ("met", "✓") if p >= SURE else ("missed", "✗") if p <= 1 - SURE else ("unsure", "?")
+    limit = words.time(goal.limit)
+    text = f"Meets {goal.what} within {limit} with a probability of {words.chance(p)}"
     return f'<p class="goal {css}"><b aria-hidden="true">{sign}</b> {escaped(text)}</p>'
 
 
-def _apply(reliefs: tuple[Relief, ...]) -> str:
+def _apply(reliefs: Sequence[Relief]) -> str:
     """Return a button for each change that has its exact setting."""
-    buttons = []
-    for relief in reliefs:
-        if relief.set:
-            data = escaped(json.dumps(dict(relief.set), default=str))
-            buttons.append(
-                f'<button type="button" class="apply" data-set="{data}">Apply: '
-                f"{escaped(relief.change)}</button>"
-            )
+    buttons = [
+        f'<button type="button" class="apply" data-set="'
+        f'{escaped(json.dumps(dict(relief.set), default=str))}">Apply: {escaped(relief.change)}'
+        "</button>"
+        for relief in reliefs if relief.set
+    ]  # fmt: skip
     return f'<p class="tools">{"".join(buttons)}</p>' if buttons else ""
 
 
@@ -109,3 +99,155 @@ def _charts(result: Result) -> str:
         charts["Share of requests within a latency"] = (latency_cdf(result), "")
     charts["Busy, along the path"] = (utilization(result), "")
     return figures(charts)
+
+
+# Two to four quotes -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Quote:
+    """One design with what it does whole, with a drive failed, and while that is rebuilt."""
+
+    tables: Mapping[str, Any]
+    price: float | None
+    """EUR, as typed or as the parts' profiles state."""
+    healthy: Result
+    degraded: Result | None
+    rebuilding: Result | None
+
+    @property
+    def scenario(self) -> ResolvedScenario:
+        """What was simulated."""
+        found = self.healthy.resolved
+        assert isinstance(found, ResolvedScenario)
+        return found
+
+    @property
+    def watts(self) -> float | None:
+        """W of the drives and CPUs at work; None if one of them does not say it."""
+        known = [d.profile.power_active_w for d in self.scenario.drives]
+        known += [s.cpu.tdp_w for s in self.scenario.sockets]
+        stated = [q.value for q in known if q is not None]
+        return sum(stated) if len(stated) == len(known) else None
+
+    @property
+    def capacity(self) -> float:
+        """Usable bytes."""
+        scenario = self.scenario
+        inside = {m for v in scenario.volumes for m in (*v.members, *v.spares)}
+        loose = [d.profile.capacity.value for d in scenario.drives if d.index not in inside]
+        return sum(usable(v) for v in scenario.volumes) + sum(loose)
+
+
+def states_of(tables: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return the design with a drive failed, and rebuilding; nothing if it does not survive one."""
+    volumes = tables.get("volume") or []
+    volumes = [volumes] if isinstance(volumes, Mapping) else volumes
+    if not volumes or any(v.get("raid", "raid0") in ("none", "raid0") for v in volumes):
+        return {}
+    return {
+        state: {**tables, "volume": [{**v, "degraded": [0], "rebuild": state == "rebuilding"}
+                                     for v in volumes]}
+        for state in ("degraded", "rebuilding")
+    }  # fmt: skip
+
+
+def page_blocks(quotes: Sequence[Quote], gains: Sequence[Comparison]) -> list[Block]:
+    """Return the quotes as a table, bars and charts; *gains* are those over the first."""
+    from nvmesim.show.charts.designs import side_by_side
+
+    healthy = {f"{n}: {q.healthy.scenario}": q.healthy for n, q in enumerate(quotes, 1)}
+    rows = [[what, *cells] for what, cells in _lines(quotes, gains).items()]
+    lead = [_lead(n, gain) for n, gain in enumerate(gains, 2)]
+    bars = [Range(name, r.total.iops, f"{_iops(r)} IOPS") for name, r in healthy.items()]
+    drawn = {t: (c, "Thin: 95 % interval.") for t, c in side_by_side(healthy).items()}
+    return [
+        Section("Side by side", (
+            Bullets(tuple(lead)), Ranges(tuple(bars), shared=True),
+            table_of("Quotes side by side", ("", *(f"<{name}" for name in healthy)), rows),
+        )),
+        Section("Charts", (Charts(drawn),)),
+    ]  # fmt: skip
+
+
+def _lead(number: int, gain: Comparison) -> str:
+    if gain.p_better is None:
+        return f"{number} against 1: not known which does more"
+    p = gain.p_better
+    winner, loser = (number, 1) if p >= 0.5 else (1, number)
+    chance = words.chance(max(p, 1 - p))
+    return f"{winner} does more IOPS than {loser} with a probability of {chance}"
+
+
+def _lines(quotes: Sequence[Quote], gains: Sequence[Comparison]) -> dict[str, list[str]]:
+    """What is compared -> a text for each quote."""
+    results = [q.healthy for q in quotes]
+    rates = [(q.healthy.total.iops.value, q.price, q.watts) for q in quotes]
+    rebuilds = [None if q.rebuilding is None else q.rebuilding.rebuild for q in quotes]
+    against = [f"{words.gain(g.gain.value)} ({words.gain_span(g.gain.low, g.gain.high)})"
+               for g in gains]  # fmt: skip
+    return {
+        **differing([q.tables for q in quotes]),
+        "drives": [_drives(q.scenario) for q in quotes],
+        "usable TB": [f"{q.capacity / 1e12:.4g}" for q in quotes],
+        "price, EUR": ["not known" if e is None else f"{e:,.0f}" for _, e, _ in rates],
+        "W, drives and CPUs": ["not known" if w is None else f"{w:,.0f}" for *_, w in rates],
+        "IOPS": [words.kiops(r.total.iops.value) for r in results],
+        "95 % within": [words.span(r.total.iops) for r in results],
+        "mean, µs": [words.microseconds(r.total.latency.mean) for r in results],
+        "p99, µs": [words.microseconds(r.total.latency.percentiles[99.0]) for r in results],
+        "CPU": [words.percent(r.cpu.logical_utilization) for r in results],
+        "IOPS per EUR": [f"{iops / eur:,.4g}" if eur else "" for iops, eur, _ in rates],
+        "IOPS per W": [f"{iops / watts:,.4g}" if watts else "" for iops, _, watts in rates],
+        "IOPS, a drive failed": [_iops(q.degraded) for q in quotes],
+        "IOPS, while it is rebuilt": [_iops(q.rebuilding) for q in quotes],
+        "hours to rebuild": ["-" if r is None else f"{r.hours:.2g}" for r in rebuilds],
+        "limited by": [r.bottleneck.station or r.bottleneck.verdict for r in results],
+        "lacks of the goal": [_lacks(r) for r in results],
+        "IOPS against 1": ["", *against],
+    }
+
+
+def _drives(scenario: ResolvedScenario) -> str:
+    names = [drive.profile.model or drive.profile.name for drive in scenario.drives]
+    return ", ".join(f"{names.count(name)} x {name}" for name in dict.fromkeys(names))
+
+
+def _iops(result: Result | None) -> str:
+    if result is None:
+        return "-"
+    return f"{words.kiops(result.total.iops.value)} ({words.span(result.total.iops)})"
+
+
+def _lacks(result: Result) -> str:
+    """Say what is between the answer and its goal, and how likely it is met."""
+    goal = result.goal
+    if goal is None or goal.probability is None:
+        return "no goal"
+    value = words.latency_at(result.total.latency, goal.what) or 0.0
+    over = f"{goal.what} is {words.time(value - goal.limit)} above"
+    over = "nothing" if value <= goal.limit else over
+    return f"{over}; met with a probability of {words.chance(goal.probability)}"
+
+
+def differing(designs: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
+    """Return the keys that are not the same in all *designs*, with the value that each has.
+
+    >>> differing([{"volume": [{"raid": "raid5"}]}, {"volume": [{"raid": "raid6"}]}])
+    {'volume.raid': ['raid5', 'raid6']}
+    """
+    flat = [dict(_flat(tables, "")) for tables in designs]
+    keys = dict.fromkeys(key for one in flat for key in one if key != "name")
+    found = {key: [one.get(key, "-") for one in flat] for key in keys}
+    return {key: values for key, values in found.items() if len(set(values)) > 1}
+
+
+def _flat(item: Any, key: str) -> Iterator[tuple[str, str]]:
+    if isinstance(item, Mapping):
+        for name, value in item.items():
+            yield from _flat(value, f"{key}.{name}".lstrip("."))
+    elif isinstance(item, list) and any(isinstance(i, Mapping) for i in item):
+        for number, value in enumerate(item):
+            yield from _flat(value, key if len(item) == 1 else f"{key}.{number}")
+    else:
+        yield key, ", ".join(map(str, item)) if isinstance(item, list) else str(item)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import cache
 from importlib import resources
@@ -36,6 +36,7 @@ from nvmesim.ui.controls import controls, start, values
 from nvmesim.ui.goal_form import START as GOAL
 from nvmesim.ui.goal_form import goal_controls
 from nvmesim.ui.guard import Guard
+from nvmesim.ui.jobs import Jobs, PageJob
 from nvmesim.ui.parts import parts
 from nvmesim.ui.shared import pdf_of
 from nvmesim.version import __version__
@@ -82,26 +83,13 @@ def create_app(token: str, port: int, opened: Sequence[str] = ()) -> Starlette:
         await run_in_threadpool(warming.join)
 
     routes = [
-        Route("/", _page("design", api)),
-        *(Route(f"/{name}", _page(name, api)) for name in PAGES),
+        *(Route(f"/{name}", _page) for name in ("", *PAGES)),
         Route("/assets/{name}", _asset),
-        *(
-            Route(f"/api/{name}", posted(getattr(api, name)), methods=["POST"])
-            for name in (
-                "design",
-                "fits",
-                "compare",
-                "goal",
-                "choose",
-                "best",
-                "describe",
-                "calibrate",
-            )
-        ),
+        *(Route(f"/api/{n}", posted(getattr(api, n)), methods=["POST"]) for n in ACTIONS),
         Route("/api/upload", uploaded(api), methods=["POST"]),
-        Route("/api/job/{name}", _job(api)),
-        Route("/api/job/{name}/cancel", _cancel(api), methods=["POST"]),
-        Route("/api/job/{name}/report", _report(api)),
+        Route("/api/job/{name}", _job),
+        Route("/api/job/{name}/cancel", _cancel, methods=["POST"]),
+        Route("/api/job/{name}/report", _report),
     ]
     guard = Middleware(Guard, token=token, port=port)
     app = Starlette(routes=routes, middleware=[guard], lifespan=living)
@@ -109,90 +97,80 @@ def create_app(token: str, port: int, opened: Sequence[str] = ()) -> Starlette:
     return app
 
 
-def _page(name: str, api: Api) -> Callable[[Request], Response]:
-    def endpoint(_: Request) -> Response:
-        shown = goal_controls() if name == "choose" else controls() if name == "design" else []
-        grouped = {k: list(v) for k, v in groupby(shown, lambda c: c.group)}
-        return HTMLResponse(
-            _templates().get_template(f"{name}.html").render(
-                page=name, pages=PAGES, groups=grouped, version=__version__,
-                toml=to_text(start()), now=values(start()), parts=parts, opened=api.opened,
-                goal=to_text(GOAL), points=POINTS, levels=MD_LEVELS, sheet=SHEET, examples=KEYS,
-            )
-        )  # fmt: skip
+def _page(request: Request) -> Response:
+    name = request.scope["path"].strip("/") or "design"
+    shown = goal_controls() if name == "choose" else controls() if name == "design" else []
+    grouped = {k: list(v) for k, v in groupby(shown, lambda c: c.group)}
+    return HTMLResponse(_templates().get_template(f"{name}.html").render(
+        page=name, pages=PAGES, groups=grouped, version=__version__, toml=to_text(start()),
+        now=values(start()), parts=parts, opened=request.app.state.api.opened,
+        goal=to_text(GOAL), points=POINTS, levels=MD_LEVELS, sheet=SHEET, examples=KEYS,
+    ))  # fmt: skip
 
-    return endpoint
+
+def _own(name: str) -> str:
+    return (resources.files("nvmesim.ui") / name).read_text("utf-8")
 
 
 @cache
 def _templates() -> Environment:
-    def load(name: str) -> str | None:
-        file = resources.files("nvmesim.ui") / "templates" / name
-        return file.read_text("utf-8") if file.is_file() else None
-
-    return Environment(autoescape=True, undefined=StrictUndefined, loader=FunctionLoader(load))
+    loader = FunctionLoader(lambda name: _own(f"templates/{name}"))
+    return Environment(autoescape=True, undefined=StrictUndefined, loader=loader)
 
 
-_ASSETS: Final[dict[str, tuple[str, Callable[[], str]]]] = {
+_ASSETS: Final[dict[str, Callable[[], str]]] = {
     # a fixed table: no name of a request becomes a path
-    "report.css": ("text/css", lambda: asset("report.css")),
-    "ui.css": ("text/css", lambda: _own("ui.css")),
-    "ui.js": ("text/javascript", lambda: _own("ui.js")),
-    "pages.js": ("text/javascript", lambda: _own("pages.js")),
-    "vega.js": ("text/javascript", lambda: f"(() => {{{bundle()}}})();"),
+    "report.css": lambda: asset("report.css"),
+    "ui.css": lambda: _own("assets/ui.css"),
+    "ui.js": lambda: _own("assets/ui.js"),
+    "pages.js": lambda: _own("assets/pages.js"),
+    "vega.js": lambda: f"(() => {{{bundle()}}})();",
 }
 
 
-def _own(name: str) -> str:
-    return (resources.files("nvmesim.ui") / "assets" / name).read_text("utf-8")
-
-
 async def _asset(request: Request) -> Response:
-    found = _ASSETS.get(request.path_params["name"])
-    if found is None:
+    name = request.path_params["name"]
+    if name not in _ASSETS:
         return PlainTextResponse("no such file", 404)
-    kind, read = found
-    return Response(await run_in_threadpool(read), media_type=kind)
+    kind = "text/css" if name.endswith(".css") else "text/javascript"
+    return Response(await run_in_threadpool(_ASSETS[name]), media_type=kind)
 
 
-def _job(api: Api) -> Callable[[Request], Awaitable[Response]]:
-    async def endpoint(request: Request) -> Response:
-        job = api.jobs.get(request.path_params["name"])
-        if job is None:
-            return JSONResponse({"error": "this work is gone; ask again"}, 404)
-        text = request.query_params.get("seen", "0")
-        seen = int(text) if text.isdecimal() and len(text) < 9 else 0
-        for _ in range(NEWS_TRIES):
-            if job.version > seen or job.state != "running":
-                break
-            await asyncio.sleep(NEWS_S)
-        return JSONResponse(job.to_json(seen))
-
-    return endpoint
+def _asked(request: Request) -> PageJob | None:
+    """The job that *request* names."""
+    jobs: Jobs = request.app.state.api.jobs
+    return jobs.get(request.path_params["name"])
 
 
-def _cancel(api: Api) -> Callable[[Request], Response]:
-    def endpoint(request: Request) -> Response:
-        job = api.jobs.get(request.path_params["name"])
-        if job is not None:
-            job.cancel()
-        return JSONResponse({"cancelled": job is not None})
+async def _job(request: Request) -> Response:
+    job = _asked(request)
+    if job is None:
+        return JSONResponse({"error": "this work is gone; ask again"}, 404)
+    text = request.query_params.get("seen", "0")
+    seen = int(text) if text.isdecimal() and len(text) < 9 else 0
+    for _ in range(NEWS_TRIES):
+        if job.version > seen or job.state != "running":
+            break
+        await asyncio.sleep(NEWS_S)
+    return JSONResponse(job.to_json(seen))
 
-    return endpoint
+
+def _cancel(request: Request) -> Response:
+    job = _asked(request)
+    if job is not None:
+        job.cancel()
+    return JSONResponse({"cancelled": job is not None})
 
 
-def _report(api: Api) -> Callable[[Request], Response]:
-    def endpoint(request: Request) -> Response:
-        job = api.jobs.get(request.path_params["name"])
-        if job is None or not job.report.is_file():
-            return PlainTextResponse("there is no answer yet to report", 404)
-        file, kind = job.report, "text/html"
-        if request.query_params.get("as") == "pdf":
-            try:
-                file, kind = pdf_of(job.report), "application/pdf"
-            except NvmesimError as error:
-                return PlainTextResponse(str(error), 409)
-        headers = {"Content-Disposition": f'attachment; filename="nvmesim-report{file.suffix}"'}
-        return FileResponse(file, headers=headers, media_type=kind)
-
-    return endpoint
+def _report(request: Request) -> Response:
+    job = _asked(request)
+    if job is None or not job.report.is_file():
+        return PlainTextResponse("there is no answer yet to report", 404)
+    file, kind = job.report, "text/html"
+    if request.query_params.get("as") == "pdf":
+        try:
+            file, kind = pdf_of(job.report), "application/pdf"
+        except NvmesimError as error:
+            return PlainTextResponse(str(error), 409)
+    headers = {"Content-Disposition": f'attachment; filename="nvmesim-report{file.suffix}"'}
+    return FileResponse(file, headers=headers, media_type=kind)

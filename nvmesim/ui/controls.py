@@ -12,7 +12,8 @@ from nvmesim.raid.levels import CHOICES
 from nvmesim.raid.levels import POOL_LEVELS as POOLS
 from nvmesim.scenario.load import with_values
 from nvmesim.scenario.presets import DRIVE, PRESETS, workload
-from nvmesim.ui.parts import PartKind, problem_of
+from nvmesim.ui.parts import PartKind
+from nvmesim.ui.trust import problem_of
 
 Tables = dict[str, Any]
 MOST_DRIVES: Final = 24
@@ -107,6 +108,10 @@ def values(tables: Mapping[str, Any]) -> dict[str, Any]:
     first = loads[0] if loads else {}
     volume = volumes[0] if volumes else {}
     closed, pool = "rate" not in first, volume.get("raid") in POOLS
+    size = first.get("block_size", "4 KiB")
+    own = {k: v for k, v in first.items() if k != "slo"}
+    condition = "rebuilding" if volume.get("rebuild") else "failed"
+    condition = condition if volume.get("degraded") else "healthy"
     return {
         "server.platform": server.get("platform", ""),
         "drives.profile": _shown(drives[0].get("profile")) if drives else None,
@@ -116,12 +121,12 @@ def values(tables: Mapping[str, Any]) -> dict[str, Any]:
         "volume.engine": _shown(volume.get("engine", "linux-md")) if volume else None,
         "volume.chunk": volume.get("chunk", "512 KiB") if volume and not pool else None,
         "volume.recordsize": volume.get("recordsize", "128 KiB") if pool else None,
-        "volume.degraded": _condition(volume) if volume.get("raid", "raid0") != "raid0" else None,
+        "volume.degraded": condition if volume.get("raid", "raid0") != "raid0" else None,
         "server.sockets.cpu": _shown(sockets[0].get("cpu")) if sockets else "",
         "server.sockets": None if "platform" in server else str(len(sockets)),
         "server.stack": _shown(server.get("stack", "linux-io_uring")),
-        "workload": _preset_of(first),
-        "workload.0.block_size": _size(first.get("block_size", "4 KiB")),
+        "workload": next((k for k in PRESETS if workload(k) == own), ""),
+        "workload.0.block_size": size if isinstance(size, str) else "mixed",
         "workload.0.access": first.get("access", "random"),
         "workload.0.read": first.get("read", 1.0),
         "workload.0.threads": first.get("threads", 1) if closed else None,
@@ -169,24 +174,9 @@ def _shown(reference: Any) -> str:
     return str(reference)
 
 
-def _size(value: Any) -> str:
-    return value if isinstance(value, str) else "mixed"
-
-
 def _placement(drives: list[dict[str, Any]]) -> str:
     places = {d.get("socket", 0) for d in drives}
     return "spread" if len(places) > 1 else str(places.pop() if places else 0)
-
-
-def _condition(volume: Mapping[str, Any]) -> str:
-    if not volume.get("degraded"):
-        return "healthy"
-    return "rebuilding" if volume.get("rebuild") else "failed"
-
-
-def _preset_of(load: Mapping[str, Any]) -> str:
-    own = {k: v for k, v in load.items() if k != "slo"}
-    return next((k for k in PRESETS if workload(k) == own), "")
 
 
 # From the controls to the tables ------------------------------------------------------------------
@@ -207,15 +197,10 @@ def put(tables: Mapping[str, Any], key: str, value: Any, own: Mapping[str, Any])
     if special is not None:
         return special(whole, value, own)
     if value == "":
-        return _without(whole, key)
+        first, *others = lists.get("workload", [{}])
+        first.pop(key.rpartition(".")[2], None)
+        return {**whole, "workload": [first, *others]}
     return with_values(whole, {key: value})
-
-
-def _without(tables: Tables, key: str) -> Tables:
-    *_, last = key.split(".")
-    loads = [{k: v for k, v in load.items() if k != last} if n == 0 else load
-             for n, load in enumerate(tables.get("workload", []))]  # fmt: skip
-    return {**tables, "workload": loads}
 
 
 def _profile(tables: Tables, value: Any, own: Mapping[str, Any]) -> Tables:
@@ -231,6 +216,7 @@ def _count(tables: Tables, value: Any, _: Mapping[str, Any]) -> Tables:
 
 
 def _spread(tables: Tables, count: int, sockets: int = 2) -> Tables:
+    """Drives of one kind, spread evenly over the *sockets*."""
     first = {k: v for k, v in tables["drives"][0].items() if k != "behind"}
     halves = [len(range(socket, count, sockets)) for socket in range(sockets)]
     drives = [{**first, "socket": s, "count": n} for s, n in enumerate(halves) if n]
@@ -241,9 +227,8 @@ def _socket(tables: Tables, value: Any, _: Mapping[str, Any]) -> Tables:
     count = sum(d.get("count", 1) for d in tables["drives"])
     if value == "spread":
         return _spread(tables, count)
-    first = {k: v for k, v in tables["drives"][0].items() if k != "behind"}
-    place = _whole(value, "drives.socket", 0, 7)
-    return {**tables, "drives": [{**first, "socket": place, "count": count}]}
+    (first,) = _spread(tables, count, 1)["drives"]
+    return {**tables, "drives": [{**first, "socket": _whole(value, "drives.socket", 0, 7)}]}
 
 
 def _raid(tables: Tables, value: Any, _: Mapping[str, Any]) -> Tables:
@@ -276,16 +261,16 @@ def _platform(tables: Tables, value: Any, _: Mapping[str, Any]) -> Tables:
     own = ("sockets", "interconnect", "platform")
     server = {k: v for k, v in tables["server"].items() if k not in own}
     changed = {k: v for k, v in tables.items() if k not in ("adapters", "drives")}
-    if not value:
+    if value:
+        platform = catalog.get("platform", str(value))
+        server, sockets = {**server, "platform": value}, platform.server["sockets"]
+        if platform.drives:
+            return {**changed, "server": server}
+    else:
         sockets = [{"cpu": s["cpu"]} for s in _sockets_of(tables["server"])]
-        changed |= {"server": {**server, "sockets": sockets}}
-        return _spread({**changed, "drives": [{**first, "socket": 0}]}, count, len(sockets))
-    platform = catalog.get("platform", str(value))
-    changed |= {"server": {**server, "platform": value}}
-    if platform.drives:
-        return changed
-    n = len(platform.server["sockets"])
-    return _spread({**changed, "drives": [{**first, "socket": 0}]}, count, n)
+        server["sockets"] = sockets
+    drives = [{**first, "socket": 0}]
+    return _spread({**changed, "server": server, "drives": drives}, count, len(sockets))
 
 
 def _cpu(tables: Tables, value: Any, _: Mapping[str, Any]) -> Tables:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -15,14 +15,12 @@ from nvmesim.predict.simulate import simulate
 from nvmesim.scenario.load import scenario_from_dict
 from nvmesim.scenario.resolve import resolve
 from nvmesim.scenario.schema import Scenario
-from nvmesim.show import palette
-from nvmesim.show import words as summary
+from nvmesim.show import palette, words
 from nvmesim.show.page import escaped
-from nvmesim.show.station_groups import StationGroup, station_groups
+from nvmesim.show.station_groups import station_groups
 from nvmesim.study.sweep.api import Progress, tables_of
 from nvmesim.study.sweep.plan import put
-from nvmesim.ui.work import first_look
-from nvmesim.ui.worker import Cancelled
+from nvmesim.ui.work import Cancelled, first_look
 from nvmesim.version import install_command
 
 TRAIL: Final = 6
@@ -60,8 +58,8 @@ def explore(
     except ImportError:
         raise InputError(f"explore needs ipywidgets: {install_command('lab')}") from None
     tables, base = tables_of(scenario)
-    now = _Now(tables, base)
-    controls = {key: _control(widgets, key, text, now.at(key)) for key, text in over.items()}
+    now = _now(tables, base, over)
+    controls = {key: _control(widgets, key, text, now[key]) for key, text in over.items()}
     answer = widgets.HTML()
     view = _View(tables, base, requests, seed)
     background = ThreadPoolExecutor(1, thread_name_prefix="nvmesim-explore")
@@ -131,7 +129,7 @@ class _View:
     def first(self, values: Mapping[str, Any]) -> str:
         """Say what a first look at *values* shows."""
         return self._said(values, lambda: first_look(self.scenario(values), self._seed),
-                          "first look, refining …")  # fmt: skip
+                          "; first look, refining …")  # fmt: skip
 
     def html(self, values: Mapping[str, Any], progress: Progress | None = None) -> str:
         """Simulate at *values* and say what comes out; an impossible design says why."""
@@ -146,61 +144,49 @@ class _View:
         except NvmesimError as error:
             return _wrapped(f'<p class="err">{escaped(error)}</p>')
         took = time.perf_counter() - started
+        p99 = words.microseconds(words.latency_at(result.total.latency, "p99"))
+        iops = f"{words.kiops(result.total.iops.value)} IOPS"
         if self.is_at(values):  # work in the background may be late
-            self._now = _line(values, result)
-        return _wrapped(_answer(result, took, stage) + self._before())
-
-    def _before(self) -> str:
-        if not self._trail:
-            return ""
-        return f'<p class="s">before:</p><table>{"".join(reversed(self._trail))}</table>'
+            cells = [
+                *(f"{_short(k)} {escaped(v)}" for k, v in values.items()),
+                iops,
+                f"p99 {p99} µs",
+            ]
+            self._now = f"<tr>{''.join(f'<td>{c}</td>' for c in cells)}</tr>"
+        figures = [
+            f'<b class="n">{iops}</b> {words.span(result.total.iops)}',
+            f"{words.gigabytes(result.total.bytes_per_s.value)} GB/s",
+            f"mean {words.microseconds(result.total.latency.mean)} µs",
+            f"p99 {p99} µs",
+            f"CPU {words.percent(result.cpu.logical_utilization)}",
+        ]
+        before = f'<p class="s">before:</p><table>{"".join(reversed(self._trail))}</table>'
+        return _wrapped(
+            f"<div>{' · '.join(figures)}</div><p>{escaped(result.bottleneck.sentence)}</p>"
+            f'{_bars(result)}<p class="s">{result.requests:,} requests simulated in '
+            f"{took * 1e3:.0f} ms{stage}</p>{before if self._trail else ''}"
+        )
 
 
 def _wrapped(inner: str) -> str:
     return f'{_STYLE}<div class="nvmesim-explore" role="status">{inner}</div>'
 
 
-def _answer(result: Result, took: float, stage: str) -> str:
-    total = result.total
-    p99 = summary.latency_at(total.latency, "p99")
-    figures = [
-        f'<b class="n">{summary.kiops(total.iops.value)} IOPS</b> {summary.span(total.iops)}',
-        f"{summary.gigabytes(total.bytes_per_s.value)} GB/s",
-        f"mean {summary.microseconds(total.latency.mean)} µs",
-        f"p99 {summary.microseconds(p99)} µs",
-        f"CPU {summary.percent(result.cpu.logical_utilization)}",
-    ]
-    bars = "".join(_bar(group) for group in _fullest(result))
-    text = escaped(result.bottleneck.sentence)
-    return (
-        f"<div>{' · '.join(figures)}</div><p>{text}</p>{bars}"
-        f'<p class="s">{result.requests:,} requests simulated in {took * 1e3:.0f} ms'
-        f"{f'; {stage}' if stage else ''}</p>"
-    )
-
-
-def _fullest(result: Result, most: int = 5) -> list[StationGroup]:
+def _bars(result: Result, most: int = 5) -> str:
+    """How busy the fullest stations are, along the path."""
     groups = [g for g in station_groups(result.stations) if g.kind not in ("delay", "gate")]
     kept = sorted(groups, key=lambda g: -g.busiest.utilization)[:most]
-    return [g for g in groups if g in kept]
-
-
-def _bar(group: StationGroup) -> str:
-    busy = min(1.0, group.busiest.utilization)
-    colour = palette.load_colour(group.busiest.utilization)
-    label = group.label + (f" × {len(group.members)}" if len(group.members) > 1 else "")
-    return (
-        f'<div class="bar"><span>{escaped(label)}</span>'
-        f'<i style="width:{100 * busy:.1f}%;background:{colour}"></i>'
-        f"<span>{summary.percent(group.busiest.utilization)}</span></div>"
-    )
-
-
-def _line(values: Mapping[str, Any], result: Result) -> str:
-    p99 = summary.microseconds(summary.latency_at(result.total.latency, "p99"))
-    cells = [*(f"{_short(k)} {escaped(v)}" for k, v in values.items()),
-             f"{summary.kiops(result.total.iops.value)} IOPS", f"p99 {p99} µs"]  # fmt: skip
-    return f"<tr>{''.join(f'<td>{c}</td>' for c in cells)}</tr>"
+    bars = ""
+    for group in groups:
+        if group in kept:
+            busy, many = group.busiest.utilization, len(group.members)
+            bars += (
+                f'<div class="bar"><span>{escaped(group.label)}{f" × {many}" if many > 1 else ""}'
+                f'</span><i style="width:{100 * min(1.0, busy):.1f}%;'
+                f'background:{palette.load_colour(busy)}"></i>'
+                f"<span>{words.percent(busy)}</span></div>"
+            )
+    return bars
 
 
 def _short(key: str) -> str:
@@ -213,24 +199,20 @@ def _short(key: str) -> str:
     return parts[-2] if parts[-1] == "count" and len(parts) > 1 else parts[-1]
 
 
-class _Now:
-    """The values that a scenario has at its keys, stated or by default."""
+def _now(tables: Mapping[str, Any], base: str, keys: Iterable[str]) -> dict[str, Any]:
+    """The value that a scenario has at each of *keys*, stated or by default; None if there is none.
 
-    def __init__(self, tables: Mapping[str, Any], base: str) -> None:
-        scenario = scenario_from_dict(tables, base)
-        self._stated = tables
-        self._filled = scenario.model_dump(mode="json")
-        self._groups = resolve(scenario).workload
-
-    def at(self, key: str) -> Any:
-        """The value at *key*, of the first element where it names all; None if nothing is there."""
+    It is that of the first element where a key names all.
+    """
+    scenario = scenario_from_dict(tables, base)
+    filled, loads = scenario.model_dump(mode="json"), resolve(scenario).workload
+    found = {}
+    for key in keys:
         parts = key.split(".")
-        found = _at(self._stated, parts)
-        if found is None:
-            found = _at(self._filled, parts)
-        if found is None and parts[0] == "workload":
-            found = getattr(self._groups[0], parts[-1], None)
-        return found
+        found[key] = next((v for t in (tables, filled) if (v := _at(t, parts)) is not None), None)
+        if found[key] is None and parts[0] == "workload":
+            found[key] = getattr(loads[0], parts[-1], None)
+    return found
 
 
 def _at(tables: Any, parts: Sequence[str]) -> Any:
@@ -246,10 +228,8 @@ def _at(tables: Any, parts: Sequence[str]) -> Any:
 
 def _control(widgets: Any, key: str, text: Any, now: Any) -> Any:
     """A slider for a range, a menu for a list."""
-    style = {"description_width": "90px"}
-    layout = widgets.Layout(width="460px")
-    shared = {"description": _short(key), "tooltip": key, "style": style,
-              "layout": layout}  # fmt: skip
+    shared = {"description": _short(key), "tooltip": key, "layout": widgets.Layout(width="460px"),
+              "style": {"description_width": "90px"}}  # fmt: skip
     if isinstance(text, tuple) and len(text) in (2, 3) and all(_is_number(v) for v in text):
         low, high = text[:2]
         if low >= high:
@@ -260,10 +240,8 @@ def _control(widgets: Any, key: str, text: Any, now: Any) -> Any:
         kind = widgets.IntSlider if whole else widgets.FloatSlider
         return kind(value=start, min=low, max=high, step=step, **shared)
     if isinstance(text, Sequence) and not isinstance(text, str) and text:
-        choices = list(text)
-        return widgets.Dropdown(
-            options=choices, value=now if now in choices else choices[0], **shared
-        )
+        value = now if now in text else text[0]
+        return widgets.Dropdown(options=list(text), value=value, **shared)
     raise InputError(
         f"{key}: {text!r} is not a range; write (low, high), (low, high, step) or a list"
     )

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from nvmesim.catalog.load import checked_toml
 from nvmesim.catalog.paths import is_path
-from nvmesim.errors import InputError, ScenarioError
+from nvmesim.errors import InputError, NvmesimError, ScenarioError
 from nvmesim.scenario.load import scenario_from_dict
 from nvmesim.scenario.schema import Scenario
 
@@ -67,6 +67,15 @@ def scenario_of(tables: Mapping[str, Any]) -> Scenario:
     """Return the checked scenario in *tables*."""
     check(tables)
     return scenario_from_dict(tables, NOWHERE)
+
+
+def problem_of(tables: Mapping[str, Any]) -> str:
+    """Return why a design with *tables* cannot be, in a line; "" if it can."""
+    try:
+        scenario_of(tables)
+    except NvmesimError as error:
+        return str(error)
+    return ""
 
 
 def text_of(value: Any, name: str, most: int = MOST_TEXT) -> str:

@@ -1,16 +1,27 @@
-"""Work that the pages ask for: predict, compare, choose, calibrate, describe."""
+"""Work that the pages ask for, in a process of its own: predict, compare, choose, calibrate.
+
+One job a line on standard input, what it finds on standard output; lines are JSON. A job that takes
+all memory, or that the page wants no more, ends with its process and not with the app.
+"""
 
 from __future__ import annotations
 
+import json
+import os
+import queue
 import re
+import sys
 import tempfile
+import threading
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+import traceback
+from collections.abc import Callable, Container, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import IO, TYPE_CHECKING, Any, Final
 
+from nvmesim import limits
 from nvmesim.catalog.text import to_toml
-from nvmesim.errors import InputError
+from nvmesim.errors import InputError, NvmesimError
 from nvmesim.predict.result import Result
 from nvmesim.predict.simulate import compare, simulate
 from nvmesim.scenario.schema import Scenario
@@ -18,12 +29,11 @@ from nvmesim.scenario.writing import to_text
 from nvmesim.show import page as html
 from nvmesim.show.blocks import Line
 from nvmesim.show.report import page
-from nvmesim.ui.answer import answer, first
+from nvmesim.show.words import one_line
+from nvmesim.ui.answer import Quote, answer, first, page_blocks, states_of
 from nvmesim.ui.controls import start
-from nvmesim.ui.quotes import Quote, page_blocks, states_of
 from nvmesim.ui.shared import on_one_page, with_designs
 from nvmesim.ui.trust import NOWHERE, scenario_of, tables_of_text
-from nvmesim.ui.worker import Job, serve
 
 if TYPE_CHECKING:
     from nvmesim.calibrate.evidence import DriveFit
@@ -34,6 +44,86 @@ MIDDLE: Final = 0.02
 MOST_WALL_S: Final = 60.0
 MOST_DUMPS: Final = 40
 DESIGNS: Final = (2, 4)
+MEMORY: Final = 2 << 30
+"""Bytes of data that the process may hold; requests in flight may take half of them."""
+
+
+# The process --------------------------------------------------------------------------------------
+
+
+class Cancelled(KeyboardInterrupt):
+    """The page wants this no more; a simulation ends as if Ctrl-C had been pressed."""
+
+
+class Job:
+    """What work says while it runs."""
+
+    def __init__(
+        self, name: str, answers: IO[str], report: Path, cancelled: Container[str]
+    ) -> None:  # fmt: skip
+        self._name, self._answers, self._report, self._cancelled = name, answers, report, cancelled
+
+    def publish(self, html: str, **data: Any) -> None:
+        """Let the page show *html*, and know *data*."""
+        self._say({"html": html, "data": data})
+
+    def progress(self, what: str, share: float) -> None:
+        """Say what is being done and how far it is; raises Cancelled once the page has stopped."""
+        if self._name in self._cancelled:
+            raise Cancelled
+        self._say({"step": one_line(what), "share": share})
+
+    def tell(self, what: str) -> None:
+        """Say what is being done, of work that does not know how far it is."""
+        self.progress(what, 0.0)
+
+    def keep_report(self, page: str) -> None:
+        """Keep the HTML file that the page offers for download."""
+        self._report.write_text(page, encoding="utf-8")
+
+    def run(self, work: Callable[..., None], asked: dict[str, Any]) -> None:
+        """Do *work*; whatever goes wrong is one sentence for the page."""
+        try:
+            work(self, **asked)
+            self._end("done")
+        except KeyboardInterrupt:
+            self._end("cancelled")
+        except NvmesimError as error:
+            self._end("failed", str(error).replace(f"{self._report.parent}{os.sep}", ""))
+        except MemoryError:
+            self._end("failed", f"this needs more than {MEMORY >> 30} GiB, the most that the page "
+                      "gives one design; nvmesim run --max-memory gives more")  # fmt: skip
+        except Exception as error:
+            traceback.print_exc(file=sys.stderr)
+            self._end("failed", f"nvmesim failed at this ({type(error).__name__}); its terminal "
+                      "says more")  # fmt: skip
+
+    def _end(self, state: str, error: str = "") -> None:
+        self._say({"state": state, "error": one_line(error), "size": _size()})
+
+    def _say(self, message: dict[str, Any]) -> None:
+        self._answers.write(json.dumps(message) + "\n")
+        self._answers.flush()
+
+
+def _size() -> int:
+    """Bytes of this process in memory; 0 where that is not known."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text("ascii").split()[1])
+    except (OSError, ValueError, IndexError):
+        return 0
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def _bound_memory() -> None:
+    os.environ[limits.VARIABLE] = str(min(limits.memory(), MEMORY // 2))
+    try:
+        import resource
+    except ImportError:  # Windows
+        return
+    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    most = MEMORY if hard == resource.RLIM_INFINITY else min(MEMORY, hard)
+    resource.setrlimit(resource.RLIMIT_DATA, (most, hard))
 
 
 # Predict ------------------------------------------------------------------------------------------
@@ -53,14 +143,12 @@ def refine(job: Job, tables: Mapping[str, Any]) -> None:
         scenario, curve=True, over_time=False, max_wall_s=MOST_WALL_S, progress=job.progress
     )
     job.tell("writing the report")
-    job.publish(answer(whole), stage="complete", **_short(whole))
+    total = whole.total
+    job.publish(answer(whole), stage="complete", iops=total.iops.to_json(),
+                p99_s=total.latency.percentiles[99.0],
+                verdict=whole.bottleneck.verdict)  # fmt: skip
     text = to_text(tables)
     job.keep_report(with_designs(page(whole, scenario_text=text), [text]))
-
-
-def _short(result: Result) -> dict[str, Any]:
-    p99 = result.total.latency.percentiles[99.0]
-    return {"iops": result.total.iops.to_json(), "p99_s": p99, "verdict": result.bottleneck.verdict}
 
 
 # Compare ------------------------------------------------------------------------------------------
@@ -86,26 +174,28 @@ def compare_designs(
     steps = 2 * len(designs) - 1 + sum(map(len, states))
     done = 0
 
+    def progress(what: str, share: float) -> None:
+        job.progress(what, (done + share) / steps)
+
     def simulated(what: str, scenario: Scenario) -> Result:
         nonlocal done
-        job.progress(what, done / steps)
+        progress(what, 0)
         found = simulate(scenario, precision=MIDDLE, reliefs=False, over_time=False,
-                         max_wall_s=MOST_WALL_S, progress=_part(job, done, steps))  # fmt: skip
+                         max_wall_s=MOST_WALL_S, progress=progress)  # fmt: skip
         done += 1
         return found
 
     quotes = []
-    for n, (design, table) in enumerate(zip(designs, tables, strict=True)):
+    for n, design in enumerate(designs):
         name = design.name or str(n + 1)
         healthy = simulated(f"simulating {name}", design)
         other = {state: simulated(f"{name}, {state}", scenario_of(changed))
                  for state, changed in states[n].items()}  # fmt: skip
-        quotes.append(
-            Quote(table, prices[n], healthy, other.get("degraded"), other.get("rebuilding"))
-        )
+        quotes.append(Quote(tables[n], prices[n], healthy, other.get("degraded"),
+                            other.get("rebuilding")))  # fmt: skip
     gains = []
     for design in designs[1:]:
-        gains.append(compare(designs[0], design, progress=_part(job, done, steps)))
+        gains.append(compare(designs[0], design, progress=progress))
         done += 1
     blocks = page_blocks(quotes, gains)
     job.publish(html.html(blocks), stage="complete")
@@ -114,37 +204,29 @@ def compare_designs(
     job.keep_report(on_one_page(with_designs(file, [to_text(t) for t in tables])))
 
 
-def _part(job: Job, done: int, steps: int) -> Any:
-    return lambda what, share: job.progress(what, (done + share) / steps)
-
-
 # Choose -------------------------------------------------------------------------------------------
 
 
 def choose_design(job: Job, goal: Mapping[str, Any]) -> None:
     """Publish what to buy for the tables of a goal."""
-    from nvmesim.show.studies.choice_view import fragment
+    from nvmesim.show.views.designs import choice_fragment
     from nvmesim.study.choose import choose
     from nvmesim.study.goal import goal_from_dict
 
     found = choose(goal_from_dict(goal, NOWHERE), workers=1, progress=job.progress)
-    job.publish(fragment(found), met=found.chosen is not None)
+    job.publish(choice_fragment(found), met=found.chosen is not None)
 
 
 def find_best(job: Job, tables: Mapping[str, Any], asked: Mapping[str, Any]) -> None:
     """Publish the largest load within a goal: healthy, degraded, rebuilding."""
-    from nvmesim.show.charts.designs import BEST_CAPTIONS, best_charts
-    from nvmesim.show.studies.best_view import fragment
+    from nvmesim.show.views.designs import best_figures, best_fragment
     from nvmesim.study.best import best
 
-    levels = asked.get("levels") or None
-    found = best(
-        scenario_of(tables), p99=asked.get("p99") or None, cpu=asked.get("cpu") or None,
-        iops=asked.get("iops") or None, over={"volume.raid": levels} if levels else None,
-        progress=job.progress,
-    )  # fmt: skip
-    charts = {t: (c, BEST_CAPTIONS[t]) for t, c in best_charts(found).items()}
-    job.publish(fragment(found) + html.figures(charts), met=found.best is not None)
+    levels, limits = asked["levels"], {key: asked[key] for key in ("p99", "cpu", "iops")}
+    found = best(scenario_of(tables), **limits, progress=job.progress,
+                 over={"volume.raid": levels} if levels else None)  # fmt: skip
+    shown = best_fragment(found) + html.html([best_figures(found)])
+    job.publish(shown, met=found.best is not None)
 
 
 # Calibrate ----------------------------------------------------------------------------------------
@@ -170,7 +252,7 @@ def calibrate_sheet(job: Job, file: str, name: str) -> None:
 
 
 def _publish_fit(job: Job, fit: DriveFit, name: str) -> None:
-    from nvmesim.show.evidence.fits import evidence, fit_page
+    from nvmesim.show.views.fits import evidence, fit_page
 
     job.keep_report(fit_page(fit))
     text = to_toml(fit.profile)
@@ -196,14 +278,9 @@ def warm(_: Job) -> None:
 
 
 WORK: Final[Mapping[str, Callable[..., None]]] = {
-    "refine": refine,
-    "compare": compare_designs,
-    "choose": choose_design,
-    "best": find_best,
-    "calibrate": calibrate,
-    "sheet": calibrate_sheet,
-    "warm": warm,
-}
+    "refine": refine, "compare": compare_designs, "choose": choose_design, "best": find_best,
+    "calibrate": calibrate, "sheet": calibrate_sheet, "warm": warm,
+}  # fmt: skip
 """Work by the name that `Jobs.start` takes."""
 
 
@@ -230,5 +307,33 @@ def describe_dumps(texts: Any, folder: Path) -> dict[str, Any]:
     return found.to_json()
 
 
+def serve() -> None:
+    """Do the jobs that are asked, one after the other; end with whoever asks.
+
+    Standard output is for the answers alone: what libraries print goes to standard error.
+    """
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    _bound_memory()
+    waiting: queue.Queue[dict[str, Any]] = queue.Queue()
+    cancelled: set[str] = set()
+
+    def listen() -> None:
+        with open(0, encoding="utf-8", closefd=False) as asked:
+            for line in asked:
+                message = json.loads(line)
+                if message["do"] == "cancel":
+                    cancelled.add(message["job"])
+                else:
+                    waiting.put(message)
+        os._exit(0)  # the app is gone; compiled code would not hear of it
+
+    threading.Thread(target=listen, daemon=True).start()
+    while True:
+        message = waiting.get()
+        job = Job(message["job"], answers, Path(message["report"]), cancelled)
+        job.run(WORK[message["do"]], message["asked"])
+
+
 if __name__ == "__main__":
-    serve(WORK)
+    serve()

@@ -11,14 +11,14 @@ from nvmesim.calibrate.evidence import Judged
 from nvmesim.calibrate.over_time.course import Course, courses_of
 from nvmesim.calibrate.points import Bins, Point
 from nvmesim.capture.registry import read_capture, read_captures
-from nvmesim.show.charts.fit_points import (
+from nvmesim.show.charts.fits import (
     all_charts,
     over_time,
     residuals_by_depth,
     residuals_of_distributions,
 )
-from nvmesim.show.evidence.capture_view import rows
-from nvmesim.show.evidence.fits import fit_page
+from nvmesim.show.views.fits import fit_page
+from nvmesim.show.views.measured import rows
 from tests.calibrate.bench import drive, fio_json, host, simulated
 
 pytestmark = pytest.mark.xdist_group("report_points")

@@ -10,8 +10,8 @@ from nvmesim.capture.capture import Captures
 from nvmesim.capture.registry import read_capture
 from nvmesim.cli.calibrate import fit_capture
 from nvmesim.errors import FitError, UnitError
-from nvmesim.show.charts.samples import episodes_in, nines_of, residuals
-from nvmesim.show.evidence.samples import samples_page
+from nvmesim.show.charts.fits import episodes_in, nines_of, residuals
+from nvmesim.show.views.fits import fit_page
 
 ROOT = Path(__file__).parents[2]
 LOG = ROOT / "calibration" / "local-disk" / "logs" / "randread_qd16_each_clat.1.log.gz"
@@ -19,7 +19,7 @@ TRACE = Path(__file__).parent / "data" / "blkparse_qd4_emulated.txt.gz"
 
 
 def test_the_page_of_an_empirical_drive_has_its_charts_and_percentiles():
-    text = samples_page(fit_empirical(read_capture(LOG), name="log"))
+    text = fit_page(fit_empirical(read_capture(LOG), name="log"))
     for part in ("Distribution of latency, reads", "Latency over time, reads",
                  "p99.9", "As a file"):  # fmt: skip
         assert part in text

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from nvmesim.show.glossary import GLOSSARY
+from nvmesim.show.report import GLOSSARY
 
 PAGE = Path(__file__).parents[2] / "docs" / "howto" / "report.md"
 

@@ -13,7 +13,7 @@ from nvmesim.catalog.quantity import Quantity
 from nvmesim.predict.straggler_runs import scaling, study
 from nvmesim.predict.stragglers import efficiency, mean_of_slowest
 from nvmesim.scenario.resolve import resolve
-from nvmesim.show.charts import waiting as charts_waiting
+from nvmesim.show.charts.requests import waiting_charts
 from tests.raid.volumes import scenario
 
 EXAMPLE_MS = [4.1, 2.2, 1.9, 1.4, 1.0, 9.7, 5.4, 8.6]
@@ -202,11 +202,11 @@ def test_json_and_charts_carry_it():
     found = json.loads(json.dumps(result.to_json()))["waits"]
     assert [size["block_size"] for size in found["sizes"]] == [4096, 16384, 65536]
     assert {point["op"] for point in found["scaling"]} == {"read", "write"}
-    drawn = charts_waiting.charts(result.waits)
+    drawn = waiting_charts(result.waits)
     assert len(drawn) == 3
     for chart in drawn.values():
         assert len(json.dumps(chart.to_dict())) < 60_000
-    assert charts_waiting.charts(None) == {}
+    assert waiting_charts(None) == {}
     from nvmesim.show.report import page
 
     text = page(result)

@@ -12,10 +12,10 @@ import pytest
 
 from nvmesim.show.charts import result as charts
 from nvmesim.show.charts.base import log_ticks
-from nvmesim.show.charts.cpu_load import _at_ends
+from nvmesim.show.charts.designs import _at_ends
+from nvmesim.show.charts.requests import request_timeline
 from nvmesim.show.charts.sweep import heat, scaling
-from nvmesim.show.charts.timeline import request_timeline
-from nvmesim.show.palette import KINDS, LOAD_STEPS
+from nvmesim.show.palette import LOAD_STEPS
 from nvmesim.study.choose import choose
 from tests.show.report_example import result
 
@@ -47,24 +47,14 @@ def rows(spec):
 
 
 def test_each_chart_is_valid_small_and_carries_its_data(example):
-    found = charts.all_charts(example)
-    assert len(found) == 6
-    for drawn in found.values():
-        spec = drawn.to_dict()
+    specs = [drawn.to_dict() for drawn in charts.all_charts(example).values()]
+    assert len(specs) == len(example.chart().to_dict()["vconcat"]) == 6
+    for spec in specs:
         text = json.dumps(spec)
         assert len(text) < LARGEST
         assert '"url"' not in text
-
-
-def test_axes_have_units(example):
-    found = charts.all_charts(example)
-    said = {t for drawn in found.values() for t in titles(drawn.to_dict())}
-    assert {
-        "kIOPS",
-        "latency, µs (log)",
-        "commands of each, kIOPS",
-        "busy",
-    } <= said
+    units = {"kIOPS", "latency, µs (log)", "commands of each, kIOPS", "busy"}
+    assert units <= {title for spec in specs for title in titles(spec)}
 
 
 def test_the_cdf_ends_where_samples_are_too_few(example):
@@ -98,10 +88,6 @@ def test_bounds_that_coincide_share_one_line(example):
     drawn = charts.throughput_curve(dataclasses.replace(example, bottleneck=stop))
     found = list(rows(drawn.to_dict()))
     assert sum(str(r.get("text", "")).startswith("bound:") for r in found) <= 2
-
-
-def test_all_of_them_as_one_chart(example):
-    assert len(example.chart().to_dict()["vconcat"]) == 6
 
 
 def test_scaling_has_the_line_of_n_times_one():
@@ -140,10 +126,6 @@ def test_loads_keep_their_order_in_grey():
     shades = [grey(colour) for _, colour in LOAD_STEPS]
     assert shades == sorted(shades, reverse=True)
     assert min(a - b for a, b in itertools.pairwise(shades)) > 0.04
-
-
-def test_every_kind_of_station_has_a_colour():
-    assert set(KINDS) >= {"cpu", "thread", "drive", "link", "raid-engine", "gate", "delay"}
 
 
 def test_altair_is_imported_without_the_grammar_of_iris():

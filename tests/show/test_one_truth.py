@@ -63,16 +63,8 @@ def test_every_interval_holds_all_that_is_not_known(found):
 def test_no_first_screen_word_that_must_be_looked_up(found):
     """What needs the glossary is folded."""
     page = str(html([*answer.head(found), answer.ops(found), answer.facts(found)])).lower()
-    for word in (
-        "misfit",
-        "chi-square",
-        "kcycles",
-        "re-simulated",
-        "station",
-        "asymptotic",
-        "seed",
-    ):
-        assert word not in page
+    looked_up = "misfit", "chi-square", "kcycles", "re-simulated", "station", "asymptotic", "seed"
+    assert [word for word in looked_up if word in page] == []
 
 
 def _rows(drawn):
@@ -81,11 +73,8 @@ def _rows(drawn):
 
 def test_the_goal_has_a_probability_that_sentence_and_json_share(found):
     goal = found.goal
-    assert found.to_json()["goal"] == {
-        "what": "p99",
-        "limit": 500e-6,
-        "probability": goal.probability,
-    }
+    told = {"what": "p99", "limit": 500e-6, "probability": goal.probability}
+    assert found.to_json()["goal"] == told
     _, high = found.total.latency.intervals["p99"]
     met = found.total.latency.percentiles[99.0] <= goal.limit
     assert (goal.probability > 0.5) == met

@@ -8,8 +8,7 @@ from xml.etree import ElementTree
 import pytest
 
 from nvmesim.measure.figures import Rebuild
-from nvmesim.show.picture.loads import loads
-from nvmesim.show.picture.server import picture
+from nvmesim.show.picture import loads, picture
 from tests.show.report_example import result
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -126,11 +125,10 @@ def test_a_result_without_its_server_has_no_picture():
 
 def test_loads_are_found_by_place():
     found = loads(result(8, adapters=True))
-    assert found.crossing == {(0, 1): 0.18, (1, 0): 0.57}
-    assert set(found.uplink) == {(0, "up"), (0, "down"), (1, "up"), (1, "down")}
-    assert set(found.cores) == {0, 1}
-    assert len(found.port) == 16
-    assert {name for name, _, _ in found.shared} == {"submitting threads", "data engine"}
+    assert found["crossing"] == {(0, 1): 0.18, (1, 0): 0.57}
+    assert set(found["uplink"]) == {(0, "up"), (0, "down"), (1, "up"), (1, "down")}
+    assert len(found["port"]) == 16
+    assert set(found["shared"]) == {"submitting threads", "data engine"}
 
 
 def test_it_follows_dark_mode_and_print():

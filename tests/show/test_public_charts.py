@@ -9,10 +9,10 @@ import pytest
 import nvmesim as ns
 from nvmesim.errors import InputError
 from nvmesim.show import page
-from nvmesim.show.charts import base as charts_base
 from nvmesim.show.charts import named as charts
 from tests.show.report_example import result
 
+SUFFIXES = (".svg", ".png", ".html")
 FRAME = pl.DataFrame({
     "drives": [2, 4, 8, 2, 4, 8], "raid": ["raid0"] * 3 + ["raid5"] * 3,
     "iops": [1.2e6, 2.3e6, 3.1e6, 0.8e6, 1.3e6, 1.4e6], "outstanding": [16, 64, 256] * 2,
@@ -88,7 +88,7 @@ def test_the_words_hold_the_figures(drawn):
     assert "drives.0.profile.read.die at its low +20 %" in drawn["tornado"].description
 
 
-@pytest.mark.parametrize("suffix", charts_base.SUFFIXES)
+@pytest.mark.parametrize("suffix", SUFFIXES)
 def test_each_is_saved(drawn, tmp_path, suffix):
     start = {".svg": b"<svg", ".png": b"\x89PNG", ".html": b"<!DOCTYPE html>"}[suffix]
     for number, chart in enumerate(drawn.values()):
@@ -111,7 +111,7 @@ def test_altairs_own_save_needs_no_network_either(drawn, tmp_path):
 
 def test_the_server_is_saved_on_white(tmp_path):
     picture = charts.picture(result(4))
-    for suffix in charts_base.SUFFIXES:
+    for suffix in SUFFIXES:
         charts.save(picture, tmp_path / f"server{suffix}")
     svg = (tmp_path / "server.svg").read_text("utf-8")
     assert "var(--" not in svg

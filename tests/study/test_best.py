@@ -9,7 +9,7 @@ from nvmesim.cli.main import run_command
 from nvmesim.errors import InputError
 from nvmesim.scenario.load import scenario_from_dict
 from nvmesim.scenario.resolve import resolve
-from nvmesim.show.studies.best_view import best_page
+from nvmesim.show.views.designs import best_page
 from nvmesim.study.best import best, in_state
 from nvmesim.study.designs import LimitMiss, LoadLimits
 from nvmesim.study.load_search import LoadSearch

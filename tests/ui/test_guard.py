@@ -23,35 +23,7 @@ def test_the_page_is_served_with_a_strict_policy(page):
     assert "<script>" not in answer.text
 
 
-@pytest.mark.parametrize("token", ["", "wrong", TOKEN[:-1], f"{TOKEN}x", "..", "%2e%2e"])
-def test_without_the_secret_there_is_nothing(page, token):
-    assert page.client.get(f"/{token}/design").status_code == 404
-
-
-@pytest.mark.parametrize(
-    "host", ["evil.example", "evil.example:PORT", "127.0.0.1", "127.0.0.1:1", "[::1]:PORT"]
-)
-def test_another_name_for_this_machine_is_refused(page, host):
-    assert page.get(Host=host.replace("PORT", str(page.port))).status_code == 421
-
-
-@pytest.mark.parametrize(
-    "origin", ["http://evil.example", "null", "https://127.0.0.1:PORT", "http://127.0.0.1:1"]
-)
-def test_another_origin_is_refused_for_reading_and_writing(page, origin):
-    origin = origin.replace("PORT", str(page.port))
-    assert page.get(Origin=origin).status_code == 403
-    sent = page.client.post(f"/{TOKEN}/api/design", headers={"Origin": origin}, json={})
-    assert sent.status_code == 403
-
-
-def test_a_post_says_where_it_comes_from(page):
-    assert page.client.post(f"/{TOKEN}/api/design", json={}).status_code == 403
-    crossed = {"Origin": page.origin, "Sec-Fetch-Site": "cross-site"}
-    assert page.client.post(f"/{TOKEN}/api/design", headers=crossed, json={}).status_code == 403
-
-
-def test_too_much_is_refused_whatever_its_length_says(page):
+def test_too_much_is_refused(page):
     much = b" " * (MOST_JSON + 1)
     assert page.post("api/design", much).status_code == 413
     raw = http.client.HTTPConnection("127.0.0.1", page.port, timeout=60)
@@ -62,15 +34,6 @@ def test_too_much_is_refused_whatever_its_length_says(page):
     said = raw.getresponse()
     assert said.status == 413
     assert b"64 MiB" in said.read()
-    raw.close()
-    raw.putrequest("POST", f"/{TOKEN}/api/design")  # no length at all
-    raw.putheader("Origin", page.origin)
-    raw.putheader("Transfer-Encoding", "chunked")
-    raw.endheaders()
-    chunk = b"10000\r\n" + b" " * 65536 + b"\r\n"
-    for _ in range(MOST_JSON // 65536 + 1):
-        raw.send(chunk)
-    assert raw.getresponse().status == 413
     raw.close()
 
 

@@ -51,6 +51,8 @@ OWN = "Origin: http://127.0.0.1:PORT"
 READING = {
     "a name that resolves to this machine": get(SECRET, "Host: evil.example:PORT"),
     "that name in the address": get(f"http://evil.example{SECRET}", "Host: evil.example"),
+    "that name without a port": get(SECRET, "Host: evil.example"),
+    "an address of the other protocol": get(SECRET, "Host: [::1]:PORT"),
     "no host": get(SECRET),
     "no host, as of old": get(SECRET, version="1.0"),
     "the host without its port": get(SECRET, "Host: 127.0.0.1"),
@@ -63,10 +65,15 @@ READING = {
     "a proxy's word for it": get(SECRET, "Host: evil.example", "X-Forwarded-Host: 127.0.0.1:PORT"),
     "the origin of nothing": get(SECRET, HERE, "Origin: null"),
     "the same name over TLS": get(SECRET, HERE, "Origin: https://127.0.0.1:PORT"),
+    "the origin of another port": get(SECRET, HERE, "Origin: http://127.0.0.1:1"),
     "an origin that begins alike": get(SECRET, HERE, "Origin: http://127.0.0.1:PORT.evil.example"),
     "the right origin first": get(SECRET, HERE, "Origin: http://evil.example", OWN),
     "another site, by the browser": get(SECRET, HERE, "Sec-Fetch-Site: cross-site"),
     "the same site, by the browser": get(SECRET, HERE, "Sec-Fetch-Site: same-site"),
+    "no secret": get("/design", HERE),
+    "less than the secret": get(f"/{TOKEN[:-1]}/design", HERE),
+    "more than the secret": get(f"/{TOKEN}x/design", HERE),
+    "dots": get("/%2e%2e/design", HERE),
     "the secret in the query": get(f"/?{TOKEN}", HERE),
     "the secret in a header": get("/", HERE, f"Authorization: Bearer {TOKEN}"),
     "the secret behind two slashes": get(f"/{SECRET}", HERE),
@@ -89,6 +96,7 @@ def test_nothing_is_read(page, how):
 SMALL_DESIGN = json.dumps({"toml": ""})
 WRITING = {
     "no origin, as of a program": post(f"{SECRET}api/design", SMALL_DESIGN),
+    "across sites": post(f"{SECRET}api/design", SMALL_DESIGN, OWN, "Sec-Fetch-Site: cross-site"),
     "another origin": post(f"{SECRET}api/design", SMALL_DESIGN, "Origin: http://evil.example"),
     "a form of another page": post(
         f"{SECRET}api/design", SMALL_DESIGN, "Origin: null", "Content-Type: text/plain"

@@ -8,7 +8,7 @@ from nvmesim.catalog.text import to_toml
 from nvmesim.cli.main import run_command
 from nvmesim.predict.simulate import simulate
 from nvmesim.scenario.load import scenario_from_dict
-from nvmesim.show.evidence.scoreboard import page, report, scoreboard
+from nvmesim.show.views.scoreboard import page, report, scoreboard
 from nvmesim.study.validate import Question, answer, find_sets, read_set, score
 from nvmesim.study.validate.score import summary
 from tests.validate.conftest import PUBLISHED

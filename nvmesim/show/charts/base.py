@@ -34,8 +34,9 @@ TAIL_LABELS: Final = (
 PASSED: Final = 0.98
 """A bound belongs to the demands at one load: where the simulated curve passes it, it does not hold
 for the others (write buffers fill, reads merge) and is not drawn."""
-SUFFIXES: Final = (".svg", ".png", ".html")
 PNG_SCALE: Final = 2.0
+_AT_X: Final[Any] = alt.XValue  # a pixel; untyped in Altair
+_AT_Y: Final[Any] = alt.YValue
 
 _GRID: Final = "#dfe2e6"
 _LOOK: Final[dict[str, Any]] = {
@@ -57,7 +58,10 @@ class _Offline(alt.TopLevelMixin):
 
     def _repr_mimebundle_(self, *args: Any, **kwds: Any) -> Any:
         """SVG, unless another renderer was chosen (``altair.renderers.enable``)."""
-        return _shown(cast("Drawn", self)) or super()._repr_mimebundle_(*args, **kwds)
+        if alt.renderers.active != "default":
+            return super()._repr_mimebundle_(*args, **kwds)
+        drawn = cast("Drawn", self)
+        return {"image/svg+xml": to_svg(drawn), "text/plain": _words(drawn)}
 
     def save(self, fp: Any, *args: Any, **kwds: Any) -> None:
         """Write SVG, PNG or HTML by the ending of *fp*; with options of Altair's, Altair does."""
@@ -78,49 +82,45 @@ class Column(_Offline, alt.VConcatChart):
 Drawn: TypeAlias = alt.LayerChart | alt.VConcatChart
 
 
-def layered(*layers: alt.Chart, height: int, says: str = "") -> Drawing:
+def layered(*layers: alt.Chart, height: int, says: str) -> Drawing:
     """Layers over each other; *says* is what a reader hears instead of the picture."""
     drawn = Drawing(layer=list(layers), height=height)
-    if says:
-        drawn.description = says
+    drawn.description = says
     return drawn
 
 
 def column(charts: Mapping[str, alt.LayerChart], width: int = WIDTH) -> Column:
     """Title -> chart, one below the other."""
-    found = [c.properties(title=title, width=width) for title, c in charts.items()]
-    stacked = Column(vconcat=found)
+    stacked = Column(vconcat=[c.properties(title=t, width=width) for t, c in charts.items()])
     apart = alt.ScaleResolveMap(color="independent", strokeDash="independent", shape="independent")
     stacked.resolve = alt.Resolve(scale=apart)
     return stacked
 
 
-def inline(rows: Sequence[Mapping[str, Any]]) -> alt.InlineData:
-    """Data that travel inside the chart."""
-    return alt.InlineData(values=[dict(row) for row in rows])
-
-
 def nothing(words: str) -> Drawing:
     """A chart of no data, which says so."""
-    text = mark("text", [{"text": words}], alt.Text("text:N"), _pixel(alt.XValue, 0), align="left",
+    text = mark("text", [{"text": words}], alt.Text("text:N"), _AT_X(0), align="left",
                 color=palette.MUTED)  # fmt: skip
     return layered(text, height=30, says=words)
 
 
 # A chart is rows, axes, series and marks ----------------------------------------------------------
 
+Rows: TypeAlias = Sequence[Mapping[str, Any]]
+NUMBER: Final = ",.4~g"
+"""Format of numbers in tips."""
+
 
 def mark(
-    kind: str, rows: Sequence[Mapping[str, Any]], *encoding: Any,
-    tips: Sequence[alt.Tooltip] | None = None, **look: Any,
-) -> alt.Chart:  # fmt: skip
+    kind: str, rows: Rows, *encoding: Any, tips: Sequence[alt.Tooltip] | None = None, **look: Any
+) -> alt.Chart:
     """Marks of a *kind* ("line", "point", "bar", "rule", "text", ...), one for each row or series.
 
     >>> mark("rule", [{"x": 1}], alt.X("x:Q")).to_dict()["mark"]["type"]
     'rule'
     """
-    chart: alt.Chart = getattr(alt.Chart(inline(rows)), f"mark_{kind}")(**look)
-    drawn = chart.encode(*encoding)
+    data = alt.InlineData(values=[dict(row) for row in rows])  # travels inside the chart
+    drawn: alt.Chart = getattr(alt.Chart(data), f"mark_{kind}")(**look).encode(*encoding)
     return drawn if tips is None else drawn.encode(tooltip=list(tips))
 
 
@@ -139,10 +139,6 @@ def tips(*fields: str) -> list[alt.Tooltip]:
     return found
 
 
-NUMBER: Final = ",.4~g"
-"""Format of numbers in tips."""
-
-
 def _axis(
     field: str, title: str | None = None, *, log: Sequence[float] | None = None,
     log2: Sequence[float] | None = None, names: Sequence[str] | None = None,
@@ -156,32 +152,26 @@ def _axis(
     *names*: categories in this order; *percents*: shares, with these ticks; *nines*: each step is
     one more nine of a distribution.
     """
-    scale: dict[str, Any] = {"nice": domain is None, "zero": zero}
-    axis: dict[str, Any] = {}
     if names is not None:
-        axis = {"labelLimit": 260}
+        axis: dict[str, Any] = {"labelLimit": 260}
         return {"shorthand": f"{field}:N", "title": title, "sort": list(names), "axis": axis}
-    if log is not None:
-        scale = {"type": "log", "nice": False}
-        axis = {"labelExpr": LOG_LABELS, "values": log_ticks(log)}
-        title = f"{title} (log)"
-    elif log2 is not None:
-        scale = {"type": "log", "base": 2, "nice": False}
-        axis = {"labelExpr": LOG_LABELS, "values": sorted(set(log2))}
+    scale: dict[str, Any] = {"nice": domain is None, "zero": zero}
+    axis = {}
+    if log is not None or log2 is not None:
+        scale = {"type": "log", **({} if log2 is None else {"base": 2}), "nice": False}
+        values = log_ticks(log or ()) if log2 is None else sorted(set(log2))
+        axis = {"labelExpr": LOG_LABELS, "values": values}
         title = f"{title} (log)"
     elif nines:
         scale = {"domainMin": 0, "nice": False}
         axis = {"values": list(range(7)), "labelExpr": TAIL_LABELS}
     if percents is not None:
         axis = {"labelExpr": PERCENT_LABELS, "values": list(percents)}
-    if domain is not None:
-        scale["domain"] = list(domain)
-    if padding is not None:
-        scale["padding"] = padding
+    scale |= {} if domain is None else {"domain": list(domain)}
+    scale |= {} if padding is None else {"padding": padding}
     if ticks is not None:
         axis |= {"tickCount": ticks} if isinstance(ticks, int) else {"values": list(ticks)}
-    if labels is not None:
-        axis["labelExpr"] = labels
+    axis |= {} if labels is None else {"labelExpr": labels}
     found = {"shorthand": f"{field}:Q", "title": title, "scale": alt.Scale(**scale)}
     return found | ({"axis": alt.Axis(**axis)} if axis else {})
 
@@ -218,31 +208,32 @@ class Series:
 def series(
     field: str, names: Sequence[str], *, colours: Sequence[str] = SERIES,
     dashes: Sequence[Sequence[int]] = DASHES, shapes: Sequence[str] = SHAPES,
-    title: str | None = None, shown: bool | None = None, lines: bool = False, columns: int = 0,
+    title: str | None = None, shown: bool | None = None, lines: bool = False,
+    columns: int = LEGEND_COLUMNS,
 ) -> Series:  # fmt: skip
-    """Return the encodings of *names*; a legend unless there is one name, or as *shown* says."""
+    """Return the encodings of *names*; a legend unless there is one name, or as *shown* says.
+
+    A legend of *lines* shows strokes, so that dashes can be told apart.
+    """
     unique = list(dict.fromkeys(names))
-    key = legend(title, lines=lines) if (len(unique) > 1 if shown is None else shown) else None
-    if key is not None and columns:
-        key.columns = columns
+    key: dict[str, Any] = {"orient": "top", "title": title, "columns": columns,
+                           "symbolOpacity": 1, "labelLimit": 260}  # fmt: skip
+    if lines:
+        key |= {"symbolType": "stroke", "symbolSize": 500, "symbolStrokeWidth": 2.5}
+    is_shown = len(unique) > 1 if shown is None else shown
+    how: dict[str, Any] = {"sort": unique, "legend": alt.Legend(**key) if is_shown else None}
 
     def scale(choices: Sequence[Any]) -> alt.Scale:
         return alt.Scale(
             domain=unique, range=[choices[i % len(choices)] for i, _ in enumerate(unique)]
         )
 
-    how: dict[str, Any] = {"sort": unique, "legend": key}
     name = f"{field}:N"
     return Series(
         alt.Color(name, scale=scale(colours), **how),
         alt.StrokeDash(name, scale=scale([list(dash) for dash in dashes]), **how),
         alt.Shape(name, scale=scale(shapes), **how),
     )
-
-
-def _pixel(channel: Callable[..., Any], at: float) -> Any:
-    """A place that no data says."""
-    return channel(at)
 
 
 def level(
@@ -255,20 +246,11 @@ def level(
     drawn = [mark("rule", rows, axis, strokeDash=dash, strokeWidth=1.3, color=colour)]
     if text:
         is_x = isinstance(axis, alt.X)
-        place = _pixel(alt.YValue, 8) if is_x else _pixel(alt.XValue, 4)
+        place = _AT_Y(8) if is_x else _AT_X(4)
         look: dict[str, Any] = {"align": "right", "dx": -5} if is_x else {"align": "left", "dy": -7}
         drawn.append(mark("text", rows, axis, place, alt.Text("text:N"), fontSize=10, color=colour,
                           **look))  # fmt: skip
     return drawn
-
-
-def legend(title: str | None = None, *, lines: bool = False) -> alt.Legend:
-    """A legend above the chart; of *lines* it shows strokes, so that dashes can be told apart."""
-    shared: dict[str, Any] = {"orient": "top", "title": title, "columns": LEGEND_COLUMNS,
-                              "symbolOpacity": 1, "labelLimit": 260}  # fmt: skip
-    if lines:
-        shared |= {"symbolType": "stroke", "symbolSize": 500, "symbolStrokeWidth": 2.5}
-    return alt.Legend(**shared)
 
 
 def rounded(value: float) -> float:
@@ -307,16 +289,15 @@ def log_ticks(values: Sequence[float]) -> list[float]:
 
 
 def styled(drawn: Drawn) -> dict[str, Any]:
-    """The Vega-Lite specification of *drawn* in the look of this package."""
+    """The Vega-Lite specification of *drawn* in the look of this package.
+
+    Configuration of the user stays; Altair's own theme sets the size of the view and no more.
+    """
     spec: dict[str, Any] = drawn.to_dict(context={})
-    spec["config"] = _LOOK | _without_defaults(spec.get("config", {}))
+    size = {"continuousWidth", "continuousHeight"}
+    own = {k: v for k, v in spec.get("config", {}).items() if k != "view" or set(v) - size}
+    spec["config"] = _LOOK | own
     return spec
-
-
-def _without_defaults(config: dict[str, Any]) -> dict[str, Any]:
-    """Configuration of the user: Altair's own theme sets the size of the view and no more."""
-    return {k: v for k, v in config.items() if k != "view" or set(v) - {"continuousWidth",
-            "continuousHeight"}}  # fmt: skip
 
 
 def to_svg(drawn: Drawn) -> str:
@@ -332,21 +313,6 @@ def to_svg(drawn: Drawn) -> str:
     return svg.replace("<svg", f'<svg role="img" aria-label="{text}"', 1)
 
 
-def to_png(drawn: Drawn, scale: float = PNG_SCALE) -> bytes:
-    """*drawn* as PNG, *scale* pixels for each of its own."""
-    import vl_convert
-
-    return bytes(
-        vl_convert.vegalite_to_png(styled(drawn), vl_version=vega_lite_version(), scale=scale)
-    )
-
-
-def _shown(drawn: Drawn) -> dict[str, Any] | None:
-    if alt.renderers.active != "default":
-        return None
-    return {"image/svg+xml": to_svg(drawn), "text/plain": _words(drawn)}
-
-
 def _words(drawn: Drawn) -> str:
     text = drawn.description
     return text if isinstance(text, str) else f"<{type(drawn).__name__}>"
@@ -357,19 +323,29 @@ def save(drawn: Drawn, path: str | Path, title: str = "") -> None:
 
     Raises InputError for another ending or a folder that is not there.
     """
-    target = Path(path)
-    suffix = target.suffix.lower()
-    if suffix not in SUFFIXES:
-        raise InputError(f"{path}: a chart is saved as {', '.join(SUFFIXES)}; name such a file")
-    if not target.parent.is_dir():
-        raise InputError(f"{path}: there is no folder {target.parent}; create it first")
-    if suffix == ".png":
-        data = to_png(drawn)
-    elif suffix == ".svg":
-        data = to_svg(drawn).encode("utf-8")
-    else:
+
+    def png() -> bytes:
+        import vl_convert
+
+        how: dict[str, Any] = {"vl_version": vega_lite_version(), "scale": PNG_SCALE}
+        return bytes(vl_convert.vegalite_to_png(styled(drawn), **how))
+
+    def page() -> str:
         from nvmesim.show.page import chart_page
 
-        data = chart_page(drawn, title or target.stem).encode("utf-8")
+        return chart_page(drawn, title or Path(path).stem)
+
+    write_as("chart", path, {".svg": lambda: to_svg(drawn), ".png": png, ".html": page})
+
+
+def write_as(what: str, path: str | Path, forms: Mapping[str, Callable[[], str | bytes]]) -> None:
+    """Write the form of a chart or picture that the ending of *path* says."""
+    target = Path(path)
+    made = forms.get(target.suffix.lower())
+    if made is None:
+        raise InputError(f"{path}: a {what} is saved as {', '.join(forms)}; name such a file")
+    if not target.parent.is_dir():
+        raise InputError(f"{path}: there is no folder {target.parent}; create it first")
+    data = made()
     with written(target) as beside:
-        beside.write_bytes(data)
+        beside.write_bytes(data.encode("utf-8") if isinstance(data, str) else data)

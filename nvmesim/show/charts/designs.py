@@ -1,8 +1,8 @@
-"""Charts of designs: the largest load of each, what to buy, and several side by side (Altair)."""
+"""Charts of designs: the largest load of each, what to buy, several side by side, CPUs (Altair)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import altair as alt
@@ -10,11 +10,12 @@ import altair as alt
 from nvmesim.predict.result import Result
 from nvmesim.show import palette, words
 from nvmesim.show.charts.base import (
+    DASHES,
+    MOST_SERIES,
     NUMBER,
     WIDTH,
     Column,
     Drawing,
-    Series,
     column,
     layered,
     level,
@@ -29,20 +30,21 @@ from nvmesim.show.charts.base import (
 from nvmesim.show.charts.sweep import beside
 from nvmesim.study.best import STATES, Best
 from nvmesim.study.choose import Choice
+from nvmesim.study.size import Sizing
 
 Rows = list[dict[str, Any]]
 
 # The largest load of each design ------------------------------------------------------------------
 
 MOST: Final = "Most IOPS within the goal"
-WAY: Final = "p99 against throughput, with the goal"
+TRIED: Final = "p99 against throughput, with the goal"
 BEST_CAPTIONS: Final = {
     MOST: "Each design healthy, with a drive failed, and while it rebuilds; thin: 95 % interval.",
-    WAY: "Every load that was tried; large: the long runs that decide. Dashed: the goal; what lies "
-    "above it does not meet it.",
+    TRIED: "Every load that was tried; large: the long runs that decide. Dashed: the goal; what "
+    "lies above it does not meet it.",
 }
-STATE_COLOURS: Final = {"healthy": "#0072b2", "degraded": "#e69f00", "rebuilding": "#882255"}
-STATE_SHAPES: Final = {"healthy": "circle", "degraded": "square", "rebuilding": "triangle-up"}
+STATE_LOOKS: Final = {"healthy": ("#0072b2", "circle"), "degraded": ("#e69f00", "square"),
+                      "rebuilding": ("#882255", "triangle-up")}  # fmt: skip
 
 
 def best_chart(found: Best, *, width: int = WIDTH) -> Column:
@@ -51,17 +53,14 @@ def best_chart(found: Best, *, width: int = WIDTH) -> Column:
 
 
 def best_charts(found: Best) -> dict[str, Drawing]:
-    """Title -> chart."""
-    return {MOST: most(found), WAY: way(found)}
-
-
-def _states(found: Best) -> Series:
+    """Title -> chart: the answers, and the loads that were tried."""
     shown = [s for s in STATES if s in found.states]
-    return series("state", shown, colours=[STATE_COLOURS[s] for s in shown], shown=True,
-                  shapes=[STATE_SHAPES[s] for s in shown])  # fmt: skip
+    colours, shapes = zip(*(STATE_LOOKS[s] for s in shown), strict=True)
+    look = series("state", shown, colours=colours, shapes=shapes, shown=True)
+    return {MOST: _most(found, look.colour), TRIED: _tried(found, look.colour, look.shape)}
 
 
-def most(found: Best) -> Drawing:
+def _most(found: Best, colour: alt.Color) -> Drawing:
     """A bar for every design and state that has an answer."""
     rows: Rows = [
         {"design": d.name, "state": s.state,
@@ -70,28 +69,30 @@ def most(found: Best) -> Drawing:
     ]  # fmt: skip
     if not rows:
         return nothing("no load meets the goal")
-    up, offset = (
-        y("design", names=[d.name for d in found.designs]),
-        alt.YOffset("state:N", sort=list(STATES)),
-    )
-    top = min(max(float(r["high"]) for r in rows), 2.5 * max(float(r["value"]) for r in rows))
+    up = y("design", names=[d.name for d in found.designs])
+    offset = alt.YOffset("state:N", sort=list(STATES))
+    top = _top(rows)
     cut = [row | {"high": min(row["high"], top)} for row in rows]
     across = x("value", "kIOPS", domain=(0, 1.05 * top))
     shown = tips("design", "state", f"value: kIOPS: {NUMBER}", f"low: 95 % from: {NUMBER}",
                  f"high: to: {NUMBER}")  # fmt: skip
-    goal = [] if found.goal.iops is None else level(across, found.goal.iops / 1e3)
     says = "; ".join(f"{r['design']} {r['state']}: {r['value']:,.4g} kIOPS" for r in rows)
     return layered(
-        mark("bar", rows, across, up, offset, _states(found).colour, tips=shown),
+        mark("bar", rows, across, up, offset, colour, tips=shown),
         mark("rule", cut, alt.X("low:Q"), alt.X2("high:Q"), up, offset, strokeWidth=1.5,
              color=palette.MUTED),
-        *goal,
+        *([] if found.goal.iops is None else level(across, found.goal.iops / 1e3)),
         height=30 + 22 * len(found.states) * len({r["design"] for r in rows}),
         says=f"Most IOPS within the goal: {says}.",
     )  # fmt: skip
 
 
-def way(found: Best) -> Drawing:
+def _top(rows: Rows) -> float:
+    """Where intervals are cut that would make the bars invisible."""
+    return min(max(float(r["high"]) for r in rows), 2.5 * max(float(r["value"]) for r in rows))
+
+
+def _tried(found: Best, colour: alt.Color, shape: alt.Shape) -> Drawing:
     """p99 against IOPS of all loads that were tried, and the goal's line."""
     rows: Rows = [
         {"kiops": rounded(t.iops / 1e3), "us": rounded(t.p99_s * 1e6), "state": s.state,
@@ -105,16 +106,14 @@ def way(found: Best) -> Drawing:
     goal = [] if limit is None else [limit * 1e6]
     up = y("us", "p99, µs", log=[*(float(r["us"]) for r in rows), *goal])
     across = x("kiops", "kIOPS", zero=False, ticks=6)
-    look = _states(found)
     size = alt.Size("run:N", legend=None,
                     scale=alt.Scale(domain=["short", "long"], range=[30, 150]))  # fmt: skip
     shown = tips("design", "state", "load", f"kiops: kIOPS: {NUMBER}", f"us: p99, µs: {NUMBER}")
-    above = sum(float(r["us"]) > goal[0] for r in rows) if goal else 0
+    above = sum(float(r["us"]) > end for r in rows for end in goal)
     return layered(
-        mark("line", rows, across, up, look.colour, alt.Detail("series:N"), alt.Order("us:Q"),
+        mark("line", rows, across, up, colour, alt.Detail("series:N"), alt.Order("us:Q"),
              strokeWidth=1, opacity=0.6),
-        mark("point", rows, across, up, look.colour, look.shape, size, filled=True, opacity=1,
-             tips=shown),
+        mark("point", rows, across, up, colour, shape, size, filled=True, opacity=1, tips=shown),
         *(level(up, goal[0]) if goal else []),
         height=280, says=f"p99 against kIOPS of {len(rows)} loads, {above} of them above the goal.",
     )  # fmt: skip
@@ -125,8 +124,6 @@ def way(found: Best) -> Drawing:
 CHOICE_STATES: Final = {
     "chosen": "chosen", "runner-up": "meets the goal", "rejected": "rejected"
 }  # fmt: skip
-CHOICE_COLOURS: Final = (palette.WRITE, palette.READ, palette.MUTED)
-CHOICE_SHAPES: Final = ("diamond", "circle", "cross")
 MOST_TICKS: Final = 14
 CHOICE_CAPTION: Final = (
     "All that were simulated. The line leads through those that meet the goal and are beaten by "
@@ -147,13 +144,17 @@ def choice_chart(choice: Choice) -> Drawing:
     ]  # fmt: skip
     if not rows:
         return nothing("no candidate was simulated")
-    front = _front([r for r in rows if r["state"] != CHOICE_STATES["rejected"]])
+    front: Rows = []  # candidates that no other one beats: cheaper and with more throughput
+    for row in sorted(rows, key=lambda r: (r["cost"], -r["kiops"])):
+        is_better = not front or row["kiops"] > front[-1]["kiops"]
+        if is_better and row["state"] != CHOICE_STATES["rejected"]:
+            front.append(row)
     values = sorted({float(r["cost"]) for r in rows})
     counts = what == "drives" and len(values) <= MOST_TICKS
     across = x("cost", title, zero=False, padding=24, ticks=values if counts else 6)
     up = y("kiops", "kIOPS")
-    look = series("state", list(CHOICE_STATES.values()), colours=CHOICE_COLOURS,
-                  shapes=CHOICE_SHAPES, shown=True)  # fmt: skip
+    look = series("state", list(CHOICE_STATES.values()), shapes=("diamond", "circle", "cross"),
+                  colours=(palette.WRITE, palette.READ, palette.MUTED), shown=True)  # fmt: skip
     shown = tips("name: candidate", "state", f"cost: {title}: ,.6~g", f"kiops: kIOPS: {NUMBER}",
                  "why: why not")  # fmt: skip
     asked = choice.goal.constraints.iops
@@ -169,15 +170,6 @@ def choice_chart(choice: Choice) -> Drawing:
     )  # fmt: skip
 
 
-def _front(met: Rows) -> Rows:
-    """Candidates that no other one beats: cheaper and with more throughput."""
-    out: Rows = []
-    for row in sorted(met, key=lambda r: (r["cost"], -r["kiops"])):
-        if not out or row["kiops"] > out[-1]["kiops"]:
-            out.append(row)
-    return out
-
-
 # Side by side -------------------------------------------------------------------------------------
 
 
@@ -187,20 +179,21 @@ def side_by_side(results: Mapping[str, Result]) -> dict[str, Drawing]:
         {"design": name, **{k: v / 1e3 for k, v in r.total.iops.to_json().items()}}
         for name, r in results.items()
     ]
-    charts = {"Throughput": _bars(iops, "kIOPS", palette.READ)}
     tails: Rows = []
     for name, r in results.items():
         p99 = r.total.latency.percentiles[99.0]
-        if p99 is None:
-            return charts
-        low, high = r.total.latency.intervals.get("p99", (p99, p99))
-        tails.append({"design": name, "value": p99 * 1e6, "low": low * 1e6, "high": high * 1e6})
-    return charts | {"p99 latency": _bars(tails, "p99, µs", palette.WRITE)}
+        if p99 is not None:
+            low, high = r.total.latency.intervals.get("p99", (p99, p99))
+            tails.append({"design": name, "value": p99 * 1e6, "low": low * 1e6, "high": high * 1e6})
+    found = {"Throughput": _bars(iops, "kIOPS", palette.READ)}
+    if len(tails) == len(iops):
+        found["p99 latency"] = _bars(tails, "p99, µs", palette.WRITE)
+    return found
 
 
 def _bars(found: Rows, title: str, colour: str) -> Drawing:
     """A bar for each design; thin: its 95 % interval, its text beyond all of them."""
-    top = min(max(float(r["high"]) for r in found), 2.5 * max(float(r["value"]) for r in found))
+    top = _top(found)
     rows: Rows = [
         {"design": words.one_line(r["design"]), "value": rounded(r["value"]), "end": 1.03 * top,
          "low": rounded(r["low"]), "high": rounded(min(r["high"], top)),
@@ -217,3 +210,108 @@ def _bars(found: Rows, title: str, colour: str) -> Drawing:
         mark("text", rows, alt.X("end:Q"), up, alt.Text("text:N"), align="left"),
         height=34 * len(rows), says=f"{title}: {text}.",
     )  # fmt: skip
+
+
+# CPUs under load ----------------------------------------------------------------------------------
+
+MOST_CPUS: Final = 5
+FULL: Final = 99.9
+"""Percent: beyond it a CPU cannot carry more, and no line goes on."""
+APART: Final = 0.06
+"""Between two names, as a share of the axis, so that they do not touch."""
+_CROSS: Final[dict[str, Any]] = {
+    "shape": "cross", "size": 160, "filled": True, "opacity": 1, "color": palette.ACCENT,
+}  # fmt: skip
+
+
+def sizing_chart(sizing: Sizing) -> Column:
+    """GHz needed against MIOPS, and utilization against MIOPS of the nearest CPUs."""
+    return column({
+        f"GHz needed against MIOPS, {sizing.load.stack.name}": cpu_ghz(sizing),
+        "Utilization against MIOPS": cpu_load(sizing),
+    })  # fmt: skip
+
+
+def cpu_ghz(sizing: Sizing) -> Drawing:
+    """GHz in all that are needed against MIOPS, by the published rule and with SMT counted."""
+    names = {"ghz": "published rule", "smt_ghz": "hyper-threads counted"}
+    rows: Rows = [
+        {"miops": rounded(point["miops"]), "ghz": rounded(point[key]), "by": text}
+        for point in sizing.curve()
+        for key, text in names.items()
+    ]
+    look = series("by", list(names.values()), colours=[palette.READ, palette.WRITE], lines=True)
+    across, up = _miops(rows), y("ghz", f"GHz in all at {sizing.load.utilization * 100:.0f} % CPU")
+    asked = {"miops": sizing.load.iops / 1e6, "ghz": rounded(sizing.ghz)}
+    most = max((float(r["ghz"]) for r in rows), default=1.0)
+    shown = tips("by", f"miops: MIOPS: {NUMBER}", f"ghz: GHz: {NUMBER}")
+    return layered(
+        mark("line", rows, across, up, look.colour, look.dash, strokeWidth=2, tips=shown),
+        mark("point", [asked], across, up, tips=tips(f"ghz: asked for, GHz: {NUMBER}"), **_CROSS),
+        *_at_ends(rows, "by", across, up, "ghz", APART * most),
+        height=240,
+        says=f"GHz needed by the rule: {asked['ghz']:.4g} for {asked['miops']:.3g} MIOPS.",
+    )  # fmt: skip
+
+
+def cpu_load(sizing: Sizing, *, cpus: Sequence[str] | None = None) -> Drawing:
+    """Utilization against MIOPS of *cpus*, or of those nearest to what was asked for.
+
+    Lines bend at 50 %: from there on hyper-threads share cores. The cross is the load asked for.
+    """
+    asked = {"miops": sizing.load.iops / 1e6, "utilization": 100 * sizing.load.utilization}
+    curves: dict[str, Rows] = {}
+    for r in sizing.utilization_curves():
+        curves.setdefault(str(r["cpu"]), []).append(r)
+    # Percent busy at the load asked for.
+    busy = {name: float(min(own, key=lambda r: abs(r["miops"] - asked["miops"]))["utilization"])
+            for name, own in curves.items()}  # fmt: skip
+    if cpus is not None:
+        names = [n for n in curves if any(c in n for c in cpus)][:MOST_SERIES]
+    else:
+        near = sorted(curves, key=lambda n: abs(busy[n] - asked["utilization"]))[:MOST_CPUS]
+        names = sorted(near, key=lambda n: -busy[n])
+    rows: Rows = [
+        {"cpu": name, "miops": rounded(r["miops"]), "utilization": rounded(r["utilization"])}
+        for name, own in curves.items() if name in names
+        for r in own if r["utilization"] < FULL
+    ]  # fmt: skip
+    domain = [n for n in names if any(r["cpu"] == n for r in rows)]
+    look = series("cpu", domain, dashes=DASHES, columns=3, shown=True)
+    across = _miops(rows)
+    up = y("utilization", "CPU busy, as the operating system shows it, %", domain=(0, 100))
+    shown = tips("cpu: CPU", f"miops: MIOPS: {NUMBER}", "utilization: busy, %: .0f")
+    text = ", ".join(f"{name} {busy[name]:.0f}" for name in domain)
+    return layered(
+        mark("line", rows, across, up, look.colour, look.dash, strokeWidth=2),
+        mark("point", rows, across, up, look.colour, look.shape, filled=True, size=45, opacity=1,
+             tips=shown),
+        mark("point", [asked], across, up, **_CROSS),
+        *_at_ends(rows, "cpu", across, up, "utilization", APART * 100),
+        height=290, says=f"CPU busy in percent at {asked['miops']:.3g} MIOPS: {text}.",
+    )  # fmt: skip
+
+
+def _miops(rows: Rows) -> alt.X:
+    """The axis of load, with room for names right of the lines' ends."""
+    most = max((float(r["miops"]) for r in rows), default=1.0)
+    return x("miops", "MIOPS", domain=(0, 1.28 * most), ticks=8)
+
+
+def _at_ends(
+    rows: Rows, name: str, across: alt.X, up: alt.Y, value: str, gap: float
+) -> list[alt.Chart]:
+    """Names right of all lines, each led to from its line's end; *gap* keeps them apart."""
+    ends = [max((r for r in rows if r[name] == n), key=lambda r: float(r["miops"]))
+            for n in dict.fromkeys(r[name] for r in rows)]  # fmt: skip
+    last = max((float(e["miops"]) for e in ends), default=0.0)
+    placed: list[dict[str, Any]] = []
+    for end in sorted(ends, key=lambda e: (round(float(e["miops"]), 2), -float(e[value]))):
+        at = min([float(end[value]), *(float(p[value]) - gap for p in placed)])
+        placed.append({name: end[name], "miops": rounded(1.03 * last), value: rounded(at),
+                       "end_x": end["miops"], "end_y": end[value]})  # fmt: skip
+    return [
+        mark("rule", placed, across, up, alt.X2("end_x"), alt.Y2("end_y"), strokeWidth=0.7,
+             color=palette.MUTED),
+        mark("text", placed, across, up, alt.Text(f"{name}:N"), align="left", dx=3, fontSize=10),
+    ]  # fmt: skip

@@ -16,28 +16,27 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from nvmesim.errors import InputError
-from nvmesim.files import written
-from nvmesim.show.blocks import Block, Drawn, Line
-from nvmesim.show.charts import timeline as charts_timeline
-from nvmesim.show.charts.base import PNG_SCALE, SUFFIXES, Column, Drawing, column
-from nvmesim.show.charts.base import save as _save
-from nvmesim.show.charts.cpu_load import cpu_ghz, cpu_load
+from nvmesim.show.blocks import Drawn, Line
+from nvmesim.show.charts import base as _base
+from nvmesim.show.charts.base import Column, Drawing
+from nvmesim.show.charts.designs import cpu_ghz, cpu_load
+from nvmesim.show.charts.requests import timeline
+from nvmesim.show.charts.requests import waiting_charts as _waiting_charts
 from nvmesim.show.charts.result import (
     latency_cdf,
     latency_curve,
+    latency_over_time,
     members,
     reliefs,
     throughput_curve,
+    throughput_over_time,
     utilization,
 )
 from nvmesim.show.charts.sweep import heat, load_curve, pareto, scaling, tornado
-from nvmesim.show.charts.time_series import latency_over_time, throughput_over_time
-from nvmesim.show.charts.waiting import charts as _waiting
-from nvmesim.show.picture import server as _server
+from nvmesim.show.picture import picture as _picture
 
 if TYPE_CHECKING:
     from nvmesim.predict.result import Result
-    from nvmesim.study.timeline import Timeline
 
 __all__ = [
     "Column",
@@ -87,7 +86,7 @@ def picture(result: Result) -> Picture:
 
     Raises InputError if the result was read from a file and does not know its server.
     """
-    svg = _server.picture(result)
+    svg = _picture(result)
     if not svg:
         raise InputError(f"{result.scenario}: this result does not know its server; simulate it")
     return Picture(svg, result.scenario)
@@ -95,15 +94,10 @@ def picture(result: Result) -> Picture:
 
 def waiting(result: Result) -> Column:
     """Loss of a striped volume to its slowest member; needs ``simulate(…, waits=True)``."""
-    found = _waiting(result.waits)
+    found = _waiting_charts(result.waits)
     if not found:
         raise InputError("no waits were simulated; use ns.simulate(…, waits=True) on a volume")
-    return column(found)
-
-
-def timeline(recorded: Timeline, requests: int | None = None) -> Drawing:
-    """Every step of the first *requests*: a lane for each request and each of its commands."""
-    return charts_timeline.chart(recorded, requests)
+    return _base.column(found)
 
 
 def save(drawn: Drawing | Column | Picture, path: str | Path, title: str = "") -> None:
@@ -118,28 +112,21 @@ def save(drawn: Drawing | Column | Picture, path: str | Path, title: str = "") -
     '<svg'
     """
     if not isinstance(drawn, Picture):
-        _save(drawn, path, title)
+        _base.save(drawn, path, title)
         return
-    target = Path(path)
-    suffix = target.suffix.lower()
-    if suffix not in SUFFIXES:
-        raise InputError(f"{path}: a picture is saved as {', '.join(SUFFIXES)}; name such a file")
-    with written(target) as beside:
-        beside.write_bytes(_as(drawn, suffix, title or drawn.name))
+    name, svg = title or drawn.name, _on_paper(drawn.svg)
 
+    def png() -> bytes:
+        import vl_convert
 
-def _as(drawn: Picture, suffix: str, title: str) -> bytes:
-    if suffix == ".html":
-        from nvmesim.show import page
+        return bytes(vl_convert.svg_to_png(svg, scale=_base.PNG_SCALE))
 
-        blocks: list[Block] = [Line(title, "title"), Drawn(drawn.svg, drawn.name)]
-        return page.document(title, blocks).encode("utf-8")
-    svg = _on_paper(drawn.svg)
-    if suffix == ".svg":
-        return svg.encode("utf-8")
-    import vl_convert
+    def page() -> str:
+        from nvmesim.show.page import document
 
-    return bytes(vl_convert.svg_to_png(svg, scale=PNG_SCALE))
+        return document(name, [Line(name, "title"), Drawn(drawn.svg, drawn.name)])
+
+    _base.write_as("picture", path, {".svg": lambda: svg, ".png": png, ".html": page})
 
 
 def _on_paper(svg: str) -> str:

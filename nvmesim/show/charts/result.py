@@ -6,15 +6,18 @@ Every chart takes its data along (no URL), so it can be saved or inlined with no
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, Final
 
 import altair as alt
 
-from nvmesim.measure.figures import Distribution, OpStats
-from nvmesim.predict.result import CurvePoint, Result
+from nvmesim.measure.figures import Distribution
+from nvmesim.measure.groups import ALL
+from nvmesim.predict.result import Result
 from nvmesim.show import palette, words
+from nvmesim.show.answer import operations
 from nvmesim.show.charts.base import (
+    MOST_SERIES,
     NUMBER,
     PASSED,
     WIDTH,
@@ -30,13 +33,8 @@ from nvmesim.show.charts.base import (
     x,
     y,
 )
-from nvmesim.show.station_groups import (
-    FULL,
-    StationGroup,
-    equal_members,
-    group_name,
-    station_groups,
-)
+from nvmesim.show.charts.requests import waiting_charts
+from nvmesim.show.station_groups import FULL, equal_members, station_groups
 
 MOST_POINTS: Final = 240
 """Points of one line: more than the eye resolves only make the page heavier."""
@@ -59,8 +57,6 @@ def chart(result: Result, *, width: int = WIDTH) -> Column:
 
 def all_charts(result: Result) -> dict[str, Drawing]:
     """Title -> chart, of those that *result* has data for."""
-    from nvmesim.show.charts import time_series, waiting
-
     found: dict[str, Drawing] = {"Busy, along the path": utilization(result)}
     if result.bottleneck.reliefs:
         found["What would help"] = reliefs(result)
@@ -71,35 +67,34 @@ def all_charts(result: Result) -> dict[str, Drawing]:
         found["Latency against throughput"] = latency_curve(result)
     if len(result.members) > 1:
         found["What each drive does"] = members(result)
-    return found | time_series.charts(result) | waiting.charts(result.waits)
-
-
-# Latency ---------------------------------------------------------------------------------------
+    return found | charts_over_time(result) | waiting_charts(result.waits)
 
 
 def latency_cdf(result: Result) -> Drawing:
     """Share of requests that are faster, against latency; each step up is one more nine."""
-    parts = {"total": result.total, "read": result.read, "write": result.write}
-    both = result.read is not None and result.write is not None
-    drawn = {n: s for n, s in parts.items() if s is not None and (both or n == "total")}
-    rows = [row for name, stats in drawn.items() for row in _nines(name, stats.latency)]
-    dots = [row for name, stats in drawn.items() for row in _percentiles(name, stats.latency)]
+    drawn = {name: stats.latency for name, stats in operations(result).items()}
+    rows = [row for name, latency in drawn.items() for row in _nines(name, latency)]
+    dots: Rows = [
+        {"op": name, "which": f"p{p:g}", "us": rounded(value * 1e6),
+         "nines": -math.log10(1 - p / 100)}
+        for name, latency in drawn.items()
+        for p, value in latency.percentiles.items() if value is not None
+    ]  # fmt: skip
     look = series("op", list(drawn), colours=[OPS[n] for n in drawn], lines=True,
                   dashes=[OP_DASHES[n] for n in drawn])  # fmt: skip
     across = x("us", "latency, µs", log=[row["us"] for row in rows])
     up = y("nines", "share of requests that are faster", nines=True)
+    says = []
+    for name, latency in drawn.items():
+        known = [f"p{p:g} {words.microseconds(v)} us"
+                 for p, v in latency.percentiles.items() if v is not None]  # fmt: skip
+        says.append(f"{name}: mean {words.microseconds(latency.mean)} us, {', '.join(known)}")
     return layered(
         mark("line", rows, across, up, look.colour, look.dash, strokeWidth=2),
         mark("point", dots, across, up, look.colour, filled=True, size=45,
              tips=tips("op: requests", "which: percentile", "us: latency, µs: ,.1f")),
-        height=260, says=f"Latency. {'; '.join(_latency_text(n, s) for n, s in drawn.items())}.",
+        height=260, says=f"Latency. {'; '.join(says)}.",
     )  # fmt: skip
-
-
-def _latency_text(name: str, stats: OpStats) -> str:
-    us = words.microseconds
-    found = [f"p{p:g} {us(v)} us" for p, v in stats.latency.percentiles.items() if v is not None]
-    return f"{name}: mean {us(stats.latency.mean)} us, {', '.join(found)}"
 
 
 def _nines(name: str, distribution: Distribution) -> Iterator[dict[str, Any]]:
@@ -116,24 +111,17 @@ def _nines(name: str, distribution: Distribution) -> Iterator[dict[str, Any]]:
             last = nines
 
 
-def _percentiles(name: str, distribution: Distribution) -> Iterator[dict[str, Any]]:
-    for p, value in distribution.percentiles.items():
-        if value is not None:
-            nines = -math.log10(1 - p / 100)
-            yield {"op": name, "which": f"p{p:g}", "us": rounded(value * 1e6), "nines": nines}
-
-
-# Stations --------------------------------------------------------------------------------------
-
-
 def utilization(result: Result) -> Drawing:
     """How busy each station along the path is; of equal stations the busiest, and their range."""
-    rows: Rows = [
-        {"station": _label(group), "kind": group.kind, "busy": round(group.busiest.utilization, 4),
-         "least": round(group.least, 4), "text": words.percent(group.busiest.utilization)}
-        for group in station_groups(result.stations)
-        if group.kind not in ("delay", "gate") or group.busiest.resource
-    ]  # fmt: skip
+    rows: Rows = []
+    for group in station_groups(result.stations):
+        busy, many = group.busiest.utilization, len(group.members)
+        if group.kind not in ("delay", "gate") or group.busiest.resource:
+            rows.append({
+                "station": f"{group.label} × {many}" if many > 1 else group.label,
+                "kind": group.kind, "busy": round(busy, 4), "least": round(group.least, 4),
+                "text": words.percent(busy),
+            })  # fmt: skip
     kinds = [k for k in palette.KINDS if any(row["kind"] == k for row in rows)]
     look = series("kind", kinds, colours=[palette.KINDS[k] for k in kinds], shown=True)
     top = max([1.0, *(float(row["busy"]) for row in rows)])
@@ -152,14 +140,6 @@ def utilization(result: Result) -> Drawing:
     )  # fmt: skip
 
 
-def _label(group: StationGroup) -> str:
-    many = len(group.members)
-    return f"{group.label} × {many}" if many > 1 else group.label
-
-
-# What would help ---------------------------------------------------------------------------------
-
-
 def reliefs(result: Result) -> Drawing:
     """IOPS after each change that was simulated, against what it is now."""
     now = result.total.iops.value / 1e3
@@ -176,16 +156,36 @@ def reliefs(result: Result) -> Drawing:
     ]  # fmt: skip
     across = x("kiops", "kIOPS", domain=(0, most * 1.4), ticks=6)
     up = y("change", names=[row["change"] for row in rows])
-    help_ = tips(
-        "change", f"kiops: throughput, kIOPS: {NUMBER}", "text: with", "within: gain, 95 %"
-    )
+    shown = tips("change", f"kiops: throughput, kIOPS: {NUMBER}", "text: with",
+                 "within: gain, 95 %")  # fmt: skip
     text = "; ".join(f"{row['change']}: {row['text']}" for row in rows)
     return layered(
-        mark("bar", rows, across, up, height={"band": 0.6}, color=palette.READ, tips=help_),
+        mark("bar", rows, across, up, height={"band": 0.6}, color=palette.READ, tips=shown),
         mark("rule", rows, alt.X("low:Q"), alt.X2("high:Q"), up, strokeWidth=2),
         *level(across, now),
         mark("text", rows, alt.X("end:Q"), up, alt.Text("label:N"), align="left"),
         height=30 * len(rows), says=f"What would help, from {now:,.4g} kIOPS now. {text}.",
+    )  # fmt: skip
+
+
+def members(result: Result) -> Drawing:
+    """Commands per second that each drive serves; of many, those that are equal share a bar."""
+    rate = result.total.iops.value / 1e3
+    rows: Rows = []
+    for name, group in equal_members(result).items():
+        for what in ("reads", "writes"):
+            each = sum(getattr(m, f"{what}_per_request") for m in group) / len(group)
+            rows.append({"drive": words.one_line(name), "what": what, "kiops": rounded(each * rate),
+                         "each": rounded(each)})  # fmt: skip
+    totals = [(m.reads_per_request + m.writes_per_request) * rate for m in result.members]
+    order = list(dict.fromkeys(row["drive"] for row in rows))
+    look = series("what", ["reads", "writes"], colours=[palette.READ, palette.WRITE])
+    shown = tips("drive", "what: commands", "kiops: kIOPS: ,.1f", f"each: per request: {NUMBER}")
+    text = f"{min(totals):,.4g} to {max(totals):,.4g} kIOPS of commands for each of {len(totals)}"
+    return layered(
+        mark("bar", rows, y("drive", names=order), x("kiops", "commands of each, kIOPS", ticks=6),
+             look.colour, height={"band": 0.7}, tips=shown),
+        height=24 * len(order), says=f"What each drive serves: {text} drives.",
     )  # fmt: skip
 
 
@@ -194,7 +194,8 @@ def reliefs(result: Result) -> Drawing:
 
 def throughput_curve(result: Result) -> Drawing:
     """Simulated throughput against outstanding requests, under its bound lines."""
-    down, over = _relative(result.total.iops.low, result.total.iops.value, result.total.iops.high)
+    total = result.total.iops
+    down, over = _relative(total.low, total.value, total.high)
     rows: Rows = [
         {"n": p.outstanding, "kiops": rounded(p.iops / 1e3), "low": rounded(p.iops * down / 1e3),
          "high": rounded(p.iops * over / 1e3)} for p in result.curve
@@ -205,15 +206,22 @@ def throughput_curve(result: Result) -> Drawing:
     band = [row | {"low": min(row["low"], top), "high": min(row["high"], top)} for row in rows]
     across = x("n", "outstanding requests", log2=[p.outstanding for p in result.curve])
     up = y("kiops", "kIOPS", domain=(0, top))
-    shown = tips("n: outstanding: ,", f"kiops: throughput, kIOPS: {NUMBER}")
+    now: Rows = [{"n": result.outstanding, "kiops": rounded(total.value / 1e3)}]
+    ring = [
+        mark("point", now, across, up, size=170, strokeWidth=2.5, color=palette.ACCENT, opacity=1),
+        mark("text", now, across, up, alt.TextValue("this load"), align="center", dy=20,
+             fontWeight="bold"),
+    ]  # fmt: skip
+    is_near = result.curve[0].outstanding <= result.outstanding <= result.curve[-1].outstanding
     text = ", ".join(f"{row['kiops']:,.4g} at {row['n']:,}" for row in rows)
     return layered(
         mark("area", band, across, alt.Y("low:Q"), alt.Y2("high:Q"), opacity=0.15,
              color=palette.READ),
         mark("line", rows, across, up, color=palette.READ, strokeWidth=2),
-        mark("point", rows, across, up, color=palette.READ, filled=True, size=40, tips=shown),
-        *(layer for b in _bounds(result, top) for layer in level(up, b["kiops"], b["text"])),
-        *_no_waiting(result.curve, top, across, up), *_this_load(result, across, up),
+        mark("point", rows, across, up, color=palette.READ, filled=True, size=40,
+             tips=tips("n: outstanding: ,", f"kiops: throughput, kIOPS: {NUMBER}")),
+        *(layer for name, at in _bounds(result, top).items() for layer in level(up, at, name)),
+        *_no_waiting(result, top, across, up), *(ring if is_near else []),
         height=270, says=f"Throughput in kIOPS at so many outstanding requests: {text}.",
     )  # fmt: skip
 
@@ -225,23 +233,21 @@ def _relative(low: float, value: float, high: float) -> tuple[float, float]:
     return low / value, high / value
 
 
-def _bounds(result: Result, top: float) -> Rows:
+def _bounds(result: Result, top: float) -> dict[str, float]:
     """The tightest bounds below *top*, least first; those too close to label share one line."""
-    found: Rows = []
+    found: dict[str, float] = {}
+    last = -math.inf
     for name, iops in sorted(result.bottleneck.bounds.items(), key=lambda pair: pair[1]):
         kiops = rounded(iops / 1e3) if math.isfinite(iops) else math.inf
         passed = kiops * 1e3 < PASSED * max(p.iops for p in result.curve)
-        if passed or kiops > top or (found and kiops - found[-1]["kiops"] < LABEL_SHARE * top):
-            continue
-        found.append({"kiops": kiops, "text": f"bound: {words.one_line(name)}"})
-    return found[:3]
+        if not passed and kiops <= top and kiops - last >= LABEL_SHARE * top and len(found) < 3:
+            found[f"bound: {words.one_line(name)}"] = last = kiops
+    return found
 
 
-def _no_waiting(
-    curve: Sequence[CurvePoint], top: float, across: alt.X, up: alt.Y
-) -> list[alt.Chart]:
+def _no_waiting(result: Result, top: float, across: alt.X, up: alt.Y) -> list[alt.Chart]:
     """The bound of light load: outstanding / latency at the least load."""
-    first, last = curve[0], curve[-1]
+    first, last = result.curve[0], result.curve[-1]
     each = first.iops / first.outstanding / 1e3
     if each <= 0:
         return []
@@ -256,93 +262,111 @@ def _no_waiting(
     ]  # fmt: skip
 
 
-def _this_load(result: Result, across: alt.X, up: alt.Y) -> list[alt.Chart]:
-    """A ring around where the answer lies."""
-    now = [{"n": result.outstanding, "kiops": rounded(result.total.iops.value / 1e3)}]
-    if not result.curve[0].outstanding <= result.outstanding <= result.curve[-1].outstanding:
-        return []
-    return [
-        mark("point", now, across, up, size=170, strokeWidth=2.5, color=palette.ACCENT, opacity=1),
-        mark("text", now, across, up, alt.TextValue("this load"), align="center", dy=20,
-             fontWeight="bold"),
-    ]  # fmt: skip
-
-
 def latency_curve(result: Result) -> Drawing:
     """Mean and p99 against throughput: where it bends, more load only waits."""
     latency = result.total.latency
     rows: Rows = []
-    for name, key in (("mean", "mean_s"), ("p99", "p99_s")):
+    for name in ("mean", "p99"):
         now, ends = words.latency_at(latency, name), latency.intervals.get(name, (0.0, math.inf))
         down, over = _relative(ends[0], now or 0.0, ends[1])
         rows += [
             {"kiops": rounded(p.iops / 1e3), "us": rounded(v * 1e6), "which": name,
              "n": p.outstanding, "low": rounded(v * down * 1e6), "high": rounded(v * over * 1e6)}
             for p in result.curve
-            if (v := getattr(p, key)) is not None and math.isfinite(v)
+            if (v := getattr(p, f"{name}_s")) is not None and math.isfinite(v)
         ]  # fmt: skip
-    goal = result.goal
-    limit = [] if goal is None else [goal.limit * 1e6]
-    ends_us = [row[key] for row in rows for key in ("us", "low")]
+    limit = [] if result.goal is None else [result.goal.limit * 1e6]
     most = 3 * max(row["us"] for row in rows)
     band = [row | {"high": min(row["high"], most)} for row in rows]
     across = x("kiops", "kIOPS", ticks=8, zero=True)
-    values = [*ends_us, *limit, *(r["high"] for r in band)]
+    values = [*limit, *(row[key] for row in band for key in ("us", "low", "high"))]
     up, low = (y(key, "latency, µs", log=values, padding=12) for key in ("us", "low"))
     look = series("which", ["mean", "p99"], colours=[palette.READ, palette.WRITE], lines=True)
-    shown = tips(
-        "which: latency", "n: outstanding: ,", "kiops: kIOPS: ,.0f", "us: latency, µs: ,.0f"
-    )
+    shown = tips("which: latency", "n: outstanding: ,", "kiops: kIOPS: ,.0f",
+                 "us: latency, µs: ,.0f")  # fmt: skip
     text = ", ".join(f"{row['which']} {row['us']:,.4g} µs at {row['kiops']:,.4g}" for row in rows)
     says = f"Latency against throughput in kIOPS: {text}."
     if limit:
         says += f" The goal is {limit[0]:,.4g} µs."
     order = alt.Order("n:Q")
+    # No throughput right of the fullest station's bound, no mean below that of the least load.
+    bounds = level(up, result.curve[0].mean_s * 1e6, light=True)
+    bound, reached = result.bottleneck.bound_iops, max(p.iops for p in result.curve)
+    if math.isfinite(bound) and PASSED * reached <= bound <= 1.5 * reached:
+        bounds += level(across, bound / 1e3, "bound")
     return layered(
         mark("area", band, across, low, alt.Y2("high:Q"), look.colour, order, opacity=0.13),
-        *_latency_bounds(result, across, up), *(level(up, limit[0], "goal") if limit else []),
+        *bounds, *(level(up, limit[0], "goal") if limit else []),
         mark("line", rows, across, up, look.colour, look.dash, order, strokeWidth=2),
         mark("point", rows, across, up, look.colour, filled=True, size=36, tips=shown),
         height=240, says=says,
     )  # fmt: skip
 
 
-def _latency_bounds(result: Result, across: alt.X, up: alt.Y) -> list[alt.Chart]:
-    """No throughput right of the fullest station's bound, no mean below that of the least load."""
-    most = max(p.iops for p in result.curve)
-    bound = result.bottleneck.bound_iops
-    layers = level(up, result.curve[0].mean_s * 1e6, light=True)
-    if math.isfinite(bound) and PASSED * most <= bound <= 1.5 * most:
-        layers += level(across, bound / 1e3, "bound")
-    return layers
+# Over time -------------------------------------------------------------------------------------
 
 
-# Members ---------------------------------------------------------------------------------------
+def charts_over_time(result: Result) -> dict[str, Drawing]:
+    """Title -> chart, if the load is one that changes, or is held to something."""
+    if result.over_time is None or result.resolved is None or len(result.over_time.start_s) < 2:
+        return {}
+    if not any(g.bursts or g.trace or g.limits or g.slo_ps for g in result.resolved.workload):
+        return {}
+    return {
+        "Latency over time": latency_over_time(result),
+        "Throughput over time": throughput_over_time(result),
+    }
 
 
-def members(result: Result) -> Drawing:
-    """Commands per second that each drive serves; of many, those that are equal share a bar."""
-    rate = result.total.iops.value / 1e3
-    rebuilt = result.rebuild.drive or "" if result.rebuild is not None else ""
-    rows: Rows = []
-    for group in equal_members(result.members, rebuilt):
-        name = words.one_line(group_name(group))
-        name += ", rebuilt" if group[0].name == rebuilt else ""
-        both = {"reads": [m.reads_per_request for m in group],
-                "writes": [m.writes_per_request for m in group]}  # fmt: skip
-        rows += [
-            {"drive": name, "what": what, "kiops": rounded(sum(each) / len(each) * rate),
-             "each": rounded(sum(each) / len(each))}
-            for what, each in both.items()
-        ]  # fmt: skip
-    totals = [(m.reads_per_request + m.writes_per_request) * rate for m in result.members]
-    order = list(dict.fromkeys(row["drive"] for row in rows))
-    look = series("what", ["reads", "writes"], colours=[palette.READ, palette.WRITE])
-    shown = tips("drive", "what: commands", "kiops: kIOPS: ,.1f", f"each: per request: {NUMBER}")
-    text = f"{min(totals):,.4g} to {max(totals):,.4g} kIOPS of commands for each of {len(totals)}"
+def _over_time(result: Result, columns: dict[str, float]) -> dict[str, Rows]:
+    """Workload -> a row a slice and column: its middle in s, the value times what *columns* say."""
+    assert result.over_time is not None
+    over = result.over_time
+    middles = over.start_s + over.duration_s / 2
+    names = [name for name in over.groups if name != ALL][:MOST_SERIES]
+    return {
+        name: [
+            {"s": rounded(float(s)), "group": name, "what": column,
+             "value": rounded(value * factor)}
+            for column, factor in columns.items()
+            for s, value in zip(middles, over.groups[name][column], strict=True) if value
+        ]
+        for name in names
+    }  # fmt: skip
+
+
+def latency_over_time(result: Result) -> Drawing:
+    """p50 and p99 of each workload against time, with the latencies that they should keep."""
+    found = _over_time(result, {"p50_s": 1e6, "p99_s": 1e6})
+    rows = [row for own in found.values() for row in own]
+    goals: Rows = [
+        {"group": g.name, "value": rounded(g.slo.limit_s * 1e6)} for g in result.groups if g.slo
+    ]
+    across = x("s", "simulated time, s", zero=False, ticks=8)
+    look = series("group", list(found), lines=True)
+    up = y("value", "latency, µs", log=[r["value"] for r in [*rows, *goals]], padding=12)
+    wide = alt.StrokeWidth("what:O", legend=None,
+                           scale=alt.Scale(domain=["p50_s", "p99_s"], range=[1, 2.4]))  # fmt: skip
+    shown = tips("group: workload", "what: percentile", "value: latency, µs: ,.1f")
+    says = []
+    for name, own in found.items():
+        p99 = [r["value"] for r in own if r["what"] == "p99_s"]
+        says.append(f"{name} {min(p99):,.4g} to {max(p99):,.4g}" if p99 else f"{name} not known")
     return layered(
-        mark("bar", rows, y("drive", names=order), x("kiops", "commands of each, kIOPS", ticks=6),
-             look.colour, height={"band": 0.7},
-             tips=shown),
-        height=24 * len(order), says=f"What each drive serves: {text} drives.",
+        mark("line", rows, across, up, look.colour, look.dash, wide, tips=shown),
+        mark("rule", goals, up, look.colour, strokeDash=[4, 3], strokeWidth=1.5),
+        height=240, says=f"p99 in µs: {'; '.join(says)}.",
+    )  # fmt: skip
+
+
+def throughput_over_time(result: Result) -> Drawing:
+    """Completions a second of each workload against time."""
+    found = _over_time(result, {"iops": 1e-3})
+    rows = [row for own in found.values() for row in own]
+    across = x("s", "simulated time, s", zero=False, ticks=8)
+    look = series("group", list(found), lines=True)
+    return layered(
+        mark("line", rows, across, y("value", "kIOPS"), look.colour, look.dash, strokeWidth=2,
+             interpolate="step", tips=tips("group: workload", "value: throughput, kIOPS: ,.1f")),
+        height=180, says="kIOPS of each workload over time.",
     )  # fmt: skip

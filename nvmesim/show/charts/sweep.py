@@ -7,7 +7,7 @@ have an error are left out. Where it makes sense results by name or number do as
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import altair as alt
 import polars as pl
@@ -40,20 +40,16 @@ BUSY: Final = {
 _BAND: Final = {"kiops": "iops", "low": "iops_low", "high": "iops_high"}
 _NONE: Final = "no point without an error"
 
-Rows: TypeAlias = list[dict[str, Any]]
+Rows = list[dict[str, Any]]
 
 
-# How it scales ------------------------------------------------------------------------------------
+# How it scales, and where it bends ----------------------------------------------------------------
 
 
 def scaling(
-    data: pl.DataFrame | Mapping[int, Result],
-    over: str = "drives",
-    *,
-    by: str | None = None,
-    title: str = "",
-    ideal: bool = True,
-) -> Drawing:
+    data: pl.DataFrame | Mapping[int, Result], over: str = "drives", *, by: str | None = None,
+    title: str = "", ideal: bool = True,
+) -> Drawing:  # fmt: skip
     """IOPS with their intervals as bands against *over*, a line for each *by*, under n x one.
 
     *data* is a sweep's frame, or results by number (then *over* only names the axis). Without
@@ -63,12 +59,18 @@ def scaling(
     >>> scaling(frame, "drives").description
     'kIOPS against drives: 600 at 1, 1,200 at 2, 1,900 at 4.'
     """
-    frame = _of_results(data, over) if isinstance(data, Mapping) else _known(data, over, by, "iops")
+    if isinstance(data, Mapping):
+        rates = {n: r.total.iops for n, r in data.items()}
+        frame = pl.DataFrame([{over: n, "iops": i.value, "iops_low": i.low, "iops_high": i.high}
+                              for n, i in rates.items()])  # fmt: skip
+    else:
+        frame = _known(data, over, by, "iops")
     ends = {k: v if v in frame.columns else "iops" for k, v in _BAND.items()}
-    rows = _few([
-        {"n": r[over], "series": _name(r, by), **{k: rounded(r[v] / 1e3) for k, v in ends.items()}}
+    rows, look = _series([
+        {"n": r[over], "series": "" if by is None else str(r[by]),
+         **{k: rounded(r[v] / 1e3) for k, v in ends.items()}}
         for r in frame.sort(over).to_dicts()
-    ])  # fmt: skip
+    ], by)  # fmt: skip
     if not rows:
         return nothing(_NONE)
     name = title or over
@@ -77,7 +79,6 @@ def scaling(
     how: dict[str, Any] = {"log2": numbers} if is_log else {"ticks": numbers}
     across = x("n", name, labels="format(datum.value, '~r')", **how)
     up = y("kiops", "kIOPS")
-    look = _look(rows, by)
     shown = tips(f"series: {by or 'series'}", f"n: {name}: {NUMBER}", f"kiops: kIOPS: {NUMBER}",
                  f"low: 95 % from, kIOPS: {NUMBER}", f"high: to, kIOPS: {NUMBER}")  # fmt: skip
     return layered(
@@ -90,16 +91,9 @@ def scaling(
     )  # fmt: skip
 
 
-def _of_results(results: Mapping[int, Result], over: str) -> pl.DataFrame:
-    rates = {n: r.total.iops for n, r in results.items()}
-    rows = [{over: n, "iops": i.value, "iops_low": i.low, "iops_high": i.high}
-            for n, i in rates.items()]  # fmt: skip
-    return pl.DataFrame(rows)
-
-
 def _known(frame: pl.DataFrame, over: str, by: str | None, value: str) -> pl.DataFrame:
     """Rows with a *value*; InputError for a column that is not there."""
-    for column in (over, value, *([] if by is None else [by])):
+    for column in filter(None, (over, value, by)):
         if column not in frame.columns:
             raise InputError(
                 f"the frame has no column {column!r}; {nearest(column, frame.columns)}"
@@ -107,36 +101,34 @@ def _known(frame: pl.DataFrame, over: str, by: str | None, value: str) -> pl.Dat
     return frame.filter(pl.col(value).is_not_null())
 
 
-def _name(row: Mapping[str, Any], by: str | None) -> str:
-    return "" if by is None else str(row[by])
+def _series(rows: Rows, by: str | None) -> tuple[Rows, Series]:
+    """Rows of as many series as colours, dashes and shapes tell apart, and their encodings.
+
+    Numbers come by value, then words: the same name looks alike everywhere.
+    """
+
+    def number_first(name: str) -> tuple[float, str]:
+        try:
+            return float(name), name
+        except ValueError:
+            return float("inf"), name
+
+    names = list(dict.fromkeys(r["series"] for r in rows))[:MOST_SERIES]
+    look = series("series", sorted(names, key=number_first), title=by, shown=by is not None)
+    return [r for r in rows if r["series"] in names], look
 
 
-def _few(rows: Rows) -> Rows:
-    """Rows of as many series as colours, dashes and shapes tell apart."""
-    shown = list(dict.fromkeys(r["series"] for r in rows))[:MOST_SERIES]
-    return [r for r in rows if r["series"] in shown]
-
-
-def _look(rows: Rows, by: str | None) -> Series:
-    """Colour, dash and shape all tell the series apart; the same name looks alike everywhere."""
-    names = sorted(dict.fromkeys(r["series"] for r in rows), key=_number_first)
-    return series("series", names, title=by, shown=by is not None)
-
-
-def _number_first(name: str) -> tuple[float, str]:
-    """Numbers by value, then words."""
-    try:
-        return float(name), name
-    except ValueError:
-        return float("inf"), name
+def _by_series(rows: Rows) -> dict[str, Rows]:
+    names = dict.fromkeys(r["series"] for r in rows)
+    return {name: [r for r in rows if r["series"] == name] for name in names}
 
 
 def _in_words(rows: Rows, at: str, value: str, what: str) -> str:
     """The points in words, a sentence for each series."""
     parts = []
-    for name in dict.fromkeys(r["series"] for r in rows):
-        points = [f"{r[value]:,.4g} at {r[at]:,.4g}" for r in rows if r["series"] == name]
-        parts.append(f"{name}: {', '.join(points)}" if name else ", ".join(points))
+    for name, own in _by_series(rows).items():
+        points = ", ".join(f"{r[value]:,.4g} at {r[at]:,.4g}" for r in own)
+        parts.append(f"{name}: {points}" if name else points)
     return f"{what}: {'; '.join(parts)}."
 
 
@@ -147,8 +139,7 @@ def _ideal(rows: Rows, across: alt.X, up: alt.Y) -> list[alt.Chart]:
     """
     top = 1.15 * max(float(r["high"]) for r in rows)
     out: Rows = []
-    for name in dict.fromkeys(r["series"] for r in rows):
-        own = [r for r in rows if r["series"] == name]
+    for name, own in _by_series(rows).items():
         first, last = own[0], own[-1]
         one = first["kiops"] / max(first["n"], 1e-300)
         end = min(float(last["n"]), max(top / max(one, 1e-300), float(first["n"])))
@@ -163,9 +154,6 @@ def _ideal(rows: Rows, across: alt.X, up: alt.Y) -> list[alt.Chart]:
     ]  # fmt: skip
 
 
-# Where it bends -----------------------------------------------------------------------------------
-
-
 def load_curve(
     frame: pl.DataFrame, *, percentile: str = "p99", by: str | None = None
 ) -> Drawing:  # fmt: skip
@@ -177,21 +165,19 @@ def load_curve(
     column = f"lat_{percentile}_us"
     # By load: beyond saturation more of it brings no more throughput, only latency.
     order = [c for c in ("outstanding", "iops") if c in frame.columns]
-    known = _known(frame, "iops", by, column).sort(order).to_dicts()
-    rows: Rows = _few([
-        {"kiops": rounded(r["iops"] / 1e3), "us": rounded(r[column]), "series": _name(r, by),
-         "n": i, "bound": rounded(r["bound_iops"] / 1e3) if r.get("bound_iops") else None}
-        for i, r in enumerate(known)
-    ])  # fmt: skip
+    rows, look = _series([
+        {"kiops": rounded(r["iops"] / 1e3), "us": rounded(r[column]),
+         "series": "" if by is None else str(r[by]), "n": i,
+         "bound": rounded(r["bound_iops"] / 1e3) if r.get("bound_iops") else None}
+        for i, r in enumerate(_known(frame, "iops", by, column).sort(order).to_dicts())
+    ], by)  # fmt: skip
     if not rows:
         return nothing(_NONE)
     name = percentile.replace("_", ".")
     across = x("kiops", "kIOPS", ticks=8)
     up = y("us", f"{name} latency, µs", log=[r["us"] for r in rows], padding=12)
-    look = _look(rows, by)
-    shown = tips(
-        f"series: {by or 'series'}", f"kiops: kIOPS: {NUMBER}", f"us: {name}, µs: {NUMBER}"
-    )
+    shown = tips(f"series: {by or 'series'}", f"kiops: kIOPS: {NUMBER}",
+                 f"us: {name}, µs: {NUMBER}")  # fmt: skip
     return layered(
         *_load_bounds(rows, across, up),
         mark("line", rows, across, up, look.colour, look.dash, alt.Order("n:Q"), strokeWidth=2),
@@ -203,15 +189,13 @@ def load_curve(
 
 def _load_bounds(rows: Rows, across: alt.X, up: alt.Y) -> list[alt.Chart]:
     """Per series: its lightest latency, and the bound at its highest load if it is in reach."""
-    own = {name: [r for r in rows if r["series"] == name]
-           for name in dict.fromkeys(r["series"] for r in rows)}  # fmt: skip
-    most = {name: max(r["kiops"] for r in found) for name, found in own.items()}
-    top = 1.5 * max(most.values())
+    own = _by_series(rows)
+    top = 1.5 * max(r["kiops"] for r in rows)
     layers = [layer for found in own.values() for layer in level(up, found[0]["us"], light=True)]
     drawn: list[float] = []
     for name, found in own.items():
         bound = found[-1]["bound"]
-        if bound and PASSED * most[name] <= bound <= top:
+        if bound and PASSED * max(r["kiops"] for r in found) <= bound <= top:
             apart = all(abs(bound - other) > 0.1 * top for other in drawn)  # names do not overlap
             layers += level(across, bound, f"bound {name}".strip() if apart else "")
             drawn.append(bound)
@@ -226,20 +210,30 @@ def heat(
 ) -> Drawing:
     """How busy each station is at each value of *over*: the busier, the darker.
 
-    A frame knows the fullest station of each kind; results by name tell every group of stations.
+    A frame knows the fullest station of each kind; results by name tell every group of stations,
+    of equal ones the busiest. Delays and slots are not work.
 
     >>> frame = pl.DataFrame({"qd": [1, 64], "iops": [13e3, 6e5], "busy_drive": [0.02, 0.93]})
     >>> heat(frame, "qd").description
     'Busy, in percent, against qd. drives: 2 at 1, 93 at 64.'
     """
-    rows = _busy_of_results(data) if isinstance(data, Mapping) else _busy_of_frame(data, over)
-    if not rows:
+    if isinstance(data, Mapping):
+        found = [(case, g.label, g.busiest.utilization)
+                 for case, result in data.items() for g in station_groups(result.stations)
+                 if g.kind not in ("delay", "gate")]  # fmt: skip
+    else:
+        known = _known(data, over, None, "iops").sort(over).to_dicts()
+        found = [(row[over], name, row[key]) for key, name in BUSY.items() for row in known
+                 if row.get(key) is not None]  # fmt: skip
+    if not found:
         return nothing(_NONE)
+    rows: Rows = [
+        {"case": str(case), "station": station, "busy": round(busy, 4), "text": f"{busy * 100:.0f}",
+         "load": palette.load_words(round(busy, 4))} for case, station, busy in found
+    ]  # fmt: skip
     cases = list(dict.fromkeys(r["case"] for r in rows))
     stations = list(dict.fromkeys(r["station"] for r in rows))
     names, colours = zip(*palette.load_legend(), strict=True)
-    for row in rows:
-        row["load"] = palette.load_words(float(row["busy"]))
     across = alt.X("case:N", title=title or over, sort=cases, axis=alt.Axis(labelAngle=0))
     up = y("station", names=stations)
     look = series("load", names, colours=colours, title="busy", shown=True)
@@ -249,33 +243,12 @@ def heat(
         notes.append(f"{station}: {', '.join(points)}")
     ink = alt.condition("datum.busy >= 0.75", alt.value("#ffffff"), alt.value("#1c1f24"))
     shown = tips("station", f"case: {title or over}", "busy: busy: .0%")
-    cells = mark("rect", rows, across, up, look.colour, stroke="#ffffff", tips=shown)
-    texts = mark("text", rows, across, up, alt.Text("text:N"), fontSize=10).encode(color=ink)
-    says = f"Busy, in percent, against {title or over}. {'; '.join(notes)}."
-    return layered(cells, texts, height=26 * len(stations), says=says)
-
-
-def _busy_of_frame(frame: pl.DataFrame, over: str) -> Rows:
-    known = _known(frame, over, None, "iops").sort(over).to_dicts()
-    return [
-        {"case": str(row[over]), "station": name, "busy": round(row[key], 4),
-         "text": f"{row[key] * 100:.0f}"}
-        for key, name in BUSY.items()
-        for row in known
-        if row.get(key) is not None
-    ]  # fmt: skip
-
-
-def _busy_of_results(results: Mapping[str, Result]) -> Rows:
-    """Of equal stations the busiest; delays and slots are not work."""
-    rows: Rows = []
-    for label, result in results.items():
-        for group in station_groups(result.stations):
-            if group.kind not in ("delay", "gate"):
-                busy = group.busiest.utilization
-                rows.append({"case": str(label), "station": group.label, "busy": round(busy, 4),
-                             "text": f"{busy * 100:.0f}"})  # fmt: skip
-    return rows
+    return layered(
+        mark("rect", rows, across, up, look.colour, stroke="#ffffff", tips=shown),
+        mark("text", rows, across, up, alt.Text("text:N"), fontSize=10).encode(color=ink),
+        height=26 * len(stations),
+        says=f"Busy, in percent, against {title or over}. {'; '.join(notes)}.",
+    )  # fmt: skip
 
 
 # What it costs ------------------------------------------------------------------------------------
@@ -291,10 +264,12 @@ def pareto(
     'iops against eur, not beaten: a 5 for 1, c 9 for 3.'
     """
     known = _known(frame, cost, label, gain).filter(pl.col(cost).is_not_null())
-    marked = {tuple(r) for r in pareto_front(known, cost, gain).select(cost, gain).rows()}
+    ordered = known.sort([cost, gain], descending=[False, True])
+    before = pl.col(gain).cum_max().shift(1)
+    front = ordered.filter(before.is_null() | (pl.col(gain) > before)).select(cost, gain).rows()
     rows: Rows = [
         {"cost": rounded(r[cost]), "gain": rounded(r[gain]), "name": str(r[label]) if label else "",
-         "front": (r[cost], r[gain]) in marked}
+         "front": (r[cost], r[gain]) in front}
         for r in known.to_dicts()
     ]  # fmt: skip
     if not rows:
@@ -324,28 +299,16 @@ def beside(named: Rows, every: Rows, across: alt.X, up: alt.Y) -> list[alt.Chart
     layers, last = [], -float("inf")
     for row in named:
         at = (row["cost"] - low) / ((high - low) or 1)
-        is_left = at <= 0.5
-        if at - last < 0.08 and not row.get("strong"):
-            continue
-        last = at
-        layers.append(mark(
-            "text", [row], across, up, alt.Text("label:N"), align="left" if is_left else "right",
-            dx=9 if is_left else -9, dy=12 if is_left else -10, fontSize=11,
-            fontWeight="bold" if row.get("strong") else "normal", lineBreak=", ",
-        ))  # fmt: skip
+        is_left, is_strong = at <= 0.5, bool(row.get("strong"))
+        if at - last >= 0.08 or is_strong:
+            last = at
+            side: dict[str, Any] = {"align": "left", "dx": 9, "dy": 12} if is_left else (
+                {"align": "right", "dx": -9, "dy": -10}
+            )  # fmt: skip
+            weight = "bold" if is_strong else "normal"
+            layers.append(mark("text", [row], across, up, alt.Text("label:N"), **side, fontSize=11,
+                               fontWeight=weight, lineBreak=", "))  # fmt: skip
     return layers
-
-
-def pareto_front(frame: pl.DataFrame, cost: str, gain: str) -> pl.DataFrame:
-    """Rows that no other row beats: cheaper and better, cheapest first.
-
-    >>> frame = pl.DataFrame({"eur": [1, 2, 3], "iops": [5, 4, 9]})
-    >>> pareto_front(frame, "eur", "iops")["eur"].to_list()
-    [1, 3]
-    """
-    ordered = frame.sort([cost, gain], descending=[False, True])
-    before = pl.col(gain).cum_max().shift(1)
-    return ordered.filter(before.is_null() | (pl.col(gain) > before))
 
 
 def tornado(frame: pl.DataFrame, *, most: int = 12) -> Drawing:
@@ -353,29 +316,26 @@ def tornado(frame: pl.DataFrame, *, most: int = 12) -> Drawing:
 
     *frame* comes from `nvmesim.sensitivity`: input, basis, change_low, change_high (shares).
     """
-    top = frame.sort("swing", descending=True).head(most).to_dicts()
-    rows = [
+    rows: Rows = [
         {"input": row.get("name") or row["input"], "end": end, "value": row[end],
          "change": round(100 * row[f"change_{end}"], 3), "basis": row["basis"]}
-        for row in top
+        for row in frame.sort("swing", descending=True).head(most).to_dicts()
         for end in ("low", "high")
         if row[f"change_{end}"] is not None
     ]  # fmt: skip
     if not rows:
         return nothing("no uncertain input")
-    up = y("input", names=list(dict.fromkeys(row["input"] for row in rows)))
+    names = list(dict.fromkeys(row["input"] for row in rows))
+    up = y("input", names=names)
     look = series("end", ["low", "high"], colours=[palette.WRITE, palette.READ],
                   title="input at its")  # fmt: skip
-    across = alt.X(
-        "change:Q", title="change of the answer, %", stack=None, axis=alt.Axis(tickCount=8)
-    )
-    shown = tips(
-        "input", "end: at its", f"value: value: {NUMBER}", "basis", "change: change, %: +.3~g"
-    )
+    across = alt.X("change:Q", title="change of the answer, %", stack=None,
+                   axis=alt.Axis(tickCount=8))  # fmt: skip
+    shown = tips("input", "end: at its", f"value: value: {NUMBER}", "basis",
+                 "change: change, %: +.3~g")  # fmt: skip
     text = "; ".join(f"{r['input']} at its {r['end']} {r['change']:+.2g} %" for r in rows)
     return layered(
         mark("bar", rows, across, up, look.colour, height={"band": 0.62}, tips=shown),
         mark("rule", [{"zero": 0}], alt.X("zero:Q"), color=palette.MUTED),
-        height=24 * max(1, len({row["input"] for row in rows})),
-        says=f"Change of the answer: {text}.",
+        height=24 * len(names), says=f"Change of the answer: {text}.",
     )  # fmt: skip

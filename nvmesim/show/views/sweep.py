@@ -30,7 +30,7 @@ def sweep_blocks(
     frame: pl.DataFrame, keys: Sequence[str], *, grid: bool, asked: str = ""
 ) -> list[Block]:
     """Axes, then a table (one key), a grid of IOPS (two) or the best points (more, or samples)."""
-    axes = {key: list(dict.fromkeys(frame[key].to_list())) for key in keys}
+    axes = {key: frame[key].unique(maintain_order=True).to_list() for key in keys}
     sizes = sorted(len(values) for values in axes.values())
     rows = frame.to_dicts()
     parts: list[Block] = [Line(f"asked: {asked}", "soft")] if asked else []
@@ -54,16 +54,16 @@ def sweep_page(
     changes: Sequence[str] = (),
 ) -> str:  # fmt: skip
     """Return one HTML page that loads nothing: pictures and points of a finished sweep."""
-    over = "; ".join(f"{k}: {_values(list(dict.fromkeys(frame[k].to_list())))}" for k in keys)
+    over = "; ".join(f"{k}: {_values(frame[k].unique(maintain_order=True).to_list())}"
+                     for k in keys)  # fmt: skip
     drawn = pictures(frame, keys)
     left = len(frame) - PAGE_ROWS
     found = points(frame.head(PAGE_ROWS).to_dicts(), keys)
     more = [Line(f"{left:,} more are in the file.")] if left > 0 else []
+    lines = [f"asked: {asked}"] if asked else []
+    lines += [f"{plural(len(frame), 'point')} over {over}", *(f"with {c}" for c in changes)]
     return document(f"{title} · nvmesim sweep", [
-        Line(title, "title"),
-        *([Line(f"asked: {asked}", "soft")] if asked else []),
-        Line(f"{plural(len(frame), 'point')} over {over}", "soft"),
-        *(Line(f"with {change}", "soft") for change in changes),
+        Line(title, "title"), *(Line(line, "soft") for line in lines),
         Warnings(tuple(impossible(frame, keys))),
         *([Section("Pictures", (Charts(drawn),))] if drawn else []),
         Section("Points", (found, *more)),
@@ -71,16 +71,23 @@ def sweep_page(
 
 
 def pictures(frame: pl.DataFrame, keys: Sequence[str]) -> dict[str, tuple[Any, str]]:
-    """Return title -> (chart, caption): IOPS and p99 against a key of numbers, and what is busy."""
+    """Return title -> (chart, caption): IOPS and p99 against a key of numbers, and what is busy.
+
+    That key is the one with most values, and at most one other varies: there is a line for each.
+    """
     import polars as pl
 
     from nvmesim.show.charts.sweep import heat, load_curve, scaling
 
     known = frame.filter(pl.col("error").is_null())
-    axis = _axis(known, keys)
-    if axis is None:
+    counts = {k: n for k in keys if (n := known[k].n_unique()) > 1}
+    numbers = [k for k in counts if known[k].dtype.is_numeric()]
+    if not numbers or len(counts) > 2:
         return {}
-    over, by = axis
+    over = max(numbers, key=lambda k: counts[k])
+    by = next((k for k in counts if k != over), None)
+    if by is not None and counts[by] > MOST_LINES:
+        return {}
     short = dict(zip(keys, short_keys(keys), strict=True))
     shown = known.with_columns(pl.col(by).cast(pl.String)) if by else known
     lines = f", a line for each {short[by]}" if by else ""
@@ -98,22 +105,9 @@ def pictures(frame: pl.DataFrame, keys: Sequence[str]) -> dict[str, tuple[Any, s
     return out
 
 
-def _axis(known: pl.DataFrame, keys: Sequence[str]) -> tuple[str, str | None] | None:
-    """The key of numbers with most values, and one other key if it is the only one that varies."""
-    varied = [k for k in keys if known[k].n_unique() > 1]
-    numbers = [k for k in varied if known[k].dtype.is_numeric()]
-    if not numbers or len(varied) > 2:
-        return None
-    over = max(numbers, key=lambda k: known[k].n_unique())
-    others = [k for k in varied if k != over]
-    if others and known[others[0]].n_unique() > MOST_LINES:
-        return None
-    return over, others[0] if others else None
-
-
 def _values(values: Sequence[Any]) -> str:
-    numbers = [v for v in values if isinstance(v, int | float)]
-    texts = [text_of(v) for v in (sorted(numbers) if len(numbers) == len(values) else values)]
+    is_numbers = all(isinstance(v, int | float) for v in values)
+    texts = [text_of(v) for v in (sorted(values) if is_numbers else values)]
     if len(texts) <= SHOWN_VALUES:
         return ", ".join(texts)
     return f"{texts[0]} … {texts[-1]} ({len(texts):,} values)"
@@ -129,23 +123,21 @@ def text_of(value: Any) -> str:
 
 
 def points(rows: Sequence[Row], keys: Sequence[str]) -> Table:
-    """A row for each point; why it cannot be built, where one cannot."""
+    """A row for each point: its figures, or why it cannot be built."""
     has_errors = any(row["error"] for row in rows)
-    cells = [
-        [*(text_of(row[k]) for k in keys), *figures_of(row), *([row["error"] or ""] * has_errors)]
-        for row in rows
-    ]
+    cells = []
+    for row in rows:
+        figures = ["-", "", "-", "-", "cannot be built"]
+        if row["error"] is None:
+            is_free = row["verdict"] in ("unstable", "latency-bound")
+            figures = [
+                _rate(row), f"{about(row['iops_low'])} to {about(row['iops_high'])}", _p99(row),
+                percent(row["cpu_logical"]), str(row["verdict" if is_free else "station"]),
+            ]  # fmt: skip
+        why = [row["error"] or ""] if has_errors else []
+        cells.append([*(text_of(row[k]) for k in keys), *figures, *why])
     heads = [f"<{key}" for key in short_keys(keys)]
-    return table("Points", [*heads, *FIGURES, *(["<why not"] * has_errors)], cells)
-
-
-def figures_of(row: Row) -> tuple[str, ...]:
-    """Return IOPS with its interval, p99, CPU and what stops it of a point, as texts."""
-    if row["error"] is not None:
-        return ("-", "", "-", "-", "cannot be built")
-    stop = row["verdict"] if row["verdict"] in ("unstable", "latency-bound") else row["station"]
-    within = f"{about(row['iops_low'])} to {about(row['iops_high'])}"
-    return _rate(row), within, _p99(row), percent(row["cpu_logical"]), str(stop)
+    return table("Points", [*heads, *FIGURES, *(["<why not"] if has_errors else [])], cells)
 
 
 def _rate(row: Row) -> str:
@@ -163,7 +155,7 @@ def _p99(row: Row) -> str:
 def _grid(
     figure: str, rows: Sequence[Row], axes: dict[str, list[Any]], cell: Callable[[Row], str]
 ) -> Table:
-    """The key with fewer values across, the other down; the row of the most IOPS is strong."""
+    """The key with fewer values across, the other down; most IOPS are named below."""
     across, down = sorted(axes, key=lambda key: len(axes[key]))
     cells = {(row[down], row[across]): row for row in rows}
     best = max((r for r in rows if r["error"] is None), key=lambda r: r["iops"], default=None)
@@ -173,12 +165,12 @@ def _grid(
         for value in axes[down]
     ]
     heads = [short[down], *(f"{short[across]} {text_of(value)}" for value in axes[across])]
-    note = "" if best is None else (
-        f"{figure.removesuffix(' [us]')}{' in us' if '[' in figure else ''}; most IOPS: "
-        f"{kiops(best['iops'])} with {short[down]} {text_of(best[down])}, {short[across]} "
-        f"{text_of(best[across])}"
-    )  # fmt: skip
-    return table(figure, heads, lines, notes=[note] if note else [])
+    notes = []
+    if best is not None:
+        where = ", ".join(f"{short[key]} {text_of(best[key])}" for key in (down, across))
+        figure_in = figure.replace(" [us]", " in us")
+        notes = [f"{figure_in}; most IOPS: {kiops(best['iops'])} with {where}"]
+    return table(figure, heads, lines, notes=notes)
 
 
 def impossible(frame: pl.DataFrame, keys: Sequence[str]) -> list[str]:
@@ -198,9 +190,8 @@ def never(frame: pl.DataFrame, keys: Sequence[str]) -> list[str]:
     out = []
     for key in keys:
         values = frame[key].to_list()
-        good = {v for v, e in zip(values, frame["error"].to_list(), strict=True) if e is None}
-        wrong = [v for v in dict.fromkeys(values) if v not in good]
+        good = set(frame.filter(frame["error"].is_null())[key].to_list())
         # Samples of a range hardly repeat a value: there one that cannot be says nothing of others.
-        listed = len(keys) == 1 or len(set(map(str, values))) < len(values)
-        out += [f"{key}={text_of(value)}" for value in wrong if listed]
+        if len(keys) == 1 or len(set(map(str, values))) < len(values):
+            out += [f"{key}={text_of(v)}" for v in dict.fromkeys(values) if v not in good]
     return out

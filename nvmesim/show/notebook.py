@@ -1,16 +1,51 @@
-"""Polars frames as tables: units in the headings, no more digits than are worth reading."""
+"""What a notebook shows: how each answer is drawn, and Polars frames as tables with units."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 from nvmesim.show.blocks import Table, table
-from nvmesim.show.page import html
 from nvmesim.show.words import gigabytes, kiops, percent
 
 if TYPE_CHECKING:
     import polars as pl
+
+_DRAWERS: Final = {
+    # (class, form): "module of nvmesim.show:function"
+    ("Result", "chart"): "charts.result:chart",
+    ("Result", "html"): "report:fragment",
+    ("Result", "text"): "answer:printed",
+    ("DriveFit", "chart"): "charts.fits:chart",
+    ("DriveFit", "html"): "views.fits:fragment",
+    ("StackFit", "chart"): "charts.fits:chart",
+    ("StackFit", "html"): "views.fits:fragment",
+    ("Sizing", "chart"): "charts.designs:sizing_chart",
+    ("Sizing", "html"): "views.inputs:fragment",
+    ("Best", "chart"): "charts.designs:best_chart",
+    ("Best", "html"): "views.designs:best_fragment",
+    ("Choice", "chart"): "charts.designs:choice_chart",
+    ("Timeline", "chart"): "charts.requests:timeline",
+}
+
+
+def drawer(answer: object, form: str) -> Callable[..., Any]:
+    """Return what draws *answer* as *form* ("chart", "html" or "text").
+
+    >>> drawer(type("Result", (), {})(), "chart").__module__
+    'nvmesim.show.charts.result'
+    """
+    for kind in type(answer).__mro__:
+        found = _DRAWERS.get((kind.__name__, form))
+        if found:
+            module, _, name = found.partition(":")
+            function: Callable[..., Any] = getattr(import_module(f"nvmesim.show.{module}"), name)
+            return function
+    raise AttributeError(f"{type(answer).__name__} is not drawn as {form}")
+
+
+# Frames -------------------------------------------------------------------------------------------
 
 MOST_ROWS: Final = 60
 
@@ -33,7 +68,9 @@ class Shown:
         self.table = shown
 
     def _repr_html_(self) -> str:
-        return str(html([self.table]))
+        from nvmesim.show.page import html
+
+        return html([self.table])
 
     def __repr__(self) -> str:
         """Return the table as text."""
@@ -66,17 +103,13 @@ def _column(name: str, values: pl.Series) -> tuple[str, Show]:
         return _COLUMNS[name]
     if name.startswith("busy_"):
         return f"{name.removeprefix('busy_').replace('_', ' ')} busy", percent
-    words = name.removeprefix("lat_").replace("_us", "").replace("_", ".") if (
-        name.startswith("lat_")
-    ) else name  # fmt: skip
-    heading = f"{words} [us]" if name.endswith("_us") else words
-    if name.endswith((" us", " kIOPS", " %")):
-        heading = f"{name.rpartition(' ')[0]} [{name.rpartition(' ')[2]}]"
-    if values.dtype.is_float():
-        return heading, _digits
+    heading, _, unit = name.rpartition(" ")
+    if unit in ("us", "kIOPS", "%"):
+        heading = f"{heading} [{unit}]"
+    elif name.startswith("lat_"):
+        heading = name.removeprefix("lat_").replace("_us", " [us]").replace("_", ".")
+    else:
+        heading = f"{name} [us]" if name.endswith("_us") else name
+    if values.dtype.is_float():  # four digits, or whole thousands
+        return heading, lambda v: f"{v:,.0f}" if abs(v) >= 100 else f"{v:.4g}"
     return (heading, "{:,}".format) if values.dtype.is_integer() else (f"<{heading}", str)
-
-
-def _digits(value: float) -> str:
-    """Four digits, or whole thousands."""
-    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.4g}"

@@ -1,0 +1,422 @@
+"""Charts of what was fitted or predicted beside what was measured (Altair); readable in grey.
+
+Of points and single requests: dots or solid lines are measured, lines the fitted profile. Of
+published sets: predicted against measured, and errors by what stopped.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+import altair as alt
+import numpy as np
+
+from nvmesim.array_types import Floats
+from nvmesim.calibrate.evidence import DriveFit, Judged, StackFit
+from nvmesim.calibrate.over_time.course import Course, Unit, by_kind
+from nvmesim.calibrate.over_time.episodes import Episodes, episodes_of_requests
+from nvmesim.calibrate.points import Bins
+from nvmesim.show import palette
+from nvmesim.show.charts.base import (
+    NUMBER,
+    Column,
+    Drawing,
+    column,
+    layered,
+    level,
+    mark,
+    rounded,
+    series,
+    tips,
+    x,
+    y,
+)
+from nvmesim.study.validate.score import Score
+from nvmesim.units import format_size
+
+COLOURS: Final = (palette.READ, palette.WRITE, "#009e73", "#cc79a7", "#56b4e9", "#7a7f87")
+PERCENTILE_COLOURS: Final = {"p50": palette.READ, "p99": palette.WRITE, "p99.9": palette.ACCENT}
+MOST_LINES: Final = 6
+CDF_POINTS: Final = 120
+FEWEST_BEYOND: Final = 10
+"""A measured tail is drawn, and compared, as far as this many requests lie beyond it."""
+FIGURES: Final = {"iops": "IOPS", "mean_s": "mean", "p50_s": "p50", "p99_s": "p99",
+                  "p99.9_s": "p99.9"}  # fmt: skip
+BAND: Final = 10.0
+"""Residuals within so many per cent lie in the band."""
+LEAST_TOP: Final = 25.0
+LINEAR_TOP: Final = 100.0
+"""Up to so many per cent the axis is straight."""
+LEVELS: Final = 90
+SAMPLE_LEVELS: Final = 120
+WINDOWS: Final = 120
+SCALES: Final[dict[Unit, tuple[float, str]]] = {
+    "s": (1e6, "latency, µs"), "requests/s": (1e-3, "kIOPS"), "bytes/s": (1e-9, "GB/s"),
+}  # fmt: skip
+ROLES: Final = {"measured": "circle", "held out": "diamond", "not fitted": "cross"}
+
+Row = dict[str, Any]
+
+
+def chart(fit: DriveFit | StackFit) -> Column:
+    """Return all charts, one below the other (Altair)."""
+    return column(all_charts(fit))
+
+
+def all_charts(fit: DriveFit | StackFit) -> dict[str, Drawing]:
+    """Title -> chart, of those that *fit* has points for."""
+    groups: dict[str, list[Judged]] = {}
+    for j in fit.points:
+        groups.setdefault(f"{j.point.op} {format_size(j.point.block_size)}", []).append(j)
+    named = [(name, j) for name, group in groups.items() for j in group]
+    rates = [Pair(j, name, j.point.iops / 1e3, j.answer.iops / 1e3) for name, j in named]
+    found = {"Throughput against queue depth": _against_depth(rates, "kIOPS")}
+    for name, group in groups.items():
+        if sum(bool(j.point.percentiles_s) for j in group) > 1:
+            found[f"Latency against queue depth, {name}"] = _latency(group)
+    for name, group in groups.items():
+        if len({j.point.outstanding for j in group}) > 1:
+            found[f"Residuals against queue depth, {name}"] = residuals_by_depth(group)
+    if any(j.point.cpu_s and j.answer.cpu_s for j in fit.points):
+        times = [Pair(j, name, *((s or math.nan) * 1e6 for s in (j.point.cpu_s, j.answer.cpu_s)))
+                 for name, j in named]  # fmt: skip
+        title = "CPU time of one request against queue depth"
+        found[title] = _against_depth(times, "CPU, µs")
+    for name, group in groups.items():
+        shown = [j for j in group if j.point.bins is not None and j.answer.bins is not None]
+        if len(shown) > MOST_LINES:  # some, from the first to the last
+            which = np.linspace(0, len(shown) - 1, MOST_LINES).round().astype(int)
+            shown = [shown[i] for i in which]
+        if shown:
+            found[f"Distribution of latency, {name}"] = _distribution(shown)
+            found[f"Residuals of the distribution, {name}"] = residuals_of_distributions(shown)
+    for (op, unit), courses in by_kind(getattr(fit, "courses", ())).items():
+        what = "Latency" if unit == "s" else "Throughput"
+        found[f"{what} over time, {op}s"] = over_time(courses)
+    return found
+
+
+def _shape(judged: Judged) -> str:
+    return f"{judged.point.jobs} x {judged.point.iodepth}"
+
+
+# Against depth ------------------------------------------------------------------------------------
+
+
+class Pair(NamedTuple):
+    """A figure of a point, measured and fitted."""
+
+    point: Judged
+    of: str
+    measured: float
+    fitted: float
+
+
+def _latency(points: Sequence[Judged]) -> Drawing:
+    """Percentiles against requests in flight."""
+    pairs = [
+        Pair(j, f"p{p:g}", value * 1e6, j.answer.percentiles_s.get(p, math.nan) * 1e6)
+        for j in points for p, value in j.point.percentiles_s.items()
+        if f"p{p:g}" in PERCENTILE_COLOURS
+    ]  # fmt: skip
+    return _against_depth(pairs, "latency, µs", colours=PERCENTILE_COLOURS, log=True)
+
+
+def _against_depth(
+    pairs: Sequence[Pair], title: str, *, colours: Mapping[str, str] | None = None,
+    log: bool = False,
+) -> Drawing:  # fmt: skip
+    """Dots where measured (hollow if not fitted), a line through what the profile does."""
+    dots, line = (
+        [
+            {"depth": pair.point.point.outstanding, "of": pair.of, "y": rounded(value),
+             "role": _role(pair.point), "point": pair.point.point.name}
+            for pair in pairs if math.isfinite(value := getattr(pair, what))
+        ] for what in ("measured", "fitted")
+    )  # fmt: skip
+    found = dict.fromkeys(pair.of for pair in pairs)
+    names = [n for n in colours if n in found] if colours else list(found)
+    look = series("of", names, columns=3, shown=True,
+                  colours=[colours[n] for n in names] if colours else COLOURS)  # fmt: skip
+    used = [r for r in ROLES if any(row["role"] == r for row in dots)]
+    roles = series("role", used, shapes=[ROLES[r] for r in used])
+    across = x("depth", "requests in flight", log2=[r["depth"] for r in dots], padding=14)
+    how = {"log": [row["y"] for row in [*dots, *line]], "padding": 12} if log else {}
+    up = y("y", title, **how)
+    shown = tips("point", "role", "of", f"y: {title}: {NUMBER}")
+    return layered(
+        mark("line", line, across, up, look.colour, strokeWidth=2),
+        mark("point", dots, across, up, look.colour, roles.shape, filled=True, size=60, opacity=1,
+             tips=shown),
+        height=260, says=f"{title} against requests in flight, measured and fitted.",
+    )  # fmt: skip
+
+
+def _role(judged: Judged) -> str:
+    if judged.point.held_out:
+        return "held out"
+    return "measured" if judged.used else "not fitted"
+
+
+# Distributions ------------------------------------------------------------------------------------
+
+
+def _distribution(points: Sequence[Judged]) -> Drawing:
+    """Share of requests that are faster, measured and fitted, for each point."""
+    rows: list[Row] = []
+    for j in points:
+        for what, bins in (("measured", j.point.bins), ("fitted", j.answer.bins)):
+            if bins is not None:
+                rows += [{"of": _shape(j), "what": what, **r} for r in _nines(bins)]
+    return _nines_chart(rows, [_shape(j) for j in points], "; dashed: fitted")
+
+
+def distributions(tables: Mapping[str, Floats]) -> Drawing:
+    """Share of requests that are faster, against latency: name -> seconds."""
+    rows: list[Row] = []
+    for name, samples in tables.items():
+        nines = nines_of(samples)
+        values = np.quantile(samples, 1 - 10.0**-nines)
+        rows += [
+            {"of": name, "what": name, "us": rounded(float(v) * 1e6), "nines": round(float(n), 4)}
+            for n, v in zip(nines, values, strict=True)
+        ]
+    return _nines_chart(rows, list(tables), "")
+
+
+def _nines_chart(rows: Sequence[Row], names: Sequence[str], note: str) -> Drawing:
+    """Distributions of latency: rows of ``of``, ``what``, ``us`` and ``nines``."""
+    look = series("of", names, colours=COLOURS, columns=6, shown=True)
+    known = list(dict.fromkeys(r["what"] for r in rows))
+    dashes = alt.StrokeDash("what:N", legend=None, scale=alt.Scale(
+        domain=known, range=[[1, 0] if k.startswith("measured") else [5, 3] for k in known]
+    ))  # fmt: skip
+    across = x("us", f"latency, µs{note}", log=[r["us"] for r in rows])
+    up = y("nines", "share of requests that are faster", nines=True)
+    return layered(
+        mark("line", rows, across, up, look.colour, dashes, strokeWidth=2),
+        height=280, says=f"Distribution of latency of {', '.join(names)}.",
+    )  # fmt: skip
+
+
+def _nines(bins: Bins) -> Iterator[Row]:
+    """Points of the curve: a few hundred at most, none where too few requests lie beyond."""
+    cumulative = np.cumsum(bins.count)
+    total = int(cumulative[-1])
+    last = -1.0
+    for at, below in zip(bins.at_s, cumulative, strict=True):
+        if below < 0.002 * total or total - below < FEWEST_BEYOND:
+            continue
+        nines = math.log10(total / (total - below))
+        if nines - last >= 4 / CDF_POINTS:
+            yield {"us": rounded(float(at) * 1e6), "nines": round(nines, 4)}
+            last = nines
+
+
+def nines_of(samples: Floats) -> Floats:
+    """float64[k]: how far out a distribution of these samples can be drawn, in nines."""
+    most = math.log10(max(len(samples) / FEWEST_BEYOND, 2.0))
+    return np.linspace(0.02, most, SAMPLE_LEVELS)
+
+
+# Residuals ----------------------------------------------------------------------------------------
+
+
+def residuals_by_depth(points: Sequence[Judged]) -> Drawing:
+    """By how much each figure is off, against requests in flight; held-out points are hollow."""
+    rows: list[Row] = [
+        {"depth": j.point.outstanding, "of": FIGURES[key], "off": round(100 * off, 2),
+         "held": j.point.held_out, "point": j.point.name}
+        for j in points for key, off in j.residual.items() if key in FIGURES
+    ]  # fmt: skip
+    names = [name for name in FIGURES.values() if any(row["of"] == name for row in rows)]
+    across = x("depth", "requests in flight", log2=[r["depth"] for r in rows], padding=14)
+    return _residual_chart(rows, names, across, f"Residuals of {', '.join(names)} against depth",
+                           dots=True)  # fmt: skip
+
+
+def residuals_of_distributions(points: Sequence[Judged]) -> Drawing:
+    """By how much the latency is off at each percentile, a line a point."""
+    rows: list[Row] = []
+    for j in points[:MOST_LINES]:
+        if j.point.bins is None or j.answer.bins is None:
+            continue
+        least = min(j.point.bins.count.sum(), j.answer.bins.count.sum())
+        nines = np.linspace(0.05, np.log10(max(least / FEWEST_BEYOND, 10.0)), LEVELS)
+        rows += _off(nines, _quantiles(j.answer.bins, nines), _quantiles(j.point.bins, nines),
+                     _shape(j))  # fmt: skip
+    names = list(dict.fromkeys(row["of"] for row in rows))
+    across = x("nines", "share of requests that are faster", nines=True)
+    text = f"Residuals of the distribution at {', '.join(names)}"
+    return _residual_chart(rows, names, across, text)
+
+
+def residuals(measured: Floats, fitted: Floats) -> Drawing:
+    """By how much the fitted latency is off, at each percentile; the band is 10 % either way."""
+    nines = nines_of(measured)
+    found, known = (np.quantile(samples, 1 - 10.0**-nines) for samples in (fitted, measured))
+    worst = 100 * float(np.abs(found / known - 1).max())
+    across = x("nines", "share of requests that are faster", nines=True)
+    return _residual_chart(_off(nines, found, known, "fitted"), ["fitted"], across,
+                           f"Residuals of latency, at most {worst:.0f} %")  # fmt: skip
+
+
+def _off(nines: Floats, fitted: Floats, measured: Floats, of: str) -> list[Row]:
+    return [
+        {"nines": round(float(n), 4), "off": round(float(o), 2), "of": of}
+        for n, o in zip(nines, 100 * (fitted / measured - 1), strict=True)
+    ]
+
+
+def _quantiles(bins: Bins, nines: Floats) -> Floats:
+    """float64[k], s: what a share 1 - 10^-nines of requests is faster than."""
+    cumulative = np.cumsum(bins.count) / bins.count.sum()
+    known = np.asarray(bins.count) > 0
+    out: Floats = np.interp(1 - 10.0**-nines, cumulative[known], np.asarray(bins.at_s)[known])
+    return out
+
+
+def _residual_chart(
+    rows: Sequence[Row], names: Sequence[str], across: alt.X, says: str, *, dots: bool = False
+) -> Drawing:
+    """Lines of residuals in per cent around zero, with the band of 10 % either way."""
+    top = max(1.05 * max((abs(row["off"]) for row in rows), default=0.0), LEAST_TOP)
+    # Nothing is cut off: what is far is drawn closer together.
+    far_too: dict[str, Any] = {"type": "symlog", "constant": LINEAR_TOP / 2}
+    scale = alt.Scale(domain=[-top, top], nice=False, **(far_too if top > LINEAR_TOP else {}))
+    up = alt.Y("off:Q", title="fitted / measured - 1, %", scale=scale)
+    look = series("of", names, colours=COLOURS, columns=3, shown=True)
+    shapes = alt.Scale(domain=[False, True], range=["circle", "diamond"])
+    held = alt.Shape("held:N", legend=None, scale=shapes)
+    shown = tips("point", "of", "off: fitted / measured - 1, %: +.1f")
+    # Held out or not is told apart without colours.
+    split = [(h, [r for r in rows if r["held"] == h]) for h in (False, True)] if dots else []
+    return layered(
+        mark("rect", [{"low": -BAND, "high": BAND}], alt.Y("low:Q"), alt.Y2("high:Q"),
+             opacity=0.12),
+        *level(up, 0.0, light=True),
+        mark("line", rows, across, up, look.colour, strokeWidth=1.2 if dots else 2),
+        *(mark("point", some, across, up, look.colour, held, filled=not is_held, size=60, opacity=1,
+               tips=shown) for is_held, some in split if some),
+        height=190, says=says,
+    )  # fmt: skip
+
+
+# Over time ----------------------------------------------------------------------------------------
+
+
+def over_time(courses: Sequence[Course]) -> Drawing:
+    """Means over time, a line a file; episodes shaded, a step down for good as a rule."""
+    factor, title = SCALES[courses[0].unit]
+    shown = courses[:MOST_LINES]
+    rows: list[Row] = [
+        {"s": rounded(float(t)), "of": c.label, "y": rounded(float(v) * factor)}
+        for c in shown for t, v in zip(c.times_s, c.values, strict=True) if v > 0
+    ]  # fmt: skip
+    names = [c.label for c in shown]
+    across = x("s", "time in the capture, s", zero=False)
+    log = {"log": [row["y"] for row in rows]} if courses[0].unit == "s" else {}
+    look = series("of", names, colours=COLOURS, columns=2, shown=True)
+    spans = [
+        {"s": rounded(a), "end": rounded(b), "of": c.label} for c in shown for a, b in c.episodes
+    ]
+    steps = [{"s": rounded(c.step_s), "of": c.label} for c in shown if c.step_s is not None]
+    layers = [mark("line", rows, across, y("y", title, **log), look.colour, strokeWidth=1.5)]
+    if spans:
+        area = mark("rect", spans, across, alt.X2("end:Q"), look.colour, opacity=0.18)
+        layers.insert(0, area)
+    if steps:
+        layers.append(mark("rule", steps, across, look.colour, strokeDash=[4, 3], strokeWidth=1.5))
+    return layered(*layers, height=220, says=f"Course over time of {', '.join(names)}")
+
+
+def requests_over_time(
+    at_s: Floats, tables: Mapping[str, Floats], found: Episodes | None
+) -> Drawing:
+    """Median and p99 of single requests in windows of time; episodes shaded."""
+    edges = np.linspace(float(at_s[0]), float(at_s[-1]), min(WINDOWS, max(4, len(at_s) // 50)) + 1)
+    window = np.clip(np.searchsorted(edges, at_s, side="right") - 1, 0, len(edges) - 2)
+    rows: list[Row] = []
+    for name, samples in tables.items():
+        for i, edge in enumerate(edges[:-1]):
+            part = samples[window == i]
+            if len(part) >= 5:
+                rows += [
+                    {"s": rounded(float(edge)), "of": f"{name} p{p}", "us": rounded(v * 1e6)}
+                    for p, v in zip((50, 99), np.percentile(part, (50, 99)).tolist(), strict=True)
+                ]
+    names = [f"{name} p{percent}" for name in tables for percent in (50, 99)]
+    dashes = [(1, 0) if n.startswith("measured") else (6, 3) for n in names]
+    look = series("of", names, colours=COLOURS, dashes=dashes, columns=4, lines=True, shown=True)
+    across = x("s", "time in the capture, s", zero=False)
+    up = y("us", "latency, µs", log=[r["us"] for r in rows])
+    layers = [mark("line", rows, across, up, look.colour, look.dash, strokeWidth=1.5)]
+    if found is not None:
+        turns = np.flatnonzero(np.diff(np.concatenate([[0], found.slow.astype(int), [0]])))
+        at = found.times_s[np.minimum(turns, len(found.times_s) - 1)]
+        ends = [rounded(float(s)) for s in at]
+        spans = [{"s": a, "end": b} for a, b in zip(ends[::2], ends[1::2], strict=True)]
+        layers.insert(0, mark("rect", spans, across, alt.X2("end:Q"), opacity=0.18,
+                              color=palette.ACCENT))  # fmt: skip
+    return layered(*layers, height=220, says="Latency over time")
+
+
+def episodes_in(at_s: Floats, latency_s: Floats) -> Episodes | None:
+    """Episodes of requests in order of completion; None if there are none."""
+    done = at_s + latency_s
+    order = np.argsort(done, kind="stable")
+    return episodes_of_requests(done[order], latency_s[order])
+
+
+# Published sets -----------------------------------------------------------------------------------
+
+
+def score_charts(scores: Sequence[Score]) -> dict[str, tuple[Drawing, str]]:
+    """Title -> (chart, caption), of those that there are rows for."""
+    rows: list[Row] = [
+        {"set": s.published.name, "row": line.row.config, "measured": line.row.measured,
+         "predicted": line.predicted.value, "low": line.predicted.low,
+         "high": line.predicted.high, "error": 100 * line.error, "stop": line.verdict,
+         "role": line.row.role}
+        for s in scores for line in s.lines
+        if line.row.role != "input" and line.row.metric == "iops" and line.row.measured
+    ]  # fmt: skip
+    targets = [row for row in rows if row["role"] == "target"]
+    found = {}
+    if rows:
+        found["Predicted against measured, IOPS"] = (
+            _against_measured(rows),
+            "Both axes logarithmic; bars are 95 % intervals; the line is a perfect prediction.",
+        )
+    if targets:
+        across = x("error", "error of IOPS, %")
+        worst = max(abs(row["error"]) for row in targets)
+        drawn = layered(
+            *level(across, 0.0, light=True),
+            mark("circle", targets, across, y("stop", "stopped by", names=()), alt.Color("set:N"),
+                 size=60, tips=tips("set", "row", "error: error, %: +.3~g")),
+            height=220, says=f"Errors of IOPS of {len(targets)} targets, at most {worst:.3g} %.",
+        )  # fmt: skip
+        found["Errors by what stopped the prediction"] = (
+            drawn, "Each dot is a target; what the simulator says is full there."
+        )  # fmt: skip
+    return found
+
+
+def _against_measured(rows: list[Row]) -> Drawing:
+    ends = [min(r["measured"] for r in rows) / 2, 2 * max(r["measured"] for r in rows)]
+    scale = alt.Scale(type="log", domain=ends, clamp=True)
+    across = alt.X("measured:Q", scale=scale, title="measured IOPS")
+    up = alt.Y("predicted:Q", scale=scale, title="predicted IOPS")
+    perfect = [{"measured": end, "predicted": end} for end in ends]
+    shown = tips("set", "row", f"measured: measured, IOPS: {NUMBER}",
+                 f"predicted: predicted, IOPS: {NUMBER}", "error: error, %: +.3~g")  # fmt: skip
+    return layered(
+        mark("line", perfect, across, up, color="gray", strokeDash=[4, 4]),
+        mark("rule", rows, across, alt.Y("low:Q", scale=scale), alt.Y2("high:Q"),
+             alt.Color("set:N")),
+        mark("point", rows, across, up, alt.Color("set:N"), filled=True, size=60, tips=shown),
+        height=420, says=f"Predicted against measured IOPS of {len(rows)} rows.",
+    )  # fmt: skip

@@ -1,0 +1,216 @@
+"""Charts of single requests: where each waits, and what a volume loses to its slowest member.
+
+See `nvmesim.study.timeline` and `nvmesim.predict.stragglers`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import altair as alt
+import numpy as np
+
+from nvmesim import units
+from nvmesim.predict.stragglers import BUSY, LATENCY, SCALING, MemberWait, SizeWait, Waits
+from nvmesim.show import palette, words
+from nvmesim.show.charts.base import (
+    NUMBER,
+    PERCENT_LABELS,
+    Drawing,
+    layered,
+    level,
+    mark,
+    nothing,
+    rounded,
+    series,
+    tips,
+    x,
+    y,
+)
+
+if TYPE_CHECKING:
+    from nvmesim.study.timeline import Timeline
+
+LANE: Final = 17
+MOST_LANES: Final = 72
+"""Lanes (requests and their commands) that one picture shows."""
+
+
+def timeline(recorded: Timeline, requests: int | None = None) -> Drawing:
+    """Every step of the first *requests*: a lane for each request and each of its commands.
+
+    No more lanes are drawn than can be seen.
+    """
+    rows: list[dict[str, Any]] = []
+    lanes: dict[tuple[int, int], None] = {}
+    for step in recorded.steps.iter_rows(named=True):
+        lanes.setdefault((step["request"], step["command"]))
+        if len(lanes) > MOST_LANES or (requests is not None and step["request"] >= requests):
+            break
+        start = step["arrives_us"] + step["waits_us"]
+        rows.append({"request": step["request"], "child": step["command"],
+                     "station": step["station"], "kind": step["kind"], "start": start,
+                     "arrive": step["arrives_us"], "depart": step["leaves_us"]})  # fmt: skip
+    return request_timeline(rows)
+
+
+def request_timeline(steps: Sequence[Mapping[str, Any]]) -> Drawing:
+    """A lane for each request and each of its commands; thin: waiting, thick: being served.
+
+    Each step has request, child, station, kind, and arrive, start and depart in us. Slots that are
+    held at a gate are drawn only while they are waited for.
+
+    >>> step = {"request": 0, "child": 1, "station": "drive0 die5", "kind": "drive"}
+    >>> request_timeline([step | {"arrive": 0.0, "start": 2.0, "depart": 60.0}]).description
+    'Steps of 1 request in 1 lane, over 60 us.'
+    """
+    rows = [_row(step) for step in steps]
+    if not rows:
+        return nothing("no step was recorded")
+    lanes = list(dict.fromkeys(str(row["lane"]) for row in rows))
+    kinds = [k for k in palette.KINDS if any(row["kind"] == k for row in rows)]
+    look = series("kind", kinds, colours=[palette.KINDS[k] for k in kinds], shown=True)
+    lane = y("lane", names=lanes)
+    shown = tips("lane: of", "station", f"waits: waits, µs: {NUMBER}",
+                 f"served: served, µs: {NUMBER}")  # fmt: skip
+    first = min(float(step["arrive"]) for step in steps)
+    last = max(float(step["depart"]) for step in steps)
+    across: dict[str, Any] = {"title": "µs since the first request was submitted",
+                              "domain": (first, last)}  # fmt: skip
+    served = [row for row in rows if row["kind"] != "gate"]
+    requests = words.plural(len({step["request"] for step in steps}), "request")
+    return layered(
+        mark("bar", rows, x("arrive", **across), alt.X2("start:Q"), lane, look.colour, height=3,
+             opacity=0.55, tips=shown),
+        mark("bar", served, x("start", **across), alt.X2("depart:Q"), lane, look.colour, height=11,
+             stroke="#ffffff", strokeWidth=0.5, tips=shown),
+        height=LANE * len(lanes), says=f"Steps of {requests} in "
+        f"{words.plural(len(lanes), 'lane')}, over {last - first:,.4g} us.",
+    )  # fmt: skip
+
+
+def _row(step: Mapping[str, Any]) -> dict[str, Any]:
+    child = int(step["child"])
+    request = f"request {step['request']}"
+    return {
+        "lane": request if child <= 0 else f"{request}, command {child}",
+        "station": step["station"],
+        "kind": step["kind"],
+        **{name: round(float(step[name]), 3) for name in ("arrive", "start", "depart")},
+        "waits": rounded(step["start"] - step["arrive"]),
+        "served": rounded(step["depart"] - step["start"]),
+    }
+
+
+# Members that wait for one another ----------------------------------------------------------------
+
+MOST_MEMBERS: Final = 4
+"""Members drawn one by one; of more, the fastest, the middle and the slowest at each size."""
+MOST_AT_WORK: Final = 16
+"""The same for the largest requests, where who waits for whom is to be seen."""
+
+
+def waiting_charts(waits: Waits | None) -> dict[str, Drawing]:
+    """Title -> chart, of those that there is something to draw for."""
+    if waits is None:
+        return {}
+    found = {}
+    if waits.sizes:
+        found[LATENCY] = _latencies(waits)
+    if any(m.last > 0 for size in waits.sizes for m in size.members):
+        found[BUSY] = _at_work(waits)
+    if len(waits.scaling) > 1:
+        found[SCALING] = _scaling(waits)
+    return found
+
+
+def _shown(size: SizeWait, most: int = MOST_MEMBERS) -> dict[str, MemberWait]:
+    """Row -> member: all of a size, or three that stand for many."""
+    ordered = sorted(size.members, key=lambda m: float(np.mean(m.latencies_s)))
+    three = {"fastest": ordered[0], "middle": ordered[len(ordered) // 2], "slowest": ordered[-1]}
+    if len(ordered) > most:
+        return {_name(size, f"{what} ({m.name})"): m for what, m in three.items()}
+    return {_name(size, m.name): m for m in size.members}
+
+
+def _name(size: SizeWait, name: str) -> str:
+    return f"{units.format_size(size.n_bytes)} {size.op}s: {words.one_line(name)}"
+
+
+def _latencies(waits: Waits) -> Drawing:
+    """Latencies of the members and of the volume, for each request size."""
+    found = []
+    for size in waits.sizes:
+        found += [(row, "member", m.latencies_s) for row, m in _shown(size).items()]
+        found.append((_name(size, waits.volume), "volume", size.volume_s))
+    rows = []
+    for row, what, latencies_s in found:
+        us = np.asarray(latencies_s) * 1e6
+        low, middle, high = map(float, np.quantile(us, [0.05, 0.5, 0.95]))
+        rows.append({"row": row, "what": what, "low": rounded(low), "middle": rounded(middle),
+                     "high": rounded(high), "mean": rounded(float(us.mean()))})  # fmt: skip
+    across = x("low", "latency, µs", log=[r[k] for r in rows for k in ("low", "high")], padding=8)
+    up = y("row", names=[row["row"] for row in rows])
+    look = series("what", ["member", "volume"], colours=[palette.READ, palette.ACCENT])
+    shown = tips("row", "low: 5 % are faster than, µs: ,.0f", "middle: median, µs: ,.0f",
+                 "mean: mean, µs: ,.0f", "high: 95 % are faster than, µs: ,.0f")  # fmt: skip
+    text = "; ".join(f"{r['row']} {r['low']:,.4g} to {r['high']:,.4g} us, median {r['middle']:,.4g}"
+                     for r in rows)  # fmt: skip
+    return layered(
+        mark("bar", rows, across, alt.X2("high:Q"), up, look.colour, opacity=0.35,
+             height={"band": 0.55}, tips=shown),
+        mark("tick", rows, alt.X("middle:Q"), up, look.colour, thickness=2, size=14),
+        mark("point", rows, alt.X("mean:Q"), up, look.colour, filled=True, size=34, tips=shown),
+        height=20 * len(rows), says=f"Latency of {text}.",
+    )  # fmt: skip
+
+
+def _at_work(waits: Waits) -> Drawing:
+    """Share of its requests' time in which each member works, for each request size.
+
+    Sizes that no two members share are left out: nobody waits.
+    """
+    shared = [s for s in waits.sizes if any(m.last > 0 for m in s.members)]
+    rows: list[dict[str, Any]] = [
+        {"row": row, "busy": round(m.busy, 4), "all": 1, "last": round(m.last, 4),
+         "text": f"{words.percent(m.busy)}, last in {words.percent(m.last)}"}
+        for s in shared
+        for row, m in _shown(s, MOST_AT_WORK if s is shared[-1] else MOST_MEMBERS).items()
+    ]  # fmt: skip
+    across = x("busy", "at work while its requests run; grey: waiting for a sibling",
+               domain=(0, 1.42), percents=[0, 0.25, 0.5, 0.75, 1])  # fmt: skip
+    up = y("row", names=[row["row"] for row in rows])
+    shown = tips("row", "busy: at work: .0%", "last: was the slowest: .0%")
+    text = ", ".join(f"{row['row']} {row['text']}" for row in rows)
+    bar: dict[str, Any] = {"height": {"band": 0.68}}
+    return layered(
+        mark("bar", rows, across, up, alt.X2("all:Q"), color=palette.MUTED, opacity=0.3, **bar),
+        mark("bar", rows, across, up, color=palette.KINDS["drive"], tips=shown, **bar),
+        mark("text", rows, alt.X("all:Q"), up, alt.Text("text:N"), align="left", dx=4),
+        height=20 * len(rows),
+        says=f"Share of its requests' time in which each member works: {text}.",
+    )  # fmt: skip
+
+
+def _scaling(waits: Waits) -> Drawing:
+    """Throughput of n members that wait for one another over n times one, for reads and writes."""
+    rows: list[dict[str, Any]] = [
+        {"n": p.members, "op": f"{p.op}s", "share": round(p.efficiency, 4)} for p in waits.scaling
+    ]
+    looks = {"reads": (palette.READ, (6, 3)), "writes": (palette.WRITE, (1, 0))}
+    names = [n for n in looks if any(row["op"] == n for row in rows)]
+    look = series("op", names, colours=[looks[n][0] for n in names], lines=True, shown=True,
+                  dashes=[looks[n][1] for n in names])  # fmt: skip
+    least = min(float(row["share"]) for row in rows)
+    across = x("n", "members", zero=False)
+    up = y("share", "throughput, share of members x one", domain=(min(0.7, least - 0.05), 1.02),
+           labels=PERCENT_LABELS)  # fmt: skip
+    shown = tips("op: requests", "n: members: d", "share: of members x one: .1%")
+    text = ", ".join(f"{r['op']} of {r['n']} {words.percent(float(r['share']))}" for r in rows)
+    return layered(
+        *level(up, 1.0, light=True),
+        mark("line", rows, across, up, look.colour, look.dash, strokeWidth=2),
+        mark("point", rows, across, up, look.colour, filled=True, size=40, tips=shown),
+        height=230, says=f"Throughput as a share of members times one: {text}.",
+    )  # fmt: skip

@@ -1,1 +1,0 @@
-"""What measurements say: captures, fits, published sets."""

@@ -1,1 +1,0 @@
-"""The server as a picture (SVG)."""

@@ -1,1 +1,0 @@
-"""Answers about many designs: tables, pages, terminal."""

@@ -1,0 +1,1 @@
+"""Answers as blocks: captures, fits, scores, and studies of many designs."""

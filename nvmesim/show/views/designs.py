@@ -1,0 +1,225 @@
+"""Designs side by side: the largest load of each, what to buy, which of them is better."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from nvmesim.measure.figures import Interval
+from nvmesim.measure.paired import Comparison
+from nvmesim.show import blocks as b
+from nvmesim.show import words
+from nvmesim.show.page import document, html
+
+if TYPE_CHECKING:
+    from nvmesim.study.best import Best, StateAnswer
+    from nvmesim.study.choose import Candidate, Choice
+    from nvmesim.study.rank import Ranking
+
+MOST_ROWS = 60
+"""Candidates in the table; the chart has all."""
+REASONS = 12
+"""Rejected candidates whose reasons a terminal shows."""
+
+
+# The largest load (`nvmesim best`) ----------------------------------------------------------------
+
+
+def best_page(found: Best) -> str:
+    """Return one HTML page that loads nothing: answer, table, charts."""
+    return document(f"{found.scenario} · nvmesim best", best_blocks(found))
+
+
+def best_fragment(found: Best) -> str:
+    """The answer and its table, as HTML."""
+    return html(b.present(b.Line(str(found), "head"), best_table(found), _not_met(found)))
+
+
+def best_blocks(found: Best) -> list[b.Block]:
+    """The answer in a sentence, a row for every design and state, and why the others fail."""
+    return b.present(
+        b.Line(found.scenario, "title"), b.Line(f"largest load with {found.goal.words()}", "soft"),
+        b.Line(str(found), "head"), best_table(found), _not_met(found),
+        b.Section("Charts", (best_figures(found),)),
+        *(b.Line(note, "soft") for note in found.notes),
+    )  # fmt: skip
+
+
+def best_figures(found: Best) -> b.Charts:
+    """The charts with their captions."""
+    from nvmesim.show.charts.designs import BEST_CAPTIONS, best_charts
+
+    return b.Charts({t: (drawn, BEST_CAPTIONS[t]) for t, drawn in best_charts(found).items()})
+
+
+def best_table(found: Best) -> b.Table:
+    """A row for every design and state; the design is named once."""
+    rows = []
+    for design in found.designs:
+        if design.error:
+            rows.append([design.name, "cannot be built", "no", *[""] * 7])
+        rows += [["" if n else design.name, *_state(s)] for n, s in enumerate(design.states)]
+    heads = ("design", "<state", "<goal", "IOPS", "95 % within", "p99 [us]", "CPU", "<load",
+             "rebuild [h]", "<held back by")  # fmt: skip
+    return b.table("Largest loads", heads, rows)
+
+
+def _state(answer: StateAnswer) -> list[str]:
+    result, hours = answer.result, answer.rebuild_hours
+    met = "met" if answer.met else ("data lost" if answer.lost else "not met")
+    if answer.met and answer.probability is not None:
+        met = f"met, {answer.probability:.0%} sure"
+    limit = "" if answer.missed is None else answer.missed.what
+    limit = limit.upper() if limit in ("iops", "cpu") else limit
+    load = "" if answer.applied is None else answer.applied.words()
+    if result is None:
+        return [answer.state, met, "-", "", "-", "-", load, "", limit]
+    return [
+        answer.state, met, words.kiops(result.total.iops.value), words.span(result.total.iops),
+        words.microseconds(result.total.latency.percentiles[99.0]),
+        words.percent(result.cpu.logical_utilization), load,
+        "" if hours is None else f"{hours:.2g}", answer.why if answer.met else limit,
+    ]  # fmt: skip
+
+
+def _not_met(found: Best) -> b.Bullets | None:
+    """Why each design and state that does not meet the goal does not."""
+    lines = [f"{d.name}: {d.error}" for d in found.designs if d.error]
+    lines += [f"{d.name}, {s.state}: {s.why}" for d in found.designs for s in d.states if not s.met]
+    return b.Bullets(tuple(lines), "Not met") if lines else None
+
+
+# What to buy (`nvmesim choose`) -------------------------------------------------------------------
+
+
+def choice_page(choice: Choice, title: str) -> str:
+    """Return one HTML page that loads nothing."""
+    return document(f"{title} · nvmesim choose", [b.Line(title, "title"), *_choice(choice)])
+
+
+def choice_fragment(choice: Choice) -> str:
+    """Return the answer, the chart, and a row for every candidate that was looked at."""
+    return html(_choice(choice))
+
+
+def _choice(choice: Choice) -> list[b.Block]:
+    from nvmesim.show.charts.designs import CHOICE_CAPTION, CHOICE_STATES, choice_chart
+
+    what = choice.goal.objective.minimize
+    looked = [c for c in choice.candidates if c.state != "not simulated"]
+    shown = looked[:MOST_ROWS]
+    look: dict[str, b.Look] = {"chosen": "strong", "rejected": "faint"}
+    rows = [
+        [choice.named(c), CHOICE_STATES.get(c.state, c.state), *_figures(c, what), c.reason]
+        for c in shown
+    ]
+    notes = []
+    if len(looked) > len(shown):
+        notes.append(f"{len(looked) - len(shown)} more were rejected.")
+    if idle := len(choice.candidates) - len(looked):
+        notes.append(f"{idle} were not simulated: they cost no less than those that were.")
+    looks = [look.get(c.state, "") for c in shown]
+    heads = ("candidate", "<state", _cost(choice), "IOPS", "p99 [us]", "<why not")
+    return [
+        b.Line(str(choice), "head"),
+        b.Charts({f"Throughput against {what}": (choice_chart(choice), CHOICE_CAPTION)}),
+        b.table("Candidates", heads, rows, looks=looks, notes=notes),
+    ]
+
+
+def _cost(choice: Choice) -> str:
+    what = choice.goal.objective.minimize
+    return f"{what} [{choice.unit}]" if choice.unit else what
+
+
+def _figures(c: Candidate, what: str) -> list[str]:
+    iops, p99, cost = c.row.get("iops"), c.row.get("lat_p99_us"), c.cost(what)
+    return [
+        f"{cost:,.6g}" if cost < float("inf") else "-", words.kiops(iops) if iops else "-",
+        f"{p99:,.0f}" if p99 else "-",
+    ]  # fmt: skip
+
+
+def choice_blocks(choice: Choice) -> list[b.Block]:
+    """What the terminal shows: the answer, those that meet the goal, why others do not."""
+    met = [c for c in (choice.chosen, *choice.runner_ups) if c is not None]
+    name = choice.goal.name or "goal"
+    parts: list[b.Block] = [b.Line(name, "title"), b.Line(str(choice), "head")]
+    if met:
+        warnings = str(met[0].row.get("warnings") or "").split("; ")
+        parts += [_met(choice, met), b.Warnings(tuple(text for text in warnings if text))]
+    rejected = [c for c in choice.candidates if c.state == "rejected"]
+    if rejected:
+        lines = [f"{choice.named(c)}: {c.reason}" for c in rejected[:REASONS]]
+        parts.append(b.Bullets(tuple(lines), f"{len(rejected)} rejected"))
+    if (more := len(rejected) - REASONS) > 0:
+        parts.append(b.Line(f"{more} more (-o writes all, with the reason of each)", "soft"))
+    if idle := sum(c.state == "not simulated" for c in choice.candidates):
+        parts.append(b.Line(f"{idle} not simulated: no better than those above (--all)", "soft"))
+    return parts
+
+
+def _met(choice: Choice, met: list[Candidate]) -> b.Table:
+    heads = ["candidate", _cost(choice), "drives", "power [W]", "IOPS", "p99 [us]", "CPU",
+             "meets the goal", "<stopped by"]  # fmt: skip
+    rows = []
+    for c in met:
+        watts, n = (c.fixed.power, str(c.fixed.drives)) if c.fixed else (None, "")
+        cost, *figures = _figures(c, choice.goal.objective.minimize)
+        rows.append([
+            choice.named(c), cost, n, "-" if watts is None else f"{watts:,.0f}", *figures,
+            words.percent(c.row["cpu_logical"]), words.chance(c.p_meets), str(c.row["station"]),
+        ])  # fmt: skip
+    return b.table("Candidates that meet the goal", heads, rows)
+
+
+# Which is better (`nvmesim compare`) --------------------------------------------------------------
+
+
+def comparison_blocks(found: Comparison) -> list[b.Block]:
+    """Two bars, the probability that one beats the other, and the differences."""
+    gain, before, after = found.gain, found.iops_a, found.iops_b
+    rows = [
+        ("IOPS", words.kiops(before.value), words.kiops(after.value), words.gain(gain.value),
+         words.gain_span(gain.low, gain.high)),
+    ]  # fmt: skip
+    for name, change in (("mean latency", found.mean_s), ("p99", found.p99_s)):
+        if change is not None:
+            middle, low, high = (1e6 * v for v in (change.value, change.low, change.high))
+            rows.append((name, "", "", f"{middle:+.4g} us", f"{low:+.4g} to {high:+.4g} us"))
+    times = "chance does the same to both" if math.isinf(found.saved) else (
+        f"independent runs would need {found.saved:.2g} times the requests for this interval"
+    )  # fmt: skip
+    sure = "" if found.p_better is None else (
+        f"; {found.b} is faster with a probability of {words.chance(found.p_better)}"
+    )  # fmt: skip
+    rates = f"{words.about(after.value)} IOPS against {words.about(before.value)}"
+    return [
+        b.Line(f"{found.b} against {found.a}", "title"),
+        b.Line(f"{rates}, {words.gain(gain.value)}{sure}.", "head"),
+        _bars({found.a: before, found.b: after}),
+        b.table("Differences", ("", "before", "after", "change", "95 % within"), rows,
+              notes=[f"{found.requests:,} requests of each; {times}"]),
+        b.Warnings(tuple(found.warnings)),
+    ]  # fmt: skip
+
+
+def ranking_blocks(ranking: Ranking) -> list[b.Block]:
+    """The choice in a sentence, and a row for each design."""
+    rows = ranking.table.to_dicts()
+    cells = [
+        (str(r["candidate"]), f"{r['mean']:,.6g}", f"{r['low']:,.6g} to {r['high']:,.6g}",
+         str(r["rounds"]), f"{r['requests']:,}",
+         "" if r["dropped_after"] is None else str(r["dropped_after"]))
+        for r in rows
+    ]  # fmt: skip
+    heads = ("design", ranking.metric, "95 % within", "replications", "requests", "dropped after")
+    bars = {str(r["candidate"]): Interval(r["mean"], r["low"], r["high"]) for r in rows}
+    drawn = _bars(bars) if ranking.metric == "iops" else None
+    return b.present(b.Line(str(ranking), "head"), drawn,
+                   b.table("Designs", heads, cells))  # fmt: skip
+
+
+def _bars(rates: dict[str, Interval]) -> b.Ranges:
+    rows = (b.Range(n, i, f"{words.kiops(i.value)} ({words.span(i)})") for n, i in rates.items())
+    return b.Ranges(tuple(rows), shared=True)

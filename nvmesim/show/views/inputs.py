@@ -1,0 +1,215 @@
+"""What an answer depends on (`nvmesim sensitivity`), and the CPUs of a load (`nvmesim size`)."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import inspect
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final, get_args
+
+from pydantic import BaseModel
+
+from nvmesim.catalog.profile import CpuProfile, DriveProfile, RaidEngineProfile, StackProfile
+from nvmesim.show import words
+from nvmesim.show.blocks import Block, Facts, Fold, Line, table
+from nvmesim.show.page import chart_page, html
+from nvmesim.units import format_iops
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from nvmesim.study.size import Sizing
+
+NEAREST = 5
+"""CPUs that are shown unless all are asked for."""
+LEAST_GAIN = 0.01
+"""A measurement that narrows an interval by less is not worth naming."""
+SHOWN = 16
+"""Inputs that are shown; a file has all."""
+LONGEST: Final = 60
+"""Characters of an input's description beyond which its details are left out."""
+_HOLDERS: Final[Mapping[str, tuple[str, type[BaseModel]]]] = {
+    # how the input's key begins: what it is called, its class
+    r"drives(?:\.[\d*]+)?\.profile\.": ("drive", DriveProfile),
+    r"server\.stack\.": ("software", StackProfile),
+    r"server\.sockets(?:\.[\d*]+)?\.cpu\.": ("CPU", CpuProfile),
+    r"volume(?:\.[\d*]+)?\.engine\.": ("RAID", RaidEngineProfile),
+}
+_PARTS: Final = {
+    "misfit": "what the drive's calibration misses",
+    "model": "errors of the model itself",
+    "simulation": "chance in this simulation",
+}
+
+
+# How many GHz -------------------------------------------------------------------------------------
+
+
+def sizing_blocks(sizing: Sizing, *, everything: bool = False) -> list[Block]:
+    """GHz that are needed, and the CPUs that carry the load with the least of them, or all."""
+    load = sizing.load
+    answers = [
+        ("published rule", f"{sizing.ghz_per_miops:.1f}", f"{sizing.ghz:.0f}"),
+        ("hyper-threads counted", f"{sizing.smt_ghz_per_miops:.1f}", f"{sizing.smt_ghz:.0f}"),
+    ]
+    asked = (
+        f"asked: {format_iops(load.iops)} at {load.utilization:.0%} CPU with {load.stack.name}; "
+        "RAID is not counted, its work on the CPU comes on top (nvmesim run has it)"
+    )
+    near = sorted(sizing.cpus, key=lambda c: abs(c.logical_utilization - load.utilization))
+    found = [c for c in sizing.cpus if everything or c in near[:NEAREST]]
+    rows = [
+        [f"{c.sockets} x {c.name}", f"{c.ghz:.0f}", f"{c.rule_utilization:.0%}",
+         f"{c.logical_utilization:.0%}", f"{c.physical_utilization:.0%}",
+         format_iops(c.most_iops), c.words()]
+        for c in found
+    ]  # fmt: skip
+    notes = [
+        f"busy: as the operating system shows it at {format_iops(load.iops)}; up to 5 points over "
+        f"the {load.utilization:.0%} asked for still count as carried"
+    ]
+    if left := len(sizing.cpus) - len(found):
+        notes.append(f"the nearest; {left} CPUs more of the catalog with --all")
+    heads = ("CPUs", "GHz", "by the rule", "busy", "of the cores", "full at", "<carries it")
+    return [
+        Line(f"{sizing.ghz:.0f} GHz for {format_iops(load.iops)}", "title"),
+        Line(asked, "soft"),
+        table("GHz needed", ("", "GHz per million IOPS", "GHz"), answers, notes=[sizing.reason]),
+        table("CPUs under the load", heads, rows, notes=notes),
+    ]
+
+
+def fragment(sizing: Sizing) -> str:
+    """Return GHz needed and the CPUs that are nearest, as HTML."""
+    return html(sizing_blocks(sizing))
+
+
+def sizing_page(sizing: Sizing) -> str:
+    """Return the load, the charts and every CPU as one HTML page."""
+    title = f"CPUs for {format_iops(sizing.load.iops)}"
+    _, asked, *more = sizing_blocks(sizing, everything=True)
+    return chart_page(sizing.chart(), title, *more, first=[asked])
+
+
+# What the answer depends on -----------------------------------------------------------------------
+
+
+def sensitivity_blocks(
+    frame: pl.DataFrame, metric: str, spread: float | None, asked: str = ""
+) -> list[Block]:
+    """What carries most of the interval, and a row for each input, in that order."""
+    shown = frame[:SHOWN].to_dicts()
+    other = "by its basis" if spread is None else f"±{spread:.0%}"
+
+    def change(value: float | None) -> str:
+        return "-" if value is None else f"{words.signed(100 * value)} %"
+
+    rows = [
+        [in_words(r["input"]), r["value"], r["basis"], "its own" if r["stated"] else other,
+         change(r["change_low"]), change(r["change_high"]), f"{r['share']:.0%}",
+         f"±{100 * r['without']:.0f} %"]
+        for r in shown
+    ]  # fmt: skip
+    heads = ("input", "<value", "<basis", "<range", "at low", "at high", "share", "measured")
+    notes = [
+        f"at low, at high: change of {metric} with the input at the ends of its range; share: of "
+        "the whole interval; measured: what would be left of the interval"
+    ]
+    if left := len(frame) - len(shown):
+        notes.append(f"{words.plural(left, 'input')} more (-o writes all)")
+    return [
+        *([Line(f"asked: {asked}", "soft")] if asked else []),
+        Line(_headline(frame, metric), "head"),
+        table("Uncertain inputs", heads, rows, notes=notes),
+        Fold("keys of the inputs", (Facts(tuple((in_words(r["input"]), r["input"])
+                                                for r in shown)),)),
+    ]  # fmt: skip
+
+
+def sensitivity_page(
+    frame: pl.DataFrame, metric: str, spread: float | None, name: str, asked: str
+) -> str:
+    """Return the chart and the table as one HTML page."""
+    import polars as pl
+
+    from nvmesim.show.charts.sweep import tornado
+
+    *first, shown, keys = sensitivity_blocks(frame, metric, spread, asked)
+    named = pl.Series("name", [in_words(key) for key in frame["input"]], pl.String)
+    title = f"{name}: what {metric} depends on"
+    return chart_page(tornado(frame.with_columns(named)), title, shown, keys, first=first)
+
+
+def _headline(frame: pl.DataFrame, metric: str) -> str:
+    if not len(frame) or not frame["share"][0]:
+        return f"{metric} depends on no uncertain number"
+    first = frame.row(0, named=True)
+    best = frame.sort("without").row(0, named=True)
+    said = f"{first['share']:.0%} of the interval of {metric} is from {in_words(first['input'])}"
+    if best["whole"] - best["without"] < LEAST_GAIN:
+        return f"{said}; no measurement alone narrows its ±{100 * best['whole']:.0f} % much"
+    return (
+        f"{said}; this would narrow it most, from ±{100 * best['whole']:.0f} % to "
+        f"±{100 * best['without']:.0f} %: {best['measure']}"
+    )
+
+
+# Inputs in words: what a profile's documentation says of the number -------------------------------
+
+
+def in_words(key: str) -> str:
+    """Return an input in words; its *key* where nothing is known of it.
+
+    >>> in_words("drives.0.profile.read.die"), in_words("model")
+    ('drive: mean time a die is busy for one unit', 'errors of the model itself')
+    """
+    for begins, (name, model) in _HOLDERS.items():
+        if found := re.match(begins, key):
+            text = _documented(model, key[found.end() :].split("."))
+            return f"{name}: {text or key[found.end() :].replace('.', ' ').replace('_', ' ')}"
+    return _PARTS.get(key, key)
+
+
+def _documented(model: type[BaseModel], path: list[str]) -> str:
+    """First sentence on the field at *path*, below *model*."""
+    text, names = "", []
+    current: type[BaseModel] | None = model
+    for part in path:
+        if current is None:
+            names.append(part)
+        else:
+            text = field_docs(current).get(part, "")
+            field = current.model_fields.get(part)
+            current = None if field is None else _model_in(field.annotation)
+    plain = " ".join(text.replace("``", "").split())
+    sentence = re.split(r"(?<=[a-z)])[.;:](?:\s|$)", plain, maxsplit=1)[0]
+    if len(sentence) > LONGEST:  # what follows is a detail
+        sentence = re.split(r", | \(", sentence, maxsplit=1)[0]
+    said = sentence[:1].lower() + sentence[1:] if sentence[1:2].islower() else sentence
+    return f"{said} ({' '.join(names)})" if names and said else said
+
+
+def _model_in(annotation: Any) -> type[BaseModel] | None:
+    """The model that a field holds, also as an option or in a table."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    return next((m for a in get_args(annotation) if (m := _model_in(a)) is not None), None)
+
+
+@functools.cache
+def field_docs(model: type[BaseModel]) -> dict[str, str]:
+    """Return the strings below the fields of *model* and its bases, in their source."""
+    found: dict[str, str] = {}
+    for base in reversed(model.__mro__):
+        if not issubclass(base, BaseModel) or base is BaseModel:
+            continue
+        body = ast.parse(inspect.getsource(base)).body[0]
+        assert isinstance(body, ast.ClassDef)
+        for field, after in zip(body.body, body.body[1:], strict=False):
+            match field, after:
+                case (ast.AnnAssign(target=ast.Name(id=name)),
+                      ast.Expr(value=ast.Constant(value=str(text)))):  # fmt: skip
+                    found[name] = text
+    return found

@@ -1,0 +1,168 @@
+"""What was measured: the rows of a capture, and why a server does not do what was predicted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from nvmesim import units
+from nvmesim.capture.capture import Capture, Conditions, Measurement, Op, OpResult
+from nvmesim.measure.figures import Interval
+from nvmesim.show.blocks import Block, Fold, Line, Warnings, present, table
+from nvmesim.show.words import gigabytes, kiops, microseconds, percent, plural
+from nvmesim.units import format_iops
+
+if TYPE_CHECKING:
+    from nvmesim.study.diagnosis.diagnose import Diagnosis
+
+OPS: Final[tuple[Op, ...]] = ("read", "write")
+HEADINGS: Final = (
+    "measurement", "<load", "<op", "count", "IOPS", "GB/s", "latency", "mean [us]", "p50 [us]",
+    "p99 [us]", "p99.9 [us]", "CPU",
+)  # fmt: skip
+LISTED: Final = 20
+"""Measurements of a file that are shown unless all are asked for."""
+
+
+# A capture (`nvmesim trace`) ----------------------------------------------------------------------
+
+
+def capture_blocks(capture: Capture) -> list[Block]:
+    """A headline with format and counts, and a row for each operation of each measurement."""
+    every = rows(capture)
+    warnings = [f"{m.label}: {w}" for m in capture.measurements for w in m.warnings]
+    counts = [
+        f"{capture.format} {capture.version}" if capture.version else capture.format,
+        plural(capture.rows, "row"),
+        f"{capture.skipped:,} skipped" if capture.skipped else "",
+        plural(len(capture.measurements), "measurement"),
+        "every request is known" if capture.requests is not None else "",
+    ]
+    rest = table("More measurements", HEADINGS, every[LISTED:])
+    return present(
+        Line(str(capture.file), "title"), Line(", ".join(filter(None, counts)), "soft"),
+        table("Measurements", HEADINGS, every[:LISTED]),
+        Fold(f"{len(rest.rows)} more measurements", (rest,)) if rest.rows else None,
+        Warnings((*capture.warnings, *warnings)),
+    )  # fmt: skip
+
+
+def rows(capture: Capture) -> list[tuple[str, ...]]:
+    """One row of texts for each operation of each measurement, as HEADINGS."""
+    out = []
+    for measurement in capture.measurements:
+        if capture.format == "points":  # its label is the load; where it is from says more
+            measurement = replace(measurement, label=measurement.source or "-")
+        out += [_row(measurement, op, measurement.ops[op]) for op in OPS if op in measurement.ops]
+        if measurement.mixed is not None:
+            op = "unknown" if measurement.conditions.read_fraction is None else "both"
+            out.append(_row(measurement, op, measurement.mixed))
+    return out
+
+
+def _row(measurement: Measurement, op: str, result: OpResult) -> tuple[str, ...]:
+    """Total latency if its distribution is known, else completion latency."""
+    kinds = {"lat": result.lat, "clat": result.clat, "slat": result.slat}
+    if not (result.lat and result.lat.percentiles_s):
+        kinds = {"clat": result.clat, "lat": result.lat, "slat": result.slat}
+    kind, latency = next(((k, v) for k, v in kinds.items() if v is not None), ("-", None))
+    known: Mapping[float, float] = latency.percentiles_s if latency else {}
+    mean = microseconds(latency.mean_s if latency else None)
+    if kind == "clat" and latency and latency.mean_s is None and result.lat:
+        # A datasheet may give percentiles of one kind and the mean of the other.
+        mean = f"{microseconds(result.lat.mean_s)} (lat)"
+    return (
+        measurement.label,
+        load_text(measurement.conditions),
+        op,
+        f"{result.count:,}" if result.count else "-",
+        kiops(result.iops) if result.iops else "-",
+        gigabytes(result.bytes_per_s) if result.bytes_per_s else "-",
+        kind,
+        mean,
+        *(microseconds(known.get(p)) for p in (50.0, 99.0, 99.9)),
+        percent(measurement.cpu.total_pct / 100) if measurement.cpu else "-",
+    )
+
+
+def load_text(conditions: Conditions) -> str:
+    """The load in a few words.
+
+    >>> load_text(Conditions(access="random", block_size=4096, jobs=2, iodepth=32))
+    'random 4 KiB, 2x32'
+    """
+    size = conditions.block_size
+    sizes = "mixed sizes" if isinstance(size, Mapping) else units.format_size(size) if size else "?"
+    parts = [f"{conditions.access or 'unknown access,'} {sizes}"]
+    if conditions.jobs is not None or conditions.iodepth is not None:
+        parts.append(f"{conditions.jobs or '?'}x{conditions.iodepth or '?'}")
+    elif conditions.depth_mean is not None:
+        parts.append(f"depth {conditions.depth_mean:.3g}")
+    if conditions.targets is not None and conditions.targets > 1:
+        parts.append(f"{conditions.targets} targets")
+    return ", ".join(parts)
+
+
+# A diagnosis (`nvmesim diagnose`) -----------------------------------------------------------------
+
+
+def diagnosis_lines(found: Diagnosis) -> Iterator[str]:
+    """Yield the answer: rows beside their predictions, explanations, what to measure next."""
+    yield _headline(found)
+    yield ""
+    widest = max(len(row.label) for row in found.rows)
+    for row in found.rows:
+        change = 100 * (row.measured / row.predicted.value - 1)
+        yield (
+            f"{row.label:{widest}}   measured {format_iops(row.measured):>10}   predicted "
+            f"{format_iops(row.predicted.value):>10} ({_around(row.predicted)})   {change:+.0f} %"
+            f"{'' if row.is_inside else '   outside'}"
+        )
+    if not found.is_healthy:
+        yield ""
+        for one in found.explanations:
+            if one.probability >= 0.01:
+                rate = "" if one.iops is None else f"   would do {format_iops(one.iops.value)}"
+                yield f"{one.probability:4.0%}  {one.name}{rate}"
+                if one.check:
+                    yield f"      check: {one.check}"
+                    yield f"      mend:  {one.mend}"
+        yield f"{found.healthy:4.0%}  nothing is wrong"
+        yield ""
+        yield _next(found)
+    for reason in found.left_out:
+        yield f"left out: {reason}"
+
+
+def _headline(found: Diagnosis) -> str:
+    if found.is_healthy:
+        inside = sum(row.is_inside for row in found.rows)
+        return (
+            f"Nothing is wrong, as far as {len(found.rows)} rows tell ({found.healthy:.0%}); "
+            f"{inside} of them lie inside their intervals."
+        )
+    worst = max(found.rows, key=lambda row: abs(row.measured / row.predicted.value - 1))
+    return (
+        f"Measured {format_iops(worst.measured)}, predicted {format_iops(worst.predicted.value)} "
+        f"({_around(worst.predicted)}): something is different on this server."
+    )
+
+
+def _around(interval: Interval) -> str:
+    down, up = (100 * (end / interval.value - 1) for end in (interval.low, interval.high))
+    return f"{down:+.0f}/{up:+.0f} %"
+
+
+def _next(found: Diagnosis) -> str:
+    """What to measure next."""
+    if found.next is None:
+        return "No quick measurement tells the likeliest apart: look where the lines above say."
+    load = found.next.to_json()
+    where = "one drive alone" if found.next.drives else "the whole"
+    ends = [f"{format_iops(rate)} if {tells}"
+            for rate, tells in zip(found.next.iops, found.next.tells, strict=False)]  # fmt: skip
+    return (
+        f"Measure next: {where} with {load['op']} of {load['block_size']}, {load['jobs']} x "
+        f"{load['iodepth']}. {ends[0]}; {ends[1]}."
+    )
