@@ -250,9 +250,9 @@ class _Lowering:
         bursts = group.bursts
         if bursts is None:
             return BurstRow()
-        quiet = bursts.quiet * bursts.peak
+        quiet, is_fixed = bursts.quiet * bursts.peak, bursts.lengths == "fixed"
         slow = round(SCALE_ONE / quiet) if quiet * (1 << 12) > 1 else 0
-        on, off = (self._lengths(ps, fixed=bursts.fixed) for ps in (bursts.on_ps, bursts.off_ps))
+        on, off = (self._lengths(ps, fixed=is_fixed) for ps in (bursts.on, bursts.off))
         return BurstRow(on, off, round(SCALE_ONE / bursts.peak), slow)
 
     def _replay(self, group: WorkloadGroup) -> Replay | None:
@@ -423,10 +423,10 @@ class _Lowering:
         if limits is None:
             return []
         for what, rate, takes, saved in (
-            ("IOPS limit", limits.iops, 1, limits.burst_ps),
-            ("bandwidth limit", limits.bytes_per_s, n_bytes, limits.burst_ps),
+            ("IOPS limit", limits.iops, 1, limits.burst),
+            ("bandwidth limit", limits.bandwidth, n_bytes, limits.burst),
             ("IOPS peak", limits.peak_iops, 1, 0),
-            ("bandwidth peak", limits.peak_bytes_per_s, n_bytes, 0),
+            ("bandwidth peak", limits.peak_bandwidth, n_bytes, 0),
         ):
             if rate is not None:
                 bucket = self.b.named(

@@ -26,7 +26,14 @@ from nvmesim.catalog.profile import CpuProfile, DriveProfile, Profile
 from nvmesim.catalog.text import show_quantity
 from nvmesim.errors import CatalogError, ScenarioError, UnitError, nearest
 from nvmesim.scenario.resolved import Adapter, Drive, Interconnect, Root, Socket
-from nvmesim.scenario.schema import AdapterSpec, DriveSpec, Scenario, ServerSpec, SocketSpec
+from nvmesim.scenario.schema import (
+    AdapterSpec,
+    DriveSpec,
+    MemorySpec,
+    Scenario,
+    ServerSpec,
+    SocketSpec,
+)
 
 VMD_CYCLES: Final = 5000.0
 """Host cycles that a command through a VMD domain costs more. Assumed: a fifth of the 25.1k of
@@ -114,14 +121,12 @@ def _socket(index: int, spec: SocketSpec, base: Path, notes: ResolveNotes) -> So
     key = f"server.sockets.{index}"
     cpu = cast(CpuProfile, profile("cpu", spec.cpu, base, f"{key}.cpu"))
     notes.profile(cpu, *(["turbo_ghz"] if spec.ghz == "turbo" else []))
-    if spec.ghz == "turbo":
-        if cpu.turbo_ghz is None:
-            raise ScenarioError(
-                f"{key}.ghz is 'turbo', which {cpu.name} does not state; write a number"
-            )
-        ghz = cpu.turbo_ghz.value
-    else:
-        ghz = cpu.ghz.value if spec.ghz == "base" else float(spec.ghz)
+    stated = cpu.turbo_ghz if spec.ghz == "turbo" else cpu.ghz
+    if stated is None:
+        raise ScenarioError(
+            f"{key}.ghz is 'turbo', which {cpu.name} does not state; write a number"
+        )
+    ghz = stated.value if isinstance(spec.ghz, str) else float(spec.ghz)
     if not ghz > 0:
         raise ScenarioError(f"{key}.ghz is {ghz:g}; write a number above 0")
     return Socket(index, cpu, ghz, _memory(spec, cpu, key, notes))
@@ -131,12 +136,11 @@ def _memory(spec: SocketSpec, cpu: CpuProfile, key: str, notes: ResolveNotes) ->
     """Bytes per second of the DIMMs; 0 if there are none."""
     if spec.memory is False:
         return 0.0
-    stated = None if spec.memory is True else spec.memory
-    if stated is not None and stated.bandwidth is not None:
+    stated = MemorySpec() if spec.memory is True else spec.memory
+    if stated.bandwidth is not None:
         return float(stated.bandwidth)
-    channels = (stated.channels if stated else None) or cpu.memory_channels
-    rate = (stated.rate if stated else None) or cpu.memory_rate
-    if stated is None:
+    channels, rate = stated.channels or cpu.memory_channels, stated.rate or cpu.memory_rate
+    if spec.memory is True:
         notes.assume(f"{key}.memory: {channels} channels of {rate}, all that {cpu.name} has")
     try:
         return memory_bandwidth(channels, rate)
@@ -186,7 +190,7 @@ def resolve_roots(scenario: Scenario, sockets: tuple[Socket, ...]) -> tuple[Root
         key = f"server.roots.{index}"
         if spec.name in (root.name for root in roots):
             raise ScenarioError(f"{key}.name is {spec.name!r}, which another root has")
-        _check_socket(spec.socket, sockets, f"{key}.socket")
+        check_socket(spec.socket, sockets, f"{key}.socket")
         roots.append(Root(index, spec.name, spec.socket, spec.bandwidth))
     return tuple(roots)
 
@@ -212,7 +216,7 @@ def resolve_adapters(
         if spec.name in (adapter.name for adapter in adapters):
             raise ScenarioError(f"{key}.name is {spec.name!r}, which another adapter has")
         root = _root_of(spec.root, roots, key)
-        _check_socket(spec.socket, sockets, f"{key}.socket")
+        check_socket(spec.socket, sockets, f"{key}.socket")
         if root is None and "socket" not in spec.model_fields_set and len(sockets) > 1:
             notes.assume(f"{key}: socket not stated, 0 taken")
         socket = sockets[spec.socket if root is None else root.socket]
@@ -282,70 +286,49 @@ def _equal_drives(
     """Return the drives of one ``[[drives]]`` table, numbered from *first*."""
     key = f"drives.{number}"
     part = cast(DriveProfile, profile("drive", spec.profile, scenario.base, f"{key}.profile"))
-    in_state = _in_state(part, spec, key, notes)
+    in_state = _in_state(part, spec.state, key, notes)
     notes.profile(in_state)
     adapter = _adapter_of(spec, adapters, key)
     root = _root_of(spec.root, roots, key)
-    socket = root.socket if root else _socket_of(spec, adapter, sockets, key, notes)
-    bays = _bays(scenario.server)
-    link = _drive_link(in_state, spec, adapter, sockets[socket], bays, key, notes)
+    socket = spec.socket or 0
+    if root is not None or adapter is not None:
+        socket = (root or adapter or sockets[0]).socket
+    elif spec.socket is None and len(sockets) > 1:
+        notes.assume(f"{key}: socket not stated, 0 taken")
+    check_socket(socket, sockets, f"{key}.socket")
+    link = _drive_link(in_state, spec, adapter, sockets[socket], scenario.server, key, notes)
     if link.kind == "pcie":
         link = _packets(link, scenario.server, None if adapter is None else adapter.link.mps)
-    drives = []
-    for offset in range(spec.count):
-        index = first + offset
-        name = f"drive{index}"
-        if spec.name is not None:
-            name = spec.name if spec.count == 1 else f"{spec.name}{offset}"
-        at = None if adapter is None else adapter.index
-        above = adapter.root if adapter else root.index if root else None
-        drives.append(Drive(index, name, in_state, socket, at, link, spec.delay, above))
-    return drives
+    at = None if adapter is None else adapter.index
+    above = adapter.root if adapter else root.index if root else None
+    name, many = spec.name, spec.count > 1
+    return [
+        Drive(
+            first + i, f"drive{first + i}" if name is None else f"{name}{i}" if many else name,
+            in_state, socket, at, link, spec.delay, above,
+        )
+        for i in range(spec.count)
+    ]  # fmt: skip
 
 
-def _in_state(part: DriveProfile, spec: DriveSpec, key: str, notes: ResolveNotes) -> DriveProfile:
-    if spec.state == "empty":
-        fresh = part if not part.fresh else _in_state(part, _as_new(spec), key, notes)
-        return catalog.unmapped(fresh)
-    if spec.state != part.state and not (spec.state == "fresh" and part.fresh):
-        notes.assume(f"{key}: {part.name} has no values for state {spec.state}; {part.state} taken")
+def _in_state(part: DriveProfile, state: str, key: str, notes: ResolveNotes) -> DriveProfile:
+    if state == "empty":
+        return catalog.unmapped(_in_state(part, "fresh", key, notes) if part.fresh else part)
+    if state != part.state and not (state == "fresh" and part.fresh):
+        notes.assume(f"{key}: {part.name} has no values for state {state}; {part.state} taken")
         return part
     try:
-        return catalog.with_state(part, spec.state)
+        return catalog.with_state(part, "fresh" if state == "fresh" else "steady")
     except CatalogError as error:
         raise ScenarioError(f"{key}.profile: fresh: {error}") from None
 
 
-def _as_new(spec: DriveSpec) -> DriveSpec:
-    return spec.model_copy(update={"state": "fresh"})
-
-
 def _adapter_of(spec: DriveSpec, adapters: tuple[Adapter, ...], key: str) -> Adapter | None:
-    if spec.behind is None:
-        return None
-    found = next((adapter for adapter in adapters if adapter.name == spec.behind), None)
-    if found is None:
-        known = [adapter.name for adapter in adapters]
-        hint = nearest(spec.behind, known) if known else "the scenario has no adapters"
+    found = {adapter.name: adapter for adapter in adapters}
+    if spec.behind is not None and spec.behind not in found:
+        hint = nearest(spec.behind, found) if found else "the scenario has no adapters"
         raise ScenarioError(f"{key}.behind is {spec.behind!r}, which is not an adapter; {hint}")
-    return found
-
-
-def _socket_of(
-    spec: DriveSpec,
-    adapter: Adapter | None,
-    sockets: tuple[Socket, ...],
-    key: str,
-    notes: ResolveNotes,
-) -> int:
-    if adapter is not None:
-        return adapter.socket
-    if spec.socket is None:
-        if len(sockets) > 1:
-            notes.assume(f"{key}: socket not stated, 0 taken")
-        return 0
-    _check_socket(spec.socket, sockets, f"{key}.socket")
-    return spec.socket
+    return None if spec.behind is None else found[spec.behind]
 
 
 def _drive_link(
@@ -353,11 +336,11 @@ def _drive_link(
     spec: DriveSpec,
     adapter: Adapter | None,
     socket: Socket,
-    bays: Link | None,
+    server: ServerSpec,
     key: str,
     notes: ResolveNotes,
 ) -> Link:
-    """Return the drive's port at the generation that both of its ends, and the *bays*, have."""
+    """Return the drive's port at the generation that both of its ends, and the bays, have."""
     try:
         link = parse_link(spec.link or part.link)
     except UnitError as error:
@@ -367,7 +350,9 @@ def _drive_link(
             f"{key}.link is {str(link)!r}; {part.name} has {part.interface.upper()}, "
             f"write for example {part.link!r}"
         )
-    if bays is not None and spec.link is None and link.kind == "pcie":
+    platform = catalog.get("platform", server.platform) if server.platform else None
+    if platform and platform.bay_link and spec.link is None and link.kind == "pcie":
+        bays = parse_link(platform.bay_link)
         narrow = pcie(link.generation, min(link.lanes, bays.lanes))
         link = _trained(narrow, bays, key, "the platform's bays", notes)
     if adapter is None:
@@ -377,12 +362,6 @@ def _drive_link(
     else:
         return link
     return _trained(link, other, key, at, notes)
-
-
-def _bays(server: ServerSpec) -> Link | None:
-    """Return the port of a bay of the server's platform; None if that is not known."""
-    found = catalog.get("platform", server.platform) if server.platform else None
-    return parse_link(found.bay_link) if found is not None and found.bay_link else None
 
 
 def _note_platform(server: ServerSpec, drives: int, notes: ResolveNotes) -> None:
@@ -413,7 +392,8 @@ def _trained(link: Link, other: Link, name: str, at: str, notes: ResolveNotes) -
     return trained
 
 
-def _check_socket(socket: int, sockets: tuple[Socket, ...], key: str) -> None:
+def check_socket(socket: int, sockets: tuple[Socket, ...], key: str) -> None:
+    """Raise ScenarioError naming *key* if the server has no such socket."""
     if socket >= len(sockets):
         there = "socket 0 only" if len(sockets) == 1 else f"sockets 0 to {len(sockets) - 1}"
         raise ScenarioError(f"{key} is {socket}; the server has {there}")

@@ -13,6 +13,7 @@ from typing import Literal
 from nvmesim.catalog.links import MPS_BYTES, MRRS_BYTES, Link
 from nvmesim.catalog.profile import CpuProfile, DriveProfile, RaidEngineProfile, StackProfile
 from nvmesim.raid.levels import LEVELS, Level
+from nvmesim.scenario.schema import BurstsSpec, LimitsSpec
 
 TargetKind = Literal["volume", "drive"]
 OutstandingPer = Literal["thread-target", "thread"]
@@ -115,7 +116,10 @@ class Drive:
 
 @dataclass(frozen=True)
 class Volume:
-    """A RAID volume over drives."""
+    """A RAID volume over drives.
+
+    What is not told here is the key of the same name (`nvmesim.scenario.schema.VolumeSpec`).
+    """
 
     index: int
     name: str
@@ -133,22 +137,19 @@ class Volume:
     profile: RaidEngineProfile | None = None
     """As its file says, all levels and kernels; None: ``engine`` is all there is."""
     degraded: tuple[int, ...] = ()
-    """Member numbers that are missing."""
     rebuild: bool = False
     """A rebuild runs beside the load, or alone: of ``rebuilding``, or a check of all if none is."""
     rebuilding: int | None = None
     """Member number that is being restored, on its own drive or on a spare."""
     rebuilt: float = 0.5
-    """Fraction of that member that is good already."""
     sync_speed_min: int = 1_024_000
     """Bytes per second of each member that a rebuild keeps whatever the load."""
     sync_speed_max: int = 204_800_000
     rebuild_pace: Literal["both", "waiting", "forced"] = "both"
-    """True if a rebuild waits for each of its windows, or holds its least speed; both: it waits,
+    """Whether a rebuild waits for each of its windows, or holds its least speed; both: it waits,
     and a least speed that is too low to matter is added."""
     read_policy: Literal["md", "round-robin", "shortest-queue", "first"] = "md"
     write_mostly: tuple[int, ...] = ()
-    """Member numbers of a RAID1 that serve reads only when no other can."""
     rmw_level: int = 1
     kernel: str = ""
     """The kernel whose costs ``engine`` holds; empty: the one that the profile describes."""
@@ -156,12 +157,10 @@ class Volume:
     """Threads that handle rows beside the engine's own (group_thread_cnt on every NUMA node)."""
     stripe_cache: int = 256
     stripe_cache_most: int | None = None
-    """Rows that the stripe cache may have grown to under the load; None: it is as it started."""
     bitmap: Literal["none", "internal", "external"] = "none"
     bitmap_chunk: int = 64 << 20
     bitmap_since_ps: int | None = None
     """Time since its regions were all clean, over which the load is asked about; None: for ever."""
-    """Bytes that one bit of the bitmap stands for: of a member, for RAID5/6."""
     first_dirty: float = 0.0
     """Share of random writes that are the first to a clean region of the bitmap."""
     journal: Literal["none", "ppl"] = "none"
@@ -172,10 +171,7 @@ class Volume:
     logical_sector: int = 512
     """Sector size presented; smaller than the drives' physical sector costs them a read."""
     controller: str = ""
-    """Card that it shares with volumes of the same; empty: one of its own."""
     filesystem: Literal["ext4", "xfs"] | None = None
-    """Whose journal ``fsync`` and ``fdatasync`` of files commit; None: the volume itself is used.
-    """
     member_bytes: int = 0
     """Usable size of each member: that of the smallest."""
     zone_bytes: tuple[int, ...] = ()
@@ -200,34 +196,11 @@ class Target:
 
 
 @dataclass(frozen=True)
-class Limits:
-    """Token buckets that a group's requests wait at; None: no such limit."""
-
-    iops: float | None = None
-    bytes_per_s: float | None = None
-    burst_ps: int = 0
-    """Of unused limit that is saved up at most, as time at the limit."""
-    peak_iops: float | None = None
-    peak_bytes_per_s: float | None = None
-
-
-@dataclass(frozen=True)
-class Bursts:
-    """Bursts of an open loop, and the quieter times between them."""
-
-    on_ps: int
-    off_ps: int
-    peak: float
-    """Rate in a burst over the mean rate."""
-    quiet: float = 0.0
-    """Rate between bursts over that in a burst."""
-    fixed: bool = False
-    """Lengths are as stated; else exponential with that mean."""
-
-
-@dataclass(frozen=True)
 class WorkloadGroup:
-    """Threads that do the same thing."""
+    """Threads that do the same thing.
+
+    What is not told here is the key of the same name (`nvmesim.scenario.schema.WorkloadSpec`).
+    """
 
     name: str
     targets: tuple[Target, ...]
@@ -239,29 +212,22 @@ class WorkloadGroup:
     random_fraction: float = 1.0
     """Of requests that jump (DiskSpd -rs, fio percentage_random); 0 when sequential."""
     align: int = 4096
-    """Requests start at offset + k * align."""
     offset: int = 0
     stride: int | None = None
-    """Sequential: distance between starts of requests; None: their size."""
     interlocked: bool = False
-    """Sequential: the threads of a target share one position (DiskSpd -si)."""
     thread_stride: int = 0
     """Sequential: distance between the threads' first positions (DiskSpd -T)."""
     read: float = 1.0
-    """Fraction of requests that read."""
     threads: int = 1
     """Per target or in all, as the next field says."""
     threads_are_per_target: bool = True
     outstanding: int = 1
     outstanding_per: OutstandingPer = "thread-target"
-    """True if a thread keeps ``outstanding`` at every target it opens, or over all of them."""
+    """Whether a thread keeps ``outstanding`` at every target it opens, or over all of them."""
     span: int | None = None
-    """Bytes of each target that are touched; None: all."""
     socket: int | None = None
     """Where the threads run; None: everywhere."""
     floating: Literal["spread", "pool"] = "spread"
-    """Threads that may run everywhere: dealt to the sockets in turn, where they stay; or on
-    whichever logical CPU of any socket falls idle."""
     buffers: int | None = None
     """Socket whose memory holds the data; None: the thread's own."""
     peer: int | None = None
@@ -282,7 +248,6 @@ class WorkloadGroup:
     trace: Path | None = None
     """A capture whose arrivals are replayed, open loop."""
     speed: float = 1.0
-    """Of the replay: 2.0 presses twice as hard."""
     think_ps: int = 0
     """Pause of a thread after every ``think_every`` requests."""
     think_every: int = 1
@@ -292,8 +257,8 @@ class WorkloadGroup:
     """A flush commits the journal of the file system (fsync); fdatasync finds nothing to commit."""
     write_through: bool = False
     """Writes end on the media, whatever the drive's cache (FUA; O_SYNC and O_DSYNC)."""
-    bursts: Bursts | None = None
-    limits: Limits | None = None
+    bursts: BurstsSpec | None = None
+    limits: LimitsSpec | None = None
     slo_ps: int | None = None
     """Latency that a request should not exceed."""
 

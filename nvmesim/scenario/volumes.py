@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final, cast
 
 from nvmesim import units
+from nvmesim.catalog import load as catalog
+from nvmesim.catalog.kernel import known_kernel, with_kernel
 from nvmesim.catalog.profile import RaidEngineProfile
-from nvmesim.errors import FailedArrayError, GeometryError, ScenarioError
+from nvmesim.errors import CatalogError, FailedArrayError, GeometryError, ScenarioError
 from nvmesim.raid.geometry import survives
-from nvmesim.raid.levels import LEVELS, Level, level_of
+from nvmesim.raid.levels import LEVELS, level_of
 from nvmesim.scenario.fields import shared
-from nvmesim.scenario.hardware import ResolveNotes, capacity_bytes
+from nvmesim.scenario.hardware import ResolveNotes, capacity_bytes, profile
 from nvmesim.scenario.pools import check_pool, pool_bytes, record_bytes
 from nvmesim.scenario.resolved import Drive, Volume
 from nvmesim.scenario.schema import Scenario, VolumeSpec
-from nvmesim.scenario.volume_engine import row_workers, volume_engine
 
 DEFAULT_CHUNK: Final = 512 * 1024
 """Source: mdadm's default for arrays with metadata."""
@@ -27,221 +28,321 @@ def resolve_volumes(
     scenario: Scenario, drives: tuple[Drive, ...], notes: ResolveNotes
 ) -> tuple[Volume, ...]:
     """Return the volumes; GeometryError for one that cannot be built or has failed."""
-    several = len(scenario.volume) > 1
+    for index, spec in enumerate(scenario.volume):
+        if spec.rebuild and not spec.degraded and not scenario.workload:
+            raise GeometryError(
+                f"{_key(scenario, index)}.rebuild is true and no member is missing: there is "
+                "nothing to restore; name it with degraded = [0], or say check = true to read all "
+                "members"
+            )
+    names = {drive.name for drive in drives}
     taken: dict[int, str] = {}
     volumes: list[Volume] = []
-    _check_idle(scenario)
-    names = {drive.name for drive in drives}
-    for index, spec in enumerate(scenario.volume):
-        key = f"volume.{index}" if several else "volume"
-        name = spec.name or f"volume{index}"
-        if name in names:
-            raise ScenarioError(f"{key}.name is {name!r}, which a drive or volume has")
-        names.add(name)
-        members = _members(spec, key, several, drives)
-        for member in members:
+    for index in range(len(scenario.volume)):
+        found = _Resolving(scenario, index, drives, notes)
+        if found.name in names:
+            raise ScenarioError(f"{found.key}.name is {found.name!r}, which a drive or volume has")
+        names.add(found.name)
+        for member in found.members:
             if member in taken:
                 raise ScenarioError(
-                    f"{key}.members: {drives[member].name} is in {taken[member]} already"
+                    f"{found.key}.members: {drives[member].name} is in {taken[member]} already"
                 )
-            taken[member] = name
-        volumes.append(_volume(index, name, spec, key, members, scenario, drives, notes))
+            taken[member] = found.name
+        volumes.append(found.volume())
     return _with_spares(scenario, tuple(volumes), drives, notes)
 
 
-def _check_idle(scenario: Scenario) -> None:
-    """Refuse to rebuild what is whole, where there is no load that it would run beside."""
-    for index, spec in enumerate(scenario.volume):
-        if spec.rebuild and not spec.degraded and not scenario.workload:
-            key = f"volume.{index}" if len(scenario.volume) > 1 else "volume"
+def _key(scenario: Scenario, index: int) -> str:
+    return f"volume.{index}" if len(scenario.volume) > 1 else "volume"
+
+
+class _Resolving:
+    """One volume of a scenario on its way."""
+
+    def __init__(
+        self, scenario: Scenario, index: int, drives: tuple[Drive, ...], notes: ResolveNotes
+    ) -> None:
+        self.scenario = scenario
+        self.index = index
+        self.drives = drives
+        self.notes = notes
+        self.spec: VolumeSpec = scenario.volume[index]
+        self.level = self.spec.level
+        self.key = _key(scenario, index)
+        self.name = self.spec.name or f"volume{index}"
+        self.members = self._members()
+
+    def _members(self) -> tuple[int, ...]:
+        """The drives of the volume: those named, or all but its spares."""
+        members, n = self.spec.members, len(self.drives)
+        if members is None:
+            if len(self.scenario.volume) > 1:
+                raise ScenarioError(
+                    f"{self.key}.members is missing; with several volumes each names its own"
+                )
+            return tuple(range(n - self.spec.spares))
+        for member in members:
+            if not 0 <= member < n:
+                raise ScenarioError(
+                    f"{self.key}.members names drive {member}; there are 0 to {n - 1}"
+                )
+            if members.count(member) > 1:
+                raise ScenarioError(f"{self.key}.members names drive {member} twice")
+        return members
+
+    def volume(self) -> Volume:
+        """The volume; GeometryError if it cannot be built or has failed."""
+        spec, level, key, n = self.spec, self.level, self.key, len(self.members)
+        check_pool(spec, level, key, n)
+        engine, whole = self._engine()
+        layout, copies = geometry(spec.raid, n, spec.layout, key)
+        check_degraded(spec.raid, n, layout, copies, spec.degraded, key)
+        self._check_members(engine)
+        if spec.boot and engine.boots_from == "one-domain":
+            self._check_domains(engine)
+        chunk = record_bytes(spec, key, self.notes) if level.records else spec.chunk
+        if chunk is None:
+            chunk = default_chunk(engine, n)
+            if level.has_chunks:
+                text = units.format_size(chunk)
+                self.notes.assume(f"{key}.chunk: {text}, the default of {engine.name}")
+        self._check_choices(engine, copies)
+        capacities = [capacity_bytes(self.drives[member]) for member in self.members]
+        self._check_chunk(chunk, min(capacities))
+        sizes = [size // chunk * chunk for size in capacities]
+        zoned = not level.redundant and len(set(sizes)) > 1 and engine.merge != "none"
+        self._note_mixture(sizes, zoned)
+        slowest, fastest = self._sync_speeds(engine)
+        stated = shared(spec, Volume)
+        if level.records:
+            # ZFS takes the copy with the least outstanding (vdev_mirror.c,
+            # vdev_mirror_child_select)
+            stated["read_policy"] = "shortest-queue"
+        return Volume(
+            **{
+                **stated,
+                "index": self.index,
+                "name": self.name,
+                "level": spec.raid,
+                "members": self.members,
+                "layout": layout,
+                "copies": copies,
+                "chunk": chunk,
+                "engine": engine,
+                "profile": whole if whole.kernels else None,
+                "degraded": tuple(sorted(spec.degraded)),
+                "rebuild": spec.rebuild or spec.check,
+                "write_mostly": tuple(sorted(spec.write_mostly)),
+                "workers": self._workers(engine),
+                "stripe_cache": spec.cache_rows,
+                "bitmap": spec.bitmap.kind,
+                "bitmap_chunk": spec.bitmap.chunk,
+                "bitmap_since_ps": spec.bitmap.since_clean,
+                "columns": spec.columns or engine.columns,
+                "spares": (),
+                "sync_speed_min": slowest,
+                "sync_speed_max": fastest,
+                "member_bytes": min(sizes),
+                "zone_bytes": tuple(sizes) if zoned else (),
+            }
+        )
+
+    # -- engine ---------------------------------------------------------------------------------
+
+    def _engine(self) -> tuple[RaidEngineProfile, RaidEngineProfile]:
+        """The engine at the volume's level and kernel, and as its profile is."""
+        spec, key = self.spec, self.key
+        is_stated = "engine" in spec.model_fields_set
+        reference = spec.engine if is_stated or not self.level.records else "openzfs"
+        found = profile("raid-engine", reference, self.scenario.base, f"{key}.engine")
+        engine = whole = cast(RaidEngineProfile, found)
+        if spec.raid not in engine.levels:
             raise GeometryError(
-                f"{key}.rebuild is true and no member is missing: there is nothing to restore; "
-                "name it with degraded = [0], or say check = true to read all members"
+                f"{key}.raid is {spec.raid!r}; {engine.name} has {', '.join(engine.levels)}"
             )
+        if not is_stated:
+            self.notes.assume(f"{key}.engine: {engine.name} taken")
+        if spec.kernel is not None:
+            engine = self._in_kernel(engine, spec.kernel)
+        try:
+            engine = catalog.with_level(engine, spec.raid)
+        except CatalogError as error:
+            raise ScenarioError(f"{key}.engine: by_level: {error}") from None
+        used = ["bitmap_file"] if spec.bitmap.kind == "external" else []
+        self.notes.profile(engine, "per_child", *used)
+        return engine, whole
 
-
-def _members(
-    spec: VolumeSpec, key: str, several: bool, drives: tuple[Drive, ...]
-) -> tuple[int, ...]:
-    """Return the drives of a volume: those named, or all but its spares."""
-    if spec.members is None:
-        if several:
-            raise ScenarioError(
-                f"{key}.members is missing; with several volumes each names its own"
+    def _in_kernel(self, engine: RaidEngineProfile, kernel: str) -> RaidEngineProfile:
+        key = f"{self.key}.kernel"
+        if not engine.kernels:
+            raise GeometryError(
+                f"{key} is {kernel!r}; {engine.name} is the same for all kernels; leave it out"
             )
-        return tuple(range(len(drives) - spec.spares))
-    for member in spec.members:
-        if not 0 <= member < len(drives):
-            raise ScenarioError(
-                f"{key}.members names drive {member}; there are 0 to {len(drives) - 1}"
+        try:
+            taken = known_kernel(kernel, engine.kernels)
+            changed = with_kernel(engine, kernel)
+        except CatalogError as error:
+            raise ScenarioError(f"{key} {error}") from None
+        if taken != kernel:
+            self.notes.assume(
+                f"{key}: {kernel} costs what {taken} does, the nearest earlier one that is known"
             )
-        if spec.members.count(member) > 1:
-            raise ScenarioError(f"{key}.members names drive {member} twice")
-    return spec.members
+        return changed
 
+    def _workers(self, engine: RaidEngineProfile) -> int:
+        """Threads that handle rows beside the engine's own: group_thread_cnt on each NUMA node.
 
-def _volume(
-    index: int,
-    name: str,
-    spec: VolumeSpec,
-    key: str,
-    members: tuple[int, ...],
-    scenario: Scenario,
-    drives: tuple[Drive, ...],
-    notes: ResolveNotes,
-) -> Volume:
-    level = spec.level
-    check_pool(spec, level, key, len(members))
-    engine, whole = volume_engine(spec, key, scenario, notes)
-    slowest, fastest = _sync_speeds(spec, engine)
-    layout, copies = geometry(spec.raid, len(members), spec.layout, key)
-    check_degraded(spec.raid, len(members), layout, copies, spec.degraded, key)
-    check_members(spec, key, engine, len(members))
-    if spec.boot and engine.boots_from == "one-domain":
-        _check_domains(key, engine, members, drives, scenario, notes)
-    chunk = record_bytes(spec, key, notes) if level.records else spec.chunk
-    if chunk is None:
-        chunk = default_chunk(engine, len(members))
-        if level.has_chunks:
-            notes.assume(f"{key}.chunk: {units.format_size(chunk)}, the default of {engine.name}")
-    _check_choices(spec, key, engine, copies, len(members))
-    _check_chunk(level, chunk, key, [capacity_bytes(drives[member]) for member in members])
-    sizes = [capacity_bytes(drives[member]) // chunk * chunk for member in members]
-    zoned = not level.redundant and len(set(sizes)) > 1 and engine.merge != "none"
-    _note_mixture(key, members, drives, sizes, zoned, notes)
-    own: dict[str, Any] = {
-        **shared(spec, Volume),
-        "index": index,
-        "name": name,
-        "level": spec.raid,
-        "members": members,
-        "layout": layout,
-        "copies": copies,
-        "chunk": chunk,
-        "engine": engine,
-        "profile": whole if whole.kernels else None,
-        "degraded": tuple(sorted(spec.degraded)),
-        "rebuild": spec.rebuild or spec.check,
-        "write_mostly": tuple(sorted(spec.write_mostly)),
-        "workers": row_workers(spec, key, engine, len(scenario.server.sockets)),
-        "stripe_cache": spec.cache_rows,
-        "bitmap": spec.bitmap.kind,
-        "bitmap_chunk": spec.bitmap.chunk,
-        "bitmap_since_ps": spec.bitmap.since_clean,
-        "columns": spec.columns or engine.columns,
-        "spares": (),
-        "sync_speed_min": slowest,
-        "sync_speed_max": fastest,
-        "member_bytes": min(sizes),
-        "zone_bytes": tuple(sizes) if zoned else (),
-    }
-    if level.records:
-        # ZFS takes the copy with the least outstanding (vdev_mirror.c, vdev_mirror_child_select)
-        own["read_policy"] = "shortest-queue"
-    return Volume(**own)
+        Source: Linux drivers/md/raid5.c, alloc_thread_groups: one group of workers a node.
+        """
+        count = self.spec.group_thread_cnt
+        if count is None:
+            return max(0, round(engine.workers.value) - 1) if engine.rows is not None else 0
+        if not self.level.stripe_cache or engine.rows is None:
+            raise GeometryError(
+                f"{self.key}.group_thread_cnt is {count}; only raid5 and raid6 of Linux md have "
+                f"workers, {self.spec.raid} of {engine.name} has none: leave it out"
+            )
+        return count * len(self.scenario.server.sockets)
 
+    def _sync_speeds(self, engine: RaidEngineProfile) -> tuple[int, int]:
+        """Least and most that a rebuild restores per second: md's keys, or a controller's pace."""
+        spec, given = self.spec, self.spec.model_fields_set
+        least, most = spec.sync_speed_min, spec.sync_speed_max
+        if engine.rebuild is not None:
+            own, kept = round(engine.rebuild.value), engine.rebuild.low or engine.rebuild.value
+            most = min(most, own) if "sync_speed_max" in given else own
+            least = least if "sync_speed_min" in given else round(kept)
+        return min(least, most), most
 
-def _sync_speeds(spec: VolumeSpec, engine: RaidEngineProfile) -> tuple[int, int]:
-    """Least and most that a rebuild restores per second: md's keys, or a controller's own pace."""
-    most = spec.sync_speed_max
-    if engine.rebuild is None:
-        return min(spec.sync_speed_min, most), most
-    own, kept = round(engine.rebuild.value), engine.rebuild.low or engine.rebuild.value
-    most = min(most, own) if "sync_speed_max" in spec.model_fields_set else own
-    least = spec.sync_speed_min if "sync_speed_min" in spec.model_fields_set else round(kept)
-    return min(least, most), most
+    # -- checks ---------------------------------------------------------------------------------
 
-
-def _check_choices(
-    spec: VolumeSpec, key: str, engine: RaidEngineProfile, copies: int, n_members: int
-) -> None:
-    """Refuse what the level or the engine does not have."""
-    level = spec.level
-    if spec.journal != "none" and spec.journal not in level.journals:
-        has = " and ".join(
-            other.name for other in LEVELS.values() if spec.journal in other.journals
-        )
+    def _check_members(self, engine: RaidEngineProfile) -> None:
+        """Raise GeometryError if the engine builds the level with other numbers of members only."""
+        raid, n = self.spec.raid, len(self.members)
+        if engine.members is None or engine.members[0] <= n <= engine.members[1]:
+            return
+        least, most = engine.members
+        takes = f"{least}" if least == most else f"{least} to {most}"
+        hint = ", take raid10" if raid == "raid1" and "raid10" in engine.levels else ""
         raise GeometryError(
-            f"{key}.journal is {spec.journal!r} for {spec.raid}; only {has} has one"
+            f"{self.key}: {raid} of {engine.name} takes {takes} members, it has {n}{hint}"
         )
-    if spec.write_mostly and not level.write_mostly:
-        raise GeometryError(f"{key}.write_mostly is for raid1; {spec.raid} has no such members")
-    for member in spec.write_mostly:
-        if not 0 <= member < n_members:
-            raise GeometryError(f"{key}.write_mostly names member {member}; 0 to {n_members - 1}")
-    most = spec.stripe_cache_most
-    if most is not None and most < spec.cache_rows:
-        raise GeometryError(
-            f"{key}.stripe_cache_most is {most}; the cache starts with {spec.cache_rows} rows "
-            "and grows, give at least as many"
-        )
-    for name in ("rebuild", "check"):
-        if getattr(spec, name) and not level.redundant:
-            raise GeometryError(f"{key}.{name} is true; raid0 has no redundancy to rebuild from")
-    if spec.check and (spec.rebuild or spec.degraded):
-        raise GeometryError(
-            f"{key}.check reads an array that has all its members; one that is degraded is rebuilt,"
-            " leave check out"
-        )
-    if engine.merge == "none":
+
+    def _check_choices(self, engine: RaidEngineProfile, copies: int) -> None:
+        """Refuse what the level or the engine does not have."""
+        spec, level, key, n = self.spec, self.level, self.key, len(self.members)
+        if spec.journal != "none" and spec.journal not in level.journals:
+            has = [other.name for other in LEVELS.values() if spec.journal in other.journals]
+            raise GeometryError(
+                f"{key}.journal is {spec.journal!r} for {spec.raid}; only {' and '.join(has)} has "
+                "one"
+            )
+        if spec.write_mostly and not level.write_mostly:
+            raise GeometryError(f"{key}.write_mostly is for raid1; {spec.raid} has no such members")
+        for member in spec.write_mostly:
+            if not 0 <= member < n:
+                raise GeometryError(f"{key}.write_mostly names member {member}; 0 to {n - 1}")
+        most = spec.stripe_cache_most
+        if most is not None and most < spec.cache_rows:
+            raise GeometryError(
+                f"{key}.stripe_cache_most is {most}; the cache starts with {spec.cache_rows} rows "
+                "and grows, give at least as many"
+            )
+        for name in ("rebuild", "check"):
+            if getattr(spec, name) and not level.redundant:
+                raise GeometryError(
+                    f"{key}.{name} is true; raid0 has no redundancy to rebuild from"
+                )
+        if spec.check and (spec.rebuild or spec.degraded):
+            raise GeometryError(
+                f"{key}.check reads an array that has all its members; one that is degraded is "
+                "rebuilt, leave check out"
+            )
         for name, found in (("bitmap", spec.bitmap.kind), ("journal", spec.journal)):
-            if found != "none":
+            if found != "none" and engine.merge == "none":
                 raise GeometryError(
                     f"{key}.{name} is {found!r}; {engine.name} is not Linux md, leave it out"
                 )
-    if spec.controller is not None and engine.runs_on != "controller":
-        raise GeometryError(
-            f"{key}.controller is {spec.controller!r}; {engine.name} runs on the host, leave it out"
-        )
-    columns = spec.columns or engine.columns
-    if columns is None:
-        return
-    width = columns * (copies if level.copies == "layout" else 1)
-    if width > n_members:
-        of = f" of {copies} copies" if width > columns else ""
-        raise GeometryError(f"{key}.columns is {columns}{of}; the volume has {n_members} members")
-    least = level.least
-    if width < least:
-        raise GeometryError(f"{key}.columns is {columns}; {spec.raid} needs at least {least}")
-    if not level.has_chunks:
-        raise GeometryError(f"{key}.columns is {columns}; raid1 has one column, take raid10")
+        if spec.controller is not None and engine.runs_on != "controller":
+            raise GeometryError(
+                f"{key}.controller is {spec.controller!r}; {engine.name} runs on the host, leave "
+                "it out"
+            )
+        if columns := spec.columns or engine.columns:
+            self._check_columns(columns, copies)
 
+    def _check_columns(self, columns: int, copies: int) -> None:
+        level, n = self.level, len(self.members)
+        width = columns * (copies if level.copies == "layout" else 1)
+        why = ""
+        if width > n:
+            of = f" of {copies} copies" if width > columns else ""
+            why = f"{of}; the volume has {n} members"
+        elif width < level.least:
+            why = f"; {level.name} needs at least {level.least}"
+        elif not level.has_chunks:
+            why = "; raid1 has one column, take raid10"
+        if why:
+            raise GeometryError(f"{self.key}.columns is {columns}{why}")
 
-def _note_mixture(
-    key: str,
-    members: tuple[int, ...],
-    drives: tuple[Drive, ...],
-    sizes: list[int],
-    zoned: bool,
-    notes: ResolveNotes,
-) -> None:
-    """Say what members of different sizes and kinds mean for the volume."""
-    if zoned:
-        notes.assume(f"{key}: members differ in size; beyond the shorter ones only the longer work")
-    elif len(set(sizes)) > 1:
-        unused = sum(sizes) - len(sizes) * min(sizes)
-        notes.assume(
-            f"{key}: members differ in size; {units.format_size(min(sizes))} of each used, "
-            f"{unused / sum(sizes):.0%} of the capacity lies idle"
-        )
-    kinds = sorted({drives[member].profile.name for member in members})
-    if len(kinds) > 1:
-        notes.assume(
-            f"{key}: members differ ({', '.join(kinds)}); what goes to several of them ends with "
-            "the slowest"
-        )
+    def _check_chunk(self, chunk: int, smallest: int) -> None:
+        """Raise GeometryError for a chunk that md would not take, or that no member holds."""
+        level, text = self.level, f"{self.key}.chunk is {units.format_size(chunk)}"
+        if level.has_chunks and not level.any_chunk and chunk & (chunk - 1):
+            raise GeometryError(f"{text}; {level.name} takes a power of two, as 64 KiB")
+        if level.has_chunks and smallest < chunk:
+            raise GeometryError(
+                f"{text}; the smallest member holds {units.format_size(smallest)}, at least one "
+                "chunk is needed"
+            )
 
+    def _note_mixture(self, sizes: list[int], zoned: bool) -> None:
+        """Say what members of different sizes and kinds mean for the volume."""
+        key = self.key
+        if zoned:
+            self.notes.assume(
+                f"{key}: members differ in size; beyond the shorter ones only the longer work"
+            )
+        elif len(set(sizes)) > 1:
+            unused = sum(sizes) - len(sizes) * min(sizes)
+            self.notes.assume(
+                f"{key}: members differ in size; {units.format_size(min(sizes))} of each used, "
+                f"{unused / sum(sizes):.0%} of the capacity lies idle"
+            )
+        kinds = sorted({self.drives[member].profile.name for member in self.members})
+        if len(kinds) > 1:
+            self.notes.assume(
+                f"{key}: members differ ({', '.join(kinds)}); what goes to several of them ends "
+                "with the slowest"
+            )
 
-def _check_chunk(level: Level, chunk: int, key: str, capacities: list[int]) -> None:
-    """Raise GeometryError for a chunk that md would not take, or that no member holds."""
-    text = units.format_size(chunk)
-    if level.has_chunks and not level.any_chunk and chunk & (chunk - 1):
-        raise GeometryError(f"{key}.chunk is {text}; {level.name} takes a power of two, as 64 KiB")
-    if level.has_chunks and min(capacities) < chunk:
-        raise GeometryError(
-            f"{key}.chunk is {text}; the smallest member holds "
-            f"{units.format_size(min(capacities))}, at least one chunk is needed"
-        )
+    def _check_domains(self, engine: RaidEngineProfile) -> None:
+        """Raise GeometryError if a bootable volume spans domains; other drives are dealt to some.
+
+        Source: chipict.com/tag/nvme: domains of 16 lanes, arrays across them are allowed, bootable
+        ones lie inside one.
+        """
+        names: dict[int, str] = {}
+        lanes: dict[int, int] = {}
+        for drive in self.drives:
+            adapter = None if drive.adapter is None else self.scenario.adapters[drive.adapter]
+            if adapter is not None and adapter.kind == "vmd":
+                names[drive.index] = adapter.name
+            else:
+                lanes[drive.socket] = lanes.get(drive.socket, 0) + drive.link.pcie_lanes
+                number = (lanes[drive.socket] - 1) // DOMAIN_LANES
+                names[drive.index] = f"socket {drive.socket} domain {number}"
+        found = sorted({names[member] for member in self.members})
+        if any(name.startswith("socket ") for name in found):
+            self.notes.assume(
+                f"{self.key}.boot: drives behind no VMD fill domains of 16 lanes in their order"
+            )
+        if len(found) > 1:
+            raise GeometryError(
+                f"{self.key}.boot is true and its members are in {len(found)} domains "
+                f"({', '.join(found)}); {engine.name} boots only from a volume inside one"
+            )
 
 
 def default_chunk(engine: RaidEngineProfile, n_members: int) -> int:
@@ -254,54 +355,6 @@ def default_chunk(engine: RaidEngineProfile, n_members: int) -> int:
     """
     strip = engine.strips.get(str(n_members), engine.interleave)
     return DEFAULT_CHUNK if strip is None else int(strip.value)
-
-
-def check_members(spec: VolumeSpec, key: str, engine: RaidEngineProfile, n_members: int) -> None:
-    """Raise GeometryError if the engine builds the level with other numbers of members only."""
-    if engine.members is None:
-        return
-    least, most = engine.members
-    if least <= n_members <= most:
-        return
-    takes = f"{least}" if least == most else f"{least} to {most}"
-    hint = ", take raid10" if spec.raid == "raid1" and "raid10" in engine.levels else ""
-    raise GeometryError(
-        f"{key}: {spec.raid} of {engine.name} takes {takes} members, it has {n_members}{hint}"
-    )
-
-
-def _check_domains(
-    key: str,
-    engine: RaidEngineProfile,
-    members: tuple[int, ...],
-    drives: tuple[Drive, ...],
-    scenario: Scenario,
-    notes: ResolveNotes,
-) -> None:
-    """Raise GeometryError if a bootable volume spans domains; drives behind none are dealt to some.
-
-    Source: chipict.com/tag/nvme: domains of 16 lanes, arrays across them are allowed, bootable
-    ones lie inside one.
-    """
-    names: dict[int, str] = {}
-    lanes: dict[int, int] = {}
-    for drive in drives:
-        adapter = None if drive.adapter is None else scenario.adapters[drive.adapter]
-        if adapter is not None and adapter.kind == "vmd":
-            names[drive.index] = adapter.name
-        else:
-            before = lanes.get(drive.socket, 0)
-            lanes[drive.socket] = before + drive.link.pcie_lanes
-            number = (lanes[drive.socket] - 1) // DOMAIN_LANES
-            names[drive.index] = f"socket {drive.socket} domain {number}"
-    if any(names[member].startswith("socket ") for member in members):
-        notes.assume(f"{key}.boot: drives behind no VMD fill domains of 16 lanes in their order")
-    found = sorted({names[member] for member in members})
-    if len(found) > 1:
-        raise GeometryError(
-            f"{key}.boot is true and its members are in {len(found)} domains "
-            f"({', '.join(found)}); {engine.name} boots only from a volume inside one"
-        )
 
 
 def geometry(
@@ -372,14 +425,11 @@ def _with_spares(
             )
         mine, free = free[: spec.spares], free[spec.spares :]
         volume = replace(volume, spares=tuple(mine))
-        starts = bool(mine) and "rebuild" not in spec.model_fields_set
+        given = spec.model_fields_set
+        starts = bool(mine) and "rebuild" not in given
         if volume.degraded and (volume.rebuild or starts):
             volume = _rebuilding(volume, drives, notes, starts=starts)
-        if (
-            volume.rebuild
-            and "rebuilt" not in spec.model_fields_set
-            and volume.rebuilding is not None
-        ):
+        if volume.rebuild and "rebuilt" not in given and volume.rebuilding is not None:
             notes.assume(
                 f"{volume.name}: the rebuild is half done, which is its mean; reads of that half "
                 "find their data on the new member and need no other"

@@ -17,7 +17,7 @@ from nvmesim.catalog.profile import Quantity, VolumeLimits
 from nvmesim.catalog.text import to_toml
 from nvmesim.engine.compiled.engine import CompiledEngine
 from nvmesim.model.lower import lower
-from nvmesim.scenario.resolved import Limits
+from nvmesim.scenario.schema import LimitsSpec
 from tests.calibrate.bench import drive, fio_json, simulated
 from tests.calibrate.written import scenario_of, write_blkparse
 
@@ -125,7 +125,7 @@ def test_one_thread_that_is_full_is_no_limit():
 def bursting(rate: float, burst_s: float, *, read: float, n: int = 60_000) -> np.ndarray:
     """Requests of a load that a token bucket lets run ahead at first; as `requests_of`."""
     scenario = scenario_of(drive(), 32, ((4096, 1.0),), read)
-    limits = Limits(iops=rate, burst_ps=round(burst_s * 1e12))
+    limits = LimitsSpec(iops=f"{rate}/s", burst=f"{burst_s} s")
     group = replace(scenario.workload[0], limits=limits)
     lowered = lower(replace(scenario, workload=(group,)))
     engine = CompiledEngine(lowered.network, record=True)
