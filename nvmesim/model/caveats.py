@@ -23,16 +23,8 @@ def caveats(scenario: ResolvedScenario) -> list[Warning]:
     profiles = {d.profile.name: d.profile for d in scenario.drives}
     depth = sum(g.in_flight for g in scenario.workload) / len(scenario.drives)
     reads = {g.read for g in scenario.workload} or {0.5}  # a rebuild alone does both
-    found: list[Warning] = []
-    for profile in profiles.values():
-        found += [
-            *_replayed(profile, depth),
-            *_unmeasured(profile, reads),
-            *_missed(profile, reads),
-            *_of_writes(profile, reads),
-            *_untold(profile, reads),
-        ]
-    return [*found, *_not_polled(scenario), *_crowded(scenario)]
+    of_drives = [one for p in profiles.values() for one in _of_drive(p, depth, reads)]
+    return [*of_drives, *_not_polled(scenario), *_crowded(scenario)]
 
 
 def _crowded(scenario: ResolvedScenario) -> Iterator[Warning]:
@@ -67,49 +59,34 @@ def _not_polled(scenario: ResolvedScenario) -> Iterator[Warning]:
             yield Warning("polled-volume", text, volume.name)
 
 
-def _replayed(profile: DriveProfile, depth: float) -> Iterator[Warning]:
-    table = profile.latencies
+def _of_drive(profile: DriveProfile, depth: float, reads: set[float]) -> Iterator[Warning]:
+    """What the captures of *profile* do not cover of a load with these shares of *reads*."""
+    name, table = profile.name, profile.latencies
     if table is not None and abs(depth - table.queue_depth) > 0.1 * table.queue_depth:
         text = (
-            f"{profile.name}: latencies were captured at queue depth {table.queue_depth} "
+            f"{name}: latencies were captured at queue depth {table.queue_depth} "
             f"and are replayed at {depth:g}; the prediction is not to be trusted there"
         )
-        yield Warning("replayed-depth", text, profile.name)
-
-
-def _unmeasured(profile: DriveProfile, reads: set[float]) -> Iterator[Warning]:
+        yield Warning("replayed-depth", text, name)
     if profile.writes_unmeasured and min(reads) < 1:
         text = (
-            f"{profile.name}: no writes were measured, their cost is assumed and not part of the "
+            f"{name}: no writes were measured, their cost is assumed and not part of the "
             "interval; calibrate with a capture of writes"
         )
-        yield Warning("writes-unmeasured", text, profile.name)
-
-
-def _of_writes(profile: DriveProfile, reads: set[float]) -> Iterator[Warning]:
-    if profile.write_caveat and min(reads) < 1:
-        yield Warning("writes", f"{profile.name}: {profile.write_caveat}", profile.name)
-
-
-def _missed(profile: DriveProfile, reads: set[float]) -> Iterator[Warning]:
-    """Repeat what the calibration missed of loads of this kind."""
-    kinds = {_kind(read) for read in reads}
+        yield Warning("writes-unmeasured", text, name)
+    kinds = {{1.0: "read", 0.0: "write"}.get(read, "mixed") for read in reads}
     for op, error in profile.missed.items():
-        of = "mixed" if "rw:" in op else op.removeprefix("rand")
-        if of in kinds:
+        if ("mixed" if "rw:" in op else op.removeprefix("rand")) in kinds:
             less = "less" if error > 0 else "more"
             text = (
-                f"{profile.name}: captures of {op} did {less} than this profile predicts, which is "
+                f"{name}: captures of {op} did {less} than this profile predicts, which is "
                 f"off by up to {100 * error:+.0f} % IOPS; this load may be off as much, beyond its "
                 "interval"
             )
-            yield Warning("missed", text, profile.name)
-
-
-def _untold(profile: DriveProfile, reads: set[float]) -> Iterator[Warning]:
-    """Repeat which numbers the calibration could not tell, where the load uses them."""
-    asked = {_kind(read) for read in reads}
-    unused = {"read": "write.", "write": "read."}.get(next(iter(asked)) if len(asked) == 1 else "")
+            yield Warning("missed", text, name)
+    if profile.write_caveat and min(reads) < 1:
+        yield Warning("writes", f"{name}: {profile.write_caveat}", name)
+    unused = "write." if kinds == {"read"} else "read." if kinds == {"write"} else ""
     keys = [
         key
         for key in profile.untold
@@ -118,11 +95,6 @@ def _untold(profile: DriveProfile, reads: set[float]) -> Iterator[Warning]:
     if keys:
         would = "; ".join(dict.fromkeys(profile.untold[key] for key in keys))
         text = (
-            f"{profile.name}: its captures do not determine {', '.join(keys)}; "
-            f"captures that would: {would}"
+            f"{name}: its captures do not determine {', '.join(keys)}; captures that would: {would}"
         )
-        yield Warning("untold", text, profile.name)
-
-
-def _kind(read: float) -> str:
-    return {1.0: "read", 0.0: "write"}.get(read, "mixed")
+        yield Warning("untold", text, name)

@@ -140,25 +140,30 @@ class RaidGeometry:
             value = getattr(self, key)
             if value not in known:
                 raise GeometryError(f"{key} is {value!r}; {nearest(str(value), known)}")
-        if self.rmw_level not in (0, 1, 2):
-            raise GeometryError(f"rmw_level is {self.rmw_level}; md knows 0, 1 and 2")
-        if self.journal != "none" and self.journal not in self.record.journals:
-            raise GeometryError(
-                f"journal is {self.journal!r} for {self.record.name}; only raid5 has one"
-            )
-        if self.max_sectors < BLOCK or self.max_sectors % 512:
-            raise GeometryError(
-                f"max_sectors is {self.max_sectors} bytes; it is a multiple of 512 of at least 4096"
-            )
-        if self.max_segments < 1:
-            raise GeometryError(f"max_segments is {self.max_segments}; it is at least 1")
-        if self.stripe_cache < 17:
-            raise GeometryError(
-                f"stripe_cache is {self.stripe_cache} rows; md takes 17 to 32768 (256 is its"
-                " default)"
-            )
-        if not 0.0 <= self.rebuilt <= 1.0:
-            raise GeometryError(f"rebuilt is {self.rebuilt}; it is a fraction from 0 to 1")
+        most, rows = self.max_sectors, self.stripe_cache
+        journals = ("none", *self.record.journals)
+        for is_right, problem in (
+            (self.rmw_level in (0, 1, 2), f"rmw_level is {self.rmw_level}; md knows 0, 1 and 2"),
+            (
+                self.journal in journals,
+                f"journal is {self.journal!r} for {self.record.name}; only raid5 has one",
+            ),
+            (
+                most >= BLOCK and not most % 512,
+                f"max_sectors is {most} bytes; it is a multiple of 512 of at least 4096",
+            ),
+            (self.max_segments >= 1, f"max_segments is {self.max_segments}; it is at least 1"),
+            (
+                rows >= 17,
+                f"stripe_cache is {rows} rows; md takes 17 to 32768 (256 is its default)",
+            ),
+            (
+                0.0 <= self.rebuilt <= 1.0,
+                f"rebuilt is {self.rebuilt}; it is a fraction from 0 to 1",
+            ),
+        ):
+            if not is_right:
+                raise GeometryError(problem)
 
     def _check_members(self) -> None:
         for key in ("degraded", "rebuilding", "write_mostly"):
@@ -177,10 +182,19 @@ class RaidGeometry:
                 f"rotational has {len(self.rotational)} flags for {self.members} members; give one"
                 " each"
             )
-        lost = tuple(sorted({*self.degraded, *self.rebuilding}))
-        if lost and not survives(self.level, self.members, self.layout_name, lost):
-            text = _failed_text(self.level, self.members, self.layout_name, lost)
-            raise FailedArrayError(text, lost)
+        if not survives(self.level, self.members, self.layout_name, self.lost):
+            raise FailedArrayError(self._failed_text(), self.lost)
+
+    def _failed_text(self) -> str:
+        record, lost = self.record, self.lost
+        names = " and ".join(str(member) for member in lost)
+        missing = f"members {names} are missing" if len(lost) > 1 else f"member {names} is missing"
+        name, why = record.name, f" and it survives {record.survives(self.members)}"
+        remedy = "restore a member or take a level with more redundancy"
+        if record.copies == "layout":
+            name, why = f"{name} {self.layout_name}", ", which hold every copy of some chunk"
+            remedy = "restore a member or take more copies"
+        return f"{name} of {self.members} members has failed: {missing}{why}; {remedy}"
 
     @cached_property
     def record(self) -> Level:
@@ -256,21 +270,3 @@ def copy_sets(layout: str, n_members: int, copies: int) -> list[set[int]]:
     """
     step = copies if layout == "near" else 1
     return [{(k * step + j) % n_members for j in range(copies)} for k in range(n_members)]
-
-
-def _failed_text(level: int, members: int, layout: str, lost: tuple[int, ...]) -> str:
-    names = " and ".join(str(member) for member in lost)
-    verb = "members " + names + " are" if len(lost) > 1 else "member " + names + " is"
-    record = level_of(level)
-    name = f"{record.name} {layout}" if record.copies == "layout" else record.name
-    if record.copies == "layout":
-        why = "hold every copy of some chunk"
-        return (
-            f"{name} of {members} members has failed: {verb} missing, which {why}; restore a"
-            " member or take more copies"
-        )
-    survived = record.survives(members)
-    return (
-        f"{name} of {members} members has failed: {verb} missing and it survives {survived};"
-        " restore a member or take a level with more redundancy"
-    )

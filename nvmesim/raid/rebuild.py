@@ -7,7 +7,6 @@ size into which the rows of raid5/6 merge; the md ground truth has no resync.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -25,21 +24,6 @@ PARITY_UNIT: Final = 128 * KIB
 """Assumed: rows in one command when md resyncs raid5/6, a plug's worth (BLK_PLUG_FLUSH_SIZE)."""
 
 
-def rebuilding(geometry: RaidGeometry, member: int, rebuilt: float) -> RaidGeometry:
-    """*geometry* with missing *member* replaced by a spare that is rebuilt to a fraction.
-
-    >>> rebuilding(RaidGeometry(5, 4, 65536, degraded=(2,)), 2, 0.25).rebuilding
-    (2,)
-    """
-    _check_spare(geometry, member)
-    return replace(
-        geometry,
-        degraded=tuple(m for m in geometry.degraded if m != member),
-        rebuilding=(*(m for m in geometry.rebuilding if m != member), member),
-        rebuilt=rebuilt,
-    )
-
-
 def rebuild_plan_table(geometry: RaidGeometry, spare_member: int) -> PlanTable:
     """Background requests that restore *spare_member*: phase 0 reads survivors, phase 1 writes it.
 
@@ -51,7 +35,13 @@ def rebuild_plan_table(geometry: RaidGeometry, spare_member: int) -> PlanTable:
     >>> [len(phase) for phase in table.plan(0)]
     [3, 1]
     """
-    _check_spare(geometry, spare_member)
+    if not geometry.record.redundant:
+        raise GeometryError("raid0 has no redundancy; a lost member cannot be rebuilt")
+    if spare_member not in geometry.lost:
+        lost = ", ".join(str(m) for m in geometry.lost) or "none"
+        raise GeometryError(
+            f"member {spare_member} is not missing, so there is nothing to rebuild; missing: {lost}"
+        )
     size = _unit(geometry)
     live = _live(geometry, (*geometry.lost, spare_member))
     writes = (((spare_member,), True, size, 1),)
@@ -79,16 +69,6 @@ def check_plan_table(geometry: RaidGeometry) -> PlanTable:
     bios = size // BLOCK if geometry.record.stripe_cache else 1
     reads = tuple(((member,), False, size, bios) for member in _live(geometry, geometry.lost))
     return _cycle(geometry, [(reads, ())], size)
-
-
-def _check_spare(geometry: RaidGeometry, member: int) -> None:
-    if not geometry.record.redundant:
-        raise GeometryError("raid0 has no redundancy; a lost member cannot be rebuilt")
-    if member not in geometry.lost:
-        lost = ", ".join(str(m) for m in geometry.lost) or "none"
-        raise GeometryError(
-            f"member {member} is not missing, so there is nothing to rebuild; missing: {lost}"
-        )
 
 
 def _unit(geometry: RaidGeometry) -> int:

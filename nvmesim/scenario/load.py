@@ -13,7 +13,6 @@ from pydantic import ValidationError
 from nvmesim.catalog import load as catalog
 from nvmesim.catalog.paths import outside
 from nvmesim.catalog.problems import first_problem
-from nvmesim.catalog.profile import PlatformProfile
 from nvmesim.errors import CatalogError, InputError, ScenarioError
 from nvmesim.limits import MOST_KEY_PARTS
 from nvmesim.scenario.resolve import resolve
@@ -183,11 +182,8 @@ def _with_platform(tables: Mapping[str, Any]) -> dict[str, Any]:
         platform = catalog.get("platform", name)
     except CatalogError as error:
         raise ScenarioError(f"server.platform: {error}") from None
-    if not isinstance(platform, PlatformProfile):  # pragma: no cover - get returns its kind
-        raise ScenarioError(f"server.platform: {name!r} is not a known platform")
     merged["server"] = {**platform.server, **server}
-    if platform.adapters:
-        merged.setdefault("adapters", [dict(adapter) for adapter in platform.adapters])
-    if platform.drives:
-        merged.setdefault("drives", [dict(drive) for drive in platform.drives])
+    for key, parts in (("adapters", platform.adapters), ("drives", platform.drives)):
+        if parts:
+            merged.setdefault(key, [dict(part) for part in parts])
     return merged

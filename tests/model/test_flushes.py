@@ -113,7 +113,7 @@ def test_what_is_not_modelled_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("filesystem", ["ext4", "xfs"])
 @pytest.mark.parametrize(
-    "volume", [None, {"raid": "raid0", "chunk": "64 KiB"}, {"raid": "raid1"}], ids=str
+    "volume", [None, *({"raid": raid} for raid in ("raid0", "raid1", "raid10"))], ids=str
 )
 def test_both_engines_complete_every_request_alike(
     tmp_path: Path, filesystem: str, volume: dict[str, str] | None

@@ -5,7 +5,7 @@ import pytest
 import nvmesim as ns
 from nvmesim.errors import GeometryError
 from nvmesim.raid.geometry import RaidGeometry
-from nvmesim.raid.rebuild import check_plan_table, rebuild_plan_table, rebuilding
+from nvmesim.raid.rebuild import check_plan_table, rebuild_plan_table
 from nvmesim.raid.tables import expectation
 from nvmesim.scenario.load import scenario_from_dict
 from tests.raid.test_table import check_arrays
@@ -46,15 +46,6 @@ def test_a_check_reads_all_members():
     assert expectation(check_plan_table(RaidGeometry(1, 3))).reads == 3
     assert expectation(check_plan_table(RaidGeometry(6, 6, 64 * KIB))).writes == 0
     assert expectation(check_plan_table(RaidGeometry(10, 4, 64 * KIB))).read_bios == 4
-
-
-def test_a_spare_takes_the_place_of_a_lost_member():
-    geometry = RaidGeometry(6, 6, 64 * KIB, degraded=(1, 2))
-    spare = rebuilding(geometry, 2, 0.5)
-    assert (spare.degraded, spare.rebuilding, spare.rebuilt) == ((1,), (2,), 0.5)
-    assert rebuilding(spare, 1, 0.5).rebuilding == (1, 2)
-    later = rebuilding(spare, 2, 0.75)
-    assert (later.degraded, later.rebuilding, later.rebuilt) == ((1,), (2,), 0.75)
 
 
 @pytest.mark.parametrize(

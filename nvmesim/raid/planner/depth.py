@@ -20,8 +20,8 @@ from typing import Final
 from nvmesim.raid.geometry import RAID5_MAX_REQUEST, RaidGeometry
 from nvmesim.raid.map import BLOCK
 from nvmesim.raid.planner.budget import check_commands, keep, spend
-from nvmesim.raid.planner.merge import RowRun, merge_rows
-from nvmesim.raid.planner.parity import ParityPlanner, Span
+from nvmesim.raid.planner.merge import RowRun
+from nvmesim.raid.planner.parity import ParityPlanner, Span, children_of
 from nvmesim.raid.planner.pieces import RawChild
 from nvmesim.raid.planner.row import N_BUCKETS
 
@@ -252,7 +252,13 @@ class DepthModel:
     ) -> None:
         data_members = self._geometry.stripe_roles[turn][0]
         data = {member: index for index, member in enumerate(data_members)}
-        idle = [o for o in owners if not self._has_data(cell, o, members, data_members)]
+        holders = {
+            owner
+            for index, group in cell.waiting.items()
+            if data_members[index] in members
+            for owner in group
+        }
+        idle = [owner for owner in owners if owner not in holders]
         # Parity goes to requests that would otherwise have nothing to write, else to the last.
         takers = idle or owners[-1:]
         n_parity = 0
@@ -272,15 +278,6 @@ class DepthModel:
             logged = 0 if len(members) == self._geometry.members else rows
             log = ((parity,), True, 0, (1 + logged) * BLOCK, 1)
             self._shares[takers[0]].logs.append(log)
-
-    @staticmethod
-    def _has_data(
-        cell: _Cell, owner: int, members: Sequence[int], data_members: Sequence[int]
-    ) -> bool:
-        return any(
-            owner in group and data_members[index] in members
-            for index, group in cell.waiting.items()
-        )
 
     def _complete(self, cell: _Cell) -> None:
         for request in cell.writing:
@@ -308,17 +305,15 @@ class DepthModel:
     def _plan(self, share: _Share) -> list[list[RawChild]]:
         """What a request that has finished did; its rows are not needed any more."""
         log = [share.logs] if self._geometry.journal == "ppl" else []
-        reads = self._children(share.reads, is_write=False)
-        plan = [reads, *log, self._children(share.writes, is_write=True)]
+        reads, writes = (
+            children_of(
+                self._planner.commands(sorted(runs, key=lambda run: run[1])), is_write=is_write
+            )
+            for runs, is_write in ((share.reads, False), (share.writes, True))
+        )
+        plan = [reads, *log, writes]
         commands = sum(map(len, plan))
         check_commands(commands)
         keep(commands)
         share.reads, share.writes, share.logs = [], [], []
         return plan
-
-    def _children(self, runs: list[RowRun], *, is_write: bool) -> list[RawChild]:
-        planner = self._planner
-        commands = merge_rows(
-            sorted(runs, key=lambda r: r[1]), planner.newest_first, planner.max_bytes
-        )
-        return [((c.member,), is_write, c.start, c.end - c.start, c.bios) for c in commands]

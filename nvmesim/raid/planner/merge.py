@@ -100,15 +100,6 @@ def merge_bios(bios: Iterable[Bio], newest_first: bool, max_bytes: int) -> list[
     return plug.done
 
 
-def unmerged(bios: Iterable[Bio]) -> list[Command]:
-    """Commands without a plug: one a bio.
-
-    >>> len(unmerged([(0, 0, 65536), (0, 65536, 65536)]))
-    2
-    """
-    return [Command(member, start, start + length, 1) for member, start, length in bios]
-
-
 def merge_rows(runs: Iterable[RowRun], newest_first: bool, max_bytes: int) -> list[Command]:
     """Commands that the members see when md submits rows of 4 KiB bios under one plug.
 

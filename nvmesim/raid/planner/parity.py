@@ -9,7 +9,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Final
 
 from nvmesim.raid.geometry import RAID5_MAX_REQUEST, Op, RaidGeometry
@@ -92,17 +91,13 @@ class ParityPlanner:
         self._rows = geometry.chunk // BLOCK
         self._absent = _mask(geometry.degraded)
         self._lost = _mask(geometry.lost)
+        # a command holds a segment for each page, unlike those of a user's huge pages
+        limit = min(geometry.max_sectors, geometry.max_segments * BLOCK)
+        self._max_bytes = limit // BLOCK * BLOCK
 
-    @cached_property
-    def newest_first(self) -> bool:
-        """The order in which a plug is searched."""
-        return self.geometry.kernel == "6.1"
-
-    @cached_property
-    def max_bytes(self) -> int:
-        """Bytes of pages that one command holds: a segment each, unlike a user's huge pages."""
-        geometry = self.geometry
-        return min(geometry.max_sectors, geometry.max_segments * BLOCK) // BLOCK * BLOCK
+    def commands(self, runs: list[RowRun]) -> list[Command]:
+        """Commands of rows that are submitted together, as the block layer merges them."""
+        return merge_rows(runs, self.geometry.kernel == "6.1", self._max_bytes)
 
     def read(
         self, offset: int, length: int, cache: StripeCache | None = None, *, below: bool = False
@@ -112,7 +107,7 @@ class ParityPlanner:
             return self._direct_read(offset, length)
         ranges = self.ranges("read", offset, length, cache, below=below)
         runs = [(r.work.reads, r.first_row, r.n_rows) for r in ranges if r.work.reads]
-        return _children(self._merge(runs), is_write=False)
+        return children_of(self.commands(runs), is_write=False)
 
     def _direct_read(self, offset: int, length: int) -> list[RawChild]:
         """One bio a chunk; a request over 1 MiB is cut there first, from its own start."""
@@ -132,10 +127,10 @@ class ParityPlanner:
         """Phases of a write: reads, the partial parity log if there is one, writes."""
         ranges = self.ranges("write", offset, length, cache, below=below)
         reads = [(r.work.reads, r.first_row, r.n_rows) for r in ranges if r.work.reads]
-        phases = [_children(self._merge(reads), is_write=False)]
+        phases = [children_of(self.commands(reads), is_write=False)]
         if self.geometry.journal == "ppl":
             log, commands = self._log_and_write(ranges)
-            return [*phases, log, _children(commands, is_write=True)]
+            return [*phases, log, children_of(commands, is_write=True)]
         # Rows that need no read are written at once, the others later: the two never merge.
         commands = []
         for waited in (False, True):
@@ -144,8 +139,8 @@ class ParityPlanner:
                 for r in ranges
                 if bool(r.work.reads) is waited and r.work.writes
             ]
-            commands += self._merge(runs)
-        return [*phases, _children(commands, is_write=True)]
+            commands += self.commands(runs)
+        return [*phases, children_of(commands, is_write=True)]
 
     def ranges(
         self, op: Op, offset: int, length: int, cache: StripeCache | None, *, below: bool
@@ -205,9 +200,6 @@ class ParityPlanner:
             found = self._masks[key] = _mask(m for i, m in enumerate(data) if blocks >> i & 1)
         return found
 
-    def _merge(self, runs: list[RowRun]) -> list[Command]:
-        return merge_rows(runs, self.newest_first, self.max_bytes)
-
     def _log_and_write(self, ranges: list[RowRange]) -> tuple[list[RawChild], list[Command]]:
         """Partial parity log writes, a block of header and a block for each row that is not full.
 
@@ -221,7 +213,7 @@ class ParityPlanner:
                 rows = sum(p.n_rows for p in batch if p.logged and p.parity == parity)
                 if not self._absent >> parity & 1:
                     log.append(((parity,), True, 0, (1 + rows) * BLOCK, 1))
-            commands += self._merge([(p.work.writes, p.first_row, p.n_rows) for p in batch])
+            commands += self.commands([(p.work.writes, p.first_row, p.n_rows) for p in batch])
         return log, commands
 
 
@@ -250,5 +242,6 @@ def _mask(members: Iterator[int] | tuple[int, ...]) -> int:
     return mask
 
 
-def _children(commands: list[Command], *, is_write: bool) -> list[RawChild]:
+def children_of(commands: list[Command], *, is_write: bool) -> list[RawChild]:
+    """*commands* as children of a plan."""
     return [((c.member,), is_write, c.start, c.end - c.start, c.bios) for c in commands]

@@ -13,7 +13,7 @@ from typing import Final
 
 from nvmesim.raid.geometry import Op, RaidGeometry
 from nvmesim.raid.map import Place
-from nvmesim.raid.planner.merge import Bio, Command, merge_bios, unmerged
+from nvmesim.raid.planner.merge import merge_bios
 
 BARRIER_UNIT: Final = 64 << 20
 """Source: Linux drivers/md/raid1.h, BARRIER_UNIT_SECTOR_SIZE, since 4.11."""
@@ -115,29 +115,23 @@ def plan_pieces(
     else:
         pieces = submission_pieces(offset, length, geometry.max_sectors, split_unit(geometry))
     if op == "read":
-        return [_read(geometry, start, size, below) for start, size in pieces]
+        found = []
+        for start, size in pieces:
+            order = read_order(geometry, geometry.address_map.locate(start), below)
+            found.append((tuple(member for member, _ in order), False, order[0][1], size, 1))
+        return found
     bios = [
         (member, member_offset, size)
         for start, size in pieces
         for member, member_offset in geometry.address_map.locate(start)
         if member not in geometry.degraded
     ]
-    commands = _merge_writes(geometry, bios)
+    # Kernel 6.1 plugs a write as a whole; 6.12 does so only for the sake of a bitmap.
+    newest_first = geometry.kernel == "6.1"
+    if not newest_first and (level == 0 or geometry.bitmap == "none"):
+        return [((member,), True, start, size, 1) for member, start, size in bios]
+    commands = merge_bios(bios, newest_first, geometry.max_sectors)
     return [((c.member,), True, c.start, c.end - c.start, c.bios) for c in commands]
-
-
-def _merge_writes(geometry: RaidGeometry, bios: Sequence[Bio]) -> list[Command]:
-    """Kernel 6.1 plugs a write as a whole; 6.12 does so only for the sake of a bitmap."""
-    plugged = geometry.kernel == "6.1" or (geometry.level != 0 and geometry.bitmap != "none")
-    if not plugged:
-        return unmerged(bios)
-    return merge_bios(bios, geometry.kernel == "6.1", geometry.max_sectors)
-
-
-def _read(geometry: RaidGeometry, offset: int, length: int, below: bool) -> RawChild:
-    places = geometry.address_map.locate(offset)
-    order = read_order(geometry, places, below)
-    return tuple(member for member, _ in order), False, order[0][1], length, 1
 
 
 def read_order(geometry: RaidGeometry, places: Sequence[Place], below: bool) -> list[Place]:

@@ -135,14 +135,17 @@ def _load(name: str, given: dict[str, str], where: str) -> ParsedLoad:
     depth, files = job.iodepth() or 1, job.filenames()
     align = job.size("ba") if "," not in given.get("ba", "") else None
     means = {op: sum(size * share for size, share in mixes[op]) for op in ops}
-    stride = None if mode.number is None else mixes["read"][0][0] + mode.number
-    span, span_percent = _span(job, len(files))
+    span = span_percent = None
+    for option, parts in (("size", max(len(files), 1)), ("filesize", 1)):  # the latter goes first
+        if option in given:
+            span_percent = job.percent(option)
+            size = None if span_percent is not None else job.size(option)
+            span = None if size is None else size // parts
     offset_percent = job.percent("offset")
+    differs = mode.direction == "mixed" and mixes["write"] != sizes
     fields: dict[str, Any] = {
         "block_sizes": sizes,
-        "write_block_sizes": mixes["write"]
-        if mode.direction == "mixed" and mixes["write"] != sizes
-        else None,
+        "write_block_sizes": mixes["write"] if differs else None,
         "access": mode.access,
         "align": align or min(size for mix in mixes.values() for size, _ in mix),
         "read": read,
@@ -159,21 +162,16 @@ def _load(name: str, given: dict[str, str], where: str) -> ParsedLoad:
         "random_fraction": job.random_fraction(),
         "span": span,
         "offset": (job.size("offset") or 0) if offset_percent is None else 0,
-        **({"stride": stride} if mode.access == "sequential" else {}),
         **_syncs(job, mode.direction),
-        **_rings(job, depth),
     }
+    if mode.access == "sequential" and mode.number is not None:
+        fields["stride"] = mixes["read"][0][0] + mode.number
+    for option in ("iodepth_batch", "iodepth_batch_submit"):  # 0 is the whole depth
+        if option in given:
+            fields["batch"] = min(depth, job.whole(option, 1, 0, 65536) or depth)
+    if job.whole("sqthread_poll", 0, 0, 1):
+        fields["sqpoll"] = True
     return ParsedLoad(name, fields, files, span_percent, offset_percent, tuple(_ignored(job)))
-
-
-def _span(job: FioOptions, n_files: int) -> tuple[int | None, float | None]:
-    """Return (bytes, percent) of each file: filesize, or size divided by the number of files."""
-    for option, parts in (("filesize", 1), ("size", max(n_files, 1))):
-        if option in job.given:
-            percent = job.percent(option)
-            size = None if percent is not None else job.size(option)
-            return (None if size is None else size // parts), percent
-    return None, None
 
 
 def _syncs(job: FioOptions, direction: str) -> dict[str, Any]:
@@ -181,23 +179,12 @@ def _syncs(job: FioOptions, direction: str) -> dict[str, Any]:
     fsync = job.whole("fsync", 0, 0, 10**9)
     every = fsync or job.whole("fdatasync", 0, 0, 10**9)
     mode = job.given.get("sync", "none").lower()
-    if mode not in ("0", "none", "", "1", "sync", "dsync"):
+    through = mode in ("1", "sync", "dsync")
+    if not through and mode not in ("0", "none", ""):
         job.unreadable("sync", "needs none, sync or dsync")
     if direction == "read":
         return {}
-    through = mode in ("1", "sync", "dsync")
     return {"sync_every": every, "write_through": through, "commits": bool(fsync)}
-
-
-def _rings(job: FioOptions, depth: int) -> dict[str, Any]:
-    """Options of batches, where 0 is the whole depth, and of the kernel's thread that submits."""
-    found: dict[str, Any] = {}
-    for name in ("iodepth_batch", "iodepth_batch_submit"):
-        if name in job.given:
-            found["batch"] = min(depth, job.whole(name, 1, 0, 65536) or depth)
-    if job.whole("sqthread_poll", 0, 0, 1):
-        found["sqpoll"] = True
-    return found
 
 
 def _ignored(job: FioOptions) -> list[str]:
