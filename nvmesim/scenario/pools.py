@@ -6,7 +6,7 @@ from typing import Final
 
 from nvmesim import units
 from nvmesim.errors import GeometryError, ScenarioError
-from nvmesim.raid.levels import LEVELS, Level
+from nvmesim.raid.levels import POOL_LEVELS, Level
 from nvmesim.raid.planner.records import SECTOR, allocated_sectors
 from nvmesim.scenario.hardware import ResolveNotes
 from nvmesim.scenario.resolved import Volume, WorkloadGroup
@@ -28,10 +28,9 @@ def check_pool(spec: VolumeSpec, level: Level, key: str, n_members: int) -> None
     """Refuse keys that the level has no use for, and pools that `zpool create` does not make."""
     if not level.records:
         if spec.recordsize is not None:
-            those = ", ".join(name for name, other in LEVELS.items() if other.records)
             raise GeometryError(
-                f"{key}.recordsize is {units.format_size(spec.recordsize)}; only ZFS ({those}) has "
-                f"records, {level.name} has chunk"
+                f"{key}.recordsize is {units.format_size(spec.recordsize)}; only ZFS "
+                f"({', '.join(POOL_LEVELS)}) has records, {level.name} has chunk"
             )
         return
     for name in _NOT_OF_ZFS:
@@ -40,11 +39,7 @@ def check_pool(spec: VolumeSpec, level: Level, key: str, n_members: int) -> None
             if name in ("rebuild", "check", "spares"):
                 hint = ": resilver and scrub are not modelled"
             raise GeometryError(f"{key}.{name} is not for {level.name}{hint}; leave it out")
-    _check_width(spec, level, key, n_members)
-
-
-def _check_width(spec: VolumeSpec, level: Level, key: str, n_members: int) -> None:
-    """Each vdev has as many members: of a raidz its ``columns``, of a mirror its copies."""
+    # each vdev has as many members: of a raidz its columns, of a mirror its copies
     width = spec.columns
     if level.mirrored:
         if width is not None:
