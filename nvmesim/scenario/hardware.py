@@ -290,9 +290,9 @@ def _equal_drives(
     notes.profile(in_state)
     adapter = _adapter_of(spec, adapters, key)
     root = _root_of(spec.root, roots, key)
-    socket = spec.socket or 0
-    if root is not None or adapter is not None:
-        socket = (root or adapter or sockets[0]).socket
+    socket, holder = spec.socket or 0, root or adapter
+    if holder is not None:
+        socket = holder.socket
     elif spec.socket is None and len(sockets) > 1:
         notes.assume(f"{key}: socket not stated, 0 taken")
     check_socket(socket, sockets, f"{key}.socket")
