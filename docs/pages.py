@@ -18,7 +18,7 @@ from pydantic.fields import FieldInfo
 import nvmesim
 from nvmesim import catalog
 from nvmesim.catalog import profile as profiles
-from nvmesim.catalog.text import show_quantity, show_value, what_is
+from nvmesim.catalog.toml import show_quantity, show_value, what_is
 from nvmesim.cli.main import nvmesim as group
 from nvmesim.scenario import schema
 

@@ -19,7 +19,7 @@ from typing import Any
 from nvmesim.calibrate.datasheet import Sheet
 from nvmesim.calibrate.drive.sheet import fit_datasheet
 from nvmesim.catalog.profile import CpuProfile, DriveProfile, Frozen, Quantity
-from nvmesim.catalog.text import to_toml
+from nvmesim.catalog.toml import to_toml
 from nvmesim.units import parse_size, parse_time_ps
 
 HERE = Path(__file__).parent

@@ -22,7 +22,7 @@ from nvmesim.calibrate.stack.fit import fit_stack
 from nvmesim.catalog import load
 from nvmesim.catalog.links import parse_link
 from nvmesim.catalog.profile import DriveProfile, Quantity, StackProfile
-from nvmesim.catalog.text import to_toml
+from nvmesim.catalog.toml import to_toml
 
 HERE = Path(__file__).parent
 ROWS = HERE.parent / "published" / "980pro-depth" / "rows.csv"

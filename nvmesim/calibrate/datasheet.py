@@ -18,7 +18,7 @@ from typing import Final
 
 from nvmesim.calibrate.points import LONE_S, Point, bounded_depth
 from nvmesim.catalog.links import parse_link
-from nvmesim.catalog.load import read_toml
+from nvmesim.catalog.toml import read_toml
 from nvmesim.errors import CaptureError, UnitError, nearest
 
 LARGE: Final = 131072

@@ -7,8 +7,8 @@ byte by byte, so a ceiling such as "150k IOPS over SATA" comes out instead of be
 How close the published 4 KiB ceilings (Team, 2019 scaling article: SATA3 150k, SAS3 300k, NVMe over
 4 GB/s 1,000k) come out: they are payload over the encoded wire rate and nothing else (600 MB/s,
 1.2 GB/s, 4 GB/s over 4096 bytes give 146k, 293k, 977k). With frames and commands counted,
-`command_ceiling` gives 142k, 276k and 850k: 6, 8 and 15 % below the published. `overheads` says
-what takes them. With 128-byte payloads PCIe 3.0 x4 carries 785k.
+`command_ceiling` gives 142k, 276k and 850k: 6, 8 and 15 % below the published. With 128-byte
+payloads PCIe 3.0 x4 carries 785k.
 """
 
 from __future__ import annotations
@@ -56,6 +56,18 @@ PAYLOADS: Final = (128, 256, 512, 1024, 2048, 4096)
 _SKP_SHARE: Final = Fraction(4, 1538)
 _ACK_DELAY_SYMBOLS: Final = {1: 19, 2: 70}
 _SQE_BYTES, _CQE_BYTES, _WORD_BYTES = 64, 16, 4
+
+# Source: Serial ATA specification, FIS layouts: register 5, setup 7, status 2 dwords, one dword of
+# header on data, each between SOF, CRC and EOF (3 dwords). Handshake primitives between frames are
+# not counted (assumed hidden), so the real ceiling is somewhat lower.
+_FIS_FRAME: Final = {"register": 20 + 12, "setup": 28 + 12, "status": 8 + 12, "data": 4 + 12}
+
+SSP_FRAME_BYTES: Final = 24 + 4 + 8
+"""Header, CRC, SOF and EOF of an SSP frame of up to 1,024 bytes. Source: Fujitsu MBA3073RC SAS
+interface manual, tables 1.32 and 1.33."""
+_SSP_COMMAND, _SSP_READY, _SSP_RESPONSE = 28, 12, 24
+_SSP_OPEN: Final = 40
+"""Open and close of a connection. Assumed: an address frame of 32 bytes with its primitives."""
 
 UPI_EFFICIENCY: Final = 0.82
 """Data bytes per raw byte between sockets. Measured: Memory Latency Checker read 50.9 GB/s across
@@ -134,9 +146,19 @@ def parse_link(text: str) -> Link:
     kind, generation, lanes = match.group(1), int(match.group(2)), int(match.group(3) or 0)
     if kind == "pcie":
         return pcie(generation, lanes)
-    if kind == "dmi":
-        return _dmi(generation, lanes)
-    return _serial(kind, generation, lanes)
+    if kind == "dmi":  # 3 and 4 are PCIe 3 and 4 lanes, four unless said otherwise (Intel)
+        if generation not in (3, 4):
+            raise UnitError(f"'dmi{generation}' is not a generation; write 'dmi3 x4' or 'dmi4 x8'")
+        return replace(pcie(generation, lanes or 4), kind="dmi")
+    if kind == "sata":  # 1.5, 3, 6 Gb/s, half duplex
+        if generation not in (1, 2, 3) or lanes not in (0, 1):
+            raise UnitError(f"'sata{generation}' with {lanes} lanes is not a link; write 'sata3'")
+        return Link("sata", generation, 1, 150e6 * 2 ** (generation - 1), full_duplex=False)
+    if generation not in (1, 2, 3, 4):
+        raise UnitError(f"'sas{generation}' is not a generation; SAS has 1 to 4")
+    # 3, 6, 12, 22.5 Gb/s with their encodings
+    rate = 300e6 * 2 ** (generation - 1) if generation < 4 else 22.5e9 * 128 / 150 / 8
+    return Link("sas", generation, lanes or 1, rate * (lanes or 1))
 
 
 def pcie(generation: int, lanes: int) -> Link:
@@ -154,26 +176,6 @@ def pcie(generation: int, lanes: int) -> Link:
     return Link("pcie", generation, lanes, float(rate * lanes))
 
 
-def _dmi(generation: int, lanes: int) -> Link:
-    """DMI 3 and 4 are PCIe 3 and 4 lanes, four unless said otherwise. Source: Intel platforms."""
-    if generation not in (3, 4):
-        raise UnitError(f"'dmi{generation}' is not a generation; write 'dmi3 x4' or 'dmi4 x8'")
-    link = pcie(generation, lanes or 4)
-    return Link("dmi", generation, link.lanes, link.raw_bytes_per_s)
-
-
-def _serial(kind: str, generation: int, lanes: int) -> Link:
-    """SATA (1.5, 3, 6 Gb/s, half duplex) and SAS (3, 6, 12, 22.5 Gb/s) with their encodings."""
-    if kind == "sata":
-        if generation not in (1, 2, 3) or lanes not in (0, 1):
-            raise UnitError(f"'sata{generation}' with {lanes} lanes is not a link; write 'sata3'")
-        return Link("sata", generation, 1, 150e6 * 2 ** (generation - 1), full_duplex=False)
-    if generation not in (1, 2, 3, 4):
-        raise UnitError(f"'sas{generation}' is not a generation; SAS has 1 to 4")
-    rate = 300e6 * 2 ** (generation - 1) if generation < 4 else 22.5e9 * 128 / 150 / 8
-    return Link("sas", generation, lanes or 1, rate * (lanes or 1))
-
-
 def socket_link(kind: str, links: int, rate: str | None = None) -> Link:
     """Return *links* links between two sockets as one; UnitError for a rate no generation has.
 
@@ -189,8 +191,8 @@ def socket_link(kind: str, links: int, rate: str | None = None) -> Link:
         raise UnitError(f"no {kind} runs at {rate!r}; its rates are {rates} GT/s")
     if not 1 <= links <= 8:
         raise UnitError(f"{links} {kind} links; sockets are joined by 1 to 8")
-    kinds: dict[str, LinkKind] = {"upi": "upi", "qpi": "qpi", "xgmi": "xgmi"}
-    return Link(kinds[kind], 0, links, float(per_s * SOCKET_BYTES_PER_TRANSFER * links))
+    known_kinds: dict[str, LinkKind] = {"upi": "upi", "qpi": "qpi", "xgmi": "xgmi"}
+    return Link(known_kinds[kind], 0, links, float(per_s * SOCKET_BYTES_PER_TRANSFER * links))
 
 
 def dllp_interval(link: Link) -> float:
@@ -258,19 +260,29 @@ def command_bytes(link: Link, op: Operation, n_bytes: int, direction: Direction)
 
     NVMe: doorbells, queue entries, the interrupt, the read requests that fetch a write's data, and
     what acknowledges the other direction. SATA (queued) and SAS: command, setup and status frames.
+    Source: NVMe Base Specification: 64-byte submission, 16-byte completion entry, doorbells.
 
     >>> command_bytes(parse_link("pcie3 x4"), "read", 4096, "up")
     140
     """
-    if link.kind in ("pcie", "dmi"):
-        own = _nvme_bytes(op, n_bytes, direction, link.mrrs)
-        return own + dllp_bytes(link, op, n_bytes, direction)
     if link.kind == "sata":
         frames = {"up": ("register", "setup", "status"), "down": ("register",)}[direction]
         return sum(_FIS_FRAME[frame] for frame in frames)
     if link.kind == "sas":
-        return _ssp_bytes(op, direction)
-    return 0
+        if direction == "down":
+            return _SSP_OPEN + _SSP_COMMAND + SSP_FRAME_BYTES
+        ready = _SSP_READY + SSP_FRAME_BYTES if op == "write" else 0
+        return _SSP_OPEN + _SSP_RESPONSE + SSP_FRAME_BYTES + ready
+    if link.kind not in ("pcie", "dmi"):
+        return 0
+    answers = dllp_bytes(link, op, n_bytes, direction)
+    if direction == "down":
+        doorbells = 2 * (_WORD_BYTES + WRITE_TLP_BYTES)
+        return doorbells + _SQE_BYTES + COMPLETION_TLP_BYTES + answers
+    fetch = WRITE_TLP_BYTES
+    completion = _CQE_BYTES + WRITE_TLP_BYTES + _WORD_BYTES + WRITE_TLP_BYTES
+    requests = _pieces(n_bytes, link.mrrs) * WRITE_TLP_BYTES if op == "write" else 0
+    return fetch + completion + requests + answers
 
 
 def transfer_time_ps(link: Link, n_bytes: int, direction: Direction) -> int:
@@ -311,32 +323,6 @@ def command_ceiling(link: Link, op: Operation, n_bytes: int) -> float:
     return units.PS_PER_S / (max(up, down) if link.full_duplex else up + down)
 
 
-def overheads(link: Link, n_bytes: int = 4096) -> dict[str, float]:
-    """Stations that pass the reads of *n_bytes* that *link* allows: commands/s left after each.
-
-    >>> for what, left in overheads(parse_link("pcie3 x4")).items():
-    ...     print(f"{what}: {left / 1e3:.0f}k")
-    payload over the encoded rate: 962k
-    headers and frames of the data: 879k
-    queue entries, doorbells, interrupts, status: 861k
-    acknowledgements, credits, skips: 850k
-    """
-
-    def left(wire: int) -> float:
-        return link.raw_bytes_per_s / wire
-
-    moved = data_bytes(link, n_bytes, "up")
-    ways: tuple[Direction, ...] = ("up",) if link.full_duplex else ("up", "down")
-    around = sum(command_bytes(link, "read", n_bytes, way) for way in ways)
-    answers = sum(dllp_bytes(link, "read", n_bytes, way) for way in ways)
-    return {
-        "payload over the encoded rate": left(n_bytes),
-        "headers and frames of the data": left(moved),
-        "queue entries, doorbells, interrupts, status": left(moved + around - answers),
-        "acknowledgements, credits, skips": command_ceiling(link, "read", n_bytes),
-    }
-
-
 def memory_bandwidth(channels: int, rate: str) -> float:
     """Bytes per second that *channels* of memory carry, reads and writes together.
 
@@ -364,39 +350,8 @@ def slower(first: Link, second: Link) -> Link:
     return first
 
 
-# Source: Serial ATA specification, FIS layouts: register 5, setup 7, status 2 dwords, one dword of
-# header on data, each between SOF, CRC and EOF (3 dwords). Handshake primitives between frames are
-# not counted (assumed hidden), so the real ceiling is somewhat lower.
-_FIS_FRAME: Final = {"register": 20 + 12, "setup": 28 + 12, "status": 8 + 12, "data": 4 + 12}
-
-SSP_FRAME_BYTES: Final = 24 + 4 + 8
-"""Header, CRC, SOF and EOF of an SSP frame of up to 1,024 bytes. Source: Fujitsu MBA3073RC SAS
-interface manual, tables 1.32 and 1.33."""
-_SSP_COMMAND, _SSP_READY, _SSP_RESPONSE = 28, 12, 24
-_SSP_OPEN: Final = 40
-"""Open and close of a connection. Assumed: an address frame of 32 bytes with its primitives."""
-
-
 def _pieces(n_bytes: int, largest: int) -> int:
     return -(-n_bytes // largest)
-
-
-def _nvme_bytes(op: Operation, n_bytes: int, direction: Direction, mrrs: int) -> int:
-    """Source: NVMe Base Specification: 64-byte submission, 16-byte completion entry, doorbells."""
-    if direction == "down":
-        doorbells = 2 * (_WORD_BYTES + WRITE_TLP_BYTES)
-        return doorbells + _SQE_BYTES + COMPLETION_TLP_BYTES
-    fetch = WRITE_TLP_BYTES
-    completion = _CQE_BYTES + WRITE_TLP_BYTES + _WORD_BYTES + WRITE_TLP_BYTES
-    data_requests = _pieces(n_bytes, mrrs) * WRITE_TLP_BYTES if op == "write" else 0
-    return fetch + completion + data_requests
-
-
-def _ssp_bytes(op: Operation, direction: Direction) -> int:
-    if direction == "down":
-        return _SSP_OPEN + _SSP_COMMAND + SSP_FRAME_BYTES
-    ready = _SSP_READY + SSP_FRAME_BYTES if op == "write" else 0
-    return _SSP_OPEN + _SSP_RESPONSE + SSP_FRAME_BYTES + ready
 
 
 def _wire_time_ps(link: Link, wire_bytes: int) -> int:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import codecs
 import functools
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -15,8 +14,6 @@ from typing import Any, Final, Literal, TypeVar, cast, overload
 from pydantic import ValidationError
 
 from nvmesim.catalog import platforms
-from nvmesim.catalog.paths import is_path as is_path
-from nvmesim.catalog.paths import outside
 from nvmesim.catalog.problems import first_problem
 from nvmesim.catalog.profile import (
     Alternative,
@@ -29,26 +26,18 @@ from nvmesim.catalog.profile import (
     RaidEngineProfile,
     StackProfile,
 )
+from nvmesim.catalog.toml import is_path as is_path
+from nvmesim.catalog.toml import outside, read_toml
 from nvmesim.errors import CatalogError, nearest
-from nvmesim.limits import MOST_KEY_PARTS
 
 Kind = Literal["drive", "cpu", "stack", "raid-engine", "platform"]
 
-MAX_TOML_BYTES: Final = 1 << 24
-"""Sixteen times the whole catalog; a larger file is neither a scenario nor a profile."""
 MODELS: Final[dict[Kind, type[Profile]]] = {
     "drive": DriveProfile,
     "cpu": CpuProfile,
     "stack": StackProfile,
     "raid-engine": RaidEngineProfile,
     "platform": PlatformProfile,
-}
-_FOLDERS: Final[dict[Kind, str]] = {
-    "drive": "drives",
-    "cpu": "cpus",
-    "stack": "stacks",
-    "raid-engine": "raid_engines",
-    "platform": "platforms",
 }
 Model = TypeVar("Model", bound=Frozen)
 Calibrated = TypeVar("Calibrated", DriveProfile, StackProfile)
@@ -140,54 +129,6 @@ def _check_bases(path: Path, table: Mapping[str, Any]) -> None:
         table = read_toml(path, CatalogError)
 
 
-def read_toml(path: Path, error: type[Exception]) -> dict[str, Any]:
-    """Return the tables of *path*; *error* in one line if there is no such file or it is broken."""
-    try:
-        return tomllib.loads(_toml_text(path))
-    except FileNotFoundError:
-        raise error(f"{path}: no such file") from None
-    except IsADirectoryError:
-        raise error(f"{path}: is a folder, not a TOML file") from None
-    except OSError as reason:
-        raise error(f"{path}: cannot be read: {reason.strerror}") from None
-    except RecursionError:
-        raise error(f"{path}: is nested too deeply; write it as plain tables") from None
-    except ValueError as reason:  # no TOML, no text, or a number of thousands of digits
-        text = " ".join(str(reason).split())
-        raise error(f"{path}: not TOML: {text}") from None
-
-
-def _toml_text(path: Path) -> str:
-    """The text of a small file, UTF-8 or the UTF-16 that PowerShell's ``>`` writes."""
-    if path.exists() and not path.is_file() and not path.is_dir():
-        raise ValueError("it is a device or a pipe; write a file")
-    with path.open("rb") as file:
-        data = file.read(MAX_TOML_BYTES + 1)
-    if len(data) > MAX_TOML_BYTES:
-        raise ValueError(f"it is larger than {MAX_TOML_BYTES >> 20} MiB")
-    is_wide = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
-    return checked_toml(data.decode("utf-16" if is_wide else "utf-8-sig"))
-
-
-_LONG_KEY: Final = re.compile(
-    r"""(?:\.[ \t]*+(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+)"""
-    f"{{{MOST_KEY_PARTS}}}"
-)
-
-
-def checked_toml(text: str) -> str:
-    """Return *text*, ValueError if a dotted key in it is too long to be read in reasonable time.
-
-    >>> checked_toml("a.b = 1")
-    'a.b = 1'
-    """
-    found = _LONG_KEY.search(text)
-    if found:
-        line = text.count("\n", 0, found.start()) + 1
-        raise ValueError(f"line {line} has a key of more than {MOST_KEY_PARTS} parts")
-    return text
-
-
 def from_table(
     kind: Kind | None,
     table: Mapping[str, Any],
@@ -209,7 +150,7 @@ def from_table(
     if kind is not None and stated != kind:
         raise CatalogError(f"is a {stated} profile; a {kind} profile is needed here")
     known = cast(Kind, stated)
-    if known == "stack":
+    if known == "stack" and "cycles_per_io" in values:
         values = _split_cycles(values)
     extends = values.pop("extends", None)
     if extends is not None and not isinstance(extends, str | Mapping):
@@ -223,13 +164,13 @@ def from_table(
 
 def _overruled(extended: Mapping[str, Any], stated: Mapping[str, Any]) -> None:
     """Take what is *stated* out of what differs by level and by kernel: it holds for all."""
-    before = [extended, *extended.get("until", {}).values()]
-    for table in before[1:]:
+    until = list(extended.get("until", {}).values())
+    by_level = [
+        level for table in (extended, *until) for level in table.get("by_level", {}).values()
+    ]
+    for table in (*until, *by_level):
         for key in stated:
             table.pop(key, None)
-    for at_level in (level for table in before for level in table.get("by_level", {}).values()):
-        for key in stated:
-            at_level.pop(key, None)
 
 
 def with_state(profile: DriveProfile, state: Literal["fresh", "steady"]) -> DriveProfile:
@@ -305,6 +246,56 @@ def with_level(engine: RaidEngineProfile, level: str) -> RaidEngineProfile:
     return validated(RaidEngineProfile, values)
 
 
+def version(text: str) -> tuple[int, int]:
+    """Major and minor number of a kernel, whatever follows them; ValueError if there are none.
+
+    >>> version("6.12.0-124.8.1.el10_1")
+    (6, 12)
+    """
+    found = re.match(r"(\d{1,3})\.(\d{1,3})(?!\d)", text)
+    if found is None:
+        raise ValueError(text)
+    return int(found[1]), int(found[2])
+
+
+def known_kernel(asked: str, known: Sequence[str]) -> str:
+    """The newest of *known* that is not newer than *asked*.
+
+    Raises CatalogError for what is not a kernel, older than all, or of a later major number.
+
+    >>> known_kernel("5.15", ["4.18", "5.14", "6.1"])
+    '5.14'
+    """
+    listed = f"{', '.join(known)} are known"
+    try:
+        wanted = version(asked)
+    except ValueError:
+        raise CatalogError(f"is {asked!r}; a Linux kernel as {known[-1]!r}: {listed}") from None
+    older = [name for name in known if version(name) <= wanted]
+    if not older or wanted[0] > version(known[-1])[0]:
+        near = known[-1] if older else known[0]
+        raise CatalogError(
+            f"is {asked!r}, which was not measured; the nearest is {near!r}, and {listed}"
+        )
+    return older[-1]
+
+
+def with_kernel(engine: RaidEngineProfile, kernel: str) -> RaidEngineProfile:
+    """Return *engine* as it is in *kernel*: what differs before later ones put in place.
+
+    >>> old = with_level(with_kernel(get("raid-engine", "linux-md"), "4.18"), "raid5")
+    >>> sorted(old.locks)
+    ['device_lock of reads']
+    """
+    at = version(known_kernel(kernel, engine.kernels))
+    later = [name for name in engine.until if version(name) > at]
+    values = engine.model_dump(exclude_unset=True)
+    values["until"] = {}
+    for name in sorted(later, key=version, reverse=True):
+        values = merged(values, engine.until[name])
+    return validated(RaidEngineProfile, values)
+
+
 def assumed(profile: Frozen) -> Iterator[tuple[str, Quantity]]:
     """Yield (dotted key, quantity) of each number in *profile* whose basis is "assumed".
 
@@ -322,26 +313,23 @@ def quantities(profile: Frozen, prefix: str = "") -> Iterator[tuple[str, Quantit
     """Yield (dotted key, quantity) of each number in *profile*."""
     for name in type(profile).model_fields:
         value = getattr(profile, name)
-        if isinstance(value, Quantity):
-            yield prefix + name, value
-        elif isinstance(value, Frozen):
-            yield from quantities(value, f"{prefix}{name}.")
-        elif isinstance(value, dict):
-            for key, inner in value.items():
-                if isinstance(inner, Quantity):
-                    yield f"{prefix}{name}.{key}", inner
-                elif isinstance(inner, Frozen):
-                    yield from quantities(inner, f"{prefix}{name}.{key}.")
+        parts = {name: value}
+        if isinstance(value, dict):
+            parts = {f"{name}.{key}": inner for key, inner in value.items()}
+        for key, part in parts.items():
+            if isinstance(part, Quantity):
+                yield prefix + key, part
+            elif isinstance(part, Frozen):
+                yield from quantities(part, f"{prefix}{key}.")
 
 
 @functools.cache
 def _entries(kind: Kind) -> dict[str, Traversable | dict[str, Any]]:
-    if kind not in _FOLDERS:
+    if kind not in MODELS:
         raise CatalogError(f"the catalog has no kind {kind!r}; {nearest(kind, MODELS)}")
-    folder = resources.files("nvmesim.catalog") / "data" / _FOLDERS[kind]
-    files = folder.iterdir() if folder.is_dir() else iter(())
     rows = platforms.tables() if kind == "platform" else {}
-    return {file.name[:-5]: file for file in files if file.name.endswith(".toml")} | rows
+    folder = resources.files("nvmesim.catalog") / "data" / f"{kind.replace('-', '_')}s"
+    return {f.name[:-5]: f for f in folder.iterdir() if f.name.endswith(".toml")} | rows
 
 
 @functools.cache
@@ -369,8 +357,7 @@ def merged(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
     result = dict(old)
     for key, value in new.items():
         before = result.get(key)
-        is_part = isinstance(before, Mapping) and isinstance(value, Mapping)
-        if is_part and "value" not in value and isinstance(before, Mapping):
+        if isinstance(before, Mapping) and isinstance(value, Mapping) and "value" not in value:
             result[key] = merged(before, value)
         else:
             result[key] = value
@@ -379,8 +366,6 @@ def merged(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
 
 def _split_cycles(values: dict[str, Any]) -> dict[str, Any]:
     """``cycles_per_io`` is half submission, half completion (assumed)."""
-    if "cycles_per_io" not in values:
-        return values
     rest = {key: value for key, value in values.items() if key != "cycles_per_io"}
     both = {"submit", "complete"} & rest.keys()
     if both:

@@ -37,25 +37,18 @@ def _server(row: dict[str, str]) -> dict[str, Any]:
         | ({"source": row["source"]} if row[basis] != "assumed" else {})
         for key, basis in stated.items()
     }
-    adapters = [text.split(maxsplit=1) for text in row["adapters"].split(";") if text]
+    adapters = [  # "NAME KIND LINK SOCKET", the link of one or two words
+        {"name": name, "kind": kind, "link": " ".join(link), "socket": int(socket)}
+        for name, kind, *link, socket in (t.split() for t in row["adapters"].split(";") if t)
+    ]
     return {
         "kind": "platform", "name": row["name"], "model": row["model"], **numbers,
         "bay_link": row["bay_link"],
         "server": {"stack": STACK, "sockets": [{"cpu": row["cpu"]}] * int(row["sockets"])},
-        "adapters": [_adapter(name, rest.split(" ")) for name, rest in adapters],
+        "adapters": adapters,
         "sources": [row["source"]],
         "notes": f"The CPU is an example of those that it takes.\n{row['notes']}",
     }  # fmt: skip
-
-
-def _adapter(name: str, words: list[str]) -> dict[str, Any]:
-    kind, *link, socket = words
-    return {"name": name, "kind": kind, "link": " ".join(link), "socket": int(socket)}
-
-
-def _program(row: dict[str, str]) -> dict[str, Any]:
-    """The time of a program at which flash is no limit: the stated writes take 0.8 of 64 dies."""
-    return {"value": f"{0.8 * 64 / float(row['write_iops']) * 1e6:.0f} us", "basis": "assumed"}
 
 
 def _instance(row: dict[str, str]) -> dict[str, Any]:
@@ -64,11 +57,15 @@ def _instance(row: dict[str, str]) -> dict[str, Any]:
     def limit(value: str) -> dict[str, Any]:
         return {"value": value, "basis": row["basis"], "source": row["source"]}
 
+    # The time of a program at which flash is no limit: the stated writes take 0.8 of 64 dies.
+    program_us = 0.8 * 64 / float(row["write_iops"]) * 1e6
     drive: dict[str, Any] = {
         "extends": INSTANCE_DRIVE, "name": f"{row['name']}-drive",
         "model": f"{row['model']}, {row['gb']} GB", "capacity": limit(f"{row['gb']} GB"),
         "commands": limit(f"{row['read_iops']}/s"),
-        "write": {"commands": limit(f"{row['write_iops']}/s"), "program": _program(row)},
+        "write": {"commands": limit(f"{row['write_iops']}/s"), "program": {
+            "value": f"{program_us:.0f} us", "basis": "assumed",
+        }},
         "alternatives": [],
     }  # fmt: skip
     for key in ("read", "write"):

@@ -24,26 +24,31 @@ def first_problem(error: ValidationError, model: type[BaseModel]) -> str:
     ...     first_problem(error, CpuProfile)
     'cores is 0; at least 1'
     """
-    problems = error.errors(include_url=False)
     # An unknown key explains a missing one, so it comes first.
-    problem = min(problems, key=_rank)
-    loc = tuple(part for part in problem["loc"] if not _is_branch(part))
-    if problem["type"] == "extra_forbidden":  # whose key may be named as a branch is
-        *outer, last = problem["loc"]
-        loc = (*(part for part in outer if not _is_branch(part)), last)
-    key = ".".join(str(part) for part in loc)
-    found = problem["input"]
-    if problem["type"] == "extra_forbidden":
-        known = keys_at(model, loc[:-1])
-        return f"{key} is not a known key; {nearest(str(loc[-1]), known)}"
+    problem = min(error.errors(include_url=False), key=_rank)
+    is_extra = problem["type"] == "extra_forbidden"
+    # the last part of an unknown key may be named as a branch is
+    end = problem["loc"][-1:] if is_extra else ()
+    outer = problem["loc"][:-1] if is_extra else problem["loc"]
+    loc = (*(part for part in outer if not _is_branch(part)), *end)
+    key, found = ".".join(str(part) for part in loc), problem["input"]
+    if is_extra:
+        return f"{key} is not a known key; {nearest(str(loc[-1]), keys_at(model, loc[:-1]))}"
     if problem["type"] == "missing":
         return f"{key} is missing"
     if problem["type"] == "value_error":
-        return _value_error(key, found, str(problem["ctx"]["error"]))
+        message = str(problem["ctx"]["error"])
+        if not key:
+            return message
+        says_it = _short(found) in message or isinstance(found, dict)
+        return f"{key}: {message}" if says_it else f"{key} is {_short(found)}; {message}"
     if problem["type"] == "literal_error":
         options = str(problem["ctx"]["expected"]).replace("'", "").replace(" or ", ", ")
         return f"{key} is {found!r}; {nearest(str(found), options.split(', '))}"
-    return f"{key} is {_short(found)}; {_wanted(problem, model, loc)}{_as_share(problem)}"
+    share, most = "", problem.get("ctx", {}).get("le")
+    if most == 1 and isinstance(found, int | float) and 1 < found <= 100:
+        share = f"; for percent write {found / 100:g} or '{found:g}%'"
+    return f"{key} is {_short(found)}; {_wanted(problem, model, loc)}{share}"
 
 
 _BRANCH: Final = re.compile(
@@ -66,14 +71,6 @@ def _rank(problem: ErrorDetails) -> int:
         return 0
     last = problem["loc"][-1] if problem["loc"] else ""
     return 2 if _is_branch(last) and problem["type"] in _OTHER_TYPE else 1
-
-
-def _as_share(problem: ErrorDetails) -> str:
-    """Say how a fraction is written to somebody who meant percent."""
-    found, most = problem["input"], problem.get("ctx", {}).get("le")
-    if most == 1 and isinstance(found, int | float) and 1 < found <= 100:
-        return f"; for percent write {found / 100:g} or '{found:g}%'"
-    return ""
 
 
 _WANTED: Final = {
@@ -151,15 +148,6 @@ def _model_in(annotation: Any) -> type[BaseModel] | None:
         found = (_model_in(argument) for argument in get_args(annotation))
         return next((model for model in found if model is not None), None)
     return None
-
-
-def _value_error(key: str, found: Any, message: str) -> str:
-    """Say the value unless the message does."""
-    if not key:
-        return message
-    if _short(found) in message or isinstance(found, dict):
-        return f"{key}: {message}"
-    return f"{key} is {_short(found)}; {message}"
 
 
 def _short(value: Any) -> str:

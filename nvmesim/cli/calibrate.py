@@ -178,7 +178,7 @@ def fit_host(
 def _answer(fit: AnyFit, missed: list[str], output: Path | None, *, is_early: bool) -> Answer:
     """Write the profile unless it misses its own rows, and say which."""
     from nvmesim.calibrate.stopping import EARLY
-    from nvmesim.catalog.text import to_toml
+    from nvmesim.catalog.toml import to_toml
     from nvmesim.show.views.fits import fit_blocks, fit_page
 
     if is_early:

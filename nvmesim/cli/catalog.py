@@ -51,7 +51,8 @@ def show_entry(outer_json: bool, name: str, as_json: bool) -> int:
     """Show one entry, or a profile of your own: each number with its basis, interval and source."""
     from pathlib import Path
 
-    from nvmesim.catalog.load import find, is_path, read
+    from nvmesim.catalog.load import find, read
+    from nvmesim.catalog.toml import is_path
 
     profile = read(None, Path(name)) if is_path(name) else find(name)
     if as_json or outer_json:
@@ -164,7 +165,7 @@ def _leaves(key: str, table: dict[str, Any]) -> Iterator[tuple[str, dict[str, An
 def _numbers(profile: Frozen) -> list[tuple[str, ...]]:
     """Each number with its interval, basis and source."""
     from nvmesim.catalog.load import quantities
-    from nvmesim.catalog.text import show_quantity, show_value
+    from nvmesim.catalog.toml import show_quantity, show_value
 
     out: list[tuple[str, ...]] = []
     for key, number in quantities(profile):
@@ -182,7 +183,7 @@ def _numbers(profile: Frozen) -> list[tuple[str, ...]]:
 
 def _unit(profile: Any, key: str) -> str:
     """Unit of the number at dotted *key*: a time, a size, a number."""
-    from nvmesim.catalog.text import what_is
+    from nvmesim.catalog.toml import what_is
 
     what = "number"
     for part in key.split("."):

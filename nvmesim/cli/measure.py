@@ -191,7 +191,7 @@ def _say_step(step: MeasuredStep) -> None:
 
 
 def _written(done: Measuring, output: Path, as_json: bool) -> int:
-    from nvmesim.catalog.text import to_toml
+    from nvmesim.catalog.toml import to_toml
 
     notes = [f"measured by nvmesim in {done.seconds:.0f} s: {len(done.steps)} rows of fio"]
     if done.ended in ("interrupted", "failed"):

@@ -455,7 +455,7 @@ class DriveModel:
         if not self._sequential:
             return math.ceil(units)
         if p.write.collection is not None:
-            most = p.write.collection.batches.ceiling
+            most = p.write.collection.ceiling
             return math.floor(units * min(1.0, most * UNIT / p.write_bandwidth.value))
         drain = p.dies.value * p.write.unit.value / p.write.program.value * PS_PER_S
         return math.floor(units * min(1.0, drain / p.write_bandwidth.value))

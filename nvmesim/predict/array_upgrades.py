@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from nvmesim.catalog.kernel import version, with_kernel
-from nvmesim.catalog.load import with_level
+from nvmesim.catalog.load import version, with_kernel, with_level
 from nvmesim.predict.upgrades import Change, ChangeFactory, changed, if_one, multiplied
 from nvmesim.raid.planner.records import SECTOR
 from nvmesim.scenario.resolved import ResolvedScenario, Volume, WorkloadGroup

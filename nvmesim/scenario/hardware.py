@@ -23,7 +23,7 @@ from nvmesim.catalog.links import (
     socket_link,
 )
 from nvmesim.catalog.profile import CpuProfile, DriveProfile, Profile
-from nvmesim.catalog.text import show_quantity
+from nvmesim.catalog.toml import show_quantity
 from nvmesim.errors import CatalogError, ScenarioError, UnitError, nearest
 from nvmesim.scenario.resolved import Adapter, Drive, Interconnect, Root, Socket
 from nvmesim.scenario.schema import (

@@ -11,8 +11,8 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from nvmesim.catalog import load as catalog
-from nvmesim.catalog.paths import outside
 from nvmesim.catalog.problems import first_problem
+from nvmesim.catalog.toml import checked_toml, outside, read_toml
 from nvmesim.errors import CatalogError, InputError, ScenarioError
 from nvmesim.limits import MOST_KEY_PARTS
 from nvmesim.scenario.resolve import resolve
@@ -29,7 +29,7 @@ def load_scenario(path: str | Path, sets: Iterable[str] = ()) -> Scenario:
     one line where, what was found and what would do.
     """
     file = Path(path)
-    tables = catalog.read_toml(file, ScenarioError)
+    tables = read_toml(file, ScenarioError)
     changes = list(sets)
     try:
         changed = apply_sets(tables, changes)
@@ -118,7 +118,7 @@ def with_values(tables: Mapping[str, Any], values: Mapping[str, Any]) -> dict[st
 def _value(text: str) -> Any:
     """A TOML value, or the text itself when it is none ("512 KiB" needs no quotes)."""
     try:
-        return tomllib.loads(catalog.checked_toml(f"value = {text}"))["value"]
+        return tomllib.loads(checked_toml(f"value = {text}"))["value"]
     except (ValueError, RecursionError):  # no TOML, of too many digits, nested too deeply
         return text
 

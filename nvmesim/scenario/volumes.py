@@ -7,7 +7,7 @@ from typing import Final, cast
 
 from nvmesim import units
 from nvmesim.catalog import load as catalog
-from nvmesim.catalog.kernel import known_kernel, with_kernel
+from nvmesim.catalog.load import known_kernel, with_kernel
 from nvmesim.catalog.profile import RaidEngineProfile
 from nvmesim.errors import CatalogError, FailedArrayError, GeometryError, ScenarioError
 from nvmesim.raid.geometry import survives

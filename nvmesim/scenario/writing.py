@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from nvmesim.catalog.text import toml_key, toml_value
+from nvmesim.catalog.toml import toml_key, toml_value
 
 COLUMN: Final = 40
 """Comments stand from here on."""

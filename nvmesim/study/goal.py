@@ -7,9 +7,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, PrivateAttr, ValidationError
 
-from nvmesim.catalog.load import read_toml
-from nvmesim.catalog.paths import outside
 from nvmesim.catalog.problems import first_problem
+from nvmesim.catalog.toml import outside, read_toml
 from nvmesim.errors import InputError
 from nvmesim.scenario.fields import Duration, Fraction, PerSecond, Size, Strict
 

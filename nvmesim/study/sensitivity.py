@@ -18,7 +18,7 @@ import polars as pl
 
 from nvmesim.catalog.load import quantities
 from nvmesim.catalog.profile import DriveProfile, Profile, Quantity
-from nvmesim.catalog.text import show_quantity
+from nvmesim.catalog.toml import show_quantity
 from nvmesim.errors import InputError, nearest
 from nvmesim.predict.result import Result
 from nvmesim.predict.simulate import simulate

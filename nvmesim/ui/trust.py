@@ -7,8 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from nvmesim.catalog.load import checked_toml
-from nvmesim.catalog.paths import is_path
+from nvmesim.catalog.toml import checked_toml, is_path
 from nvmesim.errors import InputError, NvmesimError, ScenarioError
 from nvmesim.scenario.load import scenario_from_dict
 from nvmesim.scenario.schema import Scenario

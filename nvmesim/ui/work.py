@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
 
 from nvmesim import limits
-from nvmesim.catalog.text import to_toml
+from nvmesim.catalog.toml import to_toml
 from nvmesim.errors import InputError, NvmesimError
 from nvmesim.predict.result import Result
 from nvmesim.predict.simulate import compare, simulate

@@ -14,7 +14,7 @@ from nvmesim.capture.capture import Captures
 from nvmesim.capture.registry import read_captures
 from nvmesim.catalog.load import get, load
 from nvmesim.catalog.profile import Quantity, VolumeLimits
-from nvmesim.catalog.text import to_toml
+from nvmesim.catalog.toml import to_toml
 from nvmesim.engine.compiled.engine import CompiledEngine
 from nvmesim.model.lower import lower
 from nvmesim.scenario.schema import LimitsSpec

@@ -14,7 +14,7 @@ from nvmesim.calibrate.evidence import DriveFit
 from nvmesim.calibrate.points import Point
 from nvmesim.catalog.load import from_table, get, with_alternative
 from nvmesim.catalog.profile import DriveProfile
-from nvmesim.catalog.text import to_toml
+from nvmesim.catalog.toml import to_toml
 from tests.calibrate.bench import drive, simulated
 
 pytestmark = pytest.mark.xdist_group("suspension")

@@ -8,7 +8,7 @@ import pytest
 
 from nvmesim.catalog import load
 from nvmesim.catalog.profile import Alternative, Captured, DriveProfile, JointDraws, Residual
-from nvmesim.catalog.text import to_toml
+from nvmesim.catalog.toml import to_toml
 from nvmesim.errors import CatalogError
 
 

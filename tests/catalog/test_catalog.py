@@ -4,7 +4,7 @@ import tomllib
 
 import pytest
 
-from nvmesim.catalog import links, load, text
+from nvmesim.catalog import links, load, toml
 from nvmesim.catalog.profile import Quantity
 from nvmesim.errors import CatalogError
 
@@ -77,7 +77,7 @@ def test_intervals_contain_their_values(kind, name):
 @pytest.mark.parametrize(("kind", "name"), ENTRIES)
 def test_written_out_and_read_back(kind, name):
     profile = load.get(kind, name)
-    assert load.from_table(None, tomllib.loads(text.to_toml(profile))) == profile
+    assert load.from_table(None, tomllib.loads(toml.to_toml(profile))) == profile
 
 
 @pytest.mark.parametrize("state", ["fresh", "steady"])

@@ -11,7 +11,7 @@ import pytest
 from nvmesim.catalog import load
 from nvmesim.catalog.load import quantities
 from nvmesim.catalog.profile import DriveProfile
-from nvmesim.catalog.text import to_toml
+from nvmesim.catalog.toml import to_toml
 
 ROOT = Path(__file__).parents[2]
 

@@ -13,7 +13,7 @@ import pytest
 
 import nvmesim
 from nvmesim.catalog import get
-from nvmesim.catalog.text import show_quantity, show_value
+from nvmesim.catalog.toml import show_quantity, show_value
 from nvmesim.scenario import schema
 from nvmesim.scenario.fields import Strict
 

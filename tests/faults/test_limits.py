@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import nvmesim as ns
-from nvmesim.catalog.load import checked_toml
+from nvmesim.catalog.toml import checked_toml
 from nvmesim.cli.main import run_command
 from nvmesim.engine.compiled.engine import CompiledEngine
 from nvmesim.errors import LimitError

@@ -51,7 +51,7 @@ slots = 145
 busy = "1.7 us"
 """
 KNEE, CEILING = 81_451, 317_186
-"""Of these numbers, by `nvmesim.catalog.collection`."""
+"""Of these numbers, by the closed forms in docs/equations.md."""
 
 
 def scenario(folder: Path, *loads: dict[str, Any], queue: str = "") -> Scenario:

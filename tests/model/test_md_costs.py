@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nvmesim.catalog.kernel import known_kernel, with_kernel
-from nvmesim.catalog.load import get, with_level
+from nvmesim.catalog.load import get, known_kernel, with_kernel, with_level
 from nvmesim.errors import CatalogError, GeometryError, ScenarioError
 from nvmesim.model.caveats import caveats
 from nvmesim.predict.simulate import simulate

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from nvmesim.catalog.calibrated import Captured, Residual
 from nvmesim.catalog.load import get
+from nvmesim.catalog.profile import Captured, Residual
 from nvmesim.predict.simulate import simulate
 from nvmesim.predict.uncertainty.certainty import model_uncertainty
 from nvmesim.predict.uncertainty.domain import outside

@@ -7,7 +7,7 @@ import pytest
 
 from nvmesim.catalog.load import get, load
 from nvmesim.catalog.profile import Alternative, JointDraws, Quantity
-from nvmesim.catalog.text import to_toml
+from nvmesim.catalog.toml import to_toml
 from nvmesim.errors import CatalogError
 from nvmesim.predict.simulate import compare, simulate
 from nvmesim.predict.uncertainty.design import design, two_sides

@@ -4,7 +4,7 @@ import re
 import pytest
 
 from nvmesim.catalog import load as catalog
-from nvmesim.catalog.text import to_toml
+from nvmesim.catalog.toml import to_toml
 from nvmesim.cli.main import run_command
 from nvmesim.predict.simulate import simulate
 from nvmesim.scenario.load import scenario_from_dict

@@ -21,7 +21,7 @@ from nvmesim.calibrate.drive.write_side import LIMITS, Limit, WriteFit
 from nvmesim.calibrate.joint import joint_of
 from nvmesim.catalog.load import quantities
 from nvmesim.catalog.profile import Alternative, DriveProfile, Quantity
-from nvmesim.catalog.text import quantity_table
+from nvmesim.catalog.toml import quantity_table
 
 PRIOR: Final[dict[tuple[Ceiling | None, Limit | None], float]] = {
     ("dies", "drain"): 0.5, ("controller", "controller"): 0.3, ("controller", "drain"): 0.2,

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from nvmesim.catalog.calibrated import Captured
-from nvmesim.catalog.profile import DriveProfile
+from nvmesim.catalog.profile import Captured, DriveProfile
 from nvmesim.scenario.resolved import ResolvedScenario
 from nvmesim.units import format_size
 

@@ -18,8 +18,7 @@ from typing import Final
 import numpy as np
 
 from nvmesim.array_types import Floats
-from nvmesim.catalog.calibrated import Residual
-from nvmesim.catalog.profile import DriveProfile
+from nvmesim.catalog.profile import DriveProfile, Residual
 from nvmesim.predict.uncertainty.numbers import Z95
 from nvmesim.scenario.resolved import ResolvedScenario, WorkloadGroup
 

@@ -9,7 +9,7 @@ import numpy as np
 from nvmesim.calibrate.evidence import DriveFit, Judged, StackFit
 from nvmesim.catalog.load import quantities
 from nvmesim.catalog.profile import Quantity
-from nvmesim.catalog.text import show_quantity, show_value, to_toml
+from nvmesim.catalog.toml import show_quantity, show_value, to_toml
 from nvmesim.show import blocks as b
 from nvmesim.show import words
 from nvmesim.show.page import document, html

@@ -26,7 +26,7 @@ from nvmesim.calibrate.drive.fit import fit_drive
 from nvmesim.calibrate.evidence import DriveFit
 from nvmesim.capture.registry import read_captures
 from nvmesim.catalog.profile import DriveProfile
-from nvmesim.catalog.text import to_toml
+from nvmesim.catalog.toml import to_toml
 from nvmesim.errors import CaptureError, FitError, InfrastructureError, InputError
 from nvmesim.files import write_text
 from nvmesim.predict.simulate import simulate

@@ -19,7 +19,7 @@ from typing import Any, Final, Literal, get_args
 
 import numpy as np
 
-from nvmesim.catalog.load import checked_toml
+from nvmesim.catalog.toml import checked_toml
 from nvmesim.errors import InputError
 from nvmesim.scenario.load import expanded, scenario_from_dict, with_values
 from nvmesim.study.sweep.cache import content_of

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from nvmesim.catalog.load import read_toml
+from nvmesim.catalog.toml import read_toml
 from nvmesim.errors import InputError, nearest
 from nvmesim.units import parse_size
 

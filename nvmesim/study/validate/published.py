@@ -12,8 +12,8 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from nvmesim.catalog.load import read_toml
 from nvmesim.catalog.problems import first_problem
+from nvmesim.catalog.toml import read_toml
 from nvmesim.errors import InputError, nearest
 from nvmesim.study.validate.metrics import metric
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from nvmesim.capture.capture import Captures
-from nvmesim.catalog.text import toml_text, toml_value
+from nvmesim.catalog.toml import toml_text, toml_value
 from nvmesim.errors import InputError
 from nvmesim.files import write_text
 from nvmesim.scenario.schema import Scenario

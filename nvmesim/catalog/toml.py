@@ -1,0 +1,272 @@
+"""TOML files: read with care, and profiles written as the TOML that loads them.
+
+A scenario or profile that came by mail may not reach around for other files: a name is followed
+into the folder of the file that has it, or the folder that the user stands in; anywhere else only
+the user may point, with ``--set`` or from Python.
+"""
+
+from __future__ import annotations
+
+import codecs
+import json
+import os
+import re
+import tomllib
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final, get_args
+
+from pydantic.fields import FieldInfo
+
+from nvmesim import units
+from nvmesim.catalog.quantity import Frozen, Quantity, UnitOf
+from nvmesim.limits import MOST_KEY_PARTS
+
+MAX_TOML_BYTES: Final = 1 << 24
+"""Sixteen times the whole catalog; a larger file is neither a scenario nor a profile."""
+_PROFILES: Final = frozenset({"stack", "cpu", "profile", "engine", "extends", "scenario"})
+_FILES: Final = frozenset({"fio", "trace"})
+_COMMAND_LINES: Final = ("--", "fio ")
+_LONG_KEY: Final = re.compile(
+    r"""(?:\.[ \t]*+(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+)"""
+    f"{{{MOST_KEY_PARTS}}}"
+)
+
+
+# Reading -----------------------------------------------------------------------------------------
+
+
+def read_toml(path: Path, error: type[Exception]) -> dict[str, Any]:
+    """Return the tables of *path*; *error* in one line if there is no such file or it is broken."""
+    try:
+        return tomllib.loads(_toml_text(path))
+    except FileNotFoundError:
+        raise error(f"{path}: no such file") from None
+    except IsADirectoryError:
+        raise error(f"{path}: is a folder, not a TOML file") from None
+    except OSError as reason:
+        raise error(f"{path}: cannot be read: {reason.strerror}") from None
+    except RecursionError:
+        raise error(f"{path}: is nested too deeply; write it as plain tables") from None
+    except ValueError as reason:  # no TOML, no text, or a number of thousands of digits
+        raise error(f"{path}: not TOML: {' '.join(str(reason).split())}") from None
+
+
+def _toml_text(path: Path) -> str:
+    """The text of a small file, UTF-8 or the UTF-16 that PowerShell's ``>`` writes."""
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise ValueError("it is a device or a pipe; write a file")
+    with path.open("rb") as file:
+        data = file.read(MAX_TOML_BYTES + 1)
+    if len(data) > MAX_TOML_BYTES:
+        raise ValueError(f"it is larger than {MAX_TOML_BYTES >> 20} MiB")
+    is_wide = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    return checked_toml(data.decode("utf-16" if is_wide else "utf-8-sig"))
+
+
+def checked_toml(text: str) -> str:
+    """Return *text*, ValueError if a dotted key in it is too long to be read in reasonable time.
+
+    >>> checked_toml("a.b = 1")
+    'a.b = 1'
+    """
+    found = _LONG_KEY.search(text)
+    if found:
+        line = text.count("\n", 0, found.start()) + 1
+        raise ValueError(f"line {line} has a key of more than {MOST_KEY_PARTS} parts")
+    return text
+
+
+# Files that a file names -------------------------------------------------------------------------
+
+
+def is_path(reference: str) -> bool:
+    """Say whether *reference* names a file and not a catalog entry.
+
+    >>> is_path("my-drive.toml"), is_path("linux-md")
+    (True, False)
+    """
+    return reference.endswith(".toml") or "/" in reference or "\\" in reference
+
+
+def outside(tables: Mapping[str, Any], base: Path, trusted: Collection[object] = ()) -> str | None:
+    """Return what is wrong with the first file that *tables* names elsewhere; None if none is.
+
+    Elsewhere is neither below *base* nor below the current folder. What is *trusted* was typed by
+    the user and may lead anywhere.
+
+    >>> outside({"drives": [{"profile": "../../../p.toml"}]}, Path("/srv/mail"))[:42]
+    "drives.0.profile names '../../../p.toml', "
+    """
+    inside = tuple(os.path.join(os.path.abspath(folder), "") for folder in (base, Path()))
+    for key, reference in _references(tables, ""):
+        # Not resolved: a link within the folder is the user's own.
+        there = os.path.abspath(base / reference)
+        if reference not in trusted and not there.startswith(inside):
+            return (
+                f"{key} names {reference!r}, outside the file's folder and the one you are in; "
+                f"run from a folder above both, or type it yourself: --set {key}={reference}"
+            )
+    return None
+
+
+def _references(item: object, key: str) -> Iterator[tuple[str, str]]:
+    """Yield key and text of everything that names a file."""
+    if isinstance(item, Mapping):
+        for name, value in item.items():
+            yield from _references(value, f"{key}.{name}".lstrip("."))
+    elif isinstance(item, list):
+        for number, value in enumerate(item):
+            yield from _references(value, f"{key}.{number}")
+    elif isinstance(item, str):
+        name = key.rpartition(".")[2]
+        is_file = name in _FILES and not item.startswith(_COMMAND_LINES)
+        if is_file or (name in _PROFILES and is_path(item)):
+            yield key, item
+
+
+# Writing -----------------------------------------------------------------------------------------
+
+
+def show_quantity(profile: Frozen, key: str) -> str:
+    """Return the number at dotted *key* of *profile* with its unit.
+
+    >>> from nvmesim.catalog.load import get
+    >>> show_quantity(get("drive", "intel-p4610-1.6tb"), "read.die")
+    '60 us'
+    """
+    quantity, what = _at(profile, key)
+    return show_value(quantity.value, what)
+
+
+def quantity_table(profile: Frozen, key: str) -> dict[str, str]:
+    """The number at dotted *key* of *profile* as a table of texts, which loads as it is.
+
+    >>> from nvmesim.catalog.load import get
+    >>> quantity_table(get("drive", "intel-p4610-1.6tb"), "read.die")["value"]
+    '60 us'
+    """
+    quantity, what = _at(profile, key)
+    numbers = {name: getattr(quantity, name) for name in ("value", "low", "high")}
+    table = {name: show_value(n, what) for name, n in numbers.items() if n is not None}
+    table["basis"] = quantity.basis
+    return table | ({"source": quantity.source} if quantity.source else {})
+
+
+def _at(profile: Frozen, key: str) -> tuple[Quantity, str]:
+    """The number at dotted *key*, and what it is."""
+    current: Any = profile
+    what = "number"
+    for part in key.split("."):
+        if isinstance(current, dict):
+            current = current[part]
+        else:
+            what = what_is(type(current).model_fields[part])
+            current = getattr(current, part)
+    return current, what
+
+
+def show_value(value: float, what: str) -> str:
+    """Return *value* with the unit of what it is, exact to 12 digits.
+
+    >>> show_value(54_000_000, "time"), show_value(640e3, "rate"), show_value(2.08e9, "bandwidth")
+    ('54 us', '640k/s', '2.08 GB/s')
+    """
+    if what == "size":
+        size = round(value)
+        # drives are sold in powers of ten
+        is_decimal = size and size % 10**9 == 0 and size % 2**30 != 0
+        return f"{size // 10**9} GB" if is_decimal else units.format_size(size)
+    scale, unit = {
+        "time": (units.PS_PER_US, " us"), "bandwidth": (1e9, " GB/s"), "rate": (1e3, "k/s"),
+    }.get(what, (1, ""))  # fmt: skip
+    return f"{value / scale:.12g}{unit}"
+
+
+def what_is(field: FieldInfo) -> str:
+    """Return what the numbers of *field* are: time, size, bandwidth, rate or number."""
+    marks = list(field.metadata)
+    for argument in get_args(field.annotation):
+        marks += getattr(argument, "__metadata__", ())
+    return next((mark.what for mark in marks if isinstance(mark, UnitOf)), "number")
+
+
+def to_toml(profile: Frozen) -> str:
+    """Return the TOML file that loads *profile* again: what was set, texts with units.
+
+    >>> from nvmesim.catalog.load import get
+    >>> print(to_toml(get("drive", "hdd-7200")).splitlines()[0])
+    kind = "drive"
+    """
+    head = [f'kind = "{profile.kind}"'] if hasattr(profile, "kind") else []
+    return "\n".join(head + _lines(profile, "")) + "\n"
+
+
+def _lines(model: Frozen, path: str) -> list[str]:
+    """Plain keys first, then one table for each part, as TOML needs."""
+    plain: list[str] = []
+    tables: list[str] = []
+    for name, field in type(model).model_fields.items():
+        value = getattr(model, name)
+        if name not in model.model_fields_set or name == "kind" or value in (None, ()):
+            continue
+        inner = f"{path}.{name}" if path else name
+        if isinstance(value, Frozen) and not isinstance(value, Quantity):
+            tables += ["", f"[{inner}]", *_lines(value, inner)]
+        elif isinstance(value, tuple) and isinstance(value[0], Frozen):
+            tables += [x for row in value for x in ("", f"[[{inner}]]", *_lines(row, inner))]
+        elif isinstance(value, dict):
+            parts = {k: v for k, v in value.items()
+                     if isinstance(v, Frozen) and not isinstance(v, Quantity)}  # fmt: skip
+            if len(parts) < len(value) or not value:
+                tables += ["", f"[{inner}]"]
+            tables += [
+                f"{toml_key(k)} = {toml_value(v)}" for k, v in value.items() if k not in parts
+            ]
+            for key, part in parts.items():
+                here = f"{inner}.{toml_key(key)}"
+                tables += ["", f"[{here}]", *_lines(part, here)]
+        else:
+            plain.append(f"{name} = {toml_value(value, what_is(field))}")
+    return plain + tables
+
+
+def toml_value(value: Any, what: str = "number") -> str:
+    """Return *value* as TOML writes it after the ``=``; *what* is a quantity's kind of number.
+
+    >>> toml_value({"4 KiB": 0.7, "on": True}), toml_value(["a", 1])
+    ('{ "4 KiB" = 0.7, on = true }', '["a", 1]')
+    """
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, Quantity):
+        parts = [
+            f"{name} = {float(n)!r}" if what == "number" else f'{name} = "{show_value(n, what)}"'
+            for name in ("value", "low", "high") if (n := getattr(value, name)) is not None
+        ]  # fmt: skip
+        parts.append(f'basis = "{value.basis}"')
+        if value.source:
+            parts.append(f"source = {toml_text(value.source)}")
+        return "{ " + ", ".join(parts) + " }"
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{toml_key(k)} = {toml_value(v)}" for k, v in value.items()) + " }"
+    if isinstance(value, tuple | list):
+        return "[" + ", ".join(toml_value(item) for item in value) + "]"
+    if isinstance(value, str) and "\n" in value:
+        return '"""\n' + "\n".join(toml_text(line)[1:-1] for line in value.split("\n")) + '"""'
+    return toml_text(value) if isinstance(value, str) else repr(value)
+
+
+def toml_key(key: str) -> str:
+    """Return *key*, in quotes where TOML needs them."""
+    is_bare = key.replace("-", "").replace("_", "").isalnum() and key.isascii()
+    return key if is_bare else toml_text(key)
+
+
+def toml_text(text: str) -> str:
+    r"""Return *text* as a TOML basic string, on one line: JSON's escapes are TOML's.
+
+    >>> print(toml_text('a "b"'))
+    "a \"b\""
+    """
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
