@@ -33,7 +33,6 @@ _CUT_OPEN: Final = re.compile(r"^[ \t]*\{(?!\s*\})", re.MULTILINE)
 _STRAY: Final = re.compile(r"^(?:fio: |fio\[|Jobs: |client <|<\w+> )[^\n]*\n?", re.MULTILINE)
 """Lines that other threads of fio print into its JSON (fio issue 1685)."""
 _NOT_A_NUMBER: Final = re.compile(r"(:\s*)(-?)(?:(nan)|inf)\b")
-_STDERR: Final = re.compile(r"^fio: .+$", re.MULTILINE)
 RAMP_END_MS: Final = 500
 """fio looks at its clock now and then, so a ramp ends somewhat late."""
 _RUNNING: Final = 0.5
@@ -197,8 +196,8 @@ def _keep_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _last_message(text: str) -> str:
-    messages = _STDERR.findall(text)
-    return shown(messages[-1].removeprefix("fio: "), 80) if messages else ""
+    messages = re.findall(r"^fio: (.+)$", text, re.MULTILINE)
+    return shown(messages[-1], 80) if messages else ""
 
 
 def _broken(source: Source, text: str, error: json.JSONDecodeError) -> Exception:
@@ -221,16 +220,16 @@ def _continues(one: Mapping[str, Any], following: Mapping[str, Any]) -> bool:
     before, after = _progress(one), _progress(following)
     if before is None or after is None or before.keys() != after.keys():
         return False
-    options = [[job.get("job options") for job in _jobs_of(t)] for t in (one, following)]
+    own, later = ([job.get("job options") for job in _jobs_of(t)] for t in (one, following))
     fell = any(after[key] < before[key] for key in before)
     # What ran in the ramp time is counted until it is over, and then forgotten.
-    if options[0] != options[1] or (fell and not _in_ramp(one)):
+    if own != later or (fell and not _in_ramp(one)):
         return False
-    starts = [_started(table) for table in (one, following)]
-    if starts[0] is None or starts[1] is None:
+    start, later_start = _started(one), _started(following)
+    if start is None or later_start is None:
         return not fell
     # elapsed is rounded up to a second, so the start of one run moves by one at most.
-    return abs(starts[1] - starts[0]) <= 1 and (fell or _ran_between(one, following))
+    return abs(later_start - start) <= 1 and (fell or _ran_between(one, following))
 
 
 def _in_ramp(table: Mapping[str, Any]) -> bool:
@@ -282,9 +281,9 @@ def _started(table: Mapping[str, Any]) -> float | None:
     stamp = table.get("timestamp")
     elapsed = [job.get("elapsed") for job in _jobs_of(table)]
     known = [e for e in elapsed if isinstance(e, int | float)]
-    if not isinstance(stamp, int | float) or not stamp or not known:
-        return None
-    return float(stamp - max(known))
+    if isinstance(stamp, int | float) and stamp and known:
+        return float(stamp - max(known))
+    return None
 
 
 def _common_options(table: Mapping[str, Any]) -> dict[str, object]:
@@ -311,12 +310,11 @@ def _read_jobs(source: Source, run: Mapping[str, Any]) -> list[FioJob]:
 
 def _disk_util(root: Fields) -> dict[str, float]:
     """Drive -> busy %; a RAID device has its own entry and one a member."""
-    found = {}
-    for entry in root.rows("disk_util"):
-        name, util = entry.text("name"), entry.number("util", most=1e6)
-        if name and util is not None:
-            found[shown(name, 40)] = util
-    return found
+    return {
+        shown(name, 40): util
+        for entry in root.rows("disk_util")
+        if (name := entry.text("name")) and (util := entry.number("util", most=1e6)) is not None
+    }
 
 
 def _identity(entry: Fields) -> tuple[str, int, str]:

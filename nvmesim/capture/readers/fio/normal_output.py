@@ -310,10 +310,8 @@ class _Splitter:
                 self._section.lines.append(line)
             if line.kind != "ellipsis":
                 self._after_blank = line.kind == "blank"
-        before = None
-        for run in self._runs:
+        for run, before in zip(self._runs, [None, *self._runs], strict=False):
             _state_load(run, before)
-            before = run
         return self._runs
 
     def _run(self) -> TextRun | None:
@@ -326,12 +324,8 @@ class _Splitter:
 
     def _head(self, line: Line) -> None:
         run = self._run()
-        if (
-            run is None
-            or run.sections
-            or run.sums
-            or (run.version_seen and line.kind != "starting")
-        ):
+        is_new = run is None or run.sections or run.sums
+        if run is None or is_new or (run.version_seen and line.kind != "starting"):
             run = self._begin()
         run.version_seen |= line.kind == "version"
         run.lines.append(line)
@@ -359,25 +353,24 @@ class _Splitter:
         if self._skips:
             return
         match = OPERATION.search(line.text)
-        op = match[1] if match else ""
-        open_section = self._section
-        if open_section is None or open_section.is_ended or not open_section.takes(op, line):
+        section = self._section
+        if (
+            section is None
+            or section.is_ended
+            or not section.takes(match[1] if match else "", line)
+        ):
             run = self._run()
             # A banner without a report, and then the line of an operation: its head was cut out.
             if run is None or run.sections or run.sums or not run.lines:
                 run = self._begin()
             else:
                 run.before += self._context
-            name = next(
-                (x.text.split(": (g=")[0].strip() for x in run.lines if x.kind == "banner"), ""
-            )
-            section = ReportSection(
-                self._source, line.number, shown(name, 60) or f"line {line.number}"
-            )
+            names = [x.text.split(": (g=")[0].strip() for x in run.lines if x.kind == "banner"]
+            name = shown(names[0], 60) if names else ""
+            section = ReportSection(self._source, line.number, name or f"line {line.number}")
             run.sections[section.identity] = section
             self._section, self._context, self._sums = section, [], None
-        assert self._section is not None
-        self._section.lines.append(line)
+        section.lines.append(line)
 
     def _group(self, line: Line) -> None:
         run = self._run() or self._begin()
@@ -425,13 +418,9 @@ class _Splitter:
             run.failed.append(shown(match[2], 60))
 
     def _prose(self, line: Line) -> None:
-        section = self._section
-        if section is not None and (
-            self._after_blank or section.is_headless or section.is_ended or line.kind == "command"
-        ):
-            self._section = None
-        if self._section is None:
-            self._sums = None
+        section, is_apart = self._section, self._after_blank or line.kind == "command"
+        if section is None or is_apart or section.is_headless or section.is_ended:
+            self._section = self._sums = None
         self._context.append(line)
 
 
