@@ -16,7 +16,6 @@ import numpy as np
 
 from nvmesim.array_types import Floats, Ints
 from nvmesim.engine.contract import Acc
-from nvmesim.measure.burned import burned_on
 from nvmesim.measure.figures import Cpu, MemberStats, Rebuild, SocketCpu, StationStats
 from nvmesim.measure.steady import Reducer, Snapshot, Window
 from nvmesim.model.host import polling_threads
@@ -323,3 +322,21 @@ def _socket(
 
 def _threads_on(lowered: Lowered, station: int) -> int:
     return int((lowered.network.thread_cpu == station).sum())
+
+
+def burned_on(lowered: Lowered, stations: Floats, cpu: int, socket: int | None) -> float:
+    """Ps that were burned on the CPUs of station *cpu*, of *socket* if it is one socket's alone.
+
+    By threads of a RAID engine, which run where its members are, and by locks that spin, for which
+    who waits is busy: where the load's threads run. *stations* is as in `Totals`.
+    """
+    threads = lowered.network.thread_cpu
+    here = float(np.mean(threads == cpu)) if len(threads) else 1.0
+    total = 0.0
+    for info in lowered.stations:
+        if info.burns:
+            burned = float(stations[info.first, Acc.SERVICE])
+            burned += float(stations[info.first, Acc.WAIT]) if info.burns == "all" else 0.0
+            at_home = info.socket is None or socket is None or info.socket == socket
+            total += (here if info.socket is None else float(at_home)) * burned
+    return total

@@ -35,15 +35,19 @@ from nvmesim.model.volume import VolumeTarget
 from nvmesim.network.builder import (
     Bucket,
     Builder,
+    BurstRow,
+    FlowRow,
+    GroupRow,
+    LoadRows,
     Plans,
     Row,
+    UserRow,
     const,
     op,
     plan_arrays,
     station_arrays,
 )
 from nvmesim.network.distributions import exponential_table
-from nvmesim.network.load import BurstRow, FlowRow, GroupRow, LoadRows, UserRow
 from nvmesim.network.network import SCALE_ONE, Kind, Network, Op
 from nvmesim.raid.planner.budget import planning
 from nvmesim.scenario.resolved import ResolvedScenario, Target, WorkloadGroup

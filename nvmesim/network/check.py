@@ -99,18 +99,19 @@ def _check_times(net: Network) -> None:
     """Ranges of what `_structure` leaves out."""
     _check_tables(net)
     service = net.ops[_is_visit(net.ops)]
-    _within(service[:, O_SERVICE], 0, HORIZON_PS >> 14, "service of a visit")
+    _within(service[:, O_SERVICE], 0, _TIME, "service of a visit")
     _within(service[:, O_CHILD], 0, 1 << 40, "service of a visit per child")
     plain = net.ops[:, O_CODE] == Op.VISIT
-    _within(net.ops[plain, O_DELAY], 0, HORIZON_PS >> 14, "delay behind a visit")
+    _within(net.ops[plain, O_DELAY], 0, _TIME, "delay behind a visit")
 
 
 def _check_tables(net: Network) -> None:
-    _within(net.dist, 0, HORIZON_PS >> 14, "dist")
+    _within(net.dist, 0, _TIME, "dist")
     _require(bool((np.diff(net.dist[:, : net.dist.shape[1] // 2]) >= 0).all()), "dist falls")
 
 
 def _check_whole(net: Network) -> None:
+    _check_ranges(net)
     _check_stations(net)
     _check_ops(net)
     _check_plans(net)
@@ -151,6 +152,41 @@ _ROWS = {
 """Arrays that have one row a thing, by the first of them."""
 
 
+_TIME: Final = HORIZON_PS >> 14
+"""No single time is longer, ps."""
+_RANGES: Final[dict[tuple[int, int | str], str]] = {
+    # (least, below; or below the rows of an array): arrays
+    (0, len(Kind)): "station_kind",
+    (1, 1 << 31): "station_servers batch_most round_most series_block flow_order_len",
+    (0, 1 << 31): "die_backlog user_stream",
+    (-1, 1 << 31): "user_target",
+    (1, 1 << 24): "scale",
+    (SCALE_ONE, 1 << 30): "gc_factor",
+    (0, 2): "round_in_order round_gathers flow_write group_measured",
+    (0, 3): "group_open",
+    (-1, _TIME): "die_suspend_ps",
+    (0, _TIME): "wake_half_ps round_base_ps series group_think_ps thread_interval_ps",
+    (0, 1 << 40): "wake_ps batch_ps die_every flow_bytes",
+    (0, HORIZON_PS >> 4): "limit_saved_ps",
+    (0, HORIZON_PS): "arrival_ps",
+    (0, 1 << 61): "stream_start",
+    # below, the time that a burst holds would wrap
+    (1 << 8, SCALE_ONE + 1): "group_on_slow",
+    (-1, "dist"): "die_dist die_batch_dist die_slow_dist round_base_dist group_gap_dist"
+    " group_on_dist group_off_dist",
+    (0, "dist"): "gc_on_dist gc_off_dist",
+    (-1, "gc_factor"): "die_gc",
+    (-1, "station_kind"): "die_gate",
+    (0, "station_kind"): "thread_gate thread_cpu",
+    (0, "ops"): "alt_program flow_program",
+    (0, "order"): "flow_order_ptr",
+    (0, "flow_program"): "group_flow",
+    (0, "threshold"): "group_threshold_ptr",
+    (0, "group_flow"): "user_group",
+    (0, "thread_gate"): "user_thread",
+}
+
+
 def _check_arrays(net: Network) -> None:
     for item in fields(net):
         value = getattr(net, item.name)
@@ -167,63 +203,46 @@ def _check_arrays(net: Network) -> None:
     _require(net.dist.shape[1] == TABLE, f"dist has {net.dist.shape[1]} columns, not {TABLE}")
 
 
+def _check_ranges(net: Network) -> None:
+    for (low, high), names in _RANGES.items():
+        for name in names.split():
+            below = len(getattr(net, high)) if isinstance(high, str) else high
+            _within(getattr(net, name), low, below, name)
+    n_flows = len(net.flow_program)
+    _within(net.station_scale, -1, len(net.scale) + 1, "station_scale")
+    _within(net.alt_member, 0, max(net.n_members, 1), "alt_member")
+    _within(net.order, 0, len(net.plan_phase_ptr) - 1, "order")
+    _within(net.flow_class, -1, max(1, net.n_classes), "flow_class")
+    _within(net.flow_stream, -1, max(net.n_streams, 1), "flow_stream")
+    _within(net.group_kinds, 1, n_flows + 1, "group_kinds")
+    _within(net.group_targets, 1, n_flows + 1, "group_targets")
+    _check_tables(net)
+
+
 def _check_stations(net: Network) -> None:
-    n = net.n_stations
-    _within(net.station_kind, 0, len(Kind), "station_kind")
-    _within(net.station_servers, 1, 1 << 31, "station_servers")
+    n_dists = len(net.dist)
     fifo = net.station_kind == Kind.FIFO
     _within(net.station_servers[fifo], 1, 1 << 20, "servers of FIFO")
     kinds = (Kind.DIE, Kind.ROUNDS, Kind.SLEEPER, Kind.BATCHER, Kind.TURN)
     one = bool((net.station_servers[np.isin(net.station_kind, kinds)] == 1).all())
     _require(one, "a die, rounds, a sleeper, a batcher or a turn have one server")
-    _within(net.station_scale, -1, len(net.scale) + 1, "station_scale")
     for s in np.flatnonzero(net.station_scale >= 0):
         _require(net.station_kind[s] == Kind.FIFO, f"station {s} has a scale and is not FIFO")
         end = int(net.station_scale[s] + net.station_servers[s])
         _require(end <= len(net.scale), f"scale of station {s} ends past the table")
-    _within(net.scale, 1, 1 << 24, "scale")
-    n_dists = len(net.dist)
-    _within(net.die_dist, -1, n_dists, "die_dist")
-    _within(net.die_suspend_ps, -1, HORIZON_PS >> 14, "die_suspend_ps")
-    _within(net.limit_saved_ps, 0, HORIZON_PS >> 4, "limit_saved_ps")
-    _within(net.wake_ps, 0, 1 << 40, "wake_ps")
-    _within(net.wake_half_ps, 0, HORIZON_PS >> 14, "wake_half_ps")
-    _within(net.batch_most, 1, 1 << 31, "batch_most")
-    _within(net.batch_ps, 0, 1 << 40, "batch_ps")
-    _within(net.die_gate, -1, n, "die_gate")
     gates = net.die_gate[net.die_gate >= 0]
     _require(bool((net.station_kind[gates] == Kind.GATE).all()), "die_gate names no gate")
-    _within(net.die_gc, -1, len(net.gc_factor), "die_gc")
-    _within(net.die_every, 0, 1 << 40, "die_every")
-    _within(net.die_batch_dist, -1, n_dists, "die_batch_dist")
-    _within(net.die_slow_dist, -1, n_dists, "die_slow_dist")
     stalls = net.die_every > 0
     _within(net.die_batch_dist[stalls], 0, n_dists, "die_batch_dist of a die with batches")
     _within(net.die_slow_dist[stalls], 0, n_dists, "die_slow_dist of a die with batches")
-    _check_backlog(net)
-    others = net.die_gate[net.station_kind != Kind.DIE]
-    _require(bool((others == -1).all()), "die_gate of a station that is not a die")
-    _within(net.round_most, 1, 1 << 31, "round_most")
-    _within(net.round_base_ps, 0, HORIZON_PS >> 14, "round_base_ps")
-    _within(net.round_base_dist, -1, n_dists, "round_base_dist")
-    _within(net.round_in_order, 0, 2, "round_in_order")
-    _within(net.round_gathers, 0, 2, "round_gathers")
-    _within(net.gc_on_dist, 0, n_dists, "gc_on_dist")
-    _within(net.gc_off_dist, 0, n_dists, "gc_off_dist")
-    _within(net.gc_factor, SCALE_ONE, 1 << 30, "gc_factor")
-    _check_tables(net)
-    _within(net.series, 0, HORIZON_PS >> 14, "series")
-    _within(net.series_block, 1, 1 << 31, "series_block")
-
-
-def _check_backlog(net: Network) -> None:
-    """Programs that wait at the start are a die's, and fit the gate that they will release."""
-    _within(net.die_backlog, 0, 1 << 31, "die_backlog")
+    # Programs that wait at the start are a die's, and fit the gate that they will release.
     waits = np.flatnonzero(net.die_backlog)
     able = (net.station_kind[waits] == Kind.DIE) & (net.die_dist[waits] >= 0)
     _require(bool(able.all()), "die_backlog of a station without programs")
     held = net.slots_held()
     _require(bool((held <= net.station_servers).all()), "die_backlog exceeds its gate")
+    others = net.die_gate[net.station_kind != Kind.DIE]
+    _require(bool((others == -1).all()), "die_gate of a station that is not a die")
 
 
 def _check_ops(net: Network) -> None:
@@ -257,13 +276,13 @@ def _drawn(net: Network, b: int, c: int, e: int) -> str:
 
 
 def _service(c: int, e: int) -> str:
-    return "" if 0 <= c < HORIZON_PS >> 14 and 0 <= e < 1 << 40 else f" has service {c}"
+    return "" if 0 <= c < _TIME and 0 <= e < 1 << 40 else f" has service {c}"
 
 
 def _station(net: Network, a: int, d: int) -> str:
     if not (0 <= a < net.n_stations and net.station_kind[a] not in GATES):
         return f": station {a}"
-    if not 0 <= d < HORIZON_PS >> 14:
+    if not 0 <= d < _TIME:
         return f" has delay {d}"
     # who is inside is counted to the end of the delay: it would slow the others down
     return ": delay behind a scale" if d and net.station_scale[a] >= 0 else ""
@@ -315,13 +334,13 @@ def _thread(net: Network, a: int, b: int, c: int, d: int, e: int) -> str:
         return f": setup {a}, {b}"
     if not 0 <= c <= 1 << 36:
         return f": handler {c}"
-    return "" if 0 <= d < HORIZON_PS >> 14 else f": half {d}"
+    return "" if 0 <= d < _TIME else f": half {d}"
 
 
 def _turn(net: Network, a: int, b: int, c: int, d: int, e: int) -> str:
     if not (0 <= a < net.n_stations and net.station_kind[a] == Kind.TURN):
         return f": turn {a}"
-    return "" if 0 <= d < HORIZON_PS >> 14 else f": tick {d}"
+    return "" if 0 <= d < _TIME else f": tick {d}"
 
 
 def _fork(net: Network, a: int, b: int, c: int, d: int, e: int) -> str:
@@ -356,10 +375,7 @@ def _check_plans(net: Network) -> None:
         ok = len(pointer) >= 1 and pointer[0] == 0 and pointer[-1] == size
         _require(ok and bool((np.diff(pointer) >= 0).all()), f"{name} is not a row pointer")
     _require(bool((np.diff(net.child_alt_ptr) >= 1).all()), "a child has no program")
-    _within(net.alt_program, 0, len(net.ops), "alt_program")
-    _within(net.alt_member, 0, max(net.n_members, 1), "alt_member")
     n_plans = len(net.plan_phase_ptr) - 1
-    _within(net.order, 0, n_plans, "order")
     children = np.diff(net.phase_child_ptr[net.plan_phase_ptr])
     _within(children, 0, MAX_CHILDREN + 1, "children of plan")
     phases = np.diff(net.plan_phase_ptr)
@@ -369,60 +385,31 @@ def _check_plans(net: Network) -> None:
 
 
 def _check_flows(net: Network) -> None:
-    n_flows, n_order = len(net.flow_program), len(net.order)
-    _within(net.flow_program, 0, len(net.ops), "flow_program")
-    _within(net.flow_write, 0, 2, "flow_write")
-    _within(net.flow_bytes, 0, 1 << 40, "flow_bytes")
-    _within(net.flow_order_ptr, 0, n_order, "flow_order_ptr")
-    _within(net.flow_order_len, 1, 1 << 31, "flow_order_len")
+    n_flows, n_order, n_thresholds = len(net.flow_program), len(net.order), len(net.threshold)
     _within(net.flow_order_ptr + net.flow_order_len, 1, n_order + 1, "flow_order_ptr")
-    _within(net.group_flow, 0, n_flows, "group_flow")
-    _within(net.group_kinds, 1, n_flows + 1, "group_kinds")
-    _within(net.group_targets, 1, n_flows + 1, "group_targets")
     last = net.group_flow + net.group_targets * net.group_kinds
     _within(last, 1, n_flows + 1, "group_flow")
-    n_thresholds = len(net.threshold)
-    _within(net.group_threshold_ptr, 0, n_thresholds, "group_threshold_ptr")
     ends = net.group_threshold_ptr + net.group_kinds
     _within(ends, 1, n_thresholds + 1, "threshold")
     for start, end in zip(net.group_threshold_ptr, ends, strict=True):
         levels = net.threshold[start:end]
         ok = levels[0] >= 0 and levels[-1] == 1 << 32 and bool((np.diff(levels) >= 0).all())
         _require(ok, "thresholds do not rise to 1")
-    _within(net.group_measured, 0, 2, "group_measured")
-    _within(net.group_open, 0, 3, "group_open")
-    _within(net.group_gap_dist, -1, len(net.dist), "group_gap_dist")
     _require(bool((net.group_gap_dist[net.group_open == 1] >= 0).all()), "an open loop has no gaps")
-    _within(net.group_think_ps, 0, HORIZON_PS >> 14, "group_think_ps")
-    _check_bursts(net)
-
-
-def _check_bursts(net: Network) -> None:
-    _within(net.flow_class, -1, max(1, net.n_classes), "flow_class")
-    _within(net.group_on_dist, -1, len(net.dist), "group_on_dist")
-    _within(net.group_off_dist, -1, len(net.dist), "group_off_dist")
     bursts = net.group_on_dist >= 0
     _within(net.group_off_dist[bursts], 0, len(net.dist), "group_off_dist of a group with bursts")
-    # below, the time that a burst holds would wrap; a burst in which nothing arrives never ends
-    _within(net.group_on_slow, 1 << 8, SCALE_ONE + 1, "group_on_slow")
-    silent = net.group_off_slow == 0
+    silent = net.group_off_slow == 0  # a burst in which nothing arrives never ends
     _within(net.group_off_slow[~silent], SCALE_ONE, 1 << 28, "group_off_slow")
     _require(bool((net.group_open[bursts] == 1).all()), "bursts without gaps to stretch")
 
 
 def _check_users(net: Network) -> None:
     n_threads = len(net.thread_gate)
-    _within(net.thread_gate, 0, net.n_stations, "thread_gate")
-    _within(net.thread_cpu, 0, net.n_stations, "thread_cpu")
-    _within(net.thread_interval_ps, 0, HORIZON_PS >> 14, "thread_interval_ps")
     gates = net.station_kind[net.thread_gate]
     _require(bool(np.isin(gates, THREAD_GATES).all()), "thread_gate names no gate")
     cpus = net.station_kind[net.thread_cpu]
     _require(not np.isin(cpus, GATES).any(), "thread_cpu names a gate")
-    _within(net.user_group, 0, len(net.group_flow), "user_group")
-    _within(net.user_thread, 0, n_threads, "user_thread")
     targets = net.group_targets[net.user_group]
-    _within(net.user_target, -1, 1 << 31, "user_target")
     _require(bool((net.user_target < targets).all()), "a user's target is not in its group")
     shares = bool((net.ops[net.ops[:, O_CODE] == Op.ACQUIRE_THREAD, O_HANDLER] > 0).any())
     most = int(targets.max(initial=1)) if shares else 1
@@ -439,8 +426,6 @@ def _check_users(net: Network) -> None:
 
 
 def _check_streams(net: Network) -> None:
-    _within(net.user_stream, 0, 1 << 31, "user_stream")
-    _within(net.flow_stream, -1, max(net.n_streams, 1), "flow_stream")
     added = np.zeros(len(net.group_flow), np.int64)
     np.maximum.at(added, net.user_group, net.user_stream)
     for group, first in enumerate(net.group_flow.tolist()):
@@ -449,7 +434,6 @@ def _check_streams(net: Network) -> None:
         top += int(added[group]) if top >= 0 else 0
         _require(top < net.n_streams, f"stream counter {top} is missing")
     _require(len(net.stream_start) == net.n_streams, "stream_start has not n_streams rows")
-    _within(net.stream_start, 0, 1 << 61, "stream_start")
 
 
 def _check_arrivals(net: Network) -> None:
@@ -459,7 +443,6 @@ def _check_arrivals(net: Network) -> None:
         _require(len(pointer) == len(net.user_group) + 1, "user_arrival_ptr has a row too few")
         _within(pointer, 0, len(net.arrival_ps) + 1, "user_arrival_ptr")
         _require(bool((np.diff(pointer) >= 0).all()), "user_arrival_ptr falls")
-    _within(net.arrival_ps, 0, HORIZON_PS, "arrival_ps")
     for user in replayed:
         group = net.user_group[user]
         first = net.group_flow[group]

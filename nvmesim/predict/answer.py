@@ -10,9 +10,15 @@ from nvmesim.errors import InputError
 from nvmesim.measure.control import Measured, Progress
 from nvmesim.measure.figures import Distribution, Interval, OpStats, Rebuild, Relief
 from nvmesim.measure.groups import GroupStats, group_stats, slices
-from nvmesim.measure.latency import CLAT, LATENCY, distribution, percentile_name, tail_warnings
+from nvmesim.measure.latency import (
+    CLAT,
+    LATENCY,
+    distribution,
+    percentile_name,
+    sync_stats,
+    tail_warnings,
+)
 from nvmesim.measure.stations import Totals, cpu_stats, member_stats, rebuild_stats, station_stats
-from nvmesim.measure.syncs import sync_stats
 from nvmesim.predict import bottleneck
 from nvmesim.predict.prepare import EngineFactory, Prepared
 from nvmesim.predict.result import Bottleneck, CurvePoint, Result

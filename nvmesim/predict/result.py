@@ -19,7 +19,7 @@ from nvmesim.measure.figures import (
     StationStats,
 )
 from nvmesim.measure.groups import GroupStats, OverTime
-from nvmesim.measure.syncs import Syncs
+from nvmesim.measure.latency import Syncs
 from nvmesim.predict.stragglers import Waits
 from nvmesim.predict.uncertainty.domain import Outside
 from nvmesim.predict.uncertainty.goal import Goal, goal_of

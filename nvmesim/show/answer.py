@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from nvmesim.measure.figures import Interval, OpStats, Rebuild, Relief
-from nvmesim.measure.syncs import Syncs
+from nvmesim.measure.latency import Syncs
 from nvmesim.predict.result import Result
 from nvmesim.predict.uncertainty.parts import percent_of
 from nvmesim.scenario.resolved import ResolvedScenario, WorkloadGroup

@@ -13,19 +13,23 @@ from nvmesim.network.builder import (
     Batches,
     Bucket,
     Builder,
+    BurstRow,
     ChildRow,
     DiePrograms,
+    FlowRow,
+    GroupRow,
+    LoadRows,
     Plans,
     Row,
     Station,
     ThreadBatch,
+    UserRow,
     WakeUp,
     ints,
     op,
     plan_arrays,
     station_arrays,
 )
-from nvmesim.network.load import BurstRow, FlowRow, GroupRow, LoadRows, UserRow
 from nvmesim.network.network import PURPOSE_FIRST_FREE, Kind, Network, Op
 from nvmesim.rng import table_levels
 

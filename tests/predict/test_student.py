@@ -3,7 +3,7 @@
 import pytest
 from scipy.special import stdtrit
 
-from nvmesim.measure.student import two_sided
+from nvmesim.measure.steady import two_sided
 
 
 @pytest.mark.parametrize("share", [0.7, 0.9, 0.95, 0.999])

@@ -47,9 +47,16 @@ from nvmesim.engine.contract import (
 from nvmesim.engine.reference import tokens
 from nvmesim.engine.reference.batcher import ALL_KINDS, Batcher
 from nvmesim.engine.reference.stations import Die, Gate, Station, Turn, World
-from nvmesim.engine.reference.steps import Step, Steps
-from nvmesim.engine.reference.tally import BatchTally
-from nvmesim.engine.reference.tokens import Instant, Operation, Request, Token, Visit
+from nvmesim.engine.reference.tokens import (
+    BatchTally,
+    Instant,
+    Operation,
+    Request,
+    Step,
+    Steps,
+    Token,
+    Visit,
+)
 from nvmesim.errors import nearest
 from nvmesim.network.check import check
 from nvmesim.network.network import GATES, HORIZON_PS, SCALE_ONE, VISITS, Kind, Network, Op

@@ -16,7 +16,7 @@ from importlib import resources
 from typing import Final, Literal
 
 from nvmesim.array_types import Floats
-from nvmesim.measure.student import two_sided
+from nvmesim.measure.steady import two_sided
 from nvmesim.predict.uncertainty.discrepancy import Observed, half_width, population
 
 Kind = Literal["catalog", "calibrated"]
