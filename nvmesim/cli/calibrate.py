@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nvmesim.cli.output import output_path, save
+from nvmesim.cli.output import option, output_path, save
 from nvmesim.cli.progress import bytes_read, noting_interrupt, steps
 from nvmesim.cli.simulating import Answer, simulates
 from nvmesim.errors import FitError, InputError
@@ -28,32 +28,20 @@ Tell = Callable[[str], None]
 @click.command(epilog="Example: nvmesim calibrate fio/*.json -o drive.toml --hold-out QD=16")
 @click.argument("captures", nargs=-1, metavar="CAPTURE...")
 @output_path("Write the profile (TOML).", "-o", "--output")
-@click.option("--name", metavar="NAME", help="Name of the profile; else that of the file.")
-@click.option(
-    "--captured-on", metavar="STACK[,LINK[,CPU]]",
-    help="The host that measured, as linux-io_uring,'pcie4 x4','2.4 GHz': its time is subtracted.",
-)  # fmt: skip
-@click.option(
-    "--hold-out", "held_out", multiple=True, metavar="RULE",
-    help="Predict QD=16, BS='64 KiB', OP=randread or JOBS=4 instead of fitting it; repeatable. "
-    "Of a trace: LAST=50%; else its last third.",
-)  # fmt: skip
-@click.option(
-    "--empirical", "is_empirical", is_flag=True,
-    help="Draw latencies from the capture itself; only for its own queue depth.",
-)  # fmt: skip
-@click.option("--stack", "is_stack", is_flag=True, help="Fit the host's CPU costs instead.")
-@click.option(
-    "--cpu",
-    metavar="NAME",
-    help="With --stack: a catalog CPU, '2 x xeon-gold-6130', or a clock as '2.4 GHz'.",
-)
-@click.option("--link", metavar="LINK", help="With --stack: the drive's link, 'pcie4 x4'.")
-@click.option(
-    "--datasheet", metavar="FILE", type=click.Path(),
-    help="Fit a drive to its data sheet (TOML or CSV, figures as printed) instead of captures.",
-)  # fmt: skip
-@click.option("--force", is_flag=True, help="Write the profile even if it misses its own rows.")
+@option("--name NAME", "Name of the profile; else that of the file.")
+@option("--captured-on STACK[,LINK[,CPU]]", "The host that measured, as linux-io_uring,'pcie4 "
+        "x4','2.4 GHz': its time is subtracted.")  # fmt: skip
+@option("--hold-out held_out RULE", "Predict QD=16, BS='64 KiB', OP=randread or JOBS=4 instead of "
+        "fitting it; repeatable. Of a trace: LAST=50%; else its last third.",
+        multiple=True)  # fmt: skip
+@option("--empirical is_empirical", "Draw latencies from the capture itself; only for its own "
+        "queue depth.", is_flag=True)  # fmt: skip
+@option("--stack is_stack", "Fit the host's CPU costs instead.", is_flag=True)
+@option("--cpu NAME", "With --stack: a catalog CPU, '2 x xeon-gold-6130', or a clock as '2.4 GHz'.")
+@option("--link LINK", "With --stack: the drive's link, 'pcie4 x4'.")
+@option("--datasheet FILE", "Fit a drive to its data sheet (TOML or CSV, figures as printed) "
+        "instead of captures.", type=click.Path())  # fmt: skip
+@option("--force", "Write the profile even if it misses its own rows.", is_flag=True)
 @simulates(report="Write measured against fitted as one HTML page.")
 def calibrate(
     captures: tuple[str, ...], output: Path | None, name: str | None, captured_on: str | None,

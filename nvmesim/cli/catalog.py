@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nvmesim.cli.output import json_option, print_json
+from nvmesim.cli.output import json_option, option, print_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -35,7 +35,7 @@ def catalog(ctx: click.Context, as_json: bool) -> int | None:
 
 @catalog.command("list", epilog="Example: nvmesim catalog list platform")
 @click.argument("of_kind", metavar="[KIND]", required=False, type=click.Choice(KINDS))
-@click.option("--kind", type=click.Choice(KINDS), help="Only entries of this kind.")
+@option("--kind", "Only entries of this kind.", type=click.Choice(KINDS))
 @json_option
 @click.pass_obj
 def list_entries(outer_json: bool, of_kind: str | None, kind: str | None, as_json: bool) -> int:

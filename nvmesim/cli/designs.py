@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nvmesim.cli.output import output_path, scenario_of
+from nvmesim.cli.output import option, output_path, scenario_of
 from nvmesim.cli.progress import progress_bar
 from nvmesim.cli.simulating import Answer, simulates
 
@@ -21,19 +21,16 @@ if TYPE_CHECKING:
     "--report best.html"
 )
 @click.argument("scenario", metavar="SCENARIO.toml")
-@click.option("--p99", metavar="TIME", help="99 % of all requests within this, as 1ms.")
-@click.option("--p99.9", "p99_9", metavar="TIME", help="99.9 % of all requests within this.")
-@click.option("--mean", metavar="TIME", help="Mean latency within this.")
-@click.option("--cpu", metavar="SHARE", help="CPU load as the operating system shows it, as 50%.")
-@click.option("--iops", metavar="RATE", help="Reach at least so many requests per second, as 3M.")
-@click.option(
-    "--over", multiple=True, metavar="KEY=VALUES",
-    help="Compare designs, as volume.raid=raid5,raid6,raid10; repeatable, as in sweep.",
-)  # fmt: skip
-@click.option(
-    "--state", "states", multiple=True, type=click.Choice(("healthy", "degraded", "rebuilding")),
-    help="Look at this state only; repeatable. Else all three, if there is a volume.",
-)  # fmt: skip
+@option("--p99 TIME", "99 % of all requests within this, as 1ms.")
+@option("--p99.9 p99_9 TIME", "99.9 % of all requests within this.")
+@option("--mean TIME", "Mean latency within this.")
+@option("--cpu SHARE", "CPU load as the operating system shows it, as 50%.")
+@option("--iops RATE", "Reach at least so many requests per second, as 3M.")
+@option("--over KEY=VALUES", "Compare designs, as volume.raid=raid5,raid6,raid10; repeatable, as "
+        "in sweep.", multiple=True)  # fmt: skip
+@option("--state states", "Look at this state only; repeatable. Else all three, if there is a "
+        "volume.", multiple=True, type=click.Choice(("healthy", "degraded", "rebuilding"))
+        )  # fmt: skip
 @simulates(report="Write the answer, table and charts as one HTML page.", sets=True, seed=True)
 def best(
     scenario: str, over: tuple[str, ...], sets: tuple[str, ...], states: tuple[str, ...],
@@ -62,10 +59,8 @@ def best(
 
 @click.command(epilog="Example: nvmesim choose goal.toml --report pareto.html")
 @click.argument("goal", metavar="GOAL.toml")
-@click.option(
-    "--all", "everything", is_flag=True,
-    help="Simulate every candidate that screening leaves, for a complete chart.",
-)  # fmt: skip
+@option("--all everything", "Simulate every candidate that screening leaves, for a complete "
+        "chart.", is_flag=True)  # fmt: skip
 @output_path("Write one row per candidate: .parquet, .csv or .json.", "-o", "--output")
 @simulates(report="Write the answer, candidates and chart as one HTML page.", workers=True)
 def choose(goal: str, workers: int | None, everything: bool, output: Path | None) -> Answer:
@@ -109,17 +104,13 @@ def choose(goal: str, workers: int | None, everything: bool, output: Path | None
 
 @click.command(epilog="Example: nvmesim compare server.toml --set server.interconnect.links=3")
 @click.argument("scenarios", metavar="SCENARIO.toml [OTHER.toml ...]", nargs=-1, required=True)
-@click.option(
-    "--requests", type=click.IntRange(1000),
-    help="Requests of each design, after its warm-up; default: as the precision needs.",
-)  # fmt: skip
-@click.option(
-    "--metric", default="iops", show_default=True, help="Metric by which three or more are ranked."
-)
-@click.option("--probability", metavar="SHARE", default="95%", show_default=True,
-              help="Of three or more: probability that the named one is the best.")  # fmt: skip
-@click.option("--difference", metavar="SHARE", default="1%", show_default=True,
-              help="Designs closer than this count as equally good.")  # fmt: skip
+@option("--requests", "Requests of each design, after its warm-up; default: as the precision "
+        "needs.", type=click.IntRange(1000))  # fmt: skip
+@option("--metric", "Metric by which three or more are ranked.", default="iops", show_default=True)
+@option("--probability SHARE", "Of three or more: probability that the named one is the best.",
+        default="95%", show_default=True)  # fmt: skip
+@option("--difference SHARE", "Designs closer than this count as equally good.", default="1%",
+        show_default=True)  # fmt: skip
 @simulates(sets=True, seed=True, workers=True)
 def compare(
     scenarios: tuple[str, ...], sets: tuple[str, ...], requests: int | None, seed: int | None,

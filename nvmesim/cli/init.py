@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from nvmesim.cli.output import check_writable, output_path
+from nvmesim.cli.output import check_writable, option, output_path
 from nvmesim.errors import InputError, NvmesimError, nearest
 from nvmesim.files import write_text
 from nvmesim.raid.levels import CHOICES, MD_LEVELS, POOL_LEVELS
@@ -82,15 +82,15 @@ def questions() -> list[Question]:
 
 @click.command(epilog="Example: nvmesim init --drive intel-p4610-1.6tb --count 8 --raid raid5 "
                "--load oltp -o server.toml")  # fmt: skip
-@click.option("--platform", metavar="NAME", help="Catalog name of the server; none: give --cpu.")
-@click.option("--cpu", metavar="NAME", help="Catalog name of the CPU.")
-@click.option("--sockets", metavar="N", help="How many of them: 1, 2 or 4.")
-@click.option("--os", metavar="NAME", help="linux or windows.")
-@click.option("--drive", metavar="NAME", help="Catalog name of the drive, or a profile's file.")
-@click.option("--count", metavar="N", help="How many drives.")
-@click.option("--raid", metavar="LEVEL", help="RAID level, or none.")
-@click.option("--load", metavar="NAME", help="oltp, vm-farm, log-writer, scan or backup.")
-@click.option("--goal", metavar="TIME", help="Latency that 99 % of the requests should keep, 1ms.")
+@option("--platform NAME", "Catalog name of the server; none: give --cpu.")
+@option("--cpu NAME", "Catalog name of the CPU.")
+@option("--sockets N", "How many of them: 1, 2 or 4.")
+@option("--os NAME", "linux or windows.")
+@option("--drive NAME", "Catalog name of the drive, or a profile's file.")
+@option("--count N", "How many drives.")
+@option("--raid LEVEL", "RAID level, or none.")
+@option("--load NAME", "oltp, vm-farm, log-writer, scan or backup.")
+@option("--goal TIME", "Latency that 99 % of the requests should keep, 1ms.")
 @output_path("The scenario to write; default: print it.", "-o", "--output")
 def init(output: Path | None, **options: str | None) -> int:
     """Write a first scenario, with comments.

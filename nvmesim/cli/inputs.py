@@ -7,22 +7,17 @@ from typing import Literal
 
 import click
 
-from nvmesim.cli.output import asked_of, output_path, scenario_of
+from nvmesim.cli.output import asked_of, option, output_path, scenario_of
 from nvmesim.cli.progress import progress_bar
 from nvmesim.cli.simulating import Answer, simulates
 
 
 @click.command(epilog="Example: nvmesim sensitivity server.toml --metric lat_p99_us")
 @click.argument("scenario", metavar="SCENARIO.toml")
-@click.option("--metric", default="iops", show_default=True, help="A column of `nvmesim sweep`.")
-@click.option(
-    "--all/--assumed", "everything", default=True,
-    help="Measured and fitted numbers too (the default), or assumed ones alone.",
-)  # fmt: skip
-@click.option(
-    "--spread", metavar="SHARE",
-    help="Range of numbers that state no interval; default: by their basis.",
-)  # fmt: skip
+@option("--metric", "A column of `nvmesim sweep`.", default="iops", show_default=True)
+@option("--all/--assumed everything", "Measured and fitted numbers too (the default), or assumed "
+        "ones alone.", default=True)  # fmt: skip
+@option("--spread SHARE", "Range of numbers that state no interval; default: by their basis.")
 @click.option("--requests", type=click.IntRange(1000), default=40_000, show_default=True)
 @output_path("Write the table: .parquet, .csv or .json.", "-o", "--output")
 @simulates(report="Write the tornado chart and the table (HTML).", sets=True, seed=True,
@@ -64,26 +59,17 @@ def sensitivity(
 
 
 @click.command(epilog="Example: nvmesim size --iops 3M --utilization 50% --stack windows-2019")
-@click.option("--iops", required=True, metavar="RATE", help="Requests per second, such as 3M.")
-@click.option(
-    "--utilization", default="50%", show_default=True, metavar="SHARE",
-    help="CPU load as the operating system shows it.",
-)  # fmt: skip
-@click.option("--stack", metavar="NAME", help="Catalog name of the stack; default windows-2019.")
-@click.option(
-    "--from", "stack_file", metavar="STACK.toml", type=click.Path(),
-    help="A stack fitted on your own captures instead.",
-)  # fmt: skip
-@click.option(
-    "--headroom", default="0%", metavar="SHARE", help="Size for this much more load, as 20%."
-)
-@click.option("--read", default="100%", metavar="SHARE", help="Fraction of requests that read.")
-@click.option("--filesystem", default="raw", metavar="NAME", help="raw, ntfs, ext4, xfs.")
-@click.option(
-    "--cpu", "cpus", multiple=True, metavar="NAME",
-    help="Rank this CPU of the catalog only; repeatable.",
-)  # fmt: skip
-@click.option("--all", "everything", is_flag=True, help="Show every CPU, not the nearest five.")
+@option("--iops RATE", "Requests per second, such as 3M.", required=True)
+@option("--utilization SHARE", "CPU load as the operating system shows it.", default="50%",
+        show_default=True)  # fmt: skip
+@option("--stack NAME", "Catalog name of the stack; default windows-2019.")
+@option("--from stack_file STACK.toml", "A stack fitted on your own captures instead.",
+        type=click.Path())  # fmt: skip
+@option("--headroom SHARE", "Size for this much more load, as 20%.", default="0%")
+@option("--read SHARE", "Fraction of requests that read.", default="100%")
+@option("--filesystem NAME", "raw, ntfs, ext4, xfs.", default="raw")
+@option("--cpu cpus NAME", "Rank this CPU of the catalog only; repeatable.", multiple=True)
+@option("--all everything", "Show every CPU, not the nearest five.", is_flag=True)
 @simulates(report="Write the load, the charts and every CPU as an HTML page.")
 def size(
     iops: str, utilization: str, stack: str | None, stack_file: str | None, headroom: str,

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import click
 
+from nvmesim.cli.output import option
 from nvmesim.errors import InputError
 from nvmesim.version import install_command
 
@@ -26,10 +27,10 @@ QUIET: Final = ("--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate
 @click.argument(
     "folder", default="nvmesim-notebooks", metavar="[FOLDER]", type=click.Path(path_type=Path)
 )
-@click.option("--no-browser", is_flag=True, help="Only serve; print the address.")
-@click.option("--port", type=click.IntRange(0, 65535), help="Port of the server; else a free one.")
-@click.option("--copy-only", is_flag=True, help="Copy the notebooks and start nothing.")
-@click.option("--allow-root", is_flag=True, help="Serve as root, which Jupyter refuses otherwise.")
+@option("--no-browser", "Only serve; print the address.", is_flag=True)
+@option("--port", "Port of the server; else a free one.", type=click.IntRange(0, 65535))
+@option("--copy-only", "Copy the notebooks and start nothing.", is_flag=True)
+@option("--allow-root", "Serve as root, which Jupyter refuses otherwise.", is_flag=True)
 def lab(
     folder: Path, no_browser: bool, port: int | None, copy_only: bool, allow_root: bool
 ) -> int:  # fmt: skip
@@ -118,10 +119,8 @@ def sources() -> tuple[Path, Path]:
 
 @click.command(epilog="Example: nvmesim ui, or nvmesim ui report.html")
 @click.argument("file", metavar="[FILE.html]", required=False, type=click.Path(path_type=Path))
-@click.option(
-    "--port", type=click.IntRange(1, 65535), help="Port of the page; default: a free one."
-)
-@click.option("--no-browser", is_flag=True, help="Print the address and open nothing.")
+@option("--port", "Port of the page; default: a free one.", type=click.IntRange(1, 65535))
+@option("--no-browser", "Print the address and open nothing.", is_flag=True)
 def ui(file: Path | None, port: int | None, no_browser: bool) -> int:
     """Design a server in the browser.
 

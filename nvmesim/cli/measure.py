@@ -12,6 +12,7 @@ import click
 from nvmesim.cli.output import (
     check_writable,
     json_option,
+    option,
     output_path,
     print_json,
     scenario_of,
@@ -43,32 +44,21 @@ system_option = click.option(
 @output_path(
     "Write the profile (TOML); rows are kept beside it. With --plan: the plan.", "-o", "--output"
 )
-@click.option("--name", metavar="NAME", help="Name of the profile; else that of the file.")
-@click.option("--ssh", "host", default="", metavar="HOST", help="Measure there; it needs fio only.")
-@click.option(
-    "--for",
-    "server",
-    metavar="SERVER.toml",
-    help="Choose rows that narrow this server's throughput and p99; else the drive's own.",
-)
-@click.option("--budget", default="10min", show_default=True, help="Time to measure, at most.")
-@click.option("--writes", is_flag=True, help="Measure writes too. THE DRIVE'S CONTENT IS LOST.")
-@click.option(
-    "--yes-overwrite",
-    "confirmed",
-    metavar="SERIAL",
-    help="With --writes: the drive's serial number, instead of being asked for it.",
-)
-@click.option(
-    "--precondition",
-    is_flag=True,
-    help="With --writes: fill the drive twice at random first; its duration is said.",
-)
-@click.option("--fixed", is_flag=True, help="Measure all rows of the plan, in their order.")
-@click.option("--captured-on", "stack", default="linux-io_uring", show_default=True,
-              help="Stack of the machine that measures.")  # fmt: skip
-@click.option("--engine", default="io_uring", show_default=True, help="fio's ioengine.")
-@click.option("--plan", "is_plan", is_flag=True, help="Print the rows as a job file; run nothing.")
+@option("--name NAME", "Name of the profile; else that of the file.")
+@option("--ssh host HOST", "Measure there; it needs fio only.", default="")
+@option("--for server SERVER.toml", "Choose rows that narrow this server's throughput and p99; "
+        "else the drive's own.")  # fmt: skip
+@option("--budget", "Time to measure, at most.", default="10min", show_default=True)
+@option("--writes", "Measure writes too. THE DRIVE'S CONTENT IS LOST.", is_flag=True)
+@option("--yes-overwrite confirmed SERIAL", "With --writes: the drive's serial number, instead of "
+        "being asked for it.")  # fmt: skip
+@option("--precondition", "With --writes: fill the drive twice at random first; its duration is "
+        "said.", is_flag=True)  # fmt: skip
+@option("--fixed", "Measure all rows of the plan, in their order.", is_flag=True)
+@option("--captured-on stack", "Stack of the machine that measures.", default="linux-io_uring",
+        show_default=True)  # fmt: skip
+@option("--engine", "fio's ioengine.", default="io_uring", show_default=True)
+@option("--plan is_plan", "Print the rows as a job file; run nothing.", is_flag=True)
 @system_option
 @json_option
 def measure(

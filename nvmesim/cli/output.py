@@ -18,14 +18,24 @@ if TYPE_CHECKING:
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
-json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
-verbose_option = click.option("-v", "--verbose", is_flag=True, help="Print everything known.")
 _INSTEAD: Final = {
     # kind of a file that is no scenario: what to do with it
     "profile": "; a scenario names it: profile = '{path}'",
     "goal": "; give it to nvmesim choose",
     "job": "; a scenario names it: [[workload]] with fio = '{path}'",
 }
+
+
+def option(names: str, text: str, **more: Any) -> Callable[[Decorated], Decorated]:
+    """Return an option: *names* as "--set sets KEY=VALUE", *text* its help, *more* as in click."""
+    words = names.split()
+    called = [word for word in words if word.startswith("-") or word.islower()]
+    metavar = next((word for word in words if word not in called), None)
+    return click.option(*called, metavar=metavar, help=text, **more)
+
+
+json_option = option("--json as_json", "Print JSON instead of a table.", is_flag=True)
+verbose_option = option("-v --verbose", "Print everything known.", is_flag=True)
 
 
 def output_path(

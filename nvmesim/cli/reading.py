@@ -9,6 +9,7 @@ import click
 from nvmesim.cli.output import (
     check_writable,
     json_option,
+    option,
     output_path,
     print_json,
     to_text,
@@ -61,7 +62,7 @@ def trace(captures: tuple[str, ...], as_json: bool, verbose: bool) -> int:
     epilog="Example: nvmesim describe lscpu.txt lspci-vv.txt nvme-list.json -o server.toml"
 )
 @click.argument("files", nargs=-1, metavar="FILE...", type=click.Path(path_type=Path))
-@click.option("--collect", is_flag=True, help="Print the script to run on the server, as root.")
+@option("--collect", "Print the script to run on the server, as root.", is_flag=True)
 @output_path("The scenario to write; default: print it.", "-o", "--output")
 @json_option
 def describe(files: tuple[Path, ...], collect: bool, output: Path | None, as_json: bool) -> int:

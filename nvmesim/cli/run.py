@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nvmesim.cli.output import asked_of, output_path, print_json, save, scenario_of
+from nvmesim.cli.output import asked_of, option, output_path, print_json, save, scenario_of
 from nvmesim.cli.progress import noting_interrupt, progress_bar, working
 from nvmesim.cli.simulating import Answer, simulates
 
@@ -30,7 +30,7 @@ CAPTION = (
 )
 @click.argument("scenario", metavar="SCENARIO.toml")
 @click.option("--engine", type=click.Choice(ENGINES), default="compiled", show_default=True)
-@click.option("--precision", metavar="SHARE", help="Stop at this 95 % interval of IOPS, as 1%.")
+@option("--precision SHARE", "Stop at this 95 % interval of IOPS, as 1%.")
 @output_path("Write one row per request (Parquet).", "--requests")
 @output_path("Write every step of some requests as an HTML chart.", "--timeline")
 @simulates(report="Write one self-contained HTML page.", sets=True, seed=True, verbose=True,
@@ -115,34 +115,21 @@ def _write_timeline(path: Path, scenario: Scenario, seed: int) -> None:
     "--over volume.raid=raid0,raid10,raid5 -o sweep.parquet"
 )
 @click.argument("scenario", metavar="SCENARIO.toml")
-@click.option(
-    "--over", multiple=True, required=True, metavar="KEY=VALUES",
-    help="Values of one key: a list 4,8,16, a range 4..24, 0..1..0.1 or 1..256..x2; repeatable, "
-    "every combination is simulated. * in KEY stands for each element of a list.",
-)  # fmt: skip
+@option("--over KEY=VALUES", "Values of one key: a list 4,8,16, a range 4..24, 0..1..0.1 or "
+        "1..256..x2; repeatable, every combination is simulated. * in KEY stands for each element "
+        "of a list.", multiple=True, required=True)  # fmt: skip
 @output_path("The table of points to write: .parquet, .csv or .json; else it is only printed.",
              "-o", "--output")  # fmt: skip
-@click.option("--resume", is_flag=True, help="Continue an interrupted sweep.")
-@click.option("--dask", metavar="ADDRESS", help="Simulate on the Dask cluster of this scheduler.")
-@click.option(
-    "--samples", type=click.IntRange(1), metavar="N",
-    help="Sample so many points instead of the whole grid.",
-)  # fmt: skip
-@click.option(
-    "--method", type=click.Choice(("lhs", "random")), help="How points are sampled.  [default: lhs]"
-)
+@option("--resume", "Continue an interrupted sweep.", is_flag=True)
+@option("--dask ADDRESS", "Simulate on the Dask cluster of this scheduler.")
+@option("--samples N", "Sample so many points instead of the whole grid.", type=click.IntRange(1))
+@option("--method", "How points are sampled.  [default: lhs]", type=click.Choice(("lhs", "random")))
 @click.option("--sample-seed", type=click.IntRange(0, 2**62), default=1, show_default=True)
-@click.option(
-    "--precision", metavar="SHARE", help="Stop each point at this 95 % interval of IOPS, as 1%."
-)
-@click.option(
-    "--requests", type=click.IntRange(1), help="Simulate exactly so many requests at each point."
-)
-@click.option("--no-cache", is_flag=True, help="Do not use the cache of finished points.")
-@click.option(
-    "--no-certainty", is_flag=True,
-    help="Intervals of the simulation alone; a short point takes a tenth of the time.",
-)  # fmt: skip
+@option("--precision SHARE", "Stop each point at this 95 % interval of IOPS, as 1%.")
+@option("--requests", "Simulate exactly so many requests at each point.", type=click.IntRange(1))
+@option("--no-cache", "Do not use the cache of finished points.", is_flag=True)
+@option("--no-certainty", "Intervals of the simulation alone; a short point takes a tenth of the "
+        "time.", is_flag=True)  # fmt: skip
 @simulates(report="Write pictures and points as one HTML page.", sets=True, seed=True, workers=True)
 def sweep(
     scenario: str, over: tuple[str, ...], sets: tuple[str, ...], output: Path | None,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 import nvmesim
-from nvmesim.cli.output import save, scenario_of
+from nvmesim.cli.output import option, save, scenario_of
 from nvmesim.cli.progress import progress_bar
 from nvmesim.cli.simulating import Answer, simulates
 from nvmesim.files import write_text
@@ -26,11 +26,9 @@ MOST_NAMED = 12
     epilog="Example: nvmesim validate team-jbod --report team.html   (or: validate new my-server)"
 )
 @click.argument("sets", nargs=-1, metavar="[SET...]")
-@click.option(
-    "--held-out", "is_held_out", is_flag=True,
-    help="Predict held-out rows of every source (or of the sources named) instead.",
-)  # fmt: skip
-@click.option("--write", is_flag=True, help="Write report.md of each set, and SCOREBOARD.md.")
+@option("--held-out is_held_out", "Predict held-out rows of every source (or of the sources "
+        "named) instead.", is_flag=True)  # fmt: skip
+@option("--write", "Write report.md of each set, and SCOREBOARD.md.", is_flag=True)
 @simulates(report="Write predicted against measured as one HTML page.")
 def validate(sets: tuple[str, ...], is_held_out: bool, write: bool) -> Answer:
     """Compare predictions with published measurements.

@@ -154,37 +154,41 @@ _ROWS = {
 
 _TIME: Final = HORIZON_PS >> 14
 """No single time is longer, ps."""
-_RANGES: Final[dict[tuple[int, int | str], str]] = {
-    # (least, below; or below the rows of an array): arrays
-    (0, len(Kind)): "station_kind",
-    (1, 1 << 31): "station_servers batch_most round_most series_block flow_order_len",
-    (0, 1 << 31): "die_backlog user_stream",
-    (-1, 1 << 31): "user_target",
-    (1, 1 << 24): "scale",
-    (SCALE_ONE, 1 << 30): "gc_factor",
-    (0, 2): "round_in_order round_gathers flow_write group_measured",
-    (0, 3): "group_open",
-    (-1, _TIME): "die_suspend_ps",
-    (0, _TIME): "wake_half_ps round_base_ps series group_think_ps thread_interval_ps",
-    (0, 1 << 40): "wake_ps batch_ps die_every flow_bytes",
-    (0, HORIZON_PS >> 4): "limit_saved_ps",
-    (0, HORIZON_PS): "arrival_ps",
-    (0, 1 << 61): "stream_start",
+_RANGES: Final[tuple[tuple[int, int | str, str], ...]] = (
+    # least, below (or below the rows of an array), arrays
+    (0, len(Kind), "station_kind"),
+    (1, 1 << 31, "station_servers batch_most round_most series_block flow_order_len"),
+    (0, 1 << 31, "die_backlog user_stream"),
+    (-1, 1 << 31, "user_target"),
+    (1, 1 << 24, "scale"),
+    (SCALE_ONE, 1 << 30, "gc_factor"),
+    (0, 2, "round_in_order round_gathers flow_write group_measured"),
+    (0, 3, "group_open"),
+    (-1, _TIME, "die_suspend_ps"),
+    (0, _TIME, "wake_half_ps round_base_ps series group_think_ps thread_interval_ps"),
+    (0, 1 << 40, "wake_ps batch_ps die_every flow_bytes"),
+    (0, HORIZON_PS >> 4, "limit_saved_ps"),
+    (0, HORIZON_PS, "arrival_ps"),
+    (0, 1 << 61, "stream_start"),
     # below, the time that a burst holds would wrap
-    (1 << 8, SCALE_ONE + 1): "group_on_slow",
-    (-1, "dist"): "die_dist die_batch_dist die_slow_dist round_base_dist group_gap_dist"
-    " group_on_dist group_off_dist",
-    (0, "dist"): "gc_on_dist gc_off_dist",
-    (-1, "gc_factor"): "die_gc",
-    (-1, "station_kind"): "die_gate",
-    (0, "station_kind"): "thread_gate thread_cpu",
-    (0, "ops"): "alt_program flow_program",
-    (0, "order"): "flow_order_ptr",
-    (0, "flow_program"): "group_flow",
-    (0, "threshold"): "group_threshold_ptr",
-    (0, "group_flow"): "user_group",
-    (0, "thread_gate"): "user_thread",
-}
+    (1 << 8, SCALE_ONE + 1, "group_on_slow"),
+    (
+        -1,
+        "dist",
+        "die_dist die_batch_dist die_slow_dist round_base_dist group_gap_dist"
+        " group_on_dist group_off_dist",
+    ),
+    (0, "dist", "gc_on_dist gc_off_dist"),
+    (-1, "gc_factor", "die_gc"),
+    (-1, "station_kind", "die_gate"),
+    (0, "station_kind", "thread_gate thread_cpu"),
+    (0, "ops", "alt_program flow_program"),
+    (0, "order", "flow_order_ptr"),
+    (0, "flow_program", "group_flow"),
+    (0, "threshold", "group_threshold_ptr"),
+    (0, "group_flow", "user_group"),
+    (0, "thread_gate", "user_thread"),
+)
 
 
 def _check_arrays(net: Network) -> None:
@@ -204,7 +208,7 @@ def _check_arrays(net: Network) -> None:
 
 
 def _check_ranges(net: Network) -> None:
-    for (low, high), names in _RANGES.items():
+    for low, high, names in _RANGES:
         for name in names.split():
             below = len(getattr(net, high)) if isinstance(high, str) else high
             _within(getattr(net, name), low, below, name)
@@ -288,14 +292,6 @@ def _station(net: Network, a: int, d: int) -> str:
     return ": delay behind a scale" if d and net.station_scale[a] >= 0 else ""
 
 
-def _visit(net: Network, a: int, b: int, c: int, d: int, e: int) -> str:
-    return _drawn(net, b, c, e) or _station(net, a, d)
-
-
-def _visit_cpu(net: Network, a: int, b: int, c: int, d: int, e: int) -> str:
-    return _drawn(net, b, c, e)
-
-
 def _visit_series(net: Network, a: int, b: int, c: int, d: int, e: int) -> str:
     if not 0 <= b < len(net.series_block):
         return f" draws from {b}, which is not there"
@@ -306,10 +302,6 @@ def _bank(net: Network, a: int, d: int) -> str:
     if not (d >= 1 and a >= 0 and a + d <= net.n_stations):
         return f": stations {a} to {a + d}"
     return ": a gate is not a bank" if np.isin(net.station_kind[a : a + d], GATES).any() else ""
-
-
-def _visit_bank(net: Network, a: int, b: int, c: int, d: int, e: int) -> str:
-    return _drawn(net, b, c, e) or _bank(net, a, d)
 
 
 def _destage(net: Network, a: int, b: int, c: int, d: int, e: int) -> str:
@@ -343,24 +335,20 @@ def _turn(net: Network, a: int, b: int, c: int, d: int, e: int) -> str:
     return "" if 0 <= d < _TIME else f": tick {d}"
 
 
-def _fork(net: Network, a: int, b: int, c: int, d: int, e: int) -> str:
-    return "" if 0 <= a < len(net.ops) else f": phase {a}"
-
-
 def _split(net: Network, a: int, b: int, c: int, d: int, e: int) -> str:
     fine = 1 <= a <= MAX_CHILDREN and 0 <= b < len(net.ops)
     return "" if fine else f": {a} children at {b}"
 
 
-_FAULTS: dict[int, Callable[[Network, int, int, int, int, int], str]] = {
-    int(code): fault
-    for code, fault in (
-        (Op.VISIT, _visit), (Op.VISIT_BANK, _visit_bank), (Op.VISIT_LANE, _visit_bank),
-        (Op.VISIT_CPU, _visit_cpu), (Op.VISIT_SERIES, _visit_series),
-        (Op.ACQUIRE, _slots), (Op.RELEASE, _slots), (Op.ACQUIRE_THREAD, _thread),
-        (Op.FORK, _fork), (Op.SPLIT, _split), (Op.DESTAGE, _destage),
-        (Op.JOIN, _turn), (Op.CLOSE, _turn), (Op.LEAVE, _turn),
-    )
+_Fault = Callable[[Network, int, int, int, int, int], str]
+_BANK: Final[_Fault] = lambda net, a, b, c, d, e: _drawn(net, b, c, e) or _bank(net, a, d)
+_FAULTS: Final[dict[int, _Fault]] = {
+    Op.VISIT: lambda net, a, b, c, d, e: _drawn(net, b, c, e) or _station(net, a, d),
+    Op.VISIT_CPU: lambda net, a, b, c, d, e: _drawn(net, b, c, e),
+    Op.VISIT_BANK: _BANK, Op.VISIT_LANE: _BANK, Op.VISIT_SERIES: _visit_series,
+    Op.ACQUIRE: _slots, Op.RELEASE: _slots, Op.ACQUIRE_THREAD: _thread,
+    Op.FORK: lambda net, a, b, c, d, e: "" if 0 <= a < len(net.ops) else f": phase {a}",
+    Op.SPLIT: _split, Op.DESTAGE: _destage, Op.JOIN: _turn, Op.CLOSE: _turn, Op.LEAVE: _turn,
 }  # fmt: skip
 """Fault of an operation's columns a to e, by its code; "": none."""
 
