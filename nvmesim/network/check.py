@@ -341,11 +341,16 @@ def _split(net: Network, a: int, b: int, c: int, d: int, e: int) -> str:
 
 
 _Fault = Callable[[Network, int, int, int, int, int], str]
-_BANK: Final[_Fault] = lambda net, a, b, c, d, e: _drawn(net, b, c, e) or _bank(net, a, d)
+
+
+def _visit_bank(net: Network, a: int, b: int, c: int, d: int, e: int) -> str:
+    return _drawn(net, b, c, e) or _bank(net, a, d)
+
+
 _FAULTS: Final[dict[int, _Fault]] = {
     Op.VISIT: lambda net, a, b, c, d, e: _drawn(net, b, c, e) or _station(net, a, d),
     Op.VISIT_CPU: lambda net, a, b, c, d, e: _drawn(net, b, c, e),
-    Op.VISIT_BANK: _BANK, Op.VISIT_LANE: _BANK, Op.VISIT_SERIES: _visit_series,
+    Op.VISIT_BANK: _visit_bank, Op.VISIT_LANE: _visit_bank, Op.VISIT_SERIES: _visit_series,
     Op.ACQUIRE: _slots, Op.RELEASE: _slots, Op.ACQUIRE_THREAD: _thread,
     Op.FORK: lambda net, a, b, c, d, e: "" if 0 <= a < len(net.ops) else f": phase {a}",
     Op.SPLIT: _split, Op.DESTAGE: _destage, Op.JOIN: _turn, Op.CLOSE: _turn, Op.LEAVE: _turn,
