@@ -27,9 +27,9 @@ MIN_REQUESTS: Final = 200_000
 """Least number of measured requests behind a precision."""
 FEW_REQUESTS: Final = 40_000
 """Least number behind an answer that nobody asked a precision of."""
-ROUNDS: Final = 40
+TIMES_IN_FLIGHT: Final = 40
 """Such an answer is of what is in flight so many times over, at least."""
-FEWEST_ROUNDS: Final = 10
+FEWEST_TIMES: Final = 10
 """A closed loop that replaced what is in flight fewer times than this is not called converged: most
 of what completed met the queues that the start made."""
 MAX_REQUESTS: Final = 20_000_000
@@ -228,7 +228,7 @@ class Controller:
     def _fewest(self) -> int:
         """Requests below which a closed loop's window shows its start."""
         looped = not (self._load.is_open or self._load.replayed)
-        return FEWEST_ROUNDS * self._load.in_flight if looped else 0
+        return FEWEST_TIMES * self._load.in_flight if looped else 0
 
     def _wall_left(self) -> bool:
         return time.perf_counter() - self._started <= self._goal.wall_s
@@ -273,7 +273,7 @@ class Controller:
         if not window.snapshots or not window.requests:
             return goal.least
         each = float(window.total.stations[:, Acc.VISITS].sum()) / window.requests
-        few = max(FEW_REQUESTS, ROUNDS * self._load.in_flight)
+        few = max(FEW_REQUESTS, TIMES_IN_FLIGHT * self._load.in_flight)
         return min(goal.least, max(few, round(goal.visits / max(each, 1.0))))
 
     def _excess(self, precision: float) -> tuple[float, Window]:

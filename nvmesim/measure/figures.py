@@ -93,10 +93,6 @@ class Rebuild:
     hours: float
     """inf if it does not advance (null in the JSON)."""
 
-    def to_json(self) -> dict[str, Any]:
-        """Return volume, drive, bytes_per_s and hours."""
-        return {**vars(self), "hours": self.hours if self.hours < float("inf") else None}
-
 
 @dataclass(frozen=True)
 class StationStats:

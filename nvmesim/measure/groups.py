@@ -37,10 +37,6 @@ class Slo:
     time_above: float
     """Share of the time in slices with more than 1 % of such requests."""
 
-    def to_json(self) -> dict[str, Any]:
-        """Return limit_s, requests_above, time_above."""
-        return {**vars(self), "requests_above": self.requests_above.to_json()}
-
 
 @dataclass(frozen=True)
 class GroupStats:
@@ -60,16 +56,16 @@ class GroupStats:
     slo: Slo | None
 
     def to_json(self) -> dict[str, Any]:
-        """Return name, iops, latency_s, limit, slo."""
+        """Return name, iops, latency_s, limit, slo, as `nvmesim.files.plain_json` takes them."""
         limit = None
         if self.limit_used is not None:
             limit = {"used": self.limit_used, "wait_mean_s": self.limit_wait_s}
         return {
             "name": self.name,
-            "iops": self.iops.to_json(),
+            "iops": self.iops,
             "latency_s": {"mean": self.mean_s, **self.percentiles, "max": self.max_s},
             "limit": limit,
-            "slo": self.slo.to_json() if self.slo else None,
+            "slo": self.slo,
         }
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Final
 
 import numpy as np
@@ -165,11 +165,14 @@ def station_stats(lowered: Lowered, totals: Totals) -> tuple[StationStats, ...]:
 def _station(net: Network, info: StationInfo, totals: Totals) -> StationStats:
     visits, wait, service, _ = totals.stations[rows_of(info)].sum(axis=0)
     per_visit = PS_PER_S * max(1.0, visits)
+    servers = net.station_servers[rows_of(info)]
     return StationStats(
         name=info.name,
         kind=info.kind,
         servers=info.servers,
-        utilization=float(np.average(busy(net, info, totals), weights=_servers(net, info))),
+        utilization=float(
+            np.average(busy(net, info, totals), weights=net.station_servers[rows_of(info)])
+        ),
         wait_mean_s=float(wait / per_visit),
         service_mean_s=max(0.0, float(service / per_visit)) if visits else 0.0,
         visits_per_request=float(visits / max(1, totals.requests)),
@@ -182,28 +185,17 @@ def _station(net: Network, info: StationInfo, totals: Totals) -> StationStats:
     )
 
 
-def _servers(net: Network, info: StationInfo) -> Ints:
-    return net.station_servers[rows_of(info)]
-
-
 def member_stats(lowered: Lowered, totals: Totals) -> tuple[MemberStats, ...]:
     """Results of drives, per measured request; its utilization is that of its fullest station."""
-    return tuple(_member(lowered, totals, d.index, d.name) for d in lowered.scenario.drives)
-
-
-def _member(lowered: Lowered, totals: Totals, drive: int, name: str) -> MemberStats:
-    reads, writes, read_bios, write_bios, read_bytes, write_bytes = (
-        float(value) / max(1, totals.requests) for value in totals.children[drive]
-    )
-    return MemberStats(
-        name=name,
-        reads_per_request=reads,
-        writes_per_request=writes,
-        read_bios_per_request=read_bios,
-        write_bios_per_request=write_bios,
-        read_bytes_per_request=read_bytes,
-        write_bytes_per_request=write_bytes,
-        utilization=drive_utilization(lowered, totals, drive),
+    names = [item.name for item in fields(MemberStats)][1:-1]  # as the columns of the sums
+    each = totals.children / max(1, totals.requests)
+    return tuple(
+        MemberStats(
+            name=d.name,
+            **dict(zip(names, each[d.index].tolist(), strict=True)),
+            utilization=drive_utilization(lowered, totals, d.index),
+        )
+        for d in lowered.scenario.drives
     )
 
 
@@ -302,7 +294,7 @@ def _socket(
     work, used = work + spun, min(used + spun, float(socket.logical_cpus))
     smt = cpu.smt_yield.value if cpu.threads_per_core > 1 else 1.0
     if scenario.stack.polled:
-        threads = part * _threads_on(lowered, info.first)
+        threads = part * int((lowered.network.thread_cpu == info.first).sum())
         used = max(used, min(threads, socket.logical_cpus * share))
         work = max(work, min(threads, cpu.cores * smt * share))
     if submitting := polling_threads(scenario) / len(scenario.sockets):
@@ -318,10 +310,6 @@ def _socket(
         work * socket.ghz,
         used * socket.ghz,
     )  # fmt: skip
-
-
-def _threads_on(lowered: Lowered, station: int) -> int:
-    return int((lowered.network.thread_cpu == station).sum())
 
 
 def burned_on(lowered: Lowered, stations: Floats, cpu: int, socket: int | None) -> float:
