@@ -165,7 +165,6 @@ def station_stats(lowered: Lowered, totals: Totals) -> tuple[StationStats, ...]:
 def _station(net: Network, info: StationInfo, totals: Totals) -> StationStats:
     visits, wait, service, _ = totals.stations[rows_of(info)].sum(axis=0)
     per_visit = PS_PER_S * max(1.0, visits)
-    servers = net.station_servers[rows_of(info)]
     return StationStats(
         name=info.name,
         kind=info.kind,
