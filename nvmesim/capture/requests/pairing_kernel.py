@@ -14,57 +14,26 @@ import numpy as np
 
 from nvmesim.capture.readers.block.blkparse_kernel import OTHER, WRITE, compiled
 
-# Columns of the pool (a request is one cache line): what is known of a request in flight.
-DEVICE: Final = 0
-SECTOR: Final = 1
-SECTORS: Final = 2
-ISSUE: Final = 3
-DEPTH: Final = 4
-OP: Final = 5
-NEXT: Final = 6
-LEFT: Final = 7
-"""Sectors still to complete; -1 in a hash chain, where a completion is always whole."""
-N_FIELDS: Final = 8
+# Columns of the pool (a request is one cache line): what is known of a request in flight. LEFT:
+# sectors still to complete; -1 in a hash chain, where a completion is always whole.
+DEVICE, SECTOR, SECTORS, ISSUE, DEPTH, OP, NEXT, LEFT, N_FIELDS = range(9)
 
-# Rows of the device table.
-FLYING: Final = 0
-COMMANDS: Final = 1
-"""1 once a D event was seen: then Q events say nothing about the drive."""
-HEAD: Final = 2
-TAIL: Final = 3
-N_DEVICE_FIELDS: Final = 4
+# Rows of the device table. COMMANDS: 1 once a D event was seen, after which Q events say nothing
+# about the drive.
+FLYING, COMMANDS, HEAD, TAIL, N_DEVICE_FIELDS = range(5)
 
-# Counters.
-UNMATCHED: Final = 0
-DUPLICATES: Final = 1
-REQUEUES: Final = 2
-FREE: Final = 3
-"""First free node, or -1."""
-LOST: Final = 4
-OTHERS: Final = 5
-"""Flushes, discards and the like that were paired, and are neither read nor write."""
-UNRELATED: Final = 6
-"""Q events (and their completions) of devices that turned out to have D events."""
-IN_FLIGHT: Final = 7
-N_COUNTERS: Final = 8
+# Counters. FREE: first free node, or -1. OTHERS: flushes, discards and the like that were paired,
+# and are neither read nor write. UNRELATED: Q events (and their completions) of devices that
+# turned out to have D events.
+UNMATCHED, DUPLICATES, REQUEUES, FREE, LOST, OTHERS, UNRELATED, IN_FLIGHT, N_COUNTERS = range(9)
 
 LONGEST_NS: Final = 3_600 * 10**9
 """No command takes an hour: such a pair is two requests with events lost between."""
 
-ISSUED: Final = 68
-COMPLETED: Final = 67
-QUEUED: Final = 81
-REQUEUED: Final = 82
+ISSUED, COMPLETED, QUEUED, REQUEUED = b"DCQR"
 
 # Rows of the output.
-OUT_ISSUE: Final = 0
-OUT_COMPLETE: Final = 1
-OUT_OFFSET: Final = 2
-OUT_BYTES: Final = 3
-OUT_DEVICE: Final = 4
-OUT_DEPTH: Final = 5
-OUT_OP: Final = 6
-N_OUT: Final = 7
+OUT_ISSUE, OUT_COMPLETE, OUT_OFFSET, OUT_BYTES, OUT_DEVICE, OUT_DEPTH, OUT_OP, N_OUT = range(8)
 
 
 @compiled

@@ -31,19 +31,8 @@ N_SIZES: Final = 64
 """Distinct sizes counted per group; later ones are lumped together (bytes = -1 there)."""
 
 # Rows of the sums (int64 exact) of one group = device x operation.
-COUNT: Final = 0
-BYTES: Final = 1
-LATENCY: Final = 2
-SHORTEST: Final = 3
-LONGEST: Final = 4
-FIRST: Final = 5
-LAST: Final = 6
-DEPTHS: Final = 7
-DEEPEST: Final = 8
-TIMED: Final = 9
-SEQUENTIAL: Final = 10
-NEXT_OFFSET: Final = 11
-N_SUMS: Final = 12
+COUNT, BYTES, LATENCY, SHORTEST, LONGEST, FIRST, LAST, DEPTHS, DEEPEST = range(9)
+TIMED, SEQUENTIAL, NEXT_OFFSET, N_SUMS = range(9, 13)
 
 
 @compiled

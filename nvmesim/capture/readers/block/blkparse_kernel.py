@@ -22,18 +22,9 @@ from nvmesim.capture.readers.block.kernel_cache import KernelCache
 P = ParamSpec("P")
 R = TypeVar("R")
 
-NEWLINE: Final = 10
-RETURN: Final = 13
-SPACE: Final = 32
-TAB: Final = 9
-COMMA: Final = 44
-DOT: Final = 46
-PLUS_SIGN: Final = 43
-ZERO: Final = 48
-COLON: Final = 58
-UNDERSCORE: Final = 95
-OPEN_BRACKET: Final = 91
-CLOSE_BRACKET: Final = 93
+NEWLINE, RETURN, TAB, SPACE = b"\n\r\t "
+PLUS_SIGN, COMMA, DOT, ZERO, COLON, UNDERSCORE = b"+,.0:_"
+OPEN_BRACKET, CLOSE_BRACKET = b"[]"
 MAX_DIGITS: Final = 19
 LARGEST: Final = 2**63 - 1
 """Larger numbers are damage, not data."""
@@ -42,35 +33,19 @@ MAX_SECTORS: Final = 2**31
 MAX_SECONDS: Final = 3_000_000_000
 """Epoch seconds pass; ten times as many nanoseconds would leave int64."""
 
-READ: Final = 0
-WRITE: Final = 1
-FLUSH: Final = 2
-OTHER: Final = 3
-UNKNOWN: Final = 4
+# Operations.
+READ, WRITE, FLUSH, OTHER, UNKNOWN = range(5)
 
-SKIPPED: Final = 0
-BOOKKEEPING: Final = 1
-"""D and C lines without a sector range: steps of the flush sequence."""
-N_COUNTERS: Final = 2
+# Counters. BOOKKEEPING: D and C lines without a sector range, steps of the flush sequence.
+SKIPPED, BOOKKEEPING, N_COUNTERS = range(3)
 
-# How lines split into columns.
-BLANKS: Final = 0
-"""At blanks and commas."""
-COMMAS: Final = 1
-TRACE: Final = 2
-"""As `BLANKS` behind the name of an event, which has its time before it."""
+# How lines split into columns: at blanks and commas, at commas, or as at blanks behind the name of
+# an event, which has its time before it.
+BLANKS, COMMAS, TRACE = range(3)
 
-# What the columns mean, as positions in a vector of roles; -1 for what a form lacks.
-TIME: Final = 0
-ACTION: Final = 1
-OP: Final = 2
-SECTOR: Final = 3
-LENGTH: Final = 4
-MAJOR: Final = 5
-"""The minor number is behind it."""
-PLUS: Final = 6
-"""Of ``sector + length``, at least here; such lines end with ``]``."""
-N_ROLES: Final = 7
+# What the columns mean, as positions in a vector of roles; -1 for what a form lacks. The minor
+# number is behind MAJOR. PLUS: of ``sector + length``, at least here; such lines end with ``]``.
+TIME, ACTION, OP, SECTOR, LENGTH, MAJOR, PLUS, N_ROLES = range(8)
 MAX_COLUMNS: Final = 32
 
 _OTHER_FILES: Final = ("blktrace_binary.py",)

@@ -30,23 +30,14 @@ RECORD: Final = 48
 CHUNK: Final = 4 << 20
 
 # struct blk_io_trace, byte offsets.
-TIME_AT: Final = 8
-SECTOR_AT: Final = 16
-BYTES_AT: Final = 24
-ACTION_AT: Final = 28
-DEVICE_AT: Final = 36
-PDU_AT: Final = 46
+TIME_AT, SECTOR_AT, BYTES_AT, ACTION_AT, DEVICE_AT, PDU_AT = 8, 16, 24, 28, 36, 46
 
 # enum blktrace_act and blktrace_cat.
 _LETTERS: Final = np.frombuffer(b"\0Q\0\0\0\0RDC", np.uint8)
 """What blkparse calls the actions that pairing needs: 1 queue, 6 requeue, 7 issue, 8 complete."""
 CATEGORIES: Final = 16
-READ_BIT: Final = 1 << 0
-WRITE_BIT: Final = 1 << 1
-FLUSH_BIT: Final = 1 << 2
-PASSTHROUGH_BIT: Final = 1 << 9
-NOTIFY_BIT: Final = 1 << 10
-DISCARD_BIT: Final = 1 << 13
+READ_BIT, WRITE_BIT, FLUSH_BIT = 1, 2, 4
+PASSTHROUGH_BIT, NOTIFY_BIT, DISCARD_BIT = 1 << 9, 1 << 10, 1 << 13
 
 _NAME = re.compile(r"(.+\.blktrace\.)\d+$")
 
