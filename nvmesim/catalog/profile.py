@@ -387,6 +387,8 @@ class StackProfile(Frozen):
     kind: Literal["stack"] = "stack"
     name: str
     model: str = ""
+    scale: float = Field(default=1.0, gt=0)
+    """Factor on its cycles that captures told, already in them (`predict.prepare`)."""
     submit: Number
     """Cycles per request on the submitting thread."""
     complete: Number

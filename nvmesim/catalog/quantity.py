@@ -117,6 +117,8 @@ class Residual(Frozen):
     drives: int = Field(default=1, ge=1)
     drives_per_thread: int = Field(default=1, ge=1)
     iops: float
+    measured: float | None = Field(default=None, gt=0)
+    """Requests/s that were measured; None in profiles written before 0.9."""
     mean: float | None = None
     p50: float | None = None
     p99: float | None = None
@@ -150,6 +152,9 @@ class Captured(Frozen):
     drives: tuple[int, ...] = ()
     kernel: str = ""
     stack: str = ""
+    stack_cycles: float = Field(default=1.0, gt=0)
+    """Cycles of a request in that stack, in units of its profile's: its threads did more, or less,
+    than the profile allows."""
     link: str = ""
     tool: str = ""
     datasheet: bool = False

@@ -42,7 +42,7 @@ def validate(sets: tuple[str, ...], is_held_out: bool, write: bool) -> Answer:
         written = _new(sets[1:])
         return Answer(lambda: [], lambda: {"written": written})
     if is_held_out:
-        return _held_out(sets)
+        return _held_out(sets, write=write)
     scores = _scores(sets)
     if not sets:
         from nvmesim.study.validate.learn import relearned
@@ -59,14 +59,18 @@ def validate(sets: tuple[str, ...], is_held_out: bool, write: bool) -> Answer:
     )  # fmt: skip
 
 
-def _held_out(names: tuple[str, ...]) -> Answer:
+def _held_out(names: tuple[str, ...], *, write: bool) -> Answer:
     """Predict held-out rows of other sources, and say how near that came."""
     from nvmesim.show.blocks import table
     from nvmesim.study.validate.held_out import held_out
     from nvmesim.study.validate.held_score import HEADINGS, by_source, failures, groups, json_rows
+    from nvmesim.study.validate.learn import held_relearned, write_held_misses
 
     with progress_bar("predicting held-out rows") as progress:
         answers = held_out(names, progress)
+    if write and not names:
+        click.echo(f"nvmesim: wrote {write_held_misses(answers)}", err=True)
+    answers = held_relearned(answers) if not names else answers
     failed = failures(answers)
 
     def blocks() -> list[Block]:
@@ -125,10 +129,10 @@ def _write(scores: Sequence[Score], *, whole: bool) -> None:
     for one in scores:
         write_text(one.published.folder / "report.md", report(one))
     if whole:
-        from nvmesim.study.validate.learn import write_learned
+        from nvmesim.study.validate.learn import write_misses
 
         folder = scores[0].published.folder.parent
         ours = Path(nvmesim.__file__).resolve().parents[1] / "calibration" / "published"
         if folder.resolve() == ours:  # the model's error is learned from the project's own sets
-            click.echo(f"nvmesim: wrote {write_learned(scores)}", err=True)
+            click.echo(f"nvmesim: wrote {write_misses(scores)}", err=True)
         save(folder / "SCOREBOARD.md", scoreboard(scores))

@@ -37,6 +37,10 @@ from nvmesim.warning import Warning, coded
 
 SPEED_LIMIT: Final = 0.97
 """Share of ``sync_speed_max`` from which on it is what holds a rebuild."""
+STACK_CYCLES = (
+    "the drive was captured by threads that paid {scale:.2f} times the cycles of {stack}; so do "
+    "those of this load (calibrate --stack makes a stack of your own)"
+)
 
 
 @dataclass
@@ -104,6 +108,9 @@ class RunAnswer:
         warnings = [*lowered.warnings, *self.measured.warnings, *self.warnings]
         warnings += tail_warnings(total.latency) if self.stable else []
         warnings += speed_limits(scenario, rebuild)
+        if scenario.stack.scale != 1.0:
+            said = STACK_CYCLES.format(stack=scenario.stack.name, scale=scenario.stack.scale)
+            warnings.append(Warning("stack-cycles", said))
         derived: dict[str, Any] = {}
         if self.known is not None and self.stable:
             found = self._bottleneck()

@@ -23,6 +23,8 @@ from nvmesim.scenario.schema import Scenario
 EngineFactory = Callable[..., Engine]
 """Called with (network, seed=, record=)."""
 
+CYCLES: Final = ("submit", "complete", "interrupt", "wakeup", "per_batch")
+"""Costs of a stack that one factor multiplies: what a thread pays for each request."""
 LONGEST: Final = 4
 """A short run is so many times longer at most, while its write buffers settle."""
 
@@ -96,12 +98,32 @@ def prepare(
     differs from one that was run starts where that one is.
     """
     resolved = resolve(scenario) if isinstance(scenario, Scenario) else scenario
+    resolved = with_captured_stack(resolved)
     states = slow_states(resolved, level)
     number = resolved.run.seed if seed is None else seed
     return Prepared(
         states.scenario, states.lowered, engine_factory(engine), number, load_of(states.lowered),
         states.level, states.left_out,
     )  # fmt: skip
+
+
+def with_captured_stack(scenario: ResolvedScenario) -> ResolvedScenario:
+    """*scenario* with the cycles of its stack that its drives' captures showed, if it is theirs.
+
+    Captures of several drives that differ are not told apart: the cheapest is taken, as a thread
+    that did more than a stack allows is a proof, and one that did less may have waited.
+    """
+    known = [d.profile.captured for d in scenario.drives if d.profile.captured is not None]
+    stack = scenario.stack
+    factor = min((c.stack_cycles for c in known if c.stack == stack.name), default=1.0)
+    if factor == 1.0 or stack.scale != 1.0:
+        return scenario
+    update: dict[str, object] = {"scale": factor}
+    for part in CYCLES:
+        q = getattr(stack, part)
+        ends = {name: v * factor for name in ("low", "high") if (v := getattr(q, name)) is not None}
+        update[part] = q.model_copy(update={"value": q.value * factor, **ends})
+    return replace(scenario, stack=stack.model_copy(update=update))
 
 
 def compiled(ready: Prepared) -> Prepared:

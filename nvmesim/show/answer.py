@@ -263,7 +263,7 @@ def known(result: Result) -> b.Fold:
     pairs = [("simulated", took + state)]
     certainty = result.certainty
     if certainty.model_class:
-        pairs.append(("model", f"{certainty.model_class}: {certainty.rests_on()}"))
+        pairs.append(("model", certainty.rests_on()))
     cpu = result.cpu
     pairs.append(("CPU", (
         f"{percent(cpu.logical_utilization)} as the operating system shows it, "

@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -39,6 +39,8 @@ FIGURES: Final = {
     "lat_p99_us": "p99", "lat_p99_9_us": "p99.9",
 }  # fmt: skip
 """Column of a sweep -> figure that has an interval of four parts."""
+CAPTURED: Final = 4
+"""Rows of a capture that would be made, where none was: a sweep of a few depths. Assumed."""
 _DEFAULTS: Final = {"stack": "linux-io_uring", "engine": "linux-md"}
 _SCHEMA: Final[dict[str, Any]] = {
     "input": pl.String, "basis": pl.String, "stated": pl.Boolean, "value": pl.String,
@@ -209,8 +211,8 @@ def _other_shares(
         model,
         f"measure a server of this class ({known.model_class}) as a set of its own",
     )
-    if known.kind == "catalog":
-        calibrated = model_error(known.model_class, "calibrated", figure).half
+    if not known.standing.rows:
+        calibrated = model_error(replace(known.standing, rows=CAPTURED), figure).half
         left, measure = min(calibrated, model), f"capture {load}"
     return [
         Share("misfit", (misfit / Z95) ** 2, measure=f"capture {load}"),

@@ -51,7 +51,7 @@ from nvmesim.calibrate.over_time.pauses import NONE, fit_pauses
 from nvmesim.calibrate.points import Point, hold_out, points_of
 from nvmesim.calibrate.smallest.smaller import smaller
 from nvmesim.calibrate.stack.full_threads import with_full_threads
-from nvmesim.calibrate.stack.scaled import widened
+from nvmesim.calibrate.stack.scaled import host_of_rows
 from nvmesim.calibrate.stopping import is_stopping
 from nvmesim.capture.capture import Captures
 from nvmesim.catalog.profile import DriveProfile, Quantity
@@ -143,12 +143,13 @@ class _Fitting:
         self.tell = tell
         self.limits: FoundLimits | None = None
         self.pauses = NONE
+        self.stack_cycles = 1.0
         self.free: list[str] = []
         self.joint: dict[str, Floats] = {}
         self.untold: dict[str, str] = {}
 
     def fit(self) -> DriveFit:
-        self.host, said = widened(self.host, self.points)
+        self.host, self.stack_cycles, said = host_of_rows(self.host, self.points)
         self.notes += said
         self._check_host()
         used = [p for p in self.points if not p.held_out and self._is_of_the_drive(p)]
@@ -199,7 +200,9 @@ class _Fitting:
             "joint": joint_of(profile, self.joint),
             "alternatives": tuple(alternative(e, profile, w) for e, w in others),
             "residuals": tuple(residual(j) for j in judged),
-            "captured": captured([j.point for j in judged if j.used], self.captured_on),
+            "captured": captured(
+                [j.point for j in judged if j.used], self.captured_on, self.stack_cycles
+            ),
             "untold": dict(self.untold),
             "missed": missed(judged, self.included),
         }

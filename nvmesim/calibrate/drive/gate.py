@@ -98,14 +98,15 @@ def residual(j: Judged) -> Residual:
         read=round(p.read_fraction, 3), block_size=p.block_size, sequential=not p.random,
         threads=p.jobs, outstanding=p.iodepth, drives=p.targets,
         drives_per_thread=1 if p.own_targets else p.targets,
-        iops=round(log(1 + off["iops"]), 4), mean=logarithm("mean_s"), p50=logarithm("p50_s"),
-        p99=logarithm("p99_s"), p99_9=logarithm("p99.9_s"), cpu=logarithm("cpu_s"),
+        iops=round(log(1 + off["iops"]), 4), measured=float(f"{p.iops:.6g}"),
+        mean=logarithm("mean_s"), p50=logarithm("p50_s"), p99=logarithm("p99_s"),
+        p99_9=logarithm("p99.9_s"), cpu=logarithm("cpu_s"),
         noise=round(p.noise, 4) or None, held_out=p.held_out or not j.used,
         sync=p.sync, raid=p.raid,
     )  # fmt: skip
 
 
-def captured(points: Sequence[Point], stack: str | None) -> Captured:
+def captured(points: Sequence[Point], stack: str | None, stack_cycles: float = 1.0) -> Captured:
     """Conditions that *points* were captured under."""
     name, _, link = (stack or "").partition(", ")
 
@@ -118,5 +119,5 @@ def captured(points: Sequence[Point], stack: str | None) -> Captured:
         sequential=tuple(sorted({not p.random for p in points})),
         depths=seen({max(1, round(p.outstanding / p.targets)) for p in points}),
         threads=seen({p.jobs for p in points}), drives=seen({p.targets for p in points}),
-        stack=name, link=link.partition(",")[0],
+        stack=name, link=link.partition(",")[0], stack_cycles=round(stack_cycles, 3),
     )  # fmt: skip

@@ -31,20 +31,35 @@ from nvmesim.catalog.profile import DriveProfile, Quantity, Rounds
 OPEN, OPEN_SD = 4.0, 0.85
 """A ceiling that no row shows, in units of the highest rate in the rows, and the standard deviation
 of its logarithm: 95 % of it is below 20 times. Assumed."""
+NEARER: Final = 2.0
+"""The same where the rows are `PARALLEL` in flight or more, and grew all the way. Assumed."""
+PARALLEL: Final = 4
+READS_AT_ONCE: Final = 50.0
+"""Most small reads/s of flash behind PCIe, in units of what one in flight does. Source: data sheets
+of six drives of 2021 to 2023 say 70 to 110 (random reads x latency of one); older and rented ones
+measured 20 to 55."""
+OF_LINK: Final = {True: 0.89, False: 0.51}
+"""Share of its link that a drive reads (true) and writes (false) at. Source: medians of data sheets
+of 38 drives of Gen3 to Gen5, 0.41 to 0.95, and of 35, 0.19 to 0.89."""
 DIE_SHARE: Final = 0.5
 """Of the latency, what a die takes, which nothing tells. Assumed."""
 MEDIA_S: Final = 40e-6
 """Latency of a lone small read below which the media is not flash, or does not answer: then a
 sequential reader finds nothing read ahead. Source: flash reads take 45 us and more (data sheets of
 TLC drives, 60 to 115 us with the way); phase change 7 to 10 us."""
+FLASH_S: Final = 1e-3
+"""Latency of a lone small read above which the media is not flash: disks take 3 ms and more."""
 CHANNEL_PS: Final = 1e3
+APART: Final = 64
+"""Channels of a drive of which lone requests tell how long their bytes take, and not how many
+requests' bytes move at once. Assumed: enough that its bandwidth limits first."""
 DIES: Final = 128
 """Dies of a drive that shows none: enough that two requests hardly meet."""
 Kind = Literal["plain", "cap", "batch"]
 KEYS: Final[dict[tuple[str, Kind], dict[str, tuple[str, ...]]]] = {
     **{("reads", kind): {
         "latency": ("read.base", "read.die"), "bandwidth": ("read_bandwidth",),
-        "rate": ("commands",),
+        "rate": ("commands",), "transfer": ("read.channel",),
     } for kind in ("plain", "cap")},
     ("writes", "plain"): {
         "latency": ("write.base",), "bandwidth": ("write_bandwidth",), "rate": ("write.program",),
@@ -153,20 +168,49 @@ def _parameters(
     fitted = [Parameter("latency", lone, low=lone / 20, high=4 * lone)]
     assumed: list[Parameter] = []
     if len({p.block_size for p in points}) > 1:
-        width = line.bandwidth if math.isfinite(line.bandwidth) else OPEN * moved
+        beyond = OPEN * moved
+        if host.link.kind == "pcie":
+            is_read = points[0].read_fraction == 1
+            of_link = max(1.05 * moved, OF_LINK[is_read] * host.link.raw_bytes_per_s)
+            beyond = of_link if is_read else min(beyond, of_link)
+        width = line.bandwidth if math.isfinite(line.bandwidth) else beyond
         width = max(width, 1.005 * moved)
         found = Parameter("bandwidth", width, low=0.9 * moved, high=30 * moved)
-        if math.isfinite(line.bandwidth):
+        if math.isfinite(line.bandwidth) and _is_lone_flash(points):
+            each = 4096 / line.bandwidth * 1e12
+            fitted.append(Parameter("transfer", each, low=each / 10, high=4 * each))
+            start = max(beyond, 1.05 * moved)
+            assumed.append(
+                Parameter("bandwidth", start, low=1.02 * moved, high=4 * start, prior_sd=OPEN_SD)
+            )
+        elif math.isfinite(line.bandwidth):
             fitted.append(found)
         else:
             assumed.append(replace(found, low=1.02 * moved, prior_sd=OPEN_SD))
     if kind == "cap":
         fitted.append(Parameter("rate", max(line.cap, 1.01 * top), low=top / 1.3, high=30 * top))
     elif kind == "plain":
+        beyond = _open_rate(points, host, top)
         assumed.append(
-            Parameter("rate", OPEN * top, low=1.02 * top, high=64 * top, prior_sd=OPEN_SD)
+            Parameter("rate", beyond, low=1.02 * top, high=16 * beyond, prior_sd=OPEN_SD)
         )
     return fitted, assumed
+
+
+def _is_lone_flash(points: Sequence[Point]) -> bool:
+    """True if *points* are reads of flash, one at a time: their bytes move apart from others'."""
+    lone = min(p.outstanding / p.iops for p in points)
+    alone = all(p.outstanding <= p.targets for p in points)
+    return points[0].read_fraction == 1 and alone and MEDIA_S < lone < FLASH_S
+
+
+def _open_rate(points: Sequence[Point], host: BenchHost, top: float) -> float:
+    """Requests/s of a ceiling above *top*, the highest that the rows show of a drive."""
+    least = NEARER if max(p.outstanding / p.targets for p in points) >= PARALLEL else OPEN
+    lone = min(p.outstanding / p.iops for p in points)
+    if points[0].read_fraction == 1 and host.link.kind == "pcie" and MEDIA_S < lone < FLASH_S:
+        return max(NEARER * top, READS_AT_ONCE / lone)
+    return least * top
 
 
 def _maker(
@@ -187,7 +231,7 @@ def _maker(
         if kind == "batch":
             return _in_batches(profile, at["latency"], is_read)
         if is_read:
-            return _with_reads(profile, at["latency"], at["rate"], large)
+            return _with_reads(profile, at["latency"], at["rate"], large, at.get("transfer"))
         write = profile.write.model_copy(update={"unit": Quantity(value=small, basis="assumed")})
         profile = profile.model_copy(update={"write": write})
         limit: Literal["drain", "controller"] = "controller" if kind == "cap" else "drain"
@@ -203,20 +247,30 @@ def _maker(
     return made
 
 
-def _with_reads(template: DriveProfile, latency_ps: float, rate: float, unit: int) -> DriveProfile:
-    """*template* with reads of up to *unit* bytes on one die each, none of which is ever full."""
+def _with_reads(
+    template: DriveProfile, latency_ps: float, rate: float, unit: int, transfer: float | None
+) -> DriveProfile:
+    """*template* with reads of up to *unit* bytes on one die each, none of which is ever full.
+
+    *transfer*: ps that 4 KiB of a lone request take on a channel of its own.
+    """
     q = Quantity
     read = template.read.model_copy(
         update={
             "base": q(value=(1 - DIE_SHARE) * latency_ps), "die": q(value=DIE_SHARE * latency_ps),
             "die_cv": q(value=0.1), "unit": q(value=max(4096, unit), basis="assumed"),
-            "channel": q(value=CHANNEL_PS), "engines": None,
+            "channel": q(value=transfer or CHANNEL_PS), "engines": None,
             "ahead": template.read.ahead and latency_ps / 1e12 > MEDIA_S,
         }
     )  # fmt: skip
     dies = q(value=max(DIES, 2 ** math.ceil(math.log2(2 * rate * DIE_SHARE * latency_ps / 1e12))))
     return template.model_copy(
-        update={"dies": dies, "channels": q(value=8), "commands": q(value=rate), "read": read}
+        update={
+            "dies": dies,
+            "channels": q(value=APART if transfer else 8),
+            "commands": q(value=rate),
+            "read": read,
+        }
     )
 
 

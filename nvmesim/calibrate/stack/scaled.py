@@ -19,9 +19,8 @@ from nvmesim.calibrate.joint import joint_of, with_draws
 from nvmesim.calibrate.points import Point
 from nvmesim.catalog.load import get, with_level
 from nvmesim.catalog.profile import DriveProfile, Quantity, StackProfile
+from nvmesim.predict.prepare import CYCLES
 
-PARTS: Final = ("submit", "complete", "interrupt", "wakeup", "per_batch")
-"""Costs that the factor multiplies."""
 BATCHED_S: Final = 0.4e-6
 """CPU time of a polled request below which it was submitted in batches. Source: tuned batches take
 197 ns, single requests 588 (linux-io_uring-batched and -polled of the catalog)."""
@@ -36,6 +35,9 @@ ASLEEP: Final = 2
 """Requests in flight of a thread up to which it sleeps before each completion."""
 ERROR: Final = 0.03
 """Relative standard error of a row's CPU time. Assumed, from repeats of fio runs: 1 to 4 %."""
+UNLIKE: Final = 1.5
+"""Factor on a named stack's cycles from which on CPU figures are not those of that stack: hosts of
+one stack differ by less (kernels, mitigations, clocks). Assumed."""
 LARGE: Final = 64 << 10
 """Bytes from which on what a known stack does not explain is the cost of its pages: 0.05 to 0.08 us
 each by one reader of a RAID0 with 256 KiB and 1 MiB requests (linux-xfs, A. Gavriliuk, May 2025),
@@ -143,7 +145,7 @@ def _solved(base: StackProfile, rows: Sequence[Point], ghz: float) -> ScaledCost
 def _made(costs: ScaledCosts, ghz: float, name: str) -> StackProfile:
     base = costs.base
     update: dict[str, Quantity] = {}
-    for part in PARTS:
+    for part in CYCLES:
         q = getattr(base, part)
         if q.value:
             update[part] = Quantity(value=q.value * costs.factor, basis="fitted")
@@ -159,25 +161,35 @@ def _made(costs: ScaledCosts, ghz: float, name: str) -> StackProfile:
     return stack.model_copy(update={"joint": joint_of(stack, columns)})
 
 
-def widened(host: BenchHost, points: Sequence[Point]) -> tuple[BenchHost, list[str]]:
-    """*host* with a stack cheap enough for the rates of *points*, and what is said of it.
+def host_of_rows(host: BenchHost, points: Sequence[Point]) -> tuple[BenchHost, float, list[str]]:
+    """*host* with the cycles that *points* tell, the factor on the named stack's, what is said.
 
-    A thread that did more than the named stack's cycles allow was not of that stack.
+    A full thread tells what a request takes. Other CPU figures count where they differ by more than
+    `UNLIKE` from the named stack; a thread that did more than its cycles allow was not of it.
     """
-    stack = host.stack
-    hz = host.ghz * 1e9 / (stack.submit.value + stack.complete.value)
-    rows = [p for p in points if not p.device_times]
+    stack, hz = host.stack, host.ghz * 1e9
+    rows = [p for p in points if not p.device_times and not p.held_out]
+    small = [p for p in rows if p.cpu_s and p.block_size < LARGE and p.raid == ""]
+    known = [(p.cpu_s or 0.0) * hz / _cycles(stack, p) for p in small]
+    own = stack.submit.value + stack.complete.value
     top = max(rows, key=lambda p: p.iops / p.jobs, default=None)
-    if top is None or top.iops / top.jobs <= POSSIBLE * hz:
-        return host, []
-    factor = POSSIBLE * hz * top.jobs / top.iops * ROOM
+    asked = own * top.iops / top.jobs / hz if top is not None else 0.0
+    if top in small and top is not None and top.is_cpu_bound:
+        factor = known[small.index(top)]
+    elif known:
+        factor = math.exp(float(np.mean(np.log(known))))
+    else:
+        factor = POSSIBLE * ROOM / asked if asked > POSSIBLE else 1.0
+    if top is None or (abs(math.log(factor)) < math.log(UNLIKE) and asked <= POSSIBLE):
+        return host, 1.0, []
+    factor = min(factor, 1 / asked)
     update = {
         part: q.model_copy(update={"value": q.value * factor, "low": None, "high": None})
-        for part in PARTS if (q := getattr(stack, part)).value
+        for part in CYCLES if (q := getattr(stack, part)).value
     }  # fmt: skip
     said = (
         f"{top.name}: {top.iops / top.jobs:,.0f} requests/s a thread, where {stack.name} at "
-        f"{host.ghz:g} GHz does {hz:,.0f} at most: it is not the stack that measured; its cycles "
-        f"are taken {factor:.2f} times in this fit (calibrate --stack would tell them)"
+        f"{host.ghz:g} GHz does {hz / own:,.0f} at most: its cycles are taken {factor:.2f} times "
+        "here and in predictions on that stack (calibrate --stack would tell them one by one)"
     )
-    return replace(host, stack=stack.model_copy(update=update)), [said]
+    return replace(host, stack=stack.model_copy(update=update)), factor, [said]

@@ -11,11 +11,12 @@ from nvmesim.engine.contract import Acc
 from nvmesim.measure.control import RunGoal
 from nvmesim.measure.stations import Totals, is_delay, rows_of
 from nvmesim.model.lowered import Lowered
-from nvmesim.predict.uncertainty.classes import CPU_BOUND, model_class
+from nvmesim.predict.uncertainty.classes import model_class
 from nvmesim.predict.uncertainty.design import Numbers
-from nvmesim.predict.uncertainty.misfit import Misfit, is_calibrated, misfit
-from nvmesim.predict.uncertainty.model_error import Kind, ModelError, model_error
+from nvmesim.predict.uncertainty.misfit import Misfit, misfit
+from nvmesim.predict.uncertainty.model_error import ModelError, model_error
 from nvmesim.predict.uncertainty.parts import FIGURES, NONE, Certainty, Parts, Span
+from nvmesim.predict.uncertainty.standing import Standing, standing
 from nvmesim.scenario.resolved import ResolvedScenario
 
 TIMES_SMALLER: Final = 5
@@ -34,10 +35,14 @@ PATIENCE_VISITS: Final = 3_000_000
 class ModelUncertainty:
     """The misfit and the model error of a prediction: what no simulation tells."""
 
-    model_class: str
-    kind: Kind
+    standing: Standing
     errors: Mapping[str, ModelError]
     misfits: Mapping[str, Misfit]
+
+    @property
+    def model_class(self) -> str:
+        """Class of the server and its load."""
+        return self.standing.model_class
 
     def model_span(self, figure: str) -> Span:
         """The model's part of *figure*."""
@@ -63,19 +68,10 @@ def model_uncertainty(
     counts. *without* leaves one source out of what the model's error is learned from.
     """
     name = model_class(scenario, verdict)
-    kind: Kind = "calibrated" if _is_calibrated(scenario, name) else "catalog"
-    errors = {f: model_error(name, kind, f, without=without) for f in FIGURES}
+    stands = standing(scenario, name, verdict)
+    errors = {f: model_error(stands, f, without=without) for f in FIGURES}
     misfits = {f: _misfit(scenario, f, drive_share) for f in FIGURES}
-    return ModelUncertainty(name, kind, errors, misfits)
-
-
-def _is_calibrated(scenario: ResolvedScenario, model_class: str) -> bool:
-    """True if captures tell what limits: the drives, and the stack where a CPU is full."""
-    profiles = [drive.profile for drive in scenario.drives]
-    if not all(is_calibrated(profile) for profile in profiles):
-        return False
-    stacks = {p.captured.stack for p in profiles if p.captured is not None and p.captured.stack}
-    return model_class != CPU_BOUND or stacks <= {scenario.stack.name}
+    return ModelUncertainty(stands, errors, misfits)
 
 
 def _misfit(scenario: ResolvedScenario, figure: str, share: float) -> Misfit:
@@ -165,6 +161,6 @@ class UncertaintyBudget:
         error = self.known.errors["iops"]
         moved = {f: math.expm1(self.shift(f)) for f in figures if abs(self.shift(f)) > 1e-6}
         return Certainty(
-            {f: self.parts(f) for f in figures}, self.known.model_class, error.sources, error.off,
+            {f: self.parts(f) for f in figures}, self.known.standing, error.sources, error.off,
             moved,
         )  # fmt: skip

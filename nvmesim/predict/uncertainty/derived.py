@@ -23,7 +23,7 @@ def cpu_intervals(
     whose CPUs are full: there the rate is one over that time. A utilization is that time at the
     predicted rate; it is *is_full* by itself where a CPU stops the load.
     """
-    error = model_error(CPU_BOUND, known.known.kind, "iops")
+    error = model_error(replace(known.known.standing, model_class=CPU_BOUND, limit="cpu"))
     cost = math.hypot(_stack_half(scenario, cpu.cycles_per_io), error.half)
     down, up = (0.0, 0.0) if is_full else known.parts("iops").total
     spans = {

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from nvmesim.measure.figures import Interval, Relief
+from nvmesim.predict.uncertainty.model_error import ALIKE
 from nvmesim.predict.uncertainty.numbers import Z95
 from nvmesim.predict.uncertainty.parts import NONE, Parts, Span
 
@@ -27,15 +28,16 @@ def unshared(log_gain: float, *, same_class: bool) -> float:
     """Share of the error's variance that two designs do not have in common.
 
     Designs of one class share the model's error as far as they are alike, and how far they are is
-    seen in what they do: of one that does twice as much, half of the error is its own (assumed; a
-    change that does nothing has no error). Designs of two classes share none.
+    seen in what they do: a change that does nothing has no error, and of one that changes much
+    `ALIKE` of the variance is still common, as it is of the rows of one source. Designs of two
+    classes share none.
 
     >>> unshared(0.0, same_class=True), round(unshared(math.log(2), same_class=True), 2)
-    (0.0, 0.5)
+    (0.0, 0.25)
     """
     if not same_class:
         return 1.0
-    return 1 - math.exp(-abs(log_gain))
+    return (1 - ALIKE) * (1 - math.exp(-abs(log_gain)))
 
 
 def gain_of(change: Interval, shared: tuple[Span, Span], *, same_class: bool = True,

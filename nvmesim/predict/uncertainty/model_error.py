@@ -1,32 +1,56 @@
-"""How far the model is off on servers that others measured, learned from the published sets.
+"""How far the model is off, learned from what others measured, as a function of what is known.
 
-The committed table has a row a measured number: who measured it, its class, whether the drive was
-calibrated or taken from the catalog, and the logarithm of measured over predicted. A source is one
-vote however many rows it has; classes with few sources borrow from all (`discrepancy`).
+The logarithm of measured over predicted is a t-distribution about 0. The logarithm of its scale is
+linear in the covariates of where a prediction stands (`standing`); what numbers, misfit and repeats
+explain of a row adds to its variance. Coefficients are those of greatest posterior density: normal
+priors shrink all but the first to 0, and a source has a vote that hardly grows with its rows
+(design effect of alike rows). The committed table has a row a measured number; `without` leaves one
+source out. Sources: Gelman et al., "Bayesian Data Analysis", 3rd ed., chapter 17 (robust
+regression); Kish, "Survey Sampling", 1965 (design effect); Kennedy and O'Hagan 2001 (discrepancy).
 """
 
 from __future__ import annotations
 
 import csv
 import functools
+import io
+import json
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from importlib import resources
+from pathlib import Path
 from typing import Final, Literal
 
-from nvmesim.array_types import Floats
-from nvmesim.measure.steady import two_sided
-from nvmesim.predict.uncertainty.discrepancy import Observed, half_width, population
+import numpy as np
 
-Kind = Literal["catalog", "calibrated"]
+from nvmesim.array_types import Floats
+from nvmesim.files import write_text
+from nvmesim.measure.steady import two_sided
+from nvmesim.predict.uncertainty.numbers import Z95
+from nvmesim.predict.uncertainty.standing import AWAY, NAMES, Standing
+
 Group = Literal["rate", "middle", "tail"]
 
-COLUMNS: Final = ("source", "set", "config", "metric", "class", "kind", "log_error", "known")
+FREEDOM: Final = 4.0
+"""Degrees of freedom: heavy tails, so that one wild source does not widen all. Source: Gelman et
+al., chapter 17, as the usual choice."""
+LEVEL: Final = 0.95
+"""Share of measured numbers that an interval is to hold."""
+COVERED: Final = 0.9
+"""Share that it must hold of sources that were left out, one vote a source."""
+STEPS: Final = 20
+"""Widths tried for each doubling of the least."""
+ALIKE: Final = 0.5
+"""Correlation of the errors of one source's rows. Assumed; by the first 22 sources 0.3 to 0.7."""
+FIRST: Final = (-2.0, 1.0)
+"""Prior of the logarithm of the scale itself: mean and standard deviation."""
+OTHERS: Final = 0.5
+"""Prior standard deviation of every other coefficient."""
 LEAST: Final = 0.02
-"""Least standard deviation of the model's error: no server is known to better than its repeats."""
+"""Least scale: no server is known to better than its repeats."""
 UNKNOWN: Final = math.log(2.0)
-"""95 % where the table has no source at all: a factor of two."""
+"""95 % where there is no table: a factor of two."""
 GROUPS: Final[dict[str, Group]] = {
     "iops": "rate", "mib_per_s": "rate", "mean": "rate", "lat_mean_us": "rate",
     "p50": "middle", "clat_p50_us": "middle",
@@ -44,12 +68,11 @@ class Miss:
     set: str
     config: str
     metric: str
-    model_class: str
-    kind: Kind
     log_error: float
     """ln (measured / predicted)"""
     known: float
     """Standard deviation that the other parts and the measurement itself explain."""
+    standing: Standing
 
 
 @dataclass(frozen=True)
@@ -59,101 +82,145 @@ class ModelError:
     half: float
     """95 % half-width, of the logarithm."""
     sources: tuple[str, ...] = ()
-    """Of the class itself."""
+    """Of its class, and of its kind: calibrated or from the catalog."""
     off: tuple[float, float] = (0.0, 0.0)
     """Least and largest root mean square error of these sources, relative."""
 
 
 def model_error(
-    model_class: str,
-    kind: Kind,
-    figure: str = "iops",
-    *,
-    without: str = "",
+    standing: Standing, figure: str = "iops", *, without: str = "",
     table: Sequence[Miss] | None = None,
-) -> ModelError:
-    """Return how far the model may be off in *model_class*, *without* one source.
+) -> ModelError:  # fmt: skip
+    """Return how far the model may be off where a prediction stands, *without* one source.
 
-    A class that nobody measured takes the error of a new class: what all sources say of how much
-    classes differ. Latencies of which too little is known take at least the error of IOPS.
+    Latencies are off as rates are, or a multiple of that (`beyond_rates`).
     """
     rows = shipped() if table is None else tuple(table)
-    found = _learned(model_class, kind, GROUPS.get(figure, "rate"), without, rows)
-    if GROUPS.get(figure, "rate") != "rate":
-        rate = _learned(model_class, kind, "rate", without, rows)
-        return ModelError(max(found.half, rate.half), found.sources, found.off)
+    group = GROUPS.get(figure, "rate")
+    if not rows:
+        return ModelError(UNKNOWN)
+    z = np.array([standing.covariates()])
+    within = _shipped()["reach"][group][0] if table is None else reach(group, rows)
+    is_shipped = table is None and not without
+    h = np.array(_shipped()["scale"]["rate"]) if is_shipped else learned(without, rows)
+    more = _shipped()["more"][group][0] if is_shipped else beyond_rates(group, without, rows)
+    scale = max(LEAST, more * float(scales(z, h)[0]))
+    mine: dict[str, list[float]] = {}
+    for row in rows:
+        like = (row.standing.model_class, row.standing.kind, GROUPS[row.metric])
+        if row.source != without and like == (standing.model_class, standing.kind, group):
+            mine.setdefault(row.source, []).append(row.log_error)
+    sizes = [math.sqrt(sum(e * e for e in each) / len(each)) for each in mine.values()] or [0.0]
+    off = math.expm1(min(sizes)), math.expm1(max(sizes))
+    return ModelError(within * scale, tuple(sorted(mine)), off)
+
+
+def scales(covariates: Floats, coefficients: Floats) -> Floats:
+    """Return float64[n]: the scales of float64[n, covariates]."""
+    found: Floats = np.exp(covariates @ coefficients)
     return found
 
 
-@functools.lru_cache(maxsize=512)
-def _learned(
-    model_class: str, kind: Kind, group: Group, without: str, rows: tuple[Miss, ...]
-) -> ModelError:
-    mine = _rows(kind, group, without, rows)
+@functools.lru_cache(maxsize=128)
+def learned(without: str, rows: tuple[Miss, ...]) -> Floats:
+    """Return float64[covariates]: coefficients of the logarithm of the scale of rates."""
+    from scipy.optimize import minimize
+
+    mine = _of("rate", without, rows)
+    start = np.array([FIRST[0], *[0.0] * (len(NAMES) - 1)])
+    if mine is None:
+        return start
+    z, error, known, votes = mine
+
+    def cost(h: Floats) -> tuple[float, Floats]:
+        own = scales(z, h) ** 2
+        variance = own + known**2
+        ratio = error**2 / variance
+        per_row = (FREEDOM + 1) / 2 * np.log1p(ratio / FREEDOM) + np.log(variance) / 2
+        slope = (1 - (FREEDOM + 1) * ratio / (FREEDOM + ratio)) * own / variance
+        prior = np.concatenate([[(h[0] - FIRST[0]) / FIRST[1]], h[1:] / OTHERS])
+        sds = np.array([FIRST[1], *[OTHERS] * (len(h) - 1)])
+        return float(votes @ per_row + prior @ prior / 2), z.T @ (votes * slope) + prior / sds
+
+    ends = [(0.0 if name in AWAY else None, None) for name in NAMES]
+    found: Floats = minimize(cost, start, jac=True, method="L-BFGS-B", bounds=ends).x
+    return found
+
+
+@functools.lru_cache(maxsize=256)
+def beyond_rates(group: Group, without: str, rows: tuple[Miss, ...]) -> float:
+    """Return how many times the scale of rates that of *group* is: the likeliest, 1 at least."""
+    mine = _of(group, without, rows)
+    if group == "rate" or mine is None:
+        return 1.0
+    z, error, known, votes = mine
+    own = scales(z, learned(without, rows))
+
+    def cost(times: float) -> float:
+        variance = (times * own) ** 2 + known**2
+        tail = (FREEDOM + 1) / 2 * np.log1p(error**2 / variance / FREEDOM)
+        return float(votes @ (tail + np.log(variance) / 2))
+
+    return min((1 + i / STEPS for i in range(4 * STEPS)), key=cost)
+
+
+def _of(
+    group: Group, without: str, rows: tuple[Miss, ...]
+) -> tuple[Floats, Floats, Floats, Floats] | None:
+    """Covariates, errors, what is known of them, and votes of *group*'s rows; None without any."""
+    mine = [r for r in rows if GROUPS[r.metric] == group and r.source != without]
     if not mine:
-        return ModelError(UNKNOWN)
-    own = by_source(r for r in mine if r.model_class == model_class)
-    least = two_sided(max(2, len(own))) * LEAST
-    half = max(least, half_width(_population(kind, group, without, rows), list(own.values())))
-    sizes = [_size(source) for source in own.values()] or [0.0]
-    return ModelError(half, tuple(own), (math.expm1(min(sizes)), math.expm1(max(sizes))))
-
-
-def _rows(kind: Kind, group: Group, without: str, rows: Iterable[Miss]) -> list[Miss]:
-    return [r for r in rows if r.kind == kind and GROUPS.get(r.metric) == group
-            and r.source != without]  # fmt: skip
-
-
-@functools.lru_cache(maxsize=64)
-def _population(kind: Kind, group: Group, without: str, rows: tuple[Miss, ...]) -> Floats:
-    return population(list(by_source(_rows(kind, group, without, rows)).values()))
-
-
-def by_source(rows: Iterable[Miss]) -> dict[str, Observed]:
-    """Source -> its errors and what else is known of each.
-
-    >>> row = Miss("a", "s", "c", "iops", "mixes", "catalog", 0.5, 0.3)
-    >>> by_source([row, row])
-    {'a': Observed(errors=(0.5, 0.5), known=(0.3, 0.3))}
-    """
-    grouped: dict[str, list[Miss]] = {}
-    for row in rows:
-        grouped.setdefault(row.source, []).append(row)
-    return {
-        name: Observed(tuple(r.log_error for r in each), tuple(r.known for r in each))
-        for name, each in sorted(grouped.items())
-    }
-
-
-def _size(source: Observed) -> float:
-    return math.sqrt(sum(e**2 for e in source.errors) / len(source.errors))
+        return None
+    names = [r.source for r in mine]
+    votes = [1 / (1 + (names.count(name) - 1) * ALIKE) for name in names]
+    error, known = np.array([(r.log_error, r.known) for r in mine]).T
+    return np.array([r.standing.covariates() for r in mine]), error, known, np.array(votes)
 
 
 @functools.cache
 def shipped() -> tuple[Miss, ...]:
     """Return the table that comes with the program; empty if there is none.
 
-    Made from calibration/published by ``nvmesim validate --write``.
+    Made by ``nvmesim validate --write`` and ``nvmesim validate --held-out --write``.
     """
-    file = resources.files("nvmesim.predict.uncertainty") / "model_error.csv"
-    if not file.is_file():
-        return ()
-    return read_table(file.read_text("utf-8"))
+    return tuple(row for name in TABLES for row in table_of(name))
+
+
+def table_of(name: str) -> tuple[Miss, ...]:
+    """Return the rows of one of `TABLES`."""
+    file = _folder() / name
+    return read_table(file.read_text("utf-8")) if file.is_file() else ()
+
+
+TABLES: Final = ("model_error.csv", "held_out_error.csv")
+"""Errors on the published sets, and on held-out rows of further sources."""
+
+
+def _folder() -> Path:
+    return Path(str(resources.files("nvmesim.predict.uncertainty")))
+
+
+@functools.cache
+def _shipped() -> dict[str, dict[str, list[float]]]:
+    file = _folder() / "model_error.json"
+    found: dict[str, dict[str, list[float]]] = json.loads(file.read_text("utf-8"))
+    return found
 
 
 def read_table(text: str) -> tuple[Miss, ...]:
     """Return the rows of a table of `write_table`.
 
-    >>> row = Miss("a", "s", "c", "iops", "mixes", "catalog", 0.5, 0.3)
+    >>> row = Miss("a", "s", "c", "iops", 0.5, 0.3, Standing("mixes", rows=3, depth=1.0))
     >>> read_table(write_table([row])) == (row,)
     True
     """
     lines = [line for line in text.splitlines() if not line.startswith("#")]
     return tuple(
         Miss(
-            row["source"], row["set"], row["config"], row["metric"], row["class"],
-            "calibrated" if row["kind"] == "calibrated" else "catalog",
+            row["source"], row["set"], row["config"], row["metric"],
             float(row["log_error"]), float(row["known"]),
+            Standing(row["model_class"], row["limit"], int(row["rows"]), float(row["depth"]),
+                     float(row["size"]), float(row["drives"]), float(row["read"])),
         )
         for row in csv.DictReader(lines)
     )  # fmt: skip
@@ -161,13 +228,66 @@ def read_table(text: str) -> tuple[Miss, ...]:
 
 def write_table(rows: Iterable[Miss]) -> str:
     """Return *rows* as a comma table, in a fixed order."""
-    from io import StringIO
-
-    out = StringIO()
-    out.write("# Made by `nvmesim validate --write` from calibration/published; do not edit.\n")
+    out = io.StringIO()
+    out.write("# Made by `nvmesim validate --write` (--held-out); do not edit.\n")
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    for r in sorted(rows, key=lambda r: (r.source, r.set, r.config, r.metric, r.kind)):
-        writer.writerow([r.source, r.set, r.config, r.metric, r.model_class, r.kind,
-                         f"{r.log_error:.4f}", f"{r.known:.4f}"])  # fmt: skip
+    writer.writerow(["source", "set", "config", "metric", "log_error", "known",
+                     *(f.name for f in fields(Standing))])  # fmt: skip
+    for r in sorted(rows, key=lambda r: (r.source, r.set, r.config, r.metric, r.standing.rows)):
+        s, off = r.standing, (f"{r.log_error:.4f}", f"{r.known:.4f}")
+        writer.writerow([
+            r.source, r.set, r.config, r.metric, *off, s.model_class, s.limit, s.rows,
+            *(f"{x:.3f}" for x in (s.depth, s.size, s.drives, s.read)),
+        ])  # fmt: skip
     return out.getvalue()
+
+
+def write_learned(name: str, rows: Iterable[Miss]) -> Path:
+    """Write one of `TABLES`, and the coefficients that both tell; return where."""
+    path = _folder() / name
+    write_text(path, write_table(rows))
+    shipped.cache_clear()
+    _shipped.cache_clear()
+    groups: tuple[Group, ...] = ("rate", "middle", "tail")
+    rows = shipped()
+    found = {
+        "scale": {"rate": [round(float(h), 4) for h in learned("", rows)]},
+        "more": {g: [round(beyond_rates(g, "", rows), 3)] for g in groups},
+        "reach": {g: [round(reach(g, rows), 3)] for g in groups},
+    }
+    write_text(path.with_name("model_error.json"), json.dumps(found, indent=1) + "\n")
+    return path
+
+
+@functools.lru_cache(maxsize=16)
+def reach(group: Group, table: tuple[Miss, ...]) -> float:
+    """Return how many scales an interval reaches to each side: the best on left-out sources.
+
+    The least mean interval score of those that cover `COVERED`, one vote a source; at least what
+    Student's t tells of so many sources. Sources: Gneiting and Raftery 2007 (interval score); Dunn,
+    Wasserman and Ramdas 2022 (conformal prediction, one vote a group).
+    """
+    rows = [r for r in table if GROUPS[r.metric] == group]
+    names = [r.source for r in rows]
+    least = two_sided(max(2, len(set(names))))
+    if len(set(names)) < 2:
+        return least
+    scale = np.maximum(LEAST, [
+        beyond_rates(group, r.source, table)
+        * math.exp(float(np.array(r.standing.covariates()) @ learned(r.source, table)))
+        for r in rows
+    ])  # fmt: skip
+    votes = np.array([1 / names.count(name) for name in names])
+    votes /= votes.sum()
+    known = Z95 * np.array([r.known for r in rows])
+    off = np.abs([r.log_error for r in rows])
+
+    def score(within: float) -> float:
+        half = np.hypot(known, within * scale)
+        beyond = np.maximum(0.0, off - half)
+        if votes @ (beyond <= 0) < COVERED:
+            return math.inf
+        return float(votes @ (2 * half + 2 / (1 - LEVEL) * beyond))
+
+    tried = [least * (1 + i / STEPS) for i in range(5 * STEPS)]
+    return min(tried, key=score)

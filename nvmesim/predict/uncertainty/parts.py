@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from nvmesim.predict.uncertainty.standing import Standing
+
 FIGURES: Final = ("iops", "mean", "p50", "p90", "p95", "p99", "p99.9")
 """Figures that have an interval of four parts."""
 SHOWN: Final = ("iops", "mean", "p50", "p99", "p99.9")
@@ -67,7 +69,7 @@ class Certainty:
 
     figures: Mapping[str, Parts] = field(default_factory=dict)
     """By name, as `FIGURES`."""
-    model_class: str = ""
+    standing: Standing = field(default_factory=Standing)
     sources: tuple[str, ...] = ()
     """Who measured servers of that class; empty: not validated."""
     off: tuple[float, float] = NONE
@@ -76,12 +78,19 @@ class Certainty:
     moved: Mapping[str, float] = field(default_factory=dict)
     """Figure -> by how much it was moved, relative: what the profiles missed nearby."""
 
+    @property
+    def model_class(self) -> str:
+        """Class of the server and its load."""
+        return self.standing.model_class
+
     def to_json(self) -> dict[str, Any]:
         """Return the object ``uncertainty`` of `run --json`."""
         figures = {n: self.figures[n].to_json() for n in SHOWN if n in self.figures}
         return {
             **figures,
             "model_class": self.model_class,
+            "standing": self.standing.to_json(),
+            "basis": self.rests_on(),
             "sources": list(self.sources),
             "model_off": list(self.off),
             "moved": dict(self.moved),
@@ -91,10 +100,12 @@ class Certainty:
         """How many sources stand behind the model's part, and how far they were off."""
         n = len(self.sources)
         if not n:
-            return "not validated"
+            return f"no source of {self.model_class or 'such servers'}; {self.standing.words()}"
         low, high = (f"{100 * share:.0f}" for share in self.off)
         off = low if low == high else f"{low} to {high}"
-        return f"{n} source{'s' if n > 1 else ''}, off by {off} %"
+        of = f" of {self.model_class}" if self.model_class else ""
+        said = f"{n} source{'s' if n > 1 else ''}{of}, off by {off} %"
+        return f"{said}; {self.standing.words()}"
 
 
 def percent_of(span: Span) -> str:

@@ -7,12 +7,19 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import nvmesim.predict.uncertainty.model_error as errors
-from nvmesim.files import write_text
 from nvmesim.measure.figures import Interval
-from nvmesim.predict.uncertainty.model_error import GROUPS, Kind, Miss, model_error, write_table
+from nvmesim.predict.uncertainty.model_error import (
+    GROUPS,
+    TABLES,
+    Miss,
+    model_error,
+    table_of,
+    write_learned,
+)
 from nvmesim.predict.uncertainty.numbers import Z95
 from nvmesim.predict.uncertainty.parts import Parts
+from nvmesim.predict.uncertainty.standing import Standing
+from nvmesim.study.validate.held_out import CaseAnswer, Prediction
 from nvmesim.study.validate.predict import Value
 from nvmesim.study.validate.published import restates
 from nvmesim.study.validate.score import Line, Score, is_other_stack
@@ -26,28 +33,31 @@ def misses(scores: Sequence[Score]) -> Iterator[Miss]:
     """
     for score in scores:
         for line in score.lines:
-            for kind, value in (("calibrated", line.value), ("catalog", line.catalog)):
-                found = _miss(score, line, "catalog" if kind == "catalog" else "calibrated", value)
+            for value, is_fitted in ((line.value, True), (line.catalog, False)):
+                found = _miss(score, line, value, is_fitted=is_fitted)
                 if found is not None:
                     yield found
 
 
-def _miss(score: Score, line: Line, kind: Kind, value: Value | None) -> Miss | None:
+def _miss(score: Score, line: Line, value: Value | None, *, is_fitted: bool) -> Miss | None:
     row = line.row
     if value is None or value.parts is None or row.measured is None or row.role == "shown":
         return None
     if row.metric not in GROUPS or value.value <= 0 or row.measured <= 0:
         return None
-    if kind == "calibrated" and (row.role == "input" or restates(row, score.published.rows)):
+    if is_fitted and (row.role == "input" or restates(row, score.published.rows)):
         return None
-    if kind == "calibrated" and is_other_stack(score.published, row, value):
+    if is_fitted and is_other_stack(score.published, row, value):
         return None
     if row.metric == "lat_mean_us" and _has_iops(score, row.config):
         return None
+    standing = value.standing
+    if is_fitted:  # rows of the array or the stack tell as much as rows of a drive
+        standing = replace(standing, rows=max(standing.rows, len(score.published.inputs)))
     noise = score.published.file.noise.get(row.metric, 0.0)
     return Miss(
-        line.source, line.set, row.config, row.metric, value.model_class, kind,
-        math.log(row.measured / value.value), _known(value.parts, noise),
+        line.source, line.set, row.config, row.metric,
+        math.log(row.measured / value.value), known_of(value.parts, noise), standing,
     )  # fmt: skip
 
 
@@ -55,7 +65,7 @@ def _has_iops(score: Score, config: str) -> bool:
     return any(r.config == config and r.metric == "iops" for r in score.published.rows)
 
 
-def _known(parts: Parts, noise: float) -> float:
+def known_of(parts: Parts, noise: float) -> float:
     """Standard deviation that simulation, numbers, misfit and measurement explain."""
     spans = (parts.simulation, parts.numbers, parts.misfit)
     halves = [(down + up) / 2 for down, up in spans]
@@ -67,15 +77,15 @@ def relearned(scores: Sequence[Score]) -> tuple[Score, ...]:
 
     Nothing is simulated again: what a prediction says and its other parts do not depend on it.
     """
-    table = tuple(misses(scores))
+    table = (*misses(scores), *table_of(TABLES[1]))
     return tuple(
         replace(one, lines=tuple(_relearned(line, table) for line in one.lines)) for one in scores
     )
 
 
-def _relearned(line: Line, table: Sequence[Miss]) -> Line:
-    value = line.value and _with_error(line.value, line, "calibrated", table)
-    catalog = line.catalog and _with_error(line.catalog, line, "catalog", table)
+def _relearned(line: Line, table: tuple[Miss, ...]) -> Line:
+    value = line.value and _with_error(line.value, line, table)
+    catalog = line.catalog and _with_error(line.catalog, line, table)
     if value is None:
         return line
     low, high = line.row.span
@@ -85,17 +95,63 @@ def _relearned(line: Line, table: Sequence[Miss]) -> Line:
     )  # fmt: skip
 
 
-def _with_error(value: Value, line: Line, kind: Kind, table: Sequence[Miss]) -> Value:
+def _with_error(value: Value, line: Line, table: tuple[Miss, ...]) -> Value:
     if value.parts is None or line.row.metric not in GROUPS:
         return value
-    found = model_error(value.model_class, kind, line.row.metric, without=line.source, table=table)
+    found = model_error(value.standing, line.row.metric, without=line.source, table=table)
     parts = replace(value.parts, model=(found.half, found.half))
     low, high = parts.around(value.value)
     return replace(value, low=low, high=high, parts=parts)
 
 
-def write_learned(scores: Sequence[Score]) -> Path:
-    """Write the table beside the code that reads it; return where."""
-    path = Path(errors.__file__).with_name("model_error.csv")
-    write_text(path, write_table(misses(scores)))
-    return path
+def write_misses(scores: Sequence[Score]) -> Path:
+    """Write the table of the published sets beside the code that reads it; return where."""
+    return write_learned(TABLES[0], misses(scores))
+
+
+# ---------------------------------------------------------------- held-out rows
+
+
+def held_misses(answers: Sequence[CaseAnswer]) -> list[Miss]:
+    """Return how far the model was off on each held-out row that tells about it."""
+    return [_held_miss(p) for a in answers for p in a.predictions if _tells(p)]
+
+
+def write_held_misses(answers: Sequence[CaseAnswer]) -> Path:
+    """Write their table beside the code that reads it; return where."""
+    return write_learned(TABLES[1], held_misses(answers))
+
+
+def held_relearned(answers: Sequence[CaseAnswer]) -> list[CaseAnswer]:
+    """Return *answers* with the model's part of every interval learned from the other sources."""
+    table = (*table_of(TABLES[0]), *held_misses(answers))
+    return [
+        replace(a, predictions=tuple(_held_with_error(p, table) for p in a.predictions))
+        for a in answers
+    ]
+
+
+def _tells(p: Prediction) -> bool:
+    return not p.is_restated and p.metric in GROUPS and p.measured > 0 and p.predicted > 0
+
+
+def _held_miss(p: Prediction) -> Miss:
+    return Miss(p.source, p.case, f"{p.split}: {p.row}", p.metric,
+                math.log(p.measured / p.predicted), known_of(_parts(p), 0.0),
+                _standing(p))  # fmt: skip
+
+
+def _standing(p: Prediction) -> Standing:
+    return Standing(p.model_class, p.limit.partition(" ")[0], p.rows, **p.near)
+
+
+def _parts(p: Prediction) -> Parts:
+    return Parts(**{name: (down, up) for name, (down, up) in p.parts.items()})
+
+
+def _held_with_error(p: Prediction, table: tuple[Miss, ...]) -> Prediction:
+    if p.metric not in GROUPS:
+        return p
+    half = model_error(_standing(p), p.metric, without=p.source, table=table).half
+    low, high = replace(_parts(p), model=(half, half)).around(p.predicted)
+    return replace(p, low=low, high=high)

@@ -17,6 +17,7 @@ from nvmesim.predict.result import Result
 from nvmesim.predict.simulate import simulate
 from nvmesim.predict.uncertainty.difference import gain_of
 from nvmesim.predict.uncertainty.parts import NONE, Parts
+from nvmesim.predict.uncertainty.standing import Standing
 from nvmesim.scenario.load import apply_sets, scenario_from_dict
 from nvmesim.study.validate.published import Config
 from nvmesim.study.validate.question import Key, Question
@@ -41,7 +42,7 @@ class Value:
     verdict: str = ""
     parts: Parts | None = None
     """None: no interval is printed of such a number."""
-    model_class: str = ""
+    standing: Standing = field(default_factory=Standing)
 
     @classmethod
     def plain(cls, value: float, verdict: str = "") -> Value:
@@ -122,7 +123,7 @@ def measure(metric: str, result: Result) -> Value:
     if base in ("iops", "mib_per_s"):
         found, scale = (total.iops, 1) if base == "iops" else (total.bytes_per_s, MIB)
         ends = (found.value / scale, found.low / scale, found.high / scale)
-        return Value(*ends, verdict, _parts(result, "iops"), result.certainty.model_class)
+        return Value(*ends, verdict, _parts(result, "iops"), result.certainty.standing)
     if base == "cpu_pct":
         return Value.plain(100 * result.cpu.logical_utilization, verdict)
     if base == "thread_cpu_pct":
@@ -137,7 +138,7 @@ def _parts(result: Result, figure: str) -> Parts | None:
 
 
 def _latency(name: str, result: Result, verdict: str) -> Value:
-    known = result.certainty.model_class
+    known = result.certainty.standing
     if name in ("lat_mean_us", "latency_ms"):
         scale = 1e6 if name == "lat_mean_us" else 1e3
         mean = result.total.latency.mean

@@ -131,7 +131,7 @@ def _ends(found: Interval) -> dict[str, Any]:
 
 def is_other_stack(published: Published, row: Row, value: Value) -> bool:
     """Return whether *row* is bound by a CPU whose stack no input tells: it is not calibrated."""
-    if value.model_class != CPU_BOUND:
+    if value.standing.model_class != CPU_BOUND:
         return False
     configs = published.file.configs
     given = {stack_of(configs[r.config]) for r in published.rows if r.role == "input"}
