@@ -5,6 +5,7 @@ import pytest
 
 from nvmesim.errors import FitError, InputError
 from nvmesim.predict.uncertainty.classes import CPU_BOUND
+from nvmesim.predict.uncertainty.standing import Standing
 from nvmesim.study.validate import Question, answer, find_sets, read_set
 from nvmesim.study.validate.predict import Value
 from nvmesim.study.validate.score import is_other_stack
@@ -136,7 +137,9 @@ def test_nothing_of_this_machine_is_named():
 def test_a_row_limited_by_a_stack_of_no_input_is_not_counted():
     published = read_set(PUBLISHED / "io_uring-polled")
     rows = {row.config: row for row in published.rows}
-    cpu, drive = (replace(Value.plain(1.0), model_class=c) for c in (CPU_BOUND, "drives alone"))
+    cpu, drive = (
+        replace(Value.plain(1.0), standing=Standing(c)) for c in (CPU_BOUND, "drives alone")
+    )
     assert is_other_stack(published, rows["7950X, interrupts"], cpu)
     assert not is_other_stack(published, rows["7950X, interrupts"], drive)
     assert not is_other_stack(published, rows["Optane, QD16"], cpu)
