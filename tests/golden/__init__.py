@@ -138,3 +138,8 @@ def rounded(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [rounded(item) for item in value]
     return float(f"{value:.{DIGITS}g}") if isinstance(value, float) else value
+
+
+def texts() -> dict[str, str]:
+    """Every golden file: its name and what it should hold."""
+    return {**{f"{case}.json": result_text(case) for case in CASES}, "raid-map.json": map_text()}
