@@ -32,6 +32,10 @@ FILLS = 6
 """Writes before a measurement, in units of the buffer: it fills with what is not drained."""
 WARM = 5
 """Requests before a measurement, in units of those in flight."""
+MOST_OUTSTANDING = 64
+"""Requests in flight of a job of an open load that does not say its limit. Assumed."""
+LIMIT_REQUESTS = 4_000
+"""Simulated to see whether a drive can do what is offered."""
 FULL = 0.8
 """Share of the time that a station is busy, from which on it is in the way of more."""
 
@@ -90,8 +94,30 @@ class Bench:
 
     def measure(self, point: Point, *, requests: int, seed: int) -> BenchAnswer:
         """As the function `measure`."""
+        point = self._within_its_limit(point, seed)
         ready = replace(self._prepared(point), seed=seed)
         return _measured(ready, self.profile, point, requests)
+
+    def _within_its_limit(self, point: Point, seed: int) -> Point:
+        """*point*, its larger open load closed where the drive cannot do all that is offered.
+
+        What is outstanding then stands at its limit; without one the backlog would grow for ever.
+        """
+        parts = [p for p in (point, point.beside) if p is not None and p.rate is not None]
+        if not parts:
+            return point
+        larger = max(parts, key=lambda p: p.rate or 0.0)
+        most = larger.most_outstanding or MOST_OUTSTANDING * larger.jobs
+        closed = replace(
+            larger, rate=None, beside=None, iodepth=max(1, round(most / larger.jobs))
+        )  # fmt: skip
+        ready = replace(self._prepared(closed), seed=seed)
+        does = _measured(ready, self.profile, closed, LIMIT_REQUESTS).iops
+        if does > sum(p.rate or 0.0 for p in parts):
+            return point
+        if larger is point.beside:
+            return replace(point, beside=closed)
+        return replace(closed, beside=point.beside)
 
     def _prepared(self, point: Point) -> Prepared:
         p = point

@@ -74,6 +74,8 @@ class Point:
     rate: float | None = None
     """Offered requests/s, by the clock; None: a closed loop of ``jobs`` x ``iodepth``"""
     arrivals: Literal["poisson", "paced"] = "poisson"
+    most_outstanding: int | None = None
+    """Open loop: requests in flight of all jobs at most; None: not said"""
     rate_limit: float | None = None
     """Closed loop: requests/s of each job at most"""
     sync: str = ""
@@ -283,6 +285,7 @@ def _point(m: Measurement) -> Point | str:
         random=c.access != "sequential", block_size=c.block_size, jobs=jobs,
         iodepth=depth, is_bounded=None in (c.jobs, c.iodepth) and not mean, place=m.place,
         rate=rate, arrivals="paced" if c.arrivals == "fixed" else "poisson",
+        most_outstanding=c.most_outstanding,
         rate_limit=c.rate_iops / jobs if c.rate_iops is not None else None, sync=c.sync or "",
         raid=c.raid or "", polled=polled, device_times=c.device_times,
         iops=iops, mean_s=mean,

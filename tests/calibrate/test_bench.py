@@ -29,3 +29,21 @@ def test_a_deeper_network_is_the_one_of_that_depth(stack: str, depth: int) -> No
         for item in fields(own.lowered.network):
             a, b = (getattr(r.lowered.network, item.name) for r in (made, own))
             assert np.array_equal(a, b) if isinstance(b, np.ndarray) else a == b, item.name
+
+
+@pytest.mark.parametrize("where", ["itself", "beside"])
+def test_more_than_the_drive_can_do_is_offered(where: str) -> None:
+    """What is outstanding stands at its limit: the backlog must not grow for ever."""
+    host = BenchHost(get("stack", "linux-io_uring"), 2.4, parse_link("pcie4 x4"))
+    offered = replace(SHALLOW, rate=1e9, most_outstanding=32)
+    point = offered
+    if where == "beside":
+        point = replace(SHALLOW, rate=1000.0, arrivals="paced", beside=offered)
+    bench = Bench(drive(), host)
+    found = bench.measure(point, requests=2_000, seed=1)
+    closed = bench.measure(replace(SHALLOW, iodepth=8), requests=2_000, seed=1)
+    if where == "itself":
+        assert found.iops == closed.iops
+    else:
+        assert found.iops == pytest.approx(1000, rel=0.05)
+        assert found.mean_s > 0.5 * closed.mean_s

@@ -362,9 +362,10 @@ def _add_roots(tables: dict[str, Any], counts: Sequence[int]) -> None:
     for i, count in enumerate(counts):
         for j in range(0, count, 4):
             name = f"adapter{i}-{j}"
-            adapters.append({"name": name, "kind": "adapter", "link": "pcie4 x16", "socket": 0})
-            more = {"root": f"root{i}"} if has_roots else {}
-            drives.append({**first, "count": min(4, count - j), "behind": name, **more})
+            place: dict[str, Any] = {"root": f"root{i}"} if has_roots else {"socket": 0}
+            adapter = {"name": name, "kind": "adapter", "link": "pcie4 x16", **place}
+            adapters.append(adapter)
+            drives.append({**first, "count": min(4, count - j), "behind": name})
     tables["drives"], tables["adapters"] = drives, adapters
     if has_roots:
         tables["server"]["roots"] = [
