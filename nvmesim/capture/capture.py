@@ -7,13 +7,14 @@ clock ticks; `clat` and `lat` are fio's (lat = slat + clat) and are never mixed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal
 
 import numpy as np
 import polars as pl
+from polars.io.plugins import register_io_source
 
 Op = Literal["read", "write"]
 Access = Literal["random", "sequential"]
@@ -262,3 +263,30 @@ def _row(file: str, m: Measurement, op: str, result: OpResult) -> dict[str, obje
         **{f"clat_p{p:g}_s": tail.get(p) for p in TABLE_PERCENTILES},
         "cpu_pct": m.cpu.total_pct if m.cpu else None,
     }
+
+
+def lazy_table(frames: Callable[[], Iterator[pl.DataFrame]], schema: pl.Schema) -> pl.LazyFrame:
+    """Return a lazy frame of the batches of *frames*, all of *schema*, in bounded memory.
+
+    They are made again each time it is collected.
+    """
+
+    def source(
+        with_columns: list[str] | None,
+        predicate: pl.Expr | None,
+        n_rows: int | None,
+        batch_size: int | None,
+    ) -> Iterator[pl.DataFrame]:
+        left = n_rows
+        for whole in frames():
+            frame = whole
+            if left is not None:
+                frame = frame.head(left)
+                left -= frame.height
+            if predicate is not None:
+                frame = frame.filter(predicate)
+            yield frame if with_columns is None else frame.select(with_columns)
+            if left == 0:
+                return
+
+    return register_io_source(source, schema=schema)

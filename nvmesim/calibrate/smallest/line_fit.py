@@ -235,7 +235,7 @@ def _maker(
         write = profile.write.model_copy(update={"unit": Quantity(value=small, basis="assumed")})
         profile = profile.model_copy(update={"write": write})
         limit: Literal["drain", "controller"] = "controller" if kind == "cap" else "drain"
-        rate = at["rate"] if kind == "cap" else max(at["rate"], OPEN * busiest / small)
+        rate = at["rate"] if kind == "cap" else max(at["rate"], 1.02 * busiest / small)
         drive = with_writes(profile, at["latency"], 0.15, rate, limit)
         if kind == "cap":  # the drain of its programs must not limit bytes either
             drain = max(20 * at["rate"], OPEN * busiest / small)

@@ -187,9 +187,14 @@ def host_of_rows(host: BenchHost, points: Sequence[Point]) -> tuple[BenchHost, f
         part: q.model_copy(update={"value": q.value * factor, "low": None, "high": None})
         for part in CYCLES if (q := getattr(stack, part)).value
     }  # fmt: skip
+    found = f"CPU figures tell {factor:.2f} times the cycles of {stack.name} at {host.ghz:g} GHz"
+    if asked > POSSIBLE:
+        found = (
+            f"{top.name}: {top.iops / top.jobs:,.0f} requests/s a thread, where {stack.name} at "
+            f"{host.ghz:g} GHz does {hz / own:,.0f} at most"
+        )
     said = (
-        f"{top.name}: {top.iops / top.jobs:,.0f} requests/s a thread, where {stack.name} at "
-        f"{host.ghz:g} GHz does {hz / own:,.0f} at most: its cycles are taken {factor:.2f} times "
+        f"{found}: it is not the stack that measured; its cycles are taken {factor:.2f} times "
         "here and in predictions on that stack (calibrate --stack would tell them one by one)"
     )
     return replace(host, stack=stack.model_copy(update=update)), factor, [said]

@@ -13,9 +13,8 @@ from typing import Final
 
 import numpy as np
 import polars as pl
-from polars.io.plugins import register_io_source
 
-from nvmesim.capture.capture import REQUEST_SCHEMA, Capture
+from nvmesim.capture.capture import REQUEST_SCHEMA, Capture, lazy_table
 from nvmesim.capture.lines import Notes
 from nvmesim.capture.requests import pairing_kernel as kernel
 from nvmesim.capture.requests.tally import Tally
@@ -40,33 +39,6 @@ class Block:
 
 
 Blocks = Callable[[Source, Notes], Iterator[Block]]
-
-
-def lazy_table(frames: Callable[[], Iterator[pl.DataFrame]], schema: pl.Schema) -> pl.LazyFrame:
-    """Return a lazy frame of the batches of *frames*, all of *schema*, in bounded memory.
-
-    They are made again each time it is collected.
-    """
-
-    def source(
-        with_columns: list[str] | None,
-        predicate: pl.Expr | None,
-        n_rows: int | None,
-        batch_size: int | None,
-    ) -> Iterator[pl.DataFrame]:
-        left = n_rows
-        for whole in frames():
-            frame = whole
-            if left is not None:
-                frame = frame.head(left)
-                left -= frame.height
-            if predicate is not None:
-                frame = frame.filter(predicate)
-            yield frame if with_columns is None else frame.select(with_columns)
-            if left == 0:
-                return
-
-    return register_io_source(source, schema=schema)
 
 
 def block_frame(block: Block) -> pl.DataFrame:

@@ -113,7 +113,7 @@ def _cell(judged: Judged, key: str) -> b.Cell:
 
     >>> from types import SimpleNamespace
     >>> _cell(SimpleNamespace(measured={"iops": 560e3}, residual={"iops": -0.021}), "iops")
-    b.Cell(text='560k', small='-2.1 %', grade='good')
+    Cell(text='560k', small='-2.1 %', grade='good')
     """
     value, off = judged.measured.get(key), judged.residual.get(key)
     if value is None:

@@ -18,7 +18,15 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from nvmesim.capture.capture import REQUEST_SCHEMA, Capture, Conditions, Measurement, Op, OpResult
+from nvmesim.capture.capture import (
+    REQUEST_SCHEMA,
+    Capture,
+    Conditions,
+    Measurement,
+    Op,
+    OpResult,
+    lazy_table,
+)
 from nvmesim.capture.caveats import with_caveats
 from nvmesim.capture.readers.fio.fio_groups import conditions_of, groups
 from nvmesim.capture.readers.fio.fio_jobs import OPS, FioJob
@@ -32,7 +40,6 @@ from nvmesim.capture.readers.fio.log_rows import (
     sample_rows,
     version_of,
 )
-from nvmesim.capture.requests.table import lazy_table
 from nvmesim.capture.text import Head, Source
 from nvmesim.errors import CaptureError
 

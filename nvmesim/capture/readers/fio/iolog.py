@@ -12,10 +12,17 @@ from typing import Final
 
 import polars as pl
 
-from nvmesim.capture.capture import REQUEST_SCHEMA, Capture, Conditions, Measurement, Op, OpResult
+from nvmesim.capture.capture import (
+    REQUEST_SCHEMA,
+    Capture,
+    Conditions,
+    Measurement,
+    Op,
+    OpResult,
+    lazy_table,
+)
 from nvmesim.capture.lines import Notes, line_frames
 from nvmesim.capture.readers.fio.fio_jobs import OPS
-from nvmesim.capture.requests.table import lazy_table
 from nvmesim.capture.text import Head, Source
 
 _HEADER: Final = re.compile(r"\s*fio version ([23]) iolog\s*")
