@@ -280,3 +280,11 @@ def test_busy_siblings_and_a_bare_clock_are_said():
 def test_a_cpu_that_is_none_is_an_error(text):
     with pytest.raises(InputError, match="--cpu"):
         parse_cpu(text)
+
+
+@pytest.mark.parametrize(("host", "scaled"), [(None, False), ("linux-libaio,pcie4 x4", True)])
+def test_cycles_are_those_of_a_named_stack_alone(host, scaled):
+    """Without one the host stays in the drive's constants, and nothing of it is left to scale."""
+    rows = [replace(deep(1, 14e3, depth=1), cpu_s=40e-6), deep(4, 100e3, depth=4)]
+    captured = fit_drive(rows, captured_on=host).profile.captured
+    assert (captured.stack_cycles > 1.5) == scaled

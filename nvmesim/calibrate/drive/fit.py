@@ -149,8 +149,9 @@ class _Fitting:
         self.untold: dict[str, str] = {}
 
     def fit(self) -> DriveFit:
-        self.host, self.stack_cycles, said = host_of_rows(self.host, self.points)
-        self.notes += said
+        if not self.included:
+            self.host, self.stack_cycles, said = host_of_rows(self.host, self.points)
+            self.notes += said
         self._check_host()
         used = [p for p in self.points if not p.held_out and self._is_of_the_drive(p)]
         free = used if self.limits is None else self.limits.below(used)

@@ -51,13 +51,10 @@ def _miss(score: Score, line: Line, value: Value | None, *, is_fitted: bool) -> 
         return None
     if row.metric == "lat_mean_us" and _has_iops(score, row.config):
         return None
-    standing = value.standing
-    if is_fitted:  # rows of the array or the stack tell as much as rows of a drive
-        standing = replace(standing, rows=max(standing.rows, len(score.published.inputs)))
     noise = score.published.file.noise.get(row.metric, 0.0)
     return Miss(
         line.source, line.set, row.config, row.metric,
-        math.log(row.measured / value.value), known_of(value.parts, noise), standing,
+        math.log(row.measured / value.value), known_of(value.parts, noise), value.standing,
     )  # fmt: skip
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -98,6 +98,9 @@ def score(published: Published, prediction: Prediction) -> Score:
 
 def _line(published: Published, row: Row, prediction: Prediction) -> Line:
     value = prediction.values[row.key]
+    # rows of the array or the stack tell as much as rows of a drive
+    rows = max(value.standing.rows, len(published.inputs))
+    value = replace(value, standing=replace(value.standing, rows=rows))
     off = error(row, value.value)
     within: bool | None = None
     if row.role == "target":
