@@ -148,6 +148,9 @@ coverage: venv
 mutation: venv
 	$(BIN)/python -m tests.mutation
 
+fuzz: venv
+	$(BIN)/python -m tests.fuzz $(if $(SECONDS),--seconds $(SECONDS),--cases 1000000)
+
 # Asks the index for advisories on what is locked; fails where the index gives none.
 audit:
 	@test -x build/audit/bin/pip-audit || { $(PYTHON) -m venv build/audit \

@@ -27,9 +27,9 @@ from nvmesim.capture.text import Head, Source
 
 _HEADER: Final = re.compile(r"\s*fio version ([23]) iolog\s*")
 _LINE: Final = (
-    r"^(?:(?P<time>\d{1,18}) )?(?P<device>\S.*) "
+    r"^(?:(?P<time>[0-9]{1,18}) )?(?P<device>\S.*) "
     r"(?P<action>read|write|trim|sync|datasync|wait|add|open|close)"
-    r"(?: (?P<offset>\d{1,18})(?: (?P<bytes>\d{1,15}))?)?\s*$"
+    r"(?: (?P<offset>[0-9]{1,18})(?: (?P<bytes>[0-9]{1,15}))?)?\s*$"
 )
 NS_PER_US: Final = 1000
 MAX_TIME_US: Final = 10**13

@@ -22,6 +22,7 @@ from nvmesim.capture.readers.reports.diskspd_spans import (
     results_capture,
 )
 from nvmesim.capture.text import Head, Source, shown
+from nvmesim.errors import CaptureError, ScenarioError
 from nvmesim.scenario.loads.diskspd import parse, size_bytes
 
 FORMAT: Final = "diskspd-text"
@@ -156,7 +157,10 @@ def _finish(run: _Run, total: dict[Op, DiskspdCounts], cpus: int | None) -> None
 
 def _command_targets(command: str) -> list[DiskspdTarget]:
     """The targets of a command line with their load, where the input parameters were cut away."""
-    load = parse(command, strict=False)
+    try:
+        load = parse(command, strict=False)
+    except ScenarioError as error:
+        raise CaptureError(f"the command of its DiskSpd report cannot be read: {error}") from None
     fields = load.fields
     ((size, _),) = fields["block_sizes"]
     return [
