@@ -83,6 +83,7 @@ def _chunks(source: Source, size: int) -> Iterator[np.ndarray]:
 def _reads_utf8(file: BinaryIO, encoding: str) -> Callable[[memoryview], int]:
     """Return what fills a part of its argument from *file*, as UTF-8; 0 bytes at the end."""
     if encoding == "utf-8":
+        # typeshed's BinaryIO lacks readinto, which every binary file of io and gzip has.
         return lambda target: file.readinto(target) or 0  # type: ignore[attr-defined]
     decoder = codecs.getincrementaldecoder(encoding)("replace")
     left = memoryview(b"")

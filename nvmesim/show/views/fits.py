@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
 
@@ -122,8 +122,10 @@ def _cell(judged: Judged, key: str) -> b.Cell:
     if off is None:
         return b.Cell(shown)
     met, near = NEAR.get(key, NEAR_TAIL)
-    grade = "good" if abs(off) <= met else "near" if abs(off) <= near else "off"
-    return b.Cell(shown, f"{100 * off:+.1f} %", grade)  # type: ignore[arg-type]
+    grade: Literal["good", "near", "off"] = "off"
+    if abs(off) <= near:
+        grade = "good" if abs(off) <= met else "near"
+    return b.Cell(shown, f"{100 * off:+.1f} %", grade)
 
 
 def _charts(fit: DriveFit | StackFit) -> b.Charts:

@@ -15,7 +15,16 @@ from collections.abc import Sequence
 from dataclasses import astuple, dataclass, field, replace
 from typing import Any, Final
 
-from nvmesim.capture.capture import Capture, Conditions, CpuUse, Latency, Measurement, Op, OpResult
+from nvmesim.capture.capture import (
+    Access,
+    Capture,
+    Conditions,
+    CpuUse,
+    Latency,
+    Measurement,
+    Op,
+    OpResult,
+)
 from nvmesim.capture.readers.reports.common import LONGEST_MS, MOST, S_PER_MS
 from nvmesim.capture.text import Source
 
@@ -171,9 +180,11 @@ def _conditions(
         depth = span.thread_outstanding or (sum(filter(None, depths)) if all(depths) else None)
     limits = [(t.rate_iops, span.threads if span.shared_threads else t.threads) for t in targets]
     has_limits = bool(limits) and all(rate and threads for rate, threads in limits)
+    is_random = same("random")
+    access: Access | None = None if is_random is None else "random" if is_random else "sequential"
     return Conditions(
         read_fraction=read_fraction,
-        access={True: "random", False: "sequential"}.get(same("random")),  # type: ignore[arg-type]
+        access=access,
         # Each target gets its own stream; how the requests divide is not known beforehand.
         block_size=same("block_size") or None,
         jobs=same("threads") if is_one and not span.shared_threads else span.threads,

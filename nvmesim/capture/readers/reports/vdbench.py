@@ -111,7 +111,9 @@ def _measurement(
 
     def number(*names: str, most: float = 1e13) -> float | None:
         name = next((name for name in names if low.get(name, "n/a") != "n/a"), None)
-        return name and checked(source, f"line {line}: {name}", low[name], most=most)  # type: ignore[return-value]
+        if name is None:
+            return None
+        return checked(source, f"line {line}: {name}", low[name], most=most)
 
     rate = number("rate", "i/o rate") or 0.0
     share = (number("read%", "rdpct", "read pct", most=100) or 0.0) / 100
