@@ -272,11 +272,9 @@ def lazy_table(frames: Callable[[], Iterator[pl.DataFrame]], schema: pl.Schema) 
     """
 
     def source(
-        with_columns: list[str] | None,
-        predicate: pl.Expr | None,
-        n_rows: int | None,
+        with_columns: list[str] | None, predicate: pl.Expr | None, n_rows: int | None,
         batch_size: int | None,
-    ) -> Iterator[pl.DataFrame]:
+    ) -> Iterator[pl.DataFrame]:  # fmt: skip
         left = n_rows
         for whole in frames():
             frame = whole

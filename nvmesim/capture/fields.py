@@ -6,6 +6,8 @@ Every message names the place in the file (``jobs[0].read.clat_ns.mean``) and wh
 from __future__ import annotations
 
 import math
+import re
+import xml.etree.ElementTree as ET
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -19,6 +21,7 @@ MAX_LATENCY_S: Final = 1e6
 """11 days; fio and DiskSpd runs are shorter, so a longer latency is a damaged number."""
 MAX_RATE: Final = 1e13
 """Requests or bytes per second of one host: ten thousand times the largest published."""
+_TAG: Final = re.compile(r"<(/?)[A-Za-z][^<>]*?(/?)>")
 
 
 @dataclass(frozen=True)
@@ -100,3 +103,17 @@ def checked(
     if number < 0:
         raise source.error(f"{where} is {shown(value, 30)}, negative", do)
     raise source.error(f"{where} is {shown(value, 30)}, more than {most:.3g} and not plausible", do)
+
+
+def parsed_xml(source: Source, text: str, *, most: int, do: str) -> ET.Element:
+    """Return the root of *text*; CaptureError if it is no XML, or nested deeper than *most*."""
+    depth = deepest = 0
+    for tag in _TAG.finditer(text):
+        depth += -1 if tag[1] else 0 if tag[2] else 1
+        deepest = max(deepest, depth)
+    if deepest > most:
+        raise source.error("is nested too deeply", do)
+    try:
+        return ET.fromstring(text)
+    except (ET.ParseError, ValueError) as error:
+        raise source.error(f"is cut or broken XML ({shown(error)})", do) from None

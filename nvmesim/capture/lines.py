@@ -115,7 +115,7 @@ def whole_lines(data: np.ndarray) -> int:
 
 
 def line_frames(source: Source, notes: Notes) -> Iterator[pl.DataFrame]:
-    """Yield the lines as frames with one String column ``line``, without their ends.
+    """Yield the lines as frames with one String column ``line``, without their ends (LF or CRLF).
 
     A last line without its end may be cut within a number: it counts as skipped in *notes*.
     """
@@ -125,15 +125,6 @@ def line_frames(source: Source, notes: Notes) -> Iterator[pl.DataFrame]:
             raw = raw[: raw.rfind(b"\n") + 1]
             notes.skipped += 1
         if raw:
-            yield line_frame(raw)
-
-
-def line_frame(data: bytes) -> pl.DataFrame:
-    r"""The lines of *data* as a frame with one String column ``line``; empty lines are empty.
-
-    >>> line_frame(b"a b\r\n\nc").to_series().to_list()
-    ['a b', '', 'c']
-    """
-    text = data.decode("utf-8", "replace").removesuffix("\n")
-    lines = pl.Series("line", [text], dtype=pl.String).str.split("\n").explode()
-    return lines.str.strip_chars_end("\r").to_frame()
+            text = raw.decode("utf-8", "replace").removesuffix("\n")
+            lines = pl.Series("line", [text], dtype=pl.String).str.split("\n").explode()
+            yield lines.str.strip_chars_end("\r").to_frame()

@@ -18,11 +18,10 @@ from functools import cache, cached_property
 from importlib import metadata
 from os import PathLike
 from pathlib import Path
-from types import ModuleType
 from typing import Any, Final
 
 from nvmesim.capture.capture import Capture, Captures
-from nvmesim.capture.plausible import plausible
+from nvmesim.capture.caveats import plausible
 from nvmesim.capture.text import Head, Source, TextSource, shown
 from nvmesim.capture.unwrap import plain_fio, plain_mail, strings_inside, strip_prefix
 from nvmesim.errors import CaptureError, nearest
@@ -41,8 +40,9 @@ class LazyReader:
     """Name of the format, as `nvmesim trace` shows it."""
     module: str
 
-    def _load(self) -> ModuleType:
-        return importlib.import_module(f"nvmesim.capture.readers.{self.module}")
+    def _load(self) -> Any:
+        module = importlib.import_module(f"nvmesim.capture.readers.{self.module}")
+        return getattr(module, "REPORTS", {}).get(self.name, module)
 
     def sniff(self, head: Head) -> bool:
         """True if content that starts with *head* is of this format; never raises."""
@@ -145,12 +145,12 @@ READERS: Final[tuple[Reader, ...]] = (
     LazyReader("iometer", "reports.iometer"),
     LazyReader("iostat", "reports.iostat"),
     LazyReader("sar", "reports.sar"),
-    LazyReader("vdbench", "reports.vdbench"),
-    LazyReader("yabs", "reports.yabs"),
-    LazyReader("crystaldiskmark", "reports.crystaldiskmark"),
-    LazyReader("elbencho", "reports.elbencho"),
-    LazyReader("spdk", "reports.spdk"),
-    LazyReader("ioping", "reports.ioping"),
+    LazyReader("vdbench", "reports.generators"),
+    LazyReader("yabs", "reports.printed"),
+    LazyReader("crystaldiskmark", "reports.printed"),
+    LazyReader("elbencho", "reports.generators"),
+    LazyReader("spdk", "reports.printed"),
+    LazyReader("ioping", "reports.printed"),
 )
 
 
@@ -218,11 +218,9 @@ def read_capture(path: PathText) -> Capture:
 
 
 def read_captures(
-    paths: PathText | Iterable[PathText],
-    *,
-    progress: Callable[[int, int], None] | None = None,
+    paths: PathText | Iterable[PathText], *, progress: Callable[[int, int], None] | None = None,
     refused: list[str] | None = None,
-) -> Captures:
+) -> Captures:  # fmt: skip
     """Read every capture named by *paths*: files, folders (with what is in them) and globs.
 
     A file named by itself must be readable, unless *refused* is given to take why it is not. In a

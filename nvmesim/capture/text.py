@@ -9,7 +9,6 @@ from __future__ import annotations
 import bz2
 import codecs
 import gzip
-import importlib
 import io
 import lzma
 import re
@@ -81,11 +80,9 @@ class Source:
     """One file to read; nothing is opened before it is asked for."""
 
     def __init__(
-        self,
-        path: Path,
-        parts: tuple[Path, ...] = (),
+        self, path: Path, parts: tuple[Path, ...] = (),
         on_read: Callable[[Path, int], None] | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.path = path
         self.on_read = on_read
         """Told how far in the file (bytes, as compressed) reading has come."""
@@ -260,12 +257,7 @@ def _expander(kind: str, packed: BinaryIO, source: Source) -> BinaryIO:
         return cast(BinaryIO, lzma.LZMAFile(packed))
     if kind == "bzip2":
         return cast(BinaryIO, bz2.BZ2File(packed))
-    try:
-        zstandard = importlib.import_module("zstandard")
-    except ImportError:
-        raise source.error(
-            "is zstd-compressed, and the Python package zstandard is not installed",
-            "install zstandard or expand the file with zstd -d",
-        ) from None
+    import zstandard
+
     decompressor = zstandard.ZstdDecompressor(max_window_size=ZSTD_WINDOW_BYTES)
     return cast(BinaryIO, decompressor.stream_reader(packed, read_across_frames=True))

@@ -135,7 +135,7 @@ def show_quantity(profile: Frozen, key: str) -> str:
     >>> show_quantity(get("drive", "intel-p4610-1.6tb"), "read.die")
     '60 us'
     """
-    quantity, what = _at(profile, key)
+    quantity, what = quantity_at(profile, key)
     return show_value(quantity.value, what)
 
 
@@ -146,15 +146,20 @@ def quantity_table(profile: Frozen, key: str) -> dict[str, str]:
     >>> quantity_table(get("drive", "intel-p4610-1.6tb"), "read.die")["value"]
     '60 us'
     """
-    quantity, what = _at(profile, key)
+    quantity, what = quantity_at(profile, key)
     numbers = {name: getattr(quantity, name) for name in ("value", "low", "high")}
     table = {name: show_value(n, what) for name, n in numbers.items() if n is not None}
     table["basis"] = quantity.basis
     return table | ({"source": quantity.source} if quantity.source else {})
 
 
-def _at(profile: Frozen, key: str) -> tuple[Quantity, str]:
-    """The number at dotted *key*, and what it is."""
+def quantity_at(profile: Frozen, key: str) -> tuple[Quantity, str]:
+    """The number at dotted *key*, and what it is: a time, a size, a number.
+
+    >>> from nvmesim.catalog.load import get
+    >>> quantity_at(get("drive", "intel-p4610-1.6tb"), "read.die")[1]
+    'time'
+    """
     current: Any = profile
     what = "number"
     for part in key.split("."):

@@ -165,30 +165,16 @@ def _leaves(key: str, table: dict[str, Any]) -> Iterator[tuple[str, dict[str, An
 def _numbers(profile: Frozen) -> list[tuple[str, ...]]:
     """Each number with its interval, basis and source."""
     from nvmesim.catalog.load import quantities
-    from nvmesim.catalog.toml import show_quantity, show_value
+    from nvmesim.catalog.toml import quantity_at, show_value
 
     out: list[tuple[str, ...]] = []
     for key, number in quantities(profile):
-        span = ""
+        span, what = "", quantity_at(profile, key)[1]
         if number.low is not None and number.high is not None:
-            what = _unit(profile, key)
             span = f"{show_value(number.low, what)} .. {show_value(number.high, what)}"
-        value = show_quantity(profile, key)
+        value = show_value(number.value, what)
         if key == "capacity":  # as it is sold: powers of ten
             size = number.value
             value = f"{size / 1e12:.4g} TB" if size >= 1e12 else f"{size / 1e9:.4g} GB"
         out.append((key, value, span, number.basis, number.source))
     return out
-
-
-def _unit(profile: Any, key: str) -> str:
-    """Unit of the number at dotted *key*: a time, a size, a number."""
-    from nvmesim.catalog.toml import what_is
-
-    what = "number"
-    for part in key.split("."):
-        if isinstance(profile, dict):
-            break
-        what = str(what_is(type(profile).model_fields[part]))
-        profile = getattr(profile, part)
-    return what

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from nvmesim.capture.text import shown
 from nvmesim.catalog import load as catalog
+from nvmesim.catalog.toml import toml_value
 from nvmesim.describe.facts import Disk, FoundCpu, pcie_parts
 
 SAME_SIZE: Final = 0.1
@@ -48,7 +47,7 @@ def drive_part(disk: Disk, link: str | None) -> CatalogPart:
     capacities = {name: catalog.get("drive", name).capacity.value for name in series}
     for name, capacity in capacities.items():
         if disk.size is None or abs(disk.size - capacity) <= SAME_SIZE * capacity:
-            return CatalogPart(json.dumps(name))
+            return CatalogPart(toml_value(name))
     what = shown(disk.model) or "a drive without a model's name"
     if capacities:
         name = min(capacities, key=lambda n: abs(capacities[n] - (disk.size or 0)))
@@ -62,25 +61,7 @@ def drive_part(disk: Disk, link: str | None) -> CatalogPart:
     if disk.size:
         table["capacity"] = f"{disk.size} B"
     text = f"{why} ({name}): calibrate on captures of it, and name that profile"
-    return CatalogPart(inline(table), text)
-
-
-def inline(table: Mapping[str, Any]) -> str:
-    """Return *table* as an inline TOML table.
-
-    >>> inline({"extends": "x", "cores": 4, "ghz": 2.5})
-    '{ extends = "x", cores = 4, ghz = 2.5 }'
-    """
-    return "{ " + ", ".join(f"{key} = {toml(value)}" for key, value in table.items()) + " }"
-
-
-def toml(value: str | int | float | bool) -> str:
-    r"""Return *value* as TOML; JSON's escapes are TOML's, but for DEL.
-
-    >>> toml('a"b'), toml(True)
-    ('"a\\"b"', 'true')
-    """
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    return CatalogPart(toml_value(table), text)
 
 
 def cpu_part(cpu: FoundCpu, lanes: int, generation: int) -> CatalogPart:
@@ -101,10 +82,10 @@ def cpu_part(cpu: FoundCpu, lanes: int, generation: int) -> CatalogPart:
     if lanes > profile.lanes - (joining if cpu.sockets > 1 else 0):
         changes["lanes"] = lanes + (joining if cpu.sockets > 1 else 0)
     if not changes:
-        return CatalogPart(json.dumps(name))
+        return CatalogPart(toml_value(name))
     listed = ", ".join(f"{key} {value}" for key, value in changes.items())
     return CatalogPart(
-        inline({"extends": name, **changes}), f"{name} as seen, not as sold: {listed}"
+        toml_value({"extends": name, **changes}), f"{name} as seen, not as sold: {listed}"
     )
 
 
@@ -148,6 +129,6 @@ def _unknown_cpu(cpu: FoundCpu, lanes: int, generation: int) -> CatalogPart:
         }
     what = shown(cpu.model) or "the CPU"
     return CatalogPart(
-        inline(table),
+        toml_value(table),
         f"{what} is not in the catalog: {text}; its lanes, memory and socket links are guesses",
     )

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from nvmesim.capture.text import shown
+from nvmesim.catalog.toml import toml_value
 from nvmesim.describe.facts import (
     Array,
     Disk,
@@ -18,7 +19,7 @@ from nvmesim.describe.facts import (
     natural,
     pcie_parts,
 )
-from nvmesim.describe.parts import CatalogPart, cpu_part, drive_part, toml
+from nvmesim.describe.parts import CatalogPart, cpu_part, drive_part
 from nvmesim.errors import InputError
 
 NO_DRIVE: Final = "a drive that is in no dump"
@@ -367,15 +368,13 @@ def _uplinks(drives: Iterable[PlacedDrive]) -> dict[str, NamedUplink]:
 
 
 def _cpu(
-    cpu: FoundCpu | None,
-    drives: list[PlacedDrive],
-    uplinks: Iterable[NamedUplink],
+    cpu: FoundCpu | None, drives: list[PlacedDrive], uplinks: Iterable[NamedUplink],
     sockets: Sockets,
-) -> CatalogPart:
+) -> CatalogPart:  # fmt: skip
     """Return the CPU, with at least the lanes and the generation that the drives prove."""
     if cpu is None:
         sockets.assume(f"no dump names the CPU (lscpu does): {STAND_IN_CPU} stands in for it")
-        return CatalogPart(toml(STAND_IN_CPU))
+        return CatalogPart(toml_value(STAND_IN_CPU))
     used = [0] * sockets.count
     generations = [3, *(pcie_parts(drive.link)[0] for drive in drives if drive.link)]
     for drive in drives:

@@ -9,7 +9,7 @@ from typing import Final
 
 from nvmesim import units
 from nvmesim.capture.text import shown
-from nvmesim.describe.parts import toml
+from nvmesim.catalog.toml import toml_value
 from nvmesim.describe.place import (
     NO_DRIVE,
     ROOT_BANDWIDTH,
@@ -53,7 +53,7 @@ def _header(server: Server, names: list[str], ignored: list[str]) -> list[str]:
     title = f"{len(server.drives)} drives, as described"
     if any(drive.disk.name == NO_DRIVE for drive in server.drives):
         title = "a server without its drives, as described"
-    return [*lines, f"name = {toml(title)}"]
+    return [*lines, f"name = {toml_value(title)}"]
 
 
 def supposed_of(server: Server) -> list[str]:
@@ -71,7 +71,7 @@ def _wrapped(text: str, first: str, rest: str) -> list[str]:
 
 
 def _noted(key: str, value: str, note: str) -> str:
-    return f"{f'{key} = {toml(value)}':<40}# {note}"
+    return f"{f'{key} = {toml_value(value)}':<40}# {note}"
 
 
 def _server(server: Server) -> list[str]:
@@ -97,8 +97,8 @@ def _adapters(server: Server) -> Iterator[list[str]]:
         yield [
             "[[adapters]]",
             _noted("name", uplink.name, shown(address)),
-            f"kind = {toml(uplink.kind)}",
-            f"link = {toml(uplink.link)}{'  # assumed' if uplink.link_assumed else ''}",
+            f"kind = {toml_value(uplink.kind)}",
+            f"link = {toml_value(uplink.link)}{'  # assumed' if uplink.link_assumed else ''}",
             _place(server, uplink),
         ]
 
@@ -109,14 +109,14 @@ def _drives(server: Server) -> Iterator[list[str]]:
         group = list(same)
         drive, model = group[0], shown(group[0].disk.model)
         names = ", ".join(f"{first + i} {shown(d.disk.name)}" for i, d in enumerate(group))
-        behind = drive.uplink and toml(server.uplinks[drive.uplink.address].name)
+        behind = drive.uplink and toml_value(server.uplinks[drive.uplink.address].name)
         yield [
             "[[drives]]",
             *_wrapped(f"{names}: {model}" if model else names, "# ", "# "),
             f"profile = {drive.part.toml}",
             f"count = {len(group)}",
             f"behind = {behind}" if behind else _place(server, drive),
-            *([f"link = {toml(drive.link)}"] if drive.link else []),
+            *([f"link = {toml_value(drive.link)}"] if drive.link else []),
         ]
         first += len(group)
 
@@ -125,7 +125,7 @@ def _place(server: Server, part: PlacedDrive | NamedUplink) -> str:
     """Say where *part* is attached: to a root complex if the scenario has it, else to a socket."""
     if part.root is None:
         return f"socket = {part.socket}"
-    return f"root = {toml(server.roots[part.root][0])}"
+    return f"root = {toml_value(server.roots[part.root][0])}"
 
 
 def _volumes(server: Server) -> Iterator[list[str]]:
@@ -134,15 +134,15 @@ def _volumes(server: Server) -> Iterator[list[str]]:
         array = placed.array
         has_chunk = array.chunk and level_of(array.level).has_chunks
         keys = {
-            "name": toml(shown(array.name)),
-            "raid": toml(array.level),
-            "layout": array.layout and toml(array.layout),
-            "chunk": toml(units.format_size(array.chunk or 0)) if has_chunk else None,
+            "name": toml_value(shown(array.name)),
+            "raid": toml_value(array.level),
+            "layout": array.layout and toml_value(array.layout),
+            "chunk": toml_value(units.format_size(array.chunk or 0)) if has_chunk else None,
             "engine": '"linux-md"',
             "members": str([number[name] for name in placed.members]),
             "degraded": str(list(placed.degraded)) if placed.degraded else None,
             "rebuild": "true" if array.rebuild and placed.degraded else None,
-            "bitmap": toml(array.bitmap) if array.bitmap not in (None, "none") else None,
+            "bitmap": toml_value(array.bitmap) if array.bitmap not in (None, "none") else None,
             "spares": str(len(array.spares)) if array.spares else None,
         }
         table = "[[volume]]" if len(server.arrays) > 1 else "[volume]"

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from nvmesim.capture.text import Source, TextSource, shown
-from nvmesim.describe import lstopo, machine, md, pci
+from nvmesim.describe import machine, pci
 from nvmesim.describe.facts import Array, Disk, Facts, FoundCpu, Nodes, Slot
 from nvmesim.errors import InputError
 
@@ -64,19 +64,19 @@ DUMPS: Final = (
         "lstopo --of xml",
         r"[ \t]*<(?:\?xml|!DOCTYPE topology|topology|object)\b",
         r"(?s:(?!.*</topology>).*|.*?</topology>)",
-        lstopo.read_lstopo,
+        pci.read_lstopo,
     ),
     Dump(
         "mdadm --detail",
         r"/dev/\S+:\n[ \t]+(?:Version|Container) : .*$",
         rf"(?:\n(?:/dev/\S+:|[A-Z][\w ]+ : .*|{_INDENTED})$)*",
-        md.read_detail,
+        machine.read_detail,
     ),
     Dump(
         "/proc/mdstat",
         r"Personalities :.*$",
         rf"(?:\n(?:md\S+ : .*|{_INDENTED})$)*(?:\nunused devices:.*$)?",
-        md.read_mdstat,
+        machine.read_mdstat,
     ),
 )
 _START: Final = re.compile("|".join(f"(^{dump.start})" for dump in DUMPS), re.M)

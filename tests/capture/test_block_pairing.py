@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nvmesim.capture.lines import Notes
-from nvmesim.capture.readers.block.blkparse_kernel import READ, WRITE
 from nvmesim.capture.registry import read_capture
 from nvmesim.capture.requests import pairing_kernel as kernel
+from nvmesim.capture.requests.codes_kernel import READ, WRITE
 from nvmesim.capture.requests.pairing import Events, Pairer
 from nvmesim.errors import CaptureError
 

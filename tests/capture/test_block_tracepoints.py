@@ -49,15 +49,9 @@ def test_ioprio_of_newer_kernels_and_commands_with_blanks(tmp_path: Path) -> Non
     assert capture.measurements[0].ops["read"].clat.mean_s == pytest.approx(0.5)
 
 
-def test_ftrace_blocks_and_commands_agree(tmp_path: Path) -> None:
-    """The nvme events enclose the block events of the same requests in time, not in identity."""
-    both = read_capture(DATA / "tracepoints" / "ftrace.txt.gz")
-    nvme = "\n".join(x for x in sample("ftrace.txt.gz").split("\n") if "block_rq" not in x)
-    only = read_capture(written(tmp_path / "t", nvme))
-    assert (both.format, only.format, both.rows, only.rows) == ("ftrace", "ftrace-nvme", 72, 72)
-    key = ["offset", "bytes", "op"]
-    a, b = (c.requests.collect().select(key).sort(key) for c in (both, only))
-    assert a.equals(b)
+def test_ftrace_with_other_events_between() -> None:
+    capture = read_capture(DATA / "tracepoints" / "ftrace.txt.gz")
+    assert (capture.format, capture.rows, capture.skipped) == ("ftrace", 72, 0)
 
 
 def test_csv_columns_are_found_by_their_header(tmp_path: Path) -> None:

@@ -1,11 +1,10 @@
-"""Every number that is shown of fio's samples and of public traces, worked out by other means.
+"""Every number that is shown of fio's samples, worked out by other means.
 
-The files are read here with `json`, `csv`, `re` and plain Python; nothing of the readers is used.
+The files are read here with `json`, `re` and plain Python; nothing of the readers is used.
 """
 
 from __future__ import annotations
 
-import csv
 import gzip
 import json
 import math
@@ -242,61 +241,3 @@ def test_fio_logs_of_means(name: str) -> None:
         assert part["mean"] == close(statistics.fmean(values))
         assert (part["min"], part["max"]) == close((min(values), max(values)))
     assert sum(part["windows"] for part in series) == len(rows)
-
-
-# Public traces: (device, write, bytes, offset, issue in s, latency in s)
-
-Row = tuple[str, bool, int, int, float, float | None]
-
-
-def _msr(c: list[str]) -> Row:
-    return f"{c[1]}.{c[2]}", c[3] == "Write", int(c[5]), int(c[4]), int(c[0]) / 1e7, int(c[6]) / 1e7
-
-
-def _systor(c: list[str]) -> Row | None:
-    if not c[1]:
-        return None
-    return f"lun{c[3]}", c[2] == "W", int(c[5]), int(c[4]), float(c[0]), float(c[1])
-
-
-TRACES = {
-    "msr.csv": _msr,
-    "alibaba.csv": lambda c: (c[0], c[1] == "W", int(c[3]), int(c[2]), int(c[4]) / 1e6, None),
-    "tencent.csv": lambda c: (c[4], c[3] == "1", 512 * int(c[2]), 512 * int(c[1]), int(c[0]), None),
-    "k5cloud.csv": lambda c: (c[0], c[2] == "W", int(c[4]), int(c[3]), float(c[1]), None),
-    "systor.csv": _systor,
-    "umass.spc": lambda c: (
-        f"asu{c[0]}", c[3] in "wW", int(c[2]), 512 * int(c[1]), float(c[4]), None
-    ),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", TRACES)
-def test_public_traces(name: str) -> None:
-    path = DATA / "public-trace" / name
-    lines = [c for c in csv.reader(text_of(path).split("\n")) if c and c[0] != "Timestamp"]
-    rows = [row for cells in lines if (row := TRACES[name](cells)) is not None]
-    shown = {measurement["label"]: measurement for measurement in shown_of(path)}
-    assert set(shown) == {row[0] for row in rows}
-    for device, measurement in shown.items():
-        mine = [row for row in rows if row[0] == device]
-        for op, result in measurement["ops"].items():
-            some = [row for row in mine if row[1] == (op == "write")]
-            assert (result["count"], result["bytes"]) == (len(some), sum(row[2] for row in some))
-            took = [row[5] for row in some if row[5] is not None]
-            if not took:
-                assert result["clat_s"] is None
-                continue
-            latency = result["clat_s"]
-            assert latency["mean"] == close(statistics.fmean(took))
-            assert (latency["min"], latency["max"]) == close((min(took), max(took)))
-        counted = sum(result["count"] for result in measurement["ops"].values())
-        assert counted == len(mine)
-        ends = [row[4] + (row[5] or 0) for row in mine]
-        span = max(ends) - min(row[4] for row in mine)
-        assert measurement["conditions"]["duration_s"] == close(span, abs=2e-6)
-        sizes = {row[2] for row in mine}
-        shown_size = measurement["conditions"]["block_size"]
-        assert shown_size == sizes.pop() if len(sizes) == 1 else len(shown_size) == len(sizes)
-    table = read_capture(path).requests.collect()
-    assert sorted(table["offset"].to_list()) == sorted(row[3] for row in rows)

@@ -66,28 +66,6 @@ def test_unit_by_version_and_by_values() -> None:
     assert find_layout(short, None, "clat").ns_per_unit == 1000
 
 
-def test_statistics_are_those_of_the_rows() -> None:
-    text = log_text("mix_prio_clat.1.log.gz")
-    rows = [line.split(", ") for line in text.splitlines()]
-    values = np.array([int(row[1]) for row in rows if row[2] == "0"])
-    capture = read_capture(DATA / "fio-log" / "mix_prio_clat.1.log.gz")
-    read = capture.measurements[0].ops["read"]
-    assert capture.rows == len(rows)
-    assert read.clat is not None
-    assert read.clat.count == len(values)
-    assert read.clat.mean_s == pytest.approx(values.mean() / 1e9)
-    assert read.clat.stddev_s == pytest.approx(values.std() / 1e9)
-    assert (read.clat.min_s, read.clat.max_s) == (values.min() / 1e9, values.max() / 1e9)
-    nearest = np.sort(values)[int(np.ceil(0.99 * len(values))) - 1]
-    assert read.clat.percentiles_s[99.0] == pytest.approx(nearest / 1e9, rel=1 / 128)
-    assert capture.requests is not None
-    frame = capture.requests.collect()
-    assert frame["offset"][0] == int(rows[0][4])
-    assert frame["op"].cast(pl.String).value_counts().height == 2
-    assert frame["complete_ns"].is_sorted()
-    assert frame["issue_ns"].null_count() == frame.height
-
-
 def test_bins_are_inverse_to_their_values() -> None:
     index = np.arange(29 * 64)
     np.testing.assert_array_equal(fio_bin_index(fio_bin_value(index).astype(np.int64)), index)

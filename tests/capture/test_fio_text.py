@@ -56,19 +56,6 @@ def test_normal_says_what_json_says(tmp_path: Path) -> None:
     assert text.cpu.total_pct == pytest.approx(json.cpu.total_pct, rel=1e-3)
 
 
-def test_terse_says_what_json_says(tmp_path: Path) -> None:
-    json, text = only(BOTH), only(without_json(both_text(), tmp_path, "terse"))
-    a, b = json.ops["read"], text.ops["read"]
-    assert b.count == pytest.approx(a.count, rel=1e-4)
-    assert b.bytes == a.bytes
-    assert a.clat is not None
-    assert b.clat is not None
-    assert b.clat.mean_s == pytest.approx(a.clat.mean_s)
-    assert b.clat.percentiles_s == pytest.approx(dict(a.clat.percentiles_s), abs=PRINTED_S)
-    assert text.conditions.jobs is None
-    assert text.disk_util_pct == pytest.approx(dict(json.disk_util_pct), abs=0.01)
-
-
 @pytest.mark.parametrize("name", ["v2", "v3", "v5"])
 def test_terse_versions(name: str) -> None:
     capture = read_capture(DATA / "fio-terse" / f"randrw_4k_qd4.terse_{name}.txt")
@@ -166,5 +153,6 @@ def test_a_cut_report_is_refused(tmp_path: Path) -> None:
     with pytest.raises(CaptureError, match=r"line 1 ends after \d+ fields, terse version 5 has"):
         read_capture(path)
     path.write_text(terse.replace(";1.000000%=", ";1.000000%=9999", 1))
-    with pytest.raises(CaptureError, match="the percentiles decrease"):
-        read_capture(path)
+    m = only(path)
+    assert m.ops["read"].clat is None
+    assert any("percentiles decrease; left out" in w for w in m.warnings)

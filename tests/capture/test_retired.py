@@ -27,6 +27,7 @@ SAMPLES = {
     "xperf.csv": "xperf -a dumper",
 }
 TEXTS = {
+    "nvme events of ftrace alone": " fio-543 [000] 163.339048: nvme_setup_cmd: nvme3: qid=1\n",
     "arrivals of MQSim": "".join(f"{1000 * i} 0 {8 * i} 16 {i % 2}\n" for i in range(20)),
 }
 

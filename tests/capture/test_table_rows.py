@@ -18,7 +18,6 @@ from nvmesim.capture import lines
 from nvmesim.capture.lines import Notes
 from nvmesim.capture.readers import table_rows
 from nvmesim.capture.readers.block import blkparse, blkparse_kernel
-from nvmesim.capture.readers.fio import log_rows as fio_log_rows
 from nvmesim.capture.readers.table_rows import (
     INTEGER,
     LETTER,
@@ -33,7 +32,7 @@ from nvmesim.capture.readers.table_rows import (
     operation_of,
 )
 from nvmesim.capture.registry import read_capture
-from nvmesim.capture.requests.tally_kernel import UNKNOWN_TIME
+from nvmesim.capture.requests.codes_kernel import UNKNOWN_TIME
 from tests.capture import composed
 from tests.fuzz.memory import MemorySource
 
@@ -216,7 +215,7 @@ def test_a_chunk_may_end_at_any_byte(name: str, step: int, tmp_path: Path, monke
         def cut(source: MemorySource, _: int = 0, size: int = size) -> Iterator[np.ndarray]:
             return lines._chunks(source, size)
 
-        for module in (blkparse, fio_log_rows, lines, table_rows):
+        for module in (blkparse, lines, table_rows):
             monkeypatch.setattr(module, "chunks", cut)
         table, skipped, warnings = table_of(path)
         assert table.equals(whole[0])
@@ -230,11 +229,9 @@ def test_a_thread_ahead_changes_nothing(name: str, tmp_path: Path, monkeypatch) 
     path = tmp_path / "t"
     path.write_text(text + text.split("\n", 1)[1] * 900)
     cut = lines.chunks
-    for module in (fio_log_rows, table_rows):
-        monkeypatch.setattr(module, "chunks", lambda source: cut(source, 3000))
+    monkeypatch.setattr(table_rows, "chunks", lambda source: cut(source, 3000))
     threaded = table_of(path)
-    for module in (fio_log_rows, table_rows):
-        monkeypatch.setattr(module, "ahead", lambda source, items: items)
+    monkeypatch.setattr(table_rows, "ahead", lambda source, items: items)
     alone = table_of(path)
     assert threaded[0].equals(alone[0])
     assert threaded[1:] == alone[1:]

@@ -300,13 +300,6 @@ def test_halves_of_a_request_are_left_out_and_said(
     assert any(text in warning for warning in capture.warnings)
 
 
-def test_decimal_commas_of_biosnoop(tmp_path: Path) -> None:
-    form = FORMS["biosnoop"]
-    body = form.text(requests()).removeprefix(form.header)
-    whole = read(tmp_path / "t", form.header + body)
-    assert table(read(tmp_path / "d", form.header + body.replace(".", ","))).equals(table(whole))
-
-
 RESULTS = [
     r.name for r in READERS if r.name not in ("blktrace", "fio-log", "fio-iolog", "blkparse")
 ]

@@ -124,15 +124,6 @@ def test_biosnoop_columns_follow_the_header(tmp_path: Path) -> None:
     assert requests(other).equals(requests(plain))
 
 
-@pytest.mark.parametrize("name", ["alibaba", "msr", "systor", "spc", "k5cloud", "tencent"])
-def test_windows_line_ends_and_blank_lines_change_nothing(tmp_path: Path, name: str) -> None:
-    text = getattr(composed, name)(40)
-    plain = read_capture(written(tmp_path / "t", text))
-    other = read_capture(written(tmp_path / "o", text.replace("\n", " \r\n\r\n")))
-    assert requests(other).equals(requests(plain))
-    assert other.skipped == 0
-
-
 def test_quoted_cells_are_read(tmp_path: Path) -> None:
     text = composed.msr(40)
     lines = ['"' + line.replace(",", '","') + '"\n' for line in text.splitlines()]

@@ -100,23 +100,6 @@ def test_a_capture_as_json_is_one_object_on_one_line(nvmesim, capture):
     assert found["ops"]["read"]["count"] == 200_000
 
 
-def test_several_captures_as_json_are_a_line_each(nvmesim, capture, tmp_path):
-    (tmp_path / "two.json").write_text(json.dumps(FIO), encoding="utf-8")
-    (tmp_path / "notes.txt").write_text("not a capture", encoding="utf-8")
-    said = nvmesim("trace", tmp_path, "--json")
-    assert len([json.loads(line) for line in said.out.splitlines()]) == 2
-    assert "notes.txt" in said.err
-
-
-@pytest.mark.parametrize("name", ["missing.json", "empty.json"])
-def test_a_capture_that_cannot_be_read(nvmesim, tmp_path, name):
-    (tmp_path / "empty.json").touch()
-    said = nvmesim("trace", tmp_path / name)
-    assert said.code == 2
-    assert said.err.startswith("nvmesim: ")
-    assert name in said.err
-
-
 def test_the_catalog_lists_every_entry(nvmesim):
     said = nvmesim("catalog")
     assert said.out == nvmesim("catalog", "list").out

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -59,14 +58,6 @@ def test_trace_shows_the_good_and_says_the_bad(capsys, tmp_path: Path) -> None:
         assert "cut.json: ends inside the JSON" in shown.err
         assert "none.json: no such file" in shown.err
         assert shown.err.count("\n") == 2
-
-
-def test_trace_json_has_the_good_ones(capsys, tmp_path: Path) -> None:
-    bad = tmp_path / "bad.txt"
-    bad.write_text("nothing known\n")
-    assert run_command(["trace", "--json", str(bad), str(GOOD)]) == 2
-    (line,) = capsys.readouterr().out.splitlines()
-    assert json.loads(line)["rows"] == 1
 
 
 def test_a_table_of_points_shows_its_means_and_no_counts(capsys) -> None:

@@ -256,54 +256,6 @@ def test_names_from_a_dump_cannot_leave_their_line(described: Describe) -> None:
     assert tables["server"]["stack"] == "linux-io_uring"
 
 
-LSCPU_ABROAD = {
-    "de": """Architektur:                           x86_64
-CPU(s):                                64
-Anbieterkennung:                       GenuineIntel
-Modellname:                            Intel(R) Xeon(R) Gold 6130 CPU @ 2.10GHz
-Thread(s) pro Kern:                    2
-Kern(e) pro Sockel:                    16
-Sockel:                                2
-NUMA-Knoten:                           2
-""",
-    "ru": """Архитектура:                     x86_64
-CPU(s):                          64
-ID прроизводителя:               GenuineIntel
-Имя модели:                      Intel(R) Xeon(R) Gold 6130 CPU @ 2.10GHz
-Thread(s) per core:              2
-Ядер на сокет:                   16
-Сокетов:                         2
-NUMA node(s):                    2
-""",
-    "fr": """Architecture\u00a0:                          x86_64
-Processeur(s)\u00a0:                         64
-Nom de modèle\u00a0:                         Intel(R) Xeon(R) Gold 6130 CPU @ 2.10GHz
-Thread(s) par cœur\u00a0:                    2
-Cœur(s) par socket\u00a0:                    16
-Socket(s)\u00a0:                             2
-Nœud(s) NUMA\u00a0:                          2
-""",
-    "zh": """架构\uff1a                           x86_64
-CPU:                             64
-型号名称\uff1a                       Intel(R) Xeon(R) Gold 6130 CPU @ 2.10GHz
-每个核的线程数\uff1a                 2
-每个座的核数\uff1a                   16
-座\uff1a                             2
-NUMA 节点\uff1a                      2
-""",
-}
-
-
-@pytest.mark.parametrize("language", LSCPU_ABROAD)
-def test_lscpu_in_another_language_is_asked_for_in_english(language: str, tmp_path: Path) -> None:
-    path = tmp_path / "lscpu.txt"
-    path.write_text(LSCPU_ABROAD[language], encoding="utf-8")
-    with pytest.raises(
-        InputError, match=r"in another language; give LC_ALL=C lscpu|not in English"
-    ):
-        describe([path])
-
-
 def test_a_server_without_drives_is_written_with_what_is_missing(described: Describe) -> None:
     tables, text = described(made.XEON)
     assert [s["cpu"] for s in tables["server"]["sockets"]] == ["xeon-gold-6130"] * 2
@@ -324,13 +276,6 @@ def test_what_is_missing_is_said_apart(tmp_path: Path) -> None:
     whole = made.lstopo([made.lstopo_drive("nvme0n1", "0000:01:00.0", "X")])
     (tmp_path / "lstopo.xml").write_text(whole, encoding="utf-8")
     assert not description([tmp_path / "lstopo.xml"]).missing
-
-
-def test_json_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "lscpu.txt").write_text(made.XEON, encoding="utf-8")
-    assert run_command(["describe", str(tmp_path / "lscpu.txt"), "--json"]) == 0
-    printed = json.loads(capsys.readouterr().out)
-    assert printed["scenario"]["server"]["sockets"][0]["cpu"] == "xeon-gold-6130"
 
 
 def test_what_is_written_runs(tmp_path: Path) -> None:

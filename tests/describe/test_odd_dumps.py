@@ -1,8 +1,12 @@
-"""Dumps that are odd but real: what is read of them, what is supposed, what is refused."""
+"""Dumps that are odd but real, and those of other tools, cut, contradictory or broken.
+
+What is read, what is supposed, what is refused in one line.
+"""
 
 from __future__ import annotations
 
 import json
+import random
 import tomllib
 from pathlib import Path
 
@@ -12,6 +16,8 @@ from nvmesim.describe import describe
 from nvmesim.errors import InputError
 from tests.describe import dumps_of_servers as made
 
+DATA = Path(__file__).parent / "data"
+LSTOPO = made.lstopo([made.lstopo_drive("nvme0n1", "0000:01:00.0", "X")])
 NINES = "9" * 5000
 """Python converts no number of more than 4,300 digits."""
 
@@ -93,7 +99,7 @@ def test_raid10_of_mdstat_has_its_copies(tmp_path: Path) -> None:
     assert tomllib.loads(text_of(tmp_path, far))["volume"]["layout"] == "far2"
 
 
-DETAIL = (Path(__file__).parent / "data" / "mdadm_detail_raid5_clean.txt").read_text()
+DETAIL = (DATA / "mdadm_detail_raid5_clean.txt").read_text()
 
 
 def test_detail_that_cannot_be(tmp_path: Path) -> None:
@@ -199,3 +205,91 @@ def test_links_between_epycs_take_lanes_of_their_own(tmp_path: Path) -> None:
     drives = "".join(made.nvme(f"{n:02x}:00.0") for n in range(16, 36))
     cpu = tomllib.loads(text_of(tmp_path, epyc, drives))["server"]["sockets"][0]["cpu"]
     assert cpu == {"extends": "epyc-7763", "lanes": 144}
+
+
+@pytest.mark.parametrize(
+    ("sample", "said"),
+    [
+        ("mdadm_detail_raid5_export.txt", "give mdadm --detail"),
+        ("mdadm_examine.txt", "give mdadm --detail"),
+        ("nvme_smart_log.json", "give nvme list -o json"),
+        ("nvme_id_ctrl.txt", "give nvme list -o json"),
+        ("lsblk.txt", "give lsblk -J"),
+        ("lspci_tv.txt", "give lspci -vv"),
+        ("lscpu_p.txt", "give lscpu -J"),
+        ("numactl_H.txt", "give lstopo --of xml"),
+    ],
+)
+def test_other_tools_are_named(sample: str, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        describe([DATA / sample])
+
+
+@pytest.mark.parametrize(
+    ("dump", "said"),
+    [
+        ("", "is empty"),
+        ("hello\n", "is not a dump that nvmesim knows"),
+        ("Arkkitehtuuri:   x86_64\nSuorittimia:   4\n", "LC_ALL=C lscpu"),
+        ("架构\uff1a   x86_64\nCPU:   64\n", "LC_ALL=C lscpu"),
+        ("Architecture\u00a0:   x86_64\nSocket(s)\u00a0:   2\n", "not in English"),
+        (made.XEON.split("Socket")[0], "sockets, cores or threads per core are missing"),
+        (made.XEON.replace("Socket(s):           2", "Socket(s):           -"), "not a number"),
+        (made.nvme("01:00.0").split("\t\tLnkSta")[0], "has no link status"),
+        ('{"Devices": [', "cut or broken JSON"),
+        ('{"Devices": []}', "names no CPU, drive or array"),
+        ('{"Device": 1, "FriendlyName": 2, "MediaType": "SSD"}', "a list of disks from Windows"),
+        ('{"Devices": ' + "[" * 9_000, "cut or broken JSON"),
+        (LSTOPO[:900], "cut or broken XML"),
+        (LSTOPO.replace('"hwloc2.dtd">', '"x" [<!ENTITY a "b">]>'), "declares entities"),
+        (LSTOPO.replace("<topology", "<object>" * 100 + "<topology", 1), "nested too deeply"),
+        ("Personalities : [raid5]\nmd0 : active raid5 a[0]\n", "is cut"),
+        ("Personalities : [raid5]\nunused devices: <none>\n", "names no CPU, drive or array"),
+        (
+            "Personalities : [linear]\nmd0 : active linear sda[0]\n      8 blocks\n\n"
+            "unused devices: <none>\n",
+            "does not model",
+        ),
+    ],
+)
+def test_bad_dumps_are_said_in_one_line(tmp_path: Path, dump: str, said: str) -> None:
+    assert said in refusal(tmp_path, dump)
+
+
+def test_cut_array_is_refused(tmp_path: Path) -> None:
+    whole = (DATA / "mdadm_detail_raid5_clean.txt").read_text()
+    assert "lists 3 of 4 devices" in refusal(tmp_path, whole[: whole.rindex("       4")])
+
+
+def test_dumps_of_different_servers_are_refused(tmp_path: Path) -> None:
+    other = made.XEON.replace("socket:  16", "socket:  8")
+    one = refusal(tmp_path, made.XEON, other, made.nvme("01:00.0"))
+    assert "dump0 (lscpu) says 2 sockets of 16 cores, dump1 (lscpu) 2 of 8" in one
+    assert "NUMA node 5" in refusal(tmp_path, made.XEON, made.nvme("01:00.0", node=5))
+
+
+def test_no_file_and_missing_file() -> None:
+    with pytest.raises(InputError, match="no file is named"):
+        describe([])
+    with pytest.raises(InputError, match="No such file"):
+        describe(["/nonexistent/lscpu.txt"])
+
+
+@pytest.mark.parametrize("sample", sorted(file.name for file in DATA.iterdir()))
+def test_damaged_samples_never_fail_otherwise(tmp_path: Path, sample: str) -> None:
+    """Cut, repeated and changed bytes end in a scenario or in an InputError."""
+    whole = (DATA / sample).read_bytes()
+    chance = random.Random(sample)
+    for _ in range(25):
+        data = bytearray(whole)
+        for _ in range(chance.randrange(4)):
+            at = chance.randrange(len(data))
+            data[at : at + chance.randrange(1, 40)] = chance.choice(
+                [b"", b"-", b"9" * 30, b"\x00", b"[0]", b"\n", bytes(data[:20]), b"Width x7"]
+            )
+        file = tmp_path / sample
+        file.write_bytes(bytes(data[: chance.randrange(1, len(data) + 1)]))
+        try:
+            describe([file, DATA / "nvme_list.json"])
+        except InputError as error:
+            assert "\n" not in str(error)  # noqa: PT017

@@ -66,32 +66,26 @@ def kill_at_random(start, arguments, outputs, kills, seed):
     assert all(is_whole(out) and out.read_bytes() != BEFORE.encode() for out in outputs)
 
 
-@pytest.mark.parametrize("kills", KILLS)
-def test_run(files, start, tmp_path, kills):
-    report, requests = tmp_path / "r.html", tmp_path / "r.parquet"
-    arguments = ["run", files["scenario"], "--report", report, "--requests", requests]
-    kill_at_random(start, arguments, [report, requests], kills, seed=1)
+ONLY_MANY = pytest.param(MANY, marks=pytest.mark.slow)
+WRITING = {
+    # what is written, and the command before it
+    "run": (("r.html", "r.parquet"), "run {scenario} --report {0} --requests {1}"),
+    "calibrate": (("p.toml", "p.html"), "calibrate {points} -o {0} --report {1}"),
+    "validate": (("v.html",), "validate {folder}/set --report {0}"),
+    "best": (("b.html",), "best {scenario} --p99 1ms --report {0}"),
+}
 
 
-@pytest.mark.slow
-def test_calibrate(files, start, tmp_path):
-    profile, report = tmp_path / "p.toml", tmp_path / "p.html"
-    arguments = ["calibrate", files["points"], "-o", profile, "--report", report]
-    kill_at_random(start, arguments, [profile, report], MANY, seed=2)
-
-
-@pytest.mark.parametrize("kills", [pytest.param(MANY, marks=pytest.mark.slow)])
-def test_validate(start, tmp_path, kills):
+@pytest.mark.parametrize(
+    ("what", "kills"),
+    [("run", FEW), *(pytest.param(w, MANY, marks=pytest.mark.slow) for w in WRITING)],
+)
+def test_files_are_whole(what, kills, files, start, tmp_path):
     new_set(tmp_path / "set")
-    report = tmp_path / "v.html"
-    kill_at_random(start, ["validate", tmp_path / "set", "--report", report], [report], kills, 4)
-
-
-@pytest.mark.parametrize("kills", [pytest.param(MANY, marks=pytest.mark.slow)])
-def test_best(files, start, tmp_path, kills):
-    report = tmp_path / "b.html"
-    arguments = ["best", files["scenario"], "--p99", "1ms", "--report", report]
-    kill_at_random(start, arguments, [report], kills, seed=5)
+    names, command = WRITING[what]
+    outputs = [tmp_path / name for name in names]
+    arguments = command.format(*outputs, folder=tmp_path, **files).split()
+    kill_at_random(start, arguments, outputs, kills, seed=1)
 
 
 GOAL = """
@@ -106,7 +100,7 @@ minimize = "drives"
 """
 
 
-@pytest.mark.parametrize("kills", [pytest.param(MANY, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills", [ONLY_MANY])
 def test_choose(files, start, tmp_path, kills):
     """Its points go through the cache, which is killed with it."""
     goal, out, report = tmp_path / "goal.toml", tmp_path / "c.parquet", tmp_path / "c.html"
@@ -120,7 +114,7 @@ def test_choose(files, start, tmp_path, kills):
     assert_frame_equal(table.select("volume.raid", "iops"), again.select("volume.raid", "iops"))
 
 
-@pytest.mark.parametrize("kills", [1, pytest.param(MANY, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills", KILLS)
 def test_ui(start, kills):
     """Nothing of a killed app is in the way of the next one."""
     roll = random.Random(7)
@@ -139,7 +133,7 @@ def test_ui(start, kills):
         child.communicate(timeout=60)
 
 
-@pytest.mark.parametrize("kills", [1, pytest.param(MANY, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills", KILLS)
 def test_two_sweeps_on_one_cache_of_which_one_is_killed(files, start, tmp_path, kills):
     over = "workload.outstanding=1..12"
     roll = random.Random(8)

@@ -29,9 +29,15 @@ from nvmesim.capture.readers.table_rows import (
     TableColumn,
     table_batches,
 )
-from nvmesim.capture.requests.table import Block, requests_capture
-from nvmesim.capture.requests.tally_kernel import UNKNOWN_TIME
-from nvmesim.capture.requests.timed import LARGEST_TIME, LONGEST_NS, Timed, sane_rows, timed_rows
+from nvmesim.capture.requests.codes_kernel import UNKNOWN_TIME
+from nvmesim.capture.requests.table import (
+    LARGEST_TIME,
+    LONGEST_NS,
+    Block,
+    requests_capture,
+    rows_of,
+    timed_rows,
+)
 from nvmesim.capture.text import Head, Source
 
 FORMAT: Final = "public-trace"
@@ -147,13 +153,13 @@ def read(source: Source) -> Capture:
         raise source.error("is not a trace with a line a request", "give the trace as published")
 
     def blocks(source: Source, notes: Notes) -> Iterator[Block]:
-        return timed_rows(_batches(source, layout, notes), notes)
+        has_latency = "response" in layout.columns
+        return timed_rows(_batches(source, layout, notes), notes, has_latency=has_latency)
 
     return requests_capture(source, layout.name, blocks)
 
 
-def _batches(source: Source, layout: TraceLayout, notes: Notes) -> Iterator[Timed]:
-    """Sane rows of the trace; the others are counted."""
+def _batches(source: Source, layout: TraceLayout, notes: Notes) -> Iterator[Block]:
     names = ColumnNames()
     if layout.caveat:
         notes.warnings.append(layout.caveat)
@@ -174,14 +180,12 @@ def _batches(source: Source, layout: TraceLayout, notes: Notes) -> Iterator[Time
             continue
         if start is None:
             start = int(columns["time"][0])
-        found = _timed(columns, layout, start, names.known)
-        good = sane_rows(found, latency="response" in columns)
-        notes.skipped += int((~good).sum())
-        yield found.where(good)
+        shown = [layout.device + _JOINT.sub(".", name) for name in names.known]
+        yield Block(_rows(columns, layout, start), shown)
     notes.say(unanswered, "requests without a response (left out)")
 
 
-def _timed(columns: Columns, layout: TraceLayout, start: int, names: list[str]) -> Timed:
+def _rows(columns: Columns, layout: TraceLayout, start: int) -> np.ndarray:
     limit = LARGEST_TIME // layout.unit_ns
     # Times in ns would leave int64, were there no bounds.
     ticks, first = (
@@ -197,12 +201,5 @@ def _timed(columns: Columns, layout: TraceLayout, start: int, names: list[str]) 
         offset = np.minimum(offset, MAX_SECTOR) * SECTOR
     if "size" in layout.sectors:
         size = np.minimum(size, MAX_SECTORS) * SECTOR
-    return Timed(
-        issue=issue,
-        complete=complete,
-        op=np.where(op == layout.write, 1, np.where(op == layout.read, 0, 4)),
-        bytes=size,
-        offset=offset,
-        device=columns["device"],
-        names=[layout.device + _JOINT.sub(".", name) for name in names],
-    )
+    kind = np.where(op == layout.write, 1, np.where(op == layout.read, 0, 4))
+    return rows_of(issue, complete, offset, size, columns["device"], kind)

@@ -18,15 +18,7 @@ import numpy as np
 import polars as pl
 
 from nvmesim.capture.lines import NEWLINE, Notes, ahead, chunks, whole_lines
-from nvmesim.capture.readers.block.blkparse_kernel import (
-    COMMA,
-    FLUSH,
-    OTHER,
-    READ,
-    SPACE,
-    WRITE,
-)
-from nvmesim.capture.requests.tally_kernel import UNKNOWN_TIME
+from nvmesim.capture.requests.codes_kernel import FLUSH, OTHER, READ, UNKNOWN_TIME, WRITE
 from nvmesim.capture.text import Source
 
 # What a wanted column holds.
@@ -44,6 +36,7 @@ OPERATION: Final = 5
 OPTIONAL: Final = 8
 """Added to a kind: a blank column is `UNKNOWN_TIME`."""
 
+COMMA, SPACE = b", "
 MAX_NAMES: Final = 1 << 14
 LONGEST_NAME: Final = 200
 NO_ROOM: Final = -2
@@ -108,12 +101,9 @@ class RowBatch(NamedTuple):
 
 
 def table_batches(
-    source: Source,
-    shape: Shape,
-    names: ColumnNames,
-    notes: Notes,
+    source: Source, shape: Shape, names: ColumnNames, notes: Notes,
     is_expected: Callable[[bytes], bool],
-) -> Iterator[RowBatch]:
+) -> Iterator[RowBatch]:  # fmt: skip
     """Yield the rows of *source*; lines that are none and not *is_expected* count as skipped."""
     reader = _Reader(shape, names)
     for batch, is_cut in ahead(source, reader.batches(source)):

@@ -12,7 +12,8 @@ from typing import Final
 
 import numpy as np
 
-from nvmesim.capture.readers.block.blkparse_kernel import OTHER, WRITE, compiled
+from nvmesim.capture.readers.block.blkparse_kernel import compiled
+from nvmesim.capture.requests.codes_kernel import OTHER, WRITE
 
 # Columns of the pool (a request is one cache line): what is known of a request in flight. LEFT:
 # sectors still to complete; -1 in a hash chain, where a completion is always whole.
@@ -46,16 +47,9 @@ def _bucket(device: int, sector: int, n: int, size: int) -> int:
 
 @compiled
 def _take(
-    pool: np.ndarray,
-    devices: np.ndarray,
-    counters: np.ndarray,
-    time: int,
-    device: int,
-    sector: int,
-    n: int,
-    op: int,
-    left: int,
-) -> int:
+    pool: np.ndarray, devices: np.ndarray, counters: np.ndarray, time: int, device: int,
+    sector: int, n: int, op: int, left: int,
+) -> int:  # fmt: skip
     """A node off the free list, filled; the caller has made sure that there is one."""
     node = counters[FREE]
     counters[FREE] = pool[node, NEXT]
@@ -88,16 +82,9 @@ def _same(pool: np.ndarray, node: int, device: int, sector: int, n: int) -> bool
 
 @compiled
 def _chain(
-    pool: np.ndarray,
-    heads: np.ndarray,
-    devices: np.ndarray,
-    counters: np.ndarray,
-    time: int,
-    device: int,
-    sector: int,
-    n: int,
-    op: int,
-) -> int:
+    pool: np.ndarray, heads: np.ndarray, devices: np.ndarray, counters: np.ndarray, time: int,
+    device: int, sector: int, n: int, op: int,
+) -> int:  # fmt: skip
     """Put an issue at the end of its chain, so that equal keys complete in order of issue.
 
     Returns its node, -1 if it is there twice.
@@ -121,14 +108,9 @@ def _chain(
 
 @compiled
 def _unchain(
-    pool: np.ndarray,
-    heads: np.ndarray,
-    devices: np.ndarray,
-    device: int,
-    sector: int,
-    n: int,
+    pool: np.ndarray, heads: np.ndarray, devices: np.ndarray, device: int, sector: int, n: int,
     newest: bool,
-) -> int:
+) -> int:  # fmt: skip
     """Take the oldest (or *newest*) issue of this key out of its chain; -1 if there is none."""
     bucket = _bucket(device, sector, n, heads.shape[0])
     node = heads[bucket]
@@ -155,15 +137,9 @@ def _unchain(
 
 @compiled
 def _append(
-    pool: np.ndarray,
-    devices: np.ndarray,
-    counters: np.ndarray,
-    time: int,
-    device: int,
-    sector: int,
-    n: int,
-    op: int,
-) -> int:
+    pool: np.ndarray, devices: np.ndarray, counters: np.ndarray, time: int, device: int,
+    sector: int, n: int, op: int,
+) -> int:  # fmt: skip
     """Put a bio at the end of its device's list; its node, -1 if it is there twice."""
     tail = devices[TAIL, device]
     if tail >= 0 and pool[tail, ISSUE] == time and _same(pool, tail, device, sector, n):
@@ -235,15 +211,9 @@ def _first_command(
 
 @compiled
 def pair_events(
-    events: np.ndarray,
-    codes: np.ndarray,
-    first: int,
-    pool: np.ndarray,
-    heads: np.ndarray,
-    devices: np.ndarray,
-    counters: np.ndarray,
-    out: np.ndarray,
-) -> tuple[int, int]:
+    events: np.ndarray, codes: np.ndarray, first: int, pool: np.ndarray, heads: np.ndarray,
+    devices: np.ndarray, counters: np.ndarray, out: np.ndarray,
+) -> tuple[int, int]:  # fmt: skip
     """Match events from *first* on; rows written to *out*, and the index where it stopped.
 
     events: int64[n, 4]: time ns (ascending), device index, sector, sectors >= 1. codes:
@@ -299,13 +269,9 @@ def pair_events(
 
 @compiled
 def keep_younger(
-    old: np.ndarray,
-    pool: np.ndarray,
-    heads: np.ndarray,
-    devices: np.ndarray,
-    counters: np.ndarray,
+    old: np.ndarray, pool: np.ndarray, heads: np.ndarray, devices: np.ndarray, counters: np.ndarray,
     horizon: int,
-) -> None:
+) -> None:  # fmt: skip
     """Move what was issued at *horizon* or later from *old*, in order, to an empty pool.
 
     old: int64[n, N_FIELDS], nodes in order of issue. The rest counts as lost.

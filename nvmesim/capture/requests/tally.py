@@ -9,6 +9,7 @@ import numpy as np
 from nvmesim.capture.capture import Conditions, Latency, Measurement, Op, OpResult
 from nvmesim.capture.caveats import FEWEST
 from nvmesim.capture.requests import tally_kernel as kernel
+from nvmesim.capture.requests.codes_kernel import UNKNOWN_TIME
 from nvmesim.capture.requests.pairing_kernel import OUT_COMPLETE, OUT_DEVICE
 
 PERCENTILES: Final = (1.0, 5.0, 10.0, 25.0, 50.0, 75.0, 90.0, 95.0, 99.0, 99.9, 99.99, 99.999)
@@ -37,7 +38,7 @@ class Tally:
         self.rows += rows.shape[1]
         rows = np.array(rows)
         rows[OUT_DEVICE] = np.minimum(rows[OUT_DEVICE], len(self._names) - 1)
-        if (rows[OUT_COMPLETE] != kernel.UNKNOWN_TIME).any():
+        if (rows[OUT_COMPLETE] != UNKNOWN_TIME).any():
             more = self._sums.shape[1] - self._bins.shape[0]
             new_bins = np.zeros((more, kernel.N_BINS), np.int64)
             self._bins = np.concatenate((self._bins, new_bins)) if more else self._bins

@@ -7,6 +7,7 @@ from typing import Final
 import numpy as np
 
 from nvmesim.capture.readers.block.blkparse_kernel import compiled
+from nvmesim.capture.requests.codes_kernel import UNKNOWN_TIME
 from nvmesim.capture.requests.pairing_kernel import (
     OUT_BYTES,
     OUT_COMPLETE,
@@ -16,9 +17,6 @@ from nvmesim.capture.requests.pairing_kernel import (
     OUT_OFFSET,
     OUT_OP,
 )
-
-UNKNOWN_TIME: Final = -(2**62)
-"""Stands for a time (or offset) that a format does not have; null in the table."""
 
 BITS: Final = 7
 """2**7 bins an octave: a bin's middle is within 1/2**8 = 0.4 % of every sample in it."""
@@ -67,13 +65,9 @@ def _count_size(sizes: np.ndarray, size: int) -> None:
 
 @compiled
 def tally(
-    out: np.ndarray,
-    n_ops: int,
-    sums: np.ndarray,
-    squares: np.ndarray,
-    bins: np.ndarray,
+    out: np.ndarray, n_ops: int, sums: np.ndarray, squares: np.ndarray, bins: np.ndarray,
     sizes: np.ndarray,
-) -> None:
+) -> None:  # fmt: skip
     """Add requests to the statistics of their groups, group = device * n_ops + operation.
 
     out: int64[N_OUT, n]. sums: int64[N_SUMS, groups]. squares: float64[groups], ns**2. bins:

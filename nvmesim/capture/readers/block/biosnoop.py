@@ -25,8 +25,7 @@ from nvmesim.capture.readers.table_rows import (
     TableColumn,
     table_batches,
 )
-from nvmesim.capture.requests.table import Block, requests_capture
-from nvmesim.capture.requests.timed import Timed, sane_rows, timed_rows
+from nvmesim.capture.requests.table import Block, requests_capture, rows_of, timed_rows
 from nvmesim.capture.text import Head, Source
 
 FORMAT: Final = "biosnoop"
@@ -70,7 +69,7 @@ def read(source: Source) -> Capture:
 def blocks(source: Source, notes: Notes) -> Iterator[Block]:
     """Requests in batches, in order of completion."""
     notes.warnings.append("biosnoop rounds latencies to 10 us or so")
-    return timed_rows(_batches(source, notes), notes)
+    return timed_rows(_batches(source, notes), notes, has_latency=True)
 
 
 def _shape(head: Head) -> Shape:
@@ -90,29 +89,19 @@ def _shape(head: Head) -> Shape:
     return Shape(wanted, least=len(names), most=1000, commas=False, point=",")
 
 
-def _batches(source: Source, notes: Notes) -> Iterator[Timed]:
-    start: int | None = None
+def _batches(source: Source, notes: Notes) -> Iterator[Block]:
     others = 0
     names, shape = ColumnNames(), _shape(source.head)
     for batch in table_batches(source, shape, names, notes, lambda x: bool(_EXPECTED.match(x))):
-        columns = batch.columns
-        is_request = (columns["T"] == ord("R")) | (columns["T"] == ord("W"))
+        kind = batch.columns["T"]
+        is_request = (kind == ord("R")) | (kind == ord("W"))
         others += int((~is_request).sum())
-        columns = {name: values[is_request] for name, values in columns.items()}
-        complete = columns["TIME(s)"]
-        found = Timed(
-            issue=complete - columns["LAT(ms)"] // 1000,
-            complete=complete,
-            op=(columns["T"] == ord("W")).astype(np.int64),
-            bytes=columns["BYTES"],
-            offset=np.minimum(columns["SECTOR"], MAX_SECTOR) * SECTOR,
-            device=columns["DISK"],
-            names=names.known,
+        columns = {name: values[is_request] for name, values in batch.columns.items()}
+        complete, took = columns["TIME(s)"], columns["LAT(ms)"] // 1000
+        offset = np.minimum(columns["SECTOR"], MAX_SECTOR) * SECTOR
+        is_write = columns["T"] == ord("W")
+        rows = rows_of(
+            complete - took, complete, offset, columns["BYTES"], columns["DISK"], is_write
         )
-        good = sane_rows(found, latency=True)
-        notes.skipped += int((~good).sum())
-        found = found.where(good)
-        if start is None and found.issue.size:
-            start = int(found.issue[0])
-        yield found.since(start or 0)
+        yield Block(rows, names.known)
     notes.say(others, "flushes, discards or other commands (not in the table)")

@@ -233,12 +233,9 @@ def _scan(
 
 
 def text_events(
-    source: Source,
-    notes: Notes,
-    layout: Layout,
-    is_expected: Callable[[bytes], bool],
+    source: Source, notes: Notes, layout: Layout, is_expected: Callable[[bytes], bool],
     commands: Callable[[], np.ndarray] = lambda: np.empty(0, np.int64),
-) -> Iterator[Events]:
+) -> Iterator[Events]:  # fmt: skip
     """Events of lines in *layout*; a chunk is scanned on two threads while the last is paired.
 
     Lines that are none and not *is_expected* count as skipped. *commands* are devices whose Q

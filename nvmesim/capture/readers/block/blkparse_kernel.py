@@ -18,6 +18,7 @@ import numpy as np
 from numba import config, njit
 
 from nvmesim.capture.readers.block.kernel_cache import KernelCache
+from nvmesim.capture.requests.codes_kernel import FLUSH, OTHER, READ, UNKNOWN, WRITE
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -32,9 +33,6 @@ MAX_SECTOR: Final = 2**53
 MAX_SECTORS: Final = 2**31
 MAX_SECONDS: Final = 3_000_000_000
 """Epoch seconds pass; ten times as many nanoseconds would leave int64."""
-
-# Operations.
-READ, WRITE, FLUSH, OTHER, UNKNOWN = range(5)
 
 # Counters. BOOKKEEPING: D and C lines without a sector range, steps of the flush sequence.
 SKIPPED, BOOKKEEPING, N_COUNTERS = range(3)
@@ -309,19 +307,10 @@ def _has_no_range(buf: np.ndarray, bounds: np.ndarray, width: int, at: int, stop
 
 @compiled
 def scan_events(
-    buf: np.ndarray,
-    start: int,
-    end: int,
-    form: int,
-    roles: np.ndarray,
-    unit: int,
-    commands: np.ndarray,
-    bounds: np.ndarray,
-    events: np.ndarray,
-    codes: np.ndarray,
-    odd: np.ndarray,
-    counters: np.ndarray,
-) -> tuple[int, int]:
+    buf: np.ndarray, start: int, end: int, form: int, roles: np.ndarray, unit: int,
+    commands: np.ndarray, bounds: np.ndarray, events: np.ndarray, codes: np.ndarray,
+    odd: np.ndarray, counters: np.ndarray,
+) -> tuple[int, int]:  # fmt: skip
     """Scan whole lines; number of events written and of lines that are no events.
 
     buf: uint8[n]. roles: int64[N_ROLES], columns. unit: bytes or sectors in one sector of the

@@ -17,6 +17,7 @@ from nvmesim.capture.lines import Notes
 from nvmesim.capture.readers.block import blkparse_kernel as text_kernel
 from nvmesim.capture.readers.block.blkparse import STEPS, from_zero, paired_blocks
 from nvmesim.capture.readers.block.blkparse_kernel import compiled
+from nvmesim.capture.requests.codes_kernel import FLUSH, OTHER, READ, WRITE
 from nvmesim.capture.requests.pairing import Events
 from nvmesim.capture.requests.table import Block, requests_capture
 from nvmesim.capture.text import Head, Source
@@ -106,12 +107,12 @@ def _word(buf: np.ndarray, at: int, size: int, big: bool) -> int:
 @compiled
 def _operation(categories: int) -> int:
     if categories & (DISCARD_BIT | PASSTHROUGH_BIT):
-        return text_kernel.OTHER
+        return OTHER
     if categories & WRITE_BIT:
-        return text_kernel.WRITE
+        return WRITE
     if categories & READ_BIT:
-        return text_kernel.READ
-    return text_kernel.FLUSH if categories & FLUSH_BIT else text_kernel.OTHER
+        return READ
+    return FLUSH if categories & FLUSH_BIT else OTHER
 
 
 @compiled

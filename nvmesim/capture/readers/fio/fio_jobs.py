@@ -1,16 +1,27 @@
-"""One job's report as numbers, whichever of fio's formats it stood in."""
+"""fio's jobs, whichever of its formats they stood in, and measurements of those that ran together.
+
+Counts add, histograms merge. Percentiles of separate jobs are never averaged: without histograms
+(json+) the merged measurement has none, and says so.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import errno
+import math
+import os
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Final
+from typing import Final, TypeVar
 
-from nvmesim.capture.capture import Op, OpResult
-from nvmesim.capture.caveats import CPU_BOUND_PCT
-from nvmesim.capture.plausible import LITTLE
+from nvmesim.capture.capture import Conditions, CpuUse, Measurement, Op, OpResult
+from nvmesim.capture.caveats import CPU_BOUND_PCT, LITTLE, with_caveats
+from nvmesim.capture.histogram import merge_latencies
+from nvmesim.capture.text import Source, shown
+from nvmesim.errors import CaptureError
 from nvmesim.scenario.loads.fio_options import FioOptions
+from nvmesim.warning import Warning
 
 OPS: Final[tuple[Op, ...]] = ("read", "write")
 ALL_CLIENTS: Final = "All clients"
@@ -28,6 +39,20 @@ FEW_SWITCHES: Final = 0.1
 CACHED_S: Final = 5e-6
 """Memory answers in less, no drive does."""
 _PACED: Final = {"thinktime", "rate", "rate_iops", "latency_target", "iodepth_batch"}
+COUNT_TOLERANCE: Final = 0.01
+"""fio 2.1 prints whole IOPS only: 133 of 133.9 is the worst of its own sample."""
+MIX_TOLERANCE: Final = 0.1
+"""Shares of reads asked and counted may differ by so much: fio draws for each request."""
+_PHASES: Final = Warning(
+    "phases",
+    "reads ran after the writes and not between them (verify): each is measured by itself",
+)
+_SHAPERS: Final = {
+    "thinktime": "thinktime: the jobs paused, fewer requests were outstanding than iodepth says",
+    "latency_target": "latency_target: fio searched a depth, the run mixes several",
+    "startdelay": "startdelay: not all jobs ran all the time",
+}
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -160,3 +185,310 @@ def one_size(options: FioOptions, op: str) -> int | None:
     names: tuple[Op, ...] = OPS if op == "mixed" else ("write",) if op == "write" else ("read",)
     first, *others = [options.block_sizes(name) or {} for name in names]
     return next(iter(first)) if len(first) == 1 and all(o == first for o in others) else None
+
+
+def groups(jobs: Iterable[FioJob]) -> list[list[FioJob]]:
+    """Split *jobs* into those that ran together: a stonewall or wait starts the next group."""
+    found: list[list[FioJob]] = []
+    before: FioJob | None = None
+    for job in jobs:
+        waits = job.options.flag("wait_for_previous") or "wait_for" in job.options.given
+        if (
+            before is None
+            or (before.host, before.group) != (job.host, job.group)
+            or (waits and job.name != before.name)
+        ):
+            found.append([])
+        found[-1].append(job)
+        before = job
+    return found
+
+
+def measure_groups(
+    source: Source, jobs: list[FioJob], disk_util_pct: Mapping[str, float], warnings: list[str],
+    message: str = "",
+) -> list[Measurement]:  # fmt: skip
+    """Return a measurement for each group of *jobs* that ran together.
+
+    A failed group is left out and said in *warnings*; if all failed, CaptureError with the first
+    reason and fio's own *message*. Utilization is of the whole file: with several groups of none.
+    """
+    together = groups(jobs)
+    good: list[list[FioJob]] = []
+    failed: list[str] = []
+    for members in together:
+        problem = _problem(members)
+        ran = [job for job in members if not job.has_failed]
+        if not problem:
+            good.append(members)
+        elif any(job.results for job in ran):
+            warnings.append(f"left out: {problem}; the jobs beside it lost its load")
+            good.append(ran)
+        else:
+            failed.append(problem)
+    if not good:
+        reason = f" ({message})" if message else ""
+        raise source.error(failed[0] + reason, "mend the cause and repeat the capture")
+    warnings += [f"left out: {problem}" for problem in failed]
+    hosts = {job.host for members in good for job in members}
+    if len(hosts) > 1:
+        warnings.append(f"{len(hosts)} clients ran together, a measurement each")
+    util = disk_util_pct if len(together) == 1 else {}
+    measurements = [m for members in good for m in _measure_phases(members, util)]
+    results = ([*m.ops.values(), *([m.mixed] if m.mixed else [])] for m in measurements)
+    if any(all(op.clat is None and op.lat is None for op in ops) for ops in results):
+        warnings.append(
+            "no latencies (gtod_reduce or disable_lat and disable_clat): throughput only; a drive "
+            "is calibrated better without these options"
+        )
+    return measurements
+
+
+def reason(source: Source, problem: CaptureError) -> str:
+    """Return the text of *problem* without the name of *source*."""
+    return str(problem).removeprefix(f"{source.path}: ")
+
+
+def tell_apart(runs: Sequence[list[Measurement]]) -> list[Measurement]:
+    """Return the measurements of all *runs*; a label of several runs gets the run's number."""
+    labels = Counter(label for run in runs for label in {m.label for m in run})
+    return [
+        replace(m, label=f"{m.label} (run {number})") if labels[m.label] > 1 else m
+        for number, run in enumerate(runs, start=1)
+        for m in run
+    ]
+
+
+def _problem(jobs: list[FioJob]) -> str:
+    """Say why nothing can be learned from *jobs*; empty if something can."""
+    for job in jobs:
+        if job.has_failed:
+            return f"job {shown(job.name, 40)!r} failed with {describe_error(job.error)}"
+    if any(job.results for job in jobs):
+        return ""
+    trimmed = any("trims" in note for job in jobs for note in job.notes)
+    what = "only trims" if trimmed else "no read and no write"
+    return f"job {shown(jobs[0].name, 40)!r} has zero samples: it did {what}"
+
+
+def describe_error(number: int) -> str:
+    """Return errno *number* with its meaning.
+
+    >>> describe_error(28)
+    'error=28 (No space left on device)'
+    """
+    if number == errno.EILSEQ:  # what fio reports when verify finds other data than it wrote
+        return f"error={number} (verify found wrong data)"
+    known = 0 < number < 4096
+    return f"error={number}" + (f" ({os.strerror(number)})" if known else "")
+
+
+def _measure_phases(jobs: list[FioJob], util: Mapping[str, float]) -> list[Measurement]:
+    """Return the measurement of *jobs*; two if they wrote first and then read, as verify does."""
+    if not any(job.is_phased for job in jobs):
+        return [_measure(jobs, util)]
+    found = []
+    for op in ("write", "read"):
+        alone = [
+            replace(
+                job,
+                reported={op: job.ops[op]},
+                runtime_s=job.runtimes_s.get(op) or job.runtime_s,
+                user_pct=None,  # CPU time is of both
+                system_pct=None,
+            )
+            for job in jobs
+            if op in job.ops
+        ]
+        m = _measure(alone, {})
+        found.append(replace(m, label=f"{m.label}: {op}s", warnings=(_PHASES, *m.warnings)))
+    return found
+
+
+def _measure(jobs: list[FioJob], disk_util_pct: Mapping[str, float]) -> Measurement:
+    """Merge *jobs*, at least one with requests, into one measurement with its caveats."""
+    active = [job for job in jobs if job.results]
+    by_op = {op: [job.ops[op] for job in active if op in job.ops] for op in OPS}
+    merged: dict[Op, OpResult] = {op: _merge(results) for op, results in by_op.items() if results}
+    mixed = [job.mixed for job in active if job.mixed]
+    label = shown("+".join(dict.fromkeys(job.name for job in active)), 60)
+    is_polled = any(job.is_polled for job in active)
+    measurement = Measurement(
+        label=f"{active[0].host}: {label}" if active[0].host else label,
+        conditions=conditions_of(active),
+        ops=merged,
+        cpu=_cpu(active, is_polled=is_polled),
+        disk_util_pct=disk_util_pct,
+        source="fio",
+        warnings=tuple(_notes(jobs, active, merged)),
+        mixed=_merge(mixed) if mixed else None,
+    )
+    return with_caveats(measurement, is_polled=is_polled)
+
+
+def _merge(results: list[OpResult]) -> OpResult:
+    if len(results) == 1:
+        return results[0]
+    return OpResult(
+        count=sum(r.count for r in results),
+        bytes=sum(r.bytes for r in results),
+        iops=sum(r.iops for r in results),
+        bytes_per_s=sum(r.bytes_per_s for r in results),
+        clat=merge_latencies([r.clat for r in results]),
+        lat=merge_latencies([r.lat for r in results]),
+        slat=merge_latencies([r.slat for r in results]),
+    )
+
+
+def _same(values: Iterable[T | None]) -> T | None:
+    """Return the value that all share, else None."""
+    distinct = list(dict.fromkeys(values))
+    return distinct[0] if len(distinct) == 1 else None
+
+
+def conditions_of(jobs: list[FioJob]) -> Conditions:
+    """Return what holds for all of *jobs*, which ran together; None where they differ."""
+    options = [job.options for job in jobs]
+    names = [o.filenames() for o in options]
+    threads = [job.threads for job in jobs if job.threads is not None]
+    return Conditions(
+        read_fraction=_read_fraction(jobs),
+        access=_same(o.access() for o in options),
+        block_size=_block_size(jobs),
+        jobs=sum(threads) if len(threads) == len(jobs) else None,
+        iodepth=_same(job.true_depth for job in jobs),
+        targets=None if () in names else len({n for some in names for n in some}),
+        engine=_same(job.engine for job in jobs),
+        direct=_same(o.direct() for o in options),
+        rate_iops=_rate(jobs),
+        duration_s=max(job.runtime_s for job in jobs) or None,
+        ramp_s=_same(o.ramp_s() for o in options),
+    )
+
+
+def _weight(result: OpResult) -> float:
+    """Requests; IOPS where a report was trimmed so far that nothing can be counted."""
+    return result.count or result.iops
+
+
+def _counted_fraction(jobs: list[FioJob]) -> float | None:
+    """Return the fraction of reads among the requests counted; None if the file merges them."""
+    if any(job.mixed for job in jobs):
+        return None
+    reads = sum(_weight(job.ops["read"]) for job in jobs if "read" in job.ops)
+    return reads / sum(_weight(result) for job in jobs for result in job.results)
+
+
+def _read_fraction(jobs: list[FioJob]) -> float | None:
+    """Value that the options ask for if all jobs ask the same and did so, else the counted one."""
+    asked = _same(job.options.read_fraction() for job in jobs)
+    counted = _counted_fraction(jobs)
+    if asked is None or (counted is not None and abs(asked - counted) > MIX_TOLERANCE):
+        return counted
+    return asked
+
+
+def _block_size(jobs: list[FioJob]) -> int | dict[int, float] | None:
+    """Bytes, or the mix weighted by the requests counted; None where neither source says it."""
+    weights: dict[int, float] = {}
+    total = sum(_weight(result) for job in jobs for result in job.results)
+    for job in jobs:
+        whose: list[tuple[Op, OpResult]] = list(job.ops.items())
+        for op, result in whose or [("read", result) for result in job.results]:
+            sizes = job.options.block_sizes(op)
+            if sizes is None and not job.options.mixes_sizes:
+                sizes = _size_counted(result)
+            if sizes is None:
+                return None
+            for size, share in sizes.items():
+                weights[size] = weights.get(size, 0.0) + share * _weight(result) / total
+    return next(iter(weights)) if len(weights) == 1 else dict(sorted(weights.items()))
+
+
+def _size_counted(result: OpResult) -> dict[int, float] | None:
+    """Return the size of requests that were all alike, from bytes and count; else None.
+
+    Counts of old versions are rounded, and counts and bytes are read a moment apart.
+    """
+    mean = result.bytes_per_s / result.iops if result.iops else 0.0
+    size = 1 << max(0, round(math.log2(max(mean, 1.0))))
+    return {size: 1.0} if size >= 512 and abs(mean / size - 1) < COUNT_TOLERANCE else None
+
+
+def _rate(jobs: list[FioJob]) -> float | None:
+    """Return the limit of all jobs together, requests/s; None if one has none."""
+    limits: list[float] = []
+    for job in jobs:
+        sizes = {
+            op: r.bytes_per_s / r.iops for op, r in job.ops.items() if r.bytes_per_s and r.iops
+        }
+        limit = job.options.rate_iops(sizes)
+        if limit is None or job.threads is None:
+            return None
+        limits.append(limit * job.threads)
+    return sum(limits)
+
+
+def _cpu(jobs: list[FioJob], *, is_polled: bool) -> CpuUse | None:
+    """Sum over jobs: fio's figures are means over the threads of an entry, in % of their time."""
+    user = system = busiest = 0.0
+    for job in jobs:
+        if job.user_pct is None or job.system_pct is None or job.threads is None:
+            return None
+        user += job.user_pct * job.threads
+        system += job.system_pct * job.threads
+        busiest = max(busiest, job.user_pct + job.system_pct)
+    return CpuUse(user, system, user + system, busiest, polled=is_polled)
+
+
+def _notes(jobs: list[FioJob], active: list[FioJob], ops: Mapping[Op, OpResult]) -> list[str]:
+    notes = [note for job in jobs for note in job.notes]
+    if any(job.mixed for job in active):
+        notes.append(
+            "reads and writes are reported as one (unified_rw_reporting=mixed): neither can be "
+            "calibrated on"
+        )
+    for job in active:
+        asked, alone = job.options.whole("iodepth"), job.share_alone
+        is_deep = asked not in (None, 1) and not job.options.synchronous
+        if alone is not None and is_deep and job.true_depth == 1:
+            notes.append(
+                f"iodepth={asked} was asked, but {100 * alone:.4g} % of the requests were issued "
+                "with no other in flight: taken as depth 1"
+            )
+            break
+    share, counted = _same(j.options.read_fraction() for j in active), _counted_fraction(active)
+    if share is not None and counted is not None and share != _read_fraction(active):
+        notes.append(
+            f"the options ask for {100 * share:.3g} % reads, {100 * counted:.3g} % were counted"
+        )
+    idle = [job.name for job in jobs if not job.results and not job.notes]
+    if idle:
+        notes.append(f"{len(idle)} jobs did no request: {shown(', '.join(idle), 40)}")
+    if len(active) > 1:
+        notes += _merge_notes(active, ops)
+    given = {key for job in active for key in job.options.given}
+    notes += [what for key, what in _SHAPERS.items() if key in given]
+    if any(job.options.given.get("rate") for job in active) and _rate(active) is None:
+        notes.append("some of the jobs were rate limited")
+    return notes
+
+
+def _merge_notes(jobs: list[FioJob], ops: Mapping[Op, OpResult]) -> list[str]:
+    notes = []
+    had = any(r.clat and r.clat.percentiles_s for job in jobs for r in job.ops.values())
+    has = all(result.clat and result.clat.percentiles_s for result in ops.values())
+    if had and not has:
+        notes.append(
+            f"percentiles of {len(jobs)} separate jobs cannot be merged and are left out; capture "
+            "with group_reporting or --output-format=json+"
+        )
+    times = [job.runtime_s for job in jobs]
+    if min(times) < (1 - RUNTIME_SPREAD) * max(times):
+        notes.append(
+            f"jobs ran together but for {min(times):g} to {max(times):g} s: the load was not "
+            "the same throughout"
+        )
+    if len({job.true_depth for job in jobs}) > 1:
+        notes.append("jobs of different iodepth ran together: the depth of the drive is unclear")
+    return notes

@@ -28,8 +28,8 @@ from nvmesim.capture.capture import (
     lazy_table,
 )
 from nvmesim.capture.caveats import with_caveats
-from nvmesim.capture.readers.fio.fio_groups import conditions_of, groups
-from nvmesim.capture.readers.fio.fio_jobs import OPS, FioJob
+from nvmesim.capture.lines import Notes
+from nvmesim.capture.readers.fio.fio_jobs import OPS, FioJob, conditions_of, groups
 from nvmesim.capture.readers.fio.log_rows import (
     ROW,
     LogLayout,
@@ -230,18 +230,18 @@ def read(source: Source) -> Capture:
     start = min(layout.t0_ms for layout in layouts)
     layouts = [replace(layout, t0_ms=start) for layout in layouts]
     averaged = layouts[0].is_averaged
-    stats = LogStats(kind, averaged)
+    stats, notes = LogStats(kind, averaged), Notes()
     kept: list[Rows] = []
     for part, layout in zip(sources, layouts, strict=True):
-        for batch, skipped in row_batches(part, layout):
-            stats.add(batch, skipped)
+        for batch in row_batches(part, layout, notes):
+            stats.add(batch)
             kept.append(batch)
             if stats.rows > KEEP_ROWS:
                 kept.clear()
         stats.end_file()
     if not stats.rows:
         raise source.error(
-            f"has no whole row of a fio log ({stats.skipped} skipped)", "repeat the capture"
+            f"has no whole row of a fio log ({notes.skipped} skipped)", "repeat the capture"
         )
     measurement = _measurement(stats, name, run, [parse_name(part.path).job for part in sources])
     requests = None
@@ -253,10 +253,10 @@ def read(source: Source) -> Capture:
         version=stated,
         measurements=(measurement if averaged else with_caveats(measurement),),
         rows=stats.rows,
-        skipped=stats.skipped,
+        skipped=notes.skipped,
         requests=requests,
         series=_series(kept, kind) if averaged and kept else None,
-        warnings=tuple(_warnings(stats, layouts[0], name, run, len(sources))),
+        warnings=tuple(_warnings(stats, notes, layouts[0], name, run, len(sources))),
     )
 
 
@@ -285,7 +285,7 @@ def _requests(
 def _frames_of(
     source: Source, layout: LogLayout, device: str | None
 ) -> Callable[[], Iterator[pl.DataFrame]]:
-    return lambda: (_frame(rows, device) for rows, _ in row_batches(source, layout))
+    return lambda: (_frame(rows, device) for rows in row_batches(source, layout, Notes()))
 
 
 def _frame(rows: Rows, device: str | None) -> pl.DataFrame:
@@ -363,11 +363,12 @@ def _measurement(
 
 
 def _warnings(
-    stats: LogStats, layout: LogLayout, name: LogName, run: FioRun | None, n_files: int
-) -> list[str]:
+    stats: LogStats, notes: Notes, layout: LogLayout, name: LogName, run: FioRun | None,
+    n_files: int,
+) -> list[str]:  # fmt: skip
     found = list(layout.guesses)
-    if stats.skipped:
-        found.append(f"{stats.skipped} rows skipped: damaged, cut off, zero or trims")
+    if notes.skipped:
+        found.append(f"{notes.skipped} rows skipped: damaged, cut off, zero or trims")
     if not name.kind:
         found.append(f"the file's name does not say what was logged: taken as {stats.kind}")
     if run is None:

@@ -7,7 +7,6 @@ flush_samples; fio HOWTO, log file formats.
 
 from __future__ import annotations
 
-import io
 import math
 import re
 from collections import Counter
@@ -16,7 +15,6 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
-import polars as pl
 
 from nvmesim.capture.capture import Latency, OpResult
 from nvmesim.capture.fields import MAX_LATENCY_S
@@ -26,8 +24,15 @@ from nvmesim.capture.histogram import (
     fio_bin_value,
     percentiles_of_bins,
 )
-from nvmesim.capture.lines import NEWLINE, ahead, chunks
+from nvmesim.capture.lines import Notes
 from nvmesim.capture.readers.fio.fio_jobs import OPS
+from nvmesim.capture.readers.table_rows import (
+    INTEGER,
+    ColumnNames,
+    Shape,
+    TableColumn,
+    table_batches,
+)
 from nvmesim.capture.text import Source
 
 ROW: Final = re.compile(
@@ -40,7 +45,7 @@ EPOCH_MS: Final = 10**11
 """Times beyond three years are not since the start of the job but since 1970."""
 MAX_BLOCK_BYTES: Final = 2**40
 NS_PER_MS: Final = 10**6
-TEXTS: Final = ("prio", "more", "extra")
+TEXTS: Final = ("prio", "more")
 """Columns that are not taken as numbers: a priority may be 0x2004."""
 SINCE_PRIO: Final = (3, 18)
 """Version since which every log has a priority column."""
@@ -162,59 +167,18 @@ class Rows:
     issue_ns: np.ndarray | None
 
 
-def row_batches(source: Source, layout: LogLayout) -> Iterator[tuple[Rows, int]]:
-    """Yield the good rows, a chunk ahead, and the number of rows skipped.
+def row_batches(source: Source, layout: LogLayout, notes: Notes) -> Iterator[Rows]:
+    """Yield the good rows, a chunk ahead; the others count as skipped in *notes*.
 
     Skipped is a row with other columns, with something that is not a number or not plausible, or of
     another operation than read and write (a trim).
     """
-    return ahead(source, _batches(source, layout))
-
-
-def _batches(source: Source, layout: LogLayout) -> Iterator[tuple[Rows, int]]:
-    names = [*layout.columns, "extra"]
-    # One more column than the log has tells rows that are too long; the first line fixes the width.
-    first = (",".join("0" * len(names)) + "\n").encode()
-    schema = {name: pl.String if name in TEXTS else pl.Int64 for name in names}
-    for data in chunks(source):
-        raw = b"".join((first, data.data))
-        cut = 0
-        if not raw.endswith(b"\n"):  # fio ends every row: what does not was cut off
-            raw, end, last = raw.rpartition(b"\n")
-            raw += end
-            cut = 1 if last.strip() else 0
-        frame = pl.read_csv(
-            io.BytesIO(raw),
-            has_header=False,
-            schema=schema,
-            ignore_errors=True,
-            truncate_ragged_lines=True,
-            quote_char=None,
-            separator=",",
-            encoding="utf8-lossy",
-        )
-        good = _good_rows(frame, layout)
-        n_good = good.value.size
-        lines = int(np.count_nonzero(data == NEWLINE))
-        if lines != n_good:  # only now, for it is slow
-            lines = sum(1 for line in raw.split(b"\n") if line.strip()) - 1
-        yield good, lines - n_good + cut
-
-
-def _good_rows(frame: pl.DataFrame, layout: LogLayout) -> Rows:
-    """The rows of *frame* but the first that can be true."""
-    numbers = [name for name in layout.columns if name not in TEXTS]
-    texts = [name for name in layout.columns if name == "prio"]
-    n = frame.height - 1
-    good: np.ndarray = np.ones(n, np.bool_)
-    # The first line has no blank; all others have no extra column.
-    blanks = [frame[name].null_count() for name in (*numbers, *texts, "extra")]
-    if sum(blanks) != n or blanks[-1] != n:
-        frame = frame.select(pl.col(numbers).fill_null(-1), pl.col(*texts, "extra").is_null())
-        for name in texts:
-            good &= ~frame[name].to_numpy()[1:]
-        good &= frame["extra"].to_numpy()[1:]
-    columns = {name: frame[name].to_numpy()[1:] for name in numbers}
+    columns = {
+        name: TableColumn(at, INTEGER)
+        for at, name in enumerate(layout.columns)
+        if name not in TEXTS
+    }
+    shape = Shape(columns, least=len(layout.columns), most=len(layout.columns))
     # Long runs may hold rows of zeros (fio issue 152).
     least = 0 if layout.is_averaged else 1
     bounds = {
@@ -226,18 +190,23 @@ def _good_rows(frame: pl.DataFrame, layout: LogLayout) -> Rows:
         "offset": (0, 2**62),
         "issue_ns": (0, 2**62),
     }
-    for name, column in columns.items():
-        low, high = bounds[name]
-        good &= (column >= low) & (column <= high)
-    kept = columns if good.all() else {name: column[good] for name, column in columns.items()}
-    return Rows(
-        time_ns=(kept["time_ms"] - layout.t0_ms) * NS_PER_MS,
-        value=kept["value"] * layout.ns_per_unit,
-        op=kept["ddir"],
-        bytes=kept["bs"],
-        offset=kept.get("offset"),
-        issue_ns=kept.get("issue_ns"),
-    )
+    for batch in table_batches(source, shape, ColumnNames(), notes, lambda line: False):
+        kept = batch.columns
+        good: np.ndarray = np.ones(kept["bs"].size, np.bool_)
+        for name, column in kept.items():
+            low, high = bounds[name]
+            good &= (column >= low) & (column <= high)
+        if not good.all():
+            notes.skipped += int((~good).sum())
+            kept = {name: column[good] for name, column in kept.items()}
+        yield Rows(
+            time_ns=(kept["time_ms"] - layout.t0_ms) * NS_PER_MS,
+            value=kept["value"] * layout.ns_per_unit,
+            op=kept["ddir"],
+            bytes=kept["bs"],
+            offset=kept.get("offset"),
+            issue_ns=kept.get("issue_ns"),
+        )
 
 
 class LogStats:
@@ -249,7 +218,7 @@ class LogStats:
     def __init__(self, kind: str, is_averaged: bool) -> None:
         self.kind, self.is_averaged = kind, is_averaged
         self.is_latency = kind in ("clat", "lat", "slat")
-        self.rows = self.skipped = 0
+        self.rows = 0
         self.count = [0, 0]
         self.sizes: set[int] = set()
         self._bytes, self._total, self._squares = [0, 0], [0, 0], [0.0, 0.0]
@@ -260,9 +229,8 @@ class LogStats:
         self._windows = np.zeros((2, 2, N_WINDOWS))
         """By operation: rows, and the sum of their values, of each window."""
 
-    def add(self, rows: Rows, skipped: int) -> None:
-        """Count *rows*, and how many were skipped between them."""
-        self.skipped += skipped
+    def add(self, rows: Rows) -> None:
+        """Count *rows*."""
         self.rows += rows.value.size
         if not rows.value.size:
             return

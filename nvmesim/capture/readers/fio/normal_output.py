@@ -15,8 +15,14 @@ from typing import Final
 
 from nvmesim.capture.capture import Capture, Measurement, OpResult
 from nvmesim.capture.fields import checked
-from nvmesim.capture.readers.fio.fio_groups import measure_groups, reason
-from nvmesim.capture.readers.fio.fio_jobs import ALL_CLIENTS, INTERRUPTED, OPS, FioJob
+from nvmesim.capture.readers.fio.fio_jobs import (
+    ALL_CLIENTS,
+    INTERRUPTED,
+    OPS,
+    FioJob,
+    measure_groups,
+    reason,
+)
 from nvmesim.capture.readers.fio.normal_lines import (
     SECTION,
     Line,

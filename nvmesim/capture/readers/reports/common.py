@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 from nvmesim.capture.capture import (
@@ -18,7 +18,7 @@ from nvmesim.capture.capture import (
     OpResult,
 )
 from nvmesim.capture.fields import MAX_RATE, checked
-from nvmesim.capture.text import Source, shown
+from nvmesim.capture.text import Head, Source, shown
 
 LARGEST: Final = 64 << 20
 """Bytes of a text of results; those of the tools here have some kilobytes."""
@@ -92,13 +92,9 @@ def seconds_of(source: Source, where: str, text: str, unit: str) -> float:
 
 
 def rate_result(
-    iops: float,
-    bytes_per_s: float,
-    *,
-    seconds: float | None = None,
-    count: int | None = None,
+    iops: float, bytes_per_s: float, *, seconds: float | None = None, count: int | None = None,
     lat: Latency | None = None,
-) -> OpResult:
+) -> OpResult:  # fmt: skip
     """Return what *iops* and *bytes_per_s* over *seconds* are; counts are 0 if they are unknown.
 
     >>> rate_result(100.0, 409600.0, seconds=2.0).count
@@ -121,13 +117,9 @@ def access_of(random: float | None) -> Access | None:
 
 
 def one_load(
-    label: str,
-    result: OpResult,
-    conditions: Conditions,
-    *,
-    read_fraction: float | None,
+    label: str, result: OpResult, conditions: Conditions, *, read_fraction: float | None,
     source: str,
-) -> Measurement:
+) -> Measurement:  # fmt: skip
     """Return the measurement of a load that is reported as one: reads, writes, or a mix of both.
 
     >>> m = one_load("a", rate_result(9.0, 0.0), Conditions(), read_fraction=1.0, source="x")
@@ -162,15 +154,9 @@ def nearest_size(iops: float, rate: float, half: float, half_iops: float) -> int
 
 
 def results(
-    source: Source,
-    format_name: str,
-    found: Sequence[Measurement],
-    warnings: Sequence[str],
-    *,
-    version: str | None = None,
-    rows: int | None = None,
-    skipped: int = 0,
-) -> Capture:
+    source: Source, format_name: str, found: Sequence[Measurement], warnings: Sequence[str], *,
+    version: str | None = None, rows: int | None = None, skipped: int = 0,
+) -> Capture:  # fmt: skip
     """Return the capture of *found*; CaptureError if there is nothing in it."""
     if not found:
         why = f" ({'; '.join(warnings)})" if warnings else ""
@@ -189,21 +175,29 @@ def results(
     )
 
 
-def read_report(
-    source: Source,
-    format_name: str,
-    measurements: Callable[[Source, str, list[str]], Iterable[Measurement]],
-    *warnings: str,
-    version: str | None = None,
-) -> Capture:
-    """Return the capture of what *measurements* finds in the text; it adds to its last argument."""
-    notes = list(warnings)
-    found = list(measurements(source, source.text(LARGEST), notes))
-    return results(source, format_name, found, [*notes, *cut_line(source)], version=version)
+@dataclass(frozen=True)
+class Report:
+    """A reader of printed results as a row: how they are known, and what finds measurements."""
 
+    format: str
+    known_by: tuple[tuple[str, ...], ...]
+    """Groups of patterns: a file is of this format if all of one group are found in it."""
+    measurements: Callable[[Source, str, list[str]], Iterable[Measurement]]
+    """Finds them in the text; it adds its warnings to the last argument."""
+    warning: str = ""
+    version: Callable[[str], str | None] = lambda text: None
+    """Version of the program, by the start of the text."""
 
-def cut_line(source: Source) -> list[str]:
-    """Return a warning if the last line lacks its end: it may be cut, and what follows missing."""
-    if not source.text(LARGEST).rpartition("\n")[2]:
-        return []
-    return ["its last line has no end: check that nothing is missing"]
+    def sniff(self, head: Head) -> bool:
+        """True if *head* is of this format."""
+        return any(all(re.search(p, head.text, re.M) for p in group) for group in self.known_by)
+
+    def read(self, source: Source) -> Capture:
+        """Return the capture of what is found in the text."""
+        text = source.text(LARGEST)
+        warnings = [self.warning] if self.warning else []
+        found = list(self.measurements(source, text, warnings))
+        if text.rpartition("\n")[2]:
+            warnings.append("its last line has no end: check that nothing is missing")
+        version = self.version(source.head.text)
+        return results(source, self.format, found, warnings, version=version)

@@ -264,12 +264,9 @@ def _cpu(span: TimeSpan) -> CpuUse | None:
 
 
 def results_capture(
-    source: Source,
-    format_name: str,
-    version: str | None,
-    found: Sequence[Measurement],
+    source: Source, format_name: str, version: str | None, found: Sequence[Measurement],
     warnings: Sequence[str],
-) -> Capture:
+) -> Capture:  # fmt: skip
     """The capture of the results *found*; CaptureError if there is none.
 
     Where several runs of a file have the same label, it gets the number of its run.

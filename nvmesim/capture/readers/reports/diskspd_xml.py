@@ -15,6 +15,7 @@ from typing import Final
 import polars as pl
 
 from nvmesim.capture.capture import REQUEST_SCHEMA, Capture, Measurement
+from nvmesim.capture.fields import parsed_xml
 from nvmesim.capture.readers.reports.common import LONGEST_MS, MOST, S_PER_MS, number, whole
 from nvmesim.capture.readers.reports.diskspd_spans import (
     OPS,
@@ -37,7 +38,6 @@ _SNIFF = re.compile(r"<Results>\s*<(?:System|Profile|TimeSpan)\b")
 _DOCTYPE = re.compile(r"<!(DOCTYPE|ENTITY)", re.I)
 _BARE_AMPERSAND = re.compile(r"&(?!(?:amp|lt|gt|quot|apos|#\d{1,7}|#x[0-9a-fA-F]{1,6});)")
 _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
-_NESTED = re.compile(r"<(/?)[A-Za-z][^<>]*?(/?)>")
 
 
 def sniff(head: Head) -> bool:
@@ -61,7 +61,8 @@ def read(source: Source) -> Capture:
     found: list[Measurement] = []
     series: list[pl.DataFrame] = []
     for document in documents:
-        root = _parsed(source, document)
+        clean = _CONTROL.sub("?", _BARE_AMPERSAND.sub("&amp;", document))
+        root = parsed_xml(source, clean, most=MAX_DEPTH, do="repeat the capture")
         version = _text(root, "System/Tool/Version") or version
         for span in _spans(root, warnings):
             found += measurements(span, version)
@@ -71,20 +72,6 @@ def read(source: Source) -> Capture:
         ]
     capture = results_capture(source, FORMAT, version, found, warnings)
     return replace(capture, series=series[0] if len(series) == 1 else None)
-
-
-def _parsed(source: Source, document: str) -> ET.Element:
-    clean = _CONTROL.sub("?", _BARE_AMPERSAND.sub("&amp;", document))
-    depth = deepest = 0
-    for tag in _NESTED.finditer(clean):
-        depth += -1 if tag[1] else 0 if tag[2] else 1
-        deepest = max(deepest, depth)
-    if deepest > MAX_DEPTH:
-        raise source.error("is nested too deeply for DiskSpd's XML", "repeat the capture")
-    try:
-        return ET.fromstring(clean)
-    except (ET.ParseError, ValueError) as error:
-        raise source.error(f"is broken XML ({shown(error)})", "repeat the capture") from None
 
 
 def _text(element: ET.Element, path: str) -> str | None:

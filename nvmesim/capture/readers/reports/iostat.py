@@ -327,13 +327,9 @@ def _interval(reports: list[DeviceReport]) -> float | None:
 
 
 def device_measurement(
-    name: str,
-    reports: list[DeviceReport],
-    cpus: int | None,
-    interval: float | None,
-    label: str,
+    name: str, reports: list[DeviceReport], cpus: int | None, interval: float | None, label: str,
     source: str = FORMAT,
-) -> Measurement:
+) -> Measurement:  # fmt: skip
     """Return the mean over *reports* of the device *name*; counts only if *interval* s is known."""
     rows = [report.devices[name] for report in reports if name in report.devices]
     ops: dict[Op, OpResult] = {}
@@ -366,12 +362,9 @@ def device_measurement(
 
 
 def _result(
-    rows: list[Values],
-    interval: float | None,
-    rate: str,
-    bandwidth: tuple[str, ...],
+    rows: list[Values], interval: float | None, rate: str, bandwidth: tuple[str, ...],
     waits: tuple[str, ...],
-) -> OpResult | None:
+) -> OpResult | None:  # fmt: skip
     """Average the columns *rate*, *bandwidth* and *waits*; counts only if the interval is known."""
     rates = [row.get(rate, 0.0) for row in rows]
     per_s = sum(
