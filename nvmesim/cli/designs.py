@@ -252,7 +252,8 @@ def size(
 @click.command(epilog="Example: nvmesim diagnose server.toml fio/*.json")
 @click.argument("scenario", metavar="SCENARIO.toml")
 @click.argument("captures", nargs=-1, required=True, metavar="CAPTURE...")
-@simulates(sets=True, seed=True, workers=True)
+@simulates(report="Write rows, explanations and what to do as one HTML page.", sets=True, seed=True,
+           workers=True)  # fmt: skip
 def diagnose(
     scenario: str, captures: tuple[str, ...], sets: tuple[str, ...], seed: int | None,
     workers: int | None,
@@ -264,11 +265,12 @@ def diagnose(
     weighted by how well they explain them all. Exit code 1: something is different.
     """
     from nvmesim.capture.registry import read_captures
-    from nvmesim.show.views.measured import diagnosis_lines
+    from nvmesim.show.views.measured import diagnosis_blocks, diagnosis_page
     from nvmesim.study.diagnosis.diagnose import diagnose as explain
 
     loaded, found = scenario_of(scenario, sets), read_captures(captures)
     with progress_bar() as progress:
         answer = explain(loaded, found, seed=seed, workers=workers, progress=progress)
     code = 0 if answer.is_healthy else 1
-    return Answer(lambda: list(diagnosis_lines(answer)), answer.to_json, code=code)
+    return Answer(lambda: diagnosis_blocks(answer), answer.to_json,
+                  lambda: diagnosis_page(answer), code=code)  # fmt: skip

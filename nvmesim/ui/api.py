@@ -146,6 +146,13 @@ class Api:
 
         return self._started(what, wanted, keep)
 
+    def check(self, asked: dict[str, Any]) -> dict[str, Any]:
+        """Start the search for why a server does not do what is predicted."""
+        tables = tables_of_text(asked.get("toml"))
+        scenario_of(tables)
+        files = [str(file) for file in self._captures(asked)]
+        return self._started("check", {"tables": tables, "files": files})
+
     def _sheet(self, figures: dict[str, Any]) -> Path:
         """A file of a typed datasheet, as `calibrate --datasheet` reads it."""
         known = {key: text_of(figures[key], key, 80) for key in KEYS if figures.get(key)}

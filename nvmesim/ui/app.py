@@ -44,10 +44,10 @@ from nvmesim.version import __version__
 NEWS_TRIES, NEWS_S = 10, 0.03
 """How long an answer waits for news of a job, so that the page need not ask again at once."""
 ACTIONS: Final = (
-    "design", "fits", "compare", "goal", "choose", "best", "describe", "calibrate",
+    "design", "fits", "compare", "goal", "choose", "best", "describe", "calibrate", "check",
 )  # fmt: skip
 PAGES: Final = {"design": "Design", "drive": "Drive", "compare": "Compare", "choose": "Choose",
-                "server": "Server"}  # fmt: skip
+                "server": "Server", "check": "Check"}  # fmt: skip
 POINTS: Final = """\
 op,block_size,jobs,iodepth,iops,lat_mean_us
 randread,4 KiB,1,1,,80
@@ -56,6 +56,11 @@ randwrite,4 KiB,1,1,,20
 randwrite,4 KiB,8,32,200000,
 read,128 KiB,1,32,25000,
 write,128 KiB,1,32,16000,
+"""
+ROWS: Final = """\
+op,block_size,jobs,iodepth,iops
+randread,4 KiB,1,1,14400
+randread,4 KiB,4,32,57000
 """
 SHEET: Final = (
     ("capacity", "Capacity"), ("link", "Link"),
@@ -104,7 +109,7 @@ def _page(request: Request) -> Response:
     return HTMLResponse(_templates().get_template(f"{name}.html").render(
         page=name, pages=PAGES, groups=grouped, version=__version__, toml=to_text(start()),
         now=values(start()), parts=parts, opened=request.app.state.api.opened,
-        goal=to_text(GOAL), points=POINTS, levels=MD_LEVELS, sheet=SHEET, examples=KEYS,
+        goal=to_text(GOAL), points=POINTS, rows=ROWS, levels=MD_LEVELS, sheet=SHEET, examples=KEYS,
     ))  # fmt: skip
 
 

@@ -260,6 +260,20 @@ def _publish_fit(job: Job, fit: DriveFit, name: str) -> None:
     job.publish(evidence(fit), name=name, toml=text, profile=tomllib.loads(text), usable=usable)
 
 
+# Check --------------------------------------------------------------------------------------------
+
+
+def check_server(job: Job, tables: Mapping[str, Any], files: Sequence[str]) -> None:
+    """Publish what explains the difference between the rows in *files* and their prediction."""
+    from nvmesim.capture.registry import read_captures
+    from nvmesim.show.views.measured import diagnosis_blocks, diagnosis_page
+    from nvmesim.study.diagnosis.diagnose import diagnose
+
+    found = diagnose(scenario_of(tables), read_captures(files), progress=job.progress)
+    job.keep_report(diagnosis_page(found))
+    job.publish(html.html(diagnosis_blocks(found)), healthy=found.is_healthy)
+
+
 def safe_name(name: str, number: int) -> str:
     """A file name of our own that keeps the ending of *name*, which may say the format.
 
@@ -279,7 +293,8 @@ def warm(_: Job) -> None:
 
 WORK: Final[Mapping[str, Callable[..., None]]] = {
     "refine": refine, "compare": compare_designs, "choose": choose_design, "best": find_best,
-    "calibrate": calibrate, "sheet": calibrate_sheet, "warm": warm,
+    "calibrate": calibrate, "sheet": calibrate_sheet, "check": check_server,
+    "warm": warm,
 }  # fmt: skip
 """Work by the name that `Jobs.start` takes."""
 

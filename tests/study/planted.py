@@ -1,23 +1,33 @@
 """Servers with one planted mistake, measured by simulation with noise, to judge `diagnose` by.
 
 The mistakes are planted with numbers of their own, not those that `diagnose` tries.
+``python -m tests.study.planted 0 200`` prints trials 0 to 199, each planted and healthy.
 """
 
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 
-import nvmesim as ns
-from nvmesim.capture.capture import Capture, Captures, Conditions, Latency, Measurement, OpResult
+from nvmesim.capture.capture import (
+    Capture,
+    Captures,
+    Conditions,
+    Latency,
+    Measurement,
+    Op,
+    OpResult,
+)
+from nvmesim.catalog.load import find
 from nvmesim.errors import InputError
-from nvmesim.scenario.load import scenario_from_dict
-from nvmesim.scenario.resolve import resolve
-from nvmesim.study.sweep.plan import put
+from nvmesim.predict.simulate import simulate
+from nvmesim.study.diagnosis.diagnose import Diagnosis, diagnose
+from nvmesim.study.diagnosis.runs import ShortRuns
 from nvmesim.units import parse_size
 
 NOISE: Final = 0.015
@@ -26,10 +36,12 @@ TAIL_NOISE: Final = 0.05
 NOTICED: Final = 0.7
 """A mistake counts if some row does no more than this share of what it should."""
 LOADS: Final = (
-    # read share, block size, threads, depth
-    (1.0, "4 KiB", 1, 1), (1.0, "4 KiB", 4, 32), (1.0, "4 KiB", 16, 32), (1.0, "128 KiB", 8, 8),
-    (0.0, "4 KiB", 1, 1), (0.0, "4 KiB", 16, 8),
+    # read share, block size, threads, depth, drives (0: all)
+    (1.0, "4 KiB", 1, 1, 1), (1.0, "4 KiB", 4, 32, 0), (1.0, "4 KiB", 16, 32, 0),
+    (1.0, "128 KiB", 8, 8, 0), (0.0, "4 KiB", 16, 8, 0),
 )  # fmt: skip
+REQUESTS: Final = 12_000
+"""Of a measured row: longer than what `diagnose` simulates, and with other random numbers."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +50,8 @@ class Planted:
 
     code: str
     change: Callable[[Mapping[str, Any], np.random.Generator], Mapping[str, Any]]
+    raid: tuple[str, ...] = ()
+    """Levels that can have it; (): every server."""
 
 
 def _last(tables: Mapping[str, Any], **values: Any) -> Mapping[str, Any]:
@@ -46,10 +60,12 @@ def _last(tables: Mapping[str, Any], **values: Any) -> Mapping[str, Any]:
 
 
 def _slow(tables: Mapping[str, Any], rng: np.random.Generator) -> Mapping[str, Any]:
-    die = rng.uniform(2.5, 5) * 50
+    name, factor = tables["drives"][0]["profile"], rng.uniform(2.5, 5)
+    profile: Any = find(name)
+    die, program = profile.read.die.value / 1e6, profile.write.program.value / 1e6
     return _last(tables, profile={
-        "extends": tables["drives"][0]["profile"], "read": {"die": f"{die:.1f} us"},
-        "write": {"program": f"{10 * die:.1f} us"}})  # fmt: skip
+        "extends": name, "read": {"die": f"{factor * die:.1f} us"},
+        "write": {"program": f"{factor * program:.1f} us"}})  # fmt: skip
 
 
 def _uplink(tables: Mapping[str, Any], rng: np.random.Generator) -> Mapping[str, Any]:
@@ -78,71 +94,130 @@ PLANTED: Final = (
     Planted("guest", lambda t, r: {"workload.*.guest": "kvm-virtio"}),
     Planted("limit", lambda t, r: {"workload.*.limits": {"iops": f"{r.uniform(6e4, 1e5):.0f}/s"}}),
     Planted("other-load", lambda t, r: {"server.background": r.uniform(0.5, 0.7)}),
-    Planted("rebuild", lambda t, r: {"volume.*.degraded": [0], "volume.*.rebuild": True}),
-    Planted("bitmap", lambda t, r: {"volume.*.bitmap": {"kind": "internal", "chunk": "128 KiB"}}),
-    Planted("kernel", lambda t, r: {"volume.*.kernel": "4.18"}),
-    Planted("workers", lambda t, r: {"volume.*.group_thread_cnt": 0}),
+    Planted("rebuild", lambda t, r: {"volume.*.degraded": [0], "volume.*.rebuild": True},
+            ("raid10", "raid5")),
+    Planted("bitmap", lambda t, r: {"volume.*.bitmap": {"kind": "internal", "chunk": "128 KiB"}},
+            ("raid10", "raid5")),
+    Planted("kernel", lambda t, r: {"volume.*.kernel": "4.18"},
+            ("raid10", "raid5")),
+    Planted("workers", lambda t, r: {"volume.*.group_thread_cnt": 0}, ("raid5",)),
 )  # fmt: skip
+
+
+DRIVES: Final = ("samsung-980pro-1tb", "intel-p4610-1.6tb", "samsung-pm9a3-3.84tb")
 
 
 def server(rng: np.random.Generator) -> dict[str, Any]:
     """Return the tables of a server: drives alone or an array of md."""
+    spec = {"profile": str(rng.choice(DRIVES)), "count": int(rng.choice([4, 8])), "socket": 0}
     tables: dict[str, Any] = {
         "server": {"stack": "linux-io_uring", "sockets": [{"cpu": "epyc-7313"}]},
-        "drives": [
-            {"profile": "samsung-980pro-1tb", "count": int(rng.choice([4, 8])), "socket": 0}
-        ],
-        "workload": [{"threads_total": 1, "outstanding": 1}],
-    }
-    level = rng.choice(["", "raid0", "raid10", "raid5"])
+        "drives": [spec], "workload": [{"threads_total": 1, "outstanding": 1}],
+    }  # fmt: skip
+    level = str(rng.choice(["", "", "raid0", "raid10", "raid5"]))
     if level:
         workers = {"group_thread_cnt": 8} if level == "raid5" else {}
-        tables["volume"] = [{"raid": str(level), "chunk": "512 KiB", **workers}]
+        tables["volume"] = [{"raid": level, "chunk": "512 KiB", **workers}]
     return tables
+
+
+def loads() -> list[dict[str, Any]]:
+    """Return `LOADS` as tables of workloads."""
+    return [
+        {"access": "random", "read": read, "block_size": size, "threads_total": jobs,
+         "outstanding": depth, **({"targets": ["drive0"]} if drives else {})}
+        for read, size, jobs, depth, drives in LOADS
+    ]  # fmt: skip
 
 
 def measured(
     tables: Mapping[str, Any], change: Mapping[str, Any], rng: np.random.Generator
 ) -> Captures:
-    """Return the rows of *tables* with *change*, simulated with another seed and noise."""
-    rows = []
-    for read, size, jobs, depth in LOADS:
-        load = {"access": "random", "read": read, "block_size": size, "threads_total": jobs,
-                "outstanding": depth}  # fmt: skip
-        changed = put({**tables, "workload": [load]}, change)
-        result = ns.simulate(
-            resolve(scenario_from_dict(changed, ".")), seed=int(rng.integers(1 << 30)),
-            requests=max(20_000, 20 * jobs * depth), reliefs=False, over_time=False,
-            certainty=False,
-        )  # fmt: skip
-        stats = result.read or result.write
-        p99 = stats.clat.percentiles[99.0]
-        tail = {} if p99 is None else {99.0: p99 * math.exp(TAIL_NOISE * rng.standard_normal())}
-        rate = result.total.iops.value * math.exp(NOISE * rng.standard_normal())
-        op = "read" if read else "write"
+    """Return rows of the server with *change* under all `LOADS`, with noise."""
+    rows, runs, seed = [], ShortRuns(tables, "."), int(rng.integers(1 << 30))
+    level = tables.get("volume", [{}])[0].get("raid")
+    for (read, size, jobs, depth, drives), load in zip(LOADS, loads(), strict=True):
+        found = simulate(runs.scenario(change, load), seed=seed, requests=REQUESTS, reliefs=False,
+                         over_time=False, certainty=False)  # fmt: skip
+        rate = found.total.iops.value * math.exp(NOISE * rng.standard_normal())
+        p99 = None if found.read is None else found.read.clat.percentiles[99.0]
+        noise = math.exp(TAIL_NOISE * rng.standard_normal())
+        tail = {} if p99 is None else {99.0: p99 * noise}
+        op: Op = "read" if read else "write"
+        alone = 1 if drives else tables["drives"][0]["count"]
         rows.append(Measurement(
             f"{op} {size} {jobs} x {depth}",
-            Conditions(read_fraction=read, access="random", block_size=parse_size(size),
-                       jobs=jobs, iodepth=depth, direct=True, engine="io_uring"),
+            Conditions(read_fraction=read, access="random", block_size=parse_size(size), jobs=jobs,
+                       iodepth=depth, direct=True, engine="io_uring", targets=alone,
+                       raid=None if drives else level),
             {op: OpResult(0, 0, rate, 0.0, clat=Latency(0, percentiles_s=tail))},
         ))  # fmt: skip
     return Captures((Capture(None, "planted", None, tuple(rows), len(rows)),))
 
 
-def plant(
-    number: int,
-) -> tuple[dict[str, Any], Captures, str] | None:
-    """Return server, rows and code of trial *number*; None if nobody would notice the mistake."""
+def is_noticed(tables: Mapping[str, Any], change: Mapping[str, Any]) -> bool:
+    """True if some row does no more than `NOTICED` of what it should; InputError: cannot be."""
+    runs = ShortRuns(tables, ".", workers=1)
+    wanted = [(c, load) for load in loads() for c in ({}, change)]
+    rates = [None if found is None else found["iops"] for found in runs.figures(wanted, "")]
+    pairs = [(a, b) for a, b in zip(rates[::2], rates[1::2], strict=True) if a and b]
+    if len(pairs) < len(LOADS):
+        raise InputError("this server cannot have this mistake")
+    return min(b / a for a, b in pairs) < NOTICED
+
+
+def plant(number: int) -> tuple[dict[str, Any], Captures, str]:
+    """Return server, rows and code of trial *number*: a mistake that somebody would notice.
+
+    One that the drawn server cannot have, or whose effect nobody would notice, is drawn anew.
+    """
+    rng = np.random.default_rng(number)
+    one = PLANTED[number % len(PLANTED)]
+    while True:
+        tables = server(rng)
+        if one.raid and tables.get("volume", [{}])[0].get("raid", "") not in one.raid:
+            continue
+        change = one.change(tables, rng)
+        if is_noticed(tables, change):
+            return tables, measured(tables, change, rng), one.code
+        one = PLANTED[int(rng.integers(len(PLANTED)))]
+
+
+def healthy(number: int) -> tuple[dict[str, Any], Captures]:
+    """Return server and rows of trial *number* in which nothing is wrong."""
     rng = np.random.default_rng(number)
     tables = server(rng)
-    one = PLANTED[number % len(PLANTED)]
-    try:
-        slow = measured(tables, one.change(tables, rng), np.random.default_rng(number))
-    except InputError:
-        return None
-    well = measured(tables, {}, np.random.default_rng(number))
-    shares = [
-        next(iter(a.ops.values())).iops / next(iter(b.ops.values())).iops
-        for a, b in zip(slow.measurements, well.measurements, strict=True)
-    ]
-    return (tables, slow, one.code) if min(shares) < NOTICED else None
+    return tables, measured(tables, {}, rng)
+
+
+def found_codes(diagnosis: Diagnosis) -> list[str]:
+    """Return codes of explanations and "healthy", the most probable first."""
+    every = [(diagnosis.healthy, "healthy")]
+    every += [(e.probability, e.code) for e in diagnosis.explanations]
+    return [code for _, code in sorted(every, reverse=True)]
+
+
+def trial(number: int) -> tuple[str, list[str], bool]:
+    """Return the planted code of trial *number*, what was found, and whether healthy is healthy."""
+    tables, rows, code = plant(number)
+    found = found_codes(diagnose(tables, rows, workers=1))
+    tables, rows = healthy(number)
+    return code, found, diagnose(tables, rows, workers=1).is_healthy
+
+
+def main(first: int, end: int) -> None:
+    """Print the trials from *first* on and the shares in which the cause is first, or in three."""
+    ranks, well = [], []
+    for number in range(first, end):
+        code, found, is_healthy = trial(number)
+        ranks.append([*found, code].index(code))
+        well.append(is_healthy)
+        print(f"{number:4} {code:12} at {ranks[-1] + 1}: {', '.join(found[:3])}"
+              f"{'' if is_healthy else '; healthy server accused'}", flush=True)  # fmt: skip
+    firsts, thirds = (sum(r < n for r in ranks) / len(ranks) for n in (1, 3))
+    print(f"{len(ranks)} planted: {firsts:.0%} first, {thirds:.0%} in three; "
+          f"{len(well)} healthy: {sum(well) / len(well):.0%} left alone")  # fmt: skip
+
+
+if __name__ == "__main__":
+    main(*map(int, sys.argv[1:3]))

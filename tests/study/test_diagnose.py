@@ -18,7 +18,8 @@ from nvmesim.study.diagnosis.evidence import (
     rows_of,
 )
 from nvmesim.study.diagnosis.mistakes import MISTAKES
-from tests.study.planted import PLANTED, measured, plant, server
+from tests.study.planted import PLANTED, found_codes, healthy, plant, trial
+from tests.study.slow_servers import slow_servers
 
 SERVER = """
 name = "four drives"
@@ -35,13 +36,6 @@ outstanding = 32
 """
 
 
-def found_codes(diagnosis):
-    """Codes of explanations and "healthy", the most probable first."""
-    every = [(diagnosis.healthy, "healthy")]
-    every += [(e.probability, e.code) for e in diagnosis.explanations]
-    return [code for _, code in sorted(every, reverse=True)]
-
-
 def test_every_mistake_has_a_code_of_its_own_and_says_where_to_look():
     codes = [m.code for m in MISTAKES]
     assert len(set(codes)) == len(codes)
@@ -56,19 +50,23 @@ def test_probabilities_are_one_in_all_and_follow_the_likelihood():
 
 
 def test_what_all_rows_miss_alike_is_likelier_than_what_they_miss_apart():
-    scale = ErrorScale(np.full(3, 0.2), np.full(3, 0.02), ("iops",) * 3)
+    scale = ErrorScale(np.full(3, 0.2), np.full(3, 0.02), ("iops",) * 3, (True,) * 3)
     alike, apart = np.full(3, 0.3), np.array([0.3, -0.3, 0.3])
     assert log_likelihood(alike, scale) > log_likelihood(apart, scale)
     assert misfit(alike, scale) < misfit(apart, scale)
 
 
+def test_an_explanation_that_meets_all_rows_is_worth_more_than_one_within_wide_intervals():
+    scale = ErrorScale(np.full(3, 0.2), np.full(3, 0.02), ("iops",) * 3, (True,) * 3)
+    close, wide = np.array([0.01, -0.01, 0.0]), np.array([0.06, -0.06, 0.06])
+    assert log_likelihood(close, scale) > log_likelihood(wide, scale) + 2
+
+
 @pytest.mark.long
 def test_a_server_as_it_should_be_is_healthy():
-    tables = server(np.random.default_rng(3))
-    found = ns.diagnose(tables, measured(tables, {}, np.random.default_rng(3)), workers=1)
+    found = ns.diagnose(*healthy(3), workers=1)
     assert found.is_healthy
     assert found.healthy > 0.5
-    assert all(row.is_inside for row in found.rows)
 
 
 def test_the_command_finds_a_depth_without_effect(tmp_path, capfd):
@@ -109,14 +107,29 @@ def test_rows_that_do_not_state_their_load_are_counted_or_refused(tmp_path):
         rows_of(ns.Captures(()))
 
 
+@pytest.mark.long
+@pytest.mark.parametrize("number", [0, 4, 9])
+def test_a_planted_mistake_is_among_the_first_three(number):
+    """Fixed seeds: what happens is always the same; of new ones 1 in 20 may miss."""
+    tables, rows, code = plant(number)
+    assert code in found_codes(ns.diagnose(tables, rows, workers=1))[:3]
+
+
 @pytest.mark.slow
-def test_planted_mistakes_come_first():
-    """200 servers, one mistake each, noise of 1.5 % on rates and 5 % on p99."""
-    trials = [trial for number in range(200) if (trial := plant(number)) is not None]
-    ranks = [
-        [*found_codes(ns.diagnose(tables, rows)), code].index(code)
-        for tables, rows, code in trials
-    ]  # fmt: skip
-    assert len(trials) >= 100
+def test_planted_mistakes_come_first_and_healthy_servers_are_left_alone():
+    """200 servers, one mistake each, noise of 1.5 % on rates and 5 % on p99; 200 without."""
+    codes, found, well = zip(*map(trial, range(200)), strict=True)
+    ranks = [[*f, code].index(code) for code, f in zip(codes, found, strict=True)]
     assert np.mean([rank == 0 for rank in ranks]) >= 0.8
     assert np.mean([rank < 3 for rank in ranks]) >= 0.95
+    assert np.mean(well) >= 0.95
+
+
+@pytest.mark.slow
+def test_published_slow_servers():
+    ranks = {}
+    for one in slow_servers():
+        found = found_codes(ns.diagnose(one.tables, one.captures()))
+        ranks[one.name] = [*found, one.code].index(one.code)
+    assert sum(rank == 0 for rank in ranks.values()) >= 0.8 * len(ranks), ranks
+    assert sum(rank < 3 for rank in ranks.values()) >= 0.95 * len(ranks), ranks

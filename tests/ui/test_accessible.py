@@ -103,3 +103,9 @@ def test_server(tab, page):
     tab.get_by_role("button", name="Describe").click()
     tab.get_by_role("button", name="Open in Design").wait_for()
     assert found(tab) == []
+
+
+def test_check(tab, page):
+    tab.goto(f"{page.address}check")
+    tab.get_by_role("button", name="Put an example there").click()
+    assert found(tab) == []

@@ -210,10 +210,29 @@ def test_a_dropped_capture_becomes_a_drive_of_the_design(tab, page):
     assert "Copy link" in tab.get_by_role("group", name="This design").inner_text()
 
 
+@pytest.mark.long
+def test_pasted_rows_of_a_server_are_explained_on_a_phone(tab, page):
+    tab.set_viewport_size({"width": 390, "height": 844})
+    tab.goto(f"{page.address}check")
+    tab.get_by_role("button", name="Check").click()
+    tab.get_by_role("alert").filter(has_text="drop captures").wait_for()
+    tab.get_by_label("The server (TOML)").fill(SMALL.replace("threads = 1", "threads = 4"))
+    tab.get_by_role("button", name="Put an example there").click()
+    tab.get_by_role("button", name="Check").click()
+    tab.locator("#answer table .off").first.wait_for(timeout=3 * LONG_MS)
+    assert tab.locator("#answer tbody tr").count() == 2
+    assert tab.locator("#answer dl").count() >= 1
+    wide = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
+    assert tab.evaluate(wide) == 0
+    with tab.expect_download() as report:
+        tab.get_by_role("button", name="Download report").click()
+    assert "nvmesim diagnose" in report.value.path().read_text("utf-8")
+
+
 @pytest.mark.parametrize("width", [390, 800, 1400])
 def test_nothing_is_wider_than_the_window(tab, page, width):
     tab.set_viewport_size({"width": width, "height": 900})
-    for name in ("drive", "compare", "choose", "server", "design"):
+    for name in ("drive", "compare", "choose", "server", "check", "design"):
         tab.goto(f"{page.address}{name}")
         if name == "design":
             tab.locator("#answer .cards").wait_for()
@@ -231,9 +250,9 @@ def test_the_keyboard_goes_through_in_the_order_of_the_page(tab):
         tab.keyboard.press("Tab")
         where = "() => { const a = document.activeElement; return [a.tagName, a.id] }"
         tops.append(tuple(tab.evaluate(where)))
-    assert [t[0] for t in tops[:5]] == ["A"] * 5
-    assert tops[5][1] == "c-server.platform"
-    assert len(set(tops[5:])) > 4
+    assert [t[0] for t in tops[:6]] == ["A"] * 6
+    assert tops[6][1] == "c-server.platform"
+    assert len(set(tops[6:])) > 4
 
 
 def test_sliders_follow_the_hand(tab):

@@ -188,6 +188,21 @@ def test_a_table_of_points_becomes_a_drive_of_the_design(page):
     assert "typed &lt;b&gt;drive&lt;/b&gt;" in report.text
 
 
+@pytest.mark.long
+def test_a_server_is_checked_in_the_words_of_the_command(page):
+    slow = "op,block_size,jobs,iodepth,iops\nrandread,4 KiB,4,32,14000\nrandread,4 KiB,1,1,14000\n"
+    job = page.post("api/check", {"toml": SMALL, "points": slow}).json()["job"]
+    done = page.wait(job, seconds=600)
+    assert done["data"]["healthy"] is False
+    assert done["html"].count("<tr>") == 3
+    assert '<small class="off">' in done["html"]
+    assert done["html"].strip() in page.get(f"api/job/{job}/report").text
+    nothing = page.post("api/check", {"toml": SMALL, "files": []})
+    assert nothing.status_code == 422
+    wrong = page.post("api/check", {"toml": SMALL, "points": "op,iops\nrandread,5\n"}).json()["job"]
+    assert "block_size" in page.wait(wrong, "failed")["error"]
+
+
 def test_a_typed_datasheet_becomes_a_drive(page):
     sheet = {"capacity": "3.84 TB", "link": "PCIe 4.0 x4", "random_read": "1,000K IOPS",
              "random_write": "180K IOPS", "read_latency": "80 us"}  # fmt: skip

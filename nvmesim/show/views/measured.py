@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Final
 from nvmesim import units
 from nvmesim.capture.capture import Capture, Conditions, Measurement, Op, OpResult
 from nvmesim.measure.figures import Interval
-from nvmesim.show.blocks import Block, Fold, Line, Warnings, present, table
+from nvmesim.show.blocks import Block, Cell, Facts, Fold, Line, Warnings, present, table
+from nvmesim.show.page import document
 from nvmesim.show.words import gigabytes, kiops, microseconds, percent, plural
 from nvmesim.units import format_iops
 
 if TYPE_CHECKING:
-    from nvmesim.study.diagnosis.diagnose import Diagnosis
+    from nvmesim.study.diagnosis.diagnose import Diagnosis, Explanation
 
 OPS: Final[tuple[Op, ...]] = ("read", "write")
 HEADINGS: Final = (
@@ -23,6 +24,8 @@ HEADINGS: Final = (
 )  # fmt: skip
 LISTED: Final = 20
 """Measurements of a file that are shown unless all are asked for."""
+LIKELY: Final = 0.01
+"""Probability of an explanation that is shown; JSON has all."""
 
 
 # A capture (`nvmesim trace`) ----------------------------------------------------------------------
@@ -107,32 +110,49 @@ def load_text(conditions: Conditions) -> str:
 # A diagnosis (`nvmesim diagnose`) -----------------------------------------------------------------
 
 
-def diagnosis_lines(found: Diagnosis) -> Iterator[str]:
-    """Yield the answer: rows beside their predictions, explanations, what to measure next."""
-    yield _headline(found)
-    yield ""
-    widest = max(len(row.label) for row in found.rows)
-    for row in found.rows:
-        change = 100 * (row.measured / row.predicted.value - 1)
-        yield (
-            f"{row.label:{widest}}   measured {format_iops(row.measured):>10}   predicted "
-            f"{format_iops(row.predicted.value):>10} ({_around(row.predicted)})   {change:+.0f} %"
-            f"{'' if row.is_inside else '   outside'}"
-        )
+def diagnosis_page(found: Diagnosis) -> str:
+    """Return a diagnosis as one HTML page that loads nothing."""
+    title = Line(found.scenario, "title")
+    return document(f"{found.scenario} · nvmesim diagnose", [title, *diagnosis_blocks(found)])
+
+
+def diagnosis_blocks(found: Diagnosis) -> list[Block]:
+    """Rows beside their predictions, explanations, what to measure next."""
+    shown: list[Block] = [Line(_headline(found), "head"), _compared(found)]
     if not found.is_healthy:
-        yield ""
         for one in found.explanations:
-            if one.probability >= 0.01:
-                rate = "" if one.iops is None else f"   would do {format_iops(one.iops.value)}"
-                yield f"{one.probability:4.0%}  {one.name}{rate}"
-                if one.check:
-                    yield f"      check: {one.check}"
-                    yield f"      mend:  {one.mend}"
-        yield f"{found.healthy:4.0%}  nothing is wrong"
-        yield ""
-        yield _next(found)
-    for reason in found.left_out:
-        yield f"left out: {reason}"
+            if one.probability >= LIKELY:
+                shown += _explained(one, found)
+        shown.append(Line(f"{found.healthy:.0%}  nothing is wrong"))
+        shown.append(Line(_next(found), "head"))
+    left_out = tuple(f"left out: {reason}" for reason in found.left_out)
+    return [*shown, Warnings(left_out)] if left_out else shown
+
+
+def _compared(found: Diagnosis) -> Block:
+    rows = []
+    for row in found.rows:
+        around, predicted = row.around, row.predicted
+        off = f"{100 * (around.value / predicted.value - 1):+.0f} %"
+        outside = Cell(off) if row.is_inside else Cell(off, "outside", "off")
+        rows.append([
+            row.label, format_iops(around.value), _around(around), format_iops(predicted.value),
+            _around(predicted), outside,
+        ])  # fmt: skip
+    headings = ("row", "measured", "95 %", "predicted", "95 %", "difference")
+    return table("Measured beside predicted", headings, rows)
+
+
+def _explained(one: Explanation, found: Diagnosis) -> Iterator[Block]:
+    """An explanation, how to check and how to mend it."""
+    rate = "" if one.iops is None else f", would do {format_iops(one.iops.value)}"
+    yield Line(f"{one.probability:.0%}  {one.name}{rate}")
+    later = found.explanations[found.explanations.index(one) + 1 :]
+    alike = "; ".join(e.name for e in later if e.code in one.alike)
+    said = f"{alike} (these rows cannot tell them apart)" if alike else ""
+    pairs = (("check", one.check), ("mend", one.mend), ("or", said))
+    if any(text for _, text in pairs):
+        yield Facts(tuple((name, text) for name, text in pairs if text))
 
 
 def _headline(found: Diagnosis) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,51 +19,47 @@ import numpy as np
 from nvmesim.array_types import Floats
 from nvmesim.capture.capture import Captures
 from nvmesim.capture.registry import read_captures
-from nvmesim.errors import InputError
 from nvmesim.measure.figures import Interval
 from nvmesim.predict.result import Result
 from nvmesim.predict.simulate import simulate
 from nvmesim.predict.uncertainty.numbers import Z95
-from nvmesim.scenario.load import scenario_from_dict
-from nvmesim.scenario.resolve import resolve
 from nvmesim.scenario.schema import Scenario
 from nvmesim.study.diagnosis.evidence import (
     LEAST_NOISE,
     TAIL_NOISE,
     ErrorScale,
     MeasuredRow,
-    in_flight,
     log_likelihood,
     log_ratios,
     misfit,
+    on_drives,
     probabilities,
     rows_of,
 )
-from nvmesim.study.diagnosis.mistakes import MISTAKES, Change, Mistake, Server, Variant
-from nvmesim.study.sweep.api import Progress, simulated_rows, tables_of
-from nvmesim.study.sweep.plan import put
-from nvmesim.study.sweep.point import Settings, SweepJob
+from nvmesim.study.diagnosis.mistakes import MISTAKES, Mistake, Server, Variant
+from nvmesim.study.diagnosis.runs import Change, ShortRuns
+from nvmesim.study.sweep.api import Progress, tables_of
 
 HEALTHY: Final = 0.5
 """Probability, before anything is measured, that the server is as its scenario says."""
 UNKNOWN: Final = 0.05
 """And that something is wrong that is not in the list."""
-REQUESTS: Final = 8_000
-"""Of a simulated row, at least."""
-ROUNDS: Final = 15
-"""A row completes what is in flight so many times at least."""
 POOR: Final = 3.0
 """Mean square of the best explanation's residuals from which pairs are tried."""
 PAIRED: Final = 6
 """Explanations of which all pairs are tried."""
 HOPELESS: Final = 7.0
-"""Log likelihood by which a form may lie behind the best after a first look."""
+"""Log likelihood by which a form may lie behind the best before all rows are simulated."""
+BETWEEN: Final = (0.25, 0.5, 0.75)
+"""Where between two forms of one family (a drive twice and four times as slow) others are weighed:
+the logarithms of what they do are interpolated."""
+ALIKE: Final = 0.05
+"""Largest difference of the logarithm of IOPS, in any row, of explanations that rows of such noise
+cannot tell apart."""
 DECIDES: Final = 0.1
 """Least difference of the logarithm of IOPS by which a measurement tells two explanations apart."""
 SHOWN: Final = 0.01
 """Least probability of an explanation that is listed."""
-FIGURES: Final = {"iops": "iops", "read_lat_p99_us": "p99", "write_lat_p99_us": "p99"}
-"""Column of a sweep -> figure that has an interval."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +79,8 @@ class Explanation:
     check: str = ""
     mend: str = ""
     source: str = ""
+    alike: tuple[str, ...] = ()
+    """Codes of listed explanations under which these rows would be the same."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the object of `diagnose --json`."""
@@ -91,6 +89,7 @@ class Explanation:
             "set": dict(self.changes),
             "iops": None if self.iops is None else self.iops.to_json(),
             "check": self.check, "mend": self.mend, "source": self.source,
+            "alike": list(self.alike),
         }  # fmt: skip
 
 
@@ -105,6 +104,12 @@ class ComparedRow:
     p99_predicted_s: float | None
 
     @property
+    def around(self) -> Interval:
+        """The measured rate and how far a repeat of the run may lie from it, 95 %."""
+        factor = math.exp(Z95 * LEAST_NOISE)
+        return Interval(self.measured, self.measured / factor, self.measured * factor)
+
+    @property
     def is_inside(self) -> bool:
         """True if the measured rate lies inside the predicted interval."""
         return self.predicted.low <= self.measured <= self.predicted.high
@@ -112,7 +117,9 @@ class ComparedRow:
     def to_json(self) -> dict[str, Any]:
         """Return the object of `diagnose --json`."""
         return {
-            "label": self.label, "measured": self.measured, "predicted": self.predicted.to_json(),
+            "label": self.label, "measured": self.measured,
+            "measured_within": [self.around.low, self.around.high],
+            "predicted": self.predicted.to_json(),
             "inside": self.is_inside, "p99_measured_s": self.p99_measured_s,
             "p99_predicted_s": self.p99_predicted_s,
         }  # fmt: skip
@@ -187,7 +194,7 @@ def diagnose(
     found = captures if isinstance(captures, Captures) else read_captures(captures)
     rows, left_out = rows_of(found)
     tables, base = tables_of(scenario)
-    search = _Search(tables, base, rows, Settings(seed=seed, certainty=False), workers, progress)
+    search = _Search(tables, base, rows, seed, workers, progress)
     return search.diagnosis(tuple(left_out))
 
 
@@ -197,9 +204,10 @@ class _Trial:
 
     mistakes: tuple[Mistake, ...]
     variants: tuple[Variant, ...]
-    ratios: Floats = field(default_factory=lambda: np.empty(0))
-    """log(measured / predicted) under it: float64[n], as `log_ratios` orders them."""
-    misfit: float = math.inf
+    ratios: Floats
+    """log(measured / predicted) under it: float64[n], as `log_ratios`; NaN: not simulated."""
+    score: float = -math.inf
+    """Log likelihood, less that of the best of those that were simulated under as many rows."""
 
     @property
     def code(self) -> str:
@@ -213,59 +221,78 @@ class _Trial:
     def change(self) -> Change:
         return {key: value for v in self.variants for key, value in v.change.items()}
 
+    @property
+    def family(self) -> tuple[str, ...]:
+        """What it is a form of; () if it stands by itself."""
+        return (self.code, self.variants[0].family) if self.variants[0].family else ()
+
 
 class _Search:
     """Simulates the rows under every explanation and weighs them."""
 
     def __init__(
         self, tables: Mapping[str, Any], base: str, rows: Sequence[MeasuredRow],
-        settings: Settings, workers: int | None, progress: Progress | None,
+        seed: int | None, workers: int | None, progress: Progress | None,
     ) -> None:  # fmt: skip
-        self._tables, self._base, self._rows = tables, base, rows
-        self._settings, self._workers, self._progress = settings, workers, progress
-
-        def loaded(*loads: Mapping[str, Any]) -> Any:
-            changed = {**tables, "workload": [dict(load) for load in loads]}
-            return resolve(scenario_from_dict(changed, base))
-
-        self._predicted = [
-            simulate(loaded(row.workload), seed=settings.seed, reliefs=False, over_time=False)
-            for row in rows
-        ]
-        self._server = Server(tables, loaded(*(row.workload for row in rows)), rows)
-        columns = [(result, c) for result, row in zip(self._predicted, rows, strict=True)
+        self._tables, self._progress = tables, progress
+        self._runs = ShortRuns(tables, base, seed=seed, workers=workers, progress=progress)
+        self._rows: list[MeasuredRow] = []
+        self._predicted: list[Result] = []
+        for i, row in enumerate(rows):
+            self._say("predicting", i / len(rows))
+            loaded = on_drives(row, self._runs.scenario({}, row.workload))
+            scenario = self._runs.scenario({}, loaded.workload)
+            result = simulate(scenario, seed=seed, reliefs=False, over_time=False)
+            known = result.certainty.figures.keys() & _figures(result).keys()
+            p99 = loaded.p99_s if "p99" in known else None
+            self._rows.append(replace(loaded, p99_s=p99))
+            self._predicted.append(result)
+        every = self._runs.scenario({}, *(row.workload for row in self._rows))
+        self._server = Server(tables, every, self._rows)
+        columns = [(result, row, c) for result, row in zip(self._predicted, self._rows, strict=True)
                    for c in row.figures]  # fmt: skip
-        model = [max(r.certainty.figures[FIGURES[c]].total) / Z95 for r, c in columns]
-        noise = [LEAST_NOISE if c == "iops" else TAIL_NOISE for _, c in columns]
         self._scale = ErrorScale(
-            np.array(model), np.array(noise), tuple(FIGURES[c] for _, c in columns)
-        )
-        places = itertools.accumulate((len(row.figures) for row in rows), initial=0)
-        self._firsts = list(places)[:-1]
-        """Place of each row's IOPS among the figures of all rows."""
+            np.array([max(r.certainty.figures[c].total) / Z95 for r, _, c in columns]),
+            np.array([LEAST_NOISE if c == "iops" else TAIL_NOISE for _, _, c in columns]),
+            tuple(c for _, _, c in columns),
+            tuple(row.workload["read"] > 0 for _, row, _ in columns),
+        )  # fmt: skip
+        places = itertools.accumulate((len(row.figures) for row in self._rows), initial=0)
+        self._places = [slice(a, b) for a, b in itertools.pairwise(places)]
+        """Places of each row's figures among those of all rows."""
+        self._is_rate = np.equal(self._scale.figure, "iops")
+        self._healthy = log_ratios(self._rows, map(_figures, self._predicted))
+        loads = [({}, row.workload) for row in self._rows]
+        plain = self._runs.figures(loads, "the server as it is")
+        self._plain = log_ratios(self._rows, [found or {} for found in plain])
+
+    def _say(self, what: str, share: float) -> None:
+        if self._progress is not None:
+            self._progress(what, share)
 
     def diagnosis(self, left_out: tuple[str, ...]) -> Diagnosis:
         """Weigh all explanations, and pairs of them where none suffices."""
-        healthy = log_ratios(self._rows, [_columns(r) for r in self._predicted])
+        nothing = np.full(len(self._healthy), np.nan)
         single = [
-            _Trial((mistake,), (variant,))
+            _Trial((mistake,), (variant,), nothing)
             for mistake in MISTAKES for variant in mistake.variants(self._server)
         ]  # fmt: skip
-        found = self._screened(single, healthy)
-        every = range(len(self._rows))
-        if min([misfit(healthy, self._scale), *(f.misfit for f in found)]) > POOR:
-            best = list(_likeliest(found).values())[:PAIRED]
+        tried = self._screened(single, "explanations")
+        whole = [one for one in tried if np.isfinite(one.ratios).all()]
+        if min([misfit(one.ratios, self._scale) for one in whole]
+               + [misfit(self._healthy, self._scale)]) > POOR:  # fmt: skip
+            best = list(_likeliest(tried).values())[:PAIRED]
             pairs = [
-                _Trial((*a.mistakes, *b.mistakes), (*a.variants, *b.variants))
+                _Trial((*a.mistakes, *b.mistakes), (*a.variants, *b.variants), nothing)
                 for a, b in itertools.combinations(best, 2)
                 if not a.change.keys() & b.change.keys()
             ]
-            found += self._simulated(pairs, "pairs of explanations", every)
-        chances = self._weighed(healthy, found)
-        explanations = [
-            self._explanation(one, chances[code])
-            for code, one in _likeliest(found).items() if chances[code] >= SHOWN
-        ]  # fmt: skip
+            tried = self._screened(pairs, "pairs of explanations")
+            whole += [one for one in tried if np.isfinite(one.ratios).all()]
+        chances = self._weighed(whole)
+        found = sorted(_likeliest(whole).values(), key=lambda one: -chances[one.code])
+        listed = [one for one in found if chances[one.code] >= SHOWN]
+        explanations = [self._explanation(one, chances[one.code], listed) for one in listed]
         explanations.append(Explanation("unknown", "none of these", chances["unknown"], {}, None))
         explanations.sort(key=lambda e: -e.probability)
         return Diagnosis(
@@ -277,85 +304,80 @@ class _Search:
             left_out=left_out,
         )
 
-    def _screened(self, trials: Sequence[_Trial], healthy: Floats) -> list[_Trial]:
-        """Simulate *trials* under the two rows that differ most and least; then what is left.
+    def _screened(self, trials: Sequence[_Trial], what: str) -> list[_Trial]:
+        """*trials* that can be built, simulated row by row, those that differ most or least first.
 
-        A form that explains these two worse than another by `HOPELESS` is left out: the other rows
-        would have to make it up.
+        A form that explains the rows so far worse than another by `HOPELESS`, and whose neighbours
+        do, is simulated no further: the other rows would have to make it up.
         """
-        every = range(len(self._rows))
-        order = sorted(every, key=lambda i: abs(healthy[self._firsts[i]]))
-        seen = self._simulated(trials, "first look", sorted({order[0], order[-1]}))
-        scores = [log_likelihood(one.ratios, self._scale) for one in seen]
-        least = max(scores) - HOPELESS
-        left = [one for one, score in zip(seen, scores, strict=True) if score > least]
-        return self._simulated(left, "explanations", every)
+        order = sorted(range(len(self._rows)), key=lambda i: abs(self._healthy[self._places[i]][0]))
+        left, done = list(trials), []
+        for n in range(len(order)):
+            row = order.pop(0 if n % 2 else -1)
+            load, at = self._rows[row].workload, self._places[row]
+            wanted = [(one.change, load) for one in left]
+            answers = self._runs.figures(wanted, f"{what}, row {n + 1} of {len(self._rows)}")
+            seen = []
+            for one, answer in zip(left, answers, strict=True):
+                if answer is not None and answer["iops"]:
+                    ratios = one.ratios.copy()
+                    found = log_ratios([self._rows[row]], [answer])
+                    ratios[at] = self._healthy[at] + found - self._plain[at]
+                    seen.append(replace(one, ratios=ratios))
+            scores = [log_likelihood(one.ratios, self._scale) for one in seen]
+            after = [max(self._between(one, seen)) for one in seen]
+            near = [
+                max(s, a, b) for s, a, b in zip(scores, after, [-math.inf, *after], strict=False)
+            ]
+            most = max([*near, log_likelihood(self._so_far(seen), self._scale)]) if seen else 0.0
+            seen = [replace(one, score=s - most) for one, s in zip(seen, scores, strict=True)]
+            left = [one for one, s in zip(seen, near, strict=True) if s > most - HOPELESS]
+            done += [one for one, s in zip(seen, near, strict=True) if s <= most - HOPELESS]
+        return left + done
 
-    def _simulated(self, trials: Sequence[_Trial], what: str, rows: Sequence[int]) -> list[_Trial]:
-        """Return those of *trials* that can be built, with *rows* simulated and the others NaN."""
-        loads = [self._rows[i].workload for i in rows]
-        answers = iter(self._answers([(t.change, load) for t in trials for load in loads], what))
-        out = []
-        for trial in trials:
-            found = {i: next(answers) for i in rows}
-            if all(answer is not None for answer in found.values()):
-                ratios = log_ratios(
-                    self._rows, [found.get(j) or {} for j in range(len(self._rows))]
-                )
-                misses = misfit(ratios, self._scale)
-                out.append(replace(trial, ratios=ratios, misfit=misses))
-        return out
+    def _so_far(self, seen: Sequence[_Trial]) -> Floats:
+        """The healthy server's ratios of the rows that *seen* were simulated under."""
+        return np.where(np.isfinite(seen[0].ratios), self._healthy, np.nan)
 
-    def _answers(
-        self, wanted: Sequence[tuple[Change, Mapping[str, Any]]], what: str
-    ) -> list[dict[str, Any] | None]:
-        """A row of `sweep` for each (change, load); None where the two cannot be."""
-        jobs = []
-        for number, (change, load) in enumerate(wanted):
-            try:
-                tables = put({**self._tables, "workload": [dict(load)]}, change)
-            except InputError:
-                continue
-            requests = max(REQUESTS, ROUNDS * in_flight(load))
-            settings = replace(self._settings, requests=requests)
-            jobs.append(SweepJob(number, tables, self._base, settings))
+    def _between(self, one: _Trial, among: Sequence[_Trial]) -> list[float]:
+        """Log likelihoods of forms between *one* and the next of its family; -inf without one."""
+        n = next(i for i, other in enumerate(among) if other is one) + 1
+        if n >= len(among) or not one.family or among[n].family != one.family:
+            return [-math.inf]
+        steps = [one.ratios + (among[n].ratios - one.ratios) * share for share in BETWEEN]
+        return [log_likelihood(ratios, self._scale) for ratios in steps]
 
-        def say(done: int) -> None:
-            if self._progress is not None:
-                self._progress(what, done / len(jobs))
-
-        rows = simulated_rows(jobs, self._workers, say)
-        known = {n: row for n, row in rows.items() if not row.get("error") and row["iops"]}
-        return [known.get(number) for number in range(len(wanted))]
-
-    def _weighed(self, healthy: Floats, found: Sequence[_Trial]) -> dict[str, float]:
+    def _weighed(self, found: Sequence[_Trial]) -> dict[str, float]:
         """Code of each mistake, "healthy" and "unknown" -> probability."""
         likelihoods = {
-            "healthy": [log_likelihood(healthy, self._scale)],
-            "unknown": [log_likelihood(healthy, self._scale, unknown=True)],
+            "healthy": [log_likelihood(self._healthy, self._scale)],
+            "unknown": [log_likelihood(self._healthy, self._scale, unknown=True)],
         }
         priors = {"healthy": HEALTHY, "unknown": UNKNOWN}
         whole = sum(m.weight for m in MISTAKES)
         for one in found:
-            score = log_likelihood(one.ratios, self._scale)
-            likelihoods.setdefault(one.code, []).append(score)
+            scores = [log_likelihood(one.ratios, self._scale), *self._between(one, found)]
+            likelihoods.setdefault(one.code, []).extend(s for s in scores if s > -math.inf)
             shares = [(1 - HEALTHY - UNKNOWN) * m.weight / whole for m in one.mistakes]
             priors[one.code] = math.prod(shares)
         return probabilities(likelihoods, priors)
 
-    def _explanation(self, one: _Trial, chance: float) -> Explanation:
+    def _explanation(self, one: _Trial, chance: float, listed: Sequence[_Trial]) -> Explanation:
         pairs = list(zip(self._rows, self._predicted, strict=True))
         worst = max(range(len(pairs)), key=lambda i: abs(
             math.log(pairs[i][0].iops / pairs[i][1].total.iops.value)))  # fmt: skip
-        iops = self._rows[worst].iops / math.exp(one.ratios[self._firsts[worst]])
+        iops = self._rows[worst].iops / math.exp(one.ratios[self._places[worst]][0])
         around = self._predicted[worst].certainty.figures["iops"].around(iops)
         check, mend, source = (
             "; ".join(getattr(m, text) for m in one.mistakes)
             for text in ("check", "mend", "source")
         )
+        alike = (other for other in listed if other is not one and
+                 np.abs(other.ratios - one.ratios)[self._is_rate].max() < ALIKE)  # fmt: skip
         return Explanation(
-            one.code, one.name, chance, one.change, Interval(iops, *around), check, mend, source
-        )
+            one.code, one.name, chance, one.change, Interval(iops, *around), check, mend, source,
+            tuple(other.code for other in alike),
+        )  # fmt: skip
 
     def _next(self, healthy: float, explanations: Sequence[Explanation]) -> NextMeasurement | None:
         """The load under which the two likeliest explanations differ most."""
@@ -367,7 +389,7 @@ class _Search:
         second = others[0]
         loads = self._loads()
         wanted = [(e.changes, load) for load, _ in loads for e in (first, second)]
-        answers = self._answers(wanted, "what to measure next")
+        answers = self._runs.figures(wanted, "what to measure next")
         rates = {
             i: (a["iops"], b["iops"]) for i in range(len(loads))
             if (a := answers[2 * i]) is not None and (b := answers[2 * i + 1]) is not None
@@ -399,21 +421,18 @@ class _Search:
 def _likeliest(found: Sequence[_Trial]) -> dict[str, _Trial]:
     """Code -> its form that fits best, the best first."""
     out: dict[str, _Trial] = {}
-    for one in sorted(found, key=lambda f: f.misfit):
+    for one in sorted(found, key=lambda f: -f.score):
         out.setdefault(one.code, one)
     return out
 
 
-def _columns(result: Result) -> dict[str, Any]:
+def _figures(result: Result) -> dict[str, float]:
     """What `log_ratios` compares, of a prediction."""
-    out: dict[str, Any] = {"iops": result.total.iops.value}
-    for name, stats in (("read", result.read), ("write", result.write)):
-        p99 = None if stats is None else stats.latency.percentiles[99.0]
-        out[f"{name}_lat_p99_us"] = None if p99 is None else p99 * 1e6
-    return out
+    p99 = None if result.read is None else result.read.clat.percentiles[99.0]
+    return {"iops": result.total.iops.value, **({} if p99 is None else {"p99": p99})}
 
 
 def _compared(row: MeasuredRow, result: Result) -> ComparedRow:
-    stats = result.read or result.write or result.total
-    p99 = stats.latency.percentiles[99.0]
-    return ComparedRow(row.label, row.iops, result.total.iops, row.p99_s, p99)
+    return ComparedRow(
+        row.label, row.iops, result.total.iops, row.p99_s, _figures(result).get("p99")
+    )

@@ -1,17 +1,18 @@
 """Measured rows as loads of a scenario, and how probable they make each explanation.
 
-The logarithm of measured over predicted is, under the explanation that holds, an error that all
-rows share in part (the model's and the profiles' errors, as wide as the prediction's interval) and
-an error of each row. A multivariate t-distribution keeps one odd row from deciding (Lange, Little
-and Taylor, Journal of the American Statistical Association 84, 1989). "None of these" is the same
-with an error of a factor that nobody knows.
+The logarithm of measured over predicted is, under the explanation that holds, an error that rows
+share in part (the model's and the profiles' errors, as wide as the prediction's interval) and an
+error of each row. How much of that interval this server needs nobody knows: it is one factor for
+all rows, and the likelihood is the mean over `WIDTHS`, so that an explanation that meets all rows
+closely is worth more than one that stays within wide intervals. "None of these" is the same with an
+error of a factor that nobody knows.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -19,6 +20,7 @@ import numpy as np
 from nvmesim.array_types import Floats
 from nvmesim.capture.capture import Captures, Measurement
 from nvmesim.errors import InputError
+from nvmesim.scenario.resolved import ResolvedScenario
 from nvmesim.units import format_size
 
 LEAST_NOISE: Final = 0.02
@@ -26,10 +28,13 @@ LEAST_NOISE: Final = 0.02
 TAIL_NOISE: Final = 0.08
 """The same of a measured p99."""
 SHARED: Final = 0.8
-"""Share of the variance of a prediction's error that all rows of one server have in common
-(assumed; most of it is one drive profile and one stack)."""
-FREEDOM: Final = 5.0
-"""Degrees of freedom of the t-distribution."""
+"""Share of the variance of a prediction's error that all rows of one server have in common that
+read, or write (assumed; most of it is one drive profile and one stack)."""
+SHARED_BY_ALL: Final = 0.4
+"""The same of a row that reads and one that writes."""
+WIDTHS: Final = (0.125, 0.25, 0.5, 1.0, 2.0)
+"""The prediction's error on this server over what its interval says, each as likely: the interval
+holds 95 % of what others measured, and many servers were predicted to a few percent."""
 UNKNOWN: Final = math.log(3.0)
 """Standard deviation of the logarithm of what an unknown mistake does."""
 UNKNOWN_ROWS: Final = math.log(1.5)
@@ -45,26 +50,19 @@ class MeasuredRow:
     """The load as a ``[[workload]]`` table."""
     iops: float
     p99_s: float | None
-    """Of the completion latency of reads, or of writes where nothing reads; None: not stated."""
+    """Of the completion latency of reads; None: not stated. That of writes alone tells how long a
+    run was and what went before, as buffers fill and drain, and is no evidence."""
     is_buffered: bool | None
     """True if the page cache was in the way; None: not stated."""
+    drives: int | None = None
+    """Drives, files or volumes that were loaded; None: not stated, or an array."""
+    is_beside_array: bool = False
+    """True if another row of its captures states the array that it measured."""
 
     @property
     def figures(self) -> dict[str, float]:
-        """Column of a sweep -> measured value."""
-        column = f"{'read' if self.workload['read'] else 'write'}_lat_p99_us"
-        p99 = {} if self.p99_s is None else {column: self.p99_s * 1e6}
-        return {"iops": self.iops, **p99}
-
-
-def in_flight(workload: Mapping[str, Any]) -> int:
-    """Return the requests in flight of a row's *workload*, at least.
-
-    >>> in_flight({"threads_total": 4, "outstanding": 32})
-    128
-    """
-    threads = workload.get("threads") or workload["threads_total"]
-    return int(threads) * int(workload["outstanding"])
+        """Figure -> measured value."""
+        return {"iops": self.iops, **({} if self.p99_s is None else {"p99": self.p99_s})}
 
 
 def rows_of(captures: Captures) -> tuple[list[MeasuredRow], list[str]]:
@@ -79,6 +77,8 @@ def rows_of(captures: Captures) -> tuple[list[MeasuredRow], list[str]]:
                 rows.append(_row(measurement))
             except InputError as error:
                 left_out.append(f"{capture.file} ({measurement.label}): {error}")
+    if any(m.conditions.raid for capture in captures.files for m in capture.measurements):
+        rows = [replace(row, is_beside_array=True) for row in rows]
     if not rows:
         why = left_out[0] if left_out else "the captures hold requests but no measurements"
         raise InputError(f"no row can be compared with a prediction: {why}")
@@ -111,14 +111,27 @@ def _row(measurement: Measurement) -> MeasuredRow:
         load["threads_total"] = jobs
     if stated.rate_iops is not None and jobs:
         load["rate_limit"] = stated.rate_iops / jobs
-    shown = measurement.ops["read" if reading > 0 else "write"].clat
+    shown = measurement.ops["read"].clat if reading > 0 else None
     return MeasuredRow(
         label=measurement.label,
         workload=load,
         iops=total,
-        p99_s=None if shown is None else shown.percentiles_s.get(99.0),
+        p99_s=None if shown is None else shown.percentiles_s.get(99.0) or None,
         is_buffered=None if stated.direct is None else not stated.direct,
+        drives=None if stated.raid else stated.targets,
     )
+
+
+def on_drives(row: MeasuredRow, scenario: ResolvedScenario) -> MeasuredRow:
+    """Return *row* with the drives as targets that it loaded, if it says that it did not load all.
+
+    Beside a volume only rows of captures that name the array of others are of drives.
+    """
+    names = [drive.name for drive in scenario.drives]
+    is_whole = not row.is_beside_array if scenario.volumes else (row.drives or 0) >= len(names)
+    if row.drives is None or is_whole:
+        return row
+    return replace(row, workload={**row.workload, "targets": names[: row.drives]})
 
 
 def log_ratios(rows: Iterable[MeasuredRow], predicted: Iterable[Mapping[str, Any]]) -> Floats:
@@ -145,13 +158,16 @@ class ErrorScale:
     """float64[n]: of the measurement."""
     figure: tuple[str, ...]
     """Name of each."""
+    reads: tuple[bool, ...]
+    """True if its row reads."""
 
-    def covariance(self, unknown: bool = False) -> Floats:
+    def covariance(self, width: float = 1.0, *, unknown: bool = False) -> Floats:
         """float64[n, n]; *unknown* adds what a mistake that is not in the list may do."""
         same = np.equal.outer(self.figure, self.figure)
-        shared = np.where(same, SHARED, 0.0)
+        shared = np.where(np.equal.outer(self.reads, self.reads), SHARED, SHARED_BY_ALL) * same
         np.fill_diagonal(shared, 1.0)
-        out: Floats = np.outer(self.model, self.model) * shared + np.diag(self.noise**2)
+        model = width * self.model
+        out: Floats = np.outer(model, model) * shared + np.diag(self.noise**2)
         if unknown:
             out = out + UNKNOWN**2 * same + np.diag(np.full(len(self.noise), UNKNOWN_ROWS**2))
         return out
@@ -160,26 +176,36 @@ class ErrorScale:
 def log_likelihood(ratios: Floats, scale: ErrorScale, *, unknown: bool = False) -> float:
     """Return the log density of *ratios* (float64[n]; NaN is left out) under one explanation.
 
-    >>> scale = ErrorScale(np.array([0.1]), np.array([0.0]), ("iops",))
+    >>> scale = ErrorScale(np.array([0.1]), np.array([0.01]), ("iops",), (True,))
     >>> near, far = (log_likelihood(np.array([x]), scale) for x in (0.0, 0.5))
     >>> near > far
     True
     """
     known = np.isfinite(ratios)
-    covariance = scale.covariance(unknown)[np.ix_(known, known)]
-    values, n = ratios[known], int(known.sum())
-    sign, log_det = np.linalg.slogdet(covariance)
-    assert sign > 0
-    square = float(values @ np.linalg.solve(covariance, values))
-    constant = math.lgamma((FREEDOM + n) / 2) - math.lgamma(FREEDOM / 2)
-    constant -= 0.5 * n * math.log(FREEDOM * math.pi)
-    return constant - 0.5 * float(log_det) - 0.5 * (FREEDOM + n) * math.log1p(square / FREEDOM)
+    scores = []
+    for width in WIDTHS:
+        covariance = scale.covariance(width, unknown=unknown)[np.ix_(known, known)]
+        sign, log_det = np.linalg.slogdet(covariance)
+        assert sign > 0
+        square = float(ratios[known] @ np.linalg.solve(covariance, ratios[known]))
+        scores.append(-0.5 * (square + float(log_det) + known.sum() * math.log(2 * math.pi)))
+    return log_mean(scores)
+
+
+def log_mean(logs: Sequence[float]) -> float:
+    """Return the logarithm of the mean of what *logs* are the logarithms of.
+
+    >>> round(log_mean([0.0, 0.0, -1000.0, -1000.0]), 6) == round(math.log(0.5), 6)
+    True
+    """
+    most = max(logs)
+    return most + math.log(sum(math.exp(x - most) for x in logs) / len(logs))
 
 
 def misfit(ratios: Floats, scale: ErrorScale) -> float:
     """Return the mean square of *ratios* in standard deviations: about 1 for what holds.
 
-    >>> scale = ErrorScale(np.array([0.1]), np.array([0.0]), ("iops",))
+    >>> scale = ErrorScale(np.array([0.1]), np.array([0.0]), ("iops",), (True,))
     >>> round(misfit(np.array([0.2]), scale), 6)
     4.0
     """
@@ -197,10 +223,8 @@ def probabilities(
     >>> probabilities({"a": [0.0], "b": [0.0, -1000.0]}, {"a": 0.5, "b": 0.5})
     {'a': 0.6666666666666666, 'b': 0.3333333333333333}
     """
-    most = max(max(values) for values in log_likelihoods.values())
-    weights = {
-        name: priors[name] * sum(math.exp(v - most) for v in values) / len(values)
-        for name, values in log_likelihoods.items()
-    }
+    scores = {name: log_mean(values) for name, values in log_likelihoods.items()}
+    most = max(scores.values())
+    weights = {name: priors[name] * math.exp(score - most) for name, score in scores.items()}
     total = sum(weights.values())
     return {name: weight / total for name, weight in weights.items()}

@@ -13,9 +13,8 @@ from typing import Any, Final, NamedTuple
 
 from nvmesim.scenario.resolved import ResolvedScenario
 from nvmesim.study.diagnosis.evidence import MeasuredRow
+from nvmesim.study.diagnosis.runs import Change
 
-Change = Mapping[str, Any]
-"""Key -> value, as ``--set`` takes them."""
 COMMON, OCCASIONAL, RARE = 3.0, 1.0, 0.3
 ANY_RATE: Final = 0.04
 """Weight of a limit: it may be anywhere over two decades, and its rate is taken from the rows. A
@@ -50,6 +49,11 @@ class Server:
     def has_parity(self) -> bool:
         """True if a volume has parity."""
         return any(v.raid.parity for v in self.resolved.volumes)
+
+    @property
+    def has_cache(self) -> bool:
+        """True if writes end in the cache of a volume's engine."""
+        return any(v.engine.cache.value > 0 for v in self.resolved.volumes)
 
     @property
     def is_redundant(self) -> bool:
@@ -99,6 +103,8 @@ class Variant(NamedTuple):
     name: str
     """In words, as an explanation is named."""
     change: Change
+    family: str = ""
+    """Forms of one family differ in how strong they are; neighbours in it have others between."""
 
 
 Variants = Callable[[Server], Iterable[Variant]]
@@ -118,9 +124,11 @@ class Mistake:
     """Gives its forms; none where the scenario cannot have it."""
 
 
-def _if(applies: Callable[[Server], bool], forms: Mapping[str, Change]) -> Variants:
+def _if(
+    applies: Callable[[Server], bool], forms: Mapping[str, Change], family: str = ""
+) -> Variants:
     """Forms that are the same on every server that can have them."""
-    listed = [Variant(name, change) for name, change in forms.items()]
+    listed = [Variant(name, change, family) for name, change in forms.items()]
     return lambda server: listed if applies(server) else []
 
 
@@ -155,9 +163,9 @@ def _other_socket(server: Server) -> Iterator[Variant]:
 def _one_uplink(server: Server) -> Iterator[Variant]:
     generation = server.direct_generation
     if generation is not None and len(server.resolved.drives) > 1:
-        for lanes in (16, 8):
+        for lanes in (16, 8, 4):
             yield Variant(f"all drives share one uplink of pcie{generation} x{lanes}",
-                          server.behind("shared-uplink", "switch", lanes))  # fmt: skip
+                          server.behind("shared-uplink", "switch", lanes), "lanes")  # fmt: skip
 
 
 def _vmd(server: Server) -> Iterator[Variant]:
@@ -175,22 +183,22 @@ def _memory(server: Server) -> Iterator[Variant]:
 
 def _iommu(server: Server) -> Iterator[Variant]:
     stack = server.resolved.stack
-    for cycles, contention in ((1500, 0.02), (3000, 0.1), (3000, 0.5)):
+    for cycles, contention in ((1500, 0.02), (3000, 0.1), (3000, 0.25), (3000, 0.6)):
         yield Variant("the IOMMU unmaps strictly", {
             "server.stack.complete": stack.complete.value + cycles,
             "server.stack.contention": stack.contention.value + contention,
-        })  # fmt: skip
+        }, "iommu")  # fmt: skip
 
 
 def _power(server: Server) -> Iterator[Variant]:
     slowest = min(socket.ghz for socket in server.resolved.sockets)
-    for share in (0.66, 0.4):
+    for share in (0.7, 0.45, 0.3):
         ghz = round(slowest * share, 2)
-        yield Variant(f"the CPUs run at {ghz:g} GHz", {"server.sockets.*.ghz": ghz})
+        yield Variant(f"the CPUs run at {ghz:g} GHz", {"server.sockets.*.ghz": ghz}, "clock")
     latency_us = server.resolved.stack.latency.value / 1e6
-    for further in (30, 80):
+    for further in (20, 50, 130):
         yield Variant(f"idle CPUs take {further} us to wake up",
-                      {"server.stack.latency": f"{latency_us + further:g} us"})  # fmt: skip
+                      {"server.stack.latency": f"{latency_us + further:g} us"}, "idle")  # fmt: skip
 
 
 def _interrupts(server: Server) -> Iterator[Variant]:
@@ -201,7 +209,8 @@ def _interrupts(server: Server) -> Iterator[Variant]:
     for cores in (1, 2, 4):
         rate = cores * server.resolved.sockets[0].ghz * 1e9 / cycles
         name = "one core takes" if cores == 1 else f"{cores} cores take"
-        yield Variant(f"{name} all interrupts", {"workload.*.limits": {"iops": f"{rate:.0f}/s"}})
+        yield Variant(f"{name} all interrupts", {"workload.*.limits": {"iops": f"{rate:.0f}/s"}},
+                      "cores")  # fmt: skip
 
 
 def _scheduler(server: Server) -> Iterator[Variant]:
@@ -210,29 +219,31 @@ def _scheduler(server: Server) -> Iterator[Variant]:
         for name, rate in (("mq-deadline", 600_000), ("bfq", 200_000)):
             if fastest > rate:
                 yield Variant(f"the I/O scheduler is {name}",
-                              {"drives.*.profile.commands": f"{rate}/s"})  # fmt: skip
+                              {"drives.*.profile.commands": f"{rate}/s"}, "lock")  # fmt: skip
 
 
 def _slow_drives(server: Server) -> Iterator[Variant]:
     drives = server.resolved.drives
     profile, last = drives[-1].profile, drives[-1].name
     if len(drives) > 1:
-        for factor in (2.0, 4.0):
+        for factor in (1.5, 3.0, 6.0):
             reads, writes = profile.read.die.value * factor, profile.write.program.value * factor
             yield Variant(f"one drive ({last}) is {factor:g} times as slow", server.last_profile(
                 read={"die": f"{reads / 1e6:g} us"}, write={"program": f"{writes / 1e6:g} us"}
-            ))  # fmt: skip
-        yield Variant(f"one drive ({last}) answers 200 us late", server.last_drive(delay="200 us"))
+            ), "dies")  # fmt: skip
+        for late in (100, 300):
+            change = server.last_drive(delay=f"{late} us")
+            yield Variant(f"one drive ({last}) answers {late} us late", change, "delay")
     for share in (0.5, 0.25):
         less = {"commands": f"{profile.commands.value * share:.0f}/s",
                 "read_bandwidth": f"{profile.read_bandwidth.value * share:.0f} B/s",
                 "write_bandwidth": f"{profile.write_bandwidth.value * share:.0f} B/s"}  # fmt: skip
         if len(drives) > 1:
             change = server.last_profile(**less)
-            yield Variant(f"one drive ({last}) throttles to {share:.0%}", change)
+            yield Variant(f"one drive ({last}) throttles to {share:.0%}", change, "one")
         if len({d.profile.name for d in drives}) == 1:
             change = {f"drives.*.profile.{key}": value for key, value in less.items()}
-            yield Variant(f"all drives throttle to {share:.0%}", change)
+            yield Variant(f"all drives throttle to {share:.0%}", change, "all")
 
 
 def _fresh(server: Server) -> Iterator[Variant]:
@@ -248,7 +259,8 @@ def _worn(server: Server) -> Iterator[Variant]:
         for factor in (2.0, 4.0):
             program = profile.write.program.value * factor
             yield Variant(f"writes are programmed {factor:g} times as slowly",
-                          {"drives.*.profile.write.program": f"{program / 1e6:g} us"})  # fmt: skip
+                          {"drives.*.profile.write.program": f"{program / 1e6:g} us"},
+                          "worn")  # fmt: skip
 
 
 def _cut(server: Server) -> Iterator[Variant]:
@@ -320,7 +332,7 @@ MISTAKES: Final = (
             _if(lambda s: True, {
                 "something else uses 30% of the CPUs": {"server.background": 0.3},
                 "something else uses 60% of the CPUs": {"server.background": 0.6},
-            })),
+            }, "load")),
     # Drives
     Mistake("scheduler", OCCASIONAL,
             "cat /sys/block/*/queue/scheduler", "echo none > /sys/block/NAME/queue/scheduler",
@@ -381,7 +393,7 @@ MISTAKES: Final = (
                 f"there is a bitmap with regions of {chunk}":
                     {"volume.*.bitmap": {"kind": "internal", "chunk": chunk}}
                 for chunk in ("64 MiB", "1 MiB", "64 KiB")
-            })),
+            }, "regions")),
     Mistake("workers", OCCASIONAL,
             "cat /sys/block/md*/md/group_thread_cnt", "echo 8 > /sys/block/mdX/md/group_thread_cnt",
             "github scopedog/mdraid: 54k without, 375k with 11 workers",
@@ -417,7 +429,7 @@ MISTAKES: Final = (
     Mistake("controller-cache", OCCASIONAL,
             "storcli /c0/vall show: WT; battery state", "replace the battery; write-back",
             "HP Smart Array controllers and basic RAID performance factors, p. 3 and 6",
-            _if(lambda s: bool(s.resolved.volumes), {
+            _if(lambda s: s.has_writes and s.has_cache, {
                 "the controller's write cache is off": {"volume.*.engine.cache": "0 B"},
             })),
 )  # fmt: skip

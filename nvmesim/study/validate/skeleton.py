@@ -113,9 +113,12 @@ def set_of_rows(folder: Path, scenario: Scenario, captures: Captures) -> list[Pa
 
     InputError if no row states its load; rows that do not are left out, and counted in set.toml.
     """
-    from nvmesim.study.diagnosis.evidence import rows_of
+    from nvmesim.scenario.resolve import resolve
+    from nvmesim.study.diagnosis.evidence import on_drives, rows_of
 
-    rows, left_out = rows_of(captures)
+    found, left_out = rows_of(captures)
+    server = resolve(scenario)
+    rows = [on_drives(row, server) for row in found]
     name = _made(folder)
     labels = [f"{number}: {row.label}" for number, row in enumerate(rows, 1)]
     loads = [f"workload=[{toml_value(dict(row.workload))}]" for row in rows]

@@ -255,17 +255,16 @@ pages.design = () => {
   });
 };
 
-// Drive ---------------------------------------------------------------------------------------------
-pages.drive = () => {
+// Captures that are dropped or chosen; returns the list of their names at the app. --------------------
+function captures() {
   const MOST = 64 * 1024 * 1024;
   const files = [];
-  let profile = "";
 
   async function take(list) {
     problem("");
     const bad = [];
     for (const file of list) {
-      if (file.size > MOST) { bad.push(`${file.name} is larger than 64 MiB; calibrate it with nvmesim calibrate`); continue; }
+      if (file.size > MOST) { bad.push(`${file.name} is larger than 64 MiB; give it to nvmesim on the command line`); continue; }
       busy(true, `reading ${file.name}`);
       try {
         const found = await ask(`api/upload?name=${encodeURIComponent(file.name)}`, file);
@@ -282,6 +281,15 @@ pages.drive = () => {
   dropped($("way-files"), take);
   $("files").addEventListener("change", async (event) => { await take([...event.target.files]); event.target.value = ""; });
   $("example").addEventListener("click", () => { $("points").value = $("points").placeholder; });
+  $("report").addEventListener("click", () => { location.href = `api/job/${current.answer}/report`; });
+  return files;
+}
+
+// Drive ---------------------------------------------------------------------------------------------
+pages.drive = () => {
+  const files = captures();
+  let profile = "";
+
   const way = () => document.querySelector("[name=way]:checked").value;
   const turn = () => {
     document.querySelectorAll(".way").forEach((box) => { box.hidden = box.id !== `way-${way()}`; });
@@ -303,7 +311,6 @@ pages.drive = () => {
     });
   });
   $("profile").addEventListener("click", () => save("drive.toml", profile));
-  $("report").addEventListener("click", () => { location.href = `api/job/${current.answer}/report`; });
   $("use").addEventListener("click", () => sessionStorage.setItem("use", sessionStorage.getItem("fitted")));
 };
 
@@ -473,6 +480,18 @@ pages.server = () => {
     } catch (error) { problem(error.message); }
   });
   $("open").addEventListener("click", () => { kept.design = $("toml").value; location.href = "design"; });
+};
+
+// Check ---------------------------------------------------------------------------------------------
+pages.check = async () => {
+  const files = captures();
+  $("check").addEventListener("submit", (event) => {
+    event.preventDefault();
+    $("outcome").hidden = true;
+    const what = $("points").value.trim() ? { points: $("points").value } : { files };
+    start("api/check", { ...what, toml: $("toml").value }, (state) => { $("outcome").hidden = state.state !== "done"; });
+  });
+  $("toml").value = kept.design || (await ask("api/design", {})).toml;
 };
 
 pages[document.body.dataset.page]();

@@ -1,0 +1,82 @@
+"""Published servers that were slow for a reason that is known, as their owners would have asked.
+
+The scenario is the server without its mistake; the rows are what was measured with it.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from nvmesim.capture.capture import Capture, Captures, Conditions, Measurement, OpResult
+from nvmesim.study.sweep.plan import put
+from nvmesim.units import parse_size
+
+PUBLISHED: Final = Path(__file__).parents[2] / "calibration" / "published"
+MODERN: Final = {"volume.0.kernel": "6.12"}
+
+
+@dataclass(frozen=True)
+class SlowServer:
+    """One published server."""
+
+    name: str
+    code: str
+    """Of the true cause."""
+    tables: Mapping[str, Any]
+    rows: tuple[tuple[float, str, int, int, float], ...]
+    """Read share, block size, jobs, depth, IOPS."""
+    raw: tuple[int, float, str, int, int, float] | None = None
+    """The same of so many drives without the array."""
+
+    def captures(self) -> Captures:
+        """Return its rows as a capture."""
+        level = self.tables.get("volume", [{}])[0].get("raid")
+        listed = [(None, level, row) for row in self.rows]
+        if self.raw is not None:
+            listed.append((self.raw[0], None, self.raw[1:]))
+        rows = []
+        for drives, raid, (read, size, jobs, depth, iops) in listed:
+            shares = {"read": read * iops, "write": (1 - read) * iops}
+            ops: Any = {op: OpResult(0, 0, rate, 0.0) for op, rate in shares.items() if rate}
+            rows.append(Measurement(
+                f"{size} {jobs} x {depth}",
+                Conditions(read_fraction=read, access="random", block_size=parse_size(size),
+                           jobs=jobs, iodepth=depth, direct=True, targets=drives, raid=raid),
+                ops))  # fmt: skip
+        return Captures((Capture(None, self.name, None, tuple(rows), len(rows)),))
+
+
+def _set(name: str, changes: Mapping[str, Any]) -> dict[str, Any]:
+    text = (PUBLISHED / name / "scenario.toml").read_text("utf-8")
+    return put({k: v for k, v in tomllib.loads(text).items() if k != "run"}, changes)
+
+
+def slow_servers() -> list[SlowServer]:
+    """Return all of them."""
+    rows, mirrors, bitmap = "pm1733-md-reads", "md-mirrors", "980pro-raid5-bitmap"
+    null_blk = {"server.sockets.0.cpu.cores": 16, "volume.0.group_thread_cnt": 16}
+    ten = {**MODERN, "volume.0.raid": "raid10"}
+    spare = {**MODERN, "drives.0.count": 12, "volume.0.spares": 1}
+    ramdisk = (1, 0.7, "4 KiB", 40, 64, 20_558_000.0)
+    return [
+        SlowServer("md reads, kernel 4.18", "kernel", _set(rows, spare),
+                   ((1.0, "4 KiB", 64, 128, 1_263_000),), (12, 1.0, "4 KiB", 64, 128, 16_000_000)),
+        SlowServer("md reads, kernel 5.14", "kernel", _set(rows, spare),
+                   ((1.0, "4 KiB", 64, 128, 5_332_000),), (12, 1.0, "4 KiB", 64, 128, 13_200_000)),
+        SlowServer("md RAID1, kernel 5.10", "kernel", _set(mirrors, MODERN),
+                   ((0.7, "4 KiB", 40, 64, 774_000),), ramdisk),
+        SlowServer("md RAID10, kernel 6.1", "kernel", _set(mirrors, ten),
+                   ((0.7, "4 KiB", 40, 64, 2_904_000),), ramdisk),
+        SlowServer("980 PRO, bitmap of 64 MiB", "bitmap", _set(bitmap, {}),
+                   ((0.0, "4 KiB", 1, 1, 174),), (1, 0.0, "4 KiB", 1, 1, 68_800)),
+        SlowServer("980 PRO, bitmap of 128 MiB", "bitmap", _set(bitmap, {}),
+                   ((0.0, "4 KiB", 1, 1, 175),), (1, 0.0, "4 KiB", 1, 1, 68_800)),
+        SlowServer("980 PRO, bitmap of 512 MiB", "bitmap", _set(bitmap, {}),
+                   ((0.0, "4 KiB", 1, 1, 285),), (1, 0.0, "4 KiB", 1, 1, 68_800)),
+        SlowServer("RAID6 without workers", "workers", _set("raid6-rows", null_blk),
+                   ((0.0, "4 KiB", 24, 32, 51_462),)),
+    ]  # fmt: skip
