@@ -130,7 +130,7 @@ def diagnosis_blocks(found: Diagnosis) -> list[Block]:
 
 
 def _compared(found: Diagnosis) -> Block:
-    rows = []
+    rows: list[list[str | Cell]] = []
     for row in found.rows:
         around, predicted = row.around, row.predicted
         off = f"{100 * (around.value / predicted.value - 1):+.0f} %"

@@ -262,6 +262,7 @@ class _Search:
         """Places of each row's figures among those of all rows."""
         self._is_rate = np.equal(self._scale.figure, "iops")
         self._healthy = log_ratios(self._rows, map(_figures, self._predicted))
+        loads: list[tuple[Change, Mapping[str, Any]]]
         loads = [({}, row.workload) for row in self._rows]
         plain = self._runs.figures(loads, "the server as it is")
         self._plain = log_ratios(self._rows, [found or {} for found in plain])
