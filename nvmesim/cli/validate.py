@@ -62,8 +62,8 @@ def validate(sets: tuple[str, ...], is_held_out: bool, write: bool) -> Answer:
 def _held_out(names: tuple[str, ...], *, write: bool) -> Answer:
     """Predict held-out rows of other sources, and say how near that came."""
     from nvmesim.show.blocks import table
+    from nvmesim.study.validate.coverage import HEADINGS, by_source, failures, groups, json_rows
     from nvmesim.study.validate.held_out import held_out
-    from nvmesim.study.validate.held_score import HEADINGS, by_source, failures, groups, json_rows
     from nvmesim.study.validate.learn import held_relearned, write_held_misses
 
     with progress_bar("predicting held-out rows") as progress:

@@ -7,13 +7,10 @@ the likelier one of them is slow.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 import numpy as np
-
-from nvmesim.array_types import Floats
 
 LATENCY: Final = "Wait for the slowest: latency"
 BUSY: Final = "Wait for the slowest: members at work"
@@ -34,30 +31,6 @@ CAPTIONS: Final = {
         "(dashed): what is missing is the wait for the slowest."
     ),
 }
-
-
-def mean_of_slowest(latencies: Sequence[float] | Floats, members: int) -> float:
-    """Mean of the slowest of *members* independent draws from *latencies*: exact, no sampling.
-
-    The i-th smallest of N is the largest of n draws with probability (i/N)^n - ((i-1)/N)^n.
-
-    >>> mean_of_slowest([1.0, 3.0], 1), mean_of_slowest([1.0, 3.0], 2)
-    (2.0, 2.5)
-    """
-    ordered = np.sort(np.asarray(latencies, np.float64))
-    below = np.arange(len(ordered) + 1) / len(ordered)
-    return float(ordered @ np.diff(below**members))
-
-
-def efficiency(latencies: Sequence[float] | Floats, members: int) -> float:
-    """Throughput of *members* that wait for one another over *members* times the mean of one.
-
-    Their latencies are independent draws from *latencies*; one request is outstanding.
-
-    >>> efficiency([1.0, 1.0], 8), efficiency([1.0, 3.0], 2)
-    (1.0, 0.8)
-    """
-    return float(np.mean(latencies)) / mean_of_slowest(latencies, members)
 
 
 @dataclass(frozen=True)

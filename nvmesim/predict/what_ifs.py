@@ -23,9 +23,8 @@ from nvmesim.measure.paired import MIN_PAIRED
 from nvmesim.measure.stations import Totals
 from nvmesim.measure.steady import Collector
 from nvmesim.model.host import served_in_turn
-from nvmesim.predict import array_upgrades as arrays
 from nvmesim.predict import bottleneck
-from nvmesim.predict import upgrades as servers
+from nvmesim.predict import upgrades as up
 from nvmesim.predict.pilots import of_drives
 from nvmesim.predict.prepare import Prepared, compiled, prepare
 from nvmesim.predict.result import CurvePoint
@@ -62,33 +61,30 @@ CURVE_POINTS: Final = 9
 
 BY_RESOURCE: Final[dict[str, tuple[ChangeFactory, ...]]] = {
     "cores": (
-        servers.one_more_core, servers.more_ghz, servers.twice_the_cores,
-        servers.twice_the_cores_and_threads,
+        up.one_more_core, up.more_ghz, up.twice_the_cores, up.twice_the_cores_and_threads,
     ),
-    "threads": (servers.twice_the_threads, servers.more_ghz, servers.one_file_a_thread),
-    "dies": (servers.one_more_drive, servers.twice_the_dies),
-    "channels": (servers.one_more_drive, servers.twice_the_dies),
-    "commands": (servers.one_more_drive, servers.twice_the_commands),
-    "rounds": (servers.one_more_drive,),
-    "read_bandwidth": (servers.one_more_drive, servers.twice_the_bandwidth),
-    "write_bandwidth": (servers.one_more_drive, servers.twice_the_bandwidth),
-    "program": (servers.one_more_drive, servers.twice_the_buffer),
-    "buffer": (servers.one_more_drive, servers.twice_the_buffer),
-    "port": (servers.faster_ports, servers.one_more_drive),
-    "uplink": (servers.wider_uplinks,),
-    "adapter-commands": (servers.more_commands_through_adapters, servers.wider_uplinks),
-    "interconnect": (servers.one_more_interconnect, servers.near_the_drives),
-    "memory": (servers.twice_the_memory, servers.near_the_drives),
-    "section": (servers.near_the_drives, servers.one_more_interconnect),
-    "guest-section": (servers.more_threads_of_a_virtual_disk,),
-    "sq-threads": (servers.twice_the_threads, servers.more_ghz),
-    "engine": (arrays.shorter_serial_section,),
-    "engine-lock": (arrays.newer_kernel, arrays.two_arrays, arrays.no_bitmap),
-    "bitmap-file": (arrays.no_bitmap,),
+    "threads": (up.twice_the_threads, up.more_ghz, up.one_file_a_thread),
+    **dict.fromkeys(("dies", "channels"), (up.one_more_drive, up.twice_the_dies)),
+    "commands": (up.one_more_drive, up.twice_the_commands),
+    "rounds": (up.one_more_drive,),
+    **dict.fromkeys(("read_bandwidth", "write_bandwidth"),
+                    (up.one_more_drive, up.twice_the_bandwidth)),
+    **dict.fromkeys(("program", "buffer"), (up.one_more_drive, up.twice_the_buffer)),
+    "port": (up.faster_ports, up.one_more_drive),
+    "uplink": (up.wider_uplinks,),
+    "adapter-commands": (up.more_commands_through_adapters, up.wider_uplinks),
+    "interconnect": (up.one_more_interconnect, up.near_the_drives),
+    "memory": (up.twice_the_memory, up.near_the_drives),
+    "section": (up.near_the_drives, up.one_more_interconnect),
+    "guest-section": (up.more_threads_of_a_virtual_disk,),
+    "sq-threads": (up.twice_the_threads, up.more_ghz),
+    "engine": (up.shorter_serial_section,),
+    "engine-lock": (up.newer_kernel, up.two_arrays, up.no_bitmap),
+    "bitmap-file": (up.no_bitmap,),
     "engine-threads": (
-        arrays.eight_workers, arrays.two_arrays, arrays.newer_kernel, arrays.larger_stripe_cache,
+        up.eight_workers, up.two_arrays, up.newer_kernel, up.larger_stripe_cache,
     ),
-    "volume-limit": (servers.twice_the_volume_limits, servers.one_more_drive),
+    "volume-limit": (up.twice_the_volume_limits, up.one_more_drive),
 }  # fmt: skip
 """Changes to try for each `StationInfo.resource`, most to the point first."""
 
@@ -105,19 +101,19 @@ def choose(
     would change.
     """
     pools = served_in_turn(scenario)
-    makers: list[ChangeFactory] = [arrays.smaller_records]
+    makers: list[ChangeFactory] = [up.smaller_records]
     if stop is not None:
         makers += BY_RESOURCE.get(stop.info.resource, ())
     elif pools:
-        makers += [arrays.more_at_a_drive, servers.twice_the_threads]
+        makers += [up.more_at_a_drive, up.twice_the_threads]
     else:
-        makers += [servers.twice_the_outstanding, arrays.larger_stripe_cache]
+        makers += [up.twice_the_outstanding, up.larger_stripe_cache]
     if any(f.info.resource == "interconnect" and f.utilization > 0 for f in stations):
         makers = [*makers[:2], *BY_RESOURCE["interconnect"]]
     resources = dict.fromkeys(f.info.resource for f in stations if f is not stop)
     for resource in [r for r in resources if r in BY_RESOURCE][:3]:
         makers += [m for m in BY_RESOURCE[resource] if m(scenario) is not None][:1]
-    makers.append(servers.twice_the_threads if pools else servers.twice_the_outstanding)
+    makers.append(up.twice_the_threads if pools else up.twice_the_outstanding)
     made = (maker(scenario) for maker in dict.fromkeys(makers))
     return [change for change in made if change is not None][:MOST]
 

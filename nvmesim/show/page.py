@@ -129,7 +129,8 @@ def _environment() -> Environment:
     made.filters["n"] = lambda value: f"{value:.2f}".rstrip("0").rstrip(".")
     made.globals.update(
         html=html, plural=plural, anchor=_anchor, heading=_heading, lines=_lines, percent=percent,
-        figures_of=_figures_of, text_width=_text_width, fitted=_fitted, palette=palette,
+        figures_of=_figures_of, fitted=_fitted, palette=palette,
+        text_width=lambda text, size: len(text) * size * GLYPH,
         load_colour=palette.load_colour, load_legend=palette.load_legend,
     )  # fmt: skip
     return made
@@ -166,11 +167,6 @@ def _lines(text: str) -> Markup:
     """*text* with its line breaks, and nothing else that steers."""
     lines = text.replace("\r\n", "\n").replace("\t", "    ").split("\n")
     return Markup("\n").join(one_line(line) for line in lines)
-
-
-def _text_width(text: str, size: float) -> float:
-    """Width that *text* may need at font size *size*."""
-    return len(text) * size * GLYPH
 
 
 def _fitted(text: str, width: float, size: float) -> str:

@@ -118,7 +118,9 @@ def picture(result: Result) -> str:
     rows = {key: drive_rows(drives, result, load) for key, drives in _hung(scenario).items()}
     n = sum(map(len, rows.values()))
     row = 26.0 if n <= 12 else 22.0 if n <= 32 else 18.0
-    bows = _distant(scenario)[:MOST_BOWS]
+    joined_sockets = range(len(scenario.sockets) if scenario.interconnect else 0)
+    # Pairs that are not drawn next to each other.
+    bows = [(a, b) for a in joined_sockets for b in joined_sockets[a + 2 :]][:MOST_BOWS]
     left = MARGIN + 24.0 * len(bows)
     cards = left + SOCKET_WIDTH + 170.0
     drives_x = cards + ADAPTER_WIDTH + 90.0 if scenario.adapters else cards
@@ -135,7 +137,8 @@ def picture(result: Result) -> str:
         socket_width=SOCKET_WIDTH, adapter_width=ADAPTER_WIDTH, header=HEADER,
         adapter_x=cards if scenario.adapters else None, interconnect=scenario.interconnect,
         shared=[(engines.get(k, k), v) for k, v in load["shared"].items()][:5],
-        thickness=_thickness(scenario, row), links=_links(scenario), link_words=_link_words,
+        thickness=_thickness(scenario, row), links=_links(scenario),
+        link_words=lambda link: f"{link}, {link.raw_bytes_per_s / 1e9:.3g} GB/s",
         label=f"Server of {result.scenario}: {len(scenario.drives)} drives, load on each link",
     )  # fmt: skip
     return re.sub(r">\s+<", "><", svg).strip()
@@ -296,13 +299,3 @@ def _links(scenario: ResolvedScenario, most: int | None = 4) -> list[Link]:
     if scenario.interconnect:
         links.add(scenario.interconnect.link)
     return sorted(links, key=lambda link: link.raw_bytes_per_s)[:most]
-
-
-def _link_words(link: Link) -> str:
-    return f"{link}, {link.raw_bytes_per_s / 1e9:.3g} GB/s"
-
-
-def _distant(scenario: ResolvedScenario) -> list[tuple[int, int]]:
-    """Pairs of sockets that are not drawn next to each other."""
-    n = len(scenario.sockets) if scenario.interconnect else 0
-    return [(a, b) for a in range(n) for b in range(a + 2, n)]

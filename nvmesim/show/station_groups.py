@@ -81,36 +81,27 @@ def _common_words(names: Sequence[str]) -> int:
 def equal_members(result: Result) -> dict[str, list[MemberStats]]:
     """Name -> drives: each alone or, of many, with its equals; one being rebuilt has none."""
     rebuilt = "" if result.rebuild is None else result.rebuild.drive
+
+    def figures(member: MemberStats) -> tuple[float, ...]:
+        return member.utilization, member.reads_per_request, member.writes_per_request
+
+    def is_equal(one: MemberStats, other: MemberStats) -> bool:
+        pairs = zip(figures(one), figures(other), strict=True)
+        return rebuilt not in (one.name, other.name) and all(
+            abs(a - b) <= EQUAL * max(a, b) for a, b in pairs
+        )
+
     groups: list[list[MemberStats]] = []
     for member in result.members:
-        own = next(
-            (
-                g
-                for g in groups
-                if len(result.members) >= FOLDED
-                and rebuilt not in (member.name, g[0].name)
-                and _is_equal(g[0], member)
-            ),
-            None,
-        )
+        folded = groups if len(result.members) >= FOLDED else []
+        own = next((group for group in folded if is_equal(group[0], member)), None)
         if own is None:
             groups.append([member])
         else:
             own.append(member)
-    return {_name(group, rebuilt): group for group in groups}
-
-
-def _name(group: Sequence[MemberStats], rebuilt: str | None) -> str:
-    """The name of one drive, or of the first and last of several."""
-    if len(group) > 1:
-        return f"{group[0].name} .. {group[-1].name}, {len(group)} drives"
-    return group[0].name + (", rebuilt" if group[0].name == rebuilt else "")
-
-
-def _is_equal(one: MemberStats, other: MemberStats) -> bool:
-    pairs = [
-        (one.utilization, other.utilization),
-        (one.reads_per_request, other.reads_per_request),
-        (one.writes_per_request, other.writes_per_request),
-    ]
-    return all(abs(a - b) <= EQUAL * max(a, b) for a, b in pairs)
+    found = {}
+    for group in groups:
+        first, last = group[0].name, group[-1].name
+        name = first + (", rebuilt" if first == rebuilt else "")
+        found[f"{first} .. {last}, {len(group)} drives" if len(group) > 1 else name] = group
+    return found

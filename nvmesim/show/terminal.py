@@ -88,7 +88,9 @@ def _part(block: b.Block, verbose: bool, width: int) -> Iterator[RenderableType]
         case b.Facts():
             yield _pairs(block.pairs, "dim")
         case b.Ranges():
-            yield _pairs(((r.name, _range(r, block.top(r))) for r in block.rows), "dim")
+            yield _pairs(((r.name, f"{bar(r, block.top(r))}  {r.text}"
+                           + (f"   : {r.limit_text}" if r.limit_text else ""))
+                          for r in block.rows), "dim")  # fmt: skip
         case b.Warnings() if block.lines:
             yield _pairs((("warning", line) for line in block.lines), "yellow")
         case b.Bullets():
@@ -100,12 +102,6 @@ def _part(block: b.Block, verbose: bool, width: int) -> Iterator[RenderableType]
             yield from _parts(list(block.blocks), verbose, width)
         case b.Section() if block.on_terminal:
             yield from _parts(list(block.blocks), verbose, width)
-
-
-def _range(row: b.Range, top: float) -> str:
-    """An interval as a bar, and its words."""
-    goal = f"   : {row.limit_text}" if row.limit_text else ""
-    return f"{bar(row, top)}  {row.text}{goal}"
 
 
 def bar(row: b.Range, top: float, width: int = BAR) -> str:
@@ -145,18 +141,15 @@ def _table(shown: b.Table, width: int) -> Grid:
     gap = 3 if width >= NARROWEST else 1
     grid = Grid(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="dim")
     for number, column in enumerate(shown.columns):
-        heading = f"{column.name} {column.unit}".strip()
+        widest = max(len(row[number].text) for row in shown.rows)
         grid.add_column(
-            plain(heading), justify="left" if column.is_left else "right",
-            no_wrap=number > 0 and not _is_long(shown, number), overflow="fold",
-            min_width=None if number else min(FIRST, max(len(r[0].text) for r in shown.rows)),
+            plain(f"{column.name} {column.unit}".strip()),
+            justify="left" if column.is_left else "right",
+            # Long texts may take several lines.
+            no_wrap=number > 0 and not (column.is_left and widest > 24), overflow="fold",
+            min_width=None if number else min(FIRST, widest),
         )  # fmt: skip
     for number, row in enumerate(shown.rows):
         cells = (plain(f"{c.text} {c.small}".strip()) for c in row)
         grid.add_row(*cells, style=_STYLES.get(shown.look(number), ""))
     return grid
-
-
-def _is_long(shown: b.Table, column: int) -> bool:
-    """True if a column of texts has one that may take several lines."""
-    return shown.columns[column].is_left and any(len(r[column].text) > 24 for r in shown.rows)

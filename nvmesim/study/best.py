@@ -104,6 +104,13 @@ class StateAnswer:
         known = None if self.result is None else self.result.rebuild
         return None if known is None or math.isinf(known.hours) else known.hours
 
+    @property
+    def when(self) -> str:
+        """Its state as an adverb."""
+        hours = "" if self.rebuild_hours is None else f" ({self.rebuild_hours:.2g} h)"
+        return {"healthy": "healthy", "degraded": "with a drive failed",
+                "rebuilding": f"while it rebuilds{hours}"}[self.state]  # fmt: skip
+
     def to_json(self) -> dict[str, Any]:
         """Return the object of `best --json`."""
         measured: dict[str, Any] = dict.fromkeys(
@@ -182,7 +189,7 @@ class Best(Drawable):
         found = self.best
         if found is None:
             return self._nearest()
-        rates = ", ".join(f"{format_iops(s.iops or 0)} {_when(s)}" for s in found.states)
+        rates = ", ".join(f"{format_iops(s.iops or 0)} {s.when}" for s in found.states)
         least = min((s.probability or 0.0 for s in found.states), default=0.0)
         return f"{found.name}: {rates}, with {self.goal.words()} ({least:.0%} sure at least)"
 
@@ -215,13 +222,6 @@ class Best(Drawable):
             "designs": [d.to_json() for d in self.designs],
             "notes": list(self.notes),
         }  # fmt: skip
-
-
-def _when(answer: StateAnswer) -> str:
-    if answer.state != "rebuilding":
-        return "healthy" if answer.state == "healthy" else "with a drive failed"
-    hours = answer.rebuild_hours
-    return "while it rebuilds" + (f" ({hours:.2g} h)" if hours is not None else "")
 
 
 def best(

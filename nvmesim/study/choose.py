@@ -203,10 +203,6 @@ class Choice(Charted):
         """Others that meet it, best first."""
         return [c for c in self.candidates if c.state == "runner-up"]
 
-    def named(self, candidate: Candidate) -> str:
-        """Its values in words."""
-        return candidate.name
-
     def frame(self) -> pl.DataFrame:
         """One row a candidate, the chosen first: values, state, reason, figures, results."""
         parts = [

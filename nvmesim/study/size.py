@@ -202,7 +202,17 @@ def size_cpu(
         smt_ghz=smt * load.iops / 1e6,
         cycles_per_io=load.cycles(1 - utilization),
         reason=_reason(load, rule, smt),
-        cpus=tuple(sorted(answers, key=_rank)),
+        cpus=tuple(
+            sorted(
+                answers,
+                key=lambda a: (
+                    not a.carries,
+                    0.0 if a.carries else max(a.logical_utilization, a.physical_utilization),
+                    a.ghz,
+                    a.name,
+                ),
+            )
+        ),  # those that carry the load, the fewest GHz first; then the nearest
     )
 
 
@@ -277,12 +287,6 @@ def _answer(load: Demand, cpu: CpuProfile, sockets: int) -> CpuAnswer:
     carries = physical < 1 and logical <= load.utilization + MARGIN
     margin = load.utilization - logical
     return CpuAnswer(cpu.name, sockets, ghz, rule, logical, physical, most, carries, margin)
-
-
-def _rank(answer: CpuAnswer) -> tuple[bool, float, float, str]:
-    """Those that carry the load, the fewest GHz first; then the others, the nearest first."""
-    misses = 0.0 if answer.carries else max(answer.logical_utilization, answer.physical_utilization)
-    return not answer.carries, misses, answer.ghz, answer.name
 
 
 def _reason(load: Demand, rule: float, smt: float) -> str:

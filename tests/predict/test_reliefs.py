@@ -229,7 +229,7 @@ def test_more_cores_are_tried_with_more_threads_where_each_thread_has_a_cpu() ->
     assert reliefs.twice_the_cores(many) is not None
 
 
-@pytest.mark.parametrize("make", [m for m in ALL if "bitmap" not in m.__name__])
+@pytest.mark.parametrize("make", [m for m in ALL if m is not reliefs.no_bitmap])
 def test_the_setting_of_a_change_is_the_change(make: Any) -> None:
     """The scenario file with those keys resolves to the changed scenario, where there are any."""
     from nvmesim.study.sweep.plan import put

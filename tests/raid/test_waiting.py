@@ -11,7 +11,6 @@ from nvmesim.catalog.load import get
 from nvmesim.catalog.profile import EmpiricalLatencies
 from nvmesim.catalog.quantity import Quantity
 from nvmesim.predict.straggler_runs import scaling, study
-from nvmesim.predict.stragglers import efficiency, mean_of_slowest
 from nvmesim.scenario.resolve import resolve
 from nvmesim.show.charts.requests import waiting_charts
 from tests.raid.volumes import scenario
@@ -67,6 +66,20 @@ def ssd_of_2014(n=20_000, seed=1):
     base = rng.gamma(2500.0, 1200 / 2500, n)
     stalled = rng.random(n) < 0.0022
     return np.where(stalled, 512 * 1024 / 50e6 * 1e6 * 0.8, base)
+
+
+def mean_of_slowest(latencies, members):
+    """Mean of the slowest of *members* independent draws from *latencies*: exact, no sampling.
+
+    The i-th smallest of N is the largest of n draws with probability (i/N)^n - ((i-1)/N)^n.
+    """
+    below = np.arange(len(latencies) + 1) / len(latencies)
+    return float(np.sort(latencies) @ np.diff(below**members))
+
+
+def efficiency(latencies, members):
+    """Throughput of *members* that wait for one another over *members* times the mean of one."""
+    return float(np.mean(latencies)) / mean_of_slowest(latencies, members)
 
 
 def test_the_mean_of_the_slowest_is_what_resampling_tends_to():

@@ -11,7 +11,7 @@ import altair as alt
 import pytest
 
 from nvmesim.show.charts import result as charts
-from nvmesim.show.charts.base import log_ticks
+from nvmesim.show.charts.base import FEWEST_BEYOND, log_ticks
 from nvmesim.show.charts.designs import _at_ends
 from nvmesim.show.charts.requests import request_timeline
 from nvmesim.show.charts.sweep import heat, scaling
@@ -61,7 +61,7 @@ def test_the_cdf_ends_where_samples_are_too_few(example):
     spec = charts.latency_cdf(example).to_dict()
     n = int(example.total.latency.bin_count.sum())
     nines = [row["nines"] for row in rows(spec) if "which" not in row]
-    assert max(nines) <= math.log10(n / charts.FEWEST_BEYOND) + 1e-3
+    assert max(nines) <= math.log10(n / FEWEST_BEYOND) + 1e-3
     assert max(nines) > 4
 
 

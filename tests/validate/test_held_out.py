@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
+from dataclasses import asdict
 
 import pytest
 
 from nvmesim.errors import InputError
-from nvmesim.study.validate.coverage import CoveredRow, coverage
+from nvmesim.study.validate.coverage import CoveredRow, coverage, failures, groups, json_rows
 from nvmesim.study.validate.held_cases import COLUMNS, HeldCase, HeldRow, find_cases, ruler, splits
 from nvmesim.study.validate.held_out import CaseAnswer, answer_case, planned
-from nvmesim.study.validate.held_score import failures, groups, json_rows
 
 
 def row(jobs: int, depth: int, iops: float, line: int = 0, **cells: str) -> HeldRow:
@@ -28,8 +28,8 @@ def test_every_row_is_asked_or_counted_with_a_reason() -> None:
     for case in find_cases():
         plan = planned(case)
         reached = {r.line for s in plan.splits for r in (*s.fitted, *s.asked)}
-        refused = {u.row.line for u in plan.unasked}
-        assert all(u.why for u in plan.unasked)
+        refused = {row.line for row, _ in plan.unasked}
+        assert all(why for _, why in plan.unasked)
         assert not reached & refused
         assert reached or refused
         for split in plan.splits:
@@ -97,7 +97,7 @@ def test_a_case_is_fitted_predicted_and_kept_as_json() -> None:
     answer = answer_case(drive(*rows))
     assert answer.fits == 3
     assert {p.split for p in answer.predictions} == {"2 rows", "3 rows", "2 small rows"}
-    assert CaseAnswer.from_json(answer.to_json()).predictions[0].low > 0
+    assert CaseAnswer.from_json(asdict(answer)).predictions[0].low > 0
     found = {g.name.strip(): g.found for g in groups([answer])}
     assert found["throughputs"].error < 0.5
     assert all(line["crps"] >= 0 for line in json_rows([answer]))

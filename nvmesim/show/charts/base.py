@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import html
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeAlias, cast
 
 import altair as alt
+import numpy as np
 
+from nvmesim.array_types import Ints
 from nvmesim.errors import InputError
 from nvmesim.files import written
 from nvmesim.show import palette
@@ -26,10 +28,9 @@ LOG_LABELS: Final = "datum.value >= 1 ? format(datum.value, ',') : format(datum.
 PERCENT_LABELS: Final = "format(100 * datum.value, '~g') + ' %'"
 LEGEND_COLUMNS: Final = 6
 """Of more entries a legend takes another line."""
+_NINES: Final = ("0", "90", "99", "99.9", "99.99", "99.999")
 TAIL_LABELS: Final = (
-    "datum.value == 0 ? '0 %' : datum.value == 1 ? '90 %' : datum.value == 2 ? '99 %' : "
-    "datum.value == 3 ? '99.9 %' : datum.value == 4 ? '99.99 %' : datum.value == 5 ? '99.999 %' : "
-    "'99.9999 %'"
+    "".join(f"datum.value == {i} ? '{p} %' : " for i, p in enumerate(_NINES)) + "'99.9999 %'"
 )
 PASSED: Final = 0.98
 """A bound belongs to the demands at one load: where the simulated curve passes it, it does not hold
@@ -106,14 +107,19 @@ def nothing(words: str) -> Drawing:
 
 # A chart is rows, axes, series and marks ----------------------------------------------------------
 
-Rows: TypeAlias = Sequence[Mapping[str, Any]]
+Rows: TypeAlias = list[dict[str, Any]]
+FEWEST_BEYOND: Final = 10
+"""A tail is drawn, and compared, as far as this many samples lie beyond it."""
+FIRST_SHARE: Final = 0.002
+"""The fastest few per mille are a flat line that only stretches the axis."""
 NUMBER: Final = ",.4~g"
 """Format of numbers in tips."""
 
 
 def mark(
-    kind: str, rows: Rows, *encoding: Any, tips: Sequence[alt.Tooltip] | None = None, **look: Any
-) -> alt.Chart:
+    kind: str, rows: Sequence[Mapping[str, Any]], *encoding: Any,
+    tips: Sequence[alt.Tooltip] | None = None, **look: Any,
+) -> alt.Chart:  # fmt: skip
     """Marks of a *kind* ("line", "point", "bar", "rule", "text", ...), one for each row or series.
 
     >>> mark("rule", [{"x": 1}], alt.X("x:Q")).to_dict()["mark"]["type"]
@@ -223,16 +229,14 @@ def series(
     is_shown = len(unique) > 1 if shown is None else shown
     how: dict[str, Any] = {"sort": unique, "legend": alt.Legend(**key) if is_shown else None}
 
-    def scale(choices: Sequence[Any]) -> alt.Scale:
-        return alt.Scale(
-            domain=unique, range=[choices[i % len(choices)] for i, _ in enumerate(unique)]
-        )
+    def encoding(kind: Callable[..., Any], choices: Sequence[Any]) -> Any:
+        used = [choices[i % len(choices)] for i, _ in enumerate(unique)]
+        return kind(f"{field}:N", scale=alt.Scale(domain=unique, range=used), **how)
 
-    name = f"{field}:N"
     return Series(
-        alt.Color(name, scale=scale(colours), **how),
-        alt.StrokeDash(name, scale=scale([list(dash) for dash in dashes]), **how),
-        alt.Shape(name, scale=scale(shapes), **how),
+        encoding(alt.Color, colours),
+        encoding(alt.StrokeDash, [list(dash) for dash in dashes]),
+        encoding(alt.Shape, shapes),
     )
 
 
@@ -251,6 +255,23 @@ def level(
         drawn.append(mark("text", rows, axis, place, alt.Text("text:N"), fontSize=10, color=colour,
                           **look))  # fmt: skip
     return drawn
+
+
+def points_of_nines(
+    at_s: Iterable[float], counts: Sequence[int] | Ints, step: float
+) -> Iterator[dict[str, float]]:
+    """Points of a CDF on an axis of nines, -log10(1 - p), *step* or more apart: "us" and "nines".
+
+    *counts* are those of the bins at *at_s*.
+    """
+    below = np.cumsum(counts)
+    total, last = int(below[-1]), -math.inf
+    for value, count in zip(at_s, below.tolist(), strict=True):
+        if count >= FIRST_SHARE * total and total - count >= FEWEST_BEYOND:
+            nines = math.log10(total / (total - count))
+            if nines - last >= step:
+                yield {"us": rounded(float(value) * 1e6), "nines": round(nines, 4)}
+                last = nines
 
 
 def rounded(value: float) -> float:

@@ -16,6 +16,7 @@ from nvmesim.show.charts.base import (
     WIDTH,
     Column,
     Drawing,
+    Rows,
     column,
     layered,
     level,
@@ -31,8 +32,6 @@ from nvmesim.show.charts.sweep import beside
 from nvmesim.study.best import STATES, Best
 from nvmesim.study.choose import Choice
 from nvmesim.study.size import Sizing
-
-Rows = list[dict[str, Any]]
 
 # The largest load of each design ------------------------------------------------------------------
 
@@ -136,9 +135,9 @@ def choice_chart(choice: Choice) -> Drawing:
     what = choice.goal.objective.minimize
     title = {"price": f"price, {choice.goal.currency}", "power": "power, W"}.get(what, what)
     rows: Rows = [
-        {"name": choice.named(c), "state": CHOICE_STATES[c.state], "cost": rounded(c.cost(what)),
+        {"name": c.name, "state": CHOICE_STATES[c.state], "cost": rounded(c.cost(what)),
          "kiops": rounded(c.row["iops"] / 1e3), "why": c.reason, "strong": c.state == "chosen",
-         "label": f"chosen: {choice.named(c)}" if c.state == "chosen" else choice.named(c)}
+         "label": f"chosen: {c.name}" if c.state == "chosen" else c.name}
         for c in choice.candidates
         if c.state in CHOICE_STATES and c.row.get("iops") and c.cost(what) < float("inf")
     ]  # fmt: skip

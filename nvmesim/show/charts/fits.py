@@ -7,7 +7,7 @@ published sets: predicted against measured, and errors by what stopped.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import altair as alt
@@ -20,13 +20,16 @@ from nvmesim.calibrate.over_time.episodes import Episodes, episodes_of_requests
 from nvmesim.calibrate.points import Bins
 from nvmesim.show import palette
 from nvmesim.show.charts.base import (
+    FEWEST_BEYOND,
     NUMBER,
     Column,
     Drawing,
+    Rows,
     column,
     layered,
     level,
     mark,
+    points_of_nines,
     rounded,
     series,
     tips,
@@ -40,8 +43,6 @@ COLOURS: Final = (palette.READ, palette.WRITE, "#009e73", "#cc79a7", "#56b4e9", 
 PERCENTILE_COLOURS: Final = {"p50": palette.READ, "p99": palette.WRITE, "p99.9": palette.ACCENT}
 MOST_LINES: Final = 6
 CDF_POINTS: Final = 120
-FEWEST_BEYOND: Final = 10
-"""A measured tail is drawn, and compared, as far as this many requests lie beyond it."""
 FIGURES: Final = {"iops": "IOPS", "mean_s": "mean", "p50_s": "p50", "p99_s": "p99",
                   "p99.9_s": "p99.9"}  # fmt: skip
 BAND: Final = 10.0
@@ -49,6 +50,7 @@ BAND: Final = 10.0
 LEAST_TOP: Final = 25.0
 LINEAR_TOP: Final = 100.0
 """Up to so many per cent the axis is straight."""
+FASTER: Final = "share of requests that are faster"
 LEVELS: Final = 90
 SAMPLE_LEVELS: Final = 120
 WINDOWS: Final = 120
@@ -56,8 +58,6 @@ SCALES: Final[dict[Unit, tuple[float, str]]] = {
     "s": (1e6, "latency, µs"), "requests/s": (1e-3, "kIOPS"), "bytes/s": (1e-9, "GB/s"),
 }  # fmt: skip
 ROLES: Final = {"measured": "circle", "held out": "diamond", "not fitted": "cross"}
-
-Row = dict[str, Any]
 
 
 def chart(fit: DriveFit | StackFit) -> Column:
@@ -75,7 +75,13 @@ def all_charts(fit: DriveFit | StackFit) -> dict[str, Drawing]:
     found = {"Throughput against queue depth": _against_depth(rates, "kIOPS")}
     for name, group in groups.items():
         if sum(bool(j.point.percentiles_s) for j in group) > 1:
-            found[f"Latency against queue depth, {name}"] = _latency(group)
+            pairs = [
+                Pair(j, f"p{p:g}", value * 1e6, j.answer.percentiles_s.get(p, math.nan) * 1e6)
+                for j in group for p, value in j.point.percentiles_s.items()
+                if f"p{p:g}" in PERCENTILE_COLOURS
+            ]  # fmt: skip
+            title = f"Latency against queue depth, {name}"
+            found[title] = _against_depth(pairs, "latency, µs", PERCENTILE_COLOURS)
     for name, group in groups.items():
         if len({j.point.outstanding for j in group}) > 1:
             found[f"Residuals against queue depth, {name}"] = residuals_by_depth(group)
@@ -113,26 +119,22 @@ class Pair(NamedTuple):
     measured: float
     fitted: float
 
-
-def _latency(points: Sequence[Judged]) -> Drawing:
-    """Percentiles against requests in flight."""
-    pairs = [
-        Pair(j, f"p{p:g}", value * 1e6, j.answer.percentiles_s.get(p, math.nan) * 1e6)
-        for j in points for p, value in j.point.percentiles_s.items()
-        if f"p{p:g}" in PERCENTILE_COLOURS
-    ]  # fmt: skip
-    return _against_depth(pairs, "latency, µs", colours=PERCENTILE_COLOURS, log=True)
+    @property
+    def role(self) -> str:
+        """One of `ROLES`."""
+        if self.point.point.held_out:
+            return "held out"
+        return "measured" if self.point.used else "not fitted"
 
 
 def _against_depth(
-    pairs: Sequence[Pair], title: str, *, colours: Mapping[str, str] | None = None,
-    log: bool = False,
-) -> Drawing:  # fmt: skip
+    pairs: Sequence[Pair], title: str, colours: Mapping[str, str] | None = None
+) -> Drawing:
     """Dots where measured (hollow if not fitted), a line through what the profile does."""
     dots, line = (
         [
             {"depth": pair.point.point.outstanding, "of": pair.of, "y": rounded(value),
-             "role": _role(pair.point), "point": pair.point.point.name}
+             "role": pair.role, "point": pair.point.point.name}
             for pair in pairs if math.isfinite(value := getattr(pair, what))
         ] for what in ("measured", "fitted")
     )  # fmt: skip
@@ -143,7 +145,7 @@ def _against_depth(
     used = [r for r in ROLES if any(row["role"] == r for row in dots)]
     roles = series("role", used, shapes=[ROLES[r] for r in used])
     across = x("depth", "requests in flight", log2=[r["depth"] for r in dots], padding=14)
-    how = {"log": [row["y"] for row in [*dots, *line]], "padding": 12} if log else {}
+    how = {"log": [row["y"] for row in [*dots, *line]], "padding": 12} if colours else {}
     up = y("y", title, **how)
     shown = tips("point", "role", "of", f"y: {title}: {NUMBER}")
     return layered(
@@ -154,39 +156,30 @@ def _against_depth(
     )  # fmt: skip
 
 
-def _role(judged: Judged) -> str:
-    if judged.point.held_out:
-        return "held out"
-    return "measured" if judged.used else "not fitted"
-
-
 # Distributions ------------------------------------------------------------------------------------
 
 
 def _distribution(points: Sequence[Judged]) -> Drawing:
     """Share of requests that are faster, measured and fitted, for each point."""
-    rows: list[Row] = []
-    for j in points:
-        for what, bins in (("measured", j.point.bins), ("fitted", j.answer.bins)):
-            if bins is not None:
-                rows += [{"of": _shape(j), "what": what, **r} for r in _nines(bins)]
+    rows: Rows = [
+        {"of": _shape(j), "what": what, **point}
+        for j in points for what, bins in (("measured", j.point.bins), ("fitted", j.answer.bins))
+        if bins is not None for point in points_of_nines(bins.at_s, bins.count, 4 / CDF_POINTS)
+    ]  # fmt: skip
     return _nines_chart(rows, [_shape(j) for j in points], "; dashed: fitted")
 
 
 def distributions(tables: Mapping[str, Floats]) -> Drawing:
     """Share of requests that are faster, against latency: name -> seconds."""
-    rows: list[Row] = []
-    for name, samples in tables.items():
-        nines = nines_of(samples)
-        values = np.quantile(samples, 1 - 10.0**-nines)
-        rows += [
-            {"of": name, "what": name, "us": rounded(float(v) * 1e6), "nines": round(float(n), 4)}
-            for n, v in zip(nines, values, strict=True)
-        ]
+    rows: Rows = [
+        {"of": name, "what": name, "us": rounded(float(v) * 1e6), "nines": round(float(n), 4)}
+        for name, samples in tables.items() for nines in [nines_of(samples)]
+        for n, v in zip(nines, np.quantile(samples, 1 - 10.0**-nines), strict=True)
+    ]  # fmt: skip
     return _nines_chart(rows, list(tables), "")
 
 
-def _nines_chart(rows: Sequence[Row], names: Sequence[str], note: str) -> Drawing:
+def _nines_chart(rows: Rows, names: Sequence[str], note: str) -> Drawing:
     """Distributions of latency: rows of ``of``, ``what``, ``us`` and ``nines``."""
     look = series("of", names, colours=COLOURS, columns=6, shown=True)
     known = list(dict.fromkeys(r["what"] for r in rows))
@@ -194,25 +187,11 @@ def _nines_chart(rows: Sequence[Row], names: Sequence[str], note: str) -> Drawin
         domain=known, range=[[1, 0] if k.startswith("measured") else [5, 3] for k in known]
     ))  # fmt: skip
     across = x("us", f"latency, µs{note}", log=[r["us"] for r in rows])
-    up = y("nines", "share of requests that are faster", nines=True)
+    up = y("nines", FASTER, nines=True)
     return layered(
         mark("line", rows, across, up, look.colour, dashes, strokeWidth=2),
         height=280, says=f"Distribution of latency of {', '.join(names)}.",
     )  # fmt: skip
-
-
-def _nines(bins: Bins) -> Iterator[Row]:
-    """Points of the curve: a few hundred at most, none where too few requests lie beyond."""
-    cumulative = np.cumsum(bins.count)
-    total = int(cumulative[-1])
-    last = -1.0
-    for at, below in zip(bins.at_s, cumulative, strict=True):
-        if below < 0.002 * total or total - below < FEWEST_BEYOND:
-            continue
-        nines = math.log10(total / (total - below))
-        if nines - last >= 4 / CDF_POINTS:
-            yield {"us": rounded(float(at) * 1e6), "nines": round(nines, 4)}
-            last = nines
 
 
 def nines_of(samples: Floats) -> Floats:
@@ -226,31 +205,29 @@ def nines_of(samples: Floats) -> Floats:
 
 def residuals_by_depth(points: Sequence[Judged]) -> Drawing:
     """By how much each figure is off, against requests in flight; held-out points are hollow."""
-    rows: list[Row] = [
+    rows: Rows = [
         {"depth": j.point.outstanding, "of": FIGURES[key], "off": round(100 * off, 2),
          "held": j.point.held_out, "point": j.point.name}
         for j in points for key, off in j.residual.items() if key in FIGURES
     ]  # fmt: skip
     names = [name for name in FIGURES.values() if any(row["of"] == name for row in rows)]
     across = x("depth", "requests in flight", log2=[r["depth"] for r in rows], padding=14)
-    return _residual_chart(rows, names, across, f"Residuals of {', '.join(names)} against depth",
-                           dots=True)  # fmt: skip
+    return _residual_chart(rows, names, across, f"Residuals of {', '.join(names)} against depth")
 
 
 def residuals_of_distributions(points: Sequence[Judged]) -> Drawing:
     """By how much the latency is off at each percentile, a line a point."""
-    rows: list[Row] = []
+    rows: Rows = []
     for j in points[:MOST_LINES]:
-        if j.point.bins is None or j.answer.bins is None:
-            continue
-        least = min(j.point.bins.count.sum(), j.answer.bins.count.sum())
-        nines = np.linspace(0.05, np.log10(max(least / FEWEST_BEYOND, 10.0)), LEVELS)
-        rows += _off(nines, _quantiles(j.answer.bins, nines), _quantiles(j.point.bins, nines),
-                     _shape(j))  # fmt: skip
+        if j.point.bins is not None and j.answer.bins is not None:
+            least = min(j.point.bins.count.sum(), j.answer.bins.count.sum())
+            nines = np.linspace(0.05, np.log10(max(least / FEWEST_BEYOND, 10.0)), LEVELS)
+            fitted, measured = (_quantiles(b, nines) for b in (j.answer.bins, j.point.bins))
+            rows += _off(nines, fitted, measured, _shape(j))
     names = list(dict.fromkeys(row["of"] for row in rows))
-    across = x("nines", "share of requests that are faster", nines=True)
-    text = f"Residuals of the distribution at {', '.join(names)}"
-    return _residual_chart(rows, names, across, text)
+    across = x("nines", FASTER, nines=True)
+    return _residual_chart(rows, names, across,
+                           f"Residuals of the distribution at {', '.join(names)}")  # fmt: skip
 
 
 def residuals(measured: Floats, fitted: Floats) -> Drawing:
@@ -258,12 +235,12 @@ def residuals(measured: Floats, fitted: Floats) -> Drawing:
     nines = nines_of(measured)
     found, known = (np.quantile(samples, 1 - 10.0**-nines) for samples in (fitted, measured))
     worst = 100 * float(np.abs(found / known - 1).max())
-    across = x("nines", "share of requests that are faster", nines=True)
+    across = x("nines", FASTER, nines=True)
     return _residual_chart(_off(nines, found, known, "fitted"), ["fitted"], across,
                            f"Residuals of latency, at most {worst:.0f} %")  # fmt: skip
 
 
-def _off(nines: Floats, fitted: Floats, measured: Floats, of: str) -> list[Row]:
+def _off(nines: Floats, fitted: Floats, measured: Floats, of: str) -> Rows:
     return [
         {"nines": round(float(n), 4), "off": round(float(o), 2), "of": of}
         for n, o in zip(nines, 100 * (fitted / measured - 1), strict=True)
@@ -278,9 +255,7 @@ def _quantiles(bins: Bins, nines: Floats) -> Floats:
     return out
 
 
-def _residual_chart(
-    rows: Sequence[Row], names: Sequence[str], across: alt.X, says: str, *, dots: bool = False
-) -> Drawing:
+def _residual_chart(rows: Rows, names: Sequence[str], across: alt.X, says: str) -> Drawing:
     """Lines of residuals in per cent around zero, with the band of 10 % either way."""
     top = max(1.05 * max((abs(row["off"]) for row in rows), default=0.0), LEAST_TOP)
     # Nothing is cut off: what is far is drawn closer together.
@@ -292,7 +267,8 @@ def _residual_chart(
     held = alt.Shape("held:N", legend=None, scale=shapes)
     shown = tips("point", "of", "off: fitted / measured - 1, %: +.1f")
     # Held out or not is told apart without colours.
-    split = [(h, [r for r in rows if r["held"] == h]) for h in (False, True)] if dots else []
+    split = [(h, [r for r in rows if r.get("held") == h]) for h in (False, True)]
+    dots = any(some for _, some in split)
     return layered(
         mark("rect", [{"low": -BAND, "high": BAND}], alt.Y("low:Q"), alt.Y2("high:Q"),
              opacity=0.12),
@@ -311,7 +287,7 @@ def over_time(courses: Sequence[Course]) -> Drawing:
     """Means over time, a line a file; episodes shaded, a step down for good as a rule."""
     factor, title = SCALES[courses[0].unit]
     shown = courses[:MOST_LINES]
-    rows: list[Row] = [
+    rows: Rows = [
         {"s": rounded(float(t)), "of": c.label, "y": rounded(float(v) * factor)}
         for c in shown for t, v in zip(c.times_s, c.values, strict=True) if v > 0
     ]  # fmt: skip
@@ -323,13 +299,13 @@ def over_time(courses: Sequence[Course]) -> Drawing:
         {"s": rounded(a), "end": rounded(b), "of": c.label} for c in shown for a, b in c.episodes
     ]
     steps = [{"s": rounded(c.step_s), "of": c.label} for c in shown if c.step_s is not None]
-    layers = [mark("line", rows, across, y("y", title, **log), look.colour, strokeWidth=1.5)]
-    if spans:
-        area = mark("rect", spans, across, alt.X2("end:Q"), look.colour, opacity=0.18)
-        layers.insert(0, area)
-    if steps:
-        layers.append(mark("rule", steps, across, look.colour, strokeDash=[4, 3], strokeWidth=1.5))
-    return layered(*layers, height=220, says=f"Course over time of {', '.join(names)}")
+    area = mark("rect", spans, across, alt.X2("end:Q"), look.colour, opacity=0.18)
+    line = mark("line", rows, across, y("y", title, **log), look.colour, strokeWidth=1.5)
+    rule = mark("rule", steps, across, look.colour, strokeDash=[4, 3], strokeWidth=1.5)
+    return layered(
+        *([area] if spans else []), line, *([rule] if steps else []),
+        height=220, says=f"Course over time of {', '.join(names)}",
+    )  # fmt: skip
 
 
 def requests_over_time(
@@ -338,15 +314,12 @@ def requests_over_time(
     """Median and p99 of single requests in windows of time; episodes shaded."""
     edges = np.linspace(float(at_s[0]), float(at_s[-1]), min(WINDOWS, max(4, len(at_s) // 50)) + 1)
     window = np.clip(np.searchsorted(edges, at_s, side="right") - 1, 0, len(edges) - 2)
-    rows: list[Row] = []
-    for name, samples in tables.items():
-        for i, edge in enumerate(edges[:-1]):
-            part = samples[window == i]
-            if len(part) >= 5:
-                rows += [
-                    {"s": rounded(float(edge)), "of": f"{name} p{p}", "us": rounded(v * 1e6)}
-                    for p, v in zip((50, 99), np.percentile(part, (50, 99)).tolist(), strict=True)
-                ]
+    rows: Rows = [
+        {"s": rounded(float(edge)), "of": f"{name} p{p}", "us": rounded(v * 1e6)}
+        for name, samples in tables.items() for i, edge in enumerate(edges[:-1])
+        if len(part := samples[window == i]) >= 5
+        for p, v in zip((50, 99), np.percentile(part, (50, 99)).tolist(), strict=True)
+    ]  # fmt: skip
     names = [f"{name} p{percent}" for name in tables for percent in (50, 99)]
     dashes = [(1, 0) if n.startswith("measured") else (6, 3) for n in names]
     look = series("of", names, colours=COLOURS, dashes=dashes, columns=4, lines=True, shown=True)
@@ -375,22 +348,21 @@ def episodes_in(at_s: Floats, latency_s: Floats) -> Episodes | None:
 
 def score_charts(scores: Sequence[Score]) -> dict[str, tuple[Drawing, str]]:
     """Title -> (chart, caption), of those that there are rows for."""
-    rows: list[Row] = [
+    rows: Rows = [
         {"set": s.published.name, "row": line.row.config, "measured": line.row.measured,
-         "predicted": line.predicted.value, "low": line.predicted.low,
-         "high": line.predicted.high, "error": 100 * line.error, "stop": line.verdict,
+         "predicted": line.value.value, "low": line.value.low, "high": line.value.high,
+         "error": 100 * line.error, "stop": line.value.verdict,
          "role": line.row.role}
         for s in scores for line in s.lines
         if line.row.role != "input" and line.row.metric == "iops" and line.row.measured
     ]  # fmt: skip
-    targets = [row for row in rows if row["role"] == "target"]
     found = {}
     if rows:
         found["Predicted against measured, IOPS"] = (
             _against_measured(rows),
             "Both axes logarithmic; bars are 95 % intervals; the line is a perfect prediction.",
         )
-    if targets:
+    if targets := [row for row in rows if row["role"] == "target"]:
         across = x("error", "error of IOPS, %")
         worst = max(abs(row["error"]) for row in targets)
         drawn = layered(
@@ -399,13 +371,12 @@ def score_charts(scores: Sequence[Score]) -> dict[str, tuple[Drawing, str]]:
                  size=60, tips=tips("set", "row", "error: error, %: +.3~g")),
             height=220, says=f"Errors of IOPS of {len(targets)} targets, at most {worst:.3g} %.",
         )  # fmt: skip
-        found["Errors by what stopped the prediction"] = (
-            drawn, "Each dot is a target; what the simulator says is full there."
-        )  # fmt: skip
+        caption = "Each dot is a target; what the simulator says is full there."
+        found["Errors by what stopped the prediction"] = drawn, caption
     return found
 
 
-def _against_measured(rows: list[Row]) -> Drawing:
+def _against_measured(rows: Rows) -> Drawing:
     ends = [min(r["measured"] for r in rows) / 2, 2 * max(r["measured"] for r in rows)]
     scale = alt.Scale(type="log", domain=ends, clamp=True)
     across = alt.X("measured:Q", scale=scale, title="measured IOPS")

@@ -18,6 +18,7 @@ from nvmesim.show.charts.base import (
     NUMBER,
     PERCENT_LABELS,
     Drawing,
+    Rows,
     layered,
     level,
     mark,
@@ -42,7 +43,7 @@ def timeline(recorded: Timeline, requests: int | None = None) -> Drawing:
 
     No more lanes are drawn than can be seen.
     """
-    rows: list[dict[str, Any]] = []
+    rows: Rows = []
     lanes: dict[tuple[int, int], None] = {}
     for step in recorded.steps.iter_rows(named=True):
         lanes.setdefault((step["request"], step["command"]))
@@ -65,9 +66,17 @@ def request_timeline(steps: Sequence[Mapping[str, Any]]) -> Drawing:
     >>> request_timeline([step | {"arrive": 0.0, "start": 2.0, "depart": 60.0}]).description
     'Steps of 1 request in 1 lane, over 60 us.'
     """
-    rows = [_row(step) for step in steps]
-    if not rows:
+    if not steps:
         return nothing("no step was recorded")
+    rows: Rows = [
+        {"lane": f"request {step['request']}"
+         + (f", command {step['child']}" if int(step["child"]) > 0 else ""),
+         "station": step["station"], "kind": step["kind"],
+         **{name: round(float(step[name]), 3) for name in ("arrive", "start", "depart")},
+         "waits": rounded(step["start"] - step["arrive"]),
+         "served": rounded(step["depart"] - step["start"])}
+        for step in steps
+    ]  # fmt: skip
     lanes = list(dict.fromkeys(str(row["lane"]) for row in rows))
     kinds = [k for k in palette.KINDS if any(row["kind"] == k for row in rows)]
     look = series("kind", kinds, colours=[palette.KINDS[k] for k in kinds], shown=True)
@@ -90,19 +99,6 @@ def request_timeline(steps: Sequence[Mapping[str, Any]]) -> Drawing:
     )  # fmt: skip
 
 
-def _row(step: Mapping[str, Any]) -> dict[str, Any]:
-    child = int(step["child"])
-    request = f"request {step['request']}"
-    return {
-        "lane": request if child <= 0 else f"{request}, command {child}",
-        "station": step["station"],
-        "kind": step["kind"],
-        **{name: round(float(step[name]), 3) for name in ("arrive", "start", "depart")},
-        "waits": rounded(step["start"] - step["arrive"]),
-        "served": rounded(step["depart"] - step["start"]),
-    }
-
-
 # Members that wait for one another ----------------------------------------------------------------
 
 MOST_MEMBERS: Final = 4
@@ -115,14 +111,10 @@ def waiting_charts(waits: Waits | None) -> dict[str, Drawing]:
     """Title -> chart, of those that there is something to draw for."""
     if waits is None:
         return {}
-    found = {}
-    if waits.sizes:
-        found[LATENCY] = _latencies(waits)
-    if any(m.last > 0 for size in waits.sizes for m in size.members):
-        found[BUSY] = _at_work(waits)
-    if len(waits.scaling) > 1:
-        found[SCALING] = _scaling(waits)
-    return found
+    is_shared = any(m.last > 0 for size in waits.sizes for m in size.members)
+    charts = ((LATENCY, _latencies, bool(waits.sizes)), (BUSY, _at_work, is_shared),
+              (SCALING, _scaling, len(waits.scaling) > 1))  # fmt: skip
+    return {title: draw(waits) for title, draw, is_there in charts if is_there}
 
 
 def _shown(size: SizeWait, most: int = MOST_MEMBERS) -> dict[str, MemberWait]:
@@ -140,16 +132,17 @@ def _name(size: SizeWait, name: str) -> str:
 
 def _latencies(waits: Waits) -> Drawing:
     """Latencies of the members and of the volume, for each request size."""
-    found = []
+    rows: Rows = []
     for size in waits.sizes:
-        found += [(row, "member", m.latencies_s) for row, m in _shown(size).items()]
-        found.append((_name(size, waits.volume), "volume", size.volume_s))
-    rows = []
-    for row, what, latencies_s in found:
-        us = np.asarray(latencies_s) * 1e6
-        low, middle, high = map(float, np.quantile(us, [0.05, 0.5, 0.95]))
-        rows.append({"row": row, "what": what, "low": rounded(low), "middle": rounded(middle),
-                     "high": rounded(high), "mean": rounded(float(us.mean()))})  # fmt: skip
+        found = [(row, "member", m.latencies_s) for row, m in _shown(size).items()]
+        for row, what, latencies_s in (
+            *found,
+            (_name(size, waits.volume), "volume", size.volume_s),
+        ):
+            us = np.asarray(latencies_s) * 1e6
+            ends = zip(("low", "middle", "high"), np.quantile(us, [0.05, 0.5, 0.95]), strict=True)
+            rows.append({"row": row, "what": what, **{n: rounded(float(v)) for n, v in ends},
+                         "mean": rounded(float(us.mean()))})  # fmt: skip
     across = x("low", "latency, µs", log=[r[k] for r in rows for k in ("low", "high")], padding=8)
     up = y("row", names=[row["row"] for row in rows])
     look = series("what", ["member", "volume"], colours=[palette.READ, palette.ACCENT])
@@ -172,7 +165,7 @@ def _at_work(waits: Waits) -> Drawing:
     Sizes that no two members share are left out: nobody waits.
     """
     shared = [s for s in waits.sizes if any(m.last > 0 for m in s.members)]
-    rows: list[dict[str, Any]] = [
+    rows: Rows = [
         {"row": row, "busy": round(m.busy, 4), "all": 1, "last": round(m.last, 4),
          "text": f"{words.percent(m.busy)}, last in {words.percent(m.last)}"}
         for s in shared
@@ -195,7 +188,7 @@ def _at_work(waits: Waits) -> Drawing:
 
 def _scaling(waits: Waits) -> Drawing:
     """Throughput of n members that wait for one another over n times one, for reads and writes."""
-    rows: list[dict[str, Any]] = [
+    rows: Rows = [
         {"n": p.members, "op": f"{p.op}s", "share": round(p.efficiency, 4)} for p in waits.scaling
     ]
     looks = {"reads": (palette.READ, (6, 3)), "writes": (palette.WRITE, (1, 0))}

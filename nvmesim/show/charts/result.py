@@ -6,12 +6,10 @@ Every chart takes its data along (no URL), so it can be saved or inlined with no
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
 import altair as alt
 
-from nvmesim.measure.figures import Distribution
 from nvmesim.measure.groups import ALL
 from nvmesim.predict.result import Result
 from nvmesim.show import palette, words
@@ -23,10 +21,12 @@ from nvmesim.show.charts.base import (
     WIDTH,
     Column,
     Drawing,
+    Rows,
     column,
     layered,
     level,
     mark,
+    points_of_nines,
     rounded,
     series,
     tips,
@@ -38,16 +38,10 @@ from nvmesim.show.station_groups import FULL, equal_members, station_groups
 
 MOST_POINTS: Final = 240
 """Points of one line: more than the eye resolves only make the page heavier."""
-FEWEST_BEYOND: Final = 10
-"""A tail is drawn as far as this many samples lie beyond it."""
-FIRST_SHARE: Final = 0.002
-"""The fastest few per mille are a flat line that only stretches the axis."""
 LABEL_SHARE: Final = 0.08
 """Of an axis' length: what a label needs, so that two do not touch."""
 OPS: Final = {"total": palette.TOTAL, "read": palette.READ, "write": palette.WRITE}
 OP_DASHES: Final = {"total": (1, 0), "read": (6, 3), "write": (2, 2)}
-
-Rows = list[dict[str, Any]]
 
 
 def chart(result: Result, *, width: int = WIDTH) -> Column:
@@ -57,23 +51,29 @@ def chart(result: Result, *, width: int = WIDTH) -> Column:
 
 def all_charts(result: Result) -> dict[str, Drawing]:
     """Title -> chart, of those that *result* has data for."""
-    found: dict[str, Drawing] = {"Busy, along the path": utilization(result)}
-    if result.bottleneck.reliefs:
-        found["What would help"] = reliefs(result)
-    if len(result.total.latency.bin_s):
-        found["Latency"] = latency_cdf(result)
-    if len(result.curve) > 1:
-        found["Throughput against outstanding requests"] = throughput_curve(result)
-        found["Latency against throughput"] = latency_curve(result)
-    if len(result.members) > 1:
-        found["What each drive does"] = members(result)
-    return found | charts_over_time(result) | waiting_charts(result.waits)
+    has_curve, is_over_time = len(result.curve) > 1, _is_over_time(result)
+    charts = (
+        ("Busy, along the path", utilization, True),
+        ("What would help", reliefs, bool(result.bottleneck.reliefs)),
+        ("Latency", latency_cdf, len(result.total.latency.bin_s) > 0),
+        ("Throughput against outstanding requests", throughput_curve, has_curve),
+        ("Latency against throughput", latency_curve, has_curve),
+        ("What each drive does", members, len(result.members) > 1),
+        ("Latency over time", latency_over_time, is_over_time),
+        ("Throughput over time", throughput_over_time, is_over_time),
+    )
+    found = {title: draw(result) for title, draw, is_there in charts if is_there}
+    return found | waiting_charts(result.waits)
 
 
 def latency_cdf(result: Result) -> Drawing:
     """Share of requests that are faster, against latency; each step up is one more nine."""
     drawn = {name: stats.latency for name, stats in operations(result).items()}
-    rows = [row for name, latency in drawn.items() for row in _nines(name, latency)]
+    rows: Rows = []
+    for name, latency in drawn.items():
+        step = math.log10(max(10.0, int(latency.bin_count.sum()))) / MOST_POINTS
+        points = points_of_nines(latency.bin_s, latency.bin_count, step)
+        rows += [{"op": name, **point} for point in points]
     dots: Rows = [
         {"op": name, "which": f"p{p:g}", "us": rounded(value * 1e6),
          "nines": -math.log10(1 - p / 100)}
@@ -95,20 +95,6 @@ def latency_cdf(result: Result) -> Drawing:
              tips=tips("op: requests", "which: percentile", "us: latency, µs: ,.1f")),
         height=260, says=f"Latency. {'; '.join(says)}.",
     )  # fmt: skip
-
-
-def _nines(name: str, distribution: Distribution) -> Iterator[dict[str, Any]]:
-    """Points of the CDF on an axis of nines, -log10(1 - p), evenly spread over it."""
-    total = int(distribution.bin_count.sum())
-    below = distribution.bin_count.cumsum()
-    last, step = -math.inf, math.log10(max(10.0, total)) / MOST_POINTS
-    for value, count in zip(distribution.bin_s.tolist(), below.tolist(), strict=True):
-        if total - count < FEWEST_BEYOND:
-            break
-        nines = math.log10(total / (total - count))
-        if count >= FIRST_SHARE * total and nines - last >= step:
-            yield {"op": name, "us": rounded(value * 1e6), "nines": round(nines, 4)}
-            last = nines
 
 
 def utilization(result: Result) -> Drawing:
@@ -306,16 +292,11 @@ def latency_curve(result: Result) -> Drawing:
 # Over time -------------------------------------------------------------------------------------
 
 
-def charts_over_time(result: Result) -> dict[str, Drawing]:
-    """Title -> chart, if the load is one that changes, or is held to something."""
+def _is_over_time(result: Result) -> bool:
+    """True if the load is one that changes, or is held to something."""
     if result.over_time is None or result.resolved is None or len(result.over_time.start_s) < 2:
-        return {}
-    if not any(g.bursts or g.trace or g.limits or g.slo_ps for g in result.resolved.workload):
-        return {}
-    return {
-        "Latency over time": latency_over_time(result),
-        "Throughput over time": throughput_over_time(result),
-    }
+        return False
+    return any(g.bursts or g.trace or g.limits or g.slo_ps for g in result.resolved.workload)
 
 
 def _over_time(result: Result, columns: dict[str, float]) -> dict[str, Rows]:

@@ -20,6 +20,7 @@ from nvmesim.show.charts.base import (
     NUMBER,
     PASSED,
     Drawing,
+    Rows,
     Series,
     layered,
     level,
@@ -39,8 +40,6 @@ BUSY: Final = {
 }  # fmt: skip
 _BAND: Final = {"kiops": "iops", "low": "iops_low", "high": "iops_high"}
 _NONE: Final = "no point without an error"
-
-Rows = list[dict[str, Any]]
 
 
 # How it scales, and where it bends ----------------------------------------------------------------
@@ -83,10 +82,7 @@ def scaling(
                  f"low: 95 % from, kIOPS: {NUMBER}", f"high: to, kIOPS: {NUMBER}")  # fmt: skip
     return layered(
         mark("area", rows, across, alt.Y("low:Q"), alt.Y2("high:Q"), look.colour, opacity=0.13),
-        *(_ideal(rows, across, up) if ideal else []),
-        mark("line", rows, across, up, look.colour, look.dash, alt.Order("n:Q"), strokeWidth=2),
-        mark("point", rows, across, up, look.colour, look.shape, filled=True, size=55, opacity=1,
-             tips=shown),
+        *(_ideal(rows, across, up) if ideal else []), *_lines(rows, across, up, look, shown),
         height=270, says=_in_words(rows, "n", "kiops", f"kIOPS against {name}"),
     )  # fmt: skip
 
@@ -118,6 +114,17 @@ def _series(rows: Rows, by: str | None) -> tuple[Rows, Series]:
     return [r for r in rows if r["series"] in names], look
 
 
+def _lines(
+    rows: Rows, across: alt.X, up: alt.Y, look: Series, shown: list[alt.Tooltip]
+) -> list[alt.Chart]:
+    """A line and its points for each series, in the order of "n"."""
+    return [
+        mark("line", rows, across, up, look.colour, look.dash, alt.Order("n:Q"), strokeWidth=2),
+        mark("point", rows, across, up, look.colour, look.shape, filled=True, size=55, opacity=1,
+             tips=shown),
+    ]  # fmt: skip
+
+
 def _by_series(rows: Rows) -> dict[str, Rows]:
     names = dict.fromkeys(r["series"] for r in rows)
     return {name: [r for r in rows if r["series"] == name] for name in names}
@@ -125,10 +132,10 @@ def _by_series(rows: Rows) -> dict[str, Rows]:
 
 def _in_words(rows: Rows, at: str, value: str, what: str) -> str:
     """The points in words, a sentence for each series."""
-    parts = []
-    for name, own in _by_series(rows).items():
-        points = ", ".join(f"{r[value]:,.4g} at {r[at]:,.4g}" for r in own)
-        parts.append(f"{name}: {points}" if name else points)
+    parts = [
+        (f"{name}: " if name else "") + ", ".join(f"{r[value]:,.4g} at {r[at]:,.4g}" for r in own)
+        for name, own in _by_series(rows).items()
+    ]
     return f"{what}: {'; '.join(parts)}."
 
 
@@ -154,9 +161,7 @@ def _ideal(rows: Rows, across: alt.X, up: alt.Y) -> list[alt.Chart]:
     ]  # fmt: skip
 
 
-def load_curve(
-    frame: pl.DataFrame, *, percentile: str = "p99", by: str | None = None
-) -> Drawing:  # fmt: skip
+def load_curve(frame: pl.DataFrame, *, percentile: str = "p99", by: str | None = None) -> Drawing:
     """A latency *percentile* ("mean", "p50", "p99", "p99_9") against throughput: the hockey stick.
 
     Dashed lines are bounds: what the fullest station allows at the highest load of each series,
@@ -179,10 +184,7 @@ def load_curve(
     shown = tips(f"series: {by or 'series'}", f"kiops: kIOPS: {NUMBER}",
                  f"us: {name}, µs: {NUMBER}")  # fmt: skip
     return layered(
-        *_load_bounds(rows, across, up),
-        mark("line", rows, across, up, look.colour, look.dash, alt.Order("n:Q"), strokeWidth=2),
-        mark("point", rows, across, up, look.colour, look.shape, filled=True, size=55, opacity=1,
-             tips=shown),
+        *_load_bounds(rows, across, up), *_lines(rows, across, up, look, shown),
         height=260, says=_in_words(rows, "kiops", "us", f"{name} latency in us at so many kIOPS"),
     )  # fmt: skip
 
@@ -237,10 +239,10 @@ def heat(
     across = alt.X("case:N", title=title or over, sort=cases, axis=alt.Axis(labelAngle=0))
     up = y("station", names=stations)
     look = series("load", names, colours=colours, title="busy", shown=True)
-    notes = []
-    for station in stations:
-        points = [f"{r['text']} at {r['case']}" for r in rows if r["station"] == station]
-        notes.append(f"{station}: {', '.join(points)}")
+    notes = (
+        f"{s}: " + ", ".join(f"{r['text']} at {r['case']}" for r in rows if r["station"] == s)
+        for s in stations
+    )
     ink = alt.condition("datum.busy >= 0.75", alt.value("#ffffff"), alt.value("#1c1f24"))
     shown = tips("station", f"case: {title or over}", "busy: busy: .0%")
     return layered(

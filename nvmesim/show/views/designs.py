@@ -110,8 +110,7 @@ def _choice(choice: Choice) -> list[b.Block]:
     shown = looked[:MOST_ROWS]
     look: dict[str, b.Look] = {"chosen": "strong", "rejected": "faint"}
     rows = [
-        [choice.named(c), CHOICE_STATES.get(c.state, c.state), *_figures(c, what), c.reason]
-        for c in shown
+        [c.name, CHOICE_STATES.get(c.state, c.state), *_figures(c, what), c.reason] for c in shown
     ]
     notes = []
     if len(looked) > len(shown):
@@ -150,7 +149,7 @@ def choice_blocks(choice: Choice) -> list[b.Block]:
         parts += [_met(choice, met), b.Warnings(tuple(text for text in warnings if text))]
     rejected = [c for c in choice.candidates if c.state == "rejected"]
     if rejected:
-        lines = [f"{choice.named(c)}: {c.reason}" for c in rejected[:REASONS]]
+        lines = [f"{c.name}: {c.reason}" for c in rejected[:REASONS]]
         parts.append(b.Bullets(tuple(lines), f"{len(rejected)} rejected"))
     if (more := len(rejected) - REASONS) > 0:
         parts.append(b.Line(f"{more} more (-o writes all, with the reason of each)", "soft"))
@@ -167,7 +166,7 @@ def _met(choice: Choice, met: list[Candidate]) -> b.Table:
         watts, n = (c.fixed.power, str(c.fixed.drives)) if c.fixed else (None, "")
         cost, *figures = _figures(c, choice.goal.objective.minimize)
         rows.append([
-            choice.named(c), cost, n, "-" if watts is None else f"{watts:,.0f}", *figures,
+            c.name, cost, n, "-" if watts is None else f"{watts:,.0f}", *figures,
             words.percent(c.row["cpu_logical"]), words.chance(c.p_meets), str(c.row["station"]),
         ])  # fmt: skip
     return b.table("Candidates that meet the goal", heads, rows)

@@ -11,7 +11,7 @@ import functools
 import hashlib
 import json
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -82,25 +82,35 @@ def fingerprint() -> str:
     The text of every module that a point passes and of the catalog goes in, so that an edited one
     counts as another version.
     """
-    digest = hashlib.sha256(__version__.encode())
-    for name, file in sorted(passed_files().items()):
-        digest.update(name.encode() + b"\0" + file.read_bytes() + b"\0")
-    return digest.hexdigest()[:16]
+    return digest_of(passed_files())[:16]
 
 
 def passed_files() -> dict[str, Traversable]:
     """Return the modules and tables that a point depends on, by their path."""
+    own = resources.files("nvmesim").joinpath("study/sweep/point.py")
+    return {**dict(package_files(_NOT_PASSED)), _PASSED: own}
+
+
+def package_files(skipped: Container[str]) -> Iterator[tuple[str, Traversable]]:
+    """Yield path and file of each module and table of the package but those in *skipped* rooms."""
 
     def below(folder: Traversable, path: str) -> Iterator[tuple[str, Traversable]]:
         for item in folder.iterdir():
             name = f"{path}/{item.name}"
-            if item.is_dir() and item.name not in _NOT_PASSED:
+            if item.is_dir() and item.name not in skipped:
                 yield from below(item, name)
             elif item.name.endswith((".py", ".toml", ".csv")):
                 yield name, item
 
-    root = resources.files("nvmesim")
-    return {**dict(below(root, "nvmesim")), _PASSED: root.joinpath("study/sweep/point.py")}
+    yield from below(resources.files("nvmesim"), "nvmesim")
+
+
+def digest_of(files: Mapping[str, Traversable]) -> str:
+    """Return what stands for this version with the content of *files*."""
+    digest = hashlib.sha256(__version__.encode())
+    for name, file in sorted(files.items()):
+        digest.update(name.encode() + b"\0" + file.read_bytes() + b"\0")
+    return digest.hexdigest()
 
 
 class PointCache:
@@ -128,12 +138,10 @@ class PointCache:
         """Keep *row*; a full disk or a folder that cannot be written only costs time later."""
         with contextlib.suppress(OSError):
             write_private(self._file(key), json.dumps(row).encode())
-            if not self._is_pruned:
-                self._is_pruned = True
-                self._remove_old_versions()
-
-    def _remove_old_versions(self) -> None:
-        others = [f for f in self.all.iterdir() if f.is_dir() and f.name != fingerprint()]
-        others.sort(key=lambda f: f.stat().st_mtime, reverse=True)
-        for old in others[KEPT_VERSIONS - 1 :]:
-            shutil.rmtree(old, ignore_errors=True)
+            if self._is_pruned:
+                return
+            self._is_pruned = True
+            others = [f for f in self.all.iterdir() if f.is_dir() and f.name != fingerprint()]
+            others.sort(key=lambda f: f.stat().st_mtime, reverse=True)
+            for old in others[KEPT_VERSIONS - 1 :]:
+                shutil.rmtree(old, ignore_errors=True)

@@ -143,8 +143,8 @@ def predict(scenario: ResolvedScenario, settings: Settings) -> Result:
 def columns(result: Result) -> dict[str, Any]:
     """Return the row of *result*: latencies in us, from submission to completion."""
     total, cpu, stop = result.total, result.cpu, result.bottleneck
-    simulated = {
-        name: result.certainty.figures[name].simulation
+    simulated = {  # half-widths by simulation alone, relative, 95 %
+        name: math.expm1(max(result.certainty.figures[name].simulation))
         for name in ("iops", "p99") if name in result.certainty.figures
     }  # fmt: skip
     low, high = total.latency.intervals.get("p99", (None, None))
@@ -154,19 +154,13 @@ def columns(result: Result) -> dict[str, Any]:
         **_latency(total), "lat_p99_low_us": _us(low), "lat_p99_high_us": _us(high),
         "lat_max_us": total.latency.max * 1e6,
         **_operation(result.read, "read_"), **_operation(result.write, "write_"),
-        # half-widths by simulation alone, relative, 95 %
-        "iops_simulation": math.expm1(max(simulated["iops"])) if "iops" in simulated else None,
-        "lat_p99_simulation": math.expm1(max(simulated["p99"])) if "p99" in simulated else None,
+        "iops_simulation": simulated.get("iops"), "lat_p99_simulation": simulated.get("p99"),
         "outside": "; ".join(map(str, result.outside)) or None,
-        "cpu_logical": cpu.logical_utilization,
-        "cpu_physical": cpu.physical_utilization,
-        "cycles_per_io": cpu.cycles_per_io,
-        "ghz_per_miops": cpu.ghz_per_miops,
-        "verdict": stop.verdict,
-        "station": stop.station,
-        "utilization": stop.utilization,
-        "bound_iops": stop.bound_iops,
-        "backlog_per_s": stop.backlog_per_s,
+        "cpu_logical": cpu.logical_utilization, "cpu_physical": cpu.physical_utilization,
+        "cycles_per_io": cpu.cycles_per_io, "ghz_per_miops": cpu.ghz_per_miops,
+        **{name: getattr(stop, name) for name in (
+            "verdict", "station", "utilization", "bound_iops", "backlog_per_s",
+        )},
         "outstanding": result.outstanding,
     }  # fmt: skip
     for kind in KINDS:  # the fullest station of each
@@ -179,7 +173,9 @@ def columns(result: Result) -> dict[str, Any]:
         "warnings": "; ".join(warnings) or None, "assumptions": len(result.assumptions),
         "error": None,
     }  # fmt: skip
-    return {key: _finite(value) for key, value in row.items()}
+    plain = {key: v.item() if hasattr(v, "item") else v for key, v in row.items()}
+    return {key: None if isinstance(v, float) and not math.isfinite(v) else v
+            for key, v in plain.items()}  # fmt: skip
 
 
 def _us(seconds: float | None) -> float | None:
@@ -196,12 +192,6 @@ def _operation(stats: OpStats | None, prefix: str) -> dict[str, float | None]:
         return {}
     latency = _latency(stats)
     return {f"{prefix}iops": stats.iops.value, **{prefix + k: latency[k] for k in _OF_OPERATION}}
-
-
-def _finite(value: Any) -> Any:
-    if hasattr(value, "item"):
-        value = value.item()
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def to_frame(

@@ -1,13 +1,12 @@
 """Predicted against measured: published measurements, calibrated on their inputs alone.
 
 A set is a folder of `calibration/published`: ``set.toml``, ``rows.csv``, ``scenario.toml`` and a
-generated ``report.md``. `published` reads it, `question` takes the targets' values away, `answer`
+generated ``report.md``. `published` reads it, a `Question` is without the targets' values, `answer`
 calibrates and predicts, `score` compares.
 """
 
 from nvmesim.study.validate.answer import Prediction, answer
-from nvmesim.study.validate.published import Published, find_sets, read_set
-from nvmesim.study.validate.question import Question
+from nvmesim.study.validate.published import Published, Question, find_sets, read_set
 from nvmesim.study.validate.score import Line, Score, score
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""Calibrate on the inputs, predict what is asked, and say how sure that is."""
+"""Calibrate on the inputs alone, predict what is asked, and say how sure that is."""
 
 from __future__ import annotations
 
@@ -8,14 +8,13 @@ from typing import Final
 
 from scipy.optimize import brentq
 
-from nvmesim.errors import FitError, NvmesimError
+from nvmesim.calibrate.points import Point
+from nvmesim.calibrate.stack.fit import fit_stack
+from nvmesim.catalog.load import quantities
+from nvmesim.errors import FitError, InputError, NvmesimError
 from nvmesim.predict.result import Result
-from nvmesim.predict.simulate import simulate
-from nvmesim.study.validate.metrics import metric
-from nvmesim.study.validate.naive import Naive
-from nvmesim.study.validate.predict import Change, Predictor, Value
-from nvmesim.study.validate.published import Fit, Row
-from nvmesim.study.validate.question import Key, Question
+from nvmesim.study.validate.predict import Change, Naive, Predictor, Value
+from nvmesim.study.validate.published import Fit, InputFit, Key, Question, Row, metric, read_set
 
 TOLERANCE: Final = 1e-4
 CLOSE: Final = 0.02
@@ -23,6 +22,12 @@ CLOSE: Final = 0.02
 USUAL_NOISE: Final = 0.03
 """Relative 95 % of an input row whose set states none."""
 NAIVE_REQUESTS: Final = 40_000
+PERCENTILES: Final = {"clat_p50_us": 50.0, "clat_p99_us": 99.0, "clat_p99_9_us": 99.9}
+UNITS: Final = {
+    **dict.fromkeys(("base", "die", "channel", "split", "wakeup_half"), (1e6, "us")),
+    "commands": (1e3, "k/s"),
+}
+"""Last word of a number's key -> how it is shown."""
 
 Progress = Callable[[str, float], None]
 
@@ -54,11 +59,6 @@ class Prediction:
     """Configuration -> requests that its closed loop keeps."""
     fitted: tuple[Fitted, ...] = ()
 
-    @property
-    def verdicts(self) -> Mapping[Key, str]:
-        """Bottleneck of each."""
-        return {key: value.verdict for key, value in self.values.items()}
-
 
 def answer(
     question: Question, progress: Progress | None = None, *, catalog: bool = True
@@ -73,11 +73,9 @@ def answer(
     say(f"{question.name}: calibrating", 0.0)
     asked = question
     drive: tuple[Fitted, ...] = ()
-    if question.drive_fit is not None:
-        from nvmesim.study.validate.drive_fit import with_drive
-
-        question, numbers = with_drive(question)
-        again = {change.partition("=")[0] for fit in question.fits for change in fit.set}
+    if question.file.drive_fit is not None:
+        question, numbers = with_drive(question, question.file.drive_fit)
+        again = {change.partition("=")[0] for fit in question.file.fit for change in fit.set}
         drive = tuple(Fitted(n, value, unit) for n, value, unit in numbers if n not in again)
     predictor, fitted = _Calibration(question).run()
     sure = replace(predictor, certainty=True)
@@ -106,12 +104,11 @@ def _from_catalog(question: Question) -> dict[Key, Value]:
 
 def _naive(predictor: Predictor) -> tuple[dict[str, float], dict[str, float]]:
     """Naive IOPS and requests in flight of each simulated configuration."""
-    naive = Naive(lambda s: simulate(s, reliefs=False, requests=NAIVE_REQUESTS, certainty=False,
-                                     over_time=False).total.iops.value)  # fmt: skip
+    naive = Naive(NAIVE_REQUESTS)
     rates: dict[str, float] = {}
     in_flight: dict[str, float] = {}
     for config in dict.fromkeys(key[0] for key in predictor.question.asked):
-        if predictor.question.configs[config].kind != "simulate":
+        if predictor.question.file.configs[config].kind != "simulate":
             continue
         scenario = predictor.result(config).resolved
         in_flight[config] = sum(g.in_flight for g in scenario.workload if not g.is_open)
@@ -129,24 +126,20 @@ def filled(item: Fit, x: float, noise: float = 0.0) -> tuple[Change, ...]:
     >>> filled(fit, 500, 0.1)[0][1][:57]
     'drives.0.profile.commands={ value = "500k/s", low = "450k'
     """
-    return tuple((item.only, _filled(change, x, noise)) for change in item.set)
-
-
-def _filled(change: str, x: float, noise: float) -> str:
-    key, _, text = change.partition("=")
-    values = [text.replace("{x}", f"{v:.9g}") for v in (x, x * (1 - noise), x * (1 + noise))]
-    if not noise or not any(part in key for part in (".profile.", ".stack.", ".engine.")):
-        return f"{key}={values[0]}"
-    shown = [v if _is_number(v) else f'"{v}"' for v in values]
-    return f'{key}={{ value = {shown[0]}, low = {shown[1]}, high = {shown[2]}, basis = "fitted" }}'
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
+    changes = []
+    for change in item.set:
+        key, _, text = change.partition("=")
+        values = [text.replace("{x}", f"{v:.9g}") for v in (x, x * (1 - noise), x * (1 + noise))]
+        shown = values[0]
+        if noise and any(part in key for part in (".profile.", ".stack.", ".engine.")):
+            try:
+                float(shown)
+            except ValueError:  # with a unit
+                values = [f'"{v}"' for v in values]
+            ends = f"low = {values[1]}, high = {values[2]}"
+            shown = f'{{ value = {values[0]}, {ends}, basis = "fitted" }}'
+        changes.append((item.only, f"{key}={shown}"))
+    return tuple(changes)
 
 
 @dataclass
@@ -161,36 +154,32 @@ class _Calibration:
         at: tuple[Change, ...] = ()
         final: tuple[Change, ...] = ()
         found: list[Fitted] = []
-        for fit in self.question.fits:
-            key = (fit.config, fit.metric, fit.reference)
-            row = self.question.given(key)
-            x, residual = self._solve(fit, key, row.number, at)
+        for fit in self.question.file.fit:
+            row = next(row for row in self.question.inputs if row.key == fit.key)
+            x, residual = self._solve(fit, row.number, at)
             at = (*at, *filled(fit, x))
             final = (*final, *filled(fit, x, self._noise(fit, row)))
             found.append(Fitted(fit.name, x, fit.unit, fit.only_here, fit.about, residual))
-        return self._predictor(final), tuple(found)
+        return Predictor(self.question, final, seen=self.seen), tuple(found)
 
     def _noise(self, fit: Fit, row: Row) -> float:
         """Relative 95 % of an input row: its range, or the noise that the set states."""
         low, high = row.span
         if high > low:
             return min(0.9, (high - low) / 2 / row.number)
-        noise = self.question.noise.get(fit.metric, USUAL_NOISE)
+        noise = self.question.file.noise.get(fit.metric, USUAL_NOISE)
         if metric(fit.metric).points:
             noise /= max(row.number, 1e-9)
         return min(0.9, noise)
 
-    def _predictor(self, changes: tuple[Change, ...]) -> Predictor:
-        return Predictor(self.question, changes, seen=self.seen)
-
     def _solve(
-        self, fit: Fit, key: Key, wanted: float, changes: tuple[Change, ...]
-    ) -> tuple[float, float]:
+        self, fit: Fit, wanted: float, changes: tuple[Change, ...]
+    ) -> tuple[float, float]:  # fmt: skip
         """The number between ``low`` and ``high`` for which the input row comes out."""
 
         def miss(x: float) -> float:
-            predictor = self._predictor((*changes, *filled(fit, x)))
-            return predictor.value(key).value / wanted - 1
+            predictor = Predictor(self.question, (*changes, *filled(fit, x)), seen=self.seen)
+            return predictor.value(fit.key).value / wanted - 1
 
         ends = miss(fit.low), miss(fit.high)
         if ends[0] * ends[1] > 0:
@@ -202,3 +191,64 @@ class _Calibration:
             )
         x = float(brentq(miss, fit.low, fit.high, xtol=TOLERANCE * abs(fit.high), maxiter=30))
         return x, miss(x)
+
+
+# Sets whose drive and stack are fitted as `nvmesim calibrate` does --------------------------------
+
+
+def with_drive(
+    question: Question, asked: InputFit
+) -> tuple[Question, tuple[tuple[str, float, str], ...]]:
+    """Return *question* with the fitted stack and drive in its scenario, and the numbers found.
+
+    The fit is handed points that are made of input rows and of nothing else; its numbers keep the
+    intervals and the joint draws that it found.
+    """
+    source = question
+    if asked.set:
+        source = Question.of(read_set((question.folder / asked.set).resolve()))
+    rows: dict[str, dict[str, Row]] = {}
+    for row in source.inputs:
+        rows.setdefault(row.config, {})[row.metric] = row
+    points = [_point(name, rows[name], source) for name in rows if "iops" in rows[name]]
+    if not points:
+        raise InputError(f"{question.name}: drive_fit has no input row of IOPS")
+    found = fit_stack(points, ghz=asked.ghz, name="fitted", link=asked.link)
+    assert found.drive is not None
+    stack, drive = found.profile.model_dump(mode="json"), found.drive.model_dump(mode="json")
+    first, *others = question.scenario["drives"]
+    scenario = {
+        **question.scenario, "server": {**question.scenario["server"], "stack": stack},
+        "drives": [{**first, "profile": drive}, *others],
+    }  # fmt: skip
+    numbers = []
+    for where, profile in (("server.stack", found.profile), ("drives.0.profile", found.drive)):
+        for key, quantity in quantities(profile):
+            if quantity.basis == "fitted":
+                scale, unit = UNITS.get(key.rpartition(".")[2], (1.0, ""))
+                numbers.append((f"{where}.{key}", quantity.value / scale, unit))
+    return replace(question, scenario=scenario), tuple(numbers)
+
+
+def _point(name: str, rows: Mapping[str, Row], question: Question) -> Point:
+    """The point that the input rows of a configuration make."""
+    shape = question.file.configs[name].point
+    if shape is None:
+        raise InputError(f"{question.name}: config {name!r} needs point = [jobs, iodepth]")
+    jobs, depth = shape
+    iops = rows["iops"].number
+    mean, cpu = rows.get("lat_mean_us"), rows.get("thread_cpu_pct")
+    return Point(
+        label=name,
+        read_fraction=1.0,
+        random=True,
+        block_size=4096,
+        jobs=jobs,
+        iodepth=depth,
+        iops=iops,
+        mean_s=mean.number / 1e6 if mean else None,
+        percentiles_s={p: rows[m].number / 1e6 for m, p in PERCENTILES.items() if m in rows},
+        cpu_s=cpu.number / 100 * jobs / iops if cpu else None,
+        per_job_pct=cpu.number if cpu else None,
+        source=f"{question.name}, {name}",
+    )

@@ -8,13 +8,17 @@ Statist. Soc. A 147(2), 1984 (probability integral transform).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from nvmesim.predict.uncertainty.numbers import Z95
+
+if TYPE_CHECKING:
+    from nvmesim.study.validate.held_out import CaseAnswer, Prediction
 
 ALPHA: Final = 0.05
 """An interval leaves out so much."""
@@ -124,23 +128,22 @@ class Coverage:
 def coverage(found: Iterable[CoveredRow | None]) -> Coverage:
     """Return what *found* adds up to; NaN without a row."""
     rows = [row for row in found if row is not None]
-    weights = _votes(rows)
-    voted = list(zip(rows, weights, strict=True))
+    sources = Counter(row.source for row in rows)
+    voted = [(r, 1 / len(sources) / sources[r.source]) for r in rows]  # 1 in all
     pairs = [(r.error, n, w) for r, w in voted if (n := r.naive_error) is not None]
-    own, theirs = _median([(e, w) for e, _, w in pairs]), _median([(n, w) for _, n, w in pairs])
-    pit = np.histogram([r.pit for r in rows], PIT_BINS, (0, 1), weights=weights)[0]
+    errors, naive = [(r.error, w) for r, w in voted], [(n, w) for _, n, w in pairs]
+    own, theirs = _quantile([(e, w) for e, _, w in pairs]), _quantile(naive)
+    pit = np.histogram([r.pit for r in rows], PIT_BINS, (0, 1), weights=[w for _, w in voted])[0]
     return Coverage(
-        len(rows), len({r.source for r in rows}),
+        len(rows), len(sources),
         covered=_mean([(float(r.inside), w) for r, w in voted]),
-        half_width=_median([(r.half_width, w) for r, w in voted]),
+        half_width=_quantile([(r.half_width, w) for r, w in voted]),
         score=_mean([(r.score, w) for r, w in voted]),
         pit=tuple(float(share) for share in pit),
-        error=_median([(r.error, w) for r, w in voted]),
-        naive_error=theirs,
+        error=_quantile(errors), naive_error=theirs,
         skill=1 - own / theirs if theirs else math.nan,
         crps=_mean([(r.crps, w) for r, w in voted]),
-        error_p90=_quantile([(r.error, w) for r, w in voted], 0.9),
-        naive_p90=_quantile([(n, w) for _, n, w in pairs], 0.9),
+        error_p90=_quantile(errors, 0.9), naive_p90=_quantile(naive, 0.9),
         closer=_mean([(float(e <= n + EQUAL), w) for e, n, w in pairs]),
         worst=_worst(rows),
     )  # fmt: skip
@@ -157,26 +160,15 @@ def _worst(rows: list[CoveredRow]) -> float:
     return max(ratios, default=math.nan)
 
 
-def _votes(rows: list[CoveredRow]) -> list[float]:
-    """Weight of each row: its source's one vote, shared by the source's rows; 1 in all."""
-    sources = [row.source for row in rows]
-    n = len(set(sources))
-    return [1 / n / sources.count(source) for source in sources]
-
-
 def _mean(pairs: list[tuple[float, float]]) -> float:
     whole = sum(w for _, w in pairs)
     return sum(v * w for v, w in pairs) / whole if whole else math.nan
 
 
-def _median(pairs: list[tuple[float, float]]) -> float:
-    return _quantile(pairs, 0.5)
+def _quantile(pairs: list[tuple[float, float]], share: float = 0.5) -> float:
+    """Weighted quantile of (value, weight).
 
-
-def _quantile(pairs: list[tuple[float, float]], share: float) -> float:
-    """Weighted quantile.
-
-    >>> _quantile([(1.0, 0.5), (9.0, 0.25), (5.0, 0.25)], 0.5)
+    >>> _quantile([(1.0, 0.5), (9.0, 0.25), (5.0, 0.25)])
     1.0
     """
     whole = sum(w for _, w in pairs)
@@ -186,3 +178,107 @@ def _quantile(pairs: list[tuple[float, float]], share: float) -> float:
         if so_far >= share * whole - 1e-12:
             return value
     return math.nan
+
+
+# Held-out rows ------------------------------------------------------------------------------------
+
+HEADINGS: Final = (
+    "", "rows", "from", "error, p90", "naive, p90", "closer", "worst", "inside", "half", "score",
+    "CRPS",
+)  # fmt: skip
+"""Sources that the rows are from; share that is closer than the naive rule or equal; the source
+that is worst beside it; share inside the 95 % interval; that interval's half-width."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """One line of the table."""
+
+    name: str
+    found: Coverage
+
+    def cells(self) -> tuple[str, ...]:
+        """Return the texts of the line, as `HEADINGS`."""
+        f = self.found
+        return (
+            self.name, str(f.rows), str(f.sources), f"{_percent(f.error)}, {_percent(f.error_p90)}",
+            _percent(f.naive_error) and f"{_percent(f.naive_error)}, {_percent(f.naive_p90)}",
+            _percent(f.closer), "" if f.worst != f.worst else f"{f.worst:.2f} x",
+            _percent(f.covered), _percent(f.half_width), f"{f.score:.2f}", f"{f.crps:.3f}",
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Failed:
+    """Rows and fits of which nothing was said, by reason."""
+
+    what: str
+    why: str
+    rows: int
+
+
+def groups(answers: Sequence[CaseAnswer]) -> list[Group]:
+    """Return the lines of the table: all, by kind, by class and by information."""
+    rows = [p for answer in answers for p in answer.predictions if not p.is_restated]
+    rates = [p for p in rows if p.metric == "iops"]
+    servers = {p.source for p in rates if p.split == "small rows"}
+    found = [
+        _group("throughputs", rates),
+        _group("  servers", [p for p in rates if p.source in servers]),
+        _group("  single drives", [p for p in rates if p.source not in servers]),
+        *_by(rates, lambda p: p.split), *_by(rates, lambda p: p.model_class),
+        *_by(rates, lambda p: f"at: {p.limit}"),
+        *(_group(f"latency, {metric}", [p for p in rows if p.metric == metric])
+          for metric in ("mean", "p99", "p99.9")),
+    ]  # fmt: skip
+    return [group for group in found if group.found.rows]
+
+
+def by_source(answers: Sequence[CaseAnswer]) -> list[Group]:
+    """Return a line for each source's throughputs."""
+    rows = [p for a in answers for p in a.predictions if not p.is_restated and p.metric == "iops"]
+    return _by(rows, lambda p: p.source)
+
+
+def _by(rows: Sequence[Prediction], name: Callable[[Prediction], str]) -> list[Group]:
+    names = sorted({name(p) for p in rows})
+    return [_group(f"  {n}", [p for p in rows if name(p) == n]) for n in names]
+
+
+def _group(name: str, rows: Sequence[Prediction]) -> Group:
+    return Group(name, coverage(_covered(p) for p in rows))
+
+
+def _covered(p: Prediction) -> CoveredRow:
+    return CoveredRow(p.source, p.measured, p.predicted, p.low, p.high, p.naive)
+
+
+def failures(answers: Sequence[CaseAnswer]) -> list[Failed]:
+    """Return what could not be asked, fitted or predicted, the most frequent reason first."""
+    count: Counter[tuple[str, str]] = Counter()
+    for answer in answers:
+        for f in answer.failures:
+            why = f"{f.case} {f.split}: {f.why}" if f.what != "row" or f.split else f.why
+            count[f.what, why] += f.rows
+    return [Failed(what, why, rows) for (what, why), rows in count.most_common()]
+
+
+def json_rows(answers: Sequence[CaseAnswer]) -> Iterator[dict[str, Any]]:
+    """Yield the objects of `validate --held-out --json`."""
+    for answer in answers:
+        for p in answer.predictions:
+            yield {
+                "set": p.case, "source": p.source, "information": p.split, "config": p.row,
+                "metric": p.metric, "limit": p.limit, "model_class": p.model_class,
+                "measured": p.measured,
+                "predicted": {"value": p.predicted, "low": p.low, "high": p.high},
+                "error": p.predicted / p.measured - 1, "naive": p.naive,
+                "inside_interval": p.low <= p.measured <= p.high, "crps": _covered(p).crps,
+                "counted": not p.is_restated, "near": dict(p.near), "rows": p.rows,
+            }  # fmt: skip
+
+
+def _percent(share: float) -> str:
+    if share != share:
+        return ""
+    return f"{100 * share:.1f} %" if share < 0.095 else f"{100 * share:.0f} %"

@@ -9,10 +9,9 @@ their rows and predicts the others.
 from __future__ import annotations
 
 import csv
-import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -137,26 +136,22 @@ class Split:
 
 
 @dataclass(frozen=True)
-class Unasked:
-    """A row that nobody can ask today, and why."""
-
-    case: str
-    row: HeldRow
-    why: str
-
-
-@dataclass(frozen=True)
 class Plan:
     """What is done with a case."""
 
-    case: HeldCase
-    splits: tuple[Split, ...] = ()
-    unasked: tuple[Unasked, ...] = field(default=())
+    splits: tuple[Split, ...]
+    unasked: tuple[tuple[HeldRow, str], ...]
+    """Rows that nobody can ask today, and why."""
 
 
 def find_cases(names: Sequence[str] = ()) -> list[HeldCase]:
     """Return the cases of the sources (or the cases) called *names*, or all."""
-    folder = _folder()
+    package = Path(__file__).resolve().parent
+    for folder in (package.parents[2] / FOLDER, package / "held-out"):
+        if (folder / "rows.csv").is_file():
+            break
+    else:
+        raise InputError(f"no rows of other sources in {FOLDER}; install nvmesim whole")
     facts = read_toml(folder / "cases.toml", InputError)
     rows: dict[str, list[HeldRow]] = {name: [] for name in facts}
     with (folder / "rows.csv").open(encoding="utf-8", newline="") as file:
@@ -170,30 +165,18 @@ def find_cases(names: Sequence[str] = ()) -> list[HeldCase]:
     return [c for c in cases if not names or c.source in names or c.name in names]
 
 
-def _folder() -> Path:
-    package = Path(__file__).resolve().parent
-    for root in (package.parents[2] / FOLDER, package / "held-out"):
-        if (root / "rows.csv").is_file():
-            return root
-    raise InputError(f"no rows of other sources in {FOLDER}; install nvmesim whole")
-
-
 def splits(case: HeldCase, usable: Sequence[HeldRow]) -> tuple[Split, ...]:
     """Return the ways in which *usable* rows of *case* are divided."""
-    found = list(_of_server(case, usable) if case.is_server else _of_drive(usable))
-    for basis in ("sheet", "catalog"):
-        if basis in case.facts:
-            found.append(Split(basis, (), _thinned(usable), basis))
-            break
-    return tuple(split for split in found if split.asked)
-
-
-def _of_server(case: HeldCase, usable: Sequence[HeldRow]) -> Iterator[Split]:
-    fitted = tuple(row for row in usable if row.cells["role"] == "fit" and is_of_drive(row))
-    asked = [row for row in usable if row.cells["role"] == "target"]
+    found = list(_of_drive(usable)) if not case.is_server else []
     is_array_of_catalog = "catalog" in case.facts and "raid_engine" in case.facts
-    if fitted and not is_array_of_catalog:
-        yield Split("small rows", fitted, _thinned(asked, 2 * MOST_ASKED))
+    if case.is_server and not is_array_of_catalog:
+        fitted = tuple(row for row in usable if row.cells["role"] == "fit" and is_of_drive(row))
+        asked = [row for row in usable if row.cells["role"] == "target"]
+        found += [Split("small rows", fitted, _thinned(asked, 2 * MOST_ASKED))] if fitted else []
+    basis = next((basis for basis in ("sheet", "catalog") if basis in case.facts), None)
+    if basis is not None:
+        found.append(Split(basis, (), _thinned(usable), basis))
+    return tuple(split for split in found if split.asked)
 
 
 def is_of_drive(row: HeldRow) -> bool:
@@ -202,7 +185,10 @@ def is_of_drive(row: HeldRow) -> bool:
 
 
 def _of_drive(usable: Sequence[HeldRow]) -> Iterator[Split]:
-    groups = {d: _distinct(r for r in usable if r.direction == d) for d in ("read", "write")}
+    groups: dict[str, list[HeldRow]] = {}
+    for direction in ("read", "write"):  # rows of different loads, the smallest first
+        known = {r.key(): r for r in reversed(usable) if r.direction == direction}
+        groups[direction] = sorted(known.values(), key=lambda r: (r.in_flight or 0, r.size, r.line))
     mixes = [r for r in usable if r.direction == "mix"]
     largest = max(len(g) for g in groups.values())
     if largest == 2:
@@ -222,37 +208,29 @@ def _split(name: str, groups: Mapping[str, list[HeldRow]], mixes: Sequence[HeldR
     return Split(name, tuple(fitted), _thinned([*rest, *mixes]))
 
 
-def _distinct(rows: Any) -> list[HeldRow]:
-    """Rows of different loads, the smallest first."""
-    known: dict[tuple[str, ...], HeldRow] = {}
-    for row in rows:
-        known.setdefault(row.key(), row)
-    return sorted(known.values(), key=lambda r: (r.in_flight or 0, r.size, r.line))
-
-
 def spread(rows: Sequence[HeldRow], k: int) -> list[HeldRow]:
     """Return *k* rows far from each other in log size and log depth, the smallest among them."""
+
+    def distance(a: HeldRow, b: HeldRow) -> float:
+        return math.hypot(
+            math.log2(a.size / b.size), math.log2((a.in_flight or 1) / (b.in_flight or 1)),
+            4.0 * (a.op.startswith("rand") != b.op.startswith("rand")),
+        )  # fmt: skip
+
     if len(rows) <= k:
         return list(rows)
     chosen = [rows[0]]
     while len(chosen) < k:
         rest = [row for row in rows if row not in chosen]
-        chosen.append(max(rest, key=lambda r: min(_distance(r, c) for c in chosen)))
+        chosen.append(max(rest, key=lambda r: min(distance(r, c) for c in chosen)))
     return chosen
-
-
-def _distance(a: HeldRow, b: HeldRow) -> float:
-    return math.hypot(
-        math.log2(a.size / b.size), math.log2((a.in_flight or 1) / (b.in_flight or 1)),
-        4.0 * (a.op.startswith("rand") != b.op.startswith("rand")),
-    )  # fmt: skip
 
 
 def _thinned(rows: Sequence[HeldRow], most: int = MOST_ASKED) -> tuple[HeldRow, ...]:
     if len(rows) <= most:
         return tuple(rows)
     step = len(rows) / most
-    return tuple(itertools.islice((rows[int((i + 0.5) * step)] for i in range(most)), most))
+    return tuple(rows[int((i + 0.5) * step)] for i in range(most))
 
 
 def ruler(row: HeldRow, fitted: Sequence[HeldRow]) -> float | None:
@@ -265,7 +243,8 @@ def ruler(row: HeldRow, fitted: Sequence[HeldRow]) -> float | None:
     """
     same = [r for r in fitted if abs(r.read - row.read) < 0.05 and r.in_flight]
     if row.direction == "mix" and not same:
-        ends = [ruler(_pure(row, op), fitted) for op in ("randread", "randwrite")]
+        pure = (HeldRow({**row.cells, "op": op}, row.line) for op in ("randread", "randwrite"))
+        ends = [ruler(one, fitted) for one in pure]
         if ends[0] is None or ends[1] is None:
             return None
         return 1 / (row.read / ends[0] + (1 - row.read) / ends[1])
@@ -284,10 +263,6 @@ def ruler(row: HeldRow, fitted: Sequence[HeldRow]) -> float | None:
     if wide or _is_full(same):
         products.append(row.drives * max(r.iops / r.drives for r in same))
     return scale * min(products)
-
-
-def _pure(row: HeldRow, op: str) -> HeldRow:
-    return HeldRow({**row.cells, "op": op}, row.line)
 
 
 def _is_full(rows: Sequence[HeldRow]) -> bool:

@@ -1,15 +1,13 @@
 """Predict held-out rows of every source: fit some of its rows as a user would, ask for the others.
 
 Nothing of the program is entered by a side door: fitted rows are written as a table of points and
-read as captures, a scenario is the tables of a scenario file. So what the readers, the fit or the
-schema cannot take today is counted here as such, and is taken as soon as they can.
+read as captures, a scenario is the tables of a scenario file.
 """
 
 from __future__ import annotations
 
 import csv
 import functools
-import hashlib
 import json
 import math
 import tempfile
@@ -18,7 +16,6 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from importlib import resources
-from importlib.resources.abc import Traversable
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, Final
@@ -34,19 +31,18 @@ from nvmesim.errors import NvmesimError
 from nvmesim.predict.result import Result
 from nvmesim.predict.simulate import simulate
 from nvmesim.scenario.load import apply_sets, scenario_from_dict
-from nvmesim.scenario.schema import DriveSpec, ServerSpec
+from nvmesim.study.sweep.cache import content_of, digest_of, package_files
 from nvmesim.study.validate.held_cases import (
     POINT_COLUMNS,
     HeldCase,
     HeldRow,
     Plan,
     Split,
-    Unasked,
     find_cases,
     ruler,
     splits,
 )  # fmt: skip
-from nvmesim.study.validate.naive import Naive
+from nvmesim.study.validate.predict import Naive
 
 REQUESTS: Final = 30_000
 """Of one prediction: its part of an interval is then some 1 %, and it takes half a second."""
@@ -58,13 +54,6 @@ PROCESSES: Final = 2
 GHZ: Final = 2.4
 """Clock of a host that its source does not name, as `calibrate` assumes it."""
 CORES: Final = 64
-EXAMPLES: Final = {
-    "drives": "2", "raid": "raid0:512 KiB", "sync": "fsync", "rate": "1000", "limit": "64",
-    "beside": "", "polled": "1", "cpu_us": "5",
-}  # fmt: skip
-"""A cell of each column of points that a reader may not know yet."""
-NEEDED: Final = ("raid", "sync", "rate", "beside")
-"""Columns that change what was measured: a row with one is not fitted by a reader without it."""
 
 
 @dataclass(frozen=True)
@@ -115,13 +104,9 @@ class CaseAnswer:
     failures: tuple[Failure, ...] = ()
     fits: int = 0
 
-    def to_json(self) -> dict[str, Any]:
-        """Return plain tables."""
-        return asdict(self)
-
     @classmethod
     def from_json(cls, tables: Mapping[str, Any]) -> CaseAnswer:
-        """Return the answer of `to_json`."""
+        """Return the answer whose `asdict` is *tables*."""
         return cls(
             tuple(Prediction(**row) for row in tables["predictions"]),
             tuple(Failure(**row) for row in tables["failures"]),
@@ -138,7 +123,10 @@ def held_out(
     A case that was answered by the same code and the same rows is taken from the user's cache.
     """
     cases = find_cases(names)
-    answers = {case.name: found for case in cases if (found := _kept(case)) is not None}
+    answers: dict[str, CaseAnswer] = {}
+    for case in cases:
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            answers[case.name] = CaseAnswer.from_json(json.loads(read_private(_file(case))))
     rest = [case for case in cases if case.name not in answers]
     if rest:
         with ProcessPoolExecutor(min(processes, len(rest)), get_context("spawn")) as pool:
@@ -146,7 +134,8 @@ def held_out(
             for done in as_completed(asked):
                 case = asked[done]
                 answers[case.name] = done.result()
-                _keep(case, answers[case.name])
+                with suppress(OSError):
+                    write_private(_file(case), json.dumps(asdict(answers[case.name])).encode())
                 if progress is not None:
                     progress(case.name, len(answers) / len(cases))
     return [answers[case.name] for case in cases]
@@ -155,7 +144,7 @@ def held_out(
 def answer_case(case: HeldCase) -> CaseAnswer:
     """Fit and predict every split of *case*."""
     plan = planned(case)
-    failures = [Failure(case.name, "", "row", u.why) for u in plan.unasked]
+    failures = [Failure(case.name, "", "row", why) for _, why in plan.unasked]
     predictions: list[Prediction] = []
     for split in plan.splits:
         with tempfile.TemporaryDirectory() as folder:
@@ -177,15 +166,13 @@ def answer_case(case: HeldCase) -> CaseAnswer:
 
 def planned(case: HeldCase) -> Plan:
     """Return the splits of what can be asked of *case*, and what cannot."""
-    reasons = [_inexpressible(case, row) for row in case.rows]
-    unasked = tuple(
-        Unasked(case.name, row, why) for row, why in zip(case.rows, reasons, strict=True) if why
-    )
-    usable = [row for row, why in zip(case.rows, reasons, strict=True) if not why]
+    reasons = [(row, _inexpressible(case, row)) for row in case.rows]
+    unasked = [(row, why) for row, why in reasons if why]
+    usable = [row for row, why in reasons if not why]
     made = splits(case, usable) if usable else ()
     if not made:
-        unasked += tuple(Unasked(case.name, r, "nothing to fit it from") for r in usable)
-    return Plan(case, made, unasked)
+        unasked += [(row, "nothing to fit it from") for row in usable]
+    return Plan(made, tuple(unasked))
 
 
 def _inexpressible(case: HeldCase, row: HeldRow) -> str:
@@ -197,31 +184,11 @@ def _inexpressible(case: HeldCase, row: HeldRow) -> str:
         return "its RAID level is not stated"
     if any(change.startswith("path:") for change in row.changes):
         return "a path of a guest that the model does not know"
-    is_target = cells["role"] == "target"
-    if cells["beside"] and not is_target:
-        return "" if _takes("beside") else "a load beside another one cannot be fitted"
-    if cells["rate"] and not is_target and not _takes("rate"):
-        return "an offered rate cannot be fitted"
-    if cells["sync"] and not _takes("sync"):
-        return "writes with flushes cannot be fitted"
     if case.facts.get("guest") and cells["polled"]:
         return "a guest that polls cannot be stated"
     if (engine := case.facts.get("raid_engine")) and _engine(engine) is None:
         return "no RAID controller of its class is known"
     return ""
-
-
-@functools.cache
-def _takes(column: str) -> bool:
-    """True if a table of points may have *column* today."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "points.csv"
-        path.write_text(f"op,block_size,jobs,iodepth,iops,{column}\n"
-                        f"randwrite,4K,1,1,1000,{EXAMPLES[column]}\n")  # fmt: skip
-        try:
-            return not read_captures([str(path)]).files[0].warnings
-        except NvmesimError:
-            return False
 
 
 def _engine(name: str) -> str | None:
@@ -259,11 +226,8 @@ def _fitted(path: Path, host: str | None) -> DriveFit:
 
 
 def write_points(path: Path, rows: Sequence[HeldRow]) -> None:
-    """Write *rows* as a table of points with the columns that its reader takes."""
-    used = [c for c in POINT_COLUMNS if any(r.cells[c] for r in rows)]
-    columns = [c for c in used if c not in EXAMPLES or _takes(c)]
-    is_one = all(r.cells["raid"] for r in rows) and "raid" not in columns
-    columns = [c for c in columns if not (is_one and c == "drives")]  # the array as one device
+    """Write *rows* as a table of points."""
+    columns = [c for c in POINT_COLUMNS if any(r.cells[c] for r in rows)]
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, columns, extrasaction="ignore", lineterminator="\n")
         writer.writeheader()
@@ -296,14 +260,14 @@ def tables_of(case: HeldCase, row: HeldRow, profile: Any) -> dict[str, Any]:
            "pcie_generation": 5}  # fmt: skip
     tables: dict[str, Any] = {
         "server": {"stack": facts["stack"], "sockets": [{"cpu": cpu}]},
-        "drives": [{"profile": profile, "count": row.drives, **_link(str(facts["link"]))}],
+        "drives": [{"profile": profile, "count": row.drives}],
         "workload": _workload(row),
     }
-    if raid and (facts.get("raid_engine") or _takes("raid")):
-        _add_volumes(tables, row, _engine(str(facts.get("raid_engine", "linux-md"))) or "linux-md",
-                     int(facts.get("controllers", 1)))  # fmt: skip
-    elif raid:
-        tables["drives"][0]["count"] = 1
+    if facts["link"].startswith("pcie"):  # else it is that of its profile in any case
+        tables["drives"][0]["link"] = facts["link"]
+    if raid:
+        engine = _engine(str(facts.get("raid_engine", "linux-md"))) or "linux-md"
+        _add_volumes(tables, row, engine, int(facts.get("controllers", 1)))
     sets = []
     for change in row.changes:
         if change.startswith("roots:"):
@@ -311,11 +275,6 @@ def tables_of(case: HeldCase, row: HeldRow, profile: Any) -> dict[str, Any]:
         elif "=" in change:
             sets.append(change)
     return apply_sets(tables, tuple(sets))
-
-
-def _link(name: str) -> dict[str, str]:
-    """A drive's link, unless it is that of its profile in any case."""
-    return {"link": name} if name.startswith("pcie") else {}
 
 
 def _workload(row: HeldRow) -> list[dict[str, Any]]:
@@ -352,25 +311,23 @@ def _add_volumes(tables: dict[str, Any], row: HeldRow, engine: str, volumes: int
 
 
 def _add_roots(tables: dict[str, Any], counts: Sequence[int]) -> None:
-    """Drives by fours behind adapters, and root complexes where a scenario can state them.
+    """Drives by fours behind adapters, and those behind root complexes.
 
     Their bandwidth is that of the fitted row with eight drives on one: 39.7 GiB/s.
     """
     first = tables["drives"][0]
-    has_roots = "roots" in ServerSpec.model_fields and "root" in DriveSpec.model_fields
     drives, adapters = [], []
     for i, count in enumerate(counts):
         for j in range(0, count, 4):
             name = f"adapter{i}-{j}"
-            place: dict[str, Any] = {"root": f"root{i}"} if has_roots else {"socket": 0}
-            adapter = {"name": name, "kind": "adapter", "link": "pcie4 x16", **place}
-            adapters.append(adapter)
+            adapters.append(
+                {"name": name, "kind": "adapter", "link": "pcie4 x16", "root": f"root{i}"}
+            )
             drives.append({**first, "count": min(4, count - j), "behind": name})
     tables["drives"], tables["adapters"] = drives, adapters
-    if has_roots:
-        tables["server"]["roots"] = [
-            {"name": f"root{i}", "socket": 0, "bandwidth": "42.6 GB/s"} for i in range(len(counts))
-        ]
+    tables["server"]["roots"] = [
+        {"name": f"root{i}", "socket": 0, "bandwidth": "42.6 GB/s"} for i in range(len(counts))
+    ]
 
 
 def _predicted(case: HeldCase, split: Split, row: HeldRow, profile: Any) -> Iterator[Prediction]:
@@ -379,7 +336,9 @@ def _predicted(case: HeldCase, split: Split, row: HeldRow, profile: Any) -> Iter
     result = simulate(scenario, reliefs=False, requests=requests, over_time=False,
                       without_source=case.source)  # fmt: skip
     known = [r for r in case.rows if r.key() in {f.key() for f in split.fitted}]
-    naive = ruler(row, split.fitted) if split.fitted else _simulated_ruler(result)
+    naive = (
+        ruler(row, split.fitted) if split.fitted else Naive(NAIVE_REQUESTS).iops(result.resolved)
+    )
     near = nearest(row, split.fitted)
     shared: dict[str, Any] = {
         "source": case.source, "case": case.name, "split": split.name, "row": row.label,
@@ -439,55 +398,26 @@ def nearest(row: HeldRow, fitted: Sequence[HeldRow]) -> dict[str, float]:
                + 8 * abs(d["read"]))  # fmt: skip
 
 
-def _simulated_ruler(result: Result) -> float | None:
-    naive = Naive(lambda s: simulate(s, reliefs=False, requests=NAIVE_REQUESTS, certainty=False,
-                                     over_time=False).total.iops.value)  # fmt: skip
-    return naive.iops(result.resolved)
-
-
-# ---------------------------------------------------------------- answers that are kept
+# Answers that are kept ----------------------------------------------------------------------------
 
 
 IGNORED: Final = ("__pycache__", "cli", "show", "ui", "describe", "study", "requests", "reports",
                   "block", "fio_logs", "diskspd", "over_time", "trace")  # fmt: skip
 """Packages that no number here passes."""
-LEARNED: Final = ("model_error.py", "standing.py")
-"""What is applied to predictions afterwards (`held_score`)."""
-
-
-def _kept(case: HeldCase) -> CaseAnswer | None:
-    try:
-        return CaseAnswer.from_json(json.loads(read_private(_file(case))))
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-
-
-def _keep(case: HeldCase, answer: CaseAnswer) -> None:
-    with suppress(OSError):
-        write_private(_file(case), json.dumps(answer.to_json()).encode())
+LEFT_OUT: Final = (".csv", "model_error.py", "standing.py")
+"""Endings of what is applied to predictions afterwards (`learn`)."""
 
 
 def _file(case: HeldCase) -> Path:
-    digest = hashlib.sha256(_program().encode())
-    digest.update(repr((case.name, dict(case.facts), [dict(r.cells) for r in case.rows])).encode())
-    return cache_folder() / "held-out" / f"{case.name}-{digest.hexdigest()[:24]}.json"
+    """Where the answer of this program to *case* is kept."""
+    digest = content_of([_program(), case.facts, [row.cells for row in case.rows]])
+    return cache_folder() / "held-out" / f"{case.name}-{digest[:24]}.json"
 
 
 @functools.cache
 def _program() -> str:
     """Digest of the modules and the catalog that a prediction passes."""
-    digest = hashlib.sha256()
-    for name, file in sorted(_files(resources.files("nvmesim"), "")):
-        digest.update(name.encode() + file.read_bytes())
-    for name in ("held_out.py", "held_cases.py", "naive.py"):
-        digest.update(Path(__file__).with_name(name).read_bytes())
-    return digest.hexdigest()
-
-
-def _files(folder: Traversable, path: str) -> Iterator[tuple[str, Traversable]]:
-    for item in folder.iterdir():
-        if item.is_dir():
-            if item.name not in IGNORED:
-                yield from _files(item, f"{path}/{item.name}")
-        elif item.name.endswith((".py", ".toml")) and item.name not in LEARNED:
-            yield f"{path}/{item.name}", item
+    files = {n: file for n, file in package_files(IGNORED) if not n.endswith(LEFT_OUT)}
+    here = resources.files("nvmesim.study.validate")
+    names = ("held_out.py", "held_cases.py", "predict.py")
+    return digest_of(files | {name: here / name for name in names})

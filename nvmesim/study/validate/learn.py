@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from nvmesim.measure.figures import Interval
 from nvmesim.predict.uncertainty.model_error import (
     GROUPS,
     TABLES,
@@ -40,26 +39,22 @@ def misses(scores: Sequence[Score]) -> Iterator[Miss]:
 
 
 def _miss(score: Score, line: Line, value: Value | None, *, is_fitted: bool) -> Miss | None:
-    row = line.row
+    row, published = line.row, score.published
     if value is None or value.parts is None or row.measured is None or row.role == "shown":
         return None
     if row.metric not in GROUPS or value.value <= 0 or row.measured <= 0:
         return None
-    if is_fitted and (row.role == "input" or restates(row, score.published.rows)):
+    if is_fitted and (row.role == "input" or restates(row, published.rows)
+                      or is_other_stack(published, row, value)):  # fmt: skip
         return None
-    if is_fitted and is_other_stack(score.published, row, value):
+    rates = {r.config for r in published.rows if r.metric == "iops"}
+    if row.metric == "lat_mean_us" and row.config in rates:
         return None
-    if row.metric == "lat_mean_us" and _has_iops(score, row.config):
-        return None
-    noise = score.published.file.noise.get(row.metric, 0.0)
+    noise = published.file.noise.get(row.metric, 0.0)
     return Miss(
-        line.source, line.set, row.config, row.metric,
+        published.file.source, published.name, row.config, row.metric,
         math.log(row.measured / value.value), known_of(value.parts, noise), value.standing,
     )  # fmt: skip
-
-
-def _has_iops(score: Score, config: str) -> bool:
-    return any(r.config == config and r.metric == "iops" for r in score.published.rows)
 
 
 def known_of(parts: Parts, noise: float) -> float:
@@ -81,22 +76,16 @@ def relearned(scores: Sequence[Score]) -> tuple[Score, ...]:
 
 
 def _relearned(line: Line, table: tuple[Miss, ...]) -> Line:
-    value = line.value and _with_error(line.value, line, table)
     catalog = line.catalog and _with_error(line.catalog, line, table)
-    if value is None:
-        return line
-    low, high = line.row.span
-    return replace(
-        line, value=value, catalog=catalog, predicted=Interval(value.value, value.low, value.high),
-        inside=value.low <= high and value.high >= low,
-    )  # fmt: skip
+    return replace(line, value=_with_error(line.value, line, table), catalog=catalog)
 
 
 def _with_error(value: Value, line: Line, table: tuple[Miss, ...]) -> Value:
     if value.parts is None or line.row.metric not in GROUPS:
         return value
-    found = model_error(value.standing, line.row.metric, without=line.source, table=table)
-    parts = replace(value.parts, model=(found.half, found.half))
+    source = line.published.file.source
+    half = model_error(value.standing, line.row.metric, without=source, table=table).half
+    parts = replace(value.parts, model=(half, half))
     low, high = parts.around(value.value)
     return replace(value, low=low, high=high, parts=parts)
 
@@ -106,12 +95,17 @@ def write_misses(scores: Sequence[Score]) -> Path:
     return write_learned(TABLES[0], misses(scores))
 
 
-# ---------------------------------------------------------------- held-out rows
+# Held-out rows -----------------------------------------------------------------------------------
 
 
 def held_misses(answers: Sequence[CaseAnswer]) -> list[Miss]:
     """Return how far the model was off on each held-out row that tells about it."""
-    return [_held_miss(p) for a in answers for p in a.predictions if _tells(p)]
+    return [
+        Miss(p.source, p.case, f"{p.split}: {p.row}", p.metric, math.log(p.measured / p.predicted),
+             known_of(Parts(**p.parts), 0.0), _standing(p))
+        for a in answers for p in a.predictions
+        if not p.is_restated and p.metric in GROUPS and p.measured > 0 and p.predicted > 0
+    ]  # fmt: skip
 
 
 def write_held_misses(answers: Sequence[CaseAnswer]) -> Path:
@@ -122,33 +116,16 @@ def write_held_misses(answers: Sequence[CaseAnswer]) -> Path:
 def held_relearned(answers: Sequence[CaseAnswer]) -> list[CaseAnswer]:
     """Return *answers* with the model's part of every interval learned from the other sources."""
     table = (*table_of(TABLES[0]), *held_misses(answers))
-    return [
-        replace(a, predictions=tuple(_held_with_error(p, table) for p in a.predictions))
-        for a in answers
-    ]
 
+    def learned(p: Prediction) -> Prediction:
+        if p.metric not in GROUPS:
+            return p
+        half = model_error(_standing(p), p.metric, without=p.source, table=table).half
+        low, high = replace(Parts(**p.parts), model=(half, half)).around(p.predicted)
+        return replace(p, low=low, high=high)
 
-def _tells(p: Prediction) -> bool:
-    return not p.is_restated and p.metric in GROUPS and p.measured > 0 and p.predicted > 0
-
-
-def _held_miss(p: Prediction) -> Miss:
-    return Miss(p.source, p.case, f"{p.split}: {p.row}", p.metric,
-                math.log(p.measured / p.predicted), known_of(_parts(p), 0.0),
-                _standing(p))  # fmt: skip
+    return [replace(a, predictions=tuple(map(learned, a.predictions))) for a in answers]
 
 
 def _standing(p: Prediction) -> Standing:
     return Standing(p.model_class, p.limit.partition(" ")[0], p.rows, **p.near)
-
-
-def _parts(p: Prediction) -> Parts:
-    return Parts(**{name: (down, up) for name, (down, up) in p.parts.items()})
-
-
-def _held_with_error(p: Prediction, table: tuple[Miss, ...]) -> Prediction:
-    if p.metric not in GROUPS:
-        return p
-    half = model_error(_standing(p), p.metric, without=p.source, table=table).half
-    low, high = replace(_parts(p), model=(half, half)).around(p.predicted)
-    return replace(p, low=low, high=high)

@@ -1,4 +1,10 @@
-"""The metrics of one configuration: simulated, from the link model, or from sizing."""
+"""The metrics of one configuration: simulated, from the link model, or from sizing.
+
+Beside each stands the naive answer, the least of three products: requests in flight times the rate
+of one, threads times the rate of one thread, drives times the rate of one drive; what an architect
+writes on a napkin who has measured one drive. Its three rates come from the calibrated drive by
+itself, as its captures would give them.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +12,12 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
 from nvmesim.catalog.links import command_ceiling, parse_link
-from nvmesim.errors import InputError
+from nvmesim.errors import InputError, NvmesimError
 from nvmesim.measure.figures import Interval
 from nvmesim.predict.result import Result
 from nvmesim.predict.simulate import simulate
@@ -19,14 +25,15 @@ from nvmesim.predict.uncertainty.difference import gain_of
 from nvmesim.predict.uncertainty.parts import NONE, Parts
 from nvmesim.predict.uncertainty.standing import Standing
 from nvmesim.scenario.load import apply_sets, scenario_from_dict
-from nvmesim.study.validate.published import Config
-from nvmesim.study.validate.question import Key, Question
+from nvmesim.scenario.resolved import ResolvedScenario, Target, WorkloadGroup
+from nvmesim.study.validate.published import Config, Key, Question
 
 REQUESTS: Final = 120_000
 """Requests of one simulation: as many as `nvmesim run` takes of small servers, and always as many,
 so that what is learned from the sets does not depend on what was learned before."""
 MIB: Final = 2**20
-
+EQUAL: Final = 0.005
+"""A prediction within this share of the naive answer says no more than that."""
 
 Change = tuple[str, str]
 """(glob of the configurations that it concerns, "key=value")"""
@@ -66,7 +73,7 @@ class Predictor:
     def value(self, key: Key) -> Value:
         """Return the metric that *key* asks for."""
         config, metric, reference = key
-        found = self.question.configs[config]
+        found = self.question.file.configs[config]
         if found.kind == "ceiling":
             return Value.plain(command_ceiling(parse_link(found.link), "read", 4096), "link")
         if found.kind == "sizing":
@@ -86,25 +93,21 @@ class Predictor:
             requests = scenario.run.requests or self.requests
             self.seen[key] = simulate(
                 scenario, reliefs=False, requests=requests, over_time=False,
-                certainty=self.certainty, without_source=self.question.source,
+                certainty=self.certainty, without_source=self.question.file.source,
             )  # fmt: skip
         return self.seen[key]
 
     def _sets(self, config: str) -> tuple[str, ...]:
         mine = [text for only, text in self.changes if fnmatchcase(config, only)]
-        return (*self.question.configs[config].set, *mine)
-
-    def tables(self, config: str) -> dict[str, Any]:
-        """Return the scenario of *config* with all changes in place."""
-        return apply_sets(self.question.scenario, self._sets(config))
+        return (*self.question.file.configs[config].set, *mine)
 
     def _sizing(self, name: str, config: Config, metric: str) -> float:
         from nvmesim.catalog.load import load
         from nvmesim.catalog.profile import StackProfile
         from nvmesim.study.size import size_cpu
 
-        tables = self.tables(name)
-        stack = load("stack", tables["server"]["stack"], self.question.folder)
+        server = apply_sets(self.question.scenario, self._sets(name))["server"]
+        stack = load("stack", server["stack"], self.question.folder)
         assert isinstance(stack, StackProfile)
         sizing = size_cpu(config.iops, 0.5, stack, cpus=[config.cpu])
         if metric == "carries":
@@ -126,8 +129,10 @@ def measure(metric: str, result: Result) -> Value:
         return Value(*ends, verdict, _parts(result, "iops"), result.certainty.standing)
     if base == "cpu_pct":
         return Value.plain(100 * result.cpu.logical_utilization, verdict)
-    if base == "thread_cpu_pct":
-        return Value.plain(_thread_cpu(result), verdict)
+    if base == "thread_cpu_pct":  # busy time of the CPU, % of one logical CPU a submitting thread
+        cpus = (s.logical_utilization * s.cores * s.threads_per_core for s in result.cpu.sockets)
+        threads = sum(group.n_threads for group in result.resolved.workload)
+        return Value.plain(100 * float(sum(cpus)) / int(threads), verdict)
     if base == "busy_pct":
         return Value.plain(_busy(result, int(which or 0)), verdict)
     return _latency(base, result, verdict)
@@ -156,14 +161,6 @@ def _latency(name: str, result: Result, verdict: str) -> Value:
     return Value(found * 1e6, low * 1e6, high * 1e6, verdict, parts, known)
 
 
-def _thread_cpu(result: Result) -> float:
-    """Busy time of the CPU, % of one logical CPU per submitting thread."""
-    scenario = result.resolved
-    busy = sum(s.logical_utilization * s.cores * s.threads_per_core for s in result.cpu.sockets)
-    threads = sum(group.n_threads for group in scenario.workload)
-    return 100 * float(busy) / int(threads)
-
-
 def _busy(result: Result, drive: int) -> float:
     """Share of the time that a drive has work, by its own latency if it is an empirical one."""
     own = [s for s in result.stations if s.drive == drive and s.kind == "delay"]
@@ -178,8 +175,7 @@ def _compared(metric: str, result: Result, reference: Result) -> Value:
     ratio = result.total.iops.value / reference.total.iops.value
     parts = [_parts(r, "iops") or Parts() for r in (result, reference)]
     rest = [replace(p, simulation=NONE).total for p in parts]
-    simulated = [max(p.simulation) for p in parts]
-    half = math.hypot(*simulated)
+    half = math.hypot(*(max(p.simulation) for p in parts))
     alike = result.certainty.model_class == reference.certainty.model_class
     change = Interval(ratio - 1, ratio * math.exp(-half) - 1, ratio * math.exp(half) - 1)
     found = gain_of(change, (rest[0], rest[1]), same_class=alike).interval
@@ -187,3 +183,62 @@ def _compared(metric: str, result: Result, reference: Result) -> Value:
     if metric == "ratio":
         return Value(ratio, 1 + found.low, 1 + found.high, verdict)
     return Value(100 * (1 - ratio), -100 * found.high, -100 * found.low, verdict)
+
+
+# The naive answer ---------------------------------------------------------------------------------
+
+
+@dataclass
+class Naive:
+    """Naive answers; each small scenario behind them is simulated once."""
+
+    requests: int
+    """Of each simulation."""
+    seen: dict[tuple[object, ...], float] = field(default_factory=dict)
+
+    def iops(self, scenario: ResolvedScenario) -> float | None:
+        """Return the naive IOPS of *scenario*; None for loads by the clock or of several groups."""
+        if len(scenario.workload) != 1 or scenario.workload[0].is_open:
+            return None
+        (group,) = scenario.workload
+        members = dict.fromkeys(
+            d for t in group.targets
+            for d in ([t.index] if t.kind == "drive" else scenario.volumes[t.index].members)
+        )  # fmt: skip
+        first, drives, threads = next(iter(members)), len(members), group.n_threads
+        depth = max(1, group.in_flight // max(1, threads))
+        share = (1, max(1, threads * depth // drives))
+        if threads >= drives:
+            share = (max(1, threads // drives), depth)
+        loads = ((group.in_flight, 1, 1), (threads, 1, depth), (drives, *share))
+        try:
+            return min(times * self._alone(scenario, first, *load) for times, *load in loads)
+        except NvmesimError:
+            return None
+
+    def _alone(self, scenario: ResolvedScenario, drive: int, threads: int, depth: int) -> float:
+        """Requests per second of one drive by itself under *threads* x *depth*."""
+        group, profile = scenario.workload[0], scenario.drives[drive].profile
+        key = (repr(profile), repr(scenario.stack), group.block_sizes, group.read, group.access,
+               threads, depth)  # fmt: skip
+        if key not in self.seen:
+            one = alone(scenario, group, drive, threads, depth)
+            found = simulate(one, reliefs=False, requests=self.requests, certainty=False,
+                             over_time=False)  # fmt: skip
+            self.seen[key] = found.total.iops.value
+        return self.seen[key]
+
+
+def alone(
+    scenario: ResolvedScenario, group: WorkloadGroup, drive: int, threads: int, depth: int
+) -> ResolvedScenario:
+    """*scenario* with one of its drives alone, on the threads' own socket, without RAID."""
+    one = replace(scenario.drives[drive], index=0)
+    load = replace(
+        group, targets=(Target("drive", 0, one.name),), threads=threads,
+        threads_are_per_target=True, outstanding=depth, outstanding_per="thread-target",
+        span=None, stride=None, socket=one.socket, floating="spread", buffers=None,
+        interrupts=None,
+    )  # fmt: skip
+    run = replace(scenario.run, requests=None, duration_ps=None, precision=None)
+    return replace(scenario, drives=(one,), volumes=(), workload=(load,), run=run)

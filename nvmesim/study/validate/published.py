@@ -4,32 +4,73 @@ from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, TypeAlias, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from nvmesim.catalog.problems import first_problem
+from nvmesim.catalog.quantity import Frozen
 from nvmesim.catalog.toml import read_toml
 from nvmesim.errors import InputError, nearest
-from nvmesim.study.validate.metrics import metric
 
 Role = Literal["input", "target", "shown"]
-ROLES: Final = ("input", "target", "shown")
+Key: TypeAlias = tuple[str, str, str]
+"""A question: configuration, metric, and the configuration it is compared with."""
+ROLES: Final = get_args(Role)
 COLUMNS: Final = (
     "config", "metric", "measured", "low", "high", "role", "reference", "note",
 )  # fmt: skip
 FOLDER: Final = Path("calibration") / "published"
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+@dataclass(frozen=True)
+class Metric:
+    """One kind of number of a row."""
+
+    unit: str
+    points: bool = False
+    """Errors are differences in the metric's own unit instead of shares of the measured value."""
+    most: float = float("inf")
 
 
-class Config(_Strict):
+METRICS: Final = {
+    "iops": Metric("/s"),
+    "mib_per_s": Metric("MiB/s"),
+    "lat_mean_us": Metric("us"),
+    "clat_p50_us": Metric("us"),
+    "clat_p99_us": Metric("us"),
+    "clat_p99_9_us": Metric("us"),
+    "latency_ms": Metric("ms"),
+    "cpu_pct": Metric("%", points=True, most=100),
+    "thread_cpu_pct": Metric("%", points=True, most=101),
+    "loss_pct": Metric("%", points=True, most=100),
+    "busy_pct": Metric("%", points=True, most=100),
+    "ratio": Metric(""),
+    "ghz_per_miops": Metric("GHz"),
+    "ghz": Metric("GHz"),
+    "carries": Metric("", points=True, most=1),
+}
+"""By name. ``loss_pct`` and ``ratio`` compare IOPS with those of the row's reference;
+``busy_pct:3`` is of drive 3; ``thread_cpu_pct`` is per submitting thread, % of a logical CPU."""
+
+
+def metric(name: str) -> Metric:
+    """Return the metric called *name* ("busy_pct:3" is "busy_pct"); InputError if there is none.
+
+    >>> metric("iops").unit, metric("cpu_pct").points
+    ('/s', True)
+    """
+    base = name.partition(":")[0]
+    if base not in METRICS:
+        raise InputError(f"metric {name!r} is unknown; {nearest(base, METRICS)}")
+    return METRICS[base]
+
+
+class Config(Frozen):
     """One configuration of the set: what differs from its scenario file."""
 
     kind: Literal["simulate", "ceiling", "sizing"] = "simulate"
@@ -45,7 +86,7 @@ class Config(_Strict):
     sockets: int = 2
 
 
-class Fit(_Strict):
+class Fit(Frozen):
     """One number that is chosen so that one input row comes out."""
 
     name: str
@@ -63,8 +104,13 @@ class Fit(_Strict):
     """True if the parameter exists for this set alone."""
     about: str = ""
 
+    @property
+    def key(self) -> Key:
+        """The input row that it makes come out."""
+        return self.config, self.metric, self.reference
 
-class Uncertain(_Strict):
+
+class Uncertain(Frozen):
     """A number that the set does not determine, with the range that it may have."""
 
     name: str
@@ -75,7 +121,7 @@ class Uncertain(_Strict):
     about: str
 
 
-class InputFit(_Strict):
+class InputFit(Frozen):
     """The drive and its stack are fitted as `nvmesim calibrate --stack` does, on input rows."""
 
     set: str = ""
@@ -84,7 +130,7 @@ class InputFit(_Strict):
     link: str = "pcie4 x4"
 
 
-class FromCatalog(_Strict):
+class FromCatalog(Frozen):
     """What one would say of the set's server without its inputs, from the catalog."""
 
     set: tuple[str, ...] = ()
@@ -100,7 +146,7 @@ class FromCatalog(_Strict):
         return not self.lacks or not fnmatchcase(config, self.only)
 
 
-class _File(_Strict):
+class SetFile(Frozen):
     """``set.toml``."""
 
     name: str
@@ -138,8 +184,8 @@ class Row:
     note: str = ""
 
     @property
-    def key(self) -> tuple[str, str, str]:
-        """A question: configuration, metric, and the configuration it is compared with."""
+    def key(self) -> Key:
+        """The question that it answers."""
         return self.config, self.metric, self.reference
 
     @property
@@ -151,11 +197,10 @@ class Row:
     @property
     def span(self) -> tuple[float, float]:
         """The range, or twice the measured value."""
-        if self.measured is not None:
-            return self.measured, self.measured
-        assert self.low is not None
-        assert self.high is not None
-        return self.low, self.high
+        low, high = (self.low, self.high) if self.measured is None else (self.measured,) * 2
+        assert low is not None
+        assert high is not None
+        return low, high
 
 
 @dataclass(frozen=True)
@@ -163,7 +208,7 @@ class Published:
     """A set: its file, its rows, its scenario."""
 
     folder: Path
-    file: _File
+    file: SetFile
     rows: tuple[Row, ...]
     scenario: dict[str, Any] = field(default_factory=dict)
 
@@ -191,6 +236,32 @@ class Published:
         return tuple(row for row in self.rows if row.role == "input")
 
 
+@dataclass(frozen=True)
+class Question:
+    """All of a set that calibration and prediction see: no target's value is in here."""
+
+    file: SetFile
+    folder: Path
+    scenario: Mapping[str, Any]
+    catalog: FromCatalog
+    inputs: tuple[Row, ...]
+    asked: tuple[Key, ...]
+    """Of every row, inputs included."""
+
+    @classmethod
+    def of(cls, published: Published) -> Question:
+        """Return the question that *published* poses."""
+        return cls(
+            published.file, published.folder, published.scenario, published.from_catalog,
+            published.inputs, tuple(row.key for row in published.rows),
+        )  # fmt: skip
+
+    @property
+    def name(self) -> str:
+        """Name of the set."""
+        return self.file.name
+
+
 def find_sets(names: tuple[str, ...] = ()) -> list[Path]:
     """Return the folders of the sets called *names* (or that are folders), or of all known sets.
 
@@ -204,21 +275,18 @@ def find_sets(names: tuple[str, ...] = ()) -> list[Path]:
         if root.is_dir():
             for file in sorted(root.glob("*/set.toml")):
                 known.setdefault(file.parent.name, file.parent)
-    if not names:
-        if not known:
-            raise InputError(f"no sets in {FOLDER}; name the folder of a set")
-        return [known[name] for name in sorted(known)]
-    return [_one(name, known) for name in names]
-
-
-def _one(name: str, known: dict[str, Path]) -> Path:
-    if name in known:
-        return known[name]
-    if (Path(name) / "set.toml").is_file():
-        return Path(name)
-    if Path(name).is_dir():
-        raise InputError(f"{name}: no set.toml in it; `nvmesim validate new {name}` makes one")
-    raise InputError(f"no set {name!r}; {nearest(name, known)}")
+    if not names and not known:
+        raise InputError(f"no sets in {FOLDER}; name the folder of a set")
+    found = []
+    for name in names or sorted(known):
+        folder = known.get(name, Path(name))
+        if name not in known and not (folder / "set.toml").is_file():
+            if folder.is_dir():
+                hint = f"`nvmesim validate new {name}` makes one"
+                raise InputError(f"{name}: no set.toml in it; {hint}")
+            raise InputError(f"no set {name!r}; {nearest(name, known)}")
+        found.append(folder)
+    return found
 
 
 def read_set(folder: Path) -> Published:
@@ -226,9 +294,9 @@ def read_set(folder: Path) -> Published:
     path = folder / "set.toml"
     tables = read_toml(path, InputError)
     try:
-        file = _File.model_validate(tables)
+        file = SetFile.model_validate(tables)
     except ValidationError as error:
-        raise InputError(f"{path}: {first_problem(error, _File)}") from None
+        raise InputError(f"{path}: {first_problem(error, SetFile)}") from None
     rows = _read_rows(folder / "rows.csv")
     _check(file, rows, folder)
     scenario: dict[str, Any] = {}
@@ -295,7 +363,7 @@ def _number(where: str, name: str, unit: str, key: str, text: str) -> float | No
     return value
 
 
-def _check(file: _File, rows: tuple[Row, ...], folder: Path) -> None:
+def _check(file: SetFile, rows: tuple[Row, ...], folder: Path) -> None:
     """Roles, budgets and names fit together."""
     where = folder / "set.toml"
     if not file.budget:
@@ -308,8 +376,14 @@ def _check(file: _File, rows: tuple[Row, ...], folder: Path) -> None:
             f"{folder / 'rows.csv'}: every target restates an input or is arithmetic on one; "
             "a set needs a target that a prediction can miss"
         )
-    _check_names(file, rows, folder)
-    seen: dict[tuple[str, str, str], Role] = {}
+    for row in rows:
+        for name in (row.config, row.reference):
+            if name and name not in file.configs:
+                hint = nearest(name, file.configs)
+                raise InputError(f"{folder / 'rows.csv'}: no config {name!r}; {hint}")
+    for name in (*file.budget, *file.noise):
+        metric(name)
+    seen: dict[Key, Role] = {}
     for row in rows:
         if row.key in seen:
             what = f"{row.config}, {row.metric}"
@@ -321,8 +395,8 @@ def _check(file: _File, rows: tuple[Row, ...], folder: Path) -> None:
         if row.role == "target" and row.measured is not None and base not in file.budget:
             raise InputError(f"{where}: budget has nothing for {base}, which is a target")
     for fit in file.fit:
-        if seen.get((fit.config, fit.metric, fit.reference)) != "input":
-            found = seen.get((fit.config, fit.metric, fit.reference))
+        found = seen.get(fit.key)
+        if found != "input":
             text = f"is a {found}" if found else "is not a row"
             raise InputError(
                 f"{where}: fit {fit.name!r}: {fit.config}, {fit.metric} {text}; only an input"
@@ -347,14 +421,3 @@ def stack_of(config: Config) -> frozenset[str]:
     ['server.stack.polled=false']
     """
     return frozenset(change for change in config.set if change.startswith("server.stack"))
-
-
-def _check_names(file: _File, rows: tuple[Row, ...], folder: Path) -> None:
-    for row in rows:
-        for name in (row.config, row.reference):
-            if name and name not in file.configs:
-                hint = nearest(name, file.configs)
-                raise InputError(f"{folder / 'rows.csv'}: no config {name!r}; {hint}")
-    for table in (file.budget, file.noise):
-        for name in table:
-            metric(name)

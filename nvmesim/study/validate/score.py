@@ -9,41 +9,46 @@ from typing import Any
 
 import numpy as np
 
-from nvmesim.measure.figures import Interval
 from nvmesim.predict.uncertainty.classes import CPU_BOUND
 from nvmesim.study.validate.answer import Prediction
 from nvmesim.study.validate.coverage import Coverage, CoveredRow, coverage
-from nvmesim.study.validate.metrics import metric
-from nvmesim.study.validate.naive import EQUAL
-from nvmesim.study.validate.predict import Value
-from nvmesim.study.validate.published import Published, Row, restates, stack_of
+from nvmesim.study.validate.predict import EQUAL, Value
+from nvmesim.study.validate.published import Published, Row, metric, restates, stack_of
 
 
 @dataclass(frozen=True)
 class Line:
     """One row of the scoreboard."""
 
-    set: str
+    published: Published
     row: Row
-    predicted: Interval
-    error: float
-    """Relative, or in points; of a range: how far outside it, 0 inside."""
-    within_budget: bool | None
-    """None where nothing is promised: inputs and rows that are only shown."""
-    inside: bool
-    """True if the predicted interval holds the measured value (or meets the range)."""
-    verdict: str
-    source: str = ""
-    value: Value | None = None
+    value: Value
     """The prediction with its parts, calibrated on the set's inputs."""
     catalog: Value | None = None
     """The same from catalog profiles; None where that cannot be."""
     naive: float | None = None
     """Answer of the naive rule; None where it has none."""
-    information: str = ""
-    """What the prediction was told: "3 rows" of the set, or "catalog"."""
     not_counted: str = ""
     """Why the row says nothing about the model; empty: it counts."""
+
+    @property
+    def error(self) -> float:
+        """Relative, or in points; of a range: how far outside it, 0 inside."""
+        return error(self.row, self.value.value)
+
+    @property
+    def within_budget(self) -> bool | None:
+        """None where nothing is promised: inputs and rows that are only shown."""
+        if self.row.role != "target":
+            return None
+        allowed = self.published.file.budget.get(self.row.metric.partition(":")[0], 0.0)
+        return self.error == 0 if self.row.measured is None else abs(self.error) <= allowed + 1e-12
+
+    @property
+    def inside(self) -> bool:
+        """True if the predicted interval holds the measured value (or meets the range)."""
+        low, high = self.row.span
+        return self.value.low <= high and self.value.high >= low
 
     @property
     def counted(self) -> bool:
@@ -52,22 +57,21 @@ class Line:
 
     def to_json(self) -> dict[str, Any]:
         """Return the object of `validate --json`."""
-        row = self.row
-        measured: Any = row.measured
-        if measured is None:
-            measured = [row.low, row.high]
+        row, rows = self.row, len(self.published.inputs)
+        measured: Any = [row.low, row.high] if row.measured is None else row.measured
+        judged = _judged(self, self.value)
         return {
-            "set": self.set, "role": row.role, "config": row.config, "metric": row.metric,
-            "reference": row.reference or None, "measured": measured,
-            "predicted": _ends(self.predicted), "error": self.error,
+            "set": self.published.name, "role": row.role, "config": row.config,
+            "metric": row.metric, "reference": row.reference or None, "measured": measured,
+            "predicted": _ends(self.value), "error": self.error,
             "within_budget": self.within_budget, "inside_interval": self.inside,
-            "verdict": self.verdict, "note": row.note,
-            "source": self.source, "naive": self.naive, "counted": self.counted,
+            "verdict": self.value.verdict, "note": row.note,
+            "source": self.published.file.source, "naive": self.naive, "counted": self.counted,
             "not_counted": self.not_counted or None,
-            "catalog": self.catalog and _ends(
-                Interval(self.catalog.value, self.catalog.low, self.catalog.high)),
-            "information": self.information, "limit": self.verdict,
-            "crps": judged.crps if (judged := _judged(self, self.value)) else None,
+            "catalog": self.catalog and _ends(self.catalog),
+            # What the prediction was told: "3 rows" of the set, or "catalog".
+            "information": f"{rows} row{'s' if rows > 1 else ''}" if rows else "catalog",
+            "limit": self.value.verdict, "crps": judged.crps if judged else None,
         }  # fmt: skip
 
 
@@ -101,31 +105,14 @@ def _line(published: Published, row: Row, prediction: Prediction) -> Line:
     # rows of the array or the stack tell as much as rows of a drive
     rows = max(value.standing.rows, len(published.inputs))
     value = replace(value, standing=replace(value.standing, rows=rows))
-    off = error(row, value.value)
-    within: bool | None = None
-    if row.role == "target":
-        allowed = published.file.budget.get(row.metric.partition(":")[0], 0.0)
-        within = off == 0 if row.measured is None else abs(off) <= allowed + 1e-12
-    low, high = row.span
-    inside = value.low <= high and value.high >= low
     naive = _naive(row, prediction)
     why_not = not_counted(row, published.rows, value, naive)
     if not why_not and is_other_stack(published, row, value):
         why_not = "limited by a stack that no input measures"
-    return Line(
-        published.name, row, Interval(value.value, value.low, value.high), off, within, inside,
-        prediction.verdicts[row.key], published.file.source, value,
-        prediction.catalog.get(row.key), naive, _information(published), why_not,
-    )  # fmt: skip
+    return Line(published, row, value, prediction.catalog.get(row.key), naive, why_not)
 
 
-def _information(published: Published) -> str:
-    """Return how many rows of its set a prediction was fitted to."""
-    rows = len(published.inputs)
-    return f"{rows} row{'s' if rows > 1 else ''}" if rows else "catalog"
-
-
-def _ends(found: Interval) -> dict[str, Any]:
+def _ends(found: Value) -> dict[str, Any]:
     """Return an interval as JSON; null ends where none is printed."""
     known = found.low < found.high
     return {"value": found.value, "low": found.low if known else None,
@@ -144,13 +131,10 @@ def is_other_stack(published: Published, row: Row, value: Value) -> bool:
 def _naive(row: Row, prediction: Prediction) -> float | None:
     """The naive answer in the row's metric: IOPS, or what they make of the mean latency."""
     rate = prediction.naive.get(row.config)
-    if rate is None or rate <= 0:
+    if rate is None or rate <= 0 or row.metric not in ("iops", "lat_mean_us"):
         return None
-    if row.metric == "iops":
-        return rate
-    if row.metric == "lat_mean_us":
-        return prediction.in_flight.get(row.config, 0.0) / rate * 1e6 or None
-    return None
+    in_flight = prediction.in_flight.get(row.config, 0.0)
+    return rate if row.metric == "iops" else in_flight / rate * 1e6 or None
 
 
 def not_counted(row: Row, rows: Sequence[Row], value: Value, naive: float | None) -> str:
@@ -229,6 +213,5 @@ def summary(scores: Sequence[Score]) -> Summary:
 def _judged(line: Line, value: Value | None) -> CoveredRow | None:
     if value is None or value.parts is None or line.row.measured is None or value.value <= 0:
         return None
-    return CoveredRow(
-        line.source, line.row.measured, value.value, value.low, value.high, line.naive
-    )
+    source = line.published.file.source
+    return CoveredRow(source, line.row.measured, value.value, value.low, value.high, line.naive)
