@@ -13,15 +13,11 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from nvmesim.errors import InputError
-from nvmesim.measure.control import RunGoal
 from nvmesim.measure.figures import Distribution
-from nvmesim.measure.latency import LATENCY, distribution
-from nvmesim.measure.stations import Totals, cpu_stats
-from nvmesim.predict.prepare import prepare
 from nvmesim.predict.result import Result
-from nvmesim.predict.simulate import simulate
 from nvmesim.scenario.resolved import ResolvedScenario, WorkloadGroup
 from nvmesim.study.designs import LimitMiss, LoadLimits
+from nvmesim.study.sweep.point import Settings, predict
 from nvmesim.units import format_iops
 
 REQUESTS: Final = 16_000
@@ -242,13 +238,35 @@ class LoadSearch:
         known = next((t for t in self.trials if t.applied == applied), None)
         if known is not None:
             return known
-        if self.stop():
-            raise KeyboardInterrupt
-        trial = self._trial(loaded, applied, max(self.requests, ROUNDS * applied.in_flight))
+        least = ROUNDS * applied.in_flight
+        trial = self._trial(applied, self._run(loaded, max(self.requests, least)))
         if trial.miss is not None and math.isnan(trial.miss.value):
-            trial = self._trial(loaded, applied, 8 * max(REQUESTS, ROUNDS * applied.in_flight))
+            trial = self._trial(applied, self._run(loaded, 8 * max(REQUESTS, least)))
         self.trials.append(trial)
         return trial
+
+    def _run(self, loaded: ResolvedScenario, requests: int, *, certainty: bool = False) -> Result:
+        if self.stop():
+            raise KeyboardInterrupt
+        return predict(loaded, Settings(seed=self.seed, requests=requests, certainty=certainty))
+
+    def _trial(self, applied: Applied, result: Result, *, decides: bool = False) -> Trial:
+        """*result* held against the limits; if it *decides*, at the ends that simulation leaves."""
+        latency, cpu = result.total.latency, result.cpu.logical_utilization
+        values = limited_values(latency, cpu)
+        pressure, miss = self.limits.worst(values)
+        if decides:
+            for name, parts in result.certainty.figures.items():
+                if name in values:
+                    values[name] *= math.exp(parts.simulation[1])
+            pressure, unsure = self.limits.worst(values)
+            if miss is None and unsure is not None:
+                miss = replace(unsure, sure=False)
+        if result.bottleneck.verdict == "unstable":
+            pressure = math.inf
+            miss = LimitMiss(next(iter(self.limits.named()), "latency"), math.inf, 1.0)
+        iops, p99 = result.total.iops.value, latency.percentiles[99.0]
+        return Trial(applied, iops, latency.mean, p99, cpu, pressure, miss, decides)
 
     def _at(self, threads: int, depth: float) -> tuple[ResolvedScenario, Applied]:
         """The scenario with its first group at *threads* and *depth*, the others in proportion."""
@@ -259,29 +277,17 @@ class LoadSearch:
             rate = depth if len(groups) > 1 else groups[0].rate
             return replace(self.scenario, workload=groups), Applied(1, 1, 0, rate=rate)
         more_threads, deeper = threads / first.threads, depth / first.outstanding
-        groups = tuple(_scaled(g, more_threads, deeper) for g in groups)
+
+        def scaled(group: WorkloadGroup) -> WorkloadGroup:
+            if group.is_open:
+                return replace(group, rate=(group.rate or 1.0) * more_threads * deeper)
+            depth, threads = group.outstanding * deeper, group.threads * more_threads
+            return replace(group, threads=max(1, round(threads)), outstanding=max(1, round(depth)))
+
+        groups = tuple(map(scaled, groups))
         in_flight = sum(g.in_flight for g in groups if not g.is_open)
         applied = Applied(threads, round(depth), in_flight)
         return replace(self.scenario, workload=groups), applied
-
-    def _trial(self, loaded: ResolvedScenario, applied: Applied, requests: int) -> Trial:
-        ready = prepare(loaded, seed=self.seed)
-        measured = ready.measure(RunGoal(None, requests, None))
-        if measured.interrupted:
-            raise KeyboardInterrupt
-        window, stable = measured.window, measured.backlog_per_s is None
-        found = distribution(window, None, LATENCY, stable=stable)
-        if found is None:
-            raise InputError(f"{ready.name}: no request completed; nothing to search")
-        cpu = cpu_stats(ready.lowered, Totals.of(window)).logical_utilization
-        pressure, miss = self.limits.worst(limited_values(found, cpu))
-        if not stable:
-            pressure, miss = math.inf, self._no_steady_state()
-        p99 = found.percentiles[99.0]
-        return Trial(applied, window.iops().value, found.mean, p99, cpu, pressure, miss)
-
-    def _no_steady_state(self) -> LimitMiss:
-        return LimitMiss(next(iter(self.limits.named()), "latency"), math.inf, 1.0)
 
     # The run that decides -------------------------------------------------------------------------
 
@@ -315,39 +321,15 @@ class LoadSearch:
         self, threads: int, depth: float, *, certainty: bool = False
     ) -> tuple[Trial, Result]:
         """A run that decides; its trial takes the place of the short one at the same load."""
-        if self.stop():
-            raise KeyboardInterrupt
         loaded, applied = self._at(threads, depth)
-        result = simulate(
-            loaded, seed=self.seed, requests=max(SURE_REQUESTS, 2 * ROUNDS * applied.in_flight),
-            reliefs=False, over_time=False, certainty=certainty,
-        )  # fmt: skip
-        if any(w.code == "interrupted" for w in result.warnings):
-            raise KeyboardInterrupt
-        iops, latency = result.total.iops.value, result.total.latency
-        cpu = result.cpu.logical_utilization
-        pressure, miss = self._sure_limits(result)
-        p99 = latency.percentiles[99.0]
-        long = Trial(applied, iops, latency.mean, p99, cpu, pressure, miss, decides=True)
+        requests = max(SURE_REQUESTS, 2 * ROUNDS * applied.in_flight)
+        result = self._run(loaded, requests, certainty=certainty)
+        long = self._trial(applied, result, decides=True)
         for short in [t for t in self.trials if t.applied == applied]:
             self.too_short |= abs(long.iops / short.iops - 1) > SHORT
             self.trials.remove(short)
         self.trials.append(long)
         return long, result
-
-    def _sure_limits(self, result: Result) -> tuple[float, LimitMiss | None]:
-        """Pressure and the limit that is broken, at the upper ends that simulation leaves."""
-        if result.bottleneck.verdict == "unstable":
-            return math.inf, self._no_steady_state()
-        values = limited_values(result.total.latency, result.cpu.logical_utilization)
-        miss = self.limits.worst(values)[1]
-        for name, parts in result.certainty.figures.items():
-            if name in values:
-                values[name] *= math.exp(parts.simulation[1])
-        pressure, unsure = self.limits.worst(values)
-        if miss is None and unsure is not None:
-            miss = replace(unsure, sure=False)
-        return pressure, miss
 
     def _next_miss(self, best: Trial) -> LimitMiss | None:
         """Return the limit that the smallest larger load with as many threads misses."""
@@ -359,14 +341,6 @@ class LoadSearch:
 
     def _tried(self) -> tuple[Trial, ...]:
         return tuple(sorted(self.trials, key=lambda t: t.iops))
-
-
-def _scaled(group: WorkloadGroup, more_threads: float, deeper: float) -> WorkloadGroup:
-    """*group* with so many times the threads and the depth; an open one with its rate."""
-    if group.is_open:
-        return replace(group, rate=(group.rate or 1.0) * more_threads * deeper)
-    threads = max(1, round(group.threads * more_threads))
-    return replace(group, threads=threads, outstanding=max(1, round(group.outstanding * deeper)))
 
 
 def limited_values(latency: Distribution, cpu: float) -> dict[str, float]:

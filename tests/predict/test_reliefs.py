@@ -55,20 +55,16 @@ def test_every_change_makes_a_scenario_that_can_be_lowered(
         lower(change.scenario)
 
 
-def test_one_more_drive_goes_into_the_volume() -> None:
-    change = reliefs.one_more_drive(resolved(drives=4, volume={"raid": "raid5"}))
+@pytest.mark.parametrize(
+    ("volume", "text", "members"),  # a mirror grows by whole sets
+    [(VOLUMES["raid5"], "one more drive", 5), (VOLUMES["raid10"], "2 more drives", 6)],
+)
+def test_one_more_drive_goes_into_the_volume(volume: Any, text: str, members: int) -> None:
+    change = reliefs.one_more_drive(resolved(drives=4, volume=volume))
     assert change is not None
-    assert change.text == "one more drive"
-    assert change.scenario.volumes[0].members == (0, 1, 2, 3, 4)
-    assert [d.name for d in change.scenario.drives] == [f"drive{i}" for i in range(5)]
-
-
-def test_a_mirror_grows_by_whole_sets() -> None:
-    base = resolved(drives=4, volume={"raid": "raid10", "layout": "near2"})
-    change = reliefs.one_more_drive(base)
-    assert change is not None
-    assert change.text == "2 more drives"
-    assert len(change.scenario.volumes[0].members) == 6
+    assert change.text == text
+    assert change.scenario.volumes[0].members == tuple(range(members))
+    assert [d.name for d in change.scenario.drives] == [f"drive{i}" for i in range(members)]
 
 
 def test_a_degraded_volume_takes_no_more_drives() -> None:
@@ -93,21 +89,16 @@ def test_twice_the_threads_keeps_what_is_outstanding() -> None:
 
 
 @pytest.mark.parametrize(
-    ("factor", "threads", "outstanding"),
-    [(0.5, 4, 4), (0.125, 4, 1), (0.0625, 2, 1), (0.03125, 1, 1), (4.0, 4, 32)],
-)
+    ("outstanding", "factor", "expected"),
+    [(8, 0.5, (4, 4)), (8, 0.125, (4, 1)), (8, 0.0625, (2, 1)), (8, 0.03125, (1, 1)),
+     (8, 4.0, (4, 32)), (8, 1 / 64, None), (3, 0.5, None)],
+)  # fmt: skip
 def test_outstanding_is_scaled_down_to_fewer_threads(
-    factor: float, threads: int, outstanding: int
+    outstanding: int, factor: float, expected: tuple[int, int] | None
 ) -> None:
-    changed = scaled_outstanding(resolved(threads=4, outstanding=8), factor)
-    assert changed is not None
-    group = changed.workload[0]
-    assert (group.threads, group.outstanding) == (threads, outstanding)
-
-
-def test_less_than_one_outstanding_is_none() -> None:
-    assert scaled_outstanding(resolved(threads=4, outstanding=8), 1 / 64) is None
-    assert scaled_outstanding(resolved(threads=4, outstanding=3), 0.5) is None
+    changed = scaled_outstanding(resolved(threads=4, outstanding=outstanding), factor)
+    found = changed and (changed.workload[0].threads, changed.workload[0].outstanding)
+    assert found == expected
 
 
 def test_one_more_interconnect_is_wider() -> None:
@@ -240,12 +231,10 @@ def test_the_setting_of_a_change_is_the_change(make: Any) -> None:
     if change is None or not change.set:
         return
     again = resolve(scenario_from_dict(put(given, change.set)))
-    assert [g.n_threads for g in again.workload] == [g.n_threads for g in change.scenario.workload]
-    assert [k.cpu.cores for k in again.sockets] == [k.cpu.cores for k in change.scenario.sockets]
-    assert [k.ghz for k in again.sockets] == pytest.approx(
-        [k.ghz for k in change.scenario.sockets], rel=1e-3
-    )
-    assert [v.stripe_cache for v in again.volumes] == [
-        v.stripe_cache for v in change.scenario.volumes
-    ]
-    assert [v.workers for v in again.volumes] == [v.workers for v in change.scenario.volumes]
+    made, meant = (
+        [[g.n_threads for g in s.workload], [k.cpu.cores for k in s.sockets],
+         [(v.stripe_cache, v.workers) for v in s.volumes]] for s in (again, change.scenario)
+    )  # fmt: skip
+    assert made == meant
+    ghz = [k.ghz for k in change.scenario.sockets]
+    assert [k.ghz for k in again.sockets] == pytest.approx(ghz, rel=1e-3)

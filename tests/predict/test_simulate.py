@@ -4,6 +4,7 @@ import json
 import math
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -20,6 +21,11 @@ from tests.predict.scenarios import CPU, scenario
 MANY = {"threads": 16, "outstanding": 64}
 
 
+def bare(engine: str = "compiled", seed: int | None = None, **options: Any) -> Result:
+    made = scenario(**options)
+    return simulate(made, engine=engine, seed=seed, reliefs=False, certainty=False)
+
+
 def plain(result: Result) -> str:
     tables = result.to_json()
     del tables["wall_s"]
@@ -28,13 +34,13 @@ def plain(result: Result) -> str:
 
 @pytest.fixture(scope="module")
 def reads() -> Result:
-    return simulate(scenario(drives=4, run={"requests": 100_000}), reliefs=False, certainty=False)
+    return bare(drives=4, run={"requests": 100_000})
 
 
 def test_a_short_run_has_no_bound_below_its_iops_and_strict_json() -> None:
     """Measured demands scatter; a single request has intervals without end."""
     for requests in (1, 3, 50, 500):
-        short = simulate(scenario(run={"requests": requests}), reliefs=False, certainty=False)
+        short = bare(run={"requests": requests})
         assert short.bottleneck.bound_iops >= short.total.iops.value
         assert json.loads(json.dumps(short.to_json(), allow_nan=False)) == short.to_json()
 
@@ -78,7 +84,7 @@ def test_reads_alone_have_no_writes(reads: Result) -> None:
 
 
 def test_reads_and_writes_add_up() -> None:
-    mixed = simulate(scenario(read=0.7, run={"requests": 50_000}), reliefs=False, certainty=False)
+    mixed = bare(read=0.7, run={"requests": 50_000})
     assert mixed.read is not None
     assert mixed.write is not None
     assert mixed.read.count + mixed.write.count == mixed.total.count
@@ -91,30 +97,20 @@ def test_reads_and_writes_add_up() -> None:
 
 
 def test_raid5_small_writes_read_and_write_twice() -> None:
-    written = simulate(
-        scenario(drives=4, volume={"raid": "raid5"}, read=0.0, run={"requests": 30_000}),
-        reliefs=False,
-        certainty=False,
-    )
+    written = bare(drives=4, volume={"raid": "raid5"}, read=0.0, run={"requests": 30_000})
     assert sum(m.reads_per_request for m in written.members) == pytest.approx(2, rel=0.02)
     assert sum(m.writes_per_request for m in written.members) == pytest.approx(2, rel=0.02)
 
 
 @pytest.mark.parametrize("engine", ["compiled", "simpy"])
 def test_the_same_seed_gives_the_same_result(engine: str) -> None:
-    small = scenario(read=0.5, run={"requests": 600})
-    first, again = (
-        plain(simulate(small, engine=engine, reliefs=False, certainty=False)) for _ in range(2)
-    )
-    assert first == again
-    assert plain(simulate(small, engine=engine, seed=2, reliefs=False, certainty=False)) != first
+    small: dict[str, Any] = {"read": 0.5, "run": {"requests": 600}}
+    first, again, other = (plain(bare(engine, seed, **small)) for seed in (None, None, 2))
+    assert first == again != other
 
 
 def test_both_engines_say_the_same() -> None:
-    small = scenario(read=0.5, run={"requests": 600})
-    a, b = (
-        simulate(small, engine=e, reliefs=False, certainty=False) for e in ("compiled", "simpy")
-    )
+    a, b = (bare(engine, read=0.5, run={"requests": 600}) for engine in ("compiled", "simpy"))
     assert plain(a).replace('"compiled"', '"simpy"') == plain(b)
 
 
@@ -133,52 +129,39 @@ def test_arguments_take_the_place_of_the_scenario() -> None:
 # Bottlenecks.
 
 
-def test_few_cores_are_the_bottleneck_and_cores_help() -> None:
-    cpu = {**CPU, "cores": 1}
-    found = simulate(scenario(drives=4, sockets=[{"cpu": cpu}], **MANY))
-    assert found.bottleneck.verdict == "cpu"
-    assert found.bottleneck.station == "socket0 cpu"
-    # 1 core x 1.25 x 2 GHz / 10,000 cycles
-    assert found.bottleneck.bound_iops == pytest.approx(250e3, rel=0.01)
-    assert found.total.iops.value == pytest.approx(250e3, rel=0.02)
+LOCKED = {"name": "locked", "serial_read": "20 us", "serial_write": "20 us"}
+LIMITED = (
+    # what is little of; verdict and kind; bound; what helps, and its gain with its tolerance
+    ({"drives": 4, "sockets": [{"cpu": {**CPU, "cores": 1}}], **MANY}, ("cpu", "cpu"),
+     250e3,  # 1 core x 1.25 x 2 GHz / 10,000 cycles
+     {"one more core": (1.0, 0.05), "10 % more GHz": (0.1, 0.02)}),
+    ({"drives": 2, "drive": {"commands": "50k/s"}, **MANY}, ("drive", "drive"), 100e3,
+     {"one more drive with threads of its own": (0.5, 0.03),
+      "drives with twice the command rate": (1.0, 0.1)}),
+    ({"drives": 4, "threads_total": 1, "outstanding": 256}, ("cpu", "thread"), 200e3,
+     {"twice the threads (as many outstanding in all)": (1.0, 0.2)}),
+    ({"drives": 1, "block_size": "64 KiB", "drive": {"link": "pcie1 x1"}, **MANY},
+     ("link", "link"), None, {"drive ports of pcie2 x1": (1.0, 0.1)}),
+    ({"drives": 4, "volume": {"raid": "raid0", "engine": LOCKED}, **MANY},
+     ("raid-engine", "raid-engine"), 50e3,
+     {"a RAID engine with half the serial time": (1.0, 0.05)}),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("options", "stop", "bound", "helps"), LIMITED, ids=lambda v: str(v)[:20])
+def test_what_is_full_is_named_with_its_bound_and_what_helps(
+    options: dict[str, Any], stop: tuple[str, str], bound: float | None,
+    helps: dict[str, tuple[float, float]],
+) -> None:  # fmt: skip
+    found = simulate(scenario(**options))
+    assert (found.bottleneck.verdict, found.bottleneck.kind) == stop
+    assert found.bottleneck.sentence.startswith("Limited by ")
+    if bound is not None:
+        assert found.bottleneck.bound_iops == pytest.approx(bound, rel=0.02)
+        assert found.total.iops.value == pytest.approx(bound, rel=0.03)
     gains = {r.change: r.gain for r in found.bottleneck.reliefs}
-    assert gains["one more core"] == pytest.approx(1.0, abs=0.05)
-    assert gains["10 % more GHz"] == pytest.approx(0.1, abs=0.02)
-    assert found.bottleneck.sentence.startswith("Limited by the CPU of socket 0 (100 % busy); ")
-
-
-def test_slow_drives_are_the_bottleneck_and_drives_help() -> None:
-    found = simulate(scenario(drives=2, drive={"commands": "50k/s"}, **MANY))
-    assert found.bottleneck.verdict == "drive"
-    assert found.bottleneck.bound_iops == pytest.approx(100e3, rel=0.02)
-    gains = {r.change: r.gain for r in found.bottleneck.reliefs}
-    assert gains["one more drive with threads of its own"] == pytest.approx(0.5, abs=0.03)
-    assert gains["drives with twice the command rate"] > 0.9
-
-
-def test_one_thread_is_serial_and_more_cores_do_not_help() -> None:
-    found = simulate(scenario(drives=4, threads_total=1, outstanding=256))
-    assert found.bottleneck.verdict == "cpu"
-    assert found.bottleneck.kind == "thread"
-    assert "one thread" in found.bottleneck.sentence
-    assert found.bottleneck.bound_iops == pytest.approx(200e3, rel=0.02)
-    gains = {r.change: r.gain for r in found.bottleneck.reliefs}
-    assert gains["twice the threads (as many outstanding in all)"] > 0.8
-
-
-def test_a_narrow_port_is_a_link() -> None:
-    found = simulate(scenario(drives=1, block_size="64 KiB", drive={"link": "pcie1 x1"}, **MANY))
-    assert found.bottleneck.verdict == "link"
-    gains = {r.change[:23]: r.gain for r in found.bottleneck.reliefs}
-    assert gains["drive ports of pcie2 x1"] == pytest.approx(1.0, abs=0.1)
-
-
-def test_a_raid_engine_with_one_lock() -> None:
-    engine = {"name": "locked", "serial_read": "20 us", "serial_write": "20 us"}
-    found = simulate(scenario(drives=4, volume={"raid": "raid0", "engine": engine}, **MANY))
-    assert found.bottleneck.verdict == "raid-engine"
-    assert found.bottleneck.bound_iops == pytest.approx(50e3, rel=0.01)
-    assert found.bottleneck.reliefs[0].gain == pytest.approx(1.0, abs=0.05)
+    for change, (gain, slack) in helps.items():
+        assert gains[change] == pytest.approx(gain, abs=slack)
 
 
 def test_nothing_full_is_latency_bound_and_depth_is_resimulated() -> None:
@@ -195,12 +178,10 @@ def test_throughput_never_exceeds_its_bounds() -> None:
     """Asymptotic bounds hold for what was measured; 1 % for the ends of the window."""
     for read in (1.0, 0.5, 0.0):
         for depth in (1, 16, 128):
-            found = simulate(scenario(read=read, outstanding=depth), reliefs=False, certainty=False)
-            least = min(found.bottleneck.bounds.values())
-            assert found.total.iops.value <= least * 1.01
-            assert list(found.bottleneck.bounds.values()) == sorted(
-                found.bottleneck.bounds.values()
-            )
+            found = bare(read=read, outstanding=depth)
+            bounds = list(found.bottleneck.bounds.values())
+            assert bounds == sorted(bounds)
+            assert found.total.iops.value <= bounds[0] * 1.01
 
 
 def test_an_open_loop_that_is_carried() -> None:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -12,6 +12,7 @@ from nvmesim.measure.stations import Totals, busy, cpu_stats, drive_utilization,
 from nvmesim.model.lowered import Lowered
 from nvmesim.network.roles import StationInfo
 from nvmesim.predict import bottleneck
+from nvmesim.predict.result import Verdict
 from nvmesim.predict.simulate import prepare, simulate
 from tests.predict.scenarios import CPU, scenario
 
@@ -99,11 +100,8 @@ def test_background_load_takes_cores_away() -> None:
 
 
 def test_a_polling_thread_is_always_busy() -> None:
-    found = simulate(
-        scenario(stack={"polled": True}, threads_total=4, outstanding=1),
-        reliefs=False,
-        certainty=False,
-    )
+    polled = scenario(stack={"polled": True}, threads_total=4, outstanding=1)
+    found = simulate(polled, reliefs=False, certainty=False)
     assert found.cpu.logical_utilization == pytest.approx(4 / 16, abs=0.01)
 
 
@@ -137,13 +135,7 @@ def test_a_full_gate_is_named() -> None:
 def test_json_is_plain() -> None:
     found = simulate(scenario(read=0.5, drives=4, volume={"raid": "raid6"}), reliefs=True)
     tables = json.loads(json.dumps(found.to_json(), allow_nan=False))
-    assert tables["bottleneck"]["verdict"] in {
-        "cpu",
-        "drive",
-        "link",
-        "raid-engine",
-        "latency-bound",
-    }
+    assert tables["bottleneck"]["verdict"] in get_args(Verdict)
     assert len(tables["members"]) == 4
 
 

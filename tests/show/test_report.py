@@ -60,16 +60,9 @@ def hostile_page():
 def test_every_section_is_there(plain_page):
     headings = re.findall(r"<section id=\"[a-z-]+\"><h2>(.*?)</h2>", body(plain_page))
     assert headings == [
-        "What would help, and what would not",
-        "The server under this load",
-        "Charts",
-        "Latency",
-        "Stations",
-        "Drives, per request",
-        "Assumed",
-        "Where this comes from",
-        "Words",
-    ]
+        "What would help, and what would not", "The server under this load", "Charts", "Latency",
+        "Stations", "Drives, per request", "Assumed", "Where this comes from", "Words",
+    ]  # fmt: skip
 
 
 def test_the_answer_is_text_and_not_only_a_chart(plain_page):
@@ -115,15 +108,9 @@ def test_hostile_texts_become_text(hostile_page):
 
 def test_a_result_without_curve_reliefs_server_or_warnings_has_a_page_too():
     whole = result(1, 1)
-    bare = dataclasses.replace(
-        whole,
-        read=None,
-        curve=(),
-        resolved=None,
-        warnings=(),
-        assumptions=(),
-        bottleneck=dataclasses.replace(whole.bottleneck, reliefs=(), bounds={}),
-    )
+    stop = dataclasses.replace(whole.bottleneck, reliefs=(), bounds={})
+    bare = dataclasses.replace(whole, read=None, curve=(), resolved=None, warnings=(),
+                               assumptions=(), bottleneck=stop)  # fmt: skip
     html = body(page(bare))
     assert 'class="nvmesim-server"' not in html
     assert "What would help" not in html

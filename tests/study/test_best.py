@@ -21,18 +21,13 @@ ONE = {
     "workload": {"threads": 2, "outstanding": 4},
 }
 RAID = {
-    "name": "four",
-    "server": SERVER,
-    "drives": [{"profile": "intel-p4610-1.6tb", "count": 4}],
-    "volume": {"raid": "raid5"},
-    "workload": {"threads": 4, "outstanding": 8},
-}
+    **ONE, "name": "four", "drives": [{"profile": "intel-p4610-1.6tb", "count": 4}],
+    "volume": {"raid": "raid5"}, "workload": {"threads": 4, "outstanding": 8},
+}  # fmt: skip
 OLTP = {
-    "server": SERVER,
-    "drives": [{"profile": "intel-p4610-1.6tb", "count": 8}],
-    "volume": {"raid": "raid10"},
+    **ONE, "drives": [{"profile": "intel-p4610-1.6tb", "count": 8}], "volume": {"raid": "raid10"},
     "workload": {"threads": 16, "outstanding": 8, "block_size": "8 KiB", "read": 0.7},
-}
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")

@@ -75,14 +75,8 @@ def test_a_change_of_shape_says_its_ratio():
 
 
 def test_the_command_compares_two(file, tmp_path, capsys):
-    args = [
-        "compare",
-        str(file),
-        "--set",
-        "drives.0.profile.commands=400k/s",
-        "--requests",
-        "20000",
-    ]
+    change = "drives.0.profile.commands=400k/s"
+    args = ["compare", str(file), "--set", change, "--requests", "20000"]
     assert run_command(args) == 0
     out = capsys.readouterr().out
     assert "against small" in out

@@ -162,13 +162,6 @@ def test_points_that_others_could_have_written_are_not_believed(tmp_path) -> Non
 
 def test_a_cache_that_cannot_be_written_only_costs_time(tmp_path, monkeypatch) -> None:
     cache = PointCache(tmp_path)
-    cache.put("ab12", {"iops": 1.0})
-    assert cache.get("ab12") == {"iops": 1.0}
-    (file,) = tmp_path.rglob("*.json")
-    file.write_text("[1]")
-    assert cache.get("ab12") is None
-    file.write_text("{")
-    assert cache.get("ab12") is None
 
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")

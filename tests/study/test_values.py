@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nvmesim.errors import InputError
-from nvmesim.study.sweep.plan import Axis, SweptRange, make_plan, parse_over, parse_values, put
+from nvmesim.study.sweep.plan import SweptRange, make_plan, parse_over, parse_values
 
 
 def values(text):
@@ -64,13 +64,6 @@ def test_bad_values_are_refused_in_one_line(text, match):
     assert "\n" not in str(caught.value)
 
 
-def test_a_unit_is_taken_by_the_scenario():
-    span = parse_values("100k/s..300k/s..100")
-    assert put({"workload": {}}, {"workload.rate": span.values("")[0]})["workload"] == {
-        "rate": "100 k/s"
-    }
-
-
 @given(st.integers(1, 40), st.integers(0, 2**31))
 def test_a_latin_hypercube_hits_every_part_of_every_axis_once(n, seed):
     plan = make_plan({"a": f"0..{n * 10 - 1}", "b": "0.0..1.0"}, n, "lhs", seed)
@@ -89,9 +82,10 @@ def test_random_samples_take_lists_and_ranges():
 
 
 def test_a_grid_is_in_order():
-    plan = make_plan({"a": [1, 2], "b": ["x", "y"]})
-    assert list(plan.points()) == [(1, "x"), (1, "y"), (2, "x"), (2, "y")]
-    assert len(plan) == 4
+    plan = make_plan({"a": [1, 2], "b": ["x", "y", "z"]})
+    assert list(plan.points()) == [(a, b) for a in (1, 2) for b in "xyz"]
+    assert len(plan) == 6
+    assert plan.axes[1].ends() == ("x", "y", "z")
 
 
 @pytest.mark.parametrize(
@@ -113,22 +107,14 @@ def test_plans_without_points_are_refused(arguments, match):
         make_plan(*arguments)
 
 
-@pytest.mark.parametrize("text", ["drives.0.count", "=4", "a=1;b=2"])
-def test_over_needs_a_key_and_values(text):
-    if text == "a=1;b=2":
-        assert parse_over([text]) == {"a": ("1;b=2",)}
-        return
-    with pytest.raises(InputError, match="is not KEY="):
-        parse_over([text])
-
-
-def test_one_key_twice_is_refused():
-    with pytest.raises(InputError, match="twice"):
-        parse_over(["a=1", "a=2"])
-
-
-def test_axis_ends_of_a_list_are_all_its_values():
-    assert Axis("a", ("x", "y", "z")).ends() == ("x", "y", "z")
+@pytest.mark.parametrize(
+    ("texts", "match"),
+    [(["drives.0.count"], "is not KEY="), (["=4"], "is not KEY="), (["a=1", "a=2"], "twice")],
+)
+def test_over_needs_a_key_and_values(texts, match):
+    with pytest.raises(InputError, match=match):
+        parse_over(texts)
+    assert parse_over(["a=1;b=2"]) == {"a": ("1;b=2",)}
 
 
 def test_the_number_of_points_is_counted_once(monkeypatch):
