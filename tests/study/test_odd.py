@@ -92,6 +92,7 @@ def jobs(n: int) -> list[SimpleNamespace]:
 def connected(monkeypatch):
     def connect(**how: object) -> Client:
         client = Client(**how)  # type: ignore[arg-type]
+        cluster.about()  # made once, by what is replaced below
         module = SimpleNamespace(Client=lambda *_, **__: client)
         monkeypatch.setattr(cluster.importlib, "import_module", lambda _: module)
         return client
