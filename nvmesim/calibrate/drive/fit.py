@@ -18,7 +18,7 @@ from nvmesim.calibrate.drive.caveats import Rows, caveats, missed, undetermined
 from nvmesim.calibrate.drive.explanations import MODEL_ERROR, Explanation, alternative, chosen
 from nvmesim.calibrate.drive.flushes import fit_flush
 from nvmesim.calibrate.drive.gate import captured, misses, residual
-from nvmesim.calibrate.drive.laws import shared_limit
+from nvmesim.calibrate.drive.laws import SHALLOW, shared_limit
 from nvmesim.calibrate.drive.profiled import (
     read_columns,
     sources,
@@ -49,9 +49,10 @@ from nvmesim.calibrate.over_time.episodes import suggestions
 from nvmesim.calibrate.over_time.limits import FoundLimits, bursts_of, find_limits
 from nvmesim.calibrate.over_time.pauses import NONE, fit_pauses
 from nvmesim.calibrate.points import Point, hold_out, points_of
+from nvmesim.calibrate.smallest.line_fit import fit_bytes
 from nvmesim.calibrate.smallest.smaller import smaller
 from nvmesim.calibrate.stack.full_threads import with_full_threads
-from nvmesim.calibrate.stack.scaled import host_of_rows
+from nvmesim.calibrate.stack.scaled import host_of_rows, with_full_rows
 from nvmesim.calibrate.stopping import is_stopping
 from nvmesim.capture.capture import Captures
 from nvmesim.catalog.profile import DriveProfile, Quantity
@@ -152,6 +153,7 @@ class _Fitting:
         if not self.included:
             self.host, self.stack_cycles, said = host_of_rows(self.host, self.points)
             self.notes += said
+            self.points = with_full_rows(self.host, self.points)
         self._check_host()
         used = [p for p in self.points if not p.held_out and self._is_of_the_drive(p)]
         free = used if self.limits is None else self.limits.below(used)
@@ -161,6 +163,9 @@ class _Fitting:
         reads = [p for p in plain if p.read_fraction == 1 and p.random]
         # a flush after each write leaves nothing to stream: such rows tell latencies
         writes = [p for p in plain if p.read_fraction == 0 and (p.random or p.sync)]
+        streamed = [p for p in plain if p.read_fraction == 0 and p.outstanding <= SHALLOW]
+        is_streamed = not writes and bool(streamed)
+        writes = writes or streamed  # alone, a sequential write waits as a random one does
         mixes = [p for p in plain if 0 < p.read_fraction < 1 and p.random]
         if not any(p.read_fraction in (0, 1) for p in free):
             raise FitError(
@@ -176,6 +181,9 @@ class _Fitting:
         least = smaller(best, self.host, reads, writes, self.tell)
         if least is not best:
             best, others = least, []
+        if is_streamed:  # their bytes, now that the time beside these is known
+            deep = [p for p in plain if p.read_fraction == 0 and p not in streamed]
+            best = replace(best, profile=self._streams(best.profile, deep or streamed))
         best = replace(best, profile=self._flushes(best.profile, free))
         self.notes += best.notes
         self.free = _free(best) + self.free
@@ -407,6 +415,13 @@ class _Fitting:
         small = [p for p in reads if p.block_size <= UNIT]
         large = [p for p in reads if p.block_size > UNIT]
         if not small:
+            stream = template.read_bandwidth if template.read_bandwidth.basis == "fitted" else None
+            bound = fit_bytes(template, self.host, large, stream and stream.value, self.tell)
+            if bound is not None:
+                return Explanation(
+                    None, None, bound.profile, 0.0, bound.columns, notes=(bound.note,),
+                    untold=bound.unidentified,
+                )  # fmt: skip
             size = min(p.block_size for p in large)
             small = [p for p in large if p.block_size == size]
             large = [p for p in large if p.block_size != size]

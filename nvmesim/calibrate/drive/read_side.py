@@ -17,7 +17,7 @@ import numpy as np
 from nvmesim.array_types import Floats
 from nvmesim.calibrate.bench import BenchHost, measure
 from nvmesim.calibrate.drive.bank import CV_DOUBT, LIKELY_CV, LIKELY_SHARE, OPEN, SHARE_DOUBT, Bank
-from nvmesim.calibrate.drive.laws import LONE_DOUBT, Told, lone_s, roomy, told
+from nvmesim.calibrate.drive.laws import LONE_DOUBT, Told, lone_s, open_ceiling, roomy, told
 from nvmesim.calibrate.evidence import drawn, intervals
 from nvmesim.calibrate.infer.figures import problem_of
 from nvmesim.calibrate.infer.optimum import Solution, misfit, optimum, solve
@@ -41,6 +41,8 @@ FAST = 800e3
 """Controller's commands per second where no point shows a ceiling. Assumed: a PCIe 4.0 drive."""
 BEYOND = 4.0
 """Capacity of a part that is not the ceiling, in units of it. Assumed."""
+BUSY_DIES = 0.4
+"""Of the controller's open rate, what dies are sure to carry. Assumed; `roomy` doubles it."""
 CLEAN = 0.2
 """Error beside sampling, in units of the assumed, up to which a bank of dies explains a sweep."""
 REQUESTS = 25_000
@@ -193,14 +195,14 @@ class _Few:
     """None: no row is at one"""
     dies: int
     held: float
-    fast: float
     out: float
     """Time of the data through the controller and the link"""
 
-    def values(self, latency: float, rate: float, share: float, cv: float) -> dict[str, float]:
+    def values(self, at: Mapping[str, float]) -> dict[str, float]:
         """Numbers of the profile."""
+        latency, rate, share, cv = (at[name] for name in ("latency", "rate", "share", "cv"))
         inner = max(latency - self.held, 0.02 * latency)
-        command = 1e12 / (rate if self.ceiling == "controller" else self.fast)
+        command = 1e12 / (rate if self.ceiling == "controller" else at["fast"])
         die = share * inner
         if self.ceiling == "dies":
             die = self.dies / rate * 1e12
@@ -231,24 +233,25 @@ def _few(
     top = max(p.iops / p.targets for p in points)
     held = held_ps(template)
     latency = max(lone * 1e12 - (host_ps(host) if is_known else 0.0), 0.2 * held, US / 2)
-    if not is_known and not saturated:
-        latency, is_known = (
-            min(p.outstanding / p.iops for p in points) * 1e12 - host_ps(host),
-            True,
-        )
+    free = [p.outstanding / p.iops for p in points if not p.is_cpu_bound]
+    if not is_known and not saturated and free:
+        latency, is_known = min(free) * 1e12 - host_ps(host), True
     die_s = LIKELY_SHARE * latency / 1e12
     kind = ceiling if saturated else None
     out = UNIT / template.read_bandwidth.value * 1e12
     out += command_time_ps(host.link, "read", UNIT, "up")
+    fast, fast_sd = 1.01 * mixed if kind == "path" and mixed > top else max(FAST, BEYOND * top), 0.0
+    if kind is None and host.link.kind == "pcie":
+        size = max(UNIT, min(p.block_size for p in points))
+        fast, fast_sd = open_ceiling(host.link, size, top, read=True)
     if kind == "dies":
-        rest = out + min(CHANNEL_PS, CHANNEL_SHARE * latency) + 1e12 / max(FAST, BEYOND * top)
+        rest = out + min(CHANNEL_PS, CHANNEL_SHARE * latency) + 1e12 / fast
         die = min(LIKELY_SHARE * latency, max(0.95 * (latency - rest), 0.1 * latency))
         dies = max(1, int(np.floor(die * top / 1e12)))
     else:
         depth = min(max(round(p.outstanding / p.targets) for p in points), 1024)
-        dies = roomy(depth, latency / 1e12, die_s, top)
-    fast = 1.01 * mixed if kind == "path" and mixed > top else max(FAST, BEYOND * top)
-    bank = _Few(kind, dies, held, fast, out)
+        dies = roomy(depth, latency / 1e12, die_s, top if kind else max(top, BUSY_DIES * fast))
+    bank = _Few(kind, dies, held, out)
     has_percentiles = any(p.percentiles_s for p in points)
     lone_sd = 0.0 if is_known else LONE_DOUBT[True]
     cv_sd = 0.0 if has_percentiles else CV_DOUBT
@@ -266,13 +269,16 @@ def _few(
         (fitted if has_percentiles else assumed).append(
             Parameter("share", LIKELY_SHARE, 0.05, 0.995, 0.05, SHARE_DOUBT)
         )
+    assumed.append(Parameter("fast", fast, low=fast / 16, high=16 * fast, prior_sd=fast_sd))
+    if kind is None:
+        assumed[-1] = replace(assumed[-1], low=min(1.02 * top, fast))
     coordinates = logarithms(fitted)
-    others = {p.name: p.start for p in assumed}
+    others = {"rate": top, "share": 1.0, **{p.name: p.start for p in assumed}}
 
     def values(u: Floats, more: Mapping[str, float] = others) -> dict[str, float]:
         found = np.exp(u).tolist()
-        at = {**more, **dict(zip((c.name for c in coordinates), found, strict=True))}
-        return bank.values(at["latency"], at.get("rate", top), at.get("share", 1.0), at["cv"])
+        at = {**others, **more, **dict(zip((c.name for c in coordinates), found, strict=True))}
+        return bank.values(at)
 
     problem = problem_of(points, coordinates, lambda u: with_reads(template, values(u)), host)
     found = optimum(problem)

@@ -17,7 +17,7 @@ import numpy as np
 
 from nvmesim.array_types import Floats
 from nvmesim.calibrate.bench import BenchHost
-from nvmesim.calibrate.drive.laws import LONE_DOUBT, Told, lone_s, told
+from nvmesim.calibrate.drive.laws import LONE_DOUBT, Told, lone_s, open_ceiling, told
 from nvmesim.calibrate.drive.read_side import BEYOND, Progress, held_ps, scattered
 from nvmesim.calibrate.evidence import drawn
 from nvmesim.calibrate.infer.figures import efforts, problem_of
@@ -25,6 +25,7 @@ from nvmesim.calibrate.infer.optimum import Solution, optimum
 from nvmesim.calibrate.infer.problem import Parameter, Problem, logarithms
 from nvmesim.calibrate.points import Point
 from nvmesim.calibrate.smallest.line import line_of
+from nvmesim.catalog.links import Link
 from nvmesim.catalog.profile import DriveProfile, Quantity, WriteSide
 
 US = 1e6
@@ -91,7 +92,7 @@ def fit_writes(
 ) -> WriteFit:
     """Fit the write side on *points* of one size, its ceiling taken to be of *limit*."""
     tell(f"writes: limited by {LIMITS[limit]}")
-    parameters = write_parameters(template, points, limit)
+    parameters = write_parameters(template, host.link, points, limit)
 
     def build_profile(u: Floats) -> DriveProfile:
         values = parameters.values(u)
@@ -103,7 +104,7 @@ def fit_writes(
 
 
 def write_parameters(
-    template: DriveProfile, points: Sequence[Point], limit: Limit
+    template: DriveProfile, link: Link, points: Sequence[Point], limit: Limit
 ) -> WriteParameters:
     """What *points* determine of the acknowledgement, its variation and the highest rate."""
     lone, is_known = lone_s(points, read=False)
@@ -124,9 +125,10 @@ def write_parameters(
     if limit == "through" or _shows_ceiling(points, lone, is_known):
         fitted.append(Parameter("rate", top, low=top / 1.4, high=30 * top))
     else:
-        assumed.append(
-            Parameter("rate", BEYOND * top, low=top, high=MOST_OPEN * top, prior_sd=OPEN_SD)
-        )
+        rate, sd = BEYOND * top, OPEN_SD
+        if link.kind == "pcie":
+            rate, sd = open_ceiling(link, points[0].block_size, top, read=False)
+        assumed.append(Parameter("rate", rate, low=top, high=MOST_OPEN * rate, prior_sd=sd))
     return WriteParameters(tuple(fitted), tuple(assumed), is_known)
 
 

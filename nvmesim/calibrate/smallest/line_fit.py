@@ -15,16 +15,19 @@ import numpy as np
 
 from nvmesim.array_types import Floats
 from nvmesim.calibrate.bench import BenchHost
+from nvmesim.calibrate.drive.laws import LONE_DOUBT, SHALLOW, SHEET_CEILING, open_ceiling
 from nvmesim.calibrate.drive.profiled import sources
 from nvmesim.calibrate.drive.read_side import Progress, host_ps, scattered
+from nvmesim.calibrate.drive.streams import fit_stream
 from nvmesim.calibrate.drive.write_side import with_writes
 from nvmesim.calibrate.evidence import drawn
 from nvmesim.calibrate.infer.figures import problem_of
 from nvmesim.calibrate.infer.optimum import optimum
 from nvmesim.calibrate.infer.problem import Parameter, logarithms
 from nvmesim.calibrate.joint import with_draws
-from nvmesim.calibrate.points import Point
+from nvmesim.calibrate.points import LONE_S, Point
 from nvmesim.calibrate.smallest.line import GAIN, Line, evidence, line_of, parts_of
+from nvmesim.catalog.links import parse_link
 from nvmesim.catalog.load import quantities
 from nvmesim.catalog.profile import DriveProfile, Quantity, Rounds
 
@@ -116,6 +119,56 @@ def fit_line(
     return best
 
 
+DRAWS: Final = 256
+NEAR_ALL: Final = 0.8
+"""Share of the bytes/s of a stream, or of what drives read of their link, from which on large
+random reads are taken to be limited by bytes. Assumed."""
+LASTING: Final = 0.5
+"""Share of the writes/s that last by data sheets, from which on small rows are taken to be limited
+by nothing but bytes: caches and fresh flash are no slower for small writes. Assumed."""
+
+BESIDE_LINK: Final = 1.1
+"""Bandwidth of a drive whose rows its link stopped, in units of theirs. Assumed: drives are built
+for their links."""
+
+
+def fit_bytes(
+    template: DriveProfile, host: BenchHost, points: Sequence[Point], stream: float | None,
+    tell: Progress,
+) -> LineFit | None:  # fmt: skip
+    """Fit a bandwidth to large random reads that move all that there is; None if they do not.
+
+    *stream*: bytes/s of sequential rows. What small reads do is not told by such rows: latency and
+    ceiling are as flash behind PCIe has them.
+    """
+    moved = max(p.iops * p.block_size / p.targets for p in points)
+    least = stream or OF_LINK[True] * host.link.raw_bytes_per_s
+    size = max(p.block_size for p in points)
+    is_waiting = max(p.outstanding for p in points) > SHALLOW
+    if host.link.kind != "pcie" or moved < NEAR_ALL * least or not is_waiting:
+        return None
+    lone_ps = LONE_S[True] * 1e12
+    latency = Parameter("latency", lone_ps, lone_ps / 5, 5 * lone_ps, prior_sd=LONE_DOUBT[True])
+    top = READS_AT_ONCE / LONE_S[True]
+    rate = Parameter("rate", top, top / 16, 16 * top, prior_sd=OPEN_SD)
+    profile = fit_stream(template, host, points, "read_bandwidth", sources(points))
+    if profile.read_bandwidth.value > BESIDE_LINK * moved:  # the link stopped the rows
+        width = template.read_bandwidth.model_copy(update={"value": BESIDE_LINK * moved})
+        profile = template.model_copy(update={"read_bandwidth": width})
+    drives = [
+        dict(quantities(_with_reads(profile, at["latency"], at["rate"], size, None)))
+        for at in scattered(logarithms([latency, rate]), DRAWS)
+    ]
+    keys = ("read.base", "read.die", "commands")
+    columns = {key: np.array([d[key].value for d in drives]) for key in keys}
+    profile = _with_reads(profile, lone_ps, top, size, None)
+    wanted = dict.fromkeys(keys, "reads of 4 KiB at depth 1, and at a depth where IOPS stay")
+    return LineFit(
+        "plain", with_draws(profile, columns, sources(points), keys), 0.0, columns, wanted,
+        "reads: as many bytes as there are; no row tells how long a small one takes",
+    )  # fmt: skip
+
+
 def better(found: LineFit, off: Sequence[float], numbers: int) -> bool:
     """True unless a larger model of so many *numbers*, *off* by these logarithms, earns them."""
     return evidence(off, numbers) > found.cost - GAIN
@@ -146,6 +199,8 @@ def _fitted(
     free = scattered(logarithms(assumed), len(moved))
     drives = [dict(quantities(make(values(u, more)))) for u, more in zip(moved, free, strict=True)]
     keys = {key: name for name in (*names, *loose) for key in KEYS[op, kind][name]}
+    if "write.program" in keys and _lasts(template, points):
+        keys["write.commands"] = keys.pop("write.program")
     columns = {key: np.array([d[key].value for d in drives]) for key in keys}
     open_keys = [key for key, name in keys.items() if name in loose]
     profile = with_draws(make(values(found.values)), columns, sources(points), open_keys)
@@ -206,11 +261,23 @@ def _is_lone_flash(points: Sequence[Point]) -> bool:
 
 def _open_rate(points: Sequence[Point], host: BenchHost, top: float) -> float:
     """Requests/s of a ceiling above *top*, the highest that the rows show of a drive."""
-    least = NEARER if max(p.outstanding / p.targets for p in points) >= PARALLEL else OPEN
     lone = min(p.outstanding / p.iops for p in points)
-    if points[0].read_fraction == 1 and host.link.kind == "pcie" and MEDIA_S < lone < FLASH_S:
+    if host.link.kind == "pcie" and points[0].read_fraction == 0:
+        size = min(p.block_size for p in points)
+        return max(open_ceiling(host.link, size, top, read=False)[0], NEARER * top)
+    if host.link.kind == "pcie" and MEDIA_S < lone < FLASH_S:
         return max(NEARER * top, READS_AT_ONCE / lone)
+    least = NEARER if max(p.outstanding / p.targets for p in points) >= PARALLEL else OPEN
     return least * top
+
+
+def _lasts(template: DriveProfile, points: Sequence[Point]) -> bool:
+    """True if small writes may have a limit of their own, far below what large ones move."""
+    link, small = parse_link(template.link), min(p.block_size for p in points)
+    if link.kind != "pcie" or small == max(p.block_size for p in points):
+        return False
+    top = max(p.iops / p.targets * parts_of(p) for p in points if p.block_size == small)
+    return top < LASTING * SHEET_CEILING[False][0] * link.raw_bytes_per_s / small
 
 
 def _maker(
@@ -218,6 +285,7 @@ def _maker(
 ) -> Callable[[Mapping[str, float]], DriveProfile]:
     is_read = points[0].read_fraction == 1
     small, large = (f(p.block_size for p in points) for f in (min, max))
+    is_capped = kind == "cap" or _lasts(template, points)
     busiest = max(p.iops * p.block_size / p.targets for p in points)
 
     def made(at: Mapping[str, float]) -> DriveProfile:
@@ -234,10 +302,10 @@ def _maker(
             return _with_reads(profile, at["latency"], at["rate"], large, at.get("transfer"))
         write = profile.write.model_copy(update={"unit": Quantity(value=small, basis="assumed")})
         profile = profile.model_copy(update={"write": write})
-        limit: Literal["drain", "controller"] = "controller" if kind == "cap" else "drain"
-        rate = at["rate"] if kind == "cap" else max(at["rate"], 1.02 * busiest / small)
+        limit: Literal["drain", "controller"] = "controller" if is_capped else "drain"
+        rate = at["rate"] if is_capped else max(at["rate"], 1.02 * busiest / small)
         drive = with_writes(profile, at["latency"], 0.15, rate, limit)
-        if kind == "cap":  # the drain of its programs must not limit bytes either
+        if is_capped:  # the drain of its programs must not limit bytes either
             drain = max(20 * at["rate"], OPEN * busiest / small)
             program = Quantity(value=drive.dies.value / drain * 1e12)
             update = drive.write.model_copy(update={"program": program})

@@ -15,8 +15,9 @@ import numpy as np
 
 from nvmesim.array_types import Floats
 from nvmesim.calibrate.bench import BenchHost, measure
+from nvmesim.calibrate.drive.laws import WAITED
 from nvmesim.calibrate.joint import joint_of, with_draws
-from nvmesim.calibrate.points import Point
+from nvmesim.calibrate.points import LONE_S, Point
 from nvmesim.catalog.load import get, with_level
 from nvmesim.catalog.profile import DriveProfile, Quantity, StackProfile
 from nvmesim.predict.prepare import CYCLES
@@ -31,6 +32,14 @@ POSSIBLE: Final = 0.9
 """Share of a thread's time that its own requests take at most; interrupts take the rest."""
 ROOM: Final = 0.7
 """Of its time, what a thread of an unknown stack is left with: the drive is to be seen. Assumed."""
+FULL: Final = 0.98
+"""Share of its time that a full thread runs, interrupts of its own requests included."""
+QUEUED: Final = 16
+"""Requests in flight of a thread from which on it may be full."""
+ALIKE: Final = 1.25
+"""Reads/s over writes/s up to which one thread did as much of both. Assumed."""
+NEARLY: Final = 0.8
+"""Share of a thread's time from which on its requests leave it no room. Assumed."""
 ASLEEP: Final = 2
 """Requests in flight of a thread up to which it sleeps before each completion."""
 ERROR: Final = 0.03
@@ -161,6 +170,37 @@ def _made(costs: ScaledCosts, ghz: float, name: str) -> StackProfile:
     return stack.model_copy(update={"joint": joint_of(stack, columns)})
 
 
+def _waits(point: Point) -> bool:
+    """True if requests of *point* took many times what flash takes: its threads were full."""
+    alone = LONE_S[point.read_fraction == 1]
+    return point.read_fraction in (0, 1) and point.outstanding / point.iops > WAITED * alone
+
+
+def _equally_full(points: Sequence[Point]) -> Point | None:
+    """The faster of a thread's deep reads and writes that do the same, so that it is full; None.
+
+    Reads and writes of flash have limits of their own, a factor of three apart and more.
+    """
+    deep = [p for p in points if p.iodepth >= QUEUED and _waits(p) and not p.raid and not p.sync]
+    for read in (p for p in deep if p.read_fraction == 1 and p.random and p.block_size < LARGE):
+        for write in (p for p in deep if p.read_fraction == 0 and p.block_size == read.block_size):
+            same = write.jobs == read.jobs and write.targets == read.targets
+            if same and 1 / ALIKE < read.iops / write.iops < ALIKE:
+                return max(read, write, key=lambda p: p.iops)
+    return None
+
+
+def with_full_rows(host: BenchHost, points: Sequence[Point]) -> list[Point]:
+    """*points*, those marked whose threads *host* has nearly full: they show no drive's ceiling."""
+    hz = host.ghz * 1e9
+    return [
+        replace(p, per_job_pct=100.0)
+        if p.per_job_pct is None and _waits(p)
+        and _cycles(host.stack, p) * p.iops / p.jobs / hz > NEARLY else p
+        for p in points
+    ]  # fmt: skip
+
+
 def host_of_rows(host: BenchHost, points: Sequence[Point]) -> tuple[BenchHost, float, list[str]]:
     """*host* with the cycles that *points* tell, the factor on the named stack's, what is said.
 
@@ -180,6 +220,9 @@ def host_of_rows(host: BenchHost, points: Sequence[Point]) -> tuple[BenchHost, f
         factor = math.exp(float(np.mean(np.log(known))))
     else:
         factor = POSSIBLE * ROOM / asked if asked > POSSIBLE else 1.0
+        full = top if top is not None and asked > POSSIBLE and _waits(top) else _equally_full(rows)
+        if full is not None:
+            factor = FULL * hz / (_cycles(stack, full) * full.iops / full.jobs)
     if top is None or (abs(math.log(factor)) < math.log(UNLIKE) and asked <= POSSIBLE):
         return host, 1.0, []
     factor = min(factor, 1 / asked)

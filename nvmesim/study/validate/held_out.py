@@ -184,6 +184,8 @@ def _inexpressible(case: HeldCase, row: HeldRow) -> str:
         return "its RAID level is not stated"
     if any(change.startswith("path:") for change in row.changes):
         return "a path of a guest that the model does not know"
+    if cells["beside"] == "bulk":
+        return "the load beside it is no row of the table"
     if case.facts.get("guest") and cells["polled"]:
         return "a guest that polls cannot be stated"
     if (engine := case.facts.get("raid_engine")) and _engine(engine) is None:
