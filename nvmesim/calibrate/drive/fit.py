@@ -1,6 +1,6 @@
 """From captures of one drive to a profile with its evidence.
 
-Time is counted once (DESIGN 5): with a host (`captured_on`) the bench is simulated with that host's
+Time is counted once: with a host (`captured_on`) the bench is simulated with that host's
 costs and link, so the profile holds the drive alone; without one, the host stays in the profile's
 constants (`host_included`).
 """
@@ -9,16 +9,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Final, Literal
+from typing import Final
 
 from nvmesim.array_types import Floats
 from nvmesim.calibrate.bench import BenchHost, free_host, measure
 from nvmesim.calibrate.drive.batch_service import choose, fit_rounds, fit_writes_in_rounds
-from nvmesim.calibrate.drive.caveats import Rows, caveats, missed, undetermined
 from nvmesim.calibrate.drive.explanations import MODEL_ERROR, Explanation, alternative, chosen
 from nvmesim.calibrate.drive.flushes import fit_flush
-from nvmesim.calibrate.drive.gate import captured, misses, residual
-from nvmesim.calibrate.drive.laws import SHALLOW, shared_limit
+from nvmesim.calibrate.drive.gate import (
+    Rows,
+    captured,
+    caveats,
+    missed,
+    misses,
+    residual,
+    undetermined,
+)
+from nvmesim.calibrate.drive.laws import SHALLOW
 from nvmesim.calibrate.drive.profiled import (
     read_columns,
     sources,
@@ -30,14 +37,19 @@ from nvmesim.calibrate.drive.read_side import (
     ENOUGH,
     Ceiling,
     Progress,
-    blank_reads,
     fit_large_reads,
     fit_reads,
     may_be_latency,
 )
-from nvmesim.calibrate.drive.streams import bandwidth, fit_stream, streams, with_payload
+from nvmesim.calibrate.drive.starting_point import (
+    blank_drive,
+    host_doubts,
+    least_link,
+    of_the_drive,
+)
+from nvmesim.calibrate.drive.streams import fit_stream, streams, with_payload
 from nvmesim.calibrate.drive.suspension import fitted, may_suspend, suspending
-from nvmesim.calibrate.drive.write_side import Limit, blank_writes, fit_writes
+from nvmesim.calibrate.drive.write_side import Limit, fit_writes
 from nvmesim.calibrate.evidence import DriveFit, Judged
 from nvmesim.calibrate.host import parse_host
 from nvmesim.calibrate.infer.optimum import misfit
@@ -67,8 +79,6 @@ TOLD_REQUESTS = 8_000
 BEHIND = 4
 """Drain of a disk behind a rate limit, in units of the limit. Assumed: it is seldom what limits."""
 UNIT = 4096
-INTERFACES: Final[dict[str, Literal["sata", "sas"]]] = {"sata": "sata", "sas": "sas"}
-"""Kind of a link -> what its drives speak; all others speak NVMe."""
 LIMITED: Final[dict[Ceiling | None, tuple[Limit, ...]]] = {
     "dies": ("drain",), "controller": ("controller", "drain"), "path": ("drain",),
     None: ("drain", "controller"),
@@ -138,7 +148,7 @@ class _Fitting:
         self.notes = notes
         self.name = name
         self.included = host is None
-        self.host, said = with_payload(host or free_host(link or _link(points)), self.points)
+        self.host, said = with_payload(host or free_host(link or least_link(points)), self.points)
         self.notes += said
         self.captured_on = captured_on
         self.tell = tell
@@ -154,8 +164,9 @@ class _Fitting:
             self.host, self.stack_cycles, said = host_of_rows(self.host, self.points)
             self.notes += said
             self.points = with_full_rows(self.host, self.points)
-        self._check_host()
-        used = [p for p in self.points if not p.held_out and self._is_of_the_drive(p)]
+        self.notes += host_doubts(self.host, self.points, self.included)
+        used, said = of_the_drive(self.points, self.included)
+        self.notes += said
         free = used if self.limits is None else self.limits.below(used)
         plain = [p for p in free if not p.sync]
         if not any(p.read_fraction == 0 for p in plain):
@@ -172,7 +183,7 @@ class _Fitting:
                 "no point measures the drive alone: all are mixes, held out or CPU-bound; "
                 "add a capture of reads or of writes with more jobs or less depth"
             )
-        profile = self._template()
+        profile = blank_drive(self.points, self.host, self.name, self.captured_on, self.included)
         if self.limits is not None:
             self.notes += self.limits.notes
             profile = profile.model_copy(update={"limits": self.limits.profile})
@@ -331,50 +342,6 @@ class _Fitting:
             profile = fit_stream(profile, self.host, writes, "write_bandwidth", sources(writes))
         return profile
 
-    def _check_host(self) -> None:
-        """Say where the captures contradict the host or the link that they are said to be of."""
-        top = max(self.points, key=lambda p: p.iops * p.block_size)
-        moved = top.iops * top.block_size
-        rate = self.host.link.raw_bytes_per_s
-        if moved > rate:
-            self.notes.append(
-                f"{top.name}: {moved / 1e9:.3g} GB/s are more than {self.host.link} carries "
-                f"({rate / 1e9:.3g}): name the link, --captured-on STACK,'pcie5 x4'"
-            )
-        shallow = [p for p in self.points if p.outstanding == 1 and p.cpu_s]
-        if self.included or not shallow:
-            return
-        stack = self.host.stack
-        cycles = stack.submit.value + stack.complete.value
-        if not stack.polled:
-            cycles += stack.wakeup.value + stack.interrupt.value
-        named, measured = cycles / self.host.ghz / 1e9, shallow[0].cpu_s or 0.0
-        if not 0.7 < named / measured < 1.4:
-            self.notes.append(
-                f"{shallow[0].name}: {1e6 * measured:.3g} us of CPU a request, where "
-                f"{stack.name} at {self.host.ghz:g} GHz takes {1e6 * named:.3g}: it is not the "
-                "stack that measured, and the drive is off by the difference; fit it with "
-                "calibrate --stack"
-            )
-
-    def _is_of_the_drive(self, point: Point) -> bool:
-        """True if *point* measures the drive: a CPU-bound one does only with a host to simulate."""
-        if point.is_cpu_bound and self.included:
-            self.notes.append(
-                f"{point.name}: a job was {point.per_job_pct:.0f} % busy, so the host was measured "
-                "and not the drive; the point is not fitted (calibrate --stack would fit it)"
-            )
-            return False
-        shared = shared_limit(point, self.points)
-        if shared is not None:
-            self.notes.append(
-                f"{point.name} on {point.targets} drives: each does less than one did alone "
-                f"({shared.name}), so that something they share was measured (an adapter, a root "
-                "complex, memory, a core); the point is not fitted"
-            )
-            return False
-        return True
-
     def _flushes(self, profile: DriveProfile, points: Sequence[Point]) -> DriveProfile:
         """*profile* with the time of a flush, where writes were measured with it and without."""
         if all(p.sync for p in points if p.read_fraction == 0):
@@ -382,30 +349,6 @@ class _Fitting:
         profile, notes = fit_flush(profile, self.host, points, self.tell)
         self.notes += notes
         return profile
-
-    def _template(self) -> DriveProfile:
-        q = Quantity
-        least = min(p.block_size for p in self.points)  # larger ones add the time of their pages
-        rows = [p for p in self.points if p.iodepth == 1 and p.block_size == least and not p.sync]
-        cpu = [p.cpu_s for p in rows if p.cpu_s]
-        said = "usr + sys at depth 1"
-        held = q(value=round(1e12 * max(cpu, default=0.0)), basis="measured", source=said)
-        return DriveProfile(
-            name=self.name,
-            link=str(self.host.link),
-            interface=INTERFACES.get(self.host.link.kind, "nvme"),
-            capacity=q(value=1e12, basis="assumed"),
-            host_included=self.included,
-            captured_on=self.captured_on,
-            host_submit=held if self.included and cpu else None,
-            dies=q(value=64),
-            channels=q(value=8),
-            commands=q(value=1e6),
-            read_bandwidth=q(value=bandwidth(self.points, 7e9, read=True), basis="assumed"),
-            write_bandwidth=q(value=bandwidth(self.points, 5e9, read=False), basis="assumed"),
-            read=blank_reads(),
-            write=blank_writes(),
-        )
 
     # -- reads ----------------------------------------------------------------------------------
 
@@ -535,17 +478,6 @@ def _free(best: Explanation) -> list[str]:
     writes = best.writes.bounds if best.writes is not None else {}
     names = ["dies" if n == "dies" else f"read {n}" for n in reads]
     return names + [f"write {n}" for n in writes]
-
-
-def _link(points: Sequence[Point]) -> str:
-    """The slowest PCIe 4.0 or later x4 link that carries *points*: the drive's own is not said."""
-    moved = max((_one_way(p) for p in points), default=0.0)
-    return "pcie4 x4" if moved < 7.5e9 else "pcie5 x4" if moved < 15e9 else "pcie6 x4"
-
-
-def _one_way(p: Point) -> float:
-    """Bytes per second in the busier direction of one drive's link."""
-    return p.iops * p.block_size / p.targets * max(p.read_fraction, 1 - p.read_fraction)
 
 
 __all__ = ["DriveFit", "fit_drive"]

@@ -28,9 +28,10 @@ from nvmesim.array_types import Floats
 from nvmesim.files import write_text
 from nvmesim.measure.steady import two_sided
 from nvmesim.predict.uncertainty.numbers import Z95
-from nvmesim.predict.uncertainty.standing import AWAY, NAMES, Standing
+from nvmesim.predict.uncertainty.standing import AWAY, NAMES, Evidence, Standing
 
 Group = Literal["rate", "middle", "tail"]
+EVIDENCE: Final[tuple[Evidence, ...]] = ("catalog", "near", "far")
 
 FREEDOM: Final = 4.0
 """Degrees of freedom: heavy tails, so that one wild source does not widen all. Source: Gelman et
@@ -39,6 +40,8 @@ LEVEL: Final = 0.95
 """Share of measured numbers that an interval is to hold."""
 COVERED: Final = 0.9
 """Share that it must hold of sources that were left out, one vote a source."""
+ENOUGH: Final = 7
+"""Sources of one kind of evidence from which on they alone tell how far its intervals reach."""
 STEPS: Final = 20
 """Widths tried for each doubling of the least."""
 ALIKE: Final = 0.5
@@ -100,10 +103,15 @@ def model_error(
     if not rows:
         return ModelError(UNKNOWN)
     z = np.array([standing.covariates()])
-    within = _shipped()["reach"][group][0] if table is None else reach(group, rows)
+    kind = standing.evidence
+    within = _shipped()["reach"][group][kind] if table is None else reach(group, kind, rows)
     is_shipped = table is None and not without
-    h = np.array(_shipped()["scale"]["rate"]) if is_shipped else learned(without, rows)
-    more = _shipped()["more"][group][0] if is_shipped else beyond_rates(group, without, rows)
+    h = (
+        np.array(list(_shipped()["scale"]["rate"].values()))
+        if is_shipped
+        else learned(without, rows)
+    )
+    more = _shipped()["more"][group]["times"] if is_shipped else beyond_rates(group, without, rows)
     scale = max(LEAST, more * float(scales(z, h)[0]))
     mine: dict[str, list[float]] = {}
     for row in rows:
@@ -201,9 +209,9 @@ def _folder() -> Path:
 
 
 @functools.cache
-def _shipped() -> dict[str, dict[str, list[float]]]:
+def _shipped() -> dict[str, dict[str, dict[str, float]]]:
     file = _folder() / "model_error.json"
-    found: dict[str, dict[str, list[float]]] = json.loads(file.read_text("utf-8"))
+    found: dict[str, dict[str, dict[str, float]]] = json.loads(file.read_text("utf-8"))
     return found
 
 
@@ -251,23 +259,29 @@ def write_learned(name: str, rows: Iterable[Miss]) -> Path:
     groups: tuple[Group, ...] = ("rate", "middle", "tail")
     rows = shipped()
     found = {
-        "scale": {"rate": [round(float(h), 4) for h in learned("", rows)]},
-        "more": {g: [round(beyond_rates(g, "", rows), 3)] for g in groups},
-        "reach": {g: [round(reach(g, rows), 3)] for g in groups},
+        "scale": {
+            "rate": {n: round(float(h), 4) for n, h in zip(NAMES, learned("", rows), strict=True)}
+        },
+        "more": {g: {"times": round(beyond_rates(g, "", rows), 3)} for g in groups},
+        "reach": {g: {e: round(reach(g, e, rows), 3) for e in EVIDENCE} for g in groups},
     }
     write_text(path.with_name("model_error.json"), json.dumps(found, indent=1) + "\n")
     return path
 
 
-@functools.lru_cache(maxsize=16)
-def reach(group: Group, table: tuple[Miss, ...]) -> float:
+@functools.lru_cache(maxsize=32)
+def reach(group: Group, evidence: Evidence, table: tuple[Miss, ...]) -> float:
     """Return how many scales an interval reaches to each side: the best on left-out sources.
 
-    The least mean interval score of those that cover `COVERED`, one vote a source; at least what
+    Rows of the same *evidence* tell, all where these are of few sources. The least mean interval
+    score of those that cover `COVERED`, one vote a source; at least what
     Student's t tells of so many sources. Sources: Gneiting and Raftery 2007 (interval score); Dunn,
     Wasserman and Ramdas 2022 (conformal prediction, one vote a group).
     """
-    rows = [r for r in table if GROUPS[r.metric] == group]
+    every = [r for r in table if GROUPS[r.metric] == group]
+    rows = [r for r in every if r.standing.evidence == evidence]
+    if len({r.source for r in rows}) < ENOUGH:
+        rows = every
     names = [r.source for r in rows]
     least = two_sided(max(2, len(set(names))))
     if len(set(names)) < 2:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Literal
 
 from nvmesim.catalog.profile import DriveProfile
 from nvmesim.predict.uncertainty.classes import CPU_BOUND
@@ -25,8 +25,11 @@ FEW = ("Storage Spaces", "hardware RAID", "other RAID engines", "Windows")
 """Classes that the model was hardly ever held against."""
 PLAIN = ("drives alone", CPU_BOUND, "shared targets", "links", "mixes")
 """Classes without an array."""
-NAMES = ("", "rows 0", "few rows", "deeper", "shallower", "size", "share of reads", "more drives",
-         "CPU", "link", "array", "few sources")  # fmt: skip
+NEAR = (0.3, 1.0, 0.05)
+"""Doublings of size and of depth, and share of reads, up to which a fitted row is near."""
+Evidence = Literal["catalog", "near", "far"]
+NAMES = ("all", "rows 0", "few rows", "deeper", "shallower", "size", "share of reads", "more drives",
+         "CPU", "link", "array", "few sources", "latency", "drives, near")  # fmt: skip
 """Of `Standing.covariates`."""
 AWAY = ("rows 0", "few rows", "deeper", "shallower", "size", "share of reads", "more drives")
 """Those that lead away from evidence: they never make a prediction surer."""
@@ -55,6 +58,19 @@ class Standing:
         """As "calibrated" or "catalog"."""
         return "calibrated" if self.rows else "catalog"
 
+    @property
+    def evidence(self) -> Evidence:
+        """Whether rows were fitted, and whether one of them is near.
+
+        >>> Standing(rows=3, depth=1.0).evidence, Standing(rows=3, size=4.0).evidence
+        ('near', 'far')
+        """
+        if not self.rows:
+            return "catalog"
+        away = (self.size, self.depth, self.read)
+        is_near = all(abs(x) <= most for x, most in zip(away, NEAR, strict=True))
+        return "near" if is_near else "far"
+
     def covariates(self) -> tuple[float, ...]:
         """Numbers that the spread of the model's error is a function of, as `NAMES`.
 
@@ -68,6 +84,8 @@ class Standing:
             min(abs(self.size), FAR), min(abs(self.read) * 2, 1.0),
             min(max(self.drives, 0.0), FAR), float(self.limit == "cpu"),
             float(self.limit == "link"), float(is_array), float(self.model_class in FEW),
+            float(self.limit == "latency-bound"),
+            float(self.limit == "drive" and self.evidence == "near"),
         )  # fmt: skip
 
     def _few(self) -> float:
