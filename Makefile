@@ -7,6 +7,8 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.nvmesim-installed
 RUNS := $(VENV)/.nvmesim-runs
 WORKERS ?= 2
+# Tests of the engines that run with bounds checking, too: CI takes a few files of them.
+BOUNDS_TESTS ?= tests/engines
 
 # Tests marked "browser" load the HTML report in headless Chromium; without one they are left out.
 BROWSER := $(shell command -v chromium || command -v chromium-browser || command -v google-chrome)
@@ -102,7 +104,7 @@ test-all: venv browser-word
 
 # Numba reads out of bounds silently; here it checks. A cache of its own: the flag is not part of the key.
 test-bounds: venv
-	NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=$(CURDIR)/build/numba-bounds $(PYTEST) -m "not slow and not long" tests/engines
+	NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=$(CURDIR)/build/numba-bounds $(PYTEST) -m "not slow and not long" $(BOUNDS_TESTS)
 
 bench: venv
 	$(BIN)/python -m benchmarks

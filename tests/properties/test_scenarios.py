@@ -100,7 +100,7 @@ def test_their_intervals_too(tables):
 
 
 @pytest.mark.long
-@settings(QUICK, max_examples=300)
+@settings(QUICK, max_examples=100)
 @given(scenarios())
 def test_both_engines_complete_every_request_alike(tables):
     try:
