@@ -358,8 +358,9 @@ class _Fitting:
         small = [p for p in reads if p.block_size <= UNIT]
         large = [p for p in reads if p.block_size > UNIT]
         if not small:
-            stream = template.read_bandwidth if template.read_bandwidth.basis == "fitted" else None
-            bound = fit_bytes(template, self.host, large, stream and stream.value, self.tell)
+            width = template.read_bandwidth
+            stream = width.value if width.basis == "fitted" else None
+            bound = fit_bytes(template, self.host, large, stream, self.tell)
             if bound is not None:
                 return Explanation(
                     None, None, bound.profile, 0.0, bound.columns, notes=(bound.note,),

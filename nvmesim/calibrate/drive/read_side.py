@@ -233,9 +233,9 @@ def _few(
     top = max(p.iops / p.targets for p in points)
     held = held_ps(template)
     latency = max(lone * 1e12 - (host_ps(host) if is_known else 0.0), 0.2 * held, US / 2)
-    free = [p.outstanding / p.iops for p in points if not p.is_cpu_bound]
-    if not is_known and not saturated and free:
-        latency, is_known = min(free) * 1e12 - host_ps(host), True
+    took = [p.outstanding / p.iops for p in points if not p.is_cpu_bound]
+    if not is_known and not saturated and took:
+        latency, is_known = min(took) * 1e12 - host_ps(host), True
     die_s = LIKELY_SHARE * latency / 1e12
     kind = ceiling if saturated else None
     out = UNIT / template.read_bandwidth.value * 1e12
@@ -253,25 +253,11 @@ def _few(
         dies = roomy(depth, latency / 1e12, die_s, top if kind else max(top, BUSY_DIES * fast))
     bank = _Few(kind, dies, held, out)
     has_percentiles = any(p.percentiles_s for p in points)
-    lone_sd = 0.0 if is_known else LONE_DOUBT[True]
-    cv_sd = 0.0 if has_percentiles else CV_DOUBT
-    fitted: list[Parameter] = []
-    assumed: list[Parameter] = []
-    (fitted if is_known else assumed).append(
-        Parameter("latency", latency, latency / 5, 3 * latency, 0.02, lone_sd)
-    )
-    (fitted if has_percentiles else assumed).append(
-        Parameter("cv", LIKELY_CV, low=0.01, high=1.5, step=0.2, prior_sd=cv_sd)
-    )
-    if kind is not None:
-        fitted.append(Parameter("rate", top, low=top / 1.3, high=3 * top, step=0.02))
-    if kind != "dies":
-        (fitted if has_percentiles else assumed).append(
-            Parameter("share", LIKELY_SHARE, 0.05, 0.995, 0.05, SHARE_DOUBT)
-        )
-    assumed.append(Parameter("fast", fast, low=fast / 16, high=16 * fast, prior_sd=fast_sd))
+    likely = Parameter("fast", fast, low=fast / 16, high=16 * fast, prior_sd=fast_sd)
     if kind is None:
-        assumed[-1] = replace(assumed[-1], low=min(1.02 * top, fast))
+        likely = replace(likely, low=min(1.02 * top, fast))
+    fitted, assumed = _few_parameters(kind, latency, top, is_known, has_percentiles)
+    assumed.append(likely)
     coordinates = logarithms(fitted)
     others = {"rate": top, "share": 1.0, **{p.name: p.start for p in assumed}}
 
@@ -293,6 +279,29 @@ def _few(
     ]
     draws = {n: np.array([row[n] for row in table]) for n in READ_NUMBERS}
     return replace(_told_of_few(bank, best, draws, is_known, has_percentiles), cost=found.cost)
+
+
+def _few_parameters(
+    kind: Ceiling | None, latency: float, top: float, is_known: bool, has_percentiles: bool
+) -> tuple[list[Parameter], list[Parameter]]:
+    """Numbers that one or two depths determine, and those that are assumed."""
+    fitted: list[Parameter] = []
+    assumed: list[Parameter] = []
+    lone_sd = 0.0 if is_known else LONE_DOUBT[True]
+    cv_sd = 0.0 if has_percentiles else CV_DOUBT
+    (fitted if is_known else assumed).append(
+        Parameter("latency", latency, latency / 5, 3 * latency, 0.02, lone_sd)
+    )
+    (fitted if has_percentiles else assumed).append(
+        Parameter("cv", LIKELY_CV, low=0.01, high=1.5, step=0.2, prior_sd=cv_sd)
+    )
+    if kind is not None:
+        fitted.append(Parameter("rate", top, low=top / 1.3, high=3 * top, step=0.02))
+    if kind != "dies":
+        (fitted if has_percentiles else assumed).append(
+            Parameter("share", LIKELY_SHARE, 0.05, 0.995, 0.05, SHARE_DOUBT)
+        )
+    return fitted, assumed
 
 
 def may_be_latency(points: Sequence[Point]) -> bool:
