@@ -61,6 +61,7 @@ from nvmesim.calibrate.over_time.episodes import suggestions
 from nvmesim.calibrate.over_time.limits import FoundLimits, bursts_of, find_limits
 from nvmesim.calibrate.over_time.pauses import NONE, fit_pauses
 from nvmesim.calibrate.points import Point, hold_out, points_of
+from nvmesim.calibrate.smallest.disk import fit_disk, is_disk
 from nvmesim.calibrate.smallest.line_fit import fit_bytes
 from nvmesim.calibrate.smallest.smaller import smaller
 from nvmesim.calibrate.stack.full_threads import with_full_threads
@@ -189,7 +190,9 @@ class _Fitting:
             profile = profile.model_copy(update={"limits": self.limits.profile})
         profile = self._streams(profile, plain)
         best, others = chosen(self._explained(profile, reads, writes, mixes))
-        least = smaller(best, self.host, reads, writes, self.tell)
+        least = best
+        if not best.profile.sorts:
+            least = smaller(best, self.host, reads, writes, self.tell)
         if least is not best:
             best, others = least, []
         if is_streamed:  # their bytes, now that the time beside these is known
@@ -235,6 +238,8 @@ class _Fitting:
         mixes: Sequence[Point],
     ) -> list[Explanation]:  # fmt: skip
         """Explanations of the rows, each fitted to them; at least one."""
+        if is_disk(self.host, reads):
+            return [fit_disk(profile, reads, writes)]
         tried = []
         for ceiling in self._ceilings(reads, mixes):
             begun = self._reads(profile, reads, ceiling) if reads else self._no_reads(profile)

@@ -1,0 +1,79 @@
+"""Fit a disk of one arm: a positioning time, shorter the more requests it may choose from.
+
+Rows of a SATA or SAS device whose lone random reads take milliseconds are an arm's, not flash's.
+Source: the catalog's `hdd-7200` (data sheets), whose variation and order of service are taken.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from nvmesim.array_types import Floats
+from nvmesim.calibrate.bench import BenchHost
+from nvmesim.calibrate.drive.explanations import Explanation
+from nvmesim.calibrate.drive.profiled import sources
+from nvmesim.calibrate.joint import with_draws
+from nvmesim.calibrate.points import Point
+from nvmesim.catalog.load import get
+from nvmesim.catalog.profile import DriveProfile, Quantity
+from nvmesim.model.service_factors import nearest_share
+
+ARM_S: Final = 2.5e-3
+"""Time of a lone random read from which on an arm moved. Source: short strokes of data sheets take
+3 ms with half a turn; flash and its interface 0.1 to 0.3."""
+DRAWS: Final = 256
+LEAST_SD: Final = 0.05
+"""Least standard deviation of the logarithm of a positioning time. Assumed: repeats differ so."""
+
+
+def is_disk(host: BenchHost, reads: Sequence[Point]) -> bool:
+    """True if *reads*, random ones, are those of an arm."""
+    shallow = min(reads, key=lambda p: p.outstanding, default=None)
+    if shallow is None or host.link.kind == "pcie" or shallow.outstanding > 2 * shallow.targets:
+        return False
+    return shallow.outstanding / shallow.iops > ARM_S
+
+
+def fit_disk(
+    template: DriveProfile, reads: Sequence[Point], writes: Sequence[Point]
+) -> Explanation:
+    """The disk of one arm that random *reads* and *writes* tell, with the bytes of *template*."""
+    like = get("drive", "hdd-7200")
+    read_ps, read_sd = _positioning(like, reads)
+    write_ps, write_sd = _positioning(like, writes) if writes else (read_ps, 2 * read_sd)
+    q = Quantity
+    profile = template.model_copy(
+        update={
+            "dies": like.dies, "channels": like.channels, "commands": like.commands,
+            "tags": like.tags, "sorts": True,
+            "read": like.read.model_copy(update={"die": q(value=read_ps)}),
+            "write": like.write.model_copy(update={"program": q(value=write_ps)}),
+        }
+    )  # fmt: skip
+    normal = np.random.default_rng(5).standard_normal((2, DRAWS))
+    columns: dict[str, Floats] = {
+        "read.die": read_ps * np.exp(read_sd * normal[0]),
+        "write.program": write_ps * np.exp(write_sd * normal[1]),
+    }
+    loose = [] if writes else ["write.program"]
+    profile = with_draws(profile, columns, sources([*reads, *writes]), loose)
+    note = (
+        f"reads: an arm that takes {read_ps / 1e9:.1f} ms to a place; it serves the nearest first"
+    )
+    return Explanation(None, None, profile, 0.0, columns, notes=(note,))
+
+
+def _positioning(like: DriveProfile, points: Sequence[Point]) -> tuple[float, float]:
+    """Mean time of the arm for one request, ps, by *points*, and its logarithm's deviation."""
+    cv, most = like.read.die_cv.value, round(like.tags.value)
+    logs = []
+    for p in points:
+        inside = max(1, min(most, round(p.outstanding / p.targets)))
+        logs.append(math.log(p.targets / p.iops / nearest_share(cv, inside)))
+    rest = like.read.base.value / 1e12
+    found = max(math.exp(float(np.mean(logs))) - rest, rest)
+    return found * 1e12, max(LEAST_SD, float(np.std(logs)) / math.sqrt(len(logs)))
