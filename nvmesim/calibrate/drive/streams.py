@@ -22,9 +22,12 @@ LARGER_PAYLOAD: Final = 512
 
 
 def streams(points: Sequence[Point], *, read: bool) -> list[Point]:
-    """Sequential rows of one operation, without flushes."""
+    """Sequential rows of one operation, without flushes; a full thread tells no bandwidth."""
     share = 1.0 if read else 0.0
-    return [p for p in points if not p.random and p.read_fraction == share and not p.sync]
+    return [
+        p for p in points
+        if not (p.random or p.sync or p.is_cpu_bound) and p.read_fraction == share
+    ]  # fmt: skip
 
 
 def fit_stream(
