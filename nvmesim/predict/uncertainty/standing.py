@@ -29,7 +29,8 @@ NEAR = (0.3, 1.0, 0.05)
 """Doublings of size and of depth, and share of reads, up to which a fitted row is near."""
 Evidence = Literal["catalog", "near", "far"]
 NAMES = ("all", "rows 0", "few rows", "deeper", "shallower", "size", "share of reads",
-         "more drives", "CPU", "link", "array", "few sources", "latency", "drives, near")  # fmt: skip
+         "more drives", "CPU", "link", "array", "few sources", "latency",
+         "drives, near")  # fmt: skip
 """Of `Standing.covariates`."""
 AWAY = ("rows 0", "few rows", "deeper", "shallower", "size", "share of reads", "more drives")
 """Those that lead away from evidence: they never make a prediction surer."""
