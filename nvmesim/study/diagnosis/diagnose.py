@@ -405,9 +405,7 @@ class _Search:
         """Loads that are quick to measure: a drive alone, and the whole shallow and deep."""
         server = self._server.resolved
         threads = max(1, min(16, server.sockets[0].logical_cpus))
-        alone: list[str] = []
-        if len(server.drives) > 1 and not server.volumes:
-            alone = [server.drives[i].name for i in (0, -1)]
+        alone = [server.drives[i].name for i in (0, -1)] if len(server.drives) > 1 else []
         out: list[tuple[dict[str, Any], int | None]] = []
         for size, jobs, depth in (("4 KiB", 1, 1), ("4 KiB", 4, 64), ("4 KiB", threads, 32),
                                   ("128 KiB", threads, 8)):  # fmt: skip

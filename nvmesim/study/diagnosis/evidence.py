@@ -4,8 +4,9 @@ The logarithm of measured over predicted is, under the explanation that holds, a
 share in part (the model's and the profiles' errors, as wide as the prediction's interval) and an
 error of each row. How much of that interval this server needs nobody knows: it is one factor for
 all rows, and the likelihood is the mean over `WIDTHS`, so that an explanation that meets all rows
-closely is worth more than one that stays within wide intervals. "None of these" is the same with an
-error of a factor that nobody knows.
+closely is worth more than one that stays within wide intervals. A multivariate t-distribution keeps
+one odd row from deciding (Lange, Little and Taylor, Journal of the American Statistical Association
+84, 1989). "None of these" is the same with an error of a factor that nobody knows.
 """
 
 from __future__ import annotations
@@ -32,7 +33,9 @@ SHARED: Final = 0.8
 read, or write (assumed; most of it is one drive profile and one stack)."""
 SHARED_BY_ALL: Final = 0.4
 """The same of a row that reads and one that writes."""
-WIDTHS: Final = (0.125, 0.25, 0.5, 1.0, 2.0)
+FREEDOM: Final = 5.0
+"""Degrees of freedom of the t-distribution."""
+WIDTHS: Final = (0.125, 0.25, 0.5, 1.0, 1.5)
 """The prediction's error on this server over what its interval says, each as likely: the interval
 holds 95 % of what others measured, and many servers were predicted to a few percent."""
 UNKNOWN: Final = math.log(3.0)
@@ -182,13 +185,17 @@ def log_likelihood(ratios: Floats, scale: ErrorScale, *, unknown: bool = False) 
     True
     """
     known = np.isfinite(ratios)
+    n = int(known.sum())
+    constant = math.lgamma((FREEDOM + n) / 2) - math.lgamma(FREEDOM / 2)
+    constant -= 0.5 * n * math.log(FREEDOM * math.pi)
     scores = []
     for width in WIDTHS:
         covariance = scale.covariance(width, unknown=unknown)[np.ix_(known, known)]
         sign, log_det = np.linalg.slogdet(covariance)
         assert sign > 0
         square = float(ratios[known] @ np.linalg.solve(covariance, ratios[known]))
-        scores.append(-0.5 * (square + float(log_det) + known.sum() * math.log(2 * math.pi)))
+        tail = (FREEDOM + n) * math.log1p(square / FREEDOM)
+        scores.append(constant - 0.5 * (float(log_det) + tail))
     return log_mean(scores)
 
 

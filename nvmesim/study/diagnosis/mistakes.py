@@ -206,8 +206,8 @@ def _interrupts(server: Server) -> Iterator[Variant]:
     cycles = stack.complete.value + stack.interrupt.value
     if stack.polled or cycles <= 0:
         return
-    for cores in (1, 2, 4):
-        rate = cores * server.resolved.sockets[0].ghz * 1e9 / cycles
+    for cores, pace in ((1, 0.8), (1, 1.2), (2, 1.0), (4, 1.0)):
+        rate = cores * pace * server.resolved.sockets[0].ghz * 1e9 / cycles
         name = "one core takes" if cores == 1 else f"{cores} cores take"
         yield Variant(f"{name} all interrupts", {"workload.*.limits": {"iops": f"{rate:.0f}/s"}},
                       "cores")  # fmt: skip
@@ -400,7 +400,7 @@ MISTAKES: Final = (
             _if(lambda s: s.has_parity and any(v.workers for v in s.resolved.volumes), {
                 "md has no workers": {"volume.*.group_thread_cnt": 0},
             })),
-    Mistake("kernel", OCCASIONAL,
+    Mistake("kernel", COMMON,
             "uname -r", "a newer kernel",
             "linux-raid, J. Finlayson 2021: 1.26 M on 4.18, 5.33 M on 5.14",
             _if(lambda s: s.is_md, {
