@@ -154,3 +154,7 @@ class Relief:
     """Probability that it does more than what is; None: not asked."""
     set: Mapping[str, Any] = field(default_factory=dict)
     """The change as keys and values of a scenario file; empty: no key says it exactly."""
+    command: str = ""
+    """What does it on the server itself, where one command does."""
+    watts: float | None = None
+    """What it draws more, by the parts' data sheets; None: not known."""

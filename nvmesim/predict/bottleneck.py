@@ -302,7 +302,7 @@ def _brings(relief: Relief) -> bool:
 
 
 def best_relief(reliefs: Sequence[Relief]) -> str:
-    """The relief that brings most, in words.
+    """The relief that brings most, in words; of those that bring as much, one that buys nothing.
 
     >>> from nvmesim.measure.figures import Interval
     >>> best_relief([Relief("one more core", Interval(2.8e6, 2.7e6, 2.9e6), 0.034, 0.03, 0.04)])
@@ -312,7 +312,7 @@ def best_relief(reliefs: Sequence[Relief]) -> str:
     """
     if not reliefs:
         return "no change was tried"
-    best = max(reliefs, key=lambda r: r.gain)
+    best = max(reliefs, key=lambda r: (round(r.gain, 2), r.watts == 0, r.gain))
     if not _brings(best):
         return f"none of the {len(reliefs)} changes that were tried helps for certain"
     more = f"{1 + best.gain:.2g} x" if best.gain >= 1 else f"{100 * best.gain:+.1f} %"

@@ -7,6 +7,7 @@ returns None.
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeVar
@@ -28,6 +29,14 @@ WORKERS: Final = 8
 LEAST_HALF: Final = {"raid0": 1, "raid5": 3, "raid6": 4, "raid10": 2}
 """Fewest members of half an array; a mirror has no half."""
 
+COMMANDS: Final = {
+    "stripe_cache": "echo {} > /sys/block/mdX/md/stripe_cache_size",
+    "group_thread_cnt": "echo {} > /sys/block/mdX/md/group_thread_cnt",
+    "bitmap": "mdadm --grow --bitmap={} /dev/mdX",
+    "recordsize": "zfs set recordsize={} DATASET",
+}
+"""Last name of a key -> what sets it. Source: md(4), mdadm(8), zfsprops(7)."""
+
 Model = TypeVar("Model", bound=Frozen)
 
 
@@ -39,6 +48,35 @@ class Change:
     scenario: ResolvedScenario
     set: Mapping[str, Any] = field(default_factory=dict)
     """The same as keys and values of a scenario file; empty: no key says it exactly."""
+
+    @property
+    def command(self) -> str:
+        """What does it on the server itself; empty where no one command does."""
+        found = ((COMMANDS.get(key.rpartition(".")[2]), v) for key, v in self.set.items())
+        return "; ".join(c.format(re.sub(" |iB$", "", str(v))) for c, v in found if c)
+
+    def watts(self, base: ResolvedScenario) -> float | None:
+        """W that it adds to *base*; None where parts are other ones, or do not say what they draw.
+
+        Source: power at work of drives and CPUs, by their data sheets.
+        """
+        new, kept = self.scenario, {id(d.profile) for d in base.drives}
+        engines = {id(v.engine) for v in base.volumes}
+        is_same = (new.sockets, new.adapters) == (base.sockets, base.adapters)
+        are_known = all(id(d.profile) in kept for d in new.drives)
+        if not is_same or not are_known or any(id(v.engine) not in engines for v in new.volumes):
+            return None
+        if len(new.drives) == len(base.drives):
+            return 0.0
+        before, after = watts(base), watts(new)
+        return None if before is None or after is None else after - before
+
+
+def watts(s: ResolvedScenario) -> float | None:
+    """W of the drives and CPUs at work; None if one of them does not say it."""
+    known = [d.profile.power_active_w for d in s.drives] + [k.cpu.tdp_w for k in s.sockets]
+    stated = [q.value for q in known if q is not None]
+    return sum(stated) if len(stated) == len(known) else None
 
 
 ChangeFactory = Callable[[ResolvedScenario], Change | None]
@@ -153,6 +191,13 @@ def _more_cores(
     keys = if_one("server.sockets.*.cpu.cores", (k.cpu.cores for k in sockets))
     keys |= _thread_keys(s, groups)
     return Change(text, replace(s, sockets=sockets, workload=groups), keys)
+
+
+def on_all_sockets(s: ResolvedScenario) -> Change | None:
+    """Threads that are held on one socket, on all of them in turn."""
+    groups = tuple(replace(g, socket=None, floating="spread") for g in s.workload)
+    is_held = len(s.sockets) > 1 and any(g.socket is not None for g in s.workload)
+    return changed(s, "threads on all sockets", workload=groups) if is_held else None
 
 
 def one_more_core(s: ResolvedScenario) -> Change | None:
@@ -407,7 +452,10 @@ def smaller_records(s: ResolvedScenario) -> Change | None:
             named = max(SECTOR, 1 << (size - 1).bit_length())
             volume = replace(volume, chunk=min(volume.chunk, named))
         volumes.append(volume)
-    return changed(s, f"recordsize {format_size(named)}", volumes=tuple(volumes))
+    are_pools = all(v.raid.records for v in volumes)
+    shown = [format_size(v.chunk) for v in volumes if are_pools]
+    keys = if_one("volume.*.recordsize", shown)
+    return changed(s, f"recordsize {format_size(named)}", keys, volumes=tuple(volumes))
 
 
 def _users(s: ResolvedScenario, volume: Volume) -> list[WorkloadGroup]:

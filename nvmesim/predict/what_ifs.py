@@ -61,7 +61,8 @@ CURVE_POINTS: Final = 9
 
 BY_RESOURCE: Final[dict[str, tuple[ChangeFactory, ...]]] = {
     "cores": (
-        up.one_more_core, up.more_ghz, up.twice_the_cores, up.twice_the_cores_and_threads,
+        up.on_all_sockets, up.one_more_core, up.more_ghz, up.twice_the_cores,
+        up.twice_the_cores_and_threads,
     ),
     "threads": (up.twice_the_threads, up.more_ghz, up.one_file_a_thread),
     **dict.fromkeys(("dies", "channels"), (up.one_more_drive, up.twice_the_dies)),
@@ -109,7 +110,8 @@ def choose(
     else:
         makers += [up.twice_the_outstanding, up.larger_stripe_cache]
     if any(f.info.resource == "interconnect" and f.utilization > 0 for f in stations):
-        makers = [*makers[:2], *BY_RESOURCE["interconnect"]]
+        most = [m for m in makers if m(scenario) is not None][:3]
+        makers = [*most, *BY_RESOURCE["interconnect"]]
     resources = dict.fromkeys(f.info.resource for f in stations if f is not stop)
     for resource in [r for r in resources if r in BY_RESOURCE][:3]:
         makers += [m for m in BY_RESOURCE[resource] if m(scenario) is not None][:1]
@@ -169,7 +171,9 @@ class WhatIfs:
                         progress(f"what if: {change.text}", (i + 1) / len(changes))
                     if changed is not None:
                         found = paired.relief(change.text, base, head, changed)
-                        out.append(replace(found, set=change.set))
+                        added = change.watts(self.ready.scenario)
+                        out.append(replace(found, set=change.set, command=change.command,
+                                           watts=added))  # fmt: skip
             except KeyboardInterrupt:
                 pool.shutdown(cancel_futures=True)
                 raise

@@ -212,17 +212,21 @@ def rebuild_sentence(rebuild: Rebuild) -> str:
 
 
 def reliefs(found: Sequence[Relief]) -> b.Table | None:
-    """Every change that was simulated, with its exact setting as --set takes it."""
+    """Every change that was simulated, with its setting as --set takes it, its command and W."""
     settings = [" ".join(f"{key}={value}" for key, value in r.set.items()) for r in found]
-    shown = [settings] if any(settings) else []
+    more_w = [f"{r.watts:+,.0f}" if r.watts else "" for r in found]
+    extra = {"W": more_w, "<set": settings}
+    shown = {name: cells for name, cells in extra.items() if any(cells)}
     rows = [
         [r.change, kiops(r.iops.value), words.gain(r.gain),
          words.gain_span(r.gain_low, r.gain_high), *more]
-        for r, *more in zip(found, *shown, strict=True)
+        for r, *more in zip(found, *shown.values(), strict=True)
     ]  # fmt: skip
-    heads = ["what would help", "IOPS", "gain", "95 % within", *(["<set"] if shown else [])]
+    heads = ["what would help", "IOPS", "gain", "95 % within", *shown]
     looks: list[b.Look] = ["" if relief.gain_low > HELPS else "faint" for relief in found]
-    return b.table("Changes that were simulated", heads, rows, looks=looks) if rows else None
+    notes = [f"{r.change}: {r.command}" for r in found if r.command]
+    title = "Changes that were simulated"
+    return b.table(title, heads, rows, looks=looks, notes=notes) if rows else None
 
 
 def groups(result: Result) -> b.Table | None:

@@ -10,6 +10,7 @@ from typing import Any, Final
 from nvmesim.measure.figures import Relief
 from nvmesim.measure.paired import Comparison
 from nvmesim.predict.result import Result
+from nvmesim.predict.upgrades import watts
 from nvmesim.scenario.resolved import ResolvedScenario
 from nvmesim.show import answer as shown
 from nvmesim.show import words
@@ -123,14 +124,6 @@ class Quote:
         return found
 
     @property
-    def watts(self) -> float | None:
-        """W of the drives and CPUs at work; None if one of them does not say it."""
-        known = [d.profile.power_active_w for d in self.scenario.drives]
-        known += [s.cpu.tdp_w for s in self.scenario.sockets]
-        stated = [q.value for q in known if q is not None]
-        return sum(stated) if len(stated) == len(known) else None
-
-    @property
     def capacity(self) -> float:
         """Usable bytes."""
         scenario = self.scenario
@@ -182,7 +175,7 @@ def _lead(number: int, gain: Comparison) -> str:
 def _lines(quotes: Sequence[Quote], gains: Sequence[Comparison]) -> dict[str, list[str]]:
     """What is compared -> a text for each quote."""
     results = [q.healthy for q in quotes]
-    rates = [(q.healthy.total.iops.value, q.price, q.watts) for q in quotes]
+    rates = [(q.healthy.total.iops.value, q.price, watts(q.scenario)) for q in quotes]
     rebuilds = [None if q.rebuilding is None else q.rebuilding.rebuild for q in quotes]
     against = [f"{words.gain(g.gain.value)} ({words.gain_span(g.gain.low, g.gain.high)})"
                for g in gains]  # fmt: skip
@@ -198,7 +191,7 @@ def _lines(quotes: Sequence[Quote], gains: Sequence[Comparison]) -> dict[str, li
         "p99, µs": [words.microseconds(r.total.latency.percentiles[99.0]) for r in results],
         "CPU": [words.percent(r.cpu.logical_utilization) for r in results],
         "IOPS per EUR": [f"{iops / eur:,.4g}" if eur else "" for iops, eur, _ in rates],
-        "IOPS per W": [f"{iops / watts:,.4g}" if watts else "" for iops, _, watts in rates],
+        "IOPS per W": [f"{iops / w:,.4g}" if w else "" for iops, _, w in rates],
         "IOPS, a drive failed": [_iops(q.degraded) for q in quotes],
         "IOPS, while it is rebuilt": [_iops(q.rebuilding) for q in quotes],
         "hours to rebuild": ["-" if r is None else f"{r.hours:.2g}" for r in rebuilds],

@@ -7,12 +7,14 @@ import numpy as np
 import pytest
 
 from nvmesim.catalog.links import parse_link
+from nvmesim.catalog.quantity import Quantity
+from nvmesim.measure.figures import Interval, Relief
 from nvmesim.measure.paired import MIN_PAIRED, half_of_rate
 from nvmesim.model.lower import lower
 from nvmesim.network.check import check
 from nvmesim.network.roles import StationInfo
 from nvmesim.predict import upgrades as reliefs
-from nvmesim.predict.bottleneck import SaturatedStation
+from nvmesim.predict.bottleneck import SaturatedStation, best_relief
 from nvmesim.predict.pilots import filled
 from nvmesim.predict.prepare import prepare
 from nvmesim.predict.simulate import simulate
@@ -238,3 +240,44 @@ def test_the_setting_of_a_change_is_the_change(make: Any) -> None:
     assert made == meant
     ghz = [k.ghz for k in change.scenario.sockets]
     assert [k.ghz for k in again.sockets] == pytest.approx(ghz, rel=1e-3)
+
+
+def test_a_setting_of_md_has_its_command_and_an_own_drive_its_watts() -> None:
+    base = resolved(drives=4, volume={"raid": "raid5"}, read=0.5)
+    workers = reliefs.eight_workers(base)
+    assert workers is not None
+    assert workers.set == {"volume.*.group_thread_cnt": 8}
+    assert workers.command.endswith("/md/group_thread_cnt")
+    assert workers.watts(base) == 0
+    power = Quantity(value=14.0, basis="datasheet", source="a sheet")
+    drives = tuple(
+        replace(d, profile=d.profile.model_copy(update={"power_active_w": power}))
+        for d in base.drives
+    )
+    cpu = base.sockets[0].cpu.model_copy(update={"tdp_w": power})
+    stated = replace(base, drives=drives, sockets=(replace(base.sockets[0], cpu=cpu),))
+    more = reliefs.one_more_drive(stated)
+    assert more is not None
+    assert more.watts(stated) == 14
+    faster = reliefs.more_ghz(stated)
+    assert faster is not None
+    assert faster.watts(stated) is None
+
+
+def test_threads_held_on_a_full_socket_are_tried_on_all() -> None:
+    two = [{"cpu": {**CPU, "interconnect": "upi"}}, {"cpu": {**CPU, "interconnect": "upi"}}]
+    base = resolved(sockets=two, socket=0)
+    assert reliefs.on_all_sockets(resolved(sockets=two)) is None
+    crossing = replace(full("interconnect", "link", 3e5), utilization=0.2)
+    stop = full("cores", "cpu", 1e5)
+    texts = [c.text for c in choose(base, [stop, crossing], stop)]
+    assert texts[0] == "threads on all sockets"
+    assert {"10 % more GHz", "twice the cores and twice the threads"} < set(texts)
+
+
+def test_of_two_that_bring_as_much_the_one_that_buys_nothing_is_named() -> None:
+    rate = Interval(2e6, 1.9e6, 2.1e6)
+    bought = Relief("twice the cores", rate, 0.532, 0.5, 0.56)
+    moved = Relief("threads on all sockets", rate, 0.531, 0.5, 0.56, watts=0.0)
+    assert best_relief([bought, moved]).startswith("threads on all sockets")
+    assert best_relief([bought, replace(moved, gain=0.3)]).startswith("twice the cores")

@@ -171,7 +171,7 @@ def load_curve(frame: pl.DataFrame, *, percentile: str = "p99", by: str | None =
     # By load: beyond saturation more of it brings no more throughput, only latency.
     order = [c for c in ("outstanding", "iops") if c in frame.columns]
     rows, look = _series([
-        {"kiops": rounded(r["iops"] / 1e3), "us": rounded(r[column]),
+        {"kiops": rounded(r["iops"] / 1e3), "us": rounded(r[column]), **_ends(r, percentile),
          "series": "" if by is None else str(r[by]), "n": i,
          "bound": rounded(r["bound_iops"] / 1e3) if r.get("bound_iops") else None}
         for i, r in enumerate(_known(frame, "iops", by, column).sort(order).to_dicts())
@@ -180,13 +180,29 @@ def load_curve(frame: pl.DataFrame, *, percentile: str = "p99", by: str | None =
         return nothing(_NONE)
     name = percentile.replace("_", ".")
     across = x("kiops", "kIOPS", ticks=8)
-    up = y("us", f"{name} latency, µs", log=[r["us"] for r in rows], padding=12)
+    banded = [r for r in rows if "us_low" in r]
+    every = [r[key] for r in rows for key in ("us", "us_low", "us_high") if r.get(key)]
+    up = y("us", f"{name} latency, µs", log=every, padding=12)
+    ends = (f"us_low: 95 % from, µs: {NUMBER}", f"us_high: to, µs: {NUMBER}") if banded else ()
     shown = tips(f"series: {by or 'series'}", f"kiops: kIOPS: {NUMBER}",
-                 f"us: {name}, µs: {NUMBER}")  # fmt: skip
+                 f"us: {name}, µs: {NUMBER}", *ends)  # fmt: skip
     return layered(
+        mark("rule", banded, across, alt.Y("us_low:Q"), alt.Y2("us_high:Q"), look.colour,
+             opacity=0.35),
+        mark("rule", banded, alt.X("low:Q"), alt.X2("high:Q"), up, look.colour, opacity=0.35),
         *_load_bounds(rows, across, up), *_lines(rows, across, up, look, shown),
         height=260, says=_in_words(rows, "kiops", "us", f"{name} latency in us at so many kIOPS"),
     )  # fmt: skip
+
+
+def _ends(row: Mapping[str, Any], percentile: str) -> dict[str, float]:
+    """Both 95 % intervals of a point, kIOPS and us, where it has them."""
+    keys = {"low": "iops_low", "high": "iops_high", "us_low": f"lat_{percentile}_low_us",
+            "us_high": f"lat_{percentile}_high_us"}  # fmt: skip
+    found = {key: row.get(column) for key, column in keys.items()}
+    if None in found.values():
+        return {}
+    return {k: rounded(v / (1 if "us" in k else 1e3)) for k, v in found.items() if v is not None}
 
 
 def _load_bounds(rows: Rows, across: alt.X, up: alt.Y) -> list[alt.Chart]:

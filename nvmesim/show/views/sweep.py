@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from nvmesim.show.blocks import Block, Bullets, Charts, Line, Section, Table, Warnings, table
+from nvmesim.show.blocks import Block, Bullets, Cell, Charts, Line, Section, Table, Warnings, table
 from nvmesim.show.page import document
 from nvmesim.show.words import about, kiops, percent, plural
 from nvmesim.study.designs import short_keys
@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     import polars as pl
 
 MOST_ROWS: Final = 24
-MOST_COLUMNS: Final = 10
+MOST_COLUMNS: Final = 8
+WIDE: Final = 5
+"""Columns of a grid whose cells have room for their intervals; wider ones have a second grid."""
 BEST: Final = 8
 SHOWN_VALUES: Final = 8
 PAGE_ROWS: Final = 400
@@ -37,9 +39,9 @@ def sweep_blocks(
     if grid and len(keys) == 1 and sizes[0] <= MOST_ROWS:
         parts.append(points(rows, keys))
     elif grid and len(keys) == 2 and sizes[0] <= MOST_COLUMNS and sizes[1] <= MOST_ROWS:
-        parts.append(_grid("IOPS", rows, axes, _rate))
+        parts += _grids("IOPS", rows, axes, _rate, _rate_span)
         if frame["lat_p99_us"].is_not_null().any():
-            parts.append(_grid("p99 [us]", rows, axes, _p99))
+            parts += _grids("p99 [us]", rows, axes, _p99, _p99_span)
     else:
         parts.append(Bullets(tuple(f"{key}: {_values(values)}" for key, values in axes.items())))
         best = frame.filter(frame["iops"].is_not_null()).sort("iops", descending=True)[:BEST]
@@ -127,11 +129,11 @@ def points(rows: Sequence[Row], keys: Sequence[str]) -> Table:
     has_errors = any(row["error"] for row in rows)
     cells = []
     for row in rows:
-        figures = ["-", "", "-", "-", "cannot be built"]
+        figures: list[str | Cell] = ["-", "", "-", "-", "cannot be built"]
         if row["error"] is None:
             is_free = row["verdict"] in ("unstable", "latency-bound")
             figures = [
-                _rate(row), f"{about(row['iops_low'])} to {about(row['iops_high'])}", _p99(row),
+                _rate(row), _rate_span(row), Cell(_p99(row), _p99_span(row)),
                 percent(row["cpu_logical"]), str(row["verdict" if is_free else "station"]),
             ]  # fmt: skip
         why = [row["error"] or ""] if has_errors else []
@@ -147,13 +149,34 @@ def _rate(row: Row) -> str:
     return ("" if row["converged"] else "~") + kiops(row["iops"])
 
 
+def _rate_span(row: Row) -> str:
+    ends = (row["iops_low"], row["iops_high"])
+    return "" if None in ends else " to ".join(map(about, ends))
+
+
 def _p99(row: Row) -> str:
     p99 = row["lat_p99_us"]
     return "-" if p99 is None else f"{p99:,.0f}"
 
 
+def _p99_span(row: Row) -> str:
+    ends = (row["lat_p99_low_us"], row["lat_p99_high_us"])
+    return "" if None in ends else " to ".join(f"{end:,.0f}" for end in ends)
+
+
+def _grids(
+    figure: str, rows: Sequence[Row], axes: dict[str, list[Any]], cell: Callable[[Row], str],
+    within: Callable[[Row], str],
+) -> list[Table]:  # fmt: skip
+    """A figure with its 95 % intervals: in its cells, or beside it where there are many."""
+    if min(map(len, axes.values())) <= WIDE:
+        return [_grid(figure, rows, axes, lambda row: Cell(cell(row), within(row)))]
+    title = f"95 % of {figure} within"
+    return [_grid(figure, rows, axes, cell), _grid(title, rows, axes, within)]
+
+
 def _grid(
-    figure: str, rows: Sequence[Row], axes: dict[str, list[Any]], cell: Callable[[Row], str]
+    figure: str, rows: Sequence[Row], axes: dict[str, list[Any]], cell: Callable[[Row], str | Cell]
 ) -> Table:
     """The key with fewer values across, the other down; most IOPS are named below."""
     across, down = sorted(axes, key=lambda key: len(axes[key]))
