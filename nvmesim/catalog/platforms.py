@@ -45,7 +45,7 @@ def _server(row: dict[str, str]) -> dict[str, Any]:
         "kind": "platform", "name": row["name"], "model": row["model"], **numbers,
         "bay_link": row["bay_link"],
         "server": {"stack": STACK, "sockets": [{"cpu": row["cpu"]}] * int(row["sockets"])},
-        "adapters": adapters,
+        "adapters": adapters, "controllers": tuple(row["controllers"].split()),
         "sources": [row["source"]],
         "notes": f"The CPU is an example of those that it takes.\n{row['notes']}",
     }  # fmt: skip

@@ -478,6 +478,8 @@ class PlatformProfile(Frozen):
     server: dict[str, Any]
     """The [server] table of a scenario."""
     adapters: tuple[dict[str, Any], ...] = ()
+    controllers: tuple[str, ...] = ()
+    """RAID engines of the catalog that its maker or its users have with it."""
     drives: tuple[dict[str, Any], ...] = ()
     """The [[drives]] of an instance of a provider."""
     bays: Number | None = None

@@ -93,7 +93,8 @@ def _print_entry(profile: Profile) -> None:
     what = ": ".join(text for text in (profile.kind, profile.model) if text)
     facts = _facts(profile)
     if profile.kind == "platform":
-        facts += [*_flat("server", profile.server), *_flat("adapters", profile.adapters)]
+        facts += [*_flat("server", profile.server), *_flat("adapters", profile.adapters),
+                  *_flat("controllers", profile.controllers)]  # fmt: skip
     headings = ("key", "<value", "<95 % interval", "<basis", "<source")
     rows: list[tuple[str, ...]] = [(key, text, "", "", "") for key, text in facts]
     rows += [*_numbers(profile), *_variants(profile)]

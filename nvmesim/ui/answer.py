@@ -44,7 +44,7 @@ def answer(result: Result) -> str:
     fast = html([shown.ranges(result), shown.cards(result)])
     sections = [
         html([Warnings(tuple(result.warnings))]),
-        _section("What would help", html(present(shown.reliefs(changes))) + _apply(changes)),
+        _section("What would help", f"{html(present(shown.reliefs(changes)))}{_apply(changes)}"),
         _section("Latency", _charts(result)),
         _section("The server under this load", html(present(server(result)))),
         _folded("How it is known", html([shown.facts(result), shown.known(result)])),

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, get_args
 
 from nvmesim.catalog import load as catalog
 from nvmesim.errors import InputError
 from nvmesim.raid.levels import CHOICES
 from nvmesim.raid.levels import POOL_LEVELS as POOLS
+from nvmesim.scenario.fields import Strict
 from nvmesim.scenario.load import with_values
 from nvmesim.scenario.presets import DRIVE, PRESETS, workload
+from nvmesim.scenario.schema import DriveSpec, ServerSpec, WorkloadSpec
 from nvmesim.ui.parts import PartKind
 from nvmesim.ui.trust import problem_of
 
 Tables = dict[str, Any]
 MOST_DRIVES: Final = 24
+"""Where the slider ends; more can be typed."""
 
 
 @dataclass(frozen=True)
@@ -39,22 +42,24 @@ class Control:
 
 
 def controls() -> list[Control]:
-    """Return the controls in the order of the page."""
+    """Return the controls in the order of the page; choices and least values are the schema's."""
+    access = get_args(get_args(WorkloadSpec.model_fields["access"].annotation)[0])
     return [
         Control("server.platform", "Server or instance", "Server", "part", kind="platform",
                 hint="its bays, lanes and sockets; empty: a server of your own"),
         Control("server.sockets.cpu", "CPU", "Server", "part", kind="cpu"),
         Control("server.sockets", "Sockets", "Server", "choice", _same("1", "2")),
-        Control("server.stack", "Storage stack", "Server", "choice", _names("stack")),
+        Control("server.stack", "Storage stack", "Server", "choice", _models("stack")),
         Control("drives.profile", "Drive", "Drives", "part",
                 hint="a model, a maker or a size finds it"),
-        Control("drives.count", "Number of drives", "Drives", "range", low=1, high=MOST_DRIVES),
+        Control("drives.count", "Number of drives", "Drives", "range",
+                low=limit(DriveSpec, "count"), high=MOST_DRIVES),
         Control("drives.socket", "Attached to", "Drives", "choice",
                 (("0", "socket 0"), ("1", "socket 1"), ("spread", "both sockets, half each"))),
         Control("volume.raid", "RAID level", "Volume", "choice",
                 tuple((r, "no RAID: each drive by itself" if r == "none" else r.upper())
                       for r in CHOICES)),
-        Control("volume.engine", "RAID engine", "Volume", "choice", _names("raid-engine")),
+        Control("volume.engine", "RAID engine", "Volume", "choice", _models("raid-engine")),
         Control("volume.chunk", "Chunk", "Volume", "choice", _same("4 KiB", "16 KiB", "64 KiB",
                 "128 KiB", "256 KiB", "512 KiB", "1 MiB")),
         Control("volume.recordsize", "Record", "Volume", "choice", _same("4 KiB", "8 KiB",
@@ -66,23 +71,36 @@ def controls() -> list[Control]:
                 (("", "own load"), *((k, p.title) for k, p in PRESETS.items()))),
         Control("workload.0.block_size", "Block size", "Load", "choice", _same("512 B", "4 KiB",
                 "8 KiB", "16 KiB", "32 KiB", "64 KiB", "128 KiB", "256 KiB", "512 KiB", "1 MiB")),
-        Control("workload.0.access", "Access", "Load", "choice", _same("random", "sequential")),
-        Control("workload.0.read", "Share of reads", "Load", "range", low=0, high=1, step=0.05),
-        Control("workload.0.threads", "Threads per target", "Load", "range", low=1, high=128),
-        Control("workload.0.outstanding", "Outstanding per thread", "Load", "range", low=1,
-                high=256),
+        Control("workload.0.access", "Access", "Load", "choice",
+                _same(*access)),
+        Control("workload.0.read", "Share of reads", "Load", "range",
+                low=limit(WorkloadSpec, "read"), high=limit(WorkloadSpec, "read", "le"), step=0.05),
+        Control("workload.0.threads", "Threads per target", "Load", "range",
+                low=limit(WorkloadSpec, "threads"), high=128),
+        Control("workload.0.outstanding", "Outstanding per thread", "Load", "range",
+                low=limit(WorkloadSpec, "outstanding"), high=256),
         Control("workload.0.rate", "Fixed rate", "Load", "text",
                 hint="such as 500k/s: requests arrive at this rate; empty: closed loop"),
         Control("workload.0.slo", "Goal for p99", "Goal", "text", hint="such as 1 ms"),
     ]  # fmt: skip
 
 
+def limit(spec: type[Strict], field: str, which: str = "ge") -> int:
+    """Return a bound of a field of the schema: "ge", "le", "min_length", "max_length".
+
+    >>> limit(DriveSpec, "count"), limit(DriveSpec, "count", "le")
+    (1, 1024)
+    """
+    found = spec.model_fields[field].metadata
+    return int(next(getattr(m, which) for m in found if hasattr(m, which)))
+
+
 def _same(*names: str) -> tuple[tuple[str, str], ...]:
     return tuple((name, name) for name in names)
 
 
-def _names(kind: Any) -> tuple[tuple[str, str], ...]:
-    return _same(*catalog.names(kind))
+def _models(kind: Literal["stack", "raid-engine"]) -> tuple[tuple[str, str], ...]:
+    return tuple((name, catalog.get(kind, name).model) for name in catalog.names(kind))
 
 
 def start() -> Tables:
@@ -209,7 +227,7 @@ def _profile(tables: Tables, value: Any, own: Mapping[str, Any]) -> Tables:
 
 
 def _count(tables: Tables, value: Any, _: Mapping[str, Any]) -> Tables:
-    drives, count = tables["drives"], _whole(value, "drives.count", 1, 1024)
+    drives, count = tables["drives"], _whole(value, "drives.count", limit(DriveSpec, "count", "le"))
     if _placement(drives) == "spread" and count > 1:
         return _spread(tables, count)
     return {**tables, "drives": [{**drives[0], "count": count}]}
@@ -228,7 +246,8 @@ def _socket(tables: Tables, value: Any, _: Mapping[str, Any]) -> Tables:
     if value == "spread":
         return _spread(tables, count)
     (first,) = _spread(tables, count, 1)["drives"]
-    return {**tables, "drives": [{**first, "socket": _whole(value, "drives.socket", 0, 7)}]}
+    most = limit(ServerSpec, "sockets", "max_length")
+    return {**tables, "drives": [{**first, "socket": _whole(value, "drives.socket", most - 1, 0)}]}
 
 
 def _raid(tables: Tables, value: Any, _: Mapping[str, Any]) -> Tables:
@@ -280,7 +299,8 @@ def _cpu(tables: Tables, value: Any, _: Mapping[str, Any]) -> Tables:
 
 
 def _sockets(tables: Tables, value: Any, own: Mapping[str, Any]) -> Tables:
-    server, count = tables["server"], _whole(value, "server.sockets", 1, 8)
+    most = limit(ServerSpec, "sockets", "max_length")
+    server, count = tables["server"], _whole(value, "server.sockets", most)
     sockets = (list(server["sockets"]) * count)[:count]
     changed = {**tables, "server": {**server, "sockets": sockets}}
     return changed if count > 1 else _socket(changed, "0", own)
@@ -304,7 +324,7 @@ def _rate(tables: Tables, value: Any, _: Mapping[str, Any]) -> Tables:
     return {**tables, "workload": [first, *others]}
 
 
-def _whole(value: Any, key: str, low: int, high: int) -> int:
+def _whole(value: Any, key: str, high: int, low: int = 1) -> int:
     try:
         number = int(value)
     except (TypeError, ValueError):

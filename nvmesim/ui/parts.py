@@ -59,7 +59,8 @@ def _platform_says(part: PlatformProfile) -> str:
     if part.bays is None:
         return text
     guess = ", assumed" if part.bays.basis == "assumed" else ""
-    return f"{part.bays.value:.0f} bays of {part.bay_link}, {text}{guess}"
+    cards = "".join(f"; {catalog.get('raid-engine', name).model}" for name in part.controllers)
+    return f"{part.bays.value:.0f} bays of {part.bay_link}, {text}{guess}{cards}"
 
 
 def _rates(part: DriveProfile) -> tuple[float, float]:

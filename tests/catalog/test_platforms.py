@@ -58,3 +58,20 @@ def test_an_instance_does_what_its_provider_states(read, limit):
         reliefs=False, over_time=False, certainty=False,
     )  # fmt: skip
     assert found.total.iops.value == pytest.approx(limit, rel=0.02)
+
+
+@pytest.mark.parametrize("name", catalog.names("platform"))
+def test_the_cards_of_a_platform_are_raid_engines_of_the_catalog(name):
+    for card in catalog.get("platform", name).controllers:
+        assert catalog.get("raid-engine", card).levels or card in ("linux-md", "openzfs")
+
+
+def test_a_platform_takes_its_card():
+    engine = catalog.get("platform", "dell-r7625").controllers[0]
+    volume = [{"raid": "raid5", "engine": engine}]
+    load = [{"block_size": "4 KiB", "read": 1.0, "threads": 32, "outstanding": 64}]
+    made = tables("dell-r7625", drives=[{"profile": DRIVE, "count": 8}], volume=volume,
+                  workload=load)  # fmt: skip
+    made["server"]["stack"] = "spdk"
+    result = simulate(scenario_from_dict(made), requests=20_000, reliefs=False, certainty=False)
+    assert result.total.iops.value == pytest.approx(3_402_370, rel=0.03)  # Tolly 223103

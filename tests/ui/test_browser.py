@@ -385,3 +385,15 @@ def test_two_quotes_leave_as_one_file_and_come_back(tab, tmp_path):
     alone.goto(f"file://{file}")
     assert alone.get_by_role("row", name="IOPS per EUR").is_visible()
     alone.context.close()
+
+
+def test_a_change_that_would_help_is_applied(tab):
+    """md's one thread holds this array: its workers are a button, and then in the design."""
+    tab.set_default_timeout(3 * LONG_MS)
+    raid5 = SMALL.replace("[[workload]]", '[volume]\nraid = "raid5"\n[[workload]]\nread = 0.0', 1)
+    load(tab, raid5.replace("[[drives]]", "[[drives]]\ncount = 8").replace("4\nslo", "64\nslo"))
+    settled(tab)
+    assert "<button" not in tab.locator("#answer").inner_text()
+    tab.get_by_role("button", name="Apply: 8 md workers").click()
+    expect = pytest.importorskip("playwright.sync_api").expect
+    expect(tab.locator("#toml")).to_have_value(re.compile("group_thread_cnt = 8"), timeout=LONG_MS)
