@@ -20,7 +20,7 @@ from nvmesim import catalog
 from nvmesim.catalog import profile as profiles
 from nvmesim.catalog.toml import show_quantity, show_value, what_is
 from nvmesim.cli.main import nvmesim as group
-from nvmesim.scenario import schema
+from nvmesim.scenario import schema, workload_keys
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent
@@ -37,9 +37,9 @@ SCENARIO_TABLES = {
     "[[drives]]": schema.DriveSpec,
     "[volume] or [[volume]]": schema.VolumeSpec,
     "[volume.bitmap]": schema.BitmapSpec,
-    "[[workload]]": schema.WorkloadSpec,
-    "[workload.bursts]": schema.BurstsSpec,
-    "[workload.limits]": schema.LimitsSpec,
+    "[[workload]]": workload_keys.WorkloadSpec,
+    "[workload.bursts]": workload_keys.BurstsSpec,
+    "[workload.limits]": workload_keys.LimitsSpec,
     "[run]": schema.RunSpec,
 }
 PROFILE_TABLES = {

@@ -170,12 +170,7 @@ class Samples:
 
 def samples(window: Window, operation: int | None, kind: int = LATENCY) -> Samples | None:
     """Histograms of reads (0), writes (1) or both (None); None if there are no samples."""
-    rows = [
-        sum((_histogram(s.histogram, operation, kind) for s in group[1:]),
-            start=_histogram(group[0].histogram, operation, kind))
-        for group in window.groups()
-    ]  # fmt: skip
-    found = Samples.of(np.array(rows))
+    found = samples_of(window, lambda s: _histogram(s.histogram, operation, kind))
     maxima = window.total.latency_max_ps[:, kind]
     largest = maxima.max() if operation is None else maxima[operation]
     return None if found is None else replace(found, max_ps=float(largest))

@@ -101,11 +101,15 @@ def _relative(records: Floats, rate: float) -> Floats:
     return np.asarray((counts - rate * records[:, Col.DURATION]) / max(whole, 1e-300))
 
 
+def _steady_gain(a: Floats, b: Floats) -> Interval:
+    """`gain` of two runs from their start on, both without their warm-up."""
+    n, cut = min(len(a), len(b)), common_warmup(a, b)
+    return gain(a[cut:n], b[cut:n])
+
+
 def half_of_rate(head: Floats, changed: Floats) -> float:
     """Half-width of the throughput of *changed* relative to itself, as far as the pair tells."""
-    n = min(len(head), len(changed))
-    cut = common_warmup(head, changed)
-    change = gain(head[cut:n], changed[cut:n])
+    change = _steady_gain(head, changed)
     return (change.high - change.low) / 2 / max(1 + change.value, 1e-300)
 
 
@@ -114,9 +118,7 @@ def relief(text: str, base: Interval, head: Floats, changed: Floats) -> Relief:
 
     The gain is that of the pair; the IOPS are the base's, from its whole run, with that gain.
     """
-    n = min(len(head), len(changed))
-    cut = common_warmup(head, changed)
-    change = gain(head[cut:n], changed[cut:n])
+    change = _steady_gain(head, changed)
     iops = base.value * (1 + change.value)
     own = (base.high - base.low) / 2 * (1 + change.value)
     half = float(np.hypot(own, base.value * (change.high - change.low) / 2))
@@ -152,11 +154,9 @@ def compared(
 
 def _gain_of(a: Measured, b: Measured) -> Interval:
     """Gain of the first batches, or of the windows where those do not pair up."""
-    n = min(len(a.head), len(b.head))
-    if n < MIN_PAIRED or a.batch != b.batch:
+    if min(len(a.head), len(b.head)) < MIN_PAIRED or a.batch != b.batch:
         return gain(a.window.records, b.window.records)
-    cut = common_warmup(a.head, b.head)
-    return gain(a.head[cut:n], b.head[cut:n])
+    return _steady_gain(a.head, b.head)
 
 
 def _saved(a: Interval, b: Interval, change: Interval) -> float:

@@ -20,8 +20,7 @@ from nvmesim.measure.figures import Cpu, MemberStats, Rebuild, SocketCpu, Statio
 from nvmesim.measure.steady import Reducer, Snapshot, Window
 from nvmesim.model.host import polling_threads
 from nvmesim.model.lowered import Lowered, RebuildInfo
-from nvmesim.network.network import SCALE_ONE, Kind, Network
-from nvmesim.network.roles import StationInfo
+from nvmesim.network.network import SCALE_ONE, Kind, Network, StationInfo
 from nvmesim.scenario.resolved import Socket
 from nvmesim.units import PS_PER_S
 

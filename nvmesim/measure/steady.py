@@ -56,6 +56,10 @@ class Col(IntEnum):
     """In flight at the end; not a sum."""
 
 
+SUMMED: Final = ("histogram", "flows", "children", "stations", "syncs", "classes")
+"""Arrays of a `Snapshot` that are sums."""
+
+
 @dataclass(frozen=True)
 class Snapshot:
     """Sums over one or more batches."""
@@ -81,17 +85,11 @@ class Snapshot:
 
     def __add__(self, other: Snapshot) -> Snapshot:
         """Both together."""
+        added = ("n_records", "duration_ps", *SUMMED)
         return Snapshot(
-            self.n_records + other.n_records,
-            self.duration_ps + other.duration_ps,
-            np.maximum(self.latency_max_ps, other.latency_max_ps),
-            self.histogram + other.histogram,
-            self.flows + other.flows,
-            self.children + other.children,
-            self.stations + other.stations,
-            self.syncs + other.syncs,
-            self.classes + other.classes,
-            other.outstanding,
+            **{name: getattr(self, name) + getattr(other, name) for name in added},
+            latency_max_ps=np.maximum(self.latency_max_ps, other.latency_max_ps),
+            outstanding=other.outstanding,
         )
 
 
@@ -103,7 +101,7 @@ def summed(snapshots: Sequence[Snapshot]) -> Snapshot:
     total = first + snapshots[1]
     for other in snapshots[2:]:  # in place: the arrays are new, and most of the cost is memory
         np.maximum(total.latency_max_ps, other.latency_max_ps, out=total.latency_max_ps)
-        for name in ("histogram", "flows", "children", "stations", "syncs", "classes"):
+        for name in SUMMED:
             array = getattr(total, name)
             np.add(array, getattr(other, name), out=array)
     return replace(
@@ -246,7 +244,7 @@ class Collector:
         self._comparable &= bool(whole) and len(self.head) < MAX_RECORDS
         if self._comparable:
             self.head.append(row)
-        self._append(row, Snapshot(**{**vars(snapshot), "n_records": 1}))
+        self._append(row, replace(snapshot, n_records=1))
 
     def _append(self, row: Floats, snapshot: Snapshot) -> None:
         rows, snapshots = [*self._rows, row], self._snapshots
@@ -259,7 +257,7 @@ class Collector:
             self._span *= 2
         if len(rows) == MAX_RECORDS:
             rows = [_merge_rows(a, b) for a, b in zip(rows[::2], rows[1::2], strict=True)]
-            snapshots = [Snapshot(**{**vars(s), "n_records": s.n_records // 2}) for s in snapshots]
+            snapshots = [replace(s, n_records=s.n_records // 2) for s in snapshots]
             self._span //= 2
             self.batch *= 2
         # one statement: an interrupt between two would leave records without snapshots

@@ -22,8 +22,7 @@ from nvmesim.model.request_kinds import Access
 from nvmesim.model.service_factors import arm_factors
 from nvmesim.network.builder import Batches, Builder, DiePrograms, Row, const, ints, op
 from nvmesim.network.distributions import Stop, gamma_table, pausing_table, uniform_table
-from nvmesim.network.network import MAX_CHILDREN, Kind, Op
-from nvmesim.network.roles import StationKind
+from nvmesim.network.network import MAX_CHILDREN, Kind, Op, StationKind
 from nvmesim.scenario.resolved import Drive
 from nvmesim.units import PS_PER_S
 
@@ -72,10 +71,7 @@ class DriveModel:
         self._through = False
         self._series: dict[bool, tuple[int, int]] = {}
         p = self.profile
-        if p.limits is not None:
-            for what, rate in (("IOPS", p.limits.iops), ("bandwidth", p.limits.bandwidth)):
-                if rate is not None:
-                    self._named(f"{what} limit", "limit", Kind.LIMIT, resource="volume-limit")
+        self._limit_rows(UNIT)
         if p.latencies is not None:
             self._add_empirical()
             return
@@ -240,16 +236,7 @@ class DriveModel:
 
     def rows(self, write: bool, n_bytes: int, access: Access) -> list[Row]:
         """Operations of one command up to the drive's own port, data at the host's side."""
-        p, waits = self.profile, []
-        if p.limits is not None:
-            for what, rate, takes in (
-                ("IOPS", p.limits.iops, 1), ("bandwidth", p.limits.bandwidth, n_bytes),
-            ):  # fmt: skip
-                if rate is not None:
-                    limit = self._named(
-                        f"{what} limit", "limit", Kind.LIMIT, resource="volume-limit"
-                    )
-                    waits.append(const(limit, max(1, round(PS_PER_S / rate.value * takes))))
+        p, waits = self.profile, self._limit_rows(n_bytes)
         self._sequential = access.sequential
         self._through = p.write.through or (access.through and p.write.volatile)
         if p.rounds is not None:
@@ -261,6 +248,19 @@ class DriveModel:
             return [*waits, *away, op(Op.VISIT_SERIES, station, row)]
         served = (self._write if write else self._read)(n_bytes, access.misaligned)
         return [*waits, *self._tagged(served)]
+
+    def _limit_rows(self, n_bytes: int) -> list[Row]:
+        """Token buckets of a virtual disk that a command of *n_bytes* passes."""
+        limits, rows = self.profile.limits, []
+        if limits is None:
+            return []
+        for what, rate, takes in (
+            ("IOPS", limits.iops, 1), ("bandwidth", limits.bandwidth, n_bytes),
+        ):  # fmt: skip
+            if rate is not None:
+                at = self._named(f"{what} limit", "limit", Kind.LIMIT, resource="volume-limit")
+                rows.append(const(at, max(1, round(PS_PER_S / rate.value * takes))))
+        return rows
 
     def _tagged(self, rows: list[Row]) -> list[Row]:
         """*rows* with one of the drive's tags held."""
@@ -366,16 +366,16 @@ class DriveModel:
         down = command_time_ps(self._drive.link, "write", n_bytes, "down")
         if not self._drive.link.full_duplex:
             down += command_time_ps(self._drive.link, "write", n_bytes, "up")
-        if self._through:
-            return self._write_through(n_bytes, down)
         sector = round(p.physical_sector.value)
         arrived = [
             const(self._down, down, self._drive.delay_ps),
             self._command_row(True, 0),
             const(self._write_data, round(n_bytes * PS_PER_S / p.write_bandwidth.value)),
-            *self._through_engines(n_bytes),
-            *([const(self._flushes, 1)] if self._flushes >= 0 else []),
         ]
+        if self._through:
+            return [*arrived, *self._write_through(n_bytes)]
+        arrived += self._through_engines(n_bytes)
+        arrived += [const(self._flushes, 1)] if self._flushes >= 0 else []
         acknowledged = op(Op.VISIT, self._ack, self._ack_dist, slot=SLOT_ACK)
         if n_bytes < sector:
             return [*arrived, *self._modified(2 if misaligned else 1), acknowledged]
@@ -471,8 +471,8 @@ class DriveModel:
         drain = p.dies.value * p.write.unit.value / p.write.program.value * PS_PER_S
         return math.floor(units * min(1.0, drain / p.write_bandwidth.value))
 
-    def _write_through(self, n_bytes: int, down: int) -> list[Row]:
-        """Port, command, data, then the dies themselves; the constant part comes last.
+    def _write_through(self, n_bytes: int) -> list[Row]:
+        """What follows the data: the dies themselves; the constant part comes last.
 
         What acknowledges a write that is on the media is a volatile drive's flush, if stated.
         """
@@ -492,13 +492,7 @@ class DriveModel:
             reached = [const(self._ack, max(1, time))]
         else:
             reached = [op(Op.VISIT, self._ack, self._ack_dist, slot=SLOT_ACK)]
-        return [
-            const(self._down, down, self._drive.delay_ps),
-            self._command_row(True, 0),
-            const(self._write_data, round(n_bytes * PS_PER_S / p.write_bandwidth.value)),
-            *served,
-            *reached,
-        ]
+        return [*served, *reached]
 
 
 def _pausing(rounds: Rounds, mean_ps: float, cv: float, stalls: Stalls | None = None) -> Ints:

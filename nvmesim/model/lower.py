@@ -71,9 +71,7 @@ def lower(scenario: ResolvedScenario) -> Lowered:
 class _Lowering:
     def __init__(self, scenario: ResolvedScenario) -> None:
         self.scenario = scenario
-        self.b = Builder()
-        self.plans = Plans()
-        self.load = LoadRows()
+        self.b, self.plans, self.load = Builder(), Plans(), LoadRows()
         self.flows: list[FlowInfo] = []
         self.n_phases = 1
         self.warnings: list[str] = []
@@ -125,20 +123,15 @@ class _Lowering:
         in_flight = sum(g.in_flight for g in groups if not g.is_open)
         opened = rebuild or any(g.is_open for g in groups)
         syncs = any(g.sync_every or g.write_through for g in groups)
-        models = {}
-        for drive in self.scenario.drives:
-            tags = opened or in_flight * self._fan_out() > drive.profile.tags.value
-            host = self._host_share(drive.index)
-            models[drive.index] = DriveModel(
-                self.b,
-                drive,
-                writes=writes,
-                mixed=writes and reads,
-                tags=tags,
-                host=host,
-                syncs=syncs,
+        wanted = in_flight * self._fan_out()
+        return {
+            drive.index: DriveModel(
+                self.b, drive, writes=writes, mixed=writes and reads,
+                tags=opened or wanted > drive.profile.tags.value,
+                host=self._host_share(drive.index), syncs=syncs,
             )
-        return models
+            for drive in self.scenario.drives
+        }  # fmt: skip
 
     def _fan_out(self) -> int:
         """Most commands that one request may have outstanding at one drive: a bound."""
@@ -172,9 +165,8 @@ class _Lowering:
         n = group.n_threads
         if group.trace is not None:  # a trace does not say how many threads it came from
             n = max(n, min(REPLAY_THREADS, sum(s.logical_cpus for s in self.scenario.sockets)))
-        if group.socket is not None:
-            return [(group.socket, list(range(n)))]
         homes = [s.index for s in self.scenario.sockets]
+        homes = homes if group.socket is None else [group.socket]
         return [(s, list(range(i, n, len(homes)))) for i, s in enumerate(homes) if i < n]
 
     def _memory(self, socket: int, group: WorkloadGroup | None = None) -> int:
@@ -215,8 +207,7 @@ class _Lowering:
         replay = self._replay(group)
         plain = request_kinds(group) if replay is None else list(replay.kinds)
         kinds = flushed_kinds(plain, group.sync_every)
-        number = len(self.load.groups)
-        first_flow = len(self.load.flows)
+        number, first_flow = len(self.load.groups), len(self.load.flows)
         first_threshold = self.load.add_thresholds([share for _, _, share, _ in kinds])
         # Sequential streams: one per target and thread, or one per target. Threads start apart; a
         # large odd step spreads them over any cycle.
@@ -229,15 +220,14 @@ class _Lowering:
             for write, n_bytes, share, flushes in kinds:
                 kind = self._request_kind(group, target, write, n_bytes, socket, streams, flushes)
                 self._add_flow(index, group, place, kind, stream, share * group.n_threads)
-        gap = -1
-        if group.rate is not None:
-            mean = PS_PER_S * group.n_threads / group.rate
-            gap = self._lengths(mean, fixed=group.arrivals == "paced")
+        gap, rate = -1, group.rate
+        if rate is not None:
+            gap = self._lengths(PS_PER_S * group.n_threads / rate, group.arrivals == "paced")
         bursts = self._bursts(group) if gap >= 0 else BurstRow()
         self.load.groups.append(
             GroupRow(
                 first_flow, len(kinds), first_threshold, len(group.targets), 1,
-                2 if replay else int(group.rate is not None), gap,
+                2 if replay else int(rate is not None), gap,
                 group.think_ps // max(1, group.think_every), bursts,
             )
         )  # fmt: skip
@@ -247,7 +237,7 @@ class _Lowering:
         # Threads are numbered in a row, after all stations that targets need.
         self._started.append((group, number, socket, threads))
 
-    def _lengths(self, mean_ps: float, *, fixed: bool) -> int:
+    def _lengths(self, mean_ps: float, fixed: bool) -> int:
         """Row of a table of times: exponential ones, or all the same."""
         table = exponential_table(mean_ps)
         return self.b.dist(np.full_like(table, round(mean_ps)) if fixed else table)
@@ -263,7 +253,7 @@ class _Lowering:
             return BurstRow()
         quiet, is_fixed = bursts.quiet * bursts.peak, bursts.lengths == "fixed"
         slow = round(SCALE_ONE / quiet) if quiet * (1 << 12) > 1 else 0
-        on, off = (self._lengths(ps, fixed=is_fixed) for ps in (bursts.on, bursts.off))
+        on, off = (self._lengths(ps, is_fixed) for ps in (bursts.on, bursts.off))
         return BurstRow(on, off, round(SCALE_ONE / bursts.peak), slow)
 
     def _replay(self, group: WorkloadGroup) -> Replay | None:
@@ -471,29 +461,19 @@ class _Lowering:
 
     def _adapter_cycles(self, model: AnyTarget) -> float:
         """Mean host cycles that adapters (VMD) add per command of the target's drives."""
-        adapters = [self.scenario.drives[d].adapter for d in model.members]
-        costs = [
-            0.0 if a is None else self.scenario.adapters[a].cycles_per_command for a in adapters
-        ]
-        return sum(costs) / len(costs)
+        adapters = self.scenario.adapters
+        behind = [self.scenario.drives[d].adapter for d in model.members]
+        return sum(adapters[a].cycles_per_command for a in behind if a is not None) / len(behind)
 
     def _add_users(
         self, group: WorkloadGroup, number: int, socket: int, threads: list[int]
     ) -> None:
-        n_targets = len(group.targets)
-        per_target = group.threads if group.threads_are_per_target else None
-        interval = 0
-        if group.rate_limit is not None:
-            interval = round(PS_PER_S / group.rate_limit)
-        stack = self.scenario.stack
+        n_targets, stack = len(group.targets), self.scenario.stack
+        interval = 0 if group.rate_limit is None else round(PS_PER_S / group.rate_limit)
         batch = batch_of(stack, group), stack.per_batch.value
         for position, t in enumerate(threads):
-            place = -1
-            if group.trace is not None:
-                place = 0  # each arrival names its own
-            elif per_target is not None:
-                place = t // per_target
-            elif n_targets == 1:
+            place = t // group.threads if group.threads_are_per_target else -1
+            if group.trace is not None or n_targets == 1:  # each arrival of a trace names its own
                 place = 0
             name = f"{group.name} thread{t}"
             thread = self.host.add_thread(name, socket, interval, t % n_targets, *batch)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from nvmesim.network.network import Network
-from nvmesim.network.roles import StationInfo
+from nvmesim.network.network import Network, StationInfo
 from nvmesim.scenario.resolved import ResolvedScenario
 
 

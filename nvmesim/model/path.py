@@ -10,8 +10,7 @@ from typing import Any, Final
 
 from nvmesim.catalog.links import LINE_BYTES, Link, command_time_ps, transfer_time_ps
 from nvmesim.network.builder import Builder, Row, const
-from nvmesim.network.network import Kind
-from nvmesim.network.roles import Direction
+from nvmesim.network.network import Direction, Kind
 from nvmesim.scenario.resolved import Adapter, Drive, Interconnect, ResolvedScenario
 from nvmesim.units import PS_PER_S
 

@@ -16,7 +16,7 @@ from functools import lru_cache
 import numpy as np
 
 from nvmesim.array_types import Floats
-from nvmesim.network import gamma
+from nvmesim.network.distributions import gamma_quantiles
 from nvmesim.network.network import SCALE_ONE
 
 ARM_CELLS = 1024
@@ -74,4 +74,4 @@ def nearest_share(cv: float, n: int) -> float:
 def _positioning_times(cv: float) -> Floats:
     """float64[ARM_CELLS]: quantiles of a positioning time of mean 1."""
     shape = 1.0 / (cv * cv)
-    return gamma.quantiles(shape, (np.arange(ARM_CELLS) + 0.5) / ARM_CELLS) / shape
+    return gamma_quantiles(shape, (np.arange(ARM_CELLS) + 0.5) / ARM_CELLS) / shape

@@ -28,8 +28,7 @@ from nvmesim.raid.planner.budget import check_offsets
 from nvmesim.raid.planner.pieces import RawChild
 from nvmesim.raid.planner.plan import flush_phase
 from nvmesim.raid.planner.records import AGGREGATION
-from nvmesim.raid.rebuild import check_plan_table, rebuild_plan_table
-from nvmesim.raid.tables import plan_table
+from nvmesim.raid.tables import check_plan_table, plan_table, rebuild_plan_table
 from nvmesim.scenario.resolved import Drive, Volume
 
 SLAB: Final = 256 << 20

@@ -14,8 +14,18 @@ from nvmesim.array_types import Ints
 from nvmesim.errors import LimitError
 from nvmesim.limits import MOST_CHILDREN, at_most
 from nvmesim.network.distributions import exponential_table
-from nvmesim.network.network import MAX_CHILDREN, N_FIELDS, PURPOSE_FIRST_FREE, SCALE_ONE, Kind, Op
-from nvmesim.network.roles import Burns, Direction, StationInfo, StationKind
+from nvmesim.network.network import (
+    MAX_CHILDREN,
+    N_FIELDS,
+    PURPOSE_FIRST_FREE,
+    SCALE_ONE,
+    Burns,
+    Direction,
+    Kind,
+    Op,
+    StationInfo,
+    StationKind,
+)
 from nvmesim.rng import TABLE
 
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 from functools import lru_cache
 from statistics import NormalDist
-from typing import Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from nvmesim.array_types import Floats, Ints
-from nvmesim.network import gamma
 from nvmesim.rng import table_levels
 
 CELLS = 64
@@ -39,13 +38,13 @@ def gamma_table(mean_ps: float, cv: float) -> Ints:
     if cv <= 0:
         return _ticks(np.full(len(table_levels()), mean_ps))
     shape = 1.0 / (cv * cv)
-    return _rescaled(_gamma_quantiles(shape) * (mean_ps / shape), mean_ps)
+    return _rescaled(_unit_quantiles(shape) * (mean_ps / shape), mean_ps)
 
 
 @lru_cache(maxsize=256)
-def _gamma_quantiles(shape: float) -> Floats:
+def _unit_quantiles(shape: float) -> Floats:
     """float64[rng.TABLE]: of the gamma distribution of unit scale; most of a table's cost."""
-    values = gamma.quantiles(shape, table_levels())
+    values = gamma_quantiles(shape, table_levels())
     values.flags.writeable = False
     return values
 
@@ -83,7 +82,7 @@ class Stop(NamedTuple):
         cv = max(self.cv, 1e-3)
         if self.law == "gamma":
             shape = 1.0 / cv**2
-            return gamma.quantiles(shape, 1 - beyond) * (self.length_ps / shape)
+            return gamma_quantiles(shape, 1 - beyond) * (self.length_ps / shape)
         sigma = math.sqrt(math.log1p(cv * cv))
         values = self.length_ps * np.exp(-sigma * _normal_quantiles(beyond) - sigma * sigma / 2)
         return np.asarray(values, np.float64)
@@ -108,16 +107,16 @@ def pausing_table(mean_ps: float, cv: float, stops: tuple[Stop, ...]) -> Ints:
     scale = mean_ps / shape
     middles = (np.arange(CELLS) + 0.5) / CELLS
     levels = 1 - np.geomspace(1, 1e-6, 4 * CELLS)
-    inside = scale * gamma.quantiles(shape, np.concatenate([middles, levels]))
+    inside = scale * gamma_quantiles(shape, np.concatenate([middles, levels]))
     beyond = [mean_ps + stop.quantiles(1 - levels) for stop in stops]
     edges: Floats = np.unique(np.concatenate([[0.0], inside, *beyond])).astype(np.float64)
     # the sum of both, as a distribution function: stops in cells that get finer with their length
     bounds = np.geomspace(1, RAREST, CELLS + 1)
     weights = np.append(-np.diff(bounds), RAREST)
     cells = np.append(np.sqrt(bounds[1:] * bounds[:-1]), RAREST / 2)
-    cumulative = (1 - sum(stop.share for stop in stops)) * gamma.share_below(shape, edges / scale)
+    cumulative = (1 - sum(stop.share for stop in stops)) * gamma_share_below(shape, edges / scale)
     for stop in stops:
-        late = gamma.share_below(shape, (edges[:, None] - stop.quantiles(cells)) / scale) @ weights
+        late = gamma_share_below(shape, (edges[:, None] - stop.quantiles(cells)) / scale) @ weights
         cumulative = cumulative + stop.share * late
     sums = np.interp(table_levels(), cumulative, edges)
     # A table is a line between edges 1/4096 apart: a jump within one of them is spread over it
@@ -165,3 +164,108 @@ def _rescaled(values: npt.NDArray[np.float64], mean_ps: float) -> Ints:
     mean = table_mean(table)
     # All of it below half a tick: nothing is there to scale.
     return _ticks(values * (mean_ps / mean)) if mean else table
+
+
+# -- the gamma distribution -----------------------------------------------------------------------
+#
+# In NumPy: SciPy's import takes longer than many a prediction. With z the logarithm of a value over
+# the mean, the density is proportional to exp(a (z - e^z)): smooth for every shape a, also where
+# that of the value itself is infinite at 0. It is integrated over cells of z by Gauss and
+# Legendre's rule, from both ends, which keeps the digits of both tails; quantiles are found in
+# their cell by Newton's method. `tests/model/test_gamma.py` compares with SciPy.
+
+GAMMA_CELLS: Final = 1024
+BEYOND: Final = 50.0
+"""The cells end where less than exp(-BEYOND) lies beyond."""
+STEPS: Final = 4
+"""Of Newton's method, from a straight line within a cell."""
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(8)
+
+
+class _Cells(NamedTuple):
+    shape: float
+    edges: Floats
+    """float64[GAMMA_CELLS + 1]: of z"""
+    below: Floats
+    """float64[GAMMA_CELLS + 1]: probability below an edge"""
+    above: Floats
+    scale: float
+    """Factor that makes a density of exp(a (z + 1 - e^z))."""
+
+
+def _curve(shape: float, z: Floats) -> Floats:
+    return np.asarray(np.exp(shape * (z - np.expm1(z))))
+
+
+def _integral(shape: float, start: Floats, end: Floats) -> Floats:
+    """Integral of `_curve` from *start* to *end*, which lie in one cell."""
+    half = (end - start) / 2
+    middle = start + half
+    nodes = zip(_NODES, _WEIGHTS, strict=True)
+    return half * sum((w * _curve(shape, middle + x * half) for x, w in nodes), np.zeros(1))
+
+
+@lru_cache(maxsize=64)
+def _cells(shape: float) -> _Cells:
+    # In units of the scale, P(X <= x) <= x^a / Gamma(a + 1), P(X <= a - sqrt(2 a t)) <= exp(-t) and
+    # P(X >= a + sqrt(2 a t) + t) <= exp(-t): Boucheron, Lugosi and Massart, Concentration
+    # Inequalities, 2013, section 2.4.
+    spread = math.sqrt(2 * shape * BEYOND)
+    low = (math.lgamma(shape + 1) - BEYOND) / shape - math.log(shape)
+    if shape > spread:
+        low = max(low, math.log1p(-spread / shape))
+    high = math.log1p((spread + BEYOND) / shape)
+    # far below the scale the curve is a slow exponential: wide cells will do
+    knee = max((low + high) / 2, -4 - math.log(shape))
+    edges = np.concatenate(
+        [
+            np.linspace(low, knee, GAMMA_CELLS // 2, endpoint=False),
+            np.linspace(knee, high, GAMMA_CELLS // 2 + 1),
+        ]
+    )
+    inside = _integral(shape, edges[:-1], edges[1:])
+    scale = 1 / float(inside.sum())
+    below = np.concatenate([[0.0], np.cumsum(inside)]) * scale
+    above = np.concatenate([np.cumsum(inside[::-1])[::-1], [0.0]]) * scale
+    return _Cells(shape, edges, below, above, scale)
+
+
+def gamma_quantiles(shape: float, levels: Floats) -> Floats:
+    """X below which the shares *levels* (from 0 to below 1) of a gamma of unit scale lie.
+
+    >>> gamma_quantiles(1.0, np.array([0.0, 0.5])).round(12).tolist()
+    [0.0, 0.69314718056]
+    """
+    cells = _cells(float(shape))
+    low = levels <= 0.5
+    at = np.where(
+        low,
+        np.searchsorted(cells.below, levels, side="right") - 1,
+        GAMMA_CELLS - np.searchsorted(cells.above[::-1], 1 - levels, side="left"),
+    ).clip(0, GAMMA_CELLS - 1)
+    start, end = cells.edges[at], cells.edges[at + 1]
+    # what is left of the level from the cell's start on
+    want = np.where(low, levels - cells.below[at], cells.above[at] - (1 - levels))
+    whole = np.where(
+        low, cells.below[at + 1] - cells.below[at], cells.above[at] - cells.above[at + 1]
+    )
+    z = start + (end - start) * want / np.maximum(whole, 1e-300)
+    for _ in range(STEPS):
+        off = _integral(shape, start, z) - want / cells.scale
+        z = np.clip(z - off / np.maximum(_curve(shape, z), 1e-300), start, end)
+    return np.where(levels > 0, shape * np.exp(z), 0.0)
+
+
+def gamma_share_below(shape: float, values: Floats) -> Floats:
+    """Probability that a gamma of unit scale lies below *values*.
+
+    >>> gamma_share_below(1.0, np.array([0.0, math.log(2)])).round(12).tolist()
+    [0.0, 0.5]
+    """
+    cells = _cells(float(shape))
+    with np.errstate(divide="ignore"):
+        z = np.log(np.maximum(values, 0.0) / shape)
+    z = np.clip(z, cells.edges[0], cells.edges[-1])
+    at = np.searchsorted(cells.edges, z, side="right").clip(1, GAMMA_CELLS) - 1
+    inside = _integral(shape, cells.edges[at], z) * cells.scale
+    return np.asarray(np.minimum(1.0, cells.below[at] + inside))

@@ -19,8 +19,7 @@ from nvmesim.measure.figures import Relief
 from nvmesim.measure.stations import Totals, busy, demand, full_scale, fullest, is_delay, rows_of
 from nvmesim.model.host import engine_share, served_in_turn
 from nvmesim.model.lowered import Lowered
-from nvmesim.network.network import GATES, Kind, Op
-from nvmesim.network.roles import StationInfo
+from nvmesim.network.network import GATES, Kind, Op, StationInfo
 from nvmesim.predict.result import FULL, Bottleneck, Verdict
 from nvmesim.units import PS_PER_S, format_iops, percent
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Final, Literal
 
-from nvmesim.errors import FailedArrayError, GeometryError, nearest
+from nvmesim.errors import FailedArrayError, GeometryError
 from nvmesim.raid.levels import Level, level_of
 from nvmesim.raid.map import (
     BLOCK,
@@ -25,12 +25,6 @@ from nvmesim.units import parse_size
 
 Op = Literal["read", "write"]
 
-KERNELS: Final = ("6.1", "6.12", "none")
-"""Block layers whose merging is known; "none": an engine that sends what touches as one command,
-and cuts at chunks only."""
-READ_POLICIES: Final = ("md", "first", "round-robin", "shortest-queue")
-BITMAPS: Final = ("none", "internal", "external")
-JOURNALS: Final = ("none", "ppl")
 RAID5_MAX_REQUEST: Final = 256 * BLOCK
 """Largest bio that raid5/6 takes. Source: md raid5.c, RAID5_MAX_REQ_STRIPES, since kernel 6.0."""
 
@@ -74,6 +68,7 @@ class Plan:
 class RaidGeometry:
     """An array and the state it is in; raises GeometryError when it cannot be, or has failed.
 
+    Choices and member numbers are those that `nvmesim.scenario` has checked.
     ``degraded`` are members that are missing. ``rebuilding`` are members that are present and
     written but hold good data only below ``rebuilt`` (a fraction of the member). ``kernel`` picks
     the block layer's merge rule ("none": an engine that is not md). ``max_sectors`` (bytes) and
@@ -126,61 +121,12 @@ class RaidGeometry:
         if isinstance(self.chunk, str):
             set_field(self, "chunk", parse_size(self.chunk))
         check_geometry(self.level, self.members, self.chunk or None, self.layout_name)
-        self._check_choices()
-        self._check_members()
-
-    def _check_choices(self) -> None:
-        choices = {
-            "kernel": KERNELS,
-            "read_policy": READ_POLICIES,
-            "bitmap": BITMAPS,
-            "journal": JOURNALS,
-        }
-        for key, known in choices.items():
-            value = getattr(self, key)
-            if value not in known:
-                raise GeometryError(f"{key} is {value!r}; {nearest(str(value), known)}")
-        most, rows = self.max_sectors, self.stripe_cache
-        journals = ("none", *self.record.journals)
-        for is_right, problem in (
-            (self.rmw_level in (0, 1, 2), f"rmw_level is {self.rmw_level}; md knows 0, 1 and 2"),
-            (
-                self.journal in journals,
-                f"journal is {self.journal!r} for {self.record.name}; only raid5 has one",
-            ),
-            (
-                most >= BLOCK and not most % 512,
-                f"max_sectors is {most} bytes; it is a multiple of 512 of at least 4096",
-            ),
-            (self.max_segments >= 1, f"max_segments is {self.max_segments}; it is at least 1"),
-            (
-                rows >= 17,
-                f"stripe_cache is {rows} rows; md takes 17 to 32768 (256 is its default)",
-            ),
-            (
-                0.0 <= self.rebuilt <= 1.0,
-                f"rebuilt is {self.rebuilt}; it is a fraction from 0 to 1",
-            ),
-        ):
-            if not is_right:
-                raise GeometryError(problem)
-
-    def _check_members(self) -> None:
         for key in ("degraded", "rebuilding", "write_mostly"):
-            for member in getattr(self, key):
-                if not 0 <= member < self.members:
-                    raise GeometryError(
-                        f"{key} names member {member}; the array has members 0 to"
-                        f" {self.members - 1}"
-                    )
-            object.__setattr__(self, key, tuple(sorted(set(getattr(self, key)))))
-        both = set(self.degraded) & set(self.rebuilding)
-        if both:
-            raise GeometryError(f"member {min(both)} is both missing and rebuilding; choose one")
-        if self.rotational and len(self.rotational) != self.members:
+            set_field(self, key, tuple(sorted(set(getattr(self, key)))))
+        most = self.max_sectors
+        if most < BLOCK or most % 512:
             raise GeometryError(
-                f"rotational has {len(self.rotational)} flags for {self.members} members; give one"
-                " each"
+                f"max_sectors is {most} bytes; it is a multiple of 512 of at least 4096"
             )
         if not survives(self.level, self.members, self.layout_name, self.lost):
             raise FailedArrayError(self._failed_text(), self.lost)

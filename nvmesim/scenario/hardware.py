@@ -48,18 +48,9 @@ VMD_LANES: Final = 16
 CONTROLLER_COMMANDS_PER_S: Final = 1.65e6
 """Commands a controller takes. Source: Team, 2019: LSI 9460-16i stops at 1.5 to 1.8 M."""
 _RARELY: Final = (
-    "turbo_ghz",
-    "tdp_w",
-    "power_active_w",
-    "power_idle_w",
-    "price",
-    "workers",
-    "bitmap_file",
-    "per_child",
-    "per_batch",
-    "sqpoll",
-    "remote",
-)
+    "turbo_ghz", "tdp_w", "power_active_w", "power_idle_w", "price", "workers", "bitmap_file",
+    "per_child", "per_batch", "sqpoll", "remote",
+)  # fmt: skip
 _ONLY_IF_USED: Final = ("filesystems.", "guests.", "sections.")
 _LINK_OF: Final = {"nvme": "pcie", "sata": "sata", "sas": "sas"}
 
@@ -261,9 +252,30 @@ def resolve_drives(
     """Return one entry per physical drive; each is attached to something that is there."""
     drives: list[Drive] = []
     for number, spec in enumerate(scenario.drives):
-        drives += _equal_drives(
-            number, len(drives), spec, scenario, sockets, adapters, roots, notes
-        )
+        key, first = f"drives.{number}", len(drives)
+        part = cast(DriveProfile, profile("drive", spec.profile, scenario.base, f"{key}.profile"))
+        in_state = _in_state(part, spec.state, key, notes)
+        notes.profile(in_state)
+        adapter, root = _adapter_of(spec, adapters, key), _root_of(spec.root, roots, key)
+        socket, holder = spec.socket or 0, root or adapter
+        if holder is not None:
+            socket = holder.socket
+        elif spec.socket is None and len(sockets) > 1:
+            notes.assume(f"{key}: socket not stated, 0 taken")
+        check_socket(socket, sockets, f"{key}.socket")
+        link = _drive_link(in_state, spec, adapter, sockets[socket], scenario.server, key, notes)
+        if link.kind == "pcie":
+            link = _packets(link, scenario.server, None if adapter is None else adapter.link.mps)
+        at = None if adapter is None else adapter.index
+        above = adapter.root if adapter else root.index if root else None
+        name, many = spec.name, spec.count > 1
+        drives += [
+            Drive(
+                i, f"drive{i}" if name is None else f"{name}{i - first}" if many else name,
+                in_state, socket, at, link, spec.delay, above,
+            )
+            for i in range(first, first + spec.count)
+        ]  # fmt: skip
     names = [drive.name for drive in drives]
     for name in names:
         if names.count(name) > 1:
@@ -271,44 +283,6 @@ def resolve_drives(
     _note_platform(scenario.server, len(drives), notes)
     check_lanes(sockets, adapters, tuple(drives), interconnect)
     return tuple(drives)
-
-
-def _equal_drives(
-    number: int,
-    first: int,
-    spec: DriveSpec,
-    scenario: Scenario,
-    sockets: tuple[Socket, ...],
-    adapters: tuple[Adapter, ...],
-    roots: tuple[Root, ...],
-    notes: ResolveNotes,
-) -> list[Drive]:
-    """Return the drives of one ``[[drives]]`` table, numbered from *first*."""
-    key = f"drives.{number}"
-    part = cast(DriveProfile, profile("drive", spec.profile, scenario.base, f"{key}.profile"))
-    in_state = _in_state(part, spec.state, key, notes)
-    notes.profile(in_state)
-    adapter = _adapter_of(spec, adapters, key)
-    root = _root_of(spec.root, roots, key)
-    socket, holder = spec.socket or 0, root or adapter
-    if holder is not None:
-        socket = holder.socket
-    elif spec.socket is None and len(sockets) > 1:
-        notes.assume(f"{key}: socket not stated, 0 taken")
-    check_socket(socket, sockets, f"{key}.socket")
-    link = _drive_link(in_state, spec, adapter, sockets[socket], scenario.server, key, notes)
-    if link.kind == "pcie":
-        link = _packets(link, scenario.server, None if adapter is None else adapter.link.mps)
-    at = None if adapter is None else adapter.index
-    above = adapter.root if adapter else root.index if root else None
-    name, many = spec.name, spec.count > 1
-    return [
-        Drive(
-            first + i, f"drive{first + i}" if name is None else f"{name}{i}" if many else name,
-            in_state, socket, at, link, spec.delay, above,
-        )
-        for i in range(spec.count)
-    ]  # fmt: skip
 
 
 def _in_state(part: DriveProfile, state: str, key: str, notes: ResolveNotes) -> DriveProfile:

@@ -13,7 +13,7 @@ from typing import Literal
 from nvmesim.catalog.links import MPS_BYTES, MRRS_BYTES, Link
 from nvmesim.catalog.profile import CpuProfile, DriveProfile, RaidEngineProfile, StackProfile
 from nvmesim.raid.levels import LEVELS, Level
-from nvmesim.scenario.schema import BurstsSpec, LimitsSpec
+from nvmesim.scenario.workload_keys import BurstsSpec, LimitsSpec
 
 TargetKind = Literal["volume", "drive"]
 OutstandingPer = Literal["thread-target", "thread"]

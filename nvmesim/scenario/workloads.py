@@ -12,10 +12,11 @@ from nvmesim.errors import ScenarioError, nearest
 from nvmesim.scenario.fields import shared
 from nvmesim.scenario.hardware import ResolveNotes, capacity_bytes, check_socket
 from nvmesim.scenario.loads import diskspd, fio_job
-from nvmesim.scenario.loads.parsed_load import ParsedLoad
+from nvmesim.scenario.loads.fio_options import ParsedLoad
 from nvmesim.scenario.resolved import Adapter, Drive, Socket, Target, Volume, WorkloadGroup
-from nvmesim.scenario.schema import Scenario, WorkloadSpec
+from nvmesim.scenario.schema import Scenario
 from nvmesim.scenario.volumes import volume_bytes
+from nvmesim.scenario.workload_keys import WorkloadSpec
 
 DEFAULT_BLOCK: Final = ((4096, 1.0),)
 
@@ -92,7 +93,7 @@ def resolve_workload(
         if spec.socket is not None and spec.socket >= len(sockets):
             raise ScenarioError(f"{key}.socket is {spec.socket}; there are {len(sockets)} sockets")
         _note_costs(spec, stack, notes, key)
-        for load in _loads(index, spec, scenario, notes):
+        for load in _loads(f"group{index}", spec, scenario, key, notes):
             group = _group(spec, load, places, key, notes)
             if group.socket is not None and group.socket >= len(sockets):
                 raise ScenarioError(
@@ -133,16 +134,15 @@ def _note_costs(spec: WorkloadSpec, stack: StackProfile, notes: ResolveNotes, ke
 
 
 def _loads(
-    index: int, spec: WorkloadSpec, scenario: Scenario, notes: ResolveNotes
+    name: str, spec: WorkloadSpec, scenario: Scenario, key: str, notes: ResolveNotes
 ) -> list[ParsedLoad]:
     """The loads of one table: its own keys, or those that another tool's options describe."""
-    key = f"workload.{index}"
     if spec.diskspd is not None:
         loads = [diskspd.parse(spec.diskspd, key=f"{key}.diskspd")]
     elif spec.fio is not None:
         loads = fio_job.load(spec.fio, scenario.base, key=f"{key}.fio")
     else:
-        return [ParsedLoad(f"group{index}", _own_fields(spec, scenario, key))]
+        return [ParsedLoad(name, _own_fields(spec, scenario, key))]
     for load in loads:
         notes.ignored += [f"{key}: {text}" for text in load.ignored if text not in notes.ignored]
     return loads

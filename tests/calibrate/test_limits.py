@@ -17,7 +17,7 @@ from nvmesim.catalog.profile import Quantity, VolumeLimits
 from nvmesim.catalog.toml import to_toml
 from nvmesim.engine.compiled.engine import CompiledEngine
 from nvmesim.model.lower import lower
-from nvmesim.scenario.schema import LimitsSpec
+from nvmesim.scenario.workload_keys import LimitsSpec
 from tests.calibrate.bench import drive, fio_json, simulated
 from tests.calibrate.written import scenario_of, write_blkparse
 

@@ -14,13 +14,13 @@ import pytest
 import nvmesim
 from nvmesim.catalog import get
 from nvmesim.catalog.toml import show_quantity, show_value
-from nvmesim.scenario import schema
+from nvmesim.scenario import schema, workload_keys
 from nvmesim.scenario.fields import Strict
 
 DOCS = Path(__file__).parents[2] / "docs"
 MODELS = [
     value
-    for value in vars(schema).values()
+    for value in {**vars(schema), **vars(workload_keys)}.values()
     if isinstance(value, type) and issubclass(value, Strict)
 ]
 MODELS = [model for model in MODELS if model not in (Strict, schema.Scenario)]

@@ -5,14 +5,19 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from nvmesim.engine.compiled.kernel_heap import (
+from nvmesim.engine.compiled.kernel_draws import compiled
+from nvmesim.engine.compiled.kernel_events import (
+    earliest,
+    first_slot,
     heap_pop,
     heap_push,
     heap_replace,
+    lowest_bit,
+    put_seldom,
     replace_first,
     sort_pending,
+    take,
 )
-from nvmesim.engine.compiled.kernel_jit import compiled
 from nvmesim.engine.compiled.kernel_state import (
     FIRST_NODE,
     FOREVER,
@@ -22,7 +27,6 @@ from nvmesim.engine.compiled.kernel_state import (
     WHEEL_SLOTS,
     Room,
 )
-from nvmesim.engine.compiled.kernel_wheel import earliest, first_slot, lowest_bit, put_seldom, take
 
 ROOM = 90
 

@@ -13,7 +13,7 @@ from tests.children import unmeasured
 
 ASK = """
 {first}
-from nvmesim.engine.compiled import kernel_jit
+from nvmesim.engine.compiled import kernel_draws
 from numba.core import config
 config.reload_config()  # as its compiler does
 import yaml

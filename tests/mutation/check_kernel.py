@@ -18,13 +18,7 @@ from numba import config
 
 from nvmesim.array_types import Ints
 from nvmesim.engine.compiled import engine as compiled
-from nvmesim.engine.compiled import (
-    kernel,
-    kernel_heap,
-    kernel_requests,
-    kernel_stations,
-    kernel_wheel,
-)
+from nvmesim.engine.compiled import kernel, kernel_events, kernel_requests, kernel_stations
 from nvmesim.engine.compiled.engine import CompiledEngine
 from nvmesim.engine.compiled.kernel_state import N_FREE
 from nvmesim.engine.contract import Status
@@ -36,7 +30,7 @@ from tests.engines.test_chains import tandem
 from tests.engines.test_equality import UNTIL_PS, Outcome, equal, run
 from tests.engines.test_laws import test_stations as stations_of
 
-for module in (kernel, kernel_heap, kernel_requests, kernel_stations, kernel_wheel):
+for module in (kernel, kernel_events, kernel_requests, kernel_stations):
     if config.DISABLE_JIT:
         module.uint64 = np.uint64  # as Numba's, ten times as fast
 

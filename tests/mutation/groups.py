@@ -48,15 +48,14 @@ GROUPS = {
             "raid.planner.plan": _raid("table geometry brute"),
             "raid.planner.merge": _raid("merge table"),
             "raid.planner.pieces": _raid("geometry table row brute"),
-            "raid.rebuild": _raid("rebuild table"),
+            "raid.tables": _raid("rebuild table"),
         },
         further=MD_CASES,
     ),
     "kernel": Group(
         {
             "engine.compiled.kernel": KERNEL_CHECK,
-            "engine.compiled.kernel_heap": ("tests/engines/test_heap.py",),
-            "engine.compiled.kernel_wheel": ("tests/engines/test_heap.py",),
+            "engine.compiled.kernel_events": ("tests/engines/test_heap.py",),
             "engine.compiled.kernel_requests": KERNEL_CHECK,
             "engine.compiled.kernel_stations": KERNEL_CHECK,
         },

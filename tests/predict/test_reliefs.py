@@ -12,7 +12,7 @@ from nvmesim.measure.figures import Interval, Relief
 from nvmesim.measure.paired import MIN_PAIRED, half_of_rate
 from nvmesim.model.lower import lower
 from nvmesim.network.check import check
-from nvmesim.network.roles import StationInfo
+from nvmesim.network.network import StationInfo
 from nvmesim.predict import upgrades as reliefs
 from nvmesim.predict.bottleneck import SaturatedStation, best_relief
 from nvmesim.predict.pilots import filled

@@ -10,7 +10,7 @@ import pytest
 from nvmesim.engine.contract import Acc
 from nvmesim.measure.stations import Totals, busy, cpu_stats, drive_utilization, fullest
 from nvmesim.model.lowered import Lowered
-from nvmesim.network.roles import StationInfo
+from nvmesim.network.network import StationInfo
 from nvmesim.predict import bottleneck
 from nvmesim.predict.result import Verdict
 from nvmesim.predict.simulate import prepare, simulate

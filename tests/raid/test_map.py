@@ -11,14 +11,8 @@ from nvmesim.raid.map import BLOCK, RaidMap, raid_map
 from tests.raid.md_truth import DATA, KIB, rows_of
 
 CHUNK = 64 * KIB
-PARITY_LAYOUTS = [
-    "left-symmetric",
-    "left-asymmetric",
-    "right-symmetric",
-    "right-asymmetric",
-    "parity-first",
-    "parity-last",
-]
+PARITY_LAYOUTS = ["left-symmetric", "left-asymmetric", "right-symmetric", "right-asymmetric",
+                  "parity-first", "parity-last"]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", sorted(path.name for path in DATA.glob("layout_*.csv.gz")))
@@ -87,32 +81,6 @@ def test_maps_are_one_to_one(found):
             assert taken.get((member, place)) == offset
     for member, place in parity:
         assert found.data_at(member, place) is None
-
-
-@given(maps(), st.integers(0, BLOCK - 1))
-def test_bytes_of_a_block_stay_together(found, inside):
-    if not found.capacity:
-        return
-    for (m0, start), (m1, byte) in zip(found.locate(0), found.locate(inside), strict=True):
-        assert (m0, start + inside) == (m1, byte)
-
-
-@given(maps())
-def test_capacity_is_what_redundancy_leaves(found):
-    chunks = sum(size // found.chunk for size in found.member_sizes)
-    if found.level == 0:
-        assert found.capacity == chunks * found.chunk
-    if found.level in (5, 6):
-        assert found.capacity * found.members == chunks * found.chunk * found.data_disks
-    assert found.capacity * found.copies <= sum(found.member_sizes)
-
-
-def test_zones_of_unequal_members():
-    original = raid_map(0, 3, CHUNK, "original", [CHUNK, 2 * CHUNK, 2 * CHUNK])
-    alternate = raid_map(0, 3, CHUNK, "alternate", [CHUNK, 2 * CHUNK, 2 * CHUNK])
-    assert original.capacity == alternate.capacity == 5 * CHUNK
-    assert [original.locate(k * CHUNK)[0] for k in (3, 4)] == [(2, CHUNK), (1, CHUNK)]
-    assert [alternate.locate(k * CHUNK)[0] for k in (3, 4)] == [(1, CHUNK), (2, CHUNK)]
 
 
 def test_capacity_is_unknown_without_a_member_size():

@@ -20,20 +20,14 @@ from tests.raid.md_truth import (
 )
 
 MISSED = {
-    # A full-stripe request that fills the 256-row stripe cache: md then handles rows before all of
-    # their data has come, a few by luck of timing. The first differs in one block of 40 requests.
-    "6.1 raid5 left-symmetric 4x512K randwrite 3072K align3072K+0K qd1 x40 sc256 rmw1 rot0 none"
-    " 300": "stripe cache just full",
-    "6.1 raid5 left-symmetric 4x512K write 3072K align3072K+0K qd1 x40 sc256 rmw1 rot0 none"
-    " 300": "stripe cache just full",
-    "6.1 raid5 left-symmetric 4x512K write 3072K align3072K+0K qd1 x30 big sc256 rmw1 rot0 none"
-    " 300": "stripe cache just full",
-    "6.1 raid5 left-symmetric 4x512K randwrite 3072K align3072K+0K qd1 x30 big sc256 rmw1 rot0 none"
-    " 300": "stripe cache just full",
-    "6.1 raid5 left-symmetric 4x512K write 6144K align6144K+0K qd1 x30 big sc256 rmw1 rot0 none"
-    " 300": "512 rows in a stripe cache of 256",
-    "6.1 raid5 left-symmetric 4x512K randwrite 6144K align6144K+0K qd1 x30 big sc256 rmw1 rot0 none"
-    " 300": "512 rows in a stripe cache of 256",
+    f"6.1 raid5 left-symmetric 4x512K {op} {size}K align{size}K+0K qd1 {n} sc256 rmw1 rot0 none 300"
+    for op, size, n in (
+        # A full-stripe request that fills the 256-row stripe cache: md then handles rows before all
+        # of their data has come, a few by luck of timing. One block of 40 requests differs.
+        *(("randwrite", 3072, n) for n in ("x40", "x30 big")),
+        *(("write", 3072, n) for n in ("x40", "x30 big")),
+        *((op, 6144, "x30 big") for op in ("write", "randwrite")),  # 512 rows in a cache of 256
+    )
 }
 THREE_SIGMA = 3.0
 N_RUNS = (12, 150)

@@ -7,15 +7,10 @@ import pytest
 
 import nvmesim as ns
 from nvmesim.cli.main import run_command
-from nvmesim.engine.reference.engine import ReferenceEngine
 from nvmesim.errors import ScenarioError
-from nvmesim.predict.simulate import prepare
-from nvmesim.scenario.load import scenario_from_dict
+from tests.raid.test_volume_load import ALONE, VOLATILE
 from tests.raid.volumes import DRIVE, ready_for, scenario, simulated
 
-ALONE = {"threads": 1, "outstanding": 1, "read": 0.0}
-# the command itself as short as a write's acknowledgement: what is waited for is the dies
-VOLATILE = {"extends": "samsung-980pro-1tb", "write": {"flush": "12.28 us"}}
 VOLUMES = {
     "raid0": ({"raid": "raid0", "chunk": "64 KiB"}, 4, 1),
     "raid1": ({"raid": "raid1"}, 2, 2),
@@ -121,26 +116,6 @@ def test_jbod_flushes_its_drive():
     asked = scenario({"raid": "raid0"}, {**ALONE, "fsync": 1, "targets": ["drive0"]}, drives=drives)
     result = ns.simulate(asked, requests=2_000, reliefs=False, certainty=False)
     assert [m.writes_per_request for m in result.members] == pytest.approx([2, 0, 0, 0])
-
-
-@pytest.mark.parametrize("load", [{"fsync": 2}, {"sync": "dsync"}, {"rate": "2k/s", "fsync": 1}])
-def test_both_engines_agree(load):
-    asked = scenario_from_dict(
-        {
-            "server": {"sockets": [{"cpu": "epyc-9654"}]},
-            "drives": [{"profile": VOLATILE, "count": 4}],
-            "volume": {"raid": "raid5", "chunk": "64 KiB"},
-            "workload": {"threads": 1, "read": 0.0, **load},
-        }
-    )
-    ready = prepare(asked, "compiled", 3)
-    network = ready.lowered.network
-    compiled = ready.make(network, seed=5).advance(300, 1 << 60)
-    simpy = ReferenceEngine(network, seed=5).advance(300, 1 << 60)
-    assert compiled.end_ps == simpy.end_ps
-    np.testing.assert_array_equal(compiled.histogram, simpy.histogram)
-    np.testing.assert_array_equal(compiled.syncs, simpy.syncs)
-    assert (compiled.syncs.sum() > 0) == ("fsync" in load)
 
 
 @pytest.mark.parametrize(

@@ -62,16 +62,6 @@ def test_members_do_what_the_planner_says(level, state, load):
     assert len(ready.lowered.rebuilds) == (state == "rebuilding")
 
 
-@pytest.mark.parametrize("members", range(3, 25))
-def test_random_4k_writes_on_raid5_are_exact(members):
-    """Member commands per write, request for request: the table of md for 3 to 24 members."""
-    load = {"read": 0.0, "threads": 1, "outstanding": 1}
-    ready = ready_for({"raid": "raid5"}, load, count=members)
-    found = simulated(ready, 1_000).sum(axis=0)
-    reads = 1 if members == 3 else 2
-    np.testing.assert_allclose(found, [reads, 2, reads, 2, reads * 4096, 8192], rtol=1e-12)
-
-
 LONG = {
     "raid5 4K 70:30": ({"raid": "raid5"}, {"read": 0.7}, 5),
     "raid6 degraded": ({"raid": "raid6", "degraded": [0, 3]}, {}, 6),

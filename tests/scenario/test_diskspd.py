@@ -61,30 +61,10 @@ def test_flags_that_shape_the_load(flags, expected):
     assert {key: fields[key] for key in expected} == expected
 
 
-@pytest.mark.parametrize(
-    "flag",
-    [
-        "-d60",
-        "-W5",
-        "-C0",
-        "-D500",
-        "-L",
-        "-Zr",
-        "-Z20M",
-        "-x",
-        "-n",
-        "-a0,1",
-        "-ag0,1",
-        "-z",
-        "-l",
-        "-I3",
-        "-Su",
-        "-Sr",
-        "-Rxml",
-        "-v",
-        "-frs",
-    ],
-)
+UNSHAPED = "-d60 -W5 -C0 -D500 -L -Zr -Z20M -x -n -a0,1 -ag0,1 -z -l -I3 -Su -Sr -Rxml -v -frs"
+
+
+@pytest.mark.parametrize("flag", UNSHAPED.split())
 def test_flags_that_do_not_are_listed(flag):
     assert flag in parse(flag).ignored
 

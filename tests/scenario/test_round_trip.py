@@ -89,27 +89,9 @@ def test_groups_are_whole(tables):
 
 
 KEYS = st.sampled_from(
-    [
-        "server",
-        "drives",
-        "volume",
-        "workload",
-        "run",
-        "0",
-        "1",
-        "count",
-        "read",
-        "chunk",
-        "link",
-        "profile",
-        "stack",
-        "links",
-        "threads",
-        "block_size",
-        "seed",
-        "x",
-    ]
-)
+    ["server", "drives", "volume", "workload", "run", "0", "1", "count", "read", "chunk", "link",
+     "profile", "stack", "links", "threads", "block_size", "seed", "x"]
+)  # fmt: skip
 VALUES = st.one_of(
     st.integers(-5, 5).map(str),
     st.floats().map(str),

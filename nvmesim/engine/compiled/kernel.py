@@ -2,7 +2,7 @@
 
 `contract.py` defines the order of events; the comments here say where each rule lives. The state is
 arrays that the caller keeps (`kernel_state`): `EngineRun` never grows, `Room` grows with what is
-outstanding (`compiled.CompiledEngine._grow`). Events wait in a wheel or a heap (`kernel_wheel`).
+outstanding (`compiled.CompiledEngine._grow`). Events wait in a wheel or a heap (`kernel_events`).
 
 Event numbers: e >= 0 is a token that departs; -1 - s is a check of die s, or the end of a round of
 station s; -1 - n_stations - u is a timer of user u.
@@ -22,7 +22,7 @@ no touch), a gate is decided at once as well, and the token walks on. What stays
 can depend on others: gates with more than one token about, rounds, choosers, touches, submissions.
 
 Speed (docs/speed.md has the measurements): no array is rebound in the loop, since Numba would count
-references at every event, ten times slower; helpers are inlined by LLVM (`kernel_jit.inlined`),
+references at every event, ten times slower; helpers are inlined by LLVM (`kernel_draws.inlined`),
 so that files can be small; indices are unsigned where it is hot; what belongs together is one row,
 whose length the compiler knows (`kernel_state.ROWS`).
 """
@@ -32,6 +32,8 @@ from __future__ import annotations
 import numpy as np
 from numba import uint64
 
+from nvmesim.engine import contract
+from nvmesim.engine.compiled import kernel_state as state
 from nvmesim.engine.compiled.kernel_batches import (
     admit_batched,
     close,
@@ -40,9 +42,16 @@ from nvmesim.engine.compiled.kernel_batches import (
     next_turn,
     stay,
 )
-from nvmesim.engine.compiled.kernel_draws import below, mix
-from nvmesim.engine.compiled.kernel_heap import heap_pop, sort_pending
-from nvmesim.engine.compiled.kernel_jit import entry, part
+from nvmesim.engine.compiled.kernel_draws import below, entry, mix, part
+from nvmesim.engine.compiled.kernel_events import (
+    earliest,
+    first_slot,
+    heap_pop,
+    put,
+    put_seldom,
+    sort_pending,
+    take,
+)
 from nvmesim.engine.compiled.kernel_requests import (
     answer,
     begin_child,
@@ -52,68 +61,6 @@ from nvmesim.engine.compiled.kernel_requests import (
     end_child,
     paced,
     submit,
-)
-from nvmesim.engine.compiled.kernel_state import (
-    ACQUIRE,
-    ACQUIRE_THREAD,
-    ANSWER,
-    ANSWERED,
-    BACKLOG,
-    BATCHER,
-    CHECKED,
-    CLOSE,
-    DESTAGE,
-    DIE_GATE,
-    DONE,
-    END,
-    FIRST_NODE,
-    FOREVER,
-    FORK,
-    G_MEASURED,
-    G_OPEN,
-    G_THINK,
-    GATE,
-    GROW,
-    HEAD,
-    IDLE_SINCE,
-    INSIDE,
-    INSIDE_OF,
-    ISSUE,
-    JOIN,
-    KEY,
-    KIND,
-    LEAVE,
-    LEFT,
-    LIVE,
-    MARK,
-    MID,
-    MUST_SORT,
-    N_FREE,
-    N_HEAP,
-    N_PENDING,
-    N_RECORDS,
-    N_RESUME,
-    NEXT_REQUEST,
-    NOW,
-    ORDER,
-    P_ORDER,
-    P_PLACE,
-    P_TOKEN,
-    PARENT,
-    PC,
-    PLAN,
-    PROGRAM_END,
-    RELEASE,
-    ROOT,
-    ROUNDS,
-    SOURCES,
-    SPLIT,
-    SUBMIT,
-    T_GATE,
-    TOUCHED,
-    TURN,
-    U_GROUP,
-    USER,
 )
 from nvmesim.engine.compiled.kernel_stations import (
     admit,
@@ -126,22 +73,7 @@ from nvmesim.engine.compiled.kernel_stations import (
     thread_of,
     touch,
 )
-from nvmesim.engine.compiled.kernel_wheel import earliest, first_slot, put, put_seldom, take
-from nvmesim.engine.contract import PURPOSE_DESTAGE
-from nvmesim.network.network import (
-    O_BANK,
-    O_CODE,
-    O_DIES,
-    O_FURTHER,
-    O_GATE,
-    O_PHASE,
-    O_PROGRAM,
-    O_PROGRAMS,
-    O_SLOTS,
-    O_STAYS,
-    O_TURN,
-    O_UNITS,
-)
+from nvmesim.network import network
 
 
 @part
@@ -158,24 +90,24 @@ def _advance(net, run, room, target, until):
     chooser = n_stations
     source = n_stations + 1
     first_timer = -1 - n_stations
-    now = run.scalars[NOW]
-    n_heap = run.scalars[N_HEAP]
-    n_free = run.scalars[N_FREE]
-    next_request = run.scalars[NEXT_REQUEST]
-    live = run.scalars[LIVE]
-    n_records = run.scalars[N_RECORDS]
-    mid = run.scalars[MID] != 0
-    n_resume = run.scalars[N_RESUME]
-    n_pending = run.scalars[N_PENDING]
-    sources = run.scalars[SOURCES]
-    must_sort = run.scalars[MUST_SORT] != 0
+    now = run.scalars[state.NOW]
+    n_heap = run.scalars[state.N_HEAP]
+    n_free = run.scalars[state.N_FREE]
+    next_request = run.scalars[state.NEXT_REQUEST]
+    live = run.scalars[state.LIVE]
+    n_records = run.scalars[state.N_RECORDS]
+    mid = run.scalars[state.MID] != 0
+    n_resume = run.scalars[state.N_RESUME]
+    n_pending = run.scalars[state.N_PENDING]
+    sources = run.scalars[state.SOURCES]
+    must_sort = run.scalars[state.MUST_SORT] != 0
     t = now
-    first_node = room.wheel[FIRST_NODE]
-    soon = np.int64(FOREVER)
+    first_node = room.wheel[state.FIRST_NODE]
+    soon = np.int64(state.FOREVER)
     slot = np.int64(-1)
     capacity = tokens.shape[0]
     burst = resume.shape[0] - capacity  # most children of one operation, see compiled.py
-    done = run.scalars[DONE]
+    done = run.scalars[state.DONE]
     recorded = min(run.record.shape[0], 1)
     status = 0
 
@@ -190,7 +122,7 @@ def _advance(net, run, room, target, until):
             soon = earliest(room, slot)
             t = min(soon, heap[0, 0])
             if t > until:
-                status = 2 if t < FOREVER else 1
+                status = 2 if t < state.FOREVER else 1
                 break
             now = t
             n_resume = 0
@@ -213,32 +145,32 @@ def _advance(net, run, room, target, until):
             sources += 1
             if e >= 0:
                 u = uint64(e)
-                inside = tokens[u, INSIDE_OF]
+                inside = tokens[u, state.INSIDE_OF]
                 if inside >= 0:
-                    station[uint64(inside), INSIDE] -= 1
-                    tokens[u, INSIDE_OF] = -1
+                    station[uint64(inside), state.INSIDE] -= 1
+                    tokens[u, state.INSIDE_OF] = -1
                 resume[n_resume] = e
                 n_resume += 1
             elif e > first_timer:
                 s = -1 - e
-                station[s, CHECKED] = 0
-                end = station[s, PROGRAM_END]
+                station[s, state.CHECKED] = 0
+                end = station[s, state.PROGRAM_END]
                 if end > t:  # reads suspended it meanwhile
                     n_heap = put_seldom(room, n_heap, t, end, e)
                     continue
                 must_sort = True
                 if end >= 0:
-                    station[s, PROGRAM_END] = -1
-                    gate = net.die[s, DIE_GATE]
+                    station[s, state.PROGRAM_END] = -1
+                    gate = net.die[s, state.DIE_GATE]
                     if gate >= 0:
                         release(run, gate, 1, t)
-                        if station[gate, HEAD] >= 0:
+                        if station[gate, state.HEAD] >= 0:
                             n_pending = touch(station, pending, n_pending, gate)
                 n_pending = touch(station, pending, n_pending, s)
             else:
-                pending[n_pending, P_PLACE] = source
-                pending[n_pending, P_ORDER] = first_timer - e
-                pending[n_pending, P_TOKEN] = first_timer - e
+                pending[n_pending, state.P_PLACE] = source
+                pending[n_pending, state.P_ORDER] = first_timer - e
+                pending[n_pending, state.P_TOKEN] = first_timer - e
                 n_pending += 1
         # Rounds of phase A and phase B until the instant is quiet.
         while n_resume > 0 or n_pending > 0:
@@ -250,69 +182,69 @@ def _advance(net, run, room, target, until):
                 k = resume[n_resume]
                 while True:
                     u = uint64(k)
-                    pc = uint64(tokens[u, PC])
-                    code = ops[pc, O_CODE]
-                    if code <= ACQUIRE_THREAD and code != END and code != RELEASE:
+                    pc = uint64(tokens[u, state.PC])
+                    code = ops[pc, network.O_CODE]
+                    if code <= state.ACQUIRE_THREAD and code != state.END and code != state.RELEASE:
                         # A station or gate.
                         s = place_of(net, tokens, k, pc)
                         if sources == 1:
-                            if code < ACQUIRE:
-                                if station[uint64(s), KIND] < ROUNDS:
+                            if code < state.ACQUIRE:
+                                if station[uint64(s), state.KIND] < state.ROUNDS:
                                     goes_on = serve_chain(net, run, tokens, k, s, t)
                                     n_heap = put(room, n_heap, t, goes_on, k)
                                     break
                             elif (
                                 n_resume == 0
                                 and n_pending == 0
-                                and station[uint64(s), KIND] == GATE
+                                and station[uint64(s), state.KIND] == state.GATE
                             ):
                                 if admit(net, run, tokens, k, s, t):
                                     continue
                                 break
-                        pending[n_pending, P_PLACE] = s
-                        pending[n_pending, P_ORDER] = tokens[u, ORDER]
-                        pending[n_pending, P_TOKEN] = k
+                        pending[n_pending, state.P_PLACE] = s
+                        pending[n_pending, state.P_ORDER] = tokens[u, state.ORDER]
+                        pending[n_pending, state.P_TOKEN] = k
                         n_pending += 1
                         break
-                    if code == END:
-                        if tokens[u, PARENT] >= 0:
+                    if code == state.END:
+                        if tokens[u, state.PARENT] >= 0:
                             last = end_child(run, tokens, k)
                             free[n_free] = k
                             n_free += 1
                             if not last:
                                 break
-                            k = tokens[u, PARENT]
+                            k = tokens[u, state.PARENT]
                             continue
-                        user = tokens[u, USER]
-                        group = net.user[user, U_GROUP]
+                        user = tokens[u, state.USER]
+                        group = net.user[user, state.U_GROUP]
                         live -= 1
-                        if tokens[u, SUBMIT] >= 0:
+                        if tokens[u, state.SUBMIT] >= 0:
                             done += answer(net, run, tokens, k, t, n_records)
                             n_records += recorded
-                        elif net.group[group, G_MEASURED] == 1:
-                            run.syncs[bin_of(t - tokens[u, ISSUE])] += 1
+                        elif net.group[group, state.G_MEASURED] == 1:
+                            run.syncs[bin_of(t - tokens[u, state.ISSUE])] += 1
                         free[n_free] = k
                         n_free += 1
-                        if net.group[group, G_OPEN] == 0:
-                            think = net.group[group, G_THINK]
+                        if net.group[group, state.G_OPEN] == 0:
+                            think = net.group[group, state.G_THINK]
                             if think > 0:
                                 n_heap = put_seldom(room, n_heap, t, t + think, first_timer - user)
                             else:
-                                pending[n_pending, P_PLACE] = source
-                                pending[n_pending, P_ORDER] = user
-                                pending[n_pending, P_TOKEN] = user
+                                pending[n_pending, state.P_PLACE] = source
+                                pending[n_pending, state.P_ORDER] = user
+                                pending[n_pending, state.P_TOKEN] = user
                                 n_pending += 1
                         break
-                    tokens[u, PC] = np.int64(pc) + 1
-                    if code == FORK:
-                        root = tokens[u, ROOT]
-                        plan = uint64(tokens[uint64(root), PLAN])
-                        phase = uint64(net.plan_phase[plan] + ops[pc, O_PHASE])
+                    tokens[u, state.PC] = np.int64(pc) + 1
+                    if code == state.FORK:
+                        root = tokens[u, state.ROOT]
+                        plan = uint64(tokens[uint64(root), state.PLAN])
+                        phase = uint64(net.plan_phase[plan] + ops[pc, network.O_PHASE])
                         first = net.phase_child[phase]
                         n = net.phase_child[phase + uint64(1)] - first
                         if n == 0:
                             continue
-                        tokens[u, LEFT] = n
+                        tokens[u, state.LEFT] = n
                         ordinal = first - net.phase_child[uint64(net.plan_phase[plan])] + n
                         for child in range(first + n - 1, first - 1, -1):
                             n_free -= 1
@@ -322,66 +254,66 @@ def _advance(net, run, room, target, until):
                                 n_resume += 1
                             else:
                                 must_sort = True
-                                pending[n_pending, P_PLACE] = chooser
-                                pending[n_pending, P_ORDER] = tokens[uint64(c), ORDER]
-                                pending[n_pending, P_TOKEN] = c
+                                pending[n_pending, state.P_PLACE] = chooser
+                                pending[n_pending, state.P_ORDER] = tokens[uint64(c), state.ORDER]
+                                pending[n_pending, state.P_TOKEN] = c
                                 n_pending += 1
                             ordinal -= 1
                         break
-                    if code == SPLIT:
-                        n = ops[pc, O_UNITS]
-                        tokens[u, LEFT] = n
+                    if code == state.SPLIT:
+                        n = ops[pc, network.O_UNITS]
+                        tokens[u, state.LEFT] = n
                         for unit in range(n, 0, -1):
                             n_free -= 1
                             c = free[n_free]
-                            begin_unit(tokens, c, k, unit, ops[pc, O_PROGRAM])
+                            begin_unit(tokens, c, k, unit, ops[pc, network.O_PROGRAM])
                             resume[n_resume] = c
                             n_resume += 1
                         break
-                    if code == DESTAGE:
-                        for unit in range(ops[pc, O_PROGRAMS]):
-                            bits = mix(mix(tokens[u, KEY], PURPOSE_DESTAGE), unit)
-                            s = ops[pc, O_DIES] + below(bits, ops[pc, O_BANK])
-                            station[s, BACKLOG] += 1
+                    if code == state.DESTAGE:
+                        for unit in range(ops[pc, network.O_PROGRAMS]):
+                            bits = mix(mix(tokens[u, state.KEY], contract.PURPOSE_DESTAGE), unit)
+                            s = ops[pc, network.O_DIES] + below(bits, ops[pc, network.O_BANK])
+                            station[s, state.BACKLOG] += 1
                             must_sort = True
                             n_pending = touch(station, pending, n_pending, s)
-                    elif code == MARK:
-                        tokens[uint64(tokens[u, ROOT]), ISSUE] = t
-                    elif code == ANSWER:
+                    elif code == state.MARK:
+                        tokens[uint64(tokens[u, state.ROOT]), state.ISSUE] = t
+                    elif code == state.ANSWER:
                         done += answer(net, run, tokens, k, t, n_records)
                         n_records += recorded
-                        tokens[u, SUBMIT] = ANSWERED
-                        tokens[u, ISSUE] = t
-                    elif code == JOIN:
-                        tokens[u, PC] = np.int64(pc)
-                        pending[n_pending, P_PLACE] = ops[pc, O_TURN]
-                        pending[n_pending, P_ORDER] = tokens[u, ORDER]
-                        pending[n_pending, P_TOKEN] = k
+                        tokens[u, state.SUBMIT] = state.ANSWERED
+                        tokens[u, state.ISSUE] = t
+                    elif code == state.JOIN:
+                        tokens[u, state.PC] = np.int64(pc)
+                        pending[n_pending, state.P_PLACE] = ops[pc, network.O_TURN]
+                        pending[n_pending, state.P_ORDER] = tokens[u, state.ORDER]
+                        pending[n_pending, state.P_TOKEN] = k
                         n_pending += 1
                         break
-                    elif code == CLOSE:
-                        close(station, ops[pc, O_TURN], t)
-                    elif code == LEAVE:
-                        release(run, ops[pc, O_TURN], 1, t)
-                        tokens[u, PC] += ops[pc, O_FURTHER]
-                        if station[ops[pc, O_TURN], HEAD] >= 0:
+                    elif code == state.CLOSE:
+                        close(station, ops[pc, network.O_TURN], t)
+                    elif code == state.LEAVE:
+                        release(run, ops[pc, network.O_TURN], 1, t)
+                        tokens[u, state.PC] += ops[pc, network.O_FURTHER]
+                        if station[ops[pc, network.O_TURN], state.HEAD] >= 0:
                             must_sort = True
-                            n_pending = touch(station, pending, n_pending, ops[pc, O_TURN])
+                            n_pending = touch(station, pending, n_pending, ops[pc, network.O_TURN])
                     else:  # RELEASE, RELEASE_THREAD
-                        if code == RELEASE:
-                            gate = ops[pc, O_GATE]
-                            amount = ops[pc, O_SLOTS]
+                        if code == state.RELEASE:
+                            gate = ops[pc, network.O_GATE]
+                            amount = ops[pc, network.O_SLOTS]
                         else:
-                            gate = net.thread[thread_of(net, tokens, k), T_GATE]
+                            gate = net.thread[thread_of(net, tokens, k), state.T_GATE]
                             amount = np.int64(1)
                         v = uint64(gate)
                         release(run, v, amount, t)
-                        station[v, IDLE_SINCE] = t
-                        works = station[v, KIND] == BATCHER
-                        if works or station[v, HEAD] >= 0:
+                        station[v, state.IDLE_SINCE] = t
+                        works = station[v, state.KIND] == state.BATCHER
+                        if works or station[v, state.HEAD] >= 0:
                             must_sort = True
                             n_pending = touch(station, pending, n_pending, gate)
-                            if works and code != RELEASE and ops[pc, O_STAYS] == 1:
+                            if works and code != state.RELEASE and ops[pc, network.O_STAYS] == 1:
                                 stay(run, tokens, k, gate, t)
                                 break
             if mid or n_free < n_pending:  # as many could submit
@@ -394,22 +326,22 @@ def _advance(net, run, room, target, until):
             todo = n_pending
             n_pending = 0  # rows are written again only behind the one that is read
             for i in range(todo):
-                s = pending[i, P_PLACE]
-                k = pending[i, P_TOKEN]
+                s = pending[i, state.P_PLACE]
+                k = pending[i, state.P_TOKEN]
                 if s < n_stations:
-                    kind = station[uint64(s), KIND]
+                    kind = station[uint64(s), state.KIND]
                     if k >= 0:
-                        if kind == GATE:
+                        if kind == state.GATE:
                             if admit(net, run, tokens, k, s, t):
                                 resume[n_resume] = k
                                 n_resume += 1
                             continue
-                        if kind == BATCHER:
+                        if kind == state.BATCHER:
                             if admit_batched(net, run, tokens, k, s, t):
                                 resume[n_resume] = k
                                 n_resume += 1
                             continue
-                        if kind == TURN:
+                        if kind == state.TURN:
                             if join(net, run, tokens, k, s, t):
                                 resume[n_resume] = k
                                 n_resume += 1
@@ -417,18 +349,18 @@ def _advance(net, run, room, target, until):
                         goes_on = serve_chain(net, run, tokens, k, s, t)
                         if goes_on >= 0:
                             n_heap = put_seldom(room, n_heap, t, goes_on, k)
-                        elif station[uint64(s), PROGRAM_END] < 0:
+                        elif station[uint64(s), state.PROGRAM_END] < 0:
                             must_sort = True
                             n_pending = touch(station, pending, n_pending, s)
-                    elif kind == GATE:
+                    elif kind == state.GATE:
                         n_resume = grant(net, run, tokens, resume, n_resume, s, t)
-                    elif kind == BATCHER:
+                    elif kind == state.BATCHER:
                         n_resume = go_on(net, run, tokens, resume, n_resume, s, t)
-                    elif kind == TURN:
+                    elif kind == state.TURN:
                         n_resume = next_turn(net, run, tokens, resume, n_resume, s, t)
-                    elif kind == ROUNDS:
-                        station[s, TOUCHED] = 0
-                        if station[s, PROGRAM_END] < 0 and station[s, HEAD] >= 0:
+                    elif kind == state.ROUNDS:
+                        station[s, state.TOUCHED] = 0
+                        if station[s, state.PROGRAM_END] < 0 and station[s, state.HEAD] >= 0:
                             n_heap = start_round(net, run, tokens, room, n_heap, s, t)
                     else:
                         look = next_program(net, run, s, t)
@@ -461,27 +393,27 @@ def _advance(net, run, room, target, until):
                         n_heap = put_seldom(room, n_heap, t, due, first_timer - k)
                     elif due >= 0:
                         must_sort = True
-                        pending[n_pending, P_PLACE] = source
-                        pending[n_pending, P_ORDER] = k
-                        pending[n_pending, P_TOKEN] = k
+                        pending[n_pending, state.P_PLACE] = source
+                        pending[n_pending, state.P_ORDER] = k
+                        pending[n_pending, state.P_TOKEN] = k
                         n_pending += 1
             sources = n_resume
         if mid:
-            status = GROW
+            status = state.GROW
             break
 
-    run.scalars[NOW] = now
-    run.scalars[N_HEAP] = n_heap
-    run.scalars[N_FREE] = n_free
-    run.scalars[NEXT_REQUEST] = next_request
-    run.scalars[LIVE] = live
-    run.scalars[N_RECORDS] = n_records
-    run.scalars[DONE] = done
-    run.scalars[MID] = mid
-    run.scalars[N_RESUME] = n_resume
-    run.scalars[N_PENDING] = n_pending
-    run.scalars[SOURCES] = sources
-    run.scalars[MUST_SORT] = must_sort
+    run.scalars[state.NOW] = now
+    run.scalars[state.N_HEAP] = n_heap
+    run.scalars[state.N_FREE] = n_free
+    run.scalars[state.NEXT_REQUEST] = next_request
+    run.scalars[state.LIVE] = live
+    run.scalars[state.N_RECORDS] = n_records
+    run.scalars[state.DONE] = done
+    run.scalars[state.MID] = mid
+    run.scalars[state.N_RESUME] = n_resume
+    run.scalars[state.N_PENDING] = n_pending
+    run.scalars[state.SOURCES] = sources
+    run.scalars[state.MUST_SORT] = must_sort
     return status
 
 

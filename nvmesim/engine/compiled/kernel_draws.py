@@ -1,4 +1,4 @@
-"""The draws of `nvmesim.rng` for the compiled loop, which are the same numbers."""
+"""How the loop's functions are compiled, and the draws of `nvmesim.rng`: the same numbers."""
 
 from __future__ import annotations
 
@@ -9,6 +9,18 @@ from numba import config, njit, uint64
 
 from nvmesim import rng
 from nvmesim.rng import CELLS
+
+# Nothing here allocates; counting references to arrays that others own would cost 10 to 25 %.
+# Nothing divides by zero either: `Network.check` has seen to it.
+# What is compiled is typed by Numba from its arguments; Numba has no types for mypy, and signatures
+# would only move the complaint to the decorator. So those functions, no others, say no-untyped-def.
+LEAN: dict[str, Any] = {"_nrt": False, "error_model": "numpy"}
+compiled: Any = njit(**LEAN)
+inlined: Any = njit(forceinline=True, **LEAN)
+part: Any = njit(inline="always", **LEAN)
+"""For the body of `entry`'s function: compiled once, as a part of it."""
+entry: Any = njit(nogil=True, **LEAN)
+"""For the loop where it checks bounds; else its machine code is made by `kernel_object`."""
 
 _M1: Final = np.uint64(0xBF58476D1CE4E5B9)
 _M2: Final = np.uint64(0x94D049BB133111EB)

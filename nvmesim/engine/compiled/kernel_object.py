@@ -17,9 +17,9 @@ from numba.core import types as _types
 from numba.extending import intrinsic
 
 from nvmesim.engine.compiled.kernel import _advance
-from nvmesim.engine.compiled.kernel_jit import LEAN
-from nvmesim.engine.compiled.kernel_machine import ARRAY_WORDS, ENTRY, machine_here
+from nvmesim.engine.compiled.kernel_draws import LEAN
 from nvmesim.engine.compiled.kernel_state import ROWS, EngineRun, Net, Room
+from nvmesim.engine.compiled.native import ARRAY_WORDS, ENTRY, machine_here
 
 cgutils: Any = _cgutils  # Numba has no types
 types: Any = _types

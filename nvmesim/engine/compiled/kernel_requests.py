@@ -7,60 +7,10 @@ from typing import Any
 import numpy as np
 from numba import uint64
 
-from nvmesim.engine.compiled.kernel_draws import below, mix, quantile
-from nvmesim.engine.compiled.kernel_jit import compiled, inlined
-from nvmesim.engine.compiled.kernel_state import (
-    C_ALT,
-    C_COUNT,
-    C_MEMBER,
-    C_PROGRAM,
-    F_CLASS,
-    F_LENGTH,
-    F_ORDER,
-    F_PROGRAM,
-    F_STREAM,
-    F_WRITE,
-    FLOW,
-    G_FLOW,
-    G_GAP,
-    G_KINDS,
-    G_MEASURED,
-    G_OFF,
-    G_OFF_SLOW,
-    G_ON,
-    G_ON_SLOW,
-    G_OPEN,
-    G_TARGETS,
-    G_THRESHOLD,
-    ISSUE,
-    KEY,
-    LANE,
-    LEFT,
-    MEMBER,
-    ORDER,
-    PARENT,
-    PC,
-    PLAN,
-    ROOT,
-    SETUP,
-    SUBMIT,
-    T_INTERVAL,
-    U_GROUP,
-    U_STREAM,
-    U_TARGET,
-    U_THREAD,
-    USER,
-)
+from nvmesim.engine import contract
+from nvmesim.engine.compiled import kernel_state as state
+from nvmesim.engine.compiled.kernel_draws import below, compiled, inlined, mix, quantile
 from nvmesim.engine.compiled.kernel_stations import scaled
-from nvmesim.engine.contract import (
-    CHILD_SHIFT,
-    HIST_BITS,
-    ORDER_SHIFT,
-    PURPOSE_BURST,
-    PURPOSE_GAP,
-    PURPOSE_KIND,
-    PURPOSE_PLAN,
-)
 
 
 @inlined
@@ -71,22 +21,22 @@ def bin_of(value):
     """
     exact = value if value < (1 << 52) else (value >> 16) << 16
     exponent = (np.float64(exact).view(np.int64) >> 52) - 1023
-    shift: Any = max(0, exponent - HIST_BITS)
-    return (shift << HIST_BITS) + (value >> shift)
+    shift: Any = max(0, exponent - contract.HIST_BITS)
+    return (shift << contract.HIST_BITS) + (value >> shift)
 
 
 @inlined
 def answer(net, run, tokens, k, t, n_records):
     """Count request *k* as completed at t; return 1 if its group is measured."""
     u = uint64(k)
-    user = tokens[u, USER]
-    group = net.user[uint64(user), U_GROUP]
-    flow = tokens[u, FLOW]
-    measured = net.group[uint64(group), G_MEASURED]
+    user = tokens[u, state.USER]
+    group = net.user[uint64(user), state.U_GROUP]
+    flow = tokens[u, state.FLOW]
+    measured = net.group[uint64(group), state.G_MEASURED]
     if measured == 1:
-        w = uint64(net.flow[uint64(flow), F_WRITE])
-        lat = t - tokens[u, SUBMIT]
-        clat = t - tokens[u, ISSUE]
+        w = uint64(net.flow[uint64(flow), state.F_WRITE])
+        lat = t - tokens[u, state.SUBMIT]
+        clat = t - tokens[u, state.ISSUE]
         run.completed[w] += 1
         run.latency_sum[w, 0] += lat
         run.latency_sum[w, 1] += clat
@@ -94,18 +44,18 @@ def answer(net, run, tokens, k, t, n_records):
         run.latency_max[w, 1] = max(run.latency_max[w, 1], clat)
         run.histogram[w, 0, uint64(bin_of(lat))] += 1
         run.histogram[w, 1, uint64(bin_of(clat))] += 1
-        own = net.flow[uint64(flow), F_CLASS]
+        own = net.flow[uint64(flow), state.F_CLASS]
         if own >= 0:
             run.classes[uint64(own), uint64(bin_of(lat))] += 1
     run.flows[uint64(flow)] += 1
     if run.record.shape[0] > 0:
         row = run.record[n_records]
-        row[0] = tokens[u, ORDER] >> ORDER_SHIFT
+        row[0] = tokens[u, state.ORDER] >> contract.ORDER_SHIFT
         row[1] = group
         row[2] = user
         row[3] = flow
-        row[4] = tokens[u, SUBMIT]
-        row[5] = tokens[u, ISSUE]
+        row[4] = tokens[u, state.SUBMIT]
+        row[5] = tokens[u, state.ISSUE]
         row[6] = t
     return measured
 
@@ -113,9 +63,9 @@ def answer(net, run, tokens, k, t, n_records):
 @inlined
 def paced(net, run, user, t):
     """Return when a user of a closed loop may submit under its thread's rate limit, -1: now."""
-    thread = uint64(net.user[uint64(user), U_THREAD])
-    interval = net.thread[thread, T_INTERVAL]
-    if interval > 0 and net.group[uint64(net.user[uint64(user), U_GROUP]), G_OPEN] == 0:
+    thread = uint64(net.user[uint64(user), state.U_THREAD])
+    interval = net.thread[thread, state.T_INTERVAL]
+    if interval > 0 and net.group[uint64(net.user[uint64(user), state.U_GROUP]), state.G_OPEN] == 0:
         if run.user_paced[user] == 0:
             due = max(t, run.thread_due[thread])
             run.thread_due[thread] = due + interval
@@ -129,21 +79,21 @@ def paced(net, run, user, t):
 @inlined
 def choose_target(net, run, user, group):
     """First flow of a request's target: fixed, or of the thread's round robin."""
-    place = net.user[user, U_TARGET]
+    place = net.user[user, state.U_TARGET]
     if place < 0:
-        thread = uint64(net.user[user, U_THREAD])
+        thread = uint64(net.user[user, state.U_THREAD])
         place = run.thread_next[thread]
         step = place + 1
-        run.thread_next[thread] = step if step < net.group[group, G_TARGETS] else 0
-    return net.group[group, G_FLOW] + place * net.group[group, G_KINDS]
+        run.thread_next[thread] = step if step < net.group[group, state.G_TARGETS] else 0
+    return net.group[group, state.G_FLOW] + place * net.group[group, state.G_KINDS]
 
 
 @inlined
 def choose_kind(net, group, kinds, key):
     """Kind of a request: drawn."""
     kind = np.int64(0)
-    drawn = below(mix(key, PURPOSE_KIND), 1 << 32)
-    base = net.group[group, G_THRESHOLD]
+    drawn = below(mix(key, contract.PURPOSE_KIND), 1 << 32)
+    base = net.group[group, state.G_THRESHOLD]
     while kind < kinds - 1 and drawn >= net.threshold[uint64(base + kind)]:
         kind += 1
     return kind
@@ -152,15 +102,15 @@ def choose_kind(net, group, kinds, key):
 @inlined
 def choose_plan(net, run, user, flow, key):
     """Plan of a request: the next of its sequential stream, or drawn."""
-    length = net.flow[flow, F_LENGTH]
-    stream = net.flow[flow, F_STREAM]
+    length = net.flow[flow, state.F_LENGTH]
+    stream = net.flow[flow, state.F_STREAM]
     if stream >= 0:
-        at = uint64(stream + net.user[user, U_STREAM])
+        at = uint64(stream + net.user[user, state.U_STREAM])
         place = run.stream[at] % length
         run.stream[at] += 1
     else:
-        place = below(mix(key, PURPOSE_PLAN), length)
-    return net.order[uint64(net.flow[flow, F_ORDER] + place)]
+        place = below(mix(key, contract.PURPOSE_PLAN), length)
+    return net.order[uint64(net.flow[flow, state.F_ORDER] + place)]
 
 
 @compiled
@@ -169,16 +119,16 @@ def stretched(net, run, group, user, t, gap):
 
     `contract.stretched_ps` says how it passes; each user follows the same bursts of its group.
     """
-    key = mix(mix(run.background[0], group), PURPOSE_BURST)
+    key = mix(mix(run.background[0], group), contract.PURPOSE_BURST)
     now = t
     while True:
         while run.user_phase_end[user] <= now:
             run.user_phase[user] += 1
             phase = run.user_phase[user]
-            row = net.group[group, G_ON] if phase & 1 else net.group[group, G_OFF]
+            row = net.group[group, state.G_ON] if phase & 1 else net.group[group, state.G_OFF]
             run.user_phase_end[user] += max(1, quantile(net.dist, row, mix(key, phase)))
         on = run.user_phase[user] & 1
-        slow = net.group[group, G_ON_SLOW] if on else net.group[group, G_OFF_SLOW]
+        slow = net.group[group, state.G_ON_SLOW] if on else net.group[group, state.G_OFF_SLOW]
         room = run.user_phase_end[user] - now
         if slow > 0:
             need = scaled(gap, slow)
@@ -192,12 +142,12 @@ def stretched(net, run, group, user, t, gap):
 def submit(net, run, tokens, k, user, number, t):
     """Make token *k* the request *number*; return when an open loop's user submits again, -1."""
     u, v = uint64(k), uint64(user)
-    group = uint64(net.user[v, U_GROUP])
-    opened = net.group[group, G_OPEN]
-    kinds = net.group[group, G_KINDS]
+    group = uint64(net.user[v, state.U_GROUP])
+    opened = net.group[group, state.G_OPEN]
+    kinds = net.group[group, state.G_KINDS]
     if opened == 2:
         flow = net.arrival_flow[run.user_cursor[v]]
-        first = uint64(flow - (flow - net.group[group, G_FLOW]) % kinds)
+        first = uint64(flow - (flow - net.group[group, state.G_FLOW]) % kinds)
     else:
         flow = choose_target(net, run, v, group)
         first = uint64(flow)
@@ -207,21 +157,23 @@ def submit(net, run, tokens, k, user, number, t):
         flow += choose_kind(net, group, kinds, key)
     plan = choose_plan(net, run, v, uint64(flow), key)
     run.plans[uint64(plan)] += 1
-    tokens[u, PC] = net.flow[uint64(flow), F_PROGRAM]
-    tokens[u, KEY] = key
-    tokens[u, LANE] = 0
-    tokens[u, SETUP] = 0
-    tokens[u, ROOT] = k
-    tokens[u, PARENT] = -1
-    tokens[u, ORDER] = number << ORDER_SHIFT
-    tokens[u, USER] = user
-    tokens[u, SUBMIT] = t
-    tokens[u, ISSUE] = t
-    tokens[u, PLAN] = plan
-    tokens[u, FLOW] = flow
+    tokens[u, state.PC] = net.flow[uint64(flow), state.F_PROGRAM]
+    tokens[u, state.KEY] = key
+    tokens[u, state.LANE] = 0
+    tokens[u, state.SETUP] = 0
+    tokens[u, state.ROOT] = k
+    tokens[u, state.PARENT] = -1
+    tokens[u, state.ORDER] = number << contract.ORDER_SHIFT
+    tokens[u, state.USER] = user
+    tokens[u, state.SUBMIT] = t
+    tokens[u, state.ISSUE] = t
+    tokens[u, state.PLAN] = plan
+    tokens[u, state.FLOW] = flow
     if opened == 1:
-        gap = max(1, quantile(net.dist, net.group[group, G_GAP], mix(key, PURPOSE_GAP)))
-        if net.group[group, G_ON] >= 0:
+        gap = max(
+            1, quantile(net.dist, net.group[group, state.G_GAP], mix(key, contract.PURPOSE_GAP))
+        )
+        if net.group[group, state.G_ON] >= 0:
             gap = stretched(net, run, group, user, t, gap)
         return t + gap
     if opened == 2:
@@ -236,21 +188,21 @@ def submit(net, run, tokens, k, user, number, t):
 def begin_child(net, run, tokens, c, k, root, child, ordinal):
     """Make token *c* a child of *k*; return whether it knows its program (one alternative)."""
     u, r, row = uint64(c), uint64(root), uint64(child)
-    word = ordinal << CHILD_SHIFT
-    tokens[u, KEY] = mix(tokens[r, KEY], word)
-    tokens[u, LANE] = 0
-    tokens[u, SETUP] = 0
-    tokens[u, ROOT] = root
-    tokens[u, PARENT] = k
-    tokens[u, ORDER] = tokens[r, ORDER] + word
-    if net.child[row, C_COUNT] == 1:
-        member = net.child[row, C_MEMBER]
-        run.alts[uint64(net.child[row, C_ALT])] += 1
+    word = ordinal << contract.CHILD_SHIFT
+    tokens[u, state.KEY] = mix(tokens[r, state.KEY], word)
+    tokens[u, state.LANE] = 0
+    tokens[u, state.SETUP] = 0
+    tokens[u, state.ROOT] = root
+    tokens[u, state.PARENT] = k
+    tokens[u, state.ORDER] = tokens[r, state.ORDER] + word
+    if net.child[row, state.C_COUNT] == 1:
+        member = net.child[row, state.C_MEMBER]
+        run.alts[uint64(net.child[row, state.C_ALT])] += 1
         run.member_load[uint64(member)] += 1
-        tokens[u, MEMBER] = member
-        tokens[u, PC] = net.child[row, C_PROGRAM]
+        tokens[u, state.MEMBER] = member
+        tokens[u, state.PC] = net.child[row, state.C_PROGRAM]
         return True
-    tokens[u, PC] = child  # until the chooser has decided
+    tokens[u, state.PC] = child  # until the chooser has decided
     return False
 
 
@@ -260,10 +212,10 @@ def choose_member(child, alt_program, alt_member, load, alts, tokens, k):
 
     A tie goes to the first named.
     """
-    row = tokens[k, PC]
-    best = child[row, C_ALT]
+    row = tokens[k, state.PC]
+    best = child[row, state.C_ALT]
     least = load[alt_member[best]]
-    for alt in range(best + 1, child[row, C_ALT] + child[row, C_COUNT]):
+    for alt in range(best + 1, child[row, state.C_ALT] + child[row, state.C_COUNT]):
         other = load[alt_member[alt]]
         if other < least:
             least = other
@@ -271,32 +223,32 @@ def choose_member(child, alt_program, alt_member, load, alts, tokens, k):
     member = alt_member[best]
     alts[best] += 1
     load[member] += 1
-    tokens[k, MEMBER] = member
-    tokens[k, PC] = alt_program[best]
+    tokens[k, state.MEMBER] = member
+    tokens[k, state.PC] = alt_program[best]
 
 
 @inlined
 def begin_unit(tokens, c, k, unit, program):
     """Make token *c* the *unit*-th unit of *k*."""
     u, p = uint64(c), uint64(k)
-    tokens[u, PC] = program
-    tokens[u, KEY] = mix(tokens[p, KEY], -unit)  # no purpose is negative
-    tokens[u, LANE] = tokens[p, LANE]
-    tokens[u, SETUP] = 0
-    tokens[u, ROOT] = tokens[p, ROOT]
-    tokens[u, PARENT] = k
-    tokens[u, ORDER] = tokens[p, ORDER] + unit
-    tokens[u, MEMBER] = -1
+    tokens[u, state.PC] = program
+    tokens[u, state.KEY] = mix(tokens[p, state.KEY], -unit)  # no purpose is negative
+    tokens[u, state.LANE] = tokens[p, state.LANE]
+    tokens[u, state.SETUP] = 0
+    tokens[u, state.ROOT] = tokens[p, state.ROOT]
+    tokens[u, state.PARENT] = k
+    tokens[u, state.ORDER] = tokens[p, state.ORDER] + unit
+    tokens[u, state.MEMBER] = -1
 
 
 @inlined
 def end_child(run, tokens, k):
     """Join child or unit *k* with its parent; return whether it was the last."""
     u = uint64(k)
-    member = tokens[u, MEMBER]
+    member = tokens[u, state.MEMBER]
     if member >= 0:
         run.member_load[uint64(member)] -= 1
-    parent = uint64(tokens[u, PARENT])
-    left = tokens[parent, LEFT] - 1
-    tokens[parent, LEFT] = left
+    parent = uint64(tokens[u, state.PARENT])
+    left = tokens[parent, state.LEFT] - 1
+    tokens[parent, state.LEFT] = left
     return left == 0

@@ -8,109 +8,11 @@ from __future__ import annotations
 import numpy as np
 from numba import uint64
 
-from nvmesim.engine.compiled.kernel_draws import below, mix, quantile
-from nvmesim.engine.compiled.kernel_heap import replace_first
-from nvmesim.engine.compiled.kernel_jit import compiled, inlined
-from nvmesim.engine.compiled.kernel_state import (
-    A_SERVICE,
-    A_VISITS,
-    A_WAIT,
-    A_WORK,
-    ACQUIRE,
-    ACQUIRE_THREAD,
-    ARRIVED,
-    AT,
-    BACKLOG,
-    BATCH_END,
-    CHAIN,
-    CHECKED,
-    DELAY,
-    DIE,
-    DIE_BATCH,
-    DIE_DIST,
-    DIE_EVERY,
-    DIE_GC,
-    DIE_SLOW,
-    DIE_SUSPEND,
-    FLOW,
-    FREE_AT,
-    G_FLOW,
-    G_KINDS,
-    HEAD,
-    HELD_SINCE,
-    IDLE_SINCE,
-    INSIDE,
-    INSIDE_OF,
-    KEY,
-    KIND,
-    LANE,
-    LIMIT,
-    LIMIT_SAVED,
-    LINE,
-    NEXT,
-    P_ORDER,
-    P_PLACE,
-    P_TOKEN,
-    PC,
-    PLAN,
-    POOL,
-    POS,
-    PROGRAM_END,
-    RING,
-    ROOT,
-    ROUND_BASE,
-    ROUND_DIST,
-    ROUND_GATHERS,
-    ROUND_MOST,
-    ROUND_ORDER,
-    SCALE,
-    SCALED,
-    SERVERS,
-    SETUP,
-    SLEEPER,
-    SLOTS,
-    T_CPU,
-    T_GATE,
-    TAIL,
-    TOUCH,
-    TOUCHED,
-    U_GROUP,
-    U_THREAD,
-    USER,
-    VISIT,
-    VISIT_BANK,
-    VISIT_CPU,
-    VISIT_LANE,
-    VISIT_SERIES,
-    WAKE,
-    WAKE_HALF,
-    WORK,
-)
-from nvmesim.engine.compiled.kernel_wheel import put_seldom
-from nvmesim.engine.contract import (
-    PURPOSE_BATCH,
-    PURPOSE_GC,
-    PURPOSE_PROGRAM,
-    PURPOSE_ROUND,
-    PURPOSE_SERIES,
-    TOUCH_ORDER,
-)
-from nvmesim.network.network import (
-    O_BANK,
-    O_CHILD,
-    O_CODE,
-    O_DELAY,
-    O_DIST,
-    O_FRONT,
-    O_HALF,
-    O_HANDLER,
-    O_INTERRUPT,
-    O_PURPOSE,
-    O_SERVICE,
-    O_SLOTS,
-    O_STATION,
-    O_WAKE,
-)
+from nvmesim.engine import contract
+from nvmesim.engine.compiled import kernel_state as state
+from nvmesim.engine.compiled.kernel_draws import below, compiled, inlined, mix, quantile
+from nvmesim.engine.compiled.kernel_events import put_seldom, replace_first
+from nvmesim.network import network
 
 
 @inlined
@@ -122,19 +24,19 @@ def scaled(work, factor):
 @inlined
 def thread_of(net, tokens, k):
     """Thread of token *k*'s request."""
-    root = uint64(tokens[uint64(k), ROOT])
-    return uint64(net.user[uint64(tokens[root, USER]), U_THREAD])
+    root = uint64(tokens[uint64(k), state.ROOT])
+    return uint64(net.user[uint64(tokens[root, state.USER]), state.U_THREAD])
 
 
 @inlined
 def touch(station, pending, n_pending, s):
     """Ask for a look at *s* behind the arrivals of the next phase B; return the new n_pending."""
-    if station[s, TOUCHED] == 1:
+    if station[s, state.TOUCHED] == 1:
         return n_pending
-    station[s, TOUCHED] = 1
-    pending[n_pending, P_PLACE] = s
-    pending[n_pending, P_ORDER] = TOUCH_ORDER
-    pending[n_pending, P_TOKEN] = TOUCH
+    station[s, state.TOUCHED] = 1
+    pending[n_pending, state.P_PLACE] = s
+    pending[n_pending, state.P_ORDER] = contract.TOUCH_ORDER
+    pending[n_pending, state.P_TOKEN] = state.TOUCH
     return n_pending + 1
 
 
@@ -151,29 +53,31 @@ def woken(most, slept, half):
 def place_of(net, tokens, k, pc):
     """Station or gate of token *k*'s operation *pc*; draws the lane of a bank."""
     u = uint64(k)
-    code = net.ops[pc, O_CODE]
-    s = net.ops[pc, O_STATION]
-    if code == VISIT_BANK:
-        lane = below(mix(tokens[u, KEY], net.ops[pc, O_PURPOSE]), net.ops[pc, O_BANK])
-        tokens[u, LANE] = lane
+    code = net.ops[pc, network.O_CODE]
+    s = net.ops[pc, network.O_STATION]
+    if code == state.VISIT_BANK:
+        lane = below(
+            mix(tokens[u, state.KEY], net.ops[pc, network.O_PURPOSE]), net.ops[pc, network.O_BANK]
+        )
+        tokens[u, state.LANE] = lane
         s += lane
-    elif code == VISIT_LANE:
-        lane = tokens[u, LANE]
-        s += lane if lane < net.ops[pc, O_BANK] else lane % net.ops[pc, O_BANK]
-    elif code == VISIT_CPU:
-        s = net.thread[thread_of(net, tokens, k), T_CPU]
-    elif code == ACQUIRE_THREAD:
-        s = net.thread[thread_of(net, tokens, k), T_GATE]
+    elif code == state.VISIT_LANE:
+        lane = tokens[u, state.LANE]
+        s += lane if lane < net.ops[pc, network.O_BANK] else lane % net.ops[pc, network.O_BANK]
+    elif code == state.VISIT_CPU:
+        s = net.thread[thread_of(net, tokens, k), state.T_CPU]
+    elif code == state.ACQUIRE_THREAD:
+        s = net.thread[thread_of(net, tokens, k), state.T_GATE]
     return s
 
 
 @inlined
 def serve_chain(net, run, tokens, k, s, t):
     """Serve token *k* at *s*, and at once at the stations that are chained to it; as `serve`."""
-    pc = uint64(tokens[uint64(k), PC])
+    pc = uint64(tokens[uint64(k), state.PC])
     while True:
         t = serve(net, run, tokens, k, s, t)
-        if net.ops[pc, CHAIN] == 0:
+        if net.ops[pc, state.CHAIN] == 0:
             return t
         pc += uint64(1)
         s = place_of(net, tokens, k, pc)
@@ -187,11 +91,11 @@ def serve(net, run, tokens, k, s, t):
     """
     station = run.station
     v, u = uint64(s), uint64(k)
-    pc = uint64(tokens[u, PC])
-    code = net.ops[pc, O_CODE]
-    work = net.ops[pc, O_SERVICE]
-    row = net.ops[pc, O_DIST]
-    if code == VISIT_SERIES:
+    pc = uint64(tokens[u, state.PC])
+    code = net.ops[pc, network.O_CODE]
+    work = net.ops[pc, network.O_SERVICE]
+    row = net.ops[pc, network.O_DIST]
+    if code == state.VISIT_SERIES:
         work += sample(
             net.series,
             net.series_ptr,
@@ -202,67 +106,75 @@ def serve(net, run, tokens, k, s, t):
             s,
         )
     elif row >= 0:
-        work += quantile(net.dist, uint64(row), mix(tokens[u, KEY], net.ops[pc, O_PURPOSE] + 1))
-    if code == VISIT_CPU:
-        work += tokens[u, SETUP]
-        tokens[u, SETUP] = 0
-    if net.ops[pc, O_CHILD] > 0:
-        plan = tokens[uint64(tokens[u, ROOT]), PLAN]
+        work += quantile(
+            net.dist, uint64(row), mix(tokens[u, state.KEY], net.ops[pc, network.O_PURPOSE] + 1)
+        )
+    if code == state.VISIT_CPU:
+        work += tokens[u, state.SETUP]
+        tokens[u, state.SETUP] = 0
+    if net.ops[pc, network.O_CHILD] > 0:
+        plan = tokens[uint64(tokens[u, state.ROOT]), state.PLAN]
         n = net.phase_child[net.plan_phase[plan + 1]] - net.phase_child[net.plan_phase[plan]]
-        if code == VISIT_CPU:
+        if code == state.VISIT_CPU:
             n = max(0, n - 1)
-        work += net.ops[pc, O_CHILD] * n
+        work += net.ops[pc, network.O_CHILD] * n
     work = max(1, work)
     service = work
-    kind = station[v, KIND]
-    if kind == LINE:
-        start = max(t, station[v, FREE_AT])
-        station[v, FREE_AT] = start + service
-    elif kind == POOL:
-        at = station[v, AT]
+    kind = station[v, state.KIND]
+    if kind == state.LINE:
+        start = max(t, station[v, state.FREE_AT])
+        station[v, state.FREE_AT] = start + service
+    elif kind == state.POOL:
+        at = station[v, state.AT]
         start = max(t, run.server_free[uint64(at)])
-        replace_first(run.server_free, at, station[v, SERVERS], start + service)
-    elif kind == RING:
-        pos = station[v, POS]
-        place = uint64(station[v, AT] + pos)
+        replace_first(run.server_free, at, station[v, state.SERVERS], start + service)
+    elif kind == state.RING:
+        pos = station[v, state.POS]
+        place = uint64(station[v, state.AT] + pos)
         start = max(t, run.server_free[place])
         run.server_free[place] = start + service
         pos += 1
-        station[v, POS] = 0 if pos == station[v, SERVERS] else pos
-    elif kind == DELAY:
+        station[v, state.POS] = 0 if pos == station[v, state.SERVERS] else pos
+    elif kind == state.DELAY:
         start = t
-    elif kind == SCALED:
-        station[v, INSIDE] += 1
-        busy = min(station[v, INSIDE], station[v, SERVERS])
-        service = max(1, scaled(service, net.scale[station[v, SCALE] + busy - 1]))
-        tokens[u, INSIDE_OF] = s
-        at = station[v, AT]
+    elif kind == state.SCALED:
+        station[v, state.INSIDE] += 1
+        busy = min(station[v, state.INSIDE], station[v, state.SERVERS])
+        service = max(1, scaled(service, net.scale[station[v, state.SCALE] + busy - 1]))
+        tokens[u, state.INSIDE_OF] = s
+        at = station[v, state.AT]
         start = max(t, run.server_free[uint64(at)])
-        replace_first(run.server_free, at, station[v, SERVERS], start + service)
-    elif kind == DIE:
-        start = read_die(station, v, net.die[v, DIE_SUSPEND], service, t)
-    elif kind == LIMIT:
+        replace_first(run.server_free, at, station[v, state.SERVERS], start + service)
+    elif kind == state.DIE:
+        start = read_die(station, v, net.die[v, state.DIE_SUSPEND], service, t)
+    elif kind == state.LIMIT:
         # FREE_AT is when the bucket would be full again
-        start = max(t, station[v, FREE_AT] + service - max(net.die[v, LIMIT_SAVED], service))
-        station[v, FREE_AT] = max(station[v, FREE_AT], start) + service
-        run.acc[v, A_SERVICE] += service - 1
+        start = max(
+            t, station[v, state.FREE_AT] + service - max(net.die[v, state.LIMIT_SAVED], service)
+        )
+        station[v, state.FREE_AT] = max(station[v, state.FREE_AT], start) + service
+        run.acc[v, state.A_SERVICE] += service - 1
         service = np.int64(1)
-    elif kind == SLEEPER:
-        start = max(t, station[v, FREE_AT])
-        if start > station[v, FREE_AT]:
-            service += woken(net.die[v, WAKE], start - station[v, FREE_AT], net.die[v, WAKE_HALF])
-        station[v, FREE_AT] = start + service
+    elif kind == state.SLEEPER:
+        start = max(t, station[v, state.FREE_AT])
+        if start > station[v, state.FREE_AT]:
+            service += woken(
+                net.die[v, state.WAKE],
+                start - station[v, state.FREE_AT],
+                net.die[v, state.WAKE_HALF],
+            )
+        station[v, state.FREE_AT] = start + service
     else:
-        tokens[u, WORK] = work
-        tokens[u, ARRIVED] = t
+        tokens[u, state.WORK] = work
+        tokens[u, state.ARRIVED] = t
         enqueue(station, tokens, v, k)
         return np.int64(-1)
-    run.acc[v, A_VISITS] += 1
-    run.acc[v, A_WAIT] += start - t
-    run.acc[v, A_SERVICE] += service
-    run.acc[v, A_WORK] += work
-    tokens[u, PC] = np.int64(pc) + 1
-    after = net.ops[pc, O_DELAY] if code == VISIT else np.int64(0)
+    run.acc[v, state.A_VISITS] += 1
+    run.acc[v, state.A_WAIT] += start - t
+    run.acc[v, state.A_SERVICE] += service
+    run.acc[v, state.A_WORK] += work
+    tokens[u, state.PC] = np.int64(pc) + 1
+    after = net.ops[pc, network.O_DELAY] if code == state.VISIT else np.int64(0)
     return start + service + after
 
 
@@ -273,7 +185,7 @@ def sample(series, series_ptr, series_block, counts, background, row, s):
     first = series_ptr[row]
     n = counts[s]
     counts[s] += 1
-    key = mix(mix(background, s), PURPOSE_SERIES)
+    key = mix(mix(background, s), contract.PURPOSE_SERIES)
     room = series_ptr[row + 1] - first - block + 1
     return series[first + below(mix(key, n // block), room) + n % block]
 
@@ -281,17 +193,17 @@ def sample(series, series_ptr, series_block, counts, background, row, s):
 @inlined
 def read_die(station, v, suspend, service, t):
     """Start of a service at a die: behind earlier ones, and the program, or suspending it."""
-    start = max(t, station[v, FREE_AT])
-    end = station[v, PROGRAM_END]
+    start = max(t, station[v, state.FREE_AT])
+    end = station[v, state.PROGRAM_END]
     if end > t:
         if suspend < 0:
             start = max(start, end)
         else:
-            if station[v, FREE_AT] <= t:
+            if station[v, state.FREE_AT] <= t:
                 start = t + suspend
                 end += suspend
-            station[v, PROGRAM_END] = end + service
-    station[v, FREE_AT] = start + service
+            station[v, state.PROGRAM_END] = end + service
+    station[v, state.FREE_AT] = start + service
     return start
 
 
@@ -305,48 +217,52 @@ def hold(run, gate, t):
     The caller of `advance` adds slots x window, so what is left is the slot-time held.
     """
     station = run.station
-    run.acc[gate, A_SERVICE] += station[gate, SLOTS] * (station[gate, HELD_SINCE] - t)
-    station[gate, HELD_SINCE] = t
+    run.acc[gate, state.A_SERVICE] += station[gate, state.SLOTS] * (
+        station[gate, state.HELD_SINCE] - t
+    )
+    station[gate, state.HELD_SINCE] = t
 
 
 @inlined
 def seize(run, gate, amount, t):
     """Take *amount* slots."""
     hold(run, gate, t)
-    run.station[gate, SLOTS] -= amount
+    run.station[gate, state.SLOTS] -= amount
 
 
 @inlined
 def release(run, gate, amount, t):
     """Give *amount* slots back."""
     hold(run, gate, t)
-    run.station[gate, SLOTS] += amount
+    run.station[gate, state.SLOTS] += amount
 
 
 @inlined
 def enqueue(station, tokens, s, k):
     """Put token *k* behind those that wait at *s*."""
-    tokens[uint64(k), NEXT] = -1
-    if station[s, HEAD] < 0:
-        station[s, HEAD] = k
+    tokens[uint64(k), state.NEXT] = -1
+    if station[s, state.HEAD] < 0:
+        station[s, state.HEAD] = k
     else:
-        tokens[uint64(station[s, TAIL]), NEXT] = k
-    station[s, TAIL] = k
+        tokens[uint64(station[s, state.TAIL]), state.NEXT] = k
+    station[s, state.TAIL] = k
 
 
 @inlined
 def interrupt(net, run, tokens, u, pc, t):
     """Charge an interrupt to token *u*, unless one runs: that serves all that arrives meanwhile."""
-    root = uint64(tokens[u, ROOT])
-    user = uint64(tokens[root, USER])
-    group = uint64(net.user[user, U_GROUP])
-    place = (tokens[root, FLOW] - net.group[group, G_FLOW]) // net.group[group, G_KINDS]
-    thread = uint64(net.user[user, U_THREAD])
+    root = uint64(tokens[u, state.ROOT])
+    user = uint64(tokens[root, state.USER])
+    group = uint64(net.user[user, state.U_GROUP])
+    place = (tokens[root, state.FLOW] - net.group[group, state.G_FLOW]) // net.group[
+        group, state.G_KINDS
+    ]
+    thread = uint64(net.user[user, state.U_THREAD])
     end = run.interrupt_end[thread, uint64(place)]
     if t >= end:
-        tokens[u, SETUP] += net.ops[pc, O_INTERRUPT]
-        end = t + net.ops[pc, O_INTERRUPT]
-    run.interrupt_end[thread, uint64(place)] = end + net.ops[pc, O_HANDLER] - 1
+        tokens[u, state.SETUP] += net.ops[pc, network.O_INTERRUPT]
+        end = t + net.ops[pc, network.O_INTERRUPT]
+    run.interrupt_end[thread, uint64(place)] = end + net.ops[pc, network.O_HANDLER] - 1
 
 
 @inlined
@@ -354,25 +270,27 @@ def admit(net, run, tokens, k, s, t):
     """Token *k* arrives at gate *s*: return whether it passes; else it is in the queue."""
     station = run.station
     v, u = uint64(s), uint64(k)
-    pc = uint64(tokens[u, PC])
-    run.acc[v, A_VISITS] += 1
-    by_thread = net.ops[pc, O_CODE] != ACQUIRE
-    amount = np.int64(1) if by_thread else net.ops[pc, O_SLOTS]
-    if by_thread and net.ops[pc, O_HANDLER] > 0:
+    pc = uint64(tokens[u, state.PC])
+    run.acc[v, state.A_VISITS] += 1
+    by_thread = net.ops[pc, network.O_CODE] != state.ACQUIRE
+    amount = np.int64(1) if by_thread else net.ops[pc, network.O_SLOTS]
+    if by_thread and net.ops[pc, network.O_HANDLER] > 0:
         interrupt(net, run, tokens, u, pc, t)
-    if station[v, HEAD] < 0 and station[v, SLOTS] >= amount:
+    if station[v, state.HEAD] < 0 and station[v, state.SLOTS] >= amount:
         seize(run, v, amount, t)
-        if by_thread and net.ops[pc, O_WAKE] > 0:
-            slept = t - station[v, IDLE_SINCE]
-            tokens[u, SETUP] += woken(net.ops[pc, O_WAKE], slept, net.ops[pc, O_HALF])
-        tokens[u, PC] = np.int64(pc) + 1
+        if by_thread and net.ops[pc, network.O_WAKE] > 0:
+            slept = t - station[v, state.IDLE_SINCE]
+            tokens[u, state.SETUP] += woken(
+                net.ops[pc, network.O_WAKE], slept, net.ops[pc, network.O_HALF]
+            )
+        tokens[u, state.PC] = np.int64(pc) + 1
         return True
-    tokens[u, ARRIVED] = t
-    if by_thread and net.ops[pc, O_FRONT] == 1:
-        tokens[u, NEXT] = station[v, HEAD]
-        if station[v, HEAD] < 0:
-            station[v, TAIL] = k
-        station[v, HEAD] = k
+    tokens[u, state.ARRIVED] = t
+    if by_thread and net.ops[pc, network.O_FRONT] == 1:
+        tokens[u, state.NEXT] = station[v, state.HEAD]
+        if station[v, state.HEAD] < 0:
+            station[v, state.TAIL] = k
+        station[v, state.HEAD] = k
     else:
         enqueue(station, tokens, v, k)
     return False
@@ -383,18 +301,22 @@ def grant(net, run, tokens, resume, n_resume, s, t):
     """Let those who wait at gate *s* pass, in order, while there are slots; new n_resume."""
     station = run.station
     v = uint64(s)
-    station[v, TOUCHED] = 0
-    while station[v, HEAD] >= 0:
-        k = station[v, HEAD]
+    station[v, state.TOUCHED] = 0
+    while station[v, state.HEAD] >= 0:
+        k = station[v, state.HEAD]
         u = uint64(k)
-        pc = uint64(tokens[u, PC])
-        amount = net.ops[pc, O_SLOTS] if net.ops[pc, O_CODE] == ACQUIRE else np.int64(1)
-        if station[v, SLOTS] < amount:
+        pc = uint64(tokens[u, state.PC])
+        amount = (
+            net.ops[pc, network.O_SLOTS]
+            if net.ops[pc, network.O_CODE] == state.ACQUIRE
+            else np.int64(1)
+        )
+        if station[v, state.SLOTS] < amount:
             break
         seize(run, v, amount, t)
-        run.acc[v, A_WAIT] += t - tokens[u, ARRIVED]
-        station[v, HEAD] = tokens[u, NEXT]
-        tokens[u, PC] = np.int64(pc) + 1
+        run.acc[v, state.A_WAIT] += t - tokens[u, state.ARRIVED]
+        station[v, state.HEAD] = tokens[u, state.NEXT]
+        tokens[u, state.PC] = np.int64(pc) + 1
         resume[n_resume] = k
         n_resume += 1
     return n_resume
@@ -411,22 +333,26 @@ def next_program(net, run, s, t):
     """
     station = run.station
     v = uint64(s)
-    station[v, TOUCHED] = 0
-    if station[v, PROGRAM_END] >= 0 or station[v, BACKLOG] == 0 or station[v, CHECKED] == 1:
+    station[v, state.TOUCHED] = 0
+    if (
+        station[v, state.PROGRAM_END] >= 0
+        or station[v, state.BACKLOG] == 0
+        or station[v, state.CHECKED] == 1
+    ):
         return np.int64(-1)
-    if station[v, FREE_AT] > t:
-        station[v, CHECKED] = 1
-        return station[v, FREE_AT]
-    station[v, BACKLOG] -= 1
+    if station[v, state.FREE_AT] > t:
+        station[v, state.CHECKED] = 1
+        return station[v, state.FREE_AT]
+    station[v, state.BACKLOG] -= 1
     run.programs[v] += 1
     number = run.programs[v]
-    every = net.die[v, DIE_EVERY]
-    row = net.die[v, DIE_DIST]
-    if every > 0 and t < station[v, BATCH_END]:
-        row = net.die[v, DIE_SLOW]
-    key = mix(mix(run.background[0], s), PURPOSE_PROGRAM)
+    every = net.die[v, state.DIE_EVERY]
+    row = net.die[v, state.DIE_DIST]
+    if every > 0 and t < station[v, state.BATCH_END]:
+        row = net.die[v, state.DIE_SLOW]
+    key = mix(mix(run.background[0], s), contract.PURPOSE_PROGRAM)
     work = quantile(net.dist, row, mix(key, number))
-    gc = net.die[v, DIE_GC]
+    gc = net.die[v, state.DIE_GC]
     if gc >= 0:
         work = scaled(
             work,
@@ -444,12 +370,12 @@ def next_program(net, run, s, t):
         )
     work = max(1, work)
     if every > 0 and number % every == 0:
-        key = mix(mix(run.background[0], s), PURPOSE_BATCH)
-        length = quantile(net.dist, net.die[v, DIE_BATCH], mix(key, number // every))
-        station[v, BATCH_END] = t + work + length
-    station[v, PROGRAM_END] = t + work
-    run.acc[v, A_SERVICE] += work
-    run.acc[v, A_WORK] += work
+        key = mix(mix(run.background[0], s), contract.PURPOSE_BATCH)
+        length = quantile(net.dist, net.die[v, state.DIE_BATCH], mix(key, number // every))
+        station[v, state.BATCH_END] = t + work + length
+    station[v, state.PROGRAM_END] = t + work
+    run.acc[v, state.A_SERVICE] += work
+    run.acc[v, state.A_WORK] += work
     return t + work
 
 
@@ -463,7 +389,7 @@ def episode_factor(dist, on, off, factor, episodes, ends, background, gc, t):
         episodes[gc] += 1
         episode = episodes[gc]
         row = on[gc] if episode & 1 else off[gc]
-        key = mix(mix(background, gc), PURPOSE_GC)
+        key = mix(mix(background, gc), contract.PURPOSE_GC)
         ends[gc] += max(1, quantile(dist, row, mix(key, episode)))
     return factor[gc] if episodes[gc] & 1 else 1 << 16
 
@@ -475,45 +401,49 @@ def start_round(net, run, tokens, room, n_heap, s, t):
     If *s* gathers, the base comes first: then its end is noted, and what waits is taken there.
     """
     station = run.station
-    most = net.die[s, ROUND_MOST]
-    base = net.die[s, ROUND_BASE]
-    gathered = station[s, BACKLOG]
+    most = net.die[s, state.ROUND_MOST]
+    base = net.die[s, state.ROUND_BASE]
+    gathered = station[s, state.BACKLOG]
     if gathered == 0:
         run.programs[s] += 1
-        row = net.die[s, ROUND_DIST]
+        row = net.die[s, state.ROUND_DIST]
         if row >= 0:
-            key = mix(mix(run.background[0], s), PURPOSE_ROUND)
+            key = mix(mix(run.background[0], s), contract.PURPOSE_ROUND)
             base += quantile(net.dist, row, mix(key, run.programs[s]))
-        if net.die[s, ROUND_GATHERS] == 1 and base > 0:
-            station[s, BACKLOG] = base
-            station[s, PROGRAM_END] = t + base
+        if net.die[s, state.ROUND_GATHERS] == 1 and base > 0:
+            station[s, state.BACKLOG] = base
+            station[s, state.PROGRAM_END] = t + base
             return put_seldom(room, n_heap, t, t + base, -1 - s)
     else:
         base = gathered
-        station[s, BACKLOG] = 0
+        station[s, state.BACKLOG] = 0
     share = base // most
     end = t + base - gathered
-    k = station[s, HEAD]
+    k = station[s, state.HEAD]
     members = 0
     while k >= 0 and members < most:
-        end += tokens[k, WORK]
-        k = tokens[k, NEXT]
+        end += tokens[k, state.WORK]
+        k = tokens[k, state.NEXT]
         members += 1
     at = t - gathered
     for member in range(members):
-        k = station[s, HEAD]
-        station[s, HEAD] = tokens[k, NEXT]
-        work = tokens[k, WORK]
+        k = station[s, state.HEAD]
+        station[s, state.HEAD] = tokens[k, state.NEXT]
+        work = tokens[k, state.WORK]
         service = work + base if member == 0 else work
         at += service
-        leaves = at if net.die[s, ROUND_ORDER] == 1 else end
-        run.acc[s, A_VISITS] += 1
-        run.acc[s, A_WAIT] += leaves - service - tokens[k, ARRIVED]
-        run.acc[s, A_SERVICE] += service
-        run.acc[s, A_WORK] += work + share
-        pc = tokens[k, PC]
-        tokens[k, PC] = pc + 1
-        after = net.ops[pc, O_DELAY] if net.ops[pc, O_CODE] == VISIT else np.int64(0)
+        leaves = at if net.die[s, state.ROUND_ORDER] == 1 else end
+        run.acc[s, state.A_VISITS] += 1
+        run.acc[s, state.A_WAIT] += leaves - service - tokens[k, state.ARRIVED]
+        run.acc[s, state.A_SERVICE] += service
+        run.acc[s, state.A_WORK] += work + share
+        pc = tokens[k, state.PC]
+        tokens[k, state.PC] = pc + 1
+        after = (
+            net.ops[pc, network.O_DELAY]
+            if net.ops[pc, network.O_CODE] == state.VISIT
+            else np.int64(0)
+        )
         n_heap = put_seldom(room, n_heap, t, leaves + after, k)
-    station[s, PROGRAM_END] = end
+    station[s, state.PROGRAM_END] = end
     return put_seldom(room, n_heap, t, end, -1 - s)

@@ -26,12 +26,15 @@ import numpy as np
 
 from nvmesim import code_cache
 from nvmesim.array_types import Ints
-from nvmesim.engine.compiled.kernel_machine import ARRAY_WORDS, ENTRY, machine_here, processor
 from nvmesim.engine.compiled.kernel_state import ROWS, EngineRun, Net, Room
 
 Loop = Callable[[EngineRun, Room, int, int], int]
 """Called with (run, room, completions, until_ps), returns a status: see `kernel.advance`."""
 
+ENTRY: Final = "nvmesim_advance"
+"""Name of the function in the object file."""
+ARRAY_WORDS: Final = 4
+"""Words of an array in the table that the function takes: its address, and up to three lengths."""
 KEPT: Final = 16
 """Object files that stay in the folder: of several processors, or states of the sources."""
 CHECKS: Final = ("NUMBA_DISABLE_JIT", "NUMBA_BOUNDSCHECK")
@@ -159,3 +162,26 @@ def loop_files() -> list[Path]:
     others = [package / "rng.py", package / "network" / "network.py"]
     contract = folder.parent / "contract.py"
     return [*sorted(folder.glob("kernel*.py")), contract, Path(__file__), *others]
+
+
+@cache
+def machine_here() -> Any:
+    """LLVM's view of this processor, with the options that Numba takes."""
+    import llvmlite.binding as llvm
+
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    target = llvm.Target.from_default_triple()
+    reloc = "static" if target.name.startswith("x86") else "default"
+    cpu, features = processor()
+    return target.create_target_machine(
+        cpu=cpu, features=features, opt=3, reloc=reloc, codemodel="jitdefault", jit=True
+    )
+
+
+@cache
+def processor() -> tuple[str, str]:
+    """Return the name and the features of this processor, as LLVM has them."""
+    import llvmlite.binding as llvm
+
+    return llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()

@@ -22,31 +22,12 @@ import numpy as np
 import simpy
 
 from nvmesim.array_types import Ints
+from nvmesim.engine import contract
 from nvmesim.engine.chains import chained
-from nvmesim.engine.contract import (
-    CHILD_SHIFT,
-    ORDER_SHIFT,
-    PURPOSE_BATCH,
-    PURPOSE_BURST,
-    PURPOSE_DESTAGE,
-    PURPOSE_GAP,
-    PURPOSE_GC,
-    PURPOSE_KIND,
-    PURPOSE_PLAN,
-    PURPOSE_PROGRAM,
-    PURPOSE_ROUND,
-    PURPOSE_SERIES,
-    REQUEST_FIELDS,
-    Batch,
-    Status,
-    by_completion,
-    deadlock,
-    run_key,
-    stretched_ps,
-)
+from nvmesim.engine.contract import Batch, Status
 from nvmesim.engine.reference import tokens
-from nvmesim.engine.reference.batcher import ALL_KINDS, Batcher
-from nvmesim.engine.reference.stations import Die, Gate, Station, Turn, World
+from nvmesim.engine.reference.shared_gates import KINDS, Batcher, Turn
+from nvmesim.engine.reference.stations import Die, Gate, Station, World
 from nvmesim.engine.reference.tokens import (
     BatchTally,
     Instant,
@@ -90,8 +71,8 @@ class ReferenceEngine:
         self.env = simpy.Environment()
         self.instant = Instant(self.env)
         self._ops = [Operation(*row) for row in net.ops.tolist()]
-        self._request_key = run_key(seed, replication, 0)
-        self._background_key = run_key(seed, replication, 1)
+        self._request_key = contract.run_key(seed, replication, 0)
+        self._background_key = contract.run_key(seed, replication, 1)
         own = [s for s, name in enumerate(net.station_names) if name in (stations or {})]
         self._chained = chained(net, own).tolist()
         self._make_stations(dict(stations or {}))
@@ -115,15 +96,13 @@ class ReferenceEngine:
     def _make_stations(self, replaced: dict[str, Factory]) -> None:
         net = self.net
         self.gates: dict[int, Gate] = {}
-        self.stations: list[Station] = []
         # gates first: a die keeps the gate that its programs release
         made: dict[int, Station] = {}
         for s in sorted(range(net.n_stations), key=lambda s: net.station_kind[s] not in GATES):
-            factory = replaced.pop(net.station_names[s], ALL_KINDS[Kind(net.station_kind[s])])
-            made[s] = factory(self, s)
-            gate = made[s]
-            if isinstance(gate, Gate):
-                self.gates[s] = gate
+            factory = replaced.pop(net.station_names[s], KINDS[Kind(net.station_kind[s])])
+            made[s] = station = factory(self, s)
+            if isinstance(station, Gate):
+                self.gates[s] = station
         if replaced:
             unknown = next(iter(replaced))
             raise KeyError(
@@ -147,8 +126,11 @@ class ReferenceEngine:
         status = self._run(completions, until_ps)
         if status == Status.IDLE and self._live:
             waiting = (s.number for s in self.stations if s.waiting)
-            raise deadlock(self.net, waiting, self._live)
-        return self._close_batch(status)
+            raise contract.deadlock(self.net, waiting, self._live)
+        accounts = [station.close_batch() for station in self.stations]
+        rows = [(a.visits, a.wait_ps, a.service_ps, a.work_ps) for a in accounts]
+        array = np.array(rows, np.int64).reshape(-1, 4)
+        return self._tally.batch(status, self.now, array, self._live)
 
     def _run(self, completions: int, until_ps: int) -> Status:
         while self._tally.done < completions:
@@ -166,7 +148,8 @@ class ReferenceEngine:
         rows = self._records or []
         if self._records is not None:
             self._records = []
-        return by_completion(np.array(rows, np.int64).reshape(-1, len(REQUEST_FIELDS)))
+        n_fields = len(contract.REQUEST_FIELDS)
+        return contract.by_completion(np.array(rows, np.int64).reshape(-1, n_fields))
 
     def steps(self) -> list[Step]:
         """Every step so far of the first *timeline* requests, by start."""
@@ -198,7 +181,7 @@ class ReferenceEngine:
         row = int(self.net.group_gap_dist[self.net.user_group[user]])
         while True:
             request = yield self._turn(user, self._submit)
-            gap = max(1, self._draw(row, request.key, PURPOSE_GAP))
+            gap = max(1, self._draw(row, request.key, contract.PURPOSE_GAP))
             yield self.env.timeout(self._stretched(user, gap))
 
     def _stretched(self, user: int, gap: int) -> int:
@@ -208,7 +191,7 @@ class ReferenceEngine:
         slow = (int(net.group_off_slow[group]), int(net.group_on_slow[group]))
         if rows[1] < 0:
             return gap
-        key = mix(mix(self._background_key, group), PURPOSE_BURST)
+        key = self._key(group, contract.PURPOSE_BURST)
         now = self.now
         while True:
             phase, end = self._phase[user]
@@ -216,7 +199,7 @@ class ReferenceEngine:
                 phase += 1
                 end += max(1, self._draw(rows[phase % 2], key, phase))
             self._phase[user] = (phase, end)
-            gap, used = stretched_ps(gap, now, end, slow[phase % 2])
+            gap, used = contract.stretched_ps(gap, now, end, slow[phase % 2])
             now += used
             if gap < 0:
                 return max(1, now - self.now)
@@ -254,8 +237,7 @@ class ReferenceEngine:
         timer.callbacks.append(lambda _: self.instant.add(source, user, submit))
 
     def _submit(self, user: int, turn: simpy.Event, flow: int | None = None) -> None:
-        net = self.net
-        group = int(net.user_group[user])
+        net, group = self.net, int(self.net.user_group[user])
         place = self._choose_place(user, flow)
         first = int(net.group_flow[group] + place * net.group_kinds[group])
         number = self._target_count[first]
@@ -287,8 +269,7 @@ class ReferenceEngine:
 
     def _choose_place(self, user: int, flow: int | None) -> int:
         """Target of the request: that of a replayed *flow*, the user's own, or the next in turn."""
-        net = self.net
-        group = int(net.user_group[user])
+        net, group = self.net, int(self.net.user_group[user])
         if flow is not None:
             return (flow - int(net.group_flow[group])) // int(net.group_kinds[group])
         place = int(net.user_target[user])
@@ -300,10 +281,9 @@ class ReferenceEngine:
 
     def _choose_kind(self, group: int, key: int) -> int:
         """Draw the kind of request."""
-        net = self.net
-        first = int(net.group_threshold_ptr[group])
+        net, first = self.net, int(self.net.group_threshold_ptr[group])
         kinds = int(net.group_kinds[group])
-        u = below(mix(key, PURPOSE_KIND), 1 << 32)
+        u = below(mix(key, contract.PURPOSE_KIND), 1 << 32)
         return int(np.searchsorted(net.threshold[first : first + kinds - 1], u, side="right"))
 
     def _choose_plan(self, user: int, flow: int, key: int) -> int:
@@ -315,7 +295,7 @@ class ReferenceEngine:
             at = self._stream[stream] % length
             self._stream[stream] += 1
         else:
-            at = below(mix(key, PURPOSE_PLAN), length)
+            at = below(mix(key, contract.PURPOSE_PLAN), length)
         plan = int(net.order[net.flow_order_ptr[flow] + at])
         self._tally.plans[plan] += 1
         return plan
@@ -323,9 +303,13 @@ class ReferenceEngine:
     # Tokens.
 
     def _request(self, request: Request) -> Walk:
-        token = Token(request.number << ORDER_SHIFT, request.key, request)
+        token = Token(request.number << contract.ORDER_SHIFT, request.key, request)
         yield from self._walk(token, int(self.net.flow_program[request.flow]))
-        self._complete(request)
+        self._live -= 1
+        if request.answer_ps < 0:
+            self._answer(request)
+        else:
+            self._tally.end(request, self.now)
 
     def _walk(self, token: Token, pc: int) -> Walk:
         """Follow the program at operation *pc* to its end."""
@@ -384,7 +368,7 @@ class ReferenceEngine:
 
     def _destage(self, token: Token, op: Operation) -> None:
         for unit in range(op.b):
-            bits = mix(mix(token.key, PURPOSE_DESTAGE), unit)
+            bits = mix(mix(token.key, contract.PURPOSE_DESTAGE), unit)
             die = self.stations[op.a + below(bits, op.d)]
             assert isinstance(die, Die)
             die.destage()
@@ -403,8 +387,8 @@ class ReferenceEngine:
         start, end = net.phase_child_ptr[first_phase + op.a : first_phase + op.a + 2].tolist()
         processes = []
         for child in range(start, end):
-            word = (child - first_child + 1) << CHILD_SHIFT
-            order = (request.number << ORDER_SHIFT) + word
+            word = (child - first_child + 1) << contract.CHILD_SHIFT
+            order = (request.number << contract.ORDER_SHIFT) + word
             walker = Token(order, mix(request.key, word), request)
             processes.append(self.env.process(self._child(walker, child)))
         return processes
@@ -434,6 +418,10 @@ class ReferenceEngine:
 
     # Draws.
 
+    def _key(self, number: int, purpose: int) -> int:
+        """Key of what background process *number* draws."""
+        return int(mix(mix(self._background_key, number), purpose))
+
     def _draw(self, row: int, key: int, word: int) -> int:
         return int(quantile(self.net.dist, row, mix(key, word)))
 
@@ -453,32 +441,30 @@ class ReferenceEngine:
 
     def _sample(self, series: int, station: Station) -> int:
         """Next sample of a station's block bootstrap of *series*."""
-        net = self.net
-        first, end = net.series_ptr[series : series + 2].tolist()
+        net, first = self.net, int(self.net.series_ptr[series])
         block, offset = divmod(station.n_series, int(net.series_block[series]))
         station.n_series += 1
-        room = end - first - int(net.series_block[series]) + 1
-        key = mix(mix(self._background_key, station.number), PURPOSE_SERIES)
+        room = int(net.series_ptr[series + 1]) - first - int(net.series_block[series]) + 1
+        key = self._key(station.number, contract.PURPOSE_SERIES)
         return int(net.series[first + below(mix(key, block), room) + offset])
 
     def program_ps(self, station: Station, number: int, slow: bool) -> int:
         """Time of a die's *number*-th program, if it starts now; *slow*: within a batch."""
         rows = self.net.die_slow_dist if slow else self.net.die_dist
         row, gc = int(rows[station.number]), int(self.net.die_gc[station.number])
-        key = mix(mix(self._background_key, station.number), PURPOSE_PROGRAM)
-        work = self._draw(row, key, number)
+        work = self._draw(row, self._key(station.number, contract.PURPOSE_PROGRAM), number)
         return max(1, work * self._episode_factor(gc) // SCALE_ONE if gc >= 0 else work)
 
     def batch_ps(self, station: Station, number: int) -> int:
         """Length of a die's *number*-th batch of garbage collection."""
-        key = mix(mix(self._background_key, station.number), PURPOSE_BATCH)
+        key = self._key(station.number, contract.PURPOSE_BATCH)
         return self._draw(int(self.net.die_batch_dist[station.number]), key, number)
 
     def round_ps(self, station: Station, number: int) -> int:
         """Time of a station's *number*-th round, without its members'."""
         base = int(self.net.round_base_ps[station.number])
         row = int(self.net.round_base_dist[station.number])
-        key = mix(mix(self._background_key, station.number), PURPOSE_ROUND)
+        key = self._key(station.number, contract.PURPOSE_ROUND)
         return base + self._draw(row, key, number) if row >= 0 else base
 
     def interrupt_ps(self, visit: Visit) -> int:
@@ -493,7 +479,7 @@ class ReferenceEngine:
     def _episode_factor(self, gc: int) -> int:
         """Move a drive's alternating process to now; its factor / SCALE_ONE."""
         net = self.net
-        key = mix(mix(self._background_key, gc), PURPOSE_GC)
+        key = self._key(gc, contract.PURPOSE_GC)
         while self._gc_end[gc] <= self.now:
             self._gc_episode[gc] += 1
             row = net.gc_on_dist[gc] if self._gc_episode[gc] % 2 else net.gc_off_dist[gc]
@@ -501,13 +487,6 @@ class ReferenceEngine:
         return int(net.gc_factor[gc]) if self._gc_episode[gc] % 2 else SCALE_ONE
 
     # Statistics of a batch.
-
-    def _complete(self, request: Request) -> None:
-        self._live -= 1
-        if request.answer_ps < 0:
-            self._answer(request)
-        else:
-            self._tally.end(request, self.now)
 
     def _answer(self, request: Request) -> None:
         """Count the request as completed now."""
@@ -518,9 +497,3 @@ class ReferenceEngine:
                 (request.number, request.group, request.user, request.flow,
                  request.submit_ps, request.issue_ps, self.now)
             )  # fmt: skip
-
-    def _close_batch(self, status: Status) -> Batch:
-        accounts = [station.close_batch() for station in self.stations]
-        stations = [(a.visits, a.wait_ps, a.service_ps, a.work_ps) for a in accounts]
-        array = np.array(stations, np.int64).reshape(-1, 4)
-        return self._tally.batch(status, self.now, array, self._live)

@@ -92,8 +92,8 @@ def crosses_barriers(geometry: RaidGeometry, block_size: int, step: int, offset:
     """True if some of the requests at offset + k * step cross a barrier unit of a raid1.
 
     >>> mirror = RaidGeometry(1, 2)
-    >>> [crosses_barriers(mirror, 65536, step, 0) for step in (65536, 4096)]
-    [False, True]
+    >>> [crosses_barriers(mirror, 65536, *at) for at in ((65536, 65536), (4096, 0), (65536, 4096))]
+    [False, True, True]
     """
     if geometry.level != 1 or split_unit(geometry) is None:
         return False

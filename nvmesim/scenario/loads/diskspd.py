@@ -11,8 +11,7 @@ from typing import Any, Final
 
 from nvmesim import units
 from nvmesim.errors import ScenarioError, nearest
-from nvmesim.scenario.loads.fio_options import OPTIONS
-from nvmesim.scenario.loads.parsed_load import ParsedLoad, whole
+from nvmesim.scenario.loads.fio_options import OPTIONS, ParsedLoad, whole
 
 _IGNORED: Final = tuple(f"-{letter}" for letter in OPTIONS["diskspd"]["ignored"])
 _REFUSED: Final[dict[str, str]] = OPTIONS["diskspd"]["refused"]

@@ -15,9 +15,10 @@ from nvmesim.scenario.loads.fio_options import (
     OPS,
     FioOptions,
     Op,
+    ParsedLoad,
+    whole,
     why_refused,
 )
-from nvmesim.scenario.loads.parsed_load import ParsedLoad, whole
 
 Sections = list[tuple[str, dict[str, str]]]
 """Name and options of each job, with what it inherits from [global]."""

@@ -9,12 +9,12 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Mapping
+from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any, Final, Literal, NamedTuple
 
 from nvmesim import units
 from nvmesim.errors import ScenarioError
-from nvmesim.scenario.loads.parsed_load import whole
 
 Access = Literal["random", "sequential"]
 Direction = Literal["read", "write", "mixed"]
@@ -44,6 +44,7 @@ MODES: Final[dict[str, tuple[Access, Direction]]] = {
 }
 """Access and direction of what stands before the colon of ``rw``; trims are none."""
 OPS: Final[tuple[Op, Op]] = ("read", "write")
+_WHOLE: Final = re.compile(r"[0-9]{1,18}")
 _OFF: Final = ("0", "none", "")
 _SIZE: Final = re.compile(
     r"(0x[0-9a-f]{1,15}|[0-9]{1,18}(?:\.[0-9]{1,9})?)([kmgtp]?)(i?)b?", re.IGNORECASE
@@ -56,6 +57,35 @@ _TIME_PS: Final = {
     **{"m": units.TIME_PS["min"], "min": units.TIME_PS["min"], "hour": units.TIME_PS["h"]},
     **{"d": 24 * units.TIME_PS["h"], "day": 24 * units.TIME_PS["h"]},
 }
+
+
+@dataclass(frozen=True)
+class ParsedLoad:
+    """One group of threads as another tool's options describe it."""
+
+    name: str
+    fields: dict[str, Any]
+    """Values of `resolved.WorkloadGroup`, but for name, targets and what the scenario adds."""
+    files: tuple[str, ...] = ()
+    """Targets as that tool names them; empty: none were named."""
+    span_percent: float | None = None
+    """Span as a share of each target; instead of ``fields["span"]``."""
+    offset_percent: float | None = None
+    ignored: tuple[str, ...] = ()
+    """Options that do not shape the load, with the reason where it is not plain."""
+    direct: bool | None = None
+    """True if the file cache is bypassed."""
+
+
+def whole(text: str) -> int | None:
+    """Return the whole number that *text* is, None if it is none of at most 18 digits.
+
+    `str.isdigit` takes a superscript two as a digit and `int` refuses thousands of them.
+
+    >>> whole("32"), whole("-1"), whole("²"), whole("9" * 5000)
+    (32, None, None, None)
+    """
+    return int(text) if _WHOLE.fullmatch(text) else None
 
 
 class Mode(NamedTuple):

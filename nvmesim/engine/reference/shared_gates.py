@@ -1,13 +1,67 @@
-"""The gate of a thread that works in batches, in the reference engine."""
+"""Gates where one token works for others, in the reference engine, and the class of each kind."""
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from typing import Final
 
-from nvmesim.engine.reference.stations import KINDS, Gate, World
+from nvmesim.engine.reference.stations import (
+    Die,
+    Fifo,
+    Gate,
+    Limit,
+    RoundsState,
+    Sleeper,
+    Station,
+    World,
+)
 from nvmesim.engine.reference.tokens import Operation, Token, Visit
 from nvmesim.network.network import Kind
+
+
+class Turn(Gate):
+    """Work that one token does for all who wait for it when it closes (`Kind.TURN`)."""
+
+    def __init__(self, world: World, number: int) -> None:
+        super().__init__(world, number)
+        self._members = 0
+        self._closed_ps = -1
+
+    def dispatch(self, visit: Visit) -> None:
+        """Lead if nobody does, go on alone in the tick of the last turn, or wait."""
+        self.account.visits += 1
+        if not self.free or self._queue:
+            self._queue.append(visit)
+        elif self._is_same_tick(visit):
+            self._go_on(visit, visit.op.c)
+        else:
+            self._grant(visit)
+
+    def _is_same_tick(self, visit: Visit) -> bool:
+        tick = visit.op.d
+        return tick > 0 and visit.arrive_ps // tick == self._closed_ps // tick
+
+    def _go_on(self, visit: Visit, further: int) -> None:
+        self.account.wait_ps += self.now - visit.arrive_ps
+        visit.end(0, further)
+
+    def close(self) -> None:
+        """Phase A: those who wait are the members."""
+        self._members = len(self._queue)
+        self._closed_ps = self.now
+
+    def touch(self) -> None:
+        """Let the members go on, and of the others the first lead, or all go on alone."""
+        members, self._members = self._members, 0
+        for _ in range(members):
+            visit = self._queue.popleft()
+            self._go_on(visit, visit.op.b)
+        while self._queue and self._is_same_tick(self._queue[0]):
+            visit = self._queue.popleft()
+            self._go_on(visit, visit.op.c)
+        if self._queue:
+            self._grant(self._queue.popleft())
 
 
 class Batcher(Gate):
@@ -76,5 +130,15 @@ class Batcher(Gate):
             visit.end(0)
 
 
-ALL_KINDS: Final = {**KINDS, Kind.BATCHER: Batcher}
+KINDS: Final[dict[Kind, Callable[[World, int], Station]]] = {
+    Kind.FIFO: Fifo,
+    Kind.DELAY: Station,
+    Kind.GATE: Gate,
+    Kind.DIE: Die,
+    Kind.ROUNDS: RoundsState,
+    Kind.LIMIT: Limit,
+    Kind.SLEEPER: Sleeper,
+    Kind.TURN: Turn,
+    Kind.BATCHER: Batcher,
+}
 """Class of each kind of station."""
