@@ -46,7 +46,6 @@ class PlanTable:
 
     plan_phase_ptr: Ints  # int64[n_plans + 1]
     phase_child_ptr: Ints  # int64[n_phases + 1]
-    child_member: Int32s  # int32[n_children], the first alternative
     child_alt_ptr: Ints  # int64[n_children + 1]
     child_alt: Int32s  # int32[n_alternatives], member
     child_is_write: Bools  # bool[n_children]
@@ -57,6 +56,11 @@ class PlanTable:
     request_bytes: int
     is_sequential: bool = False
     read_policy: str = "md"
+
+    @property
+    def child_member(self) -> Int32s:
+        """int32[n_children]: the first alternative of each."""
+        return self.child_alt[self.child_alt_ptr[:-1]]
 
     @property
     def n_plans(self) -> int:
@@ -178,7 +182,6 @@ def build_table(
     return PlanTable(
         plan_phase_ptr=_pointers([len(plan) for plan in plans]),
         phase_child_ptr=_pointers([len(phase) for phase in phases]),
-        child_member=np.array([child[0][0] for child in children], np.int32),
         child_alt_ptr=_pointers([len(child[0]) for child in children]),
         child_alt=np.array([member for child in children for member in child[0]], np.int32),
         child_is_write=np.array([child[1] for child in children], np.bool_),
@@ -203,22 +206,19 @@ def turned(table: PlanTable, n_turns: int, step: int) -> PlanTable:
 
     Orders are laid one after the other.
     """
-    keep(len(table.child_member) * (n_turns - 1))
+    keep(len(table.child_bytes) * (n_turns - 1))
     check_offsets(len(table.order) * n_turns)
 
     def tiled(pointers: Ints) -> Ints:
         return _pointers(np.tile(np.diff(pointers), n_turns))
 
-    turns = np.repeat(np.arange(n_turns) * step, len(table.child_member))
-    alt_turns = np.repeat(np.arange(n_turns) * step, len(table.child_alt))
-    members = (np.tile(table.child_member, n_turns) + turns) % table.n_members
-    alternatives = (np.tile(table.child_alt, n_turns) + alt_turns) % table.n_members
+    turns = np.repeat(np.arange(n_turns) * step, len(table.child_alt))
+    alternatives = (np.tile(table.child_alt, n_turns) + turns) % table.n_members
     offsets = np.repeat(np.arange(n_turns) * table.n_plans, len(table.order))
     return replace(
         table,
         plan_phase_ptr=tiled(table.plan_phase_ptr),
         phase_child_ptr=tiled(table.phase_child_ptr),
-        child_member=members.astype(np.int32),
         child_alt_ptr=tiled(table.child_alt_ptr),
         child_alt=alternatives.astype(np.int32),
         child_is_write=np.tile(table.child_is_write, n_turns),
@@ -334,7 +334,7 @@ def _spread(table: PlanTable, *, keep_all: bool, run: int = 1) -> PlanTable:
     turns = math.lcm(*(int(n) for n in np.unique(counts))) if len(counts) else 1
     if turns == 1:
         return table
-    keep(len(table.child_member) * turns)
+    keep(len(table.child_bytes) * turns)
     check_offsets(len(table.order) * turns)
     plans = [
         _turned_plan(plan, turn, keep_all=keep_all) for turn in range(turns) for plan in table.plans

@@ -1,4 +1,4 @@
-"""Geometry of an array, and the plan of one request.
+"""Geometry of an array, and the state it is in.
 
 Words: a *bio* is what md issues to a member, a *child* the command that the member serves after the
 block layer has merged bios; a *phase* ends when its slowest child ends.
@@ -27,41 +27,6 @@ Op = Literal["read", "write"]
 
 RAID5_MAX_REQUEST: Final = 256 * BLOCK
 """Largest bio that raid5/6 takes. Source: md raid5.c, RAID5_MAX_REQ_STRIPES, since kernel 6.0."""
-
-
-@dataclass(frozen=True)
-class Child:
-    """One command on one member.
-
-    ``member_alternatives`` has more than one entry where any of several copies serves a read, in
-    md's order of preference: at queue depth 1 md takes the first. A flush has 0 bytes.
-    """
-
-    member_alternatives: tuple[int, ...]
-    op: Op
-    member_offset: int  # bytes, on the first alternative
-    n_bytes: int
-    n_bios: int
-
-
-@dataclass(frozen=True)
-class Plan:
-    """Plan of one volume request: phases of children, one after the other.
-
-    Writes of raid5/6 always have a phase of reads before the phase of writes, empty if nothing is
-    read.
-    """
-
-    phases: tuple[tuple[Child, ...], ...]
-
-    def count(self, op: Op) -> tuple[int, int, int]:
-        """Commands, bios and bytes of all children that are *op*."""
-        children = [child for phase in self.phases for child in phase if child.op == op]
-        return (
-            len(children),
-            sum(child.n_bios for child in children),
-            sum(child.n_bytes for child in children),
-        )
 
 
 @dataclass(frozen=True)

@@ -18,10 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nvmesim.raid.arrays import PlanTable, expectation
-from nvmesim.raid.geometry import Op, Plan, RaidGeometry
-from nvmesim.raid.planner.plan import plan_request
+from nvmesim.raid.geometry import Op, RaidGeometry
 from nvmesim.raid.planner.row import StripeCache
 from nvmesim.raid.tables import plan_table
+from tests.raid.requests import Plan, plan_request
 
 DATA = Path(__file__).parent / "data"
 MEMBER = 1 << 30

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from nvmesim.errors import GeometryError
 from nvmesim.raid.geometry import RaidGeometry, survives
 from nvmesim.raid.map import raid_map
-from nvmesim.raid.planner.plan import plan_request
 from tests.raid import brute
+from tests.raid.requests import plan_request
 
 KIB = 1024
 BLOCK = 4 * KIB

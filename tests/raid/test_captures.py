@@ -10,9 +10,9 @@ import json
 import pytest
 
 from nvmesim.raid.geometry import RaidGeometry
-from nvmesim.raid.planner.plan import plan_request
 from nvmesim.raid.planner.row import StripeCache
 from tests.raid.md_truth import DATA, KIB
+from tests.raid.requests import plan_request
 
 SECTOR = 512
 OPS = {"r": "read", "w": "write"}

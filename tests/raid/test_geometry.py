@@ -4,10 +4,10 @@ import re
 
 import pytest
 
-from nvmesim.errors import GeometryError, InputError, LimitError
+from nvmesim.errors import GeometryError, LimitError
 from nvmesim.raid.geometry import RaidGeometry, survives
 from nvmesim.raid.planner.budget import planning
-from nvmesim.raid.planner.plan import plan_request, rebuilt_bytes
+from tests.raid.requests import plan_request
 
 KIB = 1024
 
@@ -93,29 +93,6 @@ def test_a_rebuilding_member_is_read_below_the_point_only():
     high = plan_request(geometry, "read", 192 * KIB * 80, 4096)
     assert low.count("read")[0] == 1
     assert high.count("read")[0] == 3
-
-
-@pytest.mark.parametrize(("offset", "length"), [(0, 100), (100, 512), (-512, 512), (0, 0)])
-def test_requests_that_no_volume_takes(offset, length):
-    with pytest.raises(InputError, match="multiples of 512"):
-        plan_request(RaidGeometry(5, 4, 64 * KIB), "read", offset, length)
-
-
-def test_a_request_beyond_the_volume():
-    geometry = RaidGeometry(5, 4, 64 * KIB, member_size=64 * KIB)
-    with pytest.raises(InputError, match="ends beyond the volume"):
-        plan_request(geometry, "read", 192 * KIB, 4096)
-
-
-def test_a_request_across_the_point_of_a_rebuild_is_above_it():
-    keys = {"rebuilding": (3,), "rebuilt": 0.5}
-    geometry = RaidGeometry(5, 4, 64 * KIB, member_size=1024 * KIB, **keys)
-    point = rebuilt_bytes(geometry)
-    assert point == 3 * 512 * KIB
-    for offset, reads_it in ((point - 8 * KIB, True), (point - 4 * KIB, False), (point, False)):
-        (children,) = plan_request(geometry, "read", offset, 8 * KIB).phases
-        assert ((3,) in [c.member_alternatives for c in children]) == reads_it
-    assert rebuilt_bytes(RaidGeometry(5, 4, 64 * KIB, **keys)) == 0
 
 
 def test_reads_spare_members_that_are_mostly_written():

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from nvmesim.raid.geometry import RaidGeometry
 from nvmesim.raid.planner.merge import BLOCK, MAX_REQUESTS, joined, merge_bios, merge_rows
-from nvmesim.raid.planner.plan import plan_request
+from tests.raid.requests import plan_request
 
 KIB = 1024
 runs = st.lists(

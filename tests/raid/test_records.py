@@ -11,7 +11,6 @@ import nvmesim as ns
 from nvmesim.errors import GeometryError, ScenarioError
 from nvmesim.raid.arrays import expectation
 from nvmesim.raid.geometry import RaidGeometry
-from nvmesim.raid.planner.plan import plan_request
 from nvmesim.raid.planner.records import (
     SECTOR,
     allocated_sectors,
@@ -22,6 +21,7 @@ from nvmesim.raid.planner.records import (
 )
 from nvmesim.raid.tables import plan_table
 from nvmesim.scenario.load import scenario_from_dict
+from tests.raid.requests import plan_request
 from tests.raid.volumes import ready_for, scenario, simulated
 
 KIB = 1024

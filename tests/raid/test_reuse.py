@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from nvmesim.raid.geometry import RaidGeometry
-from nvmesim.raid.planner.plan import plan_request
 from nvmesim.raid.planner.row import StripeCache
 from nvmesim.raid.tables import expectation, plan_table
+from tests.raid.requests import plan_request
 from tests.raid.volumes import ready_for, simulated
 
 MIB = 1 << 20

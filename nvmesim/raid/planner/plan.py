@@ -1,17 +1,16 @@
 """From one request on a volume to the commands on its members, as Linux md issues them.
 
-`plan_request` plans one request and is the reference; `nvmesim.raid.tables` turns whole access
+`raw_plan` plans one request; `nvmesim.raid.tables` turns whole access
 patterns into arrays. Source: md ground truth, kernels 6.1.192 and 6.12.117, mdadm 4.2.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Final
 
-from nvmesim.errors import InputError
-from nvmesim.raid.geometry import Child, Op, Plan, RaidGeometry
+from nvmesim.raid.geometry import Op, RaidGeometry
 from nvmesim.raid.map import BLOCK
 from nvmesim.raid.planner.budget import REQUEST_PIECES, check_commands, spend
 from nvmesim.raid.planner.merge import joined
@@ -54,6 +53,9 @@ def raw_plan(
     """Phases of a request without checks or a bitmap; *below* as in `plan_pieces`.
 
     Raises LimitError where `budget.planning` allows no more.
+
+    >>> raw_plan(RaidGeometry(1, 2), "write", 0, 4096)
+    [[((0,), True, 0, 4096, 1), ((1,), True, 0, 4096, 1)]]
     """
     spend(pieces(geometry, length))
     phases = PLANNERS[geometry.record.planner](geometry, op, offset, length, cache, below)
@@ -102,61 +104,3 @@ def flush_phase(geometry: RaidGeometry) -> list[RawChild]:
     """One flush, a write of 0 bytes, on every member."""
     live = [m for m in range(geometry.members) if m not in geometry.degraded]
     return [((member,), True, 0, 0, 1) for member in live]
-
-
-def plan_request(
-    geometry: RaidGeometry,
-    op: Op,
-    offset: int,
-    length: int,
-    cache: StripeCache | None = None,
-    *,
-    first_dirty: bool = False,
-    flush: bool = False,
-) -> Plan:
-    """Plan of one request on the volume; *offset* and *length* are bytes, multiples of 512.
-
-    *cache* is the stripe cache (raid5/6), read and updated; None means that nothing is cached.
-    *first_dirty* says that the write is the first to a clean region of the bitmap, *flush* that a
-    flush follows it. Raises InputError for a request that is not on the volume.
-
-    >>> plan = plan_request(RaidGeometry(5, 4, 65536), "write", 0, 4096)
-    >>> plan.count("read"), plan.count("write")
-    ((2, 2, 8192), (2, 2, 8192))
-    """
-    _check_request(geometry, offset, length)
-    below = offset + length <= rebuilt_bytes(geometry)
-    phases = raw_plan(geometry, op, offset, length, cache, below=below)
-    if op == "write" and first_dirty:
-        phases = [bitmap_phase(geometry), *phases]
-    if flush:
-        phases = [*phases, flush_phase(geometry)]
-    return Plan(tuple(_phase(children) for children in phases))
-
-
-def rebuilt_bytes(geometry: RaidGeometry) -> int:
-    """Volume bytes whose row on rebuilding members is good already; 0 without a member size."""
-    capacity = geometry.address_map.capacity
-    if not geometry.rebuilding or geometry.member_size is None or capacity is None:
-        return 0
-    return int(capacity * geometry.rebuilt)
-
-
-def _check_request(geometry: RaidGeometry, offset: int, length: int) -> None:
-    if length <= 0 or length % SECTOR or offset < 0 or offset % SECTOR:
-        raise InputError(
-            f"request of {length} bytes at {offset}; both are multiples of 512 and the length is"
-            " at least 512"
-        )
-    capacity = geometry.address_map.capacity
-    if geometry.member_size is not None and capacity is not None and offset + length > capacity:
-        raise InputError(
-            f"request of {length} bytes at {offset} ends beyond the volume; it has {capacity} bytes"
-        )
-
-
-def _phase(children: Sequence[RawChild]) -> tuple[Child, ...]:
-    return tuple(
-        Child(members, "write" if is_write else "read", offset, n_bytes, n_bios)
-        for members, is_write, offset, n_bytes, n_bios in children
-    )
