@@ -164,22 +164,14 @@ def station_stats(lowered: Lowered, totals: Totals) -> tuple[StationStats, ...]:
 def _station(net: Network, info: StationInfo, totals: Totals) -> StationStats:
     visits, wait, service, _ = totals.stations[rows_of(info)].sum(axis=0)
     per_visit = PS_PER_S * max(1.0, visits)
+    weights = net.station_servers[rows_of(info)]
+    same = [field.name for field in fields(StationStats) if hasattr(info, field.name)]
     return StationStats(
-        name=info.name,
-        kind=info.kind,
-        servers=info.servers,
-        utilization=float(
-            np.average(busy(net, info, totals), weights=net.station_servers[rows_of(info)])
-        ),
+        **{name: getattr(info, name) for name in same},
+        utilization=float(np.average(busy(net, info, totals), weights=weights)),
         wait_mean_s=float(wait / per_visit),
         service_mean_s=max(0.0, float(service / per_visit)) if visits else 0.0,
         visits_per_request=float(visits / max(1, totals.requests)),
-        resource=info.resource,
-        drive=info.drive,
-        socket=info.socket,
-        adapter=info.adapter,
-        direction=info.direction,
-        ends=info.ends,
     )
 
 
