@@ -93,19 +93,10 @@ class DriveModel:
         name = f"{self._drive.name} {what}"
         return self._b.named(name, role, kind, servers, drive=self._drive.index, **about)
 
-    def _bank(
-        self,
-        what: str,
-        each: str,
-        count: int,
-        resource: str,
-        kind: Kind = Kind.FIFO,
-        servers: int = 1,
-        **own: Any,
-    ) -> int:
+    def _bank(self, what: str, each: str, count: int, resource: str, **station: Any) -> int:
         """First of *count* stations in a row, which the report calls *what*."""
-        name = self._drive.name
-        ids = [self._b.station(f"{name} {each}{i}", kind, servers, **own) for i in range(count)]
+        name, alike = self._drive.name, {"kind": Kind.FIFO, **station}
+        ids = [self._b.station(f"{name} {each}{i}", **alike) for i in range(count)]
         self._b.report(
             f"{name} {what}", "drive", ids[0], count, drive=self._drive.index, resource=resource
         )
@@ -133,10 +124,9 @@ class DriveModel:
         programs = None
         if writes and not arm and collection is None:
             programs = DiePrograms(dist, self._buffer, suspend, gc)
-        kind = Kind.DIE if programs else Kind.FIFO
-        self._dies = self._bank(
-            "dies", "die", self._n_dies, "dies", kind, max(1, len(arm)), scale=arm, own=programs
-        )
+        about: dict[str, Any] = {"servers": max(1, len(arm)), "scale": arm, "own": programs}
+        about |= {"kind": Kind.DIE} if programs else {}
+        self._dies = self._bank("dies", "die", self._n_dies, "dies", **about)
         self._channels = self._bank("channels", "channel", self._n_channels, "channels")
         self._read_dist = b.dist(gamma_table(p.read.die.value, p.read.die_cv.value))
         if collection is not None:

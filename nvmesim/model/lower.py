@@ -119,16 +119,15 @@ class _Lowering:
         groups = self.scenario.workload
         rebuild = any(v.rebuild for v in self.scenario.volumes)
         writes = rebuild or any(g.read < 1 or g.trace is not None for g in groups)
-        reads = any(g.read > 0 or g.trace is not None for g in groups)
         in_flight = sum(g.in_flight for g in groups if not g.is_open)
         opened = rebuild or any(g.is_open for g in groups)
-        syncs = any(g.sync_every or g.write_through for g in groups)
         wanted = in_flight * self._fan_out()
         return {
             drive.index: DriveModel(
-                self.b, drive, writes=writes, mixed=writes and reads,
+                self.b, drive, writes=writes, host=self._host_share(drive.index),
+                mixed=writes and any(g.read > 0 or g.trace is not None for g in groups),
                 tags=opened or wanted > drive.profile.tags.value,
-                host=self._host_share(drive.index), syncs=syncs,
+                syncs=any(g.sync_every or g.write_through for g in groups),
             )
             for drive in self.scenario.drives
         }  # fmt: skip
