@@ -13,7 +13,8 @@ from nvmesim.raid.levels import POOL_LEVELS as POOLS
 from nvmesim.scenario.fields import Strict
 from nvmesim.scenario.load import with_values
 from nvmesim.scenario.presets import DRIVE, PRESETS, workload
-from nvmesim.scenario.schema import DriveSpec, ServerSpec, WorkloadSpec
+from nvmesim.scenario.schema import DriveSpec, ServerSpec
+from nvmesim.scenario.workload_keys import WorkloadSpec
 from nvmesim.ui.parts import PartKind
 from nvmesim.ui.trust import problem_of
 
