@@ -9,11 +9,10 @@ from typing import Any, Final
 
 import polars as pl
 
-from nvmesim.capture.capture import Capture, Conditions, Latency, Measurement, OpResult
+from nvmesim.capture.capture import KINDS, Capture, Conditions, Latency, Measurement, OpResult
 from nvmesim.capture.histogram import merge_latencies
 
 SHOWN_PERCENTILES: Final = (50.0, 90.0, 95.0, 99.0, 99.9, 99.99)
-KINDS: Final = ("clat", "lat", "slat")
 OP_NAMES: Final = ("read", "write", "mixed")
 Table = dict[str, Any]
 

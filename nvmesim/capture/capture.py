@@ -17,6 +17,9 @@ import polars as pl
 from polars.io.plugins import register_io_source
 
 Op = Literal["read", "write"]
+OPS: Final[tuple[Op, ...]] = ("read", "write")
+KINDS: Final = ("clat", "lat", "slat")
+"""Latencies that an `OpResult` may have."""
 Access = Literal["random", "sequential"]
 Arrivals = Literal["poisson", "fixed"]
 Sync = Literal["fsync", "fdatasync", "sync"]

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from nvmesim.capture.capture import Capture, Latency, Measurement, Op, OpResult
+from nvmesim.capture.capture import KINDS, Capture, Latency, Measurement, Op, OpResult
 from nvmesim.capture.fields import MAX_LATENCY_S
 from nvmesim.capture.text import Source
 
@@ -39,7 +39,6 @@ DRAIN_S: Final = 1.0
 """Requests that began before the measured time: they end within it."""
 ABOVE_MAX: Final = 0.05
 """Percentiles are midpoints of bins or rounded, the maximum is exact."""
-KINDS: Final = ("clat", "lat", "slat")
 CLAIMS: Final = "points"
 """A table of claimed points, whose author is answerable: it is told, and keeps its rows."""
 

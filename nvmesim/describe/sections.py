@@ -39,46 +39,21 @@ _FUNCTION: Final = r"(?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7] [^:\n]+: 
 _INDENTED: Final = r"[ \t]+\S.*|[ \t]*"
 DUMPS: Final = (
     # Where two say the same thing, the earlier one is believed.
-    Dump(
-        "lspci -vv",
-        rf"{_FUNCTION}$",
-        rf"(?:\n(?:{_FUNCTION}|{_INDENTED})$)*",
-        pci.read_lspci,
-    ),
+    Dump("lspci -vv", rf"{_FUNCTION}$", rf"(?:\n(?:{_FUNCTION}|{_INDENTED})$)*", pci.read_lspci),
     Dump("nvme list -o json", r"[ \t]*\{\s{0,99}\"Devices\"\s*:", "json", machine.read_nvme_list),
-    Dump(
-        "nvme list",
-        r"Node +(?:Generic +)?SN +Model\b.*\n-[- ]+$",
-        r"(?:\n/dev/\S+ .*$)*",
-        machine.read_nvme_table,
-    ),
-    Dump(
-        "lscpu",
-        r"Architecture *\u00a0?:.*$",
-        r"(?:\n(?!Personalities)[ \t]*[^\W\d][^:\n]*:(?:[ \t\u00a0].*)?$)*",
-        machine.read_lscpu,
-    ),
+    Dump("nvme list", r"Node +(?:Generic +)?SN +Model\b.*\n-[- ]+$", r"(?:\n/dev/\S+ .*$)*",
+        machine.read_nvme_table),
+    Dump("lscpu", r"Architecture *\u00a0?:.*$",
+        r"(?:\n(?!Personalities)[ \t]*[^\W\d][^:\n]*:(?:[ \t\u00a0].*)?$)*", machine.read_lscpu),
     Dump("lscpu -J", r"[ \t]*\{\s{0,99}\"lscpu\"\s*:", "json", machine.read_lscpu_json),
     Dump("lsblk -J", r"[ \t]*\{\s{0,99}\"blockdevices\"\s*:", "json", machine.read_lsblk),
-    Dump(
-        "lstopo --of xml",
-        r"[ \t]*<(?:\?xml|!DOCTYPE topology|topology|object)\b",
-        r"(?s:(?!.*</topology>).*|.*?</topology>)",
-        pci.read_lstopo,
-    ),
-    Dump(
-        "mdadm --detail",
-        r"/dev/\S+:\n[ \t]+(?:Version|Container) : .*$",
-        rf"(?:\n(?:/dev/\S+:|[A-Z][\w ]+ : .*|{_INDENTED})$)*",
-        machine.read_detail,
-    ),
-    Dump(
-        "/proc/mdstat",
-        r"Personalities :.*$",
-        rf"(?:\n(?:md\S+ : .*|{_INDENTED})$)*(?:\nunused devices:.*$)?",
-        machine.read_mdstat,
-    ),
-)
+    Dump("lstopo --of xml", r"[ \t]*<(?:\?xml|!DOCTYPE topology|topology|object)\b",
+        r"(?s:(?!.*</topology>).*|.*?</topology>)", pci.read_lstopo),
+    Dump("mdadm --detail", r"/dev/\S+:\n[ \t]+(?:Version|Container) : .*$",
+        rf"(?:\n(?:/dev/\S+:|[A-Z][\w ]+ : .*|{_INDENTED})$)*", machine.read_detail),
+    Dump("/proc/mdstat", r"Personalities :.*$",
+        rf"(?:\n(?:md\S+ : .*|{_INDENTED})$)*(?:\nunused devices:.*$)?", machine.read_mdstat),
+)  # fmt: skip
 _START: Final = re.compile("|".join(f"(^{dump.start})" for dump in DUMPS), re.M)
 _COMMAND: Final = re.compile(
     rf"^(?:{MARK}.*|[^#$%>\n]{{0,80}}[#$%>] ?(?:sudo |LC_ALL=C )*"
@@ -88,40 +63,29 @@ _COMMAND: Final = re.compile(
 """A line that names the command below it: of the script, or after a shell's prompt."""
 _ABSENT: Final = re.compile(rf"^{MARK} (?:not installed|failed): (.{{1,80}})$", re.M)
 
-_OTHERS: Final = tuple(
-    (re.compile(pattern, re.M), what, instead)
-    for pattern, what, instead in (
-        (r"^\w+ +Type +Transport|^Subsystem +Subsystem-NQN", "nvme list -v", "nvme list -o json"),
-        (
-            r'^[ \t]*\{\s{0,99}"(?:vid|critical_warning|nsze)"',
-            "nvme's output for one drive",
-            "nvme list -o json",
-        ),
-        (r"^NVME Identify ", "nvme id-ctrl or id-ns", "nvme list -o json"),
-        (r"^(?:Smart Log|SMART/Health)", "nvme smart-log", "nvme list -o json"),
-        (r"^MD_LEVEL=", "mdadm --detail --export", "mdadm --detail"),
-        (r"^ARRAY /dev/md", "mdadm --detail --scan", "mdadm --detail"),
-        (r"^/dev/\S+:\n[ \t]+Magic :", "mdadm --examine", "mdadm --detail"),
-        (r"Machine \(|\+-- Machine|Machine L#0", "the drawing of lstopo", "lstopo --of xml"),
-        (r"^policy: |^physcpubind|^available: \d+ nodes?\b", "numactl", "lstopo --of xml"),
-        (r"^[ \t]*-(?:\+-)?\[[0-9a-f:-]+\]-", "lspci -t", "lspci -vv"),
-        (r"^# CPU,Core,Socket,Node", "lscpu -p", "lscpu -J"),
-        (r"^NAME +\S", "the table of lsblk", "lsblk -J"),
-        (r"^# dmidecode", "dmidecode", "lscpu and lspci -vv"),
-        (r"^processor\s*: 0", "/proc/cpuinfo", "lscpu"),
-        (r'^\{\s{0,99}"fio version"', "a fio result", "nvmesim calibrate or nvmesim trace"),
-        (
-            r"\b(?:MediaType|ResiliencySettingName|IsPrimordial)\b",
-            "a list of disks from Windows",
-            "a scenario with the drives written by hand (nvmesim init)",
-        ),
-        (
-            r"^[^:\uff1a\n]+[:\uff1a]\s+(?:x86_64|aarch64)$",
-            "lscpu in another language",
-            "LC_ALL=C lscpu",
-        ),
-    )
-)
+_OTHERS: Final = (
+    # pattern, what it is, what to give instead
+    (r"^\w+ +Type +Transport|^Subsystem +Subsystem-NQN", "nvme list -v", "nvme list -o json"),
+    (r'^[ \t]*\{\s{0,99}"(?:vid|critical_warning|nsze)"', "nvme's output for one drive",
+     "nvme list -o json"),
+    (r"^NVME Identify ", "nvme id-ctrl or id-ns", "nvme list -o json"),
+    (r"^(?:Smart Log|SMART/Health)", "nvme smart-log", "nvme list -o json"),
+    (r"^MD_LEVEL=", "mdadm --detail --export", "mdadm --detail"),
+    (r"^ARRAY /dev/md", "mdadm --detail --scan", "mdadm --detail"),
+    (r"^/dev/\S+:\n[ \t]+Magic :", "mdadm --examine", "mdadm --detail"),
+    (r"Machine \(|\+-- Machine|Machine L#0", "the drawing of lstopo", "lstopo --of xml"),
+    (r"^policy: |^physcpubind|^available: \d+ nodes?\b", "numactl", "lstopo --of xml"),
+    (r"^[ \t]*-(?:\+-)?\[[0-9a-f:-]+\]-", "lspci -t", "lspci -vv"),
+    (r"^# CPU,Core,Socket,Node", "lscpu -p", "lscpu -J"),
+    (r"^NAME +\S", "the table of lsblk", "lsblk -J"),
+    (r"^# dmidecode", "dmidecode", "lscpu and lspci -vv"),
+    (r"^processor\s*: 0", "/proc/cpuinfo", "lscpu"),
+    (r'^\{\s{0,99}"fio version"', "a fio result", "nvmesim calibrate or nvmesim trace"),
+    (r"\b(?:MediaType|ResiliencySettingName|IsPrimordial)\b", "a list of disks from Windows",
+     "a scenario with the drives written by hand (nvmesim init)"),
+    (r"^[^:\uff1a\n]+[:\uff1a]\s+(?:x86_64|aarch64)$", "lscpu in another language",
+     "LC_ALL=C lscpu"),
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -197,16 +161,19 @@ def _ignored(path: Path, text: str, start: int, end: int) -> Iterator[str]:
     if not lines:
         return
     first = text.count("\n", 0, text.find(lines[0], start)) + 1
-    named = [f"{what} (give {instead})" for regex, what, instead in _OTHERS if regex.search(piece)]
+    named = [f"{what} (give {instead})" for what, instead in _others(piece)]
     what = " and ".join(named) or repr(shown(lines[0], 40))
     yield f"{shown(path.name)}, {len(lines)} lines from line {first}: {what}"
 
 
+def _others(text: str) -> list[tuple[str, str]]:
+    return [(what, do) for pattern, what, do in _OTHERS if re.search(pattern, text, re.M)]
+
+
 def _unknown(source: Source, text: str) -> InputError:
     plain = text.lstrip()
-    for regex, what, instead in _OTHERS:
-        if regex.search(plain[:4000]):
-            return source.error(f"is {what}", f"give {instead}")
+    for what, instead in _others(plain[:4000]):
+        return source.error(f"is {what}", f"give {instead}")
     absent = _ABSENT.findall(text)
     if absent:
         return source.error(f"holds no dump: not run were {', '.join(absent)}", "run it as root")

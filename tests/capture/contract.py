@@ -1,12 +1,20 @@
-"""The contract of `Capture`, held by the conformance suite and by the fuzzer on any file."""
+"""The contract of `Capture`, held by the conformance suite and by the fuzzer on any file.
+
+And how tests read what they have written.
+"""
 
 from __future__ import annotations
 
 import json
 import math
+from pathlib import Path
+
+import polars as pl
+import pytest
 
 from nvmesim.capture.as_json import describe_capture
-from nvmesim.capture.capture import REQUEST_SCHEMA, Capture, Latency
+from nvmesim.capture.capture import REQUEST_SCHEMA, Capture, Latency, Measurement
+from nvmesim.capture.registry import read_capture
 from nvmesim.errors import CaptureError
 
 
@@ -58,3 +66,33 @@ def check_refusal(error: CaptureError, path: str) -> None:
     """One line that names the file."""
     assert "\n" not in str(error)
     assert path in str(error)
+
+
+def written(path: Path, data: str | bytes) -> Path:
+    """Write *data* as it is, and return *path*."""
+    path.write_bytes(data.encode() if isinstance(data, str) else data)
+    return path
+
+
+def read_text(text: str, tmp_path: Path, name: str = "capture.txt") -> Capture:
+    """Read *text* as a file of that name."""
+    return read_capture(written(tmp_path / name, text))
+
+
+def only(path: Path) -> Measurement:
+    """The one measurement of a file."""
+    (measurement,) = read_capture(path).measurements
+    return measurement
+
+
+def refused(text: str, tmp_path: Path, name: str = "capture.txt") -> str:
+    """Why *text* is refused, without the file's name."""
+    with pytest.raises(CaptureError) as caught:
+        read_text(text, tmp_path, name)
+    assert "\n" not in str(caught.value)
+    return str(caught.value).removeprefix(f"{tmp_path / name}: ")
+
+
+def table(capture: Capture) -> pl.DataFrame:
+    """The requests of *capture*."""
+    return capture.requests.collect()

@@ -12,13 +12,13 @@ import polars as pl
 import pytest
 
 from nvmesim.capture import lines
-from nvmesim.capture.capture import Capture
 from nvmesim.capture.lines import Notes
 from nvmesim.capture.readers.block import blkparse, blktrace_binary
 from nvmesim.capture.registry import read_capture
 from nvmesim.capture.requests import table as request_table
 from nvmesim.capture.text import Source
 from nvmesim.errors import CaptureError
+from tests.capture.contract import table, written
 
 DATA = Path(__file__).parent / "data"
 LINE = "259,1    1  {seq:7}     {time:.9f}   372  {action}  {rwbs} {sector} + {n} [{end}]\n"
@@ -26,16 +26,6 @@ LINE = "259,1    1  {seq:7}     {time:.9f}   372  {action}  {rwbs} {sector} + {n
 
 def sample(name: str) -> bytes:
     return gzip.decompress((DATA / "blkparse" / f"{name}.txt.gz").read_bytes())
-
-
-def written(path: Path, data: str | bytes) -> Path:
-    path.write_bytes(data.encode() if isinstance(data, str) else data)
-    return path
-
-
-def table(capture: Capture) -> pl.DataFrame:
-    assert capture.requests is not None
-    return capture.requests.collect()
 
 
 def line(action: str, time: float, sector: int = 0, rwbs: str = "R", n: int = 8) -> str:
@@ -170,7 +160,6 @@ def test_a_long_trace_is_read_again_in_batches(monkeypatch, tmp_path: Path) -> N
     monkeypatch.setattr(request_table, "KEEP_ROWS", 10)
     capture = read_capture(path)
     assert table(capture).equals(kept)
-    assert capture.requests is not None
     some = capture.requests.filter(pl.col("op") == "read").select("latency_ns").head(3).collect()
     assert some.equals(kept.filter(pl.col("op") == "read").select("latency_ns").head(3))
     out = tmp_path / "t.parquet"
@@ -181,7 +170,6 @@ def test_a_long_trace_is_read_again_in_batches(monkeypatch, tmp_path: Path) -> N
 def test_histogram_and_percentiles_are_of_the_latencies() -> None:
     capture = read_capture(DATA / "blkparse" / "single_randrw.txt.gz")
     latency = capture.measurements[0].ops["read"].clat
-    assert latency is not None
     took = table(capture).filter(pl.col("op") == "read")["latency_ns"].sort()
     assert latency.mean_s == pytest.approx(took.mean() / 1e9)
     assert latency.min_s == pytest.approx(took.min() / 1e9)
@@ -190,7 +178,6 @@ def test_histogram_and_percentiles_are_of_the_latencies() -> None:
     for percent in (50.0, 90.0, 99.0):
         exact = took[int(np.ceil(percent / 100 * took.len())) - 1] / 1e9
         assert latency.percentiles_s[percent] == pytest.approx(exact, rel=0.004)
-    assert latency.bin_count is not None
     assert latency.bin_count.sum() == latency.count == took.len()
 
 
@@ -260,8 +247,6 @@ def test_blktrace_of_a_big_endian_machine_reads_the_same(tmp_path: Path) -> None
     (tmp_path / "one.bin").write_bytes(whole[:at])
     ours, same = read_capture(path), read_capture(tmp_path / "one.bin")
     assert ours.rows == same.rows > 0
-    assert ours.requests is not None
-    assert same.requests is not None
     assert ours.requests.collect().equals(same.requests.collect())
 
 

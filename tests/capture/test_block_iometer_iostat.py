@@ -10,13 +10,9 @@ import pytest
 from nvmesim.capture.registry import read_capture
 from nvmesim.errors import CaptureError
 from tests.capture import composed
+from tests.capture.contract import written
 
 DATA = Path(__file__).parent / "data"
-
-
-def written(path: Path, text: str) -> Path:
-    path.write_text(text, encoding="utf-8", newline="")
-    return path
 
 
 def test_iometer_runs() -> None:
@@ -62,7 +58,7 @@ def test_iometer_with_semicolons_and_decimal_commas(tmp_path: Path) -> None:
 
 def test_iometer_without_results_is_refused(tmp_path: Path) -> None:
     text = composed.iometer()
-    with pytest.raises(CaptureError, match="no whole result of Iometer"):
+    with pytest.raises(CaptureError, match="is iometer without one whole result"):
         read_capture(written(tmp_path / "t", text[: text.index("'Results")]))
 
 

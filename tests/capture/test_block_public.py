@@ -13,6 +13,7 @@ from nvmesim.capture.readers import table_rows
 from nvmesim.capture.registry import read_capture
 from nvmesim.capture.requests import table as request_table
 from tests.capture import composed
+from tests.capture.contract import written
 
 WRITERS = {
     "msr-cambridge": composed.msr,
@@ -26,14 +27,8 @@ RESOLUTION = {"msr-cambridge": 100, "tencent-cbs": 10**9}
 TIMED = ("msr-cambridge", "systor17")
 
 
-def written(path: Path, text: str) -> Path:
-    path.write_text(text, encoding="utf-8", newline="")
-    return path
-
-
 def rows(path: Path) -> pl.DataFrame:
     requests = read_capture(path).requests
-    assert requests is not None
     return requests.collect()
 
 

@@ -13,15 +13,11 @@ import pytest
 from nvmesim.capture.registry import read_capture
 from nvmesim.errors import CaptureError
 from tests.capture import composed
+from tests.capture.contract import written
 
 DATA = Path(__file__).parent / "data"
 ISSUE = "fio 538 [001] {t:.6f}: block:block_rq_issue: 259,1 {rwbs} 4096 () {s} + 8 {prio}[{comm}]\n"
 DONE = "swapper 0 [001] {t:.6f}: block:block_rq_complete: 259,1 {rwbs} () {s} + 8 {prio}[0]\n"
-
-
-def written(path: Path, text: str) -> Path:
-    path.write_text(text, encoding="utf-8", newline="")
-    return path
 
 
 def sample(name: str) -> str:

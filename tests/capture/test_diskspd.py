@@ -89,7 +89,7 @@ def test_two_results_in_one_file_and_a_cut_third(tmp_path: Path) -> None:
         (lambda x: x.replace("</Profile>", ""), "broken XML"),
         (lambda x: x.replace("<Latency>", DEEP + "<Latency>"), "too deeply"),
         (lambda x: TIME.sub("<Error>interrupted</Error>", x), "timespan 1: interrupted"),
-        (lambda x: x.replace(">3.00<", ">NaN<"), "no whole result"),
+        (lambda x: x.replace(">3.00<", ">NaN<"), "without one whole result"),
     ],
 )  # fmt: skip
 def test_broken_xml_is_refused(damage, match: str, tmp_path: Path) -> None:

@@ -7,24 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from nvmesim.capture.capture import Capture, Measurement
+from nvmesim.capture.capture import Measurement
 from nvmesim.capture.registry import read_capture
 from nvmesim.errors import CaptureError
 from tests.capture import composed_diskspd as made
+from tests.capture.contract import read_text
 from tests.capture.test_fio_mailed import hard, quoted, soft
 
 DATA = Path(__file__).parent / "data"
 
 
-def read(text: str, tmp_path: Path) -> Capture:
-    path = tmp_path / "d.txt"
-    path.write_text(text, encoding="utf-8")
-    return read_capture(path)
-
-
 def only(text: str, tmp_path: Path) -> Measurement:
     """The measurement of the whole; one of each target may follow."""
-    return read(text, tmp_path).measurements[0]
+    return read_text(text, tmp_path).measurements[0]
 
 
 def changed(text: str, *pairs: tuple[str, str]) -> str:
@@ -59,14 +54,14 @@ def test_parameters_of_the_text(
 
 
 def test_versions_by_what_they_print(tmp_path: Path) -> None:
-    new = read(made.text(), tmp_path)
+    new = read_text(made.text(), tmp_path)
     assert new.version == ">=2.2"
     old = changed(
         made.text(), ("\tcpu count:\t\t4", ""), ("thread count:\t\t2", "proc count:\t\t4")
     )
-    assert read(old, tmp_path).version == "<=2.1"
+    assert read_text(old, tmp_path).version == "<=2.1"
     oldest = changed(old, ("operations per thread: 8", "operations: 8"))
-    assert read(oldest, tmp_path).version == "<=2.0"
+    assert read_text(oldest, tmp_path).version == "<=2.0"
 
 
 def test_a_percentile_that_is_no_number_is_left_out(tmp_path: Path) -> None:
@@ -93,12 +88,10 @@ def test_figures_that_the_xml_does_not_have(tmp_path: Path) -> None:
     assert cpu is None or cpu.total_pct >= 0
     no_table = re.sub(r"<Latency>.*?</Latency>", "", made.xml(), flags=re.S)
     lat = only(no_table, tmp_path).ops["read"].lat
-    assert lat is not None
     assert not lat.percentiles_s
     assert lat.mean_s is not None  # of the threads
     no_buckets = element("Bucket").sub("", made.xml())
     lat = only(no_buckets, tmp_path).ops["read"].lat
-    assert lat is not None
     assert not lat.percentiles_s
 
 
@@ -147,13 +140,12 @@ def test_threads_that_share_their_targets(tmp_path: Path) -> None:
 
 def test_a_failed_timespan_is_said(tmp_path: Path) -> None:
     one = re.search(r"<TimeSpan><TestTime.*?</TimeSpan>", made.xml(), re.S)
-    assert one is not None
     failed = "<TimeSpan><Error>no space</Error></TimeSpan>"
-    capture = read(changed(made.xml(), (one[0], failed + one[0])), tmp_path)
+    capture = read_text(changed(made.xml(), (one[0], failed + one[0])), tmp_path)
     assert capture.measurements[0].label.startswith("timespan 2")
     assert "timespan 1: no space" in capture.warnings
     with pytest.raises(CaptureError):
-        read(changed(made.xml(), (one[0], failed)), tmp_path)
+        read_text(changed(made.xml(), (one[0], failed)), tmp_path)
 
 
 def test_results_in_one_file_are_told_apart(tmp_path: Path) -> None:

@@ -63,7 +63,6 @@ def check_json_latency(shown: Table | None, parts: list[Table]) -> None:
     if not parts:
         assert shown is None
         return
-    assert shown is not None
     total = sum(part["N"] for part in parts)
     assert shown["count"] == total
     assert shown["mean"] == close(sum(p["N"] * p["mean"] for p in parts) / total * 1e-9)

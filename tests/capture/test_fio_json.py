@@ -10,9 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nvmesim.capture.capture import Capture, Measurement
+from nvmesim.capture.capture import Capture
 from nvmesim.capture.registry import read_capture, read_captures
 from nvmesim.errors import CaptureError
+from tests.capture.contract import only
 
 DATA = Path(__file__).parent / "data" / "fio-json"
 SECONDS_FOR_ONE_MB = 0.2
@@ -23,11 +24,6 @@ def sample(name: str) -> dict:
     path = DATA / name
     raw = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
     return json.loads(raw)
-
-
-def only(path: Path) -> Measurement:
-    (measurement,) = read_capture(path).measurements
-    return measurement
 
 
 def read_table(table: object, tmp_path: Path) -> Capture:
@@ -70,8 +66,6 @@ def test_separate_jobs_with_histograms_merge_exactly(tmp_path: Path) -> None:
     one = read_table(table, tmp_path).measurements[0].ops["read"].clat
     table["jobs"] *= 2
     two = read_table(table, tmp_path).measurements[0].ops["read"].clat
-    assert one is not None
-    assert two is not None
     assert two.count == 2 * one.count
     assert two.percentiles_s == pytest.approx(one.percentiles_s)
     assert two.stddev_s == pytest.approx(one.stddev_s)
@@ -83,9 +77,7 @@ def test_separate_jobs_with_histograms_merge_exactly(tmp_path: Path) -> None:
 def test_percentiles_are_those_of_the_bins() -> None:
     """fio's own percentiles are the nearest-rank bin midpoints of its own histogram."""
     clat = only(DATA / "randrw_7030_4k_qd32.jsonplus.json.gz").ops["read"].clat
-    assert clat is not None
     assert clat.bin_s is not None
-    assert clat.bin_count is not None
     assert clat.bin_count.sum() == clat.count
     from nvmesim.capture.histogram import percentiles_of_bins
 
@@ -206,8 +198,6 @@ def test_fio_2(tmp_path: Path, kib: bool) -> None:
     old = read_table(fio2(group(), kib=kib), tmp_path).measurements[0]
     assert old.ops["read"].bytes == new.ops["read"].bytes
     assert old.conditions == new.conditions
-    assert old.ops["read"].clat is not None
-    assert new.ops["read"].clat is not None
     assert old.ops["read"].clat.mean_s == pytest.approx(new.ops["read"].clat.mean_s)
     assert old.ops["read"].clat.count == old.ops["read"].count
 
@@ -217,7 +207,6 @@ def test_unused_percentile_slots_of_fio_2(tmp_path: Path) -> None:
         '"percentile": {', '"percentile": {"0.00": 0, "0.00": 0, '
     )
     clat = read_table(text, tmp_path).measurements[0].ops["read"].clat
-    assert clat is not None
     assert min(clat.percentiles_s) == 1.0
 
 
@@ -226,8 +215,6 @@ def test_raw_index_bins(tmp_path: Path) -> None:
     bins = {"FIO_IO_U_PLAT_BITS": 6, "FIO_IO_U_PLAT_NR": 1216, "10": 5, "128": 7}
     table["jobs"][0]["read"]["clat"]["bins"] = bins
     clat = read_table(table, tmp_path).measurements[0].ops["read"].clat
-    assert clat is not None
-    assert clat.bin_s is not None
     assert clat.bin_s.tolist() == pytest.approx([10e-6, 129e-6])
 
 

@@ -76,7 +76,6 @@ def test_issue_times_give_the_depth() -> None:
     assert capture.version == "3.42"
     conditions = capture.measurements[0].conditions
     assert (conditions.iodepth, conditions.engine, conditions.block_size) == (8, "libaio", 4096)
-    assert capture.requests is not None
     frame = capture.requests.collect()
     assert (frame["complete_ns"] - frame["issue_ns"] == frame["latency_ns"]).all()
     assert frame["depth"].max() == 8
@@ -86,7 +85,6 @@ def test_issue_times_give_the_depth() -> None:
 
 def test_times_since_1970_count_from_the_start() -> None:
     capture = read_capture(DATA / "fio-log" / "mix_uepoch_lat.1.log.gz")
-    assert capture.requests is not None
     assert capture.requests.select(pl.col("complete_ns").min()).collect().item() == 0
     assert capture.measurements[0].ops["read"].lat is not None
     assert capture.measurements[0].ops["read"].clat is None
@@ -114,7 +112,6 @@ def test_averaged_logs_are_a_series_without_percentiles() -> None:
     capture = read_capture(DATA / "fio-log" / "v3.42_mix_both_clat.1.log")
     assert capture.requests is None
     assert capture.measurements[0].ops == {}
-    assert capture.series is not None
     assert capture.series.columns == ["time_s", "op", "kind", "value"]
     first = capture.series.row(0)
     assert first[:3] == (0.1, "read", "clat")
@@ -169,8 +166,6 @@ def test_long_logs_are_read_in_batches(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(fio_log, "KEEP_ROWS", 100)
     (large,) = read_captures(paths).files
     assert small.rows == large.rows == 6000
-    assert small.requests is not None
-    assert large.requests is not None
     order = ["complete_ns", "latency_ns"]
     a, b = small.requests.collect(), large.requests.collect()
     assert b["complete_ns"].is_sorted()
@@ -202,7 +197,6 @@ def test_iolog_2_is_spaced_by_its_waits(tmp_path: Path) -> None:
     )
     capture = read_capture(path)
     assert (capture.rows, capture.skipped) == (2, 2)
-    assert capture.requests is not None
     frame = capture.requests.collect()
     assert frame["issue_ns"].to_list() == [0, 250_000]
     assert frame["device"].unique().to_list() == ["/dev/a b"]

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from nvmesim.capture.capture import Capture
 from nvmesim.capture.registry import read_capture, read_captures
 from nvmesim.errors import CaptureError
+from tests.capture.contract import read_text
 from tests.capture.test_fio_runs import banner, section, status
 
 DATA = Path(__file__).parent / "data"
@@ -20,24 +20,16 @@ CPU_AT = {3: 5 + 2 * 41, 5: 5 + 3 * 47}
 """Fields before those of the CPU, by terse version."""
 
 
-def read(text: str, tmp_path: Path, name: str = "run.txt") -> Capture:
-    path = tmp_path / name
-    path.write_text(text, encoding="utf-8")
-    return read_capture(path)
-
-
 # unified_rw_reporting
 
 
 def test_terse_lines_with_one_block_for_all(tmp_path: Path) -> None:
     fields = TERSE.strip().split(";")
     one = ";".join([*fields[: 5 + 41], *fields[CPU_AT[3] :]])
-    (m,) = read(one + "\n", tmp_path).measurements
+    (m,) = read_text(one + "\n", tmp_path).measurements
     assert not m.ops
-    assert m.mixed is not None
     assert m.mixed.iops == float(fields[7])
     assert m.mixed.bytes == int(fields[5]) * 1024
-    assert m.mixed.clat is not None
     assert m.mixed.clat.mean_s == pytest.approx(float(fields[15]) * 1e-6)
     assert m.disk_util_pct == {fields[-9]: float(fields[-1].rstrip("%"))}
 
@@ -47,8 +39,8 @@ def test_terse_lines_with_a_further_block_for_both(version: str, tmp_path: Path)
     fields = TERSE.strip().split(";")
     trims = [*"0" * 12, *["0%=0"] * 20, *"0" * 6, "0.000000%", *"00"][:41] if version == "4" else []
     both = [version, *fields[1 : CPU_AT[3]], *trims, *fields[5:46], *fields[CPU_AT[3] :]]
-    (m,) = read(";".join(both) + "\n", tmp_path).measurements
-    (plain,) = read(TERSE, tmp_path).measurements
+    (m,) = read_text(";".join(both) + "\n", tmp_path).measurements
+    (plain,) = read_text(TERSE, tmp_path).measurements
     assert m.mixed is None
     assert m.ops == plain.ops
     assert m.disk_util_pct == plain.disk_util_pct
@@ -58,7 +50,7 @@ def test_terse_lines_with_a_further_block_for_both(version: str, tmp_path: Path)
 def test_text_with_a_further_block_for_both(tmp_path: Path) -> None:
     body = section(ops={"read": 70_000, "write": 30_000})
     block = "  mixed: IOPS=10.0k, BW=39.1MiB/s (41.0MB/s)(390.62MiB/10000msec)\n  cpu "
-    (m,) = read(body.replace("  cpu ", block), tmp_path).measurements
+    (m,) = read_text(body.replace("  cpu ", block), tmp_path).measurements
     assert m.mixed is None
     assert [m.ops[op].count for op in ("read", "write")] == [70_000, 30_000]
     assert not any("neither can be calibrated" in w for w in m.warnings)
@@ -66,7 +58,7 @@ def test_text_with_a_further_block_for_both(tmp_path: Path) -> None:
 
 def test_reads_reported_as_mixed_are_reads(tmp_path: Path) -> None:
     body = section(ops={"read": 100_000}).replace("read: IOPS", "mixed: IOPS")
-    (m,) = read(banner("job", 0, "randread", 1) + body, tmp_path).measurements
+    (m,) = read_text(banner("job", 0, "randread", 1) + body, tmp_path).measurements
     assert list(m.ops) == ["read"]
     assert m.ops["read"].bytes == 100_000 * 4096
 
@@ -78,7 +70,7 @@ def test_sizes_of_a_range_are_no_size(tmp_path: Path) -> None:
     """The mean of 4 to 16 KiB may be 8 KiB, which no request had."""
     head = banner("job", 0, "randread", 1).replace("4096B-4096B", "4096B-16.0KiB")
     body = section(ops={"read": 100_000}).replace("390.62MiB", "781.25MiB")
-    (m,) = read(head + body, tmp_path).measurements
+    (m,) = read_text(head + body, tmp_path).measurements
     assert m.conditions.block_size is None
     assert m.ops["read"].bytes == pytest.approx(100_000 * 8192, rel=1e-4)
 
@@ -87,7 +79,7 @@ def test_flushes_targets_and_signals_are_said(tmp_path: Path) -> None:
     body = section(ops={"write": 100_000}, depth=4)
     body = body.replace("total=0,100000,0,0", "total=0,100000,0,25000")
     body += "     latency   : target=2000000, window=200000, percentile=99.00%, depth=4\n"
-    capture = read(banner("job", 0, "randwrite", 32) + "fio: terminating on signal 2\n" + body,
+    capture = read_text(banner("job", 0, "randwrite", 32) + "fio: terminating on signal 2\n" + body,
                    tmp_path)  # fmt: skip
     (m,) = capture.measurements
     assert "25000 flushes (fsync) ran between the requests" in m.warnings
@@ -98,12 +90,15 @@ def test_flushes_targets_and_signals_are_said(tmp_path: Path) -> None:
 def test_jobs_that_failed_without_a_report_are_said(tmp_path: Path) -> None:
     failed = "fio: pid=0, err=2/file:filesetup.c:174, func=open, error=No such file or directory\n"
     text = banner("job", 0, "randread", 1) + "fio-3.33\n" + failed + section(ops={"read": 90_000})
-    assert "1 jobs failed (the first: open, error=No such file" in read(text, tmp_path).warnings[0]
+    assert (
+        "1 jobs failed (the first: open, error=No such file"
+        in read_text(text, tmp_path).warnings[0]
+    )
 
 
 def test_decimal_megabytes_of_kb_base_1000(tmp_path: Path) -> None:
     body = section(ops={"read": 100_000}).replace("390.62MiB", "409.60MB")
-    (m,) = read(body, tmp_path).measurements
+    (m,) = read_text(body, tmp_path).measurements
     assert m.ops["read"].bytes == 409_600_000
 
 
@@ -114,7 +109,7 @@ def test_the_sum_of_all_clients_is_no_further_run(tmp_path: Path) -> None:
     everything = section("All clients", ops={"read": 100_000}, pid=0)
     lines = "".join("<host> " + banner(name, 0, "randread", 1) for name in "ab")
     text = lines + first + second
-    capture = read(text + everything, tmp_path)
+    capture = read_text(text + everything, tmp_path)
     (m,) = capture.measurements
     assert m.ops["read"].count == 100_000
     assert (m.conditions.jobs, m.conditions.engine) == (2, "libaio")
@@ -122,13 +117,13 @@ def test_the_sum_of_all_clients_is_no_further_run(tmp_path: Path) -> None:
 
 def test_engines_without_a_drive_are_said(tmp_path: Path) -> None:
     text = banner("job", 0, "randread", 1, "null") + section(ops={"read": 100_000})
-    (m,) = read(text, tmp_path).measurements
+    (m,) = read_text(text, tmp_path).measurements
     assert "ioengine=null does no I/O: nothing of a drive was measured" in m.warnings
 
 
 def test_messages_of_fio_without_a_result(tmp_path: Path) -> None:
     with pytest.raises(CaptureError, match=r"messages of fio and no result .*unrecognized option"):
-        read("fio: unrecognized option '--iodeph=4'\n", tmp_path)
+        read_text("fio: unrecognized option '--iodeph=4'\n", tmp_path)
 
 
 # Runs of one file
@@ -147,14 +142,14 @@ def test_short_runs_appended_to_one_json_are_all_kept(tmp_path: Path) -> None:
         run["timestamp_ms"] = 1_700_000_000_000 + 1_300 * number
         runs.append(run)
     text = "\n".join(map(json.dumps, runs))
-    assert len(read(text, tmp_path, "a.json").measurements) == 3
+    assert len(read_text(text, tmp_path, "a.json").measurements) == 3
     for run in runs:
         run["jobs"][0]["job options"]["iodepth"] = "1"
-    assert len(read("\n".join(map(json.dumps, runs)), tmp_path, "b.json").measurements) == 3
+    assert len(read_text("\n".join(map(json.dumps, runs)), tmp_path, "b.json").measurements) == 3
     for number, run in enumerate(runs):
         run["jobs"][0]["elapsed"] = 2 + number
         run["jobs"][0]["read"]["runtime"] = 1001 + 1_300 * number
-    (m,) = read("\n".join(map(json.dumps, runs)), tmp_path, "c.json").measurements
+    (m,) = read_text("\n".join(map(json.dumps, runs)), tmp_path, "c.json").measurements
     assert m.ops["read"].count == 10_003
 
 
@@ -174,7 +169,7 @@ def waiting(text: str, seconds: list[int]) -> str:
 def test_jobs_that_wait_are_reported_again_and_again(tmp_path: Path) -> None:
     """With --status-interval a job of a later group appears when it begins."""
     text = banner("a", 0, "randread", 1) + banner("b", 1, "randwrite", 1) + "fio-3.33\n"
-    a, b = read(waiting(text, [10, 20, 20, 20]), tmp_path).measurements
+    a, b = read_text(waiting(text, [10, 20, 20, 20]), tmp_path).measurements
     assert (a.label, a.ops["read"].count) == ("a", 20_000)
     assert (b.label, b.ops["write"].count) == ("b", 40_000)
 
@@ -193,7 +188,7 @@ def test_json_of_jobs_that_wait_is_one_run(tmp_path: Path) -> None:
         run["timestamp"] = 1_700_000_004 + 2 * number
         run["timestamp_ms"] = 1_700_000_004_000 + 2_000 * number
         reports.append(json.dumps(run))
-    a, b = read("\n".join(reports), tmp_path).measurements
+    a, b = read_text("\n".join(reports), tmp_path).measurements
     assert (a.ops["read"].count, b.ops["read"].count) == (40_000, 40_000)
 
 
@@ -209,10 +204,10 @@ def test_what_ran_in_the_ramp_time_is_no_run(tmp_path: Path) -> None:
         run["timestamp"] = 1_700_000_002 + 2 * number
         run["timestamp_ms"] = 1_700_000_002_000 + 2_000 * number
         reports.append(json.dumps(run))
-    (m,) = read("\n".join(reports), tmp_path).measurements
+    (m,) = read_text("\n".join(reports), tmp_path).measurements
     assert m.ops["read"].count == 12_000
     texts = [section(ops={"read": n}, seconds=s) for n, s in ((9_000, 2), (4_000, 1), (12_000, 3))]
-    (m,) = read("\n".join(texts), tmp_path, "run.out").measurements
+    (m,) = read_text("\n".join(texts), tmp_path, "run.out").measurements
     assert m.ops["read"].count == 12_000
 
 
@@ -223,8 +218,8 @@ def test_terse_lines_of_jobs_that_wait_or_have_ended(tmp_path: Path) -> None:
             "=" not in line[k]) else f for k, f in enumerate(idle)]  # fmt: skip
     a, b = [*line[:2], "a", "0", *line[4:]], [*line[:2], "b", "1", *line[4:]]
     first = ";".join(a) + "\n" + ";".join(idle) + "\n"
-    capture = read(first + ";".join(a) + "\n" + ";".join(b) + "\n", tmp_path)
-    (plain,) = read(TERSE, tmp_path, "plain.txt").measurements
+    capture = read_text(first + ";".join(a) + "\n" + ";".join(b) + "\n", tmp_path)
+    (plain,) = read_text(TERSE, tmp_path, "plain.txt").measurements
     assert [m.label for m in capture.measurements] == ["a", "b"]
     assert [m.ops for m in capture.measurements] == [plain.ops, plain.ops]
 
@@ -276,11 +271,10 @@ randread: (groupid=0, jobs=1): err= 0: pid=4242
 Run status group 0 (all jobs):
    READ: io=2055.2MB, aggrb=210445KB/s, mint=10000msec, maxt=10000msec
 """
-    capture = read(text, tmp_path)
+    capture = read_text(text, tmp_path)
     (m,) = capture.measurements
     assert capture.version == "1.59"
     assert (m.ops["read"].count, m.ops["read"].bytes) == (526_110, 526_110 * 4096)
-    assert m.ops["read"].lat is not None
     assert m.ops["read"].lat.mean_s == pytest.approx(607.40e-6)
     assert "7 trims are left out" in m.warnings
     assert (m.conditions.iodepth, m.conditions.block_size) == (32, 4096)

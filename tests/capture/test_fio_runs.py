@@ -12,24 +12,12 @@ from nvmesim.calibrate.points import points_of
 from nvmesim.capture.capture import Capture
 from nvmesim.capture.readers.fio.normal_section import TRIMMED
 from nvmesim.capture.registry import read_capture, read_captures
-from nvmesim.errors import CaptureError
 from nvmesim.warning import has
+from tests.capture.contract import read_text, refused
 from tests.capture.test_fio_mailed import hard
 
 DATA = Path(__file__).parent / "data"
 TERSE = (DATA / "fio-terse" / "randrw_4k_qd4.terse_v3.txt").read_text()
-
-
-def read(text: str, tmp_path: Path) -> Capture:
-    path = tmp_path / "run.txt"
-    path.write_text(text, encoding="utf-8")
-    return read_capture(path)
-
-
-def refused(text: str, tmp_path: Path) -> str:
-    with pytest.raises(CaptureError) as caught:
-        read(text, tmp_path)
-    return str(caught.value)
 
 
 def banner(name: str, group: int, rw: str, depth: int, engine: str = "libaio") -> str:
@@ -82,7 +70,7 @@ def run(ops: dict[str, int], depth: int = 1, **more: Any) -> str:
 @pytest.mark.parametrize("blanks", [1, 2, 3, 8])
 def test_reads_are_found_behind_any_blanks(blanks: int, tmp_path: Path) -> None:
     ops = {"read": 100_000, "write": 50_000}
-    (m,) = read(run(ops, blanks=blanks), tmp_path).measurements
+    (m,) = read_text(run(ops, blanks=blanks), tmp_path).measurements
     assert {op: r.count for op, r in m.ops.items()} == ops
     assert m.ops["read"].iops == 10_000
     assert m.ops["read"].bytes == 100_000 * 4096
@@ -107,7 +95,7 @@ def test_counts_that_are_not_the_printed_rate_are_refused(tmp_path: Path) -> Non
 
 def test_runs_pasted_one_after_the_other_are_not_summed(tmp_path: Path) -> None:
     runs = [{"read": 130_000}, {"read": 140_000}, {"read": 150_000}]
-    capture = read("".join(run(ops, pid=7) for ops in runs), tmp_path)
+    capture = read_text("".join(run(ops, pid=7) for ops in runs), tmp_path)
     assert [m.ops["read"].count for m in capture.measurements] == [130_000, 140_000, 150_000]
     assert [m.label for m in capture.measurements] == ["job (run 1)", "job (run 2)", "job (run 3)"]
     assert any("3 runs stand in this file" in w for w in capture.warnings)
@@ -115,7 +103,7 @@ def test_runs_pasted_one_after_the_other_are_not_summed(tmp_path: Path) -> None:
 
 def test_runs_with_contradicting_options_keep_their_own(tmp_path: Path) -> None:
     one, two = run({"read": 100_000}, depth=1), run({"write": 90_000}, depth=16)
-    first, second = read(one + two, tmp_path).measurements
+    first, second = read_text(one + two, tmp_path).measurements
     assert (first.conditions.read_fraction, first.conditions.iodepth) == (1.0, 1)
     assert (second.conditions.read_fraction, second.conditions.iodepth) == (0.0, 16)
 
@@ -124,9 +112,9 @@ def test_reports_alone_are_told_apart_by_their_dates(tmp_path: Path) -> None:
     ops = {"read": 100_000}
     later = "Tue Aug 18 11:29:42 2020"
     apart = section(ops=ops, pid=1) + section(ops=ops, pid=2, date=later)
-    assert len(read(apart, tmp_path).measurements) == 2
+    assert len(read_text(apart, tmp_path).measurements) == 2
     together = section(ops=ops, pid=1) + section(ops=ops, pid=2)
-    (m,) = read(together, tmp_path).measurements
+    (m,) = read_text(together, tmp_path).measurements
     assert m.ops["read"].count == 200_000
 
 
@@ -135,7 +123,7 @@ def test_targets_of_the_commands_name_the_runs(tmp_path: Path) -> None:
         f"$ fio --name=job --direct=1 --filename=/dev/sd{drive}\n" + run({"read": count})
         for drive, count in (("b", 100_000), ("c", 50_000))
     )
-    capture = read(text, tmp_path)
+    capture = read_text(text, tmp_path)
     assert [m.label for m in capture.measurements] == ["job (/dev/sdb)", "job (/dev/sdc)"]
     assert [m.conditions.targets for m in capture.measurements] == [1, 1]
     assert all(m.conditions.direct for m in capture.measurements)
@@ -145,7 +133,7 @@ def test_reports_of_status_interval_are_one_run(tmp_path: Path) -> None:
     start = banner("job", 0, "randread", 1) + "fio-3.7\nStarting 1 process\n\n"
     ops = [{"read": count} for count in (50_000, 100_000)]
     early = section(ops=ops[0], seconds=5) + status(0, ops[0])
-    capture = read(start + early + section(ops=ops[1]) + status(0, ops[1]), tmp_path)
+    capture = read_text(start + early + section(ops=ops[1]) + status(0, ops[1]), tmp_path)
     (m,) = capture.measurements
     assert m.ops["read"].count == 100_000
 
@@ -153,17 +141,17 @@ def test_reports_of_status_interval_are_one_run(tmp_path: Path) -> None:
 def test_a_cut_run_leaves_the_others(tmp_path: Path) -> None:
     whole = run({"read": 100_000})
     cut = run({"read": 90_000}).partition("  cpu  ")[0]
-    capture = read(whole * 5 + cut, tmp_path)
+    capture = read_text(whole * 5 + cut, tmp_path)
     assert [m.ops["read"].count for m in capture.measurements] == [100_000] * 5 + [90_000]
     assert has(capture.warnings, TRIMMED)
-    capture = read(whole * 5 + cut.partition(", BW=")[0], tmp_path)
+    capture = read_text(whole * 5 + cut.partition(", BW=")[0], tmp_path)
     assert len(capture.measurements) == 5
     assert any("left out: the report of job 'job' is not whole" in w for w in capture.warnings)
 
 
 def test_runs_without_a_report_are_counted(tmp_path: Path) -> None:
     stopped = banner("job", 0, "randread", 4) + "fio-3.7\nStarting 1 process\n^C\n"
-    capture = read(stopped * 2 + run({"read": 100_000}), tmp_path)
+    capture = read_text(stopped * 2 + run({"read": 100_000}), tmp_path)
     assert len(capture.measurements) == 1
     assert "2 runs ended without a report" in capture.warnings
 
@@ -188,7 +176,7 @@ Run status group 0 (all jobs):
 
 
 def test_text_of_fio_1(tmp_path: Path) -> None:
-    (m,) = read(FIO_1, tmp_path).measurements
+    (m,) = read_text(FIO_1, tmp_path).measurements
     result = m.ops["read"]
     assert (result.count, result.bytes) == (204_800, 800 << 20)
     assert result.iops == pytest.approx(204_800 / 300)
@@ -202,7 +190,7 @@ def test_text_of_fio_1(tmp_path: Path) -> None:
 
 def test_latencies_longer_than_the_run_are_left_out(tmp_path: Path) -> None:
     text = run({"read": 100_000}).replace("avg=100.00", "avg=800000.00").replace("usec", "msec")
-    (m,) = read(text, tmp_path).measurements
+    (m,) = read_text(text, tmp_path).measurements
     assert m.ops["read"].lat is None
     assert m.ops["read"].iops == 10_000
     assert any("a mean of 800 s is longer than its run of 10 s" in w for w in m.warnings)
@@ -217,7 +205,7 @@ def test_more_in_flight_than_the_depth_is_refused(tmp_path: Path) -> None:
 
 def test_a_load_less_deep_than_asked_is_said(tmp_path: Path) -> None:
     text = run({"read": 100_000}, depth=8).replace("avg=800.00", "avg=300.00")
-    (m,) = read(text, tmp_path).measurements
+    (m,) = read_text(text, tmp_path).measurements
     assert any("make 3 requests in flight, jobs times depth are 8" in w for w in m.warnings)
 
 
@@ -264,9 +252,8 @@ def test_polled_runs_are_not_bound_by_the_cpu(
     engine: str, cpu: str, polled: bool, tmp_path: Path
 ) -> None:
     text = run({"read": 100_000}, cpu=cpu).replace("ioengine=libaio", f"ioengine={engine}")
-    capture = read(text, tmp_path)
+    capture = read_text(text, tmp_path)
     (m,) = capture.measurements
-    assert m.cpu is not None
     assert m.cpu.polled == polled
     assert any("polled" in w for w in m.warnings) == polled
     assert any("CPU-bound" in w for w in m.warnings) == (not polled and "80.00%" in cpu)
@@ -280,24 +267,24 @@ def test_polled_runs_are_not_bound_by_the_cpu(
 
 def test_terse_behind_progress_text_on_its_line(tmp_path: Path) -> None:
     text = "Jobs: 1 (f=1): [r(1)][55.3%][r=2178KiB/s][eta 04" + TERSE.removesuffix("\n")
-    plain = read(TERSE, tmp_path).measurements
-    assert read(text, tmp_path).measurements == plain
+    plain = read_text(TERSE, tmp_path).measurements
+    assert read_text(text, tmp_path).measurements == plain
     bar = "\r".join(f"Jobs: 1 (f=1): [r(1)][{n}.0%]" for n in range(9))
-    assert read(f"{bar}\r{TERSE}", tmp_path).measurements == plain
+    assert read_text(f"{bar}\r{TERSE}", tmp_path).measurements == plain
 
 
 @pytest.mark.parametrize("width", [60, 72, 77, 80, 132])
 def test_terse_lines_that_were_wrapped(width: int, tmp_path: Path) -> None:
     for path in (DATA / "fio-terse").glob("*.txt"):
         wrapped = hard(width)(path.read_text())
-        assert read(wrapped, tmp_path).measurements == read_capture(path).measurements
+        assert read_text(wrapped, tmp_path).measurements == read_capture(path).measurements
 
 
 def test_terse_lines_of_two_runs_are_not_summed(tmp_path: Path) -> None:
     fields = TERSE.strip().split(";")
     fields[-1] = "12.34%"  # the drives' figures are those of the run
     fields[8] = str(int(fields[8]) + 1)  # a line that is the same again is a job that has ended
-    capture = read(TERSE + ";".join(fields) + "\n", tmp_path)
+    capture = read_text(TERSE + ";".join(fields) + "\n", tmp_path)
     assert len(capture.measurements) == 2
     first, second = (m.ops["read"].iops for m in capture.measurements)
     assert first == second
@@ -305,7 +292,7 @@ def test_terse_lines_of_two_runs_are_not_summed(tmp_path: Path) -> None:
 
 
 def test_a_cut_terse_line_leaves_the_others(tmp_path: Path) -> None:
-    capture = read(TERSE + TERSE[:500] + "\n", tmp_path)
+    capture = read_text(TERSE + TERSE[:500] + "\n", tmp_path)
     assert len(capture.measurements) == 1
     assert any("line 2 ends after" in w for w in capture.warnings)
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from nvmesim.capture.capture import Measurement
 from nvmesim.capture.registry import read_capture
 from nvmesim.errors import CaptureError
+from tests.capture.contract import only
 
 DATA = Path(__file__).parent / "data"
 BOTH = DATA / "fio-json" / "randread_4k_qd4.json_normal_terse.txt.gz"
@@ -19,11 +19,6 @@ PRINTED_S = 1e-6
 
 def both_text() -> str:
     return gzip.decompress(BOTH.read_bytes()).decode()
-
-
-def only(path: Path) -> Measurement:
-    (measurement,) = read_capture(path).measurements
-    return measurement
 
 
 def without_json(text: str, tmp_path: Path, name: str) -> Path:
@@ -41,33 +36,23 @@ def test_normal_says_what_json_says(tmp_path: Path) -> None:
     a, b = json.ops["read"], text.ops["read"]
     assert (a.count, a.bytes) == (b.count, b.bytes)
     assert b.iops == pytest.approx(a.iops, rel=1e-6)
-    assert a.clat is not None
-    assert b.clat is not None
     assert b.clat.mean_s == pytest.approx(a.clat.mean_s, rel=1e-3)
     assert b.clat.percentiles_s == pytest.approx(dict(a.clat.percentiles_s), abs=PRINTED_S)
-    assert a.lat is not None
-    assert b.lat is not None
     assert b.lat.mean_s == pytest.approx(a.lat.mean_s, rel=1e-3)
     for key in ("read_fraction", "access", "block_size", "jobs", "iodepth", "engine"):
         assert getattr(text.conditions, key) == getattr(json.conditions, key)
     assert text.conditions.direct is None
-    assert json.cpu is not None
-    assert text.cpu is not None
     assert text.cpu.total_pct == pytest.approx(json.cpu.total_pct, rel=1e-3)
 
 
 @pytest.mark.parametrize("name", ["v2", "v3", "v5"])
 def test_terse_versions(name: str) -> None:
     capture = read_capture(DATA / "fio-terse" / f"randrw_4k_qd4.terse_{name}.txt")
-    assert capture.version is not None
     assert capture.version.endswith(f"terse {name[1]}" + ")" * (name != "v2"))
     (m,) = capture.measurements
     assert m.conditions.read_fraction == pytest.approx(0.7, abs=0.01)
     assert m.conditions.block_size == 4096
     for op in m.ops.values():
-        assert op.clat is not None
-        assert op.lat is not None
-        assert op.slat is not None
         assert op.lat.mean_s == pytest.approx(
             (op.clat.mean_s or 0) + (op.slat.mean_s or 0), rel=0.01
         )
@@ -132,7 +117,6 @@ def test_normal_output_of_fio_2(tmp_path: Path) -> None:
     assert any("iodepth=4 was asked, but 100 %" in w for w in m.warnings)
     assert (read.count, read.bytes) == (80891, 80891 * 16384)
     assert read.iops == pytest.approx(8086.67, abs=0.01)
-    assert read.clat is not None
     assert read.clat.mean_s == pytest.approx(238.36e-6)
     assert read.clat.percentiles_s[99.0] == pytest.approx(1352e-6)
 

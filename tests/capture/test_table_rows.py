@@ -193,7 +193,6 @@ def sample(name: str) -> str:
 
 def table_of(path: Path) -> tuple[pl.DataFrame, int, tuple[str, ...]]:
     capture = read_capture(path)
-    assert capture.requests is not None
     return capture.requests.collect(), capture.skipped, capture.warnings
 
 

@@ -172,7 +172,6 @@ ALL = pytest.mark.parametrize("name", FORMS)
 
 def table(capture: Capture) -> pl.DataFrame:
     """The requests in order of their offsets, without what a damaged line next to them changes."""
-    assert capture.requests is not None
     return capture.requests.collect().sort("offset").drop("depth", "device")
 
 

@@ -9,23 +9,13 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from nvmesim.capture.capture import Capture
 from nvmesim.capture.registry import read_capture
 from nvmesim.capture.text import Source
 from tests.capture import composed
+from tests.capture.contract import table, written
 from tests.capture.test_fio_json import group
 
 DATA = Path(__file__).parent / "data"
-
-
-def written(path: Path, data: str | bytes) -> Path:
-    path.write_bytes(data.encode() if isinstance(data, str) else data)
-    return path
-
-
-def requests(capture: Capture) -> pl.DataFrame:
-    assert capture.requests is not None
-    return capture.requests.collect()
 
 
 # fio
@@ -64,7 +54,6 @@ def test_the_iops_series_of_diskspd(tmp_path: Path) -> None:
     capture = read_capture(
         written(tmp_path / "d.xml", text.replace("<Thread>", series + "<Thread>", 1))
     )
-    assert capture.series is not None
     reads = capture.series.filter(pl.col("op") == "read")
     rates = reads.filter(pl.col("kind") == "iops")
     assert rates["time_s"].to_list() == [1.0, 2.0, 3.0]
@@ -84,9 +73,9 @@ def test_ascii_traces_say_how_their_last_column_was_taken(tmp_path: Path) -> Non
         "read": 10,
         "write": 10,
     }
-    assert requests(capture)["op"].to_list()[:2] == ["write", "read"]
+    assert table(capture)["op"].to_list()[:2] == ["write", "read"]
     assert "1 reads, 0 writes" in capture.warnings[0]
-    assert requests(capture)["issue_ns"].to_list()[:3] == [0, 1_000_000, 2_000_000]
+    assert table(capture)["issue_ns"].to_list()[:3] == [0, 1_000_000, 2_000_000]
 
 
 def test_trace_cmd_pads_behind_the_event(tmp_path: Path) -> None:
@@ -99,29 +88,20 @@ def test_trace_cmd_pads_behind_the_event(tmp_path: Path) -> None:
         "   fio-538   [001] 157.893000: block_rq_issue:       259,0 R 4096 () 316",
     ]
     capture = read_capture(written(tmp_path / "t.txt", "\n".join(lines) + "\n"))
-    assert requests(capture)["latency_ns"].to_list() == [88_000]
+    assert table(capture)["latency_ns"].to_list() == [88_000]
     assert capture.skipped == 1
     assert any("17 events lost" in warning for warning in capture.warnings)
 
 
 def test_biosnoop_columns_follow_the_header(tmp_path: Path) -> None:
-    text = composed.biosnoop(20).replace("BYTES ", "BYTES  PATTERN")
-    lines = text.splitlines()
-    rows = [
-        f"{line[: line.rstrip().rfind(' ')]} RANDOM {line.split()[-1]}" if i else line
-        for i, line in enumerate(lines)
-    ]
     plain = read_capture(written(tmp_path / "a.txt", composed.biosnoop(20, queue=False)))
-    text = "\n".join(
-        line.replace(" BYTES ", " BYTES PATTERN ") if i == 0 else line
-        for i, line in enumerate(rows)
-    )
-    text = "\n".join([composed.biosnoop(20).splitlines()[0].replace("QUE(ms)", "PATTERN")]) + "\n"
-    for row in composed.biosnoop(20).splitlines()[1:]:
-        cells = row.rsplit(maxsplit=2)
-        text += f"{cells[0]} RANDOM {cells[2]}\n"
+    header, *rows = composed.biosnoop(20).splitlines()
+    text = header.replace("QUE(ms)", "PATTERN") + "\n"
+    for row in rows:
+        first, _, latency = row.rsplit(maxsplit=2)
+        text += f"{first} RANDOM {latency}\n"
     other = read_capture(written(tmp_path / "b.txt", text))
-    assert requests(other).equals(requests(plain))
+    assert table(other).equals(table(plain))
 
 
 def test_quoted_cells_are_read(tmp_path: Path) -> None:
@@ -130,7 +110,7 @@ def test_quoted_cells_are_read(tmp_path: Path) -> None:
     plain = read_capture(written(tmp_path / "t", text))
     # Quotes around what must be a number everywhere would be no MSR trace to the sniffer.
     other = read_capture(written(tmp_path / "o", text[: text.index("\n") + 1] + "".join(lines[1:])))
-    assert requests(other).equals(requests(plain))
+    assert table(other).equals(table(plain))
 
 
 OLD_IOSTAT = """Linux 3.10.0 (host) \t01/07/2024 \t_x86_64_\t(4 CPU)
@@ -180,5 +160,4 @@ def test_iostat_of_every_version(tmp_path: Path, head: str, row: str) -> None:
         assert (read.bytes_per_s, write.bytes_per_s) == (409600.0, 204800.0)
         assert measurement.disk_util_pct == {"sda": 30.0}
         assert measurement.conditions.depth_mean == 0.3
-        assert read.clat is not None
         assert read.clat.mean_s == pytest.approx(0.002)

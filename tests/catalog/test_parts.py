@@ -20,8 +20,6 @@ def script() -> ModuleType:
     spec = importlib.util.spec_from_file_location(
         "generate_parts", ROOT / "calibration" / "parts" / "generate.py"
     )
-    assert spec is not None
-    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

@@ -260,17 +260,19 @@ def test_what_is_planted_would_run(case: Case) -> None:
     assert case.mark.exists()
 
 
-def test_a_cache_home_that_all_can_write(case: Case) -> None:
-    home = case.folder("home", mode=0o777)
-    case.plant(case.folder("home", "nvmesim", mode=0o755))
-    case.assert_unharmed(case.run({"XDG_CACHE_HOME": str(home)}), "can be written by others")
-
-
-def test_a_folder_on_the_way_that_all_can_rename(case: Case) -> None:
-    case.folder("open", mode=0o777)
-    home = case.folder("open", "home", mode=0o700)
-    case.plant(case.folder("open", "home", "nvmesim", mode=0o700))
-    case.assert_unharmed(case.run({"XDG_CACHE_HOME": str(home)}), "can be written by others")
+@pytest.mark.parametrize(
+    "folders",
+    [
+        {"home": 0o777, "home/nvmesim": 0o755},
+        {"open": 0o777, "open/home": 0o700, "open/home/nvmesim": 0o700},  # it could be renamed
+    ],
+)
+def test_a_folder_that_all_can_write(case: Case, folders: dict[str, int]) -> None:
+    for name, mode in folders.items():
+        made = case.folder(*name.split("/"), mode=mode)
+    case.plant(made)
+    done = case.run({"XDG_CACHE_HOME": str(made.parent)})
+    case.assert_unharmed(done, "can be written by others")
 
 
 def test_a_sticky_folder_on_the_way_is_no_harm(case: Case) -> None:
@@ -348,15 +350,12 @@ def test_a_pipe_in_place_of_the_file(case: Case) -> None:
 # -- caches are never needed -----------------------------------------------------------------------
 
 
-def test_a_cache_home_that_cannot_be_written(case: Case) -> None:
+@pytest.mark.parametrize("variable", ["XDG_CACHE_HOME", "HOME"])
+def test_a_home_that_cannot_be_written(case: Case, variable: str) -> None:
     file = case.base / "file"
     file.write_text("no folder")
-    case.assert_unharmed(case.run({"XDG_CACHE_HOME": str(file)}), "is not kept")
-
-
-def test_a_home_that_is_read_only(case: Case) -> None:
-    home = case.folder("home", mode=0o500)
-    case.assert_unharmed(case.run({"HOME": str(home)}), "is not kept")
+    home = file if variable == "XDG_CACHE_HOME" else case.folder("home", mode=0o500)
+    case.assert_unharmed(case.run({variable: str(home)}), "is not kept")
 
 
 def test_a_disk_that_is_full(case: Case) -> None:

@@ -15,11 +15,11 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from nvmesim.capture.capture import REQUEST_SCHEMA, Capture, lazy_table
+from nvmesim.capture.capture import OPS, REQUEST_SCHEMA, Capture, lazy_table
 from nvmesim.capture.lines import Notes
 from nvmesim.capture.requests import pairing_kernel as kernel
 from nvmesim.capture.requests.codes_kernel import UNKNOWN_TIME
-from nvmesim.capture.requests.tally import OPS, Tally
+from nvmesim.capture.requests.tally import Tally
 from nvmesim.capture.text import Source
 
 KEEP_ROWS: Final = 2_000_000

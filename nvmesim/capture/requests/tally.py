@@ -6,14 +6,14 @@ from typing import Final, Literal
 
 import numpy as np
 
-from nvmesim.capture.capture import Conditions, Latency, Measurement, Op, OpResult
+from nvmesim.capture.capture import OPS, Conditions, Latency, Measurement, OpResult
 from nvmesim.capture.caveats import FEWEST
+from nvmesim.capture.histogram import percentiles_of_bins
 from nvmesim.capture.requests import tally_kernel as kernel
 from nvmesim.capture.requests.codes_kernel import UNKNOWN_TIME
 from nvmesim.capture.requests.pairing_kernel import OUT_COMPLETE, OUT_DEVICE
 
 PERCENTILES: Final = (1.0, 5.0, 10.0, 25.0, 50.0, 75.0, 90.0, 95.0, 99.0, 99.9, 99.99, 99.999)
-OPS: Final[tuple[Op, ...]] = ("read", "write")
 N_OPS: Final = len(OPS) + 1
 SEQUENTIAL_SHARE: Final = 0.9
 RANDOM_SHARE: Final = 0.1
@@ -124,17 +124,15 @@ class Tally:
         counts = self._bins[group][used]
         low, high = int(sums[kernel.SHORTEST]), int(sums[kernel.LONGEST])
         middles = np.clip(bin_middle_ns(used), low, high)
-        reached = np.cumsum(counts)
-        ranks = np.ceil(np.array(PERCENTILES) / 100 * reached[-1] - 1e-9)  # nearest rank
-        values = middles[np.searchsorted(reached, np.maximum(ranks, 1))] * S_PER_NS
+        values = middles * S_PER_NS
         return Latency(
             count=timed,
             mean_s=mean * S_PER_NS,
             min_s=low * S_PER_NS,
             max_s=high * S_PER_NS,
             stddev_s=variance**0.5 * S_PER_NS,
-            percentiles_s=dict(zip(PERCENTILES, values.tolist(), strict=True)),
-            bin_s=middles * S_PER_NS,
+            percentiles_s=percentiles_of_bins(values, counts, PERCENTILES),
+            bin_s=values,
             bin_count=counts,
         )
 

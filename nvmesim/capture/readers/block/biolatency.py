@@ -17,6 +17,7 @@ from typing import Any, Final
 import numpy as np
 
 from nvmesim.capture.capture import Capture, Conditions, Latency, Measurement, OpResult
+from nvmesim.capture.histogram import percentiles_of_bins
 from nvmesim.capture.readers.reports.common import results
 from nvmesim.capture.text import Head, Source
 
@@ -205,12 +206,10 @@ def _measurement(histogram: _Histogram) -> Measurement:
     counts = np.array([n for _, _, n in bins], np.int64)
     middles = np.array([(low * high) ** 0.5 or high / 2 for low, high, _ in bins])
     total = int(counts.sum())
-    reached = np.cumsum(counts)
-    at = np.searchsorted(reached, np.ceil(np.array(PERCENTILES) / 100 * total - 1e-9))
     latency = Latency(
         count=total,
         mean_s=histogram.mean_s,
-        percentiles_s={p: float(middles[i]) for p, i in zip(PERCENTILES, at, strict=True)},
+        percentiles_s=percentiles_of_bins(middles, counts, PERCENTILES),
         bin_s=middles,
         bin_count=counts,
     )

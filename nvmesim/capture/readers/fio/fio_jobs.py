@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final, TypeVar
 
-from nvmesim.capture.capture import Conditions, CpuUse, Measurement, Op, OpResult
+from nvmesim.capture.capture import OPS, Conditions, CpuUse, Measurement, Op, OpResult
 from nvmesim.capture.caveats import CPU_BOUND_PCT, LITTLE, with_caveats
 from nvmesim.capture.histogram import merge_latencies
 from nvmesim.capture.text import Source, shown
@@ -23,7 +23,6 @@ from nvmesim.errors import CaptureError
 from nvmesim.scenario.loads.fio_options import FioOptions
 from nvmesim.warning import Warning
 
-OPS: Final[tuple[Op, ...]] = ("read", "write")
 ALL_CLIENTS: Final = "All clients"
 """Name under which fio sums the jobs of its clients, which stand by themselves, too."""
 INTERRUPTED: Final = "terminating on signal"

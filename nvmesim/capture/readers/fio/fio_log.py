@@ -19,6 +19,7 @@ import numpy as np
 import polars as pl
 
 from nvmesim.capture.capture import (
+    OPS,
     REQUEST_SCHEMA,
     Capture,
     Conditions,
@@ -29,7 +30,7 @@ from nvmesim.capture.capture import (
 )
 from nvmesim.capture.caveats import with_caveats
 from nvmesim.capture.lines import Notes
-from nvmesim.capture.readers.fio.fio_jobs import OPS, FioJob, conditions_of, groups
+from nvmesim.capture.readers.fio.fio_jobs import FioJob, conditions_of, groups
 from nvmesim.capture.readers.fio.log_rows import (
     ROW,
     LogLayout,

@@ -13,6 +13,7 @@ from typing import Final
 import polars as pl
 
 from nvmesim.capture.capture import (
+    OPS,
     REQUEST_SCHEMA,
     Capture,
     Conditions,
@@ -22,7 +23,6 @@ from nvmesim.capture.capture import (
     lazy_table,
 )
 from nvmesim.capture.lines import Notes, line_frames
-from nvmesim.capture.readers.fio.fio_jobs import OPS
 from nvmesim.capture.text import Head, Source
 
 _HEADER: Final = re.compile(r"\s*fio version ([23]) iolog\s*")

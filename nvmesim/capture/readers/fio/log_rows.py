@@ -16,7 +16,7 @@ from typing import Final
 
 import numpy as np
 
-from nvmesim.capture.capture import Latency, OpResult
+from nvmesim.capture.capture import OPS, Latency, OpResult
 from nvmesim.capture.fields import MAX_LATENCY_S
 from nvmesim.capture.histogram import (
     FIO_PERCENTILES,
@@ -25,7 +25,6 @@ from nvmesim.capture.histogram import (
     percentiles_of_bins,
 )
 from nvmesim.capture.lines import Notes
-from nvmesim.capture.readers.fio.fio_jobs import OPS
 from nvmesim.capture.readers.table_rows import (
     INTEGER,
     ColumnNames,

@@ -13,12 +13,11 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Final
 
-from nvmesim.capture.capture import Capture, Measurement, OpResult
+from nvmesim.capture.capture import OPS, Capture, Measurement, OpResult
 from nvmesim.capture.fields import checked
 from nvmesim.capture.readers.fio.fio_jobs import (
     ALL_CLIENTS,
     INTERRUPTED,
-    OPS,
     FioJob,
     measure_groups,
     reason,

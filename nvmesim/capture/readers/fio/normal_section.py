@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from nvmesim.capture.capture import Latency, OpResult
+from nvmesim.capture.capture import OPS, Latency, OpResult
 from nvmesim.capture.fields import MAX_LATENCY_S, MAX_RATE, checked
-from nvmesim.capture.readers.fio.fio_jobs import OPS, FioJob, one_size
+from nvmesim.capture.readers.fio.fio_jobs import FioJob, one_size
 from nvmesim.capture.readers.fio.normal_lines import Line
 from nvmesim.capture.text import Source, shown
 from nvmesim.scenario.loads.fio_options import FioOptions

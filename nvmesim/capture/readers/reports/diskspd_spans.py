@@ -17,7 +17,6 @@ from typing import Any, Final
 
 from nvmesim.capture.capture import (
     Access,
-    Capture,
     Conditions,
     CpuUse,
     Latency,
@@ -26,9 +25,7 @@ from nvmesim.capture.capture import (
     OpResult,
 )
 from nvmesim.capture.readers.reports.common import LONGEST_MS, MOST, S_PER_MS
-from nvmesim.capture.text import Source
 
-OPS: Final[tuple[Op, ...]] = ("read", "write")
 SHORTEST_S: Final = 0.001
 """Test times are printed in hundredths; a shorter one makes rates without end."""
 BUSY_PCT: Final = 95.0
@@ -263,29 +260,13 @@ def _cpu(span: TimeSpan) -> CpuUse | None:
     )
 
 
-def results_capture(
-    source: Source, format_name: str, version: str | None, found: Sequence[Measurement],
-    warnings: Sequence[str],
-) -> Capture:  # fmt: skip
-    """The capture of the results *found*; CaptureError if there is none.
-
-    Where several runs of a file have the same label, it gets the number of its run.
-    """
-    if not found:
-        reason = f" ({'; '.join(warnings)})" if warnings else ""
-        raise source.error(f"has no whole result of DiskSpd{reason}", "repeat the run")
+def numbered(found: Sequence[Measurement]) -> list[Measurement]:
+    """Return *found*; where several runs of a file have the same label, it gets their number."""
     labels = Counter(measurement.label for measurement in found)
     runs: Counter[str] = Counter()
-    numbered = []
+    out = []
     for m in found:
         runs[m.label] += 1
         label = f"{m.label} (run {runs[m.label]})" if labels[m.label] > 1 else m.label
-        numbered.append(replace(m, label=label))
-    return Capture(
-        file=source.path,
-        format=format_name,
-        version=version,
-        measurements=tuple(numbered),
-        rows=len(found),
-        warnings=tuple(warnings),
-    )
+        out.append(replace(m, label=label))
+    return out

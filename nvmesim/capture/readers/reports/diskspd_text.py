@@ -10,16 +10,15 @@ import re
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from nvmesim.capture.capture import Capture, Measurement, Op
-from nvmesim.capture.readers.reports.common import number, whole
+from nvmesim.capture.capture import OPS, Capture, Measurement, Op
+from nvmesim.capture.readers.reports.common import number, results, whole
 from nvmesim.capture.readers.reports.diskspd_spans import (
-    OPS,
     DiskspdCounts,
     DiskspdTarget,
     TimeSpan,
     checked_table,
     measurements,
-    results_capture,
+    numbered,
 )
 from nvmesim.capture.text import Head, Source, shown
 from nvmesim.errors import CaptureError, ScenarioError
@@ -86,7 +85,7 @@ def read(source: Source) -> Capture:
             found += measurements(run.span, parse.version)
         else:
             parse.warnings.append(f"{run.span.label}: its tables are cut (left out)")
-    return results_capture(source, FORMAT, parse.version, found, parse.warnings)
+    return results(source, FORMAT, numbered(found), parse.warnings, version=parse.version)
 
 
 def _unwrapped(lines: list[str]) -> list[str]:

@@ -14,16 +14,22 @@ from typing import Final
 
 import polars as pl
 
-from nvmesim.capture.capture import REQUEST_SCHEMA, Capture, Measurement
+from nvmesim.capture.capture import OPS, REQUEST_SCHEMA, Capture, Measurement
 from nvmesim.capture.fields import parsed_xml
-from nvmesim.capture.readers.reports.common import LONGEST_MS, MOST, S_PER_MS, number, whole
+from nvmesim.capture.readers.reports.common import (
+    LONGEST_MS,
+    MOST,
+    S_PER_MS,
+    number,
+    results,
+    whole,
+)
 from nvmesim.capture.readers.reports.diskspd_spans import (
-    OPS,
     DiskspdTarget,
     TimeSpan,
     checked_table,
     measurements,
-    results_capture,
+    numbered,
 )
 from nvmesim.capture.text import Head, Source, shown
 
@@ -70,7 +76,7 @@ def read(source: Source) -> Capture:
         series += [
             table for e in root.findall("TimeSpan") if (table := _iops_series(e)) is not None
         ]
-    capture = results_capture(source, FORMAT, version, found, warnings)
+    capture = results(source, FORMAT, numbered(found), warnings, version=version)
     return replace(capture, series=series[0] if len(series) == 1 else None)
 
 

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from typing import Final
 
-from nvmesim.capture.capture import Conditions, Latency, Measurement, Op, OpResult
+from nvmesim.capture.capture import OPS, Conditions, Latency, Measurement, Op, OpResult
 from nvmesim.capture.fields import checked
 from nvmesim.capture.readers.reports.common import (
     MIB,
@@ -201,7 +201,6 @@ _CLOCK: Final = re.compile(r"(\d\d):(\d\d):(\d\d(?:\.\d{1,3})?)")
 _RAW: Final = ("i/o rate", "MB/sec 1024**2", "bytes i/o", "read pct", "resp time")
 RESIDUE: Final = 1e-9
 """Part of all requests that is no more than the rounding of a difference."""
-OPS: Final[tuple[Op, ...]] = ("read", "write")
 Row = dict[str, str]
 
 

@@ -62,8 +62,6 @@ def read(source: Source) -> Capture:
     if parse.is_open:
         parse.runs[-1].whole = False
     measured = [m for run in parse.runs if (m := _measurement(run, parse.specs)) is not None]
-    if not measured:
-        raise source.error("has no whole result of Iometer", "save the results again")
     skipped = parse.skipped + cut + len(parse.runs) - len(measured)
     warnings = [f"{cut} cut line left out"] if cut else []
     return results(source, FORMAT, measured, warnings, version=parse.version, skipped=skipped)
