@@ -10,7 +10,7 @@ import math
 import threading
 from collections import deque
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -210,10 +210,7 @@ def with_bitmaps(scenario: ResolvedScenario, lowered: Lowered) -> tuple[Resolved
         return scenario, lowered
 
     def dirty(shares: dict[int, float]) -> ResolvedScenario:
-        volumes = (
-            replace(v, first_dirty=shares.get(v.index, v.first_dirty)) for v in scenario.volumes
-        )
-        return replace(scenario, volumes=tuple(volumes))
+        return _with_each(scenario, {i: {"first_dirty": share} for i, share in shares.items()})
 
     before = scenario.volumes
     scenario = dirty(dict.fromkeys(writers, 1.0))  # as after a quiet hour: all is clean
@@ -225,6 +222,12 @@ def with_bitmaps(scenario: ResolvedScenario, lowered: Lowered) -> tuple[Resolved
         if all(_is_settled(scenario.volumes[i], before[i].first_dirty) for i in writers):
             break
     return scenario, lowered
+
+
+def _with_each(scenario: ResolvedScenario, changes: dict[int, dict[str, Any]]) -> ResolvedScenario:
+    """*scenario* with volumes, by their number, changed."""
+    volumes = (replace(v, **changes.get(v.index, {})) for v in scenario.volumes)
+    return replace(scenario, volumes=tuple(volumes))
 
 
 def _is_settled(volume: Volume, before: float) -> bool:
@@ -290,11 +293,8 @@ def with_rebuilds(scenario: ResolvedScenario, lowered: Lowered) -> tuple[Resolve
         return scenario, lowered
 
     def paced(waits: dict[int, bool]) -> ResolvedScenario:
-        return replace(scenario, volumes=tuple(
-            replace(v, rebuild_pace="waiting" if waits[v.index] else "forced")
-            if v.index in waits else v
-            for v in scenario.volumes
-        ))  # fmt: skip
+        paces = {i: {"rebuild_pace": "waiting" if w else "forced"} for i, w in waits.items()}
+        return _with_each(scenario, paces)
 
     waiting = paced(dict.fromkeys(raised, True))
     trial = lower(waiting)

@@ -81,9 +81,16 @@ class Prepared:
             kept.add(part)
             look = (i - least) % 8 == 0
             enough = i >= least or (is_known is not None and is_known(kept))
-            if look and enough and _is_settled(kept, self.load):
+            if look and enough and self._is_settled(kept):
                 break
         return kept
+
+    def _is_settled(self, kept: Collector) -> bool:
+        """True if write buffers have settled, and the warm-up is over; at once without any."""
+        if not self.load.buffers.size:
+            return True
+        cut, warm = kept.warmup()
+        return warm and drifting(kept.window(cut), self.load) == 0
 
 
 def prepare(
@@ -146,11 +153,3 @@ def engine_factory(engine: str | EngineFactory) -> EngineFactory:
 
         return ReferenceEngine
     raise InputError(f"engine {engine!r} is unknown; {nearest(engine, ('compiled', 'simpy'))}")
-
-
-def _is_settled(kept: Collector, load: RunLoad) -> bool:
-    """True if write buffers have settled, and the warm-up is over; at once without any buffer."""
-    if not load.buffers.size:
-        return True
-    cut, warm = kept.warmup()
-    return warm and drifting(kept.window(cut), load) == 0

@@ -54,16 +54,9 @@ def study(
     With *of_load* only what the load meets: None if each of its requests is served by one member,
     and no larger sizes or other numbers of members where no request is larger than a chunk.
     """
-    found = next(
-        (
-            (scenario.volumes[target.index], group)
-            for group in scenario.workload
-            for target in group.targets
-            if target.kind == "volume" and group.trace is None
-            if len(scenario.volumes[target.index].members) > 1
-        ),
-        None,
-    )
+    used = ((scenario.volumes[t.index], g) for g in scenario.workload if g.trace is None
+            for t in g.targets if t.kind == "volume")  # fmt: skip
+    found = next(((volume, g) for volume, g in used if len(volume.members) > 1), None)
     if found is None:
         return None
     volume, group = found

@@ -9,25 +9,8 @@ import altair as alt
 
 from nvmesim.predict.result import Result
 from nvmesim.show import palette, words
-from nvmesim.show.charts.base import (
-    DASHES,
-    MOST_SERIES,
-    NUMBER,
-    WIDTH,
-    Column,
-    Drawing,
-    Rows,
-    column,
-    layered,
-    level,
-    mark,
-    nothing,
-    rounded,
-    series,
-    tips,
-    x,
-    y,
-)
+from nvmesim.show.charts import base as c
+from nvmesim.show.charts.base import Column, Drawing, Rows, rounded
 from nvmesim.show.charts.sweep import beside
 from nvmesim.study.best import STATES, Best
 from nvmesim.study.choose import Choice
@@ -46,16 +29,16 @@ STATE_LOOKS: Final = {"healthy": ("#0072b2", "circle"), "degraded": ("#e69f00", 
                       "rebuilding": ("#882255", "triangle-up")}  # fmt: skip
 
 
-def best_chart(found: Best, *, width: int = WIDTH) -> Column:
+def best_chart(found: Best, *, width: int = c.WIDTH) -> Column:
     """All charts of a search for the largest load, one below the other."""
-    return column(dict(best_charts(found)), width)
+    return c.column(dict(best_charts(found)), width)
 
 
 def best_charts(found: Best) -> dict[str, Drawing]:
     """Title -> chart: the answers, and the loads that were tried."""
     shown = [s for s in STATES if s in found.states]
     colours, shapes = zip(*(STATE_LOOKS[s] for s in shown), strict=True)
-    look = series("state", shown, colours=colours, shapes=shapes, shown=True)
+    look = c.series("state", shown, colours=colours, shapes=shapes, shown=True)
     return {MOST: _most(found, look.colour), TRIED: _tried(found, look.colour, look.shape)}
 
 
@@ -67,20 +50,20 @@ def _most(found: Best, colour: alt.Color) -> Drawing:
         for d in found.designs for s in d.states if s.result is not None
     ]  # fmt: skip
     if not rows:
-        return nothing("no load meets the goal")
-    up = y("design", names=[d.name for d in found.designs])
+        return c.nothing("no load meets the goal")
+    up = c.y("design", names=[d.name for d in found.designs])
     offset = alt.YOffset("state:N", sort=list(STATES))
     top = _top(rows)
     cut = [row | {"high": min(row["high"], top)} for row in rows]
-    across = x("value", "kIOPS", domain=(0, 1.05 * top))
-    shown = tips("design", "state", f"value: kIOPS: {NUMBER}", f"low: 95 % from: {NUMBER}",
-                 f"high: to: {NUMBER}")  # fmt: skip
+    across = c.x("value", "kIOPS", domain=(0, 1.05 * top))
+    shown = c.tips("design", "state", f"value: kIOPS: {c.NUMBER}", f"low: 95 % from: {c.NUMBER}",
+                   f"high: to: {c.NUMBER}")  # fmt: skip
     says = "; ".join(f"{r['design']} {r['state']}: {r['value']:,.4g} kIOPS" for r in rows)
-    return layered(
-        mark("bar", rows, across, up, offset, colour, tips=shown),
-        mark("rule", cut, alt.X("low:Q"), alt.X2("high:Q"), up, offset, strokeWidth=1.5,
-             color=palette.MUTED),
-        *([] if found.goal.iops is None else level(across, found.goal.iops / 1e3)),
+    return c.layered(
+        c.mark("bar", rows, across, up, offset, colour, tips=shown),
+        c.mark("rule", cut, alt.X("low:Q"), alt.X2("high:Q"), up, offset, strokeWidth=1.5,
+               color=palette.MUTED),
+        *([] if found.goal.iops is None else c.level(across, found.goal.iops / 1e3)),
         height=30 + 22 * len(found.states) * len({r["design"] for r in rows}),
         says=f"Most IOPS within the goal: {says}.",
     )  # fmt: skip
@@ -100,20 +83,21 @@ def _tried(found: Best, colour: alt.Color, shape: alt.Shape) -> Drawing:
         for d in found.designs for s in d.states for t in s.trials if t.p99_s
     ]  # fmt: skip
     if not rows:
-        return nothing("no load was tried that has a p99")
+        return c.nothing("no load was tried that has a p99")
     limit = found.goal.limits.p99
     goal = [] if limit is None else [limit * 1e6]
-    up = y("us", "p99, µs", log=[*(float(r["us"]) for r in rows), *goal])
-    across = x("kiops", "kIOPS", zero=False, ticks=6)
+    up = c.y("us", "p99, µs", log=[*(float(r["us"]) for r in rows), *goal])
+    across = c.x("kiops", "kIOPS", zero=False, ticks=6)
     size = alt.Size("run:N", legend=None,
                     scale=alt.Scale(domain=["short", "long"], range=[30, 150]))  # fmt: skip
-    shown = tips("design", "state", "load", f"kiops: kIOPS: {NUMBER}", f"us: p99, µs: {NUMBER}")
+    shown = c.tips("design", "state", "load", f"kiops: kIOPS: {c.NUMBER}",
+                   f"us: p99, µs: {c.NUMBER}")  # fmt: skip
     above = sum(float(r["us"]) > end for r in rows for end in goal)
-    return layered(
-        mark("line", rows, across, up, colour, alt.Detail("series:N"), alt.Order("us:Q"),
-             strokeWidth=1, opacity=0.6),
-        mark("point", rows, across, up, colour, shape, size, filled=True, opacity=1, tips=shown),
-        *(level(up, goal[0]) if goal else []),
+    return c.layered(
+        c.mark("line", rows, across, up, colour, alt.Detail("series:N"), alt.Order("us:Q"),
+               strokeWidth=1, opacity=0.6),
+        c.mark("point", rows, across, up, colour, shape, size, filled=True, opacity=1, tips=shown),
+        *(c.level(up, goal[0]) if goal else []),
         height=280, says=f"p99 against kIOPS of {len(rows)} loads, {above} of them above the goal.",
     )  # fmt: skip
 
@@ -142,7 +126,7 @@ def choice_chart(choice: Choice) -> Drawing:
         if c.state in CHOICE_STATES and c.row.get("iops") and c.cost(what) < float("inf")
     ]  # fmt: skip
     if not rows:
-        return nothing("no candidate was simulated")
+        return c.nothing("no candidate was simulated")
     front: Rows = []  # candidates that no other one beats: cheaper and with more throughput
     for row in sorted(rows, key=lambda r: (r["cost"], -r["kiops"])):
         is_better = not front or row["kiops"] > front[-1]["kiops"]
@@ -150,20 +134,20 @@ def choice_chart(choice: Choice) -> Drawing:
             front.append(row)
     values = sorted({float(r["cost"]) for r in rows})
     counts = what == "drives" and len(values) <= MOST_TICKS
-    across = x("cost", title, zero=False, padding=24, ticks=values if counts else 6)
-    up = y("kiops", "kIOPS")
-    look = series("state", list(CHOICE_STATES.values()), shapes=("diamond", "circle", "cross"),
-                  colours=(palette.WRITE, palette.READ, palette.MUTED), shown=True)  # fmt: skip
-    shown = tips("name: candidate", "state", f"cost: {title}: ,.6~g", f"kiops: kIOPS: {NUMBER}",
-                 "why: why not")  # fmt: skip
+    across = c.x("cost", title, zero=False, padding=24, ticks=values if counts else 6)
+    up = c.y("kiops", "kIOPS")
+    look = c.series("state", list(CHOICE_STATES.values()), shapes=("diamond", "circle", "cross"),
+                    colours=(palette.WRITE, palette.READ, palette.MUTED), shown=True)  # fmt: skip
+    shown = c.tips("name: candidate", "state", f"cost: {title}: ,.6~g", f"kiops: kIOPS: {c.NUMBER}",
+                   "why: why not")  # fmt: skip
     asked = choice.goal.constraints.iops
     text = "; ".join(f"{r['label']} {r['kiops']:,.4g} kIOPS for {r['cost']:,.6g}" for r in front)
-    return layered(
-        *([] if asked is None else level(up, asked / 1e3, "goal")),
-        mark("line", front, across, up, interpolate="step-after", color=palette.READ,
-             strokeDash=[4, 3]),
-        mark("point", rows, across, up, look.colour, look.shape, filled=True, size=75, opacity=1,
-             tips=shown),
+    return c.layered(
+        *([] if asked is None else c.level(up, asked / 1e3, "goal")),
+        c.mark("line", front, across, up, interpolate="step-after", color=palette.READ,
+               strokeDash=[4, 3]),
+        c.mark("point", rows, across, up, look.colour, look.shape, filled=True, size=75, opacity=1,
+               tips=shown),
         *beside(front, rows, across, up),
         height=300, says=f"kIOPS against {title}: {text or 'no candidate meets the goal'}.",
     )  # fmt: skip
@@ -199,14 +183,14 @@ def _bars(found: Rows, title: str, colour: str) -> Drawing:
          "text": f"{r['value']:,.4g}", "within": f"{r['low']:,.4g} to {r['high']:,.4g}"}
         for r in found
     ]  # fmt: skip
-    up = y("design", names=[r["design"] for r in rows])
-    across = x("value", title, domain=(0, top * 1.22 or 1), ticks=6)
+    up = c.y("design", names=[r["design"] for r in rows])
+    across = c.x("value", title, domain=(0, top * 1.22 or 1), ticks=6)
     text = ", ".join(f"{r['design']} {r['text']}" for r in rows)
-    return layered(
-        mark("bar", rows, across, up, height={"band": 0.6}, color=colour,
-             tips=tips("design", f"value: {title}: {NUMBER}", "within: 95 %")),
-        mark("rule", rows, alt.X("low:Q"), alt.X2("high:Q"), up, strokeWidth=1.5),
-        mark("text", rows, alt.X("end:Q"), up, alt.Text("text:N"), align="left"),
+    return c.layered(
+        c.mark("bar", rows, across, up, height={"band": 0.6}, color=colour,
+               tips=c.tips("design", f"value: {title}: {c.NUMBER}", "within: 95 %")),
+        c.mark("rule", rows, alt.X("low:Q"), alt.X2("high:Q"), up, strokeWidth=1.5),
+        c.mark("text", rows, alt.X("end:Q"), up, alt.Text("text:N"), align="left"),
         height=34 * len(rows), says=f"{title}: {text}.",
     )  # fmt: skip
 
@@ -225,7 +209,7 @@ _CROSS: Final[dict[str, Any]] = {
 
 def sizing_chart(sizing: Sizing) -> Column:
     """GHz needed against MIOPS, and utilization against MIOPS of the nearest CPUs."""
-    return column({
+    return c.column({
         f"GHz needed against MIOPS, {sizing.load.stack.name}": cpu_ghz(sizing),
         "Utilization against MIOPS": cpu_load(sizing),
     })  # fmt: skip
@@ -239,14 +223,16 @@ def cpu_ghz(sizing: Sizing) -> Drawing:
         for point in sizing.curve()
         for key, text in names.items()
     ]
-    look = series("by", list(names.values()), colours=[palette.READ, palette.WRITE], lines=True)
-    across, up = _miops(rows), y("ghz", f"GHz in all at {sizing.load.utilization * 100:.0f} % CPU")
+    look = c.series("by", list(names.values()), colours=[palette.READ, palette.WRITE], lines=True)
+    across = _miops(rows)
+    up = c.y("ghz", f"GHz in all at {sizing.load.utilization * 100:.0f} % CPU")
     asked = {"miops": sizing.load.iops / 1e6, "ghz": rounded(sizing.ghz)}
     most = max((float(r["ghz"]) for r in rows), default=1.0)
-    shown = tips("by", f"miops: MIOPS: {NUMBER}", f"ghz: GHz: {NUMBER}")
-    return layered(
-        mark("line", rows, across, up, look.colour, look.dash, strokeWidth=2, tips=shown),
-        mark("point", [asked], across, up, tips=tips(f"ghz: asked for, GHz: {NUMBER}"), **_CROSS),
+    shown = c.tips("by", f"miops: MIOPS: {c.NUMBER}", f"ghz: GHz: {c.NUMBER}")
+    return c.layered(
+        c.mark("line", rows, across, up, look.colour, look.dash, strokeWidth=2, tips=shown),
+        c.mark("point", [asked], across, up, **_CROSS,
+               tips=c.tips(f"ghz: asked for, GHz: {c.NUMBER}")),
         *_at_ends(rows, "by", across, up, "ghz", APART * most),
         height=240,
         says=f"GHz needed by the rule: {asked['ghz']:.4g} for {asked['miops']:.3g} MIOPS.",
@@ -266,7 +252,7 @@ def cpu_load(sizing: Sizing, *, cpus: Sequence[str] | None = None) -> Drawing:
     busy = {name: float(min(own, key=lambda r: abs(r["miops"] - asked["miops"]))["utilization"])
             for name, own in curves.items()}  # fmt: skip
     if cpus is not None:
-        names = [n for n in curves if any(c in n for c in cpus)][:MOST_SERIES]
+        names = [n for n in curves if any(c in n for c in cpus)][: c.MOST_SERIES]
     else:
         near = sorted(curves, key=lambda n: abs(busy[n] - asked["utilization"]))[:MOST_CPUS]
         names = sorted(near, key=lambda n: -busy[n])
@@ -276,16 +262,16 @@ def cpu_load(sizing: Sizing, *, cpus: Sequence[str] | None = None) -> Drawing:
         for r in own if r["utilization"] < FULL
     ]  # fmt: skip
     domain = [n for n in names if any(r["cpu"] == n for r in rows)]
-    look = series("cpu", domain, dashes=DASHES, columns=3, shown=True)
+    look = c.series("cpu", domain, dashes=c.DASHES, columns=3, shown=True)
     across = _miops(rows)
-    up = y("utilization", "CPU busy, as the operating system shows it, %", domain=(0, 100))
-    shown = tips("cpu: CPU", f"miops: MIOPS: {NUMBER}", "utilization: busy, %: .0f")
+    up = c.y("utilization", "CPU busy, as the operating system shows it, %", domain=(0, 100))
+    shown = c.tips("cpu: CPU", f"miops: MIOPS: {c.NUMBER}", "utilization: busy, %: .0f")
     text = ", ".join(f"{name} {busy[name]:.0f}" for name in domain)
-    return layered(
-        mark("line", rows, across, up, look.colour, look.dash, strokeWidth=2),
-        mark("point", rows, across, up, look.colour, look.shape, filled=True, size=45, opacity=1,
-             tips=shown),
-        mark("point", [asked], across, up, **_CROSS),
+    return c.layered(
+        c.mark("line", rows, across, up, look.colour, look.dash, strokeWidth=2),
+        c.mark("point", rows, across, up, look.colour, look.shape, filled=True, size=45, opacity=1,
+               tips=shown),
+        c.mark("point", [asked], across, up, **_CROSS),
         *_at_ends(rows, "cpu", across, up, "utilization", APART * 100),
         height=290, says=f"CPU busy in percent at {asked['miops']:.3g} MIOPS: {text}.",
     )  # fmt: skip
@@ -294,7 +280,7 @@ def cpu_load(sizing: Sizing, *, cpus: Sequence[str] | None = None) -> Drawing:
 def _miops(rows: Rows) -> alt.X:
     """The axis of load, with room for names right of the lines' ends."""
     most = max((float(r["miops"]) for r in rows), default=1.0)
-    return x("miops", "MIOPS", domain=(0, 1.28 * most), ticks=8)
+    return c.x("miops", "MIOPS", domain=(0, 1.28 * most), ticks=8)
 
 
 def _at_ends(
@@ -310,7 +296,7 @@ def _at_ends(
         placed.append({name: end[name], "miops": rounded(1.03 * last), value: rounded(at),
                        "end_x": end["miops"], "end_y": end[value]})  # fmt: skip
     return [
-        mark("rule", placed, across, up, alt.X2("end_x"), alt.Y2("end_y"), strokeWidth=0.7,
-             color=palette.MUTED),
-        mark("text", placed, across, up, alt.Text(f"{name}:N"), align="left", dx=3, fontSize=10),
+        c.mark("rule", placed, across, up, alt.X2("end_x"), alt.Y2("end_y"), strokeWidth=0.7,
+               color=palette.MUTED),
+        c.mark("text", placed, across, up, alt.Text(f"{name}:N"), align="left", dx=3, fontSize=10),
     ]  # fmt: skip

@@ -19,23 +19,8 @@ from nvmesim.calibrate.over_time.course import Course, Unit, by_kind
 from nvmesim.calibrate.over_time.episodes import Episodes, episodes_of_requests
 from nvmesim.calibrate.points import Bins
 from nvmesim.show import palette
-from nvmesim.show.charts.base import (
-    FEWEST_BEYOND,
-    NUMBER,
-    Column,
-    Drawing,
-    Rows,
-    column,
-    layered,
-    level,
-    mark,
-    points_of_nines,
-    rounded,
-    series,
-    tips,
-    x,
-    y,
-)
+from nvmesim.show.charts import base as c
+from nvmesim.show.charts.base import Column, Drawing, Rows, rounded
 from nvmesim.study.validate.score import Score
 from nvmesim.units import format_size
 
@@ -62,7 +47,7 @@ ROLES: Final = {"measured": "circle", "held out": "diamond", "not fitted": "cros
 
 def chart(fit: DriveFit | StackFit) -> Column:
     """Return all charts, one below the other (Altair)."""
-    return column(all_charts(fit))
+    return c.column(all_charts(fit))
 
 
 def all_charts(fit: DriveFit | StackFit) -> dict[str, Drawing]:
@@ -140,18 +125,18 @@ def _against_depth(
     )  # fmt: skip
     found = dict.fromkeys(pair.of for pair in pairs)
     names = [n for n in colours if n in found] if colours else list(found)
-    look = series("of", names, columns=3, shown=True,
-                  colours=[colours[n] for n in names] if colours else COLOURS)  # fmt: skip
+    look = c.series("of", names, columns=3, shown=True,
+                    colours=[colours[n] for n in names] if colours else COLOURS)  # fmt: skip
     used = [r for r in ROLES if any(row["role"] == r for row in dots)]
-    roles = series("role", used, shapes=[ROLES[r] for r in used])
-    across = x("depth", "requests in flight", log2=[r["depth"] for r in dots], padding=14)
+    roles = c.series("role", used, shapes=[ROLES[r] for r in used])
+    across = c.x("depth", "requests in flight", log2=[r["depth"] for r in dots], padding=14)
     how = {"log": [row["y"] for row in [*dots, *line]], "padding": 12} if colours else {}
-    up = y("y", title, **how)
-    shown = tips("point", "role", "of", f"y: {title}: {NUMBER}")
-    return layered(
-        mark("line", line, across, up, look.colour, strokeWidth=2),
-        mark("point", dots, across, up, look.colour, roles.shape, filled=True, size=60, opacity=1,
-             tips=shown),
+    up = c.y("y", title, **how)
+    shown = c.tips("point", "role", "of", f"y: {title}: {c.NUMBER}")
+    return c.layered(
+        c.mark("line", line, across, up, look.colour, strokeWidth=2),
+        c.mark("point", dots, across, up, look.colour, roles.shape, filled=True, size=60, opacity=1,
+               tips=shown),
         height=260, says=f"{title} against requests in flight, measured and fitted.",
     )  # fmt: skip
 
@@ -164,7 +149,7 @@ def _distribution(points: Sequence[Judged]) -> Drawing:
     rows: Rows = [
         {"of": _shape(j), "what": what, **point}
         for j in points for what, bins in (("measured", j.point.bins), ("fitted", j.answer.bins))
-        if bins is not None for point in points_of_nines(bins.at_s, bins.count, 4 / CDF_POINTS)
+        if bins is not None for point in c.points_of_nines(bins.at_s, bins.count, 4 / CDF_POINTS)
     ]  # fmt: skip
     return _nines_chart(rows, [_shape(j) for j in points], "; dashed: fitted")
 
@@ -181,22 +166,22 @@ def distributions(tables: Mapping[str, Floats]) -> Drawing:
 
 def _nines_chart(rows: Rows, names: Sequence[str], note: str) -> Drawing:
     """Distributions of latency: rows of ``of``, ``what``, ``us`` and ``nines``."""
-    look = series("of", names, colours=COLOURS, columns=6, shown=True)
+    look = c.series("of", names, colours=COLOURS, columns=6, shown=True)
     known = list(dict.fromkeys(r["what"] for r in rows))
     dashes = alt.StrokeDash("what:N", legend=None, scale=alt.Scale(
         domain=known, range=[[1, 0] if k.startswith("measured") else [5, 3] for k in known]
     ))  # fmt: skip
-    across = x("us", f"latency, µs{note}", log=[r["us"] for r in rows])
-    up = y("nines", FASTER, nines=True)
-    return layered(
-        mark("line", rows, across, up, look.colour, dashes, strokeWidth=2),
+    across = c.x("us", f"latency, µs{note}", log=[r["us"] for r in rows])
+    up = c.y("nines", FASTER, nines=True)
+    return c.layered(
+        c.mark("line", rows, across, up, look.colour, dashes, strokeWidth=2),
         height=280, says=f"Distribution of latency of {', '.join(names)}.",
     )  # fmt: skip
 
 
 def nines_of(samples: Floats) -> Floats:
     """float64[k]: how far out a distribution of these samples can be drawn, in nines."""
-    most = math.log10(max(len(samples) / FEWEST_BEYOND, 2.0))
+    most = math.log10(max(len(samples) / c.FEWEST_BEYOND, 2.0))
     return np.linspace(0.02, most, SAMPLE_LEVELS)
 
 
@@ -211,7 +196,7 @@ def residuals_by_depth(points: Sequence[Judged]) -> Drawing:
         for j in points for key, off in j.residual.items() if key in FIGURES
     ]  # fmt: skip
     names = [name for name in FIGURES.values() if any(row["of"] == name for row in rows)]
-    across = x("depth", "requests in flight", log2=[r["depth"] for r in rows], padding=14)
+    across = c.x("depth", "requests in flight", log2=[r["depth"] for r in rows], padding=14)
     return _residual_chart(rows, names, across, f"Residuals of {', '.join(names)} against depth")
 
 
@@ -221,11 +206,11 @@ def residuals_of_distributions(points: Sequence[Judged]) -> Drawing:
     for j in points[:MOST_LINES]:
         if j.point.bins is not None and j.answer.bins is not None:
             least = min(j.point.bins.count.sum(), j.answer.bins.count.sum())
-            nines = np.linspace(0.05, np.log10(max(least / FEWEST_BEYOND, 10.0)), LEVELS)
+            nines = np.linspace(0.05, np.log10(max(least / c.FEWEST_BEYOND, 10.0)), LEVELS)
             fitted, measured = (_quantiles(b, nines) for b in (j.answer.bins, j.point.bins))
             rows += _off(nines, fitted, measured, _shape(j))
     names = list(dict.fromkeys(row["of"] for row in rows))
-    across = x("nines", FASTER, nines=True)
+    across = c.x("nines", FASTER, nines=True)
     return _residual_chart(rows, names, across,
                            f"Residuals of the distribution at {', '.join(names)}")  # fmt: skip
 
@@ -235,7 +220,7 @@ def residuals(measured: Floats, fitted: Floats) -> Drawing:
     nines = nines_of(measured)
     found, known = (np.quantile(samples, 1 - 10.0**-nines) for samples in (fitted, measured))
     worst = 100 * float(np.abs(found / known - 1).max())
-    across = x("nines", FASTER, nines=True)
+    across = c.x("nines", FASTER, nines=True)
     return _residual_chart(_off(nines, found, known, "fitted"), ["fitted"], across,
                            f"Residuals of latency, at most {worst:.0f} %")  # fmt: skip
 
@@ -262,20 +247,20 @@ def _residual_chart(rows: Rows, names: Sequence[str], across: alt.X, says: str) 
     far_too: dict[str, Any] = {"type": "symlog", "constant": LINEAR_TOP / 2}
     scale = alt.Scale(domain=[-top, top], nice=False, **(far_too if top > LINEAR_TOP else {}))
     up = alt.Y("off:Q", title="fitted / measured - 1, %", scale=scale)
-    look = series("of", names, colours=COLOURS, columns=3, shown=True)
+    look = c.series("of", names, colours=COLOURS, columns=3, shown=True)
     shapes = alt.Scale(domain=[False, True], range=["circle", "diamond"])
     held = alt.Shape("held:N", legend=None, scale=shapes)
-    shown = tips("point", "of", "off: fitted / measured - 1, %: +.1f")
+    shown = c.tips("point", "of", "off: fitted / measured - 1, %: +.1f")
     # Held out or not is told apart without colours.
     split = [(h, [r for r in rows if r.get("held") == h]) for h in (False, True)]
     dots = any(some for _, some in split)
-    return layered(
-        mark("rect", [{"low": -BAND, "high": BAND}], alt.Y("low:Q"), alt.Y2("high:Q"),
-             opacity=0.12),
-        *level(up, 0.0, light=True),
-        mark("line", rows, across, up, look.colour, strokeWidth=1.2 if dots else 2),
-        *(mark("point", some, across, up, look.colour, held, filled=not is_held, size=60, opacity=1,
-               tips=shown) for is_held, some in split if some),
+    return c.layered(
+        c.mark("rect", [{"low": -BAND, "high": BAND}], alt.Y("low:Q"), alt.Y2("high:Q"),
+               opacity=0.12),
+        *c.level(up, 0.0, light=True),
+        c.mark("line", rows, across, up, look.colour, strokeWidth=1.2 if dots else 2),
+        *(c.mark("point", some, across, up, look.colour, held, filled=not is_held, size=60,
+                 opacity=1, tips=shown) for is_held, some in split if some),
         height=190, says=says,
     )  # fmt: skip
 
@@ -292,17 +277,17 @@ def over_time(courses: Sequence[Course]) -> Drawing:
         for c in shown for t, v in zip(c.times_s, c.values, strict=True) if v > 0
     ]  # fmt: skip
     names = [c.label for c in shown]
-    across = x("s", "time in the capture, s", zero=False)
+    across = c.x("s", "time in the capture, s", zero=False)
     log = {"log": [row["y"] for row in rows]} if courses[0].unit == "s" else {}
-    look = series("of", names, colours=COLOURS, columns=2, shown=True)
+    look = c.series("of", names, colours=COLOURS, columns=2, shown=True)
     spans = [
         {"s": rounded(a), "end": rounded(b), "of": c.label} for c in shown for a, b in c.episodes
     ]
     steps = [{"s": rounded(c.step_s), "of": c.label} for c in shown if c.step_s is not None]
-    area = mark("rect", spans, across, alt.X2("end:Q"), look.colour, opacity=0.18)
-    line = mark("line", rows, across, y("y", title, **log), look.colour, strokeWidth=1.5)
-    rule = mark("rule", steps, across, look.colour, strokeDash=[4, 3], strokeWidth=1.5)
-    return layered(
+    area = c.mark("rect", spans, across, alt.X2("end:Q"), look.colour, opacity=0.18)
+    line = c.mark("line", rows, across, c.y("y", title, **log), look.colour, strokeWidth=1.5)
+    rule = c.mark("rule", steps, across, look.colour, strokeDash=[4, 3], strokeWidth=1.5)
+    return c.layered(
         *([area] if spans else []), line, *([rule] if steps else []),
         height=220, says=f"Course over time of {', '.join(names)}",
     )  # fmt: skip
@@ -322,18 +307,18 @@ def requests_over_time(
     ]  # fmt: skip
     names = [f"{name} p{percent}" for name in tables for percent in (50, 99)]
     dashes = [(1, 0) if n.startswith("measured") else (6, 3) for n in names]
-    look = series("of", names, colours=COLOURS, dashes=dashes, columns=4, lines=True, shown=True)
-    across = x("s", "time in the capture, s", zero=False)
-    up = y("us", "latency, µs", log=[r["us"] for r in rows])
-    layers = [mark("line", rows, across, up, look.colour, look.dash, strokeWidth=1.5)]
+    look = c.series("of", names, colours=COLOURS, dashes=dashes, columns=4, lines=True, shown=True)
+    across = c.x("s", "time in the capture, s", zero=False)
+    up = c.y("us", "latency, µs", log=[r["us"] for r in rows])
+    layers = [c.mark("line", rows, across, up, look.colour, look.dash, strokeWidth=1.5)]
     if found is not None:
         turns = np.flatnonzero(np.diff(np.concatenate([[0], found.slow.astype(int), [0]])))
         at = found.times_s[np.minimum(turns, len(found.times_s) - 1)]
         ends = [rounded(float(s)) for s in at]
         spans = [{"s": a, "end": b} for a, b in zip(ends[::2], ends[1::2], strict=True)]
-        layers.insert(0, mark("rect", spans, across, alt.X2("end:Q"), opacity=0.18,
-                              color=palette.ACCENT))  # fmt: skip
-    return layered(*layers, height=220, says="Latency over time")
+        layers.insert(0, c.mark("rect", spans, across, alt.X2("end:Q"), opacity=0.18,
+                                color=palette.ACCENT))  # fmt: skip
+    return c.layered(*layers, height=220, says="Latency over time")
 
 
 def episodes_in(at_s: Floats, latency_s: Floats) -> Episodes | None:
@@ -363,12 +348,13 @@ def score_charts(scores: Sequence[Score]) -> dict[str, tuple[Drawing, str]]:
             "Both axes logarithmic; bars are 95 % intervals; the line is a perfect prediction.",
         )
     if targets := [row for row in rows if row["role"] == "target"]:
-        across = x("error", "error of IOPS, %")
+        across = c.x("error", "error of IOPS, %")
         worst = max(abs(row["error"]) for row in targets)
-        drawn = layered(
-            *level(across, 0.0, light=True),
-            mark("circle", targets, across, y("stop", "stopped by", names=()), alt.Color("set:N"),
-                 size=60, tips=tips("set", "row", "error: error, %: +.3~g")),
+        drawn = c.layered(
+            *c.level(across, 0.0, light=True),
+            c.mark("circle", targets, across, c.y("stop", "stopped by", names=()),
+                   alt.Color("set:N"), size=60,
+                   tips=c.tips("set", "row", "error: error, %: +.3~g")),
             height=220, says=f"Errors of IOPS of {len(targets)} targets, at most {worst:.3g} %.",
         )  # fmt: skip
         caption = "Each dot is a target; what the simulator says is full there."
@@ -382,12 +368,12 @@ def _against_measured(rows: Rows) -> Drawing:
     across = alt.X("measured:Q", scale=scale, title="measured IOPS")
     up = alt.Y("predicted:Q", scale=scale, title="predicted IOPS")
     perfect = [{"measured": end, "predicted": end} for end in ends]
-    shown = tips("set", "row", f"measured: measured, IOPS: {NUMBER}",
-                 f"predicted: predicted, IOPS: {NUMBER}", "error: error, %: +.3~g")  # fmt: skip
-    return layered(
-        mark("line", perfect, across, up, color="gray", strokeDash=[4, 4]),
-        mark("rule", rows, across, alt.Y("low:Q", scale=scale), alt.Y2("high:Q"),
-             alt.Color("set:N")),
-        mark("point", rows, across, up, alt.Color("set:N"), filled=True, size=60, tips=shown),
+    shown = c.tips("set", "row", f"measured: measured, IOPS: {c.NUMBER}",
+                   f"predicted: predicted, IOPS: {c.NUMBER}", "error: error, %: +.3~g")  # fmt: skip
+    return c.layered(
+        c.mark("line", perfect, across, up, color="gray", strokeDash=[4, 4]),
+        c.mark("rule", rows, across, alt.Y("low:Q", scale=scale), alt.Y2("high:Q"),
+               alt.Color("set:N")),
+        c.mark("point", rows, across, up, alt.Color("set:N"), filled=True, size=60, tips=shown),
         height=420, says=f"Predicted against measured IOPS of {len(rows)} rows.",
     )  # fmt: skip

@@ -39,29 +39,10 @@ if TYPE_CHECKING:
     from nvmesim.predict.result import Result
 
 __all__ = [
-    "Column",
-    "Drawing",
-    "Picture",
-    "cpu_ghz",
-    "cpu_load",
-    "heat",
-    "latency_cdf",
-    "latency_curve",
-    "latency_over_time",
-    "load_curve",
-    "members",
-    "pareto",
-    "picture",
-    "reliefs",
-    "save",
-    "scaling",
-    "throughput_curve",
-    "throughput_over_time",
-    "timeline",
-    "tornado",
-    "utilization",
-    "waiting",
-]
+    "Column", "Drawing", "Picture", "cpu_ghz", "cpu_load", "heat", "latency_cdf", "latency_curve",
+    "latency_over_time", "load_curve", "members", "pareto", "picture", "reliefs", "save", "scaling",
+    "throughput_curve", "throughput_over_time", "timeline", "tornado", "utilization", "waiting",
+]  # fmt: skip
 
 _VARIABLE: Final = re.compile(r"var\((--[a-z]+)\)")
 

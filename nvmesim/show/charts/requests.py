@@ -14,21 +14,8 @@ import numpy as np
 from nvmesim import units
 from nvmesim.predict.stragglers import BUSY, LATENCY, SCALING, MemberWait, SizeWait, Waits
 from nvmesim.show import palette, words
-from nvmesim.show.charts.base import (
-    NUMBER,
-    PERCENT_LABELS,
-    Drawing,
-    Rows,
-    layered,
-    level,
-    mark,
-    nothing,
-    rounded,
-    series,
-    tips,
-    x,
-    y,
-)
+from nvmesim.show.charts import base as c
+from nvmesim.show.charts.base import Drawing, Rows, rounded
 
 if TYPE_CHECKING:
     from nvmesim.study.timeline import Timeline
@@ -67,7 +54,7 @@ def request_timeline(steps: Sequence[Mapping[str, Any]]) -> Drawing:
     'Steps of 1 request in 1 lane, over 60 us.'
     """
     if not steps:
-        return nothing("no step was recorded")
+        return c.nothing("no step was recorded")
     rows: Rows = [
         {"lane": f"request {step['request']}"
          + (f", command {step['child']}" if int(step["child"]) > 0 else ""),
@@ -79,21 +66,21 @@ def request_timeline(steps: Sequence[Mapping[str, Any]]) -> Drawing:
     ]  # fmt: skip
     lanes = list(dict.fromkeys(str(row["lane"]) for row in rows))
     kinds = [k for k in palette.KINDS if any(row["kind"] == k for row in rows)]
-    look = series("kind", kinds, colours=[palette.KINDS[k] for k in kinds], shown=True)
-    lane = y("lane", names=lanes)
-    shown = tips("lane: of", "station", f"waits: waits, µs: {NUMBER}",
-                 f"served: served, µs: {NUMBER}")  # fmt: skip
+    look = c.series("kind", kinds, colours=[palette.KINDS[k] for k in kinds], shown=True)
+    lane = c.y("lane", names=lanes)
+    shown = c.tips("lane: of", "station", f"waits: waits, µs: {c.NUMBER}",
+                   f"served: served, µs: {c.NUMBER}")  # fmt: skip
     first = min(float(step["arrive"]) for step in steps)
     last = max(float(step["depart"]) for step in steps)
     across: dict[str, Any] = {"title": "µs since the first request was submitted",
                               "domain": (first, last)}  # fmt: skip
     served = [row for row in rows if row["kind"] != "gate"]
     requests = words.plural(len({step["request"] for step in steps}), "request")
-    return layered(
-        mark("bar", rows, x("arrive", **across), alt.X2("start:Q"), lane, look.colour, height=3,
-             opacity=0.55, tips=shown),
-        mark("bar", served, x("start", **across), alt.X2("depart:Q"), lane, look.colour, height=11,
-             stroke="#ffffff", strokeWidth=0.5, tips=shown),
+    return c.layered(
+        c.mark("bar", rows, c.x("arrive", **across), alt.X2("start:Q"), lane, look.colour,
+               height=3, opacity=0.55, tips=shown),
+        c.mark("bar", served, c.x("start", **across), alt.X2("depart:Q"), lane, look.colour,
+               height=11, stroke="#ffffff", strokeWidth=0.5, tips=shown),
         height=LANE * len(lanes), says=f"Steps of {requests} in "
         f"{words.plural(len(lanes), 'lane')}, over {last - first:,.4g} us.",
     )  # fmt: skip
@@ -143,18 +130,18 @@ def _latencies(waits: Waits) -> Drawing:
             ends = zip(("low", "middle", "high"), np.quantile(us, [0.05, 0.5, 0.95]), strict=True)
             rows.append({"row": row, "what": what, **{n: rounded(float(v)) for n, v in ends},
                          "mean": rounded(float(us.mean()))})  # fmt: skip
-    across = x("low", "latency, µs", log=[r[k] for r in rows for k in ("low", "high")], padding=8)
-    up = y("row", names=[row["row"] for row in rows])
-    look = series("what", ["member", "volume"], colours=[palette.READ, palette.ACCENT])
-    shown = tips("row", "low: 5 % are faster than, µs: ,.0f", "middle: median, µs: ,.0f",
-                 "mean: mean, µs: ,.0f", "high: 95 % are faster than, µs: ,.0f")  # fmt: skip
+    across = c.x("low", "latency, µs", log=[r[k] for r in rows for k in ("low", "high")], padding=8)
+    up = c.y("row", names=[row["row"] for row in rows])
+    look = c.series("what", ["member", "volume"], colours=[palette.READ, palette.ACCENT])
+    shown = c.tips("row", "low: 5 % are faster than, µs: ,.0f", "middle: median, µs: ,.0f",
+                   "mean: mean, µs: ,.0f", "high: 95 % are faster than, µs: ,.0f")  # fmt: skip
     text = "; ".join(f"{r['row']} {r['low']:,.4g} to {r['high']:,.4g} us, median {r['middle']:,.4g}"
                      for r in rows)  # fmt: skip
-    return layered(
-        mark("bar", rows, across, alt.X2("high:Q"), up, look.colour, opacity=0.35,
-             height={"band": 0.55}, tips=shown),
-        mark("tick", rows, alt.X("middle:Q"), up, look.colour, thickness=2, size=14),
-        mark("point", rows, alt.X("mean:Q"), up, look.colour, filled=True, size=34, tips=shown),
+    return c.layered(
+        c.mark("bar", rows, across, alt.X2("high:Q"), up, look.colour, opacity=0.35,
+               height={"band": 0.55}, tips=shown),
+        c.mark("tick", rows, alt.X("middle:Q"), up, look.colour, thickness=2, size=14),
+        c.mark("point", rows, alt.X("mean:Q"), up, look.colour, filled=True, size=34, tips=shown),
         height=20 * len(rows), says=f"Latency of {text}.",
     )  # fmt: skip
 
@@ -171,16 +158,16 @@ def _at_work(waits: Waits) -> Drawing:
         for s in shared
         for row, m in _shown(s, MOST_AT_WORK if s is shared[-1] else MOST_MEMBERS).items()
     ]  # fmt: skip
-    across = x("busy", "at work while its requests run; grey: waiting for a sibling",
-               domain=(0, 1.42), percents=[0, 0.25, 0.5, 0.75, 1])  # fmt: skip
-    up = y("row", names=[row["row"] for row in rows])
-    shown = tips("row", "busy: at work: .0%", "last: was the slowest: .0%")
+    across = c.x("busy", "at work while its requests run; grey: waiting for a sibling",
+                 domain=(0, 1.42), percents=[0, 0.25, 0.5, 0.75, 1])  # fmt: skip
+    up = c.y("row", names=[row["row"] for row in rows])
+    shown = c.tips("row", "busy: at work: .0%", "last: was the slowest: .0%")
     text = ", ".join(f"{row['row']} {row['text']}" for row in rows)
     bar: dict[str, Any] = {"height": {"band": 0.68}}
-    return layered(
-        mark("bar", rows, across, up, alt.X2("all:Q"), color=palette.MUTED, opacity=0.3, **bar),
-        mark("bar", rows, across, up, color=palette.KINDS["drive"], tips=shown, **bar),
-        mark("text", rows, alt.X("all:Q"), up, alt.Text("text:N"), align="left", dx=4),
+    return c.layered(
+        c.mark("bar", rows, across, up, alt.X2("all:Q"), color=palette.MUTED, opacity=0.3, **bar),
+        c.mark("bar", rows, across, up, color=palette.KINDS["drive"], tips=shown, **bar),
+        c.mark("text", rows, alt.X("all:Q"), up, alt.Text("text:N"), align="left", dx=4),
         height=20 * len(rows),
         says=f"Share of its requests' time in which each member works: {text}.",
     )  # fmt: skip
@@ -193,17 +180,17 @@ def _scaling(waits: Waits) -> Drawing:
     ]
     looks = {"reads": (palette.READ, (6, 3)), "writes": (palette.WRITE, (1, 0))}
     names = [n for n in looks if any(row["op"] == n for row in rows)]
-    look = series("op", names, colours=[looks[n][0] for n in names], lines=True, shown=True,
-                  dashes=[looks[n][1] for n in names])  # fmt: skip
+    look = c.series("op", names, colours=[looks[n][0] for n in names], lines=True, shown=True,
+                    dashes=[looks[n][1] for n in names])  # fmt: skip
     least = min(float(row["share"]) for row in rows)
-    across = x("n", "members", zero=False)
-    up = y("share", "throughput, share of members x one", domain=(min(0.7, least - 0.05), 1.02),
-           labels=PERCENT_LABELS)  # fmt: skip
-    shown = tips("op: requests", "n: members: d", "share: of members x one: .1%")
+    across = c.x("n", "members", zero=False)
+    up = c.y("share", "throughput, share of members x one", domain=(min(0.7, least - 0.05), 1.02),
+             labels=c.PERCENT_LABELS)  # fmt: skip
+    shown = c.tips("op: requests", "n: members: d", "share: of members x one: .1%")
     text = ", ".join(f"{r['op']} of {r['n']} {words.percent(float(r['share']))}" for r in rows)
-    return layered(
-        *level(up, 1.0, light=True),
-        mark("line", rows, across, up, look.colour, look.dash, strokeWidth=2),
-        mark("point", rows, across, up, look.colour, filled=True, size=40, tips=shown),
+    return c.layered(
+        *c.level(up, 1.0, light=True),
+        c.mark("line", rows, across, up, look.colour, look.dash, strokeWidth=2),
+        c.mark("point", rows, across, up, look.colour, filled=True, size=40, tips=shown),
         height=230, says=f"Throughput as a share of members times one: {text}.",
     )  # fmt: skip

@@ -14,25 +14,8 @@ from nvmesim.measure.groups import ALL
 from nvmesim.predict.result import Result
 from nvmesim.show import palette, words
 from nvmesim.show.answer import operations
-from nvmesim.show.charts.base import (
-    MOST_SERIES,
-    NUMBER,
-    PASSED,
-    WIDTH,
-    Column,
-    Drawing,
-    Rows,
-    column,
-    layered,
-    level,
-    mark,
-    points_of_nines,
-    rounded,
-    series,
-    tips,
-    x,
-    y,
-)
+from nvmesim.show.charts import base as c
+from nvmesim.show.charts.base import Column, Drawing, Rows, rounded
 from nvmesim.show.charts.requests import waiting_charts
 from nvmesim.show.station_groups import FULL, equal_members, station_groups
 
@@ -44,9 +27,9 @@ OPS: Final = {"total": palette.TOTAL, "read": palette.READ, "write": palette.WRI
 OP_DASHES: Final = {"total": (1, 0), "read": (6, 3), "write": (2, 2)}
 
 
-def chart(result: Result, *, width: int = WIDTH) -> Column:
+def chart(result: Result, *, width: int = c.WIDTH) -> Column:
     """All charts of *result*, one below the other."""
-    return column(all_charts(result), width)
+    return c.column(all_charts(result), width)
 
 
 def all_charts(result: Result) -> dict[str, Drawing]:
@@ -72,7 +55,7 @@ def latency_cdf(result: Result) -> Drawing:
     rows: Rows = []
     for name, latency in drawn.items():
         step = math.log10(max(10.0, int(latency.bin_count.sum()))) / MOST_POINTS
-        points = points_of_nines(latency.bin_s, latency.bin_count, step)
+        points = c.points_of_nines(latency.bin_s, latency.bin_count, step)
         rows += [{"op": name, **point} for point in points]
     dots: Rows = [
         {"op": name, "which": f"p{p:g}", "us": rounded(value * 1e6),
@@ -80,19 +63,19 @@ def latency_cdf(result: Result) -> Drawing:
         for name, latency in drawn.items()
         for p, value in latency.percentiles.items() if value is not None
     ]  # fmt: skip
-    look = series("op", list(drawn), colours=[OPS[n] for n in drawn], lines=True,
-                  dashes=[OP_DASHES[n] for n in drawn])  # fmt: skip
-    across = x("us", "latency, µs", log=[row["us"] for row in rows])
-    up = y("nines", "share of requests that are faster", nines=True)
+    look = c.series("op", list(drawn), colours=[OPS[n] for n in drawn], lines=True,
+                    dashes=[OP_DASHES[n] for n in drawn])  # fmt: skip
+    across = c.x("us", "latency, µs", log=[row["us"] for row in rows])
+    up = c.y("nines", "share of requests that are faster", nines=True)
     says = []
     for name, latency in drawn.items():
         known = [f"p{p:g} {words.microseconds(v)} us"
                  for p, v in latency.percentiles.items() if v is not None]  # fmt: skip
         says.append(f"{name}: mean {words.microseconds(latency.mean)} us, {', '.join(known)}")
-    return layered(
-        mark("line", rows, across, up, look.colour, look.dash, strokeWidth=2),
-        mark("point", dots, across, up, look.colour, filled=True, size=45,
-             tips=tips("op: requests", "which: percentile", "us: latency, µs: ,.1f")),
+    return c.layered(
+        c.mark("line", rows, across, up, look.colour, look.dash, strokeWidth=2),
+        c.mark("point", dots, across, up, look.colour, filled=True, size=45,
+               tips=c.tips("op: requests", "which: percentile", "us: latency, µs: ,.1f")),
         height=260, says=f"Latency. {'; '.join(says)}.",
     )  # fmt: skip
 
@@ -109,19 +92,19 @@ def utilization(result: Result) -> Drawing:
                 "text": words.percent(busy),
             })  # fmt: skip
     kinds = [k for k in palette.KINDS if any(row["kind"] == k for row in rows)]
-    look = series("kind", kinds, colours=[palette.KINDS[k] for k in kinds], shown=True)
+    look = c.series("kind", kinds, colours=[palette.KINDS[k] for k in kinds], shown=True)
     top = max([1.0, *(float(row["busy"]) for row in rows)])
-    across = x("busy", "busy", domain=(0, top * 1.16), percents=[0, 0.25, 0.5, 0.9])
-    up = y("station", names=[row["station"] for row in rows])
+    across = c.x("busy", "busy", domain=(0, top * 1.16), percents=[0, 0.25, 0.5, 0.9])
+    up = c.y("station", names=[row["station"] for row in rows])
     ranged = [row for row in rows if row["busy"] - row["least"] > 0.02]
     text = ", ".join(f"{row['station']} {row['text']}" for row in rows)
-    return layered(
-        mark("bar", rows, across, up, look.colour, height={"band": 0.68},
-             tips=tips("station", "kind", "text: busy", "least: least busy of them: .0%")),
-        mark("tick", ranged, alt.X("least:Q"), up, thickness=2, size=11, color="#ffffff"),
-        *level(across, FULL),
-        mark("text", [row | {"end": top * 1.02} for row in rows], alt.X("end:Q"), up,
-             alt.Text("text:N"), align="left"),
+    return c.layered(
+        c.mark("bar", rows, across, up, look.colour, height={"band": 0.68},
+               tips=c.tips("station", "kind", "text: busy", "least: least busy of them: .0%")),
+        c.mark("tick", ranged, alt.X("least:Q"), up, thickness=2, size=11, color="#ffffff"),
+        *c.level(across, FULL),
+        c.mark("text", [row | {"end": top * 1.02} for row in rows], alt.X("end:Q"), up,
+               alt.Text("text:N"), align="left"),
         height=22 * len(rows), says=f"How busy each station is. {text}.",
     )  # fmt: skip
 
@@ -140,16 +123,16 @@ def reliefs(result: Result) -> Drawing:
          "label": words.gain(r.gain), "within": words.gain_span(r.gain_low, r.gain_high)}
         for r in found
     ]  # fmt: skip
-    across = x("kiops", "kIOPS", domain=(0, most * 1.4), ticks=6)
-    up = y("change", names=[row["change"] for row in rows])
-    shown = tips("change", f"kiops: throughput, kIOPS: {NUMBER}", "text: with",
-                 "within: gain, 95 %")  # fmt: skip
+    across = c.x("kiops", "kIOPS", domain=(0, most * 1.4), ticks=6)
+    up = c.y("change", names=[row["change"] for row in rows])
+    shown = c.tips("change", f"kiops: throughput, kIOPS: {c.NUMBER}", "text: with",
+                   "within: gain, 95 %")  # fmt: skip
     text = "; ".join(f"{row['change']}: {row['text']}" for row in rows)
-    return layered(
-        mark("bar", rows, across, up, height={"band": 0.6}, color=palette.READ, tips=shown),
-        mark("rule", rows, alt.X("low:Q"), alt.X2("high:Q"), up, strokeWidth=2),
-        *level(across, now),
-        mark("text", rows, alt.X("end:Q"), up, alt.Text("label:N"), align="left"),
+    return c.layered(
+        c.mark("bar", rows, across, up, height={"band": 0.6}, color=palette.READ, tips=shown),
+        c.mark("rule", rows, alt.X("low:Q"), alt.X2("high:Q"), up, strokeWidth=2),
+        *c.level(across, now),
+        c.mark("text", rows, alt.X("end:Q"), up, alt.Text("label:N"), align="left"),
         height=30 * len(rows), says=f"What would help, from {now:,.4g} kIOPS now. {text}.",
     )  # fmt: skip
 
@@ -165,12 +148,14 @@ def members(result: Result) -> Drawing:
                          "each": rounded(each)})  # fmt: skip
     totals = [(m.reads_per_request + m.writes_per_request) * rate for m in result.members]
     order = list(dict.fromkeys(row["drive"] for row in rows))
-    look = series("what", ["reads", "writes"], colours=[palette.READ, palette.WRITE])
-    shown = tips("drive", "what: commands", "kiops: kIOPS: ,.1f", f"each: per request: {NUMBER}")
+    look = c.series("what", ["reads", "writes"], colours=[palette.READ, palette.WRITE])
+    shown = c.tips("drive", "what: commands", "kiops: kIOPS: ,.1f",
+                   f"each: per request: {c.NUMBER}")  # fmt: skip
     text = f"{min(totals):,.4g} to {max(totals):,.4g} kIOPS of commands for each of {len(totals)}"
-    return layered(
-        mark("bar", rows, y("drive", names=order), x("kiops", "commands of each, kIOPS", ticks=6),
-             look.colour, height={"band": 0.7}, tips=shown),
+    return c.layered(
+        c.mark("bar", rows, c.y("drive", names=order),
+               c.x("kiops", "commands of each, kIOPS", ticks=6), look.colour,
+               height={"band": 0.7}, tips=shown),
         height=24 * len(order), says=f"What each drive serves: {text} drives.",
     )  # fmt: skip
 
@@ -190,23 +175,24 @@ def throughput_curve(result: Result) -> Drawing:
     least = min((b for b in result.bottleneck.bounds.values() if math.isfinite(b)), default=0.0)
     top = max(most, min(least / 1e3, 1.6 * most), min(1.6 * most, rows[-1]["high"])) * 1.12
     band = [row | {"low": min(row["low"], top), "high": min(row["high"], top)} for row in rows]
-    across = x("n", "outstanding requests", log2=[p.outstanding for p in result.curve])
-    up = y("kiops", "kIOPS", domain=(0, top))
+    across = c.x("n", "outstanding requests", log2=[p.outstanding for p in result.curve])
+    up = c.y("kiops", "kIOPS", domain=(0, top))
     now: Rows = [{"n": result.outstanding, "kiops": rounded(total.value / 1e3)}]
     ring = [
-        mark("point", now, across, up, size=170, strokeWidth=2.5, color=palette.ACCENT, opacity=1),
-        mark("text", now, across, up, alt.TextValue("this load"), align="center", dy=20,
-             fontWeight="bold"),
+        c.mark("point", now, across, up, size=170, strokeWidth=2.5, color=palette.ACCENT,
+               opacity=1),
+        c.mark("text", now, across, up, alt.TextValue("this load"), align="center", dy=20,
+               fontWeight="bold"),
     ]  # fmt: skip
     is_near = result.curve[0].outstanding <= result.outstanding <= result.curve[-1].outstanding
     text = ", ".join(f"{row['kiops']:,.4g} at {row['n']:,}" for row in rows)
-    return layered(
-        mark("area", band, across, alt.Y("low:Q"), alt.Y2("high:Q"), opacity=0.15,
-             color=palette.READ),
-        mark("line", rows, across, up, color=palette.READ, strokeWidth=2),
-        mark("point", rows, across, up, color=palette.READ, filled=True, size=40,
-             tips=tips("n: outstanding: ,", f"kiops: throughput, kIOPS: {NUMBER}")),
-        *(layer for name, at in _bounds(result, top).items() for layer in level(up, at, name)),
+    return c.layered(
+        c.mark("area", band, across, alt.Y("low:Q"), alt.Y2("high:Q"), opacity=0.15,
+               color=palette.READ),
+        c.mark("line", rows, across, up, color=palette.READ, strokeWidth=2),
+        c.mark("point", rows, across, up, color=palette.READ, filled=True, size=40,
+               tips=c.tips("n: outstanding: ,", f"kiops: throughput, kIOPS: {c.NUMBER}")),
+        *(layer for name, at in _bounds(result, top).items() for layer in c.level(up, at, name)),
         *_no_waiting(result, top, across, up), *(ring if is_near else []),
         height=270, says=f"Throughput in kIOPS at so many outstanding requests: {text}.",
     )  # fmt: skip
@@ -225,7 +211,7 @@ def _bounds(result: Result, top: float) -> dict[str, float]:
     last = -math.inf
     for name, iops in sorted(result.bottleneck.bounds.items(), key=lambda pair: pair[1]):
         kiops = rounded(iops / 1e3) if math.isfinite(iops) else math.inf
-        passed = kiops * 1e3 < PASSED * max(p.iops for p in result.curve)
+        passed = kiops * 1e3 < c.PASSED * max(p.iops for p in result.curve)
         if not passed and kiops <= top and kiops - last >= LABEL_SHARE * top and len(found) < 3:
             found[f"bound: {words.one_line(name)}"] = last = kiops
     return found
@@ -242,9 +228,9 @@ def _no_waiting(result: Result, top: float, across: alt.X, up: alt.Y) -> list[al
     rows = [{"n": rounded(v), "kiops": rounded(min(top, v * each))} for v in n]
     middle = [row for row in rows if row["kiops"] >= 0.3 * rows[-1]["kiops"]][:1]
     return [
-        mark("line", rows, across, up, strokeDash=[2, 3], color=palette.MUTED),
-        mark("text", middle, across, up, alt.TextValue("no waiting"), align="right", dx=-7,
-             fontSize=10),
+        c.mark("line", rows, across, up, strokeDash=[2, 3], color=palette.MUTED),
+        c.mark("text", middle, across, up, alt.TextValue("no waiting"), align="right", dx=-7,
+               fontSize=10),
     ]  # fmt: skip
 
 
@@ -264,27 +250,27 @@ def latency_curve(result: Result) -> Drawing:
     limit = [] if result.goal is None else [result.goal.limit * 1e6]
     most = 3 * max(row["us"] for row in rows)
     band = [row | {"high": min(row["high"], most)} for row in rows]
-    across = x("kiops", "kIOPS", ticks=8, zero=True)
+    across = c.x("kiops", "kIOPS", ticks=8, zero=True)
     values = [*limit, *(row[key] for row in band for key in ("us", "low", "high"))]
-    up, low = (y(key, "latency, µs", log=values, padding=12) for key in ("us", "low"))
-    look = series("which", ["mean", "p99"], colours=[palette.READ, palette.WRITE], lines=True)
-    shown = tips("which: latency", "n: outstanding: ,", "kiops: kIOPS: ,.0f",
-                 "us: latency, µs: ,.0f")  # fmt: skip
+    up, low = (c.y(key, "latency, µs", log=values, padding=12) for key in ("us", "low"))
+    look = c.series("which", ["mean", "p99"], colours=[palette.READ, palette.WRITE], lines=True)
+    shown = c.tips("which: latency", "n: outstanding: ,", "kiops: kIOPS: ,.0f",
+                   "us: latency, µs: ,.0f")  # fmt: skip
     text = ", ".join(f"{row['which']} {row['us']:,.4g} µs at {row['kiops']:,.4g}" for row in rows)
     says = f"Latency against throughput in kIOPS: {text}."
     if limit:
         says += f" The goal is {limit[0]:,.4g} µs."
     order = alt.Order("n:Q")
     # No throughput right of the fullest station's bound, no mean below that of the least load.
-    bounds = level(up, result.curve[0].mean_s * 1e6, light=True)
+    bounds = c.level(up, result.curve[0].mean_s * 1e6, light=True)
     bound, reached = result.bottleneck.bound_iops, max(p.iops for p in result.curve)
-    if math.isfinite(bound) and PASSED * reached <= bound <= 1.5 * reached:
-        bounds += level(across, bound / 1e3, "bound")
-    return layered(
-        mark("area", band, across, low, alt.Y2("high:Q"), look.colour, order, opacity=0.13),
-        *bounds, *(level(up, limit[0], "goal") if limit else []),
-        mark("line", rows, across, up, look.colour, look.dash, order, strokeWidth=2),
-        mark("point", rows, across, up, look.colour, filled=True, size=36, tips=shown),
+    if math.isfinite(bound) and c.PASSED * reached <= bound <= 1.5 * reached:
+        bounds += c.level(across, bound / 1e3, "bound")
+    return c.layered(
+        c.mark("area", band, across, low, alt.Y2("high:Q"), look.colour, order, opacity=0.13),
+        *bounds, *(c.level(up, limit[0], "goal") if limit else []),
+        c.mark("line", rows, across, up, look.colour, look.dash, order, strokeWidth=2),
+        c.mark("point", rows, across, up, look.colour, filled=True, size=36, tips=shown),
         height=240, says=says,
     )  # fmt: skip
 
@@ -304,7 +290,7 @@ def _over_time(result: Result, columns: dict[str, float]) -> dict[str, Rows]:
     assert result.over_time is not None
     over = result.over_time
     middles = over.start_s + over.duration_s / 2
-    names = [name for name in over.groups if name != ALL][:MOST_SERIES]
+    names = [name for name in over.groups if name != ALL][: c.MOST_SERIES]
     return {
         name: [
             {"s": rounded(float(s)), "group": name, "what": column,
@@ -323,19 +309,19 @@ def latency_over_time(result: Result) -> Drawing:
     goals: Rows = [
         {"group": g.name, "value": rounded(g.slo.limit_s * 1e6)} for g in result.groups if g.slo
     ]
-    across = x("s", "simulated time, s", zero=False, ticks=8)
-    look = series("group", list(found), lines=True)
-    up = y("value", "latency, µs", log=[r["value"] for r in [*rows, *goals]], padding=12)
+    across = c.x("s", "simulated time, s", zero=False, ticks=8)
+    look = c.series("group", list(found), lines=True)
+    up = c.y("value", "latency, µs", log=[r["value"] for r in [*rows, *goals]], padding=12)
     wide = alt.StrokeWidth("what:O", legend=None,
                            scale=alt.Scale(domain=["p50_s", "p99_s"], range=[1, 2.4]))  # fmt: skip
-    shown = tips("group: workload", "what: percentile", "value: latency, µs: ,.1f")
+    shown = c.tips("group: workload", "what: percentile", "value: latency, µs: ,.1f")
     says = []
     for name, own in found.items():
         p99 = [r["value"] for r in own if r["what"] == "p99_s"]
         says.append(f"{name} {min(p99):,.4g} to {max(p99):,.4g}" if p99 else f"{name} not known")
-    return layered(
-        mark("line", rows, across, up, look.colour, look.dash, wide, tips=shown),
-        mark("rule", goals, up, look.colour, strokeDash=[4, 3], strokeWidth=1.5),
+    return c.layered(
+        c.mark("line", rows, across, up, look.colour, look.dash, wide, tips=shown),
+        c.mark("rule", goals, up, look.colour, strokeDash=[4, 3], strokeWidth=1.5),
         height=240, says=f"p99 in µs: {'; '.join(says)}.",
     )  # fmt: skip
 
@@ -344,10 +330,11 @@ def throughput_over_time(result: Result) -> Drawing:
     """Completions a second of each workload against time."""
     found = _over_time(result, {"iops": 1e-3})
     rows = [row for own in found.values() for row in own]
-    across = x("s", "simulated time, s", zero=False, ticks=8)
-    look = series("group", list(found), lines=True)
-    return layered(
-        mark("line", rows, across, y("value", "kIOPS"), look.colour, look.dash, strokeWidth=2,
-             interpolate="step", tips=tips("group: workload", "value: throughput, kIOPS: ,.1f")),
+    across = c.x("s", "simulated time, s", zero=False, ticks=8)
+    look = c.series("group", list(found), lines=True)
+    return c.layered(
+        c.mark("line", rows, across, c.y("value", "kIOPS"), look.colour, look.dash, strokeWidth=2,
+               interpolate="step",
+               tips=c.tips("group: workload", "value: throughput, kIOPS: ,.1f")),
         height=180, says="kIOPS of each workload over time.",
     )  # fmt: skip

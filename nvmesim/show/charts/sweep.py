@@ -15,23 +15,8 @@ import polars as pl
 from nvmesim.errors import InputError, nearest
 from nvmesim.predict.result import Result
 from nvmesim.show import palette
-from nvmesim.show.charts.base import (
-    MOST_SERIES,
-    NUMBER,
-    PASSED,
-    Drawing,
-    Rows,
-    Series,
-    layered,
-    level,
-    mark,
-    nothing,
-    rounded,
-    series,
-    tips,
-    x,
-    y,
-)
+from nvmesim.show.charts import base as c
+from nvmesim.show.charts.base import Drawing, Rows, Series, rounded
 from nvmesim.show.station_groups import station_groups
 
 BUSY: Final = {
@@ -71,17 +56,18 @@ def scaling(
         for r in frame.sort(over).to_dicts()
     ], by)  # fmt: skip
     if not rows:
-        return nothing(_NONE)
+        return c.nothing(_NONE)
     name = title or over
     numbers = sorted({float(r["n"]) for r in rows})
     is_log = not ideal and 0 < 16 * numbers[0] <= numbers[-1]
     how: dict[str, Any] = {"log2": numbers} if is_log else {"ticks": numbers}
-    across = x("n", name, labels="format(datum.value, '~r')", **how)
-    up = y("kiops", "kIOPS")
-    shown = tips(f"series: {by or 'series'}", f"n: {name}: {NUMBER}", f"kiops: kIOPS: {NUMBER}",
-                 f"low: 95 % from, kIOPS: {NUMBER}", f"high: to, kIOPS: {NUMBER}")  # fmt: skip
-    return layered(
-        mark("area", rows, across, alt.Y("low:Q"), alt.Y2("high:Q"), look.colour, opacity=0.13),
+    across = c.x("n", name, labels="format(datum.value, '~r')", **how)
+    up = c.y("kiops", "kIOPS")
+    shown = c.tips(f"series: {by or 'series'}", f"n: {name}: {c.NUMBER}",
+                   f"kiops: kIOPS: {c.NUMBER}", f"low: 95 % from, kIOPS: {c.NUMBER}",
+                   f"high: to, kIOPS: {c.NUMBER}")  # fmt: skip
+    return c.layered(
+        c.mark("area", rows, across, alt.Y("low:Q"), alt.Y2("high:Q"), look.colour, opacity=0.13),
         *(_ideal(rows, across, up) if ideal else []), *_lines(rows, across, up, look, shown),
         height=270, says=_in_words(rows, "n", "kiops", f"kIOPS against {name}"),
     )  # fmt: skip
@@ -109,8 +95,8 @@ def _series(rows: Rows, by: str | None) -> tuple[Rows, Series]:
         except ValueError:
             return float("inf"), name
 
-    names = list(dict.fromkeys(r["series"] for r in rows))[:MOST_SERIES]
-    look = series("series", sorted(names, key=number_first), title=by, shown=by is not None)
+    names = list(dict.fromkeys(r["series"] for r in rows))[: c.MOST_SERIES]
+    look = c.series("series", sorted(names, key=number_first), title=by, shown=by is not None)
     return [r for r in rows if r["series"] in names], look
 
 
@@ -119,9 +105,9 @@ def _lines(
 ) -> list[alt.Chart]:
     """A line and its points for each series, in the order of "n"."""
     return [
-        mark("line", rows, across, up, look.colour, look.dash, alt.Order("n:Q"), strokeWidth=2),
-        mark("point", rows, across, up, look.colour, look.shape, filled=True, size=55, opacity=1,
-             tips=shown),
+        c.mark("line", rows, across, up, look.colour, look.dash, alt.Order("n:Q"), strokeWidth=2),
+        c.mark("point", rows, across, up, look.colour, look.shape, filled=True, size=55, opacity=1,
+               tips=shown),
     ]  # fmt: skip
 
 
@@ -154,10 +140,10 @@ def _ideal(rows: Rows, across: alt.X, up: alt.Y) -> list[alt.Chart]:
                 for n in (first["n"], end)]  # fmt: skip
     highest = max(out, key=lambda r: float(r["kiops"]))
     return [
-        mark("line", out, across, up, alt.Detail("line:N"), strokeDash=[3, 3],
-             color=palette.MUTED, tips=tips("line: if")),
-        mark("text", [highest], across, up, alt.TextValue("n × one"), align="right", dx=-10,
-             fontSize=10),
+        c.mark("line", out, across, up, alt.Detail("line:N"), strokeDash=[3, 3],
+               color=palette.MUTED, tips=c.tips("line: if")),
+        c.mark("text", [highest], across, up, alt.TextValue("n × one"), align="right", dx=-10,
+               fontSize=10),
     ]  # fmt: skip
 
 
@@ -177,19 +163,19 @@ def load_curve(frame: pl.DataFrame, *, percentile: str = "p99", by: str | None =
         for i, r in enumerate(_known(frame, "iops", by, column).sort(order).to_dicts())
     ], by)  # fmt: skip
     if not rows:
-        return nothing(_NONE)
+        return c.nothing(_NONE)
     name = percentile.replace("_", ".")
-    across = x("kiops", "kIOPS", ticks=8)
+    across = c.x("kiops", "kIOPS", ticks=8)
     banded = [r for r in rows if "us_low" in r]
     every = [r[key] for r in rows for key in ("us", "us_low", "us_high") if r.get(key)]
-    up = y("us", f"{name} latency, µs", log=every, padding=12)
-    ends = (f"us_low: 95 % from, µs: {NUMBER}", f"us_high: to, µs: {NUMBER}") if banded else ()
-    shown = tips(f"series: {by or 'series'}", f"kiops: kIOPS: {NUMBER}",
-                 f"us: {name}, µs: {NUMBER}", *ends)  # fmt: skip
-    return layered(
-        mark("rule", banded, across, alt.Y("us_low:Q"), alt.Y2("us_high:Q"), look.colour,
-             opacity=0.35),
-        mark("rule", banded, alt.X("low:Q"), alt.X2("high:Q"), up, look.colour, opacity=0.35),
+    up = c.y("us", f"{name} latency, µs", log=every, padding=12)
+    ends = (f"us_low: 95 % from, µs: {c.NUMBER}", f"us_high: to, µs: {c.NUMBER}") if banded else ()
+    shown = c.tips(f"series: {by or 'series'}", f"kiops: kIOPS: {c.NUMBER}",
+                   f"us: {name}, µs: {c.NUMBER}", *ends)  # fmt: skip
+    return c.layered(
+        c.mark("rule", banded, across, alt.Y("us_low:Q"), alt.Y2("us_high:Q"), look.colour,
+               opacity=0.35),
+        c.mark("rule", banded, alt.X("low:Q"), alt.X2("high:Q"), up, look.colour, opacity=0.35),
         *_load_bounds(rows, across, up), *_lines(rows, across, up, look, shown),
         height=260, says=_in_words(rows, "kiops", "us", f"{name} latency in us at so many kIOPS"),
     )  # fmt: skip
@@ -209,13 +195,13 @@ def _load_bounds(rows: Rows, across: alt.X, up: alt.Y) -> list[alt.Chart]:
     """Per series: its lightest latency, and the bound at its highest load if it is in reach."""
     own = _by_series(rows)
     top = 1.5 * max(r["kiops"] for r in rows)
-    layers = [layer for found in own.values() for layer in level(up, found[0]["us"], light=True)]
+    layers = [layer for found in own.values() for layer in c.level(up, found[0]["us"], light=True)]
     drawn: list[float] = []
     for name, found in own.items():
         bound = found[-1]["bound"]
-        if bound and PASSED * max(r["kiops"] for r in found) <= bound <= top:
+        if bound and c.PASSED * max(r["kiops"] for r in found) <= bound <= top:
             apart = all(abs(bound - other) > 0.1 * top for other in drawn)  # names do not overlap
-            layers += level(across, bound, f"bound {name}".strip() if apart else "")
+            layers += c.level(across, bound, f"bound {name}".strip() if apart else "")
             drawn.append(bound)
     return layers
 
@@ -244,7 +230,7 @@ def heat(
         found = [(row[over], name, row[key]) for key, name in BUSY.items() for row in known
                  if row.get(key) is not None]  # fmt: skip
     if not found:
-        return nothing(_NONE)
+        return c.nothing(_NONE)
     rows: Rows = [
         {"case": str(case), "station": station, "busy": round(busy, 4), "text": f"{busy * 100:.0f}",
          "load": palette.load_words(round(busy, 4))} for case, station, busy in found
@@ -253,17 +239,17 @@ def heat(
     stations = list(dict.fromkeys(r["station"] for r in rows))
     names, colours = zip(*palette.load_legend(), strict=True)
     across = alt.X("case:N", title=title or over, sort=cases, axis=alt.Axis(labelAngle=0))
-    up = y("station", names=stations)
-    look = series("load", names, colours=colours, title="busy", shown=True)
+    up = c.y("station", names=stations)
+    look = c.series("load", names, colours=colours, title="busy", shown=True)
     notes = (
         f"{s}: " + ", ".join(f"{r['text']} at {r['case']}" for r in rows if r["station"] == s)
         for s in stations
     )
     ink = alt.condition("datum.busy >= 0.75", alt.value("#ffffff"), alt.value("#1c1f24"))
-    shown = tips("station", f"case: {title or over}", "busy: busy: .0%")
-    return layered(
-        mark("rect", rows, across, up, look.colour, stroke="#ffffff", tips=shown),
-        mark("text", rows, across, up, alt.Text("text:N"), fontSize=10).encode(color=ink),
+    shown = c.tips("station", f"case: {title or over}", "busy: busy: .0%")
+    return c.layered(
+        c.mark("rect", rows, across, up, look.colour, stroke="#ffffff", tips=shown),
+        c.mark("text", rows, across, up, alt.Text("text:N"), fontSize=10).encode(color=ink),
         height=26 * len(stations),
         says=f"Busy, in percent, against {title or over}. {'; '.join(notes)}.",
     )  # fmt: skip
@@ -291,20 +277,20 @@ def pareto(
         for r in known.to_dicts()
     ]  # fmt: skip
     if not rows:
-        return nothing(_NONE)
+        return c.nothing(_NONE)
     best = sorted((r for r in rows if r["front"]), key=lambda r: float(r["cost"]))
-    across = x("cost", units or cost, zero=False, padding=20)
+    across = c.x("cost", units or cost, zero=False, padding=20)
     up = alt.Y("gain:Q", title=gain, scale=alt.Scale(zero=False, padding=20),
                axis=alt.Axis(format="~s"))  # fmt: skip
-    shown = tips("name", f"cost: {units or cost}: ,.6~g", f"gain: {gain}: {NUMBER}")
+    shown = c.tips("name", f"cost: {units or cost}: ,.6~g", f"gain: {gain}: {c.NUMBER}")
     others = [r for r in rows if not r["front"]]
     text = ", ".join(f"{r['name']} {r['gain']:,.4g} for {r['cost']:,.6g}".strip() for r in best)
-    return layered(
-        mark("point", others, across, up, color=palette.MUTED, size=40, tips=shown),
-        mark("line", best, across, up, interpolate="step-after", color=palette.READ,
-             strokeDash=[4, 3]),
-        mark("point", best, across, up, filled=True, size=70, opacity=1, color=palette.READ,
-             tips=shown),
+    return c.layered(
+        c.mark("point", others, across, up, color=palette.MUTED, size=40, tips=shown),
+        c.mark("line", best, across, up, interpolate="step-after", color=palette.READ,
+               strokeDash=[4, 3]),
+        c.mark("point", best, across, up, filled=True, size=70, opacity=1, color=palette.READ,
+               tips=shown),
         *beside([r | {"label": r["name"]} for r in best], best, across, up),
         height=300, says=f"{gain} against {units or cost}, not beaten: {text}.",
     )  # fmt: skip
@@ -324,8 +310,8 @@ def beside(named: Rows, every: Rows, across: alt.X, up: alt.Y) -> list[alt.Chart
                 {"align": "right", "dx": -9, "dy": -10}
             )  # fmt: skip
             weight = "bold" if is_strong else "normal"
-            layers.append(mark("text", [row], across, up, alt.Text("label:N"), **side, fontSize=11,
-                               fontWeight=weight, lineBreak=", "))  # fmt: skip
+            layers.append(c.mark("text", [row], across, up, alt.Text("label:N"), **side,
+                                 fontSize=11, fontWeight=weight, lineBreak=", "))  # fmt: skip
     return layers
 
 
@@ -342,18 +328,18 @@ def tornado(frame: pl.DataFrame, *, most: int = 12) -> Drawing:
         if row[f"change_{end}"] is not None
     ]  # fmt: skip
     if not rows:
-        return nothing("no uncertain input")
+        return c.nothing("no uncertain input")
     names = list(dict.fromkeys(row["input"] for row in rows))
-    up = y("input", names=names)
-    look = series("end", ["low", "high"], colours=[palette.WRITE, palette.READ],
-                  title="input at its")  # fmt: skip
+    up = c.y("input", names=names)
+    look = c.series("end", ["low", "high"], colours=[palette.WRITE, palette.READ],
+                    title="input at its")  # fmt: skip
     across = alt.X("change:Q", title="change of the answer, %", stack=None,
                    axis=alt.Axis(tickCount=8))  # fmt: skip
-    shown = tips("input", "end: at its", f"value: value: {NUMBER}", "basis",
-                 "change: change, %: +.3~g")  # fmt: skip
+    shown = c.tips("input", "end: at its", f"value: value: {c.NUMBER}", "basis",
+                   "change: change, %: +.3~g")  # fmt: skip
     text = "; ".join(f"{r['input']} at its {r['end']} {r['change']:+.2g} %" for r in rows)
-    return layered(
-        mark("bar", rows, across, up, look.colour, height={"band": 0.62}, tips=shown),
-        mark("rule", [{"zero": 0}], alt.X("zero:Q"), color=palette.MUTED),
+    return c.layered(
+        c.mark("bar", rows, across, up, look.colour, height={"band": 0.62}, tips=shown),
+        c.mark("rule", [{"zero": 0}], alt.X("zero:Q"), color=palette.MUTED),
         height=24 * len(names), says=f"Change of the answer: {text}.",
     )  # fmt: skip

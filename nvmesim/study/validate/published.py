@@ -328,11 +328,10 @@ def _row(path: Path, number: int, cells: dict[str, str]) -> Row:
         message = f"role is {text['role']!r}" if text["role"] else "role is missing"
         raise InputError(f"{where}: {message}; one of {', '.join(ROLES)}")
     what = metric(text["metric"])
-    numbers = {
-        key: _number(where, text["metric"], what.unit, key, text[key])
-        for key in ("measured", "low", "high")
-    }
-    measured, low, high = numbers["measured"], numbers["low"], numbers["high"]
+    measured, low, high = (
+        _number(f"{where}: {key} is {text[key]!r}", text[key], f"{text['metric']} is a plain "
+                f"number in {what.unit or 'no unit'}") for key in ("measured", "low", "high")
+    )  # fmt: skip
     if measured is None and (low is None or high is None):
         raise InputError(f"{where}: neither measured nor low and high")
     if low is not None and high is not None and low > high:
@@ -348,18 +347,13 @@ def _row(path: Path, number: int, cells: dict[str, str]) -> Row:
                text["note"])  # fmt: skip
 
 
-def _number(where: str, name: str, unit: str, key: str, text: str) -> float | None:
-    if not text:
-        return None
+def _number(what: str, text: str, meant: str) -> float | None:
     try:
-        value = float(text)
+        value = float(text) if text else None
     except ValueError:
-        raise InputError(
-            f"{where}: {key} is {text!r}; units are not mixed: {name} is a plain number in "
-            f"{unit or 'no unit'}"
-        ) from None
-    if not math.isfinite(value):
-        raise InputError(f"{where}: {key} is {text!r}; a finite number")
+        raise InputError(f"{what}; units are not mixed: {meant}") from None
+    if value is not None and not math.isfinite(value):
+        raise InputError(f"{what}; a finite number")
     return value
 
 
