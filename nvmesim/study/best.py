@@ -177,7 +177,6 @@ class Best(Drawable):
     scenario: str
     designs: tuple[LevelDesign, ...]
     states: tuple[State, ...] = STATES
-    notes: tuple[str, ...] = ()
 
     @property
     def best(self) -> LevelDesign | None:
@@ -220,7 +219,7 @@ class Best(Drawable):
             "met": best is not None,
             "best": None if best is None else best.name,
             "designs": [d.to_json() for d in self.designs],
-            "notes": list(self.notes),
+            "notes": [],
         }  # fmt: skip
 
 

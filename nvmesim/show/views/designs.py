@@ -41,7 +41,6 @@ def best_blocks(found: Best) -> list[b.Block]:
         b.Line(found.scenario, "title"), b.Line(f"largest load with {found.goal.words()}", "soft"),
         b.Line(str(found), "head"), best_table(found), _not_met(found),
         b.Section("Charts", (best_figures(found),)),
-        *(b.Line(note, "soft") for note in found.notes),
     )  # fmt: skip
 
 

@@ -102,7 +102,6 @@ class CaseAnswer:
 
     predictions: tuple[Prediction, ...] = ()
     failures: tuple[Failure, ...] = ()
-    fits: int = 0
 
     @classmethod
     def from_json(cls, tables: Mapping[str, Any]) -> CaseAnswer:
@@ -110,14 +109,12 @@ class CaseAnswer:
         return cls(
             tuple(Prediction(**row) for row in tables["predictions"]),
             tuple(Failure(**row) for row in tables["failures"]),
-            tables["fits"],
         )
 
 
 def held_out(
-    names: Sequence[str] = (), progress: Callable[[str, float], None] | None = None,
-    processes: int = PROCESSES,
-) -> list[CaseAnswer]:  # fmt: skip
+    names: Sequence[str] = (), progress: Callable[[str, float], None] | None = None
+) -> list[CaseAnswer]:
     """Return what is predicted of the held-out rows of the sources called *names*, or of all.
 
     A case that was answered by the same code and the same rows is taken from the user's cache.
@@ -129,7 +126,7 @@ def held_out(
             answers[case.name] = CaseAnswer.from_json(json.loads(read_private(_file(case))))
     rest = [case for case in cases if case.name not in answers]
     if rest:
-        with ProcessPoolExecutor(min(processes, len(rest)), get_context("spawn")) as pool:
+        with ProcessPoolExecutor(min(PROCESSES, len(rest)), get_context("spawn")) as pool:
             asked = {pool.submit(answer_case, case): case for case in rest}
             for done in as_completed(asked):
                 case = asked[done]
@@ -160,8 +157,7 @@ def answer_case(case: HeldCase) -> CaseAnswer:
                 predictions += _predicted(case, split, row, profile)
             except NvmesimError as error:
                 failures.append(Failure(case.name, split.name, "row", str(error)))
-    fits = sum(split.basis == "rows" for split in plan.splits)
-    return CaseAnswer(tuple(predictions), tuple(failures), fits)
+    return CaseAnswer(tuple(predictions), tuple(failures))
 
 
 def planned(case: HeldCase) -> Plan:
