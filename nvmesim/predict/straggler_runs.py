@@ -20,9 +20,9 @@ from nvmesim.engine.reference.engine import ReferenceEngine, Step
 from nvmesim.errors import InputError
 from nvmesim.model.lowered import Lowered
 from nvmesim.network.network import HORIZON_PS
+from nvmesim.predict.changes import with_profiles
 from nvmesim.predict.prepare import prepare
 from nvmesim.predict.stragglers import MemberWait, ScalePoint, SizeWait, Waits
-from nvmesim.predict.upgrades import with_profiles
 from nvmesim.scenario.resolved import ResolvedScenario, Target, Volume, WorkloadGroup
 from nvmesim.units import PS_PER_S
 

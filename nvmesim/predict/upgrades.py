@@ -7,16 +7,22 @@ returns None.
 from __future__ import annotations
 
 import itertools
-import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Final, TypeVar
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, Final
 
 from nvmesim.catalog.links import PCIE_LANES, SOCKET_RATES, Link, parse_link, pcie
 from nvmesim.catalog.load import version, with_kernel, with_level
-from nvmesim.catalog.profile import DriveProfile
-from nvmesim.catalog.quantity import Frozen, Quantity
 from nvmesim.predict.bottleneck import MORE_OUTSTANDING
+from nvmesim.predict.changes import (
+    Change,
+    ChangeFactory,
+    changed,
+    each,
+    if_one,
+    multiplied,
+    with_profiles,
+)
 from nvmesim.raid.planner.records import SECTOR
 from nvmesim.scenario.resolved import Drive, ResolvedScenario, Target, Volume, WorkloadGroup
 from nvmesim.units import format_size
@@ -28,106 +34,6 @@ WORKERS: Final = 8
 """Value that `eight_workers` sets group_thread_cnt to."""
 LEAST_HALF: Final = {"raid0": 1, "raid5": 3, "raid6": 4, "raid10": 2}
 """Fewest members of half an array; a mirror has no half."""
-
-COMMANDS: Final = {
-    "stripe_cache": "echo {} > /sys/block/mdX/md/stripe_cache_size",
-    "group_thread_cnt": "echo {} > /sys/block/mdX/md/group_thread_cnt",
-    "bitmap": "mdadm --grow --bitmap={} /dev/mdX",
-    "recordsize": "zfs set recordsize={} DATASET",
-}
-"""Last name of a key -> what sets it. Source: md(4), mdadm(8), zfsprops(7)."""
-
-Model = TypeVar("Model", bound=Frozen)
-
-
-@dataclass(frozen=True)
-class Change:
-    """A changed scenario, and what was changed in words that follow "with"."""
-
-    text: str
-    scenario: ResolvedScenario
-    set: Mapping[str, Any] = field(default_factory=dict)
-    """The same as keys and values of a scenario file; empty: no key says it exactly."""
-
-    @property
-    def command(self) -> str:
-        """What does it on the server itself; empty where no one command does."""
-        found = ((COMMANDS.get(key.rpartition(".")[2]), v) for key, v in self.set.items())
-        return "; ".join(c.format(re.sub(" |iB$", "", str(v))) for c, v in found if c)
-
-    def watts(self, base: ResolvedScenario) -> float | None:
-        """W that it adds to *base*; None where parts are other ones, or do not say what they draw.
-
-        Source: power at work of drives and CPUs, by their data sheets.
-        """
-        new, kept = self.scenario, {id(d.profile) for d in base.drives}
-        engines = {id(v.engine) for v in base.volumes}
-        is_same = (new.sockets, new.adapters) == (base.sockets, base.adapters)
-        are_known = all(id(d.profile) in kept for d in new.drives)
-        if not is_same or not are_known or any(id(v.engine) not in engines for v in new.volumes):
-            return None
-        if len(new.drives) == len(base.drives):
-            return 0.0
-        before, after = watts(base), watts(new)
-        return None if before is None or after is None else after - before
-
-
-def watts(s: ResolvedScenario) -> float | None:
-    """W of the drives and CPUs at work; None if one of them does not say it."""
-    known = [d.profile.power_active_w for d in s.drives] + [k.cpu.tdp_w for k in s.sockets]
-    stated = [q.value for q in known if q is not None]
-    return sum(stated) if len(stated) == len(known) else None
-
-
-ChangeFactory = Callable[[ResolvedScenario], Change | None]
-"""Returns None where the change does not apply."""
-
-
-def changed(
-    s: ResolvedScenario, text: str, keys: Mapping[str, Any] | None = None, **fields: Any
-) -> Change | None:
-    """*s* with other *fields*; None where they are as before."""
-    other = replace(s, **fields)
-    return None if other == s else Change(text, other, keys or {})
-
-
-def if_one(key: str, values: Iterable[Any]) -> dict[str, Any]:
-    """*key* with the value that all have, nothing where they differ."""
-    found = set(values)
-    return {key: found.pop()} if len(found) == 1 else {}
-
-
-def multiplied(profile: Model, factors: Mapping[str, float]) -> Model:
-    """*profile* with numbers by dotted key multiplied, as assumed ones; absent ones stay absent."""
-    update: dict[str, Any] = {}
-    for key, factor in factors.items():
-        name, _, rest = key.partition(".")
-        part = update.get(name, getattr(profile, name))
-        if part is not None and rest:
-            update[name] = multiplied(part, {rest: factor})
-        elif part is not None:
-            value = part.value * factor
-            update[name] = Quantity(value=value, basis="assumed", source="what-if")
-    return profile.model_copy(update=update)
-
-
-def with_profiles(
-    s: ResolvedScenario, change: Callable[[DriveProfile], DriveProfile]
-) -> ResolvedScenario:
-    """Return *s* with other drives; empirical ones, which draw what was captured, stay."""
-    return replace(s, drives=tuple(
-        d if d.profile.latencies is not None else replace(d, profile=change(d.profile))
-        for d in s.drives
-    ))  # fmt: skip
-
-
-def each(
-    text: str, keys: Mapping[str, Any] | None = None, **changes: Callable[[Any], Any]
-) -> ChangeFactory:
-    """Make a change of each element of the lists that *changes* name, such as drives."""
-    return lambda s: changed(s, text, keys, **{
-        name: tuple(map(change, getattr(s, name))) for name, change in changes.items()
-    })  # fmt: skip
 
 
 def _drives(text: str, **factors: float) -> ChangeFactory:

@@ -25,11 +25,11 @@ from nvmesim.measure.steady import Collector
 from nvmesim.model.host import served_in_turn
 from nvmesim.predict import bottleneck
 from nvmesim.predict import upgrades as up
+from nvmesim.predict.changes import Change, ChangeFactory
 from nvmesim.predict.pilots import of_drives
 from nvmesim.predict.prepare import Prepared, compiled, prepare
 from nvmesim.predict.result import CurvePoint
 from nvmesim.predict.uncertainty.design import Numbers, numbers
-from nvmesim.predict.upgrades import Change, ChangeFactory
 from nvmesim.scenario.resolved import ResolvedScenario, WorkloadGroup
 from nvmesim.units import PS_PER_S
 from nvmesim.warning import Warning

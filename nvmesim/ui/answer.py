@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from nvmesim.measure.figures import Relief
 from nvmesim.measure.paired import Comparison
+from nvmesim.predict.changes import watts
 from nvmesim.predict.result import Result
-from nvmesim.predict.upgrades import watts
 from nvmesim.scenario.resolved import ResolvedScenario
 from nvmesim.show import answer as shown
 from nvmesim.show import words
