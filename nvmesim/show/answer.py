@@ -163,7 +163,10 @@ def ops(result: Result) -> b.Table:
     ]  # fmt: skip
     if len(rows) == 1:
         rows[0][0] = "read" if result.read is not None else "write"
-    return b.table("Reads and writes", OPS, rows, looks=("strong",))
+    note = (
+        "95 % within: how sure that is; p99: 99 % of the requests take no longer, p50: half of them"
+    )
+    return b.table("Reads and writes", OPS, rows, looks=("strong",), notes=[note])
 
 
 def facts(result: Result) -> b.Facts:
@@ -174,8 +177,9 @@ def facts(result: Result) -> b.Facts:
     if result.rebuild is not None:
         pairs.append(("rebuild", rebuild_sentence(result.rebuild)))
     if result.outside:
-        beyond = "; ".join(map(str, result.outside))
-        pairs.append(("beyond", f"what was measured of the drive: {beyond}"))
+        beyond = [f"{o.what} {o.asked}, the drive's capture has {o.captured}"
+                  for o in result.outside]  # fmt: skip
+        pairs.append(("not measured", "; ".join(beyond)))
     return b.Facts(tuple(pairs))
 
 
@@ -235,10 +239,9 @@ def groups(result: Result) -> b.Table | None:
     if len(found) < 2 and not any(g.slo or g.limit_used is not None for g in found):
         return None
     extra = {
-        "of its limit": ["" if g.limit_used is None else f"{percent(g.limit_used)} used"
-                         for g in found],
+        "limit": ["" if g.limit_used is None else f"{percent(g.limit_used)} used" for g in found],
         "goal [us]": [f"{g.slo.limit_s * 1e6:,.4g}" if g.slo else "" for g in found],
-        "requests above": [words.small_share(g.slo.requests_above.value) if g.slo else ""
+        "above": [words.small_share(g.slo.requests_above.value) if g.slo else ""
                            for g in found],
         "time above": [words.small_share(g.slo.time_above) if g.slo else "" for g in found],
     }  # fmt: skip
@@ -248,7 +251,7 @@ def groups(result: Result) -> b.Table | None:
          *(microseconds(g.percentiles[p]) for p in COLUMNS[1:]), *(c[i] for c in shown.values())]
         for i, g in enumerate(found)
     ]  # fmt: skip
-    note = "above: slower than the goal (slo); time above: when more than 1 % of the requests were"
+    note = "above: requests slower than the goal (slo); time above: when more than 1 % of them were"
     heads = ["workload", "IOPS", "95 % within", *(f"{c} [us]" for c in COLUMNS), *shown]
     return b.table("Workloads", heads, rows, notes=[note] if "goal [us]" in shown else [])
 

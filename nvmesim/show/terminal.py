@@ -17,8 +17,8 @@ WIDTH = 120
 """Of output that no terminal shows."""
 BAR = 44
 """Characters of a bar."""
-NARROWEST = 92
-"""Narrower terminals get tables without gaps of three."""
+GAPS = (3, 2, 1)
+"""Between the columns of a table: the first with which it is not wider than the terminal."""
 FIRST = 36
 """Characters of the first column that are not given up for others."""
 _STYLES = {"title": "bold", "head": "bold", "soft": "dim", "strong": "bold", "faint": "dim"}
@@ -138,7 +138,10 @@ def _pairs(pairs: Iterable[tuple[str, str]], style: str) -> Grid:
 
 def _table(shown: b.Table, width: int) -> Grid:
     """A table with no frame; headings of two lines where the terminal is narrow."""
-    gap = 3 if width >= NARROWEST else 1
+    cells = [[f"{c.name} {c.unit}", *(f"{row[n].text} {row[n].small}" for row in shown.rows)]
+             for n, c in enumerate(shown.columns)]  # fmt: skip
+    taken = sum(min(FIRST, max(len(cell.strip()) for cell in column)) for column in cells)
+    gap = next((g for g in GAPS if taken + g * (len(cells) - 1) <= width), GAPS[-1])
     grid = Grid(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="dim")
     for number, column in enumerate(shown.columns):
         widest = max(len(row[number].text) for row in shown.rows)
@@ -150,6 +153,6 @@ def _table(shown: b.Table, width: int) -> Grid:
             min_width=None if number else min(FIRST, widest),
         )  # fmt: skip
     for number, row in enumerate(shown.rows):
-        cells = (plain(f"{c.text} {c.small}".strip()) for c in row)
-        grid.add_row(*cells, style=_STYLES.get(shown.look(number), ""))
+        texts = (plain(f"{c.text} {c.small}".strip()) for c in row)
+        grid.add_row(*texts, style=_STYLES.get(shown.look(number), ""))
     return grid

@@ -1,6 +1,7 @@
 """What a person reads: numbers with four digits at most, one line each, nothing from the input."""
 
 import dataclasses
+from types import SimpleNamespace
 
 import pytest
 
@@ -71,6 +72,22 @@ def test_percentiles_that_are_not_known_are_a_dash():
 def test_markup_in_names_is_text():
     found = text(answer.blocks_of(result(2, name="[bold]x[/bold]\x07\n[/]")))
     assert found.splitlines()[0] == "[bold]x[/bold] [/]"
+
+
+def test_the_table_of_workloads_with_all_its_columns_fits():
+    rate = Interval(281_600.0, 135e3, 546e3)
+    above = Interval(0.0123, 0.0, 1.0)
+    slo = SimpleNamespace(limit_s=1.5e-3, requests_above=above, time_above=0.25)
+    one = SimpleNamespace(
+        name="log-writer 1", iops=rate, mean_s=1.5e-3, limit_used=0.97, slo=slo,
+        percentiles=dict.fromkeys(("p50", "p99", "p99.9"), 12_345e-6),
+    )  # fmt: skip
+    shown = answer.groups(dataclasses.replace(result(2), groups=(one, one)))
+    lines = text([shown], width=120).splitlines()
+    assert len(lines) == 4
+    assert max(map(len, lines)) <= 120
+    assert not any("…" in line for line in lines)
+    assert all(" ".join(cell.text.split()) in lines[1] for cell in shown.rows[0])
 
 
 def test_numbers():
