@@ -395,3 +395,19 @@ def test_a_virtual_disk_has_one_thread_of_the_host(guest, threads, kiops):
         assert result.total.iops.value == pytest.approx(1e3 * kiops, rel=0.01)
         assert "kvm-virtio thread of the virtual disk" in result.bottleneck.sentence
         assert "twice the threads that serve a virtual disk" in reliefs
+
+
+@pytest.mark.parametrize(
+    ("drive", "least", "most"), [("samsung-pm9a3-3.84tb", 0.95, 1.05), ("intel-p5800x", 1.5, 2.0)]
+)
+def test_flash_reads_and_writes_large_requests_by_turns(drive, least, most):
+    """A mix moves the harmonic mean of both bandwidths; phase change does both at once."""
+    rates = []
+    for read in (1.0, 0.0, 0.5):
+        load = {"block_size": "1 MiB", "read": read, "access": "sequential", "outstanding": 32}
+        server = {"sockets": [{"cpu": "epyc-9354"}]}
+        asked = {"server": server, "drives": [{"profile": drive}], "workload": load}
+        found = simulate(scenario_from_dict(asked), requests=4000, reliefs=False, certainty=False)
+        rates.append(found.total.iops.value)
+    reads, writes, mixed = rates
+    assert least < mixed * (1 / reads + 1 / writes) / 2 < most
