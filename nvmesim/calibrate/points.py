@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nvmesim.calibrate.notes import doubts, named
-from nvmesim.capture.capture import Capture, Captures, Latency, Measurement, OpResult
+from nvmesim.capture.capture import PURE, Capture, Captures, Latency, Measurement, OpResult
 from nvmesim.errors import FitError
 from nvmesim.units import format_size, parse_size
 
@@ -267,7 +267,7 @@ def _point(m: Measurement) -> Point | str:
         depth = max(1, round(iops * (mean or LONE_S[True]) / jobs))
     reads = m.ops.get("read")
     fraction = (reads.iops / iops) if reads else 0.0
-    mixed = 0.01 < fraction < 0.99
+    mixed = PURE < fraction < 1 - PURE
     result = _combined(list(m.ops.values()))
     percentiles, kind = ({}, "clat") if mixed else _percentiles(result)
     totals = {} if mixed or result.lat is None else _table_percentiles(result.lat)

@@ -20,6 +20,8 @@ Op = Literal["read", "write"]
 OPS: Final[tuple[Op, ...]] = ("read", "write")
 KINDS: Final = ("clat", "lat", "slat")
 """Latencies that an `OpResult` may have."""
+PURE: Final = 0.03
+"""Share of a mix up to which the other operation hardly shows in its latencies. Assumed."""
 Access = Literal["random", "sequential"]
 Arrivals = Literal["poisson", "fixed"]
 Sync = Literal["fsync", "fdatasync", "sync"]

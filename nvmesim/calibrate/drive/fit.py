@@ -42,6 +42,7 @@ from nvmesim.calibrate.drive.read_side import (
     may_be_latency,
 )
 from nvmesim.calibrate.drive.starting_point import (
+    alone_and_beside,
     blank_drive,
     host_doubts,
     least_link,
@@ -178,7 +179,8 @@ class _Fitting:
         streamed = [p for p in plain if p.read_fraction == 0 and p.outstanding <= SHALLOW]
         is_streamed = not writes and bool(streamed)
         writes = writes or streamed  # alone, a sequential write waits as a random one does
-        mixes = [p for p in plain if 0 < p.read_fraction < 1 and p.random]
+        reads, mixed = alone_and_beside(reads)
+        mixes = [p for p in plain if 0 < p.read_fraction < 1 and p.random] + mixed
         if not any(p.read_fraction in (0, 1) for p in free):
             raise FitError(
                 "no point measures the drive alone: all are mixes, held out or CPU-bound; "
@@ -192,7 +194,7 @@ class _Fitting:
         best, others = chosen(self._explained(profile, reads, writes, mixes))
         least = best
         if not best.profile.sorts:
-            least = smaller(best, self.host, reads, writes, self.tell)
+            least = smaller(best, self.host, reads, writes, mixes, self.tell)
         if least is not best:
             best, others = least, []
         if is_streamed:  # their bytes, now that the time beside these is known

@@ -40,13 +40,16 @@ def misses(judged: Sequence[Judged], is_included: bool) -> list[str]:
     """One line for each fitted row that the drive misses: by how much, by which number, what helps.
 
     *is_included*: the host is in the profile, so that a row of a full thread is none of the drive.
-    Rows with flushes beside rows without are none either: journals and merging are the host's.
+    Rows with flushes beside rows without are none either: journals and merging are the host's. Nor
+    are rows beside another load: what reads and writes do to each other is no number of one row.
     """
     found = []
     is_plain = any(not j.point.sync for j in judged if j.point.read_fraction == 0)
     for j in judged:
         p, off = j.point, j.residual["iops"]
         if not j.used or p.held_out or (p.is_cpu_bound and is_included) or (p.sync and is_plain):
+            continue
+        if p.beside is not None:
             continue
         if abs(log(1 + off)) <= max(log(1 + GROSS), NOISES * p.noise):
             continue

@@ -49,13 +49,24 @@ def lone_s(points: Sequence[Point], *, read: bool) -> tuple[float, bool]:
     >>> lone_s([row], read=True)
     (8e-05, False)
     """
-    first = min(points, key=lambda p: (p.outstanding, p.iops))
+    first = min(points, key=lambda p: (in_flight(p), p.iops))
     took = first.mean_s or first.outstanding / first.iops
     usual = LONE_S[read]
     is_fast = took < ALONE * usual and len(points) > 1
-    if first.outstanding <= SHALLOW or (is_fast and first.outstanding < MANY):
+    if in_flight(first) <= SHALLOW or (is_fast and in_flight(first) < MANY):
         return took, True
     return min(usual, took), False
+
+
+def in_flight(point: Point) -> float:
+    """Requests outstanding on average: an open load's by Little's law, not its limit.
+
+    >>> in_flight(Point("", 0.0, True, 4096, 6, 64, 10e3, 10e-6, rate=10e3))
+    0.1
+    """
+    if point.rate is not None and point.mean_s:
+        return point.iops * point.mean_s
+    return float(point.outstanding)
 
 
 def told(point: Point, lone: float, *, is_known: bool) -> Told:
@@ -72,13 +83,13 @@ def told(point: Point, lone: float, *, is_known: bool) -> Told:
         return Told.CEILING
     if point.is_cpu_bound:
         return Told.LATENCY
-    took = point.outstanding / point.iops
-    if not is_known and point.outstanding >= MANY and took < FLASH_S:
+    took = in_flight(point) / point.iops
+    if not is_known and in_flight(point) >= MANY and took < FLASH_S:
         return Told.CEILING
     waited = WAITED if is_known else 1.6 * WAITED
     if took >= waited * lone:
         return Told.CEILING
-    if point.outstanding <= SHALLOW or (is_known and took <= ALONE * lone):
+    if in_flight(point) <= SHALLOW or (is_known and took <= ALONE * lone):
         return Told.LATENCY
     return Told.EITHER
 

@@ -17,6 +17,17 @@ INTERFACES: Final[dict[str, Literal["sata", "sas"]]] = {"sata": "sata", "sas": "
 """Kind of a link -> what its drives speak; all others speak NVMe."""
 
 
+def alone_and_beside(reads: Sequence[Point]) -> tuple[list[Point], list[Point]]:
+    """Reads that ran alone, or beside the least load if none did, and others beside open loads.
+
+    Beside a load that fills the drive they wait for what no number of it tells; they are judged.
+    """
+    least = min((p.beside.iops if p.beside else 0.0 for p in reads), default=0.0)
+    alone = [p for p in reads if (p.beside.iops if p.beside else 0.0) <= least]
+    others = [p for p in reads if p not in alone and p.beside and p.beside.rate is not None]
+    return alone, others
+
+
 def host_doubts(host: BenchHost, points: Sequence[Point], included: bool) -> Iterator[str]:
     """Yield where *points* contradict the *host* or the link that they are said to be of."""
     top = max(points, key=lambda p: p.iops * p.block_size)

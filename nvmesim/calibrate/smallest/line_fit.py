@@ -15,7 +15,7 @@ import numpy as np
 
 from nvmesim.array_types import Floats
 from nvmesim.calibrate.bench import BenchHost
-from nvmesim.calibrate.drive.laws import LONE_DOUBT, SHALLOW, SHEET_CEILING, open_ceiling
+from nvmesim.calibrate.drive.laws import LONE_DOUBT, SHALLOW, SHEET_CEILING, in_flight, open_ceiling
 from nvmesim.calibrate.drive.profiled import sources
 from nvmesim.calibrate.drive.read_side import Progress, host_ps, scattered
 from nvmesim.calibrate.drive.streams import fit_stream
@@ -108,6 +108,7 @@ def fit_line(
     batches: bool = False,
 ) -> LineFit:  # fmt: skip
     """The best line for *points*, all of one operation; *batches*: batch service may be tried."""
+    points = [_closed(p) for p in points]
     line = line_of(points)
     kinds: list[Kind] = ["cap" if math.isfinite(line.cap) else "plain"]
     if math.isfinite(line.cap) and batches:
@@ -167,6 +168,13 @@ def fit_bytes(
         "plain", with_draws(profile, columns, sources(points), keys), 0.0, columns, wanted,
         "reads: as many bytes as there are; no row tells how long a small one takes",
     )  # fmt: skip
+
+
+def _closed(point: Point) -> Point:
+    """*point*, if its rate is offered and it hardly waits, as one request at a time."""
+    if point.rate is None or not point.mean_s or in_flight(point) > SHALLOW:
+        return point
+    return replace(point, rate=None, jobs=1, iodepth=1, iops=1 / point.mean_s)
 
 
 def better(found: LineFit, off: Sequence[float], numbers: int) -> bool:

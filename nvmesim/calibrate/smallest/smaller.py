@@ -29,9 +29,9 @@ LARGE_NUMBERS: Final = 2
 
 def smaller(
     best: Explanation, host: BenchHost, reads: Sequence[Point], writes: Sequence[Point],
-    tell: Progress,
+    mixes: Sequence[Point], tell: Progress,
 ) -> Explanation:  # fmt: skip
-    """*best*, or what explains *reads* and *writes* with fewer numbers."""
+    """*best*, or what explains *reads* and *writes* with fewer numbers, and *mixes* no worse."""
     for points, others in ((reads, writes), (writes, reads)):
         if len(points) < 2 or best.profile.rounds is not None:
             continue
@@ -39,8 +39,11 @@ def smaller(
         if not _is_asked(points, off):
             continue
         found = fit_line(best.profile, host, points, tell, batches=not others)
-        if better(found, off, _numbers(best, points)):
-            best = _adopted(best, found, is_read=points is reads)
+        if not better(found, off, _numbers(best, points)):
+            continue
+        made = _adopted(best, found, is_read=points is reads)
+        if _off_all(made.profile, host, mixes) <= _off_all(best.profile, host, mixes) + MISS:
+            best = made
     return best
 
 
@@ -50,6 +53,11 @@ def _off(profile: DriveProfile, host: BenchHost, point: Point) -> float:
     if point.rate is not None and point.mean_s:
         return math.log(answer.mean_s / point.mean_s)
     return math.log(answer.iops / point.iops)
+
+
+def _off_all(profile: DriveProfile, host: BenchHost, mixes: Sequence[Point]) -> float:
+    """Mean of how far *mixes* are off, logarithms; 0 without any."""
+    return sum(abs(_off(profile, host, p)) for p in mixes) / max(1, len(mixes))
 
 
 def _is_asked(points: Sequence[Point], off: Sequence[float]) -> bool:

@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 
 from nvmesim.capture.capture import (
+    PURE,
     Access,
     Capture,
     Conditions,
@@ -304,14 +305,14 @@ def _measurement(row: _Row) -> Measurement:
     latencies = {name: _latencies(row, name) for name in ("", "read_", "write_")}
     iops, warnings = _iops(row, conditions, latencies[""].get("lat"))
     _check_law(row, iops, conditions, latencies[""])
-    is_mix = 0 < fraction < 1 and bool(latencies[""])
+    is_mix = PURE < fraction < 1 - PURE and bool(latencies[""])
     if is_mix:
         warnings.append("the latencies of a mix are those of reads and writes together")
     ops: dict[Op, OpResult] = {}
     shares: dict[Op, float] = {"read": fraction, "write": 1 - fraction}
     for op, share in shares.items():
         if share > 0:
-            own = {**(latencies[""] if share == 1 else {}), **latencies[f"{op}_"]}
+            own = {**(latencies[""] if share >= 1 - PURE else {}), **latencies[f"{op}_"]}
             ops[op] = _result(iops * share, conditions, own)
     size = get("block_size")
     load = f"{jobs}x{conditions.iodepth}" if jobs and conditions.iodepth else ""

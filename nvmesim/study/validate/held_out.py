@@ -229,7 +229,16 @@ def write_points(path: Path, rows: Sequence[HeldRow]) -> None:
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, columns, extrasaction="ignore", lineterminator="\n")
         writer.writeheader()
-        writer.writerows({**row.cells, "beside": _beside(row, rows)} for row in rows)
+        writer.writerows(
+            {**row.cells, "rate": _rate(row), "beside": _beside(row, rows)} for row in rows
+        )
+
+
+def _rate(row: HeldRow) -> str:
+    """What is offered of the row's own operation; source A states the writes beside it."""
+    cells = row.cells
+    is_open = bool(cells["rate"] or cells["beside"])
+    return cells["iops"] if is_open and "latency-thread" in row.changes else cells["rate"]
 
 
 def _beside(row: HeldRow, rows: Sequence[HeldRow]) -> str:
