@@ -164,7 +164,7 @@ def test_percentiles_of_the_total_where_clat_has_none() -> None:
 
 def test_a_mix_has_no_percentiles_of_its_own() -> None:
     table = {"percentiles_s": {50.0: 1e-4}, **bins((1e-4, 100_000))}
-    point = only(measured(read=op(990, lat=1e-4, **table), write=op(20, **table)))
+    point = only(measured(read=op(960, lat=1e-4, **table), write=op(40, **table)))
     assert (point.percentiles_s, point.totals_s, point.bins, point.total_bins) == (
         {},
         {},
