@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from types import MappingProxyType
+from typing import NamedTuple
 
 import numpy as np
 
@@ -36,6 +37,17 @@ class Planned:
     follow: the record of a commit, and what is written before it."""
 
 
+class Sent(NamedTuple):
+    """What is sent to a drive: a command of *n_bytes*, 0 for a flush."""
+
+    write: bool
+    n_bytes: int
+    memory: int
+    direct: bool
+    """It ends at the drive's port."""
+    access: Access
+
+
 class Commands:
     """Programs of drive commands, each made once."""
 
@@ -53,24 +65,13 @@ class Commands:
         self._paths = paths
         self.plans = plans
         self.infos: list[ChildInfo] = []
-        self._programs: dict[tuple[int, bool, int, int, bool, Access, int], int] = {}
+        self._programs: dict[tuple[int, Sent, int], int] = {}
 
-    def _program(
-        self,
-        drive: int,
-        write: bool,
-        n_bytes: int,
-        memory: int,
-        direct: bool,
-        access: Access,
-        gate: int,
-    ) -> int:
-        """First operation of a command of *n_bytes*, 0 for a flush.
-
-        *direct*: it ends at the drive's port. *gate*, if any, is held from its start to its end.
-        """
-        key = (drive, write, n_bytes, memory, direct, access, gate)
+    def _program(self, drive: int, sent: Sent, gate: int) -> int:
+        """First operation of a command; *gate*, if any, is held from its start to its end."""
+        key = (drive, sent, gate)
         if key not in self._programs:
+            write, n_bytes, memory, direct, access = sent
             self.drives[drive].check(write)
             model = self.drives[drive]
             rows = model.rows(write, n_bytes, access) if n_bytes else model.flush_rows()
@@ -83,23 +84,12 @@ class Commands:
         return self._programs[key]
 
     def child(
-        self,
-        drives: tuple[int, ...],
-        write: bool,
-        n_bytes: int,
-        bios: int,
-        memory: int,
-        direct: bool,
-        access: Access,
-        queue: Queue | None = None,
+        self, drives: tuple[int, ...], sent: Sent, bios: int = 1, queue: Queue | None = None
     ) -> ChildRow:
         """One child of a plan, with what it stands for."""
-        self.infos += [ChildInfo(drive, write, n_bytes, bios) for drive in drives]
-        gates = {d: -1 if queue is None else queue(d, write) for d in drives}
-        programs = [
-            self._program(d, write, n_bytes, memory, direct, access, gates[d]) for d in drives
-        ]
-        return ChildRow(tuple(programs), drives)
+        self.infos += [ChildInfo(drive, sent.write, sent.n_bytes, bios) for drive in drives]
+        gates = {d: -1 if queue is None else queue(d, sent.write) for d in drives}
+        return ChildRow(tuple(self._program(d, sent, gates[d]) for d in drives), drives)
 
     def bind(
         self,
@@ -134,7 +124,8 @@ class Commands:
             if key not in made:  # rows of md repeat the same few children
                 where = tuple(drives[m] for m in key[0][0])
                 this = replace(access, through=through)
-                new = self.child(where, write, n_bytes, bios, memory, direct, this, queue)
+                sent = Sent(write, n_bytes, memory, direct, this)
+                new = self.child(where, sent, bios, queue)
                 made[key] = new, self.infos[-len(where) :]
             else:
                 self.infos += made[key][1]
@@ -203,8 +194,8 @@ class DriveTarget:
 
     def _plan(self, kind: RequestKind, misaligned: bool) -> int:
         def phase(write: bool, n_bytes: int, access: Access) -> list[ChildRow]:
-            child = self._commands.child
-            return [child(self.members, write, n_bytes, 1, kind.memory, False, access)]
+            sent = Sent(write, n_bytes, kind.memory, False, access)
+            return [self._commands.child(self.members, sent)]
 
         access = replace(kind.drive_access, misaligned=misaligned)
         phases = [phase(kind.write, kind.n_bytes, access)]

@@ -7,7 +7,7 @@ know where the memory is. Threads without a socket are spread over the sockets i
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +68,23 @@ def lower(scenario: ResolvedScenario) -> Lowered:
         return _Lowering(scenario).lowered()
 
 
+@dataclass(frozen=True)
+class _Part:
+    """The threads of one workload group on one socket, by number."""
+
+    index: int
+    group: WorkloadGroup
+    socket: int
+    threads: list[int]
+
+    @property
+    def streams(self) -> int:
+        """Sequential streams on each target: one a thread, or one; 0 for random requests."""
+        if self.group.access != "sequential":
+            return 0
+        return 1 if self.group.interlocked else len(self.threads)
+
+
 class _Lowering:
     def __init__(self, scenario: ResolvedScenario) -> None:
         self.scenario = scenario
@@ -83,16 +100,16 @@ class _Lowering:
         self._shared = self._shared_targets()
         self._traces: dict[tuple[Path, float], Replay] = {}
         self._arrivals: dict[int, Replayed] = {}
-        self._started: list[tuple[WorkloadGroup, int, int, list[int]]] = []
+        self._started: list[tuple[_Part, int]] = []
         self._cached: dict[tuple[int, int], list[tuple[RequestKind, float]]] = {}
         self.rebuilds: list[RebuildInfo] = []
 
     def lowered(self) -> Lowered:
         for index, group in enumerate(self.scenario.workload):
             for socket, threads in self._spread(group):
-                self._add_group(index, group, socket, threads)
-        for started in self._started:
-            self._add_users(*started)
+                self._add_group(_Part(index, group, socket, threads))
+        for part, number in self._started:
+            self._add_users(part, number)
         n_threads = len(self.host.thread_gate)
         self._add_background()
         self.warnings += caveats(self.scenario)
@@ -202,23 +219,21 @@ class _Lowering:
                 self.targets[key] = kind(self.b, self.scenario, volume, self.commands, self.paths)
         return self.targets[key]
 
-    def _add_group(self, index: int, group: WorkloadGroup, socket: int, threads: list[int]) -> None:
+    def _add_group(self, part: _Part) -> None:
+        group, streams = part.group, part.streams
         replay = self._replay(group)
         plain = request_kinds(group) if replay is None else list(replay.kinds)
         kinds = flushed_kinds(plain, group.sync_every)
         number, first_flow = len(self.load.groups), len(self.load.flows)
         first_threshold = self.load.add_thresholds([share for _, _, share, _ in kinds])
-        # Sequential streams: one per target and thread, or one per target. Threads start apart; a
-        # large odd step spreads them over any cycle.
-        first_stream, streams = len(self.load.stream_start), 0
-        if group.access == "sequential":
-            streams = 1 if group.interlocked else len(threads)
-            self.load.stream_start += [i * 7919 for i in range(streams)] * len(group.targets)
+        # Threads start apart; a large odd step spreads them over any cycle.
+        first_stream = len(self.load.stream_start)
+        self.load.stream_start += [i * 7919 for i in range(streams)] * len(group.targets)
         for place, target in enumerate(group.targets):
             stream = first_stream + place * streams if streams else -1
             for write, n_bytes, share, flushes in kinds:
-                kind = self._request_kind(group, target, write, n_bytes, socket, streams, flushes)
-                self._add_flow(index, group, place, kind, stream, share * group.n_threads)
+                kind = self._request_kind(part, target, write, n_bytes, flushes)
+                self._add_flow(part, place, kind, stream, share * group.n_threads)
         gap, rate = -1, group.rate
         if rate is not None:
             gap = self._lengths(PS_PER_S * group.n_threads / rate, group.arrivals == "paced")
@@ -234,7 +249,7 @@ class _Lowering:
         if replay is not None:
             self._arrivals[number] = Replayed(replay, first_flow, len(group.targets))
         # Threads are numbered in a row, after all stations that targets need.
-        self._started.append((group, number, socket, threads))
+        self._started.append((part, number))
 
     def _lengths(self, mean_ps: float, fixed: bool) -> int:
         """Row of a table of times: exponential ones, or all the same."""
@@ -303,36 +318,24 @@ class _Lowering:
             load.users += [UserRow(number, thread)] * users
 
     def _request_kind(
-        self,
-        group: WorkloadGroup,
-        target: Target,
-        write: bool,
-        n_bytes: int,
-        socket: int,
-        streams: int,
-        flushes: bool,
+        self, part: _Part, target: Target, write: bool, n_bytes: int, flushes: bool
     ) -> RequestKind:
-        model = self._target(target)
+        group, model = part.group, self._target(target)
         for drive in model.members:
             self.drives[drive].check(write)
         volume = model.volume if isinstance(model, VolumeTarget) else None
         depth = 1 if group.is_open else max(1, group.in_flight // len(group.targets))
         return RequestKind(
             write, n_bytes, group.access, group.align or n_bytes, group.offset, group.span, depth,
-            socket, self._memory(socket, group), max(1, streams), write and group.write_through,
+            part.socket, self._memory(part.socket, group), max(1, part.streams),
+            write and group.write_through,
             flushes, self.scenario.stack.flushes_all, group.journal(volume) if flushes else "",
         )  # fmt: skip
 
     def _add_flow(
-        self,
-        index: int,
-        group: WorkloadGroup,
-        place: int,
-        kind: RequestKind,
-        stream: int,
-        share: float,
+        self, part: _Part, place: int, kind: RequestKind, stream: int, share: float
     ) -> None:
-        target = group.targets[place]
+        index, target = part.index, part.group.targets[place]
         model = self._target(target)
         if isinstance(model, VolumeTarget) and model.is_cached(kind):
             self._cached.setdefault((kind.socket, target.index), []).append((kind, share))
@@ -340,7 +343,7 @@ class _Lowering:
             planned = model.plan(kind)
         except LimitError as error:
             raise error.at(f"workload.{index}.block_size") from None
-        rows = self._request_rows(index, group, target, model, kind, planned)
+        rows = self._request_rows(part, target, model, kind, planned)
         info = FlowInfo(index, place, kind.write, kind.n_bytes)
         more = int(planned.flush_phase >= 0) * (3 if kind.journal else 1)
         self._add_rows(info, rows, planned, planned.n_phases + more, stream)
@@ -360,14 +363,9 @@ class _Lowering:
         )  # fmt: skip
 
     def _request_rows(
-        self,
-        index: int,
-        group: WorkloadGroup,
-        target: Target,
-        model: AnyTarget,
-        kind: RequestKind,
-        planned: Planned,
+        self, part: _Part, target: Target, model: AnyTarget, kind: RequestKind, planned: Planned
     ) -> list[Row]:
+        index, group = part.index, part.group
         shared = (target.kind, target.index, target.part) in self._shared
         stack = self.scenario.stack
         distance = self._distance(model, group, kind, shared)
@@ -464,13 +462,12 @@ class _Lowering:
         behind = [self.scenario.drives[d].adapter for d in model.members]
         return sum(adapters[a].cycles_per_command for a in behind if a is not None) / len(behind)
 
-    def _add_users(
-        self, group: WorkloadGroup, number: int, socket: int, threads: list[int]
-    ) -> None:
+    def _add_users(self, part: _Part, number: int) -> None:
+        group, socket = part.group, part.socket
         n_targets, stack = len(group.targets), self.scenario.stack
         interval = 0 if group.rate_limit is None else round(PS_PER_S / group.rate_limit)
         batch = batch_of(stack, group), stack.per_batch.value
-        for position, t in enumerate(threads):
+        for position, t in enumerate(part.threads):
             place = t // group.threads if group.threads_are_per_target else -1
             if group.trace is not None or n_targets == 1:  # each arrival of a trace names its own
                 place = 0

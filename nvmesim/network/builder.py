@@ -19,8 +19,6 @@ from nvmesim.network.network import (
     N_FIELDS,
     PURPOSE_FIRST_FREE,
     SCALE_ONE,
-    Burns,
-    Direction,
     Kind,
     Op,
     StationInfo,
@@ -121,17 +119,9 @@ class Builder:
     tables: list[Ints] = field(default_factory=list)
     """Quantile tables of the distributions, by row."""
 
-    def station(
-        self,
-        name: str,
-        kind: Kind,
-        servers: int = 1,
-        *,
-        scale: Sequence[int] = (),
-        own: StationParameters | None = None,
-    ) -> int:
-        """Add one station; return its id."""
-        self.stations.append(Station(name, kind, servers, scale, own))
+    def station(self, name: str, kind: Kind, servers: int = 1, **more: Any) -> int:
+        """Add one station, *more* being fields of `Station`; return its id."""
+        self.stations.append(Station(name, kind, servers, **more))
         return len(self.stations) - 1
 
     def named(
@@ -160,29 +150,11 @@ class Builder:
         self.stations[number] = made._replace(kind=Kind.LIMIT, own=Bucket(saved_ps))
 
     def report(
-        self,
-        name: str,
-        kind: StationKind,
-        first: int,
-        count: int = 1,
-        *,
-        drive: int | None = None,
-        socket: int | None = None,
-        adapter: int | None = None,
-        group: int | None = None,
-        resource: str = "",
-        direction: Direction | None = None,
-        ends: tuple[int, int] | None = None,
-        burns: Burns = "",
+        self, name: str, kind: StationKind, first: int, count: int = 1, **about: Any
     ) -> None:
-        """Name the *count* stations from *first* on as one line of the report."""
+        """Name the *count* stations from *first* on as one line; *about*: fields of its info."""
         servers = sum(s.servers for s in self.stations[first : first + count])
-        self.infos.append(
-            StationInfo(
-                name, kind, first, count, servers, drive, socket, adapter, resource,
-                direction, group, ends, burns,
-            )
-        )  # fmt: skip
+        self.infos.append(StationInfo(name, kind, first, count, servers, **about))
 
     def dist(self, table: Ints) -> int:
         """Row of a quantile table; equal tables share one."""

@@ -97,7 +97,7 @@ class _Resolving:
         check_pool(spec, level, key, n)
         engine, whole = self._engine()
         layout, copies = geometry(spec.raid, n, spec.layout, key)
-        check_degraded(spec.raid, n, layout, copies, spec.degraded, key)
+        self._check_degraded(f"{layout}{copies}")
         self._check_members(engine)
         if spec.boot and engine.boots_from == "one-domain":
             self._check_domains(engine)
@@ -228,6 +228,23 @@ class _Resolving:
         raise GeometryError(
             f"{self.key}: {raid} of {engine.name} takes {takes} members, it has {n}{hint}"
         )
+
+    def _check_degraded(self, layout: str) -> None:
+        """Raise GeometryError if a missing member is none, or if data is lost without it."""
+        level, key, n, missing = self.level, self.key, len(self.members), self.spec.degraded
+        for member in missing:
+            if not 0 <= member < n:
+                raise GeometryError(f"{key}.degraded names member {member}; 0 to {n - 1}")
+            if missing.count(member) > 1:
+                raise GeometryError(f"{key}.degraded names member {member} twice")
+        if missing and not survives(level.number, n, layout, missing):
+            rule = f"{level.name} survives {level.survives(n)} missing of {n}"
+            if level.copies == "layout":
+                rule = "a chunk has lost all its copies"
+            gone = ", ".join(str(member) for member in missing)
+            raise FailedArrayError(
+                f"{key}.degraded is [{gone}]: the array has failed; {rule}", sorted(missing)
+            )
 
     def _check_choices(self, engine: RaidEngineProfile, copies: int) -> None:
         """Refuse what the level or the engine does not have."""
@@ -380,35 +397,6 @@ def geometry(
     if record.copies == "layout" and not 2 <= copies <= n_members:
         raise GeometryError(f"{key}.layout is {layout!r}; 2 to {n_members} copies on its members")
     return ("" if record.copies == "all" else kind), copies
-
-
-def check_degraded(
-    level: str,
-    n_members: int,
-    layout: str,
-    copies: int,
-    degraded: tuple[int, ...],
-    key: str = "volume",
-) -> None:
-    """Raise GeometryError if a missing member is none, or if data is lost without it.
-
-    >>> check_degraded("raid10", 4, "near", 2, (0, 2))
-    """
-    for member in degraded:
-        if not 0 <= member < n_members:
-            raise GeometryError(f"{key}.degraded names member {member}; 0 to {n_members - 1}")
-        if degraded.count(member) > 1:
-            raise GeometryError(f"{key}.degraded names member {member} twice")
-    record = level_of(level)
-    lost = not survives(record.number, n_members, f"{layout}{copies}", degraded)
-    rule = f"{level} survives {record.survives(n_members)} missing of {n_members}"
-    if record.copies == "layout":
-        rule = "a chunk has lost all its copies"
-    if lost and degraded:
-        missing = ", ".join(str(member) for member in degraded)
-        raise FailedArrayError(
-            f"{key}.degraded is [{missing}]: the array has failed; {rule}", sorted(degraded)
-        )
 
 
 def _with_spares(
