@@ -1,5 +1,9 @@
-"""Readers of published block traces: a line a request, recognised by their columns.
+"""Readers of traces with a line a request: published ones, by their columns, and biosnoop.
 
+Of bcc's biosnoop the time is that of completion. Columns by version: ``TIME(s) COMM PID DISK T
+SECTOR BYTES [QUE(ms)] LAT(ms)``. The command may hold blanks, so fields are taken from the right.
+bpftrace's biosnoop.bt prints neither size nor direction and whole milliseconds: it is refused with
+what to print instead.
 Sources: the READMEs of MSR Cambridge (SNIA 388), Alibaba block traces 2020, Tencent CBS (SNIA
 27917), K5cloud 2018, SYSTOR '17 (SNIA 4928), SPC trace file format 1.0.1, the replayer of
 huaicheng.
@@ -10,6 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Final
 
 import numpy as np
@@ -203,3 +208,84 @@ def _rows(columns: Columns, layout: TraceLayout, start: int) -> np.ndarray:
         size = np.minimum(size, MAX_SECTORS) * SECTOR
     kind = np.where(op == layout.write, 1, np.where(op == layout.read, 0, 4))
     return rows_of(issue, complete, offset, size, columns["device"], kind)
+
+
+_SNOOP_HEADER = re.compile(r"^[ \t]*TIME\((s|ms)\)\s+.*\bLAT\(ms\)\s*$", re.M)
+_GAP = r"[ \t]{1,40}"
+_SNOOP_ROW = re.compile(
+    rf"^\d+[.,]\d+{_GAP}[^\n]{{0,64}}?{_GAP}\d+{_GAP}\S+{_GAP}[RW]\w*{_GAP}\d+{_GAP}\d+{_GAP}\d+[.,]\d+\s*",
+    re.M,
+)
+"""Bounded repetitions: a page of blanks must not take minutes to be no row."""
+_SNOOP_EXPECTED = re.compile(
+    rb"\s*$|\s*TIME\(|Tracing |Detaching |WARNING|"
+    rb".*\s[FDN][A-Z]*\s+(?:-1|18446744073709551615)\s"  # a flush has no sector
+)
+_SNOOP_NAMES: Final = "TIME(s) COMM PID DISK T SECTOR BYTES LAT(ms)"
+_SNOOP_KINDS: Final = {
+    "TIME(s)": SECONDS, "DISK": NAME, "T": LETTER, "SECTOR": INTEGER, "BYTES": INTEGER,
+    "LAT(ms)": SECONDS,
+}  # fmt: skip
+
+
+def _sniff_snoop(head: Head) -> bool:
+    """True if *head* holds biosnoop's header, or rows of bcc's."""
+    return bool(_SNOOP_HEADER.search(head.text) or _SNOOP_ROW.search(head.text))
+
+
+def _read_snoop(source: Source) -> Capture:
+    """Read bcc biosnoop; CaptureError for biosnoop.bt, whose rows lack the size."""
+    header = _SNOOP_HEADER.search(source.head.text)
+    if header and (header[1] == "ms" or "BYTES" not in header[0]):
+        raise source.error(
+            "is biosnoop without sizes, directions and microseconds",
+            "trace block_rq_issue and block_rq_complete as CSV: "
+            "ts_ns,ev,dev_major,dev_minor,sector,nr_sector,rwbs",
+        )
+    return requests_capture(source, "biosnoop", _snoop_blocks)
+
+
+def _snoop_blocks(source: Source, notes: Notes) -> Iterator[Block]:
+    """Requests in batches, in order of completion."""
+    notes.warnings.append("biosnoop rounds latencies to 10 us or so")
+    return timed_rows(_snoop_batches(source, notes), notes, has_latency=True)
+
+
+def _snoop_shape(head: Head) -> Shape:
+    """The columns as the header has them, from the right: a command may hold blanks."""
+    header = _SNOOP_HEADER.search(head.text)
+    names = (header[0] if header else _SNOOP_NAMES).split()
+    if not set(_SNOOP_KINDS) <= set(names):
+        names = _SNOOP_NAMES.split()
+    row = None if header else _SNOOP_ROW.search(head.text)
+    if row and re.search(r"\s\d+[.,]\d+\s+\d+[.,]\d+\s*$", row[0]):
+        names.insert(-1, "QUE(ms)")
+    wanted = {
+        name: TableColumn(at if at == 0 else at - len(names), _SNOOP_KINDS[name])
+        for at, name in enumerate(names)
+        if name in _SNOOP_KINDS
+    }
+    return Shape(wanted, least=len(names), most=1000, commas=False, point=",")
+
+
+def _snoop_batches(source: Source, notes: Notes) -> Iterator[Block]:
+    others = 0
+    names, shape = ColumnNames(), _snoop_shape(source.head)
+    for batch in table_batches(
+        source, shape, names, notes, lambda x: bool(_SNOOP_EXPECTED.match(x))
+    ):
+        kind = batch.columns["T"]
+        is_request = (kind == ord("R")) | (kind == ord("W"))
+        others += int((~is_request).sum())
+        columns = {name: values[is_request] for name, values in batch.columns.items()}
+        complete, took = columns["TIME(s)"], columns["LAT(ms)"] // 1000
+        offset = np.minimum(columns["SECTOR"], MAX_SECTOR) * SECTOR
+        is_write = columns["T"] == ord("W")
+        rows = rows_of(
+            complete - took, complete, offset, columns["BYTES"], columns["DISK"], is_write
+        )
+        yield Block(rows, names.known)
+    notes.say(others, "flushes, discards or other commands (not in the table)")
+
+
+REPORTS: Final = {"biosnoop": SimpleNamespace(sniff=_sniff_snoop, read=_read_snoop)}

@@ -1,10 +1,11 @@
-"""Reader of ``iostat -x``, text and JSON: what each device of each host did.
+"""Readers of sysstat: ``iostat -x``, text and JSON, and ``sar -d``: what each device did.
 
 A report that follows iostat's own banner is since boot and is left out when there are others. Rates
 are averaged over the reports, which are equally long; waits are weighted by the requests that
 waited. The device's name stands first, or last with ``--pretty``; lines may be indented or carry
-the name of their host. Source: sysstat 9 to 12, iostat.c; older column names (await, avgqu-sz,
-rsec/s) are known.
+the name of their host. ``sar`` has reads and writes as one; the mean over its intervals counts,
+or the row of averages where it stands alone. Source: sysstat 9 to 12, iostat.c and sar.c; older
+column names (await, avgqu-sz, rsec/s) are known.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import pairwise
+from types import SimpleNamespace
 from typing import Final
 
 from nvmesim.capture.capture import Capture, Conditions, CpuUse, Latency, Measurement, Op, OpResult
@@ -405,3 +407,89 @@ def _cpu(reports: list[DeviceReport], cpus: int | None) -> CpuUse | None:
     if user + system > 110 * cpus:
         return None
     return CpuUse(user, system, user + system, scope="host")
+
+
+_SAR_HEADER: Final = re.compile(
+    r"^(?P<time>\d\d:\d\d:\d\d(?: ?[AP]M)?|\S{0,40}[^\d\s]\S{0,40}:)[ \t]+(?P<first>DEV\s+)?tps\s+"
+    r"(?P<rest>.*%util)(?P<last>\s+DEV)?\s*$",
+    re.M,
+)
+"""The device stands first or, with --pretty, last."""
+_SAR_TIME: Final = re.compile(r"^(\d\d):(\d\d):(\d\d)(?: ?([AP])M)?\s+")
+_SAR_AVERAGE: Final = re.compile(r"^\S{0,40}[^\d\s]\S{0,40}:\s+")
+_SAR_BANNER: Final = re.compile(r"^Linux \S+ \(")
+
+
+def _sniff_sar(head: Head) -> bool:
+    """True if *head* is sar's report that has a table of devices, now or perhaps later."""
+    if _SAR_HEADER.search(head.text):
+        return True
+    banner = next((line for line in head.lines if line.strip()), "")
+    return (
+        not head.whole
+        and bool(_SAR_BANNER.match(banner))
+        and bool(re.search(r"^\d\d:\d\d:\d\d(?: ?[AP]M)?\s+CPU\s+%us", head.text, re.M))
+    )
+
+
+def _read_sar(source: Source) -> Capture:
+    """Read the table of devices; CaptureError if there is none."""
+    lines = source.text(LARGEST).split("\n")
+    reports: dict[str, DeviceReport] = {}
+    times: list[int] = []
+    columns: list[str] = []
+    is_last = False
+    skipped = int(bool(lines.pop().strip()))  # perhaps of the table, perhaps before one
+    for line in lines:
+        header, start = _SAR_HEADER.match(line), _SAR_TIME.match(line)
+        if header:
+            columns = ["tps", *header["rest"].split()]
+            is_last = header["last"] is not None
+            times += [_sar_seconds(start)] if start else []
+        elif not line.strip():
+            columns = []
+        elif columns:
+            row = _sar_row(line, columns, is_last)
+            skipped += row is None
+            if row is not None:
+                report = reports.setdefault(start[0] if start else "", DeviceReport())
+                report.devices[row[0]] = row[1]
+                times += [_sar_seconds(start)] if start else []
+    # A header has the time at which its first interval began.
+    gaps = sorted((b - a) % 86_400 for a, b in pairwise(dict.fromkeys(times)))
+    length = float(gaps[len(gaps) // 2]) if gaps else None
+    warnings = ["sar has reads and writes as one: neither can be calibrated on"]
+    if length is None:
+        warnings.append("the length of an interval is unknown: rates are known and counts are not")
+    rows = sum(len(report.devices) for report in reports.values())
+    # The averages at the end say what the intervals do, if these are there.
+    average = reports.pop("", None)
+    whole = list(reports.values()) or ([average] if average else [])
+    length = length if reports else None
+    found = [
+        device_measurement(name, whole, None, length, name, "sar") for name in busy_devices(whole)
+    ]
+    return results(source, "sar", found, warnings, rows=rows, skipped=skipped)
+
+
+def _sar_row(line: str, columns: list[str], is_last: bool) -> tuple[str, dict[str, float]] | None:
+    """Device and figures of a row, in iostat's columns of ``-s``; None if it is not whole."""
+    head = _SAR_TIME.match(line) or _SAR_AVERAGE.match(line)
+    words = line[head.end() :].split() if head else []
+    if is_last:
+        words = [*words[-1:], *words[:-1]]
+    values = [number(word) for word in words[1:]]
+    if len(values) != len(columns) or any(value is None or value < 0 for value in values):
+        return None
+    found = {key: value or 0.0 for key, value in zip(columns, values, strict=True)}
+    found["kB/s"] = found.get("rkB/s", 0.0) + found.get("wkB/s", 0.0)
+    found["sec/s"] = found.get("rd_sec/s", 0.0) + found.get("wr_sec/s", 0.0)
+    return shown(words[0], 40), found
+
+
+def _sar_seconds(match: re.Match[str]) -> int:
+    hours = int(match[1]) % 12 + (12 if match[4] == "P" else 0) if match[4] else int(match[1])
+    return hours * 3600 + int(match[2]) * 60 + int(match[3])
+
+
+REPORTS: Final = {"sar": SimpleNamespace(sniff=_sniff_sar, read=_read_sar)}
