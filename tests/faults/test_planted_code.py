@@ -56,7 +56,7 @@ from tests.children import drop_to
 from tests.engines.test_equality import compare_seeds
 
 kernel_object = types.ModuleType("nvmesim.engine.compiled.kernel_object")
-kernel_object.object_code = lambda: Path(sys.argv[1]).read_bytes()
+kernel_object.object_code = lambda machine: Path(sys.argv[1]).read_bytes()
 sys.modules[kernel_object.__name__] = kernel_object
 
 def begin(job, number):

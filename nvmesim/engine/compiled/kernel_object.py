@@ -18,8 +18,7 @@ from numba.extending import intrinsic
 
 from nvmesim.engine.compiled.kernel import _advance
 from nvmesim.engine.compiled.kernel_draws import LEAN
-from nvmesim.engine.compiled.kernel_state import ROWS, EngineRun, Net, Room
-from nvmesim.engine.compiled.native import ARRAY_WORDS, ENTRY, machine_here
+from nvmesim.engine.compiled.kernel_state import ARRAY_WORDS, ENTRY, ROWS, EngineRun, Net, Room
 
 cgutils: Any = _cgutils  # Numba has no types
 types: Any = _types
@@ -76,8 +75,8 @@ def _array(context: Any, builder: Any, kind: Any, row: Any, table: Any, first: i
     return array._getvalue()
 
 
-def object_code() -> bytes:
-    """Compile the loop and return it as an object file, whose function `ENTRY` is to be called.
+def object_code(machine: Any) -> bytes:
+    """Compile the loop for LLVM's *machine*; return the object file whose `ENTRY` is to be called.
 
     That is Numba's own function, without what it wraps around for Python: int32 (int64 *returned,
     void *unused, table, completions, until), which always returns 0 as nothing here raises.
@@ -92,7 +91,6 @@ def object_code() -> bytes:
     module = llvm.parse_assembly(entry.inspect_llvm())
     module.get_function(entry.native_name).linkage = "internal"
     module.get_function(entry.native_name.removeprefix("cfunc.")).name = ENTRY
-    machine = machine_here()
     passes = llvm.create_new_module_pass_manager()
     passes.add_global_dead_code_eliminate_pass()
     passes.run(module, llvm.create_pass_builder(machine, llvm.PipelineTuningOptions()))

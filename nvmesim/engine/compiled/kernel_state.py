@@ -8,7 +8,7 @@ earlier run has left works on these rows without it (`native.py`).
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -195,6 +195,10 @@ class Room(NamedTuple):
     node: Array  # int64[n + slack, 2]: time of an event, and the next node of its slot, -1
 
 
+ENTRY: Final = "nvmesim_advance"
+"""Name of the function in the object file."""
+ARRAY_WORDS: Final = 4
+"""Words of an array in the table that the function takes: its address, and up to three lengths."""
 ROWS: dict[str, tuple[int | None, ...]] = {
     "die": (DIES,), "dist": (TABLE,), "ops": (OPS,), "child": (CHILDREN,), "flow": (FLOWS,),
     "group": (GROUPS,), "thread": (THREADS,), "user": (USERS,),

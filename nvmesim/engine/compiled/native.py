@@ -26,15 +26,11 @@ import numpy as np
 
 from nvmesim import code_cache
 from nvmesim.array_types import Ints
-from nvmesim.engine.compiled.kernel_state import ROWS, EngineRun, Net, Room
+from nvmesim.engine.compiled.kernel_state import ARRAY_WORDS, ENTRY, ROWS, EngineRun, Net, Room
 
 Loop = Callable[[EngineRun, Room, int, int], int]
 """Called with (run, room, completions, until_ps), returns a status: see `kernel.advance`."""
 
-ENTRY: Final = "nvmesim_advance"
-"""Name of the function in the object file."""
-ARRAY_WORDS: Final = 4
-"""Words of an array in the table that the function takes: its address, and up to three lengths."""
 KEPT: Final = 16
 """Object files that stay in the folder: of several processors, or states of the sources."""
 CHECKS: Final = ("NUMBA_DISABLE_JIT", "NUMBA_BOUNDSCHECK")
@@ -129,7 +125,7 @@ def _object() -> bytes:
         return found
     from nvmesim.engine.compiled.kernel_object import object_code
 
-    made = object_code()
+    made = object_code(machine_here())
     code_cache.save(_file_name(), made, keep=KEPT)
     return made
 
