@@ -116,41 +116,6 @@ def test_commands_of_a_random_4k_write_on_raid5(n):
     assert read.isdisjoint(written) if n <= 4 else read == written
 
 
-@pytest.mark.parametrize(
-    ("level", "n", "degraded", "reads", "writes"),
-    [
-        (6, 4, (), 1, 3),
-        (6, 5, (), 2, 3),
-        (6, 6, (), 3, 3),
-        (6, 8, (), 3, 3),
-        (5, 4, (0,), 2.0, 1.5),
-        (5, 5, (0,), 2.4, 1.6),
-        (6, 6, (0,), 3.0, 2.5),
-        (6, 6, (0, 1), 3.5, 2.0),
-    ],
-)
-def test_means_of_random_4k_writes_as_measured(level, n, degraded, reads, writes):
-    table = plan_table(RaidGeometry(level, n, 65536, degraded=degraded), "write", 4096)
-    mean = expectation(table)
-    assert (mean.reads, mean.writes) == pytest.approx((reads, writes))
-
-
-@pytest.mark.parametrize(
-    ("level", "n", "degraded", "reads"),
-    [
-        (5, 3, (1,), 4 / 3),
-        (5, 4, (0,), 1.5),
-        (5, 5, (0,), 1.6),
-        (6, 6, (0,), 10 / 6),
-        (6, 6, (0, 1), 2),
-    ],
-)
-def test_means_of_degraded_random_4k_reads_as_measured(level, n, degraded, reads):
-    """raid6 with one lost member reads all others, P and Q included."""
-    table = plan_table(RaidGeometry(level, n, 65536, degraded=degraded), "read", 4096)
-    assert expectation(table).reads == pytest.approx(reads)
-
-
 def test_two_lost_blocks_are_computed_together():
     """md fetches all that it has, and then knows the whole row (fetch_block, compute_6)."""
     for lost in (0b01001, 0b10010):

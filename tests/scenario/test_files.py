@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from nvmesim.errors import GeometryError, InputError, ScenarioError
+from nvmesim.errors import InputError, ScenarioError
 from nvmesim.scenario.load import apply_sets, load_scenario, scenario_from_dict
 from nvmesim.scenario.resolve import resolve
 
@@ -223,16 +223,3 @@ def test_a_platform_brings_its_server(tmp_path):
     assert resolved.stack.name == "spdk"
     assert [socket.cpu.name for socket in resolved.sockets] == ["xeon-gold-6130"] * 2
     assert resolved.adapters[0].link.lanes == 16
-
-
-def test_failed_arrays_are_an_answer(example):
-    with pytest.raises(GeometryError, match="the array has failed; a chunk has lost all"):
-        load_scenario(
-            example, ["volume.raid=raid10", "volume.layout=near2", "volume.degraded=[2, 3]"]
-        )
-    resolved = resolve(
-        load_scenario(
-            example, ["volume.raid=raid10", "volume.layout=near2", "volume.degraded=[0, 3]"]
-        )
-    )
-    assert resolved.volumes[0].degraded == (0, 3)
