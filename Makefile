@@ -22,7 +22,7 @@ PYTEST = $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help warm venv run run-local test test-long test-all test-bounds lint browser-word bench theory docs golden coverage \
+.PHONY: help warm venv run run-local test test-long test-all test-bounds lint browser-word bench theory docs golden pictures coverage \
 	mutation audit fuzz lock clean
 
 help:
@@ -35,6 +35,7 @@ help:
 	@echo "make theory    simulated against exact results of queueing theory"
 	@echo "make docs      the documentation as a site in build/site"
 	@echo "make golden    write the golden files anew: results have changed, and are meant to"
+	@echo "make pictures  approve what the page looks like now; look at tests/ui/pictures before a commit"
 	@echo "make coverage  lines and branches that the tests reach, kernels with the JIT off (half an hour)"
 	@echo "make mutation  small changes of planner, kernel and fit that no test notices (an hour; adds up)"
 	@echo "make audit     known vulnerabilities of what is installed"
@@ -124,6 +125,9 @@ docs: venv
 
 golden: venv
 	$(BIN)/python -m tests.golden
+
+pictures: venv
+	APPROVE_PICTURES=1 $(BIN)/python -m pytest -q -n 0 tests/ui/test_pictures.py
 
 # The kernels are Python with the JIT off, and slow: there the tests that are about them run on few networks.
 JIT_OFF_TESTS = tests/mutation/check_kernel.py tests/engines/test_check.py tests/engines/test_by_hand.py \

@@ -176,6 +176,9 @@ def facts(result: Result) -> b.Facts:
         pairs.append(("flushes", sync_sentence(result.sync)))
     if result.rebuild is not None:
         pairs.append(("rebuild", rebuild_sentence(result.rebuild)))
+        if any(v.rebuild and v.raid.mirrored for v in getattr(result.resolved, "volumes", ())):
+            text = "its new member, having less to do, takes most reads of what is restored: a "
+            pairs.append(("", f"{text}mirror may be as fast as a healthy one meanwhile"))
     if result.outside:
         beyond = [f"{o.what} {o.asked}, the drive's capture has {o.captured}"
                   for o in result.outside]  # fmt: skip

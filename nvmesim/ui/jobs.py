@@ -30,8 +30,8 @@ KEPT: Final = 40
 AT_ONCE: Final = 3
 IDLE: Final = 2
 """Processes that stay at hand, with the engine loaded."""
-FIRST_S: Final = 20.0
-"""A design whose first figures take longer is given up."""
+FIRST_S: Final = 60.0
+"""A design whose first figures take longer is given up; a busy machine takes a third of it."""
 GRACE_S: Final = 1.0
 """Time that cancelled work has to end on its own; its process is killed then."""
 LARGEST: Final = 300 << 20
