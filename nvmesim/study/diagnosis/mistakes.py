@@ -330,8 +330,8 @@ MISTAKES: Final = (
             "top; mpstat -P ALL", "measure alone, or add cores",
             "cores that are busy elsewhere serve no request",
             _if(lambda s: True, {
-                "something else uses 30% of the CPUs": {"server.background": 0.3},
-                "something else uses 60% of the CPUs": {"server.background": 0.6},
+                f"something else uses {share:.0%} of the CPUs": {"server.background": share}
+                for share in (0.3, 0.6, 0.8)
             }, "load")),
     # Drives
     Mistake("scheduler", OCCASIONAL,
