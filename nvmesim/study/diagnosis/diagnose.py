@@ -50,7 +50,7 @@ PAIRED: Final = 6
 """Explanations of which all pairs are tried."""
 HOPELESS: Final = 7.0
 """Log likelihood by which a form may lie behind the best before all rows are simulated."""
-BETWEEN: Final = (0.25, 0.5, 0.75)
+BETWEEN: Final = tuple(n / 8 for n in range(1, 8))
 """Where between two forms of one family (a drive twice and four times as slow) others are weighed:
 the logarithms of what they do are interpolated."""
 ALIKE: Final = 0.05
