@@ -88,7 +88,7 @@ def test_compare(tab, page):
     assert found(tab) == []
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_choose(tab, page):
     tab.goto(f"{page.address}choose")
     assert found(tab) == []
