@@ -161,7 +161,7 @@ def test_reliefs_say_how_likely_they_help():
         assert relief.gain_low <= relief.gain <= relief.gain_high
     best = found.bottleneck.reliefs[0]
     assert best.gain > 0.2
-    assert best.p_better > 0.9
+    assert best.p_better > 0.8  # two drives of the catalog, of which nothing was measured
 
 
 def test_what_lies_outside_of_the_captures_is_listed():

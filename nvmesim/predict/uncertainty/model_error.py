@@ -40,8 +40,12 @@ LEVEL: Final = 0.95
 """Share of measured numbers that an interval is to hold."""
 COVERED: Final = 0.9
 """Share that it must hold of sources that were left out, one vote a source."""
-ENOUGH: Final = 7
+ENOUGH: Final = 4
 """Sources of one kind of evidence from which on they alone tell how far its intervals reach."""
+TIE: Final = 1.02
+"""Scores so near the best are as good: the narrowest of them is taken. Assumed."""
+MANY: Final = 15
+"""Sources from which on `COVERED` is asked for: of fewer, one source's wild row would set it."""
 STEPS: Final = 20
 """Widths tried for each doubling of the least."""
 ALIKE: Final = 0.5
@@ -299,9 +303,10 @@ def reach(group: Group, evidence: Evidence, table: tuple[Miss, ...]) -> float:
     def score(within: float) -> float:
         half = np.hypot(known, within * scale)
         beyond = np.maximum(0.0, off - half)
-        if votes @ (beyond <= 0) < COVERED:
+        if len(set(names)) >= MANY and votes @ (beyond <= 0) < COVERED:
             return math.inf
         return float(votes @ (2 * half + 2 / (1 - LEVEL) * beyond))
 
     tried = [least * (1 + i / STEPS) for i in range(5 * STEPS)]
-    return min(tried, key=score)
+    scored = {within: score(within) for within in tried}
+    return min(w for w, found in scored.items() if found <= TIE * min(scored.values()))

@@ -23,6 +23,9 @@ from nvmesim.study.validate.predict import Value
 from nvmesim.study.validate.published import restates
 from nvmesim.study.validate.score import Line, Score, is_other_stack
 
+DISK = "hdd-7200"
+"""What stands for a hard disk in the catalog."""
+
 
 def misses(scores: Sequence[Score]) -> Iterator[Miss]:
     """Yield how far the model was off on each measured number that tells about it.
