@@ -40,12 +40,11 @@ LEVEL: Final = 0.95
 """Share of measured numbers that an interval is to hold."""
 COVERED: Final = 0.9
 """Share that it must hold of sources that were left out, one vote a source."""
-ENOUGH: Final = 4
-"""Sources of one kind of evidence from which on they alone tell how far its intervals reach."""
-TIE: Final = 1.02
-"""Scores so near the best are as good: the narrowest of them is taken. Assumed."""
 MANY: Final = 15
-"""Sources from which on `COVERED` is asked for: of fewer, one source's wild row would set it."""
+"""Sources from which on a kind of evidence alone tells how far its intervals reach, and `COVERED`
+is asked for: of fewer, one source's wild row would set it."""
+TIE: Final = 1.02
+"""Scores of fewer sources that are so near the best are as good: the narrowest width is taken."""
 STEPS: Final = 20
 """Widths tried for each doubling of the least."""
 ALIKE: Final = 0.5
@@ -284,7 +283,7 @@ def reach(group: Group, evidence: Evidence, table: tuple[Miss, ...]) -> float:
     """
     every = [r for r in table if GROUPS[r.metric] == group]
     rows = [r for r in every if r.standing.evidence == evidence]
-    if len({r.source for r in rows}) < ENOUGH:
+    if len({r.source for r in rows}) < MANY:
         rows = every
     names = [r.source for r in rows]
     least = two_sided(max(2, len(set(names))))
@@ -309,4 +308,5 @@ def reach(group: Group, evidence: Evidence, table: tuple[Miss, ...]) -> float:
 
     tried = [least * (1 + i / STEPS) for i in range(5 * STEPS)]
     scored = {within: score(within) for within in tried}
-    return min(w for w, found in scored.items() if found <= TIE * min(scored.values()))
+    tie = 1.0 if len(set(names)) >= MANY else TIE
+    return min(w for w, found in scored.items() if found <= tie * min(scored.values()))
