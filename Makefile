@@ -7,8 +7,6 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.nvmesim-installed
 RUNS := $(VENV)/.nvmesim-runs
 WORKERS ?= 2
-# CI runs the long ones with the others, MARKED="not slow".
-MARKED ?= not slow and not long
 # Tests of the engines that run with bounds checking, too: CI takes a few files of them.
 BOUNDS_TESTS ?= tests/engines
 
@@ -94,7 +92,7 @@ browser-word:
 # types are checked on one core while the engine and the readers are compiled on the other
 test: venv browser-word
 	@$(MAKE) --no-print-directory --output-sync=target -j2 lint warm
-	$(PYTEST) -m "$(MARKED) $(NO_BROWSER)"
+	$(PYTEST) -m "not slow and not long $(NO_BROWSER)"
 
 # Tests of many seconds each: whole fits, every cut of every sample, pages followed to the end.
 test-long: venv

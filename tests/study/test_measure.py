@@ -52,7 +52,7 @@ def test_reads_are_asked_for_read_only_and_writes_are_not():
         assert ("--readonly" in options(row, "/dev/x")) == (row.op in ("read", "randread"))
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_rows_are_measured_until_the_next_would_bring_little(tmp_path):
     runner = SimulatedRunner("samsung-pm9a3-3.84tb")
     done = measure(plan(runner, tmp_path, budget_s=65))
@@ -197,7 +197,7 @@ def test_a_path_that_is_no_drive_and_no_file_is_refused(tmp_path):
 
 
 @pytest.mark.skipif(shutil.which("fio") is None, reason="no fio is installed: nothing was measured")
-@pytest.mark.long
+@pytest.mark.slow
 def test_real_fio_measures_a_file(tmp_path, monkeypatch, capfd):
     monkeypatch.setattr("nvmesim.cli.measure.FILE_SIZE", "64MiB")
     profile = tmp_path / "drive.toml"
