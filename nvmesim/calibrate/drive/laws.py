@@ -112,7 +112,7 @@ def open_ceiling(link: Link, size: int, top: float, *, read: bool) -> tuple[floa
     >>> from nvmesim.catalog.links import parse_link
     >>> gen4 = parse_link("pcie4 x4")
     >>> [round(open_ceiling(gen4, 4096, top, read=True)[0], -3) for top in (12e3, 900e3, 2e6)]
-    [1097000.0, 1257000.0, 2227000.0]
+    [1096000.0, 1247000.0, 2227000.0]
     """
     from scipy.stats import truncnorm
 
