@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nvmesim.calibrate.bench import BenchAnswer
-from nvmesim.calibrate.over_time.course import Course
+from nvmesim.calibrate.over_time.episodes import Course
 from nvmesim.calibrate.points import Point
 from nvmesim.catalog.profile import DriveProfile, StackProfile
 from nvmesim.drawing import Drawable

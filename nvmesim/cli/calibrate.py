@@ -121,7 +121,7 @@ def fit_capture(
             captures, name=name, captured_on=captured_on, held_out=tuple(held_out), tell=tell
         )
     from nvmesim.calibrate.arrivals import arrivals_of
-    from nvmesim.calibrate.host import parse_host
+    from nvmesim.calibrate.bench import parse_host
     from nvmesim.calibrate.over_time.episodes import suggestions
     from nvmesim.calibrate.trace.fit import fit_trace
     from nvmesim.units import parse_fraction
@@ -153,7 +153,7 @@ def fit_host(
     tell: Tell,
 ) -> StackFit:  # fmt: skip
     """Return the stack of the host that made *captures*, whose CPU is named or a clock."""
-    from nvmesim.calibrate.host import LINK, parse_cpu
+    from nvmesim.calibrate.bench import LINK, parse_cpu
     from nvmesim.calibrate.stack.fit import fit_stack
 
     ghz, named = parse_cpu(cpu)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from nvmesim.calibrate.over_time.buffer import buffer_of, buffers_of, find_buffer
+from nvmesim.calibrate.over_time.limits import buffer_of, buffers_of, find_buffer
 from nvmesim.capture.capture import Captures
 from nvmesim.capture.registry import read_capture
 from nvmesim.catalog.profile import Quantity

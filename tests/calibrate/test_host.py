@@ -2,9 +2,8 @@
 
 import pytest
 
-from nvmesim.calibrate.bench import measure
+from nvmesim.calibrate.bench import measure, parse_host
 from nvmesim.calibrate.drive.fit import fit_drive
-from nvmesim.calibrate.host import parse_host
 from nvmesim.calibrate.points import Point
 from nvmesim.errors import CatalogError, FitError, InputError, UnitError
 from tests.calibrate.bench import drive, host, simulated, stack

@@ -5,9 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from nvmesim.calibrate.arrivals import Arrivals, Replayer, arrivals_of
+from nvmesim.calibrate.arrivals import (
+    Arrivals,
+    Replayer,
+    acknowledged_s,
+    arrivals_of,
+    begins_full,
+    lead_in,
+)
 from nvmesim.calibrate.bench import free_host
-from nvmesim.calibrate.lead_in import acknowledged_s, begins_full, lead_in
 from nvmesim.calibrate.trace.fit import fit_trace
 from nvmesim.capture.registry import read_capture
 from nvmesim.catalog.profile import DriveProfile

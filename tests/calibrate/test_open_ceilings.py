@@ -5,9 +5,8 @@ Rows are those of `calibration/held-out` (G02-1, R10-1, R15-1, R07-2, each named
 
 import pytest
 
-from nvmesim.calibrate.bench import measure
+from nvmesim.calibrate.bench import measure, parse_host
 from nvmesim.calibrate.drive.fit import fit_drive
-from nvmesim.calibrate.host import parse_host
 from nvmesim.calibrate.points import Point
 
 K, M = 1 << 10, 1 << 20

@@ -4,9 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from nvmesim.calibrate.bench import measure
+from nvmesim.calibrate.bench import measure, parse_cpu
 from nvmesim.calibrate.drive.fit import fit_drive
-from nvmesim.calibrate.host import parse_cpu
 from nvmesim.calibrate.points import Point, points_of
 from nvmesim.calibrate.stack.fit import fit_stack
 from nvmesim.calibrate.stack.full_threads import with_full_threads

@@ -10,7 +10,7 @@ import pytest
 from nvmesim.calibrate.arrivals import Replayer, arrivals_of
 from nvmesim.calibrate.bench import free_host
 from nvmesim.calibrate.trace.fit import TraceFit, fit_trace
-from nvmesim.calibrate.trace.profile import split_doubt
+from nvmesim.calibrate.trace.start import split_doubt
 from nvmesim.capture.registry import read_capture
 from nvmesim.catalog.profile import Quantity
 from nvmesim.errors import FitError

@@ -14,7 +14,7 @@ import polars as pl
 import pytest
 
 from nvmesim.capture.registry import read_capture
-from nvmesim.capture.requests import tally_kernel
+from nvmesim.capture.requests import tally
 from nvmesim.errors import CaptureError
 from tests.capture.test_block_blkparse import binary, line, table, written
 
@@ -179,21 +179,21 @@ def test_a_blktrace_of_two_disks_and_one_cut_record(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("value", [0, 1, 127, 128, 129, 255, 256, 1000, 10**6, 10**12])
 def test_bins_of_a_latency_hold_it(value: int) -> None:
-    bin_of = tally_kernel.bin_of
+    bin_of = tally.bin_of
     found = bin_of(value)
     assert found == bin_of(value - 1) or bin_of(value - 1) < found
     assert bin_of(value + max(1, value // 64)) > found
     assert bin_of(-5) == 0
-    assert bin_of(1 << 62) == tally_kernel.N_BINS - 1
+    assert bin_of(1 << 62) == tally.N_BINS - 1
 
 
 def test_more_sizes_than_are_counted_apart() -> None:
-    sizes = np.zeros((tally_kernel.N_SIZES + 1, 2), np.int64)
-    for k in range(tally_kernel.N_SIZES + 3):
-        tally_kernel._count_size(sizes, 512 * (k + 1))
-    tally_kernel._count_size(sizes, 512)
+    sizes = np.zeros((tally.N_SIZES + 1, 2), np.int64)
+    for k in range(tally.N_SIZES + 3):
+        tally._count_size(sizes, 512 * (k + 1))
+    tally._count_size(sizes, 512)
     assert sizes[0].tolist() == [512, 2]
-    assert sizes[:-1, 1].sum() == tally_kernel.N_SIZES + 1
+    assert sizes[:-1, 1].sum() == tally.N_SIZES + 1
     assert sizes[-1, 1] == 3
 
 

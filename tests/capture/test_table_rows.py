@@ -14,10 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numba import config
 
-from nvmesim.capture import lines
-from nvmesim.capture.lines import Notes
-from nvmesim.capture.readers import table_rows
-from nvmesim.capture.readers.block import blkparse, blkparse_kernel
+from nvmesim.capture import text as lines
+from nvmesim.capture.readers import blkparse, blkparse_kernel, table_rows
 from nvmesim.capture.readers.table_rows import (
     INTEGER,
     LETTER,
@@ -32,7 +30,8 @@ from nvmesim.capture.readers.table_rows import (
     operation_of,
 )
 from nvmesim.capture.registry import read_capture
-from nvmesim.capture.requests.codes_kernel import UNKNOWN_TIME
+from nvmesim.capture.requests import UNKNOWN_TIME, kernel_cache
+from nvmesim.capture.text import Notes
 from tests.capture import composed
 from tests.fuzz.memory import MemorySource
 
@@ -247,13 +246,13 @@ def test_times_of_19_digits_are_read(tmp_path: Path) -> None:
 
 def test_what_is_kept_on_disk_is_of_all_the_files(tmp_path: Path, monkeypatch) -> None:
     """A function whose helpers changed is compiled again: Numba looks at its own file only."""
-    copies = [tmp_path / f"{i}.py" for i, _ in enumerate(blkparse_kernel.kernel_files())]
-    for copy, path in zip(copies, blkparse_kernel.kernel_files(), strict=True):
+    copies = [tmp_path / f"{i}.py" for i, _ in enumerate(kernel_cache.kernel_files())]
+    for copy, path in zip(copies, kernel_cache.kernel_files(), strict=True):
         copy.write_bytes(path.read_bytes())
-    monkeypatch.setattr(blkparse_kernel, "kernel_files", lambda: copies)
-    sources = blkparse_kernel.sources.__wrapped__
+    monkeypatch.setattr(kernel_cache, "kernel_files", lambda: copies)
+    sources = kernel_cache.sources.__wrapped__
     before = sources()
-    assert before == blkparse_kernel.sources()
+    assert before == kernel_cache.sources()
     for path in copies:
         text = path.read_bytes()
         path.write_bytes(text + b"#\n")
@@ -265,7 +264,7 @@ def test_what_is_kept_on_disk_is_of_all_the_files(tmp_path: Path, monkeypatch) -
 
 def test_every_compiled_function_is_in_the_key_of_its_code() -> None:
     """Else code on disk would be used again after a change of what it calls."""
-    room = Path(blkparse_kernel.__file__).parents[2]
+    room = Path(kernel_cache.__file__).parents[1]
     using = {p for p in room.rglob("*.py") if "@compiled" in p.read_text("utf-8")}
     assert using
-    assert using <= set(blkparse_kernel.kernel_files())
+    assert using <= set(kernel_cache.kernel_files())

@@ -51,7 +51,7 @@ import json, os, resource, signal, sys, types
 from pathlib import Path
 from nvmesim.cli.progress import say_if_compiling
 from nvmesim.engine.compiled import native
-from nvmesim.capture.readers.block.blkparse_kernel import compiled
+from nvmesim.capture.requests.kernel_cache import compiled
 from tests.children import drop_to
 from tests.engines.test_equality import compare_seeds
 

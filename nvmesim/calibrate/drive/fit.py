@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Final
 
 from nvmesim.array_types import Floats
-from nvmesim.calibrate.bench import BenchHost, free_host, measure
+from nvmesim.calibrate.bench import BenchHost, free_host, measure, parse_host
 from nvmesim.calibrate.drive.batch_service import choose, fit_rounds, fit_writes_in_rounds
 from nvmesim.calibrate.drive.explanations import MODEL_ERROR, Explanation, alternative, chosen
 from nvmesim.calibrate.drive.flushes import fit_flush
@@ -52,14 +52,11 @@ from nvmesim.calibrate.drive.streams import fit_stream, streams, with_payload
 from nvmesim.calibrate.drive.suspension import fitted, may_suspend, suspending
 from nvmesim.calibrate.drive.write_side import Limit, fit_writes
 from nvmesim.calibrate.evidence import DriveFit, Judged
-from nvmesim.calibrate.host import parse_host
 from nvmesim.calibrate.infer.optimum import misfit
 from nvmesim.calibrate.joint import joint_of, with_draws
 from nvmesim.calibrate.notes import drifts, law_of_rounds, mixed_devices
-from nvmesim.calibrate.over_time.buffer import buffers_of
-from nvmesim.calibrate.over_time.course import courses_of
-from nvmesim.calibrate.over_time.episodes import suggestions
-from nvmesim.calibrate.over_time.limits import FoundLimits, bursts_of, find_limits
+from nvmesim.calibrate.over_time.episodes import courses_of, suggestions
+from nvmesim.calibrate.over_time.limits import FoundLimits, buffers_of, bursts_of, find_limits
 from nvmesim.calibrate.over_time.pauses import NONE, fit_pauses
 from nvmesim.calibrate.points import Point, hold_out, points_of
 from nvmesim.calibrate.smallest.disk import fit_disk, is_disk

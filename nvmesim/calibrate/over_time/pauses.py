@@ -16,7 +16,7 @@ from typing import Final, Literal
 import numpy as np
 
 from nvmesim.array_types import Floats
-from nvmesim.calibrate.infer.sampler import sampled
+from nvmesim.calibrate.infer.posterior import sampled
 from nvmesim.calibrate.points import Point
 from nvmesim.catalog.profile import Pauses, Quantity, Rounds, Stalls
 

@@ -14,9 +14,8 @@ from typing import Any
 import numpy as np
 
 from nvmesim.array_types import Floats
-from nvmesim.calibrate.arrivals import Arrivals, Replayer
+from nvmesim.calibrate.arrivals import Arrivals, Replayer, acknowledged_s
 from nvmesim.calibrate.bench import BenchHost, free_host
-from nvmesim.calibrate.classes import JudgedClass, classes_of, everything, judge, misfits
 from nvmesim.calibrate.drive.bank import OPEN
 from nvmesim.calibrate.drive.batch_service import as_a_read
 from nvmesim.calibrate.drive.gate import missed_means
@@ -27,18 +26,35 @@ from nvmesim.calibrate.infer.optimum import Solution, solve
 from nvmesim.calibrate.infer.posterior import Inferred, infer
 from nvmesim.calibrate.infer.problem import Problem
 from nvmesim.calibrate.joint import joint_of, with_draws, with_span
-from nvmesim.calibrate.lead_in import acknowledged_s
 from nvmesim.calibrate.notes import named
 from nvmesim.calibrate.stopping import is_stopping
-from nvmesim.calibrate.trace.batch_service import (
+from nvmesim.calibrate.trace.start import (
+    LONE_DIES,
+    MOST_COMMANDS,
     RoundsStart,
+    Search,
+    Start,
+    Structure,
+    built,
     built_rounds,
+    peak_rate,
     screened,
+    split_doubt,
+    told_keys,
     with_rounds_intervals,
 )
-from nvmesim.calibrate.trace.profile import Structure, built, split_doubt, told_keys
-from nvmesim.calibrate.trace.start import LONE_DIES, MOST_COMMANDS, Start, peak_rate
-from nvmesim.calibrate.trace.task import KEYS, TraceBank, numbers, trace_task, untold
+from nvmesim.calibrate.trace.task import (
+    KEYS,
+    JudgedClass,
+    TraceBank,
+    classes_of,
+    everything,
+    judge,
+    misfits,
+    numbers,
+    trace_task,
+    untold,
+)
 from nvmesim.catalog.profile import DriveProfile, Quantity
 from nvmesim.errors import FitError
 
@@ -190,7 +206,7 @@ class _Fitting:
     def _search(self) -> _Try:
         """Screen structures with few requests, twice as each choice depends on the others."""
         s = self.start
-        best = self._at(Structure(s.dies), s.values, SCREEN_ROUNDS)
+        best = self._at(Structure(s.dies), s.column("start"), SCREEN_ROUNDS)
         for turn in range(2):
             before = best.structure
             if s.writes.any():
@@ -268,8 +284,9 @@ class _Fitting:
         def residuals(x: Floats) -> list[float]:
             return misfits(classes, replayer.latencies_s(self._made(x, structure)))
 
-        inside = np.clip(np.asarray(start), s.low, s.high).tolist()
-        found = solve(residuals, inside, rounds=rounds, low=s.low, high=s.high, step=s.steps)
+        low, high = s.column("low"), s.column("high")
+        inside = np.clip(np.asarray(start), low, high).tolist()
+        found = solve(residuals, inside, rounds=rounds, low=low, high=high, step=s.column("step"))
         return _Try(structure, found)
 
     # -- profiles -------------------------------------------------------------------------------
@@ -294,7 +311,7 @@ class _Fitting:
             return built_rounds(self.template, v)
         return built(self.template, v, structure)
 
-    def _begin(self, structure: Structure) -> Start | RoundsStart:
+    def _begin(self, structure: Structure) -> Search:
         return self.rounds_start if structure.rounds else self.start
 
     def _in_rounds(self, best: _Try) -> DriveProfile:
@@ -364,12 +381,12 @@ class _Fitting:
     def _inferred(self, structure: Structure, best: _Try) -> tuple[TraceBank, Problem, Inferred]:
         """The joint distribution of *structure*'s numbers, begun at least squares' *best*."""
         s = self.start
-        low, high = dict(zip(s.names, s.low, strict=True)), dict(zip(s.names, s.high, strict=True))
+        known = {p.name: p for p in s.parameters}
         begin = dict(zip(s.names, _values(best), strict=True))
         if structure.engines != best.structure.engines and "read_slope" in begin:
-            begin["read_slope"] = dict(zip(s.names, s.values, strict=True))["read_slope"]
+            begin["read_slope"] = known["read_slope"].start
         bank = TraceBank(tuple(s.names), peak_rate(self.used), MOST_COMMANDS, structure)
-        coordinates = bank.coordinates(bank.encoded(begin), low, high)
+        coordinates = bank.coordinates(bank.encoded(begin), known)
         task = trace_task(bank, self.used, self.host, self.template, coordinates)
         said = f"trace: {structure.engines} data engines, " if structure.engines else "trace: "
         return bank, task, infer(task, tell=lambda step: self.tell(said + step))

@@ -1,10 +1,19 @@
-"""Where the search for a trace's drive begins, from the trace alone."""
+"""Where the search for a trace's drive begins, and the profile of its numbers: dies or rounds."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
 import numpy as np
+import numpy.typing as npt
 
 from nvmesim.calibrate.arrivals import Arrivals
+from nvmesim.calibrate.drive.read_side import CHANNEL_PS, CHANNEL_SHARE
+from nvmesim.calibrate.infer.problem import Parameter
+from nvmesim.calibrate.joint import with_span
+from nvmesim.catalog.profile import DriveProfile, Pauses, Quantity, Rounds
 
 UNIT = 4096
 LONE_DIES = 32
@@ -14,45 +23,56 @@ MOST_COMMANDS = 10
 above it a trace does not tell one ceiling from another."""
 
 
-class Start:
-    """Where a search begins, from the trace alone; times ps."""
+class Search:
+    """Numbers that are searched, times in ps."""
+
+    parameters: list[Parameter]
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the numbers."""
+        return [p.name for p in self.parameters]
+
+    def column(self, field: str) -> list[float]:
+        """One field of all parameters."""
+        return [getattr(p, field) for p in self.parameters]
+
+
+class Start(Search):
+    """Where the search for a bank of dies begins, from the trace alone."""
 
     def __init__(self, a: Arrivals) -> None:
         self.writes = a.write
         self.unit = UNIT if int(a.size.min()) <= UNIT else int(a.size.min())
         self.units = max(1, -(-int(a.size[~a.write].max(initial=0)) // self.unit))
-        rows: list[tuple[str, float, float, float, float]] = []
+        rows: list[Parameter] = []
         slope_r = slope_w = 0.0
         if not a.write.all():
             latency, slope_r = self._line(a, write=False)
             rate = peak_rate(a)
             rows += [
-                ("latency", latency, latency / 5, latency * 3, 0.02),
-                ("share", 0.3, 2e-3, 50.0, 0.2),
-                ("cv", 0.2, 0.01, 1.5, 0.1),
+                Parameter("latency", latency, latency / 5, latency * 3, 0.02),
+                Parameter("share", 0.3, 2e-3, 50.0, 0.2),
+                Parameter("cv", 0.2, 0.01, 1.5, 0.1),
             ]
             # A lone request waits for no other: its pace says nothing of the controller's.
             if int(a.depth.max()) > 1:
-                rows.append(("commands", 3 * rate, rate, MOST_COMMANDS * rate, 0.1))
+                rows.append(Parameter("commands", 3 * rate, rate, MOST_COMMANDS * rate, 0.1))
             if self.units > 1:
-                rows.append(("read_slope", slope_r / 3, slope_r / 100, slope_r * 10, 0.05))
+                rows.append(Parameter("read_slope", slope_r / 3, slope_r / 100, slope_r * 10, 0.05))
         if a.write.any():
             latency, slope_w = self._line(a, write=True)
             program = 2 * latency if a.write.all() else max(latency, self._line(a, write=False)[0])
             if a.full:  # writes then come as fast as all dies drain
                 program = self._deep_dies(a) / drained(a, self.unit) * 1e12
             rows += [
-                ("write_latency", latency, latency / 20, latency * 3, 0.02),
-                ("write_cv", 0.2, 0.01, 1.5, 0.1),
-                ("program", program, program / 100, program * 30, 0.1),
+                Parameter("write_latency", latency, latency / 20, latency * 3, 0.02),
+                Parameter("write_cv", 0.2, 0.01, 1.5, 0.1),
+                Parameter("program", program, program / 100, program * 30, 0.1),
             ]
             if int(a.size[a.write].max()) > self.unit:
-                rows.append(("write_slope", slope_w, slope_w / 30, slope_w * 10, 0.05))
-        self.names = [r[0] for r in rows]
-        self.values = [r[1] for r in rows]
-        self.low = [r[2] for r in rows]
-        self.high = [r[3] for r in rows]
-        self.steps = [r[4] for r in rows]
+                rows.append(Parameter("write_slope", slope_w, slope_w / 30, slope_w * 10, 0.05))
+        self.parameters = rows
         self.is_lone = int(a.depth.max()) <= 1
         """True if each request was served alone: no other waits for a die or the controller."""
         self.dies = self._deep_dies(a)
@@ -95,3 +115,195 @@ def peak_rate(a: Arrivals) -> float:
     step = min(64, len(a) - 1)
     spans = a.at_ps[step:] - a.at_ps[:-step]
     return float(step / max(1, int(spans.min())) * 1e12)
+
+
+SPLIT = 0.25
+"""Width of the interval of the constant part, as a share of a lone read's latency, from which on
+the trace hardly tells it from the die's."""
+
+
+@dataclass(frozen=True)
+class Structure:
+    """Values that are tried in turn and not searched."""
+
+    dies: int = 32
+    engines: int = 0
+    """Data engines of large reads; 0: they fork over dies."""
+    through: bool = False
+    """Writes end on their dies; else in a buffer."""
+    rounds: bool = False
+    """No dies: one server that takes all that is queued."""
+
+
+def built(template: DriveProfile, v: dict[str, float], structure: Structure) -> DriveProfile:
+    """Return *template* with these values (ps, 1/s) and this structure.
+
+    A slope is the time of each further unit: in the data engine, or in the drive's data path.
+    """
+    q = Quantity
+    unit = template.read.unit.value
+    update: dict[str, Any] = {
+        "dies": q(value=structure.dies),
+        "channels": q(value=min(8, structure.dies)),
+    }
+    if "latency" in v:
+        base = v["latency"] * v["share"] / (1 + v["share"])
+        read: dict[str, Any] = {
+            "base": q(value=base),
+            "die": q(value=v["latency"] - base),
+            "die_cv": q(value=v["cv"]),
+            "channel": q(value=min(CHANNEL_PS, CHANNEL_SHARE * v["latency"])),
+        }
+        if "commands" in v:
+            update["commands"] = q(value=v["commands"])
+        if structure.engines and "read_slope" in v:
+            read["engines"] = q(value=structure.engines)
+            read["split"] = q(value=v["read_slope"])
+        elif "read_slope" in v:
+            update["read_bandwidth"] = q(value=unit / v["read_slope"] * 1e12)
+        update["read"] = template.read.model_copy(update=read)
+    if "program" in v:
+        through = structure.through
+        write: dict[str, Any] = {
+            "base": q(value=v["write_latency"]),
+            "base_cv": q(value=0.1 if through else v["write_cv"]),
+            "program": q(value=v["program"]),
+            "program_cv": q(value=v["write_cv"] if through else 0.1),
+            "through": through,
+        }
+        if "write_slope" in v:
+            update["write_bandwidth"] = q(value=unit / v["write_slope"] * 1e12)
+        update["write"] = template.write.model_copy(update=write)
+    return template.model_copy(update=update)
+
+
+def told_keys(profile: DriveProfile, values: Mapping[str, float]) -> list[str]:
+    """Dotted keys of *profile*'s numbers that `built` made of *values*, and the dies."""
+    keys = ["dies"]
+    if "latency" in values:
+        keys += ["read.base", "read.die", "read.die_cv"]
+        keys += ["commands"] if "commands" in values else []
+        if "read_slope" in values:
+            keys.append("read.split" if profile.read.engines is not None else "read_bandwidth")
+    if "program" in values:
+        spread = "program_cv" if profile.write.through else "base_cv"
+        keys += ["write.base", f"write.{spread}", "write.program"]
+        keys += ["write_bandwidth"] if "write_slope" in values else []
+    return keys
+
+
+def split_doubt(profile: DriveProfile, source: str) -> list[str]:
+    """Caveat where *source* hardly tells a read's constant part from its die's.
+
+    Both are the same in the latency of a lone read; only who waits for a busy die tells them apart.
+    """
+    base, die = profile.read.base, profile.read.die
+    if base.low is None or base.high is None or die.low is None or die.high is None:
+        return []
+    if base.high - base.low < SPLIT * (base.value + die.value):
+        return []
+    return [
+        f"{source}: how a read's {(base.value + die.value) / 1e6:.3g} us divide is a guess from "
+        f"this trace: {base.low / 1e6:.2g} to {base.high / 1e6:.2g} us constant, "
+        f"{die.low / 1e6:.2g} to {die.high / 1e6:.2g} us on a die; a sweep at several depths "
+        "decides"
+    ]
+
+
+PAUSES = ((1e10, 7e8, 1.7), (5e10, 3e9, 0.5))
+"""Guesses of pauses: time of work between two, mean, ps, and coefficient of variation."""
+KEYS = {
+    "base": "rounds.base", "base_cv": "rounds.base_cv", "each": "rounds.read", "cv": "rounds.cv",
+    "write_each": "rounds.write", "every": "rounds.pauses.every",
+    "length": "rounds.pauses.length", "pause_cv": "rounds.pauses.cv",
+}  # fmt: skip
+
+
+class RoundsStart(Search):
+    """Where the search for rounds begins, from the trace alone."""
+
+    def __init__(self, a: Arrivals, unit: int) -> None:
+        self.unit = unit
+        base, each = _law(a)
+        large = int(a.size.max()) > unit
+        rows: list[Parameter] = [
+            Parameter("base", base, base / 5, base * 5, 0.05),
+            Parameter("base_cv", 0.3, 0.02, 3.0, 0.2),
+            Parameter("each", each, each / 5, each * 5, 0.05),
+            Parameter("cv", 0.5, 0.02, 3.0, 0.2),
+            Parameter("every", PAUSES[0][0], 2e8, 1e13, 0.3),
+            Parameter("length", PAUSES[0][1], 1e6, 2e11, 0.3),
+            Parameter("pause_cv", PAUSES[0][2], 0.2, 5.0, 0.3),
+        ]
+        if a.write.any() and not a.write.all():
+            rows.append(Parameter("write_each", each, each / 20, each * 10, 0.1))
+        if large:
+            rows.append(Parameter("slope", each / 5, each / 500, each * 3, 0.2))
+        self.parameters = rows
+
+    def guesses(self) -> list[list[float]]:
+        """Starting values, once for each guess of the pauses."""
+        start = dict(zip(self.names, self.column("start"), strict=True))
+        pauses = [dict(zip(("every", "length", "pause_cv"), g, strict=True)) for g in PAUSES]
+        return [list((start | guess).values()) for guess in pauses]
+
+
+def _law(a: Arrivals) -> tuple[float, float]:
+    """Constants of the line a + b n through the median latencies at each depth n, ps."""
+    depths = np.unique(a.depth)
+    medians = np.array([np.median(a.latency_s[a.depth == n]) for n in depths]) * 1e12
+    weight = np.sqrt([np.sum(a.depth == n) for n in depths]) / medians
+    slope, first = (
+        np.polyfit(depths, medians, 1, w=weight) if len(depths) > 1 else (0.0, medians[0])
+    )
+    least = float(medians.min())
+    each = max(float(slope), 0.02 * least)
+    return max(float(first), 0.2 * least), each
+
+
+def built_rounds(template: DriveProfile, v: Mapping[str, float]) -> DriveProfile:
+    """Return *template* serving in rounds of these values (ps)."""
+    q = Quantity
+    rounds = Rounds(
+        base=q(value=v["base"]), base_cv=q(value=v["base_cv"]), read=q(value=v["each"]),
+        write=q(value=v["write_each"]) if "write_each" in v else None, cv=q(value=v["cv"]),
+        pauses=Pauses(
+            every=q(value=v["every"]), length=q(value=v["length"]), cv=q(value=v["pause_cv"]),
+            law="lognormal",  # as in fits of a sweep (`pauses.py`): the same disks, longer captures
+        ),
+    )  # fmt: skip
+    none = q(value=0.0)
+    update = {
+        "rounds": rounds,
+        "read": template.read.model_copy(update={"base": none}),
+        "write": template.write.model_copy(update={"base": none}),
+    }
+    if "slope" in v:
+        rate = q(value=template.read.unit.value / v["slope"] * 1e12)
+        update |= {"read_bandwidth": rate, "write_bandwidth": rate}
+    return template.model_copy(update=update)
+
+
+def with_rounds_intervals(
+    profile: DriveProfile, bounds: Mapping[str, tuple[float, float]], source: str
+) -> DriveProfile:
+    """Return *profile* with each fitted number's interval and source."""
+    for name, (low, high) in bounds.items():
+        if name in KEYS:
+            profile = with_span(profile, KEYS[name], (low, high), source)
+        elif name == "slope":
+            unit = profile.read.unit.value * 1e12
+            for key in ("read_bandwidth", "write_bandwidth"):
+                profile = with_span(profile, key, (unit / high, unit / low), source)
+    return profile
+
+
+def screened(n: int, most: int, count: int = 4) -> npt.NDArray[np.bool_]:
+    """bool[n]: requests that `Arrivals.windows` of at most *most* takes."""
+    seen = np.zeros(n, bool)
+    if n <= most:
+        return ~seen
+    length = most // count
+    for start in np.linspace(0, n - length, count).astype(int):
+        seen[start : start + length] = True
+    return seen

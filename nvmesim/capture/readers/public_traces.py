@@ -20,7 +20,6 @@ from typing import Final
 import numpy as np
 
 from nvmesim.capture.capture import Capture
-from nvmesim.capture.lines import Notes
 from nvmesim.capture.readers.table_rows import (
     INTEGER,
     LETTER,
@@ -34,7 +33,7 @@ from nvmesim.capture.readers.table_rows import (
     TableColumn,
     table_batches,
 )
-from nvmesim.capture.requests.codes_kernel import UNKNOWN_TIME
+from nvmesim.capture.requests import UNKNOWN_TIME
 from nvmesim.capture.requests.table import (
     LARGEST_TIME,
     LONGEST_NS,
@@ -43,7 +42,7 @@ from nvmesim.capture.requests.table import (
     rows_of,
     timed_rows,
 )
-from nvmesim.capture.text import Head, Source
+from nvmesim.capture.text import Head, Notes, Source
 
 FORMAT: Final = "public-trace"
 SECTOR: Final = 512

@@ -12,8 +12,8 @@ from typing import Final
 
 import numpy as np
 
-from nvmesim.capture.readers.block.blkparse_kernel import compiled
-from nvmesim.capture.requests.codes_kernel import OTHER, WRITE
+from nvmesim.capture.requests import OTHER, WRITE
+from nvmesim.capture.requests.kernel_cache import compiled
 
 # Columns of the pool (a request is one cache line): what is known of a request in flight. LEFT:
 # sectors still to complete; -1 in a hash chain, where a completion is always whole.

@@ -1,4 +1,7 @@
-"""Running statistics of requests, a group a device and operation, and the measurements of them."""
+"""Running statistics of requests, a group a device and operation, and the measurements of them.
+
+One compiled pass, in memory that does not grow with the rows.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +12,99 @@ import numpy as np
 from nvmesim.capture.capture import OPS, Conditions, Latency, Measurement, OpResult
 from nvmesim.capture.caveats import FEWEST
 from nvmesim.capture.histogram import percentiles_of_bins
-from nvmesim.capture.requests import tally_kernel as kernel
-from nvmesim.capture.requests.codes_kernel import UNKNOWN_TIME
-from nvmesim.capture.requests.pairing_kernel import OUT_COMPLETE, OUT_DEVICE
+from nvmesim.capture.requests import UNKNOWN_TIME
+from nvmesim.capture.requests.kernel_cache import compiled
+from nvmesim.capture.requests.pairing_kernel import (
+    OUT_BYTES,
+    OUT_COMPLETE,
+    OUT_DEPTH,
+    OUT_DEVICE,
+    OUT_ISSUE,
+    OUT_OFFSET,
+    OUT_OP,
+)
+
+BITS: Final = 7
+"""2**7 bins an octave: a bin's middle is within 1/2**8 = 0.4 % of every sample in it."""
+PER_OCTAVE: Final = 1 << BITS
+MAX_LATENCY: Final = 1 << 50
+"""ns, 13 days: longer ones share the last bin."""
+N_BINS: Final = (50 - BITS + 1) * PER_OCTAVE
+
+N_SIZES: Final = 64
+"""Distinct sizes counted per group; later ones are lumped together (bytes = -1 there)."""
+
+# Rows of the sums (int64 exact) of one group = device x operation.
+COUNT, BYTES, LATENCY, SHORTEST, LONGEST, FIRST, LAST, DEPTHS, DEEPEST = range(9)
+TIMED, SEQUENTIAL, NEXT_OFFSET, N_SUMS = range(9, 13)
+
+
+@compiled
+def bin_of(value: int) -> int:
+    """Histogram bin of a latency in ns, after fio's law.
+
+    Source: fio stat.c, plat_val_to_idx, with 7 bits instead of 6.
+    """
+    if value >= MAX_LATENCY:
+        return N_BINS - 1
+    if value < PER_OCTAVE:
+        return max(value, 0)
+    octave = 0
+    shifted = value >> BITS
+    while shifted > 1:
+        shifted >>= 1
+        octave += 1
+    return (octave + 1) * PER_OCTAVE + ((value >> octave) - PER_OCTAVE)
+
+
+@compiled
+def _count_size(sizes: np.ndarray, size: int) -> None:
+    """sizes: int64[N_SIZES + 1, 2], (bytes, count) rows; the last is for what has no room."""
+    for k in range(N_SIZES):
+        if sizes[k, 1] == 0:
+            sizes[k, 0] = size
+        if sizes[k, 0] == size:
+            sizes[k, 1] += 1
+            return
+    sizes[N_SIZES, 1] += 1
+
+
+@compiled
+def tally(
+    out: np.ndarray, n_ops: int, sums: np.ndarray, squares: np.ndarray, bins: np.ndarray,
+    sizes: np.ndarray,
+) -> None:  # fmt: skip
+    """Add requests to the statistics of their groups, group = device * n_ops + operation.
+
+    out: int64[N_OUT, n]. sums: int64[N_SUMS, groups]. squares: float64[groups], ns**2. bins:
+    int64[groups, N_BINS]. sizes: int64[groups, N_SIZES + 1, 2].
+    """
+    for i in range(out.shape[1]):
+        group = out[OUT_DEVICE, i] * n_ops + min(out[OUT_OP, i], n_ops - 1)
+        issue = out[OUT_ISSUE, i]
+        complete = out[OUT_COMPLETE, i]
+        sums[COUNT, group] += 1
+        sums[BYTES, group] += out[OUT_BYTES, i]
+        first = issue if issue != UNKNOWN_TIME else complete
+        last = complete if complete != UNKNOWN_TIME else issue
+        sums[FIRST, group] = min(sums[FIRST, group], first)
+        sums[LAST, group] = max(sums[LAST, group], last)
+        sums[DEPTHS, group] += out[OUT_DEPTH, i]
+        sums[DEEPEST, group] = max(sums[DEEPEST, group], out[OUT_DEPTH, i])
+        if out[OUT_OFFSET, i] == sums[NEXT_OFFSET, group]:
+            sums[SEQUENTIAL, group] += 1
+        sums[NEXT_OFFSET, group] = out[OUT_OFFSET, i] + out[OUT_BYTES, i]
+        _count_size(sizes[group], out[OUT_BYTES, i])
+        if issue == UNKNOWN_TIME or complete == UNKNOWN_TIME:
+            continue
+        latency = complete - issue
+        sums[TIMED, group] += 1
+        sums[LATENCY, group] += min(latency, MAX_LATENCY)
+        sums[SHORTEST, group] = min(sums[SHORTEST, group], latency)
+        sums[LONGEST, group] = max(sums[LONGEST, group], latency)
+        squares[group] += float(latency) * float(latency)
+        bins[group, bin_of(latency)] += 1
+
 
 PERCENTILES: Final = (1.0, 5.0, 10.0, 25.0, 50.0, 75.0, 90.0, 95.0, 99.0, 99.9, 99.99, 99.999)
 N_OPS: Final = len(OPS) + 1
@@ -27,10 +120,10 @@ class Tally:
     def __init__(self) -> None:
         self.rows = 0
         self._names: list[str] = []
-        self._sums = np.zeros((kernel.N_SUMS, 0), np.int64)
+        self._sums = np.zeros((N_SUMS, 0), np.int64)
         self._squares = np.zeros(0)
-        self._bins = np.zeros((0, kernel.N_BINS), np.int64)
-        self._sizes = np.zeros((0, kernel.N_SIZES + 1, 2), np.int64)
+        self._bins = np.zeros((0, N_BINS), np.int64)
+        self._sizes = np.zeros((0, N_SIZES + 1, 2), np.int64)
 
     def add(self, rows: np.ndarray, names: list[str]) -> None:
         """Count *rows* as in a `Block`; devices beyond 1,365 share the last group."""
@@ -40,9 +133,9 @@ class Tally:
         rows[OUT_DEVICE] = np.minimum(rows[OUT_DEVICE], len(self._names) - 1)
         if (rows[OUT_COMPLETE] != UNKNOWN_TIME).any():
             more = self._sums.shape[1] - self._bins.shape[0]
-            new_bins = np.zeros((more, kernel.N_BINS), np.int64)
+            new_bins = np.zeros((more, N_BINS), np.int64)
             self._bins = np.concatenate((self._bins, new_bins)) if more else self._bins
-        kernel.tally(rows, N_OPS, self._sums, self._squares, self._bins, self._sizes)
+        tally(rows, N_OPS, self._sums, self._squares, self._bins, self._sizes)
 
     def measurements(self) -> tuple[Measurement, ...]:
         """One measurement for each device that did anything."""
@@ -58,39 +151,39 @@ class Tally:
             new[-1] = "others"
         more = len(new) * N_OPS
         self._names += new
-        sums = np.zeros((kernel.N_SUMS, more), np.int64)
-        sums[[kernel.SHORTEST, kernel.FIRST]] = np.iinfo(np.int64).max
-        sums[[kernel.LONGEST, kernel.LAST, kernel.NEXT_OFFSET]] = np.iinfo(np.int64).min
+        sums = np.zeros((N_SUMS, more), np.int64)
+        sums[[SHORTEST, FIRST]] = np.iinfo(np.int64).max
+        sums[[LONGEST, LAST, NEXT_OFFSET]] = np.iinfo(np.int64).min
         self._sums = np.concatenate((self._sums, sums), axis=1)
         self._squares = np.concatenate((self._squares, np.zeros(more)))
-        sizes = np.zeros((more, kernel.N_SIZES + 1, 2), np.int64)
-        sizes[:, kernel.N_SIZES, 0] = -1
+        sizes = np.zeros((more, N_SIZES + 1, 2), np.int64)
+        sizes[:, N_SIZES, 0] = -1
         self._sizes = np.concatenate((self._sizes, sizes))
 
     def _measurement(self, device: int) -> Measurement | None:
         groups = slice(device * N_OPS, (device + 1) * N_OPS)
         sums = self._sums[:, groups]
-        counts = sums[kernel.COUNT].tolist()
+        counts = sums[COUNT].tolist()
         total, known = sum(counts), sum(counts[: len(OPS)])
         if total == 0:
             return None
-        span_s = (int(sums[kernel.LAST].max()) - int(sums[kernel.FIRST].min())) * S_PER_NS
+        span_s = (int(sums[LAST].max()) - int(sums[FIRST].min())) * S_PER_NS
         warnings = [f"{counts[-1]} requests of unknown operation"] if counts[-1] else []
-        if not sums[kernel.TIMED].any():
+        if not sums[TIMED].any():
             warnings.append("no latencies in this format: arrivals only")
         warnings += [
             f"{n} {op}{'' if n == 1 else 's'}: too few for a rate"
             for op, n in zip(OPS, counts, strict=False)
             if 0 < n < FEWEST
         ]
-        has_depth = sums[kernel.DEEPEST].max() > 0
+        has_depth = sums[DEEPEST].max() > 0
         conditions = Conditions(
             read_fraction=counts[0] / known if known else None,
-            access=_access(int(sums[kernel.SEQUENTIAL].sum()), total),
+            access=_access(int(sums[SEQUENTIAL].sum()), total),
             block_size=_block_size(self._sizes[groups].reshape(-1, 2)),
             targets=1,
             duration_s=span_s if span_s > 0 else None,
-            depth_mean=int(sums[kernel.DEPTHS].sum()) / total if has_depth else None,
+            depth_mean=int(sums[DEPTHS].sum()) / total if has_depth else None,
         )
         results = [
             self._op_result(device * N_OPS + i, span_s) if n else None for i, n in enumerate(counts)
@@ -105,24 +198,24 @@ class Tally:
 
     def _op_result(self, group: int, span_s: float) -> OpResult:
         sums = self._sums[:, group]
-        count, n_bytes = int(sums[kernel.COUNT]), int(sums[kernel.BYTES])
+        count, n_bytes = int(sums[COUNT]), int(sums[BYTES])
         has_rate = span_s > 0 and count >= FEWEST
         return OpResult(
             count=count,
             bytes=n_bytes,
             iops=count / span_s if has_rate else 0.0,
             bytes_per_s=n_bytes / span_s if has_rate else 0.0,
-            clat=self._latency(group) if sums[kernel.TIMED] else None,
+            clat=self._latency(group) if sums[TIMED] else None,
         )
 
     def _latency(self, group: int) -> Latency:
         sums = self._sums[:, group]
-        timed = int(sums[kernel.TIMED])
-        mean = int(sums[kernel.LATENCY]) / timed
+        timed = int(sums[TIMED])
+        mean = int(sums[LATENCY]) / timed
         variance = max(float(self._squares[group]) / timed - mean * mean, 0.0)
         used = np.flatnonzero(self._bins[group])
         counts = self._bins[group][used]
-        low, high = int(sums[kernel.SHORTEST]), int(sums[kernel.LONGEST])
+        low, high = int(sums[SHORTEST]), int(sums[LONGEST])
         middles = np.clip(bin_middle_ns(used), low, high)
         values = middles * S_PER_NS
         return Latency(
@@ -143,8 +236,8 @@ def bin_middle_ns(bins: np.ndarray) -> np.ndarray:
     >>> bin_middle_ns(np.array([5, 128, 256])).tolist()
     [5.0, 128.0, 256.5]
     """
-    octave = np.maximum(bins // kernel.PER_OCTAVE - 1, 0)
-    within = np.where(bins < kernel.PER_OCTAVE, bins, bins % kernel.PER_OCTAVE + kernel.PER_OCTAVE)
+    octave = np.maximum(bins // PER_OCTAVE - 1, 0)
+    within = np.where(bins < PER_OCTAVE, bins, bins % PER_OCTAVE + PER_OCTAVE)
     width = np.left_shift(1, octave)
     middles: np.ndarray = within * width + (width - 1) / 2
     return middles

@@ -15,8 +15,13 @@ import numpy as np
 
 from nvmesim.array_types import Floats
 from nvmesim.calibrate.evidence import DriveFit, Judged, StackFit
-from nvmesim.calibrate.over_time.course import Course, Unit, by_kind
-from nvmesim.calibrate.over_time.episodes import Episodes, episodes_of_requests
+from nvmesim.calibrate.over_time.episodes import (
+    Course,
+    Episodes,
+    Unit,
+    by_kind,
+    episodes_of_requests,
+)
 from nvmesim.calibrate.points import Bins
 from nvmesim.show import palette
 from nvmesim.show.charts import base as c

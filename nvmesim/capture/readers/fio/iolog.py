@@ -22,8 +22,7 @@ from nvmesim.capture.capture import (
     OpResult,
     lazy_table,
 )
-from nvmesim.capture.lines import Notes, line_frames
-from nvmesim.capture.text import Head, Source
+from nvmesim.capture.text import Head, Notes, Source, line_frames
 
 _HEADER: Final = re.compile(r"\s*fio version ([23]) iolog\s*")
 _LINE: Final = (

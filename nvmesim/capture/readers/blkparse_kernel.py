@@ -8,20 +8,12 @@ every byte goes through ``int`` first and nothing relies on wrap-around.
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable
-from functools import cache
-from pathlib import Path
-from typing import Any, Final, ParamSpec, TypeVar, cast
+from typing import Final
 
 import numpy as np
-from numba import config, njit
 
-from nvmesim.capture.readers.block.kernel_cache import KernelCache
-from nvmesim.capture.requests.codes_kernel import FLUSH, OTHER, READ, UNKNOWN, WRITE
-
-P = ParamSpec("P")
-R = TypeVar("R")
+from nvmesim.capture.requests import FLUSH, OTHER, READ, UNKNOWN, WRITE
+from nvmesim.capture.requests.kernel_cache import compiled
 
 NEWLINE, RETURN, TAB, SPACE = b"\n\r\t "
 PLUS_SIGN, COMMA, DOT, ZERO, COLON, UNDERSCORE = b"+,.0:_"
@@ -45,35 +37,6 @@ BLANKS, COMMAS, TRACE = range(3)
 # number is behind MAJOR. PLUS: of ``sector + length``, at least here; such lines end with ``]``.
 TIME, ACTION, OP, SECTOR, LENGTH, MAJOR, PLUS, N_ROLES = range(8)
 MAX_COLUMNS: Final = 32
-
-_OTHER_FILES: Final = ("blktrace_binary.py",)
-_LEAN: Final[dict[str, Any]] = {"nogil": True, "_nrt": False, "error_model": "numpy"}
-
-
-def kernel_files() -> list[Path]:
-    """Return every file that compiled functions of the readers are in."""
-    room = Path(__file__).parents[2]
-    return sorted(p for p in room.rglob("*.py") if p.match("*_kernel.py") or p.name in _OTHER_FILES)
-
-
-@cache
-def sources() -> str:
-    """Return a digest of every file that compiled functions of the readers are in.
-
-    A function changes with those that it calls, in whichever of them they stand.
-    """
-    return hashlib.sha256(b"".join(path.read_bytes() for path in kernel_files())).hexdigest()
-
-
-def compiled(function: Callable[P, R]) -> Callable[P, R]:
-    """*function* through Numba, without the interpreter lock, kept on disk.
-
-    It must not allocate: then references to arrays need no counting, which costs more than a line.
-    """
-    made: Any = njit(**_LEAN)(function)
-    if not getattr(config, "DISABLE_JIT", 0):
-        made._cache = KernelCache(function, sources)
-    return cast(Callable[P, R], made)
 
 
 @compiled

@@ -19,7 +19,7 @@ from typing import Final
 
 from nvmesim.capture.capture import OPS, Conditions, Latency, Measurement, Op, OpResult
 from nvmesim.capture.fields import checked
-from nvmesim.capture.readers.reports.common import (
+from nvmesim.capture.readers.report import (
     MIB,
     Report,
     access_of,

@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from nvmesim.capture.capture import OPS, Capture, Measurement, Op
-from nvmesim.capture.readers.reports.common import number, results, whole
-from nvmesim.capture.readers.reports.diskspd_spans import (
+from nvmesim.capture.readers.diskspd import (
     DiskspdCounts,
     DiskspdTarget,
     TimeSpan,
@@ -20,6 +19,7 @@ from nvmesim.capture.readers.reports.diskspd_spans import (
     measurements,
     numbered,
 )
+from nvmesim.capture.readers.report import number, results, whole
 from nvmesim.capture.text import Head, Source, shown
 from nvmesim.errors import CaptureError, ScenarioError
 from nvmesim.scenario.loads.diskspd import parse, size_bytes

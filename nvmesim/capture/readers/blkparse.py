@@ -1,9 +1,11 @@
-"""Readers of blkparse text: the default form, with ``-t``, and fields printed by ``-f``.
+"""Readers of block events as text: blkparse, perf script, ftrace, and CSV printed by bpftrace.
 
-An ``-f`` form has no header: which column is what is found from the values. Needed are a time, an
-action, a sector and a count of sectors or bytes; RWBS and the device if they are there.
-Source: blkparse(1), blktrace 1.2.0 blkparse_fmt.c. The latency is D to C, as btt's D2C (on md and
-dm devices Q to the last C). Times count from the start of the trace, sectors are 512 B always.
+Fields printed by blkparse's ``-f`` have no header: which column is what is found from the values.
+Needed are a time, an action, a sector and a count of sectors or bytes; RWBS and the device if they
+are there. The tracepoints block_rq_issue and block_rq_complete carry device, RWBS, sector, sectors.
+Source: blkparse(1), blktrace 1.2.0 blkparse_fmt.c; linux/include/trace/events/block.h (6.1, and
+6.18 with an ioprio field). The latency is D to C, as btt's D2C (on md and dm devices Q to the last
+C). Times count from the start of the trace, sectors are 512 B always.
 """
 
 from __future__ import annotations
@@ -14,18 +16,28 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Final, NamedTuple
 
 import numpy as np
 
 from nvmesim.capture.capture import Capture
-from nvmesim.capture.lines import Notes, chunks, whole_lines
-from nvmesim.capture.readers.block import blkparse_kernel as kernel
+from nvmesim.capture.readers import blkparse_kernel as kernel
+from nvmesim.capture.readers.table_rows import (
+    INTEGER,
+    LETTER,
+    OPERATION,
+    OPTIONAL,
+    ColumnNames,
+    Shape,
+    TableColumn,
+    table_batches,
+)
+from nvmesim.capture.requests import UNKNOWN
 from nvmesim.capture.requests.pairing import Events, Pairer
 from nvmesim.capture.requests.table import Block, requests_capture
-from nvmesim.capture.text import Head, Source
+from nvmesim.capture.text import Head, Notes, Source, chunks, whole_lines
 
-FORMAT: Final = "blkparse"
 SHORTEST_LINE: Final = 8
 """Bytes of an event line at least, ``0.0,D,1,1``; bounds the events of a chunk."""
 MAX_ODD_LINES: Final = 100_000
@@ -139,7 +151,7 @@ def sniff(head: Head) -> bool:
 
 def read(source: Source) -> Capture:
     """Read blkparse text; CaptureError if it holds no whole request."""
-    return requests_capture(source, FORMAT, blocks)
+    return requests_capture(source, "blkparse", blocks)
 
 
 def blocks(source: Source, notes: Notes) -> Iterator[Block]:
@@ -271,3 +283,85 @@ def text_events(
             waiting = started
         yield from done()
     notes.say(steps, STEPS)
+
+
+_BLOCK = re.compile(r"\d\.\d{6,9}: +(block:)?block_rq_(issue|complete): +\d+,\d+ ")
+_CSV_HEADER = re.compile(r"^ts_ns,ev,.*sector.*$", re.M)
+_CSV_ROW = re.compile(r"^\d{6,19},[DCQR],\d{1,4},\d{1,7},\d+,\d+,[A-Z]+.*$", re.M)
+_QUIET = re.compile(rb"\s*#|Attaching |\s*$|ts_ns,|cpus=\d|version = ")
+_LOST = re.compile(rb"CPU:\d+ \[LOST (\d{1,15}) EVENTS\]|[Ll]ost (\d{1,15}) events")
+_COLUMNS: Final = {
+    "ts_ns": INTEGER, "ev": LETTER, "dev_major": INTEGER, "dev_minor": INTEGER,
+    "sector": INTEGER, "nr_sector": INTEGER, "rwbs": OPERATION | OPTIONAL,
+}  # fmt: skip
+LOST: Final = "events lost by the tracer: counts and depths are too low"
+LETTERS: Final = tuple(ord(letter) for letter in "QDCR")
+
+
+def _sniff_tracepoints(head: Head) -> bool:
+    """True if *head* holds block events of perf script, ftrace or a bpftrace CSV."""
+    text = head.text
+    if "block_rq_" in text:
+        return bool(_BLOCK.search(text))
+    return bool(_CSV_HEADER.search(text) or _CSV_ROW.search(text))
+
+
+def _read_tracepoints(source: Source) -> Capture:
+    """Read block tracepoints; CaptureError if they hold no whole request."""
+    head = source.head.text
+    if _BLOCK.search(head):
+        name = "perf-script" if re.search(r": +block:block_rq", head) else "ftrace"
+        return requests_capture(source, name, block_blocks)
+    return requests_capture(source, "bpftrace-csv", csv_blocks)
+
+
+def block_blocks(source: Source, notes: Notes) -> Iterator[Block]:
+    """Requests of block_rq_* events, in order of completion."""
+    other_lines = OtherLines(_QUIET, _LOST)
+    events = text_events(source, notes, TRACE, other_lines)
+    yield from paired_blocks(from_zero(events), notes)
+    notes.say(other_lines.lost, LOST)
+
+
+def csv_blocks(source: Source, notes: Notes) -> Iterator[Block]:
+    """Requests of a CSV with a line an event, in order of completion."""
+    yield from paired_blocks(from_zero(_csv_events(source, notes)), notes)
+
+
+def _csv_shape(source: Source) -> Shape:
+    header = _CSV_HEADER.search(source.head.text)
+    row = _CSV_ROW.search(source.head.text)
+    names = header[0].strip().split(",") if header else list(_COLUMNS)
+    missing = [name for name in _COLUMNS if name not in names]
+    if missing:
+        raise source.error(
+            f"its CSV header lacks {', '.join(missing)}", "print " + ",".join(_COLUMNS)
+        )
+    wanted = {name: TableColumn(names.index(name), kind) for name, kind in _COLUMNS.items()}
+    width = len(names) if header or row is None else row[0].count(",") + 1
+    return Shape(wanted, least=width, most=width)
+
+
+def _csv_events(source: Source, notes: Notes) -> Iterator[Events]:
+    steps = 0
+    other_lines = OtherLines(_QUIET, _LOST)
+    shape = _csv_shape(source)
+    for batch in table_batches(source, shape, ColumnNames(), notes, other_lines):
+        c = batch.columns
+        sane = (c["sector"] <= kernel.MAX_SECTOR) & (c["nr_sector"] <= kernel.MAX_SECTORS)
+        sane &= (c["dev_major"] < 4096) & (c["dev_minor"] < 2**20)
+        sane &= (c["ts_ns"] <= kernel.MAX_SECONDS * 10**9) & np.isin(c["ev"], LETTERS)
+        notes.skipped += int((~sane).sum())
+        ranged = sane & (c["nr_sector"] > 0)
+        steps += int((sane & ~ranged).sum())
+        device = c["dev_major"] * 2**20 + c["dev_minor"]
+        rows = np.stack([c["ts_ns"], device, c["sector"], c["nr_sector"]], axis=1)
+        operation = np.where(c["rwbs"] < 0, UNKNOWN, c["rwbs"])
+        codes = np.stack([c["ev"], operation]).astype(np.uint8)
+        if ranged.any():
+            yield Events(np.ascontiguousarray(rows[ranged]), np.ascontiguousarray(codes[:, ranged]))
+    notes.say(steps, STEPS)
+    notes.say(other_lines.lost, LOST)
+
+
+REPORTS: Final = {"tracepoints": SimpleNamespace(sniff=_sniff_tracepoints, read=_read_tracepoints)}

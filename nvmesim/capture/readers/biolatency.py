@@ -18,7 +18,7 @@ import numpy as np
 
 from nvmesim.capture.capture import Capture, Conditions, Latency, Measurement, OpResult
 from nvmesim.capture.histogram import percentiles_of_bins
-from nvmesim.capture.readers.reports.common import results
+from nvmesim.capture.readers.report import results
 from nvmesim.capture.text import Head, Source
 
 FORMAT: Final = "biolatency"

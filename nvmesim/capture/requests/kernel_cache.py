@@ -1,4 +1,4 @@
-"""Where Numba keeps the compiled functions of the readers: files of ours, not its own.
+"""Compiled functions of the readers, and where they are kept: in files of ours, not Numba's own.
 
 Numba's cache unpickles, which executes, what it finds in a folder that it does not check, stops
 with the pickle's own error at a damaged file, and with RuntimeError where no folder can be written.
@@ -13,15 +13,21 @@ import hashlib
 import pickle
 import sys
 from collections.abc import Callable
-from typing import Any, Final
+from functools import cache
+from pathlib import Path
+from typing import Any, Final, ParamSpec, TypeVar, cast
 
 import numba
+from numba import njit
 from numba.core import caching as _caching
 from numba.core import compiler as _compiler
 from numba.core import config
 from numba.core import serialize as _serialize
 
 from nvmesim import code_cache
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 caching: Any = _caching  # Numba has no types
 compiler: Any = _compiler
@@ -74,3 +80,32 @@ class KernelCache(caching.FunctionCache):  # type: ignore[misc]
         versions = (numba.__version__, sys.implementation.cache_tag)
         key = (place, flags, versions, self._sources(), self._index_key(sig, codegen))
         return f"reader-{hashlib.sha256(repr(key).encode()).hexdigest()[:32]}.nbc"
+
+
+_LEAN: Final[dict[str, Any]] = {"nogil": True, "_nrt": False, "error_model": "numpy"}
+
+
+def kernel_files() -> list[Path]:
+    """Return every file that compiled functions of the readers are in."""
+    rooms = (Path(__file__).parent, Path(__file__).parents[1] / "readers")
+    return sorted(path for room in rooms for path in room.glob("*.py"))
+
+
+@cache
+def sources() -> str:
+    """Return a digest of every file that compiled functions of the readers are in.
+
+    A function changes with those that it calls, in whichever of them they stand.
+    """
+    return hashlib.sha256(b"".join(path.read_bytes() for path in kernel_files())).hexdigest()
+
+
+def compiled(function: Callable[P, R]) -> Callable[P, R]:
+    """*function* through Numba, without the interpreter lock, kept on disk.
+
+    It must not allocate: then references to arrays need no counting, which costs more than a line.
+    """
+    made: Any = njit(**_LEAN)(function)
+    if not getattr(config, "DISABLE_JIT", 0):
+        made._cache = KernelCache(function, sources)
+    return cast(Callable[P, R], made)

@@ -1,1 +1,0 @@
-"""Readers of block-layer traces: blktrace, tracepoints, biosnoop."""

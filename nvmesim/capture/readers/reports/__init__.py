@@ -1,1 +1,0 @@
-"""Readers of other tools' reports: Iometer, iostat."""
