@@ -134,18 +134,22 @@ def keys_at(model: type[BaseModel], loc: tuple[int | str, ...]) -> list[str]:
 def _model_at(model: type[BaseModel], loc: tuple[int | str, ...]) -> type[BaseModel] | None:
     current: Any = model
     for part in loc:
-        inner = _model_in(current)
+        inner = model_in(current)
         if inner is not None and part in inner.model_fields:
             current = inner.model_fields[str(part)].annotation
-    return _model_in(current)
+    return model_in(current)
 
 
-def _model_in(annotation: Any) -> type[BaseModel] | None:
-    """The first model inside a type such as ``tuple[Model, ...] | None``."""
+def model_in(annotation: Any) -> type[BaseModel] | None:
+    """Return the first model inside a type such as ``tuple[Model, ...] | None``.
+
+    >>> model_in(tuple[int, ...] | None) is None
+    True
+    """
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
     if get_origin(annotation) in (*_UNIONS, Annotated, tuple, list, dict):
-        found = (_model_in(argument) for argument in get_args(annotation))
+        found = (model_in(argument) for argument in get_args(annotation))
         return next((model for model in found if model is not None), None)
     return None
 

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nvmesim.cli.output import option, output_path, save
-from nvmesim.cli.progress import bytes_read, noting_interrupt, steps
+from nvmesim.cli.output import bytes_read, noting_interrupt, option, output_path, save, steps
 from nvmesim.cli.simulating import Answer, simulates
 from nvmesim.errors import FitError, InputError
 

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from nvmesim.cli.output import asked_of, option, output_path, scenario_of
-from nvmesim.cli.progress import progress_bar
+from nvmesim.cli.output import asked_of, option, output_path, progress_bar, scenario_of
 from nvmesim.cli.simulating import Answer, simulates
 
 if TYPE_CHECKING:

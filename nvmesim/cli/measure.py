@@ -12,12 +12,14 @@ import click
 from nvmesim.cli.output import (
     check_writable,
     json_option,
+    noting_interrupt,
     option,
     output_path,
     print_json,
+    progress_bar,
+    say_if_compiling,
     scenario_of,
 )
-from nvmesim.cli.progress import noting_interrupt, progress_bar, say_if_compiling
 from nvmesim.errors import InputError
 from nvmesim.files import write_text
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from nvmesim.cli.output import (
+    bytes_read,
     check_writable,
     json_option,
     option,
@@ -15,7 +16,6 @@ from nvmesim.cli.output import (
     to_text,
     verbose_option,
 )
-from nvmesim.cli.progress import bytes_read
 from nvmesim.files import write_text
 
 

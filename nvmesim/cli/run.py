@@ -10,8 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nvmesim.cli.output import asked_of, option, output_path, print_json, save, scenario_of
-from nvmesim.cli.progress import noting_interrupt, progress_bar, working
+from nvmesim.cli.output import (
+    asked_of,
+    noting_interrupt,
+    option,
+    output_path,
+    print_json,
+    progress_bar,
+    save,
+    scenario_of,
+    working,
+)
 from nvmesim.cli.simulating import Answer, simulates
 
 if TYPE_CHECKING:

@@ -23,9 +23,10 @@ from nvmesim.cli.output import (
     output_path,
     print_json,
     save,
+    say_if_compiling,
     verbose_option,
+    working,
 )
-from nvmesim.cli.progress import say_if_compiling, working
 from nvmesim.errors import NvmesimError, UnitError
 
 if TYPE_CHECKING:

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 import nvmesim
-from nvmesim.cli.output import option, save, scenario_of
-from nvmesim.cli.progress import progress_bar
+from nvmesim.cli.output import option, progress_bar, save, scenario_of
 from nvmesim.cli.simulating import Answer, simulates
 from nvmesim.files import write_text
 

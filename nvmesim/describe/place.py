@@ -11,15 +11,17 @@ from nvmesim.capture.text import shown
 from nvmesim.catalog.toml import toml_value
 from nvmesim.describe.facts import (
     Array,
+    CatalogPart,
     Disk,
     Facts,
     FoundCpu,
     Slot,
     Uplink,
+    cpu_part,
+    drive_part,
     natural,
     pcie_parts,
 )
-from nvmesim.describe.parts import CatalogPart, cpu_part, drive_part
 from nvmesim.errors import InputError
 
 NO_DRIVE: Final = "a drive that is in no dump"

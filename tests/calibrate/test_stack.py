@@ -8,8 +8,8 @@ from nvmesim.calibrate.bench import measure, parse_cpu
 from nvmesim.calibrate.drive.fit import fit_drive
 from nvmesim.calibrate.points import Point, points_of
 from nvmesim.calibrate.stack.fit import fit_stack
-from nvmesim.calibrate.stack.full_threads import with_full_threads
 from nvmesim.calibrate.stack.scaled import scaled_costs
+from nvmesim.calibrate.stack.task import with_full_threads
 from nvmesim.capture.registry import read_captures
 from nvmesim.catalog.load import get
 from nvmesim.catalog.profile import CpuProfile, Quantity

@@ -11,11 +11,12 @@ import numpy as np
 import polars as pl
 import pytest
 
-from nvmesim.capture import text as lines
+from nvmesim.capture import lines
+from nvmesim.capture.lines import Notes
 from nvmesim.capture.readers import blkparse, blktrace_binary
 from nvmesim.capture.registry import read_capture
 from nvmesim.capture.requests import table as request_table
-from nvmesim.capture.text import Notes, Source
+from nvmesim.capture.text import Source
 from nvmesim.errors import CaptureError
 from tests.capture.contract import table, written
 

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nvmesim.capture.lines import Notes
 from nvmesim.capture.registry import read_capture
 from nvmesim.capture.requests import READ, WRITE
 from nvmesim.capture.requests import pairing_kernel as kernel
 from nvmesim.capture.requests.pairing import Events, Pairer
-from nvmesim.capture.text import Notes
 from nvmesim.errors import CaptureError
 
 DEVICE = (259 << 20) | 1

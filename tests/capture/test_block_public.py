@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from nvmesim.capture import text as lines
+from nvmesim.capture import lines
 from nvmesim.capture.readers import table_rows
 from nvmesim.capture.registry import read_capture
 from nvmesim.capture.requests import table as request_table

@@ -14,7 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numba import config
 
-from nvmesim.capture import text as lines
+from nvmesim.capture import lines
+from nvmesim.capture.lines import Notes
 from nvmesim.capture.readers import blkparse, blkparse_kernel, table_rows
 from nvmesim.capture.readers.table_rows import (
     INTEGER,
@@ -31,7 +32,6 @@ from nvmesim.capture.readers.table_rows import (
 )
 from nvmesim.capture.registry import read_capture
 from nvmesim.capture.requests import UNKNOWN_TIME, kernel_cache
-from nvmesim.capture.text import Notes
 from tests.capture import composed
 from tests.fuzz.memory import MemorySource
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nvmesim.cli import progress
+from nvmesim.cli import output
 from nvmesim.cli.main import run_command
 from nvmesim.cli.output import check_writable, to_text
 from nvmesim.errors import InputError
@@ -30,25 +30,25 @@ PUBLISHED = Path(__file__).parents[2] / "calibration" / "published"
 
 def test_progress_on_a_terminal(capfd, monkeypatch):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    with progress.working("thinking"):
+    with output.working("thinking"):
         pass
-    with progress.steps("calibrating") as tell:
+    with output.steps("calibrating") as tell:
         tell("the [bold]buffer\n")  # names of files may look like markup
     for left in (False, True):
-        with progress.progress_bar(left=left) as report:
+        with output.progress_bar(left=left) as report:
             report("[red]12 of 20", 0.6)
-    with progress.bytes_read("reading") as moved:
+    with output.bytes_read("reading") as moved:
         moved(5, 10)
     assert capfd.readouterr().out == ""
 
 
 def test_silence_in_a_pipe(capfd):
-    with progress.working("thinking"), progress.steps("calibrating") as tell:
+    with output.working("thinking"), output.steps("calibrating") as tell:
         tell("nothing")
     for left in (False, True):
-        with progress.progress_bar(left=left) as report:
+        with output.progress_bar(left=left) as report:
             assert report is None
-    with progress.bytes_read("reading") as moved:
+    with output.bytes_read("reading") as moved:
         assert moved is None
     assert capfd.readouterr().err == ""
 
@@ -56,12 +56,12 @@ def test_silence_in_a_pipe(capfd):
 def test_ctrl_c_is_noted_on_the_main_thread_only():
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        with progress.noting_interrupt() as pressed:
+        with output.noting_interrupt() as pressed:
             with pytest.raises(KeyboardInterrupt):
                 os.kill(os.getpid(), 2)
             assert pressed.is_set()
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        with progress.noting_interrupt() as pressed:  # a script's job in the background
+        with output.noting_interrupt() as pressed:  # a script's job in the background
             os.kill(os.getpid(), 2)
         assert not pressed.is_set()
     finally:
@@ -69,7 +69,7 @@ def test_ctrl_c_is_noted_on_the_main_thread_only():
     inside: list[bool] = []
 
     def elsewhere() -> None:
-        with progress.noting_interrupt() as noted:
+        with output.noting_interrupt() as noted:
             inside.append(noted.is_set())
 
     thread = threading.Thread(target=elsewhere)

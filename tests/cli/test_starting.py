@@ -5,7 +5,7 @@ import tomllib
 
 import pytest
 
-from nvmesim.cli import progress
+from nvmesim.cli import output
 from nvmesim.scenario.load import apply_sets, load_scenario
 from nvmesim.scenario.loads import diskspd, fio_job
 from nvmesim.scenario.presets import PRESETS
@@ -77,11 +77,11 @@ def test_a_star_where_no_list_is(nvmesim, scenario):
 
 
 def test_long_work_off_a_terminal_says_where_it_is(monkeypatch, capfd):
-    monkeypatch.setattr(progress, "EVERY_S", 0.02)
-    with progress.steps("calibrating") as tell:
+    monkeypatch.setattr(output, "EVERY_S", 0.02)
+    with output.steps("calibrating") as tell:
         tell("reads at 4 KiB")
         time.sleep(0.3)
-    with progress.progress_bar("validating") as report:
+    with output.progress_bar("validating") as report:
         report("set one", 0.5)
         time.sleep(0.3)
     said = capfd.readouterr().err.splitlines()
@@ -90,8 +90,8 @@ def test_long_work_off_a_terminal_says_where_it_is(monkeypatch, capfd):
 
 
 def test_short_work_off_a_terminal_says_nothing(capfd):
-    with progress.steps("calibrating") as tell:
+    with output.steps("calibrating") as tell:
         tell("reads")
-    with progress.progress_bar() as report:
+    with output.progress_bar() as report:
         assert report is None
     assert capfd.readouterr().err == ""

@@ -82,7 +82,7 @@ def test_functions_stay_functions_when_modules_of_their_names_are_imported():
 
 
 def test_the_notice_of_compiling_comes_once(tmp_path):
-    code = "from nvmesim.cli.progress import say_if_compiling as s; s('compiled'); s('simpy')"
+    code = "from nvmesim.cli.output import say_if_compiling as s; s('compiled'); s('simpy')"
     fresh = python(code, NUMBA_CACHE_DIR=str(tmp_path))
     assert fresh.stderr == "nvmesim: compiling the engine (once, about 20 s)…\n"
 

@@ -49,7 +49,7 @@ print("answered", twice(3))
 NURSERY = """
 import json, os, resource, signal, sys, types
 from pathlib import Path
-from nvmesim.cli.progress import say_if_compiling
+from nvmesim.cli.output import say_if_compiling
 from nvmesim.engine.compiled import native
 from nvmesim.capture.requests.kernel_cache import compiled
 from tests.children import drop_to

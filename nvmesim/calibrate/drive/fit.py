@@ -62,8 +62,8 @@ from nvmesim.calibrate.points import Point, hold_out, points_of
 from nvmesim.calibrate.smallest.disk import fit_disk, is_disk
 from nvmesim.calibrate.smallest.line_fit import fit_bytes
 from nvmesim.calibrate.smallest.smaller import smaller
-from nvmesim.calibrate.stack.full_threads import with_full_threads
 from nvmesim.calibrate.stack.scaled import host_of_rows, with_full_rows
+from nvmesim.calibrate.stack.task import with_full_threads
 from nvmesim.calibrate.stopping import is_stopping
 from nvmesim.capture.capture import Captures
 from nvmesim.catalog.profile import DriveProfile, Quantity

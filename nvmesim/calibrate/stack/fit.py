@@ -31,9 +31,8 @@ from nvmesim.calibrate.infer.posterior import infer
 from nvmesim.calibrate.infer.problem import ERRORS
 from nvmesim.calibrate.joint import joint_of, with_draws
 from nvmesim.calibrate.points import Point, hold_out, points_of
-from nvmesim.calibrate.stack.full_threads import with_full_threads
 from nvmesim.calibrate.stack.scaled import scaled_costs
-from nvmesim.calibrate.stack.task import SUBMIT_SHARE, Bench, Costs, costs_of
+from nvmesim.calibrate.stack.task import SUBMIT_SHARE, Bench, Costs, costs_of, with_full_threads
 from nvmesim.calibrate.stopping import is_stopping
 from nvmesim.capture.capture import Captures
 from nvmesim.catalog.links import parse_link

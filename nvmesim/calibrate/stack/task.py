@@ -1,16 +1,23 @@
-"""A stack's costs as coordinates, and how well the CPU time of points is explained by them."""
+"""A stack's costs as coordinates, and how well the CPU time of points is explained by them.
+
+Rows without CPU figures tell too, where threads must have been full: where more threads at the same
+depth get plainly more out of the same drives, and the requests in flight would have allowed more,
+the thread was what limited, and a request took all of its time.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 import numpy as np
 
 from nvmesim.array_types import Floats
 from nvmesim.calibrate.bench import BenchHost, measure
 from nvmesim.calibrate.infer.problem import ERRORS, Coordinate, Problem
-from nvmesim.calibrate.points import Point
+from nvmesim.calibrate.notes import named
+from nvmesim.calibrate.points import LONE_S, Point
 from nvmesim.catalog.profile import DriveProfile, Quantity, StackProfile
 
 SUBMIT_SHARE = 0.5
@@ -164,3 +171,68 @@ class Bench:
 
     def _figures(self, point: Point) -> tuple[str, ...]:
         return ("cpu", "iops") if point in self.full else ("cpu",)
+
+
+QUEUED: Final = 8
+"""Requests in flight of a thread from which on it may be full; with fewer it waits for them."""
+BUSY: Final = 0.85
+"""Share of a thread's time that goes into submissions from which on it does nothing else."""
+MORE: Final = 1.25
+"""What more threads do, in units of a row's IOPS, from which on its threads were the limit."""
+ROOM: Final = 1.25
+"""Requests in flight in units of what the row's IOPS need at a lone request's latency: fewer, and
+the depth may be the limit. That latency is assumed to be a NAND drive's."""
+
+
+def with_full_threads(points: Sequence[Point]) -> tuple[list[Point], list[str]]:
+    """*points* with the CPU time of rows whose threads were plainly full, and what is said of it.
+
+    Rows that state CPU figures are left as they are, and so are all beside them.
+
+    >>> rows = [Point("", 1.0, True, 4096, n, 128, x, None) for n, x in ((1, 564e3), (4, 1562e3))]
+    >>> round(1e6 * with_full_threads(rows)[0][0].cpu_s, 3), with_full_threads(rows)[0][1].cpu_s
+    (1.773, None)
+    """
+    if any(p.cpu_s for p in points):
+        return list(points), []
+    found = [_as_full(p) if _is_full(p, points) else p for p in points]
+    full = [p for p in found if p.cpu_s]
+    if not full:
+        return found, []
+    return found, [
+        "no CPU figures: threads are taken as full where more of them do more at the same depth, "
+        f"so that a request takes jobs / IOPS of CPU time: {named([p.name for p in full], 6)}; "
+        "such rows do not say what a sleeping thread pays to wake up: it is assumed"
+    ]
+
+
+def _as_full(p: Point) -> Point:
+    return replace(p, cpu_s=p.jobs / p.iops, per_job_pct=100.0)
+
+
+def _is_full(p: Point, points: Sequence[Point]) -> bool:
+    if p.is_bounded or p.read_fraction not in (0, 1):
+        return False
+    if p.iodepth < QUEUED:
+        return False
+    if p.slat_s and p.iops * p.slat_s >= BUSY * p.jobs:
+        return True
+    alike = [
+        q.iops for q in points
+        if q.jobs > p.jobs and _kind(q) == _kind(p) and not q.is_bounded
+    ]  # fmt: skip
+    fewer = [q.iops for q in points if q.jobs < p.jobs and _kind(q) == _kind(p)]
+    needed = ROOM * p.iops * LONE_S[p.read_fraction == 1]
+    is_more = max(alike, default=0.0) > MORE * p.iops > MORE * max(fewer, default=0.0)
+    return is_more and p.outstanding > needed
+
+
+def _kind(p: Point) -> tuple[object, ...]:
+    """Key of rows that differ in threads alone."""
+    return (
+        p.read_fraction, p.random, p.block_size, p.iodepth, p.targets, p.own_targets, p.sync,
+        p.raid, p.polled,
+    )  # fmt: skip
+
+
+__all__ = ["with_full_threads"]

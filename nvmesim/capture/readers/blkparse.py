@@ -22,6 +22,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from nvmesim.capture.capture import Capture
+from nvmesim.capture.lines import Notes, chunks, whole_lines
 from nvmesim.capture.readers import blkparse_kernel as kernel
 from nvmesim.capture.readers.table_rows import (
     INTEGER,
@@ -36,7 +37,7 @@ from nvmesim.capture.readers.table_rows import (
 from nvmesim.capture.requests import UNKNOWN
 from nvmesim.capture.requests.pairing import Events, Pairer
 from nvmesim.capture.requests.table import Block, requests_capture
-from nvmesim.capture.text import Head, Notes, Source, chunks, whole_lines
+from nvmesim.capture.text import Head, Source
 
 SHORTEST_LINE: Final = 8
 """Bytes of an event line at least, ``0.0,D,1,1``; bounds the events of a chunk."""

@@ -13,13 +13,14 @@ from typing import Final
 import numpy as np
 
 from nvmesim.capture.capture import Capture
+from nvmesim.capture.lines import Notes
 from nvmesim.capture.readers import blkparse_kernel as text_kernel
 from nvmesim.capture.readers.blkparse import STEPS, from_zero, paired_blocks
 from nvmesim.capture.requests import FLUSH, OTHER, READ, WRITE
 from nvmesim.capture.requests.kernel_cache import compiled
 from nvmesim.capture.requests.pairing import Events
 from nvmesim.capture.requests.table import Block, requests_capture
-from nvmesim.capture.text import Head, Notes, Source
+from nvmesim.capture.text import Head, Source
 
 FORMAT: Final = "blktrace"
 MAGIC: Final = {"little": b"tae", "big": b"eat"}

@@ -20,6 +20,7 @@ from typing import Final
 import numpy as np
 
 from nvmesim.capture.capture import Capture
+from nvmesim.capture.lines import Notes
 from nvmesim.capture.readers.table_rows import (
     INTEGER,
     LETTER,
@@ -42,7 +43,7 @@ from nvmesim.capture.requests.table import (
     rows_of,
     timed_rows,
 )
-from nvmesim.capture.text import Head, Notes, Source
+from nvmesim.capture.text import Head, Source
 
 FORMAT: Final = "public-trace"
 SECTOR: Final = 512

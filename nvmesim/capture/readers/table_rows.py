@@ -17,8 +17,9 @@ from typing import Final, NamedTuple
 import numpy as np
 import polars as pl
 
+from nvmesim.capture.lines import NEWLINE, Notes, ahead, chunks, whole_lines
 from nvmesim.capture.requests import FLUSH, OTHER, READ, UNKNOWN_TIME, WRITE
-from nvmesim.capture.text import NEWLINE, Notes, Source, ahead, chunks, whole_lines
+from nvmesim.capture.text import Source
 
 # What a wanted column holds.
 INTEGER: Final = 0

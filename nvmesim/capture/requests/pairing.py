@@ -14,8 +14,8 @@ from typing import Final
 
 import numpy as np
 
+from nvmesim.capture.lines import Notes
 from nvmesim.capture.requests import pairing_kernel as kernel
-from nvmesim.capture.text import Notes
 from nvmesim.errors import CaptureError
 
 NS_PER_S: Final = 10**9

@@ -16,10 +16,11 @@ import numpy as np
 import polars as pl
 
 from nvmesim.capture.capture import OPS, REQUEST_SCHEMA, Capture, lazy_table
+from nvmesim.capture.lines import Notes
 from nvmesim.capture.requests import UNKNOWN_TIME
 from nvmesim.capture.requests import pairing_kernel as kernel
 from nvmesim.capture.requests.tally import Tally
-from nvmesim.capture.text import Notes, Source
+from nvmesim.capture.text import Source
 
 KEEP_ROWS: Final = 2_000_000
 """Rows kept in memory (about 60 bytes each); a longer table is read again when asked for."""

@@ -7,10 +7,11 @@ import functools
 import inspect
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final, get_args
+from typing import TYPE_CHECKING, Final
 
 from pydantic import BaseModel
 
+from nvmesim.catalog.problems import model_in
 from nvmesim.catalog.profile import CpuProfile, DriveProfile, RaidEngineProfile, StackProfile
 from nvmesim.show import words
 from nvmesim.show.blocks import Block, Facts, Fold, Line, table
@@ -182,20 +183,13 @@ def _documented(model: type[BaseModel], path: list[str]) -> str:
         else:
             text = field_docs(current).get(part, "")
             field = current.model_fields.get(part)
-            current = None if field is None else _model_in(field.annotation)
+            current = None if field is None else model_in(field.annotation)
     plain = " ".join(text.replace("``", "").split())
     sentence = re.split(r"(?<=[a-z)])[.;:](?:\s|$)", plain, maxsplit=1)[0]
     if len(sentence) > LONGEST:  # what follows is a detail
         sentence = re.split(r", | \(", sentence, maxsplit=1)[0]
     said = sentence[:1].lower() + sentence[1:] if sentence[1:2].islower() else sentence
     return f"{said} ({' '.join(names)})" if names and said else said
-
-
-def _model_in(annotation: Any) -> type[BaseModel] | None:
-    """The model that a field holds, also as an option or in a table."""
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return annotation
-    return next((m for a in get_args(annotation) if (m := _model_in(a)) is not None), None)
 
 
 @functools.cache

@@ -29,6 +29,7 @@ from nvmesim.capture.capture import (
     lazy_table,
 )
 from nvmesim.capture.caveats import with_caveats
+from nvmesim.capture.lines import Notes
 from nvmesim.capture.readers.fio.fio_jobs import FioJob, conditions_of, groups
 from nvmesim.capture.readers.fio.log_rows import (
     ROW,
@@ -40,7 +41,7 @@ from nvmesim.capture.readers.fio.log_rows import (
     sample_rows,
     version_of,
 )
-from nvmesim.capture.text import Head, Notes, Source
+from nvmesim.capture.text import Head, Source
 from nvmesim.errors import CaptureError
 
 KEEP_ROWS: Final = 2_000_000

@@ -22,7 +22,8 @@ from nvmesim.capture.capture import (
     OpResult,
     lazy_table,
 )
-from nvmesim.capture.text import Head, Notes, Source, line_frames
+from nvmesim.capture.lines import Notes, line_frames
+from nvmesim.capture.text import Head, Source
 
 _HEADER: Final = re.compile(r"\s*fio version ([23]) iolog\s*")
 _LINE: Final = (

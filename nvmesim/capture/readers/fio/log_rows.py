@@ -24,6 +24,7 @@ from nvmesim.capture.histogram import (
     fio_bin_value,
     percentiles_of_bins,
 )
+from nvmesim.capture.lines import Notes
 from nvmesim.capture.readers.table_rows import (
     INTEGER,
     ColumnNames,
@@ -31,7 +32,7 @@ from nvmesim.capture.readers.table_rows import (
     TableColumn,
     table_batches,
 )
-from nvmesim.capture.text import Notes, Source
+from nvmesim.capture.text import Source
 
 ROW: Final = re.compile(
     r"\s*\d{1,19}, \d{1,19}, \d{1,19}, \d{1,19}(?:, (?:\d{1,19}|0x[0-9a-f]{1,4})){0,4}\s*"
