@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Sequence
 from typing import Final
 
@@ -10,15 +9,16 @@ import numpy as np
 import polars as pl
 
 from nvmesim.capture.capture import Captures
+from nvmesim.capture.caveats import THIN
+from nvmesim.capture.readers.fio.log_rows import DRIFTING
+from nvmesim.warning import has
 
-_TAIL: Final = re.compile(r"rest on fewer than \d+ of \d+ samples")
-"""The reader's word on every percentile of a file; a fit looks at three, and says so itself."""
 LISTED: Final = 4
 ROUNDS_WITHIN: Final = 0.08
 DRIFT: Final = 0.2
 """Change of a mean from the first quarter to the last, as in logs of single requests."""
 LEAST_QUARTER: Final = 5
-DRIFTING: Final = (
+BECAUSE: Final = (
     " (heat, a disk that fills, or other work): averages of the whole run describe no one state"
 )
 
@@ -42,11 +42,11 @@ def doubts(captures: Captures, used: Collection[str]) -> list[str]:
             continue
         texts = [*capture.warnings, *(w for m in capture.measurements for w in m.warnings)]
         for text in dict.fromkeys(texts):
-            if not _TAIL.search(text):
+            if not has([text], THIN):  # a fit looks at three percentiles, and says so itself
                 said.setdefault(text, []).append(capture.file.name)
     found = [f"{named(files)}: {text}" for text, files in said.items()]
     if captures.unread:
-        names = [reason.split(": ")[0].rpartition("/")[2] for reason in captures.unread]
+        names = [reason.about for reason in captures.unread]
         found.append(f"no captures, not read: {named(names, 8)}")
     return found
 
@@ -76,10 +76,10 @@ def drifts(captures: Captures, explained: Collection[str] = ()) -> list[str]:
         name = capture.file.name
         if name in explained:
             continue
-        texts = [w for w in capture.warnings if w.startswith("drift: ")]
+        texts = [w for w in capture.warnings if has([w], DRIFTING)]
         if not texts and capture.series is not None:
             texts = _drifts_of(capture.series)
-        said += [f"{name}: {text}{DRIFTING}" for text in texts]
+        said += [f"{name}: {text}{BECAUSE}" for text in texts]
     return said
 
 

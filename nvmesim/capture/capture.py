@@ -16,6 +16,8 @@ import numpy as np
 import polars as pl
 from polars.io.plugins import register_io_source
 
+from nvmesim.warning import Warning
+
 Op = Literal["read", "write"]
 OPS: Final[tuple[Op, ...]] = ("read", "write")
 KINDS: Final = ("clat", "lat", "slat")
@@ -194,7 +196,7 @@ class Captures:
     """All captures that were asked for, in the order of their files."""
 
     files: tuple[Capture, ...]
-    unread: tuple[str, ...] = ()
+    unread: tuple[Warning, ...] = ()
     """Files of a folder or glob that no reader could read, each with the reason."""
 
     @property

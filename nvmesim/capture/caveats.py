@@ -16,6 +16,7 @@ from typing import Any, Final
 from nvmesim.capture.capture import KINDS, Capture, Latency, Measurement, Op, OpResult
 from nvmesim.capture.fields import MAX_LATENCY_S
 from nvmesim.capture.text import Source
+from nvmesim.warning import Warning
 
 SAMPLES_BEYOND: Final = 100
 """Samples that must lie beyond a percentile: its rank then scatters by 10 %."""
@@ -39,6 +40,8 @@ DRAIN_S: Final = 1.0
 """Requests that began before the measured time: they end within it."""
 ABOVE_MAX: Final = 0.05
 """Percentiles are midpoints of bins or rounded, the maximum is exact."""
+THIN: Final = "thin-tail"
+"""Code of the warning that percentiles rest on few samples."""
 CLAIMS: Final = "points"
 """A table of claimed points, whose author is answerable: it is told, and keeps its rows."""
 
@@ -81,7 +84,7 @@ def _sample_caveats(measurement: Measurement) -> Iterator[str]:
             yield f"only {result.count} {op}s: too few to calibrate on"
             continue
         thin = ((kind, _thin_percentiles(getattr(result, kind))) for kind in ("clat", "lat"))
-        yield from [f"{op} {kind}: {text}" for kind, text in thin if text][:1]
+        yield from [Warning(THIN, f"{op} {kind}: {text}") for kind, text in thin if text][:1]
 
 
 def _thin_percentiles(latency: Latency | None) -> str:

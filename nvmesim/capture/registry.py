@@ -25,11 +25,14 @@ from nvmesim.capture.caveats import plausible
 from nvmesim.capture.text import Head, Source, TextSource, shown
 from nvmesim.capture.unwrap import plain_fio, plain_mail, strings_inside, strip_prefix
 from nvmesim.errors import CaptureError, nearest
+from nvmesim.warning import Warning
 
 PathText = str | PathLike[str]
 
 
 ENTRY_POINT: Final = "nvmesim.readers"
+UNREAD: Final = "not-read"
+"""Code of the warning about a file that no reader could read; it names the file."""
 
 
 @dataclass(frozen=True)
@@ -237,7 +240,7 @@ def read_captures(
     found = _expand(named, refused)
     done: set[Path] = set()
     captures: list[Capture] = []
-    unread: list[str] = []
+    unread: list[Warning] = []
     on_read = None if progress is None else _tells(found, progress)
     for path, is_named in found.items():
         if path in done:
@@ -252,7 +255,7 @@ def read_captures(
             done.update(parts)
         except CaptureError as error:
             if not is_named:
-                unread.append(str(error))
+                unread.append(Warning(UNREAD, str(error), path.name))
             elif refused is None:
                 raise
             else:

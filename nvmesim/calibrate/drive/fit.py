@@ -108,7 +108,7 @@ def fit_drive(
         bursts = bursts_of(captures)
         courses = courses_of(captures)
         buffer, said = buffers_of(captures)
-        stepped = {b.name for b in bursts} | {text.partition(": ")[0] for text in said}
+        stepped = {b.name for b in bursts} | {one.about for one in said}
         notes += mixed_devices(captures) + drifts(captures, stepped)
     else:
         points, notes, bursts, courses = list(captures), [], [], ()

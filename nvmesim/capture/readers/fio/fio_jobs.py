@@ -21,7 +21,7 @@ from nvmesim.capture.histogram import merge_latencies
 from nvmesim.capture.text import Source, shown
 from nvmesim.errors import CaptureError
 from nvmesim.scenario.loads.fio_options import FioOptions
-from nvmesim.warning import Warning
+from nvmesim.warning import Warning, has
 
 ALL_CLIENTS: Final = "All clients"
 """Name under which fio sums the jobs of its clients, which stand by themselves, too."""
@@ -42,6 +42,8 @@ COUNT_TOLERANCE: Final = 0.01
 """fio 2.1 prints whole IOPS only: 133 of 133.9 is the worst of its own sample."""
 MIX_TOLERANCE: Final = 0.1
 """Shares of reads asked and counted may differ by so much: fio draws for each request."""
+TRIMS: Final = "trims"
+"""Code of the warning that trims are left out."""
 _PHASES: Final = Warning(
     "phases",
     "reads ran after the writes and not between them (verify): each is measured by itself",
@@ -265,7 +267,7 @@ def _problem(jobs: list[FioJob]) -> str:
             return f"job {shown(job.name, 40)!r} failed with {describe_error(job.error)}"
     if any(job.results for job in jobs):
         return ""
-    trimmed = any("trims" in note for job in jobs for note in job.notes)
+    trimmed = any(has(job.notes, TRIMS) for job in jobs)
     what = "only trims" if trimmed else "no read and no write"
     return f"job {shown(jobs[0].name, 40)!r} has zero samples: it did {what}"
 

@@ -23,6 +23,7 @@ from nvmesim.capture.histogram import fio_bin_value
 from nvmesim.capture.readers.fio.fio_jobs import (
     ALL_CLIENTS,
     INTERRUPTED,
+    TRIMS,
     FioJob,
     measure_groups,
     reason,
@@ -31,6 +32,7 @@ from nvmesim.capture.readers.fio.fio_jobs import (
 from nvmesim.capture.text import Head, Source, shown
 from nvmesim.errors import CaptureError
 from nvmesim.scenario.loads.fio_options import FioOptions
+from nvmesim.warning import OTHER, Warning
 
 _MARK: Final = re.compile(r'"fio version"\s*:')
 _ETA: Final = re.compile(r"^Jobs: \d+ \(f=\d+\)", re.MULTILINE)
@@ -388,11 +390,11 @@ def _threads(
 def _other_work(entry: Fields) -> list[str]:
     trim, sync = entry.fields("trim"), entry.fields("sync")
     counts = {
-        "trims are left out": trim and trim.count("total_ios"),
-        "flushes (fsync) ran between the requests": sync and sync.count("total_ios"),
-        "requests failed and were continued over": entry.count("total_err"),
+        (TRIMS, "trims are left out"): trim and trim.count("total_ios"),
+        (OTHER, "flushes (fsync) ran between the requests"): sync and sync.count("total_ios"),
+        (OTHER, "requests failed and were continued over"): entry.count("total_err"),
     }
-    return [f"{count} {what}" for what, count in counts.items() if count]
+    return [Warning(code, f"{count} {what}") for (code, what), count in counts.items() if count]
 
 
 def _result(entry: Fields, op: str) -> OpResult | None:

@@ -33,6 +33,7 @@ from nvmesim.capture.readers.table_rows import (
     table_batches,
 )
 from nvmesim.capture.text import Source
+from nvmesim.warning import Warning
 
 ROW: Final = re.compile(
     r"\s*\d{1,19}, \d{1,19}, \d{1,19}, \d{1,19}(?:, (?:\d{1,19}|0x[0-9a-f]{1,4})){0,4}\s*"
@@ -60,6 +61,8 @@ N_WINDOWS: Final = 4096
 FIRST_WINDOW_NS: Final = 10**8
 STEP_NS: Final = 10**9
 """Rows of threads interleave by less; a longer step back starts another job or run."""
+DRIFTING: Final = "drift"
+"""Code of the warning that a mean changed over the run."""
 DRIFT: Final = 0.2
 """Change of the mean between the first and last quarter that is worth a warning."""
 MIN_DRIFT_S: Final = 1.0
@@ -315,8 +318,6 @@ class LogStats:
             means = [sums[end].sum() / counts[end].sum() for end in ends if counts[end].any()]
             change = means[1] / means[0] - 1 if len(means) == 2 and means[0] else 0.0
             if abs(change) > DRIFT:
-                found.append(
-                    f"drift: mean {self.kind} of {op}s {change:+.0%} from the first quarter to the "
-                    "last"
-                )
+                text = f"mean {self.kind} of {op}s {change:+.0%} from the first quarter to the last"
+                found.append(Warning(DRIFTING, f"drift: {text}"))
         return found

@@ -13,7 +13,7 @@ from typing import Final
 
 from nvmesim.capture.capture import OPS, Latency, OpResult
 from nvmesim.capture.fields import MAX_LATENCY_S, MAX_RATE, checked
-from nvmesim.capture.readers.fio.fio_jobs import FioJob, one_size
+from nvmesim.capture.readers.fio.fio_jobs import TRIMS, FioJob, one_size
 from nvmesim.capture.readers.fio.normal_lines import Line
 from nvmesim.capture.text import Source, shown
 from nvmesim.scenario.loads.fio_options import FioOptions
@@ -151,7 +151,7 @@ class ReportSection:
             user_pct=self._percent("usr", cpu[1]) if cpu else None,
             system_pct=self._percent("sys", cpu[2]) if cpu else None,
             notes=(
-                *([f"{trims} trims are left out"] if trims else []),
+                *([Warning(TRIMS, f"{trims} trims are left out")] if trims else []),
                 *([f"{flushes} flushes (fsync) ran between the requests"] if flushes else []),
             ),
             switches=int(cpu[3]) if cpu and cpu[3] else None,

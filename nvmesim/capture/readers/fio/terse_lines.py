@@ -16,6 +16,7 @@ from nvmesim.capture.capture import Capture, Latency, Measurement, OpResult
 from nvmesim.capture.fields import MAX_LATENCY_S, MAX_RATE, checked
 from nvmesim.capture.readers.fio.fio_jobs import (
     COUNT_TOLERANCE,
+    TRIMS,
     FioJob,
     measure_groups,
     one_size,
@@ -26,6 +27,7 @@ from nvmesim.capture.readers.fio.normal_lines import StatedLoad, read_lines, rea
 from nvmesim.capture.text import Head, Source, shown
 from nvmesim.errors import CaptureError
 from nvmesim.scenario.loads.fio_options import FioOptions
+from nvmesim.warning import Warning
 
 _LINE: Final = re.compile(
     r"(?:[2-5];fio-\d[^;\n]*;|^2;)[^;\n]*;\d{1,9};-?\d{1,9};\d+;", re.MULTILINE
@@ -259,7 +261,7 @@ class _Line:
             threads=load.threads if single else 1 if load.threads else None,
             user_pct=self.number_at(self.tail, 1e6),
             system_pct=self.number_at(self.tail + 1, 1e6),
-            notes=("trims are left out",) if results.get("trim") else (),
+            notes=(Warning(TRIMS, "trims are left out"),) if results.get("trim") else (),
             switches=round(self.number_at(self.tail + 2, 2**62)),
             levels={
                 level: self.number_at(self.tail + 5 + k, 1e6) for k, level in enumerate(_LEVELS)
