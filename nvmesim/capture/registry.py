@@ -12,7 +12,7 @@ import glob
 import importlib
 import math
 import re
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from importlib import metadata
@@ -279,7 +279,7 @@ def _tells(paths: Iterable[Path], tell: Callable[[int, int], None]) -> Callable[
     return read
 
 
-def _nothing(named: list[PathText], unread: list[str]) -> CaptureError:
+def _nothing(named: list[PathText], unread: Sequence[str]) -> CaptureError:
     if len(unread) == 1:
         return CaptureError(unread[0])
     where = ", ".join(str(path) for path in named) or "no path given"

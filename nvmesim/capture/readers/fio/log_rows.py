@@ -311,7 +311,7 @@ class LogStats:
         quarter = used // 4
         if self.span_s < MIN_DRIFT_S or quarter < 2:
             return []
-        found = []
+        found: list[str] = []
         for k, op in enumerate(OPS):
             counts, sums = self._windows[k]
             ends = slice(0, quarter), slice(used - quarter, used)
