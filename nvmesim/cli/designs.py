@@ -71,7 +71,7 @@ def choose(goal: str, workers: int | None, everything: bool, output: Path | None
     nothing meets the goal.
     """
     from nvmesim.study.choose import choose as search
-    from nvmesim.study.goal import load_goal
+    from nvmesim.study.designs import load_goal
     from nvmesim.study.sweep.store import check_format, write_frame
 
     if output is not None:

@@ -58,7 +58,7 @@ class Question:
 def questions() -> list[Question]:
     """Return what is asked, in its order."""
     from nvmesim.catalog import load as catalog
-    from nvmesim.scenario.presets import PRESETS
+    from nvmesim.scenario.workload_keys import PRESETS
 
     def free(answers: Mapping[str, str]) -> bool:
         return answers["platform"] == NO_PLATFORM
@@ -98,8 +98,8 @@ def init(output: Path | None, **options: str | None) -> int:
     On a terminal it asks for what no option states, and checks each answer: part of a name is
     enough (PM1743), Tab completes it, ? lists what there is. Elsewhere it takes a usual value.
     """
-    from nvmesim.scenario.presets import preset
-    from nvmesim.scenario.writing import to_text
+    from nvmesim.scenario.load import to_text
+    from nvmesim.scenario.workload_keys import preset
 
     check_writable(output)
     if output is not None and output.exists():
@@ -206,7 +206,7 @@ def scenario_tables(answers: Mapping[str, str]) -> dict[str, Any]:
     >>> scenario_tables({"drive": "hdd-7200", "count": "2", "raid": "raid1"})["volume"]["raid"]
     'raid1'
     """
-    from nvmesim.scenario.presets import preset, workload
+    from nvmesim.scenario.workload_keys import preset, workload
 
     raid, load = answers.get("raid", "none"), answers.get("load", "oltp")
     system, platform = answers.get("os", "linux"), answers.get("platform", NO_PLATFORM)

@@ -49,7 +49,7 @@ from nvmesim.network.builder import (
 )
 from nvmesim.network.distributions import exponential_table
 from nvmesim.network.network import SCALE_ONE, Kind, Network, Op
-from nvmesim.raid.planner.budget import planning
+from nvmesim.raid.planner.pieces import planning
 from nvmesim.scenario.resolved import ResolvedScenario, Target, WorkloadGroup
 from nvmesim.units import PS_PER_S
 

@@ -24,8 +24,7 @@ from nvmesim.raid.arrays import (
 )
 from nvmesim.raid.geometry import RaidGeometry
 from nvmesim.raid.map import BLOCK
-from nvmesim.raid.planner.budget import check_offsets
-from nvmesim.raid.planner.pieces import RawChild
+from nvmesim.raid.planner.pieces import RawChild, check_offsets
 from nvmesim.raid.planner.plan import flush_phase
 from nvmesim.raid.planner.records import AGGREGATION
 from nvmesim.raid.tables import check_plan_table, plan_table, rebuild_plan_table

@@ -24,11 +24,10 @@ from nvmesim.predict.prepare import EngineFactory, Prepared
 from nvmesim.predict.result import Bottleneck, CurvePoint, Result
 from nvmesim.predict.stragglers import Waits
 from nvmesim.predict.uncertainty.certainty import UncertaintyBudget, drive_share, model_uncertainty
-from nvmesim.predict.uncertainty.derived import bound_interval, cpu_intervals
+from nvmesim.predict.uncertainty.derived import bound_interval, cpu_intervals, shown
 from nvmesim.predict.uncertainty.design import Numbers
-from nvmesim.predict.uncertainty.difference import shown
-from nvmesim.predict.uncertainty.domain import outside
 from nvmesim.predict.uncertainty.parts import FIGURES, Certainty, Parts, Span
+from nvmesim.predict.uncertainty.standing import outside
 from nvmesim.predict.what_ifs import WhatIfs
 from nvmesim.scenario.resolved import ResolvedScenario
 from nvmesim.units import PS_PER_S, format_bandwidth

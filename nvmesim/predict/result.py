@@ -21,9 +21,9 @@ from nvmesim.measure.figures import (
 from nvmesim.measure.groups import GroupStats, OverTime
 from nvmesim.measure.latency import Syncs
 from nvmesim.predict.stragglers import Waits
-from nvmesim.predict.uncertainty.domain import Outside
-from nvmesim.predict.uncertainty.goal import Goal, goal_of
+from nvmesim.predict.uncertainty.derived import Goal, goal_of
 from nvmesim.predict.uncertainty.parts import Certainty
+from nvmesim.predict.uncertainty.standing import Outside
 from nvmesim.scenario.resolved import Interconnect
 from nvmesim.units import percent
 from nvmesim.warning import Warning, coded

@@ -18,8 +18,8 @@ from nvmesim.predict.answer import RunAnswer, offered
 from nvmesim.predict.prepare import EngineFactory, prepare
 from nvmesim.predict.result import Result
 from nvmesim.predict.uncertainty.certainty import model_uncertainty, precision_goal
+from nvmesim.predict.uncertainty.derived import gain_of
 from nvmesim.predict.uncertainty.design import difference_of_numbers
-from nvmesim.predict.uncertainty.difference import gain_of
 from nvmesim.predict.uncertainty.parts import NONE, Span
 from nvmesim.scenario.resolved import ResolvedScenario
 from nvmesim.scenario.schema import Scenario

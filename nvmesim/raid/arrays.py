@@ -18,8 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nvmesim.array_types import Bools, Ints
-from nvmesim.raid.planner.budget import check_offsets, keep
-from nvmesim.raid.planner.pieces import RawChild
+from nvmesim.raid.planner.pieces import RawChild, check_offsets, keep
 
 Int32s = NDArray[np.int32]
 

@@ -29,16 +29,24 @@ from nvmesim.raid.arrays import (
 )
 from nvmesim.raid.geometry import Op, RaidGeometry
 from nvmesim.raid.map import BLOCK, KIB
-from nvmesim.raid.planner.budget import check_offsets, spend
-from nvmesim.raid.planner.pieces import BARRIER_UNIT, crosses_barriers, split_unit
-from nvmesim.raid.planner.plan import SECTOR, bitmap_phase, pieces, raw_plan
-from nvmesim.raid.planner.sequential import (
+from nvmesim.raid.planner.pieces import (
+    BARRIER_UNIT,
+    check_offsets,
+    crosses_barriers,
+    spend,
+    split_unit,
+)
+from nvmesim.raid.planner.plan import (
+    SECTOR,
     Pattern,
+    bitmap_phase,
     coalesced_table,
     is_reused,
     needs_depth_model,
     overflows_at_random,
+    pieces,
     random_overflow_table,
+    raw_plan,
     reused_table,
     sequential_table,
 )

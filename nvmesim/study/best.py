@@ -15,7 +15,7 @@ from nvmesim.drawing import Drawable
 from nvmesim.errors import FailedArrayError, InputError, nearest
 from nvmesim.measure.figures import Interval
 from nvmesim.predict.result import Result
-from nvmesim.predict.uncertainty.goal import probability
+from nvmesim.predict.uncertainty.derived import probability
 from nvmesim.raid.levels import LEVELS
 from nvmesim.scenario.load import scenario_from_dict
 from nvmesim.scenario.resolve import resolve

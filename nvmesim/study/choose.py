@@ -19,12 +19,11 @@ from nvmesim.drawing import Charted
 from nvmesim.errors import InputError
 from nvmesim.measure.figures import Interval
 from nvmesim.predict.simulate import offered
-from nvmesim.predict.uncertainty.goal import probability
+from nvmesim.predict.uncertainty.derived import probability
 from nvmesim.scenario.load import scenario_from_dict
 from nvmesim.scenario.resolve import resolve
 from nvmesim.scenario.resolved import ResolvedScenario, Volume
-from nvmesim.study.designs import design_name, short_by
-from nvmesim.study.goal import Goal, goal_from_dict, load_goal
+from nvmesim.study.designs import Goal, design_name, goal_from_dict, load_goal, short_by
 from nvmesim.study.sweep.api import Progress, simulated_rows, tables_of
 from nvmesim.study.sweep.plan import make_plan, put
 from nvmesim.study.sweep.point import Settings, SweepJob, to_frame

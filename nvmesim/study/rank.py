@@ -23,7 +23,7 @@ from nvmesim.array_types import Floats
 from nvmesim.errors import InputError, nearest
 from nvmesim.measure.figures import Interval
 from nvmesim.predict.uncertainty.certainty import model_uncertainty
-from nvmesim.predict.uncertainty.difference import gain_of
+from nvmesim.predict.uncertainty.derived import gain_of
 from nvmesim.scenario.load import scenario_from_dict
 from nvmesim.scenario.resolve import resolve
 from nvmesim.scenario.schema import Scenario

@@ -28,7 +28,7 @@ from starlette.routing import Route
 from nvmesim.calibrate.datasheet import KEYS
 from nvmesim.errors import NvmesimError
 from nvmesim.raid.levels import MD_LEVELS
-from nvmesim.scenario.writing import to_text
+from nvmesim.scenario.load import to_text
 from nvmesim.show.page import asset
 from nvmesim.show.vega import bundle
 from nvmesim.ui.api import Api, posted, uploaded

@@ -12,9 +12,8 @@ from nvmesim.raid.levels import CHOICES
 from nvmesim.raid.levels import POOL_LEVELS as POOLS
 from nvmesim.scenario.fields import Strict
 from nvmesim.scenario.load import with_values
-from nvmesim.scenario.presets import DRIVE, PRESETS, workload
 from nvmesim.scenario.schema import DriveSpec, ServerSpec
-from nvmesim.scenario.workload_keys import WorkloadSpec
+from nvmesim.scenario.workload_keys import DRIVE, PRESETS, WorkloadSpec, workload
 from nvmesim.ui.parts import PartKind
 from nvmesim.ui.trust import problem_of
 

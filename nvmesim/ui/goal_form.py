@@ -9,7 +9,7 @@ from nvmesim.errors import InputError
 from nvmesim.raid.levels import MD_LEVELS
 from nvmesim.scenario.load import scenario_from_dict
 from nvmesim.scenario.resolve import resolve
-from nvmesim.study.goal import goal_from_dict
+from nvmesim.study.designs import goal_from_dict
 from nvmesim.ui.controls import Control
 from nvmesim.ui.trust import NOWHERE
 

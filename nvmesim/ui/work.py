@@ -24,8 +24,8 @@ from nvmesim.catalog.toml import to_toml
 from nvmesim.errors import InputError, NvmesimError
 from nvmesim.predict.result import Result
 from nvmesim.predict.simulate import compare, simulate
+from nvmesim.scenario.load import to_text
 from nvmesim.scenario.schema import Scenario
-from nvmesim.scenario.writing import to_text
 from nvmesim.show import page as html
 from nvmesim.show.blocks import Line
 from nvmesim.show.report import page
@@ -211,7 +211,7 @@ def choose_design(job: Job, goal: Mapping[str, Any]) -> None:
     """Publish what to buy for the tables of a goal."""
     from nvmesim.show.views.designs import choice_fragment
     from nvmesim.study.choose import choose
-    from nvmesim.study.goal import goal_from_dict
+    from nvmesim.study.designs import goal_from_dict
 
     found = choose(goal_from_dict(goal, NOWHERE), workers=1, progress=job.progress)
     job.publish(choice_fragment(found), met=found.chosen is not None)

@@ -8,7 +8,7 @@ import pytest
 from nvmesim.cli import output
 from nvmesim.scenario.load import apply_sets, load_scenario
 from nvmesim.scenario.loads import diskspd, fio_job
-from nvmesim.scenario.presets import PRESETS
+from nvmesim.scenario.workload_keys import PRESETS
 from nvmesim.study.measuring.rows import PLAN, minutes
 
 

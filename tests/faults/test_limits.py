@@ -124,10 +124,10 @@ def test_what_has_to_be_planned(monkeypatch):
     scenario = resolve(scenario_from_dict(tables))
     lower(scenario)
     from nvmesim.model import volume_plans
-    from nvmesim.raid.planner import budget
+    from nvmesim.raid.planner import pieces
 
     volume_plans._table.cache_clear()
-    monkeypatch.setattr(budget.planning.__wrapped__, "__defaults__", (100,))
+    monkeypatch.setattr(pieces.planning.__wrapped__, "__defaults__", (100,))
     with pytest.raises(LimitError, match=r"workload\.0\.block_size: .*more than 100 in all"):
         lower(scenario)
 

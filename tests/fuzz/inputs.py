@@ -12,7 +12,7 @@ from nvmesim.catalog import load as catalog
 from nvmesim.describe import describe
 from nvmesim.errors import InputError
 from nvmesim.scenario.load import load_scenario
-from nvmesim.study.goal import load_goal
+from nvmesim.study.designs import load_goal
 from nvmesim.study.sweep.plan import check, make_plan, parse_over
 
 ROOT = Path(__file__).parents[2]

@@ -43,11 +43,9 @@ GROUPS = {
         {
             "raid.geometry": _raid("geometry map table brute"),
             "raid.map": _raid("map table brute"),
-            "raid.planner.parity": _raid("geometry table row brute"),
-            "raid.planner.row": _raid("row table"),
+            "raid.planner.parity": _raid("row geometry table brute"),
             "raid.planner.plan": _raid("table geometry brute"),
-            "raid.planner.merge": _raid("merge table"),
-            "raid.planner.pieces": _raid("geometry table row brute"),
+            "raid.planner.pieces": _raid("merge geometry table row brute"),
             "raid.tables": _raid("rebuild table"),
         },
         further=MD_CASES,

@@ -10,7 +10,6 @@ from nvmesim.catalog.load import get
 from nvmesim.catalog.profile import Captured, Residual
 from nvmesim.predict.simulate import simulate
 from nvmesim.predict.uncertainty.certainty import model_uncertainty
-from nvmesim.predict.uncertainty.domain import outside
 from nvmesim.predict.uncertainty.misfit import Where, is_calibrated, of_profile
 from nvmesim.predict.uncertainty.model_error import (
     Miss,
@@ -19,7 +18,7 @@ from nvmesim.predict.uncertainty.model_error import (
     read_table,
     write_table,
 )
-from nvmesim.predict.uncertainty.standing import Standing
+from nvmesim.predict.uncertainty.standing import Standing, outside
 from nvmesim.scenario.load import scenario_from_dict
 from nvmesim.scenario.resolve import resolve
 from tests.predict.scenarios import scenario

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from nvmesim.raid.arrays import PlanTable, expectation
 from nvmesim.raid.geometry import Op, RaidGeometry
-from nvmesim.raid.planner.row import StripeCache
+from nvmesim.raid.planner.parity import StripeCache
 from nvmesim.raid.tables import plan_table
 from tests.raid.requests import Plan, plan_request
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from nvmesim.raid.geometry import Op, RaidGeometry
+from nvmesim.raid.planner.parity import StripeCache
 from nvmesim.raid.planner.plan import bitmap_phase, flush_phase, raw_plan
-from nvmesim.raid.planner.row import StripeCache
 
 
 class Child(NamedTuple):

@@ -10,7 +10,7 @@ import json
 import pytest
 
 from nvmesim.raid.geometry import RaidGeometry
-from nvmesim.raid.planner.row import StripeCache
+from nvmesim.raid.planner.parity import StripeCache
 from tests.raid.md_truth import DATA, KIB
 from tests.raid.requests import plan_request
 

@@ -6,7 +6,7 @@ import pytest
 
 from nvmesim.errors import GeometryError, LimitError
 from nvmesim.raid.geometry import RaidGeometry, survives
-from nvmesim.raid.planner.budget import planning
+from nvmesim.raid.planner.pieces import planning
 from tests.raid.requests import plan_request
 
 KIB = 1024

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nvmesim.raid.geometry import RaidGeometry
-from nvmesim.raid.planner.row import RowTask, settle_row
+from nvmesim.raid.planner.parity import RowTask, settle_row
 from nvmesim.raid.tables import expectation, plan_table
 
 

@@ -10,7 +10,7 @@ import pytest
 from nvmesim.cli.main import run_command
 from nvmesim.errors import InputError, ScenarioError
 from nvmesim.scenario.load import apply_sets, load_scenario
-from nvmesim.study.goal import load_goal
+from nvmesim.study.designs import load_goal
 
 SCENARIO = """
 [server]

@@ -13,7 +13,7 @@ from nvmesim.errors import InputError
 from nvmesim.scenario.load import load_scenario, scenario_from_dict
 from nvmesim.scenario.resolve import resolve
 from nvmesim.study.choose import choose, fixed, survived, usable
-from nvmesim.study.goal import goal_from_dict, load_goal
+from nvmesim.study.designs import goal_from_dict, load_goal
 from nvmesim.study.sweep.plan import make_plan, put
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

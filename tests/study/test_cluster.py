@@ -18,9 +18,9 @@ from polars.testing import assert_frame_equal
 import nvmesim as ns
 from nvmesim.cli.main import run_command
 from nvmesim.errors import InfrastructureError, InputError
-from nvmesim.scenario.writing import to_text
+from nvmesim.scenario.load import to_text
 from nvmesim.study.sweep import SweepTally
-from nvmesim.study.sweep import cluster as cluster_module
+from nvmesim.study.sweep import workers as cluster_module
 
 pytest.importorskip("distributed")
 pytestmark = [

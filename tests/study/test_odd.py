@@ -13,8 +13,8 @@ import pytest
 from nvmesim.errors import InfrastructureError, InputError, ScenarioError
 from nvmesim.scenario.load import expanded
 from nvmesim.study.choose import COLUMNS, Search, choose
-from nvmesim.study.goal import goal_from_dict
-from nvmesim.study.sweep import cluster
+from nvmesim.study.designs import goal_from_dict
+from nvmesim.study.sweep import workers as cluster
 from nvmesim.study.sweep.cache import PointCache, content_of
 from nvmesim.study.sweep.point import PointAnswer, parameter_column
 from tests.study.test_choose import GOAL

@@ -9,8 +9,7 @@ from html.parser import HTMLParser
 import pytest
 
 from nvmesim.errors import InputError
-from nvmesim.scenario.load import scenario_from_dict
-from nvmesim.scenario.writing import to_text
+from nvmesim.scenario.load import scenario_from_dict, to_text
 from nvmesim.ui import controls
 from nvmesim.ui.app import PAGES, POINTS
 from nvmesim.ui.parts import parts

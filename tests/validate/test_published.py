@@ -4,8 +4,7 @@ from pathlib import Path
 import pytest
 
 from nvmesim.errors import FitError, InputError
-from nvmesim.predict.uncertainty.classes import CPU_BOUND
-from nvmesim.predict.uncertainty.standing import Standing
+from nvmesim.predict.uncertainty.standing import CPU_BOUND, Standing
 from nvmesim.study.validate import Question, answer, find_sets, read_set
 from nvmesim.study.validate.predict import Value
 from nvmesim.study.validate.score import is_other_stack

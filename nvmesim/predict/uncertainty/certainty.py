@@ -11,12 +11,11 @@ from nvmesim.engine.contract import Acc
 from nvmesim.measure.control import RunGoal
 from nvmesim.measure.stations import Totals, is_delay, rows_of
 from nvmesim.model.lowered import Lowered
-from nvmesim.predict.uncertainty.classes import model_class
 from nvmesim.predict.uncertainty.design import Numbers
 from nvmesim.predict.uncertainty.misfit import Misfit, misfit
 from nvmesim.predict.uncertainty.model_error import ModelError, model_error
 from nvmesim.predict.uncertainty.parts import FIGURES, NONE, Certainty, Parts, Span
-from nvmesim.predict.uncertainty.standing import Standing, standing
+from nvmesim.predict.uncertainty.standing import Standing, model_class, standing
 from nvmesim.scenario.resolved import ResolvedScenario
 
 TIMES_SMALLER: Final = 5

@@ -7,13 +7,148 @@ asked. The model's error is learned as a function of these (`model_error`).
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
-from nvmesim.catalog.profile import DriveProfile
-from nvmesim.predict.uncertainty.classes import CPU_BOUND
+from nvmesim.catalog.profile import Captured, DriveProfile
 from nvmesim.predict.uncertainty.misfit import is_calibrated
-from nvmesim.scenario.resolved import ResolvedScenario
+from nvmesim.scenario.resolved import ResolvedScenario, Volume
+from nvmesim.units import format_size
+
+CPU_BOUND: Final = "CPU-bound"
+CLASSES: Final = (
+    "drives alone", CPU_BOUND, "shared targets", "md reads", "md parity writes", "mirrors",
+    "mixes", "degraded and rebuilding", "links", "Storage Spaces", "hardware RAID",
+    "other RAID engines", "Windows",
+)  # fmt: skip
+
+
+def model_class(scenario: ResolvedScenario, verdict: str = "") -> str:
+    """Return the class of *scenario*, stopped by *verdict* (empty: not known yet).
+
+    The part that is least like a drive by itself names it: RAID before mixes before processors.
+    """
+    used = {t.index for g in scenario.workload for t in g.targets if t.kind == "volume"}
+    volumes = [v for v in scenario.volumes if v.index in used]
+    if volumes:
+        return _of_volume(volumes[0], scenario)
+    if scenario.stack.name.startswith("windows"):
+        return "Windows"
+    if verdict == "link":
+        return "links"
+    if any(0 < g.read < 1 for g in scenario.workload):
+        return "mixes"
+    if verdict == "cpu":
+        return CPU_BOUND
+    return "shared targets" if _shares_targets(scenario) else "drives alone"
+
+
+def _of_volume(volume: Volume, scenario: ResolvedScenario) -> str:
+    if volume.engine.name.startswith("storage-spaces"):
+        return "Storage Spaces"
+    if volume.engine.runs_on == "controller" or volume.engine.name.startswith("intel-vroc"):
+        return "hardware RAID"
+    if volume.engine.merge == "none" and volume.engine.name != "none":
+        return "other RAID engines"  # what was learned of Linux md says nothing of these
+    if volume.degraded or volume.rebuild:
+        return "degraded and rebuilding"
+    if all(g.read == 1 for g in scenario.workload):
+        return "md reads"
+    level = volume.raid
+    if level.parity:
+        return "md parity writes"
+    return "mixes" if level.copies == "one" else "mirrors"
+
+
+def _shares_targets(scenario: ResolvedScenario) -> bool:
+    return any(not g.threads_are_per_target and len(g.targets) > 1 for g in scenario.workload)
+
+
+@dataclass(frozen=True)
+class Outside:
+    """One way in which the load lies outside."""
+
+    what: str
+    """As "depth", "block size", "share of reads", "stack"."""
+    asked: str
+    captured: str
+    about: str = ""
+    """Name of the profile."""
+
+    def to_json(self) -> dict[str, str]:
+        """Return what, asked, captured, about."""
+        return dict(vars(self))
+
+    def __str__(self) -> str:
+        """Return it as words of a sentence."""
+        return f"{self.what} {self.asked} (captured: {self.captured})"
+
+
+def outside(scenario: ResolvedScenario) -> tuple[Outside, ...]:
+    """Conditions of *scenario* outside of its drives' captures; each once."""
+    found: dict[Outside, None] = {}
+    for profile in {d.profile.name: d.profile for d in scenario.drives}.values():
+        for item in _of_drive(profile, scenario):
+            found.setdefault(item)
+    return tuple(found)
+
+
+def _of_drive(profile: DriveProfile, scenario: ResolvedScenario) -> Iterator[Outside]:
+    captured = profile.captured
+    if captured is None:
+        if profile.writes_unmeasured and any(g.read < 1 for g in scenario.workload):
+            yield Outside("writes", "asked", "reads alone", profile.name)
+        return
+    yield from _depths(profile.name, captured, scenario)
+    yield from _sizes(profile.name, captured, scenario)
+    yield from _shares(profile.name, captured, scenario)
+    accesses = {group.access == "sequential" for group in scenario.workload}
+    for sequential in sorted(accesses - set(captured.sequential) if captured.sequential else ()):
+        words = ("random", "sequential")
+        yield Outside("access", words[sequential], words[not sequential], profile.name)
+    if captured.stack and captured.stack != scenario.stack.name:
+        yield Outside("stack", scenario.stack.name, captured.stack, profile.name)
+    most = max(captured.drives, default=0)
+    if most and len(scenario.drives) > most:
+        yield Outside("drives", str(len(scenario.drives)), _range(captured.drives), profile.name)
+
+
+def _depths(name: str, captured: Captured, scenario: ResolvedScenario) -> Iterator[Outside]:
+    closed = [g for g in scenario.workload if not g.is_open]
+    if not closed or not captured.depths:
+        return
+    depth = sum(g.in_flight for g in closed) / max(1, len(scenario.drives))
+    if not captured.depths[0] * 0.99 <= depth <= captured.depths[-1] * 1.01:
+        yield Outside("depth", f"{depth:.3g}", _range(captured.depths), name)
+
+
+def _sizes(name: str, captured: Captured, scenario: ResolvedScenario) -> Iterator[Outside]:
+    known = captured.block_sizes
+    asked = {size for g in scenario.workload for size, _ in g.write_block_sizes or g.block_sizes}
+    asked |= {size for g in scenario.workload for size, _ in g.block_sizes}
+    for size in sorted(asked):
+        if known and not known[0] <= size <= known[-1]:
+            yield Outside("block size", format_size(size), _sized(known), name)
+
+
+def _shares(name: str, captured: Captured, scenario: ResolvedScenario) -> Iterator[Outside]:
+    known = captured.read_shares
+    for read in sorted({group.read for group in scenario.workload}):
+        if known and not min(known) <= read <= max(known):
+            shares = ", ".join(f"{share:.0%}" for share in known)
+            yield Outside("share of reads", f"{read:.0%}", shares, name)
+
+
+def _range(values: Sequence[int]) -> str:
+    low, high = min(values), max(values)
+    return str(low) if low == high else f"{low} to {high}"
+
+
+def _sized(values: Sequence[int]) -> str:
+    low, high = format_size(min(values)), format_size(max(values))
+    return low if low == high else f"{low} to {high}"
+
 
 READ_WEIGHT = 8
 """Doublings that the whole way from reads to writes counts as, where the nearest row is sought."""

@@ -6,18 +6,32 @@ patterns into arrays. Source: md ground truth, kernels 6.1.192 and 6.12.117, mda
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final
 
-from nvmesim.raid.geometry import Op, RaidGeometry
+import numpy as np
+
+from nvmesim.raid.arrays import PlanTable, collected
+from nvmesim.raid.geometry import RAID5_MAX_REQUEST, Op, RaidGeometry
 from nvmesim.raid.map import BLOCK
-from nvmesim.raid.planner.budget import REQUEST_PIECES, check_commands, spend
-from nvmesim.raid.planner.merge import joined
-from nvmesim.raid.planner.parity import ParityPlanner
-from nvmesim.raid.planner.pieces import RawChild, plan_pieces
+from nvmesim.raid.planner.depth import DepthModel
+from nvmesim.raid.planner.parity import ParityPlanner, StripeCache
+from nvmesim.raid.planner.pieces import (
+    BARRIER_UNIT,
+    REQUEST_PIECES,
+    RawChild,
+    check_commands,
+    check_offsets,
+    crosses_barriers,
+    joined,
+    plan_pieces,
+    spend,
+)
 from nvmesim.raid.planner.records import plan_records
-from nvmesim.raid.planner.row import StripeCache
 
 SECTOR: Final = 512
 
@@ -104,3 +118,200 @@ def flush_phase(geometry: RaidGeometry) -> list[RawChild]:
     """One flush, a write of 0 bytes, on every member."""
     live = [m for m in range(geometry.members) if m not in geometry.degraded]
     return [((member,), True, 0, 0, 1) for member in live]
+
+
+OVERFLOWS: Final = 1024
+"""Random requests that are followed where they overflow the stripe cache."""
+MAX_REQUESTS: Final = 1 << 15
+"""Requests of a cycle that are followed; a longer cycle (odd block sizes) is cut there."""
+LEAST_SHARE: Final = 0.05
+"""Share of the rows that are cached from which re-use counts. Below, a write saves at most so much
+of its reads, and the exact expectation over all offsets is worth more than a sample."""
+MOST_ROWS: Final = 400_000
+"""Rows that are followed where they are re-used."""
+RECORDED: Final = 4096
+"""Requests of a random load whose plans are kept, if rows allow."""
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """Requests that are planned together; lengths in bytes, as `plan_table` takes them."""
+
+    op: Op
+    block_size: int
+    align: int
+    offset: int
+    span: int | None
+    depth: int
+    below: bool = False
+    """They lie where rebuilding members are good already."""
+
+
+def sequential_table(geometry: RaidGeometry, pattern: Pattern) -> PlanTable:
+    """The cycle of plans of a stream at queue depth 1, once the stripe cache is warm."""
+    block_size = pattern.block_size
+    small, repeats, per_chunk, keeps = _reduced(geometry, block_size, pattern.offset)
+    n_requests = _cycle(small, block_size, pattern.offset)
+    period = _period(small)
+    rows = small.stripe_cache
+    cache = StripeCache(rows if repeats == 1 else max(rows, 8 * (small.chunk // BLOCK)))
+    stripe = small.data_disks * small.chunk if small.record.stripe_cache else small.chunk
+    keeps_data = small.record.stripe_cache or small.record.records
+    warm = -(-2 * stripe // block_size) if keeps_data else 0
+    check_offsets(n_requests * repeats)
+    spend(0, (warm + n_requests) * pieces(small, block_size))
+    first = 2 * period * -(-(warm * block_size + 1) // period) + pattern.offset % period
+
+    def followed() -> Iterator[RawPlan]:
+        held = cache
+        for k in range(-warm, n_requests):
+            if not keeps and k % per_chunk == 0:
+                held = StripeCache(8)
+            start = first + k * block_size
+            plan = raw_plan(small, pattern.op, start, block_size, held, below=pattern.below)
+            if k >= 0:
+                yield plan
+
+    table = collected(followed(), geometry.members, block_size, is_sequential=True)
+    groups = table.order.reshape(-1, 1, per_chunk)
+    return replace(table, order=np.repeat(groups, repeats, axis=1).reshape(-1))
+
+
+def _reduced(
+    geometry: RaidGeometry, block_size: int, offset: int
+) -> tuple[RaidGeometry, int, int, bool]:
+    """A geometry with the smallest chunk that shows the same plans, and how to spread its cycle.
+
+    All rows of a chunk meet the same fate, so requests that divide a chunk are followed for one of
+    them. Returns the geometry, how often each group of requests comes in the real chunk, the size
+    of a group, and whether the cache holds a chunk's rows until the next chunk of the stripe.
+    """
+    unit = max(block_size, BLOCK)
+    chunk = geometry.chunk
+    whole = not geometry.record.has_chunks or geometry.record.records
+    if whole or chunk % unit or unit % block_size or offset % unit:
+        return geometry, 1, 1, True
+    keeps = not geometry.record.stripe_cache or chunk // BLOCK <= geometry.stripe_cache
+    # Starting inside a chunk only turns the cycle, which repeats anyway.
+    return replace(geometry, chunk=unit), chunk // unit, unit // block_size, keeps
+
+
+def _period(geometry: RaidGeometry) -> int:
+    if not geometry.record.has_chunks:
+        return BARRIER_UNIT
+    if geometry.record.stripe_cache:
+        return len(geometry.stripe_roles) * geometry.data_disks * geometry.chunk
+    return geometry.members * geometry.record.turns * geometry.chunk
+
+
+def _cycle(geometry: RaidGeometry, block_size: int, offset: int) -> int:
+    """Requests until the stream is at the same place of the layout again."""
+    if not geometry.record.has_chunks and not crosses_barriers(
+        geometry, block_size, block_size, offset
+    ):
+        return 1
+    period = _period(geometry)
+    return min(math.lcm(period, block_size) // block_size, MAX_REQUESTS)
+
+
+def _rows(geometry: RaidGeometry, block_size: int) -> int:
+    """Rows of 4 KiB across the members that a request covers, at most."""
+    stripes = -(-block_size // (geometry.chunk * geometry.data_disks))
+    return min(stripes * (geometry.chunk // BLOCK), -(-block_size // BLOCK))
+
+
+def needs_depth_model(geometry: RaidGeometry, pattern: Pattern) -> bool:
+    """True if writes of a stream meet in the rows of a raid5 or raid6.
+
+    They do with more than a chunk in flight, or if one request overflows the stripe cache.
+    """
+    if pattern.op == "read" or not geometry.record.stripe_cache:
+        return False
+    gathers = pattern.depth > 1 and pattern.depth * pattern.block_size > geometry.chunk
+    return gathers or _rows(geometry, pattern.block_size) > geometry.stripe_cache
+
+
+def overflows_at_random(geometry: RaidGeometry, pattern: Pattern) -> bool:
+    """True if random writes are handled before all of a stripe has come.
+
+    They are when those in flight overflow the stripe cache and a stripe takes several of the bios
+    of 1 MiB that raid5/6 cuts requests into; smaller stripes come as a whole.
+    """
+    if pattern.op == "read" or not geometry.record.stripe_cache or geometry.kernel == "none":
+        return False
+    is_one = min(pattern.block_size, geometry.chunk * geometry.data_disks) <= RAID5_MAX_REQUEST
+    rows = _rows(geometry, pattern.block_size) * pattern.depth
+    return not is_one and rows > geometry.stripe_cache
+
+
+def random_overflow_table(geometry: RaidGeometry, pattern: Pattern) -> PlanTable:
+    """Plans of random writes that overflow the stripe cache."""
+    block_size, align = pattern.block_size, pattern.align
+    size = _period(geometry) * 64 if pattern.span is None else pattern.span
+    starts = align, max(1, (size - block_size) // align + 1)
+    model = DepthModel(geometry, block_size, pattern.depth, below=pattern.below, starts=starts)
+    return collected(model.run(pattern.offset, OVERFLOWS), geometry.members, block_size)
+
+
+def coalesced_table(geometry: RaidGeometry, pattern: Pattern) -> PlanTable:
+    """The cycle of plans of a stream of writes at depth on raid5 or raid6."""
+    model = DepthModel(geometry, pattern.block_size, pattern.depth, below=pattern.below)
+    cycle = model.cycle(pattern.offset)
+    if geometry.kernel == "none":
+        cycle = [[joined(phase, geometry.max_sectors) for phase in plan] for plan in cycle]
+    return collected(cycle, geometry.members, pattern.block_size, is_sequential=True)
+
+
+# -- re-use -------------------------------------------------------------------------------------
+#
+# md keeps the blocks of the last ``stripe_cache_size`` rows. Where these are a share of all rows
+# that a random load touches, a write often needs to read less; on a span that fits the cache it
+# reads nothing. Followed request by request, because what a row holds depends on what was written
+# to it before. Source: md ground truth (stripe_cache_size 8192 against 256).
+
+
+def rows_touched(geometry: RaidGeometry, span: int | None) -> int | None:
+    """Rows of 4 KiB that a load within *span* bytes of the volume meets; None: not known.
+
+    >>> rows_touched(RaidGeometry(5, 4, 65536, member_size=1 << 30), None)
+    262144
+    """
+    size = geometry.member_size
+    if isinstance(size, tuple):
+        size = min(size)
+    rows = [] if size is None else [size // BLOCK]
+    rows += [] if span is None else [-(-span // (geometry.data_disks * BLOCK))]
+    return min(rows, default=None)
+
+
+def is_reused(geometry: RaidGeometry, pattern: Pattern) -> bool:
+    """True if so much of what a random load touches is cached that it shows."""
+    if not geometry.record.stripe_cache or geometry.kernel == "none":
+        return False
+    if pattern.op == "read" and not geometry.lost:
+        return False
+    rows = rows_touched(geometry, pattern.span)
+    return rows is not None and geometry.stripe_cache >= LEAST_SHARE * rows
+
+
+def reused_table(geometry: RaidGeometry, pattern: Pattern) -> PlanTable:
+    """Plans of random requests in the order in which a warm stripe cache meets them."""
+    block_size, align = pattern.block_size, pattern.align
+    rows = rows_touched(geometry, pattern.span) or 1
+    end = pattern.span
+    if end is None:
+        end = rows * BLOCK * geometry.data_disks - pattern.offset
+    starts = max(1, (end - block_size) // align + 1)
+    per_request = max(1, block_size // (geometry.data_disks * BLOCK))
+    most = MOST_ROWS // per_request
+    recorded = max(64, min(RECORDED, most // 4))
+    warm = min(4 * min(geometry.stripe_cache, rows) // per_request + 1, most)
+    draw = random.Random(0)
+    cache = StripeCache(geometry.stripe_cache)
+    plans = []
+    for k in range(warm + recorded):
+        start = pattern.offset + draw.randrange(starts) * align
+        plan = raw_plan(geometry, pattern.op, start, block_size, cache, below=pattern.below)
+        if k >= warm:
+            plans.append(plan)
+    return collected(plans, geometry.members, block_size)

@@ -16,8 +16,8 @@ from functools import lru_cache
 from typing import Final
 
 from nvmesim.raid.geometry import Op, RaidGeometry
+from nvmesim.raid.planner.parity import StripeCache
 from nvmesim.raid.planner.pieces import RawChild, read_order
-from nvmesim.raid.planner.row import StripeCache
 
 SECTOR: Final = 4096
 """Bytes of a sector of the pool. Assumed: ashift = 12, as drives of 4 KiB sectors get."""

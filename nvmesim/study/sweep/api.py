@@ -166,7 +166,7 @@ def simulate_all(
 ) -> Iterator[PointAnswer]:
     """Yield the answers to *count* jobs as they finish: here, in processes, or on a cluster."""
     if dask is not None:
-        from nvmesim.study.sweep.cluster import answers_of_cluster
+        from nvmesim.study.sweep.workers import answers_of_cluster
 
         yield from answers_of_cluster(dask, jobs)
         return

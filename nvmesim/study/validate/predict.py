@@ -21,7 +21,7 @@ from nvmesim.errors import InputError, NvmesimError
 from nvmesim.measure.figures import Interval
 from nvmesim.predict.result import Result
 from nvmesim.predict.simulate import simulate
-from nvmesim.predict.uncertainty.difference import gain_of
+from nvmesim.predict.uncertainty.derived import gain_of
 from nvmesim.predict.uncertainty.parts import NONE, Parts
 from nvmesim.predict.uncertainty.standing import Standing
 from nvmesim.scenario.load import apply_sets, scenario_from_dict

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from nvmesim.predict.uncertainty.classes import CPU_BOUND
+from nvmesim.predict.uncertainty.standing import CPU_BOUND
 from nvmesim.study.validate.answer import Prediction
 from nvmesim.study.validate.coverage import Coverage, CoveredRow, coverage
 from nvmesim.study.validate.predict import EQUAL, Value

@@ -12,8 +12,8 @@ from nvmesim.capture.capture import Captures
 from nvmesim.catalog.toml import toml_text, toml_value
 from nvmesim.errors import InputError
 from nvmesim.files import write_text
+from nvmesim.scenario.load import to_text
 from nvmesim.scenario.schema import Scenario
-from nvmesim.scenario.writing import to_text
 
 SET: Final = """\
 # Predicted against measured, for a server of your own. `nvmesim validate {name}` runs it.
