@@ -54,7 +54,7 @@ def calibrate(
     rows by more than a third of its IOPS is not written without --force. Ctrl-C ends the search:
     the best so far is written, says so, and the exit code is 130.
     """
-    from nvmesim.calibrate.stopping import stoppable
+    from nvmesim.calibrate.infer.optimum import stoppable
     from nvmesim.capture.registry import read_captures
 
     for is_wrong, text in (
@@ -164,7 +164,7 @@ def fit_host(
 
 def _answer(fit: AnyFit, missed: list[str], output: Path | None, *, is_early: bool) -> Answer:
     """Write the profile unless it misses its own rows, and say which."""
-    from nvmesim.calibrate.stopping import EARLY
+    from nvmesim.calibrate.infer.optimum import EARLY
     from nvmesim.catalog.toml import to_toml
     from nvmesim.show.views.fits import fit_blocks, fit_page
 

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from nvmesim.calibrate.infer.emulator import Region
+from nvmesim.calibrate.infer.optimum import stoppable
 from nvmesim.calibrate.infer.posterior import infer
 from nvmesim.calibrate.infer.problem import Coordinate, Problem
-from nvmesim.calibrate.stopping import stoppable
 from nvmesim.errors import FitError
 
 TRUE = np.array([0.3, -0.4])

@@ -18,7 +18,7 @@ from nvmesim.array_types import Floats
 from nvmesim.calibrate.drive.read_side import CEILINGS, Ceiling, ReadFit
 from nvmesim.calibrate.drive.suspension import SUSPENDS
 from nvmesim.calibrate.drive.write_side import LIMITS, Limit, WriteFit
-from nvmesim.calibrate.joint import joint_of
+from nvmesim.calibrate.evidence import joint_of
 from nvmesim.catalog.load import quantities
 from nvmesim.catalog.profile import Alternative, DriveProfile, Quantity
 from nvmesim.catalog.toml import quantity_table

@@ -51,9 +51,8 @@ from nvmesim.calibrate.drive.starting_point import (
 from nvmesim.calibrate.drive.streams import fit_stream, streams, with_payload
 from nvmesim.calibrate.drive.suspension import fitted, may_suspend, suspending
 from nvmesim.calibrate.drive.write_side import Limit, fit_writes
-from nvmesim.calibrate.evidence import DriveFit, Judged
-from nvmesim.calibrate.infer.optimum import misfit
-from nvmesim.calibrate.joint import joint_of, with_draws
+from nvmesim.calibrate.evidence import DriveFit, Judged, joint_of, with_draws
+from nvmesim.calibrate.infer.optimum import is_stopping, misfit
 from nvmesim.calibrate.notes import drifts, law_of_rounds, mixed_devices
 from nvmesim.calibrate.over_time.episodes import courses_of, suggestions
 from nvmesim.calibrate.over_time.limits import FoundLimits, buffers_of, bursts_of, find_limits
@@ -64,7 +63,6 @@ from nvmesim.calibrate.smallest.line_fit import fit_bytes
 from nvmesim.calibrate.smallest.smaller import smaller
 from nvmesim.calibrate.stack.scaled import host_of_rows, with_full_rows
 from nvmesim.calibrate.stack.task import with_full_threads
-from nvmesim.calibrate.stopping import is_stopping
 from nvmesim.capture.capture import Captures
 from nvmesim.catalog.profile import DriveProfile, Quantity
 from nvmesim.errors import FitError
@@ -483,6 +481,3 @@ def _free(best: Explanation) -> list[str]:
     writes = best.writes.bounds if best.writes is not None else {}
     names = ["dies" if n == "dies" else f"read {n}" for n in reads]
     return names + [f"write {n}" for n in writes]
-
-
-__all__ = ["DriveFit", "fit_drive"]

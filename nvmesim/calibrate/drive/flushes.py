@@ -17,11 +17,10 @@ from nvmesim.array_types import Floats
 from nvmesim.calibrate.bench import BenchHost
 from nvmesim.calibrate.drive.profiled import sources
 from nvmesim.calibrate.drive.read_side import Progress, host_ps
-from nvmesim.calibrate.evidence import drawn
+from nvmesim.calibrate.evidence import drawn, with_draws
 from nvmesim.calibrate.infer.figures import problem_of
 from nvmesim.calibrate.infer.optimum import optimum
 from nvmesim.calibrate.infer.problem import Parameter, logarithms
-from nvmesim.calibrate.joint import with_draws
 from nvmesim.calibrate.points import Point
 from nvmesim.catalog.profile import DriveProfile, Quantity
 

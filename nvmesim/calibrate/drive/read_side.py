@@ -16,8 +16,20 @@ import numpy as np
 
 from nvmesim.array_types import Floats
 from nvmesim.calibrate.bench import BenchHost, measure
-from nvmesim.calibrate.drive.bank import CV_DOUBT, LIKELY_CV, LIKELY_SHARE, OPEN, SHARE_DOUBT, Bank
-from nvmesim.calibrate.drive.laws import LONE_DOUBT, Told, lone_s, open_ceiling, roomy, told
+from nvmesim.calibrate.drive.laws import (
+    CV_DOUBT,
+    LIKELY_CV,
+    LIKELY_SHARE,
+    LONE_DOUBT,
+    OPEN,
+    SHARE_DOUBT,
+    Bank,
+    Told,
+    lone_s,
+    open_ceiling,
+    roomy,
+    told,
+)
 from nvmesim.calibrate.evidence import drawn, intervals
 from nvmesim.calibrate.infer.figures import problem_of
 from nvmesim.calibrate.infer.optimum import Solution, misfit, optimum, solve

@@ -3,12 +3,18 @@
 Every evaluation simulates with the same seed, so that a finite difference sees the parameter and
 not the noise: a step needs one short run for each parameter and one more. Source of the steps:
 Branch, Coleman and Li 1999, the trust-region reflective method of `scipy.optimize.least_squares`.
+A fit that is asked to stop ends with the best that it has, not with nothing: searches look between
+their steps, for a signal that came in the middle of one would lose it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
@@ -17,6 +23,42 @@ from nvmesim.calibrate.bench import BenchAnswer
 from nvmesim.calibrate.infer.problem import ERRORS, Problem
 from nvmesim.calibrate.points import Point
 from nvmesim.errors import FitError
+
+EARLY: Final = (
+    "stopped early: the best found so far; searches had not ended, intervals are rough and other "
+    "explanations may not have been tried"
+)
+"""What a profile says of a fit that was stopped."""
+
+_asked: ContextVar[threading.Event | None] = ContextVar("asked", default=None)
+
+
+@contextmanager
+def stoppable(asked: threading.Event) -> Iterator[None]:
+    """Let fits in the body stop as soon as *asked* is set.
+
+    >>> event = threading.Event()
+    >>> with stoppable(event):
+    ...     event.set()
+    ...     is_stopping()
+    True
+    """
+    before = _asked.set(asked)
+    try:
+        yield
+    finally:
+        _asked.reset(before)
+
+
+def is_stopping() -> bool:
+    """True if the fit in hand was asked to stop.
+
+    >>> is_stopping()
+    False
+    """
+    asked = _asked.get()
+    return asked is not None and asked.is_set()
+
 
 SEED = 1
 ROUNDS = 6

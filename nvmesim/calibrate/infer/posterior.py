@@ -20,9 +20,8 @@ import numpy as np
 from nvmesim.array_types import Floats, Ints
 from nvmesim.calibrate.infer.emulator import Emulator, Region
 from nvmesim.calibrate.infer.likelihood import Levels, Likelihood, error_beside, likelihood_of
-from nvmesim.calibrate.infer.optimum import SEED, Solution, optimum
+from nvmesim.calibrate.infer.optimum import SEED, Solution, is_stopping, optimum
 from nvmesim.calibrate.infer.problem import Problem
-from nvmesim.calibrate.stopping import is_stopping
 from nvmesim.errors import FitError
 
 DRAWS = 256

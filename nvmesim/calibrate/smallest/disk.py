@@ -16,7 +16,7 @@ from nvmesim.array_types import Floats
 from nvmesim.calibrate.bench import BenchHost
 from nvmesim.calibrate.drive.explanations import Explanation
 from nvmesim.calibrate.drive.profiled import sources
-from nvmesim.calibrate.joint import with_draws
+from nvmesim.calibrate.evidence import with_draws
 from nvmesim.calibrate.points import Point
 from nvmesim.catalog.load import get
 from nvmesim.catalog.profile import DriveProfile, Quantity

@@ -20,11 +20,10 @@ from nvmesim.calibrate.drive.profiled import sources
 from nvmesim.calibrate.drive.read_side import Progress, host_ps, scattered
 from nvmesim.calibrate.drive.streams import fit_stream
 from nvmesim.calibrate.drive.write_side import with_writes
-from nvmesim.calibrate.evidence import drawn
+from nvmesim.calibrate.evidence import drawn, with_draws
 from nvmesim.calibrate.infer.figures import problem_of
 from nvmesim.calibrate.infer.optimum import optimum
 from nvmesim.calibrate.infer.problem import Parameter, logarithms
-from nvmesim.calibrate.joint import with_draws
 from nvmesim.calibrate.points import LONE_S, Point
 from nvmesim.calibrate.smallest.line import GAIN, Line, evidence, line_of, parts_of
 from nvmesim.catalog.links import parse_link

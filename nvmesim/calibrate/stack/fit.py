@@ -25,15 +25,13 @@ from nvmesim.array_types import Floats
 from nvmesim.calibrate.bench import BenchHost, measure
 from nvmesim.calibrate.drive.fit import FINAL_REQUESTS, fit_drive
 from nvmesim.calibrate.drive.read_side import Progress
-from nvmesim.calibrate.evidence import Judged, StackFit
-from nvmesim.calibrate.infer.optimum import optimum
+from nvmesim.calibrate.evidence import Judged, StackFit, joint_of, with_draws
+from nvmesim.calibrate.infer.optimum import is_stopping, optimum
 from nvmesim.calibrate.infer.posterior import infer
 from nvmesim.calibrate.infer.problem import ERRORS
-from nvmesim.calibrate.joint import joint_of, with_draws
 from nvmesim.calibrate.points import Point, hold_out, points_of
 from nvmesim.calibrate.stack.scaled import scaled_costs
 from nvmesim.calibrate.stack.task import SUBMIT_SHARE, Bench, Costs, costs_of, with_full_threads
-from nvmesim.calibrate.stopping import is_stopping
 from nvmesim.capture.capture import Captures
 from nvmesim.catalog.links import parse_link
 from nvmesim.catalog.load import get

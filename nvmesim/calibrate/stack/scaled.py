@@ -16,7 +16,7 @@ import numpy as np
 from nvmesim.array_types import Floats
 from nvmesim.calibrate.bench import BenchHost, measure
 from nvmesim.calibrate.drive.laws import WAITED
-from nvmesim.calibrate.joint import joint_of, with_draws
+from nvmesim.calibrate.evidence import joint_of, with_draws
 from nvmesim.calibrate.points import LONE_S, Point
 from nvmesim.catalog.load import get, with_level
 from nvmesim.catalog.profile import DriveProfile, Quantity, StackProfile

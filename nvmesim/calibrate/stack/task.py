@@ -233,6 +233,3 @@ def _kind(p: Point) -> tuple[object, ...]:
         p.read_fraction, p.random, p.block_size, p.iodepth, p.targets, p.own_targets, p.sync,
         p.raid, p.polled,
     )  # fmt: skip
-
-
-__all__ = ["with_full_threads"]

@@ -16,18 +16,16 @@ import numpy as np
 from nvmesim.array_types import Floats
 from nvmesim.calibrate.arrivals import Arrivals, Replayer, acknowledged_s
 from nvmesim.calibrate.bench import BenchHost, free_host
-from nvmesim.calibrate.drive.bank import OPEN
 from nvmesim.calibrate.drive.batch_service import as_a_read
 from nvmesim.calibrate.drive.gate import missed_means
+from nvmesim.calibrate.drive.laws import OPEN
 from nvmesim.calibrate.drive.read_side import CLEAN, blank_reads
 from nvmesim.calibrate.drive.write_side import blank_writes
-from nvmesim.calibrate.evidence import intervals
-from nvmesim.calibrate.infer.optimum import Solution, solve
+from nvmesim.calibrate.evidence import intervals, joint_of, with_draws, with_span
+from nvmesim.calibrate.infer.optimum import Solution, is_stopping, solve
 from nvmesim.calibrate.infer.posterior import Inferred, infer
 from nvmesim.calibrate.infer.problem import Problem
-from nvmesim.calibrate.joint import joint_of, with_draws, with_span
 from nvmesim.calibrate.notes import named
-from nvmesim.calibrate.stopping import is_stopping
 from nvmesim.calibrate.trace.start import (
     LONE_DIES,
     MOST_COMMANDS,

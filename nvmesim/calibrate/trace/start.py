@@ -11,8 +11,8 @@ import numpy.typing as npt
 
 from nvmesim.calibrate.arrivals import Arrivals
 from nvmesim.calibrate.drive.read_side import CHANNEL_PS, CHANNEL_SHARE
+from nvmesim.calibrate.evidence import with_span
 from nvmesim.calibrate.infer.problem import Parameter
-from nvmesim.calibrate.joint import with_span
 from nvmesim.catalog.profile import DriveProfile, Pauses, Quantity, Rounds
 
 UNIT = 4096

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from nvmesim.array_types import Bools, Floats
 from nvmesim.calibrate.arrivals import Arrivals, Replayer
 from nvmesim.calibrate.bench import BenchHost
-from nvmesim.calibrate.drive.bank import CV_STEP
+from nvmesim.calibrate.drive.laws import CV_STEP
 from nvmesim.calibrate.infer.problem import Coordinate, Parameter, Problem
 from nvmesim.calibrate.trace.start import Structure, built
 from nvmesim.catalog.profile import DriveProfile
