@@ -9,7 +9,7 @@ on.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -55,33 +55,36 @@ def with_caveats(measurement: Measurement, *, is_polled: bool = False) -> Measur
     return _warned(measurement, found)
 
 
-def _load_caveats(measurement: Measurement, is_polled: bool) -> Iterator[str]:
+def _load_caveats(measurement: Measurement, is_polled: bool) -> Iterator[Warning]:
     c, cpu = measurement.conditions, measurement.cpu
     if c.engine in NO_DRIVE:
-        yield f"ioengine={c.engine} does no I/O: nothing of a drive was measured"
+        text = f"ioengine={c.engine} does no I/O: nothing of a drive was measured"
+        yield Warning("no-drive", text)
     elif c.direct is False and c.engine not in NO_CACHE:
-        yield "direct=0: the page cache was measured with the drive; capture with direct=1"
+        text = "direct=0: the page cache was measured with the drive; capture with direct=1"
+        yield Warning("page-cache", text)
     if c.rate_iops is not None:
-        yield (
-            f"rate limited to {c.rate_iops:g} requests/s: throughput is the limit, not the drive's"
-        )
+        what = "throughput is the limit, not the drive's"
+        text = f"rate limited to {c.rate_iops:g} requests/s: {what}"
+        yield Warning("rate-limited", text)
     if c.duration_s is not None and c.duration_s < SHORT_S:
-        yield f"short run: {c.duration_s:.3g} s, {SHORT_S:g} s or more are wanted"
+        text = f"short run: {c.duration_s:.3g} s, {SHORT_S:g} s or more are wanted"
+        yield Warning("short-run", text)
     if is_polled:
-        yield (
-            "polled: a job takes a whole CPU at any load, so its CPU time is not a cost per request"
-        )
+        text = "a job takes a whole CPU at any load, so its CPU time is not a cost per request"
+        yield Warning("polled", f"polled: {text}")
     elif cpu and cpu.per_job_pct is not None and cpu.per_job_pct >= CPU_BOUND_PCT:
-        yield (
+        text = (
             f"CPU-bound: a job was {cpu.per_job_pct:.0f} % busy on its CPU, so the drive was not "
             "measured; capture with more jobs"
         )
+        yield Warning("cpu-bound", text)
 
 
-def _sample_caveats(measurement: Measurement) -> Iterator[str]:
+def _sample_caveats(measurement: Measurement) -> Iterator[Warning]:
     for op, result in measurement.ops.items():
         if 0 < result.count < MIN_SAMPLES:
-            yield f"only {result.count} {op}s: too few to calibrate on"
+            yield Warning("few-requests", f"only {result.count} {op}s: too few to calibrate on")
             continue
         thin = ((kind, _thin_percentiles(getattr(result, kind))) for kind in ("clat", "lat"))
         yield from [Warning(THIN, f"{op} {kind}: {text}") for kind, text in thin if text][:1]
@@ -114,7 +117,7 @@ def plausible(source: Source, capture: Capture) -> Capture:
             problems.append(f"{measurement.label}: {problem}")
             continue
         checked, notes = _sizes_checked(checked)
-        notes += [problem] if problem else []
+        notes += [Warning("in-flight", problem)] if problem else []
         if capture.requests is None and not problem:
             checked, more = _depth_checked(checked)
             notes += more
@@ -127,7 +130,7 @@ def plausible(source: Source, capture: Capture) -> Capture:
     return replace(capture, measurements=tuple(kept), warnings=warnings)
 
 
-def _warned(measurement: Measurement, notes: list[str]) -> Measurement:
+def _warned(measurement: Measurement, notes: Sequence[Warning]) -> Measurement:
     if not notes:
         return measurement
     return replace(measurement, warnings=tuple(dict.fromkeys((*measurement.warnings, *notes))))
@@ -139,7 +142,7 @@ def _without_bad_latencies(measurement: Measurement) -> Measurement:
     longest = MAX_LATENCY_S
     if run_s is not None:
         longest = min(longest, (1 + ABOVE_MAX) * (run_s + (conditions.ramp_s or 0.0)) + DRAIN_S)
-    notes: list[str] = []
+    notes: list[Warning] = []
     ops: dict[Op, OpResult] = {
         op: _sound(op, result, longest, run_s, notes) for op, result in measurement.ops.items()
     }
@@ -150,7 +153,7 @@ def _without_bad_latencies(measurement: Measurement) -> Measurement:
 
 
 def _sound(
-    op: str, result: OpResult, longest: float, run_s: float | None, notes: list[str]
+    op: str, result: OpResult, longest: float, run_s: float | None, notes: list[Warning]
 ) -> OpResult:
     """Return *result* without the latencies that cannot be; they are said."""
     bad: dict[str, Any] = {}
@@ -159,7 +162,7 @@ def _sound(
         problem = latency and (_too_long(latency, longest, run_s) or _out_of_order(latency))
         if problem:
             bad[kind] = None
-            notes.append(f"{op} {kind}: {problem}; left out")
+            notes.append(Warning("impossible-latency", f"{op} {kind}: {problem}; left out"))
     return replace(result, **bad) if bad else result
 
 
@@ -213,7 +216,7 @@ def _too_many_in_flight(measurement: Measurement) -> str:
     )
 
 
-def _sizes_checked(measurement: Measurement) -> tuple[Measurement, list[str]]:
+def _sizes_checked(measurement: Measurement) -> tuple[Measurement, list[Warning]]:
     """Hold the sizes that were asked for against bytes over requests; sizes that fail go."""
     size = measurement.conditions.block_size
     results = [r for r in measurement.ops.values() if r.iops and r.bytes_per_s]
@@ -224,13 +227,15 @@ def _sizes_checked(measurement: Measurement) -> tuple[Measurement, list[str]]:
     found = sum(r.bytes_per_s for r in results)
     if abs(expected - found) <= BANDWIDTH * max(expected, found):
         return measurement, []
-    return replace(measurement, conditions=replace(measurement.conditions, block_size=None)), [
+    text = (
         f"IOPS times the size asked for make {expected:,.5g} B/s, its bandwidth is {found:,.5g} "
         "B/s: what size the requests had is unknown"
-    ]
+    )
+    conditions = replace(measurement.conditions, block_size=None)
+    return replace(measurement, conditions=conditions), [Warning("size-unknown", text)]
 
 
-def _depth_checked(measurement: Measurement) -> tuple[Measurement, list[str]]:
+def _depth_checked(measurement: Measurement) -> tuple[Measurement, list[Warning]]:
     """Hold the depth, asked or counted, against Little's law; a counted one that fails goes."""
     conditions, found = measurement.conditions, in_flight(measurement)
     asked, counted = conditions.outstanding, conditions.depth_mean
@@ -238,13 +243,16 @@ def _depth_checked(measurement: Measurement) -> tuple[Measurement, list[str]]:
         return measurement, []
     is_kept_full = (conditions.rate_iops, conditions.offered_iops, conditions.sync) == (None,) * 3
     if asked is not None and is_kept_full and found < (1 - LITTLE) * asked:
-        return measurement, [
+        text = (
             f"IOPS times mean latency make {found:.3g} requests in flight, jobs times depth are "
             f"{asked}: the load was not as deep as asked"
-        ]
+        )
+        return measurement, [Warning("shallow", text)]
     if counted is not None and abs(counted - found) > LITTLE * max(counted, found, 1.0):
-        return replace(measurement, conditions=replace(conditions, depth_mean=None)), [
+        text = (
             f"a mean queue of {counted:.3g} is counted, IOPS times mean latency make {found:.3g}: "
             "the queue is left out"
-        ]
+        )
+        conditions = replace(conditions, depth_mean=None)
+        return replace(measurement, conditions=conditions), [Warning("queue-unknown", text)]
     return measurement, []

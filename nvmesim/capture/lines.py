@@ -12,12 +12,18 @@ import numpy as np
 import polars as pl
 
 from nvmesim.capture.text import Source
+from nvmesim.warning import Warning
 
 CHUNK: Final = 4 << 20
 """Bytes read at a time: some 60,000 events; more is slower, for it leaves the cache."""
 NEWLINE: Final = 10
 
 LONGEST_LINE: Final = 64 << 20
+
+
+OTHER_COMMANDS: Final = "other-commands"
+STEPS_BACK: Final = "clock-steps-back"
+"""Codes of warnings."""
 
 
 @dataclass
@@ -27,10 +33,10 @@ class Notes:
     skipped: int = 0
     warnings: list[str] = field(default_factory=list)
 
-    def say(self, count: int, text: str) -> None:
+    def say(self, count: int, code: str, text: str) -> None:
         """Add a warning that starts with *count*, if there is anything to count."""
         if count:
-            self.warnings.append(f"{count} {text}")
+            self.warnings.append(Warning(code, f"{count} {text}"))
 
 
 def chunks(source: Source, size: int = CHUNK) -> Iterator[np.ndarray]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterable
 from pathlib import Path
 
 import polars as pl
@@ -16,6 +17,7 @@ from nvmesim.capture.as_json import describe_capture
 from nvmesim.capture.capture import REQUEST_SCHEMA, Capture, Latency, Measurement
 from nvmesim.capture.registry import read_capture
 from nvmesim.errors import CaptureError
+from nvmesim.warning import has
 
 
 def check_latency(latency: Latency) -> None:
@@ -96,3 +98,8 @@ def refused(text: str, tmp_path: Path, name: str = "capture.txt") -> str:
 def table(capture: Capture) -> pl.DataFrame:
     """The requests of *capture*."""
     return capture.requests.collect()
+
+
+def counted(warnings: Iterable[str], code: str) -> int:
+    """Number that the warning with *code* begins with; 0 if there is none."""
+    return next((int(w.split()[0]) for w in warnings if has([w], code)), 0)

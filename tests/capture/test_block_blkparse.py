@@ -18,7 +18,7 @@ from nvmesim.capture.registry import read_capture
 from nvmesim.capture.requests import table as request_table
 from nvmesim.capture.text import Source
 from nvmesim.errors import CaptureError
-from tests.capture.contract import table, written
+from tests.capture.contract import counted, table, written
 
 DATA = Path(__file__).parent / "data"
 LINE = "259,1    1  {seq:7}     {time:.9f}   372  {action}  {rwbs} {sector} + {n} [{end}]\n"
@@ -129,7 +129,7 @@ def test_lost_events_are_said(tmp_path: Path) -> None:
         + "Skips: 2 forward (1,234 -  10.0%)\nSkips: 1 forward (56 - 1%)\n"
     )
     capture = read_capture(written(tmp_path / "t", text))
-    assert any(w.startswith("1290 events lost") for w in capture.warnings)
+    assert counted(capture.warnings, "events-lost") == 1290
 
 
 def test_a_trace_of_issues_alone_is_refused(tmp_path: Path) -> None:

@@ -66,6 +66,9 @@ _RWBS_CELL = re.compile(rb"[FRWDNASMPVE]{1,8}$")
 _INTEGER = re.compile(rb"\d+$")
 _DEVICE = re.compile(rb"\s*\d+,\d+\s")
 
+EVENTS_LOST: Final = "events-lost"
+FLUSH_STEPS: Final = "flush-steps"
+"""Codes of warnings."""
 STEPS: Final = "flush steps and commands without sectors (not in the table)"
 Column = tuple[bytes, ...]
 
@@ -167,7 +170,8 @@ def _events(source: Source, notes: Notes, layout: Layout, pairer: Pairer) -> Ite
     """Events of blkparse in *layout*, and what is to be said of them."""
     other_lines = OtherLines(_SUMMARY, _SKIPS)
     yield from text_events(source, notes, layout, other_lines, lambda: pairer.command_devices)
-    notes.say(other_lines.lost, "events lost by blktrace (Skips): counts and depths are too low")
+    text = "events lost by blktrace (Skips): counts and depths are too low"
+    notes.say(other_lines.lost, EVENTS_LOST, text)
     if layout.roles[kernel.OP] < 0:
         notes.warnings.append("no RWBS column: reads and writes are not told apart; print %d too")
     if layout.roles[kernel.MAJOR] < 0:
@@ -283,7 +287,7 @@ def text_events(
             yield from done()
             waiting = started
         yield from done()
-    notes.say(steps, STEPS)
+    notes.say(steps, FLUSH_STEPS, STEPS)
 
 
 _BLOCK = re.compile(r"\d\.\d{6,9}: +(block:)?block_rq_(issue|complete): +\d+,\d+ ")
@@ -321,7 +325,7 @@ def block_blocks(source: Source, notes: Notes) -> Iterator[Block]:
     other_lines = OtherLines(_QUIET, _LOST)
     events = text_events(source, notes, TRACE, other_lines)
     yield from paired_blocks(from_zero(events), notes)
-    notes.say(other_lines.lost, LOST)
+    notes.say(other_lines.lost, EVENTS_LOST, LOST)
 
 
 def csv_blocks(source: Source, notes: Notes) -> Iterator[Block]:
@@ -361,8 +365,8 @@ def _csv_events(source: Source, notes: Notes) -> Iterator[Events]:
         codes = np.stack([c["ev"], operation]).astype(np.uint8)
         if ranged.any():
             yield Events(np.ascontiguousarray(rows[ranged]), np.ascontiguousarray(codes[:, ranged]))
-    notes.say(steps, STEPS)
-    notes.say(other_lines.lost, LOST)
+    notes.say(steps, FLUSH_STEPS, STEPS)
+    notes.say(other_lines.lost, EVENTS_LOST, LOST)
 
 
 REPORTS: Final = {"tracepoints": SimpleNamespace(sniff=_sniff_tracepoints, read=_read_tracepoints)}

@@ -15,7 +15,7 @@ import numpy as np
 from nvmesim.capture.capture import Capture
 from nvmesim.capture.lines import Notes
 from nvmesim.capture.readers import blkparse_kernel as text_kernel
-from nvmesim.capture.readers.blkparse import STEPS, from_zero, paired_blocks
+from nvmesim.capture.readers.blkparse import FLUSH_STEPS, STEPS, from_zero, paired_blocks
 from nvmesim.capture.requests import FLUSH, OTHER, READ, WRITE
 from nvmesim.capture.requests.kernel_cache import compiled
 from nvmesim.capture.requests.pairing import Events
@@ -179,7 +179,7 @@ def _events(source: Source, notes: Notes) -> Iterator[Events]:
     notes.skipped += int(counters[text_kernel.SKIPPED])
     if carried:
         notes.skipped += 1
-    notes.say(int(counters[text_kernel.BOOKKEEPING]), STEPS)
+    notes.say(int(counters[text_kernel.BOOKKEEPING]), FLUSH_STEPS, STEPS)
 
 
 def _merged(files: list[Iterator[Events]]) -> Iterator[Events]:

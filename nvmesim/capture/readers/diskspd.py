@@ -45,6 +45,7 @@ from nvmesim.capture.readers.report import (
     whole,
 )
 from nvmesim.capture.text import Head, Source, shown
+from nvmesim.warning import Warning
 
 SHORTEST_S: Final = 0.001
 """Test times are printed in hundredths; a shorter one makes rates without end."""
@@ -166,16 +167,16 @@ def measurements(span: TimeSpan, version: str | None) -> list[Measurement]:
 
 
 def _warnings(span: TimeSpan, version: str | None) -> list[str]:
-    notes = []
+    notes: list[str] = []
     numbers = tuple(int(part) for part in re.findall(r"\d{1,6}", version or "")[:3])
     is_timed = any(mean is not None for mean, _ in span.means.values()) or span.percentiles
     is_deep = any(t.outstanding and t.outstanding > 1 for t in span.targets)
     if is_timed and is_deep and numbers and numbers < EXACT_ASYNC:
-        notes.append("DiskSpd before 2.2 inflates latency at more than one outstanding request")
+        text = "DiskSpd before 2.2 inflates latency at more than one outstanding request"
+        notes.append(Warning("inflated-latency", text))
     if span.busiest_pct is not None and span.busiest_pct >= BUSY_PCT:
-        notes.append(
-            f"a logical CPU was {span.busiest_pct:.0f} % busy: the CPU may be what was measured"
-        )
+        text = f"a logical CPU was {span.busiest_pct:.0f} % busy: the CPU may be what was measured"
+        notes.append(Warning("cpu-bound", text))
     return notes
 
 
@@ -263,7 +264,8 @@ def checked_table(table: dict[float, float], warnings: list[str], what: str) -> 
     values = [table[p] for p in sorted(table)]
     if all(0 <= v <= LONGEST_MS for v in values) and values == sorted(values):
         return table
-    warnings.append(f"{what}: percentiles that do not ascend (left out): the file is damaged")
+    text = f"{what}: percentiles that do not ascend (left out): the file is damaged"
+    warnings.append(Warning("impossible-latency", text))
     return {}
 
 
@@ -432,7 +434,8 @@ def _read_target(element: ET.Element, span: TimeSpan) -> None:
         count = whole(_text(element, f"{name}Count"))
         n_bytes = whole(_text(element, f"{name}Bytes"))
         if count is None or n_bytes is None:
-            span.warnings.append(f"{shown(path)}: a thread without its {name}Count (left out)")
+            text = f"{shown(path)}: a thread without its {name}Count (left out)"
+            span.warnings.append(Warning("thread-cut", text))
             continue
         mean = number(_text(element, f"Average{name}LatencyMilliseconds"))
         stddev = number(_text(element, f"{name}LatencyStdev"))

@@ -23,6 +23,7 @@ from nvmesim.capture.readers.report import number, results, whole
 from nvmesim.capture.text import Head, Source, shown
 from nvmesim.errors import CaptureError, ScenarioError
 from nvmesim.scenario.loads.diskspd import parse, size_bytes
+from nvmesim.warning import Warning
 
 FORMAT: Final = "diskspd-text"
 LARGEST: Final = 64 << 20
@@ -150,7 +151,8 @@ def _finish(run: _Run, total: dict[Op, DiskspdCounts], cpus: int | None) -> None
         span.threads = sum(threads)
     rows = {op: sum(c[op].count for c in span.counts.values() if op in c) for op in total}
     if rows != {op: counts.count for op, counts in total.items()}:
-        span.warnings.append("thread rows were cut out of the tables: totals only")
+        text = "thread rows were cut out of the tables: totals only"
+        span.warnings.append(Warning("thread-cut", text))
         span.counts = {}
 
 

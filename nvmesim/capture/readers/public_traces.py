@@ -20,7 +20,7 @@ from typing import Final
 import numpy as np
 
 from nvmesim.capture.capture import Capture
-from nvmesim.capture.lines import Notes
+from nvmesim.capture.lines import OTHER_COMMANDS, Notes
 from nvmesim.capture.readers.table_rows import (
     INTEGER,
     LETTER,
@@ -187,7 +187,7 @@ def _batches(source: Source, layout: TraceLayout, notes: Notes) -> Iterator[Bloc
             start = int(columns["time"][0])
         shown = [layout.device + _JOINT.sub(".", name) for name in names.known]
         yield Block(_rows(columns, layout, start), shown)
-    notes.say(unanswered, "requests without a response (left out)")
+    notes.say(unanswered, "unanswered", "requests without a response (left out)")
 
 
 def _rows(columns: Columns, layout: TraceLayout, start: int) -> np.ndarray:
@@ -285,7 +285,7 @@ def _snoop_batches(source: Source, notes: Notes) -> Iterator[Block]:
             complete - took, complete, offset, columns["BYTES"], columns["DISK"], is_write
         )
         yield Block(rows, names.known)
-    notes.say(others, "flushes, discards or other commands (not in the table)")
+    notes.say(others, OTHER_COMMANDS, "flushes, discards or other commands (not in the table)")
 
 
 REPORTS: Final = {"biosnoop": SimpleNamespace(sniff=_sniff_snoop, read=_read_snoop)}

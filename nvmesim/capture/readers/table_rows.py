@@ -111,7 +111,9 @@ def table_batches(
         notes.skipped += int(is_cut) + batch.more_odd
         notes.skipped += sum(not is_expected(line) for line in batch.odd)
         yield batch
-    notes.say(reader.overflow, "rows of devices beyond the room for names (left out)")
+    notes.say(
+        reader.overflow, "too-many-names", "rows of devices beyond the room for names (left out)"
+    )
 
 
 class _Reader:

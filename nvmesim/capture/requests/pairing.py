@@ -14,7 +14,7 @@ from typing import Final
 
 import numpy as np
 
-from nvmesim.capture.lines import Notes
+from nvmesim.capture.lines import OTHER_COMMANDS, STEPS_BACK, Notes
 from nvmesim.capture.requests import pairing_kernel as kernel
 from nvmesim.errors import CaptureError
 
@@ -97,20 +97,23 @@ class Pairer:
         """Say in *notes* what did not match, once every event was fed."""
         c = self._counters
         notes.skipped += self._spikes
-        notes.say(int(c[kernel.UNMATCHED]), "completions with no issue (left out)")
         left = int(c[kernel.LOST] + c[kernel.IN_FLIGHT])
-        notes.say(left, "issues with no completion (left out; depths after them may be too high)")
-        notes.say(int(c[kernel.DUPLICATES]), "duplicate events (left out)")
-        notes.say(int(c[kernel.REQUEUES]), "requeued commands (timed from their last issue)")
-        notes.say(int(c[kernel.OTHERS]), "flushes, discards or other commands (not in the table)")
-        notes.say(self._spikes, "events at an impossible time (left out)")
-        notes.say(self._disordered, "events out of order (sorted by time)")
-        notes.say(self._foreign, f"events of devices beyond the first {MAX_DEVICES} (left out)")
-        notes.say(
-            self._steps,
-            "steps back of the clock, or several traces in one file "
-            "(time goes on from there; nothing is paired across)",
-        )
+        for count, code, text in (
+            (c[kernel.UNMATCHED], "no-issue", "completions with no issue (left out)"),
+            (left, "no-completion",
+             "issues with no completion (left out; depths after them may be too high)"),
+            (c[kernel.DUPLICATES], "duplicates", "duplicate events (left out)"),
+            (c[kernel.REQUEUES], "requeued", "requeued commands (timed from their last issue)"),
+            (c[kernel.OTHERS], OTHER_COMMANDS,
+             "flushes, discards or other commands (not in the table)"),
+            (self._spikes, "impossible-times", "events at an impossible time (left out)"),
+            (self._disordered, "disorder", "events out of order (sorted by time)"),
+            (self._foreign, "too-many-devices",
+             f"events of devices beyond the first {MAX_DEVICES} (left out)"),
+            (self._steps, STEPS_BACK, "steps back of the clock, or several traces in one file "
+             "(time goes on from there; nothing is paired across)"),
+        ):  # fmt: skip
+            notes.say(int(count), code, text)
 
     def _clear(self) -> None:
         """Forget what is in flight; it counts as lost. The devices' kinds are kept."""

@@ -16,7 +16,7 @@ import numpy as np
 import polars as pl
 
 from nvmesim.capture.capture import OPS, REQUEST_SCHEMA, Capture, lazy_table
-from nvmesim.capture.lines import Notes
+from nvmesim.capture.lines import STEPS_BACK, Notes
 from nvmesim.capture.requests import UNKNOWN_TIME
 from nvmesim.capture.requests import pairing_kernel as kernel
 from nvmesim.capture.requests.tally import Tally
@@ -173,7 +173,8 @@ def timed_rows(batches: Iterator[Block], notes: Notes, *, has_latency: bool) -> 
         if not (rows[kernel.OUT_COMPLETE] == UNKNOWN_TIME).any():
             _fill_depth(rows, flying)
         yield Block(rows, batch.names)
-    notes.say(back, "places where the time steps back by more than a second (depths unreliable)")
+    text = "places where the time steps back by more than a second (depths unreliable)"
+    notes.say(back, STEPS_BACK, text)
 
 
 def steps_back(issue: np.ndarray, complete: np.ndarray) -> int:

@@ -23,6 +23,7 @@ from nvmesim.capture.requests.pairing_kernel import (
     OUT_OFFSET,
     OUT_OP,
 )
+from nvmesim.warning import Warning
 
 BITS: Final = 7
 """2**7 bins an octave: a bin's middle is within 1/2**8 = 0.4 % of every sample in it."""
@@ -172,7 +173,7 @@ class Tally:
         if not sums[TIMED].any():
             warnings.append("no latencies in this format: arrivals only")
         warnings += [
-            f"{n} {op}{'' if n == 1 else 's'}: too few for a rate"
+            Warning("few-requests", f"{n} {op}{'' if n == 1 else 's'}: too few for a rate")
             for op, n in zip(OPS, counts, strict=False)
             if 0 < n < FEWEST
         ]

@@ -49,6 +49,7 @@ _PHASES: Final = Warning(
     "reads ran after the writes and not between them (verify): each is measured by itself",
 )
 _SHAPERS: Final = {
+    # option: what it does to the load; its name is the warning's code
     "thinktime": "thinktime: the jobs paused, fewer requests were outstanding than iodepth says",
     "latency_target": "latency_target: fio searched a depth, the run mixes several",
     "startdelay": "startdelay: not all jobs ran all the time",
@@ -223,14 +224,15 @@ def measure_groups(
         if not problem:
             good.append(members)
         elif any(job.results for job in ran):
-            warnings.append(f"left out: {problem}; the jobs beside it lost its load")
+            text = f"left out: {problem}; the jobs beside it lost its load"
+            warnings.append(Warning("job-failed", text))
             good.append(ran)
         else:
             failed.append(problem)
     if not good:
         reason = f" ({message})" if message else ""
         raise source.error(failed[0] + reason, "mend the cause and repeat the capture")
-    warnings += [f"left out: {problem}" for problem in failed]
+    warnings += [Warning("job-failed", f"left out: {problem}") for problem in failed]
     hosts = {job.host for members in good for job in members}
     if len(hosts) > 1:
         warnings.append(f"{len(hosts)} clients ran together, a measurement each")
@@ -238,10 +240,11 @@ def measure_groups(
     measurements = [m for members in good for m in _measure_phases(members, util)]
     results = ([*m.ops.values(), *([m.mixed] if m.mixed else [])] for m in measurements)
     if any(all(op.clat is None and op.lat is None for op in ops) for ops in results):
-        warnings.append(
+        text = (
             "no latencies (gtod_reduce or disable_lat and disable_clat): throughput only; a drive "
             "is calibrated better without these options"
         )
+        warnings.append(Warning("no-latencies", text))
     return measurements
 
 
@@ -445,18 +448,20 @@ def _cpu(jobs: list[FioJob], *, is_polled: bool) -> CpuUse | None:
 def _notes(jobs: list[FioJob], active: list[FioJob], ops: Mapping[Op, OpResult]) -> list[str]:
     notes = [note for job in jobs for note in job.notes]
     if any(job.mixed for job in active):
-        notes.append(
+        text = (
             "reads and writes are reported as one (unified_rw_reporting=mixed): neither can be "
             "calibrated on"
         )
+        notes.append(Warning("mixed-report", text))
     for job in active:
         asked, alone = job.options.whole("iodepth"), job.share_alone
         is_deep = asked not in (None, 1) and not job.options.synchronous
         if alone is not None and is_deep and job.true_depth == 1:
-            notes.append(
+            text = (
                 f"iodepth={asked} was asked, but {100 * alone:.4g} % of the requests were issued "
                 "with no other in flight: taken as depth 1"
             )
+            notes.append(Warning("depth-one", text))
             break
     share, counted = _same(j.options.read_fraction() for j in active), _counted_fraction(active)
     if share is not None and counted is not None and share != _read_fraction(active):
@@ -465,31 +470,35 @@ def _notes(jobs: list[FioJob], active: list[FioJob], ops: Mapping[Op, OpResult])
         )
     idle = [job.name for job in jobs if not job.results and not job.notes]
     if idle:
-        notes.append(f"{len(idle)} jobs did no request: {shown(', '.join(idle), 40)}")
+        text = f"{len(idle)} jobs did no request: {shown(', '.join(idle), 40)}"
+        notes.append(Warning("idle-jobs", text))
     if len(active) > 1:
         notes += _merge_notes(active, ops)
     given = {key for job in active for key in job.options.given}
-    notes += [what for key, what in _SHAPERS.items() if key in given]
+    notes += [Warning(key, what) for key, what in _SHAPERS.items() if key in given]
     if any(job.options.given.get("rate") for job in active) and _rate(active) is None:
-        notes.append("some of the jobs were rate limited")
+        notes.append(Warning("rate-limited", "some of the jobs were rate limited"))
     return notes
 
 
 def _merge_notes(jobs: list[FioJob], ops: Mapping[Op, OpResult]) -> list[str]:
-    notes = []
+    notes: list[str] = []
     had = any(r.clat and r.clat.percentiles_s for job in jobs for r in job.ops.values())
     has = all(result.clat and result.clat.percentiles_s for result in ops.values())
     if had and not has:
-        notes.append(
+        text = (
             f"percentiles of {len(jobs)} separate jobs cannot be merged and are left out; capture "
             "with group_reporting or --output-format=json+"
         )
+        notes.append(Warning("separate-percentiles", text))
     times = [job.runtime_s for job in jobs]
     if min(times) < (1 - RUNTIME_SPREAD) * max(times):
-        notes.append(
+        text = (
             f"jobs ran together but for {min(times):g} to {max(times):g} s: the load was not "
             "the same throughout"
         )
+        notes.append(Warning("unequal-times", text))
     if len({job.true_depth for job in jobs}) > 1:
-        notes.append("jobs of different iodepth ran together: the depth of the drive is unclear")
+        text = "jobs of different iodepth ran together: the depth of the drive is unclear"
+        notes.append(Warning("unequal-depths", text))
     return notes

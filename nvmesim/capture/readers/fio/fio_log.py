@@ -43,6 +43,7 @@ from nvmesim.capture.readers.fio.log_rows import (
 )
 from nvmesim.capture.text import Head, Source
 from nvmesim.errors import CaptureError
+from nvmesim.warning import Warning
 
 KEEP_ROWS: Final = 2_000_000
 """Rows kept in memory (60 bytes each); a longer log is read again when its requests are used."""
@@ -367,23 +368,29 @@ def _warnings(
     stats: LogStats, notes: Notes, layout: LogLayout, name: LogName, run: FioRun | None,
     n_files: int,
 ) -> list[str]:  # fmt: skip
-    found = list(layout.guesses)
+    found = [Warning("units-guessed", guess) for guess in layout.guesses]
     if notes.skipped:
-        found.append(f"{notes.skipped} rows skipped: damaged, cut off, zero or trims")
+        text = f"{notes.skipped} rows skipped: damaged, cut off, zero or trims"
+        found.append(Warning("rows-skipped", text))
     if not name.kind:
-        found.append(f"the file's name does not say what was logged: taken as {stats.kind}")
+        text = f"the file's name does not say what was logged: taken as {stats.kind}"
+        found.append(Warning("kind-guessed", text))
     if run is None:
-        found.append("no JSON of its run beside it: engine, depth and drive are unknown")
+        text = "no JSON of its run beside it: engine, depth and drive are unknown"
+        found.append(Warning("run-unknown", text))
     elif name.job is not None and n_files < len(run.numbers):
-        found.append(
+        text = (
             f"{n_files} of {len(run.numbers)} jobs that ran together: the others loaded the drive, "
             "too; give the logs of all of them"
         )
+        found.append(Warning("logs-missing", text))
     if layout.is_averaged:
-        found.append("averaged log (log_avg_msec): no counts and no percentiles, only drift shows")
+        text = "averaged log (log_avg_msec): no counts and no percentiles, only drift shows"
+        found.append(Warning("averaged-log", text))
     elif stats.is_latency and "issue_ns" not in layout.columns:
-        found.append(
+        text = (
             "times are completions to 1 ms: the depth at issue is unknown (log_issue_time of fio "
             "3.38 gives it)"
         )
+        found.append(Warning("depth-unknown", text))
     return [*found, *stats.caveats()]

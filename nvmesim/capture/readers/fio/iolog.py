@@ -22,7 +22,7 @@ from nvmesim.capture.capture import (
     OpResult,
     lazy_table,
 )
-from nvmesim.capture.lines import Notes, line_frames
+from nvmesim.capture.lines import OTHER_COMMANDS, STEPS_BACK, Notes, line_frames
 from nvmesim.capture.text import Head, Source
 
 _HEADER: Final = re.compile(r"\s*fio version ([23]) iolog\s*")
@@ -132,8 +132,8 @@ def _frames(source: Source, version: int, notes: Notes) -> Iterator[pl.DataFrame
             (pl.col(name) if name in good.columns else pl.lit(None)).cast(dtype).alias(name)
             for name, dtype in REQUEST_SCHEMA.items()
         )
-    notes.say(back, "places where the time steps back by more than a second")
-    notes.say(others, "trims and flushes are left out")
+    notes.say(back, STEPS_BACK, "places where the time steps back by more than a second")
+    notes.say(others, OTHER_COMMANDS, "trims and flushes are left out")
 
 
 def _measurement(sums: pl.DataFrame, rows: int) -> Measurement:

@@ -24,7 +24,7 @@ from nvmesim.capture.histogram import (
     fio_bin_value,
     percentiles_of_bins,
 )
-from nvmesim.capture.lines import Notes
+from nvmesim.capture.lines import STEPS_BACK, Notes
 from nvmesim.capture.readers.table_rows import (
     INTEGER,
     ColumnNames,
@@ -302,16 +302,17 @@ class LogStats:
             bin_count=counts,
         )
 
-    def caveats(self) -> list[str]:
+    def caveats(self) -> list[Warning]:
         """Say what the values over time show: drift, and steps back."""
         if self._steps_back:
             times = self._steps_back
-            return [f"its times step back {times} times: it holds several jobs or runs"]
+            text = f"its times step back {times} times: it holds several jobs or runs"
+            return [Warning(STEPS_BACK, text)]
         used = self._last_ns // self._window_ns + 1
         quarter = used // 4
         if self.span_s < MIN_DRIFT_S or quarter < 2:
             return []
-        found: list[str] = []
+        found = []
         for k, op in enumerate(OPS):
             counts, sums = self._windows[k]
             ends = slice(0, quarter), slice(used - quarter, used)
