@@ -62,6 +62,8 @@ def _plain(value: Any) -> Any:
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, list):
         return [_plain(item) for item in value]
+    if isinstance(value, str):  # a warning is its text here
+        return str(value)
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 

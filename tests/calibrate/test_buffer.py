@@ -67,7 +67,8 @@ def test_intervals_cover_and_are_narrow(trials):
 
 
 def test_it_is_said(long_write):
-    largest, (said,) = buffers_of(Captures(files=(long_write,)))
+    largest, texts = buffers_of(Captures(files=(long_write,)))
+    (said,) = texts.values()
     assert "a write buffer of about" in said
     assert "averages of the whole run describe neither state" in said
     quantity = largest.quantity("long.blkparse")

@@ -33,7 +33,7 @@ def reported(folder: Path) -> str:
     points, notes = points_of(captures)
     used = {p.source for p in points}
     said = [*notes, *doubts(captures, used), *mixed_devices(captures), *drifts(captures)]
-    return "\n".join([*said, *buffers_of(captures)[1]])
+    return "\n".join([*said, *buffers_of(captures)[1].values()])
 
 
 # -- averaged percentiles --------------------------------------------------------------------------
@@ -155,7 +155,7 @@ def test_a_write_buffer_that_fills(tmp_path, buffer, warned):
     write_blkparse(tmp_path / "w.blkparse", requests_of(drive, 32, 60_000, read=0.0))
     found, said = buffers_of(read_captures([tmp_path]))
     assert (found is not None) == warned
-    assert any("averages of the whole run describe neither state" in s for s in said) == warned
+    assert list(said) == (["w.blkparse"] if warned else [])
 
 
 def series(folder: Path, kind: str, values: np.ndarray) -> None:

@@ -106,11 +106,11 @@ def fit_drive(
         bursts = bursts_of(captures)
         courses = courses_of(captures)
         buffer, said = buffers_of(captures)
-        stepped = {b.name for b in bursts} | {one.about for one in said}
+        stepped = {b.name for b in bursts} | set(said)
         notes += mixed_devices(captures) + drifts(captures, stepped)
     else:
         points, notes, bursts, courses = list(captures), [], [], ()
-        buffer, said = None, []
+        buffer, said = None, {}
     if captured_on is not None and host is None:
         asked = parse_host(captured_on)
         host, captured_on = asked.host, asked.text
@@ -119,7 +119,7 @@ def fit_drive(
     fitting = _Fitting(points, notes, name, host, captured_on, tell, link)
     fitting.limits = find_limits([p for p in points if not p.held_out], bursts)
     if fitting.limits is None:
-        notes += said
+        notes += said.values()
     fit = replace(fitting.fit(), courses=courses)
     if buffer is None or fitting.limits is not None:
         return fit

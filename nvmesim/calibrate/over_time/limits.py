@@ -25,7 +25,6 @@ from nvmesim.calibrate.points import Point
 from nvmesim.capture.capture import Capture, Captures
 from nvmesim.catalog.profile import Quantity, VolumeLimits
 from nvmesim.units import format_size
-from nvmesim.warning import Warning
 
 WINDOWS = 200
 """Windows that single requests are summed in."""
@@ -120,19 +119,19 @@ def buffer_of(capture: Capture) -> Buffer | None:
     return None if found is None else find_buffer(*found)
 
 
-def buffers_of(captures: Captures) -> tuple[Buffer | None, list[Warning]]:
-    """The largest buffer that filled in *captures*, and what to say of each."""
+def buffers_of(captures: Captures) -> tuple[Buffer | None, dict[str, str]]:
+    """The largest buffer that filled in *captures*, and what to say of each file that has one."""
     found: list[Buffer] = []
-    said = []
+    said: dict[str, str] = {}
     for capture in captures.files:
         buffer = buffer_of(capture)
         if buffer is not None:
             found.append(buffer)
-            text = (
-                f"{capture.file.name}: {buffer.text}; averages of the whole run describe "
-                "neither state, so add a capture of the time after it"
+            name = capture.file.name
+            said[name] = (
+                f"{name}: {buffer.text}; averages of the whole run describe neither state, so add "
+                "a capture of the time after it"
             )
-            said.append(Warning("buffer", text, capture.file.name))
     return max(found, key=lambda b: b.size, default=None), said
 
 
