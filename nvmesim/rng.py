@@ -7,7 +7,7 @@ numbers). Users of one target are alike, so it does not matter whose request is 
 over all targets would be dealt out anew when a change moves one target against another, and so
 would the user's own count when it moves one user against another: both were measured to be worse.
 
-These are the draws in Python's integers; `engine.kernel_draws` has them for the compiled loop.
+These are the draws in Python's integers; `engine.compiled.kernel_draws` has them for the kernel.
 
 Source of the mixing function: SplitMix64, Steele, Lea and Flood, "Fast splittable pseudorandom
 number generators", OOPSLA 2014 (finaliser "variant 13").

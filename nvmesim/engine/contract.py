@@ -17,7 +17,7 @@
    if its token arrived then: it is known when it will, and that no other comes in between.
 6. No event and unfinished requests: DeadlockError.
 
-Tried before (DESIGN 4): a plain priority queue differs on 43-82 % of random fork-join networks,
+Tried before: a plain priority queue differs on 43-82 % of random fork-join networks,
 because forks make exact ties; with this order none of 7,000 differed.
 """
 

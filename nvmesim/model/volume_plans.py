@@ -65,20 +65,12 @@ def volume_geometry(volume: Volume, drives: Sequence[Drive] = ()) -> RaidGeometr
         members=len(volume.members),
         chunk=volume.chunk if level.has_chunks else 0,
         layout=layout,
-        degraded=volume.degraded,
         rebuilding=() if volume.rebuilding is None else (volume.rebuilding,),
-        rebuilt=volume.rebuilt,
-        rmw_level=volume.rmw_level,
         max_sectors=min([AGGREGATION if level.records else MAX_SECTORS, *limits]),
         kernel=volume.engine.merge,
-        read_policy=volume.read_policy,
-        bitmap=volume.bitmap,
-        bitmap_region=volume.bitmap_chunk,
-        journal=volume.journal,
-        stripe_cache=volume.stripe_cache,
         rotational=turning if any(turning) else (),
-        write_mostly=volume.write_mostly,
         member_size=volume.zone_bytes or volume.member_bytes or None,
+        **volume.options(),
     )
 
 

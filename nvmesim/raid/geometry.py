@@ -6,9 +6,9 @@ block layer has merged bios; a *phase* ends when its slowest child ends.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import KW_ONLY, dataclass, fields
 from functools import cached_property
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from nvmesim.errors import FailedArrayError, GeometryError
 from nvmesim.raid.levels import Level, level_of
@@ -29,17 +29,45 @@ RAID5_MAX_REQUEST: Final = 256 * BLOCK
 """Largest bio that raid5/6 takes. Source: md raid5.c, RAID5_MAX_REQ_STRIPES, since kernel 6.0."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class ArrayOptions:
+    """What is said of an array beside its size: of a volume, and of its geometry, alike.
+
+    Defaults are md's. Member numbers are those of the array.
+    """
+
+    degraded: tuple[int, ...] = ()
+    """Members that are missing."""
+    rebuilt: float = 0.0
+    """How far a rebuild is: a share of the member."""
+    rmw_level: int = 1
+    read_policy: Literal["md", "round-robin", "shortest-queue", "first"] = "md"
+    bitmap: Literal["none", "internal", "external"] = "none"
+    bitmap_chunk: int = 64 * KIB * KIB
+    journal: Literal["none", "ppl"] = "none"
+    stripe_cache: int = 256
+    """md's ``stripe_cache_size``, in rows."""
+    write_mostly: tuple[int, ...] = ()
+    """Members of a raid1 that serve reads only when no other can."""
+
+    def options(self) -> dict[str, Any]:
+        """Return these fields alone, by name.
+
+        >>> RaidGeometry(1, 2, write_mostly=(1,)).options()["write_mostly"]
+        (1,)
+        """
+        return {option.name: getattr(self, option.name) for option in fields(ArrayOptions)}
+
+
 @dataclass(frozen=True)
-class RaidGeometry:
+class RaidGeometry(ArrayOptions):
     """An array and the state it is in; raises GeometryError when it cannot be, or has failed.
 
     Choices and member numbers are those that `nvmesim.scenario` has checked.
-    ``degraded`` are members that are missing. ``rebuilding`` are members that are present and
-    written but hold good data only below ``rebuilt`` (a fraction of the member). ``kernel`` picks
-    the block layer's merge rule ("none": an engine that is not md). ``max_sectors`` (bytes) and
-    ``max_segments`` (of 4 KiB) are the members' limits on one command. ``stripe_cache`` is md's
-    ``stripe_cache_size``, in rows. ``rotational`` flags the members; left out, none is.
-    ``write_mostly`` members of a raid1 serve reads only when no other can.
+    ``rebuilding`` are members that are present and written but hold good data only below
+    ``rebuilt``. ``kernel`` picks the block layer's merge rule ("none": an engine that is not md).
+    ``max_sectors`` (bytes) and ``max_segments`` (of 4 KiB) are the members' limits on one command.
+    ``rotational`` flags the members; left out, none is.
     Defaults are md's, and those of the members in the md ground truth.
 
     >>> RaidGeometry(5, 4, "64 KiB").data_disks
@@ -54,20 +82,12 @@ class RaidGeometry:
     members: int
     chunk: int = 0  # bytes; 0 only for raid1
     layout: str | None = None
-    degraded: tuple[int, ...] = ()
+    _: KW_ONLY
     rebuilding: tuple[int, ...] = ()
-    rebuilt: float = 0.0
-    rmw_level: int = 1
     max_sectors: int = 1280 * KIB
     max_segments: int = 128
     kernel: str = "6.1"
-    read_policy: str = "md"
-    bitmap: str = "none"
-    bitmap_region: int = 64 * KIB * KIB
-    journal: str = "none"
-    stripe_cache: int = 256
     rotational: tuple[bool, ...] = ()
-    write_mostly: tuple[int, ...] = ()
     member_size: int | tuple[int, ...] | None = None
 
     @cached_property

@@ -133,8 +133,8 @@ def _check_sizes(block_size: int, align: int, offset: int, span: int | None, dep
 def region_bytes(geometry: RaidGeometry) -> int:
     """Volume bytes of one bitmap region: raid5/6 count them on a member."""
     if geometry.record.stripe_cache:
-        return geometry.bitmap_region * geometry.data_disks
-    return geometry.bitmap_region
+        return geometry.bitmap_chunk * geometry.data_disks
+    return geometry.bitmap_chunk
 
 
 def period_bytes(geometry: RaidGeometry) -> int:

@@ -12,6 +12,7 @@ from typing import Literal
 
 from nvmesim.catalog.links import MPS_BYTES, MRRS_BYTES, Link
 from nvmesim.catalog.profile import CpuProfile, DriveProfile, RaidEngineProfile, StackProfile
+from nvmesim.raid.geometry import ArrayOptions
 from nvmesim.raid.levels import LEVELS, Level
 from nvmesim.scenario.workload_keys import BurstsSpec, LimitsSpec
 
@@ -115,10 +116,10 @@ class Drive:
 
 
 @dataclass(frozen=True)
-class Volume:
+class Volume(ArrayOptions):
     """A RAID volume over drives.
 
-    What is not told here is the key of the same name (`nvmesim.scenario.schema.VolumeSpec`).
+    What has no words here is the key of the same name (`nvmesim.scenario.schema.VolumeSpec`).
     """
 
     index: int
@@ -136,34 +137,25 @@ class Volume:
     """As it is at this level and kernel."""
     profile: RaidEngineProfile | None = None
     """As its file says, all levels and kernels; None: ``engine`` is all there is."""
-    degraded: tuple[int, ...] = ()
     rebuild: bool = False
     """A rebuild runs beside the load, or alone: of ``rebuilding``, or a check of all if none is."""
     rebuilding: int | None = None
     """Member number that is being restored, on its own drive or on a spare."""
-    rebuilt: float = 0.5
     sync_speed_min: int = 1_024_000
     """Bytes per second of each member that a rebuild keeps whatever the load."""
     sync_speed_max: int = 204_800_000
     rebuild_pace: Literal["both", "waiting", "forced"] = "both"
     """Whether a rebuild waits for each of its windows, or holds its least speed; both: it waits,
     and a least speed that is too low to matter is added."""
-    read_policy: Literal["md", "round-robin", "shortest-queue", "first"] = "md"
-    write_mostly: tuple[int, ...] = ()
-    rmw_level: int = 1
     kernel: str = ""
     """The kernel whose costs ``engine`` holds; empty: the one that the profile describes."""
     workers: int = 0
     """Threads that handle rows beside the engine's own (group_thread_cnt on every NUMA node)."""
-    stripe_cache: int = 256
     stripe_cache_most: int | None = None
-    bitmap: Literal["none", "internal", "external"] = "none"
-    bitmap_chunk: int = 64 << 20
     bitmap_since_ps: int | None = None
     """Time since its regions were all clean, over which the load is asked about; None: for ever."""
     first_dirty: float = 0.0
     """Share of random writes that are the first to a clean region of the bitmap."""
-    journal: Literal["none", "ppl"] = "none"
     spares: tuple[int, ...] = ()
     """Indices of idle drives that stand by."""
     columns: int | None = None

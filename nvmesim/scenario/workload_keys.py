@@ -210,6 +210,10 @@ _COMPANIONS = {
 }
 
 
+# -- loads that people ask about: a place to start from -------------------------------------------
+#
+# The shapes are what the names commonly mean, not measurements of anybody's servers.
+
 DRIVE: Final = "kioxia-cd6-r-15.36tb"
 """The drive to start from: of the data-centre drives the one with the fewest assumed numbers."""
 

@@ -16,6 +16,8 @@ from nvmesim.errors import InputError
 from nvmesim.scenario.fields import Duration, Fraction, PerSecond, Size, Strict
 from nvmesim.units import format_iops, format_time
 
+# -- the goal file: what must hold, what to minimise, among what, at which prices ----------------
+
 Amount = Annotated[float, Field(ge=0)]
 
 
@@ -112,6 +114,8 @@ def goal_from_dict(tables: Any, base: Path | str = ".") -> Goal:
     goal._base = Path(base)
     return goal
 
+
+# -- names and limits -----------------------------------------------------------------------------
 
 _BY_VALUE: Final = ("raid", "cpu", "profile", "engine", "stack", "layout")
 """Last words of keys whose values say what they are of."""

@@ -31,10 +31,8 @@ def test_every_block_of_a_measured_layout(name):
             stripe, inside = divmod(place, CHUNK)
             offset = stripe * found.data_disks * CHUNK + inside
             assert found.parity(offset)["PQ".index(row["kind"])] == (member, place)
-            assert found.data_at(member, place) is None
         else:
             copies.setdefault(logical, set()).add((member, place))
-            assert found.data_at(member, place) == logical * BLOCK
     assert found.capacity == len(copies) * BLOCK
     for logical, places in copies.items():
         assert set(found.locate(logical * BLOCK)) == places
@@ -71,16 +69,8 @@ def test_maps_are_one_to_one(found):
         parity.update(found.parity(offset))
         for place in places:
             assert taken.setdefault(place, offset) == offset
-            assert found.data_at(*place) == offset
             assert place[1] < found.member_sizes[place[0]]
     assert not parity & set(taken)
-    for member in range(found.members):
-        assert found.data_at(member, found.member_sizes[member]) is None
-        for place in range(0, found.member_sizes[member], BLOCK):
-            offset = found.data_at(member, place)
-            assert taken.get((member, place)) == offset
-    for member, place in parity:
-        assert found.data_at(member, place) is None
 
 
 def test_capacity_is_unknown_without_a_member_size():
@@ -126,10 +116,5 @@ def test_places_that_do_not_exist():
     found = raid_map(5, 4, CHUNK, member_size=CHUNK)
     with pytest.raises(InputError, match="below the capacity, 196608"):
         found.locate(3 * CHUNK)
-    with pytest.raises(InputError, match="members 0 to 3"):
-        found.data_at(4, 0)
-    with pytest.raises(InputError, match="at least 0"):
-        found.data_at(0, -1)
     with pytest.raises(GeometryError, match="give member_size"):
         raid_map(10, 4, CHUNK, "far2").locate(0)
-    assert found.data_at(0, CHUNK) is None

@@ -160,7 +160,7 @@ def test_internal_bitmap_adds_whole_rounds_of_512_bytes(case):
     assert abs(extra[3] - rounds * geometry.members * 512) <= slack
     volume = geometry.data_disks if geometry.level in (5, 6) else 1
     capacity = geometry.address_map.capacity
-    regions = capacity // (geometry.bitmap_region * volume)
+    regions = capacity // (geometry.bitmap_chunk * volume)
     touched = regions if case.is_random else 1
     assert 0 <= rounds <= touched + 1
 

@@ -15,6 +15,8 @@ from nvmesim.predict.uncertainty.standing import CPU_BOUND
 from nvmesim.scenario.resolved import ResolvedScenario
 from nvmesim.units import PS_PER_S
 
+# -- the goal that a load states ------------------------------------------------------------------
+
 
 @dataclass(frozen=True)
 class Goal:
@@ -67,6 +69,8 @@ def probability(interval: Interval, limit: float, *, at_least: bool) -> float:
     chance = 0.5 * (1 + math.erf(sure / math.sqrt(2)))
     return chance if at_least else 1 - chance
 
+
+# -- differences of two designs: most of what is not known is the same for both -------------------
 
 LEAST: Final = 1e-9
 
@@ -140,6 +144,9 @@ def shown(relief: Relief, value: float, parts: Parts) -> Relief:
         iops=Interval(iops, *parts.around(iops)),
         gain_low=found.interval.low, gain_high=found.interval.high, p_better=found.p_better,
     )  # fmt: skip
+
+
+# -- CPU and bounds -------------------------------------------------------------------------------
 
 
 def cpu_intervals(

@@ -25,7 +25,7 @@ Z95: Final = 1.959964
 """Half-width of a 95 % interval in standard deviations."""
 SPREAD: Final = {"datasheet": 1.1, "measured": 1.1, "fitted": 1.1, "assumed": 1.5}
 """95 %: a number without an interval may be so many times more or less. A datasheet rates what it
-sells; a constant from a text, or one that is assumed, was seen on other hardware (issue 2.2). The
+sells; a constant from a text, or one that is assumed, was seen on other hardware. The
 catalog has no measured or fitted number without an interval of its own; users' profiles may."""
 NEVER: Final = (
     "price", "tdp_w", "power_active_w", "power_idle_w", "capacity", "turbo_ghz", "ghz",

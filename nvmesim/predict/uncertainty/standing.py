@@ -16,6 +16,8 @@ from nvmesim.predict.uncertainty.misfit import is_calibrated
 from nvmesim.scenario.resolved import ResolvedScenario, Volume
 from nvmesim.units import format_size
 
+# -- classes of servers and loads, by which the model's error differs -----------------------------
+
 CPU_BOUND: Final = "CPU-bound"
 CLASSES: Final = (
     "drives alone", CPU_BOUND, "shared targets", "md reads", "md parity writes", "mirrors",
@@ -63,6 +65,9 @@ def _of_volume(volume: Volume, scenario: ResolvedScenario) -> str:
 
 def _shares_targets(scenario: ResolvedScenario) -> bool:
     return any(not g.threads_are_per_target and len(g.targets) > 1 for g in scenario.workload)
+
+
+# -- beyond what profiles were captured on --------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -149,6 +154,8 @@ def _sized(values: Sequence[int]) -> str:
     low, high = format_size(min(values)), format_size(max(values))
     return low if low == high else f"{low} to {high}"
 
+
+# -- how near the evidence is ---------------------------------------------------------------------
 
 READ_WEIGHT = 8
 """Doublings that the whole way from reads to writes counts as, where the nearest row is sought."""

@@ -1,4 +1,8 @@
-"""Requests on raid5 and raid6: healthy reads, and the stripe rows of all others."""
+"""Requests on raid5 and raid6: healthy reads, reads and writes through the stripe cache.
+
+A request is cut into runs of 4 KiB rows that are covered alike; md decides row by row, so one
+decision serves a run. Source: md ground truth, kernel 6.1.192; Linux drivers/md/raid5.c.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +15,12 @@ from typing import Final
 from nvmesim.raid.geometry import RAID5_MAX_REQUEST, Op, RaidGeometry
 from nvmesim.raid.map import BLOCK
 from nvmesim.raid.planner.pieces import Command, RawChild, RowRun, merge_rows, submission_pieces
+
+# -- one 4 KiB row: read-modify-write or reconstruct-write ----------------------------------------
+#
+# A row is handled as md's handle_stripe does it: fill (fetch_block), then the choice between rmw
+# and rcw (handle_stripe_dirtying), again and again until the write can start. Members are bits of
+# an int. Source: Linux drivers/md/raid5.c, 6.1; checked against the md ground truth.
 
 N_BUCKETS: Final = 8
 
@@ -187,6 +197,8 @@ def _cost(blocks: int, task: RowTask) -> int:
     lost = (blocks & task.lost).bit_count()
     return (blocks & ~task.lost).bit_count() + 2 * task.members * lost
 
+
+# -- requests -------------------------------------------------------------------------------------
 
 PPL_BATCH: Final = 8
 """Rows that share one partial parity log write. Source: md raid5.h, MAX_STRIPE_BATCH; the md

@@ -1,4 +1,9 @@
-"""Requests on raid0, raid1 and raid10: cut, copied, and merged again, as far as memory allows."""
+"""Requests on raid0, raid1 and raid10: cut, copied, and merged again.
+
+The block layer first cuts a request into pieces of the volume's max_sectors counted from the
+request's own start (for raid0 that is the chunk), then md cuts each at chunk boundaries. Hence a
+misaligned request of k chunks on raid0 is 2k bios. Source: md ground truth, kernel 6.1.192.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +18,11 @@ from nvmesim.errors import LimitError
 from nvmesim.limits import MOST_COMMANDS, MOST_PLANNED, need
 from nvmesim.raid.geometry import Op, RaidGeometry
 from nvmesim.raid.map import BLOCK, KIB, Place
+
+# -- what one scenario may have planned -----------------------------------------------------------
+#
+# Pieces of requests, and the commands that are kept of them, are counted while plans are made, so
+# that a small file is refused before it takes the machine.
 
 COMMAND_BYTES: Final = 512
 """Memory of one command of a plan, from the planner to the engine. Measured, rounded up."""
@@ -91,6 +101,14 @@ def check_offsets(count: int) -> None:
     if _budget.get() is not None:
         need(count * OFFSET_BYTES, f"{count:,} places where requests may start")
 
+
+# -- from bios to commands ------------------------------------------------------------------------
+#
+# A plug holds the requests of one submitter until it is done; a new bio is merged with a request
+# of the same member there if they touch. Which request is tried, and when the plug is flushed
+# early, decides how many commands a member sees. Source: Linux block/blk-merge.c and blk-mq.c,
+# 6.1 (newest request first) and 6.12 (a FIFO list: the tail, else the oldest request of that
+# member); checked against the md ground truth.
 
 FLUSH_BYTES: Final = 128 * KIB
 """A plug is flushed before an add when its newest request is this large (BLK_PLUG_FLUSH_SIZE)."""
@@ -231,6 +249,8 @@ def joined(
         done.append((members, is_write, start, size, 1))
     return done
 
+
+# -- requests -------------------------------------------------------------------------------------
 
 BARRIER_UNIT: Final = 64 << 20
 """Source: Linux drivers/md/raid1.h, BARRIER_UNIT_SECTOR_SIZE, since 4.11."""

@@ -120,6 +120,12 @@ def flush_phase(geometry: RaidGeometry) -> list[RawChild]:
     return [((member,), True, 0, 0, 1) for member in live]
 
 
+# -- streams, and random writes that overflow or reuse the stripe cache ---------------------------
+#
+# On raid5/6 a row of a stream is written several times, once for each chunk of its stripe, and md
+# still holds what it read or wrote before: a sub-stripe stream reads far less than random writes
+# do.
+
 OVERFLOWS: Final = 1024
 """Random requests that are followed where they overflow the stripe cache."""
 MAX_REQUESTS: Final = 1 << 15

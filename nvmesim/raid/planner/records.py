@@ -56,8 +56,8 @@ def raidz_columns(
 ) -> list[Column]:
     """Columns of a record of *sectors* that begins at sector *start* of the raidz.
 
-    *swapped*: parity and the first data have changed places, as a raidz1 does in every second MiB
-    (`is_swapped`). Source: OpenZFS vdev_raidz.c, vdev_raidz_map_alloc.
+    *swapped*: parity and the first data have changed places, as a raidz1 does in every second MiB.
+    Source: OpenZFS vdev_raidz.c, vdev_raidz_map_alloc.
 
     >>> [(c.member, c.start, c.sectors) for c in raidz_columns(7, 5, 5, 1)]
     [(2, 1, 2), (3, 1, 2), (4, 1, 1), (0, 2, 1), (1, 2, 1)]
@@ -72,15 +72,6 @@ def raidz_columns(
     if swapped:
         columns[0], columns[1] = columns[1], columns[0]
     return columns
-
-
-def is_swapped(start_bytes: int, parity: int) -> bool:
-    """True where a raidz1 has its parity in the second column. Source: as `raidz_columns`.
-
-    >>> is_swapped(0x54400, 1), is_swapped(1 << 20, 1), is_swapped(1 << 20, 2)
-    (False, True, False)
-    """
-    return parity == 1 and bool(start_bytes & 1 << 20)
 
 
 @lru_cache(maxsize=64)

@@ -1,4 +1,9 @@
-"""Who answers a sweep's jobs: processes on this machine, or the workers of a Dask cluster."""
+"""Who answers a sweep's jobs: processes on this machine, or the workers of a Dask cluster.
+
+A worker reads one job a line on its standard input and writes one answer a line, so that a script
+or notebook that sweeps needs no ``if __name__ == "__main__"``, and nothing is pickled. A process
+pool of the standard library needs that guard, and ends whole when one process of it dies.
+"""
 
 from __future__ import annotations
 
@@ -168,6 +173,12 @@ class WorkerPool:
             self._workers.add(worker)
             return worker
 
+
+# -- on a Dask cluster, through its public client (optional extra `distributed`) ------------------
+#
+# Whoever reaches a scheduler can run code on its workers and on whoever asks it: Dask unpickles
+# what it is sent. So `docs/sweeps.md` starts it on loopback, and asks for TLS where it must be
+# reached.
 
 AHEAD: Final = 4
 """Jobs in flight per thread of the cluster: enough to keep it busy, few enough to stop soon."""
