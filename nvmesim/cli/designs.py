@@ -243,7 +243,7 @@ def size(
     from nvmesim.show.views.inputs import sizing_blocks, sizing_page
 
     return Answer(
-        lambda: sizing_blocks(sizing, everything=everything or bool(cpus)), sizing.to_json,
+        lambda: sizing_blocks(sizing, all_cpus=everything or bool(cpus)), sizing.to_json,
         lambda: sizing_page(sizing),
     )  # fmt: skip
 

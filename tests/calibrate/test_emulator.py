@@ -3,7 +3,7 @@
 import numpy as np
 
 from nvmesim.calibrate.infer.emulator import Regressors, features
-from nvmesim.calibrate.infer.likelihood import told
+from nvmesim.calibrate.infer.likelihood import whiten
 
 RNG = np.random.default_rng(5)
 Z = RNG.standard_normal((120, 6))
@@ -49,7 +49,7 @@ def test_statistics_of_figures_that_say_the_same_count_once() -> None:
     scatter = 1e-4 * (NOISE[:20].T @ NOISE[:20])
     slope = RNG.standard_normal((3, 4))
     made = RNG.standard_normal((4, 4))
-    root = told(made, say @ scatter @ say.T)
+    root = whiten(made, say @ scatter @ say.T)
     assert root.shape == (3, 4)
     assert np.allclose(root @ say @ scatter @ say.T @ root.T, np.eye(3))
     # nothing that the figures tell of four coordinates is lost
@@ -59,5 +59,5 @@ def test_statistics_of_figures_that_say_the_same_count_once() -> None:
 
 def test_a_statistic_that_nothing_tells_is_left_out() -> None:
     made = np.array([[1.0, 2.0], [0.0, 0.0]])
-    root = told(made, np.eye(2))
+    root = whiten(made, np.eye(2))
     assert np.allclose(np.abs(root), [[5**-0.5, 2 * 5**-0.5]])

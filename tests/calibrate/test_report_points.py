@@ -8,7 +8,7 @@ import pytest
 from nvmesim.calibrate.bench import BenchAnswer, measure
 from nvmesim.calibrate.drive.fit import fit_drive
 from nvmesim.calibrate.evidence import Judged
-from nvmesim.calibrate.over_time.episodes import Course, courses_of
+from nvmesim.calibrate.over_time.episodes import TimeSeries, time_series_of
 from nvmesim.calibrate.points import Bins, Point
 from nvmesim.capture.registry import read_capture, read_captures
 from nvmesim.show.charts.fits import (
@@ -65,7 +65,7 @@ def test_what_is_far_off_is_drawn_where_it_is():
 
 
 def test_logs_of_a_folder_have_their_courses():
-    found = courses_of(read_captures([LOGS]))
+    found = time_series_of(read_captures([LOGS]))
     assert len(found) == 22  # 12 logs of windows, 4 of them of both; 4 of requests; a trace of both
     assert {c.unit for c in found} == {"s"}
     assert {c.op for c in found} == {"read", "write"}
@@ -85,7 +85,7 @@ def test_episodes_of_a_series_are_shaded(tmp_path):
     slow = np.tile(np.repeat([False, True], [80, 20]), 6)
     noise = np.random.default_rng(1).normal(1, 0.03, 600)
     folder = folder_with(tmp_path, "clat", np.where(slow, 300e3, 100e3) * noise)
-    (course,) = courses_of(read_captures([folder]))
+    (course,) = time_series_of(read_captures([folder]))
     assert len(course.episodes) == 6
     begin, end = course.episodes[0]
     assert begin == pytest.approx(8.0, abs=0.2)
@@ -98,7 +98,7 @@ def test_episodes_of_a_series_are_shaded(tmp_path):
 def test_a_step_down_for_good_is_ruled(tmp_path):
     noise = np.random.default_rng(1).normal(1, 0.02, 150)
     values = np.repeat([90e3, 30e3], [50, 100]) * noise
-    (course,) = courses_of(read_captures([folder_with(tmp_path, "iops", values)]))
+    (course,) = time_series_of(read_captures([folder_with(tmp_path, "iops", values)]))
     assert course.step_s == pytest.approx(5.0, abs=0.3)
     assert course.episodes == ()
     assert any(r.get("s") == pytest.approx(course.step_s, abs=0.01)
@@ -110,7 +110,7 @@ def test_the_page_has_them(tmp_path):
         (tmp_path / f"qd{n}.json").write_text(fio_json(simulated(drive(), 1, n, requests=30_000)))
     folder_with(tmp_path, "clat", 80e3 * np.random.default_rng(1).normal(1, 0.03, 100))
     fit = fit_drive(read_captures([tmp_path]))
-    assert [c.name for c in fit.courses] == ["w_clat.1.log"]
+    assert [c.name for c in fit.time_series] == ["w_clat.1.log"]
     titles = set(all_charts(fit))
     assert {"Residuals against queue depth, randread 4 KiB", "Latency over time, writes"} <= titles
     page = fit_page(fit)
@@ -120,9 +120,9 @@ def test_the_page_has_them(tmp_path):
 
 def test_fits_without_logs_have_none():
     points = [simulated(drive(), 1, n, requests=30_000) for n in (1, 4)]
-    assert fit_drive(points).courses == ()
+    assert fit_drive(points).time_series == ()
     assert measure(drive(), host(), points[0], requests=1000).bins is not None
-    assert Course("a.json", "read", "s", np.zeros(0), np.zeros(0)).label == "a"
+    assert TimeSeries("a.json", "read", "s", np.zeros(0), np.zeros(0)).label == "a"
 
 
 def test_a_table_of_points_is_viewed_by_where_each_is_from(tmp_path):

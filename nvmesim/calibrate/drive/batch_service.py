@@ -164,7 +164,7 @@ def with_rounds(
     rounds = Rounds(base=base, base_cv=base_cv, read=each, write=write_each, cv=cv)
     read: ReadSide = template.read.model_copy(update={"base": none})
     write = template.write.model_copy(update={"base": none})
-    update = {"rounds": pauses.with_them(rounds), "read": read, "write": write}
+    update = {"rounds": pauses.add_pauses(rounds), "read": read, "write": write}
     return template.model_copy(update=update)
 
 

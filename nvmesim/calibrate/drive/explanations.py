@@ -52,7 +52,7 @@ class Explanation:
     reads: ReadFit | None = None
     writes: WriteFit | None = None
     notes: tuple[str, ...] = ()
-    untold: Mapping[str, str] = field(default_factory=dict)
+    unidentified: Mapping[str, str] = field(default_factory=dict)
     suspends: bool | None = None
     """True if reads suspend programs, false if they wait for them; None: there is no choice"""
 
@@ -77,7 +77,11 @@ class Explanation:
         'the ceiling of reads is of the dies, that of writes of the drain of the buffer'
         """
         said = [f"the ceiling of reads is of {CEILINGS[self.ceiling]}"] if self.ceiling else []
-        if self.ceiling is None and self.reads is not None and "commands" in self.reads.untold:
+        if (
+            self.ceiling is None
+            and self.reads is not None
+            and "commands" in self.reads.unidentified
+        ):
             said = ["no read reached a ceiling: only latency was measured"]
         if self.limit is not None:
             said.append(f"that of writes of {LIMITS[self.limit]}")

@@ -54,7 +54,7 @@ from nvmesim.calibrate.drive.write_side import Limit, fit_writes
 from nvmesim.calibrate.evidence import DriveFit, Judged, joint_of, with_draws
 from nvmesim.calibrate.infer.optimum import is_stopping, misfit
 from nvmesim.calibrate.notes import drifts, law_of_rounds, mixed_devices
-from nvmesim.calibrate.over_time.episodes import courses_of, suggestions
+from nvmesim.calibrate.over_time.episodes import suggestions, time_series_of
 from nvmesim.calibrate.over_time.limits import FoundLimits, buffers_of, bursts_of, find_limits
 from nvmesim.calibrate.over_time.pauses import NONE, fit_pauses
 from nvmesim.calibrate.points import Point, hold_out, points_of
@@ -104,12 +104,12 @@ def fit_drive(
         points, notes = points_of(captures)
         notes += suggestions(captures)
         bursts = bursts_of(captures)
-        courses = courses_of(captures)
+        time_series = time_series_of(captures)
         buffer, said = buffers_of(captures)
         stepped = {b.name for b in bursts} | set(said)
         notes += mixed_devices(captures) + drifts(captures, stepped)
     else:
-        points, notes, bursts, courses = list(captures), [], [], ()
+        points, notes, bursts, time_series = list(captures), [], [], ()
         buffer, said = None, {}
     if captured_on is not None and host is None:
         asked = parse_host(captured_on)
@@ -120,7 +120,7 @@ def fit_drive(
     fitting.limits = find_limits([p for p in points if not p.held_out], bursts)
     if fitting.limits is None:
         notes += said.values()
-    fit = replace(fitting.fit(), courses=courses)
+    fit = replace(fitting.fit(), time_series=time_series)
     if buffer is None or fitting.limits is not None:
         return fit
     size = buffer.quantity("the step in the rate of a long write")
@@ -154,7 +154,7 @@ class _Fitting:
         self.stack_cycles = 1.0
         self.free: list[str] = []
         self.joint: dict[str, Floats] = {}
-        self.untold: dict[str, str] = {}
+        self.unidentified: dict[str, str] = {}
 
     def fit(self) -> DriveFit:
         if not self.included:
@@ -198,12 +198,12 @@ class _Fitting:
         best = replace(best, profile=self._flushes(best.profile, free))
         self.notes += best.notes
         self.free = _free(best) + self.free
-        self.untold |= best.untold
+        self.unidentified |= best.unidentified
         self.joint |= best.joint
         judged = [self._judge(best.profile, p, p in used) for p in self.points]
         rows = Rows(used, reads, writes)
         self.notes += caveats(rows, judged, self.included)
-        self.notes += undetermined(best.profile, rows, self.untold, self.free, others)
+        self.notes += undetermined(best.profile, rows, self.unidentified, self.free, others)
         profile = self._recorded(best, others, judged)
         return DriveFit(
             profile, tuple(judged), tuple(dict.fromkeys(self.notes)), tuple(self.free),
@@ -223,7 +223,7 @@ class _Fitting:
             "captured": captured(
                 [j.point for j in judged if j.used], self.captured_on, self.stack_cycles
             ),
-            "untold": dict(self.untold),
+            "untold": dict(self.unidentified),
             "missed": missed(judged, self.included),
         }
         return profile.model_copy(update={k: v for k, v in update.items() if v})
@@ -290,11 +290,11 @@ class _Fitting:
         columns = write_columns(found, begun.joint)
         made = with_write_sources(found, writes, columns)
         joint = {**begun.joint, **columns}
-        untold = {**begun.untold, **found.untold}
+        unidentified = {**begun.unidentified, **found.unidentified}
         cost = begun.cost + found.cost
         plain = replace(
             begun, limit=limit, profile=made, cost=cost + self._cost(made, mixes), joint=joint,
-            writes=found, untold=untold,
+            writes=found, unidentified=unidentified,
         )  # fmt: skip
         if limit != "drain" or not may_suspend(made):
             return [plain]
@@ -366,7 +366,7 @@ class _Fitting:
             if bound is not None:
                 return Explanation(
                     None, None, bound.profile, 0.0, bound.columns, notes=(bound.note,),
-                    untold=bound.unidentified,
+                    unidentified=bound.unidentified,
                 )  # fmt: skip
             size = min(p.block_size for p in large)
             small = [p for p in large if p.block_size == size]
@@ -386,7 +386,7 @@ class _Fitting:
             profile = self._large_sources(profile, bounds, alike)
         return Explanation(
             found.ceiling, None, profile, found.cost, read_columns(found), reads=found,
-            notes=found.notes, untold=found.untold,
+            notes=found.notes, unidentified=found.unidentified,
         )  # fmt: skip
 
     def _are_rounds(self, template: DriveProfile, points: Sequence[Point], what: str) -> bool:

@@ -54,7 +54,7 @@ def misses(judged: Sequence[Judged], is_included: bool) -> list[str]:
         if abs(log(1 + off)) <= max(log(1 + GROSS), NOISES * p.noise):
             continue
         found.append(f"{p.where}: the fitted drive does {j.answer.iops:,.0f} IOPS ({off:+.0%})"
-                     f"{_way(j)}")  # fmt: skip
+                     f"{_limiting_parameter(j)}")  # fmt: skip
     return found
 
 
@@ -80,8 +80,8 @@ def missed_means(source: str, write: Bools, measured_s: Floats, model_s: Floats)
     return found
 
 
-def _way(j: Judged) -> str:
-    """The number in the way, and what would help."""
+def _limiting_parameter(j: Judged) -> str:
+    """The number that limits, and what would help."""
     if j.residual["iops"] < 0:
         full = IN_THE_WAY.get(j.answer.full or "", "no number of the drive alone")
         return (

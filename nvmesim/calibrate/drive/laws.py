@@ -35,7 +35,7 @@ SHALLOW: Final = 2
 """Requests in flight up to which a row's latency is that of a lone request."""
 
 
-class Told(Enum):
+class RowKind(Enum):
     """Meaning of a row."""
 
     LATENCY = "latency"
@@ -43,13 +43,13 @@ class Told(Enum):
     EITHER = "either"
 
 
-def lone_s(points: Sequence[Point], *, read: bool) -> tuple[float, bool]:
+def unloaded_latency_s(points: Sequence[Point], *, read: bool) -> tuple[float, bool]:
     """Latency of a lone request, s, and whether *points* tell it.
 
     The shallowest row's, if it is shallow or no slower than drives are; else what is assumed.
 
     >>> row = Point("", 1.0, True, 4096, 8, 128, 894e3, None)
-    >>> lone_s([row], read=True)
+    >>> unloaded_latency_s([row], read=True)
     (8e-05, False)
     """
     first = min(points, key=lambda p: (in_flight(p), p.iops))
@@ -72,29 +72,29 @@ def in_flight(point: Point) -> float:
     return float(point.outstanding)
 
 
-def told(point: Point, lone: float, *, is_known: bool) -> Told:
+def row_kind(point: Point, lone: float, *, is_known: bool) -> RowKind:
     """Meaning of *point* where a lone request takes *lone* s; a row of no depth is a ceiling.
 
     A row whose thread was full shows no ceiling of the drive.
 
-    >>> told(Point("", 1.0, True, 4096, 8, 128, 894e3, None), 80e-6, is_known=False)
-    <Told.CEILING: 'ceiling'>
-    >>> told(Point("", 1.0, True, 4096, 1, 1, 12e3, None), 80e-6, is_known=True)
-    <Told.LATENCY: 'latency'>
+    >>> row_kind(Point("", 1.0, True, 4096, 8, 128, 894e3, None), 80e-6, is_known=False)
+    <RowKind.CEILING: 'ceiling'>
+    >>> row_kind(Point("", 1.0, True, 4096, 1, 1, 12e3, None), 80e-6, is_known=True)
+    <RowKind.LATENCY: 'latency'>
     """
     if point.is_bounded:
-        return Told.CEILING
+        return RowKind.CEILING
     if point.is_cpu_bound:
-        return Told.LATENCY
+        return RowKind.LATENCY
     took = in_flight(point) / point.iops
     if not is_known and in_flight(point) >= MANY and took < FLASH_S:
-        return Told.CEILING
+        return RowKind.CEILING
     waited = WAITED if is_known else 1.6 * WAITED
     if took >= waited * lone:
-        return Told.CEILING
+        return RowKind.CEILING
     if in_flight(point) <= SHALLOW or (is_known and took <= ALONE * lone):
-        return Told.LATENCY
-    return Told.EITHER
+        return RowKind.LATENCY
+    return RowKind.EITHER
 
 
 SHEET_CEILING: Final = {True: (0.57, 0.35), False: (0.10, 0.75)}
@@ -258,8 +258,8 @@ class Bank:
     @property
     def names(self) -> tuple[str, ...]:
         """Names of the coordinates."""
-        told = ("command",) if self.commands is None else ()
-        return ("latency", "share", "cv", *told, "dies")
+        searched = ("command",) if self.commands is None else ()
+        return ("latency", "share", "cv", *searched, "dies")
 
     def values(self, u: Floats) -> dict[str, float]:
         """Coordinates as the profile's numbers: ps and 1/s; dies need not be whole.

@@ -24,11 +24,11 @@ from nvmesim.calibrate.drive.laws import (
     OPEN,
     SHARE_DOUBT,
     Bank,
-    Told,
-    lone_s,
+    RowKind,
     open_ceiling,
     roomy,
-    told,
+    row_kind,
+    unloaded_latency_s,
 )
 from nvmesim.calibrate.evidence import drawn, intervals
 from nvmesim.calibrate.infer.figures import problem_of
@@ -89,7 +89,7 @@ class ReadFit:
     ceiling: Ceiling | None = None
     """Part that is taken for the ceiling where the rows cannot tell; None: they tell, or there is
     none"""
-    untold: dict[str, str] = field(default_factory=dict)
+    unidentified: dict[str, str] = field(default_factory=dict)
     """Dotted key -> what would tell it"""
     cost: float = 0.0
     """Half a chi-square, where explanations are compared"""
@@ -153,24 +153,26 @@ def _swept(
         low, high = (float(v) for v in np.quantile(draws[name], (0.025, 0.975)))
         bounds[name] = min(low, best[name]), max(high, best[name])
     notes: list[str] = []
-    untold: dict[str, str] = {}
+    unidentified: dict[str, str] = {}
     if bank.commands is None:
         slow, fast = bank.rate(found.span[1]), bank.rate(found.span[0])
         fast = bank.rate(0.0) if found.span[0] < OPEN else fast
         bounds["commands"] = min(slow, best["commands"]), max(fast, best["commands"])
     if bank.commands is None and found.span[0] < OPEN:
-        untold["commands"] = "reads at more depth, with percentiles"
+        unidentified["commands"] = "reads at more depth, with percentiles"
         notes.append(
             "reads: the dies are full before the controller is, so only a lower limit of its "
             f"commands per second is known: {bounds['commands'][0] / 1e3:.0f}k/s"
         )
     elif bank.commands is not None:
-        untold["commands"] = "reads at more depth"
+        unidentified["commands"] = "reads at more depth"
     if not any(p.percentiles_s for p in points):
-        untold |= dict.fromkeys(("dies", "read.die", "read.die_cv"), "p99 of reads at each depth")
+        unidentified |= dict.fromkeys(
+            ("dies", "read.die", "read.die_cv"), "p99 of reads at each depth"
+        )
     return ReadFit(
         best, bounds, round(best["dies"]), {n: draws[n] for n in names},
-        tuple(notes), found.tau, None, untold,
+        tuple(notes), found.tau, None, unidentified,
     )  # fmt: skip
 
 
@@ -239,9 +241,9 @@ def _few(
 ) -> ReadFit:  # fmt: skip
     """A latency, a ceiling, or both, from one or two depths; the rest as drives usually are."""
     tell(f"reads: ceiling of {CEILINGS[ceiling]}" if ceiling else "reads: no ceiling")
-    lone, is_known = lone_s(points, read=True)
-    full = (Told.CEILING, Told.EITHER) if ceiling else (Told.CEILING,)
-    saturated = [p for p in points if told(p, lone, is_known=is_known) in full]
+    lone, is_known = unloaded_latency_s(points, read=True)
+    full = (RowKind.CEILING, RowKind.EITHER) if ceiling else (RowKind.CEILING,)
+    saturated = [p for p in points if row_kind(p, lone, is_known=is_known) in full]
     top = max(p.iops / p.targets for p in points)
     held = held_ps(template)
     latency = max(lone * 1e12 - (host_ps(host) if is_known else 0.0), 0.2 * held, US / 2)
@@ -318,9 +320,9 @@ def _few_parameters(
 
 def may_be_latency(points: Sequence[Point]) -> bool:
     """True if no row of *points* is at a ceiling for sure, and one may be."""
-    lone, is_known = lone_s(points, read=True)
-    tells = {told(p, lone, is_known=is_known) for p in points}
-    return Told.EITHER in tells and Told.CEILING not in tells
+    lone, is_known = unloaded_latency_s(points, read=True)
+    row_kinds = {row_kind(p, lone, is_known=is_known) for p in points}
+    return RowKind.EITHER in row_kinds and RowKind.CEILING not in row_kinds
 
 
 def scattered(assumed: Sequence[Coordinate], count: int) -> list[dict[str, float]]:
@@ -353,15 +355,15 @@ def _told_of_few(
     names += ["dies"] if bank.ceiling == "dies" else []
     ends = {n: np.quantile(draws[n], (0.025, 0.975)) for n in names}
     bounds = {n: (min(float(a), best[n]), max(float(b), best[n])) for n, (a, b) in ends.items()}
-    untold: dict[str, str] = {}
+    unidentified: dict[str, str] = {}
     if not is_known:
-        untold |= dict.fromkeys(("read.base", "read.die"), "a read at depth 1")
+        unidentified |= dict.fromkeys(("read.base", "read.die"), "a read at depth 1")
     if bank.ceiling is None:
-        untold["commands"] = "reads at a depth where IOPS no longer grow"
+        unidentified["commands"] = "reads at a depth where IOPS no longer grow"
     else:
-        untold["commands"] = "reads at three depths with p99, or a 70/30 mix"
-    untold["dies"] = "reads at three depths with p99"
-    return ReadFit(best, bounds, bank.dies, draws, (), 0.0, bank.ceiling, untold)
+        unidentified["commands"] = "reads at three depths with p99, or a 70/30 mix"
+    unidentified["dies"] = "reads at three depths with p99"
+    return ReadFit(best, bounds, bank.dies, draws, (), 0.0, bank.ceiling, unidentified)
 
 
 def held_ps(template: DriveProfile) -> float:

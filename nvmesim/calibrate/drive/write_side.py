@@ -17,7 +17,13 @@ import numpy as np
 
 from nvmesim.array_types import Floats
 from nvmesim.calibrate.bench import BenchHost
-from nvmesim.calibrate.drive.laws import LONE_DOUBT, Told, lone_s, open_ceiling, told
+from nvmesim.calibrate.drive.laws import (
+    LONE_DOUBT,
+    RowKind,
+    open_ceiling,
+    row_kind,
+    unloaded_latency_s,
+)
 from nvmesim.calibrate.drive.read_side import BEYOND, Progress, held_ps, scattered
 from nvmesim.calibrate.evidence import drawn
 from nvmesim.calibrate.infer.figures import efforts, problem_of
@@ -63,7 +69,7 @@ class WriteFit:
     cost: float
     draws: dict[str, Floats]
     """Name -> float64[n_draws], joint"""
-    untold: dict[str, str] = field(default_factory=dict)
+    unidentified: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -107,7 +113,7 @@ def write_parameters(
     template: DriveProfile, link: Link, points: Sequence[Point], limit: Limit
 ) -> WriteParameters:
     """What *points* determine of the acknowledgement, its variation and the highest rate."""
-    lone, is_known = lone_s(points, read=False)
+    lone, is_known = unloaded_latency_s(points, read=False)
     top = 1.02 * max(p.iops / p.targets for p in points)
     has_percentiles = any(p.percentiles_s for p in points)
     has_depths = len({p.outstanding for p in points}) > 1
@@ -137,8 +143,8 @@ def _shows_ceiling(points: Sequence[Point], lone: float, is_known: bool) -> bool
 
     Of rows at several depths the evidence of a ceiling must be strong: N / X grows with N.
     """
-    row_kinds = {told(p, lone, is_known=is_known) for p in points}
-    if Told.CEILING in row_kinds or (Told.EITHER in row_kinds and not is_known):
+    row_kinds = {row_kind(p, lone, is_known=is_known) for p in points}
+    if RowKind.CEILING in row_kinds or (RowKind.EITHER in row_kinds and not is_known):
         return True
     return line_of(points).has_ceiling
 
@@ -154,10 +160,10 @@ def _write_fit(
     free = scattered(logarithms(parameters.assumed), len(moved))
     draws |= {p.name: np.array([f[p.name] for f in free]) for p in parameters.assumed}
     bounds = _bounds(parameters.values(found.values), draws, problem.names)
-    untold = {} if parameters.is_known else {"write.base": "a write at depth 1"}
+    unidentified = {} if parameters.is_known else {"write.base": "a write at depth 1"}
     if "rate" not in problem.names:
-        untold["write.program"] = "writes at a depth where IOPS no longer grow"
-    return WriteFit(build_profile(found.values), bounds, limit, found.cost, draws, untold)
+        unidentified["write.program"] = "writes at a depth where IOPS no longer grow"
+    return WriteFit(build_profile(found.values), bounds, limit, found.cost, draws, unidentified)
 
 
 def _bounds(

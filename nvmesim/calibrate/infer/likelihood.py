@@ -65,7 +65,7 @@ class Likelihood:
         scatter = emulator.shrunk if made is None else emulator.scatter
         noise = self._noise = noise_of(problem, scatter, tau, rough=rough)
         made = np.eye(len(noise)) if made is None else made
-        root = told(made, noise)
+        root = whiten(made, noise)
         own, turn = np.linalg.eigh(root @ scatter @ root.T)
         self.own: Floats = np.maximum(own, 0.0)
         weights = (turn.T @ root).T
@@ -169,7 +169,7 @@ def noise_of(problem: Problem, scatter: Floats, tau: float, *, rough: bool) -> F
     return out + scatter if rough else out
 
 
-def told(made: Floats, noise: Floats) -> Floats:
+def whiten(made: Floats, noise: Floats) -> Floats:
     """float64[up to n_statistics, n_figures]: *made*, uncorrelated and of variance 1 under *noise*.
 
     Figures can say the same: of a queue of one, IOPS are requests over the mean latency. What such
@@ -197,7 +197,7 @@ def _statistics(problem: Problem, emulator: Emulator, tau: float, at: Floats) ->
     return out
 
 
-def error_beside(problem: Problem, figures: Floats, scatter: Floats) -> tuple[float, float]:
+def model_error_scale(problem: Problem, figures: Floats, scatter: Floats) -> tuple[float, float]:
     """Size of the error beside sampling, in units of the assumed, and chi-square without it.
 
     The least size at which the best of *figures*, float64[n, n_figures], each simulated once with

@@ -19,7 +19,7 @@ import numpy as np
 
 from nvmesim.array_types import Floats, Ints
 from nvmesim.calibrate.infer.emulator import Emulator, Region
-from nvmesim.calibrate.infer.likelihood import Levels, Likelihood, error_beside, likelihood_of
+from nvmesim.calibrate.infer.likelihood import Levels, Likelihood, likelihood_of, model_error_scale
 from nvmesim.calibrate.infer.optimum import SEED, Solution, is_stopping, optimum
 from nvmesim.calibrate.infer.problem import Problem
 from nvmesim.errors import FitError
@@ -135,7 +135,7 @@ class _Inference:
             emulator = self._emulator(region, near)
             problem = self.levels.applied(emulator)
             halves = self._emulator(region, near[::2]), self._emulator(region, near[1::2])
-            tau, chi = error_beside(problem, self.figures, emulator.scatter)
+            tau, chi = model_error_scale(problem, self.figures, emulator.scatter)
             starts = np.concatenate([np.zeros((1, region.centre.size)), emulator.z(self.u[-5:])])
             rough = number < ROUNDS - 1 and not settled
             found, mode = likelihood_of(problem, emulator, starts, tau, rough=rough, halves=halves)

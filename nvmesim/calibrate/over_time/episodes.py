@@ -352,12 +352,12 @@ _ENDING: Final = re.compile(r"(_(clat|slat|lat|iops|bw)(\.\d+)?)?\.[a-z]+(\.(gz|
 DRAWN: Final = 240
 """Most windows that a course is drawn in."""
 LEAST_DRAWN: Final = 8
-MOST_COURSES: Final = 24
+MOST_SERIES: Final = 24
 """Courses that a report shows."""
 
 
 @dataclass(frozen=True)
-class Course:
+class TimeSeries:
     """Means of one operation over windows of time."""
 
     name: str
@@ -377,26 +377,26 @@ class Course:
     def label(self) -> str:
         """Name of the file without what all of them end in.
 
-        >>> Course("rr_qd4_clat.1.log.gz", "read", "s", np.zeros(0), np.zeros(0)).label
+        >>> TimeSeries("rr_qd4_clat.1.log.gz", "read", "s", np.zeros(0), np.zeros(0)).label
         'rr_qd4'
         """
         return _ENDING.sub("", self.name)
 
 
-def courses_of(captures: Captures) -> tuple[Course, ...]:
+def time_series_of(captures: Captures) -> tuple[TimeSeries, ...]:
     """Courses of the files that have any, latencies before rates; at most `MOST_COURSES`."""
-    found: list[Course] = []
+    found: list[TimeSeries] = []
     for capture in captures.files:
         found += (
-            _courses_of_requests(capture)
+            _time_series_of_requests(capture)
             if capture.requests is not None
-            else _courses_of_series(capture)
+            else _time_series_of_windows(capture)
         )
     found.sort(key=lambda c: (c.unit != "s", c.op))
-    return tuple(found[:MOST_COURSES])
+    return tuple(found[:MOST_SERIES])
 
 
-def _courses_of_series(capture: Capture) -> list[Course]:
+def _time_series_of_windows(capture: Capture) -> list[TimeSeries]:
     if capture.series is None:
         return []
     found = []
@@ -412,7 +412,7 @@ def _courses_of_series(capture: Capture) -> list[Course]:
             step = find_buffer(times, values) if kind == "rate" else None
             at, means = _thinned(times, values)
             found.append(
-                Course(
+                TimeSeries(
                     capture.file.name, op, unit, at, means, _spans(slow),
                     None if step is None else float(times[0]) + step.filled_s,
                 )
@@ -421,7 +421,7 @@ def _courses_of_series(capture: Capture) -> list[Course]:
     return found
 
 
-def _courses_of_requests(capture: Capture) -> list[Course]:
+def _time_series_of_requests(capture: Capture) -> list[TimeSeries]:
     """Mean latency in windows, of single requests."""
     if capture.requests is None:
         return []
@@ -431,7 +431,7 @@ def _courses_of_requests(capture: Capture) -> list[Course]:
         if len(done) >= LEAST_DRAWN * LEAST_DRAWN:
             slow = episodes_of_requests(done, latency)
             at, means = _thinned(done, latency)
-            found.append(Course(capture.file.name, op, "s", at, means, _spans(slow)))
+            found.append(TimeSeries(capture.file.name, op, "s", at, means, _spans(slow)))
     return found
 
 
@@ -461,9 +461,9 @@ def _spans(found: Episodes | None) -> tuple[tuple[float, float], ...]:
     )
 
 
-def by_kind(courses: Sequence[Course]) -> dict[tuple[str, Unit], list[Course]]:
+def by_kind(time_series: Sequence[TimeSeries]) -> dict[tuple[str, Unit], list[TimeSeries]]:
     """Courses that one chart shows: of one operation, in one unit."""
-    groups: dict[tuple[str, Unit], list[Course]] = {}
-    for course in courses:
-        groups.setdefault((course.op, course.unit), []).append(course)
+    groups: dict[tuple[str, Unit], list[TimeSeries]] = {}
+    for series in time_series:
+        groups.setdefault((series.op, series.unit), []).append(series)
     return groups

@@ -279,14 +279,14 @@ def find_limits(points: Sequence[Point], bursts: Sequence[Burst] = ()) -> FoundL
     """
     ceilings = [c for g in _groups(points) if (c := _ceiling(g)) is not None]
     bursts = [b for b in bursts if b.reads or any(_same(b, c) for c in ceilings)]
-    told = [
+    limiting = [
         c for c in ceilings
         if _meets_others(c, ceilings) or (_tells_alone(c) and not _is_exceeded(c, points))
         or any(_same(b, c) for b in bursts)
     ]  # fmt: skip
-    if not told and not bursts:
+    if not limiting and not bursts:
         return None
-    return _found(told, bursts)
+    return _found(limiting, bursts)
 
 
 def bursts_of(captures: Captures) -> list[Burst]:
@@ -370,8 +370,8 @@ def _same(burst: Burst, c: Ceiling) -> bool:
     return burst.size == c.size and abs(burst.iops / c.iops - 1) < 2 * ALIKE
 
 
-def _found(told: Sequence[Ceiling], bursts: Sequence[Burst]) -> FoundLimits:
-    levels = [(c.iops, c.size) for c in told] + [(b.iops, b.size) for b in bursts]
+def _found(limiting: Sequence[Ceiling], bursts: Sequence[Burst]) -> FoundLimits:
+    levels = [(c.iops, c.size) for c in limiting] + [(b.iops, b.size) for b in bursts]
     top = max(iops for iops, _ in levels)
     wide = max(iops * size for iops, size in levels)
     by_count = [i for i, (iops, _) in enumerate(levels) if iops > (1 - ALIKE) * top]
@@ -381,7 +381,7 @@ def _found(told: Sequence[Ceiling], bursts: Sequence[Burst]) -> FoundLimits:
         by_count = []  # all move the same bytes
     elif set(by_bytes) <= set(by_count):
         by_bytes = []
-    source = ", ".join(dict.fromkeys([p.source for c in told for p in c.points if p.source]))
+    source = ", ".join(dict.fromkeys([p.source for c in limiting for p in c.points if p.source]))
     source = source or ", ".join(b.name for b in bursts) or "points"
     rates = {
         "iops": _quantity([levels[i][0] for i in by_count], source),
@@ -389,8 +389,8 @@ def _found(told: Sequence[Ceiling], bursts: Sequence[Burst]) -> FoundLimits:
     }
     saved = max(bursts, key=lambda b: b.saved_s, default=None)
     burst = None if saved is None else _burst(saved)
-    notes = [_said(rates["iops"], rates["bandwidth"], told, bursts)]
-    notes += [_burst_said(b) for b in bursts]
+    notes = [_limit_sentence(rates["iops"], rates["bandwidth"], limiting, bursts)]
+    notes += [_burst_sentence(b) for b in bursts]
     if lone:
         size = levels[0][1]
         notes.append(
@@ -422,18 +422,18 @@ def _burst(b: Burst) -> Quantity:
     )  # fmt: skip
 
 
-def _said(
-    iops: Quantity | None, bandwidth: Quantity | None, told: Sequence[Ceiling],
+def _limit_sentence(
+    iops: Quantity | None, bandwidth: Quantity | None, limiting: Sequence[Ceiling],
     bursts: Sequence[Burst],
 ) -> str:  # fmt: skip
     rates = [f"{float(f'{iops.value:.4g}'):,.0f} requests/s"] if iops else []
     rates += [f"{bandwidth.value / 1e6:,.3g} MB/s"] if bandwidth else []
-    loads = [f"{c.points[0].op} {format_size(c.size)}" for c in told]
-    depths = [p.outstanding for c in told for p in c.points]
+    loads = [f"{c.points[0].op} {format_size(c.size)}" for c in limiting]
+    depths = [p.outstanding for c in limiting for p in c.points]
     seen = (
         f"{named(loads)} stay at it from depth {min(depths)} to {max(depths)}, and latency "
         "is depth / limit"
-        if told
+        if limiting
         else f"{bursts[0].name} steps down to it"
     )
     return (
@@ -443,7 +443,7 @@ def _said(
     )
 
 
-def _burst_said(b: Burst) -> str:
+def _burst_sentence(b: Burst) -> str:
     first = b.step.size / b.step.filled_s + b.step.drain
     return (
         f"{b.name}: {first / b.size:,.0f} requests/s for {b.step.filled_s:.3g} s, then "

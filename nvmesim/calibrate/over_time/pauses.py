@@ -131,7 +131,7 @@ class PauseFit:
         kept = {q: v for q, v in point.percentiles_s.items() if hit < OWN * (1 - q / 100)}
         return replace(point, percentiles_s=kept)
 
-    def with_them(self, rounds: Rounds) -> Rounds:
+    def add_pauses(self, rounds: Rounds) -> Rounds:
         """Return *rounds* held up so."""
         stops = {"pauses": self.pauses(), "read_stalls": self.stalls("read_stalls"),
                  "write_stalls": self.stalls("write_stalls")}  # fmt: skip

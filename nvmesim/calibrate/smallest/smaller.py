@@ -85,7 +85,7 @@ def _adopted(best: Explanation, found: LineFit, *, is_read: bool) -> Explanation
     """*best* with one side as *found*."""
     side = ("read", "dies", "commands") if is_read else ("write",)
     kept = {k: v for k, v in best.joint.items() if k.partition(".")[0] not in side}
-    untold = {k: v for k, v in best.untold.items() if k.partition(".")[0] not in side}
+    unidentified = {k: v for k, v in best.unidentified.items() if k.partition(".")[0] not in side}
     profile = found.profile
     if is_read:  # the same drain from another number of dies
         ratio = profile.dies.value / best.profile.dies.value
@@ -95,7 +95,7 @@ def _adopted(best: Explanation, found: LineFit, *, is_read: bool) -> Explanation
     kept = {k: np.resize(v, length) for k, v in kept.items()}
     found_of = replace(
         best, profile=profile, joint={**kept, **found.columns}, notes=(*best.notes, found.note),
-        untold={**untold, **found.unidentified}, suspends=None,
+        unidentified={**unidentified, **found.unidentified}, suspends=None,
     )  # fmt: skip
     if is_read:
         return replace(found_of, ceiling=None, reads=None)

@@ -35,23 +35,23 @@ from nvmesim.calibrate.trace.start import (
     Structure,
     built,
     built_rounds,
+    identified_keys,
     peak_rate,
     screened,
     split_doubt,
-    told_keys,
     with_rounds_intervals,
 )
 from nvmesim.calibrate.trace.task import (
     KEYS,
     JudgedClass,
     TraceBank,
+    all_requests,
     classes_of,
-    everything,
     judge,
     misfits,
     numbers,
     trace_task,
-    untold,
+    unidentified,
 )
 from nvmesim.catalog.profile import DriveProfile, Quantity
 from nvmesim.errors import FitError
@@ -172,13 +172,13 @@ class _Fitting:
         else:
             profile, structure, cost = self._bank(best)
         served = self.replayer.latencies_s(profile)
-        judged = judge([everything(self.used), *self.classes], served, held_out=False)
+        judged = judge([all_requests(self.used), *self.classes], served, held_out=False)
         sample = _sample(self.used, served[0], held_out=False)
         if held_out is not None and len(held_out):
             self.tell("replaying what was held out")
             begun = held_out.begun(acknowledged_s(self.all.latency_s[self.all.write]))
             again = Replayer(begun, self.host).latencies_s(profile)
-            classes = [everything(held_out), *classes_of(held_out)]
+            classes = [all_requests(held_out), *classes_of(held_out)]
             judged += judge(classes, again, held_out=True)
             sample = _sample(held_out, again[0], held_out=True)
         return TraceFit(
@@ -345,10 +345,10 @@ class _Fitting:
         bank, task, inferred = min(found, key=lambda f: (f[2].tau, f[2].chi))
         values, structure = bank.decoded(inferred.best)
         profile = built(self.template, values, structure)
-        keys = told_keys(profile, values)
+        keys = identified_keys(profile, values)
         rows = [numbers(built(self.template, *bank.decoded(u)), keys) for u in inferred.draws]
         columns = {key: np.array([row[key] for row in rows]) for key in keys}
-        open_ = untold(task, inferred.draws)
+        open_ = unidentified(task, inferred.draws)
         assumed = [key for name in open_ for key in KEYS.get(name, ())]
         if open_:
             self.notes.append(
@@ -466,5 +466,5 @@ def replayed(
 ) -> list[JudgedClass]:
     """Replay *arrivals* on *profile*: all requests, then by class, measured beside simulated."""
     replayer = Replayer(arrivals, host or free_host(profile.link))
-    classes = [everything(arrivals), *classes_of(arrivals)]
+    classes = [all_requests(arrivals), *classes_of(arrivals)]
     return judge(classes, replayer.latencies_s(profile), held_out=True)

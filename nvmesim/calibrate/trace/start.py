@@ -177,7 +177,7 @@ def built(template: DriveProfile, v: dict[str, float], structure: Structure) -> 
     return template.model_copy(update=update)
 
 
-def told_keys(profile: DriveProfile, values: Mapping[str, float]) -> list[str]:
+def identified_keys(profile: DriveProfile, values: Mapping[str, float]) -> list[str]:
     """Dotted keys of *profile*'s numbers that `built` made of *values*, and the dies."""
     keys = ["dies"]
     if "latency" in values:

@@ -85,7 +85,7 @@ class JudgedClass:
         }
 
 
-def everything(arrivals: Arrivals) -> ClassOf:
+def all_requests(arrivals: Arrivals) -> ClassOf:
     """All requests as one class."""
     return _class("all requests", None, np.arange(len(arrivals)), arrivals)
 
@@ -347,7 +347,7 @@ def trace_task(
     )  # fmt: skip
 
 
-def untold(task: Problem, draws: Floats) -> list[str]:
+def unidentified(task: Problem, draws: Floats) -> list[str]:
     """Coordinates of *draws*, float64[n_draws, n_coordinates], that are as open as before."""
     before = (task.high - task.low) / np.sqrt(12)
     return [n for n, w in zip(task.names, draws.std(axis=0) / before, strict=True) if w > TOLD]

@@ -16,8 +16,8 @@ import numpy as np
 from nvmesim.array_types import Floats
 from nvmesim.calibrate.evidence import DriveFit, Judged, StackFit
 from nvmesim.calibrate.over_time.episodes import (
-    Course,
     Episodes,
+    TimeSeries,
     Unit,
     by_kind,
     episodes_of_requests,
@@ -88,9 +88,9 @@ def all_charts(fit: DriveFit | StackFit) -> dict[str, Drawing]:
         if shown:
             found[f"Distribution of latency, {name}"] = _distribution(shown)
             found[f"Residuals of the distribution, {name}"] = residuals_of_distributions(shown)
-    for (op, unit), courses in by_kind(getattr(fit, "courses", ())).items():
+    for (op, unit), time_series in by_kind(getattr(fit, "time_series", ())).items():
         what = "Latency" if unit == "s" else "Throughput"
-        found[f"{what} over time, {op}s"] = over_time(courses)
+        found[f"{what} over time, {op}s"] = over_time(time_series)
     return found
 
 
@@ -273,17 +273,17 @@ def _residual_chart(rows: Rows, names: Sequence[str], across: alt.X, says: str) 
 # Over time ----------------------------------------------------------------------------------------
 
 
-def over_time(courses: Sequence[Course]) -> Drawing:
+def over_time(time_series: Sequence[TimeSeries]) -> Drawing:
     """Means over time, a line a file; episodes shaded, a step down for good as a rule."""
-    factor, title = SCALES[courses[0].unit]
-    shown = courses[:MOST_LINES]
+    factor, title = SCALES[time_series[0].unit]
+    shown = time_series[:MOST_LINES]
     rows: Rows = [
         {"s": rounded(float(t)), "of": c.label, "y": rounded(float(v) * factor)}
         for c in shown for t, v in zip(c.times_s, c.values, strict=True) if v > 0
     ]  # fmt: skip
     names = [c.label for c in shown]
     across = c.x("s", "time in the capture, s", zero=False)
-    log = {"log": [row["y"] for row in rows]} if courses[0].unit == "s" else {}
+    log = {"log": [row["y"] for row in rows]} if time_series[0].unit == "s" else {}
     look = c.series("of", names, colours=COLOURS, columns=2, shown=True)
     spans = [
         {"s": rounded(a), "end": rounded(b), "of": c.label} for c in shown for a, b in c.episodes

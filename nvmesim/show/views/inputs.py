@@ -48,7 +48,7 @@ _PARTS: Final = {
 # How many GHz -------------------------------------------------------------------------------------
 
 
-def sizing_blocks(sizing: Sizing, *, everything: bool = False) -> list[Block]:
+def sizing_blocks(sizing: Sizing, *, all_cpus: bool = False) -> list[Block]:
     """GHz that are needed, and the CPUs that carry the load with the least of them, or all."""
     load = sizing.load
     answers = [
@@ -60,7 +60,7 @@ def sizing_blocks(sizing: Sizing, *, everything: bool = False) -> list[Block]:
         "RAID is not counted, its work on the CPU comes on top (nvmesim run has it)"
     )
     near = sorted(sizing.cpus, key=lambda c: abs(c.logical_utilization - load.utilization))
-    found = [c for c in sizing.cpus if everything or c in near[:NEAREST]]
+    found = [c for c in sizing.cpus if all_cpus or c in near[:NEAREST]]
     rows = [
         [f"{c.sockets} x {c.name}", f"{c.ghz:.0f}", f"{c.rule_utilization:.0%}",
          f"{c.logical_utilization:.0%}", f"{c.physical_utilization:.0%}",
@@ -90,7 +90,7 @@ def fragment(sizing: Sizing) -> str:
 def sizing_page(sizing: Sizing) -> str:
     """Return the load, the charts and every CPU as one HTML page."""
     title = f"CPUs for {format_iops(sizing.load.iops)}"
-    _, asked, *more = sizing_blocks(sizing, everything=True)
+    _, asked, *more = sizing_blocks(sizing, all_cpus=True)
     return chart_page(sizing.chart(), title, *more, first=[asked])
 
 
