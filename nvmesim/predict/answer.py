@@ -57,6 +57,8 @@ class RunAnswer:
     warnings: list[str] = field(default_factory=list)
     interrupted: bool = False
     sliced: bool = True
+    spent_s: float = 0.0
+    """Wall seconds of the measured run."""
 
     def __post_init__(self) -> None:
         window, growth = self.measured.window, self.measured.backlog_per_s or 0.0

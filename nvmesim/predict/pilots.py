@@ -19,7 +19,7 @@ from nvmesim.engine.compiled.engine import CompiledEngine
 from nvmesim.engine.contract import Acc, Batch
 from nvmesim.measure.load import RunLoad, drifting, fill_share
 from nvmesim.measure.stations import reducer
-from nvmesim.measure.steady import Collector
+from nvmesim.measure.steady import Collector, Window
 from nvmesim.model.lower import lower
 from nvmesim.model.lowered import Lowered
 from nvmesim.network.network import GATES, HORIZON_PS, Kind, Network
@@ -67,6 +67,10 @@ LITTLE: Final = 0.1
 REBUILT: Final = 3_200
 """Requests of the pilot of a rebuild alone."""
 BATCHES: Final = 32
+EARLY: Final = 8
+"""Of these batches: a look whether the dies have so much room that no buffer can fill."""
+ROOMY: Final = 0.7
+"""Share of their time below which dies program all that comes, however it varies."""
 
 
 @dataclass(frozen=True)
@@ -331,16 +335,32 @@ def _buffer_level(lowered: Lowered) -> float:
         requests = int(np.clip(wanted, *BUFFER_REQUESTS))
     kept = Collector(reducer(lowered), batch := requests // BATCHES)
     engine = CompiledEngine(net, seed=SEED)
-    for _ in range(BATCHES):
+    for i in range(BATCHES):
         part = engine.advance(batch, HORIZON_PS)
         if part.completions < batch:
             return 0.0
         kept.add(part)
+        if i + 1 == EARLY and _has_room(kept.window(0), load, net):
+            return 0.0
     window = kept.window(0)
     if drifting(window, load) > 0:
         return 1.0
     share = fill_share(window, load)
     return share if share >= LITTLE else 0.0
+
+
+def _has_room(window: Window, load: RunLoad, net: Network) -> bool:
+    """True if the buffers hold next to nothing, and no drive's dies are busy enough to fill one.
+
+    Not where programs take longer at times: of episodes and batches a short look sees too few.
+    """
+    programmed = (net.die_gate >= 0) & (net.die_dist >= 0)
+    varies = (net.die_gc >= 0).any() or (net.die_every > 0).any()
+    if varies or fill_share(window, load) > LITTLE / 2:
+        return False
+    spent = window.total.stations[:, Acc.SERVICE] / max(1.0, window.duration_ps)
+    drives = [spent[programmed & (net.die_gate == gate)] for gate in load.buffers]
+    return all(dies.size and dies.mean() < ROOMY for dies in drives)
 
 
 def filled(net: Network, share: float) -> Network:

@@ -77,8 +77,15 @@ def simulate(
     Raises ScenarioError and its kin for a scenario that cannot be, DeadlockError if it stops,
     TypeError for an unknown option.
     """
-    started = time.perf_counter()
     run = replace(options or RunOptions(), **changes)
+    return concluded(measured(scenario, run, progress), run, progress)
+
+
+def measured(
+    scenario: Scenario | ResolvedScenario, run: RunOptions, progress: Progress | None = None
+) -> RunAnswer:
+    """Run *scenario* as *run* says, up to what `concluded` makes of it; raises as `simulate`."""
+    started = time.perf_counter()
     ready = prepare(scenario, run.engine, run.seed)
     goal = _goal(ready.scenario, run)
     if run.engine == "simpy":
@@ -87,11 +94,17 @@ def simulate(
         record = None
         if run.requests_file is not None:
             record = stack.enter_context(RequestWriter(Path(run.requests_file), ready.lowered))
-        measured = ready.measure(goal, record, progress)
+        found = ready.measure(goal, record, progress)
         if record is not None:
-            record.finish(measured.window.warmup_ps)
-    answer = RunAnswer(ready, measured, sliced=run.over_time)
-    if not measured.interrupted:
+            record.finish(found.window.warmup_ps)
+    spent = time.perf_counter() - started
+    return RunAnswer(ready, found, sliced=run.over_time, spent_s=spent)
+
+
+def concluded(answer: RunAnswer, run: RunOptions, progress: Progress | None = None) -> Result:
+    """Study what *run* asks for beside a measured run, and say everything that is known."""
+    started = time.perf_counter()
+    if not answer.measured.interrupted:
         try:
             answer.explore(run.reliefs, run.curve, run.certainty, progress)
             if run.waits:
@@ -101,7 +114,7 @@ def simulate(
             answer.interrupted = True
     if run.certainty:
         answer.judge(run.without_source)
-    return answer.result(run.engine, time.perf_counter() - started)
+    return answer.result(run.engine, answer.spent_s + time.perf_counter() - started)
 
 
 def compare(

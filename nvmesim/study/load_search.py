@@ -14,11 +14,14 @@ from typing import Final
 
 from nvmesim.errors import InputError
 from nvmesim.measure.figures import Distribution
+from nvmesim.predict.answer import RunAnswer
 from nvmesim.predict.result import Result
+from nvmesim.predict.simulate import RunOptions, concluded, measured
 from nvmesim.scenario.resolved import ResolvedScenario, WorkloadGroup
 from nvmesim.study.designs import LimitMiss, LoadLimits
 from nvmesim.study.sweep.point import Settings, predict
 from nvmesim.units import format_iops
+from nvmesim.warning import has
 
 REQUESTS: Final = 16_000
 """Of a trial on the way: p99 within a few per cent."""
@@ -41,6 +44,7 @@ DECISIONS: Final = 10
 SHORT: Final = 0.03
 """Trials are too short if the run that decides differs from one by more than this share of IOPS."""
 MOST_DEPTH: Final = 65536.0
+QUIET: Final = RunOptions(reliefs=False, over_time=False)
 
 
 @dataclass(frozen=True)
@@ -245,10 +249,13 @@ class LoadSearch:
         self.trials.append(trial)
         return trial
 
-    def _run(self, loaded: ResolvedScenario, requests: int, *, certainty: bool = False) -> Result:
+    def _run(self, loaded: ResolvedScenario, requests: int) -> Result:
+        self._stop_if_asked()
+        return predict(loaded, Settings(seed=self.seed, requests=requests, certainty=False))
+
+    def _stop_if_asked(self) -> None:
         if self.stop():
             raise KeyboardInterrupt
-        return predict(loaded, Settings(seed=self.seed, requests=requests, certainty=certainty))
 
     def _trial(self, applied: Applied, result: Result, *, decides: bool = False) -> Trial:
         """*result* held against the limits; if it *decides*, at the ends that simulation leaves."""
@@ -295,10 +302,12 @@ class LoadSearch:
         """Simulate longer at *best*; below it until the limits hold with their intervals."""
         threads, depth = best.applied.threads, best.depth
         for _ in range(DECISIONS if best.holds else 1):
-            trial, _ = self._long_run(threads, depth)
+            run, applied = self._long_run(threads, depth)
+            trial = self._decides(applied, self._concluded(run, certainty=False))
             if trial.holds:
                 # What profiles missed nearby moves the answer: the limits must hold with it, too.
-                trial, result = self._long_run(threads, depth, certainty=True)
+                result = self._concluded(run, certainty=True)
+                trial = self._decides(applied, result)
                 if trial.holds:
                     return Found(trial.applied, result, None, self._next_miss(trial), self._tried())
             lower = self._below(trial)
@@ -317,19 +326,28 @@ class LoadSearch:
             return threads, max(1, min(depth - 1, round(depth * share)))
         return (threads // 2, 1) if threads > 1 else None
 
-    def _long_run(
-        self, threads: int, depth: float, *, certainty: bool = False
-    ) -> tuple[Trial, Result]:
-        """A run that decides; its trial takes the place of the short one at the same load."""
+    def _long_run(self, threads: int, depth: float) -> tuple[RunAnswer, Applied]:
+        """A run that decides, before anything is said of it; its load."""
         loaded, applied = self._at(threads, depth)
+        self._stop_if_asked()
         requests = max(SURE_REQUESTS, 2 * ROUNDS * applied.in_flight)
-        result = self._run(loaded, requests, certainty=certainty)
+        return measured(loaded, replace(QUIET, seed=self.seed, requests=requests)), applied
+
+    @staticmethod
+    def _concluded(run: RunAnswer, *, certainty: bool) -> Result:
+        result = concluded(run, replace(QUIET, certainty=certainty))
+        if has(result.warnings, "interrupted"):
+            raise KeyboardInterrupt
+        return result
+
+    def _decides(self, applied: Applied, result: Result) -> Trial:
+        """The trial of a run that decides; it takes the place of the short one at its load."""
         long = self._trial(applied, result, decides=True)
         for short in [t for t in self.trials if t.applied == applied]:
             self.too_short |= abs(long.iops / short.iops - 1) > SHORT
             self.trials.remove(short)
         self.trials.append(long)
-        return long, result
+        return long
 
     def _next_miss(self, best: Trial) -> LimitMiss | None:
         """Return the limit that the smallest larger load with as many threads misses."""
