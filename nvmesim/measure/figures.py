@@ -158,3 +158,5 @@ class Relief:
     """What does it on the server itself, where one command does."""
     watts: float | None = None
     """What it draws more, by the parts' data sheets; None: not known."""
+    price: float | None = None
+    """What it costs more, by the prices in the parts' profiles; None: not known."""

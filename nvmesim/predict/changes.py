@@ -19,6 +19,9 @@ COMMANDS: Final = {
 }
 """Last name of a key -> what sets it. Source: md(4), mdadm(8), zfsprops(7)."""
 
+BOUGHT: Final = ("sockets", "adapters", "interconnect", "roots")
+"""Parts of a server beside its drives, which a change may replace."""
+
 Model = TypeVar("Model", bound=Frozen)
 
 
@@ -37,21 +40,23 @@ class Change:
         found = ((COMMANDS.get(key.rpartition(".")[2]), v) for key, v in self.set.items())
         return "; ".join(c.format(re.sub(" |iB$", "", str(v))) for c, v in found if c)
 
-    def watts(self, base: ResolvedScenario) -> float | None:
-        """W that it adds to *base*; None where parts are other ones, or do not say what they draw.
+    def added(self, base: ResolvedScenario, what: str) -> float | None:
+        """What its drives add to those of *base* in "power_active_w" or "price".
 
-        Source: power at work of drives and CPUs, by their data sheets.
+        0 where nothing is bought; None where other parts are, or the drives' profiles do not say.
         """
         new, kept = self.scenario, {id(d.profile) for d in base.drives}
         engines = {id(v.engine) for v in base.volumes}
-        is_same = (new.sockets, new.adapters) == (base.sockets, base.adapters)
         are_known = all(id(d.profile) in kept for d in new.drives)
+        is_same = all(getattr(new, part) == getattr(base, part) for part in BOUGHT)
         if not is_same or not are_known or any(id(v.engine) not in engines for v in new.volumes):
             return None
         if len(new.drives) == len(base.drives):
             return 0.0
-        before, after = watts(base), watts(new)
-        return None if before is None or after is None else after - before
+        before, after = ([getattr(d.profile, what) for d in s.drives] for s in (base, new))
+        if None in before + after:
+            return None
+        return float(sum(q.value for q in after) - sum(q.value for q in before))
 
 
 def watts(s: ResolvedScenario) -> float | None:

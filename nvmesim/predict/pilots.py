@@ -91,11 +91,13 @@ _remembered: deque[tuple[ResolvedScenario, SlowStates]] = deque(maxlen=REMEMBERE
 _lock = threading.Lock()
 
 
-def slow_states(scenario: ResolvedScenario, level: float | None = None) -> SlowStates:
+def slow_states(
+    scenario: ResolvedScenario, level: float | None = None, *, is_variant: bool = False
+) -> SlowStates:
     """Return the slow states of *scenario*, from pilots or from memory.
 
     With *level* the write buffers' state is given: a design that hardly differs from one that was
-    run needs no pilot of its own.
+    run needs no pilot of its own. The rates of a *variant* of one are not looked at again.
     """
     is_kept = level is None and all(group.trace is None for group in scenario.workload)
     if is_kept:
@@ -103,7 +105,9 @@ def slow_states(scenario: ResolvedScenario, level: float | None = None) -> SlowS
             for known, states in _remembered:
                 if known == scenario:
                     return states
-    carried, lowered, left_out = lowered_rate(scenario, lower(scenario))
+    carried, lowered, left_out = scenario, lower(scenario), 0.0
+    if not is_variant:
+        carried, lowered, left_out = lowered_rate(scenario, lowered)
     paced, lowered = with_rebuilds(*with_bitmaps(carried, lowered))
     if level is None:
         level = _buffer_level(lowered)

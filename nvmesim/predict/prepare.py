@@ -98,15 +98,18 @@ def prepare(
     engine: str | EngineFactory = "compiled",
     seed: int | None = None,
     level: float | None = None,
+    *,
+    is_variant: bool = False,
 ) -> Prepared:
     """Resolve and lower *scenario*, its slow states where they will be; find the engine.
 
     With *level* the state of its write buffers is given instead of found: a design that hardly
-    differs from one that was run starts where that one is.
+    differs from one that was run starts where that one is. The rates of a *variant* of a design
+    that was run are known to be such as a run can show.
     """
     resolved = resolve(scenario) if isinstance(scenario, Scenario) else scenario
     resolved = with_captured_stack(resolved)
-    states = slow_states(resolved, level)
+    states = slow_states(resolved, level, is_variant=is_variant)
     number = resolved.run.seed if seed is None else seed
     return Prepared(
         states.scenario, states.lowered, engine_factory(engine), number, load_of(states.lowered),

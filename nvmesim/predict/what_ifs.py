@@ -171,9 +171,12 @@ class WhatIfs:
                         progress(f"what if: {change.text}", (i + 1) / len(changes))
                     if changed is not None:
                         found = paired.relief(change.text, base, head, changed)
-                        added = change.watts(self.ready.scenario)
+                        watts, price = (
+                            change.added(self.ready.scenario, what)
+                            for what in ("power_active_w", "price")
+                        )
                         out.append(replace(found, set=change.set, command=change.command,
-                                           watts=added))  # fmt: skip
+                                           watts=watts, price=price))  # fmt: skip
             except KeyboardInterrupt:
                 pool.shutdown(cancel_futures=True)
                 raise
@@ -257,7 +260,7 @@ class WhatIfs:
         if self._starts_full:
             drives = of_drives(self.ready.load, self.ready.lowered.network)
             level = fill_share(self.measured.window, drives) if drives.buffers.size else 0.0
-        return prepare(scenario, self.ready.make, self.ready.seed, level)
+        return prepare(scenario, self.ready.make, self.ready.seed, level, is_variant=True)
 
     def _again(
         self, scenario: ResolvedScenario, is_known: Callable[[Collector], bool] | None = None

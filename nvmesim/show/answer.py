@@ -219,10 +219,11 @@ def rebuild_sentence(rebuild: Rebuild) -> str:
 
 
 def reliefs(found: Sequence[Relief]) -> b.Table | None:
-    """Every change that was simulated, with its setting as --set takes it, its command and W."""
+    """Every change that was simulated, with its setting as --set takes it, command, W and price."""
     settings = [" ".join(f"{key}={value}" for key, value in r.set.items()) for r in found]
     more_w = [f"{r.watts:+,.0f}" if r.watts else "" for r in found]
-    extra = {"W": more_w, "<set": settings}
+    prices = [f"{r.price:+,.0f}" if r.price else "" for r in found]
+    extra = {"W": more_w, "price": prices, "<set": settings}
     shown = {name: cells for name, cells in extra.items() if any(cells)}
     rows = [
         [r.change, kiops(r.iops.value), words.gain(r.gain),

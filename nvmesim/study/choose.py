@@ -27,7 +27,7 @@ from nvmesim.study.designs import Goal, design_name, goal_from_dict, load_goal, 
 from nvmesim.study.sweep.api import Progress, simulated_rows, tables_of
 from nvmesim.study.sweep.plan import make_plan, put
 from nvmesim.study.sweep.point import Settings, SweepJob, to_frame
-from nvmesim.study.sweep.workers import usable_cpus
+from nvmesim.study.sweep.workers import WorkerPool, usable_cpus
 from nvmesim.units import PS_PER_US, format_iops
 
 State = Literal["chosen", "runner-up", "not simulated", "rejected"]
@@ -246,18 +246,22 @@ def choose(
         goal = load_goal(goal)
     elif not isinstance(goal, Goal):
         goal = goal_from_dict(goal)
-    search = Search(goal, workers, progress)
-    search.screen_parts()
-    search.screen_bounds()
-    search.simulate(everything)
+    with WorkerPool(max(1, workers or usable_cpus())) as pool:
+        search = Search(goal, workers, progress, pool)
+        search.screen_parts()
+        search.screen_bounds()
+        search.simulate(everything)
     return search.choice()
 
 
 class Search:
     """The candidates of a goal, screened and simulated step by step."""
 
-    def __init__(self, goal: Goal, workers: int | None, progress: Progress | None) -> None:
-        self.goal, self._workers, self._progress = goal, workers, progress
+    def __init__(
+        self, goal: Goal, workers: int | None, progress: Progress | None,
+        pool: WorkerPool | None = None,
+    ) -> None:  # fmt: skip
+        self.goal, self._workers, self._progress, self._pool = goal, workers, progress, pool
         is_table = isinstance(goal.scenario, dict)
         tables, base = tables_of(goal.scenario if is_table else goal.base / str(goal.scenario))
         self._base = str(goal.base.absolute()) if is_table else base
@@ -353,7 +357,7 @@ class Search:
                 self._progress(f"{what}: {done} of {of}", done / of)
 
         jobs = [SweepJob(c.number, c.tables, self._base, settings) for c in group]
-        rows = simulated_rows(jobs, self._workers, say)
+        rows = simulated_rows(jobs, self._workers, say, self._pool)
         return [(c, rows[c.number]) for c in group]
 
     def judge(self, candidate: Candidate, row: dict[str, Any]) -> None:

@@ -242,26 +242,30 @@ def test_the_setting_of_a_change_is_the_change(make: Any) -> None:
     assert [k.ghz for k in again.sockets] == pytest.approx(ghz, rel=1e-3)
 
 
-def test_a_setting_of_md_has_its_command_and_an_own_drive_its_watts() -> None:
+def test_a_setting_has_its_command_and_one_more_drive_its_watts_and_price() -> None:
     base = resolved(drives=4, volume={"raid": "raid5"}, read=0.5)
     workers = reliefs.eight_workers(base)
     assert workers is not None
     assert workers.set == {"volume.*.group_thread_cnt": 8}
     assert workers.command.endswith("/md/group_thread_cnt")
-    assert workers.watts(base) == 0
+    assert workers.added(base, "power_active_w") == workers.added(base, "price") == 0
     power = Quantity(value=14.0, basis="datasheet", source="a sheet")
+    price = Quantity(value=420.0, basis="datasheet", source="a quote")
     drives = tuple(
-        replace(d, profile=d.profile.model_copy(update={"power_active_w": power}))
+        replace(d, profile=d.profile.model_copy(update={"power_active_w": power, "price": price}))
         for d in base.drives
     )
-    cpu = base.sockets[0].cpu.model_copy(update={"tdp_w": power})
-    stated = replace(base, drives=drives, sockets=(replace(base.sockets[0], cpu=cpu),))
+    stated = replace(base, drives=drives)
     more = reliefs.one_more_drive(stated)
     assert more is not None
-    assert more.watts(stated) == 14
+    assert more.added(stated, "power_active_w") == 14
+    assert more.added(stated, "price") == 420
+    unknown = reliefs.one_more_drive(base)
+    assert unknown is not None
+    assert unknown.added(base, "price") is None
     faster = reliefs.more_ghz(stated)
     assert faster is not None
-    assert faster.watts(stated) is None
+    assert faster.added(stated, "price") is None
 
 
 def test_threads_held_on_a_full_socket_are_tried_on_all() -> None:

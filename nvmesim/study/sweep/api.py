@@ -162,9 +162,13 @@ def tables_of(scenario: Scenario | str | Path | Mapping[str, Any]) -> tuple[dict
 
 
 def simulate_all(
-    jobs: Iterable[SweepJob], count: int, *, workers: int | None = None, dask: str | None = None
-) -> Iterator[PointAnswer]:
-    """Yield the answers to *count* jobs as they finish: here, in processes, or on a cluster."""
+    jobs: Iterable[SweepJob], count: int, *, workers: int | None = None, dask: str | None = None,
+    pool: WorkerPool | None = None,
+) -> Iterator[PointAnswer]:  # fmt: skip
+    """Yield the answers to *count* jobs as they finish: here, in processes, or on a cluster.
+
+    The processes are those of *pool*, where one is given.
+    """
     if dask is not None:
         from nvmesim.study.sweep.workers import answers_of_cluster
 
@@ -176,16 +180,20 @@ def simulate_all(
     if n <= 1 or (workers is None and count < FEW):
         yield from map(answer, jobs)
         return
-    with WorkerPool(n) as pool:
+    if pool is not None:
         yield from pool.answers(jobs)
+        return
+    with WorkerPool(n) as own:
+        yield from own.answers(jobs)
 
 
 def simulated_rows(
-    jobs: Sequence[SweepJob], workers: int | None, say: Callable[[int], None] = lambda done: None
-) -> dict[int, dict[str, Any]]:
-    """Return number -> row of all *jobs*; *say* is told how many are done."""
+    jobs: Sequence[SweepJob], workers: int | None, say: Callable[[int], None] = lambda done: None,
+    pool: WorkerPool | None = None,
+) -> dict[int, dict[str, Any]]:  # fmt: skip
+    """Return number -> row of all *jobs*, by *pool* if given; *say* is told how many are done."""
     rows: dict[int, dict[str, Any]] = {}
-    for found in simulate_all(iter(jobs), len(jobs), workers=workers):
+    for found in simulate_all(iter(jobs), len(jobs), workers=workers, pool=pool):
         rows[found.number] = found.row
         say(len(rows))
     return rows
