@@ -92,6 +92,10 @@ def measure(
     if precondition:
         _precondition(machine, found, engine, writes)
     try:
+        if found.made:
+            click.echo(
+                f"nvmesim: writing {found.size} to {found.path}, removed afterwards", err=True
+            )
         lay_out(machine, found)
         done = _run(
             machine, found, output, name or output.stem, server, budget,

@@ -6,11 +6,14 @@ The mistakes are planted with numbers of their own, not those that `diagnose` tr
 
 from __future__ import annotations
 
+import json
 import math
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
+from unittest import mock
 
 import numpy as np
 
@@ -26,6 +29,7 @@ from nvmesim.capture.capture import (
 from nvmesim.catalog.load import find
 from nvmesim.errors import InputError
 from nvmesim.predict.simulate import simulate
+from nvmesim.study.diagnosis import diagnose as module
 from nvmesim.study.diagnosis.diagnose import Diagnosis, diagnose
 from nvmesim.study.diagnosis.runs import ShortRuns
 from nvmesim.units import parse_size
@@ -197,6 +201,31 @@ def found_codes(diagnosis: Diagnosis) -> list[str]:
     return [code for _, code in sorted(every, reverse=True)]
 
 
+@contextmanager
+def remembering() -> Iterator[None]:
+    """What was simulated once is not simulated again: many trials are of one server."""
+    known: dict[str, Any] = {}
+    run = ShortRuns._run
+
+    def predicted(scenario: Any, **options: Any) -> Any:
+        key = repr((scenario, options))
+        if key not in known:
+            known[key] = simulate(scenario, **options)
+        return known[key]
+
+    def short(self: ShortRuns, change: Any, load: Any) -> Any:
+        key = json.dumps([self._tables, change, load], sort_keys=True)
+        if key not in known:
+            known[key] = run(self, change, load)
+        return known[key]
+
+    with (
+        mock.patch.object(module, "simulate", predicted),
+        mock.patch.object(ShortRuns, "_run", short),
+    ):
+        yield
+
+
 def trial(number: int) -> tuple[str, list[str], bool]:
     """Return the planted code of trial *number*, what was found, and whether healthy is healthy."""
     tables, rows, code = plant(number)
@@ -220,4 +249,5 @@ def main(first: int, end: int) -> None:
 
 
 if __name__ == "__main__":
-    main(*map(int, sys.argv[1:3]))
+    with remembering():
+        main(*map(int, sys.argv[1:3]))

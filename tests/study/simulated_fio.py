@@ -17,7 +17,7 @@ import numpy as np
 from nvmesim.catalog import load as catalog
 from nvmesim.predict.simulate import simulate
 from nvmesim.study.measuring.measure import scenario_of_row
-from nvmesim.study.measuring.rows import RAMP, SETTLE, Row
+from nvmesim.study.measuring.rows import PLAN, RAMP, SETTLE, Row
 
 PERCENTILES = ("50.000000", "90.000000", "99.000000", "99.900000")
 
@@ -62,12 +62,14 @@ def _direction(stats, factor, seconds, size):
 
 
 class SimulatedRunner:
-    """A `Runner`: every row ends when it is steady, as simulated time tells."""
+    """A `Runner`: every row ends when it is steady, as simulated time tells.
+
+    A row's noise is its own: it is the same in whatever order rows are measured.
+    """
 
     def __init__(self, name, *, seed=1, noise=0.01, share=1.0, fails_at=None, error=None):
         self.profile = catalog.get("drive", name)
-        self.rng = np.random.default_rng(seed)
-        self.noise, self.share = noise, share
+        self.seed, self.noise, self.share = seed, noise, share
         self.fails_at, self.error = fails_at, error
         self.rows = []
 
@@ -76,7 +78,8 @@ class SimulatedRunner:
             raise self.error
         self.rows.append(row)
         seconds = float(row.seconds if row.writes else RAMP + SETTLE + 2)
-        text = report(row, self.profile, rng=self.rng, noise=self.noise, share=self.share,
+        rng = np.random.default_rng([self.seed, PLAN.index(row)])
+        text = report(row, self.profile, rng=rng, noise=self.noise, share=self.share,
                       seconds=seconds)  # fmt: skip
         return json.dumps(text), seconds
 

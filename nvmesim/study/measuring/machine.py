@@ -19,7 +19,7 @@ LOST: Final = 255
 """ssh's own exit code: the connection, not the command, has failed."""
 CONDITIONS: Final = {
     "kernel": "uname -r",
-    "cpu": "LC_ALL=C lscpu | grep -m1 'Model name'",
+    "cpu": "LC_ALL=C lscpu | sed -n 's/^Model name: *//p'",
     "virt": "systemd-detect-virt --vm",
     "smt": "cat /sys/devices/system/cpu/smt/active",
     "governor": "cat /sys/devices/system/cpu/cpu0/cpufreq/scaling_governor",
@@ -43,7 +43,10 @@ class Machine:
     """As ssh takes it; empty: this machine."""
 
     def run(self, words: Sequence[str], timeout: float | None = None) -> str:
-        """Return what the command prints; InfrastructureError in one line if it fails."""
+        """Return what the command prints; InfrastructureError in one line if it fails.
+
+        A terminal's Ctrl-C does not reach a program of this machine: its row is finished.
+        """
         command = list(words)
         if self.host:
             command = [_program("ssh"), self.host, shlex.join(words)]
@@ -52,7 +55,7 @@ class Machine:
         try:
             done = subprocess.run(
                 command, capture_output=True, text=True, timeout=timeout, check=False,
-                stdin=None if self.host else subprocess.DEVNULL,
+                stdin=None if self.host else subprocess.DEVNULL, start_new_session=not self.host,
             )  # fmt: skip
         except subprocess.TimeoutExpired:
             raise InfrastructureError(

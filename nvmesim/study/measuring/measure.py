@@ -1,11 +1,11 @@
 """`nvmesim measure`: fio on a drive, row after row, until another would hardly help.
 
 The next row is the one that narrows the answer most per second, by the expected reduction of its
-variance: the fitted drive's uncertain numbers are moved along a two-level design
-(`predict.uncertainty`), and the candidates and the answer are simulated with each. To first order
-all are normal, and a measured candidate leaves of the answer's variance what its correlation with
-the candidate does not explain. Source: Chaloner and Verdinelli, "Bayesian experimental design: a
-review", Statistical Science 10(3), 1995, section 2.2 (linear design).
+variance: drives as plausible as the fitted one (draws of what was fitted together; a two-level
+design of the other uncertain numbers) are simulated under the candidates and under what is asked.
+To first order all are normal, and a measured candidate leaves of the answer's variance what its
+correlation with the candidate does not explain. Source: Chaloner and Verdinelli, "Bayesian
+experimental design: a review", Statistical Science 10(3), 1995, section 2.2 (linear design).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from nvmesim.errors import CaptureError, FitError, InfrastructureError, InputErr
 from nvmesim.files import write_text
 from nvmesim.predict.simulate import simulate
 from nvmesim.predict.uncertainty.design import design
-from nvmesim.predict.uncertainty.numbers import Factor, factors, moved
+from nvmesim.predict.uncertainty.numbers import Z95, Factor, factors, label_of, moved
 from nvmesim.scenario.load import scenario_from_dict
 from nvmesim.scenario.resolve import resolve
 from nvmesim.scenario.resolved import ResolvedScenario
@@ -44,8 +44,11 @@ ENOUGH: Final = 0.1
 """A row that would take less than this share of the interval away is not worth its time."""
 LATE_S: Final = 120.0
 """A run of fio that takes so much longer than its time is taken for hung."""
-REQUESTS: Final = 6_000
-"""Of a simulated row."""
+REQUESTS: Final = 20_000
+"""Of a simulated row: a p99 needs a hundred beyond it."""
+DRAWS: Final = 16
+"""Drives that are simulated, at least: what was fitted together is as one of its draws, each other
+number a standard deviation up or down."""
 NOISE: Final = (0.01, 0.05)
 """Standard error of the logarithm of a measured rate, and of a p99."""
 
@@ -152,7 +155,9 @@ class Plan:
     answer: Answer | None = None
     """What is to be narrow; None: the drive's own rows."""
     adaptive: bool = True
-    """False: all rows of the fixed plan in their order."""
+    """False: all rows of the fixed plan in their order, fitted at its end."""
+    enough: float = ENOUGH
+    """Least share of the interval that another row has to take away; 0: until no row is left."""
     progress: Progress | None = None
     stop: Callable[[], bool] = lambda: False
     on_step: Callable[[MeasuredStep], None] = lambda step: None
@@ -182,8 +187,9 @@ def measure(plan: Plan) -> Measuring:
     steps: list[MeasuredStep] = []
     left, ended, error = plan.rows, "plan", ""
     fit: DriveFit | None = None
+    known: _Emulator | None = None
     while left:
-        row = _chosen(plan, left, steps, fit)
+        row = _chosen(plan, left, steps, known)
         if isinstance(row, str):
             ended = row
             break
@@ -193,17 +199,24 @@ def measure(plan: Plan) -> Measuring:
         try:
             step = _measured(plan, row)
         except (KeyboardInterrupt, InfrastructureError) as failure:
+            # a terminal's Ctrl-C ends ssh too
+            is_asked = isinstance(failure, KeyboardInterrupt) or plan.stop()
             if not steps:
-                raise
-            ended = "interrupted" if isinstance(failure, KeyboardInterrupt) else "failed"
-            error = str(failure)
+                raise (KeyboardInterrupt() if is_asked else failure) from None
+            ended, error = ("interrupted", "") if is_asked else ("failed", str(failure))
             break
         left.remove(row)
         steps.append(step)
-        fit = _fitted(plan, steps) if len(steps) >= FIRST else None
-        if fit is not None:
-            steps[-1] = replace(step, half_width=half_width(fit.profile, plan))
+        is_fitted = plan.adaptive and len(steps) >= FIRST
+        fit = _fitted(plan, steps) if is_fitted or not left else None
+        known = None if fit is None else _Emulator(fit.profile, plan)
+        if known is not None:
+            steps[-1] = replace(step, half_width=known.half_width())
         plan.on_step(steps[-1])
+    if not steps and ended == "budget":
+        raise InputError(f"a row takes {left[0].seconds} s: give a budget of two at least")
+    if not steps:
+        raise KeyboardInterrupt
     fit = fit or _fitted(plan, steps)
     if fit is None:
         raise FitError(
@@ -214,7 +227,7 @@ def measure(plan: Plan) -> Measuring:
 
 
 def _chosen(
-    plan: Plan, left: Sequence[Row], steps: Sequence[MeasuredStep], fit: DriveFit | None
+    plan: Plan, left: Sequence[Row], steps: Sequence[MeasuredStep], known: _Emulator | None
 ) -> Row | str:
     """The next row, or why there is none."""
     if plan.stop():
@@ -223,14 +236,20 @@ def _chosen(
     affordable = [row for row in left if spent + row.seconds <= plan.budget_s]
     if not affordable:
         return "budget"
-    if not plan.adaptive or len(steps) < FIRST or fit is None:
+    if not plan.adaptive or known is None:
         return affordable[0]
     if plan.writes and not any(step.row.writes for step in steps):
         return next((row for row in affordable if row.name == "rw-qd256"), affordable[0])
-    gains = expected_gains(affordable, fit.profile, plan)
-    if not gains or max(gains.values()) < ENOUGH:
+    gains = known.gains(affordable)
+    if max(gains.values(), default=0.0) < plan.enough:
         return "enough"
-    return max(affordable, key=lambda row: gains.get(row.name, 0.0) / row.seconds)
+    return max(affordable, key=lambda row: gains.get(row.name, 0.0) / _seconds(row, steps))
+
+
+def _seconds(row: Row, steps: Sequence[MeasuredStep]) -> float:
+    """Time that *row* will take: rows of its kind that settled did not need all of theirs."""
+    shares = [s.seconds / s.row.seconds for s in steps if s.row.writes == row.writes]
+    return row.seconds * (sum(shares) / len(shares) if shares else 1.0)
 
 
 def _measured(plan: Plan, row: Row) -> MeasuredStep:
@@ -244,8 +263,9 @@ def _measured(plan: Plan, row: Row) -> MeasuredStep:
 
 
 def _fitted(plan: Plan, steps: Sequence[MeasuredStep]) -> DriveFit | None:
-    """Return the drive as far as the rows determine one."""
-    captures = read_captures([step.file for step in steps])
+    """Return the drive as far as the rows determine one, in whatever order they were measured."""
+    listed = sorted(steps, key=lambda step: PLAN.index(step.row))
+    captures = read_captures([step.file for step in listed])
     try:
         return fit_drive(captures, name=plan.name, captured_on=f"{plan.stack},{plan.link}")
     except (FitError, CaptureError, InputError):
@@ -281,61 +301,78 @@ def with_drive(tables: Mapping[str, Any], base: str) -> Answer:
     return scenarios
 
 
-def half_width(profile: DriveProfile, plan: Plan) -> float:
-    """Return the relative half-width, 95 %, that the drive's numbers leave of the answer."""
-    asked = plan.asked(profile)
-    values = _moved_answers(asked, _drive_factors(asked))
-    return float(np.expm1(1.96 * np.sqrt(values.var(axis=0).mean())))
+class _Emulator:
+    """What the drive's uncertain numbers make of the answer and of rows, each simulated once."""
 
+    def __init__(self, profile: DriveProfile, plan: Plan) -> None:
+        self._profile, self._plan = profile, plan
+        asked = plan.asked(profile)
+        joint = profile.joint
+        together = set(joint.names) if joint else set()
+        used = [
+            f for scenario in asked for f in factors(scenario) if f.profile == label_of(profile)
+        ]
+        singles = list({f.name: f for f in used if not f.moves.keys() & together}.values())
+        signs = design(max(1, len(singles)))[:, : len(singles)].tolist()
+        n = max(DRAWS, len(signs))
+        self._runs = [(singles, signs[i % len(signs)]) for i in range(n)]
+        if joint:
+            draws = [joint.factors[i * len(joint.factors) // n] for i in range(n)]
+            self._runs = [
+                ([*found, _draw(profile, joint.names, draw)], [*line, 1])
+                for (found, line), draw in zip(self._runs, draws, strict=True)
+            ]
+        answers = [self._moved(scenario) for scenario in asked]
+        self._rows = {} if plan.answer else dict(zip((s.name for s in asked), answers, strict=True))
+        self._answer = np.hstack(answers)
 
-def expected_gains(
-    candidates: Sequence[Row], profile: DriveProfile, plan: Plan
-) -> dict[str, float]:
-    """Return, by name, the share of the answer's half-width that measuring a row would take away.
+    def half_width(self) -> float:
+        """Return the relative half-width, 95 %, that the drive's numbers leave of the answer."""
+        return float(np.expm1(Z95 * np.sqrt(self._answer.var(axis=0).mean())))
 
-    Rows that cannot be simulated are left out.
-    """
-    asked = plan.asked(profile)
-    found = _drive_factors(asked)
-    wanted = _moved_answers(asked, found)
-    spread = wanted - wanted.mean(axis=0)
-    whole = float((spread**2).mean(axis=0).sum())
-    if whole <= 0:
-        return {row.name: 0.0 for row in candidates}
-    out = {}
-    for row in candidates:
-        try:
-            bench = scenario_of_row(row, profile, plan.stack, plan.link)
-            seen = _moved_answers([bench], found)
-        except InputError:
-            continue
-        differences = seen - seen.mean(axis=0)
-        noise = np.diag(np.square(NOISE[: seen.shape[1]]))
-        covariance = differences.T @ differences / len(seen) + noise
-        cross = differences.T @ spread / len(seen)
-        explained = float(np.trace(cross.T @ np.linalg.solve(covariance, cross)))
-        out[row.name] = 1 - math.sqrt(max(0.0, 1 - explained / whole))
-    return out
+    def gains(self, candidates: Sequence[Row]) -> dict[str, float]:
+        """Return, by name, the share of that half-width which measuring a row would take away.
 
+        Rows that cannot be simulated are left out.
+        """
+        spread = self._answer - self._answer.mean(axis=0)
+        whole = float((spread**2).mean(axis=0).sum())
+        if whole <= 0:
+            return {row.name: 0.0 for row in candidates}
+        out = {}
+        for row in candidates:
+            try:
+                seen = self._seen(row)
+            except InputError:
+                continue
+            differences = seen - seen.mean(axis=0)
+            covariance = differences.T @ differences / len(seen) + np.diag(np.square(NOISE))
+            cross = differences.T @ spread / len(seen)
+            left = 1 - float(np.trace(cross.T @ np.linalg.solve(covariance, cross))) / whole
+            by_chance = (len(seen) - 1) / (len(seen) - 1 - len(NOISE))
+            out[row.name] = 1 - math.sqrt(min(1.0, max(0.0, left) * by_chance))
+        return out
 
-def _drive_factors(asked: Sequence[ResolvedScenario]) -> list[Factor]:
-    """Uncertain numbers of the drive alone, of whatever the loads use."""
-    found = (factor for scenario in asked for factor in factors(scenario))
-    return list({f.name: f for f in found if f.profile.startswith("drive")}.values())
+    def _seen(self, row: Row) -> Floats:
+        if row.name not in self._rows:
+            bench = scenario_of_row(row, self._profile, self._plan.stack, self._plan.link)
+            self._rows[row.name] = self._moved(bench)
+        return self._rows[row.name]
 
-
-def _moved_answers(scenarios: Sequence[ResolvedScenario], found: Sequence[Factor]) -> Floats:
-    """float64[runs, 2 x scenarios]: log IOPS and log p99 with the numbers moved."""
-    signs = design(max(1, len(found)))[:, : len(found)]
-    rows = []
-    for line in signs.tolist():
-        values: list[float] = []
-        for scenario in scenarios:
-            result = simulate(
-                moved(scenario, found, line), requests=REQUESTS, reliefs=False, over_time=False,
+    def _moved(self, scenario: ResolvedScenario) -> Floats:
+        """float64[runs, 2]: log IOPS and log p99 of *scenario* with the numbers moved."""
+        values = []
+        for found, signs in self._runs:
+            total = simulate(
+                moved(scenario, found, signs), requests=REQUESTS, reliefs=False, over_time=False,
                 certainty=False,
-            )  # fmt: skip
-            p99 = result.total.latency.percentiles[99.0] or result.total.latency.mean
-            values += [math.log(result.total.iops.value), math.log(p99)]
-        rows.append(values)
-    return np.array(rows)
+            ).total  # fmt: skip
+            p99 = total.latency.percentiles[99.0] or total.latency.mean
+            values.append([math.log(total.iops.value), math.log(p99)])
+        return np.array(values)
+
+
+def _draw(profile: DriveProfile, names: Sequence[str], draw: Sequence[float]) -> Factor:
+    """The numbers of *profile* that were fitted together, as one draw of them has them."""
+    moves = {key: (math.log(f), math.log(f)) for key, f in zip(names, draw, strict=True)}
+    return Factor("a draw", label_of(profile), moves)
