@@ -55,7 +55,7 @@ class BenchHost:
     link: Link
     cores: int | None = None
     cpu: CpuProfile | None = None
-    """The CPUs of all sockets as one, where they are known: siblings share a core (DESIGN 3)."""
+    """The CPUs of all sockets as one, where they are known: siblings share a core."""
 
 
 @dataclass(frozen=True)

@@ -268,7 +268,7 @@ def _point(m: Measurement) -> Point | str:
     reads = m.ops.get("read")
     fraction = (reads.iops / iops) if reads else 0.0
     mixed = PURE < fraction < 1 - PURE
-    result = _combined(list(m.ops.values()))
+    result = max(m.ops.values(), key=lambda r: r.count or r.iops)
     percentiles, kind = ({}, "clat") if mixed else _percentiles(result)
     totals = {} if mixed or result.lat is None else _table_percentiles(result.lat)
     shape = None if mixed else result.clat if kind == "clat" else result.lat
@@ -353,10 +353,6 @@ def bounded_depth(iops: float, *, read: bool) -> int:
     """
     least = max(iops * LONE_S[read], 1.0)
     return int(min(DEEPEST, max(64, 2 ** math.ceil(math.log2(3 * least)))))
-
-
-def _combined(results: list[OpResult]) -> OpResult:
-    return max(results, key=lambda r: r.count or r.iops)
 
 
 def _submission(result: OpResult) -> float | None:

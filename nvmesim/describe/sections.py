@@ -204,7 +204,11 @@ def merged(read: Sequence[ReadDump]) -> Facts:
     whole.disks = _union((disk for facts in every for disk in facts.disks), "name")
     whole.arrays = _union((array for facts in every for array in facts.arrays), "name")
     # what dumps say of all arrays, or of one
-    answers = {(e.dump.tool, name) for e in read for name in ("", *_names(e.facts.arrays))}
+    answers = {
+        (e.dump.tool, name)
+        for e in read
+        for name in ("", *(array.name for array in e.facts.arrays))
+    }
     for entry in read:
         name = f"{shown(entry.path.name)} ({entry.dump.tool})"
         whole.read += [f"{name}: {text}" for text in entry.facts.read]
@@ -212,10 +216,6 @@ def merged(read: Sequence[ReadDump]) -> Facts:
             if a not in whole.assumed and (a.unless, a.array) not in answers:
                 whole.assumed.append(a)
     return whole
-
-
-def _names(arrays: Iterable[Array]) -> list[str]:
-    return [array.name for array in arrays]
 
 
 def _known(tables: Iterable[Mapping[int, int | None]]) -> dict[int, int | None]:

@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from nvmesim.calibrate.bench import Bench, free_host
-from nvmesim.calibrate.infer.figures import problem_of
 from nvmesim.calibrate.infer.posterior import infer
-from nvmesim.calibrate.infer.problem import LongRuns, Parameter, Problem, logarithms
+from nvmesim.calibrate.infer.problem import LongRuns, Parameter, Problem, logarithms, problem_of
 from tests.calibrate.bench import drive, simulated
 from tests.calibrate.test_inference import OPEN, TRUE, figures
 

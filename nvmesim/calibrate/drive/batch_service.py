@@ -14,10 +14,9 @@ import numpy as np
 from nvmesim.array_types import Floats
 from nvmesim.calibrate.bench import BenchHost, measure
 from nvmesim.calibrate.drive.read_side import Progress, fit_reads, with_reads
-from nvmesim.calibrate.infer.figures import problem_of
 from nvmesim.calibrate.infer.optimum import misfit
 from nvmesim.calibrate.infer.posterior import Inferred, columns, infer
-from nvmesim.calibrate.infer.problem import Parameter, logarithms
+from nvmesim.calibrate.infer.problem import Parameter, logarithms, problem_of
 from nvmesim.calibrate.notes import law_of_rounds
 from nvmesim.calibrate.over_time.pauses import NONE, PauseFit, fit_pauses
 from nvmesim.calibrate.points import Point

@@ -1,7 +1,7 @@
 """A drive that is nothing but its capture: latencies drawn from the requests that were measured.
 
 Runs of consecutive samples keep what lasts (episodes, bursts); a run is as long as the series takes
-to forget. Such a drive is honest only at the queue depth of its capture (DESIGN 3).
+to forget. Such a drive is honest only at the queue depth of its capture.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from nvmesim.calibrate.drive.read_side import blank_reads
 from nvmesim.calibrate.drive.write_side import blank_writes
 from nvmesim.calibrate.infer.bootstrap import BootstrapInterval, percentile_intervals
 from nvmesim.calibrate.series import RUN_LENGTHS, decorrelation_length, thinned
-from nvmesim.capture.capture import Capture, Conditions, Latency
+from nvmesim.capture.capture import Capture, Latency
 from nvmesim.catalog.profile import DriveProfile, EmpiricalLatencies, Quantity
 from nvmesim.errors import FitError
 
@@ -160,8 +160,8 @@ def _depth(capture: Capture, depths: Floats, notes: list[str]) -> int:
 
 
 def _block_size(capture: Capture, sizes: Floats, notes: list[str]) -> int:
-    stated = [_size(m.conditions) for m in capture.measurements]
-    known = {s for s in stated if s}
+    stated = [m.conditions.block_size for m in capture.measurements]
+    known = {size for size in stated if isinstance(size, int) and size}
     if len(known) == 1:
         return known.pop()
     positive = sizes[sizes > 0]
@@ -171,10 +171,6 @@ def _block_size(capture: Capture, sizes: Floats, notes: list[str]) -> int:
     if len(np.unique(positive)) > 1:
         notes.append("requests of several sizes: the samples are of their mix")
     return int(np.median(positive))
-
-
-def _size(c: Conditions) -> int | None:
-    return c.block_size if isinstance(c.block_size, int) else None
 
 
 def _of_bins(capture: Capture, name: str, notes: list[str]) -> EmpiricalFit:

@@ -26,13 +26,6 @@ from nvmesim.calibrate.drive.gate import (
     undetermined,
 )
 from nvmesim.calibrate.drive.laws import SHALLOW
-from nvmesim.calibrate.drive.profiled import (
-    read_columns,
-    sources,
-    with_read_sources,
-    with_write_sources,
-    write_columns,
-)
 from nvmesim.calibrate.drive.read_side import (
     ENOUGH,
     Ceiling,
@@ -44,11 +37,18 @@ from nvmesim.calibrate.drive.read_side import (
 from nvmesim.calibrate.drive.starting_point import (
     alone_and_beside,
     blank_drive,
+    fit_stream,
     host_doubts,
     least_link,
     of_the_drive,
+    read_columns,
+    sources,
+    streams,
+    with_payload,
+    with_read_sources,
+    with_write_sources,
+    write_columns,
 )
-from nvmesim.calibrate.drive.streams import fit_stream, streams, with_payload
 from nvmesim.calibrate.drive.suspension import fitted, may_suspend, suspending
 from nvmesim.calibrate.drive.write_side import Limit, fit_writes
 from nvmesim.calibrate.evidence import DriveFit, Judged, joint_of, with_draws

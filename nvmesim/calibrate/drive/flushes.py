@@ -15,12 +15,11 @@ import numpy as np
 
 from nvmesim.array_types import Floats
 from nvmesim.calibrate.bench import BenchHost
-from nvmesim.calibrate.drive.profiled import sources
 from nvmesim.calibrate.drive.read_side import Progress, host_ps
+from nvmesim.calibrate.drive.starting_point import sources
 from nvmesim.calibrate.evidence import drawn, with_draws
-from nvmesim.calibrate.infer.figures import problem_of
 from nvmesim.calibrate.infer.optimum import optimum
-from nvmesim.calibrate.infer.problem import Parameter, logarithms
+from nvmesim.calibrate.infer.problem import Parameter, logarithms, problem_of
 from nvmesim.calibrate.points import Point
 from nvmesim.catalog.profile import DriveProfile, Quantity
 

@@ -31,10 +31,9 @@ from nvmesim.calibrate.drive.laws import (
     unloaded_latency_s,
 )
 from nvmesim.calibrate.evidence import drawn, intervals
-from nvmesim.calibrate.infer.figures import problem_of
 from nvmesim.calibrate.infer.optimum import Solution, misfit, optimum, solve
 from nvmesim.calibrate.infer.posterior import columns, infer
-from nvmesim.calibrate.infer.problem import Coordinate, Parameter, logarithms
+from nvmesim.calibrate.infer.problem import Coordinate, Parameter, logarithms, problem_of
 from nvmesim.calibrate.points import Point
 from nvmesim.catalog.links import command_time_ps
 from nvmesim.catalog.profile import DriveProfile, Quantity, ReadSide

@@ -1,17 +1,101 @@
-"""Where a fit starts: rows that measure the drive, doubts about their host, and a blank drive."""
+"""Where a fit starts, its streams, and its numbers put into a profile with intervals and sources.
+
+It starts from rows that measure the drive, doubts about their host, and a blank drive. Bandwidths
+are of sequential rows; rows that no drive's link carries are said.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Final, Literal
 
-from nvmesim.calibrate.bench import BenchHost
+import numpy as np
+
+from nvmesim.array_types import Floats
+from nvmesim.calibrate.bench import BenchHost, measure
 from nvmesim.calibrate.drive.laws import shared_limit
-from nvmesim.calibrate.drive.read_side import blank_reads
-from nvmesim.calibrate.drive.streams import bandwidth
-from nvmesim.calibrate.drive.write_side import blank_writes
+from nvmesim.calibrate.drive.read_side import ReadFit, blank_reads, with_reads
+from nvmesim.calibrate.drive.write_side import WriteFit, blank_writes
+from nvmesim.calibrate.infer.optimum import misfit, solve
 from nvmesim.calibrate.points import Point
+from nvmesim.catalog.links import command_ceiling
 from nvmesim.catalog.profile import DriveProfile, Quantity
+
+Key = Literal["read_bandwidth", "write_bandwidth"]
+REQUESTS: Final = 3_000
+LARGER_PAYLOAD: Final = 512
+"""Largest TLP payload that is assumed where a row needs more than the usual one carries."""
+
+
+def streams(points: Sequence[Point], *, read: bool) -> list[Point]:
+    """Sequential rows of one operation, without flushes; a full thread tells no bandwidth."""
+    share = 1.0 if read else 0.0
+    return [
+        p for p in points
+        if not (p.random or p.sync or p.is_cpu_bound) and p.read_fraction == share
+    ]  # fmt: skip
+
+
+def fit_stream(
+    profile: DriveProfile, host: BenchHost, points: Sequence[Point], key: Key, source: str
+) -> DriveProfile:
+    """Return *profile* with the bandwidth at *key* that *points* tell."""
+    top = max(p.iops * p.block_size / p.targets for p in points)
+
+    def made(rate: float) -> DriveProfile:
+        return profile.model_copy(update={key: Quantity(value=rate)})
+
+    def residuals(x: Floats) -> list[float]:
+        drive = made(float(x[0]))
+        return [
+            r
+            for p in points
+            for r in misfit(
+                replace(p, percentiles_s={}),
+                measure(drive, host, p, requests=REQUESTS + 10 * p.outstanding),
+            )
+        ]
+
+    found = solve(residuals, [1.02 * top], step=0.03, rounds=4, low=[0.9 * top], high=[20 * top])
+    rate = float(found.values[0])
+    half = 0.02 * rate
+    quantity = Quantity(
+        value=rate, low=rate - half, high=rate + half, basis="fitted", source=source
+    )
+    return profile.model_copy(update={key: quantity})
+
+
+def with_payload(host: BenchHost, points: Sequence[Point]) -> tuple[BenchHost, list[str]]:
+    """*host* with a link whose payload carries *points*, if it is only assumed; and what is said.
+
+    A row beyond any payload of the link names the row.
+    """
+    for p in sorted(points, key=lambda p: -p.iops * p.block_size):
+        op: Literal["read", "write"] = "read" if p.read_fraction >= 0.5 else "write"
+        share = max(p.read_fraction, 1 - p.read_fraction)
+        needed = p.iops * share / p.targets
+        if needed <= command_ceiling(host.link, op, p.block_size):
+            continue
+        wide = replace(host.link, mps=LARGER_PAYLOAD)
+        if needed <= 1.001 * command_ceiling(wide, op, p.block_size):
+            said = (
+                f"{p.name}: {needed * p.block_size / 1e9:.3g} GB/s need payloads of "
+                f"{LARGER_PAYLOAD} bytes on {host.link}; the usual {host.link.mps} carry "
+                f"{command_ceiling(host.link, op, p.block_size) * p.block_size / 1e9:.3g}"
+            )
+            return replace(host, link=wide), [said]
+    return host, []
+
+
+def bandwidth(points: Sequence[Point], default: float, *, read: bool) -> float:
+    """Bandwidth to begin with, bytes/s: what is assumed must not cap what was measured."""
+    moved = [
+        p.iops * p.block_size * (p.read_fraction if read else 1 - p.read_fraction) / p.targets
+        for p in points
+    ]
+    return float(np.maximum(default, 2 * max(moved, default=0.0)))
+
 
 INTERFACES: Final[dict[str, Literal["sata", "sas"]]] = {"sata": "sata", "sas": "sas"}
 """Kind of a link -> what its drives speak; all others speak NVMe."""
@@ -116,3 +200,94 @@ def least_link(points: Sequence[Point]) -> str:
 def _one_way(p: Point) -> float:
     """Bytes per second in the busier direction of one drive's link."""
     return p.iops * p.block_size / p.targets * max(p.read_fraction, 1 - p.read_fraction)
+
+
+READ_KEYS: Final = {
+    "base": "read.base", "die": "read.die", "cv": "read.die_cv", "commands": "commands",
+    "dies": "dies",
+}  # fmt: skip
+
+
+def sources(points: Sequence[Point]) -> str:
+    """Where *points* are from, and what they are."""
+    files = dict.fromkeys(p.source for p in points if p.source)
+    where = [p.name for p in points]
+    named = ", ".join(files) if len(files) <= 4 else f"{len(files)} captures"
+    return f"{named or 'points'}: {', '.join(where)}"
+
+
+def with_read_sources(
+    template: DriveProfile, found: ReadFit, points: Sequence[Point]
+) -> DriveProfile:
+    """Return *template* with the read side that was *found* in *points*."""
+    source = sources(points)
+    profile = with_reads(template, found.values)
+    read = profile.read.model_copy(
+        update={
+            "base": found.quantity("base", source),
+            "die": found.quantity("die", source),
+            "die_cv": found.quantity("cv", source),
+        }
+    )
+    dies = found.quantity("dies", source).model_copy(update={"value": float(found.dies)})
+    return profile.model_copy(
+        update={"dies": dies, "commands": found.quantity("commands", source), "read": read}
+    )
+
+
+def with_write_sources(
+    found: WriteFit, points: Sequence[Point], columns: Mapping[str, Floats]
+) -> DriveProfile:
+    """Return the profile that was *found* with the sources of its write side.
+
+    *columns*: dotted key -> float64[n_draws], those of `write_columns`: a program's time is open as
+    far as the number of dies is.
+    """
+    source = sources(points)
+    profile, w = found.profile, found.profile.write
+
+    def fitted(name: str, value: float) -> Quantity:
+        if name not in found.bounds:
+            column = found.draws.get(name)
+            low, high = (None, None) if column is None else np.quantile(column, (0.025, 0.975))
+            return Quantity(value=value, low=low, high=high, basis="assumed")
+        low, high = found.bounds[name]
+        return Quantity(value=value, low=low, high=high, basis="fitted", source=source)
+
+    update: dict[str, Quantity | None] = {"base": fitted("base", w.base.value)}
+    if found.limit == "through":
+        update["program_cv"] = fitted("cv", w.program_cv.value)
+    else:
+        update["base_cv"] = fitted("cv", w.base_cv.value)
+    if found.limit == "controller" and w.commands is not None:
+        update["commands"] = fitted("rate", w.commands.value)
+    elif "rate" in found.bounds:
+        low, high = (float(v) for v in np.quantile(columns["write.program"], (0.025, 0.975)))
+        value = w.program.value
+        update["program"] = Quantity(
+            value=value, low=min(low, value), high=max(high, value), basis="fitted", source=source
+        )
+    return profile.model_copy(update={"write": w.model_copy(update=update)})
+
+
+def read_columns(found: ReadFit) -> dict[str, Floats]:
+    """Dotted key -> float64[n_draws] of the read side."""
+    return {READ_KEYS[n]: column for n, column in found.draws.items()}
+
+
+def write_columns(found: WriteFit, reads: Mapping[str, Floats]) -> dict[str, Floats]:
+    """Dotted key -> float64[n_draws] of the write side, drawn along with *reads*."""
+    through, w = found.limit == "through", found.profile.write
+    out = {
+        "write.base": found.draws["base"],
+        "write.program_cv" if through else "write.base_cv": found.draws["cv"],
+    }
+    if "rate" not in found.draws:
+        return out
+    rate = found.draws["rate"]
+    if found.limit == "controller" and w.commands is not None:
+        out["write.commands"] = rate
+    else:
+        dies = reads.get("dies", np.full(len(rate), found.profile.dies.value))
+        out["write.program"] = np.maximum(dies, 1.0) / rate * 1e12
+    return out

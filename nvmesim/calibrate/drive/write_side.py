@@ -26,9 +26,8 @@ from nvmesim.calibrate.drive.laws import (
 )
 from nvmesim.calibrate.drive.read_side import BEYOND, Progress, held_ps, scattered
 from nvmesim.calibrate.evidence import drawn
-from nvmesim.calibrate.infer.figures import efforts, problem_of
 from nvmesim.calibrate.infer.optimum import Solution, optimum
-from nvmesim.calibrate.infer.problem import Parameter, Problem, logarithms
+from nvmesim.calibrate.infer.problem import Parameter, Problem, efforts, logarithms, problem_of
 from nvmesim.calibrate.points import Point
 from nvmesim.calibrate.smallest.line import line_of
 from nvmesim.catalog.links import Link

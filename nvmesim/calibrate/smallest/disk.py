@@ -15,7 +15,7 @@ import numpy as np
 from nvmesim.array_types import Floats
 from nvmesim.calibrate.bench import BenchHost
 from nvmesim.calibrate.drive.explanations import Explanation
-from nvmesim.calibrate.drive.profiled import sources
+from nvmesim.calibrate.drive.starting_point import sources
 from nvmesim.calibrate.evidence import with_draws
 from nvmesim.calibrate.points import Point
 from nvmesim.catalog.load import get

@@ -16,14 +16,12 @@ import numpy as np
 from nvmesim.array_types import Floats
 from nvmesim.calibrate.bench import BenchHost
 from nvmesim.calibrate.drive.laws import LONE_DOUBT, SHALLOW, SHEET_CEILING, in_flight, open_ceiling
-from nvmesim.calibrate.drive.profiled import sources
 from nvmesim.calibrate.drive.read_side import Progress, host_ps, scattered
-from nvmesim.calibrate.drive.streams import fit_stream
+from nvmesim.calibrate.drive.starting_point import fit_stream, sources
 from nvmesim.calibrate.drive.write_side import with_writes
 from nvmesim.calibrate.evidence import drawn, with_draws
-from nvmesim.calibrate.infer.figures import problem_of
 from nvmesim.calibrate.infer.optimum import optimum
-from nvmesim.calibrate.infer.problem import Parameter, logarithms
+from nvmesim.calibrate.infer.problem import Parameter, logarithms, problem_of
 from nvmesim.calibrate.points import LONE_S, Point
 from nvmesim.calibrate.smallest.line import GAIN, Line, evidence, line_of, parts_of
 from nvmesim.catalog.links import parse_link

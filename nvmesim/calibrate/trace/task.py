@@ -29,7 +29,7 @@ MIN_CLASS = 30
 """Requests for a class to count."""
 FLOOR = 0.02
 """Least relative standard error of a percentile: what gamma-distributed dies cannot follow. Assumed
-as in `search.ERRORS`, less the run-to-run part, which the sample itself shows here."""
+as in `problem.ERRORS`, less the run-to-run part, which the sample itself shows here."""
 TAIL_FLOOR = 0.05
 """The same for percentiles from 99 on."""
 
@@ -198,7 +198,7 @@ trace does not tell it."""
 class TraceBank:
     """A bank of dies under a trace: coordinates in which figures are nearly straight; times in ps.
 
-    As `sweep_task.Bank`, with what writes and further units take. Of reads and writes the latency
+    As `laws.Bank`, with what writes and further units take. Of reads and writes the latency
     holds the controller's time for the command; in bursts requests wait for it in proportion.
     """
 
@@ -216,7 +216,7 @@ class TraceBank:
         return (*("command" if n == "commands" else n for n in self.search), "dies")
 
     def decoded(self, u: Floats) -> tuple[dict[str, float], Structure]:
-        """Coordinates as `trace_profile.built` takes them."""
+        """Coordinates as `start.built` takes them."""
         at = dict(zip(self.names, u.tolist(), strict=True))
         found = {n: float(np.exp(v)) for n, v in at.items() if n not in ("command", "dies")}
         command = 1e12 / self.rate(at["command"]) if "command" in at else 0.0

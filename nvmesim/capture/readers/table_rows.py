@@ -32,7 +32,7 @@ NAME: Final = 3
 TWO_NAMES: Final = 4
 """This column and the one behind it as one name, with a comma in between."""
 OPERATION: Final = 5
-"""An RWBS field: 0 reads, 1 writes, other numbers as in `blkparse_kernel`."""
+"""An RWBS field: 0 reads, 1 writes, other numbers as in `capture.requests`."""
 OPTIONAL: Final = 8
 """Added to a kind: a blank column is `UNKNOWN_TIME`."""
 

@@ -37,7 +37,7 @@ class Events:
     """Some block events in file order.
 
     rows: int64[n, 4]: time ns, device id, sector, sectors >= 1. codes: uint8[2, n]: the action's
-    letter (Q D C R) and the operation of `blkparse_kernel`.
+    letter (Q D C R) and the operation by `capture.requests`.
     """
 
     rows: np.ndarray
