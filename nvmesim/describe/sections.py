@@ -204,11 +204,8 @@ def merged(read: Sequence[ReadDump]) -> Facts:
     whole.disks = _union((disk for facts in every for disk in facts.disks), "name")
     whole.arrays = _union((array for facts in every for array in facts.arrays), "name")
     # what dumps say of all arrays, or of one
-    answers = {
-        (e.dump.tool, name)
-        for e in read
-        for name in ("", *(array.name for array in e.facts.arrays))
-    }
+    answers = {(e.dump.tool, "") for e in read}
+    answers |= {(e.dump.tool, array.name) for e in read for array in e.facts.arrays}
     for entry in read:
         name = f"{shown(entry.path.name)} ({entry.dump.tool})"
         whole.read += [f"{name}: {text}" for text in entry.facts.read]

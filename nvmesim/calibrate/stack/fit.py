@@ -7,8 +7,8 @@ what each further drive that a thread serves adds, beyond the interrupts that co
 drives no longer share, which the bench simulates. How far the costs may trade against each other,
 with that drive, is drawn at the end.
 
-Without any CPU figures, rows of full threads tell what a request costs (`with_full_threads`), and what
-each further thread on a target adds.
+Without any CPU figures, rows of full threads tell what a request costs (`with_full_threads`), and
+what each further thread on a target adds.
 
 CPU time is that of logical CPUs, as operating systems count it. With the CPU named, the bench has
 its cores and siblings: where more threads were busy than cores, a cycle took longer.
