@@ -25,7 +25,7 @@ from nvmesim.cli.simulating import Answer, simulates
 
 if TYPE_CHECKING:
     from nvmesim.scenario.schema import Scenario
-    from nvmesim.study.sweep import SweepTally
+    from nvmesim.study.sweep.api import SweepTally
 
 ENGINES = ("compiled", "simpy")
 CAPTION = (
@@ -154,8 +154,8 @@ def sweep(
     """
     from nvmesim.show.blocks import Line
     from nvmesim.show.views.sweep import never, sweep_blocks, sweep_page
-    from nvmesim.study.sweep import SweepTally
-    from nvmesim.study.sweep import sweep as swept
+    from nvmesim.study.sweep.api import SweepTally
+    from nvmesim.study.sweep.api import sweep as swept
     from nvmesim.study.sweep.plan import parse_over
 
     loaded, parsed = scenario_of(scenario, sets), parse_over(over)

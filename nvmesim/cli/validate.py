@@ -107,7 +107,9 @@ def _new(rest: Sequence[str]) -> list[str]:
 
 
 def _scores(names: tuple[str, ...]) -> list[Score]:
-    from nvmesim.study.validate import Question, answer, find_sets, read_set, score
+    from nvmesim.study.validate.answer import answer
+    from nvmesim.study.validate.published import Question, find_sets, read_set
+    from nvmesim.study.validate.score import score
 
     published = [read_set(folder) for folder in find_sets(names)]
     scores = []

@@ -182,6 +182,3 @@ def _mean_difference(a: Window, b: Window) -> Interval:
     half = half_width(parts[1] - parts[0])
     value = means[1] - means[0]
     return Interval(value, value - half, value + half)
-
-
-__all__ = ["Comparison", "common_warmup", "compared", "gain", "half_of_rate", "relief"]

@@ -14,7 +14,7 @@ from nvmesim.measure.control import MAX_REQUESTS, Progress, RunGoal
 from nvmesim.measure.figures import Interval
 from nvmesim.measure.paired import Comparison
 from nvmesim.measure.requests import RequestWriter
-from nvmesim.predict.answer import RunAnswer, offered
+from nvmesim.predict.answer import RunAnswer
 from nvmesim.predict.prepare import EngineFactory, prepare
 from nvmesim.predict.result import Result
 from nvmesim.predict.uncertainty.certainty import model_uncertainty, precision_goal
@@ -24,8 +24,6 @@ from nvmesim.predict.uncertainty.parts import NONE, Span
 from nvmesim.scenario.resolved import ResolvedScenario
 from nvmesim.scenario.schema import Scenario
 from nvmesim.warning import Warning
-
-__all__ = ["EngineFactory", "RunOptions", "compare", "offered", "prepare", "simulate"]
 
 REBUILD_LEAST: Final = 4_000
 """Requests that a rebuild alone is simulated for at least: each is many commands, and all alike."""

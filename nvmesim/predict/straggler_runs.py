@@ -16,7 +16,8 @@ from typing import Final, Literal
 import numpy as np
 
 from nvmesim.catalog.profile import DriveProfile, Quantity
-from nvmesim.engine.reference.engine import ReferenceEngine, Step
+from nvmesim.engine.reference.engine import ReferenceEngine
+from nvmesim.engine.reference.tokens import Step
 from nvmesim.errors import InputError
 from nvmesim.model.lowered import Lowered
 from nvmesim.network.network import HORIZON_PS

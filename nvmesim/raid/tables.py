@@ -16,13 +16,11 @@ import numpy as np
 from nvmesim.array_types import Ints
 from nvmesim.errors import GeometryError, InputError
 from nvmesim.raid.arrays import (
-    Expectation,
     PlanSet,
     PlanTable,
     TablePlan,
     build_table,
     collected,
-    expectation,
     mixed,
     turned,
     with_rare_phase,
@@ -50,8 +48,6 @@ from nvmesim.raid.planner.plan import (
     reused_table,
     sequential_table,
 )
-
-__all__ = ["Expectation", "PlanTable", "expectation", "plan_table"]
 
 Access = Literal["random", "sequential"]
 
@@ -82,8 +78,8 @@ def plan_table(
     not multiples of 512.
 
     >>> table = plan_table(RaidGeometry(5, 4, 65536), "write", 4096)
-    >>> expectation(table).reads, expectation(table).writes, len(table.order)
-    (2.0, 2.0, 192)
+    >>> [len(phase) for phase in table.plan(0)], len(table.order)
+    ([2, 2], 192)
     """
     align = block_size if align is None else align
     _check_sizes(block_size, align, offset, span, depth)

@@ -18,7 +18,7 @@ import polars as pl
 from nvmesim.drawing import Charted
 from nvmesim.errors import InputError
 from nvmesim.measure.figures import Interval
-from nvmesim.predict.simulate import offered
+from nvmesim.predict.answer import offered
 from nvmesim.predict.uncertainty.derived import probability
 from nvmesim.scenario.load import scenario_from_dict
 from nvmesim.scenario.resolve import resolve

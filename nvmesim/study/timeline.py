@@ -9,7 +9,7 @@ import polars as pl
 
 from nvmesim.drawing import Charted
 from nvmesim.engine.reference.engine import ReferenceEngine
-from nvmesim.predict.simulate import prepare
+from nvmesim.predict.prepare import prepare
 from nvmesim.scenario.schema import Scenario
 from nvmesim.units import PS_PER_US
 

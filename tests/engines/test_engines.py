@@ -12,8 +12,9 @@ from nvmesim.engine.compiled.engine import CompiledEngine
 from nvmesim.engine.compiled.kernel_draws import below, mix, quantile
 from nvmesim.engine.compiled.kernel_requests import bin_of
 from nvmesim.engine.contract import Engine, Status, bin_index, bin_middle
-from nvmesim.engine.reference.engine import ReferenceEngine, Step
-from nvmesim.engine.reference.stations import Fifo, Station, Visit
+from nvmesim.engine.reference.engine import ReferenceEngine
+from nvmesim.engine.reference.stations import Fifo, Station
+from nvmesim.engine.reference.tokens import Step, Visit
 from nvmesim.errors import DeadlockError
 from nvmesim.network.network import HORIZON_PS, Network
 from tests.engines import builder as b

@@ -11,7 +11,8 @@ import pytest
 from nvmesim.array_types import Ints
 from nvmesim.engine.compiled.engine import CompiledEngine
 from nvmesim.engine.contract import Acc
-from nvmesim.engine.reference.engine import ReferenceEngine, Step
+from nvmesim.engine.reference.engine import ReferenceEngine
+from nvmesim.engine.reference.tokens import Step
 from nvmesim.errors import DeadlockError
 from nvmesim.network.network import GATES, HORIZON_PS, Kind, Network, Op
 from tests.engines.strategies import random_network

@@ -9,8 +9,9 @@ import pytest
 from nvmesim.array_types import Ints
 from nvmesim.engine.compiled.engine import CompiledEngine
 from nvmesim.engine.contract import Batch
-from nvmesim.measure.control import Controller, Measured, RunGoal, RunLoad, backlog_growth
+from nvmesim.measure.control import Controller, Measured, RunGoal, backlog_growth
 from nvmesim.measure.latency import samples
+from nvmesim.measure.load import RunLoad
 from nvmesim.measure.steady import Col, relative_half
 from nvmesim.network.network import HORIZON_PS
 from nvmesim.units import PS_PER_S

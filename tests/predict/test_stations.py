@@ -12,8 +12,9 @@ from nvmesim.measure.stations import Totals, busy, cpu_stats, drive_utilization,
 from nvmesim.model.lowered import Lowered
 from nvmesim.network.network import StationInfo
 from nvmesim.predict import bottleneck
+from nvmesim.predict.prepare import prepare
 from nvmesim.predict.result import Verdict
-from nvmesim.predict.simulate import prepare, simulate
+from nvmesim.predict.simulate import simulate
 from tests.predict.scenarios import CPU, scenario
 
 MANY = {"threads": 16, "outstanding": 64}

@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
+from nvmesim.raid.arrays import expectation
 from nvmesim.raid.geometry import RaidGeometry
 from nvmesim.raid.planner.depth import DepthModel
-from nvmesim.raid.tables import expectation, plan_table
+from nvmesim.raid.tables import plan_table
 from tests.raid.md_truth import Case, cases
 from tests.raid.test_table import check_arrays
 

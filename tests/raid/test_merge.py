@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nvmesim.raid.geometry import RaidGeometry
-from nvmesim.raid.planner.pieces import BLOCK, MAX_REQUESTS, joined, merge_bios, merge_rows
+from nvmesim.raid.map import BLOCK
+from nvmesim.raid.planner.pieces import MAX_REQUESTS, joined, merge_bios, merge_rows
 from tests.raid.requests import plan_request
 
 KIB = 1024

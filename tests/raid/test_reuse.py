@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
+from nvmesim.raid.arrays import expectation
 from nvmesim.raid.geometry import RaidGeometry
 from nvmesim.raid.planner.parity import StripeCache
-from nvmesim.raid.tables import expectation, plan_table
+from nvmesim.raid.tables import plan_table
 from tests.raid.requests import plan_request
 from tests.raid.volumes import ready_for, simulated
 

@@ -5,7 +5,7 @@ import numpy as np
 from nvmesim.measure.stations import reducer
 from nvmesim.model.request_kinds import RequestKind
 from nvmesim.model.volume_plans import volume_table
-from nvmesim.predict.simulate import prepare
+from nvmesim.predict.prepare import prepare
 from nvmesim.raid.arrays import PlanTable, expectation
 from nvmesim.scenario.load import scenario_from_dict
 

@@ -19,8 +19,8 @@ import nvmesim as ns
 from nvmesim.cli.main import run_command
 from nvmesim.errors import InfrastructureError, InputError
 from nvmesim.scenario.load import to_text
-from nvmesim.study.sweep import SweepTally
 from nvmesim.study.sweep import workers as cluster_module
+from nvmesim.study.sweep.api import SweepTally
 
 pytest.importorskip("distributed")
 pytestmark = [

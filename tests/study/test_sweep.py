@@ -17,8 +17,7 @@ from polars.testing import assert_frame_equal
 import nvmesim as ns
 from nvmesim.cli.main import run_command
 from nvmesim.errors import InputError
-from nvmesim.study.sweep import SweepTally
-from nvmesim.study.sweep.api import simulate_all
+from nvmesim.study.sweep.api import SweepTally, simulate_all
 from nvmesim.study.sweep.cache import KEPT_VERSIONS, PointCache, fingerprint, passed_files
 from nvmesim.study.sweep.plan import put
 from nvmesim.study.sweep.point import RESULT_COLUMNS, Settings, SweepJob, columns

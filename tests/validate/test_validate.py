@@ -9,8 +9,9 @@ from nvmesim.cli.main import run_command
 from nvmesim.predict.simulate import simulate
 from nvmesim.scenario.load import scenario_from_dict
 from nvmesim.show.views.scoreboard import page, report, scoreboard
-from nvmesim.study.validate import Question, answer, find_sets, read_set, score
-from nvmesim.study.validate.score import summary
+from nvmesim.study.validate.answer import answer
+from nvmesim.study.validate.published import Question, find_sets, read_set
+from nvmesim.study.validate.score import score, summary
 from tests.validate.conftest import PUBLISHED
 
 QUICK = ("interfaces", "team-trimode")

@@ -43,8 +43,6 @@ from nvmesim.network.check import check
 from nvmesim.network.network import GATES, HORIZON_PS, SCALE_ONE, VISITS, Kind, Network, Op
 from nvmesim.rng import below, mix, quantile
 
-__all__ = ["ReferenceEngine", "Step"]
-
 Walk = Generator[simpy.Event, Any, None]
 Factory = Callable[[World, int], Station]
 

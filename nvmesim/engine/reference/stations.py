@@ -21,8 +21,6 @@ from nvmesim.engine.contract import TOUCH_ORDER, wake_up_ps
 from nvmesim.engine.reference.tokens import Account, Instant, Operation, Token, Visit
 from nvmesim.network.network import SCALE_ONE, Network, Op
 
-__all__ = ["Die", "Fifo", "Gate", "Limit", "RoundsState", "Station", "Visit", "World"]
-
 
 class World(Protocol):
     """The engine as a station sees it."""

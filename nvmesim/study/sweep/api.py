@@ -11,7 +11,7 @@ import polars as pl
 
 from nvmesim.errors import InputError
 from nvmesim.measure.control import MAX_REQUESTS
-from nvmesim.predict.simulate import EngineFactory
+from nvmesim.predict.prepare import EngineFactory
 from nvmesim.scenario.load import load_scenario, scenario_from_dict
 from nvmesim.scenario.schema import Scenario
 from nvmesim.study.sweep.cache import content_of

@@ -15,8 +15,9 @@ import polars as pl
 from nvmesim.errors import NvmesimError
 from nvmesim.measure.control import MAX_REQUESTS
 from nvmesim.measure.figures import OpStats
+from nvmesim.predict.prepare import EngineFactory
 from nvmesim.predict.result import Result
-from nvmesim.predict.simulate import EngineFactory, simulate
+from nvmesim.predict.simulate import simulate
 from nvmesim.scenario.load import scenario_from_dict
 from nvmesim.scenario.resolve import resolve
 from nvmesim.scenario.resolved import ResolvedScenario
