@@ -20,7 +20,7 @@ from nvmesim.catalog.profile import Collection, DriveProfile, Rounds, Stalls
 from nvmesim.errors import ScenarioError
 from nvmesim.model.request_kinds import Access
 from nvmesim.model.service_factors import arm_factors
-from nvmesim.network.builder import Batches, Builder, DiePrograms, Row, const, ints, op
+from nvmesim.network.builder import Batches, Builder, DiePrograms, Row, Station, const, ints, op
 from nvmesim.network.distributions import Stop, gamma_table, pausing_table, uniform_table
 from nvmesim.network.network import MAX_CHILDREN, Kind, Op, StationKind
 from nvmesim.scenario.resolved import Drive
@@ -95,12 +95,13 @@ class DriveModel:
 
     def _bank(self, what: str, each: str, count: int, resource: str, **station: Any) -> int:
         """First of *count* stations in a row, which the report calls *what*."""
-        name, alike = self._drive.name, {"kind": Kind.FIFO, **station}
-        ids = [self._b.station(f"{name} {each}{i}", **alike) for i in range(count)]
+        name, first = self._drive.name, len(self._b.stations)
+        alike: tuple[Any, ...] = Station("", **{"kind": Kind.FIFO, **station})[1:]
+        self._b.stations += [Station(f"{name} {each}{i}", *alike) for i in range(count)]
         self._b.report(
-            f"{name} {what}", "drive", ids[0], count, drive=self._drive.index, resource=resource
+            f"{name} {what}", "drive", first, count, drive=self._drive.index, resource=resource
         )
-        return ids[0]
+        return first
 
     def _add_bank(self, writes: bool) -> None:
         b, p = self._b, self.profile

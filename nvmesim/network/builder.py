@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, chain, pairwise
 from typing import Any, Final, NamedTuple
@@ -265,24 +265,27 @@ def table_of(rows: Iterable[Iterable[int]], width: int) -> Ints:
 def station_arrays(b: Builder) -> dict[str, Ints | tuple[str, ...]]:
     """The station, distribution and operation arrays of `Network`."""
     scale: list[int] = []
-    starts = []
-    for s in b.stations:
-        starts.append(len(scale) if s.scale else -1)
-        scale.extend(s.scale)
+    starts = [-1] * len(b.stations)
+    own: dict[type, list[int]] = {}
+    for i, s in enumerate(b.stations):
+        own.setdefault(type(s.own), []).append(i)
+        if s.scale:
+            starts[i] = len(scale)
+            scale.extend(s.scale)
     gc = ints(np.array(b.gcs, np.int64).reshape(-1, 3))
     tables = np.stack(b.tables) if b.tables else np.zeros((0, TABLE), np.int64)
     lengths = np.cumsum([0] + [len(s) for s in b.series])
     return {
         "station_names": tuple(s.name for s in b.stations),
-        "station_kind": ints([int(s.kind) for s in b.stations]),
+        "station_kind": ints([s.kind for s in b.stations]),
         "station_servers": ints([s.servers for s in b.stations]),
         "station_scale": ints(starts),
         "scale": ints(scale),
-        **_columns(b.stations, DiePrograms(), "die"),
-        **_columns(b.stations, Batches(), "round"),
-        **_columns(b.stations, Bucket(), "limit"),
-        **_columns(b.stations, WakeUp(), "wake"),
-        **_columns(b.stations, ThreadBatch(), "batch"),
+        **_columns(b.stations, own, DiePrograms(), "die"),
+        **_columns(b.stations, own, Batches(), "round"),
+        **_columns(b.stations, own, Bucket(), "limit"),
+        **_columns(b.stations, own, WakeUp(), "wake"),
+        **_columns(b.stations, own, ThreadBatch(), "batch"),
         "gc_on_dist": ints(gc[:, 0]),
         "gc_off_dist": ints(gc[:, 1]),
         "gc_factor": ints(gc[:, 2]),
@@ -295,10 +298,11 @@ def station_arrays(b: Builder) -> dict[str, Ints | tuple[str, ...]]:
 
 
 def _columns(
-    stations: Sequence[Station], nothing: StationParameters, prefix: str
-) -> dict[str, Ints]:
+    stations: Sequence[Station], own: Mapping[type, list[int]], nothing: StationParameters,
+    prefix: str,
+) -> dict[str, Ints]:  # fmt: skip
     """The columns of one kind's record, *nothing* where a station is of another kind."""
-    mine = [i for i, s in enumerate(stations) if type(s.own) is type(nothing)]
+    mine = own.get(type(nothing), [])
     table = np.tile(np.array(nothing, np.int64), (len(stations), 1))
     if mine:
         table[mine] = table_of([stations[i].own or nothing for i in mine], len(nothing))
