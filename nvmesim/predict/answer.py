@@ -23,7 +23,12 @@ from nvmesim.predict import bottleneck
 from nvmesim.predict.prepare import EngineFactory, Prepared
 from nvmesim.predict.result import Bottleneck, CurvePoint, Result
 from nvmesim.predict.stragglers import Waits
-from nvmesim.predict.uncertainty.certainty import UncertaintyBudget, drive_share, model_uncertainty
+from nvmesim.predict.uncertainty.certainty import (
+    UncertaintyBudget,
+    drive_share,
+    drive_traffic,
+    model_uncertainty,
+)
 from nvmesim.predict.uncertainty.derived import bound_interval, cpu_intervals, shown
 from nvmesim.predict.uncertainty.design import Numbers
 from nvmesim.predict.uncertainty.parts import FIGURES, Certainty, Parts, Span
@@ -88,7 +93,8 @@ class RunAnswer:
         """Learn what is beyond the simulation: the profiles' misfit, the model's error."""
         ready, found = self.ready, self._bottleneck()
         share = drive_share(ready.lowered, self.totals)
-        known = model_uncertainty(ready.scenario, found.verdict, share, without)
+        traffic = drive_traffic(ready.lowered, self.totals)
+        known = model_uncertainty(ready.scenario, found.verdict, share, without, traffic)
         rate, headroom = offered(ready.scenario), None
         if ready.load.is_open and self.stable and rate:
             headroom = found.bound_iops / rate

@@ -268,6 +268,11 @@ class WorkloadGroup:
         return self.rate is not None or self.trace is not None
 
     @property
+    def mean_size(self) -> float:
+        """Bytes of a read, on average."""
+        return sum(size * share for size, share in self.block_sizes)
+
+    @property
     def n_threads(self) -> int:
         """Threads in all.
 

@@ -22,7 +22,6 @@ from nvmesim.catalog.toml import show_quantity
 from nvmesim.errors import InputError, nearest
 from nvmesim.predict.result import Result
 from nvmesim.predict.simulate import RunOptions, measured
-from nvmesim.predict.uncertainty.certainty import model_uncertainty
 from nvmesim.predict.uncertainty.model_error import model_error
 from nvmesim.predict.uncertainty.numbers import NEVER, WHOLE, Z95, spread_of
 from nvmesim.scenario.load import scenario_from_dict
@@ -207,14 +206,14 @@ def _other_shares(
     parts = result.certainty.figures.get(figure)
     if parts is None:
         return []
-    known = model_uncertainty(scenario, result.bottleneck.verdict)
+    standing = result.certainty.standing
     misfit, model, chance = (max(p) for p in (parts.misfit, parts.model, parts.simulation))
     left, measure = (
         model,
-        f"measure a server of this class ({known.model_class}) as a set of its own",
+        f"measure a server of this class ({standing.model_class}) as a set of its own",
     )
-    if not known.standing.rows:
-        calibrated = model_error(replace(known.standing, rows=CAPTURED), figure).half
+    if not standing.rows:
+        calibrated = model_error(replace(standing, rows=CAPTURED), figure).half
         left, measure = min(calibrated, model), f"capture {load}"
     return [
         Share("misfit", (misfit / Z95) ** 2, measure=f"capture {load}"),

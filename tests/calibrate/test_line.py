@@ -118,3 +118,19 @@ def test_sequential_writes_with_flushes_tell_latencies_and_no_stream():
     fit = fit_drive(rows)
     assert not fit.misses
     assert max(abs(fit.residuals)) < 0.03
+
+
+@pytest.mark.parametrize(("iops", "is_volatile"), [(1420, True), (18e3, False)])
+def test_a_lone_write_that_waits_for_flash_is_of_a_volatile_cache(iops, is_volatile):
+    """Eight threads share flushes: four times the writes of one, give or take."""
+    rows = [replace(row(4 * K, 1, iops), random=False, sync="fdatasync")]
+    fit = fit_drive(rows, captured_on="linux-libaio,pcie4 x4,2.4 GHz")
+    write = fit.profile.write
+    assert not fit.misses
+    assert write.volatile is is_volatile
+    eight = replace(row(4 * K, 8, iops), random=False, sync="fdatasync")
+    if is_volatile:
+        assert write.flush.value + write.base.value == pytest.approx(1e12 / iops, rel=0.05)
+        assert predicted(fit, eight) == pytest.approx(4 * iops, rel=0.05)
+    else:
+        assert predicted(fit, eight) > 7 * iops

@@ -59,3 +59,15 @@ def test_a_disk_reads_deeper_queues_by_the_nearest_first(size, depth, iops):
     assert fit.profile.sorts
     assert not fit.misses
     assert predicted("randread", size * K, 1, depth) == pytest.approx(iops, rel=0.32)
+
+
+def test_a_bandwidth_that_no_row_shows_is_that_of_data_sheets_of_its_link():
+    small = [("randread", 4 * K, 1, 1, 12e3), ("randwrite", 4 * K, 1, 1, 50e3)]
+    found = {}
+    for link in ("pcie3 x4", "pcie5 x4"):
+        profile = fitted(f"linux-io_uring,{link},2.4 GHz", small)[0].profile
+        found[link] = profile.read_bandwidth.value, profile.write_bandwidth.value
+        assert profile.write_bandwidth.basis == "assumed"
+        assert profile.write_bandwidth.low < 0.5 * profile.write_bandwidth.value
+    assert found["pcie5 x4"] == pytest.approx([4 * x for x in found["pcie3 x4"]], rel=0.01)
+    assert found["pcie3 x4"][1] < 0.7 * found["pcie3 x4"][0]

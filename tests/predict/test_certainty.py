@@ -101,6 +101,40 @@ def test_the_error_is_as_large_as_where_it_was_seen():
     assert model_error(KNOWN, table=rows).half < 0.6 * model_error(FEW, table=rows).half
 
 
+@pytest.mark.parametrize("figure", ["iops", "p99"])
+def test_a_drive_that_is_full_already_is_as_sure_at_more_depth(figure):
+    """What counts is how far the answer moves: 64 times the depth, the same bytes/s."""
+    full = replace(KNOWN, depth=6.0, moved=0.0)
+    near, far = (replace(KNOWN, moved=x) for x in (0.5, 3.0))
+    halves = [model_error(s, figure).half for s in (full, near, far)]
+    assert halves == sorted(halves)
+    assert halves[0] == model_error(replace(full, depth=0.0), figure).half
+    assert halves[0] < 0.5 * halves[2]
+    assert [s.evidence for s in (full, near, far)] == ["near", "near", "far"]
+
+
+def test_a_figure_of_a_data_sheet_is_surer_than_what_it_does_not_state():
+    stated = Standing("drives alone", "drive", sheet="random reads", moved=0.0)
+    beyond = replace(stated, sheet="", moved=-3.0)
+    assert model_error(stated).half < 0.7 * model_error(beyond).half
+
+
+def test_a_prediction_tells_how_far_its_drives_are_from_their_rows():
+    """One drive at 1 and at 64 outstanding, fitted to a row of the lone request."""
+    alone = simulate(scenario(drives=1, outstanding=1, threads=1), reliefs=False)
+    rate = alone.total.iops.value
+    rows = [{"read": 1.0, "block_size": 4096, "threads": 1, "outstanding": 1, "iops": 0.0,
+             "measured": rate}]  # fmt: skip
+    for depth in (1, 16):
+        held = simulate(
+            scenario(drives=1, outstanding=depth, threads=1, drive={"residuals": rows}),
+            reliefs=False,
+        )
+        gain = math.log2(held.total.iops.value / rate)
+        assert held.certainty.standing.moved == pytest.approx(gain, abs=0.02)
+        assert held.certainty.standing.depth == pytest.approx(math.log2(depth))
+
+
 def test_intervals_hold_what_was_left_out():
     """Normal errors of 40 sources: 95 % of further ones lie inside; 400 of them, so 91 to 98 %."""
     rng = np.random.default_rng(5)

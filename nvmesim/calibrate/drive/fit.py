@@ -15,7 +15,7 @@ from nvmesim.array_types import Floats
 from nvmesim.calibrate.bench import BenchHost, free_host, measure, parse_host
 from nvmesim.calibrate.drive.batch_service import choose, fit_rounds, fit_writes_in_rounds
 from nvmesim.calibrate.drive.explanations import MODEL_ERROR, Explanation, alternative, chosen
-from nvmesim.calibrate.drive.flushes import fit_flush
+from nvmesim.calibrate.drive.flushes import fit_flush, is_volatile
 from nvmesim.calibrate.drive.gate import (
     Rows,
     captured,
@@ -166,7 +166,7 @@ class _Fitting:
         self.notes += said
         free = used if self.limits is None else self.limits.below(used)
         plain = [p for p in free if not p.sync]
-        if not any(p.read_fraction == 0 for p in plain):
+        if not any(p.read_fraction == 0 for p in plain) and not is_volatile(free, self.host):
             plain = free  # what is known of writes is known with their flushes
         reads = [p for p in plain if p.read_fraction == 1 and p.random]
         # a flush after each write leaves nothing to stream: such rows tell latencies
@@ -345,8 +345,12 @@ class _Fitting:
         return profile
 
     def _flushes(self, profile: DriveProfile, points: Sequence[Point]) -> DriveProfile:
-        """*profile* with the time of a flush, where writes were measured with it and without."""
-        if all(p.sync for p in points if p.read_fraction == 0):
+        """*profile* with the time of a flush, where writes were measured with it and without.
+
+        Of rows that all flush, what is longer than a cached write is the flush of a volatile cache.
+        """
+        flushing = all(p.sync for p in points if p.read_fraction == 0)
+        if flushing and not is_volatile(points, self.host):
             return profile
         profile, notes = fit_flush(profile, self.host, points, self.tell)
         self.notes += notes

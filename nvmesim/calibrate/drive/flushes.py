@@ -20,7 +20,7 @@ from nvmesim.calibrate.drive.starting_point import sources
 from nvmesim.calibrate.evidence import drawn, with_draws
 from nvmesim.calibrate.infer.optimum import optimum
 from nvmesim.calibrate.infer.problem import Parameter, logarithms, problem_of
-from nvmesim.calibrate.points import Point
+from nvmesim.calibrate.points import LONE_S, Point
 from nvmesim.catalog.profile import DriveProfile, Quantity
 
 LEAST_PS: Final = 0.2e6
@@ -29,6 +29,16 @@ VOLATILE_PS: Final = 100e6
 """Time of a flush from which on a drive is taken to empty a volatile cache. Measured: 0.7 to 2 us
 beside a drive with capacitors, 28 in a cloud guest, 450 to 900 on a consumer drive (github
 mdcallag/mytools e1ba3d9, fio runs of December 2025)."""
+SLOW_READ_S: Final = 300e-6
+"""Time of a lone small read from which on a disk is no flash beside the host: data sheets say 60 to
+115 us."""
+SERIAL: Final = 0.25
+"""Share of a flush for which the drive does nothing else, where one row alone tells the flush:
+those that wait share the next one, so N threads do N / 2 writes in the time of a flush, 4 of 8
+threads. Source: block/blk-flush.c (double buffering)."""
+SERIAL_SD: Final = 0.6
+"""Standard deviation of its logarithm: threads whose queues differ share no flush (1, measured on a
+consumer drive, mdcallag as above), drives that flush several at a time have less. Assumed."""
 
 
 def fit_flush(
@@ -55,18 +65,23 @@ def fit_flush(
             "file system, which is no part of a drive"
         )
     alone = min(rows, key=lambda p: (p.outstanding, p.block_size))
-    took = max((alone.outstanding / alone.iops - (alone.mean_s or 0.0)) * 1e12, 2 * LEAST_PS)
+    written = profile.write.base.value if alone.mean_s is None else alone.mean_s * 1e12
+    took = max(alone.outstanding / alone.iops * 1e12 - written, 2 * LEAST_PS)
     if took < VOLATILE_PS:
         return _with_flush(profile, None, None), notes
     # one flush at a time: the busiest row tells how long each of them holds the drive
-    serial = min(took, 1e12 / max(p.iops / p.targets for p in rows))
-    start = {"flush": max(took - host_ps(host), 2 * LEAST_PS), "flush_serial": serial}
-    names = list(start) if len({p.outstanding for p in rows}) > 1 else ["flush"]
-    parameters = [Parameter(n, start[n], low=start[n] / 3, high=3 * start[n]) for n in names]
+    serial, sd = min(took, 1e12 / max(p.iops / p.targets for p in rows)), 0.0
+    if len({p.outstanding for p in rows}) == 1:
+        serial, sd = SERIAL * took, SERIAL_SD
+    flush = max(took - host_ps(host), 2 * LEAST_PS)
+    parameters = [
+        Parameter("flush", flush, low=flush / 3, high=3 * flush),
+        Parameter("flush_serial", serial, low=serial / 4, high=4 * serial, prior_sd=sd),
+    ]
+    names = [p.name for p in parameters]
 
     def made(u: Floats) -> DriveProfile:
-        at = dict(zip(names, np.exp(u).tolist(), strict=True))
-        return _with_flush(profile, at["flush"], at.get("flush_serial", at["flush"]))
+        return _with_flush(profile, *np.exp(u).tolist())
 
     plain = [replace(p, percentiles_s={}, body_s={}, mean_s=None) for p in rows]
     problem = problem_of(plain, logarithms(parameters), made, host)
@@ -75,6 +90,20 @@ def fit_flush(
     columns = np.exp(np.clip(draws, problem.low, problem.high)).T
     keyed = {f"write.{n}": column for n, column in zip(names, columns, strict=True)}
     return with_draws(made(found.values), keyed, sources(rows)), notes
+
+
+def is_volatile(points: Sequence[Point], host: BenchHost) -> bool:
+    """Return whether rows that all flush wait for flash: no cache takes a write for so long.
+
+    A lone read that takes as long is of a disk behind a network, or of an arm.
+    """
+    lone = [p for p in points if p.outstanding == p.targets == 1 and not p.raid]
+    flushed = [p for p in lone if p.read_fraction == 0 and p.sync == "fdatasync"]
+    if not flushed or host.link.kind not in ("pcie", "sata", "sas"):
+        return False
+    reads = [1 / p.iops for p in lone if p.read_fraction == 1 and p.block_size <= 1 << 14]
+    took = min(1 / p.iops for p in flushed) - LONE_S[False]
+    return took > VOLATILE_PS / 1e12 and all(s < SLOW_READ_S for s in reads)
 
 
 def _with_flush(

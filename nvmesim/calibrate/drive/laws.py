@@ -117,11 +117,35 @@ def open_ceiling(link: Link, size: int, top: float, *, read: bool) -> tuple[floa
     >>> [round(open_ceiling(gen4, 4096, top, read=True)[0], -3) for top in (12e3, 900e3, 2e6)]
     [1096000.0, 1247000.0, 2227000.0]
     """
+    share, sd = SHEET_CEILING[read]
+    return _above(share * link.raw_bytes_per_s / size, sd, top)
+
+
+SHEET_BANDWIDTH: Final = {True: (0.84, 0.3), False: (0.51, 0.5)}
+"""Sequential bytes/s of a drive behind PCIe, as a share of its link's, and the standard deviation
+of its logarithm, for reads (true) and writes. Source: data sheets of 39 drives of Gen3 to Gen5
+(reads: 0.41 to 0.95, 0.17), and of 36 (writes: 0.19 to 0.89, 0.34); both with some doubt more, as
+`SHEET_CEILING`."""
+
+
+def open_bandwidth(link: Link, top: float, *, read: bool) -> tuple[float, float]:
+    """Median of a bandwidth that no row shows, bytes/s, and the deviation of its logarithm.
+
+    As `open_ceiling`; rows that move *top* bytes/s rule out less.
+
+    >>> from nvmesim.catalog.links import parse_link
+    >>> round(open_bandwidth(parse_link("pcie4 x4"), 1e6, read=False)[0] / 1e9, 1)
+    4.0
+    """
+    share, sd = SHEET_BANDWIDTH[read]
+    return _above(share * link.raw_bytes_per_s, sd, max(top, 1.0))
+
+
+def _above(usual: float, sd: float, top: float) -> tuple[float, float]:
+    """Median, and deviation of the logarithm, of what is usually *usual* and not below *top*."""
     from scipy.stats import truncnorm
 
-    share, sd = SHEET_CEILING[read]
-    middle = math.log(share * link.raw_bytes_per_s / size)
-    middle = max(middle, math.log(top) - FURTHEST * sd)  # no drive of the sheets did as much
+    middle = max(math.log(usual), math.log(top) - FURTHEST * sd)  # no data sheet says as much
     above = truncnorm((math.log(top) - middle) / sd, np.inf)
     return math.exp(middle + sd * float(above.median())), sd * float(above.std())
 

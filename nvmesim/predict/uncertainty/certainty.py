@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from nvmesim.engine.contract import Acc
 from nvmesim.measure.control import RunGoal
-from nvmesim.measure.stations import Totals, is_delay, rows_of
+from nvmesim.measure.stations import Totals, is_delay, member_stats, rows_of
 from nvmesim.model.lowered import Lowered
 from nvmesim.predict.uncertainty.design import Numbers
 from nvmesim.predict.uncertainty.misfit import Misfit, misfit
@@ -17,6 +17,7 @@ from nvmesim.predict.uncertainty.model_error import ModelError, model_error
 from nvmesim.predict.uncertainty.parts import FIGURES, NONE, Certainty, Parts, Span
 from nvmesim.predict.uncertainty.standing import Standing, model_class, standing
 from nvmesim.scenario.resolved import ResolvedScenario
+from nvmesim.units import PS_PER_S
 
 TIMES_SMALLER: Final = 5
 """A run stops when its own part of an interval is so many times smaller than the rest."""
@@ -59,15 +60,17 @@ class ModelUncertainty:
 
 
 def model_uncertainty(
-    scenario: ResolvedScenario, verdict: str = "", drive_share: float = 1.0, without: str = ""
-) -> ModelUncertainty:
+    scenario: ResolvedScenario, verdict: str = "", drive_share: float = 1.0, without: str = "",
+    traffic: Sequence[float] = (),
+) -> ModelUncertainty:  # fmt: skip
     """Certainty that needs no simulation of *scenario*.
 
     *drive_share* is the share of a request's time that its drives take: as much of their misfit
-    counts. *without* leaves one source out of what the model's error is learned from.
+    counts. *traffic* has the bytes/s of each drive, if they are known. *without* leaves one source
+    out of what the model's error is learned from.
     """
     name = model_class(scenario, verdict)
-    stands = standing(scenario, name, verdict)
+    stands = standing(scenario, name, verdict, traffic)
     errors = {f: model_error(stands, f, without=without) for f in FIGURES}
     misfits = {f: _misfit(scenario, f, drive_share) for f in FIGURES}
     return ModelUncertainty(stands, errors, misfits)
@@ -109,6 +112,15 @@ def drive_share(lowered: Lowered, totals: Totals) -> float:
         everything += spent
         mine += spent if info.drive is not None and info.kind != "link" else 0.0
     return mine / everything if everything > 0 else 1.0
+
+
+def drive_traffic(lowered: Lowered, totals: Totals) -> list[float]:
+    """Bytes/s that each drive reads and writes."""
+    requests_per_s = totals.requests * PS_PER_S / max(1.0, totals.duration_ps)
+    return [
+        (m.read_bytes_per_request + m.write_bytes_per_request) * requests_per_s
+        for m in member_stats(lowered, totals)
+    ]
 
 
 @dataclass(frozen=True)

@@ -110,8 +110,8 @@ def _places(scenario: ResolvedScenario) -> Iterator[Where]:
     """Where the load lies for each of the scenario's drives: of each group one place."""
     drives = max(1, len(scenario.drives))
     for group in scenario.workload:
-        size = sum(size * share for size, share in group.block_sizes)
-        yield Where(group.read, size, _depth(group) / drives, _drives_per_thread(group, scenario))
+        yield Where(group.read, group.mean_size, _depth(group) / drives,
+                    _drives_per_thread(group, scenario))  # fmt: skip
 
 
 def _depth(group: WorkloadGroup) -> float:

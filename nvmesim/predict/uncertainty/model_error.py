@@ -17,10 +17,10 @@ import io
 import json
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import astuple, dataclass, fields
 from importlib import resources
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final, Literal, cast
 
 import numpy as np
 
@@ -28,7 +28,7 @@ from nvmesim.array_types import Floats
 from nvmesim.files import write_text
 from nvmesim.measure.steady import two_sided
 from nvmesim.predict.uncertainty.numbers import Z95
-from nvmesim.predict.uncertainty.standing import AWAY, NAMES, Evidence, Standing
+from nvmesim.predict.uncertainty.standing import AWAY, NAMES, Evidence, Sheet, Standing
 
 Group = Literal["rate", "middle", "tail"]
 EVIDENCE: Final[tuple[Evidence, ...]] = ("catalog", "near", "far")
@@ -221,7 +221,7 @@ def _shipped() -> dict[str, dict[str, dict[str, float]]]:
 def read_table(text: str) -> tuple[Miss, ...]:
     """Return the rows of a table of `write_table`.
 
-    >>> row = Miss("a", "s", "c", "iops", 0.5, 0.3, Standing("mixes", rows=3, depth=1.0))
+    >>> row = Miss("a", "s", "c", "iops", 0.5, 0.3, Standing("mixes", rows=3, moved=1.0))
     >>> read_table(write_table([row])) == (row,)
     True
     """
@@ -231,7 +231,8 @@ def read_table(text: str) -> tuple[Miss, ...]:
             row["source"], row["set"], row["config"], row["metric"],
             float(row["log_error"]), float(row["known"]),
             Standing(row["model_class"], row["limit"], int(row["rows"]), float(row["depth"]),
-                     float(row["size"]), float(row["drives"]), float(row["read"])),
+                     float(row["size"]), float(row["drives"]), float(row["read"]),
+                     float(row["moved"]) if row["moved"] else None, cast("Sheet", row["sheet"])),
         )
         for row in csv.DictReader(lines)
     )  # fmt: skip
@@ -245,11 +246,9 @@ def write_table(rows: Iterable[Miss]) -> str:
     writer.writerow(["source", "set", "config", "metric", "log_error", "known",
                      *(f.name for f in fields(Standing))])  # fmt: skip
     for r in sorted(rows, key=lambda r: (r.source, r.set, r.config, r.metric, r.standing.rows)):
-        s, off = r.standing, (f"{r.log_error:.4f}", f"{r.known:.4f}")
-        writer.writerow([
-            r.source, r.set, r.config, r.metric, *off, s.model_class, s.limit, s.rows,
-            *(f"{x:.3f}" for x in (s.depth, s.size, s.drives, s.read)),
-        ])  # fmt: skip
+        numbers = [f"{x:.3f}" if isinstance(x, float) else x for x in astuple(r.standing)]
+        off = f"{r.log_error:.4f}", f"{r.known:.4f}"
+        writer.writerow([r.source, r.set, r.config, r.metric, *off, *numbers])
     return out.getvalue()
 
 

@@ -1,7 +1,8 @@
 """Where a prediction stands: what is known beforehand of how sure it can be.
 
 What limits it, how many rows its drives were fitted to, and how far from the nearest of them it is
-asked. The model's error is learned as a function of these (`model_error`).
+asked and answered: more depth at a full drive changes nothing. The model's error is learned as a
+function of these (`model_error`).
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal
 
 from nvmesim.catalog.profile import Captured, DriveProfile
+from nvmesim.catalog.quantity import Residual
 from nvmesim.predict.uncertainty.misfit import is_calibrated
 from nvmesim.scenario.resolved import ResolvedScenario, Volume
 from nvmesim.units import format_size
@@ -167,14 +169,21 @@ FEW = ("Storage Spaces", "hardware RAID", "other RAID engines", "Windows")
 """Classes that the model was hardly ever held against."""
 PLAIN = ("drives alone", CPU_BOUND, "shared targets", "links", "mixes")
 """Classes without an array."""
-NEAR = (0.3, 1.0, 0.05)
-"""Doublings of size and of depth, and share of reads, up to which a fitted row is near."""
+NEAR = 1.0
+"""Doublings of a drive's bytes/s up to which a fitted row is near."""
+SAME = 0.3
+"""Doublings of a drive's bytes/s below which it does what it did in a fitted row, more or less."""
+SMALL = (4096, 5000)
+"""Bytes of the random requests that data sheets state: 4 KiB."""
+LARGE = 1 << 16
+"""Least bytes of their sequential ones."""
 Evidence = Literal["catalog", "near", "far"]
-NAMES = ("all", "rows 0", "few rows", "deeper", "shallower", "size", "share of reads",
-         "more drives", "CPU", "link", "array", "few sources", "latency",
-         "drives, near")  # fmt: skip
+Sheet = Literal["", "random reads", "random writes", "sequential"]
+"""A figure that data sheets state."""
+NAMES = ("all", "rows 0", "few rows", "moved", "same", "share of reads", "more drives", "CPU",
+         "link", "array", "few sources", "latency", "stated", "stated writes")  # fmt: skip
 """Of `Standing.covariates`."""
-AWAY = ("rows 0", "few rows", "deeper", "shallower", "size", "share of reads", "more drives")
+AWAY = ("rows 0", "few rows", "moved", "share of reads", "more drives")
 """Those that lead away from evidence: they never make a prediction surer."""
 
 
@@ -186,7 +195,8 @@ class Standing:
     limit: str = ""
     """The verdict: "drive", "cpu", "link" ..."""
     rows: int = 0
-    """Rows that the drives were fitted to; 0: their numbers are a catalog's or a data sheet's."""
+    """Rows that the drives were fitted to; 0: their numbers are a catalog's or a data sheet's, and
+    the nearest row below is a figure of that."""
     depth: float = 0.0
     """log2 of the depth of a drive over that of the nearest of these rows."""
     size: float = 0.0
@@ -195,6 +205,10 @@ class Standing:
     """The same of the drives."""
     read: float = 0.0
     """Share of reads less that of the nearest row."""
+    moved: float | None = None
+    """The same as of the depth, of the bytes/s that a drive moves; None if it is not known."""
+    sheet: Sheet = ""
+    """The figure of a data sheet that is asked, if no rows were fitted."""
 
     @property
     def kind(self) -> str:
@@ -203,33 +217,37 @@ class Standing:
 
     @property
     def evidence(self) -> Evidence:
-        """Whether rows were fitted, and whether one of them is near.
+        """Whether rows were fitted, and whether the answer is near one of them.
 
-        >>> Standing(rows=3, depth=1.0).evidence, Standing(rows=3, size=4.0).evidence
+        >>> Standing(rows=3, moved=0.1).evidence, Standing(rows=3, moved=-4.0).evidence
         ('near', 'far')
         """
         if not self.rows:
             return "catalog"
-        away = (self.size, self.depth, self.read)
-        is_near = all(abs(x) <= most for x, most in zip(away, NEAR, strict=True))
-        return "near" if is_near else "far"
+        return "near" if self._moved() <= NEAR else "far"
 
     def covariates(self) -> tuple[float, ...]:
         """Numbers that the spread of the model's error is a function of, as `NAMES`.
 
-        >>> Standing("drives alone", "drive", rows=3, depth=1.0).covariates()[:4]
+        >>> Standing("drives alone", "drive", rows=3, moved=1.0).covariates()[:4]
         (1.0, 0.0, 1.0, 1.0)
         """
         is_array = self.model_class not in (*PLAIN, *FEW)
+        is_sheet = self.limit == "drive" and not self.rows and self._moved() <= NEAR
         return (
-            1.0, float(not self.rows), self._few() if self.rows else 0.0,
-            min(max(self.depth, 0.0), FAR), min(max(-self.depth, 0.0), FAR),
-            min(abs(self.size), FAR), min(abs(self.read) * 2, 1.0),
+            1.0, float(not self.rows), self._few() if self.rows else 0.0, self._moved(),
+            max(0.0, 1 - abs(self.moved) / SAME) if self.rows and self.moved is not None else 0.0,
+            min(abs(self.read) * 2, 1.0),
             min(max(self.drives, 0.0), FAR), float(self.limit == "cpu"),
             float(self.limit == "link"), float(is_array), float(self.model_class in FEW),
             float(self.limit == "latency-bound"),
-            float(self.limit == "drive" and self.evidence == "near"),
+            float(is_sheet and self.sheet in ("random reads", "sequential")),
+            float(is_sheet and self.sheet == "random writes"),
         )  # fmt: skip
+
+    def _moved(self) -> float:
+        """Doublings between the answer and the nearest row's."""
+        return min(abs(self.moved or 0.0), FAR)
 
     def _few(self) -> float:
         """0 for seven rows, 2 for one, -1 for fifteen."""
@@ -256,32 +274,63 @@ class Standing:
         return asdict(self)
 
 
-def standing(scenario: ResolvedScenario, model_class: str, limit: str) -> Standing:
-    """Return where the prediction of *scenario* stands: by its drives with the fewest rows."""
-    each = [_of(drive.profile, scenario) for drive in scenario.drives]
+def standing(
+    scenario: ResolvedScenario, model_class: str, limit: str, traffic: Sequence[float] = ()
+) -> Standing:
+    """Return where the prediction of *scenario* stands: by its drives with the fewest rows.
+
+    *traffic* has the bytes/s of each drive, as predicted; empty before that is known.
+    """
+    rates = traffic or [0.0] * len(scenario.drives)
+    each = [_of(drive.profile, scenario, rate)
+            for drive, rate in zip(scenario.drives, rates, strict=True)]  # fmt: skip
     if model_class == CPU_BOUND:  # then the stack must have been captured
         stacks = {c.stack for d in scenario.drives if (c := d.profile.captured) and c.stack}
         each = each if stacks <= {scenario.stack.name} else []
     if not each or not all(each):
-        return Standing(model_class, limit)
-    rows, near = min((e for e in each if e is not None), key=lambda e: e[0])
-    return Standing(model_class, limit, rows, *near)
+        return Standing(model_class, limit, sheet=_sheet(scenario))
+    rows, near, moved = min((e for e in each if e is not None), key=lambda e: e[0])
+    return Standing(model_class, limit, rows, *near, moved, "" if rows else _sheet(scenario))
 
 
 def _of(
-    profile: DriveProfile, scenario: ResolvedScenario
-) -> tuple[int, tuple[float, float, float, float]] | None:
+    profile: DriveProfile, scenario: ResolvedScenario, rate: float
+) -> tuple[int, tuple[float, float, float, float], float | None] | None:
     rows = [r for r in profile.residuals if not r.held_out]
     if not rows or not scenario.workload:
         depths = profile.captured.depths if profile.captured else ()
-        return (max(1, len(depths)), (0.0,) * 4) if is_calibrated(profile) else None
+        return (max(1, len(depths)), (0.0,) * 4, None) if is_calibrated(profile) else None
     group = max(scenario.workload, key=lambda g: g.in_flight if not g.is_open else 0)
     n = len(scenario.drives)
     depth = 1.0 if group.is_open else max(group.in_flight, 1) / n
-    size = sum(size * share for size, share in group.block_sizes)
-    near = (
-        (math.log2(max(depth, 0.125) / max(r.depth, 0.125)), math.log2(size / r.block_size),
-         math.log2(n / r.drives), group.read - r.read)
-        for r in rows
-    )  # fmt: skip
-    return len(rows), min(near, key=lambda d: sum(map(abs, d[:3])) + READ_WEIGHT * abs(d[3]))
+    size = group.mean_size
+
+    def distance(r: Residual) -> tuple[float, float, float, float]:
+        return (math.log2(max(depth, 0.125) / max(r.depth, 0.125)), math.log2(size / r.block_size),
+                math.log2(n / r.drives), group.read - r.read)  # fmt: skip
+
+    row = min(rows, key=lambda r: _weight(distance(r)))
+    was = (row.measured or 0.0) * row.block_size / row.drives
+    is_sheet = profile.captured is not None and profile.captured.datasheet
+    moved = math.log2(rate / was) if rate and was else None
+    return 0 if is_sheet else len(rows), distance(row), moved
+
+
+def _weight(distance: tuple[float, float, float, float]) -> float:
+    return sum(map(abs, distance[:3])) + READ_WEIGHT * abs(distance[3])
+
+
+def _sheet(scenario: ResolvedScenario) -> Sheet:
+    """The figure of a data sheet that *scenario* asks of its drives."""
+    kinds = {
+        (g.access, g.read, SMALL[0] <= g.mean_size <= SMALL[1], g.mean_size >= LARGE)
+        for g in scenario.workload
+    }
+    if len(kinds) != 1:
+        return ""
+    access, read, is_small, is_large = kinds.pop()
+    if scenario.volumes and read < 1.0:
+        return ""
+    if access == "random" and is_small and read in (0.0, 1.0):
+        return "random reads" if read else "random writes"
+    return "sequential" if access == "sequential" and is_large and read in (0.0, 1.0) else ""

@@ -226,7 +226,7 @@ def groups(answers: Sequence[CaseAnswer]) -> list[Group]:
         _group("throughputs", rates),
         _group("  servers", [p for p in rates if p.source in servers]),
         _group("  single drives", [p for p in rates if p.source not in servers]),
-        *_by(rates, lambda p: p.split), *_by(rates, lambda p: p.model_class),
+        *_by(rates, lambda p: p.split), *_by(rates, lambda p: p.standing.model_class),
         *_by(rates, lambda p: f"at: {p.limit}"),
         *(_group(f"latency, {metric}", [p for p in rows if p.metric == metric])
           for metric in ("mean", "p99", "p99.9")),
@@ -269,12 +269,12 @@ def json_rows(answers: Sequence[CaseAnswer]) -> Iterator[dict[str, Any]]:
         for p in answer.predictions:
             yield {
                 "set": p.case, "source": p.source, "information": p.split, "config": p.row,
-                "metric": p.metric, "limit": p.limit, "model_class": p.model_class,
+                "metric": p.metric, "limit": p.limit, "model_class": p.standing.model_class,
                 "measured": p.measured,
                 "predicted": {"value": p.predicted, "low": p.low, "high": p.high},
                 "error": p.predicted / p.measured - 1, "naive": p.naive,
                 "inside_interval": p.low <= p.measured <= p.high, "crps": _covered(p).crps,
-                "counted": not p.is_restated, "near": dict(p.near), "rows": p.rows,
+                "counted": not p.is_restated, "standing": p.standing.to_json(),
             }  # fmt: skip
 
 

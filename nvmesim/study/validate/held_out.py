@@ -9,7 +9,6 @@ from __future__ import annotations
 import csv
 import functools
 import json
-import math
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -30,6 +29,7 @@ from nvmesim.code_cache import cache_folder, read_private, write_private
 from nvmesim.errors import NvmesimError
 from nvmesim.predict.result import Result
 from nvmesim.predict.simulate import simulate
+from nvmesim.predict.uncertainty.standing import Standing
 from nvmesim.scenario.load import apply_sets, scenario_from_dict
 from nvmesim.study.sweep.cache import content_of, digest_of, package_files
 from nvmesim.study.validate.held_cases import (
@@ -70,16 +70,12 @@ class Prediction:
     """As simulated and moved by what the profile missed nearby: the printed value."""
     low: float
     high: float
-    model_class: str
+    standing: Standing
     limit: str
     """What limits it: the verdict, and of a drive the station."""
     naive: float | None = None
     parts: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     """simulation, numbers, misfit: half-widths of the logarithm, below and above."""
-    near: Mapping[str, float] = field(default_factory=dict)
-    """Distance from the nearest fitted row: log2 of depth, size and drives; share of reads."""
-    rows: int = 0
-    """Rows of the case that were fitted."""
     is_restated: bool = False
     """True if an equal load was fitted, or the rate is an input."""
 
@@ -107,7 +103,10 @@ class CaseAnswer:
     def from_json(cls, tables: Mapping[str, Any]) -> CaseAnswer:
         """Return the answer whose `asdict` is *tables*."""
         return cls(
-            tuple(Prediction(**row) for row in tables["predictions"]),
+            tuple(
+                Prediction(**{**row, "standing": Standing(**row["standing"])})
+                for row in tables["predictions"]
+            ),
             tuple(Failure(**row) for row in tables["failures"]),
         )
 
@@ -346,11 +345,10 @@ def _predicted(case: HeldCase, split: Split, row: HeldRow, profile: Any) -> Iter
     naive = (
         ruler(row, split.fitted) if split.fitted else Naive(NAIVE_REQUESTS).iops(result.resolved)
     )
-    near = nearest(row, split.fitted)
     shared: dict[str, Any] = {
         "source": case.source, "case": case.name, "split": split.name, "row": row.label,
-        "model_class": result.certainty.model_class, "near": near, "rows": len(split.fitted),
-        "limit": limit_of(result), "is_restated": row in known or bool(row.cells["rate"]),
+        "standing": result.certainty.standing, "limit": limit_of(result),
+        "is_restated": row in known or bool(row.cells["rate"]),
     }  # fmt: skip
     for metric, measured, value, interval in _figures(row, result):
         parts = result.certainty.figures.get(metric)
@@ -391,27 +389,13 @@ def limit_of(result: Result) -> str:
     return found.verdict if found.kind is None else f"{found.verdict} {found.kind}"
 
 
-def nearest(row: HeldRow, fitted: Sequence[HeldRow]) -> dict[str, float]:
-    """Return how far *row* is from the nearest of *fitted*, by what differs; empty without any."""
-    if not fitted:
-        return {}
-    each = [
-        {"depth": math.log2((row.in_flight or 1) / row.drives / ((f.in_flight or 1) / f.drives)),
-         "size": math.log2(row.size / f.size), "drives": math.log2(row.drives / f.drives),
-         "read": row.read - f.read}
-        for f in fitted
-    ]  # fmt: skip
-    return min(each, key=lambda d: abs(d["depth"]) + abs(d["size"]) + abs(d["drives"])
-               + 8 * abs(d["read"]))  # fmt: skip
-
-
 # Answers that are kept ----------------------------------------------------------------------------
 
 
 IGNORED: Final = ("__pycache__", "cli", "show", "ui", "describe", "study", "requests", "reports",
                   "block", "fio_logs", "diskspd", "over_time", "trace")  # fmt: skip
 """Packages that no number here passes."""
-LEFT_OUT: Final = (".csv", "model_error.py", "standing.py")
+LEFT_OUT: Final = (".csv", "model_error.py")
 """Endings of what is applied to predictions afterwards (`learn`)."""
 
 

@@ -17,7 +17,7 @@ from nvmesim.predict.uncertainty.model_error import (
 )
 from nvmesim.predict.uncertainty.numbers import Z95
 from nvmesim.predict.uncertainty.parts import Parts
-from nvmesim.predict.uncertainty.standing import Standing
+from nvmesim.study.validate.held_cases import find_cases
 from nvmesim.study.validate.held_out import CaseAnswer, Prediction
 from nvmesim.study.validate.predict import Value
 from nvmesim.study.validate.published import restates
@@ -102,12 +102,17 @@ def write_misses(scores: Sequence[Score]) -> Path:
 
 
 def held_misses(answers: Sequence[CaseAnswer]) -> list[Miss]:
-    """Return how far the model was off on each held-out row that tells about it."""
+    """Return how far the model was off on each held-out row that tells about it.
+
+    Hard disks are left out: the numbers are learned for flash.
+    """
+    disks = {case.name for case in find_cases() if case.facts.get("catalog") == DISK}
     return [
         Miss(p.source, p.case, f"{p.split}: {p.row}", p.metric, math.log(p.measured / p.predicted),
-             known_of(Parts(**p.parts), 0.0), _standing(p))
+             known_of(Parts(**p.parts), 0.0), p.standing)
         for a in answers for p in a.predictions
-        if not p.is_restated and p.metric in GROUPS and p.measured > 0 and p.predicted > 0
+        if p.case not in disks and not p.is_restated and p.metric in GROUPS
+        and p.measured > 0 and p.predicted > 0
     ]  # fmt: skip
 
 
@@ -123,12 +128,8 @@ def held_relearned(answers: Sequence[CaseAnswer]) -> list[CaseAnswer]:
     def learned(p: Prediction) -> Prediction:
         if p.metric not in GROUPS:
             return p
-        half = model_error(_standing(p), p.metric, without=p.source, table=table).half
+        half = model_error(p.standing, p.metric, without=p.source, table=table).half
         low, high = replace(Parts(**p.parts), model=(half, half)).around(p.predicted)
         return replace(p, low=low, high=high)
 
     return [replace(a, predictions=tuple(map(learned, a.predictions))) for a in answers]
-
-
-def _standing(p: Prediction) -> Standing:
-    return Standing(p.model_class, p.limit.partition(" ")[0], p.rows, **p.near)
