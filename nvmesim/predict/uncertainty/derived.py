@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 from nvmesim.measure.figures import Cpu, Distribution, Interval, Relief
 from nvmesim.predict.uncertainty.certainty import UncertaintyBudget
@@ -28,10 +28,6 @@ class Goal:
     """s"""
     probability: float | None
     """That it is kept, with all that is not known; None: no interval is."""
-
-    def to_json(self) -> dict[str, Any]:
-        """Return what, limit, probability."""
-        return dict(vars(self))
 
 
 def goal_of(scenario: ResolvedScenario | None, latency: Distribution) -> Goal | None:

@@ -89,7 +89,7 @@ class Certainty:
         return {
             **figures,
             "model_class": self.model_class,
-            "standing": self.standing.to_json(),
+            "standing": dict(vars(self.standing)),
             "basis": self.rests_on(),
             "sources": list(self.sources),
             "model_off": list(self.off),

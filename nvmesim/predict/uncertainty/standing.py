@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Final, Literal
+from dataclasses import dataclass
+from typing import Final, Literal
 
 from nvmesim.catalog.profile import Captured, DriveProfile
 from nvmesim.catalog.quantity import Residual
@@ -82,10 +82,6 @@ class Outside:
     captured: str
     about: str = ""
     """Name of the profile."""
-
-    def to_json(self) -> dict[str, str]:
-        """Return what, asked, captured, about."""
-        return dict(vars(self))
 
     def __str__(self) -> str:
         """Return it as words of a sentence."""
@@ -268,10 +264,6 @@ class Standing:
         asked = " and ".join(far)
         rows = f"fitted to {self.rows} row{'s' if self.rows > 1 else ''}"
         return f"{rows}, asked at {asked}" if asked else rows
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the fields."""
-        return asdict(self)
 
 
 def standing(

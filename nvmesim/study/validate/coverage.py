@@ -274,7 +274,7 @@ def json_rows(answers: Sequence[CaseAnswer]) -> Iterator[dict[str, Any]]:
                 "predicted": {"value": p.predicted, "low": p.low, "high": p.high},
                 "error": p.predicted / p.measured - 1, "naive": p.naive,
                 "inside_interval": p.low <= p.measured <= p.high, "crps": _covered(p).crps,
-                "counted": not p.is_restated, "standing": p.standing.to_json(),
+                "counted": not p.is_restated, "standing": vars(p.standing),
             }  # fmt: skip
 
 
