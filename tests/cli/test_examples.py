@@ -25,7 +25,7 @@ def test_an_example_is_predicted(nvmesim, file):
     assert json.loads(said.out)["total"]["iops"]["value"] > 0
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_goal_finds_a_winner(nvmesim):
     said = nvmesim("choose", GOAL, "--json")
     assert said.code == 0
