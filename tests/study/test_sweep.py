@@ -217,9 +217,7 @@ def test_the_fingerprint_sees_what_a_point_passes_and_no_chart():
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     loaded = {f for f in json.loads(done.stdout) if not f.endswith("__init__.py")}
     assert len(loaded) > 50
-    assert loaded - set(passed_files()) == {"nvmesim/study/sweep/" + name for name in (
-        "api.py", "cache.py", "plan.py", "store.py", "workers.py"
-    )}  # fmt: skip
+    assert loaded - set(passed_files()) == {"nvmesim/study/sweep/cache.py"}
     assert not [f for f in passed_files() if f.startswith(("nvmesim/show/", "nvmesim/cli/"))]
 
 
