@@ -280,7 +280,7 @@ def test_an_interrupt_returns_what_there_is() -> None:
 
 
 def test_an_interrupted_what_if_keeps_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupt(*_: object) -> None:
+    def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(whatifs, "prepare", interrupt)
