@@ -16,7 +16,7 @@ from nvmesim.cli.main import run_command
 from nvmesim.errors import InfrastructureError, InputError
 from nvmesim.study.measuring.machine import Machine, link_below, refuse_unless_free, target_of
 from nvmesim.study.measuring.measure import Plan, checked, measure
-from nvmesim.study.measuring.rows import PLAN, minutes, options
+from nvmesim.study.measuring.rows import PLAN, options
 from tests.study.simulated_fio import SimulatedRunner
 
 TESTS = Path(__file__).parents[2]
@@ -301,10 +301,7 @@ DRIVES = (
 @pytest.mark.slow
 @pytest.mark.parametrize("name", DRIVES)
 def test_rows_that_are_chosen_take_half_the_time_of_the_plan(tmp_path, name):
-    """Until the interval is that of the whole plan (5 % of slack), and stays.
-
-    The plan's time is that of its job file, whose rows do not end when they are steady.
-    """
+    """Until the interval is that of the whole plan (5 % of slack), and stays; rows end alike."""
     fixed = measure(plan(SimulatedRunner(name), tmp_path / "a", adaptive=False))
     chosen = measure(plan(SimulatedRunner(name), tmp_path / "b", enough=0.0))
     goal = 1.05 * fixed.steps[-1].half_width
@@ -312,4 +309,4 @@ def test_rows_that_are_chosen_take_half_the_time_of_the_plan(tmp_path, name):
     until = chosen.steps[: max(n for n, is_wide in enumerate(wide) if is_wide) + 2]
     assert not wide[-1]
     seconds = sum(step.seconds for step in until)
-    assert seconds <= 0.5 * 60 * minutes(step.row for step in fixed.steps), wide
+    assert seconds <= 0.5 * fixed.seconds, wide
