@@ -35,6 +35,7 @@ def begin(*_: object) -> None:
 def fits_begin(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fits of points end where they begin; those of traces and stacks at their first word."""
     monkeypatch.setattr("nvmesim.calibrate.drive.fit.fit_reads", begin)
+    monkeypatch.setattr("nvmesim.calibrate.drive.fit.bank_optimum", begin)
     monkeypatch.setattr("nvmesim.calibrate.drive.fit.fit_writes", begin)
 
 

@@ -6,17 +6,17 @@ disk or a bank of dies tells a depth better that neither saw decides which of th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from nvmesim.array_types import Floats
 from nvmesim.calibrate.bench import BenchHost, measure
-from nvmesim.calibrate.drive.read_side import Progress, fit_reads, with_reads
+from nvmesim.calibrate.drive.read_side import Progress, bank_optimum, with_reads
 from nvmesim.calibrate.infer.optimum import misfit
-from nvmesim.calibrate.infer.posterior import Inferred, columns, infer
-from nvmesim.calibrate.infer.problem import Parameter, logarithms, problem_of
+from nvmesim.calibrate.infer.posterior import Inferred, columns, infer, optima
+from nvmesim.calibrate.infer.problem import Parameter, Problem, logarithms, problem_of
 from nvmesim.calibrate.notes import law_of_rounds
 from nvmesim.calibrate.over_time.pauses import NONE, PauseFit, fit_pauses
 from nvmesim.calibrate.points import Point
@@ -81,28 +81,35 @@ def choose(
     depth = depths[len(depths) // 2 if len(depths) % 2 else len(depths) // 2 - 1]
     rest = [p for p in points if p.outstanding != depth]
     tell(f"batch service or dies, without depth {depth}")
-    served = fit_rounds(template, host, rest, points, fit_pauses(rest))
-    banked = fit_reads(template, host, rest, tell)
-    bank = with_reads(template, banked.values)
+    problem, made = _problem(template, host, rest, points, fit_pauses(rest))
+    served = made(optima(problem)[0].values)
+    bank = with_reads(template, bank_optimum(template, host, rest, tell).values)
     out = [p for p in points if p.outstanding == depth]
     return Chosen(
         depth,
-        sum(_score(served.profile, host, p) for p in out),
+        sum(_score(served, host, p) for p in out),
         sum(_score(bank, host, p) for p in out),
     )
 
 
 def fit_rounds(
-    template: DriveProfile, host: BenchHost, points: Sequence[Point], alike: Sequence[Point] = (),
-    pauses: PauseFit = NONE,
-) -> RoundsFit:  # fmt: skip
+    template: DriveProfile, host: BenchHost, points: Sequence[Point], pauses: PauseFit
+) -> RoundsFit:
     """Fit *points* of one operation and size to rounds that *pauses* hold up.
 
-    The search begins at the law of *alike*, or of *points* themselves. Raises FitError if they
-    follow none.
+    Raises FitError if they follow no law of rounds.
     """
-    like = alike or points
-    law = law_of_rounds([p.outstanding for p in like], [p.iops for p in like])
+    problem, made = _problem(template, host, points, points, pauses)
+    found = infer(problem)
+    return RoundsFit(made(found.best), found, pauses)
+
+
+def _problem(
+    template: DriveProfile, host: BenchHost, points: Sequence[Point], alike: Sequence[Point],
+    pauses: PauseFit,
+) -> tuple[Problem, Callable[[Floats], DriveProfile]]:  # fmt: skip
+    """How *points* are searched for rounds, beginning at the law of *alike*, and what is made."""
+    law = law_of_rounds([p.outstanding for p in alike], [p.iops for p in alike])
     if law is None:
         raise FitError("the times do not grow as a + b n: this is not a batch service")
     base, each = (1e12 * v for v in law)
@@ -118,8 +125,7 @@ def fit_rounds(
         return with_rounds(template, np.exp(u), pauses, writes=writes)
 
     body = [pauses.without_tail(p) for p in points]
-    found = infer(problem_of(body, logarithms(rows), made, host))
-    return RoundsFit(made(found.best), found, pauses)
+    return problem_of(body, logarithms(rows), made, host), made
 
 
 def fit_writes_in_rounds(

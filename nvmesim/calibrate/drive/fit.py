@@ -30,6 +30,8 @@ from nvmesim.calibrate.drive.read_side import (
     ENOUGH,
     Ceiling,
     Progress,
+    ReadFit,
+    bank_optimum,
     fit_large_reads,
     fit_reads,
     may_be_latency,
@@ -239,7 +241,8 @@ class _Fitting:
             return [fit_disk(profile, reads, writes)]
         tried = []
         for ceiling in self._ceilings(reads, mixes):
-            begun = self._reads(profile, reads, ceiling) if reads else self._no_reads(profile)
+            nothing = Explanation(None, None, profile, 0.0, {})
+            begun = self._reads(profile, reads, ceiling) if reads else nothing
             tried += self._with_writes(begun, writes, mixes)
             if begun.reads is None or begun.ceiling is None or is_stopping():
                 break  # nothing but latencies, or all of it is told
@@ -254,9 +257,6 @@ class _Fitting:
         if mixes:
             found.append("path")
         return [*found, None] if small and may_be_latency(small) else found
-
-    def _no_reads(self, profile: DriveProfile) -> Explanation:
-        return Explanation(None, None, profile, 0.0, {})
 
     def _with_writes(
         self, begun: Explanation, writes: Sequence[Point], mixes: Sequence[Point]
@@ -379,8 +379,8 @@ class _Fitting:
             template = template.model_copy(update={"read": read})
             self.notes.append(f"no reads of 4 KiB: {size} bytes are taken as the drive's unit")
         mixed = max((p.iops / p.targets for p in self.points if 0 < p.read_fraction < 1), default=0)
-        found = fit_reads(template, self.host, small, self.tell, ceiling, mixed)
-        if not found.explains and self._are_rounds(template, small, "reads"):
+        found = self._small_reads(template, small, ceiling, mixed)
+        if found is None:
             return Explanation(None, None, self._in_rounds(template, small), 0.0, {})
         profile = with_read_sources(template, found, small)
         if large:
@@ -393,10 +393,26 @@ class _Fitting:
             notes=found.notes, unidentified=found.unidentified,
         )  # fmt: skip
 
+    def _small_reads(
+        self, template: DriveProfile, small: Sequence[Point], ceiling: Ceiling | None, mixed: float
+    ) -> ReadFit | None:
+        """A bank of dies fitted to *small*; None if they are served in rounds.
+
+        Where the bank misses them by far its distribution is not looked for first.
+        """
+        begun = None
+        if _have_law(small):
+            begun = bank_optimum(template, self.host, small, self.tell)
+            if begun.misses and self._are_rounds(template, small, "reads"):
+                return None
+        found = fit_reads(template, self.host, small, self.tell, ceiling, mixed, begun)
+        if found.explains or (begun is not None and begun.misses):
+            return found
+        return None if self._are_rounds(template, small, "reads") else found
+
     def _are_rounds(self, template: DriveProfile, points: Sequence[Point], what: str) -> bool:
         """True if *points* are served in rounds, by a depth that is left out to judge by."""
-        law = law_of_rounds([p.outstanding for p in points], [p.iops for p in points])
-        if law is None:
+        if not _have_law(points):
             return False
         chosen = choose(template, self.host, points, self.tell)
         self.notes.append(f"{what}: {chosen.text}")
@@ -410,7 +426,7 @@ class _Fitting:
         self.pauses = fit_pauses([p for p in alone if p.read_fraction in (0, 1)])
         self.notes.append(self.pauses.text)
         self.tell("batch service, all depths")
-        found = fit_rounds(template, self.host, points, pauses=self.pauses)
+        found = fit_rounds(template, self.host, points, self.pauses)
         columns = found.columns()
         self.joint |= columns
         self.free += list(columns)
@@ -470,6 +486,11 @@ class _Fitting:
         self.tell(f"checking {point.name}")
         answer = measure(profile, self.host, point, requests=judging(profile, point))
         return Judged(point, replace(answer, cpu_s=None) if self.included else answer, used)
+
+
+def _have_law(points: Sequence[Point]) -> bool:
+    """True if the times of *points* grow with their depth as those of rounds do."""
+    return law_of_rounds([p.outstanding for p in points], [p.iops for p in points]) is not None
 
 
 def judging(profile: DriveProfile, point: Point) -> int:

@@ -32,8 +32,14 @@ from nvmesim.calibrate.drive.laws import (
 )
 from nvmesim.calibrate.evidence import drawn, intervals
 from nvmesim.calibrate.infer.optimum import Solution, misfit, optimum, solve
-from nvmesim.calibrate.infer.posterior import columns, infer
-from nvmesim.calibrate.infer.problem import Coordinate, Parameter, logarithms, problem_of
+from nvmesim.calibrate.infer.posterior import columns, infer, optima
+from nvmesim.calibrate.infer.problem import (
+    Coordinate,
+    Parameter,
+    Problem,
+    logarithms,
+    problem_of,
+)
 from nvmesim.calibrate.points import Point
 from nvmesim.catalog.links import command_time_ps
 from nvmesim.catalog.profile import DriveProfile, Quantity, ReadSide
@@ -114,25 +120,47 @@ class ReadFit:
 
 def fit_reads(
     template: DriveProfile, host: BenchHost, points: Sequence[Point], tell: Progress,
-    ceiling: Ceiling | None = "dies", mixed: float = 0.0,
+    ceiling: Ceiling | None = "dies", mixed: float = 0.0, begun: BankOptimum | None = None,
 ) -> ReadFit:  # fmt: skip
     """Fit the read side on 4 KiB *points*: more depths, more numbers.
 
     *ceiling*: what fewer than three depths' ceiling is taken to be of; None: they are at none,
     unless their latency leaves no doubt. *mixed*: most requests/s of a mix, which with a path of
-    the reads' own is what the controller does.
+    the reads' own is what the controller does. *begun*: the optimum of all depths, where known.
     """
     if len({p.depth for p in points}) >= ENOUGH:
-        return _swept(template, host, points, tell)
+        return _swept(template, begun or bank_optimum(template, host, points, tell), tell)
     return _few(template, host, points, ceiling, mixed, tell)
 
 
 # -- three depths and more ---------------------------------------------------------------------
 
 
-def _swept(
+@dataclass(frozen=True)
+class BankOptimum:
+    """A bank of dies where three depths or more are met best."""
+
+    bank: Bank
+    points: Sequence[Point]
+    problem: Problem
+    found: list[Solution]
+
+    @property
+    def values(self) -> dict[str, float]:
+        """Numbers of the read side there."""
+        return self.bank.values(self.found[0].values)
+
+    @property
+    def misses(self) -> bool:
+        """True if the figures are further off than a usual error of the model explains."""
+        return 2 * self.found[0].cost > self.problem.freedom
+
+
+def bank_optimum(
     template: DriveProfile, host: BenchHost, points: Sequence[Point], tell: Progress
-) -> ReadFit:
+) -> BankOptimum:
+    """Return the bank of dies that meets *points* best; its distribution is not looked for."""
+    tell("reads: the optimum")
     bank = _bank(template, host, points)
 
     def made(u: Floats) -> DriveProfile:
@@ -142,7 +170,12 @@ def _swept(
         points, bank.coordinates(), made, host,
         others=bank.others(), profiled="command", snapped=bank.snapped, allowed=bank.allowed,
     )  # fmt: skip
-    found = infer(problem, tell=lambda step: tell(f"reads: {step}"))
+    return BankOptimum(bank, points, problem, optima(problem))
+
+
+def _swept(template: DriveProfile, begun: BankOptimum, tell: Progress) -> ReadFit:
+    bank, points = begun.bank, begun.points
+    found = infer(begun.problem, begun=begun.found, tell=lambda step: tell(f"reads: {step}"))
     best = bank.values(found.best)
     draws = columns(found, bank.values)
     names = ["base", "die", "cv", *(["commands"] if bank.commands is None else []), "dies"]

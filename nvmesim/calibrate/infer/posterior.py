@@ -11,7 +11,7 @@ and Robert 2012 (adaptive importance sampling).
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -91,9 +91,9 @@ class Inferred:
 
 def infer(
     problem: Problem, *, seed: int = 1, tell: Callable[[str], None] = lambda _: None,
-    begun: Solution | None = None,
+    begun: Sequence[Solution] = (),
 ) -> Inferred:  # fmt: skip
-    """Find the joint distribution of the coordinates of *problem*, about its optimum *begun*.
+    """Find the joint distribution of the coordinates of *problem*, about its optima *begun*.
 
     The same problem and *seed* give the same draws. Raises FitError if the simulation gives no
     finite figures, or nothing is allowed.
@@ -103,6 +103,21 @@ def infer(
     # matrices are small: BLAS' threads would only spin, and a fit take nearly twice the CPU time
     with threadpool_limits(limits=1, user_api="blas"):
         return _Inference(problem, np.random.default_rng(seed), tell).run(begun)
+
+
+def optima(problem: Problem) -> list[Solution]:
+    """Optima from all starts, the best first; those that are much worse are left out."""
+    from threadpoolctl import threadpool_limits
+
+    found: list[Solution] = []
+    with threadpool_limits(limits=1, user_api="blas"):
+        for start in (problem.start, *problem.others):
+            if found and is_stopping():
+                break
+            found.append(optimum(problem, start=start, effort=EFFORT))
+    found.sort(key=lambda s: s.cost)
+    excess = max(1.0, 2 * found[0].cost / max(1, problem.freedom))
+    return [s for s in found if s.cost < found[0].cost + APART * excess]
 
 
 class _Inference:
@@ -119,10 +134,11 @@ class _Inference:
         self.simulated = 0
         self.levels = Levels(problem)
 
-    def run(self, begun: Solution | None) -> Inferred:
+    def run(self, begun: Sequence[Solution]) -> Inferred:
         """Regions until one has settled, then the distribution in that."""
         self.tell("the optimum")
-        ends = [begun] if begun else self._optima()
+        ends = begun or optima(self.problem)
+        self.simulated += sum(len(end.tried) for end in ends)
         region = self._about(ends)
         settled, count, tau = False, self.each, 1.0
         tried = np.array([e.values for e in ends])
@@ -162,20 +178,7 @@ class _Inference:
             self.simulated, settled, self._span(draws, likely),
         )  # fmt: skip
 
-    def _optima(self) -> list[Solution]:
-        """Optima from all starts, the best first; those that are much worse are left out."""
-        problem = self.problem
-        found: list[Solution] = []
-        for start in (problem.start, *problem.others):
-            if found and is_stopping():
-                break
-            found.append(optimum(problem, start=start, effort=EFFORT))
-            self.simulated += len(found[-1].tried)
-        found.sort(key=lambda s: s.cost)
-        excess = max(1.0, 2 * found[0].cost / max(1, problem.freedom))
-        return [s for s in found if s.cost < found[0].cost + APART * excess]
-
-    def _about(self, ends: list[Solution]) -> Region:
+    def _about(self, ends: Sequence[Solution]) -> Region:
         """A region that holds all of *ends*."""
         centres = np.array([s.values for s in ends])
         spread = np.mean([self._curved(s) for s in ends], axis=0)
