@@ -79,9 +79,8 @@ def _of_drive(profile: DriveProfile, depth: float, reads: set[float]) -> Iterato
         if ("mixed" if "rw:" in op else op.removeprefix("rand")) in kinds:
             less = "less" if error > 0 else "more"
             text = (
-                f"{name}: captures of {op} did {less} than this profile predicts, which is "
-                f"off by up to {100 * error:+.0f} % IOPS; this load may be off as much, beyond its "
-                "interval"
+                f"{name}: captures of {op} did {less} than this profile predicts, by up to "
+                f"{100 * error:+.0f} % IOPS; the answer is moved by what was missed near this load"
             )
             yield Warning("missed", text, name)
     if profile.write_caveat and min(reads) < 1:

@@ -188,7 +188,9 @@ class DriveModel:
         batches = Batches(
             max(1, round(rounds.most.value)), 0, base, in_order=rounds.in_order, gathers=True
         )
-        self._rounds = self._named("rounds", "drive", Kind.ROUNDS, own=batches, resource="rounds")
+        self._rounds = self._named(
+            "batch service", "drive", Kind.ROUNDS, own=batches, resource="rounds"
+        )
 
     def _in_rounds(self, rounds: Rounds, write: bool, n_bytes: int) -> list[Row]:
         """The constant part and the server of rounds."""
