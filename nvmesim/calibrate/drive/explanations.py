@@ -65,7 +65,8 @@ class Explanation:
     def prior(self) -> float:
         """Weight before mixes are looked at."""
         share = {None: 1.0, True: SUSPENDS, False: 1 - SUSPENDS}[self.suspends]
-        return PRIOR.get(self.pair, 0.1) * share
+        odds = self.reads.odds if self.reads is not None else 1.0
+        return PRIOR.get(self.pair, 0.1) * share * odds
 
     @property
     def name(self) -> str:

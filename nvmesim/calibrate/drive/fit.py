@@ -25,6 +25,7 @@ from nvmesim.calibrate.drive.gate import (
     residual,
     undetermined,
 )
+from nvmesim.calibrate.drive.large_reads import fit_large_reads
 from nvmesim.calibrate.drive.laws import SHALLOW
 from nvmesim.calibrate.drive.read_side import (
     ENOUGH,
@@ -32,7 +33,6 @@ from nvmesim.calibrate.drive.read_side import (
     Progress,
     ReadFit,
     bank_optimum,
-    fit_large_reads,
     fit_reads,
     may_be_latency,
 )
@@ -44,6 +44,7 @@ from nvmesim.calibrate.drive.starting_point import (
     least_link,
     of_the_drive,
     read_columns,
+    reads_of_mixes,
     sources,
     streams,
     with_payload,
@@ -67,7 +68,6 @@ from nvmesim.calibrate.stack.scaled import host_of_rows, with_full_rows
 from nvmesim.calibrate.stack.task import with_full_threads
 from nvmesim.capture.capture import Captures
 from nvmesim.catalog.profile import DriveProfile, Quantity
-from nvmesim.errors import FitError
 
 FINAL_REQUESTS = 60_000
 MOST_REQUESTS = 400_000
@@ -179,10 +179,8 @@ class _Fitting:
         reads, mixed = alone_and_beside(reads)
         mixes = [p for p in plain if 0 < p.read_fraction < 1 and p.random] + mixed
         if not any(p.read_fraction in (0, 1) for p in free):
-            raise FitError(
-                "no point measures the drive alone: all are mixes, held out or CPU-bound; "
-                "add a capture of reads or of writes with more jobs or less depth"
-            )
+            reads, said = reads_of_mixes(mixes)
+            self.notes += said
         profile = blank_drive(self.points, self.host, self.name, self.captured_on, self.included)
         if self.limits is not None:
             self.notes += self.limits.notes

@@ -121,6 +121,20 @@ def open_ceiling(link: Link, size: int, top: float, *, read: bool) -> tuple[floa
     return _above(share * link.raw_bytes_per_s / size, sd, top)
 
 
+def sheet_odds(link: Link, size: int, rate: float) -> float:
+    """How common a ceiling of reads of *rate* or less is, by the density of `SHEET_CEILING`.
+
+    1 from its median on: that a drive is faster than others is no reason to doubt its ceiling.
+
+    >>> from nvmesim.catalog.links import parse_link
+    >>> [round(sheet_odds(parse_link("pcie3 x4"), 4096, rate), 2) for rate in (255e3, 600e3)]
+    [0.09, 1.0]
+    """
+    share, sd = SHEET_CEILING[True]
+    below = math.log(share * link.raw_bytes_per_s / size / rate) / sd
+    return math.exp(-(max(0.0, below) ** 2) / 2)
+
+
 SHEET_BANDWIDTH: Final = {True: (0.84, 0.3), False: (0.51, 0.5)}
 """Sequential bytes/s of a drive behind PCIe, as a share of its link's, and the standard deviation
 of its logarithm, for reads (true) and writes. Source: data sheets of 39 drives of Gen3 to Gen5

@@ -15,7 +15,7 @@ from typing import Final, Literal
 import numpy as np
 
 from nvmesim.array_types import Floats
-from nvmesim.calibrate.bench import BenchHost, measure
+from nvmesim.calibrate.bench import BenchHost
 from nvmesim.calibrate.drive.laws import (
     CV_DOUBT,
     LIKELY_CV,
@@ -28,10 +28,11 @@ from nvmesim.calibrate.drive.laws import (
     open_ceiling,
     roomy,
     row_kind,
+    sheet_odds,
     unloaded_latency_s,
 )
-from nvmesim.calibrate.evidence import drawn, intervals
-from nvmesim.calibrate.infer.optimum import Solution, misfit, optimum, solve
+from nvmesim.calibrate.evidence import drawn
+from nvmesim.calibrate.infer.optimum import Solution, optimum
 from nvmesim.calibrate.infer.posterior import columns, infer, optima
 from nvmesim.calibrate.infer.problem import (
     Coordinate,
@@ -58,15 +59,18 @@ FAST = 800e3
 """Controller's commands per second where no point shows a ceiling. Assumed: a PCIe 4.0 drive."""
 BEYOND = 4.0
 """Capacity of a part that is not the ceiling, in units of it. Assumed."""
+SLOW_DIE_PS = 80 * US
+"""Longest time of a die that is assumed: what a lone read takes beyond is of hosts and of the way.
+Data sheets of TLC drives state 60 to 115 us for the whole read, with hosts of 10 us and more."""
+DIES, DIES_SD = 64, 0.7
+"""Dies where no row tells a lone latency or a ceiling, and the deviation of their logarithm.
+Assumed: what requests in flight wait for each other tells them."""
+GROWS = 1.08
+"""Longest time of a request over the shortest, from which on requests are seen to wait."""
 BUSY_DIES = 0.4
 """Of the controller's open rate, what dies are sure to carry. Assumed; `roomy` doubles it."""
 CLEAN = 0.2
 """Error beside sampling, in units of the assumed, up to which a bank of dies explains a sweep."""
-REQUESTS = 25_000
-ENGINES = (1, 2, 3, 4, 5, 6)
-NOT_WORSE = 1.92
-"""Half of a chi-square of one degree, 95 %: a number of engines so little worse may be right."""
-
 READ_NUMBERS = ("base", "die", "cv", "commands", "dies")
 
 Progress = Callable[[str], None]
@@ -98,6 +102,8 @@ class ReadFit:
     """Dotted key -> what would tell it"""
     cost: float = 0.0
     """Half a chi-square, where explanations are compared"""
+    odds: float = 1.0
+    """How common a ceiling so low is among data sheets, in units of their median's density"""
 
     @property
     def explains(self) -> bool:
@@ -247,11 +253,12 @@ class _Few:
     def values(self, at: Mapping[str, float]) -> dict[str, float]:
         """Numbers of the profile."""
         latency, rate, share, cv = (at[name] for name in ("latency", "rate", "share", "cv"))
+        dies = max(1, round(at.get("dies", self.dies)))
         inner = max(latency - self.held, 0.02 * latency)
         command = 1e12 / (rate if self.ceiling == "controller" else at["fast"])
         die = share * inner
         if self.ceiling == "dies":
-            die = self.dies / rate * 1e12
+            die = dies / rate * 1e12
         channel = min(CHANNEL_PS, CHANNEL_SHARE * inner)
         if self.ceiling == "path":
             few = int(np.clip(PATH_SHARE * inner * rate / 1e12, 1, CHANNELS))
@@ -260,7 +267,7 @@ class _Few:
         if self.ceiling != "dies":
             die = min(die, max(0.95 * (inner - rest), 0.05 * inner))
         base = max(inner - die - rest, 1e-3 * inner)
-        found = {"base": self.held + base, "die": die, "cv": cv, "dies": float(self.dies)}
+        found = {"base": self.held + base, "die": die, "cv": cv, "dies": float(dies)}
         found["commands"] = 1e12 / command
         if self.ceiling == "path":
             found |= {"channels": float(few), "channel": channel}
@@ -280,9 +287,15 @@ def _few(
     held = held_ps(template)
     latency = max(lone * 1e12 - (host_ps(host) if is_known else 0.0), 0.2 * held, US / 2)
     took = [p.outstanding / p.iops for p in points if not p.is_cpu_bound]
-    if not is_known and not saturated and took:
+    grows = (
+        ceiling is None
+        and not (saturated or is_known)
+        and max(took, default=0.0) > GROWS * min(took)
+    )
+    if not is_known and not saturated and took and not grows:
         latency, is_known = min(took) * 1e12 - host_ps(host), True
-    die_s = LIKELY_SHARE * latency / 1e12
+    share = min(LIKELY_SHARE, SLOW_DIE_PS / latency)
+    die_s = share * latency / 1e12
     kind = ceiling if saturated else None
     out = UNIT / template.read_bandwidth.value * 1e12
     out += command_time_ps(host.link, "read", UNIT, "up")
@@ -292,7 +305,7 @@ def _few(
         fast, fast_sd = open_ceiling(host.link, size, top, read=True)
     if kind == "dies":
         rest = out + min(CHANNEL_PS, CHANNEL_SHARE * latency) + 1e12 / fast
-        die = min(LIKELY_SHARE * latency, max(0.95 * (latency - rest), 0.1 * latency))
+        die = min(share * latency, max(0.95 * (latency - rest), 0.1 * latency))
         dies = max(1, int(np.floor(die * top / 1e12)))
     else:
         depth = min(max(round(p.outstanding / p.targets) for p in points), 1024)
@@ -302,7 +315,11 @@ def _few(
     likely = Parameter("fast", fast, low=fast / 16, high=16 * fast, prior_sd=fast_sd)
     if kind is None:
         likely = replace(likely, low=min(1.02 * top, fast))
-    fitted, assumed = _few_parameters(kind, latency, top, is_known, has_percentiles)
+    fitted, assumed = _few_parameters(kind, latency, share, top, is_known, has_percentiles)
+    if grows:  # a latency as drives have it, and so many dies that what waits at them is met
+        fitted += [p for p in assumed if p.name == "latency"]
+        assumed = [p for p in assumed if p.name != "latency"]
+        fitted.append(Parameter("dies", DIES, low=1, high=16 * DIES, step=0.12, prior_sd=DIES_SD))
     assumed.append(likely)
     coordinates = logarithms(fitted)
     others = {"rate": top, "share": 1.0, **{p.name: p.start for p in assumed}}
@@ -324,11 +341,25 @@ def _few(
         )
     ]
     draws = {n: np.array([row[n] for row in table]) for n in READ_NUMBERS}
-    return replace(_told_of_few(bank, best, draws, is_known, has_percentiles), cost=found.cost)
+    told = _told_of_few(bank, best, draws, is_known or grows, has_percentiles)
+    odds = 1.0
+    if kind is not None and host.link.kind == "pcie":
+        rate = float(np.exp(found.values[problem.names.index("rate")]))
+        odds = sheet_odds(host.link, min(p.block_size for p in points), rate)
+    return replace(told, cost=found.cost, dies=round(best["dies"]), odds=odds)
+
+
+def _grows(took: Sequence[float]) -> bool:
+    return max(took, default=0.0) > GROWS * min(took, default=0.0)
 
 
 def _few_parameters(
-    kind: Ceiling | None, latency: float, top: float, is_known: bool, has_percentiles: bool
+    kind: Ceiling | None,
+    latency: float,
+    share: float,
+    top: float,
+    is_known: bool,
+    has_percentiles: bool,
 ) -> tuple[list[Parameter], list[Parameter]]:
     """Numbers that one or two depths determine, and those that are assumed."""
     fitted: list[Parameter] = []
@@ -345,7 +376,7 @@ def _few_parameters(
         fitted.append(Parameter("rate", top, low=top / 1.3, high=3 * top, step=0.02))
     if kind != "dies":
         (fitted if has_percentiles else assumed).append(
-            Parameter("share", LIKELY_SHARE, 0.05, 0.995, 0.05, SHARE_DOUBT)
+            Parameter("share", share, min(0.05, share / 4), 0.995, 0.05, SHARE_DOUBT)
         )
     return fitted, assumed
 
@@ -436,45 +467,6 @@ def blank_reads() -> ReadSide:
     """Return a read side to start from."""
     q = Quantity
     return ReadSide(base=q(value=US), die=q(value=50 * US), channel=q(value=CHANNEL_PS))
-
-
-def fit_large_reads(
-    profile: DriveProfile, host: BenchHost, points: Sequence[Point], tell: Progress
-) -> tuple[DriveProfile, dict[str, tuple[float, float]]]:
-    """Fit the data engines on points of one size above 4 KiB, after the 4 KiB side.
-
-    For every number of engines the time of a unit follows; the number with the least misfit wins.
-    Rows of one request at a time say nothing of how many there are: then it is the most, as few
-    would cap what more depth brings.
-    """
-    lone = max(p.outstanding for p in points) == 1
-    tried: list[tuple[float, int, Solution]] = []
-    units = points[0].block_size / 4096
-    for count in ENGINES[-1:] if lone else ENGINES:
-        tell(f"large reads: {count} data engines")
-        start = count / (1.05 * max(p.iops for p in points)) / units * 1e12
-
-        def residuals(x: Floats, count: int = count) -> list[float]:
-            made = _with_engines(profile, count, float(x[0]))
-            return [
-                r
-                for p in points
-                for r in misfit(p, measure(made, host, p, requests=max(4000, REQUESTS // 4)))
-            ]
-
-        found = solve(residuals, [start], rounds=5)
-        tried.append((found.cost, count, found))
-    least, count, found = min(tried, key=lambda t: t[:2])
-    spread = dict(intervals(["split"], found.values, found.jacobian, found.residuals))
-    open_counts = [other for cost, other, _ in tried if cost <= least + NOT_WORSE]
-    spread["engines"] = (min(open_counts), ENGINES[-1] if lone else max(open_counts))
-    return _with_engines(profile, count, float(found.values[0])), spread
-
-
-def _with_engines(profile: DriveProfile, count: int, split_ps: float) -> DriveProfile:
-    q = Quantity
-    update = {"engines": q(value=count), "split": q(value=split_ps)}
-    return profile.model_copy(update={"read": profile.read.model_copy(update=update)})
 
 
 def _first_latency(ordered: Sequence[Point]) -> float:

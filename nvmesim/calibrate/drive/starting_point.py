@@ -15,13 +15,14 @@ import numpy as np
 
 from nvmesim.array_types import Floats
 from nvmesim.calibrate.bench import BenchHost, measure
-from nvmesim.calibrate.drive.laws import open_bandwidth, shared_limit
+from nvmesim.calibrate.drive.laws import in_flight, open_bandwidth, shared_limit
 from nvmesim.calibrate.drive.read_side import ReadFit, blank_reads, with_reads
 from nvmesim.calibrate.drive.write_side import WriteFit, blank_writes
 from nvmesim.calibrate.infer.optimum import misfit, solve
-from nvmesim.calibrate.points import Point
+from nvmesim.calibrate.points import LONE_S, Point
 from nvmesim.catalog.links import Link, command_ceiling
 from nvmesim.catalog.profile import DriveProfile, Quantity
+from nvmesim.errors import FitError
 
 Key = Literal["read_bandwidth", "write_bandwidth"]
 REQUESTS: Final = 3_000
@@ -117,13 +118,38 @@ def alone_and_beside(reads: Sequence[Point]) -> tuple[list[Point], list[Point]]:
     return alone, others
 
 
+def reads_of_mixes(mixes: Sequence[Point]) -> tuple[list[Point], list[str]]:
+    """Reads that *mixes* hold, where no row is of reads or writes alone, and what is said of it.
+
+    A write is taken to last as long as drives with a buffer take (`LONE_S`), reads the rest of a
+    request's time. Raises FitError where there are no mixes either.
+    """
+    if not mixes:
+        raise FitError(
+            "no point measures the drive alone: all are held out or CPU-bound; "
+            "add a capture of reads or of writes with more jobs or less depth"
+        )
+    found = []
+    for p in mixes:
+        took = in_flight(p) / p.iops
+        writes = (1 - p.read_fraction) * min(LONE_S[False], took / 2)
+        alone = (took - writes) / p.read_fraction
+        read = replace(p, read_fraction=1.0, iops=in_flight(p) / alone, mean_s=alone)
+        found.append(replace(read, percentiles_s={}, body_s={}))
+    said = (
+        f"all rows are mixes: a write is taken to last {1e6 * LONE_S[False]:.3g} us, reads what is "
+        "left; rows of reads alone and of writes alone would tell them apart"
+    )
+    return found, [said]
+
+
 def host_doubts(host: BenchHost, points: Sequence[Point], included: bool) -> Iterator[str]:
     """Yield where *points* contradict the *host* or the link that they are said to be of."""
-    top = max(points, key=lambda p: p.iops * p.block_size)
-    moved, rate = top.iops * top.block_size, host.link.raw_bytes_per_s
+    top = max(points, key=_one_way)
+    moved, rate = _one_way(top), host.link.raw_bytes_per_s
     if moved > rate:
         yield (
-            f"{top.name}: {moved / 1e9:.3g} GB/s are more than {host.link} carries "
+            f"{top.name}: {moved / 1e9:.3g} GB/s of a drive are more than {host.link} carries "
             f"({rate / 1e9:.3g}): name the link, --captured-on STACK,'pcie5 x4'"
         )
     shallow = [p for p in points if p.outstanding == 1 and p.cpu_s]

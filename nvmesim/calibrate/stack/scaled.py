@@ -18,6 +18,7 @@ from nvmesim.calibrate.bench import BenchHost, measure
 from nvmesim.calibrate.drive.laws import WAITED
 from nvmesim.calibrate.evidence import joint_of, with_draws
 from nvmesim.calibrate.points import LONE_S, Point
+from nvmesim.calibrate.stack.task import with_full_threads
 from nvmesim.catalog.load import get, with_level
 from nvmesim.catalog.profile import DriveProfile, Quantity, StackProfile
 from nvmesim.predict.prepare import CYCLES
@@ -209,6 +210,16 @@ def host_of_rows(host: BenchHost, points: Sequence[Point]) -> tuple[BenchHost, f
     """
     stack, hz = host.stack, host.ghz * 1e9
     rows = [p for p in points if not p.device_times and not p.held_out]
+    shown = _shown_full(rows)
+    if shown is not None and not any(p.cpu_s for p in rows):
+        factor = FULL * hz / (_cycles(stack, shown) * shown.iops / shown.jobs)
+        if abs(math.log(factor)) < ERROR:
+            return host, 1.0, []
+        said = (
+            f"{shown.name}: more threads do more, so its threads are full: a request takes "
+            f"{1e6 * shown.jobs / shown.iops:.3g} us of one"
+        )
+        return _scaled(host, factor, said)
     small = [p for p in rows if p.cpu_s and p.block_size < LARGE and p.raid == ""]
     known = [(p.cpu_s or 0.0) * hz / _cycles(stack, p) for p in small]
     own = stack.submit.value + stack.complete.value
@@ -226,16 +237,28 @@ def host_of_rows(host: BenchHost, points: Sequence[Point]) -> tuple[BenchHost, f
     if top is None or (abs(math.log(factor)) < math.log(UNLIKE) and asked <= POSSIBLE):
         return host, 1.0, []
     factor = min(factor, 1 / asked)
-    update = {
-        part: q.model_copy(update={"value": q.value * factor, "low": None, "high": None})
-        for part in CYCLES if (q := getattr(stack, part)).value
-    }  # fmt: skip
     found = f"CPU figures tell {factor:.2f} times the cycles of {stack.name} at {host.ghz:g} GHz"
     if asked > POSSIBLE:
         found = (
             f"{top.name}: {top.iops / top.jobs:,.0f} requests/s a thread, where {stack.name} at "
             f"{host.ghz:g} GHz does {hz / own:,.0f} at most"
         )
+    return _scaled(host, factor, found)
+
+
+def _shown_full(rows: Sequence[Point]) -> Point | None:
+    """The row of the fastest thread among those that others show to be full; None without any."""
+    full = [p for p in with_full_threads(rows)[0] if p.is_cpu_bound and _waits(p) and not p.raid]
+    return max(full, key=lambda p: p.iops / p.jobs, default=None)
+
+
+def _scaled(host: BenchHost, factor: float, found: str) -> tuple[BenchHost, float, list[str]]:
+    """*host* with *factor* times the cycles of its stack, the factor, and why."""
+    stack = host.stack
+    update = {
+        part: q.model_copy(update={"value": q.value * factor, "low": None, "high": None})
+        for part in CYCLES if (q := getattr(stack, part)).value
+    }  # fmt: skip
     said = (
         f"{found}: it is not the stack that measured; its cycles are taken {factor:.2f} times "
         "here and in predictions on that stack (calibrate --stack would tell them one by one)"
