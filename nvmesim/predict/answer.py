@@ -32,6 +32,7 @@ from nvmesim.predict.uncertainty.certainty import (
 from nvmesim.predict.uncertainty.derived import bound_interval, cpu_intervals, shown
 from nvmesim.predict.uncertainty.design import Numbers
 from nvmesim.predict.uncertainty.parts import FIGURES, Certainty, Parts, Span
+from nvmesim.predict.uncertainty.room import room
 from nvmesim.predict.uncertainty.standing import outside
 from nvmesim.predict.what_ifs import WhatIfs
 from nvmesim.scenario.resolved import ResolvedScenario
@@ -99,6 +100,8 @@ class RunAnswer:
         if ready.load.is_open and self.stable and rate:
             headroom = found.bound_iops / rate
         self.known = UncertaintyBudget(known, self.numbers, headroom)
+        iops = self.measured.window.iops().value * math.exp(self.known.shift("iops"))
+        self.known = replace(self.known, room=room(ready.scenario, iops))
         return self.known
 
     def result(self, engine: str | EngineFactory, wall_s: float) -> Result:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from nvmesim.engine.contract import Acc
@@ -15,6 +15,7 @@ from nvmesim.predict.uncertainty.design import Numbers
 from nvmesim.predict.uncertainty.misfit import Misfit, misfit
 from nvmesim.predict.uncertainty.model_error import ModelError, model_error
 from nvmesim.predict.uncertainty.parts import FIGURES, NONE, Certainty, Parts, Span
+from nvmesim.predict.uncertainty.room import ANY
 from nvmesim.predict.uncertainty.standing import Standing, model_class, standing
 from nvmesim.scenario.resolved import ResolvedScenario
 from nvmesim.units import PS_PER_S
@@ -132,6 +133,8 @@ class UncertaintyBudget:
     headroom: float | None = None
     """Of an open loop that is carried: by how much its bound exceeds what arrives, a factor."""
     simulation: Mapping[str, Span] = field(default_factory=dict)
+    room: Span = ANY
+    """Of IOPS, what measured rows leave below and above"""
 
     def shift(self, figure: str) -> float:
         """By how much the logarithm of *figure* moves: the mean of what profiles missed nearby."""
@@ -144,11 +147,16 @@ class UncertaintyBudget:
         numbers = NONE if self.numbers is None else self._numbers(self.numbers, figure)
         found = Parts(
             self.simulation.get(figure, NONE), numbers,
-            self.known.misfit_span(figure), self.known.model_span(figure),
+            self.known.misfit_span(figure), self.known.model_span(figure), self._room(figure),
         )  # fmt: skip
         return (
             found if figure != "iops" or self.headroom is None else self._cap_at_offered_rate(found)
         )
+
+    def _room(self, figure: str) -> Span:
+        """What rows leave of *figure*: of a closed loop's mean what they leave of its rate."""
+        down, up = self.room
+        return (down, up) if figure == "iops" else (up, down) if figure == "mean" else ANY
 
     @staticmethod
     def _numbers(numbers: Numbers, figure: str) -> Span:
@@ -165,7 +173,9 @@ class UncertaintyBudget:
         def cut(span: Span) -> Span:
             return max(0.0, span[0] - room), 0.0
 
-        return Parts(parts.simulation, cut(parts.numbers), cut(parts.misfit), cut(parts.model))
+        return replace(
+            parts, numbers=cut(parts.numbers), misfit=cut(parts.misfit), model=cut(parts.model)
+        )
 
     def certainty(self, figures: list[str]) -> Certainty:
         """Return what a result says of *figures*."""

@@ -79,6 +79,13 @@ class Miss:
     known: float
     """Standard deviation that the other parts and the measurement itself explain."""
     standing: Standing
+    room: tuple[float, float] = (math.inf, math.inf)
+    """How far the logarithm may lie below and above the prediction, by the drives' rows"""
+
+    @property
+    def side(self) -> float:
+        """Room on the side where the measured number lies."""
+        return self.room[self.log_error > 0]
 
 
 @dataclass(frozen=True)
@@ -233,6 +240,7 @@ def read_table(text: str) -> tuple[Miss, ...]:
             Standing(row["model_class"], row["limit"], int(row["rows"]), float(row["depth"]),
                      float(row["size"]), float(row["drives"]), float(row["read"]),
                      float(row["moved"]) if row["moved"] else None, cast("Sheet", row["sheet"])),
+            (float(row["down"]), float(row["up"])),
         )
         for row in csv.DictReader(lines)
     )  # fmt: skip
@@ -244,11 +252,12 @@ def write_table(rows: Iterable[Miss]) -> str:
     out.write("# Made by `nvmesim validate --write` (--held-out); do not edit.\n")
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(["source", "set", "config", "metric", "log_error", "known",
-                     *(f.name for f in fields(Standing))])  # fmt: skip
+                     *(f.name for f in fields(Standing)), "down", "up"])  # fmt: skip
     for r in sorted(rows, key=lambda r: (r.source, r.set, r.config, r.metric, r.standing.rows)):
         numbers = [f"{x:.3f}" if isinstance(x, float) else x for x in astuple(r.standing)]
         off = f"{r.log_error:.4f}", f"{r.known:.4f}"
-        writer.writerow([r.source, r.set, r.config, r.metric, *off, *numbers])
+        ends = (f"{x:.3f}" for x in r.room)
+        writer.writerow([r.source, r.set, r.config, r.metric, *off, *numbers, *ends])
     return out.getvalue()
 
 
@@ -297,13 +306,15 @@ def reach(group: Group, evidence: Evidence, table: tuple[Miss, ...]) -> float:
     votes /= votes.sum()
     known = Z95 * np.array([r.known for r in rows])
     off = np.abs([r.log_error for r in rows])
+    side, rooms = np.array([r.side for r in rows]), np.array([r.room for r in rows])
 
     def score(within: float) -> float:
         half = np.hypot(known, within * scale)
-        beyond = np.maximum(0.0, off - half)
+        beyond = np.maximum(0.0, off - np.minimum(half, side))
         if len(set(names)) >= MANY and votes @ (beyond <= 0) < COVERED:
             return math.inf
-        return float(votes @ (2 * half + 2 / (1 - LEVEL) * beyond))
+        width = np.minimum(half[:, None], rooms).sum(axis=1)
+        return float(votes @ (width + 2 / (1 - LEVEL) * beyond))
 
     tried = [least * (1 + i / STEPS) for i in range(5 * STEPS)]
     scored = {within: score(within) for within in tried}

@@ -29,16 +29,19 @@ class Parts:
     numbers: Span = NONE
     misfit: Span = NONE
     model: Span = NONE
+    room: Span = (math.inf, math.inf)
+    """What measured rows leave below and above (`room`)"""
 
     @property
     def total(self) -> Span:
-        """All four, in quadrature, below and above apart.
+        """All four, in quadrature, below and above apart, within their room.
 
-        >>> Parts(simulation=(0.3, 0.0), model=(0.4, 0.1)).total
-        (0.5, 0.1)
+        >>> Parts(simulation=(0.3, 0.0), model=(0.4, 0.1), room=(0.2, 1.0)).total
+        (0.2, 0.1)
         """
         spans = (self.simulation, self.numbers, self.misfit, self.model)
-        return math.hypot(*(s[0] for s in spans)), math.hypot(*(s[1] for s in spans))
+        down, up = (math.hypot(*(s[side] for s in spans)) for side in (0, 1))
+        return min(down, self.room[0]), min(up, self.room[1])
 
     def around(self, value: float) -> tuple[float, float]:
         """Return the ends of the interval about *value*.

@@ -75,7 +75,7 @@ class Prediction:
     """What limits it: the verdict, and of a drive the station."""
     naive: float | None = None
     parts: Mapping[str, tuple[float, float]] = field(default_factory=dict)
-    """simulation, numbers, misfit: half-widths of the logarithm, below and above."""
+    """simulation, numbers, misfit, room: of the logarithm, below and above."""
     is_restated: bool = False
     """True if an equal load was fitted, or the rate is an input."""
 
@@ -354,6 +354,7 @@ def _predicted(case: HeldCase, split: Split, row: HeldRow, profile: Any) -> Iter
         parts = result.certainty.figures.get(metric)
         spans = {} if parts is None else {
             "simulation": parts.simulation, "numbers": parts.numbers, "misfit": parts.misfit,
+            "room": parts.room,
         }  # fmt: skip
         yield Prediction(
             metric=metric, measured=measured, predicted=value, low=interval[0], high=interval[1],

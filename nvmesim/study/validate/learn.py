@@ -57,6 +57,7 @@ def _miss(score: Score, line: Line, value: Value | None, *, is_fitted: bool) -> 
     return Miss(
         published.file.source, published.name, row.config, row.metric,
         math.log(row.measured / value.value), known_of(value.parts, noise), value.standing,
+        value.parts.room,
     )  # fmt: skip
 
 
@@ -109,7 +110,7 @@ def held_misses(answers: Sequence[CaseAnswer]) -> list[Miss]:
     disks = {case.name for case in find_cases() if case.facts.get("catalog") == DISK}
     return [
         Miss(p.source, p.case, f"{p.split}: {p.row}", p.metric, math.log(p.measured / p.predicted),
-             known_of(Parts(**p.parts), 0.0), p.standing)
+             known_of(Parts(**p.parts), 0.0), p.standing, Parts(**p.parts).room)
         for a in answers for p in a.predictions
         if p.case not in disks and not p.is_restated and p.metric in GROUPS
         and p.measured > 0 and p.predicted > 0
