@@ -169,6 +169,8 @@ NEAR = 1.0
 """Doublings of a drive's bytes/s up to which a fitted row is near."""
 SAME = 0.3
 """Doublings of a drive's bytes/s below which it does what it did in a fitted row, more or less."""
+ALIKE = 0.14
+"""Doublings of size and drives, and share of reads, up to which a row is of the same load."""
 SMALL = (4096, 5000)
 """Bytes of the random requests that data sheets state: 4 KiB."""
 LARGE = 1 << 16
@@ -177,7 +179,8 @@ Evidence = Literal["catalog", "near", "far"]
 Sheet = Literal["", "random reads", "random writes", "sequential"]
 """A figure that data sheets state."""
 NAMES = ("all", "rows 0", "few rows", "moved", "same", "share of reads", "more drives", "CPU",
-         "link", "array", "few sources", "latency", "stated", "stated writes")  # fmt: skip
+         "link", "array", "few sources", "latency", "stated", "stated writes",
+         "between")  # fmt: skip
 """Of `Standing.covariates`."""
 AWAY = ("rows 0", "few rows", "moved", "share of reads", "more drives")
 """Those that lead away from evidence: they never make a prediction surer."""
@@ -205,6 +208,8 @@ class Standing:
     """The same as of the depth, of the bytes/s that a drive moves; None if it is not known."""
     sheet: Sheet = ""
     """The figure of a data sheet that is asked, if no rows were fitted."""
+    between: float = 0.0
+    """1 if rows of this size and share of reads are shallower and deeper, on as many drives."""
 
     @property
     def kind(self) -> str:
@@ -220,7 +225,7 @@ class Standing:
         """
         if not self.rows:
             return "catalog"
-        return "near" if self._moved() <= NEAR else "far"
+        return "near" if self._moved() <= NEAR or self.between else "far"
 
     def covariates(self) -> tuple[float, ...]:
         """Numbers that the spread of the model's error is a function of, as `NAMES`.
@@ -238,7 +243,7 @@ class Standing:
             float(self.limit == "link"), float(is_array), float(self.model_class in FEW),
             float(self.limit == "latency-bound"),
             float(is_sheet and self.sheet in ("random reads", "sequential")),
-            float(is_sheet and self.sheet == "random writes"),
+            float(is_sheet and self.sheet == "random writes"), self.between,
         )  # fmt: skip
 
     def _moved(self) -> float:
@@ -281,17 +286,18 @@ def standing(
         each = each if stacks <= {scenario.stack.name} else []
     if not each or not all(each):
         return Standing(model_class, limit, sheet=_sheet(scenario))
-    rows, near, moved = min((e for e in each if e is not None), key=lambda e: e[0])
-    return Standing(model_class, limit, rows, *near, moved, "" if rows else _sheet(scenario))
+    rows, near, moved, between = min((e for e in each if e is not None), key=lambda e: e[0])
+    sheet: Sheet = "" if rows else _sheet(scenario)
+    return Standing(model_class, limit, rows, *near, moved, sheet, between)
 
 
 def _of(
     profile: DriveProfile, scenario: ResolvedScenario, rate: float
-) -> tuple[int, tuple[float, float, float, float], float | None] | None:
+) -> tuple[int, tuple[float, float, float, float], float | None, float] | None:
     rows = [r for r in profile.residuals if not r.held_out]
     if not rows or not scenario.workload:
         depths = profile.captured.depths if profile.captured else ()
-        return (max(1, len(depths)), (0.0,) * 4, None) if is_calibrated(profile) else None
+        return (max(1, len(depths)), (0.0,) * 4, None, 0.0) if is_calibrated(profile) else None
     group = max(scenario.workload, key=lambda g: g.in_flight if not g.is_open else 0)
     n = len(scenario.drives)
     depth = 1.0 if group.is_open else max(group.in_flight, 1) / n
@@ -305,7 +311,9 @@ def _of(
     was = (row.measured or 0.0) * row.block_size / row.drives
     is_sheet = profile.captured is not None and profile.captured.datasheet
     moved = math.log2(rate / was) if rate and was else None
-    return 0 if is_sheet else len(rows), distance(row), moved
+    alike = [d[0] for r in rows if max(map(abs, (d := distance(r))[1:])) < ALIKE]
+    between = not is_sheet and bool(alike) and min(alike) <= 0.0 <= max(alike)
+    return 0 if is_sheet else len(rows), distance(row), moved, float(between)
 
 
 def _weight(distance: tuple[float, float, float, float]) -> float:
