@@ -1,7 +1,10 @@
 """What a row does not show stays open: behind a full thread, for small reads, and on a disk's arm.
 
-Rows are those of `calibration/held-out` (G02-1, R10-1, R15-1, R07-2, each named in `cases.toml`).
+Rows are those of `calibration/held-out` (G02-1, R10-1, R15-1, R07-2, N01, N03, N04, N07; named in
+`cases.toml`).
 """
+
+from dataclasses import replace
 
 import pytest
 
@@ -71,3 +74,55 @@ def test_a_bandwidth_that_no_row_shows_is_that_of_data_sheets_of_its_link():
         assert profile.write_bandwidth.low < 0.5 * profile.write_bandwidth.value
     assert found["pcie5 x4"] == pytest.approx([4 * x for x in found["pcie3 x4"]], rel=0.01)
     assert found["pcie3 x4"][1] < 0.7 * found["pcie3 x4"][0]
+
+
+def test_threads_that_others_show_to_be_full_tell_the_stack_and_no_ceiling():
+    host = parse_host("linux-libaio,pcie3 x4,2.4 GHz").host
+    rows = [row("randread", 4 * K, n, 128, iops) for n, iops in ((1, 291_699), (2, 566_133))]
+    rows = [replace(p, targets=7) for p in rows]
+    fit = fit_drive(rows, host=host)
+    assert not fit.misses
+    assert fit.profile.captured.stack_cycles < 0.9
+    assert {"commands", "read.base"} <= set(fit.profile.untold)
+    assert 7 * fit.profile.commands.value > 3e6  # twelve threads do 3.3 M
+
+
+@pytest.mark.parametrize(
+    ("drives", "jobs", "shallow", "deep", "asked", "iops"),
+    [
+        (10, 80, (2, 1_656_818), (4, 2_547_562), 16, 3_643_441),
+        (8, 64, (1, 998_404), (2, 1_602_834), 8, 2_837_764),
+    ],
+)
+def test_two_depths_without_a_lone_read_tell_how_many_dies_there_are(
+    drives, jobs, shallow, deep, asked, iops
+):
+    rows = [
+        replace(row("randread", 4 * K, jobs, depth, rate), targets=drives)
+        for depth, rate in (shallow, deep)
+    ]
+    host = parse_host("linux-libaio,pcie3 x4,2.4 GHz").host
+    fit = fit_drive(rows, host=host)
+    assert not fit.misses
+    more = replace(rows[0], iodepth=asked)
+    assert measure(fit.profile, host, more).iops == pytest.approx(iops, rel=0.2)
+
+
+def test_a_slow_host_is_no_slow_die():
+    rows = [("randread", 4 * K, n, 1, iops) for n, iops in ((2, 12_234), (4, 24_628))]
+    fit, predicted = fitted("linux-libaio,pcie3 x4,2.4 GHz", rows)
+    assert fit.profile.read.die.value <= 80e6
+    assert predicted("randread", 4 * K, 64, 1) > 0.75 * 64 / 4 * 24_628
+
+
+def test_mixes_alone_are_fitted():
+    mixes = [
+        Point(f"randrw:70 {n}x1", 0.7, True, 4 * K, n, 1, iops, None)
+        for n, iops in ((1, 24_554), (4, 94_463))
+    ]
+    fit = fit_drive(mixes, captured_on="linux-libaio,pcie4 x4,3.7 GHz")
+    assert any("all rows are mixes" in note for note in fit.warnings)
+    assert [r.read for r in fit.profile.residuals] == [0.7, 0.7]
+    host = parse_host("linux-libaio,pcie4 x4,3.7 GHz").host
+    more = replace(mixes[0], jobs=8)
+    assert measure(fit.profile, host, more).iops == pytest.approx(171_852, rel=0.1)

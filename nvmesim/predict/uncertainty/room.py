@@ -47,7 +47,7 @@ def room(scenario: ResolvedScenario, iops: float) -> Span:
         return ANY
     rows = [r for r in profile.residuals if _tells(r, group)]
     low = max(_least(rows, group, scenario), default=0.0)
-    high = min(_most(rows, group), default=math.inf)
+    high = min(_most(rows, group, scenario), default=math.inf)
     down = math.log(iops / low) if 0 < low < iops else math.inf
     up = math.log(high / iops) if iops < high else math.inf
     return max(down, LEAST), max(up, LEAST)
@@ -74,9 +74,12 @@ def _least(
             yield LOST[reads_only] * (row.measured or 0.0)
 
 
-def _most(rows: list[Residual], group: WorkloadGroup) -> Iterator[float]:
-    """Yield rates that so many in flight do not exceed, requests/s, by what rows' requests took."""
+def _most(
+    rows: list[Residual], group: WorkloadGroup, scenario: ResolvedScenario
+) -> Iterator[float]:
+    """Yield rates that are not exceeded, requests/s: a row's, times how much more is in flight."""
+    drives = len(scenario.drives)
     for row in rows:
         if row.block_size <= SAME_SIZE * group.mean_size:
-            each = (row.measured or 0.0) / (row.threads * row.outstanding)
-            yield FASTER * group.in_flight * each
+            deeper = max(1.0, group.in_flight / drives / row.depth)
+            yield FASTER * (row.measured or 0.0) / row.drives * drives * deeper
