@@ -42,6 +42,10 @@ MOST_OUTSTANDING = 64
 """Requests in flight of a job of an open load that does not say its limit. Assumed."""
 LIMIT_REQUESTS = 4_000
 """Simulated to see whether a drive can do what is offered."""
+LARGE = 128 << 10
+"""Bytes from which on a request counts as several: it is many units, and rates scatter less."""
+FEWEST = 600
+"""Requests so large that are simulated at least, and as many again as are in flight."""
 FULL = 0.8
 """Share of the time that a station is busy, from which on it is in the way of more."""
 
@@ -102,6 +106,9 @@ class Bench:
         """As the function `measure`."""
         point = self._within_its_limit(point, seed)
         ready = replace(self._prepared(point), seed=seed)
+        if point.block_size > LARGE:
+            least = FEWEST + point.outstanding
+            requests = min(requests, max(least, requests * LARGE // point.block_size))
         return _measured(ready, self.profile, point, requests)
 
     def _within_its_limit(self, point: Point, seed: int) -> Point:
@@ -171,7 +178,10 @@ def _measured(
     filled = 0.0
     if point.read_fraction < 1:
         filled = FILLS * profile.write.buffer.value / point.block_size / (1 - point.read_fraction)
-    engine.advance(round(max(1_000, WARM * point.outstanding, min(filled, 5e5))), HORIZON_PS)
+    least = 1_000, WARM * point.outstanding
+    if point.block_size > LARGE:
+        least = FEWEST // 4, 2 * point.outstanding
+    engine.advance(round(max(*least, min(filled, 5e5))), HORIZON_PS)
     batch = engine.advance(requests, HORIZON_PS)
     window = batch.end_ps - batch.start_ps
     n = batch.completions

@@ -71,8 +71,6 @@ from nvmesim.catalog.profile import DriveProfile, Quantity
 
 FINAL_REQUESTS = 60_000
 MOST_REQUESTS = 400_000
-LARGE: Final = 128 << 10
-"""Bytes from which on a request counts as several where a row is judged."""
 TOLD_REQUESTS = 8_000
 """Simulated at a mix that is to tell explanations apart."""
 BEHIND = 4
@@ -494,8 +492,7 @@ def _have_law(points: Sequence[Point]) -> bool:
 def judging(profile: DriveProfile, point: Point) -> int:
     """Requests to judge *point* with: a round of all in flight tells of a tail but once."""
     rounds = 4_000 * point.outstanding if profile.rounds is not None else 0
-    large = max(1.0, point.block_size / LARGE)  # many units each
-    return round(max(FINAL_REQUESTS, min(rounds, MOST_REQUESTS)) / large)
+    return max(FINAL_REQUESTS, min(rounds, MOST_REQUESTS))
 
 
 def _free(best: Explanation) -> list[str]:

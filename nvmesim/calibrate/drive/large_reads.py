@@ -39,7 +39,7 @@ def fit_large_reads(
             made = _with_engines(profile, count, float(x[0]))
             return [r for p in points for r in misfit(p, measure(made, host, p, requests=REQUESTS))]
 
-        found = solve(residuals, [start], rounds=5)
+        found = solve(residuals, [start], rounds=3)
         tried.append((found.cost, count, found))
     least, count, found = min(tried, key=lambda t: t[:2])
     spread = dict(intervals(["split"], found.values, found.jacobian, found.residuals))
