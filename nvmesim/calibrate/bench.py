@@ -1,7 +1,4 @@
-"""The bench that a capture was made on, simulated: one drive, the host and the link around it.
-
-The host that measured may be given as a text: ``linux-io_uring,pcie4 x4,2.4 GHz``.
-"""
+"""The bench that a capture was made on, simulated: one drive, the host and the link around it."""
 
 from __future__ import annotations
 
@@ -84,10 +81,7 @@ def free_host(link: str = "pcie4 x4") -> BenchHost:
 def measure(
     profile: DriveProfile, host: BenchHost, point: Point, *, requests: int = 40_000, seed: int = 1
 ) -> BenchAnswer:
-    """Simulate *point* on a bench with *profile*; *requests* after a warm-up.
-
-    The warm-up covers the write buffer, so that writes are measured in their steady state.
-    """
+    """Simulate *point* on a bench with *profile*; *requests* after its write buffer has filled."""
     return Bench(profile, host).measure(point, requests=requests, seed=seed)
 
 
@@ -105,10 +99,7 @@ class Bench:
         return _measured(ready, self.profile, point, requests)
 
     def _within_its_limit(self, point: Point, seed: int) -> Point:
-        """*point*, its larger open load closed where the drive cannot do all that is offered.
-
-        What is outstanding then stands at its limit; without one the backlog would grow for ever.
-        """
+        """*point*, its larger open load closed where the drive cannot do all that is offered."""
         parts = [p for p in (point, point.beside) if p is not None and p.rate is not None]
         if not parts:
             return point
@@ -206,8 +197,7 @@ def _full(lowered: Lowered, stations: npt.NDArray[np.int64], window: int) -> str
 def _quantiles(counts: npt.NDArray[np.int64], shares: npt.NDArray[np.float64]) -> Floats:
     """Quantiles of a histogram of the engine, s, straight within a bin.
 
-    At rank p n + 1/2, where the logarithm of the share beyond is right on average: a few thousand
-    requests then give the same tail on average as a million. Source: Hyndman and Fan 1996,
+    At rank p n + 1/2 short runs give the same tail as long ones. Source: Hyndman and Fan 1996,
     definition 5.
     """
     cumulative = np.cumsum(counts)
@@ -351,11 +341,7 @@ def parse_cpu(text: str) -> tuple[float, CpuProfile | None]:
 
 
 def parse_clock(text: str) -> float:
-    """Return GHz of ``"2.4 GHz"`` or of the catalog CPU *text* (its base frequency).
-
-    >>> parse_clock("2.4 GHz"), parse_clock("xeon-gold-6130")
-    (2.4, 2.1)
-    """
+    """Return GHz of ``"2.4 GHz"`` or of the catalog CPU *text* (its base frequency)."""
     number, _, unit = text.strip().partition(" ")
     if not unit and number.lower().endswith("ghz"):
         number, unit = number[:-3], "GHz"

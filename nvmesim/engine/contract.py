@@ -125,11 +125,7 @@ REQUEST_FIELDS: Final = ("request", "group", "user", "flow", "submit_ps", "issue
 
 
 def by_completion(rows: Ints) -> Ints:
-    """Rows of `Engine.records` in their order: by completion, and within an instant by request.
-
-    >>> by_completion(np.array([[2, 0, 0, 0, 0, 0, 9], [1, 0, 0, 0, 0, 0, 9]]))[:, 0].tolist()
-    [1, 2]
-    """
+    """Rows of `Engine.records` in their order: by completion, and within an instant by request."""
     request, complete = (REQUEST_FIELDS.index(name) for name in ("request", "complete_ps"))
     return rows[np.lexsort((rows[:, request], rows[:, complete]))]
 
@@ -142,17 +138,12 @@ class Engine(Protocol):
         ...
 
     def records(self) -> Ints:
-        """Return and forget int64[n, 7] of REQUEST_FIELDS, a row a completion (if recording).
-
-        They are in the order of `by_completion`: an instant's rows never span two calls.
-        """
+        """Return and forget int64[n, 7] of REQUEST_FIELDS, a row a completion (if recording)."""
         ...
 
 
 def wake_up_ps(most: int, slept: int, half: int) -> int:
     """Cost of waking a thread: grows with its sleep towards *most*, half of it at *half*.
-
-    Both engines compute it so, in doubles and rounded down; half 0: always *most*.
 
     >>> wake_up_ps(6_000_000, 15_000_000, 15_000_000), wake_up_ps(7, 0, 0)
     (3000000, 7)
@@ -201,11 +192,7 @@ def bin_index(value_ps: int) -> int:
 
 @cache
 def bin_middle() -> npt.NDArray[np.float64]:
-    """float64[HIST_BINS], ps: middle of every bin; not to be written to.
-
-    >>> float(bin_middle()[129])
-    129.0
-    """
+    """float64[HIST_BINS], ps: middle of every bin; not to be written to."""
     index = np.arange(HIST_BINS)
     shift = np.maximum(0, (index >> HIST_BITS) - 1)
     mantissa = index - (shift << HIST_BITS)

@@ -30,8 +30,7 @@ FEW_REQUESTS: Final = 40_000
 TIMES_IN_FLIGHT: Final = 40
 """Such an answer is of what is in flight so many times over, at least."""
 FEWEST_TIMES: Final = 10
-"""A closed loop that replaced what is in flight fewer times than this is not called converged: most
-of what completed met the queues that the start made."""
+"""Turnovers of what is in flight below which a closed loop is not called converged."""
 MAX_REQUESTS: Final = 20_000_000
 MAX_BATCH: Final = 1 << 14
 BATCHES: Final = 64
@@ -45,8 +44,7 @@ GROWTH: Final = 0.005
 RELAXATIONS: Final = 25
 """Relaxation times that an open loop must be watched for."""
 MIN_BACKLOG: Final = 500
-"""Growth in requests over the looked-at half that noise of a stable queue does not reach: at 99 %
-load, 200,000 requests long, the chance is 0.99**500 < 1 %, and all eight eighths must rise too."""
+"""Growth in requests over the looked-at half that noise of a stable queue does not reach."""
 TRICKLE: Final = 1024
 TREND: Final = 1.4
 """A run whose p99 still rises goes on for so many squared times its length."""
@@ -71,11 +69,11 @@ class RunGoal:
     """That of the p99; None: `TAIL_FACTOR` times the precision."""
     least: int = MIN_REQUESTS
     visits: int | None = None
-    """Station visits behind an answer: where requests are many of them, the least run is shorter,
-    down to `FEW_REQUESTS`. None: never shorter."""
+    """Station visits behind an answer: the least run is shorter, down to `FEW_REQUESTS`; None:
+    never."""
     patience: int | None = None
-    """Station visits after which IOPS that are precise enough end the run, whatever the p99's
-    interval is by then: it is printed with the p99. None: both are waited for."""
+    """Station visits after which precise IOPS end the run, whatever the p99's interval; None:
+    never."""
     most: int = MAX_REQUESTS
     wall_s: float = math.inf
     """Give up after so much real time."""
@@ -98,8 +96,8 @@ class Measured:
 
     window: Window
     head: Floats
-    """float64[n, len(Col)]: the first batches of the run, warm-up included, all of `batch`; none
-    where batches differ (a run of a stated duration)."""
+    """float64[n, len(Col)]: the first batches, warm-up included, of equal size; none if they
+    differ."""
     batch: int
     warmup_requests: int
     """Completions before the window."""
@@ -438,8 +436,7 @@ class Controller:
 def backlog_growth(records: Floats) -> float | None:
     """Requests a second by which the backlog of an open loop grows; None if it is stable.
 
-    Over the later half of the records, the number outstanding at the ends of eight eighths must
-    rise every time, by more than `GROWTH` of what completes and by `MIN_BACKLOG` in all.
+    The number outstanding must rise at all eight eighths of the later half of the records.
     """
     half = records[len(records) // 2 :]
     if len(half) < 8:
@@ -465,9 +462,8 @@ def loads(window: Window, load: RunLoad) -> Floats:
 def relaxation(window: Window, load: RunLoad) -> float:
     """How many times longer an open loop should be watched than *window*; below 1 if long enough.
 
-    A queue at load r forgets its state in about 4 / (1 - r)^2 service times, the relaxation time
-    1 / (mu (1 - sqrt r)^2) of M/M/1 (Cohen, The Single Server Queue, 1982); `RELAXATIONS` of them
-    are asked for. Infinite at or beyond full load.
+    `RELAXATIONS` times M/M/1's 1 / (mu (1 - sqrt r)^2). Source: Cohen, The Single Server Queue,
+    1982.
     """
     share = loads(window, load)
     busy = share > 0.9  # below, the least run is long enough

@@ -13,11 +13,10 @@ from nvmesim.measure.steady import Window
 from nvmesim.units import PS_PER_S
 
 DRIFT: Final = 0.03
-"""Share of what goes into a write buffer that must stay in it for the buffer to count as filling:
-what fills slower reaches its limit after more load than anybody applies in one piece."""
+"""Share of what goes into a write buffer that must stay in it for the buffer to count as filling.
+"""
 CHANCE: Final = 4.0
-"""Standard deviations beyond which a buffer's level did not move by chance: with all of four steps
-one way besides, one of a hundred buffers does so once in many thousand runs."""
+"""Standard deviations beyond which a buffer's level did not move by chance."""
 
 
 @dataclass(frozen=True)
@@ -52,12 +51,7 @@ def _levels(window: Window, load: RunLoad) -> Floats:
 
 
 def drifting(window: Window, load: RunLoad) -> int:
-    """1 if a write buffer fills, or has only just filled, -1 if one empties, 0 if all have settled.
-
-    In eighths of the window, the later half moves one way all the time, by `DRIFT` of what goes in
-    or by 2 % of the slots, and by more than chance: what goes in and out at random moves a level by
-    the root of their number.
-    """
+    """1 if a write buffer fills or has only just filled, -1 if one empties, 0 if settled."""
     if not load.buffers.size or window.duration_ps <= 0:
         return 0
     late = _levels(window, load)[-5:]

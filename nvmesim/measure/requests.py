@@ -23,10 +23,7 @@ ROWS_PER_PART: Final = 1 << 20
 
 
 class RequestWriter:
-    """Collects rows of `Engine.records` in parts beside *path*; `finish` makes the file of them.
-
-    Leaving it without `finish`, or an error while it runs, leaves no file behind.
-    """
+    """Collects rows of `Engine.records` in parts beside *path*; `finish` makes the file of them."""
 
     def __init__(self, path: Path, lowered: Lowered) -> None:
         self._path = Path(path).resolve()

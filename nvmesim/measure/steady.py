@@ -216,8 +216,8 @@ class Collector:
         self._span = 1
         self._dropped_ps = 0.0
         self.head: list[Floats] = []
-        """The first `MAX_RECORDS` records, as they were, until one had another size than the
-        first batch was asked to have: for comparison with another run."""
+        """The first `MAX_RECORDS` records, until one had another size: for comparison with other
+        runs."""
         self._first_batch = batch
         self._comparable = True
 
@@ -265,10 +265,7 @@ class Collector:
         self._rows, self._snapshots, self._requests = rows, snapshots, now
 
     def warmup(self) -> tuple[int, bool]:
-        """Records to cut off, and whether the warm-up was clearly over by then.
-
-        The later of MSER on throughput and on mean latency, at a snapshot's edge.
-        """
+        """Records to cut off (MSER on rate and mean latency), and if the warm-up was over then."""
         records = self.records
         if len(records) < 4:
             return 0, False
@@ -320,11 +317,7 @@ def mser(series: Floats, candidates: Ints) -> int:
 
 
 def group_edges(n: int, groups: int) -> list[int]:
-    """Where *groups* runs of nearly equal length begin and end among *n*.
-
-    >>> group_edges(10, 4)
-    [0, 2, 5, 7, 10]
-    """
+    """Where *groups* runs of nearly equal length begin and end among *n*."""
     return [n * i // groups for i in range(groups + 1)]
 
 
@@ -335,14 +328,9 @@ def grouped(values: Floats, groups: int = N_GROUPS) -> Floats:
 
 
 def half_width(residuals: Floats) -> float:
-    """95 % half-width of a sum, from the *residuals* of its batches (they sum to about 0).
+    """95 % half-width of a sum, from the *residuals* of its batches; infinite for fewer than two.
 
-    Student's t over groups of neighbours; the widest of the groupings in `GROUPINGS` counts. Where
-    neighbours correlate, small groups look too alike and the larger ones show it; where they do
-    not, the price is an interval about a quarter wider. Infinite for fewer than two batches.
-
-    >>> half_width(np.array([1.0])), half_width(np.array([1.0, -1.0, 1.0, -1.0])) > 0
-    (inf, True)
+    Student's t over groups of neighbours; the widest of the groupings in `GROUPINGS` counts.
     """
     if len(residuals) < 2:
         return math.inf
@@ -391,8 +379,6 @@ NEWTON_STEPS: Final = 60
 @cache
 def two_sided(freedom: int, share: float = 0.95) -> float:
     """How many standard errors hold *share* (0.7 or more) of Student's t, *freedom* degrees of it.
-
-    Without SciPy, whose import takes longer than many a prediction.
 
     >>> round(two_sided(23), 6), round(two_sided(5), 6), round(two_sided(1), 6)
     (2.068658, 2.570582, 12.706205)

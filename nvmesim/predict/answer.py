@@ -207,10 +207,7 @@ class RunAnswer:
         )  # fmt: skip
 
     def _shown_bottleneck(self, total: OpStats) -> Bottleneck:
-        """The bottleneck, its reliefs about the printed IOPS, and no bound below those.
-
-        A bound is one over a measured demand: in a short run it scatters as the demand does.
-        """
+        """The bottleneck, its reliefs about the printed IOPS, and no bound below those."""
         value, reliefs = total.iops.value, self.reliefs
         if self.known is not None:
             parts = self.known.parts("iops")

@@ -173,11 +173,7 @@ class Suspect:
 
 @dataclass(frozen=True)
 class Crossing:
-    """Traffic between sockets: what binds it of drive, wire, credits, cycles, memory and locks.
-
-    "The UPI is full" and "crossing the UPI costs cycles" are different claims with different cures,
-    so each suspect gets its own figure, and those that the run excludes are said to be excluded.
-    """
+    """Traffic between sockets: what binds it of drive, wire, credits, cycles, memory and locks."""
 
     bytes_per_s: float
     """Over the fullest direction of the links, messages included."""

@@ -1,9 +1,4 @@
-"""Simulates what a striped volume loses to its slowest member (`nvmesim.predict.stragglers`).
-
-What each member does for each request is read from the steps that the SimPy engine records of the
-same network, with the write buffers made small so that they are full early. How throughput grows
-with the members is simulated with the compiled engine, one request of a chunk per member at a time.
-"""
+"""Simulates what a striped volume loses to its slowest member (`nvmesim.predict.stragglers`)."""
 
 from __future__ import annotations
 
@@ -52,8 +47,7 @@ def study(
 ) -> Waits | None:
     """Loss of the first volume under load; None without a volume of several members.
 
-    With *of_load* only what the load meets: None if each of its requests is served by one member,
-    and no larger sizes or other numbers of members where no request is larger than a chunk.
+    *of_load*: only what the load meets; None if each of its requests is served by one member.
     """
     used = ((scenario.volumes[t.index], g) for g in scenario.workload if g.trace is None
             for t in g.targets if t.kind == "volume")  # fmt: skip
@@ -186,10 +180,7 @@ def _size(
 
 
 def _phases(steps: Sequence[Step], lowered: Lowered) -> Iterator[tuple[int, dict[int, int]]]:
-    """(request, drive -> ps from the fork to its last departure) of each phase.
-
-    Children of one phase are forked in one instant, so their first arrival tells phases apart.
-    """
+    """(request, drive -> ps from the fork to its last departure) of each phase."""
     drive_of = {
         station: info.drive
         for info in lowered.stations
@@ -224,11 +215,7 @@ def scaling(
     scenario: ResolvedScenario, volume: Volume, counts: Sequence[int] = COUNTS, seed: int = 1,
     units: int = UNITS,
 ) -> Iterator[ScalePoint]:  # fmt: skip
-    """Throughput of so many drives that share each request over that of as many alone.
-
-    Drives are taken from the volume's members in turn, so uneven ones keep their share; a request
-    is a chunk for every drive, and the next one is sent when it is done.
-    """
+    """Throughput of so many drives that share each request over that of as many alone."""
 
     def rate(members: Sequence[int], op: str) -> float:
         return _rate(_striped(scenario, volume, members, op), seed, units)

@@ -1,9 +1,4 @@
-"""Wait for the slowest: what a striped request loses to the member that answers last.
-
-The worked example and the words are those of a 2014 text on RAID0 of SSDs: a request on several
-members takes as long as the slowest, the others are idle meanwhile, and the more members there are
-the likelier one of them is slow.
-"""
+"""Wait for the slowest: what a striped request loses to the member that answers last."""
 
 from __future__ import annotations
 

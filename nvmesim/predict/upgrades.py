@@ -1,8 +1,4 @@
-"""Changes that could relieve a bottleneck: functions from one resolved scenario to another.
-
-None of them promises anything: each is simulated again. A change that does not apply to a scenario
-returns None.
-"""
+"""Changes that could relieve a bottleneck: one resolved scenario to another, or None."""
 
 from __future__ import annotations
 
@@ -225,12 +221,7 @@ def _add_copy(drives: list[Drive], like: Drive) -> int:
 
 
 def wider(link: Link) -> Link | None:
-    """The next better PCIe link: a generation up; from the newest, twice the lanes.
-
-    >>> from nvmesim.catalog.links import parse_link
-    >>> str(wider(parse_link("pcie3 x4")))
-    'pcie4 x4'
-    """
+    """The next better PCIe link: a generation up; from the newest, twice the lanes."""
     if link.kind != "pcie":
         return None
     if link.generation < TOP_PCIE:
@@ -277,11 +268,7 @@ def one_more_interconnect(s: ResolvedScenario) -> Change | None:
 
 
 def near_the_drives(s: ResolvedScenario) -> Change | None:
-    """Threads and buffers on the socket of the drives that they use.
-
-    Threads that have a target each go to its socket, by groups; where a target's drives lie on
-    several sockets, or threads serve all targets, everything goes to the socket of most drives.
-    """
+    """Threads and buffers on the socket of the drives that they use, or of most of them."""
     if len(s.sockets) < 2:
         return None
     parts = [_by_socket(s, group) for group in s.workload]

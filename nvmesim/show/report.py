@@ -59,10 +59,7 @@ GLOSSARY: Final[Mapping[str, str]] = {
 
 
 def page(result: Result, *, scenario_text: str = "", changes: Sequence[str] = ()) -> str:
-    """Return the report of *result* as one HTML page that loads nothing.
-
-    *scenario_text* is the file it was run from, *changes* the ``--set`` values applied to it.
-    """
+    """Return the report of *result*, of its scenario's file and ``--set`` values, as HTML."""
     from nvmesim.show.charts.result import all_charts
 
     several, stations = answer.ops(result), answer.stations(result)

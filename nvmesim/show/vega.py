@@ -16,12 +16,7 @@ _GRAMMAR: Final = "rfc3987_syntax"
 
 
 def import_jsonschema() -> None:
-    """Import jsonschema, which Altair needs, without compiling the grammar of IRIs.
-
-    Where `rfc3987_syntax` is installed (JupyterLab brings it), jsonschema imports it for the format
-    "iri", and that compiles a grammar for seconds at each start. Vega-Lite's schema has no such
-    format. Here the grammar is compiled when somebody checks an IRI, and not before.
-    """
+    """Import jsonschema for Altair without compiling the grammar of IRIs, which takes seconds."""
     if "jsonschema" in sys.modules or _GRAMMAR in sys.modules or find_spec(_GRAMMAR) is None:
         return
 

@@ -1,8 +1,7 @@
 """The cheapest candidate that meets a goal, its runner-ups, and why the others were rejected.
 
-What follows from the parts alone goes first; then operational bounds from a short run of each (no
-throughput exceeds servers over demand, at any station); only what is left is simulated to the
-precision asked for, the cheapest first, until one holds and enough runner-ups do too.
+First by the parts alone, then by operational bounds from short runs; what is left is simulated, the
+cheapest first.
 """
 
 from __future__ import annotations
@@ -119,10 +118,7 @@ def usable(volume: Volume) -> float:
 
 
 def survived(volume: Volume) -> int:
-    """Members that may fail, whichever they are, those missing already counted.
-
-    A RAID10 may survive more by luck; one whole set of copies may also be hit at once.
-    """
+    """Members that may fail, whichever they are, those missing already counted."""
     return volume.raid.survives(len(volume.members), volume.copies) - len(volume.degraded)
 
 

@@ -73,10 +73,7 @@ SHEET: Final = (
 
 
 def create_app(token: str, port: int, opened: Sequence[str] = ()) -> Starlette:
-    """Return the app that answers below ``/TOKEN/`` on this machine at *port*.
-
-    *opened* are designs (TOML) that it begins with.
-    """
+    """Return the app that answers below ``/TOKEN/`` at *port*, *opened* designs (TOML) first."""
     api = Api(opened)
 
     @asynccontextmanager

@@ -86,11 +86,7 @@ def controls() -> list[Control]:
 
 
 def limit(spec: type[Strict], field: str, which: str = "ge") -> int:
-    """Return a bound of a field of the schema: "ge", "le", "min_length", "max_length".
-
-    >>> limit(DriveSpec, "count"), limit(DriveSpec, "count", "le")
-    (1, 1024)
-    """
+    """Return a bound of a field of the schema: "ge", "le", "min_length", "max_length"."""
     found = spec.model_fields[field].metadata
     return int(next(getattr(m, which) for m in found if hasattr(m, which)))
 

@@ -190,20 +190,13 @@ def _bars(result: Result, most: int = 5) -> str:
 
 
 def _short(key: str) -> str:
-    """The last word of a key.
-
-    >>> _short("workload.0.read"), _short("drives.0.count")
-    ('read', 'drives')
-    """
+    """The last word of a key."""
     parts = [p for p in key.split(".") if not p.isdigit() and p != "*"]
     return parts[-2] if parts[-1] == "count" and len(parts) > 1 else parts[-1]
 
 
 def _now(tables: Mapping[str, Any], base: str, keys: Iterable[str]) -> dict[str, Any]:
-    """The value that a scenario has at each of *keys*, stated or by default; None if there is none.
-
-    It is that of the first element where a key names all.
-    """
+    """The value of a scenario at each of *keys*, of the first of a list; None: there is none."""
     scenario = scenario_from_dict(tables, base)
     filled, loads = scenario.model_dump(mode="json"), resolve(scenario).workload
     found = {}

@@ -1,8 +1,4 @@
-"""Work that the pages ask for, in a process of its own: predict, compare, choose, calibrate.
-
-One job a line on standard input, what it finds on standard output; lines are JSON. A job that takes
-all memory, or that the page wants no more, ends with its process and not with the app.
-"""
+"""Work that the pages ask for, in a process of its own: predict, compare, choose, calibrate."""
 
 from __future__ import annotations
 
@@ -323,10 +319,7 @@ def describe_dumps(texts: Any, folder: Path) -> dict[str, Any]:
 
 
 def serve() -> None:
-    """Do the jobs that are asked, one after the other; end with whoever asks.
-
-    Standard output is for the answers alone: what libraries print goes to standard error.
-    """
+    """Do the jobs that are asked; what libraries print goes to standard error."""
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     _bound_memory()

@@ -1,8 +1,4 @@
-"""A drive that is nothing but its capture: latencies drawn from the requests that were measured.
-
-Runs of consecutive samples keep what lasts (episodes, bursts); a run is as long as the series takes
-to forget. Such a drive is honest only at the queue depth of its capture.
-"""
+"""A drive made of its capture: latencies drawn in runs, which keep episodes and bursts."""
 
 from __future__ import annotations
 
@@ -61,11 +57,7 @@ class EmpiricalFit:
 
 
 def fit_empirical(capture: Capture, *, name: str) -> EmpiricalFit:
-    """Return the empirical drive of *capture*: a log, a block trace or a histogram at one depth.
-
-    Raises FitError for a capture without samples or bins, and for one with several depths in it
-    that are results and not requests.
-    """
+    """The drive of *capture*, a log, trace or histogram at one depth; FitError for others."""
     notes: list[str] = []
     if capture.requests is not None:
         return _of_requests(capture, name, notes)
@@ -104,10 +96,7 @@ def _of_requests(capture: Capture, name: str, notes: list[str]) -> EmpiricalFit:
 
 
 def _block(lengths: Sequence[int], kept: Sequence[Sequence[float]]) -> int:
-    """Run length that keeps what lasts: a few decorrelation lengths, at most a quarter of either.
-
-    Source: Kunsch 1989 (moving blocks): a block must be long against the memory of the series.
-    """
+    """Run length that keeps what lasts: some decorrelation lengths, at most a quarter of either."""
     shortest = min(len(samples) for samples in kept if samples)
     longest = max(lengths)
     return 1 if longest == 1 else max(1, min(RUN_LENGTHS * longest, shortest // 4))

@@ -1,10 +1,8 @@
 """Pauses of a disk that serves in rounds: how often, how long, by time or by request, or none.
 
-What stops the one server holds up all that are in flight: their latencies are those of an
-undisturbed round and the rest of the pause, together. So n in flight count once, and above the
-body of the distribution P(latency > median + x) = hit P(length > x). A pause of the host comes as
-time passes (hit = rate times the time of a round), a stall with a request (hit = n times its
-share). Which of them there are is chosen by the likelihood of depths that were left out.
+What stops the one server holds up all that are in flight together: n in flight count once, and
+above the body P(latency > median + x) = hit P(length > x). A pause of the host comes as time passes
+(hit = rate times the time of a round), a stall with a request (hit = n times its share).
 """
 
 from __future__ import annotations
@@ -51,8 +49,8 @@ STEP: Final = 0.05
 """Standard deviation of a first proposal, in units of its logarithm, about."""
 PROPOSALS: Final = 1500
 GAIN: Final = 4.0
-"""Log-likelihood that a further part must bring on depths left out, times how much wider than
-chance the misfit is: chance alone brings so much once in fifty."""
+"""Log-likelihood that a further part must bring on depths left out, in units of the misfit's width.
+"""
 KEYS: Final[dict[Part, tuple[str, ...]]] = {
     "pauses": ("rounds.pauses.every", "rounds.pauses.length", "rounds.pauses.cv"),
     "read_stalls": ("rounds.read_stalls.share", "rounds.read_stalls.length",
@@ -164,10 +162,7 @@ NONE: Final = PauseFit((), np.zeros(0), np.zeros((DRAWS, 0)))
 
 
 def fit_pauses(points: Sequence[Point]) -> PauseFit:
-    """Choose and fit what holds up the rounds of *points*: of one size, reads or writes alone.
-
-    `NONE` if there are fewer than three depths, or too few rounds that anything held up.
-    """
+    """Choose and fit what holds up rounds; `NONE` below three depths, or if nothing hardly does."""
     if not points:
         return NONE
     tails = _tails(points, min(points, key=lambda p: p.outstanding))
@@ -309,8 +304,7 @@ def _held_out(
 def _drawn(parts: Parts, logs: Floats, rows: _Rows) -> Floats:
     """float64[n_draws, n_parameters]: what the captures allow within the bounds.
 
-    The likelihood is flattened by as much as the misfit is wider than chance. What pauses are like
-    below the shortest that is seen is hardly told, so the shape is a bent ridge and no ellipse.
+    The likelihood is flattened by as much as the misfit is wider than chance.
     """
     if not parts:
         return np.zeros((DRAWS, 0))

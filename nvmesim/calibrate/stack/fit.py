@@ -1,17 +1,8 @@
 """From the CPU figures of captures to a stack: cycles to submit, complete, wake up, interrupt.
 
-How often a thread sleeps, and for how long, depends on the drive that answers it. So the drive's
-read side is fitted first, with a first guess of the stack, then the stack's four costs with that
-drive, then both once more, and the drive at the end. Captures at several drive counts tell a fifth:
-what each further drive that a thread serves adds, beyond the interrupts that completions of several
-drives no longer share, which the bench simulates. How far the costs may trade against each other,
-with that drive, is drawn at the end.
-
-Without any CPU figures, rows of full threads tell what a request costs (`with_full_threads`), and
-what each further thread on a target adds.
-
-CPU time is that of logical CPUs, as operating systems count it. With the CPU named, the bench has
-its cores and siblings: where more threads were busy than cores, a cycle took longer.
+How often a thread sleeps depends on the drive that answers it: so drive and stack are fitted in
+turn, and the draws are made with the last drive. Without CPU figures, rows of full threads tell
+what a request costs (`with_full_threads`).
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Fit a drive to a trace of single requests with mixed sizes and varying depths.
 
-The candidate drive is simulated under the trace's own arrivals, and the percentiles of each class
-of requests (operation and size, operation and depth) are matched: so a latency is fitted given the
-depth at which it was measured. How large reads and writes are served is tried in turn.
+The drive is simulated under the trace's own arrivals, and the percentiles of each class of requests
+(operation and size, operation and depth) are matched.
 """
 
 from __future__ import annotations
@@ -60,8 +59,7 @@ MAX_REQUESTS = 12_000
 """Requests simulated at each step of the search; a longer trace is fitted on runs of it."""
 MIN_REQUESTS = 100
 SIMULATED = 100_000
-"""Requests that a step simulates at least, over several runs of a short trace: pauses are rare, and
-in few runs chance decides which of them are found."""
+"""Requests that a step simulates at least, over several runs of a short trace: pauses are rare."""
 MAX_RUNS = 40
 SCREENED = 4_000
 """Requests that structures are compared on."""
@@ -123,10 +121,7 @@ def fit_trace(
     held_out: Arrivals | None = None,
     tell: Progress = lambda text: None,
 ) -> TraceFit:
-    """Fit a drive to *arrivals*; *held_out* is replayed on it and judged.
-
-    Raises FitError if there are too few requests.
-    """
+    """Fit a drive to *arrivals*, or FitError for too few; *held_out* is replayed and judged."""
     if len(arrivals) < MIN_REQUESTS:
         raise FitError(
             f"{arrivals.source}: {len(arrivals)} requests are too few to fit a drive to; "
@@ -190,8 +185,8 @@ class _Fitting:
     def _misses(self, served: Floats) -> list[str]:
         """Operations whose mean the fitted drive misses; float64[runs, n] as it *served* all.
 
-        How long writes wait for a full buffer is not asked of a replay: they come when they came,
-        not when there is room, and a little less than the drain leaves room for all.
+        A replay submits each request at its recorded time, even if the buffer is full: waits for
+        the buffer are not compared.
         """
         asked = ~self.used.write if self.used.full else np.ones(len(self.used), bool)
         return missed_means(
@@ -329,8 +324,7 @@ class _Fitting:
     def _bank(self, best: _Try) -> tuple[DriveProfile, Structure, float]:
         """The fitted bank of dies, with the joint distribution of its numbers.
 
-        Of what least squares found the simpler structures are tried first: from a poor optimum the
-        simplest can look wrong. The first that sampling alone explains is taken.
+        The simpler structures come first: the first that sampling alone explains is taken.
         """
         simple = [best.structure]
         if best.structure.engines:

@@ -19,8 +19,7 @@ UNIT = 4096
 LONE_DIES = 32
 """Assumed where nothing tells, as for a sweep at depth 1."""
 MOST_COMMANDS = 10
-"""Ceiling on commands per second that is looked for, in units of the highest rate in the trace:
-above it a trace does not tell one ceiling from another."""
+"""Ceiling on commands per second that is looked for, in units of the highest rate in the trace."""
 
 
 class Search:
@@ -85,10 +84,7 @@ class Start(Search):
         return int(np.clip(np.quantile(a.depth, 0.99), 4, 64))
 
     def _line(self, a: Arrivals, *, write: bool) -> tuple[float, float]:
-        """Latency of one unit at small depth, and what each unit more adds, ps.
-
-        The lower quartile: what hardly waited.
-        """
+        """Latency of one unit at small depth (lower quartile), and what each unit more adds, ps."""
         of_op = a.write == write
         shallow = of_op & (a.depth <= np.quantile(a.depth[of_op], 0.25))
         sizes = [int(s) for s in np.unique(a.size[shallow])]
@@ -118,8 +114,7 @@ def peak_rate(a: Arrivals) -> float:
 
 
 SPLIT = 0.25
-"""Width of the interval of the constant part, as a share of a lone read's latency, from which on
-the trace hardly tells it from the die's."""
+"""Relative width of the constant part's interval from which on a trace hardly tells it."""
 
 
 @dataclass(frozen=True)
@@ -136,10 +131,7 @@ class Structure:
 
 
 def built(template: DriveProfile, v: dict[str, float], structure: Structure) -> DriveProfile:
-    """Return *template* with these values (ps, 1/s) and this structure.
-
-    A slope is the time of each further unit: in the data engine, or in the drive's data path.
-    """
+    """*template* with these values (ps, 1/s) and structure; a slope is each further unit's."""
     q = Quantity
     unit = template.read.unit.value
     update: dict[str, Any] = {
@@ -193,10 +185,7 @@ def identified_keys(profile: DriveProfile, values: Mapping[str, float]) -> list[
 
 
 def split_doubt(profile: DriveProfile, source: str) -> list[str]:
-    """Caveat where *source* hardly tells a read's constant part from its die's.
-
-    Both are the same in the latency of a lone read; only who waits for a busy die tells them apart.
-    """
+    """Caveat where *source* hardly tells a read's constant part from its die's."""
     base, die = profile.read.base, profile.read.die
     if base.low is None or base.high is None or die.low is None or die.high is None:
         return []

@@ -28,8 +28,7 @@ MIN_BEYOND = 8
 MIN_CLASS = 30
 """Requests for a class to count."""
 FLOOR = 0.02
-"""Least relative standard error of a percentile: what gamma-distributed dies cannot follow. Assumed
-as in `problem.ERRORS`, less the run-to-run part, which the sample itself shows here."""
+"""Least relative standard error of a percentile, as gamma-distributed dies have it. Assumed."""
 TAIL_FLOOR = 0.05
 """The same for percentiles from 99 on."""
 
@@ -97,7 +96,7 @@ def classes_of(
 ) -> list[ClassOf]:
     """Classes by (operation, size) and by (operation, depth in octaves), of requests in *only*.
 
-    A request counts once in each kind of class, so errors are those of half as many.
+    Each request counts in two classes, so errors are those of half as many.
     """
     chosen = np.ones(len(arrivals), bool) if only is None else only
     made: list[ClassOf] = []
@@ -167,9 +166,8 @@ def _error(values: Floats, percent: float, n: int) -> float:
 COMPARED = (10.0, 25.0, 50.0, 75.0, 90.0, 95.0, 99.0)
 """Percentiles of each class: how long requests wait for a busy die tells the die's time."""
 PLACED = 25.0
-"""Up to this percentile what is compared is its latency, which hardly anything waits to; above, the
-share of requests that are no slower than it was measured. Where few latencies lie between those
-that waited and those that did not, a percentile jumps from ones to others, a share does not."""
+"""Up to this percentile its latency is compared; above, the share that is no slower, which does not
+jump where few latencies lie between those that waited and those that did not."""
 REPLAYED = 3_000
 """Requests that a candidate is simulated with at least, over several runs of a short trace."""
 MAX_RUNS = 8
@@ -190,17 +188,12 @@ KEYS = {
 }  # fmt: skip
 """Numbers of the profile that each coordinate tells."""
 TOLD = 0.8
-"""Standard deviation of a coordinate, in units of that of all that was open, from which on the
-trace does not tell it."""
+"""Standard deviation of a coordinate, relative to all that was open, that tells nothing."""
 
 
 @dataclass(frozen=True)
 class TraceBank:
-    """A bank of dies under a trace: coordinates in which figures are nearly straight; times in ps.
-
-    As `laws.Bank`, with what writes and further units take. Of reads and writes the latency
-    holds the controller's time for the command; in bursts requests wait for it in proportion.
-    """
+    """Coordinates of a bank of dies in which a trace's figures are nearly straight; ps."""
 
     search: tuple[str, ...]
     """Numbers of the least-squares search, in order"""

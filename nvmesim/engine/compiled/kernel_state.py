@@ -208,7 +208,4 @@ ROWS: dict[str, tuple[int | None, ...]] = {
     "tokens": (TOKEN_FIELDS,), "heap": (HEAP,), "pending": (PENDING,),
     "node": (2,),
 }  # fmt: skip
-"""Shape of a row, by array; the others are rows of one number. None: known only at run time.
-
-Numba would read the length of a row and multiply by it; a constant is a shift.
-"""
+"""Shape of a row, by array; the others are rows of one number. None: known only at run time."""

@@ -50,8 +50,7 @@ Factory = Callable[[World, int], Station]
 class ReferenceEngine:
     """A network run by SimPy; see `contract.Engine`.
 
-    *timeline* is for how many requests, from the first, every step is recorded (`steps`);
-    *stations* replaces stations by name: see `stations.Station` for what a class of yours may do.
+    Every step of the first *timeline* requests is recorded; *stations* replaces stations by name.
     """
 
     def __init__(
@@ -118,7 +117,7 @@ class ReferenceEngine:
     def advance(self, completions: int, until_ps: int = HORIZON_PS) -> Batch:
         """Run until so many measured requests have completed, or the clock would pass until_ps.
 
-        Raises DeadlockError when requests are left and no event is.
+        DeadlockError when requests are left and no event is.
         """
         self._tally = BatchTally(self.net, self.now)
         status = self._run(completions, until_ps)

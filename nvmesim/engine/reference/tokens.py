@@ -126,11 +126,7 @@ class _EndOfInstant(simpy.Event):
 
 
 class Instant:
-    """Phase B of an instant: what arrived in it, dispatched by (rank, order) when it is quiet.
-
-    The event at its end has the lowest priority, so it comes after all that phase A does in zero
-    time; what it lets pass arrives in a further round, with an end of its own.
-    """
+    """Phase B of an instant: what arrived in it, dispatched by (rank, order) when it is quiet."""
 
     def __init__(self, env: simpy.Environment) -> None:
         self._env = env

@@ -1,8 +1,4 @@
-"""Charts of what was fitted or predicted beside what was measured (Altair); readable in grey.
-
-Of points and single requests: dots or solid lines are measured, lines the fitted profile. Of
-published sets: predicted against measured, and errors by what stopped.
-"""
+"""Charts of what was fitted or predicted beside what was measured (Altair); readable in grey."""
 
 from __future__ import annotations
 

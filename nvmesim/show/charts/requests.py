@@ -1,7 +1,4 @@
-"""Charts of single requests: where each waits, and what a volume loses to its slowest member.
-
-See `nvmesim.study.timeline` and `nvmesim.predict.stragglers`.
-"""
+"""Charts of single requests: where each waits, and what a volume loses to its slowest member."""
 
 from __future__ import annotations
 
@@ -26,10 +23,7 @@ MOST_LANES: Final = 72
 
 
 def timeline(recorded: Timeline, requests: int | None = None) -> Drawing:
-    """Every step of the first *requests*: a lane for each request and each of its commands.
-
-    No more lanes are drawn than can be seen.
-    """
+    """Every step of the first *requests*: a lane for each request and each of its commands."""
     rows: Rows = []
     lanes: dict[tuple[int, int], None] = {}
     for step in recorded.steps.iter_rows(named=True):
@@ -44,15 +38,7 @@ def timeline(recorded: Timeline, requests: int | None = None) -> Drawing:
 
 
 def request_timeline(steps: Sequence[Mapping[str, Any]]) -> Drawing:
-    """A lane for each request and each of its commands; thin: waiting, thick: being served.
-
-    Each step has request, child, station, kind, and arrive, start and depart in us. Slots that are
-    held at a gate are drawn only while they are waited for.
-
-    >>> step = {"request": 0, "child": 1, "station": "drive0 die5", "kind": "drive"}
-    >>> request_timeline([step | {"arrive": 0.0, "start": 2.0, "depart": 60.0}]).description
-    'Steps of 1 request in 1 lane, over 60 us.'
-    """
+    """A lane for each request and each of its commands; thin: waiting, thick: being served."""
     if not steps:
         return c.nothing("no step was recorded")
     rows: Rows = [
@@ -147,10 +133,7 @@ def _latencies(waits: Waits) -> Drawing:
 
 
 def _at_work(waits: Waits) -> Drawing:
-    """Share of its requests' time in which each member works, for each request size.
-
-    Sizes that no two members share are left out: nobody waits.
-    """
+    """Share of its requests' time in which each member works, for each request size."""
     shared = [s for s in waits.sizes if any(m.last > 0 for m in s.members)]
     rows: Rows = [
         {"row": row, "busy": round(m.busy, 4), "all": 1, "last": round(m.last, 4),

@@ -1,7 +1,4 @@
-"""Charts of a result (Altair): each function draws one answer, with units, readable in grey.
-
-Every chart takes its data along (no URL), so it can be saved or inlined with no network.
-"""
+"""Charts of a result (Altair): each function draws one answer, with units, readable in grey."""
 
 from __future__ import annotations
 
