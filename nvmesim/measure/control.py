@@ -17,8 +17,17 @@ import numpy as np
 from nvmesim.array_types import Floats, Ints
 from nvmesim.engine.contract import Acc, Batch, Engine, Status
 from nvmesim.measure.latency import enough, samples, sections_need, tail_grows
-from nvmesim.measure.load import RunLoad, drifting, fill_level
-from nvmesim.measure.steady import Col, Collector, Reducer, Window, column, relative_half
+from nvmesim.measure.steady import (
+    Col,
+    Collector,
+    Reducer,
+    RunLoad,
+    Window,
+    column,
+    drifting,
+    fill_level,
+    relative_half,
+)
 from nvmesim.network.network import HORIZON_PS
 from nvmesim.units import PS_PER_S, percent
 from nvmesim.warning import Warning

@@ -10,12 +10,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from nvmesim.array_types import Ints
 from nvmesim.engine.compiled.engine import CompiledEngine
 from nvmesim.engine.contract import Acc, Batch
-from nvmesim.measure.load import RunLoad, drifting, fill_share
 from nvmesim.measure.stations import reducer
-from nvmesim.measure.steady import Collector, Window
+from nvmesim.measure.steady import Collector, RunLoad, Window, drifting, fill_share
 from nvmesim.model.lower import lower
 from nvmesim.model.lowered import Lowered
 from nvmesim.network.network import GATES, HORIZON_PS, Kind, Network
@@ -197,31 +195,27 @@ def with_bitmaps(scenario: ResolvedScenario, lowered: Lowered) -> tuple[Resolved
     if not writers:
         return scenario, lowered
 
-    def dirty(shares: dict[int, float]) -> ResolvedScenario:
-        return _with_each(scenario, {i: {"first_dirty": share} for i, share in shares.items()})
-
-    before = scenario.volumes
-    scenario = dirty(dict.fromkeys(writers, 1.0))  # as after a quiet hour: all is clean
+    shares = dict.fromkeys(writers, 1.0)  # as after a quiet hour: all is clean
+    scenario = _with_each(scenario, "first_dirty", shares)
     lowered = lower(scenario)
     for _ in range(BITMAP_PILOTS):
-        before = scenario.volumes
-        scenario = dirty(_clean_shares(scenario, lowered, writers))
+        before, shares = shares, _clean_shares(scenario, lowered, writers)
+        scenario = _with_each(scenario, "first_dirty", shares)
         lowered = lower(scenario)
-        if all(_is_settled(scenario.volumes[i], before[i].first_dirty) for i in writers):
+        # A short run's share may be small, and still cost much.
+        scales = {i: 1.0 if scenario.volumes[i].bitmap_since_ps is None else shares[i]
+                  for i in writers}  # fmt: skip
+        if all(abs(shares[i] - before[i]) < SETTLED * max(scales[i], LEAST) for i in writers):
             break
     return scenario, lowered
 
 
-def _with_each(scenario: ResolvedScenario, changes: dict[int, dict[str, Any]]) -> ResolvedScenario:
-    """*scenario* with volumes, by their number, changed."""
-    volumes = (replace(v, **changes.get(v.index, {})) for v in scenario.volumes)
-    return replace(scenario, volumes=tuple(volumes))
-
-
-def _is_settled(volume: Volume, before: float) -> bool:
-    """True if the share of first writes lasts; a short run's may be small, and still cost much."""
-    scale = 1.0 if volume.bitmap_since_ps is None else volume.first_dirty
-    return abs(volume.first_dirty - before) < SETTLED * max(scale, LEAST)
+def _with_each(scenario: ResolvedScenario, name: str, values: dict[int, Any]) -> ResolvedScenario:
+    """*scenario* with the field *name* of volumes changed: number of the volume -> value."""
+    return replace(scenario, volumes=tuple(
+        replace(v, **{name: values[v.index]}) if v.index in values else v
+        for v in scenario.volumes
+    ))  # fmt: skip
 
 
 def _writers(scenario: ResolvedScenario, volume: Volume) -> list[WorkloadGroup]:
@@ -278,19 +272,18 @@ def with_rebuilds(scenario: ResolvedScenario, lowered: Lowered) -> tuple[Resolve
     if not raised or not scenario.workload:  # an idle array never waits
         return scenario, lowered
 
-    def paced(waits: dict[int, bool]) -> ResolvedScenario:
-        paces = {i: {"rebuild_pace": "waiting" if w else "forced"} for i, w in waits.items()}
-        return _with_each(scenario, paces)
-
-    waiting = paced(dict.fromkeys(raised, True))
+    waiting = _with_each(scenario, "rebuild_pace", dict.fromkeys(raised, "waiting"))
     trial = lower(waiting)
     batch = CompiledEngine(trial.network).advance(PILOT, HORIZON_PS)
     rates = {
         info.volume: batch.stations[info.station, Acc.VISITS] * info.unit_bytes / _seconds(batch)
         for info in trial.rebuilds
     }
-    volumes = [v for v in scenario.volumes if v.index in raised]
-    changed = paced({v.index: rates.get(v.name, 0.0) >= v.sync_speed_min for v in volumes})
+    paces = {
+        v.index: "waiting" if rates.get(v.name, 0.0) >= v.sync_speed_min else "forced"
+        for v in scenario.volumes if v.index in raised
+    }  # fmt: skip
+    changed = _with_each(scenario, "rebuild_pace", paces)
     return changed, (trial if changed == waiting else lower(changed))
 
 
@@ -362,7 +355,14 @@ def load_of(lowered: Lowered) -> RunLoad:
     """Facts about the load of *lowered* that the controller needs."""
     groups, net = lowered.scenario.workload, lowered.network
     writes = any(g.read < 1 for g in groups) or bool(lowered.rebuilds)
-    buffers = _buffers(lowered) if writes else np.zeros(0, np.int64)
+    # Of steady drives, and of RAID controllers' caches.
+    steady = {d.index for d in lowered.scenario.drives if d.profile.state == "steady"}
+    gates = {int(g) for g in net.die_gate if g >= 0}
+    buffers = np.array(sorted(
+        s.first for s in lowered.stations
+        if writes and ((s.drive in steady and s.first in gates)
+                       or (s.drive is None and s.kind == "gate" and s.resource == "buffer"))
+    ), np.int64)  # fmt: skip
     queues = ~np.isin(net.station_kind, (*GATES, Kind.DELAY, Kind.LIMIT))
     closed = sum(g.in_flight for g in groups if not g.is_open)
     return RunLoad(
@@ -374,15 +374,3 @@ def load_of(lowered: Lowered) -> RunLoad:
         buffers=buffers,
         buffer_slots=net.station_servers[buffers],
     )
-
-
-def _buffers(lowered: Lowered) -> Ints:
-    """Gates of the write buffers of steady drives, and of RAID controllers' caches."""
-    steady = {d.index for d in lowered.scenario.drives if d.profile.state == "steady"}
-    gates = {int(g) for g in lowered.network.die_gate if g >= 0}
-    return np.array(sorted(
-        s.first
-        for s in lowered.stations
-        if (s.drive in steady and s.first in gates)
-        or (s.drive is None and s.kind == "gate" and s.resource == "buffer")
-    ), np.int64)  # fmt: skip

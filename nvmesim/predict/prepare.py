@@ -10,9 +10,8 @@ from typing import Final
 from nvmesim.engine.contract import Engine
 from nvmesim.errors import InputError, nearest
 from nvmesim.measure.control import Controller, Measured, Progress, Recorder, RunGoal
-from nvmesim.measure.load import RunLoad, drifting
 from nvmesim.measure.stations import reducer
-from nvmesim.measure.steady import MAX_RECORDS, Collector
+from nvmesim.measure.steady import MAX_RECORDS, Collector, RunLoad, drifting
 from nvmesim.model.lowered import Lowered
 from nvmesim.network.network import HORIZON_PS
 from nvmesim.predict.pilots import load_of, slow_states

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Final, Literal
+from typing import Final
 
 import numpy as np
 
@@ -57,13 +57,14 @@ def study(
     volume, group = found
     own = {size for size, _ in group.block_sizes}
     if of_load:
-        op = _shared_op(volume, group, max(own))
-        if op is None:
+        share = _shared(volume, group, max(own))
+        if share is None:
             return None
-        group = replace(group, read=1.0 if op == "read" else 0.0)
-    striped = not of_load or _exceeds_chunk(volume, max(own))
-    if striped and volume.raid.has_chunks:
-        data = max(1, volume.raid.data_members(len(volume.members), volume.copies))
+        group = replace(group, read=share)
+    level = volume.raid
+    striped = not of_load or (level.has_chunks and max(own) > volume.chunk)
+    if striped and level.has_chunks:
+        data = max(1, level.data_members(len(volume.members), volume.copies))
         own |= {volume.chunk, volume.chunk * data}
     sizes = []
     for n_bytes in sorted(size for size in own if size <= MOST_BYTES):
@@ -73,19 +74,14 @@ def study(
     return Waits(volume.name, tuple(sizes), tuple(scaled))
 
 
-def _shared_op(
-    volume: Volume, group: WorkloadGroup, largest: int
-) -> Literal["read", "write"] | None:
-    """The operation of *group* that several members serve together; None if none does."""
+def _shared(volume: Volume, group: WorkloadGroup, largest: int) -> float | None:
+    """1 if several members serve reads of *group* together, 0 if they do writes; None: neither."""
     level = volume.raid
-    reads = _exceeds_chunk(volume, largest) or (level.parity > 0 and bool(volume.degraded))
+    are_split = level.has_chunks and largest > volume.chunk
+    reads = are_split or (level.parity > 0 and bool(volume.degraded))
     if reads and group.read >= 0.5:
-        return "read"
-    return "write" if group.read < 1 and (reads or level.redundant) else None
-
-
-def _exceeds_chunk(volume: Volume, n_bytes: int) -> bool:
-    return volume.raid.has_chunks and n_bytes > volume.chunk
+        return 1.0
+    return 0.0 if group.read < 1 and (reads or level.redundant) else None
 
 
 def _on(

@@ -15,10 +15,9 @@ from nvmesim.measure import paired
 from nvmesim.measure.control import Measured, Progress
 from nvmesim.measure.figures import Relief
 from nvmesim.measure.latency import enough, samples
-from nvmesim.measure.load import fill_share
 from nvmesim.measure.paired import MIN_PAIRED
 from nvmesim.measure.stations import Totals
-from nvmesim.measure.steady import Collector
+from nvmesim.measure.steady import Collector, fill_share
 from nvmesim.model.host import served_in_turn
 from nvmesim.predict import bottleneck
 from nvmesim.predict import upgrades as up

@@ -16,7 +16,6 @@ from markupsafe import Markup, escape
 
 from nvmesim.show import palette
 from nvmesim.show.blocks import Block, Charts, Column, Line, Section
-from nvmesim.show.vega import bundle
 from nvmesim.show.words import one_line, percent, plural
 
 if TYPE_CHECKING:
@@ -64,6 +63,9 @@ def document(title: str, blocks: Iterable[Block]) -> str:
     shown = list(blocks)
     titles = [block.title for block in shown if isinstance(block, Section)]
     first = next((i for i, block in enumerate(shown) if isinstance(block, Section)), len(shown))
+    # Altair takes a second to import, and a fragment needs none.
+    from nvmesim.show.charts import bundle
+
     nonce = secrets.token_urlsafe(18)
     return rendered(
         "page.html", title=title, policy=Markup(policy(nonce)), nonce=nonce,

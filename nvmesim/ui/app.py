@@ -29,16 +29,15 @@ from nvmesim.calibrate.datasheet import KEYS
 from nvmesim.errors import NvmesimError
 from nvmesim.raid.levels import MD_LEVELS
 from nvmesim.scenario.load import to_text
+from nvmesim.show.charts import bundle
 from nvmesim.show.page import asset
-from nvmesim.show.vega import bundle
+from nvmesim.ui.answer import pdf_of
 from nvmesim.ui.api import Api, posted, uploaded
-from nvmesim.ui.controls import controls, start, values
+from nvmesim.ui.controls import controls, parts, start, values
 from nvmesim.ui.goal_form import START as GOAL
 from nvmesim.ui.goal_form import goal_controls
 from nvmesim.ui.guard import Guard
 from nvmesim.ui.jobs import Jobs, PageJob
-from nvmesim.ui.parts import parts
-from nvmesim.ui.shared import pdf_of
 from nvmesim.version import __version__
 
 NEWS_TRIES, NEWS_S = 10, 0.03

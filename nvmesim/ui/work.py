@@ -26,9 +26,16 @@ from nvmesim.show import page as html
 from nvmesim.show.blocks import Line
 from nvmesim.show.report import page
 from nvmesim.show.words import one_line
-from nvmesim.ui.answer import Quote, answer, first, page_blocks, states_of
+from nvmesim.ui.answer import (
+    Quote,
+    answer,
+    first,
+    on_one_page,
+    page_blocks,
+    states_of,
+    with_designs,
+)
 from nvmesim.ui.controls import start
-from nvmesim.ui.shared import on_one_page, with_designs
 from nvmesim.ui.trust import NOWHERE, scenario_of, tables_of_text
 
 if TYPE_CHECKING:

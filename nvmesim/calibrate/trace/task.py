@@ -6,7 +6,7 @@ Classes are by operation and size or depth; the percentiles of each are compared
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -70,18 +70,13 @@ class JudgedClass:
 
     def to_json(self) -> dict[str, Any]:
         """Return the class as an object, percentiles named as in results."""
-
-        def named(table: dict[float, float]) -> dict[str, float]:
-            return {f"p{p:g}_s": v for p, v in table.items()}
-
+        measured, model = ({f"p{p:g}_s": v for p, v in table.items()}
+                           for table in (self.measured_s, self.model_s))  # fmt: skip
         return {
-            "class": self.label,
-            "requests": self.requests,
-            "held_out": self.held_out,
-            "measured": named(self.measured_s),
-            "model": named(self.model_s),
+            "class": self.label, "requests": self.requests, "held_out": self.held_out,
+            "measured": measured, "model": model,
             "residual": {f"p{p:g}": v for p, v in self.residual.items()},
-        }
+        }  # fmt: skip
 
 
 def all_requests(arrivals: Arrivals) -> ClassOf:
@@ -109,7 +104,8 @@ def classes_of(
             made.append(_class(f"{name} {format_size(size)}", write, rows, arrivals, percents))
         for level in np.unique(octave[of_op]).tolist():
             rows = np.flatnonzero(of_op & (octave == level))
-            made.append(_class(f"{name} depth {_span(level)}", write, rows, arrivals, percents))
+            span = f"{2**level} to {2 ** (level + 1) - 1}" if level else "1"
+            made.append(_class(f"{name} depth {span}", write, rows, arrivals, percents))
     return [c for c in made if len(c.rows) >= MIN_CLASS and c.percentiles_s]
 
 
@@ -131,11 +127,6 @@ def judge(classes: Sequence[ClassOf], latency_s: Floats, *, held_out: bool) -> l
         JudgedClass(c.label, len(c.rows), c.percentiles_s, c.answers(latency_s), held_out)
         for c in classes
     ]
-
-
-def _span(level: int) -> str:
-    low, high = 2**level, 2 ** (level + 1) - 1
-    return f"{low}" if low == high else f"{low} to {high}"
 
 
 def _class(
@@ -222,10 +213,7 @@ class TraceBank:
             if "write_latency" in found:
                 whole = found["write_latency"]
                 found["write_latency"] = max(whole - command, 1e-3 * whole)
-        dies = max(1, round(float(np.exp(at["dies"]))))
-        return found, Structure(
-            dies, self.structure.engines, self.structure.through, self.structure.rounds
-        )
+        return found, replace(self.structure, dies=max(1, round(float(np.exp(at["dies"])))))
 
     def rate(self, command: float) -> float:
         """Commands per second of the coordinate."""

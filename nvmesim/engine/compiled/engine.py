@@ -8,7 +8,6 @@ import numpy as np
 import numpy.typing as npt
 
 from nvmesim.array_types import Ints
-from nvmesim.engine.chains import chained
 from nvmesim.engine.compiled import kernel_state as state
 from nvmesim.engine.compiled.native import loop_of
 from nvmesim.engine.contract import (
@@ -18,6 +17,7 @@ from nvmesim.engine.contract import (
     Batch,
     Status,
     by_completion,
+    chained,
     deadlock,
     run_key,
 )

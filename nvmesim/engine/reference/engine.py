@@ -23,8 +23,7 @@ import simpy
 
 from nvmesim.array_types import Ints
 from nvmesim.engine import contract
-from nvmesim.engine.chains import chained
-from nvmesim.engine.contract import Batch, Status
+from nvmesim.engine.contract import Batch, Status, chained
 from nvmesim.engine.reference import tokens
 from nvmesim.engine.reference.shared_gates import KINDS, Batcher, Turn
 from nvmesim.engine.reference.stations import Die, Gate, Station, World

@@ -97,7 +97,7 @@ class Visit(simpy.Event):
         self.op = op
         self.arrive_ps = int(env.now)
         self.chain: list[tuple[Any, Operation]] = []
-        """Stations where the token goes on at once, see `chains.py`."""
+        """Stations where the token goes on at once, see `contract.chained`."""
 
     def end(self, delay_ps: int, further: int = 0) -> None:
         """Let the token go on in *delay_ps*, as a `simpy.Timeout` does, operations *further*."""

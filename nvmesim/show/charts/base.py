@@ -17,7 +17,7 @@ from nvmesim.errors import InputError
 from nvmesim.files import written
 from nvmesim.show import palette
 from nvmesim.show import words as summary
-from nvmesim.show.vega import vega_lite_version
+from nvmesim.show.charts import vega_lite_version
 
 WIDTH: Final = 560
 LOG_LABELS: Final = "datum.value >= 1 ? format(datum.value, ',') : format(datum.value, '~g')"

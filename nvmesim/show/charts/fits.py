@@ -11,13 +11,8 @@ import numpy as np
 
 from nvmesim.array_types import Floats
 from nvmesim.calibrate.evidence import DriveFit, Judged, StackFit
-from nvmesim.calibrate.over_time.episodes import (
-    Episodes,
-    TimeSeries,
-    Unit,
-    by_kind,
-    episodes_of_requests,
-)
+from nvmesim.calibrate.over_time.change_points import Episodes
+from nvmesim.calibrate.over_time.time_series import TimeSeries, Unit, episodes_of_requests
 from nvmesim.calibrate.points import Bins
 from nvmesim.show import palette
 from nvmesim.show.charts import base as c
@@ -84,7 +79,10 @@ def all_charts(fit: DriveFit | StackFit) -> dict[str, Drawing]:
         if shown:
             found[f"Distribution of latency, {name}"] = _distribution(shown)
             found[f"Residuals of the distribution, {name}"] = residuals_of_distributions(shown)
-    for (op, unit), time_series in by_kind(getattr(fit, "time_series", ())).items():
+    over: dict[tuple[str, Unit], list[TimeSeries]] = {}
+    for series in getattr(fit, "time_series", ()):
+        over.setdefault((series.op, series.unit), []).append(series)
+    for (op, unit), time_series in over.items():
         what = "Latency" if unit == "s" else "Throughput"
         found[f"{what} over time, {op}s"] = over_time(time_series)
     return found
@@ -313,10 +311,7 @@ def requests_over_time(
     up = c.y("us", "latency, µs", log=[r["us"] for r in rows])
     layers = [c.mark("line", rows, across, up, look.colour, look.dash, strokeWidth=1.5)]
     if found is not None:
-        turns = np.flatnonzero(np.diff(np.concatenate([[0], found.slow.astype(int), [0]])))
-        at = found.times_s[np.minimum(turns, len(found.times_s) - 1)]
-        ends = [rounded(float(s)) for s in at]
-        spans = [{"s": a, "end": b} for a, b in zip(ends[::2], ends[1::2], strict=True)]
+        spans = [{"s": rounded(a), "end": rounded(b)} for a, b in found.spans()]
         layers.insert(0, c.mark("rect", spans, across, alt.X2("end:Q"), opacity=0.18,
                                 color=palette.ACCENT))  # fmt: skip
     return c.layered(*layers, height=220, says="Latency over time")
