@@ -156,8 +156,11 @@ class Controller:
         if self._load.replayed:
             self._until(self._goal.requests or self._goal.most)
             return self._ended or self._goal.requests is not None
-        if self._goal.requests is not None:
-            return self._exactly(self._goal.requests)
+        if (requests := self._goal.requests) is not None:
+            if not self._until(requests):
+                return False
+            self._drop_warmup()
+            return self._until(requests) and not self._is_unstable()
         if self._goal.duration_ps is not None:
             return self._as_long_as(self._goal.duration_ps)
         return self._as_precise_as(self._goal.precision or 0.01)
@@ -214,12 +217,6 @@ class Controller:
         self._kept.drop(cut)
         self._dropped += before - self._kept.requests
 
-    def _exactly(self, requests: int) -> bool:
-        if not self._until(requests):
-            return False
-        self._drop_warmup()
-        return self._until(requests) and not self._is_unstable()
-
     def _as_long_as(self, duration_ps: int) -> bool:
         end = duration_ps
         many = 1 << 62
@@ -230,15 +227,13 @@ class Controller:
             window = self._kept.window(0)
             end = int(window.warmup_ps) + duration_ps
             self._until(many, end)
-        return not self._is_unstable() and self._wall_left()
+        spent = time.perf_counter() - self._started
+        return not self._is_unstable() and spent <= self._goal.wall_s
 
     def _fewest(self) -> int:
         """Requests below which a closed loop's window shows its start."""
         looped = not (self._load.is_open or self._load.replayed)
         return FEWEST_TIMES * self._load.in_flight if looped else 0
-
-    def _wall_left(self) -> bool:
-        return time.perf_counter() - self._started <= self._goal.wall_s
 
     def _pilot(self, duration_ps: int) -> int:
         """Completions of a batch, if *duration_ps* is to have `BATCHES` of them."""
@@ -261,7 +256,11 @@ class Controller:
             if excess <= 1 or self._is_enough(window, precision):
                 return True
             done = self._kept.requests
-            if done >= goal.most or self._is_hopeless(window):
+            # An open loop may be so close to its bound that no run here shows its steady state.
+            is_long = window.requests >= 2 * self._least
+            if done >= goal.most or (
+                is_long and relaxation(window, self._load) * window.requests > goal.most
+            ):
                 self._growth = self._overload(window)
                 return False
             wish = done - window.requests + window.requests * excess**2
@@ -322,12 +321,6 @@ class Controller:
 
     def _is_close(self, window: Window) -> bool:
         return bool(len(window.records)) and relaxation(window, self._load) > 1
-
-    def _is_hopeless(self, window: Window) -> bool:
-        """True if an open loop is so close to its bound that no run here shows its steady state."""
-        if window.requests < 2 * self._least:
-            return False
-        return relaxation(window, self._load) * window.requests > self._goal.most
 
     def _overload(self, window: Window) -> float | None:
         """Growth of the backlog if a station was given more work than the window has room for."""
@@ -395,25 +388,20 @@ class Controller:
         """True if write buffers fill or empty still, and what would show where they end."""
         if not self._drift:
             return []
+        more = f"it was not reached in {self._kept.requests:,} requests"
+        if self._goal.requests is not None:
+            more = f"the {self._goal.requests:,} requests asked for are too few to see it"
+        elif self._goal.duration_ps is not None:
+            more = "the duration asked for is too short to see it"
+        if self._drift < 0:
+            text = "a write buffer was still emptying: writes are faster in the steady state"
+            return [Warning("emptying", f"{text}; {more}")]
         share, left = fill_level(window, self._load)
         text = (
             f"a write buffer was still filling ({percent(share)} full at the end): writes fall to "
-            f"the rate it drains at after about {left:.2g} s more; {self._asks_for_more()}"
+            f"the rate it drains at after about {left:.2g} s more"
         )
-        if self._drift < 0:
-            text = (
-                "a write buffer was still emptying: writes are faster in the steady state; "
-                + self._asks_for_more()
-            )
-        return [Warning("filling" if self._drift > 0 else "emptying", text)]
-
-    def _asks_for_more(self) -> str:
-        """Advice on what would show the steady state."""
-        if self._goal.requests is not None:
-            return f"the {self._goal.requests:,} requests asked for are too few to see it"
-        if self._goal.duration_ps is not None:
-            return "the duration asked for is too short to see it"
-        return f"it was not reached in {self._kept.requests:,} requests"
+        return [Warning("filling", f"{text}; {more}")]
 
     def _imprecise(self, window: Window) -> list[Warning]:
         """Which precision was not reached, if one was to be."""

@@ -111,17 +111,13 @@ class Samples:
         if p + half < 1:
             return self.quantile(p - half), self.quantile(p + half)
         sectioned = self._sectioned(p)
-        if sectioned is None:
-            return self.quantile(p - half), self._far_end(p, half)
+        if sectioned is None:  # more than all that lies beyond: that share on a log scale
+            relative, high = half / (1 - p), math.inf
+            if relative <= MAX_TAIL_ERROR:
+                high = self.quantile(1 - (1 - p) * math.exp(-relative))
+            return self.quantile(p - half), high
         middle = self.quantile(p)
         return max(0.0, middle - sectioned), middle + sectioned
-
-    def _far_end(self, p: float, half: float) -> float:
-        """High end where *half* is more than all that lies beyond: that share on a log scale."""
-        relative = half / (1 - p)
-        if relative > MAX_TAIL_ERROR:
-            return math.inf
-        return self.quantile(1 - (1 - p) * math.exp(-relative))
 
     def _sectioned(self, p: float) -> float | None:
         """95 % half-width of the quantile *p* from the quantiles of groups; None: groups too small.
@@ -156,7 +152,8 @@ class Samples:
 
 def samples(window: Window, operation: int | None, kind: int = LATENCY) -> Samples | None:
     """Histograms of reads (0), writes (1) or both (None); None if there are no samples."""
-    found = samples_of(window, lambda s: _histogram(s.histogram, operation, kind))
+    chosen = slice(None) if operation is None else slice(operation, operation + 1)
+    found = samples_of(window, lambda s: s.histogram[chosen, kind].sum(axis=0))
     maxima = window.total.latency_max_ps[:, kind]
     largest = maxima.max() if operation is None else maxima[operation]
     return None if found is None else replace(found, max_ps=float(largest))
@@ -184,12 +181,6 @@ def samples_of(window: Window, histogram: Callable[[Snapshot], Ints]) -> Samples
     if found is None:
         return None
     return replace(found, max_ps=min(found.max_ps, float(window.total.latency_max_ps.max())))
-
-
-def _histogram(histogram: Ints, operation: int | None, kind: int) -> Ints:
-    if operation is None:
-        return np.asarray(histogram[0, kind] + histogram[1, kind])
-    return np.asarray(histogram[operation, kind])
 
 
 def percentile_name(percent: float) -> str:

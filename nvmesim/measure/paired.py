@@ -124,7 +124,10 @@ def compared(
     names: tuple[str, str], a: Measured, b: Measured, warnings: tuple[str, ...]
 ) -> Comparison:
     """The comparison of two runs that draw the same numbers, paired by their first batches."""
-    change = _gain_of(a, b)
+    if min(len(a.head), len(b.head)) < MIN_PAIRED or a.batch != b.batch:  # they do not pair up
+        change = gain(a.window.records, b.window.records)
+    else:
+        change = _steady_gain(a.head, b.head)
     iops_a, iops_b = a.window.iops(), b.window.iops()
     half = (change.high - change.low) / 2 * iops_a.value
     difference = change.value * iops_a.value
@@ -138,13 +141,6 @@ def compared(
         change, _mean_difference(a.window, b.window), p99,
         min(a.window.requests, b.window.requests), warnings, _saved(iops_a, iops_b, change),
     )  # fmt: skip
-
-
-def _gain_of(a: Measured, b: Measured) -> Interval:
-    """Gain of the first batches, or of the windows where those do not pair up."""
-    if min(len(a.head), len(b.head)) < MIN_PAIRED or a.batch != b.batch:
-        return gain(a.window.records, b.window.records)
-    return _steady_gain(a.head, b.head)
 
 
 def _saved(a: Interval, b: Interval, change: Interval) -> float:

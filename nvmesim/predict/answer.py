@@ -118,6 +118,10 @@ class RunAnswer:
         if scenario.stack.scale != 1.0:
             said = STACK_CYCLES.format(stack=scenario.stack.name, scale=scenario.stack.scale)
             warnings.append(Warning("stack-cycles", said))
+        simulated = self._simulated()
+        certainty = Certainty({name: Parts(simulation=span) for name, span in simulated.items()})
+        if self.known is not None:
+            certainty = replace(self.known, simulation=simulated).certainty(list(simulated))
         derived: dict[str, Any] = {}
         if self.known is not None and self.stable:
             found = self._bottleneck()
@@ -143,7 +147,7 @@ class RunAnswer:
             bottleneck=self._shown_bottleneck(total),
             outstanding=in_flight,
             curve=tuple(self._on_curve(point) for point in self.curve),
-            certainty=self._certainty(),
+            certainty=certainty,
             outside=outside(scenario),
             warnings=coded(warnings),
             assumptions=lowered.assumptions,
@@ -245,14 +249,6 @@ class RunAnswer:
         """*value* moved by what profiles missed nearby."""
         assert self.known is not None
         return value * math.exp(self.known.shift(name if name in FIGURES else "p99.9"))
-
-    def _certainty(self) -> Certainty:
-        """The parts of each figure that the result has."""
-        simulated = self._simulated()
-        if self.known is None:
-            return Certainty({name: Parts(simulation=span) for name, span in simulated.items()})
-        known = replace(self.known, simulation=simulated)
-        return known.certainty(list(simulated))
 
     def _simulated(self) -> dict[str, Span]:
         """Figure -> what simulation alone leaves of it."""

@@ -79,16 +79,11 @@ class Prepared:
             kept.add(part)
             look = (i - least) % 8 == 0
             enough = i >= least or (is_known is not None and is_known(kept))
-            if look and enough and self._is_settled(kept):
-                break
+            if look and enough:
+                cut, warm = kept.warmup() if self.load.buffers.size else (0, True)
+                if warm and drifting(kept.window(cut), self.load) == 0:
+                    break
         return kept
-
-    def _is_settled(self, kept: Collector) -> bool:
-        """True if write buffers have settled, and the warm-up is over; at once without any."""
-        if not self.load.buffers.size:
-            return True
-        cut, warm = kept.warmup()
-        return warm and drifting(kept.window(cut), self.load) == 0
 
 
 def prepare(

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -123,18 +123,6 @@ def _plain(volume: Volume) -> Volume:
     return replace(volume, rebuild=False, engine=engine)
 
 
-@dataclass
-class _Member:
-    """Sums of one member, ps."""
-
-    times: list[float] = field(default_factory=list)
-    """Its share of each phase, s."""
-    busy: int = 0
-    phases: int = 0
-    last: int = 0
-    shared: int = 0
-
-
 def _size(
     scenario: ResolvedScenario, volume: Volume, group: WorkloadGroup, n_bytes: int, seed: int
 ) -> SizeWait:
@@ -148,26 +136,25 @@ def _size(
     engine = ready.engine(timeline=recorded + in_flight)
     assert isinstance(engine, ReferenceEngine)
     engine.advance(recorded + 2 * in_flight, HORIZON_PS)
-    members: dict[int, _Member] = {drive: _Member() for drive in volume.members}
-    totals: dict[int, float] = defaultdict(float)
+    times: dict[int, list[int]] = {drive: [] for drive in volume.members}
+    took, shared, last, totals = Counter[int](), Counter[int](), Counter[int](), Counter[int]()
     for request, phase in _phases(engine.steps(), ready.lowered):
         if request < in_flight:  # while the load starts
             continue
         slowest = max(phase, key=lambda drive: phase[drive])
-        totals[request] += phase[slowest] / PS_PER_S
+        totals[request] += phase[slowest]
         for drive, time in phase.items():
-            m = members.setdefault(drive, _Member())
-            m.times.append(time / PS_PER_S)
-            m.busy += time
-            m.phases += phase[slowest]
-            m.shared += len(phase) > 1
-            m.last += len(phase) > 1 and drive == slowest
+            times.setdefault(drive, []).append(time)
+            took[drive] += phase[slowest]
+        if len(phase) > 1:
+            shared.update(phase.keys())
+            last[slowest] += 1
     found = tuple(
         MemberWait(
-            scenario.drives[drive].name, _thinned(m.times), m.busy / m.phases,
-            m.last / max(1, m.shared),
+            scenario.drives[drive].name, _thinned(own), sum(own) / took[drive],
+            last[drive] / max(1, shared[drive]),
         )
-        for drive, m in members.items() if m.times
+        for drive, own in times.items() if own
     )  # fmt: skip
     if not totals:
         raise InputError("no request used a member")
@@ -199,12 +186,12 @@ def _phases(steps: Sequence[Step], lowered: Lowered) -> Iterator[tuple[int, dict
         yield request, phase
 
 
-def _thinned(values: list[float]) -> tuple[float, ...]:
-    """*values* in order, or as many of their quantiles as a chart needs."""
-    if len(values) <= POINTS:
-        return tuple(sorted(values))
-    ranks = (np.arange(POINTS) + 0.5) / POINTS
-    return tuple(np.quantile(np.array(values), ranks).tolist())
+def _thinned(values_ps: list[int]) -> tuple[float, ...]:
+    """Seconds in order, or as many of their quantiles as a chart needs."""
+    ordered = np.sort(np.array(values_ps)) / PS_PER_S
+    if len(ordered) > POINTS:
+        ordered = np.quantile(ordered, (np.arange(POINTS) + 0.5) / POINTS)
+    return tuple(ordered.tolist())
 
 
 def scaling(

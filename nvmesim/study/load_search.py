@@ -295,7 +295,10 @@ class LoadSearch:
         """Simulate longer at *best*; below it until the limits hold with their intervals."""
         threads, depth = best.applied.threads, best.depth
         for _ in range(DECISIONS if best.holds else 1):
-            run, applied = self._long_run(threads, depth)
+            loaded, applied = self._at(threads, depth)
+            self._stop_if_asked()
+            requests = max(SURE_REQUESTS, 2 * ROUNDS * applied.in_flight)
+            run = measured(loaded, replace(QUIET, seed=self.seed, requests=requests))
             trial = self._decides(applied, self._concluded(run, certainty=False))
             if trial.holds:
                 # What profiles missed nearby moves the answer: the limits must hold with it, too.
@@ -318,13 +321,6 @@ class LoadSearch:
             share = max(FAR_BACK, min(BACK, 1 / far)) if math.isfinite(far) else BACK
             return threads, max(1, min(depth - 1, round(depth * share)))
         return (threads // 2, 1) if threads > 1 else None
-
-    def _long_run(self, threads: int, depth: float) -> tuple[RunAnswer, Applied]:
-        """A run that decides, before anything is said of it; its load."""
-        loaded, applied = self._at(threads, depth)
-        self._stop_if_asked()
-        requests = max(SURE_REQUESTS, 2 * ROUNDS * applied.in_flight)
-        return measured(loaded, replace(QUIET, seed=self.seed, requests=requests)), applied
 
     @staticmethod
     def _concluded(run: RunAnswer, *, certainty: bool) -> Result:

@@ -6,7 +6,6 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from functools import cache
 from importlib import resources
 from itertools import groupby
 from typing import Final
@@ -102,7 +101,7 @@ def _page(request: Request) -> Response:
     name = request.scope["path"].strip("/") or "design"
     shown = goal_controls() if name == "choose" else controls() if name == "design" else []
     grouped = {k: list(v) for k, v in groupby(shown, lambda c: c.group)}
-    return HTMLResponse(_templates().get_template(f"{name}.html").render(
+    return HTMLResponse(_TEMPLATES.get_template(f"{name}.html").render(
         page=name, pages=PAGES, groups=grouped, version=__version__, toml=to_text(start()),
         now=values(start()), parts=parts, opened=request.app.state.api.opened,
         goal=to_text(GOAL), points=POINTS, rows=ROWS, levels=MD_LEVELS, sheet=SHEET, examples=KEYS,
@@ -113,12 +112,10 @@ def _own(name: str) -> str:
     return (resources.files("nvmesim.ui") / name).read_text("utf-8")
 
 
-@cache
-def _templates() -> Environment:
-    loader = FunctionLoader(lambda name: _own(f"templates/{name}"))
-    return Environment(autoescape=True, undefined=StrictUndefined, loader=loader)
-
-
+_TEMPLATES: Final = Environment(
+    autoescape=True, undefined=StrictUndefined,
+    loader=FunctionLoader(lambda name: _own(f"templates/{name}")),
+)  # fmt: skip
 _ASSETS: Final[dict[str, Callable[[], str]]] = {
     # a fixed table: no name of a request becomes a path
     "report.css": lambda: asset("report.css"),

@@ -59,10 +59,11 @@ def fit_stack(
     points, said = with_full_threads(hold_out(points, held_out))
     notes += said
     used = [p for p in points if p.cpu_s and not p.held_out and p.read_fraction == 1]
-    if len({p.outstanding for p in used}) < 2 or _differ_in_kind(used):
+    kinds = {(p.block_size, p.polled, p.raid, p.sync) for p in used}
+    if len({p.outstanding for p in used}) < 2 or len(kinds) > 1 or used[0].polled:
         bare = BenchHost(get("stack", "linux-io_uring"), ghz, parse_link(link), cpu=cpu)
         return _scaled(points, bare, name, notes, tell)
-    several = len({_served(p) for p in used}) > 1
+    several = len({1 if p.own_targets else p.targets for p in used}) > 1  # that one job submits to
     costs = costs_of(name, used, ghz, several=several, only_full=bool(said))
     u = costs.first
     stack = costs.stack(u)
@@ -104,11 +105,6 @@ def fit_stack(
     return StackFit(stack, judged, ghz, tuple(notes), drive)
 
 
-def _differ_in_kind(points: Sequence[Point]) -> bool:
-    """True if *points* differ in size, polling, flushes or arrays: depth is not all that does."""
-    return len({(p.block_size, p.polled, p.raid, p.sync) for p in points}) > 1 or points[0].polled
-
-
 def _scaled(
     points: Sequence[Point], host: BenchHost, name: str, notes: Sequence[str], tell: Progress
 ) -> StackFit:
@@ -132,11 +128,6 @@ def _scaled(
         said = f"no drive beside it: {error}"
         return StackFit(host.stack, (), host.ghz, (*notes, found.text, said))
     return StackFit(host.stack, fit.points, host.ghz, (*notes, found.text), fit.profile)
-
-
-def _served(point: Point) -> int:
-    """Targets that one job submits to."""
-    return 1 if point.own_targets else point.targets
 
 
 def _is_full(point: Point, cpu: CpuProfile | None) -> bool:

@@ -185,7 +185,10 @@ def with_full_threads(points: Sequence[Point]) -> tuple[list[Point], list[str]]:
     """
     if any(p.cpu_s for p in points):
         return list(points), []
-    found = [_as_full(p) if _is_full(p, points) else p for p in points]
+    found = [
+        replace(p, cpu_s=p.jobs / p.iops, per_job_pct=100.0) if _is_full(p, points) else p
+        for p in points
+    ]
     full = [p for p in found if p.cpu_s]
     if not full:
         return found, []
@@ -194,10 +197,6 @@ def with_full_threads(points: Sequence[Point]) -> tuple[list[Point], list[str]]:
         f"so that a request takes jobs / IOPS of CPU time: {named([p.name for p in full], 6)}; "
         "such rows do not say what a sleeping thread pays to wake up: it is assumed"
     ]
-
-
-def _as_full(p: Point) -> Point:
-    return replace(p, cpu_s=p.jobs / p.iops, per_job_pct=100.0)
 
 
 def _is_full(p: Point, points: Sequence[Point]) -> bool:

@@ -172,6 +172,13 @@ class _Fitting:
         else:
             profile, structure, cost = self._bank(best)
         served = self.replayer.latencies_s(profile)
+        # A replay submits each request at its recorded time, even if the buffer is full: waits for
+        # the buffer are not compared.
+        asked = ~self.used.write if self.used.full else np.ones(len(self.used), bool)
+        misses = missed_means(
+            self.all.source, self.used.write[asked], self.used.latency_s[asked],
+            served.mean(axis=0)[asked],
+        )  # fmt: skip
         judged = judge([all_requests(self.used), *self.classes], served, held_out=False)
         sample = Sample(self.used.at_ps / 1e12, self.used.latency_s, served[0], False)
         if held_out is not None and len(held_out):
@@ -184,19 +191,7 @@ class _Fitting:
         return TraceFit(
             profile, tuple(judged), tuple(self._doubts(judged, structure)),
             tuple(self._begin(structure).names), cost, structure, sample,
-            tuple(self._misses(served)),
-        )  # fmt: skip
-
-    def _misses(self, served: Floats) -> list[str]:
-        """Operations whose mean the fitted drive misses; float64[runs, n] as it *served* all.
-
-        A replay submits each request at its recorded time, even if the buffer is full: waits for
-        the buffer are not compared.
-        """
-        asked = ~self.used.write if self.used.full else np.ones(len(self.used), bool)
-        return missed_means(
-            self.all.source, self.used.write[asked], self.used.latency_s[asked],
-            served.mean(axis=0)[asked],
+            tuple(misses),
         )  # fmt: skip
 
     # -- search ---------------------------------------------------------------------------------

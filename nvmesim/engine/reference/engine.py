@@ -86,8 +86,9 @@ class ReferenceEngine:
         self._thread_due = [0] * len(net.thread_gate)
         self._phase = [(0, 0)] * len(net.user_group)
         self._tally = BatchTally(net, 0)
-        for user in range(len(net.user_group)):
-            self.env.process(self._user(user))
+        submits = (self._closed_user, self._open_user, self._replayed_user)
+        for user, group in enumerate(net.user_group.tolist()):
+            self.env.process(submits[int(net.group_open[group])](user))
 
     def _make_stations(self, replaced: dict[str, Factory]) -> None:
         net = self.net
@@ -160,10 +161,6 @@ class ReferenceEngine:
         self._timeline.release(token, station.number, self.now)
 
     # Users: they submit in phase B, by user number, behind all stations.
-
-    def _user(self, user: int) -> Walk:
-        kind = int(self.net.group_open[self.net.user_group[user]])
-        return (self._closed_user, self._open_user, self._replayed_user)[kind](user)
 
     def _closed_user(self, user: int) -> Walk:
         think = int(self.net.group_think_ps[self.net.user_group[user]])
