@@ -143,17 +143,17 @@ def test_altair_is_imported_without_the_grammar_of_iris():
 def test_the_code_of_the_charts_is_made_once(tmp_path, monkeypatch):
     import vl_convert
 
-    from nvmesim.show import vega
+    from nvmesim.show import charts
 
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
-    first = vega.bundle.__wrapped__()
+    first = charts.bundle.__wrapped__()
     assert "</script" not in first
 
     def never(*_):
         raise AssertionError("made again")
 
     monkeypatch.setattr(vl_convert, "javascript_bundle", never)
-    assert vega.bundle.__wrapped__() == first
+    assert charts.bundle.__wrapped__() == first
 
 
 def test_rejected_candidates_are_never_on_the_front():
