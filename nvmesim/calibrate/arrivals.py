@@ -28,8 +28,7 @@ from nvmesim.units import PS_PER_S
 FIRST: Final = 32
 """Writes of a run that tell whether it began with a full buffer."""
 WAITED: Final = 3.0
-"""Their median latency, in units of what an acknowledgement takes, from which on it did. Assumed.
-"""
+"""Their median latency from which on it did, in units of an acknowledgement's. Assumed."""
 SOON: Final = 0.1
 """Share of a capture's writes that are taken to have been acknowledged without a wait."""
 BUSY: Final = 0.8

@@ -69,8 +69,7 @@ class Acc(IntEnum):
     """ps between arrival and start (gates: and grant; rounds: and departure, but for the own
     service, so that here too wait and service add up to the stay)."""
     SERVICE = 2
-    """ps of service, as the clock sees it (gates: slot-ps held; a round's base is its first
-    member's)."""
+    """ps of service, as the clock sees it (gates: slot-ps held; rounds: the first's base)."""
     WORK = 3
     """ps of service before the load-dependent factor (rounds: as if every round were full)."""
 

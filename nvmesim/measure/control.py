@@ -78,11 +78,9 @@ class RunGoal:
     """That of the p99; None: `TAIL_FACTOR` times the precision."""
     least: int = MIN_REQUESTS
     visits: int | None = None
-    """Station visits behind an answer: the least run is shorter, down to `FEW_REQUESTS`; None:
-    never."""
+    """Station visits behind an answer: shortens the least run, to `FEW_REQUESTS`; None: never."""
     patience: int | None = None
-    """Station visits after which precise IOPS end the run, whatever the p99's interval; None:
-    never."""
+    """Station visits after which precise IOPS end the run, whatever p99's interval; None: never."""
     most: int = MAX_REQUESTS
     wall_s: float = math.inf
     """Give up after so much real time."""
@@ -105,8 +103,7 @@ class Measured:
 
     window: Window
     head: Floats
-    """float64[n, len(Col)]: the first batches, warm-up included, of equal size; none if they
-    differ."""
+    """float64[n, len(Col)]: first batches, warm-up included, of equal size; none if they differ."""
     batch: int
     warmup_requests: int
     """Completions before the window."""

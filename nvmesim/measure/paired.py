@@ -42,8 +42,7 @@ class Comparison:
     """Measured in each."""
     warnings: tuple[str, ...] = ()
     saved: float = 1.0
-    """How many times the requests two independent runs would need; inf: chance does both the same.
-    """
+    """How many times the requests independent runs would need; inf: chance does both the same."""
     p_better: float | None = None
     """Probability that b does more than a, with all that is not known; None: not asked."""
 

@@ -216,8 +216,7 @@ class Collector:
         self._span = 1
         self._dropped_ps = 0.0
         self.head: list[Floats] = []
-        """The first `MAX_RECORDS` records, until one had another size: for comparison with other
-        runs."""
+        """The first `MAX_RECORDS` records, until one had another size, to compare runs by."""
         self._first_batch = batch
         self._comparable = True
 
@@ -416,8 +415,7 @@ def _density(t: float, freedom: int) -> float:
 # The load, and how full its write buffers are -----------------------------------------------------
 
 DRIFT: Final = 0.03
-"""Share of what goes into a write buffer that must stay in it for the buffer to count as filling.
-"""
+"""Share of what goes into a write buffer that must stay in it, for it to count as filling."""
 CHANCE: Final = 4.0
 """Standard deviations beyond which a buffer's level did not move by chance."""
 

@@ -21,8 +21,7 @@ from nvmesim.measure.latency import (
 from nvmesim.measure.stations import Totals, cpu_stats, member_stats, rebuild_stats, station_stats
 from nvmesim.predict import bottleneck
 from nvmesim.predict.prepare import EngineFactory, Prepared
-from nvmesim.predict.result import Bottleneck, CurvePoint, Result
-from nvmesim.predict.stragglers import Waits
+from nvmesim.predict.result import Bottleneck, CurvePoint, Result, Waits
 from nvmesim.predict.uncertainty.certainty import (
     UncertaintyBudget,
     drive_share,

@@ -1,4 +1,4 @@
-"""Simulates what a striped volume loses to its slowest member (`nvmesim.predict.stragglers`)."""
+"""Simulates what a striped volume loses to its slowest member (`nvmesim.predict.result.Waits`)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from nvmesim.model.lowered import Lowered
 from nvmesim.network.network import HORIZON_PS
 from nvmesim.predict.changes import with_profiles
 from nvmesim.predict.prepare import prepare
-from nvmesim.predict.stragglers import MemberWait, ScalePoint, SizeWait, Waits
+from nvmesim.predict.result import MemberWait, ScalePoint, SizeWait, Waits
 from nvmesim.scenario.resolved import ResolvedScenario, Target, Volume, WorkloadGroup
 from nvmesim.units import PS_PER_S
 

@@ -44,8 +44,7 @@ class Ranking:
     difference: float
     """Relative difference below which two candidates count as equally good."""
     p_better: float | None = None
-    """Least probability that the first is better than another with all that is not known; of IOPS.
-    """
+    """Least probability, of IOPS, that the first is better with all that is not known."""
 
     @property
     def best(self) -> str:

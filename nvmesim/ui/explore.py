@@ -137,12 +137,12 @@ class _View:
         before = table("Before", [*map(_short, values), "IOPS", "p99 [us]"], self._trail[::-1])
         if self.is_at(values):  # work in the background may be late
             self._now = [*map(str, values.values()), rate, p99]
-        return _wrapped([
+        shown: list[Block] = [
             Line(f"{rate} IOPS {words.span(result.total.iops)}", "head"),
             Line(result.bottleneck.sentence), answer.ops(result), answer.stations(result),
             Line(f"{result.requests:,} requests simulated in {took:.0f} ms{stage}", "soft"),
-            *([Line("before:", "soft"), before] if self._trail else []),
-        ])  # fmt: skip
+        ]  # fmt: skip
+        return _wrapped([*shown, Line("before:", "soft"), before] if self._trail else shown)
 
 
 def _wrapped(blocks: Sequence[Block]) -> str:

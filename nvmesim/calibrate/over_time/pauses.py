@@ -49,8 +49,7 @@ STEP: Final = 0.05
 """Standard deviation of a first proposal, in units of its logarithm, about."""
 PROPOSALS: Final = 1500
 GAIN: Final = 4.0
-"""Log-likelihood that a further part must bring on depths left out, in units of the misfit's width.
-"""
+"""Log-likelihood that a further part must bring on depths left out, per width of the misfit."""
 
 
 @dataclass(frozen=True)
@@ -145,8 +144,8 @@ def fit_pauses(points: Sequence[Point]) -> PauseFit:
     depths = sorted({t.depth for t in tails})
     if len(depths) < 3 or sum(float(t.rounds[1:].sum()) for t in tails) < LEAST:
         return NONE
-    writes = {t.write for t in tails}
-    sides: list[Part] = ["read_stalls"] * (False in writes) + ["write_stalls"] * (True in writes)
+    either: tuple[tuple[Part, bool], ...] = (("read_stalls", False), ("write_stalls", True))
+    sides = [part for part, write in either if any(t.write == write for t in tails)]
     scores: dict[Parts, float] = {(): _held_out((), np.zeros(0), tails, depths)}
     best: Parts = ()
     known: dict[Parts, Floats] = {(): np.zeros(0)}

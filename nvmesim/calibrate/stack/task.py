@@ -170,8 +170,7 @@ BUSY: Final = 0.85
 MORE: Final = 1.25
 """What more threads do, in units of a row's IOPS, from which on its threads were the limit."""
 ROOM: Final = 1.25
-"""Requests in flight in units of what the row's IOPS need of a NAND drive: fewer may be the limit.
-"""
+"""Requests in flight in units of what the IOPS need of a NAND drive: fewer may be the limit."""
 
 
 def with_full_threads(points: Sequence[Point]) -> tuple[list[Point], list[str]]:

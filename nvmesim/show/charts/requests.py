@@ -9,7 +9,7 @@ import altair as alt
 import numpy as np
 
 from nvmesim import units
-from nvmesim.predict.stragglers import BUSY, LATENCY, SCALING, MemberWait, SizeWait, Waits
+from nvmesim.predict.result import MemberWait, SizeWait, Waits
 from nvmesim.show import palette, words
 from nvmesim.show.charts import base as c
 from nvmesim.show.charts.base import Drawing, Rows, rounded
@@ -74,6 +74,25 @@ def request_timeline(steps: Sequence[Mapping[str, Any]]) -> Drawing:
 
 # Members that wait for one another ----------------------------------------------------------------
 
+LATENCY: Final = "Wait for the slowest: latency"
+BUSY: Final = "Wait for the slowest: members at work"
+SCALING: Final = "Wait for the slowest: more members"
+CAPTIONS: Final = {
+    LATENCY: (
+        "By request size: 5 to 95 % of the requests (bar), median (mark) and mean (dot), for the "
+        "members and for the volume, which ends with the slowest of them in each phase. Steps "
+        "recorded by the SimPy engine, at most 32 requests in flight, small write buffers."
+    ),
+    BUSY: (
+        "Share of the time of their requests in which members work (green); for the rest they wait "
+        "for a sibling, or serve other requests (grey). Last in: the share of requests that ended "
+        "with this member. One by one for the largest requests."
+    ),
+    SCALING: (
+        "Requests of one chunk a member, one at a time, against so many members by themselves "
+        "(dashed): what is missing is the wait for the slowest."
+    ),
+}
 MOST_MEMBERS: Final = 4
 """Members drawn one by one; of more, the fastest, the middle and the slowest at each size."""
 MOST_AT_WORK: Final = 16
