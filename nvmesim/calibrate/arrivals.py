@@ -14,15 +14,15 @@ import numpy.typing as npt
 import polars as pl
 
 from nvmesim.array_types import Bools, Floats, Ints
-from nvmesim.calibrate.bench import BenchHost
+from nvmesim.calibrate.bench import BenchHost, behind_host
 from nvmesim.capture.capture import Capture, Captures
-from nvmesim.catalog.profile import CpuProfile, DriveProfile, Quantity
+from nvmesim.catalog.profile import DriveProfile
 from nvmesim.engine.compiled.engine import CompiledEngine
 from nvmesim.errors import FitError
 from nvmesim.model.lower import lower
 from nvmesim.model.request_kinds import request_kinds
 from nvmesim.network.network import HORIZON_PS, Network
-from nvmesim.scenario.resolved import Drive, ResolvedScenario, Socket, Target, WorkloadGroup
+from nvmesim.scenario.resolved import Target, WorkloadGroup
 from nvmesim.units import PS_PER_S
 
 FIRST: Final = 32
@@ -169,30 +169,15 @@ def arrivals_of(capture: Capture, notes: list[str] | None = None) -> Arrivals:
         first = str(devices["device"][0])
         frame = frame.filter(pl.col("device") == first)
         said.append(f"{name}: {devices.height} devices; only {first}, the busiest, is fitted")
-    return _arrivals(frame, name)
-
-
-def _arrivals(frame: pl.DataFrame, name: str) -> Arrivals:
-    at = frame["at"].to_numpy().astype(np.int64)
-    latency = frame["latency"].to_numpy().astype(np.int64)
-    size = frame["bytes"].to_numpy().astype(np.int64)
+    at, latency, size = (frame[c].to_numpy().astype(np.int64) for c in ("at", "latency", "bytes"))
     if len(np.unique(size)) > MAX_SIZES:
         size = np.maximum(4096, 2 ** np.ceil(np.log2(size)).astype(np.int64))
-    return Arrivals(
-        at_ps=(at - at[0]) * 1000,
-        write=(frame["op"] == "write").to_numpy(),
-        size=size,
-        latency_s=latency / 1e9,
-        depth=_depths(at, latency),
-        source=name,
-    )
-
-
-def _depths(at: Ints, latency: Ints) -> Ints:
-    """Outstanding at each issue, this one included; *at* ascending."""
     ends = np.sort(at + latency)
     depth: Ints = np.arange(1, len(at) + 1) - np.searchsorted(ends, at, side="right")
-    return depth
+    return Arrivals(
+        at_ps=(at - at[0]) * 1000, write=(frame["op"] == "write").to_numpy(), size=size,
+        latency_s=latency / 1e9, depth=depth, source=name,
+    )  # fmt: skip
 
 
 class Replayer:
@@ -260,15 +245,7 @@ class Replayer:
 
     def _network(self, profile: DriveProfile, at: Ints, kind: Ints) -> Network:
         """Network of one drive whose one user submits requests of *kind* at *at*, in each run."""
-        clock = Quantity(value=self.host.ghz)
-        cores = self.host.cores or 1
-        cpu = CpuProfile(name="capture", cores=cores, threads_per_core=1, ghz=clock)
-        socket = Socket(0, cpu, self.host.ghz, 1e12)
-        drive = Drive(0, "drive0", profile, 0, None, self.host.link)
-        scenario = ResolvedScenario(
-            "capture", self.host.stack, (socket,), None, (), (drive,), (), (self._group(),)
-        )
-        network = lower(scenario).network
+        network = lower(behind_host(profile, self.host, [self._group()])).network
         period = self._idle + int(at[-1])
         return replace(
             network,

@@ -34,10 +34,9 @@ def kiops(panel):
 
 def passed(panel):
     """Rows of the positions before the one that is shown, the last first."""
-    rows = re.findall("<tr[^>]*>(.*?)</tr>", panel.children[-1].value.split("before:")[1], re.S)
-    cells = [[re.sub("<[^>]+>", "", c).strip() for c in re.findall("<t[hd].*?</t[hd]>", row, re.S)]
-             for row in rows]  # fmt: skip
-    return [row for row in cells if row]
+    body = panel.children[-1].value.split("before:")[1].split("<tbody>")[1]
+    rows = body.split("</tbody>")[0].split("</tr>")[:-1]
+    return [re.sub("<[^>]+>", " ", row).split() for row in rows]
 
 
 @pytest.fixture(scope="module")
