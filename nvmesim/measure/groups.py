@@ -195,15 +195,12 @@ def slices(lowered: Lowered, window: Window) -> OverTime:
     ]
     if len(groups) > 1:
         of = [(ALL, None, None), *of]
-    found = {
-        name: _columns([_slice(s, index, slo) for s in window.snapshots]) for name, index, slo in of
-    }
+    found = {}
+    for name, index, slo in of:
+        rows = [_slice(s, index, slo) for s in window.snapshots]
+        found[name] = {column: [row[i] for row in rows] for i, column in enumerate(_COLUMNS)}
     outstanding = np.array([s.outstanding for s in window.snapshots], np.int64)
     return OverTime(start, durations, outstanding, found)
-
-
-def _columns(rows: list[tuple[float | None, ...]]) -> dict[str, list[float | None]]:
-    return {name: [row[i] for row in rows] for i, name in enumerate(_COLUMNS)}
 
 
 def _slice(

@@ -19,7 +19,7 @@ from nvmesim.engine.contract import Acc
 from nvmesim.measure.figures import Cpu, MemberStats, Rebuild, SocketCpu, StationStats
 from nvmesim.measure.steady import Reducer, Snapshot, Window
 from nvmesim.model.host import polling_threads
-from nvmesim.model.lowered import Lowered, RebuildInfo
+from nvmesim.model.lowered import Lowered
 from nvmesim.network.network import SCALE_ONE, Kind, Network, StationInfo
 from nvmesim.scenario.resolved import Socket
 from nvmesim.units import PS_PER_S
@@ -175,15 +175,13 @@ def member_stats(lowered: Lowered, totals: Totals) -> tuple[MemberStats, ...]:
 
 def rebuild_stats(lowered: Lowered, totals: Totals) -> Rebuild | None:
     """The rebuild beside the load, the slowest where several run; None if there is none."""
-    found = [_rebuild(info, totals) for info in lowered.rebuilds]
+    found = []
+    for info in lowered.rebuilds:
+        units = float(totals.stations[info.station, Acc.VISITS])
+        rate = units * info.unit_bytes * PS_PER_S / max(1.0, totals.duration_ps)
+        hours = info.member_bytes / rate / 3600 if rate > 0 else math.inf
+        found.append(Rebuild(info.volume, info.drive, rate, hours))
     return max(found, key=lambda rebuild: rebuild.hours, default=None)
-
-
-def _rebuild(info: RebuildInfo, totals: Totals) -> Rebuild:
-    units = float(totals.stations[info.station, Acc.VISITS])
-    rate = units * info.unit_bytes * PS_PER_S / max(1.0, totals.duration_ps)
-    hours = info.member_bytes / rate / 3600 if rate > 0 else math.inf
-    return Rebuild(info.volume, info.drive, rate, hours)
 
 
 def drive_utilization(lowered: Lowered, totals: Totals, drive: int) -> float:
