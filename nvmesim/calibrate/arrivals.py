@@ -1,10 +1,7 @@
 """The requests of a capture, one by one, and a drive simulated under exactly their arrivals.
 
-The load of a trace is its own arrivals, open loop: what was outstanding when a request came is then
-what it was in the capture, as long as the drive is about as fast. A run out of the middle of a long
-capture finds the drive as the requests before it left it. What is outstanding then is soon served,
-but a buffer that was full stays full where writes come as fast as they are drained: begun empty, a
-replay would acknowledge all of them at once, so writes that fill it go ahead.
+The load is open. A run out of the middle of a capture may begin with a full write buffer: begun
+empty, a replay would acknowledge all of them at once, so writes that fill it go ahead.
 """
 
 from __future__ import annotations
@@ -17,47 +14,37 @@ import numpy.typing as npt
 import polars as pl
 
 from nvmesim.array_types import Bools, Floats, Ints
-from nvmesim.calibrate.bench import BenchHost
+from nvmesim.calibrate.bench import BenchHost, behind_host
 from nvmesim.capture.capture import Capture, Captures
-from nvmesim.catalog.profile import CpuProfile, DriveProfile, Quantity
+from nvmesim.catalog.profile import DriveProfile
 from nvmesim.engine.compiled.engine import CompiledEngine
 from nvmesim.errors import FitError
 from nvmesim.model.lower import lower
 from nvmesim.model.request_kinds import request_kinds
 from nvmesim.network.network import HORIZON_PS, Network
-from nvmesim.scenario.resolved import Drive, ResolvedScenario, Socket, Target, WorkloadGroup
+from nvmesim.scenario.resolved import Target, WorkloadGroup
 from nvmesim.units import PS_PER_S
 
 FIRST: Final = 32
 """Writes of a run that tell whether it began with a full buffer."""
 WAITED: Final = 3.0
-"""Their median latency, in units of what an acknowledgement takes, from which on it did. Assumed:
-far above what an acknowledgement varies by, far below what the wait for a drain takes."""
+"""Their median latency from which on it did, in units of an acknowledgement's. Assumed."""
 SOON: Final = 0.1
 """Share of a capture's writes that are taken to have been acknowledged without a wait."""
 BUSY: Final = 0.8
 """Share of the controller's rate at which the buffer is filled: commands do not pile up."""
 
 EMPTIES: Final = 3.0
-"""Time that a full buffer is left alone to drain, in units of what all dies together take: they do
-not end together."""
+"""Time that a full buffer is left alone to drain, in units of what all dies together take."""
 
 
 def acknowledged_s(latency_s: Floats) -> float:
-    """Seconds that a write of a capture takes without a wait; infinite if there is none.
-
-    >>> acknowledged_s(np.array([1e-5] * 5 + [1e-3] * 5)).__round__(6)
-    1e-05
-    """
+    """Seconds that a write of a capture takes without a wait; infinite if there is none."""
     return float(np.quantile(latency_s, SOON)) if len(latency_s) else float("inf")
 
 
 def begins_full(latency_s: Floats, acknowledged: float) -> bool:
-    """True if the first of a run's writes waited for the drain; float64[n] in order of arrival.
-
-    >>> begins_full(np.full(40, 1e-3), 1e-5), begins_full(np.full(40, 1.5e-5), 1e-5)
-    (True, False)
-    """
+    """True if the first of a run's writes waited for the drain; float64[n] in order of arrival."""
     first = latency_s[:FIRST]
     return len(first) == FIRST and float(np.median(first)) > WAITED * acknowledged
 
@@ -65,9 +52,7 @@ def begins_full(latency_s: Floats, acknowledged: float) -> bool:
 def lead_in(profile: DriveProfile, size: int) -> Ints:
     """int64[n], ps from 0: arrivals of writes of *size* bytes that fill the buffer of *profile*.
 
-    They begin when what the buffer held before is drained; the first real request may come one
-    interval after the last. None where no buffer fills: the drive has none, or drains as fast as
-    its controller takes commands.
+    They begin when what the buffer held before is drained. None where no buffer fills.
 
     >>> from nvmesim.catalog.load import get
     >>> drive = get("drive", "intel-p4610-1.6tb")
@@ -128,10 +113,7 @@ class Arrivals:
         return self.part(0, middle), self.part(middle, len(self))
 
     def windows(self, most: int, count: int = 4) -> Arrivals:
-        """At most *most* requests: *count* runs of them, evenly spread, with idle time between.
-
-        Idle for the longest latency, so that no run feels the one before it.
-        """
+        """At most *most* requests: *count* runs, the longest latency of idle time between."""
         soon = acknowledged_s(self.latency_s[self.write])
         if len(self) <= most:
             return self.begun(soon)
@@ -153,10 +135,7 @@ class Arrivals:
         )  # fmt: skip
 
     def begun(self, acknowledged: float) -> Arrivals:
-        """Return the same, known to begin with a full buffer if its first writes waited.
-
-        *acknowledged*: seconds that a write of the capture takes without a wait.
-        """
+        """The same, marked as begun with a full buffer if its first writes waited (s)."""
         waited = begins_full(self.latency_s[self.write], acknowledged)
         return replace(self, full=((0, len(self)),)) if waited else self
 
@@ -167,10 +146,7 @@ def has_requests(captures: Captures) -> bool:
 
 
 def arrivals_of(capture: Capture, notes: list[str] | None = None) -> Arrivals:
-    """Requests of the busiest device of *capture*; what is left out is added to *notes*.
-
-    Raises FitError if the file holds no requests with both issue and latency.
-    """
+    """Requests of the busiest device of *capture*, or FitError; *notes* get what is left out."""
     said: list[str] = [] if notes is None else notes
     name = capture.file.name
     if capture.requests is None:
@@ -193,34 +169,15 @@ def arrivals_of(capture: Capture, notes: list[str] | None = None) -> Arrivals:
         first = str(devices["device"][0])
         frame = frame.filter(pl.col("device") == first)
         said.append(f"{name}: {devices.height} devices; only {first}, the busiest, is fitted")
-    return _arrivals(frame, name)
-
-
-def _arrivals(frame: pl.DataFrame, name: str) -> Arrivals:
-    at = frame["at"].to_numpy().astype(np.int64)
-    latency = frame["latency"].to_numpy().astype(np.int64)
-    size = frame["bytes"].to_numpy().astype(np.int64)
+    at, latency, size = (frame[c].to_numpy().astype(np.int64) for c in ("at", "latency", "bytes"))
     if len(np.unique(size)) > MAX_SIZES:
         size = np.maximum(4096, 2 ** np.ceil(np.log2(size)).astype(np.int64))
-    return Arrivals(
-        at_ps=(at - at[0]) * 1000,
-        write=(frame["op"] == "write").to_numpy(),
-        size=size,
-        latency_s=latency / 1e9,
-        depth=_depths(at, latency),
-        source=name,
-    )
-
-
-def _depths(at: Ints, latency: Ints) -> Ints:
-    """Outstanding at each issue, this one included; *at* ascending.
-
-    >>> _depths(np.array([0, 5, 20]), np.array([10, 10, 5])).tolist()
-    [1, 2, 1]
-    """
     ends = np.sort(at + latency)
     depth: Ints = np.arange(1, len(at) + 1) - np.searchsorted(ends, at, side="right")
-    return depth
+    return Arrivals(
+        at_ps=(at - at[0]) * 1000, write=(frame["op"] == "write").to_numpy(), size=size,
+        latency_s=latency / 1e9, depth=depth, source=name,
+    )  # fmt: skip
 
 
 class Replayer:
@@ -245,11 +202,9 @@ class Replayer:
     def latencies_s(self, profile: DriveProfile, *, seed: int | None = None) -> Floats:
         """float64[runs, n]: latency of every request on *profile*, in order of arrival.
 
-        Runs follow each other, idle between. *seed*: another than the replayer's own.
-
-        The load is open. Of a capture whose writer waited for completions at 48 outstanding, on the
-        drive that it came from, it gives p99 10 % too high (near saturation an open loop piles up
-        what a closed one does not); below that depth within noise.
+        Runs follow each other, idle between. Near saturation an open load piles up what a closed
+        one does not: of a capture at 48 outstanding its p99 is 10 % too high, below that within
+        noise.
         """
         at, kind, counted = self._arriving(profile)
         network = self._network(profile, at, kind)
@@ -290,15 +245,7 @@ class Replayer:
 
     def _network(self, profile: DriveProfile, at: Ints, kind: Ints) -> Network:
         """Network of one drive whose one user submits requests of *kind* at *at*, in each run."""
-        clock = Quantity(value=self.host.ghz)
-        cores = self.host.cores or 1
-        cpu = CpuProfile(name="capture", cores=cores, threads_per_core=1, ghz=clock)
-        socket = Socket(0, cpu, self.host.ghz, 1e12)
-        drive = Drive(0, "drive0", profile, 0, None, self.host.link)
-        scenario = ResolvedScenario(
-            "capture", self.host.stack, (socket,), None, (), (drive,), (), (self._group(),)
-        )
-        network = lower(scenario).network
+        network = lower(behind_host(profile, self.host, [self._group()])).network
         period = self._idle + int(at[-1])
         return replace(
             network,

@@ -1,11 +1,8 @@
-"""The bench that a capture was made on, simulated: one drive, the host and the link around it.
-
-The host that measured may be given as a text: ``linux-io_uring,pcie4 x4,2.4 GHz``.
-"""
+"""The bench that a capture was made on, simulated: one drive, the host and the link around it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, cast
 
@@ -88,10 +85,7 @@ def free_host(link: str = "pcie4 x4") -> BenchHost:
 def measure(
     profile: DriveProfile, host: BenchHost, point: Point, *, requests: int = 40_000, seed: int = 1
 ) -> BenchAnswer:
-    """Simulate *point* on a bench with *profile*; *requests* after a warm-up.
-
-    The warm-up covers the write buffer, so that writes are measured in their steady state.
-    """
+    """Simulate *point* on a bench with *profile*; *requests* after its write buffer has filled."""
     return Bench(profile, host).measure(point, requests=requests, seed=seed)
 
 
@@ -112,10 +106,7 @@ class Bench:
         return _measured(ready, self.profile, point, requests)
 
     def _within_its_limit(self, point: Point, seed: int) -> Point:
-        """*point*, its larger open load closed where the drive cannot do all that is offered.
-
-        What is outstanding then stands at its limit; without one the backlog would grow for ever.
-        """
+        """*point*, its larger open load closed where the drive cannot do all that is offered."""
         parts = [p for p in (point, point.beside) if p is not None and p.rate is not None]
         if not parts:
             return point
@@ -216,8 +207,7 @@ def _full(lowered: Lowered, stations: npt.NDArray[np.int64], window: int) -> str
 def _quantiles(counts: npt.NDArray[np.int64], shares: npt.NDArray[np.float64]) -> Floats:
     """Quantiles of a histogram of the engine, s, straight within a bin.
 
-    At rank p n + 1/2, where the logarithm of the share beyond is right on average: a few thousand
-    requests then give the same tail on average as a million. Source: Hyndman and Fan 1996,
+    At rank p n + 1/2 short runs give the same tail as long ones. Source: Hyndman and Fan 1996,
     definition 5.
     """
     cumulative = np.cumsum(counts)
@@ -233,36 +223,44 @@ def _quantiles(counts: npt.NDArray[np.int64], shares: npt.NDArray[np.float64]) -
 def _scenario(profile: DriveProfile, host: BenchHost, point: Point) -> ResolvedScenario:
     if point.device_times:
         host = replace(host, stack=free_host().stack, ghz=free_host().ghz)
-    jobs = point.jobs + (point.beside.jobs if point.beside else 0)
-    clock = Quantity(value=host.ghz)
-    cores = host.cores or max(1, jobs)
-    cpu = host.cpu or CpuProfile(name="capture", cores=cores, threads_per_core=1, ghz=clock)
-    stack = host.stack
-    if point.polled and not stack.polled:
-        stack = stack.model_copy(update={"polled": True})
-    drives = tuple(Drive(i, f"drive{i}", profile, 0, None, host.link) for i in range(point.targets))
-    volumes = (_volume(point, drives),) if point.raid else ()
-    targets = tuple(Target("drive", d.index, d.name) for d in drives)
+    if point.polled and not host.stack.polled:
+        host = replace(host, stack=host.stack.model_copy(update={"polled": True}))
+    volumes = (_volume(point, profile),) if point.raid else ()
+    targets = tuple(Target("drive", i, f"drive{i}") for i in range(point.targets))
     if volumes:
         targets = (Target("volume", 0, volumes[0].name),)
     groups = [_group("capture", point, targets)]
     if point.beside is not None:
         groups.append(_group("beside", point.beside, targets))
+    jobs = point.jobs + (point.beside.jobs if point.beside else 0)
+    return behind_host(profile, host, groups, drives=point.targets, volumes=volumes, jobs=jobs)
+
+
+def behind_host(
+    profile: DriveProfile, host: BenchHost, groups: Sequence[WorkloadGroup], *, drives: int = 1,
+    volumes: tuple[Volume, ...] = (), jobs: int = 1,
+) -> ResolvedScenario:  # fmt: skip
+    """So many drives alike on the measuring *host*, under the load of *groups*."""
+    cpu = host.cpu or CpuProfile(
+        name="capture", cores=host.cores or max(1, jobs), threads_per_core=1,
+        ghz=Quantity(value=host.ghz),
+    )  # fmt: skip
+    alike = tuple(Drive(i, f"drive{i}", profile, 0, None, host.link) for i in range(drives))
     socket = Socket(0, cpu, host.ghz, 1e12)
     return ResolvedScenario(
-        "capture", stack, (socket,), None, (), drives, volumes, tuple(groups)
+        "capture", host.stack, (socket,), None, (), alike, volumes, tuple(groups)
     )  # fmt: skip
 
 
-def _volume(point: Point, drives: tuple[Drive, ...]) -> Volume:
+def _volume(point: Point, profile: DriveProfile) -> Volume:
     """The Linux md array that *point* was measured on."""
     level, _, chunk = point.raid.partition(":")
-    layout, copies = geometry(level, len(drives), None)
+    layout, copies = geometry(level, point.targets, None)
     size = int(chunk or DEFAULT_CHUNK)
     engine = with_level(get("raid-engine", "linux-md"), level)
-    member = round(drives[0].profile.capacity.value) // size * size
+    member = round(profile.capacity.value) // size * size
     return Volume(
-        0, "array", level, tuple(d.index for d in drives), layout, copies, size, engine,
+        0, "array", level, tuple(range(point.targets)), layout, copies, size, engine,
         member_bytes=member,
     )  # fmt: skip
 
@@ -361,11 +359,7 @@ def parse_cpu(text: str) -> tuple[float, CpuProfile | None]:
 
 
 def parse_clock(text: str) -> float:
-    """Return GHz of ``"2.4 GHz"`` or of the catalog CPU *text* (its base frequency).
-
-    >>> parse_clock("2.4 GHz"), parse_clock("xeon-gold-6130")
-    (2.4, 2.1)
-    """
+    """Return GHz of ``"2.4 GHz"`` or of the catalog CPU *text* (its base frequency)."""
     number, _, unit = text.strip().partition(" ")
     if not unit and number.lower().endswith("ghz"):
         number, unit = number[:-3], "GHz"

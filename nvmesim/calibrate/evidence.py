@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from nvmesim.array_types import Floats
 from nvmesim.calibrate.bench import BenchAnswer
-from nvmesim.calibrate.over_time.episodes import TimeSeries
+from nvmesim.calibrate.over_time.time_series import TimeSeries
 from nvmesim.calibrate.points import Point
 from nvmesim.catalog.load import quantities
 from nvmesim.catalog.profile import DriveProfile, Frozen, JointDraws, Quantity, StackProfile

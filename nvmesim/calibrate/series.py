@@ -38,8 +38,6 @@ def decorrelation_length(series: Floats, most: int | None = None) -> int:
 def thinned(series: Floats, most: int, run: int) -> Floats:
     """At most *most* samples: runs of *run* consecutive ones, evenly spread, in order.
 
-    A series that fits is returned whole.
-
     >>> thinned(np.arange(10.0), 4, 2).tolist()
     [0.0, 1.0, 8.0, 9.0]
     """
@@ -52,11 +50,7 @@ def thinned(series: Floats, most: int, run: int) -> Floats:
 
 
 def _ranks(series: Floats) -> Floats:
-    """float64[n]: rank of each sample, equal ones the mean of theirs: ties have no order in time.
-
-    >>> _ranks(np.array([3.0, 1.0, 3.0, 2.0])).tolist()
-    [2.5, 0.0, 2.5, 1.0]
-    """
+    """float64[n]: rank of each sample, equal ones the mean of theirs."""
     _, which, count = np.unique(series, return_inverse=True, return_counts=True)
     last = np.cumsum(count) - 1
     found: Floats = (last - (count - 1) / 2)[which]

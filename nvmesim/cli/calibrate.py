@@ -121,7 +121,7 @@ def fit_capture(
         )
     from nvmesim.calibrate.arrivals import arrivals_of
     from nvmesim.calibrate.bench import parse_host
-    from nvmesim.calibrate.over_time.episodes import suggestions
+    from nvmesim.calibrate.over_time.time_series import suggestions
     from nvmesim.calibrate.trace.fit import fit_trace
     from nvmesim.units import parse_fraction
 

@@ -130,8 +130,8 @@ def ui(file: Path | None, port: int | None, no_browser: bool) -> int:
     sent anywhere. Ctrl-C ends it.
     """
     try:
+        from nvmesim.ui.answer import designs_in
         from nvmesim.ui.serve import serve
-        from nvmesim.ui.shared import designs_in
     except ImportError as error:
         raise InputError(f"ui needs {error.name}: {install_command('ui')}") from None
 

@@ -13,8 +13,8 @@
    user number). An arrival at an idle station of rounds asks for its touch in the instant's next
    phase B, so that a round takes all that arrived in this one.
 4. A service time is fixed when the token is dispatched and is at least 1 ps.
-5. A visit that is chained to the one before (`chains.py`) is dispatched and accounted with it, as
-   if its token arrived then: it is known when it will, and that no other comes in between.
+5. A visit that is chained to the one before (`chained`) is dispatched and accounted with it, as if
+   its token arrived then: it is known when it will, and that no other comes in between.
 6. No event and unfinished requests: DeadlockError.
 
 Tried before: a plain priority queue differs on 43-82 % of random fork-join networks,
@@ -23,7 +23,7 @@ because forks make exact ties; with this order none of 7,000 differed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import cache
@@ -34,7 +34,8 @@ import numpy.typing as npt
 
 from nvmesim.array_types import Ints
 from nvmesim.errors import DeadlockError
-from nvmesim.network.network import Network
+from nvmesim.network.check import jumps
+from nvmesim.network.network import O_CODE, O_DELAY, O_PROGRAM, O_STATION, VISITS, Kind, Network, Op
 from nvmesim.rng import mix
 
 TOUCH_ORDER: Final = 1 << 62
@@ -68,8 +69,7 @@ class Acc(IntEnum):
     """ps between arrival and start (gates: and grant; rounds: and departure, but for the own
     service, so that here too wait and service add up to the stay)."""
     SERVICE = 2
-    """ps of service, as the clock sees it (gates: slot-ps held; a round's base is its first
-    member's)."""
+    """ps of service, as the clock sees it (gates: slot-ps held; rounds: the first's base)."""
     WORK = 3
     """ps of service before the load-dependent factor (rounds: as if every round were full)."""
 
@@ -125,11 +125,7 @@ REQUEST_FIELDS: Final = ("request", "group", "user", "flow", "submit_ps", "issue
 
 
 def by_completion(rows: Ints) -> Ints:
-    """Rows of `Engine.records` in their order: by completion, and within an instant by request.
-
-    >>> by_completion(np.array([[2, 0, 0, 0, 0, 0, 9], [1, 0, 0, 0, 0, 0, 9]]))[:, 0].tolist()
-    [1, 2]
-    """
+    """Rows of `Engine.records` in their order: by completion, and within an instant by request."""
     request, complete = (REQUEST_FIELDS.index(name) for name in ("request", "complete_ps"))
     return rows[np.lexsort((rows[:, request], rows[:, complete]))]
 
@@ -142,17 +138,12 @@ class Engine(Protocol):
         ...
 
     def records(self) -> Ints:
-        """Return and forget int64[n, 7] of REQUEST_FIELDS, a row a completion (if recording).
-
-        They are in the order of `by_completion`: an instant's rows never span two calls.
-        """
+        """Return and forget int64[n, 7] of REQUEST_FIELDS, a row a completion (if recording)."""
         ...
 
 
 def wake_up_ps(most: int, slept: int, half: int) -> int:
     """Cost of waking a thread: grows with its sleep towards *most*, half of it at *half*.
-
-    Both engines compute it so, in doubles and rounded down; half 0: always *most*.
 
     >>> wake_up_ps(6_000_000, 15_000_000, 15_000_000), wake_up_ps(7, 0, 0)
     (3000000, 7)
@@ -201,14 +192,85 @@ def bin_index(value_ps: int) -> int:
 
 @cache
 def bin_middle() -> npt.NDArray[np.float64]:
-    """float64[HIST_BINS], ps: middle of every bin; not to be written to.
-
-    >>> float(bin_middle()[129])
-    129.0
-    """
+    """float64[HIST_BINS], ps: middle of every bin; not to be written to."""
     index = np.arange(HIST_BINS)
     shift = np.maximum(0, (index >> HIST_BITS) - 1)
     mantissa = index - (shift << HIST_BITS)
     middle: npt.NDArray[np.float64] = (mantissa + 0.5 * (shift > 0)) * np.exp2(shift)
     middle.setflags(write=False)
     return middle
+
+
+# Visits that are chained (rule 5) -----------------------------------------------------------------
+
+PLAIN = frozenset({int(Op.VISIT), int(Op.VISIT_BANK), int(Op.VISIT_LANE)})
+ALL = frozenset(map(int, VISITS))
+VISIT, CPU = int(Op.VISIT), int(Op.VISIT_CPU)
+
+
+def chained(net: Network, apart: Collection[int] = ()) -> npt.NDArray[np.bool_]:
+    """bool[n_ops]: whether an operation's visit takes that of the next operation along.
+
+    A station whose every visit follows a visit to one single server, by the same delay, gets its
+    tokens in the order in which that server serves them; a delay keeps no state. *apart* are
+    stations that behave in a way of their own.
+    """
+    places = _places(net)
+    visitors: dict[int, list[int]] = {}
+    for pc, stations in enumerate(places):
+        for s in stations:
+            visitors.setdefault(s, []).append(pc)
+    sources = net.ops[:, (O_STATION, O_DELAY)].tolist()  # station, and the delay behind it
+    follows = _may_follow(net, places, apart)
+    delays = set(np.flatnonzero(net.station_kind == Kind.DELAY).tolist())
+    ordered = delays.intersection(visitors)
+    queues = [s for s in visitors if s not in ordered]
+    while True:
+        for s in queues:
+            pcs = visitors[s]
+            first = sources[pcs[0] - 1]
+            if all(follows[pc] and sources[pc - 1] == first for pc in pcs):
+                ordered.add(s)
+            else:
+                ordered.discard(s)
+        keeps = [f and ordered.issuperset(places[pc]) for pc, f in enumerate(follows)]
+        if follows == keeps:
+            return np.array([*follows[1:], False])
+        follows = keeps
+
+
+def _places(net: Network) -> list[Collection[int]]:
+    """Stations that each operation may visit."""
+    cpus = set(net.thread_cpu.tolist())
+    places: list[Collection[int]] = []
+    for code, a, _, _, d, _, _ in net.ops.tolist():
+        if code == CPU:
+            places.append(cpus)
+        elif code in ALL:
+            places.append(range(a, a + d) if code in PLAIN and code != VISIT else (a,))
+        else:
+            places.append(())
+    return places
+
+
+def _may_follow(net: Network, places: list[Collection[int]], apart: Collection[int]) -> list[bool]:
+    """True if each operation and the one before it visit stations that can be chained."""
+    splits = net.ops[net.ops[:, O_CODE] == Op.SPLIT, O_PROGRAM]
+    starts = {0, *net.flow_program.tolist(), *net.alt_program.tolist(), *splits.tolist()}
+    starts.update(i + 1 + n for i, further in jumps(net).items() for n in further)
+    plain = (net.station_kind == Kind.FIFO) & (net.station_scale < 0)
+    queues = set(np.flatnonzero(plain).tolist()).difference(apart)
+    delays = set(np.flatnonzero(net.station_kind == Kind.DELAY).tolist()).difference(apart)
+    single = queues.intersection(np.flatnonzero(net.station_servers == 1).tolist())
+    codes = net.ops[:, O_CODE].tolist()
+    return [
+        pc not in starts
+        and codes[pc] in PLAIN
+        and codes[pc - 1] in PLAIN
+        and (
+            (queues.issuperset(places[pc - 1]) and delays.issuperset(here))
+            or (codes[pc - 1] == VISIT and single.issuperset(places[pc - 1])
+                and queues.issuperset(here))
+        )
+        for pc, here in enumerate(places)
+    ]  # fmt: skip

@@ -17,8 +17,17 @@ import numpy as np
 from nvmesim.array_types import Floats, Ints
 from nvmesim.engine.contract import Acc, Batch, Engine, Status
 from nvmesim.measure.latency import enough, samples, sections_need, tail_grows
-from nvmesim.measure.load import RunLoad, drifting, fill_level
-from nvmesim.measure.steady import Col, Collector, Reducer, Window, column, relative_half
+from nvmesim.measure.steady import (
+    Col,
+    Collector,
+    Reducer,
+    RunLoad,
+    Window,
+    column,
+    drifting,
+    fill_level,
+    relative_half,
+)
 from nvmesim.network.network import HORIZON_PS
 from nvmesim.units import PS_PER_S, percent
 from nvmesim.warning import Warning
@@ -30,8 +39,7 @@ FEW_REQUESTS: Final = 40_000
 TIMES_IN_FLIGHT: Final = 40
 """Such an answer is of what is in flight so many times over, at least."""
 FEWEST_TIMES: Final = 10
-"""A closed loop that replaced what is in flight fewer times than this is not called converged: most
-of what completed met the queues that the start made."""
+"""Turnovers of what is in flight below which a closed loop is not called converged."""
 MAX_REQUESTS: Final = 20_000_000
 MAX_BATCH: Final = 1 << 14
 BATCHES: Final = 64
@@ -45,8 +53,7 @@ GROWTH: Final = 0.005
 RELAXATIONS: Final = 25
 """Relaxation times that an open loop must be watched for."""
 MIN_BACKLOG: Final = 500
-"""Growth in requests over the looked-at half that noise of a stable queue does not reach: at 99 %
-load, 200,000 requests long, the chance is 0.99**500 < 1 %, and all eight eighths must rise too."""
+"""Growth in requests over the looked-at half that noise of a stable queue does not reach."""
 TRICKLE: Final = 1024
 TREND: Final = 1.4
 """A run whose p99 still rises goes on for so many squared times its length."""
@@ -71,11 +78,9 @@ class RunGoal:
     """That of the p99; None: `TAIL_FACTOR` times the precision."""
     least: int = MIN_REQUESTS
     visits: int | None = None
-    """Station visits behind an answer: where requests are many of them, the least run is shorter,
-    down to `FEW_REQUESTS`. None: never shorter."""
+    """Station visits behind an answer: shortens the least run, to `FEW_REQUESTS`; None: never."""
     patience: int | None = None
-    """Station visits after which IOPS that are precise enough end the run, whatever the p99's
-    interval is by then: it is printed with the p99. None: both are waited for."""
+    """Station visits after which precise IOPS end the run, whatever p99's interval; None: never."""
     most: int = MAX_REQUESTS
     wall_s: float = math.inf
     """Give up after so much real time."""
@@ -98,8 +103,7 @@ class Measured:
 
     window: Window
     head: Floats
-    """float64[n, len(Col)]: the first batches of the run, warm-up included, all of `batch`; none
-    where batches differ (a run of a stated duration)."""
+    """float64[n, len(Col)]: first batches, warm-up included, of equal size; none if they differ."""
     batch: int
     warmup_requests: int
     """Completions before the window."""
@@ -149,8 +153,11 @@ class Controller:
         if self._load.replayed:
             self._until(self._goal.requests or self._goal.most)
             return self._ended or self._goal.requests is not None
-        if self._goal.requests is not None:
-            return self._exactly(self._goal.requests)
+        if (requests := self._goal.requests) is not None:
+            if not self._until(requests):
+                return False
+            self._drop_warmup()
+            return self._until(requests) and not self._is_unstable()
         if self._goal.duration_ps is not None:
             return self._as_long_as(self._goal.duration_ps)
         return self._as_precise_as(self._goal.precision or 0.01)
@@ -207,12 +214,6 @@ class Controller:
         self._kept.drop(cut)
         self._dropped += before - self._kept.requests
 
-    def _exactly(self, requests: int) -> bool:
-        if not self._until(requests):
-            return False
-        self._drop_warmup()
-        return self._until(requests) and not self._is_unstable()
-
     def _as_long_as(self, duration_ps: int) -> bool:
         end = duration_ps
         many = 1 << 62
@@ -223,15 +224,13 @@ class Controller:
             window = self._kept.window(0)
             end = int(window.warmup_ps) + duration_ps
             self._until(many, end)
-        return not self._is_unstable() and self._wall_left()
+        spent = time.perf_counter() - self._started
+        return not self._is_unstable() and spent <= self._goal.wall_s
 
     def _fewest(self) -> int:
         """Requests below which a closed loop's window shows its start."""
         looped = not (self._load.is_open or self._load.replayed)
         return FEWEST_TIMES * self._load.in_flight if looped else 0
-
-    def _wall_left(self) -> bool:
-        return time.perf_counter() - self._started <= self._goal.wall_s
 
     def _pilot(self, duration_ps: int) -> int:
         """Completions of a batch, if *duration_ps* is to have `BATCHES` of them."""
@@ -254,7 +253,11 @@ class Controller:
             if excess <= 1 or self._is_enough(window, precision):
                 return True
             done = self._kept.requests
-            if done >= goal.most or self._is_hopeless(window):
+            # An open loop may be so close to its bound that no run here shows its steady state.
+            is_long = window.requests >= 2 * self._least
+            if done >= goal.most or (
+                is_long and relaxation(window, self._load) * window.requests > goal.most
+            ):
                 self._growth = self._overload(window)
                 return False
             wish = done - window.requests + window.requests * excess**2
@@ -315,12 +318,6 @@ class Controller:
 
     def _is_close(self, window: Window) -> bool:
         return bool(len(window.records)) and relaxation(window, self._load) > 1
-
-    def _is_hopeless(self, window: Window) -> bool:
-        """True if an open loop is so close to its bound that no run here shows its steady state."""
-        if window.requests < 2 * self._least:
-            return False
-        return relaxation(window, self._load) * window.requests > self._goal.most
 
     def _overload(self, window: Window) -> float | None:
         """Growth of the backlog if a station was given more work than the window has room for."""
@@ -388,25 +385,20 @@ class Controller:
         """True if write buffers fill or empty still, and what would show where they end."""
         if not self._drift:
             return []
+        more = f"it was not reached in {self._kept.requests:,} requests"
+        if self._goal.requests is not None:
+            more = f"the {self._goal.requests:,} requests asked for are too few to see it"
+        elif self._goal.duration_ps is not None:
+            more = "the duration asked for is too short to see it"
+        if self._drift < 0:
+            text = "a write buffer was still emptying: writes are faster in the steady state"
+            return [Warning("emptying", f"{text}; {more}")]
         share, left = fill_level(window, self._load)
         text = (
             f"a write buffer was still filling ({percent(share)} full at the end): writes fall to "
-            f"the rate it drains at after about {left:.2g} s more; {self._asks_for_more()}"
+            f"the rate it drains at after about {left:.2g} s more"
         )
-        if self._drift < 0:
-            text = (
-                "a write buffer was still emptying: writes are faster in the steady state; "
-                + self._asks_for_more()
-            )
-        return [Warning("filling" if self._drift > 0 else "emptying", text)]
-
-    def _asks_for_more(self) -> str:
-        """Advice on what would show the steady state."""
-        if self._goal.requests is not None:
-            return f"the {self._goal.requests:,} requests asked for are too few to see it"
-        if self._goal.duration_ps is not None:
-            return "the duration asked for is too short to see it"
-        return f"it was not reached in {self._kept.requests:,} requests"
+        return [Warning("filling", f"{text}; {more}")]
 
     def _imprecise(self, window: Window) -> list[Warning]:
         """Which precision was not reached, if one was to be."""
@@ -438,8 +430,7 @@ class Controller:
 def backlog_growth(records: Floats) -> float | None:
     """Requests a second by which the backlog of an open loop grows; None if it is stable.
 
-    Over the later half of the records, the number outstanding at the ends of eight eighths must
-    rise every time, by more than `GROWTH` of what completes and by `MIN_BACKLOG` in all.
+    The number outstanding must rise at all eight eighths of the later half of the records.
     """
     half = records[len(records) // 2 :]
     if len(half) < 8:
@@ -465,9 +456,8 @@ def loads(window: Window, load: RunLoad) -> Floats:
 def relaxation(window: Window, load: RunLoad) -> float:
     """How many times longer an open loop should be watched than *window*; below 1 if long enough.
 
-    A queue at load r forgets its state in about 4 / (1 - r)^2 service times, the relaxation time
-    1 / (mu (1 - sqrt r)^2) of M/M/1 (Cohen, The Single Server Queue, 1982); `RELAXATIONS` of them
-    are asked for. Infinite at or beyond full load.
+    `RELAXATIONS` times M/M/1's 1 / (mu (1 - sqrt r)^2). Source: Cohen, The Single Server Queue,
+    1982.
     """
     share = loads(window, load)
     busy = share > 0.9  # below, the least run is long enough

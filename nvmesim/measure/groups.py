@@ -1,8 +1,4 @@
-"""Each workload group by itself, latency over time, and how often either exceeds what was agreed.
-
-A *slice* is what one of the run's at most 64 batch histograms covers. Shares of time are shares of
-the simulated time in slices where more than `SLICE_SHARE` of the requests took longer than agreed.
-"""
+"""Each workload group by itself, over time, and how often it exceeds what was agreed."""
 
 from __future__ import annotations
 
@@ -79,8 +75,8 @@ class OverTime:
     outstanding: Ints
     """int64[n]: in flight at each slice's end, all groups together"""
     groups: dict[str, dict[str, list[float | None]]]
-    """Group -> iops, mean_s, p50_s, p99_s, above (share above its SLO), each a value a slice;
-    "all" is all groups together."""
+    """Group -> iops, mean_s, p50_s, p99_s, above (share above its SLO), each a value a slice; "all"
+    is all groups together."""
 
     def frame(self) -> Any:
         """Return a Polars frame: start_s, end_s, group, outstanding, iops, mean_s, ..., above."""
@@ -199,15 +195,12 @@ def slices(lowered: Lowered, window: Window) -> OverTime:
     ]
     if len(groups) > 1:
         of = [(ALL, None, None), *of]
-    found = {
-        name: _columns([_slice(s, index, slo) for s in window.snapshots]) for name, index, slo in of
-    }
+    found = {}
+    for name, index, slo in of:
+        rows = [_slice(s, index, slo) for s in window.snapshots]
+        found[name] = {column: [row[i] for row in rows] for i, column in enumerate(_COLUMNS)}
     outstanding = np.array([s.outstanding for s in window.snapshots], np.int64)
     return OverTime(start, durations, outstanding, found)
-
-
-def _columns(rows: list[tuple[float | None, ...]]) -> dict[str, list[float | None]]:
-    return {name: [row[i] for row in rows] for i, name in enumerate(_COLUMNS)}
 
 
 def _slice(

@@ -31,15 +31,12 @@ MIN_BEYOND: Final = 100
 MAX_TAIL_ERROR: Final = 1.6
 """Largest 95 % half-width of the share beyond a reported percentile, relative to that share.
 
-Samples that arrive in a few episodes are not as many as they look; at 1 the interval has no upper
-end. Measured: M/M/1 at 95 % load, 120,000 requests, whose p99.9 its interval covered in 16 % of
-runs, is hardly ever reported then.
+Samples of a few episodes are not as many as they look; at 1 the interval has no upper end.
 """
 SECTIONS: Final = (12, 6)
 """Numbers of groups whose quantiles are compared where the share beyond one moves too much."""
 MIN_BEYOND_SECTION: Final = 1000
-"""Samples that must lie beyond a percentile in each of those groups: its bias is then small beside
-its spread. Assumed: ten times what a percentile needs to be reported."""
+"""Samples that must lie beyond a percentile in each of those groups. Assumed."""
 GROWN: Final = 1.5
 """Requests beyond a quantile of a window's later half over those of its first: more has a trend."""
 LATENCY, CLAT = 0, 1
@@ -47,11 +44,7 @@ LATENCY, CLAT = 0, 1
 
 
 def sections_need(p: float) -> int:
-    """Requests from which on the quantile *p* has an interval, however its share moves.
-
-    >>> sections_need(0.99)
-    1200000
-    """
+    """Requests from which on the quantile *p* has an interval, however its share moves."""
     return round(SECTIONS[0] * MIN_BEYOND_SECTION / (1 - p))
 
 
@@ -118,29 +111,18 @@ class Samples:
         if p + half < 1:
             return self.quantile(p - half), self.quantile(p + half)
         sectioned = self._sectioned(p)
-        if sectioned is None:
-            return self.quantile(p - half), self._far_end(p, half)
+        if sectioned is None:  # more than all that lies beyond: that share on a log scale
+            relative, high = half / (1 - p), math.inf
+            if relative <= MAX_TAIL_ERROR:
+                high = self.quantile(1 - (1 - p) * math.exp(-relative))
+            return self.quantile(p - half), high
         middle = self.quantile(p)
         return max(0.0, middle - sectioned), middle + sectioned
-
-    def _far_end(self, p: float, half: float) -> float:
-        """High end where *half* is more than all that lies beyond: that share on a log scale.
-
-        Without it only those runs had an interval whose few episodes looked alike by chance, and
-        these cover too seldom: p99 of M/M/1 at 95 % load, 600,000 requests, 500 runs: 90.1 % of the
-        284 that had one, against 91.9 % of 458.
-        """
-        relative = half / (1 - p)
-        if relative > MAX_TAIL_ERROR:
-            return math.inf
-        return self.quantile(1 - (1 - p) * math.exp(-relative))
 
     def _sectioned(self, p: float) -> float | None:
         """95 % half-width of the quantile *p* from the quantiles of groups; None: groups too small.
 
-        A slow load (full write buffers, whose waits drift between drives) moves the share beyond a
-        steep quantile by more than it holds, while the quantile itself hardly moves. Source:
-        Nakayama, "Confidence intervals for quantiles using sectioning", ACM TOMACS 24(4), 2014.
+        Source: Nakayama, "Confidence intervals for quantiles using sectioning", TOMACS 24(4), 2014.
         """
         halves = []
         for n in SECTIONS:
@@ -170,19 +152,15 @@ class Samples:
 
 def samples(window: Window, operation: int | None, kind: int = LATENCY) -> Samples | None:
     """Histograms of reads (0), writes (1) or both (None); None if there are no samples."""
-    found = samples_of(window, lambda s: _histogram(s.histogram, operation, kind))
+    chosen = slice(None) if operation is None else slice(operation, operation + 1)
+    found = samples_of(window, lambda s: s.histogram[chosen, kind].sum(axis=0))
     maxima = window.total.latency_max_ps[:, kind]
     largest = maxima.max() if operation is None else maxima[operation]
     return None if found is None else replace(found, max_ps=float(largest))
 
 
 def tail_grows(window: Window, p: float = 0.99) -> bool:
-    """True if the share beyond the quantile *p* still rises: what is slow has not spread yet.
-
-    Quarter by quarter, the later half holds `GROWN` times as much of it as the first, and the last
-    quarter more than any other. A closed loop's mean does not show it: its requests only gather at
-    fewer drives.
-    """
+    """True if the share beyond the quantile *p* still rises: what is slow has not spread yet."""
     data = samples(window, None)
     if data is None or len(data.groups) < 8:
         return False
@@ -205,12 +183,6 @@ def samples_of(window: Window, histogram: Callable[[Snapshot], Ints]) -> Samples
     return replace(found, max_ps=min(found.max_ps, float(window.total.latency_max_ps.max())))
 
 
-def _histogram(histogram: Ints, operation: int | None, kind: int) -> Ints:
-    if operation is None:
-        return np.asarray(histogram[0, kind] + histogram[1, kind])
-    return np.asarray(histogram[operation, kind])
-
-
 def percentile_name(percent: float) -> str:
     """Name in tables and JSON.
 
@@ -221,21 +193,14 @@ def percentile_name(percent: float) -> str:
 
 
 def enough(size: int, percent: float) -> bool:
-    """True if *size* samples say anything about a percentile: 100 must lie beyond it.
-
-    >>> enough(200_000, 99.9), enough(200_000, 99.99)
-    (True, False)
-    """
+    """True if *size* samples say anything about a percentile: 100 must lie beyond it."""
     return size * (1 - percent / 100) >= MIN_BEYOND - 1e-6
 
 
 def distribution(
     window: Window, operation: int | None, kind: int = LATENCY, *, stable: bool = True
 ) -> Distribution | None:
-    """Latency distribution of an operation, s; None without samples.
-
-    Unless *stable*, there is no distribution to report: mean, max and percentiles are not a number.
-    """
+    """Latency distribution of an operation, s; None without samples."""
     data = samples(window, operation, kind)
     if data is None:
         return None
@@ -276,11 +241,7 @@ def tail_warnings(latency: Distribution) -> list[Warning]:
 
 
 def paired_difference(a: Samples, b: Samples, p: float) -> Interval:
-    """Quantile of *b* minus that of *a*, ps, with the interval of paired groups.
-
-    By linearisation: a quantile moves by the excess of samples below it over the density there
-    (Bahadur 1966). Groups are paired, so common random numbers shrink the interval.
-    """
+    """Quantile of *b* minus that of *a*, ps, with the interval of paired groups (Bahadur 1966)."""
     n = min(len(a.groups), len(b.groups))
     residuals = _influence(b, p)[:n] - _influence(a, p)[:n]
     value = b.quantile(p) - a.quantile(p)
@@ -302,10 +263,7 @@ SYNC_PERCENTILES: Final = (50.0, 99.0, 99.9)
 
 @dataclass(frozen=True)
 class Syncs:
-    """Flushes (fsync, fdatasync) of the load; latencies in s, from their submission to their end.
-
-    They are not in the latency of the writes, as in fio: a write is answered before its flush.
-    """
+    """Flushes (fsync, fdatasync) of the load, not in the latency of the writes; latencies in s."""
 
     per_s: float
     count: int
@@ -324,17 +282,7 @@ class Syncs:
 
 
 def sync_stats(histogram: Ints, duration_ps: float) -> Syncs | None:
-    """Statistics of *histogram* (int64[HIST_BINS], ps) over a window; None without any flush.
-
-    A bin is at most 1/2**HIST_BITS wide, so the values are within 0.4 %.
-
-    >>> from nvmesim.engine.contract import HIST_BINS
-    >>> bins = np.zeros(HIST_BINS, np.int64)
-    >>> bins[100] = 50
-    >>> found = sync_stats(bins, 1e12)
-    >>> found.count, found.per_s, found.percentiles[99.0] is None
-    (50, 50.0, True)
-    """
+    """Statistics of *histogram* (int64[HIST_BINS], ps) over a window; None without any flush."""
     count = int(histogram.sum())
     if count == 0 or duration_ps <= 0:
         return None

@@ -1,8 +1,6 @@
 """Differences between two runs that share their random numbers.
 
-Requests of both runs draw the same numbers (`nvmesim.rng`), so what chance does to one it does to
-the other, and the interval of the difference is narrower than those of the two. Source: common
-random numbers, Law and Kelton, Simulation Modeling and Analysis, chapter 11.
+Source: common random numbers, Law and Kelton, Simulation Modeling and Analysis, chapter 11.
 """
 
 from __future__ import annotations
@@ -44,9 +42,7 @@ class Comparison:
     """Measured in each."""
     warnings: tuple[str, ...] = ()
     saved: float = 1.0
-    """How many times the requests two independent runs would need for the same interval of the
-    gain; inf where chance does the same to both. About 1 where one of them knows no chance (a full
-    link of one transfer size), or where a change of shape deals all draws out anew."""
+    """How many times the requests independent runs would need; inf: chance does both the same."""
     p_better: float | None = None
     """Probability that b does more than a, with all that is not known; None: not asked."""
 
@@ -71,8 +67,6 @@ def common_warmup(a: Floats, b: Floats) -> int:
 
 def gain(a: Floats, b: Floats) -> Interval:
     """Throughput of *b* over that of *a*, less 1; records float64[n, len(Col)], paired by row.
-
-    Both ratios are linearised and their residuals subtracted group by group.
 
     >>> rows = np.ones((8, 10))
     >>> gain(rows, rows)
@@ -114,10 +108,7 @@ def half_of_rate(head: Floats, changed: Floats) -> float:
 
 
 def relief(text: str, base: Interval, head: Floats, changed: Floats) -> Relief:
-    """A relief from the first batches of the base run (*head*) and those of the *changed* one.
-
-    The gain is that of the pair; the IOPS are the base's, from its whole run, with that gain.
-    """
+    """A relief from the first batches of the base run (*head*) and those of the *changed* one."""
     change = _steady_gain(head, changed)
     iops = base.value * (1 + change.value)
     own = (base.high - base.low) / 2 * (1 + change.value)
@@ -131,12 +122,11 @@ def relief(text: str, base: Interval, head: Floats, changed: Floats) -> Relief:
 def compared(
     names: tuple[str, str], a: Measured, b: Measured, warnings: tuple[str, ...]
 ) -> Comparison:
-    """The comparison of two runs that draw the same numbers.
-
-    IOPS are those of the whole runs; the gain is that of their first batches, which pair up one by
-    one.
-    """
-    change = _gain_of(a, b)
+    """The comparison of two runs that draw the same numbers, paired by their first batches."""
+    if min(len(a.head), len(b.head)) < MIN_PAIRED or a.batch != b.batch:  # they do not pair up
+        change = gain(a.window.records, b.window.records)
+    else:
+        change = _steady_gain(a.head, b.head)
     iops_a, iops_b = a.window.iops(), b.window.iops()
     half = (change.high - change.low) / 2 * iops_a.value
     difference = change.value * iops_a.value
@@ -150,13 +140,6 @@ def compared(
         change, _mean_difference(a.window, b.window), p99,
         min(a.window.requests, b.window.requests), warnings, _saved(iops_a, iops_b, change),
     )  # fmt: skip
-
-
-def _gain_of(a: Measured, b: Measured) -> Interval:
-    """Gain of the first batches, or of the windows where those do not pair up."""
-    if min(len(a.head), len(b.head)) < MIN_PAIRED or a.batch != b.batch:
-        return gain(a.window.records, b.window.records)
-    return _steady_gain(a.head, b.head)
 
 
 def _saved(a: Interval, b: Interval, change: Interval) -> float:

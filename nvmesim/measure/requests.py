@@ -8,7 +8,6 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import Final
 
 import numpy as np
@@ -23,10 +22,7 @@ ROWS_PER_PART: Final = 1 << 20
 
 
 class RequestWriter:
-    """Collects rows of `Engine.records` in parts beside *path*; `finish` makes the file of them.
-
-    Leaving it without `finish`, or an error while it runs, leaves no file behind.
-    """
+    """Collects rows of `Engine.records` in parts beside *path*; `finish` makes the file of them."""
 
     def __init__(self, path: Path, lowered: Lowered) -> None:
         self._path = Path(path).resolve()
@@ -42,12 +38,7 @@ class RequestWriter:
     def __enter__(self) -> RequestWriter:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def __call__(self, rows: Ints) -> None:
@@ -90,19 +81,12 @@ class RequestWriter:
             if self._n_parts
             else pl.LazyFrame({name: np.zeros(0, np.int64) for name in REQUEST_FIELDS})
         )
+        submit, issue, complete = (pl.col(f"{what}_ps") for what in ("submit", "issue", "complete"))
         rows = source.join(flows, on="flow", how="inner", maintain_order="left").select(
-            "request",
-            "workload",
-            "target",
-            "op",
-            "bytes",
-            "user",
-            (pl.col("submit_ps") / PS_PER_S).alias("submit_s"),
-            ((pl.col("issue_ps") - pl.col("submit_ps")) / PS_PER_S).alias("slat_s"),
-            ((pl.col("complete_ps") - pl.col("issue_ps")) / PS_PER_S).alias("clat_s"),
-            ((pl.col("complete_ps") - pl.col("submit_ps")) / PS_PER_S).alias("latency_s"),
-            (pl.col("complete_ps") <= warmup_ps).alias("warmup"),
-        )
+            "request", "workload", "target", "op", "bytes", "user", submit_s=submit / PS_PER_S,
+            slat_s=(issue - submit) / PS_PER_S, clat_s=(complete - issue) / PS_PER_S,
+            latency_s=(complete - submit) / PS_PER_S, warmup=complete <= warmup_ps,
+        )  # fmt: skip
         with self._disk_errors(), written(self._path) as beside:
             rows.sink_parquet(beside)
 

@@ -19,7 +19,7 @@ from nvmesim.engine.contract import Acc
 from nvmesim.measure.figures import Cpu, MemberStats, Rebuild, SocketCpu, StationStats
 from nvmesim.measure.steady import Reducer, Snapshot, Window
 from nvmesim.model.host import polling_threads
-from nvmesim.model.lowered import Lowered, RebuildInfo
+from nvmesim.model.lowered import Lowered
 from nvmesim.network.network import SCALE_ONE, Kind, Network, StationInfo
 from nvmesim.scenario.resolved import Socket
 from nvmesim.units import PS_PER_S
@@ -27,8 +27,7 @@ from nvmesim.units import PS_PER_S
 N_CHILD_SUMS: Final = 6
 """Per drive: commands, bios and bytes, each for reads and writes."""
 SKEW_SIGMA: Final = 5.0
-"""One of n alike stations counts as busier than its siblings only beyond so many standard
-deviations of its number of visits: even the largest of 1,000 stays below with 99.9 %."""
+"""Deviations of its visits by which one of n alike stations counts as busier than its siblings."""
 
 
 @dataclass(frozen=True)
@@ -80,10 +79,7 @@ def measured_alternatives(net: Network, measured: Ints) -> Ints:
 
 
 def child_sums(lowered: Lowered, measured: Ints) -> Callable[[Ints], Floats]:
-    """Return a function from `Batch.alternatives` to float64[n_drives, 6].
-
-    Children of background work (a rebuild) are left out: they belong to no request.
-    """
+    """Return a function from `Batch.alternatives` to float64[n_drives, 6]."""
     n_alts, n_drives = len(lowered.children), len(lowered.scenario.drives)
     rows = [(c.drive, c.write, c.n_bios, c.n_bytes) for c in lowered.children]
     drive, write, bios, size = np.array(rows, np.int64).reshape(-1, 4).T
@@ -115,11 +111,7 @@ def is_delay(net: Network, info: StationInfo) -> bool:
 
 
 def busy(net: Network, info: StationInfo, totals: Totals) -> Floats:
-    """float64[count]: utilization of each station of *info*, from 0 to 1.
-
-    A controller's cache counts one write too few, as its destager begins with room for one: what
-    is held of 4,096 slots can be -1.
-    """
+    """float64[count]: utilization of each station of *info*, from 0 to 1."""
     if is_delay(net, info) or totals.duration_ps <= 0:
         return np.zeros(info.count)
     servers = net.station_servers[rows_of(info)]
@@ -128,11 +120,7 @@ def busy(net: Network, info: StationInfo, totals: Totals) -> Floats:
 
 
 def demand(net: Network, info: StationInfo, totals: Totals) -> Floats:
-    """float64[count], ps: time that the servers of each station of *info* were taken.
-
-    Of a disk's arm, which is the faster the more it holds: what its work takes of a full one. Of a
-    thread that sleeps: its work, as one that is kept busy is not woken.
-    """
+    """float64[count], ps: time that the servers of each station of *info* were taken."""
     column = Acc.SERVICE
     arm = info.kind == "drive" and net.station_scale[info.first] >= 0
     if arm or net.station_kind[info.first] == Kind.SLEEPER:
@@ -142,11 +130,7 @@ def demand(net: Network, info: StationInfo, totals: Totals) -> Floats:
 
 
 def fullest(net: Network, info: StationInfo, totals: Totals) -> float:
-    """Utilization of the fullest station of *info*, or the mean where they differ by chance only.
-
-    The largest of many equal stations always looks fuller than the mean. So the maximum counts if
-    its visits exceed the mean's by `SKEW_SIGMA` of their (Poisson) deviations.
-    """
+    """Utilization of the fullest station of *info*, the mean where they differ by chance."""
     each = busy(net, info, totals)
     mean = float(each.mean())
     if info.count == 1 or mean <= 0:
@@ -190,23 +174,18 @@ def member_stats(lowered: Lowered, totals: Totals) -> tuple[MemberStats, ...]:
 
 
 def rebuild_stats(lowered: Lowered, totals: Totals) -> Rebuild | None:
-    """The rebuild beside the load, the slowest where several run; None if there is none.
-
-    Its units are counted by the visits of one station; the rate of the window is taken to last.
-    """
-    found = [_rebuild(info, totals) for info in lowered.rebuilds]
+    """The rebuild beside the load, the slowest where several run; None if there is none."""
+    found = []
+    for info in lowered.rebuilds:
+        units = float(totals.stations[info.station, Acc.VISITS])
+        rate = units * info.unit_bytes * PS_PER_S / max(1.0, totals.duration_ps)
+        hours = info.member_bytes / rate / 3600 if rate > 0 else math.inf
+        found.append(Rebuild(info.volume, info.drive, rate, hours))
     return max(found, key=lambda rebuild: rebuild.hours, default=None)
 
 
-def _rebuild(info: RebuildInfo, totals: Totals) -> Rebuild:
-    units = float(totals.stations[info.station, Acc.VISITS])
-    rate = units * info.unit_bytes * PS_PER_S / max(1.0, totals.duration_ps)
-    hours = info.member_bytes / rate / 3600 if rate > 0 else math.inf
-    return Rebuild(info.volume, info.drive, rate, hours)
-
-
 def drive_utilization(lowered: Lowered, totals: Totals, drive: int) -> float:
-    """Utilization of the fullest station inside the drive: dies, channels, controller, data."""
+    """Utilization of the fullest station of *info*, the mean where they differ by chance."""
     inside = [s for s in lowered.stations if s.drive == drive and s.kind == "drive"]
     return max((fullest(lowered.network, s, totals) for s in inside), default=0.0)
 
@@ -223,13 +202,8 @@ def cpu_stats(lowered: Lowered, totals: Totals) -> Cpu:
     """CPU as the operating system shows it, and as the cores see it.
 
     Logical: busy time of logical CPUs over their number and the window. Physical: work, in time of
-    a thread that has its core to itself, over what all cores together can do (``smt_yield`` times
-    a core's work when its siblings are busy). ``cycles_per_io`` counts work. ``ghz_per_miops`` is
-    busy logical GHz per million requests a second, as the published tables give it: 50.4 % of 64
-    logical CPUs at 2.1 GHz are 67.7 GHz, which at 2.72 MIOPS is 24.9.
-
-    Background load is added to both utilizations; cycles and GHz are of the storage work alone.
-    A polling thread is busy all the time, whatever it gets done.
+    a thread that has its core to itself, over what all cores together can do. ``ghz_per_miops`` is
+    busy logical GHz per million requests a second. Background load adds to both utilizations alone.
     """
     cpus = [info for info in lowered.stations if info.kind == "cpu"]
     sockets = [each for info in cpus for each in _sockets(lowered, info, totals)]
@@ -269,10 +243,7 @@ def _sockets(
 def _socket(
     lowered: Lowered, info: StationInfo, totals: Totals, socket: Socket, name: str, part: float
 ) -> tuple[SocketCpu, float, float]:
-    """One socket, with the GHz of its work and of its busy logical CPUs (storage work alone).
-
-    *part* is its share of what the station does.
-    """
+    """One socket, with the GHz of its work and of its busy logical CPUs; *part*: its share."""
     scenario = lowered.scenario
     cpu, window = socket.cpu, max(1.0, totals.duration_ps)
     # Lowering stretches work by 1 / (1 - background): what it adds is the background's own.
@@ -303,11 +274,7 @@ def _socket(
 
 
 def burned_on(lowered: Lowered, stations: Floats, cpu: int, socket: int | None) -> float:
-    """Ps that were burned on the CPUs of station *cpu*, of *socket* if it is one socket's alone.
-
-    By threads of a RAID engine, which run where its members are, and by locks that spin, for which
-    who waits is busy: where the load's threads run. *stations* is as in `Totals`.
-    """
+    """Ps burned on CPUs by RAID threads and locks that spin; *stations* as in `Totals`."""
     threads = lowered.network.thread_cpu
     here = float(np.mean(threads == cpu)) if len(threads) else 1.0
     total = 0.0

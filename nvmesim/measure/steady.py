@@ -24,7 +24,7 @@ from typing import Final
 import numpy as np
 
 from nvmesim.array_types import Floats, Ints
-from nvmesim.engine.contract import HIST_BINS, Batch
+from nvmesim.engine.contract import HIST_BINS, Acc, Batch
 from nvmesim.measure.figures import Interval
 from nvmesim.units import PS_PER_S
 
@@ -216,8 +216,7 @@ class Collector:
         self._span = 1
         self._dropped_ps = 0.0
         self.head: list[Floats] = []
-        """The first `MAX_RECORDS` records, as they were, until one had another size than the
-        first batch was asked to have: for comparison with another run."""
+        """The first `MAX_RECORDS` records, until one had another size, to compare runs by."""
         self._first_batch = batch
         self._comparable = True
 
@@ -265,10 +264,7 @@ class Collector:
         self._rows, self._snapshots, self._requests = rows, snapshots, now
 
     def warmup(self) -> tuple[int, bool]:
-        """Records to cut off, and whether the warm-up was clearly over by then.
-
-        The later of MSER on throughput and on mean latency, at a snapshot's edge.
-        """
+        """Records to cut off (MSER on rate and mean latency), and if the warm-up was over then."""
         records = self.records
         if len(records) < 4:
             return 0, False
@@ -320,11 +316,7 @@ def mser(series: Floats, candidates: Ints) -> int:
 
 
 def group_edges(n: int, groups: int) -> list[int]:
-    """Where *groups* runs of nearly equal length begin and end among *n*.
-
-    >>> group_edges(10, 4)
-    [0, 2, 5, 7, 10]
-    """
+    """Where *groups* runs of nearly equal length begin and end among *n*."""
     return [n * i // groups for i in range(groups + 1)]
 
 
@@ -335,14 +327,9 @@ def grouped(values: Floats, groups: int = N_GROUPS) -> Floats:
 
 
 def half_width(residuals: Floats) -> float:
-    """95 % half-width of a sum, from the *residuals* of its batches (they sum to about 0).
+    """95 % half-width of a sum, from the *residuals* of its batches; infinite for fewer than two.
 
-    Student's t over groups of neighbours; the widest of the groupings in `GROUPINGS` counts. Where
-    neighbours correlate, small groups look too alike and the larger ones show it; where they do
-    not, the price is an interval about a quarter wider. Infinite for fewer than two batches.
-
-    >>> half_width(np.array([1.0])), half_width(np.array([1.0, -1.0, 1.0, -1.0])) > 0
-    (inf, True)
+    Student's t over groups of neighbours; the widest of the groupings in `GROUPINGS` counts.
     """
     if len(residuals) < 2:
         return math.inf
@@ -392,8 +379,6 @@ NEWTON_STEPS: Final = 60
 def two_sided(freedom: int, share: float = 0.95) -> float:
     """How many standard errors hold *share* (0.7 or more) of Student's t, *freedom* degrees of it.
 
-    Without SciPy, whose import takes longer than many a prediction.
-
     >>> round(two_sided(23), 6), round(two_sided(5), 6), round(two_sided(1), 6)
     (2.068658, 2.570582, 12.706205)
     """
@@ -425,3 +410,77 @@ def _density(t: float, freedom: int) -> float:
     log = math.lgamma((freedom + 1) / 2) - math.lgamma(freedom / 2)
     log -= (freedom + 1) / 2 * math.log1p(t * t / freedom)
     return math.exp(log) / math.sqrt(freedom * math.pi)
+
+
+# The load, and how full its write buffers are -----------------------------------------------------
+
+DRIFT: Final = 0.03
+"""Share of what goes into a write buffer that must stay in it, for it to count as filling."""
+CHANCE: Final = 4.0
+"""Standard deviations beyond which a buffer's level did not move by chance."""
+
+
+@dataclass(frozen=True)
+class RunLoad:
+    """Facts about the load that the controller needs."""
+
+    is_open: bool = False
+    """Requests arrive by the clock."""
+    replayed: bool = False
+    """Arrivals end: a trace. Then nothing is warm-up, all of it is the answer."""
+    bursts: bool = False
+    """Requests arrive in bursts: their number in a window says how many bursts it saw."""
+    in_flight: int = 0
+    """Requests that a closed loop keeps; there is no warm-up shorter than a few rounds."""
+    servers: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
+    """int64[n_stations]: servers where requests queue for service, else 0; empty: not looked at."""
+    buffers: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
+    """Gates of write buffers: full or not, they must have settled."""
+    buffer_slots: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
+
+
+def _levels(window: Window, load: RunLoad) -> Floats:
+    """float64[n_groups, n_buffers]: mean share of each write buffer's slots in use."""
+    return np.array(
+        [
+            sum(s.stations[load.buffers, 2] for s in group)
+            / sum(s.duration_ps for s in group)
+            / load.buffer_slots
+            for group in window.groups(8)
+        ]
+    )
+
+
+def drifting(window: Window, load: RunLoad) -> int:
+    """1 if a write buffer fills or has only just filled, -1 if one empties, 0 if settled."""
+    if not load.buffers.size or window.duration_ps <= 0:
+        return 0
+    late = _levels(window, load)[-5:]
+    if len(late) < 5:
+        return 0
+    groups = window.groups(8)[-5:]
+    entered = sum(s.stations[load.buffers, Acc.VISITS] for g in groups[1:] for s in g)
+    moved = (late[-1] - late[0]) * load.buffer_slots
+    least = np.minimum(DRIFT * entered, 0.02 * load.buffer_slots)
+    clear = np.abs(moved) > np.maximum(least, CHANCE * np.sqrt(2 * entered))
+    step = np.diff(late, axis=0) * load.buffer_slots
+    one_way = ((step >= 0).all(axis=0) & (moved > 0)) | ((step <= 0).all(axis=0) & (moved < 0))
+    sure = clear & one_way
+    if (sure & (moved > 0)).any():
+        return 1
+    return -1 if sure.any() else 0
+
+
+def fill_share(window: Window, load: RunLoad) -> float:
+    """Mean share of the write buffers' slots in use at the end of *window*."""
+    return float(np.clip(_levels(window, load)[-1].mean(), 0.0, 1.0))
+
+
+def fill_level(window: Window, load: RunLoad) -> tuple[float, float]:
+    """Share of the fullest filling buffer in use, and the seconds until it is full."""
+    levels = _levels(window, load)
+    rise = (levels[-1] - levels[-5]) / 4
+    buffer = int(np.argmax(np.where(rise > 0, levels[-1], -1.0)))
+    eighth = window.duration_ps / len(levels) / PS_PER_S
+    left = (1 - float(levels[-1, buffer])) / max(float(rise[buffer]), 1e-12) * eighth
+    return float(levels[-1, buffer]), left

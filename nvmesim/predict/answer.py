@@ -21,8 +21,7 @@ from nvmesim.measure.latency import (
 from nvmesim.measure.stations import Totals, cpu_stats, member_stats, rebuild_stats, station_stats
 from nvmesim.predict import bottleneck
 from nvmesim.predict.prepare import EngineFactory, Prepared
-from nvmesim.predict.result import Bottleneck, CurvePoint, Result
-from nvmesim.predict.stragglers import Waits
+from nvmesim.predict.result import Bottleneck, CurvePoint, Result, Waits
 from nvmesim.predict.uncertainty.certainty import (
     UncertaintyBudget,
     drive_share,
@@ -121,6 +120,10 @@ class RunAnswer:
         if scenario.stack.scale != 1.0:
             said = STACK_CYCLES.format(stack=scenario.stack.name, scale=scenario.stack.scale)
             warnings.append(Warning("stack-cycles", said))
+        simulated = self._simulated()
+        certainty = Certainty({name: Parts(simulation=span) for name, span in simulated.items()})
+        if self.known is not None:
+            certainty = replace(self.known, simulation=simulated).certainty(list(simulated))
         derived: dict[str, Any] = {}
         if self.known is not None and self.stable:
             found = self._bottleneck()
@@ -146,7 +149,7 @@ class RunAnswer:
             bottleneck=self._shown_bottleneck(total),
             outstanding=in_flight,
             curve=tuple(self._on_curve(point) for point in self.curve),
-            certainty=self._certainty(),
+            certainty=certainty,
             outside=outside(scenario),
             warnings=coded(warnings),
             assumptions=lowered.assumptions,
@@ -210,10 +213,7 @@ class RunAnswer:
         )  # fmt: skip
 
     def _shown_bottleneck(self, total: OpStats) -> Bottleneck:
-        """The bottleneck, its reliefs about the printed IOPS, and no bound below those.
-
-        A bound is one over a measured demand: in a short run it scatters as the demand does.
-        """
+        """The bottleneck, its reliefs about the printed IOPS, and no bound below those."""
         value, reliefs = total.iops.value, self.reliefs
         if self.known is not None:
             parts = self.known.parts("iops")
@@ -251,14 +251,6 @@ class RunAnswer:
         """*value* moved by what profiles missed nearby."""
         assert self.known is not None
         return value * math.exp(self.known.shift(name if name in FIGURES else "p99.9"))
-
-    def _certainty(self) -> Certainty:
-        """The parts of each figure that the result has."""
-        simulated = self._simulated()
-        if self.known is None:
-            return Certainty({name: Parts(simulation=span) for name, span in simulated.items()})
-        known = replace(self.known, simulation=simulated)
-        return known.certainty(list(simulated))
 
     def _simulated(self) -> dict[str, Span]:
         """Figure -> what simulation alone leaves of it."""

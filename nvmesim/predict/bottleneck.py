@@ -66,11 +66,9 @@ def ranked(lowered: Lowered, totals: Totals) -> list[SaturatedStation]:
 
 
 def bound(lowered: Lowered, info: StationInfo, totals: Totals) -> float:
-    """Requests per second that *info* allows; infinite where nothing is done.
+    """Requests per second that *info* allows, servers / demand; infinite where nothing is done.
 
-    Servers / demand, demand being service time per request: of the fullest station where they
-    differ by more than chance. A CPU counts with its cores' full yield: work times the factor of
-    all siblings busy. A thread counts without the time that it waits for a CPU or a lock.
+    A CPU counts with its cores' full yield, a thread without its waits for a CPU or a lock.
     """
     net = lowered.network
     if is_delay(net, info) or not totals.requests:
@@ -97,9 +95,8 @@ def bound(lowered: Lowered, info: StationInfo, totals: Totals) -> float:
 def latency_bound(lowered: Lowered, totals: Totals, in_flight: int) -> float | None:
     """Outstanding over the sum of demands, requests/s; None where it does not hold.
 
-    It holds for closed loops whose requests do one thing after the other: no operation has several
-    children. Buffered programs belong to no request, so dies that program are left out; delays
-    after a visit are not counted, which only makes the bound larger.
+    It holds for closed loops whose operations have one child at most; dies that program are left
+    out.
     """
     net = lowered.network
     children = np.diff(net.phase_child_ptr)
@@ -116,9 +113,7 @@ def latency_bound(lowered: Lowered, totals: Totals, in_flight: int) -> float | N
 def limiting(stations: Sequence[SaturatedStation]) -> SaturatedStation | None:
     """The one of `ranked` that stops it: the fullest above `FULL`, None if there is none.
 
-    A thread that holds on while it waits for a full CPU is not what stops it: the CPU is. Nor is
-    one, or a RAID engine's worker, that waits for a lock. Of those full within a percent the CPU
-    comes first, being first on a request's way.
+    Not a thread that waits for a full CPU, nor one or a RAID worker that waits for a lock.
     """
     full = [f for f in stations if f.utilization > FULL]
     working = [f for f in full if f.info.kind != "thread"]
@@ -269,10 +264,7 @@ def describe(lowered: Lowered, totals: Totals, full: SaturatedStation) -> str:
 
 
 def spoken(lowered: Lowered, totals: Totals, full: SaturatedStation) -> str:
-    """Name of a station; of the same station of several drives that are as busy, no single one.
-
-    Which of equal drives is the fullest is chance.
-    """
+    """Name of a station; of the same station of several drives that are as busy, no single one."""
     info = full.info
     if info.drive is None:
         return info.name

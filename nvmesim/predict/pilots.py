@@ -1,8 +1,4 @@
-"""Short runs made before a run: where its slow states (overload, bitmap, rebuild, buffers) will be.
-
-Each pilot is a function of the scenario alone. `slow_states` asks all of them, and remembers the
-answer: every command that runs one scenario starts it from the same state.
-"""
+"""Short runs made before a run: its slow states (overload, bitmap, rebuild, buffers)."""
 
 from __future__ import annotations
 
@@ -14,12 +10,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from nvmesim.array_types import Ints
 from nvmesim.engine.compiled.engine import CompiledEngine
 from nvmesim.engine.contract import Acc, Batch
-from nvmesim.measure.load import RunLoad, drifting, fill_share
 from nvmesim.measure.stations import reducer
-from nvmesim.measure.steady import Collector, Window
+from nvmesim.measure.steady import Collector, RunLoad, Window, drifting, fill_share
 from nvmesim.model.lower import lower
 from nvmesim.model.lowered import Lowered
 from nvmesim.network.network import GATES, HORIZON_PS, Kind, Network
@@ -94,11 +88,7 @@ _lock = threading.Lock()
 def slow_states(
     scenario: ResolvedScenario, level: float | None = None, *, is_variant: bool = False
 ) -> SlowStates:
-    """Return the slow states of *scenario*, from pilots or from memory.
-
-    With *level* the write buffers' state is given: a design that hardly differs from one that was
-    run needs no pilot of its own. The rates of a *variant* of one are not looked at again.
-    """
+    """The slow states of *scenario*, from pilots or memory, or with its buffers at *level*."""
     is_kept = level is None and all(group.trace is None for group in scenario.workload)
     if is_kept:
         with _lock:
@@ -126,12 +116,10 @@ def slow_states(
 def lowered_rate(
     scenario: ResolvedScenario, lowered: Lowered
 ) -> tuple[ResolvedScenario, Lowered, float]:
-    """Return *scenario* with rates that a run can show, and the requests/s that were left out.
+    """*scenario* with rates that a run can show, and the requests/s that were left out.
 
-    A million arrivals for each request that completes tell no more than sixteen: the same stations
-    are full, and the rest only adds to the backlog. So rates are lowered until a fair share of the
-    arrivals is carried. Those left out are 0, and *scenario* is as it was, unless the lower rates
-    are an overload, too: what a lower rate overloads, the higher one does.
+    A million arrivals for each that completes tell no more than sixteen. What a lower rate
+    overloads the higher one does; where no lower rate is an overload, none are left out.
     """
     rate = sum(g.rate for g in scenario.workload if g.rate is not None)
     less, network, factor = scenario, lowered, 1.0
@@ -167,8 +155,6 @@ def carried_share(scenario: ResolvedScenario, lowered: Lowered) -> float:
 def clean_share(writes_per_region_s: float) -> float:
     """Share of random writes whose region has fallen clean: no write to it for 5 to 10 s.
 
-    Writes to a region are Poisson; where between two looks the last of them fell is even.
-
     >>> [round(clean_share(rate), 3) for rate in (0.0, 0.01, 0.1, 1.0, 10.0)]
     [1.0, 0.928, 0.477, 0.001, 0.0]
     """
@@ -180,10 +166,6 @@ def clean_share(writes_per_region_s: float) -> float:
 
 def since_share(writes_per_region_s: float, seconds: float) -> float:
     """Share of the random writes of the first *seconds* of a clean bitmap that find it clean.
-
-    A write finds its region clean if none came in the last 5 to 10 s, or since the beginning where
-    that is less: regions that are written seldom fall clean again within the run. Of a run that
-    never ends it is `clean_share`.
 
     >>> [round(since_share(rate, 10.0), 3) for rate in (0.0, 0.01, 0.15, 10.0)]
     [1.0, 0.955, 0.538, 0.01]
@@ -205,43 +187,35 @@ def since_share(writes_per_region_s: float, seconds: float) -> float:
 def with_bitmaps(scenario: ResolvedScenario, lowered: Lowered) -> tuple[ResolvedScenario, Lowered]:
     """*scenario* with the share of first writes of each bitmap, lowered again if any pays.
 
-    md notes a region as dirty, by a write of 512 B on every member or of a page of the bitmap's
-    file, before the first write to it, and cleans it 5 to 10 s after the last: its daemon looks
-    every 5 s and takes two looks. So the share of writes that pay depends on how often each region
-    is written, which only runs can tell: the first with a bitmap that is clean, each next with what
-    the one before leaves dirty. From there drives that write a bitmap slowly may stay slow, which a
-    first run without it would not show. Source: Linux drivers/md/md-bitmap.c,
-    md_bitmap_daemon_work; md ground truth (clean-up after 5 to 10 s).
+    md notes a region as dirty before the first write to it, and cleans it 5 to 10 s after the last;
+    how often each is written only runs can tell. Source: Linux drivers/md/md-bitmap.c,
+    md_bitmap_daemon_work.
     """
     writers = {v.index: groups for v in scenario.volumes if (groups := _writers(scenario, v))}
     if not writers:
         return scenario, lowered
 
-    def dirty(shares: dict[int, float]) -> ResolvedScenario:
-        return _with_each(scenario, {i: {"first_dirty": share} for i, share in shares.items()})
-
-    before = scenario.volumes
-    scenario = dirty(dict.fromkeys(writers, 1.0))  # as after a quiet hour: all is clean
+    shares = dict.fromkeys(writers, 1.0)  # as after a quiet hour: all is clean
+    scenario = _with_each(scenario, "first_dirty", shares)
     lowered = lower(scenario)
     for _ in range(BITMAP_PILOTS):
-        before = scenario.volumes
-        scenario = dirty(_clean_shares(scenario, lowered, writers))
+        before, shares = shares, _clean_shares(scenario, lowered, writers)
+        scenario = _with_each(scenario, "first_dirty", shares)
         lowered = lower(scenario)
-        if all(_is_settled(scenario.volumes[i], before[i].first_dirty) for i in writers):
+        # A short run's share may be small, and still cost much.
+        scales = {i: 1.0 if scenario.volumes[i].bitmap_since_ps is None else shares[i]
+                  for i in writers}  # fmt: skip
+        if all(abs(shares[i] - before[i]) < SETTLED * max(scales[i], LEAST) for i in writers):
             break
     return scenario, lowered
 
 
-def _with_each(scenario: ResolvedScenario, changes: dict[int, dict[str, Any]]) -> ResolvedScenario:
-    """*scenario* with volumes, by their number, changed."""
-    volumes = (replace(v, **changes.get(v.index, {})) for v in scenario.volumes)
-    return replace(scenario, volumes=tuple(volumes))
-
-
-def _is_settled(volume: Volume, before: float) -> bool:
-    """True if the share of first writes lasts; a short run's may be small, and still cost much."""
-    scale = 1.0 if volume.bitmap_since_ps is None else volume.first_dirty
-    return abs(volume.first_dirty - before) < SETTLED * max(scale, LEAST)
+def _with_each(scenario: ResolvedScenario, name: str, values: dict[int, Any]) -> ResolvedScenario:
+    """*scenario* with the field *name* of volumes changed: number of the volume -> value."""
+    return replace(scenario, volumes=tuple(
+        replace(v, **{name: values[v.index]}) if v.index in values else v
+        for v in scenario.volumes
+    ))  # fmt: skip
 
 
 def _writers(scenario: ResolvedScenario, volume: Volume) -> list[WorkloadGroup]:
@@ -291,28 +265,25 @@ def _seconds(batch: Batch) -> float:
 def with_rebuilds(scenario: ResolvedScenario, lowered: Lowered) -> tuple[ResolvedScenario, Lowered]:
     """*scenario* with the pace of each rebuild that has a raised minimum, lowered again if any.
 
-    Above ``sync_speed_min`` md waits for each window of a rebuild before it sends the next, as long
-    as there is other IO; below it does not wait. So the rebuild gets what one window at a time gets
-    beside the load, or the least speed if that is more. Which one it is only a run can tell: a
-    short one with the first alone. Source: Linux drivers/md/md.c, md_do_sync.
+    Above ``sync_speed_min`` md waits for each window of a rebuild before it sends the next, below
+    it does not: which it is only a run can tell. Source: Linux drivers/md/md.c, md_do_sync.
     """
     raised = {v.index for v in scenario.volumes if v.rebuild and v.sync_speed_min > USUAL_MIN}
     if not raised or not scenario.workload:  # an idle array never waits
         return scenario, lowered
 
-    def paced(waits: dict[int, bool]) -> ResolvedScenario:
-        paces = {i: {"rebuild_pace": "waiting" if w else "forced"} for i, w in waits.items()}
-        return _with_each(scenario, paces)
-
-    waiting = paced(dict.fromkeys(raised, True))
+    waiting = _with_each(scenario, "rebuild_pace", dict.fromkeys(raised, "waiting"))
     trial = lower(waiting)
     batch = CompiledEngine(trial.network).advance(PILOT, HORIZON_PS)
     rates = {
         info.volume: batch.stations[info.station, Acc.VISITS] * info.unit_bytes / _seconds(batch)
         for info in trial.rebuilds
     }
-    volumes = [v for v in scenario.volumes if v.index in raised]
-    changed = paced({v.index: rates.get(v.name, 0.0) >= v.sync_speed_min for v in volumes})
+    paces = {
+        v.index: "waiting" if rates.get(v.name, 0.0) >= v.sync_speed_min else "forced"
+        for v in scenario.volumes if v.index in raised
+    }  # fmt: skip
+    changed = _with_each(scenario, "rebuild_pace", paces)
     return changed, (trial if changed == waiting else lower(changed))
 
 
@@ -322,10 +293,8 @@ def with_rebuilds(scenario: ResolvedScenario, lowered: Lowered) -> tuple[Resolve
 def _buffer_level(lowered: Lowered) -> float:
     """Share of its write buffers that the load will take, by a short run from empty ones.
 
-    To fill a buffer takes seconds of load, and what comes before is no answer. A buffer that fills
-    does so from the first moment on: of what goes in, a share stays. So the share tells, however
-    large the buffer is and however few of its slots a short run can take. All of them where one
-    fills; else what the end of the pilot takes, none if that is little.
+    A buffer that fills does so from the first moment on: all of them then, else what the pilot's
+    end takes.
     """
     load = of_drives(load_of(lowered), lowered.network)
     if not load.buffers.size or load.replayed:
@@ -354,10 +323,7 @@ def _buffer_level(lowered: Lowered) -> float:
 
 
 def _has_room(window: Window, load: RunLoad, net: Network) -> bool:
-    """True if the buffers hold next to nothing, and no drive's dies are busy enough to fill one.
-
-    Not where programs take longer at times: of episodes and batches a short look sees too few.
-    """
+    """True if the buffers hold next to nothing, and no drive's dies are busy enough to fill one."""
     programmed = (net.die_gate >= 0) & (net.die_dist >= 0)
     varies = (net.die_gc >= 0).any() or (net.die_every > 0).any()
     if varies or fill_share(window, load) > LITTLE / 2:
@@ -368,10 +334,7 @@ def _has_room(window: Window, load: RunLoad, net: Network) -> bool:
 
 
 def filled(net: Network, share: float) -> Network:
-    """Return *net* with *share* of its write buffers taken, by programs that wait for the dies.
-
-    A run then need not last until they have filled: that takes seconds of load.
-    """
+    """Return *net* with *share* of its write buffers taken, by programs that wait for the dies."""
     backlog = net.die_backlog.copy()
     programmed = (net.die_gate >= 0) & (net.die_dist >= 0)
     for gate in np.unique(net.die_gate[programmed]):
@@ -392,7 +355,14 @@ def load_of(lowered: Lowered) -> RunLoad:
     """Facts about the load of *lowered* that the controller needs."""
     groups, net = lowered.scenario.workload, lowered.network
     writes = any(g.read < 1 for g in groups) or bool(lowered.rebuilds)
-    buffers = _buffers(lowered) if writes else np.zeros(0, np.int64)
+    # Of steady drives, and of RAID controllers' caches.
+    steady = {d.index for d in lowered.scenario.drives if d.profile.state == "steady"}
+    gates = {int(g) for g in net.die_gate if g >= 0}
+    buffers = np.array(sorted(
+        s.first for s in lowered.stations
+        if writes and ((s.drive in steady and s.first in gates)
+                       or (s.drive is None and s.kind == "gate" and s.resource == "buffer"))
+    ), np.int64)  # fmt: skip
     queues = ~np.isin(net.station_kind, (*GATES, Kind.DELAY, Kind.LIMIT))
     closed = sum(g.in_flight for g in groups if not g.is_open)
     return RunLoad(
@@ -404,15 +374,3 @@ def load_of(lowered: Lowered) -> RunLoad:
         buffers=buffers,
         buffer_slots=net.station_servers[buffers],
     )
-
-
-def _buffers(lowered: Lowered) -> Ints:
-    """Gates of the write buffers of steady drives, and of RAID controllers' caches."""
-    steady = {d.index for d in lowered.scenario.drives if d.profile.state == "steady"}
-    gates = {int(g) for g in lowered.network.die_gate if g >= 0}
-    return np.array(sorted(
-        s.first
-        for s in lowered.stations
-        if (s.drive in steady and s.first in gates)
-        or (s.drive is None and s.kind == "gate" and s.resource == "buffer")
-    ), np.int64)  # fmt: skip

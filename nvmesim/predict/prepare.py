@@ -10,9 +10,8 @@ from typing import Final
 from nvmesim.engine.contract import Engine
 from nvmesim.errors import InputError, nearest
 from nvmesim.measure.control import Controller, Measured, Progress, Recorder, RunGoal
-from nvmesim.measure.load import RunLoad, drifting
 from nvmesim.measure.stations import reducer
-from nvmesim.measure.steady import MAX_RECORDS, Collector
+from nvmesim.measure.steady import MAX_RECORDS, Collector, RunLoad, drifting
 from nvmesim.model.lowered import Lowered
 from nvmesim.network.network import HORIZON_PS
 from nvmesim.predict.pilots import load_of, slow_states
@@ -66,10 +65,9 @@ class Prepared:
         self, batch: int, requests: int, is_known: Callable[[Collector], bool] | None = None,
         longest: int = LONGEST,
     ) -> Collector:  # fmt: skip
-        """Run *requests* in equal batches, warm-up included; longer while write buffers settle.
+        """Run *requests*, warm-up included, up to *longest* times as many until buffers settle.
 
-        That is *longest* times as long at most. Shorter, once *is_known* says of what there is that
-        it is enough.
+        Fewer once *is_known* says of what there is that it is enough.
         """
         engine = self.engine()
         kept = Collector(reducer(self.lowered), batch)
@@ -81,16 +79,11 @@ class Prepared:
             kept.add(part)
             look = (i - least) % 8 == 0
             enough = i >= least or (is_known is not None and is_known(kept))
-            if look and enough and self._is_settled(kept):
-                break
+            if look and enough:
+                cut, warm = kept.warmup() if self.load.buffers.size else (0, True)
+                if warm and drifting(kept.window(cut), self.load) == 0:
+                    break
         return kept
-
-    def _is_settled(self, kept: Collector) -> bool:
-        """True if write buffers have settled, and the warm-up is over; at once without any."""
-        if not self.load.buffers.size:
-            return True
-        cut, warm = kept.warmup()
-        return warm and drifting(kept.window(cut), self.load) == 0
 
 
 def prepare(
@@ -103,9 +96,8 @@ def prepare(
 ) -> Prepared:
     """Resolve and lower *scenario*, its slow states where they will be; find the engine.
 
-    With *level* the state of its write buffers is given instead of found: a design that hardly
-    differs from one that was run starts where that one is. The rates of a *variant* of a design
-    that was run are known to be such as a run can show.
+    *level*: the state of its write buffers, given instead of found. The rates of a *variant* are
+    such as a run can show.
     """
     resolved = resolve(scenario) if isinstance(scenario, Scenario) else scenario
     resolved = with_captured_stack(resolved)
@@ -118,11 +110,7 @@ def prepare(
 
 
 def with_captured_stack(scenario: ResolvedScenario) -> ResolvedScenario:
-    """*scenario* with the cycles of its stack that its drives' captures showed, if it is theirs.
-
-    Captures of several drives that differ are not told apart: the cheapest is taken, as a thread
-    that did more than a stack allows is a proof, and one that did less may have waited.
-    """
+    """*scenario* with the cycles of its stack that its drives' captures showed: the cheapest's."""
     known = [d.profile.captured for d in scenario.drives if d.profile.captured is not None]
     stack = scenario.stack
     factor = min((c.stack_cycles for c in known if c.stack == stack.name), default=1.0)

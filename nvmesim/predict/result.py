@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final, Literal
+
+import numpy as np
 
 from nvmesim.catalog.links import LINE_BYTES
 from nvmesim.drawing import Printable
@@ -20,7 +22,6 @@ from nvmesim.measure.figures import (
 )
 from nvmesim.measure.groups import GroupStats, OverTime
 from nvmesim.measure.latency import Syncs
-from nvmesim.predict.stragglers import Waits
 from nvmesim.predict.uncertainty.derived import Goal, goal_of
 from nvmesim.predict.uncertainty.parts import Certainty
 from nvmesim.predict.uncertainty.standing import Outside
@@ -32,6 +33,68 @@ Verdict = Literal["cpu", "drive", "link", "raid-engine", "limit", "latency-bound
 SCHEMA = 1
 FULL: Final = 0.90
 """Utilization above which a station is what stops it."""
+
+
+@dataclass(frozen=True)
+class MemberWait:
+    """One member under requests of one size."""
+
+    name: str
+    latencies_s: tuple[float, ...]
+    """Its share of each request, from the fork to its own last command; evenly thinned."""
+    busy: float
+    """Share of the time its requests take (phase by phase) in which it works on them."""
+    last: float
+    """Share of the phases with siblings in which it was the last."""
+
+
+@dataclass(frozen=True)
+class SizeWait:
+    """Requests of one size on the volume."""
+
+    n_bytes: int
+    op: str
+    members: tuple[MemberWait, ...]
+    volume_s: tuple[float, ...]
+    """Time of each request in its members, all phases; evenly thinned."""
+
+
+@dataclass(frozen=True)
+class ScalePoint:
+    """Members that share each request, a chunk each, one request at a time."""
+
+    members: int
+    op: str
+    efficiency: float
+    """Throughput over members x the throughput of one member alone."""
+
+
+@dataclass(frozen=True)
+class Waits:
+    """Loss of a striped volume to its slowest member."""
+
+    volume: str
+    sizes: tuple[SizeWait, ...]
+    scaling: tuple[ScalePoint, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the volume, its scaling, and per size the medians and shares."""
+        return {
+            "volume": self.volume,
+            "scaling": [asdict(point) for point in self.scaling],
+            "sizes": [
+                {
+                    "block_size": size.n_bytes, "op": size.op,
+                    "mean_s": float(np.mean(size.volume_s)),
+                    "members": [
+                        {"name": m.name, "mean_s": float(np.mean(m.latencies_s)), "busy": m.busy,
+                         "last": m.last}
+                        for m in size.members
+                    ],
+                }
+                for size in self.sizes
+            ],
+        }  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -173,11 +236,7 @@ class Suspect:
 
 @dataclass(frozen=True)
 class Crossing:
-    """Traffic between sockets: what binds it of drive, wire, credits, cycles, memory and locks.
-
-    "The UPI is full" and "crossing the UPI costs cycles" are different claims with different cures,
-    so each suspect gets its own figure, and those that the run excludes are said to be excluded.
-    """
+    """Traffic between sockets: what binds it of drive, wire, credits, cycles, memory and locks."""
 
     bytes_per_s: float
     """Over the fullest direction of the links, messages included."""

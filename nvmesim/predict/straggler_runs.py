@@ -1,17 +1,12 @@
-"""Simulates what a striped volume loses to its slowest member (`nvmesim.predict.stragglers`).
-
-What each member does for each request is read from the steps that the SimPy engine records of the
-same network, with the write buffers made small so that they are full early. How throughput grows
-with the members is simulated with the compiled engine, one request of a chunk per member at a time.
-"""
+"""Simulates what a striped volume loses to its slowest member (`nvmesim.predict.result.Waits`)."""
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from typing import Final, Literal
+from dataclasses import replace
+from typing import Final
 
 import numpy as np
 
@@ -23,7 +18,7 @@ from nvmesim.model.lowered import Lowered
 from nvmesim.network.network import HORIZON_PS
 from nvmesim.predict.changes import with_profiles
 from nvmesim.predict.prepare import prepare
-from nvmesim.predict.stragglers import MemberWait, ScalePoint, SizeWait, Waits
+from nvmesim.predict.result import MemberWait, ScalePoint, SizeWait, Waits
 from nvmesim.scenario.resolved import ResolvedScenario, Target, Volume, WorkloadGroup
 from nvmesim.units import PS_PER_S
 
@@ -52,8 +47,7 @@ def study(
 ) -> Waits | None:
     """Loss of the first volume under load; None without a volume of several members.
 
-    With *of_load* only what the load meets: None if each of its requests is served by one member,
-    and no larger sizes or other numbers of members where no request is larger than a chunk.
+    *of_load*: only what the load meets; None if each of its requests is served by one member.
     """
     used = ((scenario.volumes[t.index], g) for g in scenario.workload if g.trace is None
             for t in g.targets if t.kind == "volume")  # fmt: skip
@@ -63,13 +57,14 @@ def study(
     volume, group = found
     own = {size for size, _ in group.block_sizes}
     if of_load:
-        op = _shared_op(volume, group, max(own))
-        if op is None:
+        share = _shared(volume, group, max(own))
+        if share is None:
             return None
-        group = replace(group, read=1.0 if op == "read" else 0.0)
-    striped = not of_load or _exceeds_chunk(volume, max(own))
-    if striped and volume.raid.has_chunks:
-        data = max(1, volume.raid.data_members(len(volume.members), volume.copies))
+        group = replace(group, read=share)
+    level = volume.raid
+    striped = not of_load or (level.has_chunks and max(own) > volume.chunk)
+    if striped and level.has_chunks:
+        data = max(1, level.data_members(len(volume.members), volume.copies))
         own |= {volume.chunk, volume.chunk * data}
     sizes = []
     for n_bytes in sorted(size for size in own if size <= MOST_BYTES):
@@ -79,19 +74,14 @@ def study(
     return Waits(volume.name, tuple(sizes), tuple(scaled))
 
 
-def _shared_op(
-    volume: Volume, group: WorkloadGroup, largest: int
-) -> Literal["read", "write"] | None:
-    """The operation of *group* that several members serve together; None if none does."""
+def _shared(volume: Volume, group: WorkloadGroup, largest: int) -> float | None:
+    """1 if several members serve reads of *group* together, 0 if they do writes; None: neither."""
     level = volume.raid
-    reads = _exceeds_chunk(volume, largest) or (level.parity > 0 and bool(volume.degraded))
+    are_split = level.has_chunks and largest > volume.chunk
+    reads = are_split or (level.parity > 0 and bool(volume.degraded))
     if reads and group.read >= 0.5:
-        return "read"
-    return "write" if group.read < 1 and (reads or level.redundant) else None
-
-
-def _exceeds_chunk(volume: Volume, n_bytes: int) -> bool:
-    return volume.raid.has_chunks and n_bytes > volume.chunk
+        return 1.0
+    return 0.0 if group.read < 1 and (reads or level.redundant) else None
 
 
 def _on(
@@ -133,18 +123,6 @@ def _plain(volume: Volume) -> Volume:
     return replace(volume, rebuild=False, engine=engine)
 
 
-@dataclass
-class _Member:
-    """Sums of one member, ps."""
-
-    times: list[float] = field(default_factory=list)
-    """Its share of each phase, s."""
-    busy: int = 0
-    phases: int = 0
-    last: int = 0
-    shared: int = 0
-
-
 def _size(
     scenario: ResolvedScenario, volume: Volume, group: WorkloadGroup, n_bytes: int, seed: int
 ) -> SizeWait:
@@ -158,26 +136,25 @@ def _size(
     engine = ready.engine(timeline=recorded + in_flight)
     assert isinstance(engine, ReferenceEngine)
     engine.advance(recorded + 2 * in_flight, HORIZON_PS)
-    members: dict[int, _Member] = {drive: _Member() for drive in volume.members}
-    totals: dict[int, float] = defaultdict(float)
+    times: dict[int, list[int]] = {drive: [] for drive in volume.members}
+    took, shared, last, totals = Counter[int](), Counter[int](), Counter[int](), Counter[int]()
     for request, phase in _phases(engine.steps(), ready.lowered):
         if request < in_flight:  # while the load starts
             continue
         slowest = max(phase, key=lambda drive: phase[drive])
-        totals[request] += phase[slowest] / PS_PER_S
+        totals[request] += phase[slowest]
         for drive, time in phase.items():
-            m = members.setdefault(drive, _Member())
-            m.times.append(time / PS_PER_S)
-            m.busy += time
-            m.phases += phase[slowest]
-            m.shared += len(phase) > 1
-            m.last += len(phase) > 1 and drive == slowest
+            times.setdefault(drive, []).append(time)
+            took[drive] += phase[slowest]
+        if len(phase) > 1:
+            shared.update(phase.keys())
+            last[slowest] += 1
     found = tuple(
         MemberWait(
-            scenario.drives[drive].name, _thinned(m.times), m.busy / m.phases,
-            m.last / max(1, m.shared),
+            scenario.drives[drive].name, _thinned(own), sum(own) / took[drive],
+            last[drive] / max(1, shared[drive]),
         )
-        for drive, m in members.items() if m.times
+        for drive, own in times.items() if own
     )  # fmt: skip
     if not totals:
         raise InputError("no request used a member")
@@ -186,10 +163,7 @@ def _size(
 
 
 def _phases(steps: Sequence[Step], lowered: Lowered) -> Iterator[tuple[int, dict[int, int]]]:
-    """(request, drive -> ps from the fork to its last departure) of each phase.
-
-    Children of one phase are forked in one instant, so their first arrival tells phases apart.
-    """
+    """(request, drive -> ps from the fork to its last departure) of each phase."""
     drive_of = {
         station: info.drive
         for info in lowered.stations
@@ -212,23 +186,19 @@ def _phases(steps: Sequence[Step], lowered: Lowered) -> Iterator[tuple[int, dict
         yield request, phase
 
 
-def _thinned(values: list[float]) -> tuple[float, ...]:
-    """*values* in order, or as many of their quantiles as a chart needs."""
-    if len(values) <= POINTS:
-        return tuple(sorted(values))
-    ranks = (np.arange(POINTS) + 0.5) / POINTS
-    return tuple(np.quantile(np.array(values), ranks).tolist())
+def _thinned(values_ps: list[int]) -> tuple[float, ...]:
+    """Seconds in order, or as many of their quantiles as a chart needs."""
+    ordered = np.sort(np.array(values_ps)) / PS_PER_S
+    if len(ordered) > POINTS:
+        ordered = np.quantile(ordered, (np.arange(POINTS) + 0.5) / POINTS)
+    return tuple(ordered.tolist())
 
 
 def scaling(
     scenario: ResolvedScenario, volume: Volume, counts: Sequence[int] = COUNTS, seed: int = 1,
     units: int = UNITS,
 ) -> Iterator[ScalePoint]:  # fmt: skip
-    """Throughput of so many drives that share each request over that of as many alone.
-
-    Drives are taken from the volume's members in turn, so uneven ones keep their share; a request
-    is a chunk for every drive, and the next one is sent when it is done.
-    """
+    """Throughput of so many drives that share each request over that of as many alone."""
 
     def rate(members: Sequence[int], op: str) -> float:
         return _rate(_striped(scenario, volume, members, op), seed, units)

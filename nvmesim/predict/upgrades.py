@@ -1,13 +1,9 @@
-"""Changes that could relieve a bottleneck: functions from one resolved scenario to another.
-
-None of them promises anything: each is simulated again. A change that does not apply to a scenario
-returns None.
-"""
+"""Changes that could relieve a bottleneck: one resolved scenario to another, or None."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -81,22 +77,31 @@ no_bitmap = each(
 )  # fmt: skip
 
 
-def _more_cores(
-    s: ResolvedScenario, text: str, cores: Callable[[int], int], threads: int = 1
-) -> Change | None:
-    """More cores; with more *threads* where each thread has its own CPU, else without them."""
-    is_closed = bool(s.workload) and not any(g.is_open for g in s.workload)
-    cpus = sum(k.logical_cpus for k in s.sockets)
-    has_a_cpu_each = is_closed and sum(g.n_threads for g in s.workload) <= cpus
-    if has_a_cpu_each != (threads > 1):
-        return None
-    sockets = tuple(
-        replace(k, cpu=k.cpu.model_copy(update={"cores": cores(k.cpu.cores)})) for k in s.sockets
-    )
-    groups = tuple(replace(g, threads=threads * g.threads) for g in s.workload)
-    keys = if_one("server.sockets.*.cpu.cores", (k.cpu.cores for k in sockets))
-    keys |= _thread_keys(s, groups)
-    return Change(text, replace(s, sockets=sockets, workload=groups), keys)
+def _more_cores(text: str, factor: int = 1, more: int = 0, threads: int = 1) -> ChangeFactory:
+    """Make a change to more cores; with more *threads* where each has its own CPU, else without."""
+
+    def make(s: ResolvedScenario) -> Change | None:
+        is_closed = bool(s.workload) and not any(g.is_open for g in s.workload)
+        cpus = sum(k.logical_cpus for k in s.sockets)
+        has_a_cpu_each = is_closed and sum(g.n_threads for g in s.workload) <= cpus
+        if has_a_cpu_each != (threads > 1):
+            return None
+        sockets = tuple(
+            replace(k, cpu=k.cpu.model_copy(update={"cores": factor * k.cpu.cores + more}))
+            for k in s.sockets
+        )
+        groups = tuple(replace(g, threads=threads * g.threads) for g in s.workload)
+        keys = if_one("server.sockets.*.cpu.cores", (k.cpu.cores for k in sockets))
+        keys |= _thread_keys(s, groups)
+        said = text + " per socket" if more and len(s.sockets) > 1 else text
+        return Change(said, replace(s, sockets=sockets, workload=groups), keys)
+
+    return make
+
+
+one_more_core = _more_cores("one more core", more=1)
+twice_the_cores = _more_cores("twice the cores", 2)
+twice_the_cores_and_threads = _more_cores("twice the cores and twice the threads", 2, threads=2)
 
 
 def on_all_sockets(s: ResolvedScenario) -> Change | None:
@@ -104,22 +109,6 @@ def on_all_sockets(s: ResolvedScenario) -> Change | None:
     groups = tuple(replace(g, socket=None, floating="spread") for g in s.workload)
     is_held = len(s.sockets) > 1 and any(g.socket is not None for g in s.workload)
     return changed(s, "threads on all sockets", workload=groups) if is_held else None
-
-
-def one_more_core(s: ResolvedScenario) -> Change | None:
-    """One core more in every socket."""
-    text = "one more core" if len(s.sockets) == 1 else "one more core per socket"
-    return _more_cores(s, text, lambda n: n + 1)
-
-
-def twice_the_cores(s: ResolvedScenario) -> Change | None:
-    """Every socket with twice as many cores."""
-    return _more_cores(s, "twice the cores", lambda n: 2 * n)
-
-
-def twice_the_cores_and_threads(s: ResolvedScenario) -> Change | None:
-    """Twice the cores and twice the threads: of no use alone where each thread has its own CPU."""
-    return _more_cores(s, "twice the cores and twice the threads", lambda n: 2 * n, threads=2)
 
 
 def more_ghz(s: ResolvedScenario) -> Change | None:
@@ -225,20 +214,13 @@ def _add_copy(drives: list[Drive], like: Drive) -> int:
 
 
 def wider(link: Link) -> Link | None:
-    """The next better PCIe link: a generation up; from the newest, twice the lanes.
-
-    >>> from nvmesim.catalog.links import parse_link
-    >>> str(wider(parse_link("pcie3 x4")))
-    'pcie4 x4'
-    """
+    """The next better PCIe link: a generation up; from the newest, twice the lanes."""
     if link.kind != "pcie":
         return None
-    if link.generation < TOP_PCIE:
-        better = pcie(link.generation + 1, link.lanes)
-    elif 2 * link.lanes in PCIE_LANES:
-        better = pcie(link.generation, 2 * link.lanes)
-    else:
+    newer = link.generation < TOP_PCIE
+    if not newer and 2 * link.lanes not in PCIE_LANES:
         return None
+    better = pcie(link.generation + newer, link.lanes if newer else 2 * link.lanes)
     return replace(better, mps=link.mps, mrrs=link.mrrs)
 
 
@@ -277,11 +259,7 @@ def one_more_interconnect(s: ResolvedScenario) -> Change | None:
 
 
 def near_the_drives(s: ResolvedScenario) -> Change | None:
-    """Threads and buffers on the socket of the drives that they use.
-
-    Threads that have a target each go to its socket, by groups; where a target's drives lie on
-    several sockets, or threads serve all targets, everything goes to the socket of most drives.
-    """
+    """Threads and buffers on the socket of the drives that they use, or of most of them."""
     if len(s.sockets) < 2:
         return None
     parts = [_by_socket(s, group) for group in s.workload]

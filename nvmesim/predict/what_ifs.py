@@ -1,7 +1,4 @@
-"""Short runs of changed scenarios: reliefs, the curve of outstanding, draws of the calibration.
-
-Each shares its random numbers with the measured run, and is compared with that run's first batches.
-"""
+"""Short runs of changed scenarios: reliefs, the curve of outstanding, draws of the calibration."""
 
 from __future__ import annotations
 
@@ -18,10 +15,9 @@ from nvmesim.measure import paired
 from nvmesim.measure.control import Measured, Progress
 from nvmesim.measure.figures import Relief
 from nvmesim.measure.latency import enough, samples
-from nvmesim.measure.load import fill_share
 from nvmesim.measure.paired import MIN_PAIRED
 from nvmesim.measure.stations import Totals
-from nvmesim.measure.steady import Collector
+from nvmesim.measure.steady import Collector, fill_share
 from nvmesim.model.host import served_in_turn
 from nvmesim.predict import bottleneck
 from nvmesim.predict import upgrades as up
@@ -46,8 +42,7 @@ REBUILD_REQUESTS: Final = 3_000
 REBUILD_MOVED: Final = 800
 """Of one with moved numbers."""
 KNOWN: Final = 0.01
-"""A relief's run ends early once the 95 % half-width of its throughput is so small a share of it:
-beside what the model may be off it is nothing."""
+"""Share of its throughput that ends a relief's run early, as its 95 % half-width."""
 MOVED_REQUESTS: Final = (250, 16_000)
 """Requests of a run with moved numbers."""
 MOVED_VISITS: Final = 120_000
@@ -95,12 +90,7 @@ def choose(
     stations: Sequence[bottleneck.SaturatedStation],
     stop: bottleneck.SaturatedStation | None,
 ) -> list[Change]:
-    """Return the changes worth simulating: for what stops it, then for those next in line.
-
-    *stations* come as `bottleneck.ranked` sorts them. Without a bottleneck, outstanding is first.
-    Where something crosses sockets, one more link is always tried, so that the answer says what it
-    would change.
-    """
+    """The changes worth simulating: for what stops it, then for those next in line."""
     pools = served_in_turn(scenario)
     makers: list[ChangeFactory] = [up.smaller_records]
     if stop is not None:
@@ -121,10 +111,7 @@ def choose(
 
 
 def scaled_outstanding(s: ResolvedScenario, factor: float) -> ResolvedScenario | None:
-    """Return *s* with *factor* times as much outstanding per thread, or with fewer threads.
-
-    None if there is nothing left to halve, or the factor does not come out even.
-    """
+    """Return *s* with *factor* times as much outstanding per thread, or with fewer threads."""
 
     def change(group: WorkloadGroup) -> WorkloadGroup:
         per_thread = group.outstanding * factor
@@ -150,10 +137,7 @@ class WhatIfs:
     """Gets what could not be simulated."""
 
     def reliefs(self, progress: Progress | None) -> tuple[Relief, ...]:
-        """Changes that could relieve the bottleneck, most gain first; none where none can gain.
-
-        An open loop that is carried completes what arrives: no change brings more.
-        """
+        """Changes that could relieve the bottleneck, most gain first; none for a carried rate."""
         if self.ready.load.is_open and self.measured.backlog_per_s is None:
             return ()
         stations = bottleneck.ranked(self.ready.lowered, self.totals)
@@ -204,10 +188,7 @@ class WhatIfs:
         return tuple(out)
 
     def numbers(self, progress: Progress | None) -> Numbers | None:
-        """Effect of the profiles' uncertain numbers on the answer; None without a steady state.
-
-        Always by the compiled engine: both complete every request alike.
-        """
+        """Effect of the profiles' uncertain numbers on the answer; None without a steady state."""
         if self.measured.backlog_per_s is not None or self.ready.load.replayed:
             return None
         fast = replace(self, ready=compiled(self.ready))

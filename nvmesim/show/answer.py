@@ -335,11 +335,7 @@ def stations(result: Result, *, grouped: bool = True) -> b.Table:
 
 
 def aligned(count: float) -> str:
-    """A count per request with as many decimals as its neighbours above and below.
-
-    >>> aligned(0.0123), aligned(1.0), aligned(64.0)
-    ('0.012', '1.000', '64.000')
-    """
+    """A count per request with as many decimals as its neighbours above and below."""
     return f"{count:,.3f}" if count < 1000 else f"{count:,.0f}"
 
 

@@ -31,11 +31,7 @@ _DRAWERS: Final = {
 
 
 def drawer(answer: object, form: str) -> Callable[..., Any]:
-    """Return what draws *answer* as *form* ("chart", "html" or "text").
-
-    >>> drawer(type("Result", (), {})(), "chart").__module__
-    'nvmesim.show.charts.result'
-    """
+    """Return what draws *answer* as *form* ("chart", "html" or "text")."""
     for kind in type(answer).__mro__:
         found = _DRAWERS.get((kind.__name__, form))
         if found:

@@ -16,7 +16,6 @@ from markupsafe import Markup, escape
 
 from nvmesim.show import palette
 from nvmesim.show.blocks import Block, Charts, Column, Line, Section
-from nvmesim.show.vega import bundle
 from nvmesim.show.words import one_line, percent, plural
 
 if TYPE_CHECKING:
@@ -27,10 +26,7 @@ GLYPH = 0.6
 
 
 def policy(nonce: str) -> str:
-    """The page's own rule: only scripts that carry *nonce* run, and no code is made from text.
-
-    A script of an input does not know the nonce, which is drawn for each page.
-    """
+    """The page's own rule: only scripts that carry *nonce* run, and no code is made from text."""
     return (
         f"default-src 'none'; style-src 'unsafe-inline'; script-src 'nonce-{nonce}'; "
         "img-src data:; font-src data:; base-uri 'none'; form-action 'none'"
@@ -63,13 +59,13 @@ def rendered(template: str, **values: Any) -> str:
 
 
 def document(title: str, blocks: Iterable[Block]) -> str:
-    """Return a whole page, with the one copy of the charts' code that it needs.
-
-    Contents lead to its sections, if there are several.
-    """
+    """Return a whole page, with the one copy of the charts' code, and contents of its sections."""
     shown = list(blocks)
     titles = [block.title for block in shown if isinstance(block, Section)]
     first = next((i for i, block in enumerate(shown) if isinstance(block, Section)), len(shown))
+    # Altair takes a second to import, and a fragment needs none.
+    from nvmesim.show.charts import bundle
+
     nonce = secrets.token_urlsafe(18)
     return rendered(
         "page.html", title=title, policy=Markup(policy(nonce)), nonce=nonce,
@@ -137,11 +133,7 @@ def _environment() -> Environment:
 
 
 def _anchor(title: str) -> str:
-    """The name of a section in an address.
-
-    >>> _anchor("Drives, per request")
-    'drives-per-request'
-    """
+    """The name of a section in an address."""
     return "-".join(re.findall("[a-z0-9]+", title.lower()))
 
 
@@ -170,11 +162,7 @@ def _lines(text: str) -> Markup:
 
 
 def _fitted(text: str, width: float, size: float) -> str:
-    """*text* on one line, cut with an ellipsis where it would be wider than *width*.
-
-    >>> _fitted("drive17 of the second rack", 60, 10)
-    'drive17 o…'
-    """
+    """*text* on one line, cut with an ellipsis where it would be wider than *width*."""
     line = one_line(text)
     most = max(1, int(width / (size * GLYPH)))
     return line if len(line) <= most else line[: most - 1] + "…"

@@ -1,9 +1,7 @@
-"""The server as a picture (SVG): sockets, links, adapters, drives, and what crosses.
+"""The server as a picture (SVG): what ``templates/server.svg`` draws, and where.
 
-A link is drawn as two pipes, towards the host and away from it: the pipe is as thick as the link is
-fast, its filling as thick as the share in use, and the fuller the darker. Everything runs
-horizontally from a socket to its drives, so that no line crosses another; what crosses between
-sockets runs vertically. Here is what is drawn and where; ``templates/server.svg`` draws it.
+A link is two pipes, as thick as it is fast, filled as far as it is in use. What runs from a socket
+to its drives runs horizontally, what crosses between sockets vertically: no line crosses another.
 """
 
 from __future__ import annotations
@@ -148,10 +146,7 @@ def picture(result: Result) -> str:
 
 
 def loads(result: Result) -> Loads:
-    """Sort the stations of *result* by the part of the server they are; of equal ones the busiest.
-
-    A place that no station stands for has none.
-    """
+    """Stations of *result* by the part of the server they are; of equal ones the busiest."""
     found: Loads = defaultdict(dict)
     for station in result.stations:
         place, which = _part(station)
@@ -180,10 +175,7 @@ def _part(station: StationStats) -> tuple[str, Any]:
 
 
 def drive_rows(drives: Sequence[Drive], result: Result, load: Loads) -> list[DriveRow]:
-    """Rows of *drives*, which hang on one adapter or socket, in the order of their first drives.
-
-    Of many, equal ones share a row, and odd ones keep theirs.
-    """
+    """Rows of *drives*, which hang on one adapter or socket, in the order of their first drives."""
     scenario = result.resolved
     assert isinstance(scenario, ResolvedScenario)
     rebuilt = result.rebuild.drive if result.rebuild is not None else None

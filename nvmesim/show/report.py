@@ -6,7 +6,6 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from nvmesim.predict import stragglers
 from nvmesim.predict.result import Result
 from nvmesim.show import answer
 from nvmesim.show import blocks as b
@@ -37,7 +36,6 @@ CAPTIONS: Final = {
         "latency that requests should not exceed (slo)."
     ),
     "Throughput over time": "Completions in each slice, by workload.",
-    **stragglers.CAPTIONS,
 }
 
 
@@ -59,17 +57,16 @@ GLOSSARY: Final[Mapping[str, str]] = {
 
 
 def page(result: Result, *, scenario_text: str = "", changes: Sequence[str] = ()) -> str:
-    """Return the report of *result* as one HTML page that loads nothing.
-
-    *scenario_text* is the file it was run from, *changes* the ``--set`` values applied to it.
-    """
+    """Return the report of *result*, of its scenario's file and ``--set`` values, as HTML."""
+    from nvmesim.show.charts.requests import CAPTIONS as WAITING
     from nvmesim.show.charts.result import all_charts
 
+    captions = CAPTIONS | WAITING
     several, stations = answer.ops(result), answer.stations(result)
     every = answer.stations(result, grouped=False)
     all_stations = b.Fold(f"All {len(every.rows)} stations", (every,))
     source = b.Fold("The scenario file", (b.Source(scenario_text),))
-    charts = b.Charts({t: (c, CAPTIONS.get(t, "")) for t, c in all_charts(result).items()})
+    charts = b.Charts({t: (c, captions.get(t, "")) for t, c in all_charts(result).items()})
     sections: dict[str, list[b.Block]] = {
         "What would help, and what would not": b.present(answer.reliefs(result.bottleneck.reliefs)),
         "The server under this load": b.present(server(result)),

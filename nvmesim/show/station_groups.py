@@ -68,11 +68,7 @@ def _along(station: StationStats) -> int:
 
 
 def _common_words(names: Sequence[str]) -> int:
-    """How many words all *names* begin with: those of the drive's own name.
-
-    >>> _common_words(["rack A commands", "rack A port up", "rack A port down"])
-    2
-    """
+    """How many words all *names* begin with: those of the drive's own name."""
     split = [name.split(" ") for name in names]
     same = takewhile(lambda words: len(set(words)) == 1, zip(*split, strict=False))
     return max(1, min(len(list(same)), min(map(len, split)) - 1))

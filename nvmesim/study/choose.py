@@ -1,8 +1,7 @@
 """The cheapest candidate that meets a goal, its runner-ups, and why the others were rejected.
 
-What follows from the parts alone goes first; then operational bounds from a short run of each (no
-throughput exceeds servers over demand, at any station); only what is left is simulated to the
-precision asked for, the cheapest first, until one holds and enough runner-ups do too.
+First by the parts alone, then by operational bounds from short runs; what is left is simulated, the
+cheapest first.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from nvmesim.predict.answer import offered
 from nvmesim.predict.uncertainty.derived import probability
 from nvmesim.scenario.load import scenario_from_dict
 from nvmesim.scenario.resolve import resolve
-from nvmesim.scenario.resolved import ResolvedScenario, Volume
+from nvmesim.scenario.resolved import Drive, ResolvedScenario, Volume
 from nvmesim.study.designs import Goal, design_name, goal_from_dict, load_goal, short_by
 from nvmesim.study.sweep.api import Progress, simulated_rows, tables_of
 from nvmesim.study.sweep.plan import make_plan, put
@@ -75,8 +74,6 @@ class Fixed:
 def fixed(scenario: ResolvedScenario, goal: Goal) -> Fixed:
     """Return the figures of *scenario*; InputError if a price or wattage that counts is missing."""
     volumes, drives = scenario.volumes, scenario.drives
-    in_volumes = {m for v in volumes for m in (*v.members, *v.spares)}
-    loose = [d for d in drives if d.index not in in_volumes]
     direct = sum(d.link.pcie_lanes for d in drives if d.adapter is None)
     parts = [
         *((d.profile.name, {"power": d.profile.power_active_w, "price": d.profile.price})
@@ -99,14 +96,26 @@ def fixed(scenario: ResolvedScenario, goal: Goal) -> Fixed:
         return out
 
     return Fixed(
-        capacity=sum(map(usable, volumes)) + sum(d.profile.capacity.value for d in loose),
-        survives=min([survived(v) for v in volumes] + [0 for _ in loose]),
+        capacity=capacity(scenario),
+        survives=min([survived(v) for v in volumes] + [0 for _ in loose_drives(scenario)]),
         drives=len(drives),
         slots=len(drives),
         lanes=direct + sum(a.link.pcie_lanes for a in scenario.adapters),
         power=total("power", goal.watts),
         price=total("price", goal.prices),
     )
+
+
+def loose_drives(scenario: ResolvedScenario) -> list[Drive]:
+    """Drives of no volume."""
+    inside = {m for v in scenario.volumes for m in (*v.members, *v.spares)}
+    return [d for d in scenario.drives if d.index not in inside]
+
+
+def capacity(scenario: ResolvedScenario) -> float:
+    """Bytes that volumes and loose drives hold."""
+    loose = [d.profile.capacity.value for d in loose_drives(scenario)]
+    return sum(map(usable, scenario.volumes)) + sum(loose)
 
 
 def usable(volume: Volume) -> float:
@@ -119,10 +128,7 @@ def usable(volume: Volume) -> float:
 
 
 def survived(volume: Volume) -> int:
-    """Members that may fail, whichever they are, those missing already counted.
-
-    A RAID10 may survive more by luck; one whole set of copies may also be hit at once.
-    """
+    """Members that may fail, whichever they are, those missing already counted."""
     return volume.raid.survives(len(volume.members), volume.copies) - len(volume.degraded)
 
 

@@ -1,8 +1,6 @@
 """The largest load of one scenario that keeps latency and CPU limits.
 
-More outstanding requests mean more throughput until a station is full, then only more waiting: both
-IOPS and latency rise with the load. So the largest load lies between one that holds and one that
-does not, and each simulation says how far from the limits it is.
+IOPS and latency rise with the load: it lies between one that holds and one that does not.
 """
 
 from __future__ import annotations
@@ -63,11 +61,7 @@ class Applied:
         return self.rate if self.rate is not None else float(self.outstanding)
 
     def words(self) -> str:
-        """The load as a person says it.
-
-        >>> Applied(8, 16, 128).words(), Applied(1, 1, 0, rate=5e5).words()
-        ('8 threads x 16', '500k IOPS offered')
-        """
+        """The load as a person says it."""
         if self.rate is not None:
             return f"{format_iops(self.rate)} offered"
         return f"{self.threads} {'thread' if self.threads == 1 else 'threads'} x {self.outstanding}"
@@ -137,10 +131,9 @@ class LoadSearch:
         self.first = closed[0] if closed else groups[0]
 
     def largest(self, near: Applied | None = None) -> Found:
-        """Return the largest load that keeps the limits; *near* is where to look first.
+        """The largest load that keeps the limits; *near* is where to look first.
 
-        Short runs look for it and long ones decide. A write buffer that fills later than a short
-        run ends makes the two differ; then the search is repeated with long runs alone.
+        Short runs look for it and long ones decide; where those differ, long ones look as well.
         """
         found = self._decided(self._searched(near))
         if not self.too_short:
@@ -302,7 +295,10 @@ class LoadSearch:
         """Simulate longer at *best*; below it until the limits hold with their intervals."""
         threads, depth = best.applied.threads, best.depth
         for _ in range(DECISIONS if best.holds else 1):
-            run, applied = self._long_run(threads, depth)
+            loaded, applied = self._at(threads, depth)
+            self._stop_if_asked()
+            requests = max(SURE_REQUESTS, 2 * ROUNDS * applied.in_flight)
+            run = measured(loaded, replace(QUIET, seed=self.seed, requests=requests))
             trial = self._decides(applied, self._concluded(run, certainty=False))
             if trial.holds:
                 # What profiles missed nearby moves the answer: the limits must hold with it, too.
@@ -325,13 +321,6 @@ class LoadSearch:
             share = max(FAR_BACK, min(BACK, 1 / far)) if math.isfinite(far) else BACK
             return threads, max(1, min(depth - 1, round(depth * share)))
         return (threads // 2, 1) if threads > 1 else None
-
-    def _long_run(self, threads: int, depth: float) -> tuple[RunAnswer, Applied]:
-        """A run that decides, before anything is said of it; its load."""
-        loaded, applied = self._at(threads, depth)
-        self._stop_if_asked()
-        requests = max(SURE_REQUESTS, 2 * ROUNDS * applied.in_flight)
-        return measured(loaded, replace(QUIET, seed=self.seed, requests=requests)), applied
 
     @staticmethod
     def _concluded(run: RunAnswer, *, certainty: bool) -> Result:

@@ -1,11 +1,7 @@
 """The best of several candidates, with a stated probability that the choice is right.
 
-Fully sequential selection with common random numbers, procedure KN: Kim and Nelson, "A fully
-sequential procedure for indifference-zone selection in simulation", ACM TOMACS 11(3), 2001. Each
-round simulates every candidate that is still in once more, with random numbers that all share;
-those that fall behind by more than chance explains drop out, so that simulation is spent where it
-decides. If the best is better than every other by the stated difference, it is found with at least
-the stated probability; candidates closer than that count as equally good.
+Procedure KN: Kim and Nelson, "A fully sequential procedure for indifference-zone selection in
+simulation", ACM TOMACS 11(3), 2001: all share random numbers, those that fall behind drop out.
 """
 
 from __future__ import annotations
@@ -48,8 +44,7 @@ class Ranking:
     difference: float
     """Relative difference below which two candidates count as equally good."""
     p_better: float | None = None
-    """Least probability that the first is better than another, with all that is not known of
-    profiles and model; None for metrics other than IOPS."""
+    """Least probability, of IOPS, that the first is better with all that is not known."""
 
     @property
     def best(self) -> str:
@@ -149,11 +144,7 @@ def rank(
 
 
 def is_behind(differences: Floats, delta: float, probability: float, candidates: int) -> bool:
-    """True if *differences* (float64[rounds]) to another say that a candidate is behind.
-
-    Their sum must leave a triangle (Kim and Nelson, figure 1) for that. The variance is that of the
-    first rounds alone, as the procedure's guarantee needs.
-    """
+    """True if *differences* (float64[rounds]) say that a candidate is behind (their figure 1)."""
     first = min(len(differences), FIRST_ROUNDS)
     share = 2 * (1 - probability) / (candidates - 1)
     eta = 0.5 * (share ** (-2 / (first - 1)) - 1)
@@ -174,10 +165,7 @@ def _interval(values: Floats) -> dict[str, float]:
 def _with_models(
     rows: Sequence[Mapping[str, Any]], tables: Sequence[tuple[dict[str, Any], str]]
 ) -> tuple[list[dict[str, Any]], float]:
-    """Rows with intervals of simulation and model; least probability that the first is best.
-
-    The numbers of profiles are left out: they move all candidates alike.
-    """
+    """Rows with intervals of simulation and model; least probability that the first is best."""
     known = [model_uncertainty(resolve(scenario_from_dict(*scenario))) for scenario in tables]
     wide, chances = [], []
     for row, model in zip(rows, known, strict=True):

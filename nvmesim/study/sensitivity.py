@@ -1,9 +1,4 @@
-"""Sensitivity of an answer: each uncertain input at its low and high value, simulated again.
-
-Inputs are the numbers of the profiles in use that are assumed (or all that have an interval). All
-runs share their random numbers, so that small effects are seen. One input moves at a time: effects
-of several together are not looked at.
-"""
+"""Sensitivity of an answer: each uncertain input at its low and high value, simulated again."""
 
 from __future__ import annotations
 
@@ -177,11 +172,10 @@ def _frame(rows: Sequence[dict[str, Any]], shares: Sequence[Share]) -> pl.DataFr
 
 
 def share_of_input(name: str, low: float | None, high: float | None, load: str) -> Share:
-    """Return what an input carries whose ends change the answer by *low* and *high*, relative.
+    """What an input carries whose ends change the answer by *low* and *high*, relative.
 
-    The answer's logarithm is a quadratic through the three points, the input normal: its variance
-    is that of the slope and of the curve. In a sum of such quadratics it is Sobol's total index.
-    Source: Saltelli et al., "Global Sensitivity Analysis: The Primer", 2008, chapter 4.
+    The answer's logarithm is a quadratic through the three points, the input normal. Source:
+    Saltelli et al., "Global Sensitivity Analysis: The Primer", 2008, chapter 4.
 
     >>> round(share_of_input("drives.0.profile.read.die", -0.1, 0.1, "randread").variance, 5)
     0.00262

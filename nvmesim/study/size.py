@@ -1,9 +1,7 @@
 """How many GHz a load needs, and which CPUs carry it.
 
-Two answers side by side. The *rule* is that of the published tables (Team, 2019): GHz in all are
-cycles per IO x IOPS, over what the operating system shows as load, as if a logical CPU at 50 % left
-as much again. *SMT-aware*: two busy siblings do ``smt_yield`` of one thread's work, so up to about
-half of the logical CPUs every thread has a core, and the rest is worth a quarter more.
+The *rule* of the published tables (Team, 2019) is cycles per IO x IOPS over the load that the
+operating system shows. *SMT-aware*: two busy siblings do ``smt_yield`` of one thread's work.
 """
 
 from __future__ import annotations
@@ -44,10 +42,7 @@ class Demand:
     filesystem: str = "raw"
 
     def cycles(self, asleep: float, sleep_ps: float = math.inf) -> float:
-        """Cycles per request when a completion finds its thread asleep with this probability.
-
-        *sleep_ps* is how long it slept: where the stack says so, a short sleep costs less.
-        """
+        """Cycles per request when a completion finds its thread asleep so often, for *sleep_ps*."""
         stack = self.stack
         always = stack.submit.value + stack.complete.value + (1 - self.read) * stack.per_write.value
         if self.filesystem in stack.filesystems:
@@ -202,25 +197,20 @@ def size_cpu(
         smt_ghz=smt * load.iops / 1e6,
         cycles_per_io=load.cycles(1 - utilization),
         reason=_reason(load, rule, smt),
-        cpus=tuple(
-            sorted(
-                answers,
-                key=lambda a: (
-                    not a.carries,
-                    0.0 if a.carries else max(a.logical_utilization, a.physical_utilization),
-                    a.ghz,
-                    a.name,
-                ),
-            )
-        ),  # those that carry the load, the fewest GHz first; then the nearest
+        cpus=tuple(sorted(answers, key=_order)),
     )
+
+
+def _order(a: CpuAnswer) -> tuple[bool, float, float, str]:
+    """Those that carry the load, the fewest GHz first; then the nearest."""
+    over = 0.0 if a.carries else max(a.logical_utilization, a.physical_utilization)
+    return not a.carries, over, a.ghz, a.name
 
 
 def rule_ghz_per_miops(load: Demand) -> float:
     """GHz in all per million requests a second, as the published table counts them.
 
-    The table's cycles come from one lightly loaded row (every completion finds its thread asleep
-    but for the 13 % that it is busy); its load is of two threads a core, both taken for full ones.
+    Its cycles are of one lightly loaded row, 13 % busy; its two threads a core count as full ones.
     """
     lightly = load.cycles(asleep=0.87)
     return lightly / 1e3 / (2 * load.utilization)
@@ -235,10 +225,9 @@ def smt_ghz_per_miops(load: Demand, smt_yield: float = 1.25) -> float:
 
 
 def loaded_cpu(load: Demand, cpu: CpuProfile, sockets: int) -> tuple[float, float]:
-    """Return (logical, physical) utilization of *sockets* times *cpu* under *load*.
+    """(logical, physical) utilization of *sockets* times *cpu* under *load*.
 
-    Each logical CPU is busy with the same probability, independent of the others; idle cores fill
-    first. The load is split evenly; cycles fall as threads find less time to sleep.
+    Logical CPUs are busy independently of one another; idle cores fill first.
     """
     shares, done = _work(cpu.cores, cpu.threads_per_core, _yield(cpu))
     logical_cpus = sockets * cpu.cores * cpu.threads_per_core

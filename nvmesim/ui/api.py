@@ -14,7 +14,7 @@ from starlette.responses import JSONResponse, Response
 from nvmesim.calibrate.datasheet import KEYS
 from nvmesim.errors import InputError, NvmesimError
 from nvmesim.scenario.load import to_text, with_values
-from nvmesim.show.vega import bundle
+from nvmesim.show.charts import bundle
 from nvmesim.show.words import one_line
 from nvmesim.ui import controls, goal_form, work
 from nvmesim.ui.jobs import Jobs, PageJob, Scratch

@@ -6,7 +6,6 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from functools import cache
 from importlib import resources
 from itertools import groupby
 from typing import Final
@@ -29,16 +28,15 @@ from nvmesim.calibrate.datasheet import KEYS
 from nvmesim.errors import NvmesimError
 from nvmesim.raid.levels import MD_LEVELS
 from nvmesim.scenario.load import to_text
+from nvmesim.show.charts import bundle
 from nvmesim.show.page import asset
-from nvmesim.show.vega import bundle
+from nvmesim.ui.answer import pdf_of
 from nvmesim.ui.api import Api, posted, uploaded
-from nvmesim.ui.controls import controls, start, values
+from nvmesim.ui.controls import controls, parts, start, values
 from nvmesim.ui.goal_form import START as GOAL
 from nvmesim.ui.goal_form import goal_controls
 from nvmesim.ui.guard import Guard
 from nvmesim.ui.jobs import Jobs, PageJob
-from nvmesim.ui.parts import parts
-from nvmesim.ui.shared import pdf_of
 from nvmesim.version import __version__
 
 NEWS_TRIES, NEWS_S = 10, 0.03
@@ -73,10 +71,7 @@ SHEET: Final = (
 
 
 def create_app(token: str, port: int, opened: Sequence[str] = ()) -> Starlette:
-    """Return the app that answers below ``/TOKEN/`` on this machine at *port*.
-
-    *opened* are designs (TOML) that it begins with.
-    """
+    """Return the app that answers below ``/TOKEN/`` at *port*, *opened* designs (TOML) first."""
     api = Api(opened)
 
     @asynccontextmanager
@@ -106,7 +101,7 @@ def _page(request: Request) -> Response:
     name = request.scope["path"].strip("/") or "design"
     shown = goal_controls() if name == "choose" else controls() if name == "design" else []
     grouped = {k: list(v) for k, v in groupby(shown, lambda c: c.group)}
-    return HTMLResponse(_templates().get_template(f"{name}.html").render(
+    return HTMLResponse(_TEMPLATES.get_template(f"{name}.html").render(
         page=name, pages=PAGES, groups=grouped, version=__version__, toml=to_text(start()),
         now=values(start()), parts=parts, opened=request.app.state.api.opened,
         goal=to_text(GOAL), points=POINTS, rows=ROWS, levels=MD_LEVELS, sheet=SHEET, examples=KEYS,
@@ -117,12 +112,10 @@ def _own(name: str) -> str:
     return (resources.files("nvmesim.ui") / name).read_text("utf-8")
 
 
-@cache
-def _templates() -> Environment:
-    loader = FunctionLoader(lambda name: _own(f"templates/{name}"))
-    return Environment(autoescape=True, undefined=StrictUndefined, loader=loader)
-
-
+_TEMPLATES: Final = Environment(
+    autoescape=True, undefined=StrictUndefined,
+    loader=FunctionLoader(lambda name: _own(f"templates/{name}")),
+)  # fmt: skip
 _ASSETS: Final[dict[str, Callable[[], str]]] = {
     # a fixed table: no name of a request becomes a path
     "report.css": lambda: asset("report.css"),

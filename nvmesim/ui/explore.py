@@ -15,9 +15,9 @@ from nvmesim.predict.simulate import simulate
 from nvmesim.scenario.load import scenario_from_dict
 from nvmesim.scenario.resolve import resolve
 from nvmesim.scenario.schema import Scenario
-from nvmesim.show import palette, words
-from nvmesim.show.page import escaped
-from nvmesim.show.station_groups import station_groups
+from nvmesim.show import answer, words
+from nvmesim.show.blocks import Block, Line, table
+from nvmesim.show.page import html
 from nvmesim.study.sweep.api import Progress, tables_of
 from nvmesim.study.sweep.plan import put
 from nvmesim.ui.work import Cancelled, first_look
@@ -25,15 +25,6 @@ from nvmesim.version import install_command
 
 TRAIL: Final = 6
 """Positions before this one that stay in sight."""
-
-_STYLE: Final = (
-    "<style>.nvmesim-explore{font:13px/1.5 system-ui,sans-serif;max-width:640px}"
-    ".nvmesim-explore b.n{font-size:22px}.nvmesim-explore .s{opacity:.65}"
-    ".nvmesim-explore .bar{display:grid;grid-template-columns:150px 1fr 46px;gap:8px;"
-    "align-items:center;line-height:1.55}.nvmesim-explore .bar i{display:block;height:9px;"
-    "border-radius:2px}.nvmesim-explore .err{color:#b3261e}"
-    ".nvmesim-explore td{padding:0 16px 0 0;text-align:right}</style>"
-)
 
 
 def explore(
@@ -60,7 +51,7 @@ def explore(
     tables, base = tables_of(scenario)
     now = _now(tables, base, over)
     controls = {key: _control(widgets, key, text, now[key]) for key, text in over.items()}
-    answer = widgets.HTML()
+    shown = widgets.HTML()
     view = _View(tables, base, requests, seed)
     background = ThreadPoolExecutor(1, thread_name_prefix="nvmesim-explore")
 
@@ -72,9 +63,9 @@ def explore(
     def follow(_change: Any = None) -> None:
         values = moved()
         if requests is not None:
-            answer.value = view.html(values)
+            shown.value = view.html(values)
             return
-        answer.value = view.first(values)
+        shown.value = view.first(values)
         background.submit(refine, values)
 
     def refine(values: Mapping[str, Any]) -> None:
@@ -86,12 +77,12 @@ def explore(
             progress("", 0)
             found = view.html(values, progress)
             progress("", 1)
-            answer.value = found
+            shown.value = found
 
     for control in controls.values():
         control.observe(follow, names="value")
-    answer.value = view.html(moved())
-    return widgets.VBox([*controls.values(), answer])
+    shown.value = view.html(moved())
+    return widgets.VBox([*controls.values(), shown])
 
 
 class _View:
@@ -102,108 +93,70 @@ class _View:
     ) -> None:
         self._tables, self._base = tables, base
         self._requests, self._seed = requests, seed
-        self._trail: list[str] = []
+        self._trail: list[list[str]] = []
         self._values: Mapping[str, Any] = {}
-        self._now = ""
-        """Line of the position that is shown."""
+        self._now: list[str] = []
+        """Row of the position that is shown."""
 
     def move(self, values: Mapping[str, Any]) -> None:
         """Go to *values*; the position before joins those before it."""
         if self._now:
             self._trail = [*self._trail, self._now][-TRAIL:]
-        self._values, self._now = values, ""
+        self._values, self._now = values, []
 
     def is_at(self, values: Mapping[str, Any]) -> bool:
         """True if the sliders have not moved since *values*."""
         return values is self._values
 
-    def scenario(self, values: Mapping[str, Any]) -> Scenario:
-        """The scenario at *values*."""
-        return scenario_from_dict(put(self._tables, values), self._base)
-
     def result(self, values: Mapping[str, Any], progress: Progress | None = None) -> Result:
         """Simulate at *values* as `nvmesim run` does, without reliefs."""
-        return simulate(self.scenario(values), requests=self._requests, seed=self._seed,
+        return simulate(self._scenario(values), requests=self._requests, seed=self._seed,
                         reliefs=False, progress=progress)  # fmt: skip
+
+    def _scenario(self, values: Mapping[str, Any]) -> Scenario:
+        return scenario_from_dict(put(self._tables, values), self._base)
 
     def first(self, values: Mapping[str, Any]) -> str:
         """Say what a first look at *values* shows."""
-        return self._said(values, lambda: first_look(self.scenario(values), self._seed),
+        return self._said(values, lambda: first_look(self._scenario(values), self._seed),
                           "; first look, refining …")  # fmt: skip
 
     def html(self, values: Mapping[str, Any], progress: Progress | None = None) -> str:
         """Simulate at *values* and say what comes out; an impossible design says why."""
         return self._said(values, lambda: self.result(values, progress), "")
 
-    def _said(
-        self, values: Mapping[str, Any], simulated: Callable[[], Result], stage: str
-    ) -> str:  # fmt: skip
+    def _said(self, values: Mapping[str, Any], simulated: Callable[[], Result], stage: str) -> str:
         started = time.perf_counter()
         try:
             result = simulated()
         except NvmesimError as error:
-            return _wrapped(f'<p class="err">{escaped(error)}</p>')
-        took = time.perf_counter() - started
+            return _wrapped([Line(str(error), "head")])
+        took = 1e3 * (time.perf_counter() - started)
+        rate = words.kiops(result.total.iops.value)
         p99 = words.microseconds(words.latency_at(result.total.latency, "p99"))
-        iops = f"{words.kiops(result.total.iops.value)} IOPS"
+        before = table("Before", [*map(_short, values), "IOPS", "p99 [us]"], self._trail[::-1])
         if self.is_at(values):  # work in the background may be late
-            cells = [
-                *(f"{_short(k)} {escaped(v)}" for k, v in values.items()),
-                iops,
-                f"p99 {p99} µs",
-            ]
-            self._now = f"<tr>{''.join(f'<td>{c}</td>' for c in cells)}</tr>"
-        figures = [
-            f'<b class="n">{iops}</b> {words.span(result.total.iops)}',
-            f"{words.gigabytes(result.total.bytes_per_s.value)} GB/s",
-            f"mean {words.microseconds(result.total.latency.mean)} µs",
-            f"p99 {p99} µs",
-            f"CPU {words.percent(result.cpu.logical_utilization)}",
-        ]
-        before = f'<p class="s">before:</p><table>{"".join(reversed(self._trail))}</table>'
-        return _wrapped(
-            f"<div>{' · '.join(figures)}</div><p>{escaped(result.bottleneck.sentence)}</p>"
-            f'{_bars(result)}<p class="s">{result.requests:,} requests simulated in '
-            f"{took * 1e3:.0f} ms{stage}</p>{before if self._trail else ''}"
-        )
+            self._now = [*map(str, values.values()), rate, p99]
+        shown: list[Block] = [
+            Line(f"{rate} IOPS {words.span(result.total.iops)}", "head"),
+            Line(result.bottleneck.sentence), answer.ops(result), answer.stations(result),
+            Line(f"{result.requests:,} requests simulated in {took:.0f} ms{stage}", "soft"),
+        ]  # fmt: skip
+        return _wrapped([*shown, Line("before:", "soft"), before] if self._trail else shown)
 
 
-def _wrapped(inner: str) -> str:
-    return f'{_STYLE}<div class="nvmesim-explore" role="status">{inner}</div>'
-
-
-def _bars(result: Result, most: int = 5) -> str:
-    """How busy the fullest stations are, along the path."""
-    groups = [g for g in station_groups(result.stations) if g.kind not in ("delay", "gate")]
-    kept = sorted(groups, key=lambda g: -g.busiest.utilization)[:most]
-    bars = ""
-    for group in groups:
-        if group in kept:
-            busy, many = group.busiest.utilization, len(group.members)
-            bars += (
-                f'<div class="bar"><span>{escaped(group.label)}{f" × {many}" if many > 1 else ""}'
-                f'</span><i style="width:{100 * min(1.0, busy):.1f}%;'
-                f'background:{palette.load_colour(busy)}"></i>'
-                f"<span>{words.percent(busy)}</span></div>"
-            )
-    return bars
+def _wrapped(blocks: Sequence[Block]) -> str:
+    return f'<div class="nvmesim-explore" role="status">{html(blocks)}</div>'
 
 
 def _short(key: str) -> str:
-    """The last word of a key.
-
-    >>> _short("workload.0.read"), _short("drives.0.count")
-    ('read', 'drives')
-    """
+    """The last word of a key."""
     parts = [p for p in key.split(".") if not p.isdigit() and p != "*"]
     return parts[-2] if parts[-1] == "count" and len(parts) > 1 else parts[-1]
 
 
 def _now(tables: Mapping[str, Any], base: str, keys: Iterable[str]) -> dict[str, Any]:
-    """The value that a scenario has at each of *keys*, stated or by default; None if there is none.
-
-    It is that of the first element where a key names all.
-    """
+    """The value of a scenario at each of *keys*, of the first of a list; None: there is none."""
     scenario = scenario_from_dict(tables, base)
     filled, loads = scenario.model_dump(mode="json"), resolve(scenario).workload
     found = {}

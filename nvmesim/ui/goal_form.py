@@ -55,11 +55,7 @@ def goal_controls() -> list[Control]:
 
 
 def values(goal: Mapping[str, Any]) -> dict[str, Any]:
-    """Return key -> value of every field of *goal*.
-
-    >>> values(START)["candidates/drives.0.count"], values(START)["constraints/cpu"]
-    ('4, 6, 8, 12', '')
-    """
+    """Return key -> value of every field of *goal*."""
     found: dict[str, Any] = {}
     for control in goal_controls():
         table, _, key = control.key.rpartition(SEPARATE)
@@ -115,10 +111,7 @@ def _read(table: str, name: str, value: Any) -> Any:
 
 
 def parts(goal: Mapping[str, Any], design: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the prices (or watts) that *goal* needs: key, label and value of each.
-
-    They are asked for where the price or the power is limited or minimized.
-    """
+    """Return the prices (or watts) that *goal* needs: key, label and value of each."""
     asked = _table(goal, "constraints").keys() | {_table(goal, "objective").get("minimize")}
     found = []
     for what, listed in LISTS.items():

@@ -286,17 +286,13 @@ def _sweep(place: Path) -> None:
         with contextlib.suppress(OSError):
             found = folder.lstat()
             own = not hasattr(os, "geteuid") or found.st_uid == os.geteuid()
-            if stat.S_ISDIR(found.st_mode) and own and _is_left(folder / LOCK):
-                shutil.rmtree(folder, ignore_errors=True)
-
-
-def _is_left(lock: Path) -> bool:
-    """Return whether no app holds *lock*. An app that is just starting has none yet."""
-    if locks is None:
-        lock.unlink()
-        return True
-    with lock.open("r+b") as file:
-        return _locked(file)
+            if stat.S_ISDIR(found.st_mode) and own:
+                with (folder / LOCK).open("r+b") as file:  # an app that is just starting has none
+                    is_left = _locked(file)
+                if locks is None:
+                    (folder / LOCK).unlink()  # which Windows refuses while the app is there
+                if is_left:
+                    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _locked(file: IO[bytes]) -> bool:

@@ -1,8 +1,4 @@
-"""Work that the pages ask for, in a process of its own: predict, compare, choose, calibrate.
-
-One job a line on standard input, what it finds on standard output; lines are JSON. A job that takes
-all memory, or that the page wants no more, ends with its process and not with the app.
-"""
+"""Work that the pages ask for, in a process of its own: predict, compare, choose, calibrate."""
 
 from __future__ import annotations
 
@@ -30,9 +26,16 @@ from nvmesim.show import page as html
 from nvmesim.show.blocks import Line
 from nvmesim.show.report import page
 from nvmesim.show.words import one_line
-from nvmesim.ui.answer import Quote, answer, first, page_blocks, states_of
+from nvmesim.ui.answer import (
+    Quote,
+    answer,
+    first,
+    on_one_page,
+    page_blocks,
+    states_of,
+    with_designs,
+)
 from nvmesim.ui.controls import start
-from nvmesim.ui.shared import on_one_page, with_designs
 from nvmesim.ui.trust import NOWHERE, scenario_of, tables_of_text
 
 if TYPE_CHECKING:
@@ -323,10 +326,7 @@ def describe_dumps(texts: Any, folder: Path) -> dict[str, Any]:
 
 
 def serve() -> None:
-    """Do the jobs that are asked, one after the other; end with whoever asks.
-
-    Standard output is for the answers alone: what libraries print goes to standard error.
-    """
+    """Do the jobs that are asked; what libraries print goes to standard error."""
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     _bound_memory()

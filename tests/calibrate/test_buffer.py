@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from nvmesim.calibrate.over_time.limits import buffer_of, buffers_of, find_buffer
+from nvmesim.calibrate.over_time.change_points import find_buffer
+from nvmesim.calibrate.over_time.time_series import buffers_of
 from nvmesim.capture.capture import Captures
 from nvmesim.capture.registry import read_capture
 from nvmesim.catalog.profile import Quantity
@@ -26,7 +27,7 @@ def long_write(tmp_path_factory):
 
 
 def test_size_and_drain_are_recovered(long_write):
-    found = buffer_of(long_write)
+    found, _ = buffers_of(Captures(files=(long_write,)))
     assert found.low <= BUFFER <= found.high
     assert found.size == pytest.approx(BUFFER, rel=0.1)
     assert found.drain == pytest.approx(DRAIN, rel=0.05)

@@ -70,11 +70,11 @@ def both():
 def test_pauses_and_stalls_are_told_apart_and_recovered(both):
     _, found = both
     assert set(found.parts) == {"pauses", "read_stalls"}
-    share, length, cv = found.values("read_stalls")
+    share, length, cv = found.values["read_stalls"]
     assert share == pytest.approx(SHARE, rel=0.25)
     assert length == pytest.approx(STALL, rel=0.15)
     assert cv < 0.6
-    rate, mean, _ = found.values("pauses")
+    rate, mean, _ = found.values["pauses"]
     assert rate * mean == pytest.approx(RATE * MEAN, rel=0.5)
     columns = found.columns()
     low, high = np.quantile(columns["rounds.read_stalls.share"], (0.025, 0.975))
@@ -93,8 +93,7 @@ def test_a_disk_that_nothing_holds_up_has_none():
     found = fit_pauses(captured(known(pauses=False, stalls=False)))
     assert found.parts == ()
     assert found.text.startswith("no pauses")
-    assert found.pauses() is None
-    assert found.stalls("read_stalls") is None
+    assert found.values == {}
 
 
 def test_too_few_depths_or_no_distributions_give_none(both):

@@ -8,7 +8,7 @@ import pytest
 from nvmesim.calibrate.bench import BenchAnswer, measure
 from nvmesim.calibrate.drive.fit import fit_drive
 from nvmesim.calibrate.evidence import Judged
-from nvmesim.calibrate.over_time.episodes import TimeSeries, time_series_of
+from nvmesim.calibrate.over_time.time_series import TimeSeries, time_series_of
 from nvmesim.calibrate.points import Bins, Point
 from nvmesim.capture.registry import read_capture, read_captures
 from nvmesim.show.charts.fits import (

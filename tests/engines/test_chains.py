@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from nvmesim.array_types import Ints
-from nvmesim.engine.chains import chained
 from nvmesim.engine.compiled import engine as compiled
 from nvmesim.engine.compiled.engine import CompiledEngine
+from nvmesim.engine.contract import chained
 from nvmesim.engine.reference.engine import ReferenceEngine
 from nvmesim.engine.reference.stations import Fifo
 from nvmesim.network.network import Network

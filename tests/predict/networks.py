@@ -10,8 +10,7 @@ from scipy import stats
 
 from nvmesim.engine.compiled.engine import CompiledEngine
 from nvmesim.measure.control import Controller, Measured, RunGoal
-from nvmesim.measure.load import RunLoad
-from nvmesim.measure.steady import Reducer
+from nvmesim.measure.steady import Reducer, RunLoad
 from nvmesim.network.network import Kind, Network, Op
 from nvmesim.rng import table_levels
 

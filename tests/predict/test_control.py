@@ -11,8 +11,7 @@ from nvmesim.engine.compiled.engine import CompiledEngine
 from nvmesim.engine.contract import Batch
 from nvmesim.measure.control import Controller, Measured, RunGoal, backlog_growth
 from nvmesim.measure.latency import samples
-from nvmesim.measure.load import RunLoad
-from nvmesim.measure.steady import Col, relative_half
+from nvmesim.measure.steady import Col, RunLoad, relative_half
 from nvmesim.network.network import HORIZON_PS
 from nvmesim.units import PS_PER_S
 from tests.predict.networks import MEAN_PS, measure, mm1, network, plain_reducer

@@ -8,15 +8,17 @@ import subprocess
 import sys
 
 import altair as alt
+import polars as pl
 import pytest
 
 from nvmesim.show.charts import result as charts
 from nvmesim.show.charts.base import FEWEST_BEYOND, log_ticks
 from nvmesim.show.charts.designs import _at_ends
-from nvmesim.show.charts.requests import request_timeline
+from nvmesim.show.charts.requests import timeline
 from nvmesim.show.charts.sweep import heat, scaling
 from nvmesim.show.palette import LOAD_STEPS
 from nvmesim.study.choose import choose
+from nvmesim.study.timeline import Timeline
 from tests.show.report_example import result
 
 LARGEST = 120_000
@@ -103,9 +105,11 @@ def test_the_heat_map_has_a_cell_for_each_station_and_case():
 
 
 def test_a_timeline_has_a_lane_for_each_command():
-    step = {"request": 3, "child": 1, "station": "drive0 die5", "kind": "drive"}
-    spec = request_timeline([{**step, "arrive": 1.0, "start": 2.0, "depart": 60.0}]).to_dict()
-    row = next(rows(spec))
+    step = {"request": 3, "command": 1, "station": "drive0 die5", "kind": "drive"}
+    times = {"arrives_us": 1.0, "waits_us": 1.0, "served_us": 58.0, "leaves_us": 60.0}
+    drawn = timeline(Timeline("one", pl.DataFrame([{**step, **times}])))
+    assert drawn.description == "Steps of 1 request in 1 lane, over 59 us."
+    row = next(rows(drawn.to_dict()))
     assert row["lane"] == "request 3, command 1"
     assert row["waits"] == 1.0
     assert row["served"] == 58.0
@@ -143,17 +147,17 @@ def test_altair_is_imported_without_the_grammar_of_iris():
 def test_the_code_of_the_charts_is_made_once(tmp_path, monkeypatch):
     import vl_convert
 
-    from nvmesim.show import vega
+    from nvmesim.show import charts
 
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
-    first = vega.bundle.__wrapped__()
+    first = charts.bundle.__wrapped__()
     assert "</script" not in first
 
     def never(*_):
         raise AssertionError("made again")
 
     monkeypatch.setattr(vl_convert, "javascript_bundle", never)
-    assert vega.bundle.__wrapped__() == first
+    assert charts.bundle.__wrapped__() == first
 
 
 def test_rejected_candidates_are_never_on_the_front():

@@ -5,7 +5,7 @@ import tomllib
 
 import pytest
 
-from nvmesim.ui.shared import designs_in
+from nvmesim.ui.answer import designs_in
 from tests.ui.conftest import SMALL
 
 pytestmark = pytest.mark.browser

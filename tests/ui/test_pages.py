@@ -12,7 +12,7 @@ from nvmesim.errors import InputError
 from nvmesim.scenario.load import scenario_from_dict, to_text
 from nvmesim.ui import controls
 from nvmesim.ui.app import PAGES, POINTS
-from nvmesim.ui.parts import parts
+from nvmesim.ui.controls import parts
 from tests.ui.conftest import SMALL
 
 

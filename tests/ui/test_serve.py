@@ -10,8 +10,8 @@ import httpx
 import pytest
 
 from nvmesim.cli.main import run_command
+from nvmesim.ui.answer import designs_in, with_designs
 from nvmesim.ui.app import create_app
-from nvmesim.ui.shared import designs_in, with_designs
 from tests.ui.conftest import SMALL
 
 

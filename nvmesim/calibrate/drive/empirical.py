@@ -1,8 +1,4 @@
-"""A drive that is nothing but its capture: latencies drawn from the requests that were measured.
-
-Runs of consecutive samples keep what lasts (episodes, bursts); a run is as long as the series takes
-to forget. Such a drive is honest only at the queue depth of its capture.
-"""
+"""A drive made of its capture: latencies drawn in runs, which keep episodes and bursts."""
 
 from __future__ import annotations
 
@@ -61,15 +57,8 @@ class EmpiricalFit:
 
 
 def fit_empirical(capture: Capture, *, name: str) -> EmpiricalFit:
-    """Return the empirical drive of *capture*: a log, a block trace or a histogram at one depth.
-
-    Raises FitError for a capture without samples or bins, and for one with several depths in it
-    that are results and not requests.
-    """
-    notes: list[str] = []
-    if capture.requests is not None:
-        return _of_requests(capture, name, notes)
-    return _of_bins(capture, name, notes)
+    """The drive of *capture*, a log, trace or histogram at one depth; FitError for others."""
+    return (_of_bins if capture.requests is None else _of_requests)(capture, name, [])
 
 
 def _of_requests(capture: Capture, name: str, notes: list[str]) -> EmpiricalFit:
@@ -91,35 +80,20 @@ def _of_requests(capture: Capture, name: str, notes: list[str]) -> EmpiricalFit:
         if len(few) < len(samples):
             notes.append(f"{len(few):,} of {len(samples):,} {label} are kept, in runs")
         kept.append(tuple(np.round(few * 1e6, 2).tolist()))
+    # Runs keep what lasts: some decorrelation lengths, at most a quarter of either series.
+    shortest, longest = min(len(samples) for samples in kept if samples), max(lengths)
     table = EmpiricalLatencies(
-        queue_depth=depth,
-        block_size=Quantity(value=block, basis="measured"),
-        read_us=kept[0],
-        write_us=kept[1],
-        block=_block(lengths, kept),
+        queue_depth=depth, block_size=Quantity(value=block, basis="measured"),
+        read_us=kept[0], write_us=kept[1],
+        block=1 if longest == 1 else max(1, min(RUN_LENGTHS * longest, shortest // 4)),
         source=f"{capture.file.name}: requests one by one",
-    )
-    fit = _fit(name, table, notes, tuple(lengths))
-    return replace(fit, percentiles_s=_percentiles(series))
-
-
-def _block(lengths: Sequence[int], kept: Sequence[Sequence[float]]) -> int:
-    """Run length that keeps what lasts: a few decorrelation lengths, at most a quarter of either.
-
-    Source: Kunsch 1989 (moving blocks): a block must be long against the memory of the series.
-    """
-    shortest = min(len(samples) for samples in kept if samples)
-    longest = max(lengths)
-    return 1 if longest == 1 else max(1, min(RUN_LENGTHS * longest, shortest // 4))
-
-
-def _percentiles(series: Sequence[Floats]) -> dict[str, Mapping[float, BootstrapInterval]]:
-    """Percentiles of both operations, from whole series."""
-    return {
+    )  # fmt: skip
+    percentiles: dict[str, Mapping[float, BootstrapInterval]] = {
         op: percentile_intervals(samples[: 5 * MAX_SAMPLES], PERCENTS, trials=200)
         for op, samples in zip(("read", "write"), series, strict=True)
         if len(samples) >= MIN_SAMPLES
     }
+    return replace(_fit(name, table, notes, tuple(lengths)), percentiles_s=percentiles)
 
 
 def _series(capture: Capture, notes: list[str]) -> tuple[tuple[Floats, Floats], Floats, Floats]:
@@ -218,26 +192,15 @@ def samples_of_bins(table: Latency, count: int = FROM_BINS) -> Floats:
 
 
 def _fit(
-    name: str,
-    table: EmpiricalLatencies,
-    notes: Sequence[str],
-    lengths: tuple[int, ...],
+    name: str, table: EmpiricalLatencies, notes: Sequence[str], lengths: tuple[int, ...]
 ) -> EmpiricalFit:
     q = Quantity
     profile = DriveProfile(
-        name=name,
-        link="pcie4 x4",
-        capacity=q(value=1e12),
-        host_included=True,
-        dies=q(value=64),
-        channels=q(value=8),
-        commands=q(value=1e6),
-        read_bandwidth=q(value=7e9),
-        write_bandwidth=q(value=5e9),
-        read=blank_reads(),
-        write=blank_writes(),
-        latencies=table,
+        name=name, link="pcie4 x4", capacity=q(value=1e12), host_included=True,
+        dies=q(value=64), channels=q(value=8), commands=q(value=1e6),
+        read_bandwidth=q(value=7e9), write_bandwidth=q(value=5e9),
+        read=blank_reads(), write=blank_writes(), latencies=table,
         notes=f"latencies as captured at queue depth {table.queue_depth}; not for other depths",
-    )
+    )  # fmt: skip
     honest = f"honest only at queue depth {table.queue_depth}, where it was captured"
     return EmpiricalFit(profile, (honest, *notes), lengths)

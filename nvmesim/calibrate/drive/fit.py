@@ -57,9 +57,9 @@ from nvmesim.calibrate.drive.write_side import Limit, fit_writes
 from nvmesim.calibrate.evidence import DriveFit, Judged, joint_of, with_draws
 from nvmesim.calibrate.infer.optimum import is_stopping, misfit
 from nvmesim.calibrate.notes import drifts, law_of_rounds, mixed_devices
-from nvmesim.calibrate.over_time.episodes import suggestions, time_series_of
-from nvmesim.calibrate.over_time.limits import FoundLimits, buffers_of, bursts_of, find_limits
+from nvmesim.calibrate.over_time.limits import FoundLimits, bursts_of, find_limits
 from nvmesim.calibrate.over_time.pauses import NONE, fit_pauses
+from nvmesim.calibrate.over_time.time_series import buffers_of, suggestions, time_series_of
 from nvmesim.calibrate.points import Point, hold_out, points_of
 from nvmesim.calibrate.smallest.disk import fit_disk, is_disk
 from nvmesim.calibrate.smallest.line_fit import fit_bytes

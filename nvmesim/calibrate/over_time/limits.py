@@ -1,14 +1,8 @@
-"""Steps down in a rate: a write buffer that fills, and a rate limit before a volume.
+"""A rate limit before a volume: what a cloud provider lets through, whatever the disk could do.
 
-A long write runs at the pace of the buffer until it is full, and then at that of the drain: one
-step down in bytes per second. What was written until the step, less what drained meanwhile, is the
-buffer. A step that is not there, or one of many (episodes), is not a buffer.
-
-A limit is what a cloud provider lets through, whatever the disk could do: a token bucket serves one
-request each 1 / rate. In a depth sweep throughput is then the smaller of two lines, depth over the
-disk's own latency and the limit, with a sharp knee between them; above it latency is depth / limit.
-Reads and writes share it. Saved-up tokens let a run begin faster, until they are spent: one step
-down in its series.
+A token bucket serves one request each 1 / rate: in a depth sweep throughput is the smaller of depth
+over the disk's own latency and the limit, with a sharp knee between them. Reads and writes share
+it. Saved-up tokens let a run begin faster, until they are spent: one step down in its series.
 """
 
 from __future__ import annotations
@@ -17,163 +11,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import polars as pl
 
-from nvmesim.array_types import Floats
 from nvmesim.calibrate.notes import named
+from nvmesim.calibrate.over_time.change_points import Buffer, find_buffer
+from nvmesim.calibrate.over_time.time_series import rates_of
 from nvmesim.calibrate.points import Point
-from nvmesim.capture.capture import Capture, Captures
+from nvmesim.capture.capture import Captures
 from nvmesim.catalog.profile import Quantity, VolumeLimits
 from nvmesim.units import format_size
-
-WINDOWS = 200
-"""Windows that single requests are summed in."""
-LEAST_WINDOWS = 5
-"""Windows on either side of the step, at least."""
-STEP = 1.3
-"""Rate before the step in units of that after it, at least."""
-START = 0.5
-"""Windows that a disk may take to begin to drain: what is in program still holds its place."""
-STEADY = 0.3
-"""Coefficient of variation of the rate after the step, at most: else it is not a steady drain."""
-
-
-@dataclass(frozen=True)
-class Buffer:
-    """A write buffer as a capture shows it."""
-
-    size: float
-    """Bytes"""
-    low: float
-    high: float
-    """95 % interval of the size"""
-    drain: float
-    """Bytes per second once it is full"""
-    filled_s: float
-    """When it was full"""
-
-    def quantity(self, source: str) -> Quantity:
-        """Return the size as a profile has it."""
-        return Quantity(
-            value=self.size, low=self.low, high=self.high, basis="fitted", source=source
-        )
-
-    @property
-    def text(self) -> str:
-        """One line for a person."""
-        return (
-            f"a write buffer of about {format_size(round(self.size / 2**20) * 2**20)} "
-            f"({self.low / 1e9:.3g} to {self.high / 1e9:.3g} GB) was full after "
-            f"{self.filled_s:.3g} s, and drains at {self.drain / 1e9:.3g} GB/s"
-        )
-
-
-def find_buffer(times_s: Floats, bytes_per_s: Floats) -> Buffer | None:
-    """Return the buffer that filled in a series of rates over windows of one length, or None.
-
-    *times_s*: ends of the windows; both float64[n]. The step is where two constants fit best
-    (least squares); the interval is of how surely the drain is known, one window's
-    scatter, and when the drain began. That is only bounded (`START`), so the interval holds more
-    often than 95 %.
-    """
-    n = len(times_s)
-    if n < 2 * LEAST_WINDOWS:
-        return None
-    total = np.cumsum(bytes_per_s)
-    left = np.arange(LEAST_WINDOWS, n - LEAST_WINDOWS + 1)
-    first = total[left - 1] / left
-    second = (total[-1] - total[left - 1]) / (n - left)
-    between = left * (n - left) * (first - second) ** 2
-    i = int(left[int(np.argmax(between))])
-    fast, slow = bytes_per_s[:i], bytes_per_s[i:]
-    high, low = float(fast.mean()), float(slow.mean())
-    if low <= 0 or high < STEP * low or float(slow.std()) > STEADY * low:
-        return None
-    if float(fast.min()) < float(np.quantile(slow, 0.75)):  # it came back: episodes, not a buffer
-        return None
-    window = float(np.median(np.diff(times_s)))
-    # What went in is counted and not estimated; what drained meanwhile is known as well as the
-    # drain, and the window of the step is in part of either.
-    ahead = float(np.sum(bytes_per_s[: i + 1] - low)) * window
-    filled = ahead / (high - low)
-    drained = _error_of_mean(slow) * filled
-    begun = float(slow.std()) * window
-    half = 1.96 * float(np.hypot(drained, begun))
-    late = START * low * window  # what was not drained before the drain began: only more can fit
-    return Buffer(ahead, max(0.0, ahead - half), ahead + half + late, low, filled)
-
-
-def _error_of_mean(values: Floats) -> float:
-    """Standard error of the mean of windows that may follow each other.
-
-    From means of batches. Source: Law, Simulation Modeling and Analysis, section 9.5.3.
-    """
-    batches = max(2, min(20, len(values) // 5))
-    means = [float(part.mean()) for part in np.array_split(values, batches)]
-    return float(np.std(means, ddof=1) / np.sqrt(batches))
-
-
-def buffer_of(capture: Capture) -> Buffer | None:
-    """The buffer that filled during the writes of *capture*: from its requests, or its series."""
-    found = rates_of(capture)
-    return None if found is None else find_buffer(*found)
-
-
-def buffers_of(captures: Captures) -> tuple[Buffer | None, dict[str, str]]:
-    """The largest buffer that filled in *captures*, and what to say of each file that has one."""
-    found: list[Buffer] = []
-    said: dict[str, str] = {}
-    for capture in captures.files:
-        buffer = buffer_of(capture)
-        if buffer is not None:
-            found.append(buffer)
-            name = capture.file.name
-            said[name] = (
-                f"{name}: {buffer.text}; averages of the whole run describe neither state, so add "
-                "a capture of the time after it"
-            )
-    return max(found, key=lambda b: b.size, default=None), said
-
-
-def rates_of(capture: Capture, ops: Sequence[str] = ("write",)) -> tuple[Floats, Floats] | None:
-    """Ends of windows, s, and bytes moved per second by *ops* in each; None: not known."""
-    chosen = pl.col("op").cast(pl.String).is_in(list(ops))
-    if capture.requests is not None:
-        frame = (
-            capture.requests.filter(
-                chosen & pl.col("complete_ns").is_not_null() & (pl.col("bytes") > 0)
-            )
-            .select("complete_ns", "bytes")
-            .sort("complete_ns")
-            .collect()
-        )
-        if frame.height < 20 * WINDOWS:
-            return None
-        done = frame["complete_ns"].to_numpy().astype(float) / 1e9
-        edges = np.linspace(float(done[0]), float(done[-1]), WINDOWS + 1)
-        moved, _ = np.histogram(done, edges, weights=frame["bytes"].to_numpy())
-        return edges[1:], moved / np.diff(edges)
-    return None if capture.series is None else _of_series(capture, capture.series.filter(chosen))
-
-
-def _of_series(capture: Capture, series: pl.DataFrame) -> tuple[Floats, Floats] | None:
-    """Of windows as the tool wrote them; several operations of one window are summed."""
-    for kind in ("bytes_per_s", "iops"):
-        found = (
-            series.filter(pl.col("kind") == kind)
-            .group_by("time_s", maintain_order=True).agg(pl.col("value").sum())
-            .sort("time_s")
-        )  # fmt: skip
-        if found.height >= 2 * LEAST_WINDOWS:
-            rate = found["value"].to_numpy().astype(float)
-            if kind == "iops":
-                sizes = [m.conditions.block_size for m in capture.measurements]
-                if not sizes or not isinstance(sizes[0], int):
-                    return None
-                rate = rate * sizes[0]
-            return found["time_s"].to_numpy().astype(float), rate
-    return None
-
 
 FLAT = 0.02
 """Points at a limit agree within this."""
@@ -207,12 +52,6 @@ class Ceiling:
     def size(self) -> int:
         """Bytes of a request."""
         return self.points[0].block_size
-
-    @property
-    def spread(self) -> float:
-        """Largest less smallest of them, relative."""
-        rates = [p.iops for p in self.points]
-        return (max(rates) - min(rates)) / self.iops
 
 
 @dataclass(frozen=True)
@@ -281,7 +120,7 @@ def find_limits(points: Sequence[Point], bursts: Sequence[Burst] = ()) -> FoundL
     bursts = [b for b in bursts if b.reads or any(_same(b, c) for c in ceilings)]
     limiting = [
         c for c in ceilings
-        if _meets_others(c, ceilings) or (_tells_alone(c) and not _is_exceeded(c, points))
+        if _meets_others(c, ceilings) or _tells_alone(c, points)
         or any(_same(b, c) for b in bursts)
     ]  # fmt: skip
     if not limiting and not bursts:
@@ -351,18 +190,18 @@ def _meets_others(c: Ceiling, others: Sequence[Ceiling]) -> bool:
     return False
 
 
-def _tells_alone(c: Ceiling) -> bool:
-    """True if no disk does what *c* does: reads as flat, with as sharp a knee."""
-    alone = c.is_sharp and len(c.points) >= LEAST and c.spread < 2 * EXACT
-    return alone and c.size <= LONE and c.points[0].read_fraction > 0
+def _tells_alone(c: Ceiling, points: Sequence[Point]) -> bool:
+    """True if no disk does what *c* does, reads as flat with as sharp a knee, and no row exceeds.
 
-
-def _is_exceeded(c: Ceiling, points: Sequence[Point]) -> bool:
-    """True if a row does more requests and more bytes a second: neither kind of limit held it."""
-    more = 1 + 2 * FLAT
-    return any(
-        p.iops > more * c.iops and p.iops * p.block_size > more * c.iops * c.size for p in points
-    )
+    A row exceeds it that does more requests and more bytes a second.
+    """
+    rates, more = [p.iops for p in c.points], 1 + 2 * FLAT
+    is_flat = len(rates) >= LEAST and max(rates) - min(rates) < 2 * EXACT * c.iops
+    return (
+        c.is_sharp and is_flat and c.size <= LONE and c.points[0].read_fraction > 0
+        and not any(p.iops > more * c.iops and p.iops * p.block_size > more * c.iops * c.size
+                    for p in points)
+    )  # fmt: skip
 
 
 def _same(burst: Burst, c: Ceiling) -> bool:
@@ -387,8 +226,13 @@ def _found(limiting: Sequence[Ceiling], bursts: Sequence[Burst]) -> FoundLimits:
         "iops": _quantity([levels[i][0] for i in by_count], source),
         "bandwidth": _quantity([levels[i][0] * levels[i][1] for i in by_bytes], source),
     }
-    saved = max(bursts, key=lambda b: b.saved_s, default=None)
-    burst = None if saved is None else _burst(saved)
+    burst = None
+    if (saved := max(bursts, key=lambda b: b.saved_s, default=None)) is not None:
+        scale, step = 1e12 / saved.step.drain, saved.step
+        burst = Quantity(
+            value=step.size * scale, low=step.low * scale, high=step.high * scale,
+            basis="fitted", source=f"{saved.name}: the step down in its rate",
+        )  # fmt: skip
     notes = [_limit_sentence(rates["iops"], rates["bandwidth"], limiting, bursts)]
     notes += [_burst_sentence(b) for b in bursts]
     if lone:
@@ -411,14 +255,6 @@ def _quantity(values: Sequence[float], source: str) -> Quantity | None:
     return Quantity(
         value=mean, low=mean - half, high=mean + half, basis="fitted",
         source=f"throughput that does not grow with depth: {source}",
-    )  # fmt: skip
-
-
-def _burst(b: Burst) -> Quantity:
-    scale = 1e12 / b.step.drain
-    return Quantity(
-        value=b.step.size * scale, low=b.step.low * scale, high=b.step.high * scale,
-        basis="fitted", source=f"{b.name}: the step down in its rate",
     )  # fmt: skip
 
 

@@ -1,10 +1,8 @@
 """Pauses of a disk that serves in rounds: how often, how long, by time or by request, or none.
 
-What stops the one server holds up all that are in flight: their latencies are those of an
-undisturbed round and the rest of the pause, together. So n in flight count once, and above the
-body of the distribution P(latency > median + x) = hit P(length > x). A pause of the host comes as
-time passes (hit = rate times the time of a round), a stall with a request (hit = n times its
-share). Which of them there are is chosen by the likelihood of depths that were left out.
+What stops the one server holds up all that are in flight together: n in flight count once, and
+above the body P(latency > median + x) = hit P(length > x). A pause of the host comes as time passes
+(hit = rate times the time of a round), a stall with a request (hit = n times its share).
 """
 
 from __future__ import annotations
@@ -51,15 +49,7 @@ STEP: Final = 0.05
 """Standard deviation of a first proposal, in units of its logarithm, about."""
 PROPOSALS: Final = 1500
 GAIN: Final = 4.0
-"""Log-likelihood that a further part must bring on depths left out, times how much wider than
-chance the misfit is: chance alone brings so much once in fifty."""
-KEYS: Final[dict[Part, tuple[str, ...]]] = {
-    "pauses": ("rounds.pauses.every", "rounds.pauses.length", "rounds.pauses.cv"),
-    "read_stalls": ("rounds.read_stalls.share", "rounds.read_stalls.length",
-                    "rounds.read_stalls.cv"),
-    "write_stalls": ("rounds.write_stalls.share", "rounds.write_stalls.length",
-                     "rounds.write_stalls.cv"),
-}  # fmt: skip
+"""Log-likelihood that a further part must bring on depths left out, per width of the misfit."""
 
 
 @dataclass(frozen=True)
@@ -88,38 +78,19 @@ class PauseFit:
     scores: Mapping[Parts, float] = field(default_factory=dict)
     """Logarithm of the likelihood of depths left out, less what any model can reach"""
 
-    def values(self, part: Part) -> Floats | None:
-        """Rate or share, mean, coefficient of variation; None: there is no such part."""
-        if part not in self.parts:
-            return None
-        at = 3 * self.parts.index(part)
-        out: Floats = np.exp(self.logs[at : at + 3])
-        return out
-
-    def pauses(self) -> Pauses | None:
-        """As a profile has them."""
-        found = self.values("pauses")
-        if found is None:
-            return None
-        every, length, cv = 1e12 / found[0], 1e12 * found[1], found[2]
-        return Pauses(
-            every=_q(every), length=_q(length), cv=_q(cv), law="lognormal",
-        )  # fmt: skip
-
-    def stalls(self, part: Part) -> Stalls | None:
-        """As a profile has them: of reads, or of writes."""
-        found = self.values(part)
-        if found is None:
-            return None
-        return Stalls(share=_q(found[0]), length=_q(1e12 * found[1]), cv=_q(found[2]))
+    @property
+    def values(self) -> dict[Part, Floats]:
+        """Part -> rate or share, mean (s), coefficient of variation."""
+        return dict(zip(self.parts, np.exp(self.logs).reshape(-1, 3), strict=True))
 
     def columns(self) -> dict[str, Floats]:
         """Dotted key of the profile -> float64[n_draws]."""
         out: dict[str, Floats] = {}
         for i, part in enumerate(self.parts):
             rate, mean, cv = np.exp(self.draws[:, 3 * i : 3 * i + 3]).T
-            often = 1e12 / rate if part == "pauses" else rate
-            out |= dict(zip(KEYS[part], (often, 1e12 * mean, cv), strict=True))
+            often = {"every": 1e12 / rate} if part == "pauses" else {"share": rate}
+            columns = {**often, "length": 1e12 * mean, "cv": cv}
+            out |= {f"rounds.{part}.{name}": column for name, column in columns.items()}
         return out
 
     def without_tail(self, point: Point) -> Point:
@@ -133,9 +104,15 @@ class PauseFit:
 
     def add_pauses(self, rounds: Rounds) -> Rounds:
         """Return *rounds* held up so."""
-        stops = {"pauses": self.pauses(), "read_stalls": self.stalls("read_stalls"),
-                 "write_stalls": self.stalls("write_stalls")}  # fmt: skip
-        return rounds.model_copy(update={k: v for k, v in stops.items() if v is not None})
+        stops: dict[str, Pauses | Stalls] = {}
+        for part, (often, mean, spread) in self.values.items():
+            length, cv = _fitted_number(1e12 * mean), _fitted_number(spread)
+            if part == "pauses":
+                every = _fitted_number(1e12 / often)
+                stops[part] = Pauses(every=every, length=length, cv=cv, law="lognormal")
+            else:
+                stops[part] = Stalls(share=_fitted_number(often), length=length, cv=cv)
+        return rounds.model_copy(update=stops)
 
     @property
     def text(self) -> str:
@@ -143,17 +120,13 @@ class PauseFit:
         if not self.parts:
             return "no pauses: with none the depths that were left out are predicted best"
         said = []
-        for part in self.parts:
-            found = self.values(part)
-            assert found is not None
-            length = f"{1e3 * found[1]:.2g} ms (variation {found[2]:.1f})"
+        for part, (often, mean, cv) in self.values.items():
+            length = f"{1e3 * mean:.2g} ms (variation {cv:.1f})"
             if part == "pauses":
-                said.append(f"pauses of all in flight, {found[0]:,.0f} a second, of {length}")
+                said.append(f"pauses of all in flight, {often:,.0f} a second, of {length}")
             else:
                 side = part.partition("_")[0]
-                said.append(
-                    f"{side}s that hold up all behind them, {found[0]:.2g} of them, {length}"
-                )
+                said.append(f"{side}s that hold up all behind them, {often:.2g} of them, {length}")
         scores = ", ".join(
             f"{' and '.join(p).replace('_', ' ') or 'none'} {v:.0f}" for p, v in self.scores.items()
         )
@@ -164,21 +137,15 @@ NONE: Final = PauseFit((), np.zeros(0), np.zeros((DRAWS, 0)))
 
 
 def fit_pauses(points: Sequence[Point]) -> PauseFit:
-    """Choose and fit what holds up the rounds of *points*: of one size, reads or writes alone.
-
-    `NONE` if there are fewer than three depths, or too few rounds that anything held up.
-    """
+    """Choose and fit what holds up rounds; `NONE` below three depths, or if nothing hardly does."""
     if not points:
         return NONE
     tails = _tails(points, min(points, key=lambda p: p.outstanding))
     depths = sorted({t.depth for t in tails})
     if len(depths) < 3 or sum(float(t.rounds[1:].sum()) for t in tails) < LEAST:
         return NONE
-    sides: list[Part] = []
-    if any(not t.write for t in tails):
-        sides.append("read_stalls")
-    if any(t.write for t in tails):
-        sides.append("write_stalls")
+    either: tuple[tuple[Part, bool], ...] = (("read_stalls", False), ("write_stalls", True))
+    sides = [part for part, write in either if any(t.write == write for t in tails)]
     scores: dict[Parts, float] = {(): _held_out((), np.zeros(0), tails, depths)}
     best: Parts = ()
     known: dict[Parts, Floats] = {(): np.zeros(0)}
@@ -195,7 +162,7 @@ def fit_pauses(points: Sequence[Point]) -> PauseFit:
     return PauseFit(best, known[best], _drawn(best, known[best], _Rows(tails)), scores)
 
 
-def _q(value: float) -> Quantity:
+def _fitted_number(value: float) -> Quantity:
     return Quantity(value=float(value), basis="fitted")
 
 
@@ -309,8 +276,7 @@ def _held_out(
 def _drawn(parts: Parts, logs: Floats, rows: _Rows) -> Floats:
     """float64[n_draws, n_parameters]: what the captures allow within the bounds.
 
-    The likelihood is flattened by as much as the misfit is wider than chance. What pauses are like
-    below the shortest that is seen is hardly told, so the shape is a bent ridge and no ellipse.
+    The likelihood is flattened by as much as the misfit is wider than chance.
     """
     if not parts:
         return np.zeros((DRAWS, 0))

@@ -1,17 +1,8 @@
 """From the CPU figures of captures to a stack: cycles to submit, complete, wake up, interrupt.
 
-How often a thread sleeps, and for how long, depends on the drive that answers it. So the drive's
-read side is fitted first, with a first guess of the stack, then the stack's four costs with that
-drive, then both once more, and the drive at the end. Captures at several drive counts tell a fifth:
-what each further drive that a thread serves adds, beyond the interrupts that completions of several
-drives no longer share, which the bench simulates. How far the costs may trade against each other,
-with that drive, is drawn at the end.
-
-Without any CPU figures, rows of full threads tell what a request costs (`with_full_threads`), and
-what each further thread on a target adds.
-
-CPU time is that of logical CPUs, as operating systems count it. With the CPU named, the bench has
-its cores and siblings: where more threads were busy than cores, a cycle took longer.
+How often a thread sleeps depends on the drive that answers it: so drive and stack are fitted in
+turn, and the draws are made with the last drive. Without CPU figures, rows of full threads tell
+what a request costs (`with_full_threads`).
 """
 
 from __future__ import annotations
@@ -68,10 +59,11 @@ def fit_stack(
     points, said = with_full_threads(hold_out(points, held_out))
     notes += said
     used = [p for p in points if p.cpu_s and not p.held_out and p.read_fraction == 1]
-    if len({p.outstanding for p in used}) < 2 or _differ_in_kind(used):
+    kinds = {(p.block_size, p.polled, p.raid, p.sync) for p in used}
+    if len({p.outstanding for p in used}) < 2 or len(kinds) > 1 or used[0].polled:
         bare = BenchHost(get("stack", "linux-io_uring"), ghz, parse_link(link), cpu=cpu)
         return _scaled(points, bare, name, notes, tell)
-    several = len({_served(p) for p in used}) > 1
+    several = len({1 if p.own_targets else p.targets for p in used}) > 1  # that one job submits to
     costs = costs_of(name, used, ghz, several=several, only_full=bool(said))
     u = costs.first
     stack = costs.stack(u)
@@ -113,11 +105,6 @@ def fit_stack(
     return StackFit(stack, judged, ghz, tuple(notes), drive)
 
 
-def _differ_in_kind(points: Sequence[Point]) -> bool:
-    """True if *points* differ in size, polling, flushes or arrays: depth is not all that does."""
-    return len({(p.block_size, p.polled, p.raid, p.sync) for p in points}) > 1 or points[0].polled
-
-
 def _scaled(
     points: Sequence[Point], host: BenchHost, name: str, notes: Sequence[str], tell: Progress
 ) -> StackFit:
@@ -141,11 +128,6 @@ def _scaled(
         said = f"no drive beside it: {error}"
         return StackFit(host.stack, (), host.ghz, (*notes, found.text, said))
     return StackFit(host.stack, fit.points, host.ghz, (*notes, found.text), fit.profile)
-
-
-def _served(point: Point) -> int:
-    """Targets that one job submits to."""
-    return 1 if point.own_targets else point.targets
 
 
 def _is_full(point: Point, cpu: CpuProfile | None) -> bool:

@@ -46,12 +46,10 @@ ASLEEP: Final = 2
 ERROR: Final = 0.03
 """Relative standard error of a row's CPU time. Assumed, from repeats of fio runs: 1 to 4 %."""
 UNLIKE: Final = 1.5
-"""Factor on a named stack's cycles from which on CPU figures are not those of that stack: hosts of
-one stack differ by less (kernels, mitigations, clocks). Assumed."""
+"""Factor on a named stack's cycles from which on CPU figures are not that stack's. Assumed."""
 LARGE: Final = 64 << 10
-"""Bytes from which on what a known stack does not explain is the cost of its pages: 0.05 to 0.08 us
-each by one reader of a RAID0 with 256 KiB and 1 MiB requests (linux-xfs, A. Gavriliuk, May 2025),
-and by 4 MiB against 4 KiB reads of one host."""
+"""Bytes from which on what a known stack does not explain is the cost of its pages. Source: 0.05 to
+0.08 us each with 256 KiB and 1 MiB requests (linux-xfs, A. Gavriliuk, May 2025)."""
 
 
 @dataclass(frozen=True)
@@ -68,10 +66,7 @@ class ScaledCosts:
         return _made(self, ghz, name)
 
     def corrected(self, drive: DriveProfile, host: BenchHost) -> ScaledCosts:
-        """These costs with a factor that meets the CPU time of the rows, simulated on *host*.
-
-        A polling thread's time is all it has: there the rate is met.
-        """
+        """These costs with a factor that meets CPU time on *host*, or the rate where rows poll."""
         off = []
         for p in self.rows:
             answer = measure(drive, host, p, requests=REQUESTS)
@@ -178,10 +173,7 @@ def _waits(point: Point) -> bool:
 
 
 def _equally_full(points: Sequence[Point]) -> Point | None:
-    """The faster of a thread's deep reads and writes that do the same, so that it is full; None.
-
-    Reads and writes of flash have limits of their own, a factor of three apart and more.
-    """
+    """The faster of a thread's deep reads and writes that do the same, so that it is full; None."""
     deep = [p for p in points if p.iodepth >= QUEUED and _waits(p) and not p.raid and not p.sync]
     for read in (p for p in deep if p.read_fraction == 1 and p.random and p.block_size < LARGE):
         for write in (p for p in deep if p.read_fraction == 0 and p.block_size == read.block_size):
@@ -205,8 +197,7 @@ def with_full_rows(host: BenchHost, points: Sequence[Point]) -> list[Point]:
 def host_of_rows(host: BenchHost, points: Sequence[Point]) -> tuple[BenchHost, float, list[str]]:
     """*host* with the cycles that *points* tell, the factor on the named stack's, what is said.
 
-    A full thread tells what a request takes. Other CPU figures count where they differ by more than
-    `UNLIKE` from the named stack; a thread that did more than its cycles allow was not of it.
+    CPU figures count where they differ by more than `UNLIKE` from the named stack.
     """
     stack, hz = host.stack, host.ghz * 1e9
     rows = [p for p in points if not p.device_times and not p.held_out]

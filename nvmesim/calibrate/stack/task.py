@@ -1,9 +1,4 @@
-"""A stack's costs as coordinates, and how well the CPU time of points is explained by them.
-
-Rows without CPU figures tell too, where threads must have been full: where more threads at the same
-depth get plainly more out of the same drives, and the requests in flight would have allowed more,
-the thread was what limited, and a request took all of its time.
-"""
+"""A stack's costs as coordinates, and how well the CPU time of points is explained by them."""
 
 from __future__ import annotations
 
@@ -44,10 +39,8 @@ LEAST = 1e-3
 class Costs:
     """A stack in coordinates in which the CPU time of points is nearly straight; seconds.
 
-    What a request costs together with an interrupt of its own, the interrupt's odds against the
-    rest, a wake-up, the sleep that makes one cost half, all as logarithms; and the share of the
-    first that each further drive of a thread adds. One completion per interrupt is common: points
-    tell the sum well, and its parts only where interrupts are shared.
+    A request with an interrupt of its own, the interrupt's odds against the rest, a wake-up, the
+    sleep that makes one cost half, as logarithms; the share that each further drive adds.
     """
 
     name: str
@@ -121,10 +114,7 @@ class Costs:
 def costs_of(
     name: str, points: Sequence[Point], ghz: float, *, several: bool, only_full: bool = False
 ) -> Costs:
-    """Coordinates for the CPU time of *points* on a clock of *ghz*.
-
-    *only_full*: all of them are of threads that never sleep.
-    """
+    """Coordinates for the CPU time of *points*; *only_full*: of threads that never sleep."""
     times = sorted(p.cpu_s for p in points if p.cpu_s)
     on_one = {p.jobs for p in points if not p.own_targets}
     shared = only_full and len(on_one) >= SHARERS
@@ -180,14 +170,13 @@ BUSY: Final = 0.85
 MORE: Final = 1.25
 """What more threads do, in units of a row's IOPS, from which on its threads were the limit."""
 ROOM: Final = 1.25
-"""Requests in flight in units of what the row's IOPS need at a lone request's latency: fewer, and
-the depth may be the limit. That latency is assumed to be a NAND drive's."""
+"""Requests in flight in units of what the IOPS need of a NAND drive: fewer may be the limit."""
 
 
 def with_full_threads(points: Sequence[Point]) -> tuple[list[Point], list[str]]:
     """*points* with the CPU time of rows whose threads were plainly full, and what is said of it.
 
-    Rows that state CPU figures are left as they are, and so are all beside them.
+    None where any row states CPU figures.
 
     >>> rows = [Point("", 1.0, True, 4096, n, 128, x, None) for n, x in ((1, 564e3), (4, 1562e3))]
     >>> round(1e6 * with_full_threads(rows)[0][0].cpu_s, 3), with_full_threads(rows)[0][1].cpu_s
@@ -195,7 +184,10 @@ def with_full_threads(points: Sequence[Point]) -> tuple[list[Point], list[str]]:
     """
     if any(p.cpu_s for p in points):
         return list(points), []
-    found = [_as_full(p) if _is_full(p, points) else p for p in points]
+    found = [
+        replace(p, cpu_s=p.jobs / p.iops, per_job_pct=100.0) if _is_full(p, points) else p
+        for p in points
+    ]
     full = [p for p in found if p.cpu_s]
     if not full:
         return found, []
@@ -204,10 +196,6 @@ def with_full_threads(points: Sequence[Point]) -> tuple[list[Point], list[str]]:
         f"so that a request takes jobs / IOPS of CPU time: {named([p.name for p in full], 6)}; "
         "such rows do not say what a sleeping thread pays to wake up: it is assumed"
     ]
-
-
-def _as_full(p: Point) -> Point:
-    return replace(p, cpu_s=p.jobs / p.iops, per_job_pct=100.0)
 
 
 def _is_full(p: Point, points: Sequence[Point]) -> bool:

@@ -1,8 +1,7 @@
 """Fit a drive to a trace of single requests with mixed sizes and varying depths.
 
-The candidate drive is simulated under the trace's own arrivals, and the percentiles of each class
-of requests (operation and size, operation and depth) are matched: so a latency is fitted given the
-depth at which it was measured. How large reads and writes are served is tried in turn.
+The drive is simulated under the trace's own arrivals, and the percentiles of each class of requests
+(operation and size, operation and depth) are matched.
 """
 
 from __future__ import annotations
@@ -29,16 +28,20 @@ from nvmesim.calibrate.notes import named
 from nvmesim.calibrate.trace.start import (
     LONE_DIES,
     MOST_COMMANDS,
-    RoundsStart,
     Search,
-    Start,
     Structure,
+    bank_search,
     built,
     built_rounds,
+    dies_asked,
     identified_keys,
     peak_rate,
+    read_units,
+    rounds_guesses,
+    rounds_search,
     screened,
     split_doubt,
+    unit_of,
     with_rounds_intervals,
 )
 from nvmesim.calibrate.trace.task import (
@@ -60,8 +63,7 @@ MAX_REQUESTS = 12_000
 """Requests simulated at each step of the search; a longer trace is fitted on runs of it."""
 MIN_REQUESTS = 100
 SIMULATED = 100_000
-"""Requests that a step simulates at least, over several runs of a short trace: pauses are rare, and
-in few runs chance decides which of them are found."""
+"""Requests that a step simulates at least, over several runs of a short trace: pauses are rare."""
 MAX_RUNS = 40
 SCREENED = 4_000
 """Requests that structures are compared on."""
@@ -115,18 +117,11 @@ class TraceFit:
 
 
 def fit_trace(
-    arrivals: Arrivals,
-    *,
-    name: str,
-    host: BenchHost | None = None,
-    captured_on: str | None = None,
-    held_out: Arrivals | None = None,
+    arrivals: Arrivals, *, name: str, host: BenchHost | None = None,
+    captured_on: str | None = None, held_out: Arrivals | None = None,
     tell: Progress = lambda text: None,
-) -> TraceFit:
-    """Fit a drive to *arrivals*; *held_out* is replayed on it and judged.
-
-    Raises FitError if there are too few requests.
-    """
+) -> TraceFit:  # fmt: skip
+    """Fit a drive to *arrivals*, or FitError for too few; *held_out* is replayed and judged."""
     if len(arrivals) < MIN_REQUESTS:
         raise FitError(
             f"{arrivals.source}: {len(arrivals)} requests are too few to fit a drive to; "
@@ -137,17 +132,11 @@ def fit_trace(
 
 class _Fitting:
     def __init__(
-        self,
-        arrivals: Arrivals,
-        name: str,
-        host: BenchHost | None,
-        captured_on: str | None,
+        self, arrivals: Arrivals, name: str, host: BenchHost | None, captured_on: str | None,
         tell: Progress,
-    ) -> None:
-        self.all = arrivals
+    ) -> None:  # fmt: skip
+        self.all, self.tell = arrivals, tell
         self.used = arrivals.windows(MAX_REQUESTS)
-        self.name, self.captured_on, self.tell = name, captured_on, tell
-        self.included = host is None
         self.host = host or free_host()
         runs = int(np.clip(-(-SIMULATED // len(self.used)), 1, MAX_RUNS))
         self.replayer = Replayer(self.used, self.host, runs=runs)
@@ -159,11 +148,22 @@ class _Fitting:
         few = self.used.windows(most)
         self.unseen = ~screened(len(self.used), most)
         self.screen = (Replayer(few, self.host), classes_of(few))
-        self.start = Start(self.used)
-        self.rounds_start = RoundsStart(self.used, self.start.unit)
+        self.search = bank_search(self.used)
+        self.rounds_search = rounds_search(self.used)
+        self.depth = int(self.used.depth.max())
         self.choice = ""
         self.notes: list[str] = []
-        self.template = self._template()
+        q, unit = Quantity, Quantity(value=unit_of(self.used))
+        self.template = DriveProfile(
+            name=name, link=str(self.host.link),
+            capacity=q(value=1e12, basis="assumed"),
+            host_included=host is None, captured_on=captured_on,
+            dies=q(value=LONE_DIES), channels=q(value=8), commands=q(value=1e6, basis="assumed"),
+            read_bandwidth=q(value=1e11, basis="assumed"),
+            write_bandwidth=q(value=1e11, basis="assumed"),
+            read=blank_reads().model_copy(update={"unit": unit}),
+            write=blank_writes().model_copy(update={"unit": unit}),
+        )  # fmt: skip
 
     def fit(self, held_out: Arrivals | None) -> TraceFit:
         best = self._search()
@@ -172,49 +172,45 @@ class _Fitting:
         else:
             profile, structure, cost = self._bank(best)
         served = self.replayer.latencies_s(profile)
+        # A replay submits each request at its recorded time, even if the buffer is full: waits for
+        # the buffer are not compared.
+        asked = ~self.used.write if self.used.full else np.ones(len(self.used), bool)
+        misses = missed_means(
+            self.all.source, self.used.write[asked], self.used.latency_s[asked],
+            served.mean(axis=0)[asked],
+        )  # fmt: skip
         judged = judge([all_requests(self.used), *self.classes], served, held_out=False)
-        sample = _sample(self.used, served[0], held_out=False)
+        sample = Sample(self.used.at_ps / 1e12, self.used.latency_s, served[0], False)
         if held_out is not None and len(held_out):
             self.tell("replaying what was held out")
             begun = held_out.begun(acknowledged_s(self.all.latency_s[self.all.write]))
             again = Replayer(begun, self.host).latencies_s(profile)
             classes = [all_requests(held_out), *classes_of(held_out)]
             judged += judge(classes, again, held_out=True)
-            sample = _sample(held_out, again[0], held_out=True)
+            sample = Sample(held_out.at_ps / 1e12, held_out.latency_s, again[0], True)
         return TraceFit(
             profile, tuple(judged), tuple(self._doubts(judged, structure)),
             tuple(self._begin(structure).names), cost, structure, sample,
-            tuple(self._misses(served)),
-        )  # fmt: skip
-
-    def _misses(self, served: Floats) -> list[str]:
-        """Operations whose mean the fitted drive misses; float64[runs, n] as it *served* all.
-
-        How long writes wait for a full buffer is not asked of a replay: they come when they came,
-        not when there is room, and a little less than the drain leaves room for all.
-        """
-        asked = ~self.used.write if self.used.full else np.ones(len(self.used), bool)
-        return missed_means(
-            self.all.source, self.used.write[asked], self.used.latency_s[asked],
-            served.mean(axis=0)[asked],
+            tuple(misses),
         )  # fmt: skip
 
     # -- search ---------------------------------------------------------------------------------
 
     def _search(self) -> _Try:
         """Screen structures with few requests, twice as each choice depends on the others."""
-        s = self.start
-        best = self._at(Structure(s.dies), s.column("start"), SCREEN_ROUNDS)
+        used = self.used
+        best = self._at(Structure(dies_asked(used)), self.search.column("start"), SCREEN_ROUNDS)
         for turn in range(2):
             before = best.structure
-            if s.writes.any():
+            if used.write.any():
                 best = self._better(
                     best, [replace(best.structure, through=t) for t in (False, True)]
                 )
-            if s.units > 1:
+            if read_units(used) > 1:
                 best = self._better(best, [replace(best.structure, engines=n) for n in ENGINES])
-            # the distribution holds other numbers of dies, but not far more or fewer
-            factors = () if s.is_lone or turn else FAR
+            # the distribution holds other numbers of dies, but not far more or fewer; lone requests
+            # wait for none
+            factors = () if self.depth <= 1 or turn else FAR
             dies = dict.fromkeys(max(1, round(best.structure.dies * f)) for f in factors)
             best = self._better(best, [replace(best.structure, dies=n) for n in dies])
             if turn and best.structure == before:
@@ -228,7 +224,7 @@ class _Fitting:
             )
             tries = [
                 self._at(served.structure, start, 2 * FINE_ROUNDS, fine=True)
-                for start in (_values(served), *self.rounds_start.guesses())
+                for start in (served.values, *rounds_guesses(self.rounds_search))
             ]
             return min(tries, key=lambda t: t.found.cost)
         return best
@@ -239,7 +235,7 @@ class _Fitting:
             return None
         tries = [
             self._at(Structure(dies=1, rounds=True), start, 2 * SCREEN_ROUNDS)
-            for start in self.rounds_start.guesses()
+            for start in rounds_guesses(self.rounds_search)
         ]
         return min(tries, key=lambda t: t.found.cost)
 
@@ -251,21 +247,17 @@ class _Fitting:
 
     def _better(self, best: _Try, structures: Sequence[Structure]) -> _Try:
         """The best of *best* and *structures*, each searched from the best's values."""
-        start = best
+        start, names = best, self._begin(best.structure).names
         for structure in structures:
             if structure == start.structure or is_stopping():
                 continue
-            tried = self._at(structure, self._of(start, structure), SCREEN_ROUNDS)
+            values = start.values
+            if self.used.full and "program" in names:  # a drain that was seen stays what it is
+                values[names.index("program")] *= structure.dies / start.structure.dies
+            tried = self._at(structure, values, SCREEN_ROUNDS)
             if tried.found.cost < best.found.cost:
                 best = tried
         return best
-
-    def _of(self, start: _Try, structure: Structure) -> list[float]:
-        """Values of *start* for another *structure*: a drain that was seen stays what it is."""
-        values, names = _values(start), self._begin(structure).names
-        if self.used.full and "program" in names:
-            values[names.index("program")] *= structure.dies / start.structure.dies
-        return values
 
     def _at(
         self, structure: Structure, start: Sequence[float], rounds: int, *, fine: bool = False
@@ -289,19 +281,6 @@ class _Fitting:
 
     # -- profiles -------------------------------------------------------------------------------
 
-    def _template(self) -> DriveProfile:
-        q = Quantity
-        return DriveProfile(
-            name=self.name, link=str(self.host.link),
-            capacity=q(value=1e12, basis="assumed"),
-            host_included=self.included, captured_on=self.captured_on,
-            dies=q(value=LONE_DIES), channels=q(value=8), commands=q(value=1e6, basis="assumed"),
-            read_bandwidth=q(value=1e11, basis="assumed"),
-            write_bandwidth=q(value=1e11, basis="assumed"),
-            read=blank_reads().model_copy(update={"unit": q(value=self.start.unit)}),
-            write=blank_writes().model_copy(update={"unit": q(value=self.start.unit)}),
-        )  # fmt: skip
-
     def _made(self, x: Sequence[float] | Floats, structure: Structure) -> DriveProfile:
         names = self._begin(structure).names
         v = dict(zip(names, (float(value) for value in x), strict=True))
@@ -310,14 +289,13 @@ class _Fitting:
         return built(self.template, v, structure)
 
     def _begin(self, structure: Structure) -> Search:
-        return self.rounds_start if structure.rounds else self.start
+        return self.rounds_search if structure.rounds else self.search
 
     def _in_rounds(self, best: _Try) -> DriveProfile:
         """The fitted disk of rounds, with intervals by the curvature."""
         found = best.found
-        bounds = intervals(
-            self.rounds_start.names, found.values, found.jacobian, found.residuals
-        )  # fmt: skip
+        names = self.rounds_search.names
+        bounds = intervals(names, found.values, found.jacobian, found.residuals)
         profile = with_rounds_intervals(
             self._made(found.values, best.structure), bounds, self._source()
         )
@@ -329,8 +307,7 @@ class _Fitting:
     def _bank(self, best: _Try) -> tuple[DriveProfile, Structure, float]:
         """The fitted bank of dies, with the joint distribution of its numbers.
 
-        Of what least squares found the simpler structures are tried first: from a poor optimum the
-        simplest can look wrong. The first that sampling alone explains is taken.
+        The simpler structures come first: the first that sampling alone explains is taken.
         """
         simple = [best.structure]
         if best.structure.engines:
@@ -378,12 +355,11 @@ class _Fitting:
 
     def _inferred(self, structure: Structure, best: _Try) -> tuple[TraceBank, Problem, Inferred]:
         """The joint distribution of *structure*'s numbers, begun at least squares' *best*."""
-        s = self.start
-        known = {p.name: p for p in s.parameters}
-        begin = dict(zip(s.names, _values(best), strict=True))
+        names, known = self.search.names, {p.name: p for p in self.search.parameters}
+        begin = dict(zip(names, best.values, strict=True))
         if structure.engines != best.structure.engines and "read_slope" in begin:
             begin["read_slope"] = known["read_slope"].start
-        bank = TraceBank(tuple(s.names), peak_rate(self.used), MOST_COMMANDS, structure)
+        bank = TraceBank(tuple(names), peak_rate(self.used), MOST_COMMANDS, structure)
         coordinates = bank.coordinates(bank.encoded(begin), known)
         task = trace_task(bank, self.used, self.host, self.template, coordinates)
         said = f"trace: {structure.engines} data engines, " if structure.engines else "trace: "
@@ -393,9 +369,9 @@ class _Fitting:
         return f"{self.all.source}: {len(self.used)} requests one by one"
 
     def _doubts(self, judged: Sequence[JudgedClass], structure: Structure) -> list[str]:
-        s, said = self.start, [self.choice] if self.choice else []
+        said = [self.choice] if self.choice else []
         said += self.notes
-        if self.included:
+        if self.template.host_included:
             said.append(
                 "no --captured-on: the host's constant part stays in the profile "
                 "(host_included = true)"
@@ -404,16 +380,16 @@ class _Fitting:
             said.append(
                 f"{self.all.source}: fitted on {len(self.used):,} of {len(self.all):,} requests"
             )
-        if not s.writes.any():
+        if not self.used.write.any():
             said.append("no writes in the trace: the write side is assumed")
-        if s.writes.all():
+        if self.used.write.all():
             said.append("no reads in the trace: the read side is assumed")
-        if int(self.used.depth.max()) < 8 and not structure.rounds:
+        if self.depth < 8 and not structure.rounds:
             said.append(
-                f"at most {int(self.used.depth.max())} requests were outstanding: the number of "
-                "dies cannot be known from this trace, nor the tail at greater depth"
+                f"at most {self.depth} requests were outstanding: the number of dies cannot be "
+                "known from this trace, nor the tail at greater depth"
             )
-        if int(self.used.depth.max()) == 1 and not s.writes.all():
+        if self.depth == 1 and not self.used.write.all():
             said.append(
                 f"one request was outstanding at a time: {peak_rate(self.used) / 1e3:.3g}k/s is "
                 "the trace's own pace and no limit of the drive; commands per second are assumed"
@@ -443,9 +419,9 @@ class _Try:
     structure: Structure
     found: Solution
 
-
-def _values(tried: _Try) -> list[float]:
-    return [float(v) for v in tried.found.values]
+    @property
+    def values(self) -> list[float]:
+        return [float(v) for v in self.found.values]
 
 
 def _drift(a: Arrivals) -> float:
@@ -455,10 +431,6 @@ def _drift(a: Arrivals) -> float:
     after = {c.label: c.percentiles_s.get(50.0) for c in classes_of(second)}
     changes = [after[k] / v - 1 for k, v in before.items() if v and after.get(k)]  # type: ignore[operator]
     return float(np.median(changes)) if changes else 0.0
-
-
-def _sample(a: Arrivals, served: Floats, *, held_out: bool) -> Sample:
-    return Sample(a.at_ps / 1e12, a.latency_s, served, held_out)
 
 
 def replayed(

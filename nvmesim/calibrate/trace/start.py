@@ -19,14 +19,14 @@ UNIT = 4096
 LONE_DIES = 32
 """Assumed where nothing tells, as for a sweep at depth 1."""
 MOST_COMMANDS = 10
-"""Ceiling on commands per second that is looked for, in units of the highest rate in the trace:
-above it a trace does not tell one ceiling from another."""
+"""Ceiling on commands per second that is looked for, in units of the highest rate in the trace."""
 
 
+@dataclass(frozen=True)
 class Search:
     """Numbers that are searched, times in ps."""
 
-    parameters: list[Parameter]
+    parameters: tuple[Parameter, ...]
 
     @property
     def names(self) -> list[str]:
@@ -38,66 +38,66 @@ class Search:
         return [getattr(p, field) for p in self.parameters]
 
 
-class Start(Search):
+def unit_of(a: Arrivals) -> int:
+    """Bytes of a unit of the media: 4 KiB, or the smallest request."""
+    return max(UNIT, int(a.size.min()))
+
+
+def read_units(a: Arrivals) -> int:
+    """Units of the largest read."""
+    return max(1, -(-int(a.size[~a.write].max(initial=0)) // unit_of(a)))
+
+
+def dies_asked(a: Arrivals) -> int:
+    """Dies that a search begins with: as many as were ever asked at once, about."""
+    if int(a.depth.max()) <= 1:
+        return LONE_DIES
+    return int(np.clip(np.quantile(a.depth, 0.99), 4, 64))
+
+
+def bank_search(a: Arrivals) -> Search:
     """Where the search for a bank of dies begins, from the trace alone."""
+    rows: list[Parameter] = []
+    unit, reading = unit_of(a), 0.0
+    if not a.write.all():
+        reading, slope = _line(a, unit, write=False)
+        rate = peak_rate(a)
+        rows += [
+            Parameter("latency", reading, reading / 5, reading * 3, 0.02),
+            Parameter("share", 0.3, 2e-3, 50.0, 0.2),
+            Parameter("cv", 0.2, 0.01, 1.5, 0.1),
+        ]
+        # A lone request waits for no other: its pace says nothing of the controller's.
+        if int(a.depth.max()) > 1:
+            rows.append(Parameter("commands", 3 * rate, rate, MOST_COMMANDS * rate, 0.1))
+        if read_units(a) > 1:
+            rows.append(Parameter("read_slope", slope / 3, slope / 100, slope * 10, 0.05))
+    if a.write.any():
+        latency, slope = _line(a, unit, write=True)
+        program = 2 * latency if a.write.all() else max(latency, reading)
+        if a.full:  # writes then come as fast as all dies drain
+            program = dies_asked(a) / drained(a, unit) * 1e12
+        rows += [
+            Parameter("write_latency", latency, latency / 20, latency * 3, 0.02),
+            Parameter("write_cv", 0.2, 0.01, 1.5, 0.1),
+            Parameter("program", program, program / 100, program * 30, 0.1),
+        ]
+        if int(a.size[a.write].max()) > unit:
+            rows.append(Parameter("write_slope", slope, slope / 30, slope * 10, 0.05))
+    return Search(tuple(rows))
 
-    def __init__(self, a: Arrivals) -> None:
-        self.writes = a.write
-        self.unit = UNIT if int(a.size.min()) <= UNIT else int(a.size.min())
-        self.units = max(1, -(-int(a.size[~a.write].max(initial=0)) // self.unit))
-        rows: list[Parameter] = []
-        slope_r = slope_w = 0.0
-        if not a.write.all():
-            latency, slope_r = self._line(a, write=False)
-            rate = peak_rate(a)
-            rows += [
-                Parameter("latency", latency, latency / 5, latency * 3, 0.02),
-                Parameter("share", 0.3, 2e-3, 50.0, 0.2),
-                Parameter("cv", 0.2, 0.01, 1.5, 0.1),
-            ]
-            # A lone request waits for no other: its pace says nothing of the controller's.
-            if int(a.depth.max()) > 1:
-                rows.append(Parameter("commands", 3 * rate, rate, MOST_COMMANDS * rate, 0.1))
-            if self.units > 1:
-                rows.append(Parameter("read_slope", slope_r / 3, slope_r / 100, slope_r * 10, 0.05))
-        if a.write.any():
-            latency, slope_w = self._line(a, write=True)
-            program = 2 * latency if a.write.all() else max(latency, self._line(a, write=False)[0])
-            if a.full:  # writes then come as fast as all dies drain
-                program = self._deep_dies(a) / drained(a, self.unit) * 1e12
-            rows += [
-                Parameter("write_latency", latency, latency / 20, latency * 3, 0.02),
-                Parameter("write_cv", 0.2, 0.01, 1.5, 0.1),
-                Parameter("program", program, program / 100, program * 30, 0.1),
-            ]
-            if int(a.size[a.write].max()) > self.unit:
-                rows.append(Parameter("write_slope", slope_w, slope_w / 30, slope_w * 10, 0.05))
-        self.parameters = rows
-        self.is_lone = int(a.depth.max()) <= 1
-        """True if each request was served alone: no other waits for a die or the controller."""
-        self.dies = self._deep_dies(a)
 
-    @staticmethod
-    def _deep_dies(a: Arrivals) -> int:
-        """Dies that a search begins with: as many as were ever asked at once, about."""
-        if int(a.depth.max()) <= 1:
-            return LONE_DIES
-        return int(np.clip(np.quantile(a.depth, 0.99), 4, 64))
-
-    def _line(self, a: Arrivals, *, write: bool) -> tuple[float, float]:
-        """Latency of one unit at small depth, and what each unit more adds, ps.
-
-        The lower quartile: what hardly waited.
-        """
-        of_op = a.write == write
-        shallow = of_op & (a.depth <= np.quantile(a.depth[of_op], 0.25))
-        sizes = [int(s) for s in np.unique(a.size[shallow])]
-        quartile = [float(np.quantile(a.latency_s[shallow & (a.size == s)], 0.25)) for s in sizes]
-        first = quartile[0] * 1e12
-        if len(sizes) < 2:
-            return first, max(1e5, first / 50)
-        slope = (quartile[-1] * 1e12 - first) / max(1, (sizes[-1] - sizes[0]) // self.unit)
-        return first, max(1e5, slope)
+def _line(a: Arrivals, unit: int, *, write: bool) -> tuple[float, float]:
+    """Latency of one unit at small depth (lower quartile), and what each unit more adds, ps."""
+    of_op = a.write == write
+    shallow = of_op & (a.depth <= np.quantile(a.depth[of_op], 0.25))
+    sizes = [int(s) for s in np.unique(a.size[shallow])]
+    quartile = [float(np.quantile(a.latency_s[shallow & (a.size == s)], 0.25)) for s in sizes]
+    first = quartile[0] * 1e12
+    if len(sizes) < 2:
+        return first, max(1e5, first / 50)
+    slope = (quartile[-1] * 1e12 - first) / max(1, (sizes[-1] - sizes[0]) // unit)
+    return first, max(1e5, slope)
 
 
 def drained(a: Arrivals, unit: int) -> float:
@@ -118,8 +118,7 @@ def peak_rate(a: Arrivals) -> float:
 
 
 SPLIT = 0.25
-"""Width of the interval of the constant part, as a share of a lone read's latency, from which on
-the trace hardly tells it from the die's."""
+"""Relative width of the constant part's interval from which on a trace hardly tells it."""
 
 
 @dataclass(frozen=True)
@@ -136,10 +135,7 @@ class Structure:
 
 
 def built(template: DriveProfile, v: dict[str, float], structure: Structure) -> DriveProfile:
-    """Return *template* with these values (ps, 1/s) and this structure.
-
-    A slope is the time of each further unit: in the data engine, or in the drive's data path.
-    """
+    """*template* with these values (ps, 1/s) and structure; a slope is each further unit's."""
     q = Quantity
     unit = template.read.unit.value
     update: dict[str, Any] = {
@@ -193,10 +189,7 @@ def identified_keys(profile: DriveProfile, values: Mapping[str, float]) -> list[
 
 
 def split_doubt(profile: DriveProfile, source: str) -> list[str]:
-    """Caveat where *source* hardly tells a read's constant part from its die's.
-
-    Both are the same in the latency of a lone read; only who waits for a busy die tells them apart.
-    """
+    """Caveat where *source* hardly tells a read's constant part from its die's."""
     base, die = profile.read.base, profile.read.die
     if base.low is None or base.high is None or die.low is None or die.high is None:
         return []
@@ -219,37 +212,11 @@ KEYS = {
 }  # fmt: skip
 
 
-class RoundsStart(Search):
-    """Where the search for rounds begins, from the trace alone."""
+def rounds_search(a: Arrivals) -> Search:
+    """Where the search for rounds begins, from the trace alone.
 
-    def __init__(self, a: Arrivals, unit: int) -> None:
-        self.unit = unit
-        base, each = _law(a)
-        large = int(a.size.max()) > unit
-        rows: list[Parameter] = [
-            Parameter("base", base, base / 5, base * 5, 0.05),
-            Parameter("base_cv", 0.3, 0.02, 3.0, 0.2),
-            Parameter("each", each, each / 5, each * 5, 0.05),
-            Parameter("cv", 0.5, 0.02, 3.0, 0.2),
-            Parameter("every", PAUSES[0][0], 2e8, 1e13, 0.3),
-            Parameter("length", PAUSES[0][1], 1e6, 2e11, 0.3),
-            Parameter("pause_cv", PAUSES[0][2], 0.2, 5.0, 0.3),
-        ]
-        if a.write.any() and not a.write.all():
-            rows.append(Parameter("write_each", each, each / 20, each * 10, 0.1))
-        if large:
-            rows.append(Parameter("slope", each / 5, each / 500, each * 3, 0.2))
-        self.parameters = rows
-
-    def guesses(self) -> list[list[float]]:
-        """Starting values, once for each guess of the pauses."""
-        start = dict(zip(self.names, self.column("start"), strict=True))
-        pauses = [dict(zip(("every", "length", "pause_cv"), g, strict=True)) for g in PAUSES]
-        return [list((start | guess).values()) for guess in pauses]
-
-
-def _law(a: Arrivals) -> tuple[float, float]:
-    """Constants of the line a + b n through the median latencies at each depth n, ps."""
+    By the line a + b n through the median latencies at each depth n.
+    """
     depths = np.unique(a.depth)
     medians = np.array([np.median(a.latency_s[a.depth == n]) for n in depths]) * 1e12
     weight = np.sqrt([np.sum(a.depth == n) for n in depths]) / medians
@@ -257,8 +224,28 @@ def _law(a: Arrivals) -> tuple[float, float]:
         np.polyfit(depths, medians, 1, w=weight) if len(depths) > 1 else (0.0, medians[0])
     )
     least = float(medians.min())
-    each = max(float(slope), 0.02 * least)
-    return max(float(first), 0.2 * least), each
+    base, each = max(float(first), 0.2 * least), max(float(slope), 0.02 * least)
+    rows = [
+        Parameter("base", base, base / 5, base * 5, 0.05),
+        Parameter("base_cv", 0.3, 0.02, 3.0, 0.2),
+        Parameter("each", each, each / 5, each * 5, 0.05),
+        Parameter("cv", 0.5, 0.02, 3.0, 0.2),
+        Parameter("every", PAUSES[0][0], 2e8, 1e13, 0.3),
+        Parameter("length", PAUSES[0][1], 1e6, 2e11, 0.3),
+        Parameter("pause_cv", PAUSES[0][2], 0.2, 5.0, 0.3),
+    ]
+    if a.write.any() and not a.write.all():
+        rows.append(Parameter("write_each", each, each / 20, each * 10, 0.1))
+    if int(a.size.max()) > unit_of(a):
+        rows.append(Parameter("slope", each / 5, each / 500, each * 3, 0.2))
+    return Search(tuple(rows))
+
+
+def rounds_guesses(search: Search) -> list[list[float]]:
+    """Starting values, once for each guess of the pauses."""
+    start = dict(zip(search.names, search.column("start"), strict=True))
+    pauses = (dict(zip(("every", "length", "pause_cv"), g, strict=True)) for g in PAUSES)
+    return [list((start | guess).values()) for guess in pauses]
 
 
 def built_rounds(template: DriveProfile, v: Mapping[str, float]) -> DriveProfile:

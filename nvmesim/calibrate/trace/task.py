@@ -6,7 +6,7 @@ Classes are by operation and size or depth; the percentiles of each are compared
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -28,8 +28,7 @@ MIN_BEYOND = 8
 MIN_CLASS = 30
 """Requests for a class to count."""
 FLOOR = 0.02
-"""Least relative standard error of a percentile: what gamma-distributed dies cannot follow. Assumed
-as in `problem.ERRORS`, less the run-to-run part, which the sample itself shows here."""
+"""Least relative standard error of a percentile, as gamma-distributed dies have it. Assumed."""
 TAIL_FLOOR = 0.05
 """The same for percentiles from 99 on."""
 
@@ -71,18 +70,13 @@ class JudgedClass:
 
     def to_json(self) -> dict[str, Any]:
         """Return the class as an object, percentiles named as in results."""
-
-        def named(table: dict[float, float]) -> dict[str, float]:
-            return {f"p{p:g}_s": v for p, v in table.items()}
-
+        measured, model = ({f"p{p:g}_s": v for p, v in table.items()}
+                           for table in (self.measured_s, self.model_s))  # fmt: skip
         return {
-            "class": self.label,
-            "requests": self.requests,
-            "held_out": self.held_out,
-            "measured": named(self.measured_s),
-            "model": named(self.model_s),
+            "class": self.label, "requests": self.requests, "held_out": self.held_out,
+            "measured": measured, "model": model,
             "residual": {f"p{p:g}": v for p, v in self.residual.items()},
-        }
+        }  # fmt: skip
 
 
 def all_requests(arrivals: Arrivals) -> ClassOf:
@@ -97,7 +91,7 @@ def classes_of(
 ) -> list[ClassOf]:
     """Classes by (operation, size) and by (operation, depth in octaves), of requests in *only*.
 
-    A request counts once in each kind of class, so errors are those of half as many.
+    Each request counts in two classes, so errors are those of half as many.
     """
     chosen = np.ones(len(arrivals), bool) if only is None else only
     made: list[ClassOf] = []
@@ -110,7 +104,8 @@ def classes_of(
             made.append(_class(f"{name} {format_size(size)}", write, rows, arrivals, percents))
         for level in np.unique(octave[of_op]).tolist():
             rows = np.flatnonzero(of_op & (octave == level))
-            made.append(_class(f"{name} depth {_span(level)}", write, rows, arrivals, percents))
+            span = f"{2**level} to {2 ** (level + 1) - 1}" if level else "1"
+            made.append(_class(f"{name} depth {span}", write, rows, arrivals, percents))
     return [c for c in made if len(c.rows) >= MIN_CLASS and c.percentiles_s]
 
 
@@ -132,11 +127,6 @@ def judge(classes: Sequence[ClassOf], latency_s: Floats, *, held_out: bool) -> l
         JudgedClass(c.label, len(c.rows), c.percentiles_s, c.answers(latency_s), held_out)
         for c in classes
     ]
-
-
-def _span(level: int) -> str:
-    low, high = 2**level, 2 ** (level + 1) - 1
-    return f"{low}" if low == high else f"{low} to {high}"
 
 
 def _class(
@@ -167,9 +157,8 @@ def _error(values: Floats, percent: float, n: int) -> float:
 COMPARED = (10.0, 25.0, 50.0, 75.0, 90.0, 95.0, 99.0)
 """Percentiles of each class: how long requests wait for a busy die tells the die's time."""
 PLACED = 25.0
-"""Up to this percentile what is compared is its latency, which hardly anything waits to; above, the
-share of requests that are no slower than it was measured. Where few latencies lie between those
-that waited and those that did not, a percentile jumps from ones to others, a share does not."""
+"""Up to this percentile its latency is compared; above, the share that is no slower, which does not
+jump where few latencies lie between those that waited and those that did not."""
 REPLAYED = 3_000
 """Requests that a candidate is simulated with at least, over several runs of a short trace."""
 MAX_RUNS = 8
@@ -190,17 +179,12 @@ KEYS = {
 }  # fmt: skip
 """Numbers of the profile that each coordinate tells."""
 TOLD = 0.8
-"""Standard deviation of a coordinate, in units of that of all that was open, from which on the
-trace does not tell it."""
+"""Standard deviation of a coordinate, relative to all that was open, that tells nothing."""
 
 
 @dataclass(frozen=True)
 class TraceBank:
-    """A bank of dies under a trace: coordinates in which figures are nearly straight; times in ps.
-
-    As `laws.Bank`, with what writes and further units take. Of reads and writes the latency
-    holds the controller's time for the command; in bursts requests wait for it in proportion.
-    """
+    """Coordinates of a bank of dies in which a trace's figures are nearly straight; ps."""
 
     search: tuple[str, ...]
     """Numbers of the least-squares search, in order"""
@@ -229,10 +213,7 @@ class TraceBank:
             if "write_latency" in found:
                 whole = found["write_latency"]
                 found["write_latency"] = max(whole - command, 1e-3 * whole)
-        dies = max(1, round(float(np.exp(at["dies"]))))
-        return found, Structure(
-            dies, self.structure.engines, self.structure.through, self.structure.rounds
-        )
+        return found, replace(self.structure, dies=max(1, round(float(np.exp(at["dies"])))))
 
     def rate(self, command: float) -> float:
         """Commands per second of the coordinate."""

@@ -8,7 +8,6 @@ import numpy as np
 import numpy.typing as npt
 
 from nvmesim.array_types import Ints
-from nvmesim.engine.chains import chained
 from nvmesim.engine.compiled import kernel_state as state
 from nvmesim.engine.compiled.native import loop_of
 from nvmesim.engine.contract import (
@@ -18,6 +17,7 @@ from nvmesim.engine.contract import (
     Batch,
     Status,
     by_completion,
+    chained,
     deadlock,
     run_key,
 )
@@ -47,11 +47,7 @@ CPU, BANKS = int(Op.VISIT_CPU), frozenset(map(int, (Op.VISIT_BANK, Op.VISIT_LANE
 
 
 def aligned(rows: int, columns: int, first: int = 0) -> Ints:
-    """int64[rows, columns] of zeros; the row *first* begins a cache line of 64 bytes.
-
-    >>> aligned(5, 2, 1)[1:].ctypes.data % 64
-    0
-    """
+    """int64[rows, columns] of zeros; the row *first* begins a cache line of 64 bytes."""
     words = np.zeros(rows * columns + 8, np.int64)
     skip = (-(words.ctypes.data // 8 + first * columns)) % 8
     return words[skip : skip + rows * columns].reshape(rows, columns)
@@ -118,10 +114,7 @@ def _chained(net: Network, structure: bytes) -> npt.NDArray[np.bool_]:
 
 
 def _always_as_long(net: Network) -> npt.NDArray[np.bool_]:
-    """bool[n_stations]: whether every visit takes the same time, known beforehand.
-
-    Then servers fall free in the order in which they were taken, and need no heap.
-    """
+    """bool[n_stations]: whether every visit takes the same time: then servers need no heap."""
     least = np.full(net.n_stations, state.FOREVER)
     most = np.zeros(net.n_stations, np.int64)
     setups = net.ops[:, O_CODE] == Op.ACQUIRE_THREAD
@@ -210,11 +203,7 @@ def _initial(net: Network, seed: int, replication: int, record: int) -> state.En
 
 
 def _statistics(net: Network) -> dict[str, Ints]:
-    """Counters of a batch, at zero.
-
-    New arrays are cheaper than old ones cleared and copied: the system hands out zeros, and few of
-    the histogram's bins are ever touched.
-    """
+    """Counters of a batch, at zero: new arrays, which are cheaper than old ones cleared."""
     shapes = {
         "completed": (2,), "latency_sum": (2, 2), "latency_max": (2, 2),
         "histogram": (2, 2, HIST_BINS), "flows": (len(net.flow_program),),
@@ -270,10 +259,7 @@ def _check_memory(slots: int, record: bool) -> None:
 
 
 class CompiledEngine:
-    """A network run by the compiled kernel; see `contract.Engine`.
-
-    Memory depends on what is outstanding, not on how many requests are simulated.
-    """
+    """A network run by the compiled kernel; memory depends on what is outstanding alone."""
 
     def __init__(
         self, net: Network, *, seed: int = 1, replication: int = 0, record: bool = False
@@ -323,7 +309,7 @@ class CompiledEngine:
     def advance(self, completions: int, until_ps: int = HORIZON_PS) -> Batch:
         """Run until so many measured requests have completed, or the clock would pass until_ps.
 
-        Raises DeadlockError when requests are left and no event is.
+        DeadlockError when requests are left and no event is.
         """
         self._make_room()
         self._run = run = self._run._replace(**_statistics(self._network))

@@ -78,10 +78,7 @@ from nvmesim.network import network
 
 @part
 def _advance(net, run, room, target, until):
-    """Run instants until *target* measured completions, no event, or an event beyond *until*.
-
-    Returns a `contract.Status`, or GROW: growing is up to the caller (see above).
-    """
+    """Run instants until *target* measured completions, no event, or an event beyond *until*."""
     tokens, heap, free = room.tokens, room.heap, room.free
     pending, resume = room.pending, room.resume
     ops = net.ops

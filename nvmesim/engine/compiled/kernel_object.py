@@ -78,8 +78,7 @@ def _array(context: Any, builder: Any, kind: Any, row: Any, table: Any, first: i
 def object_code(machine: Any) -> bytes:
     """Compile the loop for LLVM's *machine*; return the object file whose `ENTRY` is to be called.
 
-    That is Numba's own function, without what it wraps around for Python: int32 (int64 *returned,
-    void *unused, table, completions, until), which always returns 0 as nothing here raises.
+    That is int32 (int64 *returned, void *unused, table, completions, until).
     """
     arrays_at: Any = _arrays_at
 

@@ -15,10 +15,7 @@ from nvmesim.engine.compiled.kernel_stations import scaled
 
 @inlined
 def bin_of(value):
-    """Histogram bin of a latency in ps, as `contract.bin_index`.
-
-    The exponent of a double tells the highest bit; what it would round is cut off first.
-    """
+    """Histogram bin of a latency in ps, as `contract.bin_index`."""
     exact = value if value < (1 << 52) else (value >> 16) << 16
     exponent = (np.float64(exact).view(np.int64) >> 52) - 1023
     shift: Any = max(0, exponent - contract.HIST_BITS)
@@ -115,10 +112,7 @@ def choose_plan(net, run, user, flow, key):
 
 @compiled
 def stretched(net, run, group, user, t, gap):
-    """Return the time that a *gap* of *user* takes from t on through bursts and pauses.
-
-    `contract.stretched_ps` says how it passes; each user follows the same bursts of its group.
-    """
+    """Return the time that a *gap* of *user* takes from t on through bursts and pauses."""
     key = mix(mix(run.background[0], group), contract.PURPOSE_BURST)
     now = t
     while True:
@@ -208,10 +202,7 @@ def begin_child(net, run, tokens, c, k, root, child, ordinal):
 
 @compiled
 def choose_member(child, alt_program, alt_member, load, alts, tokens, k):
-    """Give child *k* the member with the fewest outstanding children (md, rule 3).
-
-    A tie goes to the first named.
-    """
+    """Give child *k* the member with the fewest outstanding children (md, rule 3)."""
     row = tokens[k, state.PC]
     best = child[row, state.C_ALT]
     least = load[alt_member[best]]

@@ -91,7 +91,7 @@ C_ALT, C_COUNT, C_PROGRAM, C_MEMBER = range(4)  # the last two: of the first alt
 A_VISITS, A_WAIT, A_SERVICE, A_WORK = (int(column) for column in Acc)  # columns of `acc`
 P_PLACE, P_ORDER, P_TOKEN = range(3)  # columns of `pending`
 
-CHAIN = 7  # column of `ops`: this visit takes that of the next operation along (`chains.py`)
+CHAIN = 7  # column of `ops`: this visit takes that of the next operation along (`contract.chained`)
 
 # Words of `wheel`: a bit for each slot, then these.
 WHEEL_SLOTS = 4096
@@ -208,7 +208,4 @@ ROWS: dict[str, tuple[int | None, ...]] = {
     "tokens": (TOKEN_FIELDS,), "heap": (HEAP,), "pending": (PENDING,),
     "node": (2,),
 }  # fmt: skip
-"""Shape of a row, by array; the others are rows of one number. None: known only at run time.
-
-Numba would read the length of a row and multiply by it; a constant is a shift.
-"""
+"""Shape of a row, by array; the others are rows of one number. None: known only at run time."""

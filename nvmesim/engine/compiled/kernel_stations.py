@@ -85,10 +85,7 @@ def serve_chain(net, run, tokens, k, s, t):
 
 @inlined
 def serve(net, run, tokens, k, s, t):
-    """Fix the service of token *k*, which arrives at *s* at *t*; return when it goes on.
-
-    -1: it waits for a round.
-    """
+    """Fix the service of token *k*, which arrives at *s* at *t*; return when it goes on."""
     station = run.station
     v, u = uint64(s), uint64(k)
     pc = uint64(tokens[u, state.PC])
@@ -212,10 +209,7 @@ def read_die(station, v, suspend, service, t):
 
 @inlined
 def hold(run, gate, t):
-    """Subtract the slot-time that was free at *gate* since its slots last changed.
-
-    The caller of `advance` adds slots x window, so what is left is the slot-time held.
-    """
+    """Subtract the slot-time that was free at *gate* since its slots last changed."""
     station = run.station
     run.acc[gate, state.A_SERVICE] += station[gate, state.SLOTS] * (
         station[gate, state.HELD_SINCE] - t
@@ -381,10 +375,7 @@ def next_program(net, run, s, t):
 
 @compiled
 def episode_factor(dist, on, off, factor, episodes, ends, background, gc, t):
-    """Advance drive *gc*'s alternating process to t; return its factor (1 << 16: no episode).
-
-    Times are keyed by (drive, episode), so they do not depend on the load (DESIGN 4).
-    """
+    """Advance drive *gc*'s alternating process to t; return its factor (1 << 16: no episode)."""
     while ends[gc] <= t:
         episodes[gc] += 1
         episode = episodes[gc]
@@ -396,10 +387,7 @@ def episode_factor(dist, on, off, factor, episodes, ends, background, gc, t):
 
 @compiled
 def start_round(net, run, tokens, room, n_heap, s, t):
-    """Take those who wait at *s* as a round, and note its end; return how many events there are.
-
-    If *s* gathers, the base comes first: then its end is noted, and what waits is taken there.
-    """
+    """Take those who wait at *s* as a round, and note its end; return how many events there are."""
     station = run.station
     most = net.die[s, state.ROUND_MOST]
     base = net.die[s, state.ROUND_BASE]

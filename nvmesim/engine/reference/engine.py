@@ -23,8 +23,7 @@ import simpy
 
 from nvmesim.array_types import Ints
 from nvmesim.engine import contract
-from nvmesim.engine.chains import chained
-from nvmesim.engine.contract import Batch, Status
+from nvmesim.engine.contract import Batch, Status, chained
 from nvmesim.engine.reference import tokens
 from nvmesim.engine.reference.shared_gates import KINDS, Batcher, Turn
 from nvmesim.engine.reference.stations import Die, Gate, Station, World
@@ -50,8 +49,7 @@ Factory = Callable[[World, int], Station]
 class ReferenceEngine:
     """A network run by SimPy; see `contract.Engine`.
 
-    *timeline* is for how many requests, from the first, every step is recorded (`steps`);
-    *stations* replaces stations by name: see `stations.Station` for what a class of yours may do.
+    Every step of the first *timeline* requests is recorded; *stations* replaces stations by name.
     """
 
     def __init__(
@@ -88,8 +86,9 @@ class ReferenceEngine:
         self._thread_due = [0] * len(net.thread_gate)
         self._phase = [(0, 0)] * len(net.user_group)
         self._tally = BatchTally(net, 0)
-        for user in range(len(net.user_group)):
-            self.env.process(self._user(user))
+        submits = (self._closed_user, self._open_user, self._replayed_user)
+        for user, group in enumerate(net.user_group.tolist()):
+            self.env.process(submits[int(net.group_open[group])](user))
 
     def _make_stations(self, replaced: dict[str, Factory]) -> None:
         net = self.net
@@ -118,7 +117,7 @@ class ReferenceEngine:
     def advance(self, completions: int, until_ps: int = HORIZON_PS) -> Batch:
         """Run until so many measured requests have completed, or the clock would pass until_ps.
 
-        Raises DeadlockError when requests are left and no event is.
+        DeadlockError when requests are left and no event is.
         """
         self._tally = BatchTally(self.net, self.now)
         status = self._run(completions, until_ps)
@@ -162,10 +161,6 @@ class ReferenceEngine:
         self._timeline.release(token, station.number, self.now)
 
     # Users: they submit in phase B, by user number, behind all stations.
-
-    def _user(self, user: int) -> Walk:
-        kind = int(self.net.group_open[self.net.user_group[user]])
-        return (self._closed_user, self._open_user, self._replayed_user)[kind](user)
 
     def _closed_user(self, user: int) -> Walk:
         think = int(self.net.group_think_ps[self.net.user_group[user]])

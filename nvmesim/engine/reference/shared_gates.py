@@ -65,11 +65,7 @@ class Turn(Gate):
 
 
 class Batcher(Gate):
-    """The gate of a thread that works in batches (`Kind.BATCHER`).
-
-    It takes what waits as one batch, then submits what that made it submit, and rings the doorbell:
-    those that stayed go on together.
-    """
+    """The gate of a thread that works in batches (`Kind.BATCHER`)."""
 
     def __init__(self, world: World, number: int) -> None:
         super().__init__(world, number)

@@ -97,7 +97,7 @@ class Visit(simpy.Event):
         self.op = op
         self.arrive_ps = int(env.now)
         self.chain: list[tuple[Any, Operation]] = []
-        """Stations where the token goes on at once, see `chains.py`."""
+        """Stations where the token goes on at once, see `contract.chained`."""
 
     def end(self, delay_ps: int, further: int = 0) -> None:
         """Let the token go on in *delay_ps*, as a `simpy.Timeout` does, operations *further*."""
@@ -126,11 +126,7 @@ class _EndOfInstant(simpy.Event):
 
 
 class Instant:
-    """Phase B of an instant: what arrived in it, dispatched by (rank, order) when it is quiet.
-
-    The event at its end has the lowest priority, so it comes after all that phase A does in zero
-    time; what it lets pass arrives in a further round, with an end of its own.
-    """
+    """Phase B of an instant: what arrived in it, dispatched by (rank, order) when it is quiet."""
 
     def __init__(self, env: simpy.Environment) -> None:
         self._env = env

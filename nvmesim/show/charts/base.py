@@ -1,8 +1,4 @@
-"""Parts of all charts: data inside, no network, one look, a text for those who do not see them.
-
-A chart shows itself in a notebook as SVG and saves itself as SVG, PNG or HTML; none of these asks a
-server for anything.
-"""
+"""Parts of all charts: data inside, no network, one look, a text for those who do not see them."""
 
 from __future__ import annotations
 
@@ -21,7 +17,7 @@ from nvmesim.errors import InputError
 from nvmesim.files import written
 from nvmesim.show import palette
 from nvmesim.show import words as summary
-from nvmesim.show.vega import vega_lite_version
+from nvmesim.show.charts import vega_lite_version
 
 WIDTH: Final = 560
 LOG_LABELS: Final = "datum.value >= 1 ? format(datum.value, ',') : format(datum.value, '~g')"
@@ -33,8 +29,7 @@ TAIL_LABELS: Final = (
     "".join(f"datum.value == {i} ? '{p} %' : " for i, p in enumerate(_NINES)) + "'99.9999 %'"
 )
 PASSED: Final = 0.98
-"""A bound belongs to the demands at one load: where the simulated curve passes it, it does not hold
-for the others (write buffers fill, reads merge) and is not drawn."""
+"""Share of a bound that the simulated curve may reach: where it passes, the bound is not drawn."""
 PNG_SCALE: Final = 2.0
 _AT_X: Final[Any] = alt.XValue  # a pixel; untyped in Altair
 _AT_Y: Final[Any] = alt.YValue
@@ -120,11 +115,7 @@ def mark(
     kind: str, rows: Sequence[Mapping[str, Any]], *encoding: Any,
     tips: Sequence[alt.Tooltip] | None = None, **look: Any,
 ) -> alt.Chart:  # fmt: skip
-    """Marks of a *kind* ("line", "point", "bar", "rule", "text", ...), one for each row or series.
-
-    >>> mark("rule", [{"x": 1}], alt.X("x:Q")).to_dict()["mark"]["type"]
-    'rule'
-    """
+    """Marks of a *kind* ("line", "point", "bar", "rule", "text"), one a row or series."""
     data = alt.InlineData(values=[dict(row) for row in rows])  # travels inside the chart
     drawn: alt.Chart = getattr(alt.Chart(data), f"mark_{kind}")(**look).encode(*encoding)
     return drawn if tips is None else drawn.encode(tooltip=list(tips))
@@ -154,9 +145,8 @@ def _axis(
 ) -> dict[str, Any]:  # fmt: skip
     """What an axis is made of.
 
-    *log*: logarithmic, with ticks for these values; *log2*: base 2, a tick at each of them;
-    *names*: categories in this order; *percents*: shares, with these ticks; *nines*: each step is
-    one more nine of a distribution.
+    *log*: with ticks for these values; *log2*: base 2, a tick at each; *names*: categories in this
+    order; *percents*: shares, with these ticks; *nines*: steps of one more nine.
     """
     if names is not None:
         axis: dict[str, Any] = {"labelLimit": 260}
@@ -183,11 +173,7 @@ def _axis(
 
 
 def x(field: str, title: str | None = None, **how: Any) -> alt.X:
-    """The horizontal axis; options as `_axis`.
-
-    >>> x("n", "drives", zero=False).to_dict()["title"]
-    'drives'
-    """
+    """The horizontal axis; options as `_axis`."""
     return alt.X(**_axis(field, title, **how))
 
 
@@ -217,10 +203,7 @@ def series(
     title: str | None = None, shown: bool | None = None, lines: bool = False,
     columns: int = LEGEND_COLUMNS,
 ) -> Series:  # fmt: skip
-    """Return the encodings of *names*; a legend unless there is one name, or as *shown* says.
-
-    A legend of *lines* shows strokes, so that dashes can be told apart.
-    """
+    """The encodings of *names*; a legend unless there is one, or as *shown* says."""
     unique = list(dict.fromkeys(names))
     key: dict[str, Any] = {"orient": "top", "title": title, "columns": columns,
                            "symbolOpacity": 1, "labelLimit": 260}  # fmt: skip
@@ -260,10 +243,7 @@ def level(
 def points_of_nines(
     at_s: Iterable[float], counts: Sequence[int] | Ints, step: float
 ) -> Iterator[dict[str, float]]:
-    """Points of a CDF on an axis of nines, -log10(1 - p), *step* or more apart: "us" and "nines".
-
-    *counts* are those of the bins at *at_s*.
-    """
+    """Points of a CDF of bins at *at_s*: "us" and "nines", -log10(1 - p), *step* apart."""
     below = np.cumsum(counts)
     total, last = int(below[-1]), -math.inf
     for value, count in zip(at_s, below.tolist(), strict=True):
@@ -275,11 +255,7 @@ def points_of_nines(
 
 
 def rounded(value: float) -> float:
-    """Four significant digits: less page, and nobody sees more.
-
-    >>> rounded(123456.7), rounded(0.0123456)
-    (123500.0, 0.01235)
-    """
+    """Four significant digits: less page, and nobody sees more."""
     return float(f"{value:.4g}")
 
 
@@ -310,10 +286,7 @@ def log_ticks(values: Sequence[float]) -> list[float]:
 
 
 def styled(drawn: Drawn) -> dict[str, Any]:
-    """The Vega-Lite specification of *drawn* in the look of this package.
-
-    Configuration of the user stays; Altair's own theme sets the size of the view and no more.
-    """
+    """The Vega-Lite specification of *drawn* in the look of this package, the user's own on top."""
     spec: dict[str, Any] = drawn.to_dict(context={})
     size = {"continuousWidth", "continuousHeight"}
     own = {k: v for k, v in spec.get("config", {}).items() if k != "view" or set(v) - size}
@@ -340,10 +313,7 @@ def _words(drawn: Drawn) -> str:
 
 
 def save(drawn: Drawn, path: str | Path, title: str = "") -> None:
-    """Write *drawn* to *path*: .svg, .png, or an .html page that loads nothing.
-
-    Raises InputError for another ending or a folder that is not there.
-    """
+    """Write *drawn* to *path*: .svg, .png, or an .html page that loads nothing; or InputError."""
 
     def png() -> bytes:
         import vl_convert

@@ -240,10 +240,7 @@ def cpu_ghz(sizing: Sizing) -> Drawing:
 
 
 def cpu_load(sizing: Sizing, *, cpus: Sequence[str] | None = None) -> Drawing:
-    """Utilization against MIOPS of *cpus*, or of those nearest to what was asked for.
-
-    Lines bend at 50 %: from there on hyper-threads share cores. The cross is the load asked for.
-    """
+    """Utilization against MIOPS of *cpus*, or of those nearest to what was asked for."""
     asked = {"miops": sizing.load.iops / 1e6, "utilization": 100 * sizing.load.utilization}
     curves: dict[str, Rows] = {}
     for r in sizing.utilization_curves():

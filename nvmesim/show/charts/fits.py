@@ -1,27 +1,18 @@
-"""Charts of what was fitted or predicted beside what was measured (Altair); readable in grey.
-
-Of points and single requests: dots or solid lines are measured, lines the fitted profile. Of
-published sets: predicted against measured, and errors by what stopped.
-"""
+"""Charts of what was fitted or predicted beside what was measured (Altair); readable in grey."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import altair as alt
 import numpy as np
 
 from nvmesim.array_types import Floats
 from nvmesim.calibrate.evidence import DriveFit, Judged, StackFit
-from nvmesim.calibrate.over_time.episodes import (
-    Episodes,
-    TimeSeries,
-    Unit,
-    by_kind,
-    episodes_of_requests,
-)
+from nvmesim.calibrate.over_time.change_points import Episodes
+from nvmesim.calibrate.over_time.time_series import TimeSeries, Unit, episodes_of_requests
 from nvmesim.calibrate.points import Bins
 from nvmesim.show import palette
 from nvmesim.show.charts import base as c
@@ -61,12 +52,12 @@ def all_charts(fit: DriveFit | StackFit) -> dict[str, Drawing]:
     for j in fit.points:
         groups.setdefault(f"{j.point.op} {format_size(j.point.block_size)}", []).append(j)
     named = [(name, j) for name, group in groups.items() for j in group]
-    rates = [Pair(j, name, j.point.iops / 1e3, j.answer.iops / 1e3) for name, j in named]
+    rates = [_pair(j, name, j.point.iops, j.answer.iops, 1e-3) for name, j in named]
     found = {"Throughput against queue depth": _against_depth(rates, "kIOPS")}
     for name, group in groups.items():
         if sum(bool(j.point.percentiles_s) for j in group) > 1:
             pairs = [
-                Pair(j, f"p{p:g}", value * 1e6, j.answer.percentiles_s.get(p, math.nan) * 1e6)
+                _pair(j, f"p{p:g}", value, j.answer.percentiles_s.get(p), 1e6)
                 for j in group for p, value in j.point.percentiles_s.items()
                 if f"p{p:g}" in PERCENTILE_COLOURS
             ]  # fmt: skip
@@ -76,8 +67,7 @@ def all_charts(fit: DriveFit | StackFit) -> dict[str, Drawing]:
         if len({j.point.outstanding for j in group}) > 1:
             found[f"Residuals against queue depth, {name}"] = residuals_by_depth(group)
     if any(j.point.cpu_s and j.answer.cpu_s for j in fit.points):
-        times = [Pair(j, name, *((s or math.nan) * 1e6 for s in (j.point.cpu_s, j.answer.cpu_s)))
-                 for name, j in named]  # fmt: skip
+        times = [_pair(j, name, j.point.cpu_s, j.answer.cpu_s, 1e6) for name, j in named]
         title = "CPU time of one request against queue depth"
         found[title] = _against_depth(times, "CPU, µs")
     for name, group in groups.items():
@@ -88,7 +78,10 @@ def all_charts(fit: DriveFit | StackFit) -> dict[str, Drawing]:
         if shown:
             found[f"Distribution of latency, {name}"] = _distribution(shown)
             found[f"Residuals of the distribution, {name}"] = residuals_of_distributions(shown)
-    for (op, unit), time_series in by_kind(getattr(fit, "time_series", ())).items():
+    over: dict[tuple[str, Unit], list[TimeSeries]] = {}
+    for series in getattr(fit, "time_series", ()):
+        over.setdefault((series.op, series.unit), []).append(series)
+    for (op, unit), time_series in over.items():
         what = "Latency" if unit == "s" else "Throughput"
         found[f"{what} over time, {op}s"] = over_time(time_series)
     return found
@@ -101,34 +94,20 @@ def _shape(judged: Judged) -> str:
 # Against depth ------------------------------------------------------------------------------------
 
 
-class Pair(NamedTuple):
-    """A figure of a point, measured and fitted."""
-
-    point: Judged
-    of: str
-    measured: float
-    fitted: float
-
-    @property
-    def role(self) -> str:
-        """One of `ROLES`."""
-        if self.point.point.held_out:
-            return "held out"
-        return "measured" if self.point.used else "not fitted"
+def _pair(
+    j: Judged, of: str, measured: float | None, fitted: float | None, factor: float
+) -> dict[str, Any]:
+    """A figure of a point, measured and fitted as far as known; its role is one of `ROLES`."""
+    role = "held out" if j.point.held_out else "measured" if j.used else "not fitted"
+    known = {n: rounded(v * factor) for n, v in (("measured", measured), ("fitted", fitted)) if v}
+    return {"depth": j.point.outstanding, "of": of, "role": role, "point": j.point.name} | known
 
 
-def _against_depth(
-    pairs: Sequence[Pair], title: str, colours: Mapping[str, str] | None = None
-) -> Drawing:
+def _against_depth(pairs: Rows, title: str, colours: Mapping[str, str] | None = None) -> Drawing:
     """Dots where measured (hollow if not fitted), a line through what the profile does."""
-    dots, line = (
-        [
-            {"depth": pair.point.point.outstanding, "of": pair.of, "y": rounded(value),
-             "role": pair.role, "point": pair.point.point.name}
-            for pair in pairs if math.isfinite(value := getattr(pair, what))
-        ] for what in ("measured", "fitted")
-    )  # fmt: skip
-    found = dict.fromkeys(pair.of for pair in pairs)
+    dots, line = ([{**pair, "y": pair[what]} for pair in pairs if what in pair]
+                  for what in ("measured", "fitted"))  # fmt: skip
+    found = dict.fromkeys(pair["of"] for pair in pairs)
     names = [n for n in colours if n in found] if colours else list(found)
     look = c.series("of", names, columns=3, shown=True,
                     colours=[colours[n] for n in names] if colours else COLOURS)  # fmt: skip
@@ -317,10 +296,7 @@ def requests_over_time(
     up = c.y("us", "latency, µs", log=[r["us"] for r in rows])
     layers = [c.mark("line", rows, across, up, look.colour, look.dash, strokeWidth=1.5)]
     if found is not None:
-        turns = np.flatnonzero(np.diff(np.concatenate([[0], found.slow.astype(int), [0]])))
-        at = found.times_s[np.minimum(turns, len(found.times_s) - 1)]
-        ends = [rounded(float(s)) for s in at]
-        spans = [{"s": a, "end": b} for a, b in zip(ends[::2], ends[1::2], strict=True)]
+        spans = [{"s": rounded(a), "end": rounded(b)} for a, b in found.spans()]
         layers.insert(0, c.mark("rect", spans, across, alt.X2("end:Q"), opacity=0.18,
                                 color=palette.ACCENT))  # fmt: skip
     return c.layered(*layers, height=220, says="Latency over time")

@@ -1,18 +1,14 @@
-"""Charts of single requests: where each waits, and what a volume loses to its slowest member.
-
-See `nvmesim.study.timeline` and `nvmesim.predict.stragglers`.
-"""
+"""Charts of single requests: where each waits, and what a volume loses to its slowest member."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import altair as alt
 import numpy as np
 
 from nvmesim import units
-from nvmesim.predict.stragglers import BUSY, LATENCY, SCALING, MemberWait, SizeWait, Waits
+from nvmesim.predict.result import MemberWait, SizeWait, Waits
 from nvmesim.show import palette, words
 from nvmesim.show.charts import base as c
 from nvmesim.show.charts.base import Drawing, Rows, rounded
@@ -26,68 +22,69 @@ MOST_LANES: Final = 72
 
 
 def timeline(recorded: Timeline, requests: int | None = None) -> Drawing:
-    """Every step of the first *requests*: a lane for each request and each of its commands.
+    """A lane for each of the first *requests* and of their commands, as many as can be seen.
 
-    No more lanes are drawn than can be seen.
+    Thin: waiting, thick: being served; slots of a gate are drawn while they are waited for.
     """
     rows: Rows = []
-    lanes: dict[tuple[int, int], None] = {}
+    lanes: dict[str, int] = {}
     for step in recorded.steps.iter_rows(named=True):
-        lanes.setdefault((step["request"], step["command"]))
+        lane = f"request {step['request']}"
+        lane += f", command {step['command']}" if step["command"] else ""
+        lanes.setdefault(lane, step["request"])
         if len(lanes) > MOST_LANES or (requests is not None and step["request"] >= requests):
+            lanes.popitem()
             break
-        start = step["arrives_us"] + step["waits_us"]
-        rows.append({"request": step["request"], "child": step["command"],
-                     "station": step["station"], "kind": step["kind"], "start": start,
-                     "arrive": step["arrives_us"], "depart": step["leaves_us"]})  # fmt: skip
-    return request_timeline(rows)
-
-
-def request_timeline(steps: Sequence[Mapping[str, Any]]) -> Drawing:
-    """A lane for each request and each of its commands; thin: waiting, thick: being served.
-
-    Each step has request, child, station, kind, and arrive, start and depart in us. Slots that are
-    held at a gate are drawn only while they are waited for.
-
-    >>> step = {"request": 0, "child": 1, "station": "drive0 die5", "kind": "drive"}
-    >>> request_timeline([step | {"arrive": 0.0, "start": 2.0, "depart": 60.0}]).description
-    'Steps of 1 request in 1 lane, over 60 us.'
-    """
-    if not steps:
+        arrive, start = step["arrives_us"], step["arrives_us"] + step["waits_us"]
+        rows.append({
+            "lane": lane, "station": step["station"], "kind": step["kind"],
+            "arrive": round(arrive, 3), "start": round(start, 3),
+            "depart": round(step["leaves_us"], 3), "waits": rounded(start - arrive),
+            "served": rounded(step["leaves_us"] - start),
+        })  # fmt: skip
+    if not rows:
         return c.nothing("no step was recorded")
-    rows: Rows = [
-        {"lane": f"request {step['request']}"
-         + (f", command {step['child']}" if int(step["child"]) > 0 else ""),
-         "station": step["station"], "kind": step["kind"],
-         **{name: round(float(step[name]), 3) for name in ("arrive", "start", "depart")},
-         "waits": rounded(step["start"] - step["arrive"]),
-         "served": rounded(step["depart"] - step["start"])}
-        for step in steps
-    ]  # fmt: skip
-    lanes = list(dict.fromkeys(str(row["lane"]) for row in rows))
     kinds = [k for k in palette.KINDS if any(row["kind"] == k for row in rows)]
     look = c.series("kind", kinds, colours=[palette.KINDS[k] for k in kinds], shown=True)
-    lane = c.y("lane", names=lanes)
+    up = c.y("lane", names=list(lanes))
     shown = c.tips("lane: of", "station", f"waits: waits, µs: {c.NUMBER}",
                    f"served: served, µs: {c.NUMBER}")  # fmt: skip
-    first = min(float(step["arrive"]) for step in steps)
-    last = max(float(step["depart"]) for step in steps)
+    first, last = min(row["arrive"] for row in rows), max(row["depart"] for row in rows)
     across: dict[str, Any] = {"title": "µs since the first request was submitted",
                               "domain": (first, last)}  # fmt: skip
     served = [row for row in rows if row["kind"] != "gate"]
-    requests = words.plural(len({step["request"] for step in steps}), "request")
+    count = words.plural(len(set(lanes.values())), "request")
     return c.layered(
-        c.mark("bar", rows, c.x("arrive", **across), alt.X2("start:Q"), lane, look.colour,
+        c.mark("bar", rows, c.x("arrive", **across), alt.X2("start:Q"), up, look.colour,
                height=3, opacity=0.55, tips=shown),
-        c.mark("bar", served, c.x("start", **across), alt.X2("depart:Q"), lane, look.colour,
+        c.mark("bar", served, c.x("start", **across), alt.X2("depart:Q"), up, look.colour,
                height=11, stroke="#ffffff", strokeWidth=0.5, tips=shown),
-        height=LANE * len(lanes), says=f"Steps of {requests} in "
+        height=LANE * len(lanes), says=f"Steps of {count} in "
         f"{words.plural(len(lanes), 'lane')}, over {last - first:,.4g} us.",
     )  # fmt: skip
 
 
 # Members that wait for one another ----------------------------------------------------------------
 
+LATENCY: Final = "Wait for the slowest: latency"
+BUSY: Final = "Wait for the slowest: members at work"
+SCALING: Final = "Wait for the slowest: more members"
+CAPTIONS: Final = {
+    LATENCY: (
+        "By request size: 5 to 95 % of the requests (bar), median (mark) and mean (dot), for the "
+        "members and for the volume, which ends with the slowest of them in each phase. Steps "
+        "recorded by the SimPy engine, at most 32 requests in flight, small write buffers."
+    ),
+    BUSY: (
+        "Share of the time of their requests in which members work (green); for the rest they wait "
+        "for a sibling, or serve other requests (grey). Last in: the share of requests that ended "
+        "with this member. One by one for the largest requests."
+    ),
+    SCALING: (
+        "Requests of one chunk a member, one at a time, against so many members by themselves "
+        "(dashed): what is missing is the wait for the slowest."
+    ),
+}
 MOST_MEMBERS: Final = 4
 """Members drawn one by one; of more, the fastest, the middle and the slowest at each size."""
 MOST_AT_WORK: Final = 16
@@ -147,10 +144,7 @@ def _latencies(waits: Waits) -> Drawing:
 
 
 def _at_work(waits: Waits) -> Drawing:
-    """Share of its requests' time in which each member works, for each request size.
-
-    Sizes that no two members share are left out: nobody waits.
-    """
+    """Share of its requests' time in which each member works, for each request size."""
     shared = [s for s in waits.sizes if any(m.last > 0 for m in s.members)]
     rows: Rows = [
         {"row": row, "busy": round(m.busy, 4), "all": 1, "last": round(m.last, 4),

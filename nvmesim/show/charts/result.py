@@ -1,7 +1,4 @@
-"""Charts of a result (Altair): each function draws one answer, with units, readable in grey.
-
-Every chart takes its data along (no URL), so it can be saved or inlined with no network.
-"""
+"""Charts of a result (Altair): each function draws one answer, with units, readable in grey."""
 
 from __future__ import annotations
 
@@ -34,7 +31,12 @@ def chart(result: Result, *, width: int = c.WIDTH) -> Column:
 
 def all_charts(result: Result) -> dict[str, Drawing]:
     """Title -> chart, of those that *result* has data for."""
-    has_curve, is_over_time = len(result.curve) > 1, _is_over_time(result)
+    has_curve, over = len(result.curve) > 1, result.over_time
+    loads = result.resolved.workload if result.resolved else ()
+    # Of a load that changes, or is held to something.
+    is_over_time = over is not None and len(over.start_s) > 1 and any(
+        g.bursts or g.trace or g.limits or g.slo_ps for g in loads
+    )  # fmt: skip
     charts = (
         ("Busy, along the path", utilization, True),
         ("What would help", reliefs, bool(result.bottleneck.reliefs)),
@@ -276,13 +278,6 @@ def latency_curve(result: Result) -> Drawing:
 
 
 # Over time -------------------------------------------------------------------------------------
-
-
-def _is_over_time(result: Result) -> bool:
-    """True if the load is one that changes, or is held to something."""
-    if result.over_time is None or result.resolved is None or len(result.over_time.start_s) < 2:
-        return False
-    return any(g.bursts or g.trace or g.limits or g.slo_ps for g in result.resolved.workload)
 
 
 def _over_time(result: Result, columns: dict[str, float]) -> dict[str, Rows]:

@@ -1,8 +1,4 @@
-"""Charts of several points: how a design scales, where it bends, where its load moves (Altair).
-
-Frames come from `ns.sweep`: one row a point, latencies in us, shares from 0 to 1. Points that
-have an error are left out. Where it makes sense results by name or number do as well.
-"""
+"""Charts of several points: how a design scales, where it bends, where its load moves (Altair)."""
 
 from __future__ import annotations
 
@@ -84,10 +80,7 @@ def _known(frame: pl.DataFrame, over: str, by: str | None, value: str) -> pl.Dat
 
 
 def _series(rows: Rows, by: str | None) -> tuple[Rows, Series]:
-    """Rows of as many series as colours, dashes and shapes tell apart, and their encodings.
-
-    Numbers come by value, then words: the same name looks alike everywhere.
-    """
+    """Rows of as many series as colours, dashes and shapes tell apart, and their encodings."""
 
     def number_first(name: str) -> tuple[float, str]:
         try:
@@ -126,10 +119,7 @@ def _in_words(rows: Rows, at: str, value: str, what: str) -> str:
 
 
 def _ideal(rows: Rows, across: alt.X, up: alt.Y) -> list[alt.Chart]:
-    """The line of n x one, from the smallest count of each series, with its name once.
-
-    It ends where it would leave the chart of what is reached.
-    """
+    """The line of n x one, from the smallest count of each series, with its name once."""
     top = 1.15 * max(float(r["high"]) for r in rows)
     out: Rows = []
     for name, own in _by_series(rows).items():

@@ -109,12 +109,7 @@ def points(fit: DriveFit | StackFit) -> b.Table:
 
 
 def _cell(judged: Judged, key: str) -> b.Cell:
-    """The measured figure and the model's relative difference.
-
-    >>> from types import SimpleNamespace
-    >>> _cell(SimpleNamespace(measured={"iops": 560e3}, residual={"iops": -0.021}), "iops")
-    Cell(text='560k', small='-2.1 %', grade='good')
-    """
+    """The measured figure and the model's relative difference."""
     value, off = judged.measured.get(key), judged.residual.get(key)
     if value is None:
         return b.Cell("")

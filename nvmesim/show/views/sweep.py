@@ -73,10 +73,7 @@ def sweep_page(
 
 
 def pictures(frame: pl.DataFrame, keys: Sequence[str]) -> dict[str, tuple[Any, str]]:
-    """Return title -> (chart, caption): IOPS and p99 against a key of numbers, and what is busy.
-
-    That key is the one with most values, and at most one other varies: there is a line for each.
-    """
+    """Return title -> (chart, caption): IOPS and p99 against a key of numbers, and what is busy."""
     import polars as pl
 
     from nvmesim.show.charts.sweep import heat, load_curve, scaling
@@ -116,11 +113,7 @@ def _values(values: Sequence[Any]) -> str:
 
 
 def text_of(value: Any) -> str:
-    """Return a value of a key as text.
-
-    >>> text_of(0.30000000000000004), text_of("raid5")
-    ('0.3', 'raid5')
-    """
+    """Return a value of a key as text."""
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 

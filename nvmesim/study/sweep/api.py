@@ -165,10 +165,7 @@ def simulate_all(
     jobs: Iterable[SweepJob], count: int, *, workers: int | None = None, dask: str | None = None,
     pool: WorkerPool | None = None,
 ) -> Iterator[PointAnswer]:  # fmt: skip
-    """Yield the answers to *count* jobs as they finish: here, in processes, or on a cluster.
-
-    The processes are those of *pool*, where one is given.
-    """
+    """Yield the answers to *count* jobs as they finish: here, in processes or on *dask*."""
     if dask is not None:
         from nvmesim.study.sweep.workers import answers_of_cluster
 

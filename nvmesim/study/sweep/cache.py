@@ -1,7 +1,4 @@
-"""Content addresses, and finished points in the user's cache folder found by them.
-
-Equal inputs, program and catalog have equal addresses, others do not.
-"""
+"""Content addresses, and finished points in the user's cache folder found by them."""
 
 from __future__ import annotations
 
@@ -77,11 +74,7 @@ def about() -> tuple[str, str]:
 
 @functools.cache
 def fingerprint() -> str:
-    """Return what stands for this version of the program with its catalog.
-
-    The text of every module that a point passes and of the catalog goes in, so that an edited one
-    counts as another version.
-    """
+    """What stands for the text of every module that a point passes, and of the catalog."""
     return digest_of(passed_files())[:16]
 
 
@@ -114,10 +107,7 @@ def digest_of(files: Mapping[str, Traversable]) -> str:
 
 
 class PointCache:
-    """Points of this version of program and catalog; what cannot be read is not there.
-
-    None is kept where others could write them (`nvmesim.code_cache`).
-    """
+    """Points of this version of program and catalog; what cannot be read is not there."""
 
     def __init__(self, folder: Path | None = None) -> None:
         self.all = (folder or cache_folder()) / "points"

@@ -74,11 +74,7 @@ class SweptRange:
         return out
 
     def between(self, share: float) -> Any:
-        """Return the value at *share* (0 to 1) of the way; whole where only whole ones are meant.
-
-        >>> SweptRange(Decimal(4), Decimal(24), step=Decimal(4)).between(0.99)
-        24
-        """
+        """Return the value at *share* (0 to 1) of the way; whole where whole ones are meant."""
         if self.step is not None or self.factor is not None:
             grid = self.values("a range")
             return grid[min(len(grid) - 1, int(share * len(grid)))]
@@ -144,11 +140,7 @@ def _distinct(values: Sequence[Any], message: str) -> tuple[Any, ...]:
 
 
 def split_commas(text: str) -> list[str]:
-    """Split at commas outside brackets and quotes.
-
-    >>> split_commas('a,[1, 2],"b,c"')
-    ['a', '[1, 2]', '"b,c"']
-    """
+    """Split at commas outside brackets and quotes."""
     parts, start, closing, quote = [], 0, [""], ""
     for i, letter in enumerate(text):
         if quote:
@@ -224,7 +216,7 @@ class Axis:
         return self.choice
 
     def at(self, share: float) -> Any:
-        """Return the value at *share* (0 to 1) of the way through."""
+        """Return the value at *share* (0 to 1) of the way; whole where whole ones are meant."""
         if isinstance(self.choice, SweptRange):
             return self.choice.between(share)
         return self.choice[min(len(self.choice) - 1, int(share * len(self.choice)))]
@@ -349,11 +341,7 @@ def put(tables: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]
 
 
 def check(tables: Mapping[str, Any], base: str, plan: SweepPlan) -> str:
-    """Raise the error of a key that takes none of its values; return a digest of what they mean.
-
-    A value or combination that cannot be (a RAID6 of three drives, more lanes than a CPU has) is no
-    error: its row says why.
-    """
+    """Raise the error of a key that takes none of its values; return a digest of what they mean."""
     digests: list[str] = []
     for axis in plan.axes:
         found = [_meaning(tables, base, plan, axis, value) for value in axis.ends()]

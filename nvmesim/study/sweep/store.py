@@ -1,9 +1,7 @@
 """What a sweep leaves: its table as a file, and until that is whole the points that are finished.
 
-``OUT.parquet.partial`` starts with a line that says which sweep it belongs to. Each answer is one
-line more, handed to the system at once and forced to the disk every second, so that a killed
-process loses nothing finished and a power cut a second. A last line that is torn is cut off on
-resume. When the sweep is complete the table takes its place: written beside, then renamed.
+Each answer is a line of ``OUT.parquet.partial``, forced to the disk every second; a last line that
+is torn is cut off on resume.
 """
 
 from __future__ import annotations
@@ -46,11 +44,7 @@ def check_format(path: Path) -> None:
 
 
 def write_frame(frame: pl.DataFrame, path: Path, head: Mapping[str, Any] | None = None) -> None:
-    """Write *frame* beside *path* in the format of its name and rename it; OSError on a full disk.
-
-    *head* says which sweep it is of; Parquet and JSON carry it, CSV has no place for it. What is
-    no file (a pipe) is written to.
-    """
+    """Write *frame* and *head* beside *path* by its ending and rename it, or OSError."""
     suffix = path.suffix.lower()
     with written(path) as beside, beside.open("wb") as file:
         if suffix == ".csv":
@@ -68,9 +62,7 @@ def write_frame(frame: pl.DataFrame, path: Path, head: Mapping[str, Any] | None 
 
 
 def _for_a_spreadsheet(frame: pl.DataFrame) -> pl.DataFrame:
-    """Texts that a spreadsheet would take for a formula, behind an apostrophe; numbers stay.
-
-    The first characters are those of OWASP's "CSV Injection".
+    """Texts that a spreadsheet would take for a formula (OWASP), behind an apostrophe.
 
     >>> _for_a_spreadsheet(pl.DataFrame({"a": ["=1+1", "-5", "x"]}))["a"].to_list()
     ["'=1+1", '-5', 'x']

@@ -1,8 +1,7 @@
 """Who answers a sweep's jobs: processes on this machine, or the workers of a Dask cluster.
 
-A worker reads one job a line on its standard input and writes one answer a line, so that a script
-or notebook that sweeps needs no ``if __name__ == "__main__"``, and nothing is pickled. A process
-pool of the standard library needs that guard, and ends whole when one process of it dies.
+A worker reads jobs and writes answers as lines: no ``if __name__ == "__main__"`` is needed, and
+nothing is pickled.
 """
 
 from __future__ import annotations
@@ -50,10 +49,7 @@ def answer_text(text: str) -> str:
 
 
 def serve() -> None:
-    """Answer the jobs on standard input, in a process of its own.
-
-    Standard output is for the answers alone: what libraries print goes to standard error.
-    """
+    """Answer the jobs on standard input; what libraries print goes to standard error."""
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     for line in open(0, encoding="utf-8", closefd=False):  # noqa: SIM115
@@ -195,8 +191,7 @@ GONE_S: Final = 20.0
 def answers_of_cluster(address: str, jobs: Iterable[SweepJob]) -> Iterator[PointAnswer]:
     """Yield the answers to *jobs* as the workers of the scheduler at *address* finish them.
 
-    A job whose worker dies is given to another one by the scheduler; after several deaths its
-    answer is an error. InfrastructureError if there is no scheduler or no worker (any more).
+    InfrastructureError if there is no scheduler or no worker (any more).
     """
     with _quiet(), _client(address) as client:
         _check_versions(client, address)

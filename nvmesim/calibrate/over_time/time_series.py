@@ -1,0 +1,254 @@
+"""What a capture shows over time: rates and latencies in windows, and what happens in them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+import numpy as np
+import polars as pl
+
+from nvmesim.array_types import Floats
+from nvmesim.calibrate.over_time.change_points import (
+    LEAST_WINDOWS,
+    MIN_WINDOWS,
+    Buffer,
+    Episodes,
+    Kind,
+    find_buffer,
+    find_episodes,
+)
+from nvmesim.capture.capture import Capture, Captures
+
+Unit = Literal["s", "requests/s", "bytes/s"]
+KINDS: Final[tuple[tuple[str, Kind, Unit], ...]] = (
+    ("clat", "latency", "s"), ("lat", "latency", "s"),
+    ("iops", "rate", "requests/s"), ("bytes_per_s", "rate", "bytes/s"),
+)  # fmt: skip
+"""Name of a series, what its values are, and their unit; the first that is there is looked at."""
+RATE_WINDOWS = 200
+"""Windows that the bytes of single requests are summed in."""
+WINDOWS = 10_000
+"""Most windows that requests are cut into to find episodes."""
+PER_WINDOW = 25
+"""Least requests in a window, so that its mean says something."""
+PRESSED = 0.6
+"""Outstanding in slow windows, in units of fast ones: below, the load itself comes and goes."""
+_ENDING: Final = re.compile(r"(_(clat|slat|lat|iops|bw)(\.\d+)?)?\.[a-z]+(\.(gz|zst|xz))?$")
+DRAWN: Final = 240
+"""Most windows that a series is drawn in."""
+LEAST_DRAWN: Final = 8
+MOST_SERIES: Final = 24
+"""Series that a report shows."""
+
+
+@dataclass(frozen=True)
+class TimeSeries:
+    """Means of one operation over windows of time."""
+
+    name: str
+    """Of the file."""
+    op: str
+    unit: Unit
+    times_s: Floats
+    """float64[n]: end of each window"""
+    values: Floats
+    """float64[n]"""
+    episodes: tuple[tuple[float, float], ...] = ()
+    """(start, end), s, of each episode in which the disk was slower"""
+    step_s: float | None = None
+    """When its rate stepped down for good: a buffer was full, or what was saved up was spent"""
+
+    @property
+    def label(self) -> str:
+        """Name of the file without what all of them end in.
+
+        >>> TimeSeries("rr_qd4_clat.1.log.gz", "read", "s", np.zeros(0), np.zeros(0)).label
+        'rr_qd4'
+        """
+        return _ENDING.sub("", self.name)
+
+
+def time_series_of(captures: Captures) -> tuple[TimeSeries, ...]:
+    """Series of the files that have any, latencies before rates; at most `MOST_SERIES`."""
+    found: list[TimeSeries] = []
+    for capture in captures.files:
+        for op in ("read", "write"):
+            series = _time_series(capture, op)
+            found += [series] if series is not None else []
+    found.sort(key=lambda c: (c.unit != "s", c.op))
+    return tuple(found[:MOST_SERIES])
+
+
+def _time_series(capture: Capture, op: str) -> TimeSeries | None:
+    """Mean latency of single requests, or the first of `KINDS` that the file has."""
+    if capture.requests is not None:
+        times, values = _completed(capture.requests, op)
+        if len(times) < LEAST_DRAWN * LEAST_DRAWN:
+            return None
+        unit: Unit = "s"
+        slow, step = episodes_of_requests(times, values), None
+    else:
+        windows = _windows(capture, op, LEAST_DRAWN)
+        if windows is None:
+            return None
+        times, values, kind, unit = windows
+        slow = find_episodes(times, values, kind=kind)
+        step = find_buffer(times, values) if kind == "rate" else None
+    return TimeSeries(
+        capture.file.name, op, unit, *_thinned(times, values), slow.spans() if slow else (),
+        None if step is None else float(times[0]) + step.filled_s,
+    )  # fmt: skip
+
+
+def _windows(capture: Capture, op: str, least: int) -> tuple[Floats, Floats, Kind, Unit] | None:
+    """Windows of *op* as the tool wrote them, *least* or more: latencies if there are any."""
+    if capture.series is None:
+        return None
+    rows = capture.series.filter(pl.col("op").cast(pl.String) == op)
+    for name, kind, unit in KINDS:
+        chosen = rows.filter(pl.col("kind") == name).sort("time_s")
+        if chosen.height >= least:
+            times, values = (chosen[n].to_numpy().astype(float) for n in ("time_s", "value"))
+            return times, values, kind, unit
+    return None
+
+
+def _completed(requests: pl.LazyFrame, op: str) -> tuple[Floats, Floats]:
+    """Completions and latencies of the requests of *op*, s, both float64[n], in that order."""
+    frame = (
+        requests.filter(
+            (pl.col("op").cast(pl.String) == op)
+            & (pl.col("latency_ns") > 0) & pl.col("complete_ns").is_not_null()
+        )
+        .select("complete_ns", "latency_ns")
+        .sort("complete_ns")
+        .collect()
+    )  # fmt: skip
+    done, latency = (frame[name].to_numpy().astype(float) / 1e9 for name in frame.columns)
+    return done, latency
+
+
+def _thinned(times_s: Floats, values: Floats) -> tuple[Floats, Floats]:
+    """Ends and means of at most `DRAWN` windows of equal time; empty ones are left out."""
+    if len(values) <= DRAWN:
+        return times_s, values
+    edges = np.linspace(times_s[0], times_s[-1], min(DRAWN, len(values) // 4) + 1)
+    window = np.clip(np.searchsorted(edges, times_s, side="left") - 1, 0, len(edges) - 2)
+    number = np.bincount(window, minlength=len(edges) - 1)
+    total = np.bincount(window, weights=values, minlength=len(edges) - 1)
+    full = number > 0
+    return edges[1:][full], total[full] / number[full]
+
+
+# Episodes -----------------------------------------------------------------------------------------
+
+
+def suggestions(captures: Captures) -> list[str]:
+    """Notes on the episodes of writes in *captures*.
+
+    They are not put into a fitted profile unasked: a steady-state fit already holds their mean
+    slowness.
+    """
+    said = []
+    for capture in captures.files:
+        found = None
+        if capture.requests is not None:
+            found = episodes_of_requests(*_completed(capture.requests, "write"))
+        elif (windows := _windows(capture, "write", MIN_WINDOWS)) is not None:
+            times, values, kind, _ = windows
+            found = find_episodes(times, values, kind=kind)
+        if found is not None:
+            said.append(
+                f"{capture.file.name}: writes stall in episodes ({found.text}): to simulate them, "
+                f'set write.gc = {{ on = "{1e3 * found.on_s:.3g} ms", '
+                f'off = "{1e3 * found.off_s:.3g} ms", factor = {found.factor:.3g} }} and divide '
+                f"write.program by {found.slowing:.3g}"
+            )
+    return said
+
+
+def episodes_of_requests(complete_s: Floats, latency_s: Floats) -> Episodes | None:
+    """Find episodes in requests: *complete_s* ascending, float64[n], and their latencies.
+
+    Their rate is looked at first: a full buffer lowers it at once. Latency follows with a lag of
+    what is outstanding, but shows the episodes of an open loop, whose rate is its own.
+    """
+    count = min(WINDOWS, len(complete_s) // PER_WINDOW)
+    if count < MIN_WINDOWS:
+        return None
+    edges = np.linspace(complete_s[0], complete_s[-1], count + 1)
+    where = np.clip(np.searchsorted(edges, complete_s, side="right") - 1, 0, count - 1)
+    number = np.bincount(where, minlength=count)
+    total = np.bincount(where, weights=latency_s, minlength=count)
+    known = number > 0
+    means = np.where(known, total / np.maximum(number, 1), np.nan)
+    # A window in which nothing completed is as slow as its neighbours, and has a rate of half one.
+    filled = np.interp(np.arange(count), np.flatnonzero(known), means[known])
+    middle = (edges[:-1] + edges[1:]) / 2
+    by_rate = find_episodes(middle, np.maximum(number, 0.5), kind="rate")
+    if by_rate is None:
+        return find_episodes(middle, filled, kind="latency")
+    began, slow = np.sort(complete_s - latency_s), by_rate.slow
+    in_flight = np.searchsorted(began, middle) - np.searchsorted(complete_s, middle)
+    is_pressed = float(np.median(in_flight[slow])) > PRESSED * float(np.median(in_flight[~slow]))
+    return by_rate if is_pressed else None  # else the load paused, not the drive
+
+
+# Buffers ------------------------------------------------------------------------------------------
+
+
+def buffers_of(captures: Captures) -> tuple[Buffer | None, dict[str, str]]:
+    """The largest buffer that filled in *captures*, and what to say of each file that has one."""
+    found: list[Buffer] = []
+    said: dict[str, str] = {}
+    for capture in captures.files:
+        rates = rates_of(capture)
+        buffer = None if rates is None else find_buffer(*rates)
+        if buffer is not None:
+            found.append(buffer)
+            name = capture.file.name
+            said[name] = (
+                f"{name}: {buffer.text}; averages of the whole run describe neither state, so add "
+                "a capture of the time after it"
+            )
+    return max(found, key=lambda b: b.size, default=None), said
+
+
+def rates_of(capture: Capture, ops: Sequence[str] = ("write",)) -> tuple[Floats, Floats] | None:
+    """Ends of windows, s, and bytes moved per second by *ops* in each; None: not known."""
+    chosen = pl.col("op").cast(pl.String).is_in(list(ops))
+    if capture.requests is not None:
+        frame = (
+            capture.requests.filter(
+                chosen & pl.col("complete_ns").is_not_null() & (pl.col("bytes") > 0)
+            )
+            .select("complete_ns", "bytes")
+            .sort("complete_ns")
+            .collect()
+        )
+        if frame.height < 20 * RATE_WINDOWS:
+            return None
+        done = frame["complete_ns"].to_numpy().astype(float) / 1e9
+        edges = np.linspace(float(done[0]), float(done[-1]), RATE_WINDOWS + 1)
+        moved, _ = np.histogram(done, edges, weights=frame["bytes"].to_numpy())
+        return edges[1:], moved / np.diff(edges)
+    if capture.series is None:
+        return None
+    for kind in ("bytes_per_s", "iops"):
+        found = (
+            capture.series.filter(chosen & (pl.col("kind") == kind))
+            .group_by("time_s", maintain_order=True).agg(pl.col("value").sum())
+            .sort("time_s")
+        )  # fmt: skip
+        if found.height >= 2 * LEAST_WINDOWS:
+            rate = found["value"].to_numpy().astype(float)
+            if kind == "iops":
+                sizes = [m.conditions.block_size for m in capture.measurements]
+                if not sizes or not isinstance(sizes[0], int):
+                    return None
+                rate = rate * sizes[0]
+            return found["time_s"].to_numpy().astype(float), rate
+    return None
