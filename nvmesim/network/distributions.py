@@ -265,7 +265,7 @@ def gamma_share_below(shape: float, values: Floats) -> Floats:
     cells = _cells(float(shape))
     with np.errstate(divide="ignore"):
         z = np.log(np.maximum(values, 0.0) / shape)
-    out = (z >= cells.edges[-1]).astype(np.float64)
+    out: Floats = (z >= cells.edges[-1]).astype(np.float64)
     within = (z > cells.edges[0]) & (z < cells.edges[-1])  # of a matrix mostly a small part
     z = z[within]
     at = np.searchsorted(cells.edges, z, side="right").clip(1, GAMMA_CELLS) - 1
