@@ -162,6 +162,11 @@ class Plan:
     stop: Callable[[], bool] = lambda: False
     on_step: Callable[[MeasuredStep], None] = lambda step: None
 
+    def __post_init__(self) -> None:
+        least = min(row.seconds for row in self.rows)
+        if self.budget_s < least:
+            raise InputError(f"a row takes {least} s: give a budget of two at least")
+
     @property
     def rows(self) -> list[Row]:
         """The rows that may be measured."""
@@ -213,8 +218,6 @@ def measure(plan: Plan) -> Measuring:
         if known is not None:
             steps[-1] = replace(step, half_width=known.half_width())
         plan.on_step(steps[-1])
-    if not steps and ended == "budget":
-        raise InputError(f"a row takes {left[0].seconds} s: give a budget of two at least")
     if not steps:
         raise KeyboardInterrupt
     fit = fit or _fitted(plan, steps)
