@@ -47,7 +47,7 @@ LATE_S: Final = 120.0
 """A run of fio that takes so much longer than its time is taken for hung."""
 REQUESTS: Final = 5_000
 """Of a simulated row: all draw the same, so that fifty beyond a p99 tell how far it moves."""
-ROUNDS: Final = 64
+ROUNDS: Final = 32
 """It completes what is in flight so many times at least: where all drives are busy, what draws the
 same soon meets others in the queues."""
 DRAWS: Final = 64
