@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,7 +26,7 @@ from nvmesim.files import write_text
 
 if TYPE_CHECKING:
     from nvmesim.study.measuring.machine import Machine, Target
-    from nvmesim.study.measuring.measure import MeasuredStep, Measuring
+    from nvmesim.study.measuring.measure import Answer, MeasuredStep, Measuring, Plan
 
 FILE_SIZE = "4GiB"
 ENDED = {
@@ -76,43 +77,60 @@ def measure(
     is. Exit code 3: fio or the connection failed; what was measured is kept.
     """
     if is_plan:
+        if server is not None:
+            raise InputError("--plan prints the fixed rows; --for chooses them while it measures")
         return _print_plan(output, system, writes=writes or target is None)
     if target is None or output is None:
         raise InputError("name a drive or a file, and -o PROFILE.toml; or --plan for a job file")
     check_writable(output)
-    from nvmesim.catalog import load as catalog
-    from nvmesim.study.measuring.machine import Machine, lay_out, target_of
+    from nvmesim.study.measuring.machine import Machine, Target, lay_out, target_of
+    from nvmesim.study.measuring.measure import FioRunner, Plan
+    from nvmesim.units import PS_PER_S, parse_time_ps
 
-    catalog.get("stack", stack)
     machine = Machine(host)
+    plan = Plan(
+        FioRunner(machine, Target(target), engine), output.with_suffix(".rows"),
+        name or output.stem, writes=writes, budget_s=parse_time_ps(budget) / PS_PER_S, stack=stack,
+        answer=_answer(server, stack), adaptive=not fixed,
+    )  # fmt: skip
     machine.check_fio(engine)
     found = target_of(machine, target, FILE_SIZE)
-    if writes:
+    if precondition and (not writes or found.made):
+        raise InputError("--precondition overwrites a drive; it needs --writes and a drive")
+    if writes and not found.made:
         _confirm(machine, found, confirmed)
-    if precondition:
-        _precondition(machine, found, engine, writes)
+        _fill(machine, found, engine, asked=precondition)
     try:
+        measured_on = _conditions(machine, found, plan)
         if found.made:
             click.echo(
                 f"nvmesim: writing {found.size} to {found.path}, removed afterwards", err=True
             )
         lay_out(machine, found)
-        done = _run(
-            machine, found, output, name or output.stem, server, budget,
-            writes=writes, fixed=fixed, stack=stack, engine=engine,
-        )  # fmt: skip
+        runner = FioRunner(machine, found, engine)
+        done = replace(_run(replace(plan, runner=runner)), conditions=measured_on)
     finally:
         if found.made:
             machine.asked(f"rm -f -- {shlex.quote(found.path)}")
-    return _written(done, output, as_json)
+    return _written(done, output, as_json, throttled=_throttled(machine, found, measured_on))
+
+
+def _answer(server: str | None, stack: str) -> Answer | None:
+    """Return what is asked for; InputError before anything is run."""
+    from nvmesim.catalog import load as catalog
+    from nvmesim.study.measuring.measure import with_drive
+
+    catalog.get("stack", stack)
+    if server is None:
+        return None
+    scenario = scenario_of(server)
+    return with_drive(scenario.to_dict(), str(scenario.base.absolute()))
 
 
 def _confirm(machine: Machine, target: Target, confirmed: str | None) -> None:
     """Refuse a target with anything on it, then ask for the drive's serial number."""
     from nvmesim.study.measuring.machine import refuse_unless_free
 
-    if target.made:
-        return
     if not target.path.startswith("/dev/"):
         raise InputError(f"{target.path}: exists; name a file that does not, it will be removed")
     serial = refuse_unless_free(machine, target.path)
@@ -127,15 +145,15 @@ def _confirm(machine: Machine, target: Target, confirmed: str | None) -> None:
         )
 
 
-def _precondition(machine: Machine, target: Target, engine: str, writes: bool) -> None:
-    """Fill the drive twice, sequentially and at random, after saying how long it takes."""
-    if not writes or target.made:
-        raise InputError("--precondition overwrites a drive; it needs --writes and a drive")
+def _fill(machine: Machine, target: Target, engine: str, *, asked: bool) -> None:
+    """Fill the drive twice, in order and at random, if *asked*; say how long it takes or would."""
     text = machine.run(["lsblk", "-b", "-d", "-n", "-o", "SIZE", target.path], 60.0)
     size = int(text.split()[0])
-    click.echo(f"nvmesim: two fills of {size / 1e12:.2f} TB: "
-               f"{2 * size / 1e9 / 3600:.1f} h at 1 GB/s", err=True)  # fmt: skip
-    for access, block, depth in (("write", "1m", 32), ("randwrite", "4k", 128)):
+    hours = 2 * size / 1e9 / 3600
+    wanted = "" if asked else "a drive that is not full is faster than it stays; --precondition: "
+    click.echo(f"nvmesim: {wanted}two fills of {size / 1e12:.2f} TB, {hours:.1f} h at 1 GB/s",
+               err=True)  # fmt: skip
+    for access, block, depth in (("write", "1m", 32), ("randwrite", "4k", 128)) if asked else ():
         machine.run([
             "fio", "--name=fill", f"--filename={target.path}", f"--rw={access}", f"--bs={block}",
             f"--iodepth={depth}", "--direct=1", f"--ioengine={engine}", f"--io_size={size}",
@@ -143,56 +161,71 @@ def _precondition(machine: Machine, target: Target, engine: str, writes: bool) -
         ])  # fmt: skip
 
 
-def _run(
-    machine: Machine, target: Target, output: Path, name: str, server: str | None, budget: str,
-    *, writes: bool, fixed: bool, stack: str, engine: str,
-) -> Measuring:  # fmt: skip
+def _conditions(machine: Machine, target: Target, plan: Plan) -> dict[str, str]:
+    """Return what the machine tells; *plan* learns the link, and one below the drive's is said."""
     from nvmesim.study.measuring.machine import conditions, link_below
-    from nvmesim.study.measuring.measure import FioRunner, Plan, with_drive
-    from nvmesim.study.measuring.measure import measure as run_plan
-    from nvmesim.units import PS_PER_S, parse_time_ps
 
-    answer = None
-    if server is not None:
-        scenario = scenario_of(server)
-        answer = with_drive(scenario.to_dict(), str(scenario.base.absolute()))
-    measured_on = conditions(machine, target.path)
-    below = link_below(measured_on)
+    found = conditions(machine, target.path)
+    below = link_below(found)
     if below:
         click.echo(f"nvmesim: {below}: what is measured is that link's", err=True)
-    speed = measured_on.get("link_speed", "16.0 GT/s").split()[0].removesuffix(".0")
-    link = f"pcie{GENERATIONS.get(speed, 4)} x{measured_on.get('link_width', '4')}"
+    speed = found.get("link_speed", "16.0 GT/s").split()[0].removesuffix(".0")
+    plan.link = f"pcie{GENERATIONS.get(speed, 4)} x{found.get('link_width', '4')}"
+    return found
+
+
+def _throttled(machine: Machine, target: Target, before: Mapping[str, str]) -> bool:
+    """Return True if the drive was slowed down for its temperature meanwhile."""
+    from nvmesim.study.measuring.machine import conditions, has_throttled
+
+    if "smart" not in before:
+        return False
+    return has_throttled(before["smart"], conditions(machine, target.path).get("smart", ""))
+
+
+def _run(plan: Plan) -> Measuring:
+    from nvmesim.study.measuring.measure import measure as run_plan
+
+    spent = 0.0
+
+    def say(step: MeasuredStep) -> None:
+        nonlocal spent
+        spent += step.seconds
+        _say_step(step, plan.budget_s - spent)
+
     say_if_compiling("compiled")
     ending = "finishing the row and fitting what there is"
     with noting_interrupt(ending) as pressed, progress_bar() as progress:
-        plan = Plan(
-            FioRunner(machine, target, engine), output.with_suffix(".rows"), name,
-            writes=writes, budget_s=parse_time_ps(budget) / PS_PER_S, stack=stack, link=link,
-            answer=answer, adaptive=not fixed, progress=progress, stop=pressed.is_set,
-            on_step=_say_step,
-        )  # fmt: skip
-        return replace(run_plan(plan), conditions=measured_on)
+        return run_plan(replace(plan, progress=progress, stop=pressed.is_set, on_step=say))
 
 
-def _say_step(step: MeasuredStep) -> None:
+def _say_step(step: MeasuredStep, left_s: float) -> None:
     """One line a row on stderr: the table grows while it measures."""
     from nvmesim.capture.registry import read_captures
     from nvmesim.units import format_iops
 
     (found,) = read_captures([step.file]).measurements
     rate = format_iops(sum(op.iops for op in found.ops.values()))
-    known = "" if step.half_width is None else f"   answer known to ±{step.half_width:.0%}"
+    known = "" if step.half_width is None else f"answer known to ±{step.half_width:.0%}"
+    left = f"at most {max(0.0, left_s) / 60:.1f} min left"
     moved = "" if step.settled else "   did not settle"
-    click.echo(f"{step.row.name:10} {rate:>12} {step.seconds:5.0f} s{known}{moved}", err=True)
+    click.echo(
+        f"{step.row.name:10} {rate:>12} {step.seconds:5.0f} s   {known:22}   {left}{moved}",
+        err=True,
+    )  # fmt: skip
 
 
-def _written(done: Measuring, output: Path, as_json: bool) -> int:
+def _written(done: Measuring, output: Path, as_json: bool, *, throttled: bool) -> int:
     from nvmesim.catalog.toml import to_toml
 
     notes = [f"measured by nvmesim in {done.seconds:.0f} s: {len(done.steps)} rows of fio"]
     if done.ended in ("interrupted", "failed"):
         notes.append(f"{done.ended} before its plan was over {done.error}".strip())
     notes += [f"{key}: {text}" for key, text in done.conditions.items() if key != "smart"]
+    if throttled:
+        notes.append("throttled: hot while it was measured")
+        click.echo("nvmesim: the drive was throttled for its temperature: cool it, and measure "
+                   "again", err=True)  # fmt: skip
     profile = done.fit.profile.model_copy(update={"notes": "\n".join(notes)})
     write_text(output, to_toml(profile))
     rows = output.with_suffix(".rows")

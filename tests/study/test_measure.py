@@ -220,6 +220,32 @@ def test_a_path_that_is_no_drive_and_no_file_is_refused(tmp_path):
         target_of(Machine(), "/dev/nvme99n9", "1GiB")
     with pytest.raises(InputError, match="neither"):
         target_of(Machine(), str(tmp_path), "1GiB")
+    with pytest.raises(InputError, match="there is no folder"):
+        target_of(Machine(), str(tmp_path / "none" / "f"), "1GiB")
+
+
+@pytest.mark.parametrize(("length", "told"), [(0, "is empty"), (1 << 20, "has holes")])
+def test_a_file_without_data_is_no_target(tmp_path, length, told):
+    with (tmp_path / "f").open("wb") as file:
+        file.truncate(length)
+    with pytest.raises(InputError, match=told):
+        target_of(Machine(), str(tmp_path / "f"), "1GiB")
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [(["--budget", "20s"], "a row takes 30 s"), (["--for", "none.toml"], "no such file"),
+     (["--budget", "soon"], "not a time"), (["--precondition"], "needs --writes"),
+     (["--plan", "--for", "none.toml"], "fixed rows")],
+)  # fmt: skip
+def test_what_cannot_be_measured_is_refused_before_anything_is_written(
+    tmp_path, stands_in, capfd, options, told
+):
+    target = tmp_path / "f"
+    assert run_command(["measure", str(target), "-o", str(tmp_path / "d.toml"), *options]) == 2
+    (line,) = capfd.readouterr().err.splitlines()
+    assert told in line
+    assert not target.exists()
 
 
 @pytest.mark.skipif(shutil.which("fio") is None, reason="no fio is installed: nothing was measured")
@@ -288,7 +314,7 @@ def test_another_machine_is_asked_through_ssh(loopback_ssh, tmp_path):
 
 def test_a_connection_that_is_lost_is_named(loopback_ssh):
     with pytest.raises(InfrastructureError, match="connection is lost"):
-        Machine("no-such-host.invalid").run(["true"], 30)
+        Machine("no-such-host.invalid").check_fio("io_uring")
 
 
 DRIVES = (

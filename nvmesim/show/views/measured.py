@@ -26,6 +26,8 @@ LISTED: Final = 20
 """Measurements of a file that are shown unless all are asked for."""
 LIKELY: Final = 0.01
 """Probability of an explanation that is shown; JSON has all."""
+SURE: Final = 0.5
+"""Probability that nothing is wrong from which no explanation is shown."""
 
 
 # A capture (`nvmesim trace`) ----------------------------------------------------------------------
@@ -119,12 +121,12 @@ def diagnosis_page(found: Diagnosis) -> str:
 def diagnosis_blocks(found: Diagnosis) -> list[Block]:
     """Rows beside their predictions, explanations, what to measure next."""
     shown: list[Block] = [Line(_headline(found), "head"), _compared(found)]
-    if not found.is_healthy:
+    if found.healthy < SURE:
+        shown.append(Line(_next(found), "head"))
         for one in found.explanations:
             if one.probability >= LIKELY:
                 shown += _explained(one, found)
-        shown.append(Line(f"{found.healthy:.0%}  nothing is wrong"))
-        shown.append(Line(_next(found), "head"))
+        shown.append(Line(f"{_chance(found.healthy)}  nothing is wrong"))
     left_out = tuple(f"left out: {reason}" for reason in found.left_out)
     return [*shown, Warnings(left_out)] if left_out else shown
 
@@ -146,7 +148,7 @@ def _compared(found: Diagnosis) -> Block:
 def _explained(one: Explanation, found: Diagnosis) -> Iterator[Block]:
     """An explanation, how to check and how to mend it."""
     rate = "" if one.iops is None else f", would do {format_iops(one.iops.value)}"
-    yield Line(f"{one.probability:.0%}  {one.name}{rate}")
+    yield Line(f"{_chance(one.probability)}  {one.name}{rate}")
     later = found.explanations[found.explanations.index(one) + 1 :]
     alike = "; ".join(e.name for e in later if e.code in one.alike)
     said = f"{alike} (these rows cannot tell them apart)" if alike else ""
@@ -156,17 +158,29 @@ def _explained(one: Explanation, found: Diagnosis) -> Iterator[Block]:
 
 
 def _headline(found: Diagnosis) -> str:
-    if found.is_healthy:
-        inside = sum(row.is_inside for row in found.rows)
+    rows, inside = len(found.rows), sum(row.is_inside for row in found.rows)
+    if found.healthy >= SURE:
         return (
-            f"Nothing is wrong, as far as {len(found.rows)} rows tell ({found.healthy:.0%}); "
-            f"{inside} of them lie inside their intervals."
+            f"Nothing is wrong, as far as {plural(rows, 'row')} can tell ({found.healthy:.0%}): "
+            f"{inside} of {rows} inside its interval."
         )
     worst = max(found.rows, key=lambda row: abs(row.measured / row.predicted.value - 1))
+    told = "something is different on this server"
+    if found.is_healthy:
+        told = f"nothing may be wrong ({found.healthy:.0%}), or one of what follows"
     return (
         f"Measured {format_iops(worst.measured)}, predicted {format_iops(worst.predicted.value)} "
-        f"({_around(worst.predicted)}): something is different on this server."
+        f"({_around(worst.predicted)}): {told}."
     )
+
+
+def _chance(share: float) -> str:
+    """A probability in percent.
+
+    >>> _chance(0.784), _chance(0.001)
+    ('78%', 'under 1%')
+    """
+    return f"{share:.0%}" if share >= LIKELY else "under 1%"
 
 
 def _around(interval: Interval) -> str:

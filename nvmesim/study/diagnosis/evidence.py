@@ -112,6 +112,8 @@ def _row(measurement: Measurement) -> MeasuredRow:
         load["threads"] = max(1, jobs // stated.targets)
     else:
         load["threads_total"] = jobs
+    if stated.sync is not None and total > reading:
+        load[stated.sync] = "sync" if stated.sync == "sync" else 1
     if stated.rate_iops is not None and jobs:
         load["rate_limit"] = stated.rate_iops / jobs
     shown = measurement.ops["read"].clat if reading > 0 else None

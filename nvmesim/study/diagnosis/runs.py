@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from nvmesim.errors import NvmesimError
 from nvmesim.measure.latency import CLAT, samples
+from nvmesim.measure.steady import Window
 from nvmesim.predict.prepare import prepare
 from nvmesim.scenario.load import scenario_from_dict
 from nvmesim.scenario.resolve import resolve
@@ -69,14 +70,21 @@ class ShortRuns:
 
     def _run(self, change: Change, load: Mapping[str, Any]) -> Figures | None:
         try:
-            ready = prepare(self.scenario(change, load), seed=self._seed)
-            requests = max(REQUESTS, ROUNDS * ready.load.in_flight)
-            kept = ready.run_short(max(1, requests // BATCHES), requests, longest=1)
+            window = short_window(self.scenario(change, load), self._seed)
         except NvmesimError:
             return None
-        if not kept.requests:
+        if window is None:
             return None
-        window = kept.window(kept.warmup()[0])
         data = samples(window, 0, CLAT)
         p99 = {} if data is None else {"p99": data.quantile(0.99) / PS_PER_S}
         return {"iops": window.iops().value, **p99}
+
+
+def short_window(
+    scenario: ResolvedScenario, seed: int | None = None, least: int = REQUESTS, rounds: int = ROUNDS
+) -> Window | None:
+    """Return what a run of *least* requests counted after its warm-up; None if nothing ended."""
+    ready = prepare(scenario, seed=seed)
+    requests = max(least, rounds * ready.load.in_flight)
+    kept = ready.run_short(max(1, requests // BATCHES), requests, longest=1)
+    return kept.window(kept.warmup()[0]) if kept.requests else None

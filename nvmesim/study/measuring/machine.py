@@ -17,6 +17,7 @@ QUICK_S: Final = 60.0
 """Time that a look at the machine may take."""
 LOST: Final = 255
 """ssh's own exit code: the connection, not the command, has failed."""
+_CTRL: Final = "/sys/block/{disk}/device"
 CONDITIONS: Final = {
     "kernel": "uname -r",
     "cpu": "LC_ALL=C lscpu | sed -n 's/^Model name: *//p'",
@@ -24,15 +25,23 @@ CONDITIONS: Final = {
     "smt": "cat /sys/devices/system/cpu/smt/active",
     "governor": "cat /sys/devices/system/cpu/cpu0/cpufreq/scaling_governor",
     "scheduler": "cat /sys/block/{disk}/queue/scheduler",
-    "model": "cat /sys/block/{disk}/device/model",
-    "firmware": "cat /sys/block/{disk}/device/firmware_rev",
-    "link_width": "cat /sys/block/{disk}/device/device/current_link_width",
-    "link_width_most": "cat /sys/block/{disk}/device/device/max_link_width",
-    "link_speed": "cat /sys/block/{disk}/device/device/current_link_speed",
-    "link_speed_most": "cat /sys/block/{disk}/device/device/max_link_speed",
+    "model": f"cat {_CTRL}/model",
+    "firmware": f"cat {_CTRL}/firmware_rev",
+    **{
+        name: f"cat {_CTRL}/device/{file} {_CTRL}/nvme*/device/{file} | head -n 1"
+        for name, file in (
+            ("link_width", "current_link_width"), ("link_width_most", "max_link_width"),
+            ("link_speed", "current_link_speed"), ("link_speed_most", "max_link_speed"),
+        )
+    },
     "smart": "nvme smart-log -o json /dev/{disk}",
-}
-"""What is recorded, and the command that tells it; what a machine does not tell is left out."""
+}  # fmt: skip
+"""What is recorded, and the command that tells it; what a machine does not tell is left out. With
+multipath a drive's PCIe device is below its subsystem's controllers."""
+THROTTLED: Final = ("thm_temp1_trans_count", "thm_temp2_trans_count", "warning_temp_time",
+                    "critical_comp_time")  # fmt: skip
+"""Counters of `nvme smart-log` that grow when a drive is slowed down for its temperature. Source:
+NVM Express base specification 2.0, SMART / Health Information log page."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +86,12 @@ class Machine:
             return ""
 
     def check_fio(self, engine: str) -> str:
-        """Return fio's version; InputError if there is none, or it has no such *engine*."""
+        """Return fio's version; InputError if there is none, or it has no such *engine*.
+
+        InfrastructureError if there is no connection.
+        """
+        if self.host:
+            self.run(["true"], QUICK_S)
         found = self.asked("fio --version")
         if not found:
             where = f" on {self.host}" if self.host else ""
@@ -109,13 +123,39 @@ def _last(text: str) -> str:
 
 def conditions(machine: Machine, target: str) -> dict[str, str]:
     """Return what *machine* tells of itself and of the drive *target*."""
-    disk = PurePosixPath(target).name if target.startswith("/dev/") else ""
+    disk = disk_of(machine, target)
     told = {
         name: machine.asked(line.format(disk=shlex.quote(disk)))
         for name, line in CONDITIONS.items()
         if disk or "{disk}" not in line
     }
     return {name: text for name, text in told.items() if text}
+
+
+def disk_of(machine: Machine, target: str) -> str:
+    """Return the kernel's name of the one disk that holds *target*; empty if several do."""
+    quoted, folder = shlex.quote(target), shlex.quote(str(PurePosixPath(target).parent))
+    text = machine.asked(
+        f'd=$(readlink -f {quoted}); [ -b "$d" ] || d=$(df --output=source {folder} | tail -n 1);'
+        ' lsblk -nrso NAME,TYPE "$d"'
+    )
+    rows = [line.split() for line in text.splitlines()]
+    disks = {name for name, kind in rows if kind in ("disk", "loop")}
+    return disks.pop() if len(disks) == 1 else ""
+
+
+def has_throttled(before: str, after: str) -> bool:
+    """Return True if the drive was slowed down between two JSON texts of its smart-log.
+
+    >>> has_throttled('{"warning_temp_time": 3}', '{"warning_temp_time": 4}')
+    True
+    >>> has_throttled("", "")
+    False
+    """
+    if not before or not after:
+        return False
+    first, last = json.loads(before), json.loads(after)
+    return any(last.get(name, 0) > first.get(name, 0) for name in THROTTLED)
 
 
 def link_below(found: Mapping[str, str]) -> str | None:
@@ -192,18 +232,26 @@ def lay_out(machine: Machine, target: Target) -> None:
 def target_of(machine: Machine, path: str, size: str) -> Target:
     """Return the target at *path*; a file that does not exist will be made with *size*.
 
-    InputError for what is neither a block device nor a file.
+    InputError for what is neither a block device nor a file with data.
     """
-    quoted = shlex.quote(path)
+    quoted, folder = shlex.quote(path), str(PurePosixPath(path).parent)
     kind = machine.asked(
-        f"if [ -b {quoted} ]; then echo device; elif [ -f {quoted} ]; then echo file; "
-        f"elif [ -e {quoted} ]; then echo other; else echo none; fi"
+        f"if [ -b {quoted} ]; then echo device; "
+        f"elif [ -f {quoted} ]; then stat -c '%s %b' {quoted}; "
+        f"elif [ -e {quoted} ]; then echo other; "
+        f"elif [ -d {shlex.quote(folder)} ]; then echo none; else echo nowhere; fi"
     )
     if kind == "device":
         return Target(path)
-    if kind == "file":
-        return Target(path, size="")
+    if kind[:1].isdigit():
+        length, blocks = map(int, kind.split())
+        if blocks * 512 < length / 2 or not length:
+            what = "has holes, which no drive is asked for" if length else "is empty"
+            raise InputError(f"{path}: {what}; name a file that does not exist, it will be made")
+        return Target(path)
     if kind == "none" and not path.startswith("/dev/"):
         return Target(path, size=size, made=True)
+    if kind == "nowhere":
+        raise InputError(f"{path}: there is no folder {folder}; create it first")
     what = "no such device" if kind == "none" else "is neither a drive nor a file"
     raise InputError(f"{path}: {what}; name a drive such as /dev/nvme0n1, or a file to make")
