@@ -1,7 +1,5 @@
 """Episodes of garbage collection are recovered from series simulated with known ones."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np
@@ -43,7 +41,6 @@ def simulated(gc: GarbageCollection | None, n: int, seed: int = 1) -> tuple[np.n
 
 
 def hits(found: Episodes | None) -> list[bool]:
-    assert found is not None
     pairs = ((found.on_s, ON_S), (found.off_s, OFF_S), (found.factor, FACTOR))
     return [e.low <= truth <= e.high for e, truth in pairs]
 
@@ -79,7 +76,6 @@ def test_intervals_cover_at_the_stated_rate() -> None:
 @pytest.mark.parametrize(("on", "off", "factor"), [(0.05, 0.2, 1.5), (0.03, 0.05, 6.0)])
 def test_other_episodes_are_near(on: float, off: float, factor: float) -> None:
     found = episodes_of_requests(*simulated(collection(on, off, factor), 250_000, 3))
-    assert found is not None
     assert found.factor.value == pytest.approx(factor, rel=0.05)
     assert found.on_s.value == pytest.approx(on, rel=0.4)
     assert found.off_s.value == pytest.approx(off, rel=0.4)
@@ -116,7 +112,6 @@ def test_a_log_of_window_means_shows_them_too() -> None:
         {"time_s": np.arange(3000) * 0.1, "op": "write", "kind": "iops", "value": iops}
     )
     found = _of_series(series)
-    assert found is not None
     assert found.count == 29  # the last does not end
     assert found.factor.value == pytest.approx(3, rel=0.02)
     assert found.on_s.low <= 2.0 <= found.on_s.high
